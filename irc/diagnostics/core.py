@@ -1,0 +1,164 @@
+"""Codes, locations, diagnostics and the sink that collects them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Code:
+    """One kind of finding: a row of the tables in `irc.diagnostics.codes`.
+
+    `message` and `help` are templates filled with the facts of the place (`{name}`).  `why`,
+    `example` and `fix` are what `irc explain CODE` prints.
+    """
+
+    id: str
+    severity: Severity
+    title: str
+    message: str
+    why: str = ""
+    example: str = ""
+    fix: str = ""
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Loc:
+    """A place in the user's file.
+
+    `where` names it in the file's own terms (`layer 57 "encoder/MatMul" (MatMul, opset1)`,
+    `graph main, node 12 "conv1"`).  `position` finds line and column (1-based) and runs only
+    when somebody asks, because exact XML positions need a second pass over the file.
+    """
+
+    file: str = ""
+    where: str = ""
+    position: Callable[[], tuple[int, int] | None] | None = field(default=None, compare=False, repr=False)
+
+    def resolve(self) -> tuple[int | None, int | None]:
+        found = self.position() if self.position else None
+        return found or (None, None)
+
+    @property
+    def line(self) -> int | None:
+        return self.resolve()[0]
+
+    @property
+    def column(self) -> int | None:
+        return self.resolve()[1]
+
+
+NOWHERE = Loc()
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A finding: what is wrong, where, the facts, and a way out."""
+
+    code: str
+    severity: Severity
+    message: str
+    location: Loc = NOWHERE
+    notes: tuple[str, ...] = ()
+    help: str = ""
+
+    def __str__(self) -> str:
+        from irc.diagnostics.render import render_text
+
+        return render_text([self], color=False)
+
+
+class IrcError(Exception):
+    """Something irc refuses to do; `.diagnostics` lists every finding."""
+
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        self.diagnostics = list(diagnostics)
+        super().__init__(diagnostics)
+
+    def __str__(self) -> str:
+        errors = [d for d in self.diagnostics if d.severity == "error"] or self.diagnostics
+        first = f"{errors[0].code}: {errors[0].message}" if errors else type(self).__name__
+        where = f" ({errors[0].location.where})" if errors and errors[0].location.where else ""
+        return first + where + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
+
+
+class InvalidModel(IrcError):
+    """The model is wrong, or cannot be read (1xxx, 2xxx, 3xxx)."""
+
+
+class ConversionError(IrcError):
+    """The target format, version or opset cannot express the model (4xxx)."""
+
+
+class CompileError(IrcError):
+    """The model cannot be compiled for this target (5xxx, 6xxx)."""
+
+
+class RunError(IrcError):
+    """A compiled model could not be loaded or run (6xxx)."""
+
+
+class Problem(Exception):
+    """What operation code raises: a code and its facts, no location.  The engine adds the place."""
+
+    def __init__(self, code: Code, notes: tuple[str, ...] = (), **facts: Any) -> None:
+        self.code, self.notes, self.facts = code, notes, facts
+        super().__init__(fill(code.message, facts))
+
+
+def fill(template: str, facts: dict[str, Any]) -> str:
+    return template.format_map(_Missing(facts))
+
+
+class _Missing(dict[str, Any]):
+    def __missing__(self, key: str) -> str:
+        return f"<{key}>"
+
+
+def require(condition: bool | None, code: Code, **facts: Any) -> None:
+    """Raise `Problem(code)` unless the condition holds; None (undecidable) passes."""
+    if condition is False:
+        raise Problem(code, **facts)
+
+
+class Sink:
+    """Collects findings, so that a stage reports every mistake at once."""
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self._seen: set[tuple[str, str, str, str]] = set()
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self.diagnostics)
+
+    def report(self, code: Code, loc: Loc = NOWHERE, notes: tuple[str, ...] = (), **facts: Any) -> None:
+        self.add(Diagnostic(code.id, code.severity, fill(code.message, facts), loc, notes, fill(code.help, facts)))
+
+    def add(self, found: Diagnostic) -> None:
+        key = (found.code, found.message, found.location.file, found.location.where)
+        if key not in self._seen:
+            self._seen.add(key)
+            self.diagnostics.append(found)
+
+    @contextmanager
+    def catching(self, loc: Loc, notes: tuple[str, ...] = ()) -> Iterator[None]:
+        """Report any Problem raised inside at `loc`, and go on."""
+        try:
+            yield
+        except Problem as p:
+            self.report(p.code, loc, p.notes + notes, **p.facts)
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        return [d for d in self.diagnostics if d.severity == "error"]
+
+    def stop_on_errors(self, error: type[IrcError] = InvalidModel) -> None:
+        """The end of a stage: raise with everything found so far if any of it is an error."""
+        if self.errors:
+            raise error(self.diagnostics)
