@@ -1,0 +1,282 @@
+"""GraphProto, NodeProto, AttributeProto and FunctionProto to RawGraph, RawNode and RawFunction.
+
+What the extras hold (all keys are absent where the file says nothing):
+graph: doc_string, metadata, given_constants ([(position, RawValue)]: initializers that are inputs
+too), rest · node: doc_string, metadata, overload, attr_types ({name: AttributeProto.AttributeType}
+in the file's order), attr_refs ({name: attribute of the enclosing function}), attr_docs,
+attr_sources (types as they stood), rest · value: see `type_protos`, plus doc_string, metadata, rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import onnx
+
+from irc.diagnostics import Loc, Sink
+from irc.diagnostics.codes import container_onnx as codes
+from irc.formats.document import Attr, RawFunction, RawGraph, RawNode, RawTensor, RawValue
+from irc.formats.onnx.residue import residue
+from irc.formats.onnx.tensors import TensorReader
+from irc.formats.onnx.type_protos import TypeReader
+
+A = onnx.AttributeProto
+MAX_DEPTH = 64
+_GRAPH = frozenset(
+    ("node", "name", "initializer", "sparse_initializer", "doc_string", "input", "output", "value_info", "metadata_props")
+)
+_NODE = frozenset(("input", "output", "name", "op_type", "domain", "overload", "attribute", "doc_string", "metadata_props"))
+_VALUE = frozenset(("name", "type", "doc_string", "metadata_props"))
+_FUNCTION = frozenset(
+    ("name", "domain", "overload", "input", "output", "attribute", "attribute_proto", "node", "opset_import",
+     "doc_string", "value_info", "metadata_props")
+)  # fmt: skip
+FIELD_OF: dict[int, str] = {
+    A.FLOAT: "f", A.INT: "i", A.STRING: "s", A.TENSOR: "t", A.GRAPH: "g", A.SPARSE_TENSOR: "sparse_tensor",
+    A.TYPE_PROTO: "tp", A.FLOATS: "floats", A.INTS: "ints", A.STRINGS: "strings", A.TENSORS: "tensors",
+    A.GRAPHS: "graphs", A.SPARSE_TENSORS: "sparse_tensors", A.TYPE_PROTOS: "type_protos",
+}  # fmt: skip
+_VALUE_FIELDS = frozenset(FIELD_OF.values())
+
+
+def canonical_domain(domain: str) -> str:
+    """ "ai.onnx" is a spelling of ""."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def pairs(entries: Iterable[onnx.StringStringEntryProto], sink: Sink, loc: Loc) -> dict[str, str]:
+    """metadata_props as a dict."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        if entry.key in found:
+            sink.report(codes.DUPLICATE_KEY, loc, key=entry.key)
+        found[entry.key] = entry.value
+    return found
+
+
+class GraphReader:
+    """Decodes one scope of opset imports: the main graph, or one function."""
+
+    def __init__(self, file: str, opsets: dict[str, int], sink: Sink, tensors: TensorReader, types: TypeReader) -> None:
+        self.file, self.opsets, self.sink, self.tensors, self.types = file, opsets, sink, tensors, types
+
+    def text(self, value: str | bytes, what: str, loc: Loc) -> str:
+        """A protobuf string, which the parser gives as bytes where it is not UTF-8."""
+        if isinstance(value, str):
+            return value
+        self.sink.report(codes.BAD_TEXT, loc, what=what, text=repr(value))
+        return value.decode("utf-8", "replace")
+
+    def common(self, proto: Any, mapped: frozenset[str], loc: Loc) -> dict[str, Any]:
+        """The extras that graphs, nodes, values and functions share."""
+        extras: dict[str, Any] = {}
+        if proto.doc_string:
+            extras["doc_string"] = self.text(proto.doc_string, "a doc_string", loc)
+        if proto.metadata_props:
+            extras["metadata"] = pairs(proto.metadata_props, self.sink, loc)
+        rest = residue(proto, mapped)
+        if rest is not None:
+            extras["rest"] = rest
+        return extras
+
+    # ------------------------------------------------------------------------- graphs
+    def graph(self, proto: onnx.GraphProto, path: str, depth: int = 0) -> RawGraph:
+        """`path` is how locations name the graph: `graph main`, `graph main / node 3 "if" / then_branch`."""
+        loc = Loc(self.file, path)
+        graph = RawGraph(self.text(proto.name, "the graph's name", loc), loc=loc)
+        if depth > MAX_DEPTH:
+            self.sink.report(codes.TOO_DEEP, loc, what="the graph", limit=MAX_DEPTH)
+            return graph
+        graph.extras = self.common(proto, _GRAPH, loc)
+        self._constants(proto, graph, path)
+        given: list[tuple[int, RawValue]] = []
+        for position, info in enumerate(proto.input):
+            value = self.value(info, f"{path}, input", path)
+            if value.key in graph.constants:
+                given.append((position, value))
+            else:
+                graph.inputs.append(value)
+        if given:
+            graph.extras["given_constants"] = given
+        graph.outputs = [self.value(info, f"{path}, output", path) for info in proto.output]
+        graph.values = self.values(proto.value_info, path)
+        declared = {v.key: v for v in (*graph.outputs, *graph.values.values())}
+        graph.nodes = self.nodes(proto.node, path, declared, depth)
+        return graph
+
+    def _constants(self, proto: onnx.GraphProto, graph: RawGraph, path: str) -> None:
+        found: list[tuple[str, RawTensor | None, Loc]] = []
+        for tensor in proto.initializer:
+            loc = Loc(self.file, f'{path}, initializer "{tensor.name}"')
+            name = self.text(tensor.name, "an initializer's name", loc)
+            found.append((name, self.tensors.tensor(tensor, loc, name), loc))
+        for sparse in proto.sparse_initializer:
+            loc = Loc(self.file, f'{path}, sparse initializer "{sparse.values.name}"')
+            found.append((self.text(sparse.values.name, "an initializer's name", loc), self.tensors.sparse(sparse, loc), loc))
+        for name, decoded, loc in found:
+            if not name:
+                self.sink.report(codes.UNNAMED, loc, what="an initializer")
+            elif name in graph.constants:
+                self.sink.report(codes.DUPLICATE_VALUE, loc, name=name, first="an initializer", second="an initializer")
+            else:
+                graph.constants[name] = decoded or RawTensor(name, _NO_TYPE, (), _no_data, loc)
+
+    def value(self, proto: onnx.ValueInfoProto, title: str, scope: str) -> RawValue:
+        loc = Loc(self.file, f'{title} "{proto.name}"')
+        key = self.text(proto.name, "a value's name", loc)
+        if not key:
+            self.sink.report(codes.UNNAMED, loc, what="a value")
+        extras = self.common(proto, _VALUE, loc)
+        found = None
+        if proto.HasField("type"):
+            found, more = self.types.value_type(proto.type, key, loc, scope)
+            extras |= more
+        return RawValue(key, (key,), found, loc, extras)
+
+    def values(self, infos: Iterable[onnx.ValueInfoProto], path: str) -> dict[str, RawValue]:
+        found: dict[str, RawValue] = {}
+        for info in infos:
+            value = self.value(info, f"{path}, value_info", path)
+            if value.key in found:
+                self.sink.report(codes.DUPLICATE_VALUE_INFO, value.loc, name=value.key)
+            found.setdefault(value.key, value)
+        return found
+
+    # -------------------------------------------------------------------------- nodes
+    def nodes(
+        self, protos: Iterable[onnx.NodeProto], path: str, declared: dict[str, RawValue], depth: int
+    ) -> list[RawNode]:
+        return [self.node(proto, i, path, declared, depth) for i, proto in enumerate(protos)]
+
+    def node(
+        self, proto: onnx.NodeProto, position: int, path: str, declared: dict[str, RawValue], depth: int
+    ) -> RawNode:
+        place = f'{path}, node {position} "{proto.name}" ({proto.op_type})'
+        loc = Loc(self.file, place)
+        if not proto.op_type:
+            self.sink.report(codes.OP_TYPE_MISSING, loc)
+        domain = canonical_domain(self.text(proto.domain, "a node's domain", loc))
+        node = RawNode(self.text(proto.op_type, "an op_type", loc), self.version(domain, loc), domain,
+                       self.text(proto.name, "a node's name", loc), loc=loc)  # fmt: skip
+        node.inputs = [self.text(name, "an input's name", loc) for name in proto.input]
+        for name in proto.output:
+            key = self.text(name, "an output's name", loc)
+            known = declared.get(key)
+            node.outputs.append(RawValue(key, (key,) if key else (), known.type if known else None, loc))
+        node.extras = self.common(proto, _NODE, loc)
+        if proto.domain == "ai.onnx":
+            node.extras.setdefault("rest", onnx.NodeProto()).domain = "ai.onnx"
+        if proto.overload:
+            node.extras["overload"] = proto.overload
+        inner = f'{path} / node {position} "{proto.name}"'
+        node.attrs = self.attributes(proto.attribute, node.extras, loc, inner, depth)
+        return node
+
+    def version(self, domain: str, loc: Loc) -> int:
+        if domain not in self.opsets:
+            scope = Loc(self.file, loc.where.split(",")[0])
+            self.sink.report(codes.OPSET_MISSING, scope, domain=domain or "ai.onnx")
+            self.opsets = self.opsets | {domain: 1}
+        return self.opsets[domain]
+
+    # --------------------------------------------------------------------- attributes
+    def attributes(
+        self, protos: Iterable[onnx.AttributeProto], extras: dict[str, Any], loc: Loc, inner: str, depth: int
+    ) -> dict[str, Attr]:
+        """Values by name; references to a function's attributes go to `extras` only."""
+        attrs: dict[str, Attr] = {}
+        for proto in protos:
+            name = self.text(proto.name, "an attribute's name", loc)
+            types: dict[str, int] = extras.setdefault("attr_types", {})
+            if name in types:
+                self.sink.report(codes.ATTRIBUTE_DUPLICATE, loc, name=name)
+                continue
+            types[name] = proto.type
+            if proto.doc_string:
+                extras.setdefault("attr_docs", {})[name] = proto.doc_string
+            if proto.ref_attr_name:
+                extras.setdefault("attr_refs", {})[name] = proto.ref_attr_name
+                continue
+            kind = self._kind(proto, name, loc)
+            if kind is None:
+                continue
+            if kind in (A.TYPE_PROTO, A.TYPE_PROTOS):
+                attrs[name] = self._types(proto, kind, name, extras, loc)
+            else:
+                attrs[name] = self._value(proto, kind, name, loc, inner, depth)
+        return attrs
+
+    def _kind(self, proto: onnx.AttributeProto, name: str, loc: Loc) -> int | None:
+        """The AttributeProto type: as declared, or (ir_version 1) that of the field that is set."""
+        present = [f.name for f, _ in proto.ListFields() if f.name in _VALUE_FIELDS]
+        kind: int = proto.type
+        reason = ""
+        if kind == A.UNDEFINED and len(present) == 1:
+            return next(k for k, field in FIELD_OF.items() if field == present[0])
+        if kind not in FIELD_OF:
+            reason = f"type {kind} is not one that irc knows" if kind else "it has no type and no single value"
+        elif any(field != FIELD_OF[kind] for field in present):
+            reason = f"its value is in {', '.join(present)}, not only in {FIELD_OF[kind]}"
+        elif not present and kind in (A.TENSOR, A.GRAPH, A.SPARSE_TENSOR, A.TYPE_PROTO):
+            reason = f"{FIELD_OF[kind]} is not set"
+        if reason:
+            title = A.AttributeType.Name(kind) if kind in FIELD_OF else str(kind)
+            return self.sink.report(codes.ATTRIBUTE_VALUE, loc, name=name, type=title, reason=reason)
+        return kind
+
+    def _value(self, proto: onnx.AttributeProto, kind: int, name: str, loc: Loc, inner: str, depth: int) -> Attr:
+        value: Any = getattr(proto, FIELD_OF[kind])
+        place = Loc(self.file, f'{loc.where}, attribute "{name}"')
+        match kind:
+            case A.FLOAT | A.INT:
+                return value
+            case A.STRING:
+                return value.decode("utf-8", "surrogateescape")
+            case A.STRINGS:
+                return [s.decode("utf-8", "surrogateescape") for s in value]
+            case A.FLOATS | A.INTS:
+                return list(value)
+            case A.TENSOR:
+                return self.tensors.tensor(value, place)
+            case A.TENSORS:
+                return [self.tensors.tensor(t, place) for t in value]
+            case A.SPARSE_TENSOR:
+                return self.tensors.sparse(value, place)
+            case A.SPARSE_TENSORS:
+                return [self.tensors.sparse(t, place) for t in value]
+            case A.GRAPH:
+                return self.graph(value, f"{inner} / {name}", depth + 1)
+            case _:
+                return [self.graph(g, f"{inner} / {name}[{i}]", depth + 1) for i, g in enumerate(value)]
+
+    def _types(self, proto: onnx.AttributeProto, kind: int, name: str, extras: dict[str, Any], loc: Loc) -> Attr:
+        """Types, and beside them (`attr_sources`) how they stood."""
+        sources: Sequence[onnx.TypeProto] = [proto.tp] if kind == A.TYPE_PROTO else list(proto.type_protos)
+        decoded = [self.types.value_type(t, f"{name}_{i}", loc, loc.where) for i, t in enumerate(sources)]
+        extras.setdefault("attr_sources", {})[name] = [more for _, more in decoded]
+        found = [value for value, _ in decoded]
+        return found[0] if kind == A.TYPE_PROTO else found
+
+    # ---------------------------------------------------------------------- functions
+    def function(self, proto: onnx.FunctionProto, path: str) -> RawFunction:
+        loc = Loc(self.file, path)
+        extras = self.common(proto, _FUNCTION, loc)
+        defaults = self.attributes(proto.attribute_proto, extras, loc, path, 0)
+        values = self.values(proto.value_info, path)
+        domain = canonical_domain(proto.domain)
+        if proto.domain == "ai.onnx":
+            extras.setdefault("rest", onnx.FunctionProto()).domain = "ai.onnx"
+        function = RawFunction(
+            self.text(proto.name, "a function's name", loc), domain, proto.overload, list(proto.input),
+            list(proto.output), list(proto.attribute), defaults, [], self.opsets, values, extras,
+        )  # fmt: skip
+        function.nodes = self.nodes(proto.node, path, values, 0)
+        return function
+
+
+from irc.ir.types import dynamic as _NO_TYPE  # noqa: E402
+
+
+def _no_data() -> Any:
+    raise ValueError("this tensor could not be read; the error was reported when the model was")

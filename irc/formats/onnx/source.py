@@ -1,0 +1,74 @@
+"""Opening a model: a path, bytes or a ModelProto to a parsed ModelProto, with clear refusals."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from irc.diagnostics import Loc, Sink
+from irc.diagnostics.codes import container_onnx as codes
+
+PROTOBUF_LIMIT = 2**31 - 1
+_OTHERS: tuple[tuple[bytes, str, str], ...] = (
+    (b"<?xml", "an XML file", "OpenVINO models have the extension .xml; irc reads them under that name"),
+    (b"<net", "an OpenVINO IR (XML)", "rename it to .xml"),
+    (b"PK\x03\x04", "a ZIP archive (PyTorch's .pt and .pth are ones)", "export the model with torch.onnx.export"),
+    (b"\x80\x02", "a Python pickle", "export the model with torch.onnx.export"),
+    (b"\x80\x04", "a Python pickle", "export the model with torch.onnx.export"),
+    (b"\x89HDF", "an HDF5 file", "convert the Keras model with tf2onnx"),
+    (b"\x1f\x8b", "a gzip archive", "unpack it first"),
+    (b"GGUF", "a GGUF file", "export the original model to ONNX"),
+    (b"<!DOCTYPE", "a web page", "the download gave an error page: fetch the file again"),
+    (b"<html", "a web page", "the download gave an error page: fetch the file again"),
+    (b"ir_version:", "a protobuf text file", "write it in binary form with onnx.save"),
+    (b"{", "a JSON file", "write it in binary form with onnx.save"),
+)
+
+
+def open_model(source: str | Path | bytes | onnx.ModelProto, sink: Sink) -> tuple[onnx.ModelProto, str, str | None] | None:
+    """(proto, file, folder of external data), or None with an error reported."""
+    if isinstance(source, onnx.ModelProto):
+        return (source, "", None) if _has_graph(source, "the ModelProto", sink, Loc()) else None
+    if isinstance(source, bytes | bytearray | memoryview):
+        proto = parse(bytes(source), "the bytes", sink, Loc())
+        return None if proto is None else (proto, "", None)
+    path = os.fspath(source)
+    loc = Loc(path)
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > PROTOBUF_LIMIT:
+                return sink.report(codes.FILE_TOO_BIG, loc, path=path, size=size)
+            data = file.read()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return sink.report(codes.FILE_UNREADABLE, loc, path=path, reason=reason)
+    proto = parse(data, path, sink, loc)
+    return None if proto is None else (proto, path, os.path.dirname(os.path.abspath(path)))
+
+
+def parse(data: bytes, path: str, sink: Sink, loc: Loc) -> onnx.ModelProto | None:
+    """The ModelProto in these bytes, or None with an error reported."""
+    if not data:
+        return sink.report(codes.FILE_EMPTY, loc, path=path)
+    start = data[:256].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith(b"version https://git-lfs"):
+        return sink.report(codes.GIT_LFS_POINTER, loc, path=path)
+    for magic, found, advice in _OTHERS:
+        if start.startswith(magic):
+            return sink.report(codes.NOT_ONNX, loc, path=path, found=found, advice=advice)
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, ValueError, RecursionError) as error:
+        return sink.report(codes.PARSE_FAILED, loc, path=path, size=len(data), reason=str(error) or "damaged")
+    return proto if _has_graph(proto, path, sink, loc) else None
+
+
+def _has_graph(proto: onnx.ModelProto, path: str, sink: Sink, loc: Loc) -> bool:
+    if not proto.HasField("graph"):
+        sink.report(codes.NO_GRAPH, loc, path=path)
+    return proto.HasField("graph")

@@ -1,0 +1,282 @@
+"""Writes a RawModel as ONNX: deterministic, whole or not at all.
+
+Where a model was read from ONNX and not changed, the message is the one that was read.  Weights go
+to `<stem>.onnx.data` beside the model when the protobuf would come near its limit of 2 GB.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from irc.formats.document import Attr, RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.formats.onnx.external import Store
+from irc.formats.onnx.graphs import FIELD_OF
+from irc.formats.onnx.packing import packed_size
+from irc.formats.onnx.reader import MODEL_SCALARS
+from irc.formats.onnx.residue import restore
+from irc.formats.onnx.structure import subgraphs
+from irc.formats.onnx.tensors import Sparse, write_sparse, write_tensor
+from irc.formats.onnx.type_protos import write_type
+from irc.ir.types import MapType, OptionalType, SequenceType, TensorType
+
+A = onnx.AttributeProto
+INLINE_LIMIT = 1_500_000_000  # bytes of weights; protobuf's own limit is 2**31 - 1 for everything
+
+
+def to_proto(model: RawModel) -> onnx.ModelProto:
+    """The model as one message, every tensor inside it."""
+    return _model(model, None)
+
+
+def write(model: RawModel, path: str | Path) -> None:
+    """Write the model to `path`, through temporary files that replace the old ones at the end.
+
+    Raises Problem (IRC1448) for an element type that ONNX cannot name, and OSError.
+    """
+    target = Path(path)
+    if _weight_bytes(model) <= INLINE_LIMIT:
+        data = _model(model, None).SerializeToString(deterministic=True)
+        with _Replacing(target) as file:
+            file.write(data)
+        return
+    beside = target.with_name(f"{target.stem}.onnx.data")
+    with _Replacing(target) as file, _Replacing(beside) as weights:
+        proto = _model(model, Store(weights, beside.name))
+        file.write(proto.SerializeToString(deterministic=True))
+
+
+class _Replacing:
+    """A temporary file in the target's folder that takes the target's name when all went well."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __enter__(self) -> Any:
+        handle, self.name = tempfile.mkstemp(prefix=f".{self.target.name}.", suffix=".tmp", dir=self.target.parent)
+        self.file = os.fdopen(handle, "wb")
+        return self.file
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            self.file.close()
+            if kind is None:
+                mask = os.umask(0)
+                os.umask(mask)
+                os.chmod(self.name, 0o666 & ~mask)  # mkstemp makes 0600; a model is an ordinary file
+                os.replace(self.name, self.target)
+        finally:
+            if os.path.exists(self.name):
+                os.unlink(self.name)
+
+
+def _weight_bytes(model: RawModel) -> int:
+    """Bytes of all tensors in raw form."""
+    return sum(packed_size(t.dtype, math.prod(t.shape)) for t in _tensors(model))
+
+
+def _tensors(model: RawModel) -> Iterator[RawTensor]:
+    waiting: list[tuple[dict[str, RawTensor], list[RawNode]]] = [(model.graph.constants, model.graph.nodes)]
+    waiting += [({}, f.nodes) for f in model.functions]
+    while waiting:
+        constants, nodes = waiting.pop()
+        yield from constants.values()
+        for node in nodes:
+            for value in node.attrs.values():
+                yield from (v for v in (value if isinstance(value, list) else [value]) if isinstance(v, RawTensor))
+            waiting += [(g.constants, g.nodes) for g in subgraphs(node)]
+
+
+# ------------------------------------------------------------------------------- messages
+def _model(model: RawModel, store: Store | None) -> onnx.ModelProto:
+    proto = restore(onnx.ModelProto, model.extras.get("rest"))
+    proto.ir_version = model.version
+    for name in MODEL_SCALARS:
+        if model.extras.get(name):
+            setattr(proto, name, model.extras[name])
+    if not (model.extras.get("opset_assumed") and model.opsets == {"": 1}):
+        _opsets(model.opsets, model.extras, proto)
+    _graph(model.graph, proto.graph, store)
+    for function in model.functions:
+        _function(function, proto.functions.add(), store)
+    for key, value in model.metadata.items():
+        proto.metadata_props.add(key=key, value=value)
+    return proto
+
+
+def _opsets(opsets: dict[str, int], extras: dict[str, Any], proto: onnx.ModelProto | onnx.FunctionProto) -> None:
+    for domain, version in opsets.items():
+        proto.opset_import.add(domain=domain or extras.get("opset_spelling", ""), version=version)
+
+
+def _common(extras: dict[str, Any], proto: Any) -> None:
+    """Start from the residue, then the extras that graphs, nodes, values and functions share."""
+    if "rest" in extras:
+        proto.CopyFrom(extras["rest"])
+    if extras.get("doc_string"):
+        proto.doc_string = extras["doc_string"]
+    for key, value in extras.get("metadata", {}).items():
+        proto.metadata_props.add(key=key, value=value)
+
+
+def _graph(graph: RawGraph, proto: onnx.GraphProto, store: Store | None) -> None:
+    _common(graph.extras, proto)
+    if graph.name:
+        proto.name = graph.name
+    inputs = list(graph.inputs)
+    for position, value in graph.extras.get("given_constants", ()):
+        if value.key in graph.constants:
+            inputs.insert(position, value)
+    for value in inputs:
+        _value(value, proto.input.add())
+    for value in graph.outputs:
+        _value(value, proto.output.add())
+    for value in graph.values.values():
+        _value(value, proto.value_info.add())
+    for name, tensor in graph.constants.items():
+        if isinstance(tensor.load, Sparse):
+            write_sparse(tensor, proto.sparse_initializer.add(), name)
+        else:
+            write_tensor(tensor, proto.initializer.add(), name, store)
+    for node in graph.nodes:
+        _node(node, proto.node.add(), store)
+
+
+def _value(value: RawValue, proto: onnx.ValueInfoProto) -> None:
+    _common(value.extras, proto)
+    if value.key:
+        proto.name = value.key
+    if value.type is not None or "type_source" in value.extras:
+        write_type(value.type, proto.type, value.extras, value.key)
+
+
+def _node(node: RawNode, proto: onnx.NodeProto, store: Store | None) -> None:
+    _common(node.extras, proto)
+    proto.input.extend(node.inputs)
+    proto.output.extend(value.key for value in node.outputs)
+    for field, text in (("name", node.name), ("op_type", node.type), ("domain", node.domain),
+                        ("overload", node.extras.get("overload"))):  # fmt: skip
+        if text:
+            setattr(proto, field, text)
+    _attributes(node.attrs, node.extras, proto.attribute, store)
+
+
+def _function(function: RawFunction, proto: onnx.FunctionProto, store: Store | None) -> None:
+    _common(function.extras, proto)
+    for field in ("name", "domain", "overload"):
+        if getattr(function, field):
+            setattr(proto, field, getattr(function, field))
+    proto.input.extend(function.inputs)
+    proto.output.extend(function.outputs)
+    proto.attribute.extend(function.attributes)
+    _attributes(function.attribute_defaults, function.extras, proto.attribute_proto, store)
+    _opsets(function.opsets, function.extras, proto)
+    for value in function.values.values():
+        _value(value, proto.value_info.add())
+    for node in function.nodes:
+        _node(node, proto.node.add(), store)
+
+
+# ----------------------------------------------------------------------------- attributes
+def _attributes(attrs: dict[str, Attr], extras: dict[str, Any], protos: Any, store: Store | None) -> None:
+    """In the file's order where there is one, then the new ones."""
+    types: dict[str, int] = extras.get("attr_types", {})
+    refs: dict[str, str] = extras.get("attr_refs", {})
+    for name in (*types, *(n for n in attrs if n not in types)):
+        if name not in attrs and name not in refs:
+            continue
+        proto = protos.add(name=name)
+        if name in extras.get("attr_docs", {}):
+            proto.doc_string = extras["attr_docs"][name]
+        if name not in attrs:
+            proto.ref_attr_name = refs[name]
+            proto.type = types[name]
+            continue
+        kind = attribute_type(attrs[name], types.get(name, A.UNDEFINED), name)
+        if types.get(name) != A.UNDEFINED:
+            proto.type = kind
+        _attribute(attrs[name], kind, proto, extras.get("attr_sources", {}).get(name, ()), store)
+
+
+def attribute_type(value: Attr, declared: int, name: str) -> int:
+    """The AttributeProto type of a value: the declared one where the value fits it, else the value's own."""
+    items: list[Any] = value if isinstance(value, list) else [value]
+    natural = A.UNDEFINED
+    if items:
+        natural = max((_scalar_type(item, name) for item in items), key=_SCALARS.index)
+    if isinstance(value, list):
+        natural = _LIST_OF.get(natural, A.UNDEFINED)
+    fits = {natural, A.FLOATS if natural == A.INTS else natural, A.FLOAT if natural == A.INT else natural}
+    if declared in fits or (declared and not items and declared in _LIST_OF.values()):
+        return declared
+    if any(v is None for v in items) and declared:
+        return declared
+    if natural == A.UNDEFINED:
+        raise ValueError(f"attribute {name!r} is an empty list, and its type is not in extras['attr_types']")
+    return natural
+
+
+_SCALARS = (A.UNDEFINED, A.INT, A.FLOAT, A.STRING, A.TENSOR, A.SPARSE_TENSOR, A.GRAPH, A.TYPE_PROTO)
+_LIST_OF: dict[int, int] = {
+    A.INT: A.INTS, A.FLOAT: A.FLOATS, A.STRING: A.STRINGS, A.TENSOR: A.TENSORS, A.GRAPH: A.GRAPHS,
+    A.SPARSE_TENSOR: A.SPARSE_TENSORS, A.TYPE_PROTO: A.TYPE_PROTOS,
+}  # fmt: skip
+
+
+def _scalar_type(value: Any, name: str) -> int:
+    match value:
+        case bool() | int():
+            return A.INT
+        case float():
+            return A.FLOAT
+        case str() | bytes():
+            return A.STRING
+        case RawTensor():
+            return A.SPARSE_TENSOR if isinstance(value.load, Sparse) else A.TENSOR
+        case RawGraph():
+            return A.GRAPH
+        case TensorType() | SequenceType() | OptionalType() | MapType():
+            return A.TYPE_PROTO
+        case None:
+            return A.UNDEFINED
+        case _:
+            raise TypeError(f"attribute {name!r} holds a {type(value).__name__}, which ONNX cannot store")
+
+
+def _attribute(
+    value: Attr, kind: int, proto: onnx.AttributeProto, sources: Iterable[dict[str, Any]], store: Store | None
+) -> None:
+    field = FIELD_OF[kind]
+    items = value if isinstance(value, list) else [value]
+    match kind:
+        case A.INT | A.FLOAT:
+            setattr(proto, field, value)
+        case A.STRING:
+            proto.s = _encoded(value)
+        case A.STRINGS:
+            proto.strings.extend(map(_encoded, value))
+        case A.INTS | A.FLOATS:
+            getattr(proto, field).extend(value)
+        case _:
+            known = [*sources, *({} for _ in items)]
+            for item, source in zip(items, known, strict=False):
+                target = getattr(proto, field)
+                target = target.add() if isinstance(value, list) else target
+                if isinstance(item, RawGraph):
+                    _graph(item, target, store)
+                elif kind in (A.SPARSE_TENSOR, A.SPARSE_TENSORS):
+                    write_sparse(item, target, item.name)
+                elif isinstance(item, RawTensor):
+                    write_tensor(item, target, item.name, store)
+                else:
+                    write_type(item, target, source, proto.name)
+
+
+def _encoded(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
