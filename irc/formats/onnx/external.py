@@ -95,7 +95,9 @@ def _confined(name: str, location: str, folder: str, sink: Sink, loc: Loc) -> st
         with open(path, "rb"):
             pass
     except OSError as error:
-        return sink.report(codes.EXTERNAL_MISSING, loc, name=name, location=location, reason=error.strerror or "unreadable")
+        return sink.report(
+            codes.EXTERNAL_MISSING, loc, name=name, location=location, reason=error.strerror or "unreadable"
+        )
     return path
 
 
@@ -110,7 +112,7 @@ class Store:
         position = self.file.tell()
         offset = -(-position // ALIGNMENT) * ALIGNMENT
         self.file.write(b"\0" * (offset - position))
-        self.file.write(memoryview(data))
+        self.file.write(data.data)
         proto.data_location = onnx.TensorProto.EXTERNAL
         for key, value in (("location", self.location), ("offset", str(offset)), ("length", str(data.size))):
             proto.external_data.add(key=key, value=value)

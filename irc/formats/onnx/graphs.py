@@ -20,13 +20,26 @@ from irc.formats.document import Attr, RawFunction, RawGraph, RawNode, RawTensor
 from irc.formats.onnx.residue import residue
 from irc.formats.onnx.tensors import TensorReader
 from irc.formats.onnx.type_protos import TypeReader
+from irc.ir.types import dynamic
 
 A = onnx.AttributeProto
 MAX_DEPTH = 64
 _GRAPH = frozenset(
-    ("node", "name", "initializer", "sparse_initializer", "doc_string", "input", "output", "value_info", "metadata_props")
+    (
+        "node",
+        "name",
+        "initializer",
+        "sparse_initializer",
+        "doc_string",
+        "input",
+        "output",
+        "value_info",
+        "metadata_props",
+    )
 )
-_NODE = frozenset(("input", "output", "name", "op_type", "domain", "overload", "attribute", "doc_string", "metadata_props"))
+_NODE = frozenset(
+    ("input", "output", "name", "op_type", "domain", "overload", "attribute", "doc_string", "metadata_props")
+)
 _VALUE = frozenset(("name", "type", "doc_string", "metadata_props"))
 _FUNCTION = frozenset(
     ("name", "domain", "overload", "input", "output", "attribute", "attribute_proto", "node", "opset_import",
@@ -113,14 +126,16 @@ class GraphReader:
             found.append((name, self.tensors.tensor(tensor, loc, name), loc))
         for sparse in proto.sparse_initializer:
             loc = Loc(self.file, f'{path}, sparse initializer "{sparse.values.name}"')
-            found.append((self.text(sparse.values.name, "an initializer's name", loc), self.tensors.sparse(sparse, loc), loc))
+            found.append(
+                (self.text(sparse.values.name, "an initializer's name", loc), self.tensors.sparse(sparse, loc), loc)
+            )
         for name, decoded, loc in found:
             if not name:
                 self.sink.report(codes.UNNAMED, loc, what="an initializer")
             elif name in graph.constants:
                 self.sink.report(codes.DUPLICATE_VALUE, loc, name=name, first="an initializer", second="an initializer")
             else:
-                graph.constants[name] = decoded or RawTensor(name, _NO_TYPE, (), _no_data, loc)
+                graph.constants[name] = decoded or RawTensor(name, dynamic, (), _no_data, loc)
 
     def value(self, proto: onnx.ValueInfoProto, title: str, scope: str) -> RawValue:
         loc = Loc(self.file, f'{title} "{proto.name}"')
@@ -273,9 +288,6 @@ class GraphReader:
         )  # fmt: skip
         function.nodes = self.nodes(proto.node, path, values, 0)
         return function
-
-
-from irc.ir.types import dynamic as _NO_TYPE  # noqa: E402
 
 
 def _no_data() -> Any:

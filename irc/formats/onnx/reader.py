@@ -89,9 +89,7 @@ def _ir_version(proto: onnx.ModelProto, sink: Sink, loc: Loc) -> int:
     return proto.ir_version
 
 
-def _opsets(
-    imports: Iterable[onnx.OperatorSetIdProto], extras: dict[str, Any], sink: Sink, loc: Loc
-) -> dict[str, int]:
+def _opsets(imports: Iterable[onnx.OperatorSetIdProto], extras: dict[str, Any], sink: Sink, loc: Loc) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in imports:
         domain = canonical_domain(entry.domain)
@@ -100,5 +98,7 @@ def _opsets(
         if entry.version < 1:
             sink.report(codes.OPSET_INVALID, loc, domain=entry.domain, version=entry.version)
         elif found.setdefault(domain, entry.version) != entry.version:
-            sink.report(codes.OPSET_CONFLICT, loc, domain=domain or "ai.onnx", first=found[domain], second=entry.version)
+            sink.report(
+                codes.OPSET_CONFLICT, loc, domain=domain or "ai.onnx", first=found[domain], second=entry.version
+            )
     return found

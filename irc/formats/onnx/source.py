@@ -28,7 +28,9 @@ _OTHERS: tuple[tuple[bytes, str, str], ...] = (
 )
 
 
-def open_model(source: str | Path | bytes | onnx.ModelProto, sink: Sink) -> tuple[onnx.ModelProto, str, str | None] | None:
+def open_model(
+    source: str | Path | bytes | onnx.ModelProto, sink: Sink
+) -> tuple[onnx.ModelProto, str, str | None] | None:
     """(proto, file, folder of external data), or None with an error reported."""
     if isinstance(source, onnx.ModelProto):
         return (source, "", None) if _has_graph(source, "the ModelProto", sink, Loc()) else None

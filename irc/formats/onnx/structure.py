@@ -6,16 +6,22 @@ import difflib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import container_onnx as codes
-from irc.formats.document import RawFunction, RawGraph, RawNode
+from irc.formats.document import Attr, RawFunction, RawGraph, RawNode
+
+
+def items_of(value: Attr) -> list[Any]:
+    """The items of a list attribute, or the one value."""
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
 def subgraphs(node: RawNode) -> Iterator[RawGraph]:
     """The graphs in a node's attributes."""
     for value in node.attrs.values():
-        for item in value if isinstance(value, list) else (value,):
+        for item in items_of(value):
             if isinstance(item, RawGraph):
                 yield item
 
@@ -53,11 +59,10 @@ def check_body(
     _report_names(nodes, sink)
     scopes = (*outer, set(defined))
     users = [_uses(node) for node in nodes]
-    for node, names in zip(nodes, users, strict=True):
+    for node in nodes:
         for name in node.inputs:
             if name and not _visible(name, scopes):
                 _undefined(name, "it reads", node.loc, scopes, sink)
-        del names
         for inner in subgraphs(node):
             check_graph(inner, sink, scopes)
     for name, loc in results:
@@ -66,9 +71,7 @@ def check_body(
     return _sorted(nodes, users, producer, sink)
 
 
-def _define(
-    defined: dict[str, str], name: str, what: str, loc: Loc, sink: Sink, outer: tuple[set[str], ...]
-) -> None:
+def _define(defined: dict[str, str], name: str, what: str, loc: Loc, sink: Sink, outer: tuple[set[str], ...]) -> None:
     if name in defined:
         sink.report(codes.DUPLICATE_VALUE, loc, name=name, first=defined[name], second=what)
     elif any(name in scope for scope in outer):

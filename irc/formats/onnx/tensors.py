@@ -18,16 +18,13 @@ from irc.diagnostics.codes import container_onnx as codes
 from irc.formats.document import RawTensor
 from irc.formats.onnx import external
 from irc.formats.onnx.packing import pack, packed_size, unpack
-from irc.formats.onnx.residue import residue, restore
+from irc.formats.onnx.residue import restore
 from irc.ir.types import DType, dtype_from_onnx, string
 
 Array = np.ndarray[Any, Any]
 MAX_ELEMENTS = 2**63 - 1
 MAX_DENSE_BYTES = 4 << 30
 FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
-_MAPPED = frozenset(
-    (*FIELDS, "dims", "data_type", "name", "doc_string", "metadata_props", "external_data", "data_location")
-)
 _TYPED = {
     "f32": "float_data", "c64": "float_data", "f64": "double_data", "c128": "double_data", "i64": "int64_data",
     "u64": "uint64_data", "u32": "uint64_data", "string": "string_data",
@@ -119,7 +116,9 @@ class TensorReader:
         if not self.check_dims(name, shape, loc):
             return None
         if proto.data_location == onnx.TensorProto.EXTERNAL:
-            load = external.locate(proto, dtype, shape, packed_size(dtype, math.prod(shape)), self.folder, self.sink, loc)
+            load = external.locate(
+                proto, dtype, shape, packed_size(dtype, math.prod(shape)), self.folder, self.sink, loc
+            )
         else:
             load = self._inline(proto, name, dtype, shape, loc)
         if load is None:
@@ -208,19 +207,17 @@ def _extras(proto: onnx.TensorProto) -> dict[str, Any]:
         extras["doc_string"] = proto.doc_string
     if proto.metadata_props:
         extras["metadata"] = {p.key: p.value for p in proto.metadata_props}
-    rest = residue(proto, _MAPPED - {"raw_data"})
-    if rest is not None:
-        for field in FIELDS:
-            rest.ClearField(field)
-        if rest.ListFields():
-            extras["rest"] = rest
+    rest = onnx.TensorProto()  # not by residue(): listing the fields would copy the data
+    for field in ("name", "doc_string", "data_location"):
+        if proto.HasField(field) and not getattr(proto, field):
+            setattr(rest, field, getattr(proto, field))
+    if rest.ListFields():
+        extras["rest"] = rest
     return extras
 
 
 # ------------------------------------------------------------------------------- writing
-def write_tensor(
-    tensor: RawTensor, proto: onnx.TensorProto, name: str, store: external.Store | None = None
-) -> None:
+def write_tensor(tensor: RawTensor, proto: onnx.TensorProto, name: str, store: external.Store | None = None) -> None:
     """Fill a TensorProto; data that are big go to `store` where there is one."""
     require(tensor.dtype.onnx is not None, codes.DENSE_ONLY, name=name, type=tensor.dtype)
     if "rest" in tensor.extras:

@@ -21,7 +21,9 @@ class TypeReader:
         self.sink, self.taken = sink, taken
         self._names: dict[tuple[str, str, int], str] = {}
 
-    def value_type(self, proto: onnx.TypeProto, key: str, loc: Loc, scope: str = "") -> tuple[Type | None, dict[str, Any]]:
+    def value_type(
+        self, proto: onnx.TypeProto, key: str, loc: Loc, scope: str = ""
+    ) -> tuple[Type | None, dict[str, Any]]:
         """The type and what to keep beside it.
 
         Extras: `type_source` (the type and the TypeProto it was read from, so that an unchanged

@@ -21,7 +21,7 @@ from irc.formats.onnx.graphs import FIELD_OF
 from irc.formats.onnx.packing import packed_size
 from irc.formats.onnx.reader import MODEL_SCALARS
 from irc.formats.onnx.residue import restore
-from irc.formats.onnx.structure import subgraphs
+from irc.formats.onnx.structure import items_of, subgraphs
 from irc.formats.onnx.tensors import Sparse, write_sparse, write_tensor
 from irc.formats.onnx.type_protos import write_type
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType
@@ -89,7 +89,7 @@ def _tensors(model: RawModel) -> Iterator[RawTensor]:
         yield from constants.values()
         for node in nodes:
             for value in node.attrs.values():
-                yield from (v for v in (value if isinstance(value, list) else [value]) if isinstance(v, RawTensor))
+                yield from (v for v in items_of(value) if isinstance(v, RawTensor))
             waiting += [(g.constants, g.nodes) for g in subgraphs(node)]
 
 
@@ -206,7 +206,7 @@ def _attributes(attrs: dict[str, Attr], extras: dict[str, Any], protos: Any, sto
 
 def attribute_type(value: Attr, declared: int, name: str) -> int:
     """The AttributeProto type of a value: the declared one where the value fits it, else the value's own."""
-    items: list[Any] = value if isinstance(value, list) else [value]
+    items = items_of(value)
     natural = A.UNDEFINED
     if items:
         natural = max((_scalar_type(item, name) for item in items), key=_SCALARS.index)
@@ -253,16 +253,16 @@ def _attribute(
     value: Attr, kind: int, proto: onnx.AttributeProto, sources: Iterable[dict[str, Any]], store: Store | None
 ) -> None:
     field = FIELD_OF[kind]
-    items = value if isinstance(value, list) else [value]
+    items = items_of(value)
     match kind:
         case A.INT | A.FLOAT:
             setattr(proto, field, value)
         case A.STRING:
-            proto.s = _encoded(value)
+            proto.s = _encoded(items[0])
         case A.STRINGS:
-            proto.strings.extend(map(_encoded, value))
+            proto.strings.extend(map(_encoded, items))
         case A.INTS | A.FLOATS:
-            getattr(proto, field).extend(value)
+            getattr(proto, field).extend(items)
         case _:
             known = [*sources, *({} for _ in items)]
             for item, source in zip(items, known, strict=False):
