@@ -1,0 +1,79 @@
+"""ONNX model-local functions: found by (domain, name, overload), instantiated at each call."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawValue
+
+
+@dataclass
+class Body:
+    """A function's nodes with this call's attributes and unique keys."""
+
+    prefix: str
+    nodes: list[RawNode]
+
+    def key(self, name: str) -> str:
+        return f"{self.prefix}{name}" if name else ""
+
+
+class Functions:
+    """The functions of a model."""
+
+    def __init__(self, raw: RawModel) -> None:
+        self.table = {(f.domain, f.name, f.overload): f for f in raw.functions}
+        self.calls = 0
+
+    def find(self, node: RawNode) -> RawFunction | None:
+        return self.table.get((node.domain, node.type, str(node.extras.get("overload", ""))))
+
+    def instantiate(self, call: RawNode, function: RawFunction) -> Body:
+        """The body for one call: attribute references resolved, value keys made unique."""
+        self.calls += 1
+        body = Body(f"{call.name or call.type}#{self.calls}/", [])
+        given = {**function.attribute_defaults, **call.attrs}
+        body.nodes = [_rename(_resolve(n, given, function.opsets), body, call) for n in function.nodes]
+        return body
+
+
+def _resolve(node: RawNode, given: dict[str, Any], opsets: dict[str, int]) -> RawNode:
+    """A copy whose attributes refer to the call's values (`ref_attr_name`), in the function's opset."""
+    attrs = dict(node.attrs)
+    for name, source in dict(node.extras.get("attr_refs", {})).items():
+        attrs.pop(name, None)
+        if source in given:
+            attrs[name] = given[source]
+    attrs = {k: _resolve_graph(v, given, opsets) if isinstance(v, RawGraph) else v for k, v in attrs.items()}
+    return replace(node, attrs=attrs, version=opsets.get(node.domain, node.version))
+
+
+def _resolve_graph(graph: RawGraph, given: dict[str, Any], opsets: dict[str, int]) -> RawGraph:
+    return replace(graph, nodes=[_resolve(n, given, opsets) for n in graph.nodes])
+
+
+def _rename(node: RawNode, body: Body, call: RawNode) -> RawNode:
+    outputs = [replace(v, key=body.key(v.key), names=(body.key(v.key),) if v.key else ()) for v in node.outputs]
+    attrs = {k: _rename_graph(v, body) if isinstance(v, RawGraph) else v for k, v in node.attrs.items()}
+    name = f"{call.name or call.type}/{node.name or node.type}"
+    inputs = [body.key(k) for k in node.inputs]
+    return replace(node, inputs=inputs, outputs=outputs, attrs=attrs, name=name, loc=call.loc)
+
+
+def _rename_graph(graph: RawGraph, body: Body) -> RawGraph:
+    def value(v: RawValue) -> RawValue:
+        return replace(v, key=body.key(v.key))
+
+    twin = copy.copy(graph)
+    twin.inputs, twin.outputs = [value(v) for v in graph.inputs], [value(v) for v in graph.outputs]
+    twin.constants = {body.key(k): t for k, t in graph.constants.items()}
+    twin.nodes = [
+        replace(
+            n, inputs=[body.key(k) for k in n.inputs], outputs=[value(v) for v in n.outputs],
+            attrs={k: _rename_graph(v, body) if isinstance(v, RawGraph) else v for k, v in n.attrs.items()},
+        )
+        for n in graph.nodes
+    ]  # fmt: skip
+    return twin

@@ -1,0 +1,274 @@
+"""RawModel → Model: each layer of the file becomes canonical operations, typed as it is read."""
+
+from __future__ import annotations
+
+import difflib
+from types import SimpleNamespace
+from typing import Any
+
+import networkx as nx
+
+from irc.border import support
+from irc.border.functions import Functions
+from irc.diagnostics import Loc, Problem, Sink
+from irc.diagnostics.codes import operation as codes
+from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.ir.graph import Constant, Graph, Model, Origin, Value
+from irc.ir.types import TensorType, Type, dynamic
+from irc.ops.base import FORMS, Op, form_at, forms_of
+from irc.ops.builder import Builder
+from irc.ops.codecs import AsInput, Reading
+from irc.ops.forms import Form
+from irc.ops.opaque import Opaque
+
+
+def read_model(raw: RawModel, sink: Sink) -> Model:
+    """Every layer read; findings go to the sink, and what could not be read becomes `Opaque`."""
+    graph = _Reader(raw, sink).graph(raw.graph)
+    return Model(
+        graph, raw.format, raw.version, dict(raw.opsets), list(raw.functions), dict(raw.metadata), dict(raw.extras),
+        raw.file,
+    )  # fmt: skip
+
+
+class _Reader:
+    """Reads one graph; `known` maps the file's keys to Values."""
+
+    def __init__(self, raw: RawModel, sink: Sink) -> None:
+        self.raw, self.sink, self.format = raw, sink, raw.format
+        self.functions = Functions(raw)
+        self.known: dict[str, Value] = {}
+        self.out = Graph()
+
+    def graph(self, raw: RawGraph) -> Graph:
+        graph = self.out = Graph(raw.name)
+        graph.extras = {**raw.extras, "values": raw.values}
+        if self.format == "onnx":  # its keys are names that users see: nothing made here may take one
+            keys = [v.key for n in raw.nodes for v in n.outputs] + list(raw.constants)
+            graph.reserve(keys)
+        for value in raw.inputs:
+            type = value.type or TensorType(dynamic, None)
+            self.known[value.key] = graph.add_input(self._name(value), type, **_fields(value))
+        for key, tensor in raw.constants.items():
+            self.known[key] = self._constant(key, tensor)
+        for node in ordered(raw.nodes):
+            self.node(node)
+        graph.outputs = [self.known[v.key] for v in raw.outputs if v.key in self.known]
+        graph.extras["outputs"] = list(raw.outputs)
+        return graph
+
+    def _name(self, value: RawValue) -> str:
+        names = (*value.names[:1], value.extras.get("layer_name"), value.key)
+        return next(n for n in names if n)
+
+    def _constant(self, key: str, tensor: RawTensor) -> Value:
+        const = Constant(tensor.dtype, tensor.shape, tensor.load)
+        fields: dict[str, Any] = {"names": tuple(tensor.extras.get("names", ())), "loc": tensor.loc}
+        value = self.out.add_constant(const, tensor.name or key, extras={**tensor.extras, "key": key}, **fields)
+        if self.format == "onnx":
+            value.name = key
+        return value
+
+    # ------------------------------------------------------------------- one node
+    def node(self, raw: RawNode) -> None:
+        inputs = [self._operand(key) for key in raw.inputs]
+        function = self.functions.find(raw)
+        if function is not None:
+            self._call(raw, function, inputs)
+            return
+        found = self._form(raw)
+        if found is None:
+            self._opaque(raw, inputs)
+            return
+        form, cls = found
+        try:
+            values = self._read(raw, form, cls, inputs)
+        except Problem as p:
+            self.sink.report(p.code, raw.loc, p.notes + _operand_notes(inputs), **p.facts)
+            self._opaque(raw, inputs)
+            return
+        if len(raw.outputs) > len(values):
+            op = f"{raw.type}-{form.since}"
+            self.sink.report(codes.TOO_MANY_OUTPUTS, raw.loc, op=op, given=len(raw.outputs), most=len(values))
+        for declared, value in zip(raw.outputs, values, strict=False):
+            self._bind(declared, value, raw)
+
+    def _operand(self, key: str) -> Value | None:
+        if not key:
+            return None
+        if key not in self.known:  # the reader has reported it
+            self.known[key] = self.out.new_value(key, TensorType(dynamic, None))
+        return self.known[key]
+
+    def _read(self, raw: RawNode, form: Form, cls: type[Op], inputs: list[Value | None]) -> tuple[Value, ...]:
+        label = f"{raw.type}-{form.since}" if self.format == "onnx" else f"{raw.type} (opset{form.since})"
+        fields = self._attributes(raw, form, label)
+        sig = form.sig or cls.sig
+        origin = Origin(self.format, raw, form, tuple(inputs), ())
+        b = Builder(self.out, raw.name, raw.loc, origin)
+        operands = self._with_attribute_operands(form, raw, list(inputs), label, b)
+        # The row's own operands (before attributes became operands) decide arity and types.
+        sig.check(label, inputs if form.sig else operands, form.types or None)
+        if form.read is not None:
+            made = form.read(b, SimpleNamespace(**fields, outputs=len(raw.outputs), opset=raw.version), *operands)
+        else:
+            made = b.add_all(cls(**{k: v for k, v in fields.items() if k in cls.__dataclass_fields__}), *operands)
+        values = tuple(made) if isinstance(made, tuple | list) else (made,)
+        values = tuple(b.Identity(v) if _is_foreign(v, origin) else v for v in values)
+        origin.outputs = values[: len(raw.outputs)]
+        for node in origin.nodes:
+            if len(origin.nodes) == 1:
+                node.name = raw.name
+        return values
+
+    def _attributes(self, raw: RawNode, form: Form, label: str) -> dict[str, Any]:
+        """Decode the node's attributes by the row's codecs; unknown ones are reported."""
+        fields: dict[str, Any] = {}
+        for name, codec in form.attrs.items():
+            if isinstance(codec, AsInput):
+                continue
+            r = Reading(label, name, self.format, self.sink, raw.loc)
+            value = codec.decode(raw.attrs[name], r) if name in raw.attrs else codec.absent(r)
+            fields[codec.field(name)] = value
+        for name in raw.attrs:
+            if name not in form.attrs and not support.is_ignored_attribute(self.format, name):
+                near = difflib.get_close_matches(name, list(form.attrs), 1)
+                guess = f"; did you mean {near[0]}?" if near else ""
+                self.sink.report(codes.UNKNOWN_ATTRIBUTE, raw.loc, op=label, attribute=name, guess=guess)
+        return _split_pads(fields)
+
+    def _with_attribute_operands(
+        self, form: Form, raw: RawNode, inputs: list[Value | None], label: str, b: Builder
+    ) -> list[Value | None]:
+        """Operands of the canonical operation: the node's, and constants for AsInput attributes."""
+        for index, (name, codec) in sorted(form.as_inputs().items()):
+            while len(inputs) < index:
+                inputs.append(None)
+            r = Reading(label, name, self.format, self.sink, raw.loc)
+            given = raw.attrs.get(name)
+            if given is None:
+                given = codec.absent(r)
+            made = None
+            if given is not None:
+                dtype = codec.dtype or (inputs[0].dtype if inputs and inputs[0] is not None else dynamic)
+                made = b.const(codec.array(given, r, dtype), dtype, f"{raw.name or raw.type}/{name}")
+            inputs.insert(index, made)
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        return inputs
+
+    def _bind(self, declared: RawValue, value: Value, raw: RawNode) -> None:
+        """Give a result the file's name, names and location; compare the declared type."""
+        if not declared.key:
+            return
+        if self.format == "onnx":
+            value.name = declared.key
+        else:
+            single = raw.name if len(raw.outputs) == 1 else ""
+            value.name = self.out.fresh_name(next(n for n in (*declared.names[:1], single, declared.key) if n))
+        value.names, value.loc, value.extras = declared.names, declared.loc, dict(declared.extras)
+        self.known[declared.key] = value
+        support.compare_declared(self.sink, value, declared, raw)
+
+    # ------------------------------------------------- what is not read by a form
+    def _form(self, raw: RawNode) -> tuple[Form, type[Op]] | None:
+        """The row that reads this node; None (reported) if irc has none."""
+        rows = forms_of(self.format, raw.domain, raw.type)
+        opset = support.opset_name(self.format, raw)
+        if not support.opset_exists(self.format, raw):
+            newest = support.newest_opset(self.format)
+            self.sink.report(codes.UNKNOWN_OPSET, raw.loc, op=raw.type, opset=opset, newest=newest)
+            return None
+        found = form_at(self.format, raw.domain, raw.type, raw.version)
+        if found is not None and (found[0].last is None or raw.version <= found[0].last):
+            return found
+        reason = support.why_unsupported(self.format, raw)
+        if reason:
+            self.sink.report(codes.UNSUPPORTED_OP, raw.loc, op=raw.type, opset=opset, reason=reason)
+        elif rows:
+            first = support.opset_label(self.format, rows[0][0].since)
+            self.sink.report(codes.NOT_IN_OPSET, raw.loc, op=raw.type, opset=opset, first=first)
+        else:
+            known = {r[0].name for k, v in FORMS.items() if k[:2] == (self.format, raw.domain) for r in v}
+            near = difflib.get_close_matches(raw.type, sorted(known), 1)
+            guess = f"; did you mean {near[0]}?" if near else ""
+            self.sink.report(codes.UNKNOWN_OP, raw.loc, op=raw.type, opset=opset, guess=guess)
+        return None
+
+    def _opaque(self, raw: RawNode, inputs: list[Value | None]) -> None:
+        captured = [self.known[k] for k in sorted(support.captured_keys(raw)) if k in self.known]
+        types: tuple[Type, ...] = tuple(v.type or TensorType(dynamic, None) for v in raw.outputs)
+        op = Opaque(self.format, raw.type, raw.version, raw.domain, types, len(captured))
+        values = [self.out.new_value(v.key, t) for v, t in zip(raw.outputs, types, strict=True)]
+        node = self.out.add_node(op, [*inputs, *captured], values, raw.name, raw.loc)
+        node.origin = Origin(self.format, raw, None, tuple(inputs), tuple(values), [node])
+        if not values or raw.type == "Assign":
+            self.out.sinks.append(node)
+        for declared, value in zip(raw.outputs, values, strict=True):
+            self._bind(declared, value, raw)
+
+    def _call(self, raw: RawNode, function: RawFunction, inputs: list[Value | None]) -> None:
+        """A call of a model-local function: its body is read in place, under the call's origin."""
+        body = self.functions.instantiate(raw, function)
+        saved = dict(self.known)
+        for formal, value in zip(function.inputs, inputs, strict=False):
+            if value is not None:
+                self.known[body.key(formal)] = value
+        before = set(self.out.dag.nodes)
+        for node in body.nodes:
+            self.node(node)
+        results = [self.known.get(body.key(name)) for name in function.outputs]
+        self.known = saved
+        made = [n for n in self.out.nodes if n not in before]
+        values = [v if v is None or v.producer in made else Builder(self.out, raw.name, raw.loc).Identity(v) for v in results]
+        made = [n for n in self.out.nodes if n not in before]
+        outputs = tuple(v for v in values if v is not None)
+        origin = Origin(self.format, raw, None, tuple(inputs), outputs[: len(raw.outputs)], made)
+        for node in made:
+            node.origin = origin
+        for declared, value in zip(raw.outputs, values, strict=False):
+            if value is not None:
+                self._bind(declared, value, raw)
+
+
+def _fields(value: RawValue) -> dict[str, Any]:
+    return {"names": value.names, "loc": value.loc, "extras": {**value.extras, "key": value.key}}
+
+
+def _is_foreign(value: Value, origin: Origin) -> bool:
+    """A result that a `read` merely passes through still gets a node of its own."""
+    return value.producer is None or value.producer not in origin.nodes
+
+
+def _split_pads(fields: dict[str, Any]) -> dict[str, Any]:
+    """The two fields that a Pads codec yields."""
+    if isinstance(fields.get("pads"), tuple) and len(fields["pads"]) == 2 and isinstance(fields["pads"][0], tuple):
+        begin, end = fields.pop("pads")
+        fields |= {"pads_begin": begin, "pads_end": end}
+    return fields
+
+
+def _operand_notes(inputs: list[Value | None]) -> tuple[str, ...]:
+    """One line an operand: its type, and where it comes from."""
+    notes: list[str] = []
+    for i, value in enumerate(inputs):
+        if value is not None:
+            loc: Loc = value.producer.loc if value.producer else value.loc
+            line = f":{loc.line}" if loc.line else ""
+            source = f"  from {loc.where}" + (f" ({loc.file}{line})" if loc.file else "") if loc.where else f"  {value.name}"
+            notes.append(f"input {i}: {value.type}{source}")
+    return tuple(notes)
+
+
+def ordered(nodes: list[RawNode]) -> list[RawNode]:
+    """The nodes in dependency order, file order where it is free; cycles (reported) keep file order."""
+    producer = {v.key: i for i, node in enumerate(nodes) for v in node.outputs if v.key}
+    dag: nx.DiGraph[int] = nx.DiGraph()
+    dag.add_nodes_from(range(len(nodes)))
+    for i, node in enumerate(nodes):
+        for key in [*node.inputs, *support.captured_keys(node)]:
+            if key in producer and producer[key] != i:
+                dag.add_edge(producer[key], i)
+    if not nx.is_directed_acyclic_graph(dag):
+        return nodes
+    return [nodes[i] for i in nx.lexicographical_topological_sort(dag)]

@@ -1,0 +1,109 @@
+"""What the border knows of the formats' operation sets: which exist, which irc lacks and why."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from irc.diagnostics import Sink
+from irc.diagnostics.codes import shape as codes
+from irc.formats.document import RawGraph, RawNode, RawValue
+from irc.ir.graph import Value
+from irc.ir.types import TensorType, dynamic
+
+NEWEST_OPENVINO_OPSET = 16
+IGNORED_OPENVINO_ATTRIBUTES = frozenset({"PrimitivesPriority", "alt_width", "execOrder", "execTimeMcs"})
+
+
+@cache
+def unsupported() -> dict[tuple[str, str, str], tuple[int, str]]:
+    """(format, domain, lower-case name) → (first opset, reason), from unsupported.toml."""
+    text = resources.files("irc.ops").joinpath("unsupported.toml").read_text("utf-8")
+    rows = tomllib.loads(text).get("operation", [])
+    return {
+        (r["format"], r.get("domain", ""), r["name"].lower()): (int(r["since"]), str(r["reason"])) for r in rows
+    }
+
+
+def why_unsupported(format: str, raw: RawNode) -> str:
+    """Why irc lacks an operation that exists; empty if it does not exist in that opset."""
+    if format == "onnx" and raw.domain not in ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"):
+        return f"the domain {raw.domain} is not one irc knows"
+    since, reason = unsupported().get((format, raw.domain, raw.type.lower()), (0, ""))
+    return reason if reason and since <= raw.version else ""
+
+
+def opset_label(format: str, version: int) -> str:
+    return f"opset{version}" if format == "openvino" else f"opset {version}"
+
+
+def opset_name(format: str, raw: RawNode) -> str:
+    """The operation set as the file names it."""
+    if format == "openvino":
+        return str(raw.extras.get("version", f"opset{raw.version}"))
+    return f"{raw.domain or 'ai.onnx'} opset {raw.version}"
+
+
+@cache
+def newest_onnx_opset() -> int:
+    import onnx
+
+    return int(onnx.defs.onnx_opset_version())
+
+
+def newest_opset(format: str) -> str:
+    newest = NEWEST_OPENVINO_OPSET if format == "openvino" else newest_onnx_opset()
+    return opset_label(format, newest)
+
+
+def opset_exists(format: str, raw: RawNode) -> bool:
+    if format == "openvino":
+        return 1 <= raw.version <= NEWEST_OPENVINO_OPSET
+    return raw.domain != "" or 1 <= raw.version <= newest_onnx_opset()
+
+
+def is_ignored_attribute(format: str, name: str) -> bool:
+    return format == "openvino" and name in IGNORED_OPENVINO_ATTRIBUTES
+
+
+def captured_keys(raw: RawNode) -> list[str]:
+    """Keys that the node's bodies use from the graph around them (ONNX)."""
+    found: dict[str, None] = {}
+    for value in raw.attrs.values():
+        for graph in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
+            if isinstance(graph, RawGraph):
+                found.update(dict.fromkeys(_free_keys(graph)))
+    return list(found)
+
+
+def _free_keys(graph: RawGraph) -> list[str]:
+    inside = {v.key for v in graph.inputs} | set(graph.constants)
+    free: dict[str, None] = {}
+    for node in graph.nodes:
+        for key in [*node.inputs, *captured_keys(node)]:
+            if key and key not in inside:
+                free[key] = None
+        inside |= {v.key for v in node.outputs}
+    free.update(dict.fromkeys(v.key for v in graph.outputs if v.key not in inside))
+    return list(free)
+
+
+def compare_declared(sink: Sink, value: Value, declared: RawValue, raw: RawNode) -> None:
+    """Warn where the type the file declares disagrees with inference; take it where inference knows nothing."""
+    said, known = declared.type, value.type
+    if not isinstance(said, TensorType) or not isinstance(known, TensorType):
+        return
+    facts: dict[str, Any] = {"value": f"output of {raw.type} {raw.name!r}", "declared": said, "inferred": known}
+    if said.dtype != dynamic and known.dtype != dynamic and said.dtype != known.dtype:
+        sink.report(codes.DECLARED_TYPE, raw.loc, **facts)
+    elif said.shape is not None and known.shape is not None:
+        same = len(said.shape) == len(known.shape) and all(
+            a.equals(b) is not False for a, b in zip(said.shape, known.shape, strict=True)
+        )
+        # A port without <dim> is a scalar or of unknown rank; the file cannot tell them apart.
+        if not same and not (raw.extras.get("id") is not None and not said.shape):
+            sink.report(codes.DECLARED_SHAPE, raw.loc, **facts)
+    if known.dtype == dynamic and said.dtype != dynamic:
+        value.type = said

@@ -1,0 +1,364 @@
+"""Model → RawModel: every canonical operation in a form of the target format and version.
+
+A node that came from this format untouched is written as it was read.  Otherwise the newest row that
+can say it is taken; failing that, a row's `write`, or `decompose`, says it in simpler operations; failing
+that, a 4xxx finding names the version that could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from irc.border import support
+from irc.border.read import ordered
+from irc.diagnostics import Loc, Problem, Sink
+from irc.diagnostics.codes import conversion as codes
+from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
+from irc.ir.types import DType
+from irc.ops.base import Op, form_at
+from irc.ops.builder import Builder, trace
+from irc.ops.codecs import REQUIRED, AsInput, Ignored, Pads
+from irc.ops.forms import Form
+from irc.ops.opaque import Opaque
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What to write: format "onnx" with `opsets` by domain, or "openvino" with `max_opset`."""
+
+    format: str
+    opsets: dict[str, int] = field(default_factory=dict[str, int])
+    max_opset: int = support.NEWEST_OPENVINO_OPSET
+    version: int = 0  # ir_version or IR version
+
+    def opset(self, domain: str) -> int:
+        return self.max_opset if self.format == "openvino" else self.opsets.get(domain, 1)
+
+
+def write_model(model: Model, options: WriteOptions, sink: Sink) -> RawModel:
+    """The model as `options` ask; what cannot be said is a finding (and the result unusable)."""
+    same = model.format == options.format
+    writer = _Writer(options, sink, same)
+    graph = writer.graph(model.graph)
+    return RawModel(
+        options.format, options.version, graph, dict(options.opsets) if options.format == "onnx" else {},
+        list(model.functions) if same else [], dict(model.metadata), dict(model.extras) if same else {}, model.file,
+    )  # fmt: skip
+
+
+class _Writer:
+    def __init__(self, options: WriteOptions, sink: Sink, same: bool) -> None:
+        self.options, self.sink, self.same, self.format = options, sink, same, options.format
+        self.out = RawGraph()
+        self.keys: dict[Value, str] = {}
+        self.constants: dict[int, str] = {}
+        self.used: set[str] = set()
+        self.names: set[str] = set()
+        self.scope = Graph()  # names of what is made here
+
+    def graph(self, graph: Graph) -> RawGraph:
+        out = self.out
+        out.name = graph.name
+        skip = ("values", "outputs")
+        out.extras = {k: v for k, v in graph.extras.items() if k not in skip} if self.same else {}
+        out.values = dict(graph.extras.get("values", {})) if self.same else {}
+        values = graph.values()
+        self.scope.reserve([v.name for v in values])
+        for value in graph.inputs:
+            out.inputs.append(self._declared(value))
+        if self.same:  # constants that nobody uses are part of the file too
+            for value in values:
+                if value.const is not None and "key" in value.extras:
+                    self._key(value)
+        left = {id(n.origin): len(n.origin.nodes) for n in graph.nodes if self._verbatim(n.origin)}
+        for node in graph.nodes:
+            if id(node.origin) in left:
+                left[id(node.origin)] -= 1
+                if left[id(node.origin)] == 0:
+                    assert node.origin is not None
+                    self._emit_origin(node.origin)
+            else:
+                self._node(node)
+        self._outputs(graph)
+        out.nodes = ordered(out.nodes)
+        return out
+
+    # ------------------------------------------------------------------ values
+    def _declared(self, value: Value) -> RawValue:
+        extras = dict(value.extras) if self.same else {}
+        if "layout" in value.extras:
+            extras["layout"] = value.extras["layout"]
+        names = value.names or ((value.name,) if not self.same else ())
+        return RawValue(self._key(value), names, value.type, value.loc, extras)
+
+    def _key(self, value: Value) -> str:
+        """The key of a value; a constant is written when it is first used."""
+        if value.const is not None:
+            found = self.constants.get(id(value.const))
+            if found is None:
+                found = self.constants[id(value.const)] = self._new_key(value)
+                self.out.constants[found] = _raw_tensor(value, found, self.same)
+            self.keys[value] = found
+        if value not in self.keys:
+            self.keys[value] = self._new_key(value)
+        return self.keys[value]
+
+    def _new_key(self, value: Value) -> str:
+        wanted = str(value.extras["key"]) if self.same and "key" in value.extras else value.name
+        key, n = wanted, 0
+        while key in self.used:
+            n += 1
+            key = f"{wanted}_{n}"
+        self.used.add(key)
+        return key
+
+    def _outputs(self, graph: Graph) -> None:
+        declared: list[RawValue] = graph.extras.get("outputs", []) if self.same else []
+        seen: set[Value] = set(graph.inputs)
+        for i, value in enumerate(graph.outputs):
+            raw = declared[i] if i < len(declared) and len(declared) == len(graph.outputs) else None
+            if raw is not None:
+                self.out.outputs.append(replace(raw, key=self._key(value), type=value.type))
+                continue
+            if self.format == "onnx" and (value in seen or value.const is not None):
+                b = Builder(self.scope, value.name)
+                twin = self.scope.new_value(f"{value.name}_out", value.type)
+                self._legalise(b.Identity(_input_like(self.scope, value)).producer.op, [value], [twin], "", value.loc)
+                value = twin
+            seen.add(value)
+            names = value.names or (value.name,)
+            self.out.outputs.append(RawValue(self._key(value), names, value.type, value.loc, {}))
+
+    # ------------------------------------------------------------------- nodes
+    def _verbatim(self, origin: Origin | None) -> bool:
+        """Whether the node of the file can be written again as it was."""
+        if origin is None or not origin.intact or origin.format != self.format:
+            return False
+        if origin.form is None:
+            return True
+        opset = self.options.opset(origin.form.domain)
+        if self.format == "openvino":
+            return bool(origin.form.since <= opset)
+        found = form_at(self.format, origin.form.domain, origin.form.name, opset)
+        return found is not None and found[0] is origin.form
+
+    def _emit_origin(self, origin: Origin) -> None:
+        raw: RawNode = origin.raw
+        inputs = ["" if v is None else self._key(v) for v in origin.inputs]
+        outputs = [
+            replace(v, key=self._key(value) if v.key else "", type=value.type)
+            for v, value in zip(raw.outputs, origin.outputs, strict=False)
+        ]
+        version = raw.version if self.format == "openvino" else self.options.opsets.get(raw.domain, raw.version)
+        self.out.nodes.append(replace(raw, inputs=inputs, outputs=outputs, version=version))
+
+    def _node(self, node: Node) -> None:
+        extras: dict[str, Any] = {}
+        if self.same and node.origin and len(node.origin.nodes) == 1:
+            extras = {k: v for k, v in node.origin.raw.extras.items() if k in ("rt_info", "doc_string", "metadata")}
+        try:
+            self._legalise(node.op, list(node.inputs), list(node.outputs), node.name, node.loc, extras)
+        except Problem as p:
+            self.sink.report(p.code, node.loc, p.notes, **p.facts)
+
+    def _legalise(
+        self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc,
+        extras: dict[str, Any] | None = None, depth: int = 0,
+    ) -> None:  # fmt: skip
+        """Emit `op` in the newest row that can say it, else rewritten by a row's `write` or `decompose`."""
+        if isinstance(op, Opaque):
+            raise Problem(codes.CANNOT_CONVERT, op=op.type, source=op.format, target=self.format)
+        rows = self._rows(op)
+        for form in rows:
+            if form.direct and self._can_say(form, op, inputs, outputs):
+                self._emit(form, op, inputs, outputs, name, loc, extras or {})
+                return
+        rewrite = next((f.write for f in rows if f.write is not None), None)
+        if rewrite is None and op.decompose is not None:
+            rewrite = lambda b, o, *xs: o.decompose(b, *xs)  # noqa: E731
+        if rewrite is None or depth > 20:
+            raise self._refusal(op, inputs)
+        graph, results, formals = trace(op, inputs, rewrite)
+        given = [v for v in inputs if v is not None and v.const is None]
+        for formal, value in zip(formals, given, strict=True):
+            self.keys[formal] = self._key(value)
+        self._splice(graph, results, outputs, name or op.name, loc, depth)
+
+    def _splice(
+        self, graph: Graph, results: Sequence[Value], outputs: Sequence[Value], name: str, loc: Loc, depth: int
+    ) -> None:
+        """Emit a traced graph's nodes with its results named as `outputs`."""
+        renamed: dict[Value, Value] = {}
+        for result, wanted in zip(results, outputs, strict=False):
+            if result.producer is None or result in renamed:
+                found = Builder(graph, name).Identity(result)
+                renamed[found] = wanted
+            else:
+                renamed[result] = wanted
+        for node in graph.nodes:
+            for value in node.outputs:
+                if value in renamed:
+                    self.keys[value] = self._key(renamed[value])
+                    value.names, value.extras = renamed[value].names, renamed[value].extras
+                else:
+                    value.name = self.scope.fresh_name(f"{name}/{value.name}")
+            label = f"{name}/{node.op.name}" if len(graph) > 1 else name
+            self._legalise(node.op, list(node.inputs), node.outputs, label, loc, None, depth + 1)
+
+    def _rows(self, op: Op) -> list[Form]:
+        """The rows of the operation that apply in the target version, newest first."""
+        found: list[Form] = []
+        for form in getattr(op, self.format):
+            opset = self.options.opset(form.domain)
+            if form.since > opset or (form.last is not None and opset > form.last):
+                continue
+            at = form_at(self.format, form.domain, form.name, opset)
+            if self.format == "openvino" or (at is not None and at[0].since == form.since):
+                found.append(form)
+        return sorted(found, key=lambda f: -f.since)
+
+    # ------------------------------------------------------------ saying one row
+    def _can_say(self, form: Form, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> bool:
+        """Whether this row expresses the operation with these operands exactly."""
+        said = {c.field(n) for n, c in form.attrs.items()}
+        if any(isinstance(c, Pads) for c in form.attrs.values()):
+            said |= {"pads_begin", "pads_end"}
+        for f in fields(op):
+            if f.name not in said and getattr(op, f.name) != f.default:
+                return False
+        if form.when is not None and not form.when(op, *inputs):
+            return False
+        return self._operands_fit(form, op, inputs) and self._attributes(form, op, inputs) is not None
+
+    def _operands_fit(self, form: Form, op: Op, inputs: Sequence[Value | None]) -> bool:
+        sig = form.sig or op.sig
+        as_inputs = form.as_inputs()
+        for index in as_inputs:
+            value = inputs[index] if index < len(inputs) else None
+            if value is not None and value.array is None:
+                return False
+        kept = [v for i, v in enumerate(inputs) if i not in as_inputs] if form.sig else list(inputs)
+        if len(kept) < sig.min_inputs or (sig.max_inputs is not None and len(kept) > sig.max_inputs):
+            return False
+        for i, value in enumerate(kept):
+            if value is None:
+                if not sig.param(i).optional or (self.format == "openvino" and any(kept[i:])):
+                    return False
+                continue
+            allowed = sig.allowed(sig.param(i), form.types or None)
+            if allowed and value.dtype not in allowed and _bridge(value.dtype, allowed) is None:
+                return False
+        return True
+
+    def _attributes(self, form: Form, op: Op, inputs: Sequence[Value | None]) -> dict[str, Any] | None:
+        """The row's attributes; None if a value has no spelling."""
+        found: dict[str, Any] = {}
+        for name, codec in form.attrs.items():
+            if isinstance(codec, Ignored):
+                continue
+            if isinstance(codec, AsInput):
+                value = inputs[codec.index] if codec.index < len(inputs) else None
+                if value is None and codec.default is REQUIRED:
+                    return None
+                if value is not None:
+                    found[name] = codec.encode(value.array, self.format)
+                continue
+            value = self._field(op, name, codec)
+            default = value == codec.default
+            if value is None or (default and (self.format == "onnx" or codec.silent)):
+                continue
+            try:
+                found[name] = codec.encode(value, self.format)
+            except (ValueError, TypeError):
+                return None
+        return found
+
+    def _field(self, op: Op, name: str, codec: Any) -> Any:
+        if isinstance(codec, Pads):
+            both = op.pads_begin, op.pads_end  # type: ignore[attr-defined]
+            return both if any((*both[0], *both[1])) else None
+        own = codec.field(name)
+        return getattr(op, own) if own in {f.name for f in fields(op)} else codec.default
+
+    def _emit(
+        self, form: Form, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc,
+        extras: dict[str, Any],
+    ) -> None:  # fmt: skip
+        sig = form.sig or op.sig
+        as_inputs = form.as_inputs()
+        keys: list[str] = []
+        kept = [v for i, v in enumerate(inputs) if i not in as_inputs]
+        for i, value in enumerate(kept):
+            if value is None:
+                keys.append("")
+                continue
+            index = i if form.sig else inputs.index(value)
+            allowed = sig.allowed(sig.param(index), form.types or None)
+            keys.append(self._key(self._bridged(value, allowed, name or op.name, loc)))
+        while keys and not keys[-1]:
+            keys.pop()
+        attrs = self._attributes(form, op, inputs) or {}
+        raws = [RawValue(self._key(v), v.names, v.type, v.loc, dict(v.extras) if self.same else {}) for v in outputs]
+        if self.format == "onnx":
+            raws = [replace(r, names=(r.key,)) for r in raws]
+        version = form.since if self.format == "openvino" else self.options.opset(form.domain)
+        label = self._label(name or op.name)
+        self.out.nodes.append(RawNode(form.name, version, form.domain, label, keys, raws, attrs, loc, extras=extras))
+
+    def _label(self, name: str) -> str:
+        label, n = name, 0
+        while label in self.names:
+            n += 1
+            label = f"{name}_{n}"
+        self.names.add(label)
+        return label
+
+    def _bridged(self, value: Value, allowed: frozenset[DType] | None, name: str, loc: Loc) -> Value:
+        """The operand, cast where this row wants another integer type for an index or a shape."""
+        if not allowed or value.dtype in allowed:
+            return value
+        target = _bridge(value.dtype, allowed)
+        assert target is not None
+        if value.array is not None:
+            const = Constant.of(value.array.astype(target.numpy), target)
+            return self.scope.add_constant(const, f"{value.name}_{target}")
+        cast = Builder(self.scope, value.name).Cast(_input_like(self.scope, value), to=target)
+        self._legalise(cast.producer.op, [value], [cast], f"{name}/Cast", loc)
+        return cast
+
+    def _refusal(self, op: Op, inputs: Sequence[Value | None]) -> Problem:
+        """The 4xxx that names the version which could say this operation, if any."""
+        types = ", ".join(str(v.type) for v in inputs if v is not None)
+        target = "OpenVINO" if self.format == "openvino" else "ONNX"
+        for form in getattr(op, self.format):
+            if form.since > self.options.opset(form.domain) and self._can_say(form, op, inputs, ()):
+                needed = support.opset_label(self.format, form.since)
+                asked = support.opset_label(self.format, self.options.opset(form.domain))
+                return Problem(codes.NEEDS_NEWER_OPSET, op=str(op), types=types, needed=needed, asked=asked, target=target)
+        return Problem(codes.CANNOT_EXPRESS, op=str(op), types=types, target=target)
+
+
+def _bridge(dtype: DType, allowed: frozenset[DType]) -> DType | None:
+    """The integer type an index of type `dtype` can be cast to without loss."""
+    if not dtype.is_integer or not all(d.is_integer for d in allowed):
+        return None
+    wide = [d for d in allowed if d.bits >= dtype.bits and d.kind == "i"] or [d for d in allowed if d.kind == "i"]
+    return max(wide, key=lambda d: d.bits, default=None)
+
+
+def _input_like(graph: Graph, value: Value) -> Value:
+    return graph.new_value(value.name, value.type)
+
+
+def _raw_tensor(value: Value, key: str, same: bool) -> RawTensor:
+    const = value.const
+    assert const is not None
+    extras = dict(value.extras) if same else {}
+    return RawTensor(value.name, const.dtype, const.shape, lambda: np.asarray(const.array), value.loc, extras)
+
+

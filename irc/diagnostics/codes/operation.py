@@ -1,0 +1,166 @@
+"""IRC2xxx: operations, their attributes and element types."""
+
+from irc.diagnostics.core import Code
+
+UNKNOWN_OP = Code(
+    "IRC2001", "error", "Unknown operation",
+    "there is no operation {op} in {opset}{guess}",
+    why="The name is in no version of that operation set, so nothing can be said about what it computes.",
+    example='<layer id="2" name="mul" type="Multiplyx" version="opset1">',
+    fix="Correct the name, or the opset the layer or the model names.",
+    help="check the spelling and the opset",
+)  # fmt: skip
+UNSUPPORTED_OP = Code(
+    "IRC2002", "warning", "Operation not supported yet",
+    "{op} ({opset}) is a known operation that irc does not support yet: {reason}",
+    why="The operation exists, but irc has no definition for it. The model can be rewritten in its own format "
+    "(the layer is copied as it is), not converted, checked beyond this layer, or compiled.",
+    example='<layer type="TensorIterator" version="opset1">',
+    fix="See docs/ops.md for what is supported; please open an issue with the model's layer.",
+    help="the types that the file declares are taken on trust from here on",
+)  # fmt: skip
+NOT_IN_OPSET = Code(
+    "IRC2003", "error", "Operation is newer than its opset",
+    "{op} does not exist in {opset}; it first appeared in {first}",
+    why="A layer or model names the operation set its operations are taken from, and this one is not in it.",
+    example='<layer type="HSwish" version="opset1">: HSwish came with opset4',
+    fix="Raise the opset, or use an operation that the older set has.",
+    help="name {first} or later",
+)  # fmt: skip
+UNKNOWN_OPSET = Code(
+    "IRC2004", "error", "Unknown opset",
+    "{op} names {opset}, which does not exist; the newest irc knows is {newest}",
+    why="The operation set named by the file is not one that irc knows, so the layer's meaning is unknown.",
+    example='<layer type="Multiply" version="opset99">',
+    fix="Name the opset that the operation was written for.",
+    help="use {newest} or earlier",
+)  # fmt: skip
+TOO_FEW_INPUTS = Code(
+    "IRC2101", "error", "Too few inputs",
+    "{op} has {given} inputs and needs at least {needed}",
+    why="A required operand is not connected.",
+    example="Add with one input",
+    fix="Connect the missing operand.",
+    help="see the operation's specification for its operands",
+)  # fmt: skip
+TOO_MANY_INPUTS = Code(
+    "IRC2102", "error", "Too many inputs",
+    "{op} has {given} inputs and takes at most {most}",
+    why="The operation has no operand at that position.",
+    example="Multiply with three inputs",
+    fix="Remove the extra operand.",
+    help="see the operation's specification for its operands",
+)  # fmt: skip
+MISSING_OPERAND = Code(
+    "IRC2103", "error", "Required operand is absent",
+    "{op} needs operand {index} ({operand}), which is left empty",
+    why="Only operands that the specification marks optional may be left out.",
+    example='NodeProto.input = ["x", "", "c"] where the second is required',
+    fix="Connect the operand.",
+    help="give {operand} a value",
+)  # fmt: skip
+TYPE_NOT_ALLOWED = Code(
+    "IRC2104", "error", "Element type not allowed",
+    "{op}: operand {operand} is {dtype}; allowed: {allowed}",
+    why="The specification of this version of the operation does not list that element type.",
+    example="BitwiseNot of f32",
+    fix="Convert the operand first, or use a version of the operation that allows the type.",
+    help="insert a Cast (OpenVINO: Convert) to an allowed type",
+)  # fmt: skip
+TYPE_MISMATCH = Code(
+    "IRC2105", "error", "Element types differ",
+    "{op}: operand {operand} is {dtype}, but {variable} is already {first}",
+    why="Operands that share a type variable must have one element type; nothing is converted silently.",
+    example="Multiply of f32 and i32",
+    fix="Convert one of the operands.",
+    help="insert a Cast (OpenVINO: Convert) so that both are {first}",
+)  # fmt: skip
+TOO_MANY_OUTPUTS = Code(
+    "IRC2106", "error", "Too many outputs",
+    "{op} declares {given} outputs and has {most}",
+    why="The operation produces fewer results than the file declares.",
+    example="Multiply with a second output port",
+    fix="Remove the extra output.",
+    help="see the operation's specification for its results",
+)  # fmt: skip
+MISSING_ATTRIBUTE = Code(
+    "IRC2201", "error", "Required attribute is missing",
+    "{op} has no attribute {attribute}, which is required",
+    why="The attribute has no default, so the operation is not defined without it.",
+    example="MaxPool without kernel",
+    fix="Add the attribute.",
+    help='add {attribute}="…"',
+)  # fmt: skip
+ASSUMED_ATTRIBUTE = Code(
+    "IRC2202", "warning", "Required attribute is missing; a value is assumed",
+    "{op} has no attribute {attribute}; OpenVINO's reader silently takes {assumed}",
+    why="The specification requires the attribute. OpenVINO accepts its absence and takes a zero or empty default.",
+    example="Concat without axis is read as axis 0",
+    fix="Write the attribute.",
+    help='add {attribute}="{assumed}" if that is meant',
+)  # fmt: skip
+BAD_ATTRIBUTE = Code(
+    "IRC2203", "error", "Attribute cannot be read",
+    '{op}: {attribute}="{text}" is not {expected}',
+    why="The text is not of the attribute's type.",
+    example='axis="last" where an integer is expected',
+    fix="Write a value of the expected type.",
+    help="write {expected}",
+)  # fmt: skip
+BAD_ENUM = Code(
+    "IRC2204", "error", "Attribute value is not one of its choices",
+    '{op}: {attribute}="{text}" is none of {choices}{guess}',
+    why="The attribute takes one of a fixed list of words.",
+    example='auto_broadcast="sideways"',
+    fix="Use one of the listed words.",
+    help="use one of {choices}",
+)  # fmt: skip
+ODD_BOOLEAN = Code(
+    "IRC2205", "warning", "Boolean attribute is neither true nor false",
+    '{op}: {attribute}="{text}" is read as false',
+    why='OpenVINO reads "true" and "1" as true and everything else as false, whatever it says.',
+    example='exclude-pad="yes" means false',
+    fix='Write "true" or "false".',
+    help='write {attribute}="true" or "false"',
+)  # fmt: skip
+UNKNOWN_ATTRIBUTE = Code(
+    "IRC2206", "warning", "Attribute is not one the operation has",
+    "{op} has no attribute {attribute}{guess}; it is ignored",
+    why="A reader ignores attributes it does not know, so a misspelt one silently has no effect.",
+    example='strids="2,2" on a Convolution',
+    fix="Correct the name, or remove the attribute.",
+    help="check the spelling",
+)  # fmt: skip
+ATTRIBUTE_RANGE = Code(
+    "IRC2207", "error", "Attribute value out of range",
+    "{op}: {attribute} = {value} must be {expected}",
+    why="The value is of the right type but outside what the operation is defined for.",
+    example="strides = 0",
+    fix="Use a value in the stated range.",
+    help="{attribute} must be {expected}",
+)  # fmt: skip
+ATTRIBUTE_LENGTH = Code(
+    "IRC2208", "error", "Attribute has the wrong number of values",
+    "{op}: {attribute} has {given} values and needs {needed}",
+    why="The attribute needs one value for each spatial dimension (or axis) of the operand.",
+    example='kernel="3" for a two-dimensional pool',
+    fix="Give one value per dimension.",
+    help="give {needed} values",
+)  # fmt: skip
+NEEDS_CONSTANT = Code(
+    "IRC2301", "error", "Operand must be constant",
+    "{op}: operand {operand} must be a constant here",
+    why="The result's rank, or the meaning of the operation, depends on the operand's value, which is not known "
+    "before the model runs.",
+    example="Transpose with a computed permutation",
+    fix="Make the operand a constant, or fold the computation that produces it.",
+    help="replace the operand by a constant",
+)  # fmt: skip
+DUPLICATE_VARIABLE = Code(
+    "IRC2302", "error", "Unknown state variable",
+    'Assign writes variable "{variable}", which no ReadValue reads',
+    why="State is written by Assign and read by ReadValue, linked by variable_id.",
+    example='Assign variable_id="b" where only ReadValue variable_id="a" exists',
+    fix="Use the same variable_id in both.",
+    help="the model has these variables: {known}",
+)  # fmt: skip

@@ -1,0 +1,407 @@
+"""Scalar expressions over loop indices, and tensors as index functions.
+
+`Op.compute(out, *tensors)` returns a function from an index to an `Expr`; a `Tensor` operand is
+called with an index the same way (`x[i, j]`).  Fusing a producer into its consumer is therefore
+substitution.  The same `Expr` classes are the expressions of Loop IR (`irc.loops.ir`).
+
+Every expression has an element type.  A `Bin`, `Un` or `Call` of a narrow float type (f16, bf16, f8) is
+computed in f32 and rounded to that type at once; cast to f32 first where one rounding at the end is
+meant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from irc.ir.dim import Dim, DimLike
+from irc.ir.types import DType, TensorType, boolean, i64
+
+
+@dataclass(frozen=True)
+class Expr:
+    """Base.  Python operators build `Bin`; comparisons are the methods `eq lt le` (a == b stays structural)."""
+
+    @property
+    def dtype(self) -> DType:
+        raise NotImplementedError
+
+    def __add__(self, other: Operand) -> Expr:
+        return _arith("add", self, other)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return _arith("add", wrap(other, self.dtype), self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return _arith("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return _arith("sub", wrap(other, self.dtype), self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return _arith("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return _arith("mul", wrap(other, self.dtype), self)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return _arith("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return _arith("div", wrap(other, self.dtype), self)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return _arith("floordiv", self, other)
+
+    def __mod__(self, other: Operand) -> Expr:
+        return _arith("mod", self, other)
+
+    def __neg__(self) -> Expr:
+        return Un("neg", self)
+
+    def min(self, other: Operand) -> Expr:
+        return _arith("min", self, other)
+
+    def max(self, other: Operand) -> Expr:
+        return _arith("max", self, other)
+
+    def eq(self, other: Operand) -> Expr:
+        return _compare("eq", self, other)
+
+    def ne(self, other: Operand) -> Expr:
+        return _compare("ne", self, other)
+
+    def lt(self, other: Operand) -> Expr:
+        return _compare("lt", self, other)
+
+    def le(self, other: Operand) -> Expr:
+        return _compare("le", self, other)
+
+    def gt(self, other: Operand) -> Expr:
+        return _compare("lt", wrap(other, self.dtype), self)
+
+    def ge(self, other: Operand) -> Expr:
+        return _compare("le", wrap(other, self.dtype), self)
+
+    def logical_and(self, other: Expr) -> Expr:
+        return _logical("and", self, other)
+
+    def logical_or(self, other: Expr) -> Expr:
+        return _logical("or", self, other)
+
+    def logical_not(self) -> Expr:
+        return Const(not self.value, boolean) if isinstance(self, Const) else Un("not", self)
+
+    def cast(self, dtype: DType) -> Expr:
+        """Conversion as C and NumPy do it (floats to integers truncate)."""
+        return self if self.dtype == dtype else Cast(self, dtype)
+
+
+Operand = Expr | int | float | bool | Dim
+
+
+@dataclass(frozen=True)
+class Const(Expr):
+    value: Any
+    type: DType
+
+    @property
+    def dtype(self) -> DType:
+        return self.type
+
+
+@dataclass(frozen=True)
+class Var(Expr):
+    """A loop index, or a `Let`-bound scalar."""
+
+    name: str
+    type: DType = i64
+
+    @property
+    def dtype(self) -> DType:
+        return self.type
+
+
+@dataclass(frozen=True)
+class Size(Expr):
+    """A symbolic dimension as an i64 expression: a parameter of the generated code."""
+
+    dim: Dim
+
+    @property
+    def dtype(self) -> DType:
+        return i64
+
+
+@dataclass(frozen=True)
+class Bin(Expr):
+    """op: add sub mul div floordiv mod min max pow and or bitand bitor bitxor shl shr eq ne lt le.
+
+    Integer `div` truncates, `floordiv` rounds down, `mod` has the divisor's sign; division by zero gives 0.
+    min and max propagate NaN.  Integers wrap modulo 2ⁿ.
+    """
+
+    op: str
+    a: Expr
+    b: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return boolean if self.op in ("eq", "ne", "lt", "le", "and", "or") else self.a.dtype
+
+
+@dataclass(frozen=True)
+class Un(Expr):
+    """op: neg not bitnot abs."""
+
+    op: Literal["neg", "not", "bitnot", "abs"]
+    a: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.a.dtype
+
+
+@dataclass(frozen=True)
+class Call(Expr):
+    """A mathematical function: exp log sqrt tanh erf sin … pow fmod; see `irc.backends.c` for the list."""
+
+    fn: str
+    args: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.args[0].dtype
+
+
+@dataclass(frozen=True)
+class Select(Expr):
+    """cond ? a : b; only the chosen side is evaluated (a Load guarded by its bounds is safe)."""
+
+    cond: Expr
+    a: Expr
+    b: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.a.dtype
+
+
+@dataclass(frozen=True)
+class Cast(Expr):
+    a: Expr
+    type: DType
+
+    @property
+    def dtype(self) -> DType:
+        return self.type
+
+
+@dataclass(frozen=True)
+class Load(Expr):
+    """An element of a buffer, by logical index."""
+
+    buffer: Any
+    index: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+
+@dataclass(frozen=True)
+class Reduce(Expr):
+    """A reduction over a box: op of `body` for every `vars` in `extents`, row-major order.
+
+    op: sum prod min max any all.  sum and prod of narrow floats accumulate in f32, integers wrap.
+    Of an empty box: the operation's identity (min/max: the type's largest/smallest, floats ±inf).
+    """
+
+    op: str
+    vars: tuple[Var, ...]
+    extents: tuple[Dim, ...]
+    body: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.body.dtype
+
+
+def wrap(value: Operand, dtype: DType) -> Expr:
+    """A Python number or Dim as an expression of that type."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, Dim):
+        return Const(int(value), i64) if value.is_const else Size(value)
+    return Const(value, dtype)
+
+
+def index(value: Operand) -> Expr:
+    """As an i64 index expression."""
+    return wrap(value, i64)
+
+
+_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+}
+
+
+def _arith(op: str, a: Expr, b: Operand) -> Expr:
+    """Bin, with index arithmetic (i64) folded; floating point is never re-associated."""
+    b = wrap(b, a.dtype)
+    if a.dtype == i64 and b.dtype == i64:
+        if isinstance(a, Const) and isinstance(b, Const) and op in _FOLD:
+            return Const(_FOLD[op](int(a.value), int(b.value)), i64)
+        if isinstance(b, Const):
+            if (op in ("add", "sub") and b.value == 0) or (op in ("mul", "floordiv") and b.value == 1):
+                return a
+            if op == "mul" and b.value == 0:
+                return b
+            if op == "mod" and b.value == 1:
+                return Const(0, i64)
+        if isinstance(a, Const):
+            if op == "add" and a.value == 0:
+                return b
+            if op == "mul" and a.value == 1:
+                return b
+            if op in ("mul", "floordiv", "mod") and a.value == 0:
+                return a
+    return Bin(op, a, b)
+
+
+def _compare(op: str, a: Expr, b: Operand) -> Expr:
+    b = wrap(b, a.dtype)
+    if isinstance(a, Const) and isinstance(b, Const):
+        return Const(bool(_FOLD[op](a.value, b.value)), boolean)
+    return Bin(op, a, b)
+
+
+def _logical(op: str, a: Expr, b: Expr) -> Expr:
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, Const):
+            neutral = bool(x.value) == (op == "and")
+            return y if neutral else x
+    return Bin(op, a, b)
+
+
+def select(cond: Expr, a: Expr, b: Operand) -> Expr:
+    b = wrap(b, a.dtype)
+    if isinstance(cond, Const):
+        return a if cond.value else b
+    return Select(cond, a, b)
+
+
+def call(fn: str, *args: Expr) -> Expr:
+    return Call(fn, args)
+
+
+def all_of(conditions: Iterable[Expr]) -> Expr:
+    found: Expr = Const(True, boolean)
+    for condition in conditions:
+        found = found.logical_and(condition)
+    return found
+
+
+# ---------------------------------------------------------------------------- tensors
+Index = tuple[Expr, ...]
+IndexFunction = Callable[..., Expr]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor operand of `compute`: its type and its elements as an index function.
+
+    `array` is its data where that is constant (attributes given as operands).
+    """
+
+    type: TensorType
+    at: Callable[[Index], Expr]
+    array: Any = None
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        return self.type.dims()
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    def __getitem__(self, at: Operand | tuple[Operand, ...]) -> Expr:
+        items = at if isinstance(at, tuple) else (at,)
+        assert len(items) == self.rank, f"{len(items)} indices for rank {self.rank}"
+        return self.at(tuple(index(i) for i in items))
+
+    def __call__(self, *at: Operand) -> Expr:
+        return self[tuple(at)]
+
+    def broadcast(self, at: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
+        """The element that stands at index `at` of the broadcast `shape` (NumPy's rule)."""
+        skip = len(at) - self.rank
+        return self[tuple(_clamp(i, d, full) for i, d, full in zip(at[skip:], self.shape, shape[skip:], strict=True))]
+
+    def ints(self) -> list[int] | None:
+        return None if self.array is None else [int(x) for x in self.array.reshape(-1)]
+
+
+def _clamp(i: Expr, size: Dim, full: Dim) -> Expr:
+    if size == full:
+        return i
+    if size == 1:
+        return Const(0, i64)
+    if size.bounds()[0] > 1:
+        return i  # then it must equal the full size: a constraint checked on entry
+    return select(index(size).eq(1), Const(0, i64), i)
+
+
+_numbers = iter(range(1 << 62))
+
+
+def reduce(op: str, extents: Sequence[DimLike], body: Callable[..., Expr]) -> Expr:
+    """`Reduce` with fresh index variables: `reduce("sum", [k], lambda i: a[m, i] * b[i, n])`."""
+    dims = tuple(Dim.of(d) for d in extents)
+    names = tuple(Var(f"r{next(_numbers)}") for _ in dims)
+    return Reduce(op, names, dims, body(*names))
+
+
+def inside(i: Expr, size: DimLike) -> Expr:
+    """0 <= i < size."""
+    return Const(0, i64).le(i).logical_and(i.lt(index(Dim.of(size))))
+
+
+def flatten_index(at: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
+    """Row-major position of an index."""
+    found: Expr = Const(0, i64)
+    for i, size in zip(at, shape, strict=True):
+        found = found * index(size) + i
+    return found
+
+
+def unflatten_index(position: Expr, shape: Sequence[Dim]) -> Index:
+    """The index of a row-major position."""
+    found: list[Expr] = []
+    for k in range(len(shape)):
+        rest = math.prod([Dim.of(d) for d in shape[k + 1 :]], start=Dim.of(1))
+        i = position // index(rest)
+        found.append(i % index(shape[k]) if k else i)
+    return tuple(found)
+
+
+def broadcast_index(at: Sequence[Expr], operand: Tensor, out: Sequence[Dim]) -> Expr:
+    """Shorthand for `operand.broadcast(at, out)`."""
+    return operand.broadcast(at, out)

@@ -1,0 +1,353 @@
+"""The graph: `Value`, `Node`, `Graph`, `Model`.
+
+Ports live in `Node.inputs` and `Node.outputs`.  `Graph.dag` is a networkx DiGraph of the nodes,
+one edge per dependency, kept up to date by Graph's mutators: whole-graph questions (order,
+reachability, dominators, GraphML) are ordinary networkx.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+
+from irc.diagnostics import NOWHERE, Loc
+from irc.ir.dim import Dim
+from irc.ir.types import DType, Shape, TensorType, Type, dtype_from_numpy
+
+if TYPE_CHECKING:
+    from irc.ops.base import Op
+
+CONTENTS_LIMIT = 64
+"""Integer tensors up to this many elements carry their symbolic contents."""
+
+
+class Constant:
+    """A constant's data: loaded (or mapped) when first asked for."""
+
+    __slots__ = ("_array", "_load", "dtype", "shape")
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], load: Callable[[], np.ndarray[Any, Any]]) -> None:
+        self.dtype, self.shape, self._load = dtype, shape, load
+        self._array: np.ndarray[Any, Any] | None = None
+
+    @staticmethod
+    def of(array: np.ndarray[Any, Any], dtype: DType | None = None) -> Constant:
+        found = Constant(dtype or dtype_from_numpy(array.dtype), array.shape, lambda: array)
+        found._array = array
+        return found
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        if self._array is None:
+            self._array = self._load()
+        return self._array
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType.of(self.dtype, self.shape)
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """A tensor (sequence, optional …) that flows along edges.
+
+    `name` is unique in a model; `names` are those a user may call it by.  `const` holds its data
+    if it is constant, and then `producer` is None.  `contents` are the elements as Dims, for small
+    integer tensors whose elements are known symbolically (an object array of the tensor's shape).
+    """
+
+    name: str
+    type: Type | None = None
+    producer: Node | None = None
+    index: int = 0
+    const: Constant | None = None
+    contents: np.ndarray[Any, Any] | None = None
+    names: tuple[str, ...] = ()
+    loc: Loc = NOWHERE
+    layout: Any = None
+    extras: dict[str, Any] = field(default_factory=dict[str, Any])
+    uses: dict[Node, int] = field(default_factory=dict["Node", int])  # consumers, with the number of ports
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+    # What operations ask of their operands; the type must be known by then.
+    @property
+    def tensor(self) -> TensorType:
+        assert isinstance(self.type, TensorType), f"%{self.name} is {self.type}, not a tensor"
+        return self.type
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.dtype
+
+    @property
+    def rank(self) -> int | None:
+        return self.tensor.rank
+
+    @property
+    def shape(self) -> Shape:
+        return self.tensor.dims()
+
+    @property
+    def array(self) -> np.ndarray[Any, Any] | None:
+        """The data where it is constant (also when only `contents` are known, all of them numbers)."""
+        if self.const is not None:
+            return self.const.array
+        if self.contents is not None and all(d.is_const for d in self.contents.flat):
+            return np.array([int(d) for d in self.contents.flat], self.dtype.numpy).reshape(self.contents.shape)
+        return None
+
+    def ints(self) -> list[int] | None:
+        """The elements as Python ints, flattened, where all are known; else None."""
+        array = self.array
+        return None if array is None else [int(x) for x in array.reshape(-1)]
+
+    def dims(self) -> list[Dim] | None:
+        """The elements as Dims, flattened, where known symbolically; else None."""
+        if self.contents is not None:
+            return list(self.contents.reshape(-1))
+        found = self.ints() if self.const is not None and self.dtype.is_integer else None
+        return None if found is None else [Dim.of(x) for x in found]
+
+
+@dataclass(eq=False, slots=True)
+class Origin:
+    """The layer or node of the file that canonical nodes were read from.
+
+    `raw` is that layer as read and `form` the table row that read it.  `nodes` are all canonical
+    nodes it became; as long as they are untouched (`intact`), writing the same format again writes
+    `raw` with `inputs` and `outputs` as operands.
+    """
+
+    format: str
+    raw: Any
+    form: Any
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    nodes: list[Node] = field(default_factory=list["Node"])
+    intact: bool = True
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """An operation applied to values.  An absent optional operand is None."""
+
+    op: Op
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    name: str = ""
+    loc: Loc = NOWHERE
+    origin: Origin | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {self.name!r}>"
+
+    @property
+    def operands(self) -> Iterator[Value]:
+        """The operands that are present."""
+        return (v for v in self.inputs if v is not None)
+
+
+class Graph:
+    """Nodes and values with inputs and outputs.  All edits go through its methods."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.extras: dict[str, Any] = {}
+        self.sinks: list[Node] = []  # nodes kept for their effect (Assign)
+        self._dag: nx.DiGraph[Node] = nx.DiGraph()
+        self._names: set[str] = set()
+        self._counter: dict[str, int] = {}
+
+    @property
+    def dag(self) -> nx.DiGraph[Node]:
+        """The dependencies between nodes, read-only; ports are on the nodes."""
+        return nx.DiGraph.copy(self._dag, as_view=True)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes in a dependency order that is the same every time (insertion order breaks ties)."""
+        position = {n: i for i, n in enumerate(self._dag)}
+        return list(nx.lexicographical_topological_sort(self._dag, key=position.__getitem__))
+
+    def __len__(self) -> int:
+        return len(self._dag)
+
+    def values(self) -> list[Value]:
+        """Every value: inputs, operands (constants among them) and results, each once."""
+        seen: dict[Value, None] = dict.fromkeys(self.inputs)
+        for node in self.nodes:
+            seen.update(dict.fromkeys(node.operands))
+            seen.update(dict.fromkeys(node.outputs))
+        seen.update(dict.fromkeys(self.outputs))
+        return list(seen)
+
+    def constants(self) -> list[Value]:
+        return [v for v in self.values() if v.const is not None]
+
+    def find(self, name: str) -> Value | None:
+        """The value of that name, or with that name among `names`."""
+        return next((v for v in self.values() if v.name == name or name in v.names), None)
+
+    # ------------------------------------------------------------------ mutators
+    def fresh_name(self, hint: str) -> str:
+        """A value name nobody uses: `hint` itself if it is free."""
+        name = hint or "v"
+        while name in self._names:
+            self._counter[hint] = self._counter.get(hint, 0) + 1
+            name = f"{hint or 'v'}_{self._counter[hint]}"
+        self._names.add(name)
+        return name
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Names that `fresh_name` must not hand out."""
+        self._names.update(names)
+
+    def new_value(self, hint: str, type: Type | None = None, **fields: Any) -> Value:
+        return Value(self.fresh_name(hint), type, **fields)
+
+    def add_input(self, name: str, type: Type | None, **fields: Any) -> Value:
+        value = self.new_value(name, type, **fields)
+        self.inputs.append(value)
+        return value
+
+    def add_constant(self, constant: Constant | np.ndarray[Any, Any], hint: str = "const", **fields: Any) -> Value:
+        const = constant if isinstance(constant, Constant) else Constant.of(constant)
+        value = self.new_value(hint, const.type, const=const, **fields)
+        if const.dtype.is_integer and int(np.prod(const.shape, dtype=object)) <= CONTENTS_LIMIT:
+            dims = [Dim.of(int(x)) for x in const.array.reshape(-1)]
+            value.contents = np.array([*dims, None], dtype=object)[:-1].reshape(const.shape)
+        return value
+
+    def add_node(
+        self, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value], name: str = "", loc: Loc = NOWHERE
+    ) -> Node:
+        node = Node(op, tuple(inputs), tuple(outputs), name, loc)
+        for i, value in enumerate(node.outputs):
+            value.producer, value.index = node, i
+        self._dag.add_node(node)
+        self._connect(node)
+        return node
+
+    def set_op(self, node: Node, op: Op, inputs: Sequence[Value | None] | None = None) -> None:
+        """Change what a node does, or its operands."""
+        self._touch(node)
+        node.op = op
+        if inputs is not None:
+            self._disconnect(node)
+            node.inputs = tuple(inputs)
+            self._connect(node)
+
+    def replace_uses(self, old: Value, new: Value) -> None:
+        """Make every consumer of `old`, and every graph output it is, use `new`."""
+        for node in list(old.uses):
+            self._touch(node)
+            self._disconnect(node)
+            node.inputs = tuple(new if v is old else v for v in node.inputs)
+            self._connect(node)
+        self.outputs = [new if v is old else v for v in self.outputs]
+
+    def remove(self, node: Node) -> None:
+        """Take a node out; its results must be unused."""
+        assert not any(v.uses for v in node.outputs), f"{node} is still used"
+        self._touch(node)
+        self._disconnect(node)
+        self._dag.remove_node(node)
+        for value in node.outputs:
+            value.producer = None
+
+    def prune(self) -> int:
+        """Remove the nodes that reach no output or sink; how many there were."""
+        keep: set[Node] = set(self.sinks)
+        stack = [v.producer for v in self.outputs if v.producer] + list(self.sinks)
+        while stack:
+            node = stack.pop()
+            keep.add(node)
+            stack += [v.producer for v in node.operands if v.producer and v.producer not in keep]
+        dead = [n for n in reversed(self.nodes) if n not in keep]
+        for node in dead:
+            self.remove(node)
+        return len(dead)
+
+    def _touch(self, node: Node) -> None:
+        if node.origin:
+            node.origin.intact = False
+
+    def _connect(self, node: Node) -> None:
+        for value in node.operands:
+            value.uses[node] = value.uses.get(node, 0) + 1
+            if value.producer is not None:
+                self._dag.add_edge(value.producer, node)
+
+    def _disconnect(self, node: Node) -> None:
+        for value in set(node.operands):
+            value.uses.pop(node, None)
+            if value.producer is not None and self._dag.has_edge(value.producer, node):
+                self._dag.remove_edge(value.producer, node)
+
+    # ---------------------------------------------------------------------- copy
+    def copy(self) -> Graph:
+        """A copy whose nodes and values are new; operations, types and constants are shared."""
+        twin = Graph(self.name)
+        twin.extras = copy.copy(self.extras)
+        twins: dict[Value, Value] = {}
+
+        def of(value: Value) -> Value:
+            if value not in twins:
+                twins[value] = Value(
+                    value.name, value.type, None, 0, value.const, value.contents, value.names, value.loc, value.layout,
+                    dict(value.extras),
+                )  # fmt: skip
+            return twins[value]
+
+        twin._names, twin._counter = set(self._names), dict(self._counter)
+        twin.inputs = [of(v) for v in self.inputs]
+        nodes: dict[Node, Node] = {}
+        for node in self.nodes:
+            ins = [None if v is None else of(v) for v in node.inputs]
+            nodes[node] = twin.add_node(node.op, ins, [of(v) for v in node.outputs], node.name, node.loc)
+            nodes[node].origin = copy.copy(node.origin)
+        twin.outputs = [of(v) for v in self.outputs]
+        twin.sinks = [nodes[n] for n in self.sinks]
+        return twin
+
+
+@dataclass
+class Model:
+    """A loaded model: its graph, and what else its file said."""
+
+    graph: Graph
+    format: str = ""  # "onnx" or "openvino": where it came from
+    version: int = 0  # ONNX ir_version or OpenVINO IR version
+    opsets: dict[str, int] = field(default_factory=dict[str, int])
+    functions: list[Any] = field(default_factory=list[Any])
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
+    extras: dict[str, Any] = field(default_factory=dict[str, Any])
+    file: str = ""
+
+    @property
+    def inputs(self) -> list[Value]:
+        return self.graph.inputs
+
+    @property
+    def outputs(self) -> list[Value]:
+        return self.graph.outputs
+
+
+def symbols_of(values: Iterable[Value]) -> dict[str, Dim]:
+    """The symbols in the shapes of these values, by name, in order of appearance."""
+    found: dict[str, Dim] = {}
+    for value in values:
+        if isinstance(value.type, TensorType) and value.type.shape is not None:
+            for dim in value.type.shape:
+                for symbol in sorted(dim.symbols()):
+                    found.setdefault(symbol.name, Dim({(symbol,): 1}))
+    return found

@@ -1,0 +1,180 @@
+"""`Builder`: adds operations to a graph, inferring types as it goes.
+
+    y = b.Mul(x, 6.0)                    scalars and lists become constants of the operands' type
+    y = b.ReduceMax(x, [1], keepdims=True)
+    a, i = b.TopK(x, k, axis=1)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import NOWHERE, Loc
+from irc.ir.dim import Dim
+from irc.ir.graph import CONTENTS_LIMIT, Constant, Graph, Node, Origin, Value
+from irc.ir.types import DType, TensorType, Type, i64
+from irc.ops.base import Array, Op, find_op
+
+Operand = Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | None
+
+
+class Builder:
+    """Adds nodes to `graph`; each gets `loc`, `origin` and a name that starts with `hint`."""
+
+    def __init__(self, graph: Graph, hint: str = "", loc: Loc = NOWHERE, origin: Origin | None = None) -> None:
+        self.graph, self.hint, self.loc, self.origin = graph, hint, loc, origin
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """`b.Name(*operands, **attributes)` adds the canonical operation of that name."""
+        if not name[0].isupper():
+            raise AttributeError(name)
+        cls = find_op(name)
+        return lambda *operands, **attributes: self.add(cls(**attributes), *operands)
+
+    def add(self, op: Op, *operands: Operand) -> Any:
+        """Add `op`; its result, or a tuple of them where it has several.  Raises Problem."""
+        values = self.add_all(op, *operands)
+        return values[0] if len(values) == 1 else values
+
+    def add_all(self, op: Op, *operands: Operand) -> tuple[Value, ...]:
+        """Add `op`; all its results."""
+        first = next((v for v in operands if isinstance(v, Value)), None)
+        inputs = [self._value(v, op, i, first) for i, v in enumerate(operands)]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        types = op.result_types(inputs)
+        hint = f"{self.hint}/{op.name}" if self.hint else op.name
+        outputs = [self.graph.new_value(hint if i == 0 else f"{hint}.{i}", t) for i, t in enumerate(types)]
+        node = self.graph.add_node(op, inputs, outputs, hint, self.loc)
+        set_contents(node)
+        if self.origin is not None:
+            node.origin = self.origin
+            self.origin.nodes.append(node)
+        return node.outputs
+
+    def const(self, data: Any, dtype: DType = i64, name: str = "") -> Value:
+        """A constant of that element type (floats round, integers wrap)."""
+        array = np.asarray(data)
+        with np.errstate(all="ignore"):
+            array = array.astype(dtype.numpy)
+        return self.graph.add_constant(Constant.of(array, dtype), name or f"{self.hint or 'const'}/const")
+
+    def like(self, number: float, value: Value) -> Value:
+        """A scalar constant of `value`'s element type."""
+        return self.const(number, value.dtype)
+
+    def dims(self, shape: Sequence[Dim | int]) -> Value:
+        """A shape as an i64 vector: a constant, or computed from the symbols."""
+        if all(Dim.of(d).is_const for d in shape):
+            return self.const([int(Dim.of(d)) for d in shape])
+        return self.DimVector(dims=tuple(Dim.of(d) for d in shape))
+
+    def _value(self, operand: Operand, op: Op, index: int, first: Value | None) -> Value | None:
+        if operand is None or isinstance(operand, Value):
+            return operand
+        param = op.sig.param(index)
+        if param.type in op.sig.variables and first is not None and not isinstance(operand, np.ndarray):
+            same = op.sig.inputs and op.sig.param(0).type == param.type
+            return self.const(operand, first.dtype if same else i64)
+        return self.const(operand, i64) if not isinstance(operand, np.ndarray) else self.graph.add_constant(operand)
+
+
+def set_contents(node: Node) -> None:
+    """Compute the symbolic contents of a node's result from those of its operands, where it is small."""
+    op, (out, *rest) = node.op, node.outputs
+    if rest or not op.carries_contents or not isinstance(out.type, TensorType) or out.type.shape is None:
+        return
+    if not out.type.is_static or int(out.type.elements()) > CONTENTS_LIMIT:
+        return
+    if not (out.dtype.is_integer or out.dtype.kind == "b"):
+        return
+    args: list[Any] = []
+    for value in node.inputs:
+        if value is not None and value.contents is None and not (op.reads_type_only and value.type is not None):
+            return
+        args.append(None if value is None else value.contents if value.contents is not None else value)
+    found = op.contents(*args)
+    if found is not None:
+        out.contents = np.asarray(found, dtype=object).reshape(out.type.static_shape())
+
+
+def infer_node(node: Node) -> None:
+    """Set the types and contents of a node's results.  Raises Problem; then nothing is changed."""
+    types = node.op.result_types(node.inputs)
+    for value, found in zip(node.outputs, types, strict=False):
+        value.type = found
+    set_contents(node)
+
+
+# ------------------------------------------------------------------- decomposition
+def trace(
+    op: Op, operands: Sequence[Value | None], rewrite: Callable[..., Any] | None = None
+) -> tuple[Graph, tuple[Value, ...], list[Value]]:
+    """`op.decompose` (or `rewrite(b, op, *operands)`) run on fresh inputs.
+
+    The graph, its results and its inputs: one for each operand that is present and not constant.
+    """
+    assert rewrite or op.decompose is not None, f"{op} cannot be decomposed"
+    graph = Graph(op.name)
+    twins: list[Value | None] = []
+    for value in operands:
+        if value is None or value.const is not None:
+            twins.append(None if value is None else graph.add_constant(value.const, value.name))  # type: ignore[arg-type]
+        else:
+            twins.append(graph.add_input(value.name, value.type, contents=value.contents))
+    b = Builder(graph)
+    found = rewrite(b, op, *twins) if rewrite else op.decompose(b, *twins)  # type: ignore[misc]
+    results = tuple(found) if isinstance(found, tuple | list) else (found,)
+    graph.outputs = list(results)
+    return graph, results, graph.inputs
+
+
+def evaluate(graph: Graph, feeds: dict[Value, Any]) -> list[Any]:
+    """Run a graph by its operations' references; the arrays of its outputs."""
+    known: dict[Value, Any] = dict(feeds)
+
+    def of(value: Value | None) -> Any:
+        if value is None:
+            return None
+        return value.const.array if value.const is not None else known[value]
+
+    for node in graph.nodes:
+        known.update(zip(node.outputs, run_reference(node, [of(v) for v in node.inputs]), strict=False))
+    return [of(v) for v in graph.outputs]
+
+
+def run_reference(node: Node, args: Sequence[Any]) -> list[Any]:
+    """One node's reference on arrays; results as a list, each of its declared element type."""
+    with np.errstate(all="ignore"):
+        found = node.op.reference(*args)
+    results = list(found) if isinstance(found, tuple | list) and len(node.op.sig.outputs) + _variadic(node) > 1 else [found]
+    return [_typed(a, v.type) for a, v in zip(results, node.outputs, strict=False)]
+
+
+def _variadic(node: Node) -> int:
+    return sum(1 for p in node.op.sig.outputs if p.variadic)
+
+
+def _typed(array: Any, type: Type | None) -> Any:
+    if not isinstance(type, TensorType) or array is None:
+        return array
+    array = np.asarray(array)
+    return array if array.dtype == type.dtype.numpy or type.dtype.kind == "?" else array.astype(type.dtype.numpy)
+
+
+def evaluate_decomposed(op: Op, args: Sequence[Array | None]) -> Any:
+    """The reference of an operation that is only decomposed."""
+    graph = Graph()
+    operands = [None if a is None else graph.add_constant(Constant.of(np.asarray(a))) for a in args]
+    traced, results, _ = trace(op, operands)
+    arrays = evaluate(traced, {})
+    return arrays[0] if len(results) == 1 else tuple(arrays)
+
+
+def with_fields(op: Op, **changes: Any) -> Op:
+    """The same operation with other attributes."""
+    return dataclasses.replace(op, **changes)

@@ -1,0 +1,310 @@
+"""Two-way attribute codecs: one declaration reads and writes an attribute in both formats.
+
+A codec stands in a Form under the attribute's name in the file; it fills the operation's field of
+that name, or of `to`.  ONNX attributes arrive decoded (int, float, str, lists); OpenVINO's are text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import Problem, Sink
+from irc.diagnostics.codes import operation as codes
+from irc.ir.types import DType, dtype_from_onnx, dtype_from_ov
+
+REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
+"""Default of an attribute that must be written."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a codec knows while decoding: for messages and warnings."""
+
+    op: str
+    attribute: str
+    format: str
+    sink: Sink | None = None
+    loc: Any = None
+
+    def warn(self, code: Any, **facts: Any) -> None:
+        if self.sink is not None:
+            self.sink.report(code, self.loc, op=self.op, attribute=self.attribute, **facts)
+
+    def bad(self, text: Any, expected: str) -> Problem:
+        return Problem(codes.BAD_ATTRIBUTE, op=self.op, attribute=self.attribute, text=text, expected=expected)
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Base: `default` when absent (REQUIRED: an error), `assumed` when the specification requires the
+    attribute but OpenVINO's reader takes this value in silence (a warning)."""
+
+    default: Any = REQUIRED
+    to: str | None = None
+    assumed: Any = REQUIRED
+    lo: float | None = None
+    hi: float | None = None
+    silent: bool = False
+    """OpenVINO: not written while it has its default (ONNX never writes defaults)."""
+
+    def field(self, attribute: str) -> str:
+        return self.to or attribute.replace("-", "_")
+
+    def absent(self, r: Reading) -> Any:
+        if self.default is not REQUIRED:
+            return self.default
+        if self.assumed is not REQUIRED and r.format == "openvino":
+            r.warn(codes.ASSUMED_ATTRIBUTE, assumed=self.encode(self.assumed, "openvino"))
+            return self.assumed
+        raise Problem(codes.MISSING_ATTRIBUTE, op=r.op, attribute=r.attribute)
+
+    def decode(self, raw: Any, r: Reading) -> Any:
+        raise NotImplementedError
+
+    def encode(self, value: Any, format: str) -> Any:
+        """The attribute as the file has it; ValueError if this codec cannot say it."""
+        raise NotImplementedError
+
+    def in_range(self, value: Any, r: Reading) -> Any:
+        for x in value if isinstance(value, tuple) else (value,):
+            if (self.lo is not None and x < self.lo) or (self.hi is not None and x > self.hi):
+                expected = f"at least {self.lo:g}" if self.hi is None else f"in {self.lo:g}..{self.hi:g}"
+                raise Problem(codes.ATTRIBUTE_RANGE, op=r.op, attribute=r.attribute, value=x, expected=expected)
+        return value
+
+
+_INTEGER = re.compile(r"\s*[+-]?\d+\s*$")
+_FLOAT = re.compile(r"\s*[+-]?(inf(inity)?|nan|(\d+\.?\d*|\.\d+)(e[+-]?\d+)?)", re.IGNORECASE)
+
+
+def _int(raw: Any, r: Reading) -> int:
+    if isinstance(raw, bool) or (isinstance(raw, float) and raw != int(raw)):
+        raise r.bad(raw, "an integer")
+    if isinstance(raw, str) and not _INTEGER.match(raw):
+        raise r.bad(raw, "an integer")
+    if not isinstance(raw, str | int | float):
+        raise r.bad(raw, "an integer")
+    return int(raw)
+
+
+def _float(raw: Any, r: Reading) -> float:
+    if isinstance(raw, str):
+        found = _FLOAT.match(raw)  # OpenVINO stops at the first bad character: "1,5" is 1.0
+        if not found:
+            raise r.bad(raw, "a number")
+        return float(found.group(0))
+    if not isinstance(raw, int | float):
+        raise r.bad(raw, "a number")
+    return float(raw)
+
+
+def _items(raw: Any, r: Reading) -> list[Any]:
+    if isinstance(raw, str):
+        text = raw.strip().rstrip(",")
+        return [item.strip() for item in text.split(",")] if text else []
+    if not isinstance(raw, Sequence):
+        raise r.bad(raw, "a list")
+    return list(raw)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _ov_float(value: float) -> str:
+    return "nan" if value != value else f"{value:.17g}"
+
+
+@dataclass(frozen=True)
+class Int(Codec):
+    """An integer."""
+
+    def decode(self, raw: Any, r: Reading) -> int:
+        return self.in_range(_int(raw, r), r)
+
+    def encode(self, value: Any, format: str) -> Any:
+        return str(int(value)) if format == "openvino" else int(value)
+
+
+@dataclass(frozen=True)
+class Float(Codec):
+    """A number; ONNX keeps it as f32."""
+
+    def decode(self, raw: Any, r: Reading) -> float:
+        return self.in_range(_float(raw, r), r)
+
+    def encode(self, value: Any, format: str) -> Any:
+        return _ov_float(float(value)) if format == "openvino" else float(np.float32(value))
+
+
+@dataclass(frozen=True)
+class Bool(Codec):
+    """true/false; ONNX has 0 and 1."""
+
+    def decode(self, raw: Any, r: Reading) -> bool:
+        if r.format != "openvino":
+            return bool(_int(raw, r))
+        text = str(raw).strip().lower()
+        if text not in ("true", "false", "0", "1"):
+            r.warn(codes.ODD_BOOLEAN, text=raw)
+        return text in ("true", "1")
+
+    def encode(self, value: Any, format: str) -> Any:
+        return ("true" if value else "false") if format == "openvino" else int(bool(value))
+
+
+@dataclass(frozen=True)
+class Str(Codec):
+    """Free text."""
+
+    def decode(self, raw: Any, r: Reading) -> str:
+        if not isinstance(raw, str):
+            raise r.bad(raw, "a string")
+        return raw
+
+    def encode(self, value: Any, format: str) -> Any:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Ints(Codec):
+    """A list of integers (a tuple in the operation)."""
+
+    def decode(self, raw: Any, r: Reading) -> tuple[int, ...]:
+        return self.in_range(tuple(_int(x, r) for x in _items(raw, r)), r)
+
+    def encode(self, value: Any, format: str) -> Any:
+        return ", ".join(str(int(x)) for x in value) if format == "openvino" else [int(x) for x in value]
+
+
+@dataclass(frozen=True)
+class Floats(Codec):
+    """A list of numbers."""
+
+    def decode(self, raw: Any, r: Reading) -> tuple[float, ...]:
+        return self.in_range(tuple(_float(x, r) for x in _items(raw, r)), r)
+
+    def encode(self, value: Any, format: str) -> Any:
+        if format == "openvino":
+            return ", ".join(_ov_float(float(x)) for x in value)
+        return [float(np.float32(x)) for x in value]
+
+
+@dataclass(frozen=True)
+class Strs(Codec):
+    """A list of strings."""
+
+    def decode(self, raw: Any, r: Reading) -> tuple[str, ...]:
+        return tuple(str(x) for x in _items(raw, r))
+
+    def encode(self, value: Any, format: str) -> Any:
+        return ", ".join(value) if format == "openvino" else list(value)
+
+
+class Enum(Codec):
+    """One of a list of words (or numbers): `Enum({"file word": canonical}, default)`.
+
+    A list of words stands for themselves.  OpenVINO's words are matched in any case.
+    """
+
+    choices: dict[Any, Any]
+
+    def __init__(
+        self, choices: Mapping[Any, Any] | Sequence[str], default: Any = REQUIRED, to: str | None = None,
+        assumed: Any = REQUIRED,
+    ) -> None:  # fmt: skip
+        super().__init__(default, to, assumed)
+        object.__setattr__(self, "choices", dict(choices) if isinstance(choices, Mapping) else {c: c for c in choices})
+
+    def decode(self, raw: Any, r: Reading) -> Any:
+        if raw in self.choices:
+            return self.choices[raw]
+        words = [str(c) for c in self.choices]
+        if r.format == "openvino":
+            for word, value in self.choices.items():
+                if str(word).lower() == str(raw).lower():
+                    return value
+        near = difflib.get_close_matches(str(raw), words, 1)
+        raise Problem(
+            codes.BAD_ENUM, op=r.op, attribute=r.attribute, text=raw, choices=", ".join(words),
+            guess=f"; did you mean {near[0]}?" if near else "",
+        )  # fmt: skip
+
+    def encode(self, value: Any, format: str) -> Any:
+        for word, canonical in self.choices.items():
+            if canonical == value:
+                return word
+        raise ValueError(f"{value} cannot be written")
+
+
+@dataclass(frozen=True)
+class DTypeAttr(Codec):
+    """An element type: ONNX the TensorProto number, OpenVINO the lower-case name."""
+
+    def decode(self, raw: Any, r: Reading) -> DType:
+        found = dtype_from_ov(str(raw)) if r.format == "openvino" else dtype_from_onnx(_int(raw, r))
+        if found is None:
+            raise r.bad(raw, "an element type")
+        return found
+
+    def encode(self, value: Any, format: str) -> Any:
+        code = value.ov if format == "openvino" else value.onnx
+        if code is None:
+            raise ValueError(f"{value} has no name in {format}")
+        return code
+
+
+@dataclass(frozen=True)
+class Pads(Codec):
+    """ONNX `pads` (all begins, then all ends) ↔ the fields `pads_begin` and `pads_end`."""
+
+    def decode(self, raw: Any, r: Reading) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        found = tuple(_int(x, r) for x in _items(raw, r))
+        if len(found) % 2:
+            raise r.bad(raw, "an even number of integers (begins, then ends)")
+        self.in_range(found, r)
+        return found[: len(found) // 2], found[len(found) // 2 :]
+
+    def absent(self, r: Reading) -> Any:
+        return (), ()
+
+    def encode(self, value: Any, format: str) -> Any:
+        return [int(x) for x in (*value[0], *value[1])]
+
+
+@dataclass(frozen=True)
+class AsInput(Codec):
+    """An attribute of this version that is a constant operand of the canonical operation.
+
+    `index` is the operand's position, `dtype` its element type (None: that of operand 0), `scalar` whether it is rank 0.
+    Read: a constant is made and put there.  Written: the operand must be constant.
+    """
+
+    index: int = 0
+    dtype: DType | None = None
+    scalar: bool = False
+
+    def array(self, raw: Any, r: Reading, dtype: DType) -> np.ndarray[Any, Any]:
+        items = [raw] if self.scalar else _items(raw, r)
+        convert = _int if dtype.is_integer else _float
+        data = np.array([convert(x, r) for x in items], dtype.numpy)
+        return data.reshape(()) if self.scalar else data
+
+    def encode(self, value: Any, format: str) -> Any:
+        items = np.asarray(value).reshape(-1).tolist()
+        items = [float(x) if isinstance(x, float) else int(x) for x in items]
+        if format == "openvino":
+            return ", ".join(_ov_float(x) if isinstance(x, float) else str(x) for x in items)
+        return items[0] if self.scalar else items
+
+
+@dataclass(frozen=True)
+class Ignored(Codec):
+    """An attribute without effect on the result (`consumed_inputs`): read and forgotten, never written anew."""
+
+    default: Any = None
+
+    def decode(self, raw: Any, r: Reading) -> Any:
+        return None

@@ -1,0 +1,109 @@
+"""Signatures: an operation's operands and results with their type variables.
+
+    Sig("x: T, axes?: i64 -> y: T", T=NUMERIC)
+    Sig("*xs: T -> y: T", T=ANY)                      any number of operands
+    Sig("x: T, split?: I -> *ys: T", T=ANY, I={i32, i64})
+
+`name?` may be absent, `*name` repeats.  A type is a type variable (a set, bound to one element type
+per call), an element type's irc name, or `any` for values that need not be tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation as codes
+from irc.ir.graph import Value
+from irc.ir.types import DTYPES, DType, TensorType, dynamic
+
+TypeSet = frozenset[DType]
+
+
+@dataclass(frozen=True)
+class Param:
+    """One operand or result of a signature."""
+
+    name: str
+    type: str
+    optional: bool = False
+    variadic: bool = False
+
+
+def _params(text: str) -> tuple[Param, ...]:
+    found: list[Param] = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, kind = (p.strip() for p in part.partition(":"))
+        found.append(Param(name.strip("*?"), kind, name.endswith("?"), name.startswith("*")))
+    return tuple(found)
+
+
+class Sig:
+    """Operands, results, and what each type variable may be."""
+
+    def __init__(self, text: str, **variables: frozenset[DType] | set[DType]) -> None:
+        self.text = text
+        ins, _, outs = text.partition("->")
+        self.inputs, self.outputs = _params(ins), _params(outs)
+        self.variables: dict[str, TypeSet] = {k: frozenset(v) for k, v in variables.items()}
+
+    def __repr__(self) -> str:
+        return f"Sig({self.text!r})"
+
+    @property
+    def min_inputs(self) -> int:
+        return len([p for p in self.inputs if not p.optional and not p.variadic])
+
+    @property
+    def max_inputs(self) -> int | None:
+        return None if any(p.variadic for p in self.inputs) else len(self.inputs)
+
+    def param(self, index: int) -> Param:
+        """The parameter that operand `index` belongs to; a variadic one takes the rest."""
+        return self.inputs[min(index, len(self.inputs) - 1)]
+
+    def allowed(self, param: Param, variables: Mapping[str, TypeSet] | None = None) -> TypeSet | None:
+        """The element types a parameter may have; None: anything."""
+        if param.type == "any":
+            return None
+        if param.type in DTYPES:
+            return frozenset({DTYPES[param.type]})
+        return (variables or {}).get(param.type) or self.variables.get(param.type)
+
+    def check(
+        self, op: str, inputs: Sequence[Value | None], variables: Mapping[str, TypeSet] | None = None
+    ) -> dict[str, DType]:
+        """Check number and element types of operands; the binding of each type variable.
+
+        Raises Problem IRC2101..2104.  `variables` narrows type variables (a form's own types).
+        """
+        given = len(inputs)
+        require(given >= self.min_inputs, codes.TOO_FEW_INPUTS, op=op, given=given, needed=self.min_inputs)
+        most = self.max_inputs
+        require(most is None or given <= most, codes.TOO_MANY_INPUTS, op=op, given=given, most=most)
+        bound: dict[str, DType] = {}
+        for i, value in enumerate(inputs):
+            param = self.param(i)
+            if value is None:
+                require(param.optional, codes.MISSING_OPERAND, op=op, operand=param.name, index=i)
+            elif isinstance(value.type, TensorType) and value.dtype != dynamic:
+                self._check_one(op, param, value, bound, variables)
+        return bound
+
+    def _check_one(
+        self, op: str, param: Param, value: Value, bound: dict[str, DType], variables: Mapping[str, TypeSet] | None
+    ) -> None:
+        allowed = self.allowed(param, variables)
+        if allowed is not None:
+            names = ", ".join(d.name for d in DTYPES.values() if d in allowed)
+            require(
+                value.dtype in allowed, codes.TYPE_NOT_ALLOWED,
+                op=op, operand=param.name, dtype=value.dtype, allowed=names,
+            )  # fmt: skip
+        if param.type in self.variables:
+            first = bound.setdefault(param.type, value.dtype)
+            require(
+                first == value.dtype, codes.TYPE_MISMATCH,
+                op=op, operand=param.name, dtype=value.dtype, variable=param.type, first=first,
+            )  # fmt: skip
