@@ -1,0 +1,288 @@
+"""`RawModel` to OpenVINO IR (.xml and .bin), laid out as OpenVINO's serializer lays it out.
+
+What comes from a file keeps its order (`extras["order"]`); what does not is written Parameters first,
+each constant before its first user, Results last.  Ids are numbered anew from 0 in that order.
+
+`extras` that are written where present: "layer_name" (inputs, outputs), "names" (constants), "version",
+"rt_info", "port_rt_info", "input_rt_info", "layout", "layer_attrs", "data_attrs", "data_children", port maps
+and back edges (see `reader`; they refer to `extras["id"]` of the body's inputs and outputs).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Union
+
+from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.formats.openvino.blobs import BlobWriter
+from irc.formats.openvino.fields import format_shape, join_names, port_dim
+from irc.formats.openvino.portmap import MAPS
+from irc.formats.openvino.xmltext import XmlText
+from irc.ir.types import TensorType, Type, dynamic
+
+Item = Union[tuple[str, str, RawTensor], tuple[str, str, RawValue], tuple[str, str, RawNode]]
+"""(kind, key, content) of a layer: "Parameter", "Const", "Result" or "node"."""
+
+
+def write(model: RawModel, path: str | Path) -> None:
+    """Write `path` (.xml) and the .bin beside it.  Both appear under their names only when complete.
+
+    Raises OSError where the files cannot be written.
+    """
+    xml = Path(os.fspath(path))
+    weights = xml.with_suffix(".bin")
+    temporary = [p.with_name(f".{p.name}.{os.getpid()}.tmp") for p in (weights, xml)]
+    try:
+        with open(temporary[0], "wb") as f:
+            content = _Writer(model, BlobWriter(f)).text()
+        temporary[1].write_bytes(content)
+        for source, target in zip(temporary, (weights, xml), strict=True):
+            os.replace(source, target)
+    finally:
+        for leftover in temporary:
+            leftover.unlink(missing_ok=True)
+
+
+class _Writer:
+    def __init__(self, model: RawModel, blobs: BlobWriter) -> None:
+        self.model, self.blobs, self.out = model, blobs, XmlText()
+        self.runtime_info = model.version >= 11
+
+    def text(self) -> bytes:
+        model, out = self.model, self.out
+        extras = model.extras
+        attributes = extras.get("net_attrs", {}).items()
+        out.open("net", ("name", model.graph.name), ("version", model.version), *attributes)
+        _GraphWriter(self, model.graph).write()
+        out.section("rt_info", extras.get("rt_info", []))
+        for plain in extras.get("sections", []):
+            out.tree(plain)
+        out.close()
+        return out.encode()
+
+
+class _GraphWriter:
+    """Layers and edges of a `<net>` or a body."""
+
+    def __init__(self, writer: _Writer, graph: RawGraph) -> None:
+        self.writer, self.out, self.graph = writer, writer.out, graph
+        self.items = _in_order(graph)
+        self.ids: dict[int, int] = {id(content): i for i, (_, _, content) in enumerate(self.items)}
+        self.names = _unique_names(self.items)
+        self.places: dict[str, tuple[int, int]] = {}
+        self.types: dict[str, Type | None] = {}
+        for number, (kind, key, content) in enumerate(self.items):
+            if isinstance(content, RawNode):
+                for i, value in enumerate(content.outputs):
+                    self.places[value.key] = number, len(content.inputs) + i
+                    self.types[value.key] = value.type
+            elif kind != "Result":
+                self.places[key] = number, 0
+                constant = isinstance(content, RawTensor)
+                self.types[key] = TensorType.of(content.dtype, content.shape) if constant else content.type
+        self.edges: list[tuple[int, int, int, int]] = []
+
+    def write(self) -> None:
+        self.out.open("layers")
+        for number, (kind, key, content) in enumerate(self.items):
+            if isinstance(content, RawNode):
+                self._node(number, content)
+            elif isinstance(content, RawTensor):
+                self._constant(number, content)
+            elif kind == "Parameter":
+                self._parameter(number, content)
+            else:
+                self._result(number, key, content)
+        self.out.close()
+        if not self.edges:
+            self.out.empty("edges")
+            return
+        self.out.open("edges")
+        for a, b, c, d in sorted(self.edges):
+            self.out.empty("edge", ("from-layer", a), ("from-port", b), ("to-layer", c), ("to-port", d))
+        self.out.close()
+
+    # ---------------------------------------------------------------- layers
+    def _open(self, number: int, type: str, extras: dict[str, Any], version: str, *more: tuple[str, Any]) -> None:
+        pairs = [("id", number), ("name", self.names[number]), ("type", type), ("version", extras.get("version", version))]
+        self.out.open("layer", *pairs, *more, *extras.get("layer_attrs", {}).items())
+
+    def _parameter(self, number: int, value: RawValue) -> None:
+        type = value.type if isinstance(value.type, TensorType) else TensorType(dynamic, None)
+        self._open(number, "Parameter", value.extras, "opset1")
+        data = [("shape", format_shape(type.shape)), ("element_type", type.dtype.ov or type.dtype.name)]
+        self.out.empty("data", *data, *value.extras.get("data_attrs", {}).items())
+        self._rt_info(value.extras.get("rt_info", []))
+        self._output([(0, type, value.names, _port_info(value.extras))])
+        self.out.close()
+
+    def _constant(self, number: int, tensor: RawTensor) -> None:
+        offset, size = self.writer.blobs.add(tensor)
+        self._open(number, "Const", tensor.extras, "opset1")
+        shape = ", ".join(map(str, tensor.shape))
+        data = [("element_type", tensor.dtype.ov or tensor.dtype.name), ("shape", shape), ("offset", offset), ("size", size)]
+        self.out.empty("data", *data, *tensor.extras.get("data_attrs", {}).items())
+        self._rt_info(tensor.extras.get("rt_info", []))
+        type = TensorType.of(tensor.dtype, tensor.shape)
+        self._output([(0, type, tensor.extras.get("names", ()), tensor.extras.get("port_rt_info", []))])
+        self.out.close()
+
+    def _result(self, number: int, key: str, value: RawValue) -> None:
+        names = value.names or value.extras.get("output_names", ())
+        more = [("output_names", join_names(names))] if names or "output_names" in value.extras else []
+        self._open(number, "Result", value.extras, "opset1", *more)
+        self._rt_info(value.extras.get("rt_info", []))
+        self._input(number, [key], [value.type], {0: _port_info(value.extras)})
+        self.out.close()
+
+    def _node(self, number: int, node: RawNode) -> None:
+        extras = node.extras
+        self._open(number, node.type, extras, f"opset{node.version}")
+        if "data_children" in extras:
+            self.out.tree({"#tag": "data", **node.attrs, "#children": extras["data_children"]})
+        elif node.attrs:
+            self.out.empty("data", *node.attrs.items())
+        bodies = {name: _GraphWriter(self.writer, body) for name, body in node.bodies.items()}
+        self._port_maps(node, bodies)
+        self._rt_info(extras.get("rt_info", []))
+        if node.inputs:
+            self._input(number, node.inputs, node.input_types, extras.get("input_rt_info", {}))
+        self._output(
+            [(len(node.inputs) + i, v.type, v.names, _port_info(v.extras)) for i, v in enumerate(node.outputs)]
+        )
+        for name, body in bodies.items():
+            self.out.open(name)
+            body.write()
+            self.out.section("rt_info", body.graph.extras.get("rt_info", []))
+            self.out.close()
+        self.out.close()
+
+    # ----------------------------------------------------------------- ports
+    def _input(self, number: int, keys: list[str], types: list[Type | None], infos: dict[int, Any]) -> None:
+        self.out.open("input")
+        for i, key in enumerate(keys):
+            declared = types[i] if i < len(types) else None
+            self._port(i, declared if declared is not None else self.types.get(key), (), infos.get(i, []))
+            place = self.places.get(key)
+            if place:
+                self.edges.append((*place, number, i))
+        self.out.close()
+
+    def _output(self, ports: list[tuple[int, Type | None, tuple[str, ...], list[dict[str, Any]]]]) -> None:
+        if not ports:
+            return
+        self.out.open("output")
+        for port in ports:
+            self._port(*port)
+        self.out.close()
+
+    def _port(self, number: int, type: Type | None, names: tuple[str, ...], info: list[dict[str, Any]]) -> None:
+        tensor = type if isinstance(type, TensorType) else TensorType(dynamic, None)
+        pairs: list[tuple[str, Any]] = [("id", number), ("precision", tensor.dtype.ov_port or "UNSPECIFIED")]
+        if names:
+            pairs.append(("names", join_names(names)))
+        info = info if self.writer.runtime_info else []
+        if not tensor.shape and not info:
+            self.out.empty("port", *pairs)
+            return
+        self.out.open("port", *pairs)
+        for dim in tensor.shape or ():
+            self.out.leaf("dim", port_dim(dim))
+        self._rt_info(info)
+        self.out.close()
+
+    def _rt_info(self, info: list[dict[str, Any]]) -> None:
+        if info and self.writer.runtime_info:
+            self.out.section("rt_info", info)
+
+    # ---------------------------------------------------------------- bodies
+    def _port_maps(self, node: RawNode, bodies: dict[str, _GraphWriter]) -> None:
+        ports = {str(v.extras.get("port", len(node.inputs) + i)): len(node.inputs) + i for i, v in enumerate(node.outputs)}
+        for section in sorted(MAPS):
+            body = bodies.get(MAPS[section])
+            if body is None or section not in node.extras:
+                continue
+            self.out.open(section)
+            for entry in node.extras[section]:
+                pairs = dict(entry)
+                kind = pairs.pop("kind")
+                ids = body.body_ids("Parameter" if kind == "input" else "Result")
+                pairs["internal_layer_id"] = ids.get(str(entry["internal_layer_id"]), entry["internal_layer_id"])
+                if kind == "output":
+                    pairs["external_port_id"] = ports.get(str(entry["external_port_id"]), entry["external_port_id"])
+                self.out.empty(kind, *pairs.items())
+            self.out.close()
+        if "back_edges" in node.extras and "body" in bodies:
+            self._back_edges(node.extras["back_edges"], bodies["body"])
+
+    def _back_edges(self, entries: list[dict[str, str]], body: _GraphWriter) -> None:
+        sources, targets = body.body_ids("Result"), body.body_ids("Parameter")
+        if not entries:
+            return
+        self.out.open("back_edges")
+        for entry in entries:
+            source, target = str(entry["from-layer"]), str(entry["to-layer"])
+            self.out.empty("edge", ("from-layer", sources.get(source, source)), ("to-layer", targets.get(target, target)))
+        self.out.close()
+
+    def body_ids(self, kind: str) -> dict[str, int]:
+        """The new ids of the body's Parameters or Results, by the ids that port maps use."""
+        values = self.graph.inputs if kind == "Parameter" else self.graph.outputs
+        return {str(v.extras["id"]): self.ids[id(v)] for v in values if "id" in v.extras}
+
+
+def _port_info(extras: dict[str, Any]) -> list[dict[str, Any]]:
+    """Runtime attributes of a port, among them the layout where only `extras["layout"]` says it."""
+    info: list[dict[str, Any]] = list(extras.get("port_rt_info", []))
+    if "layout" in extras and all(a.get("name") != "layout" for a in info):
+        info.append({"name": "layout", "version": "0", "layout": str(extras["layout"])})
+    return info
+
+
+def _in_order(graph: RawGraph) -> list[Item]:
+    """The layers in the order they are written: the file's, where all of them come from one."""
+    items: list[Item] = [("Parameter", v.key, v) for v in graph.inputs]
+    items += [("Const", k, t) for k, t in graph.constants.items()]
+    items += [("node", "", n) for n in graph.nodes]
+    items += [("Result", v.key, v) for v in graph.outputs]
+    orders = [content.extras.get("order") for _, _, content in items]
+    ranks = [o for o in orders if isinstance(o, int)]
+    given = [[v.extras.get("order", -1) for v in values] for values in (graph.inputs, graph.outputs)]
+    if len(set(ranks)) == len(items) and all(g == sorted(g) for g in given):
+        return [item for _, item in sorted(zip(ranks, items, strict=True), key=lambda pair: pair[0])]
+    return _fresh_order(graph)
+
+
+def _fresh_order(graph: RawGraph) -> list[Item]:
+    items: list[Item] = [("Parameter", v.key, v) for v in graph.inputs]
+    left = dict(graph.constants)
+    for node in graph.nodes:
+        items += [("Const", k, left.pop(k)) for k in dict.fromkeys(node.inputs) if k in left]
+        items.append(("node", "", node))
+    items += [("Const", k, t) for k, t in left.items()]
+    return items + [("Result", v.key, v) for v in graph.outputs]
+
+
+def _unique_names(items: list[Item]) -> list[str]:
+    """Layer names; a repeated one gets a number appended."""
+    wanted: list[str] = []
+    for number, (kind, _, content) in enumerate(items):
+        if isinstance(content, RawValue):
+            default = content.names[0] if content.names and kind == "Parameter" else ""
+            name = content.extras.get("layer_name", default)
+        else:
+            name = content.name
+        wanted.append(name or f"{content.type if isinstance(content, RawNode) else kind}_{number}")
+    taken, used = set(wanted), set[str]()
+    unique: list[str] = []
+    for name in wanted:
+        chosen, n = name, 0
+        while chosen in used:
+            chosen = f"{name}{n}"
+            n += 1
+            if chosen in taken:
+                chosen = name
+        used.add(chosen)
+        unique.append(chosen)
+    return unique
