@@ -126,7 +126,7 @@ class DataReader:
         blob = self._blob(layer, data, kind, shape, *place)
         if blob is None:
             return None
-        self._compare(layer, port, TensorType.of(kind, shape))
+        self._compare(layer, port, TensorType(kind, tuple(map(fixed, shape))))
         extras = layer_extras(layer) | {"names": port.names, "offset": place[0], "version": layer.version}
         extras |= _others(data, {"shape", "element_type", "offset", "size"})
         if port.rt_info:

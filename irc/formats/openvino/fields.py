@@ -22,7 +22,7 @@ def integer(text: str | None) -> int | None:
 
 
 def unsigned(text: str | None, limit: int = U64) -> int | None:
-    value = integer(text)
+    value = int(text) if text and len(text) < 20 and text.isascii() and text.isdigit() else integer(text)
     return value if value is not None and 0 <= value <= limit else None
 
 

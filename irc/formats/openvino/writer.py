@@ -74,8 +74,8 @@ class _GraphWriter:
         self.types: dict[str, Type | None] = {}
         for number, (kind, key, content) in enumerate(self.items):
             if isinstance(content, RawNode):
-                for i, value in enumerate(content.outputs):
-                    self.places[value.key] = number, len(content.inputs) + i
+                for port, value in zip(_output_ids(content), content.outputs, strict=True):
+                    self.places[value.key] = number, port
                     self.types[value.key] = value.type
             elif kind != "Result":
                 self.places[key] = number, 0
@@ -148,9 +148,8 @@ class _GraphWriter:
         self._rt_info(extras.get("rt_info", []))
         if node.inputs:
             self._input(number, node.inputs, node.input_types, extras.get("input_rt_info", {}))
-        self._output(
-            [(len(node.inputs) + i, v.type, v.names, _port_info(v.extras)) for i, v in enumerate(node.outputs)]
-        )
+        ports = zip(_output_ids(node), node.outputs, strict=True)
+        self._output([(port, v.type, v.names, _port_info(v.extras)) for port, v in ports])
         for name, body in bodies.items():
             self.out.open(name)
             body.write()
@@ -198,7 +197,8 @@ class _GraphWriter:
 
     # ---------------------------------------------------------------- bodies
     def _port_maps(self, node: RawNode, bodies: dict[str, _GraphWriter]) -> None:
-        ports = {str(v.extras.get("port", len(node.inputs) + i)): len(node.inputs) + i for i, v in enumerate(node.outputs)}
+        numbers = _output_ids(node)
+        ports = {str(v.extras.get("port", n)): n for n, v in zip(numbers, node.outputs, strict=True)}
         for section in sorted(MAPS):
             body = bodies.get(MAPS[section])
             if body is None or section not in node.extras:
@@ -230,6 +230,15 @@ class _GraphWriter:
         """The new ids of the body's Parameters or Results, by the ids that port maps use."""
         values = self.graph.inputs if kind == "Parameter" else self.graph.outputs
         return {str(v.extras["id"]): self.ids[id(v)] for v in values if "id" in v.extras}
+
+
+def _output_ids(node: RawNode) -> list[int]:
+    """Port ids of the outputs: they go on after the inputs, except where a file had a rising gap (optional inputs)."""
+    first = len(node.inputs)
+    given = [v.extras.get("port", -1) for v in node.outputs]
+    if given and given[0] >= first and all(a < b for a, b in zip(given, given[1:], strict=False)):
+        return given
+    return list(range(first, first + len(node.outputs)))
 
 
 def _port_info(extras: dict[str, Any]) -> list[dict[str, Any]]:
