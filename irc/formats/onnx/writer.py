@@ -212,10 +212,10 @@ def attribute_type(value: Attr, declared: int, name: str) -> int:
         natural = max((_scalar_type(item, name) for item in items), key=_SCALARS.index)
     if isinstance(value, list):
         natural = _LIST_OF.get(natural, A.UNDEFINED)
-    fits = {natural, A.FLOATS if natural == A.INTS else natural, A.FLOAT if natural == A.INT else natural}
-    if declared in fits or (declared and not items and declared in _LIST_OF.values()):
-        return declared
-    if any(v is None for v in items) and declared:
+    fits = {natural, {A.INTS: A.FLOATS, A.INT: A.FLOAT}.get(natural, natural)}
+    if not items:
+        fits = set(_LIST_OF.values())
+    if declared and (declared in fits or any(item is None for item in items)):
         return declared
     if natural == A.UNDEFINED:
         raise ValueError(f"attribute {name!r} is an empty list, and its type is not in extras['attr_types']")
