@@ -19,6 +19,7 @@ from irc.diagnostics.codes import container_onnx as codes
 from irc.formats.document import Attr, RawFunction, RawGraph, RawNode, RawTensor, RawValue
 from irc.formats.onnx.residue import residue
 from irc.formats.onnx.tensors import TensorReader
+from irc.formats.onnx.text import pairs, text
 from irc.formats.onnx.type_protos import TypeReader
 from irc.ir.types import dynamic
 
@@ -58,16 +59,6 @@ def canonical_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def pairs(entries: Iterable[onnx.StringStringEntryProto], sink: Sink, loc: Loc) -> dict[str, str]:
-    """metadata_props as a dict."""
-    found: dict[str, str] = {}
-    for entry in entries:
-        if entry.key in found:
-            sink.report(codes.DUPLICATE_KEY, loc, key=entry.key)
-        found[entry.key] = entry.value
-    return found
-
-
 class GraphReader:
     """Decodes one scope of opset imports: the main graph, or one function."""
 
@@ -75,11 +66,7 @@ class GraphReader:
         self.file, self.opsets, self.sink, self.tensors, self.types = file, opsets, sink, tensors, types
 
     def text(self, value: str | bytes, what: str, loc: Loc) -> str:
-        """A protobuf string, which the parser gives as bytes where it is not UTF-8."""
-        if isinstance(value, str):
-            return value
-        self.sink.report(codes.BAD_TEXT, loc, what=what, text=repr(value))
-        return value.decode("utf-8", "replace")
+        return text(value, what, loc, self.sink)
 
     def common(self, proto: Any, mapped: frozenset[str], loc: Loc) -> dict[str, Any]:
         """The extras that graphs, nodes, values and functions share."""
@@ -87,7 +74,7 @@ class GraphReader:
         if proto.doc_string:
             extras["doc_string"] = self.text(proto.doc_string, "a doc_string", loc)
         if proto.metadata_props:
-            extras["metadata"] = pairs(proto.metadata_props, self.sink, loc)
+            extras["metadata"] = pairs(proto.metadata_props, loc, self.sink)
         rest = residue(proto, mapped)
         if rest is not None:
             extras["rest"] = rest
@@ -183,7 +170,7 @@ class GraphReader:
         if proto.domain == "ai.onnx":
             node.extras.setdefault("rest", onnx.NodeProto()).domain = "ai.onnx"
         if proto.overload:
-            node.extras["overload"] = proto.overload
+            node.extras["overload"] = self.text(proto.overload, "an overload", loc)
         inner = f'{path} / node {position} "{proto.name}"'
         node.attrs = self.attributes(proto.attribute, node.extras, loc, inner, depth)
         return node
@@ -209,9 +196,9 @@ class GraphReader:
                 continue
             types[name] = proto.type
             if proto.doc_string:
-                extras.setdefault("attr_docs", {})[name] = proto.doc_string
+                extras.setdefault("attr_docs", {})[name] = self.text(proto.doc_string, "a doc_string", loc)
             if proto.ref_attr_name:
-                extras.setdefault("attr_refs", {})[name] = proto.ref_attr_name
+                extras.setdefault("attr_refs", {})[name] = self.text(proto.ref_attr_name, "ref_attr_name", loc)
                 continue
             kind = self._kind(proto, name, loc)
             if kind is None:
@@ -279,13 +266,17 @@ class GraphReader:
         extras = self.common(proto, _FUNCTION, loc)
         defaults = self.attributes(proto.attribute_proto, extras, loc, path, 0)
         values = self.values(proto.value_info, path)
-        domain = canonical_domain(proto.domain)
+        domain = canonical_domain(self.text(proto.domain, "a function's domain", loc))
         if proto.domain == "ai.onnx":
             extras.setdefault("rest", onnx.FunctionProto()).domain = "ai.onnx"
+        name, overload = self.text(proto.name, "a name", loc), self.text(proto.overload, "an overload", loc)
+        operands, results, attributes = (
+            [self.text(item, "a function's signature", loc) for item in names]
+            for names in (proto.input, proto.output, proto.attribute)
+        )
         function = RawFunction(
-            self.text(proto.name, "a function's name", loc), domain, proto.overload, list(proto.input),
-            list(proto.output), list(proto.attribute), defaults, [], self.opsets, values, extras,
-        )  # fmt: skip
+            name, domain, overload, operands, results, attributes, defaults, [], self.opsets, values, extras
+        )
         function.nodes = self.nodes(proto.node, path, values, 0)
         return function
 

@@ -15,11 +15,12 @@ import onnx
 from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import container_onnx as codes
 from irc.formats.document import RawFunction, RawModel
-from irc.formats.onnx.graphs import GraphReader, canonical_domain, pairs
+from irc.formats.onnx.graphs import GraphReader, canonical_domain
 from irc.formats.onnx.residue import residue
 from irc.formats.onnx.source import open_model
 from irc.formats.onnx.structure import check_function, check_graph, check_recursion
 from irc.formats.onnx.tensors import TensorReader
+from irc.formats.onnx.text import pairs, text
 from irc.formats.onnx.type_protos import TypeReader, dim_params
 
 MODEL_SCALARS = ("producer_name", "producer_version", "domain", "model_version", "doc_string")
@@ -48,6 +49,7 @@ def _read(proto: onnx.ModelProto, file: str, folder: str | None, sink: Sink) -> 
     loc = Loc(file)
     version = _ir_version(proto, sink, loc)
     extras: dict[str, Any] = {name: getattr(proto, name) for name in MODEL_SCALARS if getattr(proto, name)}
+    extras = {name: v if isinstance(v, int) else text(v, name, loc, sink) for name, v in extras.items()}
     rest = residue(proto, _MODEL)
     if rest is not None:
         extras["rest"] = rest
@@ -74,7 +76,7 @@ def _read(proto: onnx.ModelProto, file: str, folder: str | None, sink: Sink) -> 
     for function in functions:
         check_function(function, sink, places[id(function)])
     check_recursion(functions, lambda f: places[id(f)], sink)
-    metadata = pairs(proto.metadata_props, sink, loc)
+    metadata = pairs(proto.metadata_props, loc, sink)
     return RawModel("onnx", version, graph, opsets, functions, metadata, extras, file)
 
 
@@ -92,7 +94,7 @@ def _ir_version(proto: onnx.ModelProto, sink: Sink, loc: Loc) -> int:
 def _opsets(imports: Iterable[onnx.OperatorSetIdProto], extras: dict[str, Any], sink: Sink, loc: Loc) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in imports:
-        domain = canonical_domain(entry.domain)
+        domain = canonical_domain(text(entry.domain, "an imported domain", loc, sink))
         if not domain and (entry.domain or not entry.HasField("domain")):
             extras["opset_spelling"] = entry.domain or None
         if entry.version < 1:

@@ -19,6 +19,7 @@ from irc.formats.document import RawTensor
 from irc.formats.onnx import external
 from irc.formats.onnx.packing import pack, packed_size, unpack
 from irc.formats.onnx.residue import restore
+from irc.formats.onnx.text import pairs, text
 from irc.ir.types import DType, dtype_from_onnx, string
 
 Array = np.ndarray[Any, Any]
@@ -107,7 +108,7 @@ class TensorReader:
 
     def tensor(self, proto: onnx.TensorProto, loc: Loc, name: str | None = None) -> RawTensor | None:
         """The tensor, or None with an error reported."""
-        name = proto.name if name is None else name
+        name = text(proto.name, "a tensor's name", loc, self.sink) if name is None else name
         dtype, shape = dtype_from_onnx(proto.data_type), tuple(proto.dims)
         if dtype is None or not proto.data_type:
             return self.sink.report(codes.TENSOR_TYPE, loc, name=name, value=proto.data_type)
@@ -123,7 +124,7 @@ class TensorReader:
             load = self._inline(proto, name, dtype, shape, loc)
         if load is None:
             return None
-        return RawTensor(name, dtype, shape, load, loc, _extras(proto))
+        return RawTensor(name, dtype, shape, load, loc, self._extras(proto, loc))
 
     def check_dims(self, name: str, shape: tuple[int, ...], loc: Loc) -> bool:
         reason = "a dimension is negative" if any(d < 0 for d in shape) else ""
@@ -165,9 +166,23 @@ class TensorReader:
             return None
         return load
 
+    def _extras(self, proto: onnx.TensorProto, loc: Loc) -> dict[str, Any]:
+        extras: dict[str, Any] = {}
+        if proto.doc_string:
+            extras["doc_string"] = text(proto.doc_string, "a doc_string", loc, self.sink)
+        if proto.metadata_props:
+            extras["metadata"] = pairs(proto.metadata_props, loc, self.sink)
+        rest = onnx.TensorProto()  # not by residue(): listing the fields would copy the data
+        for field in ("name", "doc_string", "data_location"):
+            if proto.HasField(field) and not getattr(proto, field):
+                setattr(rest, field, getattr(proto, field))
+        if rest.ListFields():
+            extras["rest"] = rest
+        return extras
+
     def sparse(self, proto: onnx.SparseTensorProto, loc: Loc) -> RawTensor | None:
         """The sparse tensor as a dense RawTensor whose `load` is `Sparse`, or None with an error reported."""
-        name, shape = proto.values.name, tuple(proto.dims)
+        shape, name = tuple(proto.dims), text(proto.values.name, "a tensor's name", loc, self.sink)
         values, indices = self.tensor(proto.values, loc), self.tensor(proto.indices, loc)
         if values is None or indices is None or not self.check_dims(name, shape, loc):
             return None
@@ -199,21 +214,6 @@ def _sparse_fault(values: RawTensor, indices: RawTensor, shape: tuple[int, ...])
     if bool((np.diff(flat_indices(array, shape)) <= 0).any()):
         return "indices are not ascending"
     return ""
-
-
-def _extras(proto: onnx.TensorProto) -> dict[str, Any]:
-    extras: dict[str, Any] = {}
-    if proto.doc_string:
-        extras["doc_string"] = proto.doc_string
-    if proto.metadata_props:
-        extras["metadata"] = {p.key: p.value for p in proto.metadata_props}
-    rest = onnx.TensorProto()  # not by residue(): listing the fields would copy the data
-    for field in ("name", "doc_string", "data_location"):
-        if proto.HasField(field) and not getattr(proto, field):
-            setattr(rest, field, getattr(proto, field))
-    if rest.ListFields():
-        extras["rest"] = rest
-    return extras
 
 
 # ------------------------------------------------------------------------------- writing

@@ -8,6 +8,7 @@ import onnx
 
 from irc.diagnostics import Loc, Sink, require
 from irc.diagnostics.codes import container_onnx as codes
+from irc.formats.onnx.text import text
 from irc.ir.dim import Dim
 from irc.ir.types import DType, MapType, OptionalType, SequenceType, TensorType, Type, dtype_from_onnx
 
@@ -36,7 +37,7 @@ class TypeReader:
         source.CopyFrom(proto)
         extras["type_source"] = (found, source)
         if proto.denotation:
-            extras["denotation"] = proto.denotation
+            extras["denotation"] = text(proto.denotation, "a denotation", loc, self.sink)
         return found, extras
 
     def _type(
@@ -81,12 +82,12 @@ class TypeReader:
         dims: list[Dim] = []
         for axis, dim in enumerate(proto.shape.dim):
             if dim.denotation:
-                extras.setdefault("dim_denotations", {})[axis] = dim.denotation
+                extras.setdefault("dim_denotations", {})[axis] = text(dim.denotation, "a denotation", loc, self.sink)
             kind = dim.WhichOneof("value")
             if kind == "dim_value" and dim.dim_value >= 0:
                 dims.append(Dim.of(dim.dim_value))
             elif kind == "dim_param" and dim.dim_param:
-                dims.append(Dim.symbol(dim.dim_param))
+                dims.append(Dim.symbol(text(dim.dim_param, "a dim_param", loc, self.sink)))
             else:
                 if kind == "dim_value":
                     self.sink.report(codes.NEGATIVE_DIM, loc, name=key, axis=axis, value=dim.dim_value)
@@ -112,7 +113,7 @@ def dim_params(model: onnx.ModelProto) -> set[str]:
     graph = model.graph
     for info in (*graph.input, *graph.output, *graph.value_info):
         if info.type.WhichOneof("value") == "tensor_type":
-            found.update(d.dim_param for d in info.type.tensor_type.shape.dim if d.dim_param)
+            found.update(str(d.dim_param) for d in info.type.tensor_type.shape.dim if d.dim_param)
     return found
 
 

@@ -207,12 +207,12 @@ def _attributes(attrs: dict[str, Attr], extras: dict[str, Any], protos: Any, sto
 def attribute_type(value: Attr, declared: int, name: str) -> int:
     """The AttributeProto type of a value: the declared one where the value fits it, else the value's own."""
     items = items_of(value)
-    natural = A.UNDEFINED
+    natural: int = A.UNDEFINED
     if items:
         natural = max((_scalar_type(item, name) for item in items), key=_SCALARS.index)
     if isinstance(value, list):
         natural = _LIST_OF.get(natural, A.UNDEFINED)
-    fits = {natural, {A.INTS: A.FLOATS, A.INT: A.FLOAT}.get(natural, natural)}
+    fits = {natural, _WIDER.get(natural, natural)}
     if not items:
         fits = set(_LIST_OF.values())
     if declared and (declared in fits or any(item is None for item in items)):
@@ -222,7 +222,8 @@ def attribute_type(value: Attr, declared: int, name: str) -> int:
     return natural
 
 
-_SCALARS = (A.UNDEFINED, A.INT, A.FLOAT, A.STRING, A.TENSOR, A.SPARSE_TENSOR, A.GRAPH, A.TYPE_PROTO)
+_SCALARS: tuple[int, ...] = (A.UNDEFINED, A.INT, A.FLOAT, A.STRING, A.TENSOR, A.SPARSE_TENSOR, A.GRAPH, A.TYPE_PROTO)
+_WIDER: dict[int, int] = {A.INT: A.FLOAT, A.INTS: A.FLOATS}  # a float attribute may be given as integers
 _LIST_OF: dict[int, int] = {
     A.INT: A.INTS, A.FLOAT: A.FLOATS, A.STRING: A.STRINGS, A.TENSOR: A.TENSORS, A.GRAPH: A.GRAPHS,
     A.SPARSE_TENSOR: A.SPARSE_TENSORS, A.TYPE_PROTO: A.TYPE_PROTOS,

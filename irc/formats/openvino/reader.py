@@ -99,6 +99,8 @@ class _Reader:
         info = root.find("rt_info")
         if info is not None:
             extras["rt_info"] = [tree_of(c) for c in info]
+        else:
+            extras["no_rt_info"] = True  # OpenVINO then looks at the legacy sections
         return extras
 
     def report_ignored(self) -> None:

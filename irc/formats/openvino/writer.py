@@ -55,7 +55,8 @@ class _Writer:
         attributes = extras.get("net_attrs", {}).items()
         out.open("net", ("name", model.graph.name), ("version", model.version), *attributes)
         _GraphWriter(self, model.graph).write()
-        out.section("rt_info", extras.get("rt_info", []))
+        if extras.get("rt_info") or not extras.get("no_rt_info"):
+            out.section("rt_info", extras.get("rt_info", []))
         for plain in extras.get("sections", []):
             out.tree(plain)
         out.close()
