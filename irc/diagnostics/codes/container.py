@@ -16,7 +16,8 @@ FILE_UNREADABLE = Code(
 XML_EMPTY = Code(
     "IRC1002", "error", "file is empty",
     "the file is empty",
-    "An OpenVINO IR is an XML document with one <net> element; an empty file is usually an interrupted download or save.",
+    "An OpenVINO IR is an XML document with one <net> element; an empty file is usually an interrupted"
+    " download or save.",
     "a model.xml of 0 bytes",
     "Download or save the model again.",
     "download or save the model again",
@@ -24,7 +25,8 @@ XML_EMPTY = Code(
 XML_SYNTAX = Code(
     "IRC1003", "error", "not well-formed XML",
     "the XML is not well-formed: {reason}",
-    "A tag is not closed, a character is not allowed, or the file was cut off, so nothing after that place can be trusted.",
+    "A tag is not closed, a character is not allowed, or the file was cut off, so nothing after that place"
+    " can be trusted.",
     "<layer id=\"0\" ...> without </layer>, or a bare & or < in an attribute",
     "Repair the place named, or export the model again.",
     "repair this place, or export the model again",
@@ -40,7 +42,8 @@ XML_NOT_NET = Code(
 XML_TOO_DEEP = Code(
     "IRC1005", "error", "elements nested too deeply",
     "elements are nested more than {limit} deep",
-    "Nested bodies need three levels each; nothing a converter writes comes near the limit, so the file is damaged or hostile.",
+    "Nested bodies need three levels each; nothing a converter writes comes near the limit, so the file is"
+    " damaged or hostile.",
     "thousands of nested <body> elements",
     "Check where the file comes from.",
     "check where the file comes from",
@@ -48,14 +51,16 @@ XML_TOO_DEEP = Code(
 XML_DOCTYPE = Code(
     "IRC1006", "warning", "document type declaration ignored",
     "the file has a <!DOCTYPE ...>; it is ignored, and its entities are not expanded",
-    "OpenVINO ignores document types. Entities can make a small file huge or pull in other files, so irc never expands them.",
+    "OpenVINO ignores document types. Entities can make a small file huge or pull in other files, so irc"
+    " never expands them.",
     "<!DOCTYPE net [<!ENTITY e SYSTEM \"file:///etc/hostname\">]>",
     "Remove the declaration and write the text in place of the entities.",
     "remove the declaration",
 )  # fmt: skip
 XML_ENTITY = Code(
     "IRC1007", "warning", "& that is not an XML entity",
-    "{count} place(s) have an & that is none of &amp; &lt; &gt; &quot; &apos; or a character number; it stays text, as in OpenVINO",
+    "{count} place(s) have an & that is none of &amp; &lt; &gt; &quot; &apos; or a character number; it"
+    " stays text, as in OpenVINO",
     "Strict XML forbids this, OpenVINO's parser keeps the text as it stands; other tools may refuse the file.",
     "name=\"a&b\" or name=\"&e;\"",
     "Write &amp; for a plain &.",
@@ -82,7 +87,8 @@ VERSION_INVALID = Code(
 VERSION_OLD = Code(
     "IRC1012", "error", "IR version too old",
     "IR version {version} is not supported; only 10 and 11 are",
-    "Versions before 10 have other layer types, no opsets, and weights outside Const layers. OpenVINO itself dropped them in 2022.",
+    "Versions before 10 have other layer types, no opsets, and weights outside Const layers. OpenVINO"
+    " itself dropped them in 2022.",
     "<net version=\"7\"> with layers such as Eltwise, Crop or ScaleShift",
     "Convert the original model again with a current OpenVINO, or load the original in its own framework.",
     "convert the original model again with a current OpenVINO",
@@ -297,7 +303,8 @@ RESULT_UNCONNECTED = Code(
 CYCLE = Code(
     "IRC1048", "error", "layers depend on each other in a cycle",
     "{count} layer(s) form a cycle: {path}",
-    "No order exists in which these layers could run. Loops are written with TensorIterator or Loop, state with ReadValue and Assign.",
+    "No order exists in which these layers could run. Loops are written with TensorIterator or Loop, state"
+    " with ReadValue and Assign.",
     "an edge from a Multiply to its own input",
     "Remove or redirect one of the edges of the cycle.",
     "remove or redirect one of these edges",
@@ -407,7 +414,8 @@ CONST_SHAPE_NEGATIVE = Code(
 CONST_TOO_LARGE = Code(
     "IRC1073", "error", "Const larger than any memory",
     "shape \"{shape}\" of the Const has {elements} elements of {type}, more than can be addressed",
-    "The number of elements overflows 64-bit arithmetic, or the shape has more axes than an array can have; the file is damaged or hostile.",
+    "The number of elements overflows 64-bit arithmetic, or the shape has more axes than an array can have;"
+    " the file is damaged or hostile.",
     "shape=\"4611686018427387904,4\"",
     "Correct the shape.",
     "correct the shape",
@@ -497,7 +505,8 @@ BODY_MISSING = Code(
 PORT_MAP_INVALID = Code(
     "IRC1091", "error", "bad port map entry",
     "<{section}> {kind} entry: {problem}",
-    "A port map joins a port of the layer (external_port_id) to a Parameter or Result layer of the body (internal_layer_id).",
+    "A port map joins a port of the layer (external_port_id) to a Parameter or Result layer of the body"
+    " (internal_layer_id).",
     "<input external_port_id=\"0\" internal_layer_id=\"9\" /> where the body has no Parameter 9",
     "Correct the entry.",
     "correct the entry",

@@ -6,7 +6,7 @@ import hashlib
 from typing import BinaryIO
 
 from irc.formats.document import RawTensor
-from irc.formats.openvino.packing import Bytes, pack, stored_size
+from irc.formats.openvino.packing import pack, stored_size
 from irc.formats.openvino.weights import Blob
 from irc.ir.types import string
 
@@ -29,7 +29,7 @@ class BlobWriter:
         return self._known[key], len(content)
 
 
-def _content(tensor: RawTensor) -> bytes | Bytes:
+def _content(tensor: RawTensor) -> memoryview:
     """The packed bytes; those of an unchanged constant of another IR are taken as they are."""
     elements = 1
     for d in tensor.shape:
@@ -37,5 +37,5 @@ def _content(tensor: RawTensor) -> bytes | Bytes:
     load = tensor.load
     if elements and isinstance(load, Blob) and load.dtype == tensor.dtype:
         raw = load.raw()
-        return raw if tensor.dtype == string else raw[: stored_size(tensor.dtype, elements)]
-    return pack(tensor.dtype, load())
+        return (raw if tensor.dtype == string else raw[: stored_size(tensor.dtype, elements)]).data
+    return memoryview(pack(tensor.dtype, load()))

@@ -35,7 +35,12 @@ class DataReader:
     def _output(self, layer: Layer) -> Port | None:
         if len(layer.outputs) != 1:
             self.xml.report(
-                codes.OUTPUT_PORT_COUNT, layer.element, layer.where, layer.dead, type=layer.kind, count=len(layer.outputs)
+                codes.OUTPUT_PORT_COUNT,
+                layer.element,
+                layer.where,
+                layer.dead,
+                type=layer.kind,
+                count=len(layer.outputs),
             )
         return layer.outputs[0] if layer.outputs else None
 
@@ -54,7 +59,7 @@ class DataReader:
                 a == b for a, b in zip(shape, declared.shape, strict=True) if a.is_const and b.is_const
             )
         if not same:
-            facts = {"port": _plain(declared), "data": _plain(type)}
+            facts: dict[str, Any] = {"port": _plain(declared), "data": _plain(type)}
             self.xml.report(codes.PORT_DISAGREES, port.element, layer.where, **facts)
 
     # ------------------------------------------------------------- Parameter
@@ -159,9 +164,7 @@ class DataReader:
                 self.xml.report(codes.SHAPE_INVALID, data, layer.where, layer.dead, shape=text[:80], problem=problem)
                 return None
             if value < 0:
-                self.xml.report(
-                    codes.CONST_SHAPE_NEGATIVE, data, layer.where, layer.dead, shape=text[:80], value=value
-                )
+                self.xml.report(codes.CONST_SHAPE_NEGATIVE, data, layer.where, layer.dead, shape=text[:80], value=value)
                 return None
             shape.append(value)
         return tuple(shape)

@@ -43,7 +43,12 @@ def _ends(xml: XmlFile, element: Element, prefix: str) -> tuple[int, int, int, i
 
 
 def _connect(
-    xml: XmlFile, element: Element, ends: tuple[int, int, int, int], layers: dict[int, Layer], prefix: str, complete: bool
+    xml: XmlFile,
+    element: Element,
+    ends: tuple[int, int, int, int],
+    layers: dict[int, Layer],
+    prefix: str,
+    complete: bool,
 ) -> None:
     source, source_port, target, target_port = ends
     where = f"{prefix}edge from layer {source} port {source_port} to layer {target} port {target_port}"
@@ -120,7 +125,9 @@ def check_inputs(xml: XmlFile, layers: dict[int, Layer]) -> None:
         if layer.kind == "Result":
             connected = [p for p in layer.inputs if p.id in layer.sources or p.id in layer.broken]
             if len(layer.inputs) != 1 or not connected:
-                problem = "no edge goes to this one" if len(layer.inputs) == 1 else f"this one declares {len(layer.inputs)}"
+                problem = (
+                    "no edge goes to this one" if len(layer.inputs) == 1 else f"this one declares {len(layer.inputs)}"
+                )
                 xml.report(codes.RESULT_UNCONNECTED, layer.element, layer.where, problem=problem)
             continue
         for port in layer.inputs:
@@ -139,7 +146,7 @@ def in_order(xml: XmlFile, layers: dict[int, Layer]) -> list[Layer]:
     graph.add_nodes_from(layers)
     graph.add_edges_from((s, layer.id) for layer in listed for s, _ in layer.sources.values())
     if nx.is_directed_acyclic_graph(graph):
-        return [layers[i] for i in nx.lexicographical_topological_sort(graph, key=lambda i: place[i])]
+        return [layers[i] for i in nx.lexicographical_topological_sort(graph, key=place.__getitem__)]
     for component in nx.strongly_connected_components(graph):
         first = layers[min(component, key=lambda i: place[i])]
         if len(component) > 1 or graph.has_edge(first.id, first.id):

@@ -73,7 +73,9 @@ def parse_shape(text: str) -> ShapeText:
     for item in body.split(",") if body else []:
         bounds = _bounds(item.strip())
         if bounds is None:
-            parsed.problem = f'"{item.strip()}" is neither a size, nor ?, nor a range' if item.strip() else "an entry is empty"
+            parsed.problem = (
+                f'"{item.strip()}" is neither a size, nor ?, nor a range' if item.strip() else "an entry is empty"
+            )
             return parsed
         lo, hi = bounds
         if hi is not None and hi < lo:

@@ -124,7 +124,9 @@ class LayerReader:
             number = unsigned(text)
             if number is None:
                 problem = "no id" if text is None else f'the id "{text[:60]}", which is not a number'
-                self.xml.report(codes.PORT_ID_INVALID, element, layer.where, side=side, position=len(ports), problem=problem)
+                self.xml.report(
+                    codes.PORT_ID_INVALID, element, layer.where, side=side, position=len(ports), problem=problem
+                )
                 continue
             if number in seen:
                 self.xml.report(codes.PORT_ID_DUPLICATE, element, layer.where, side=side, id=number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from xml.parsers import expat
 
@@ -64,10 +65,8 @@ class _Positions:
             self.columns.append(parser.CurrentColumnNumber + 1)
 
         parser.StartElementHandler = start
-        try:
+        with suppress(expat.ExpatError):  # the elements before the damage keep their positions
             parser.Parse(load_bytes(path)[0], True)
-        except expat.ExpatError:
-            pass  # the elements before the damage keep their positions
 
     def at(self, ordinal: int) -> tuple[int, int] | None:
         return (self.lines[ordinal], self.columns[ordinal]) if 0 <= ordinal < len(self.lines) else None

@@ -8,13 +8,14 @@ OpenVINO's serializer.
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from irc.ir.types import DType
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Bytes = np.ndarray[Any, Any]  # of uint8
 Array = np.ndarray[Any, Any]
 
 # The 16 levels of NormalFloat4 (QLoRA, arXiv:2305.14314, appendix E), as f32.
@@ -41,7 +42,16 @@ NF4 = np.array(
 )
 
 # Elements and bytes of one storage block of the types that are not a whole number of bytes.
-BLOCKS = {"u1": (8, 1), "u2": (4, 1), "u3": (8, 3), "u4": (2, 1), "i4": (2, 1), "nf4": (2, 1), "f4e2m1": (2, 1), "u6": (4, 3)}
+BLOCKS = {
+    "u1": (8, 1),
+    "u2": (4, 1),
+    "u3": (8, 3),
+    "u4": (2, 1),
+    "i4": (2, 1),
+    "nf4": (2, 1),
+    "f4e2m1": (2, 1),
+    "u6": (4, 3),
+}
 
 
 def packed_size(dtype: DType, elements: int) -> int:
@@ -166,7 +176,7 @@ def unpack_strings(raw: bytes) -> list[str]:
     (count,) = struct.unpack_from("<i", raw)
     offsets = struct.unpack_from(f"<{count + 1}i", raw, 4)
     area = 4 * (count + 2)
-    return [raw[area + a : area + b].decode("utf-8", "surrogateescape") for a, b in zip(offsets, offsets[1:], strict=False)]
+    return [raw[area + a : area + b].decode("utf-8", "surrogateescape") for a, b in pairwise(offsets)]
 
 
 def pack_strings(texts: list[Any]) -> bytes:

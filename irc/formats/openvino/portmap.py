@@ -54,9 +54,7 @@ def _check_entry(xml: XmlFile, layer: Layer, section: str, entry: Element, graph
         xml.report(codes.PORT_MAP_INVALID, entry, layer.where, layer.dead, section=section, kind=kind, problem=problem)
 
 
-def _check_complete(
-    xml: XmlFile, layer: Layer, entries: list[dict[str, str]], graph: RawGraph, body: str
-) -> None:
+def _check_complete(xml: XmlFile, layer: Layer, entries: list[dict[str, str]], graph: RawGraph, body: str) -> None:
     joined = {integer(e.get("internal_layer_id")) for e in entries if e["kind"] == "input"}
     for value in graph.inputs:
         if int(value.extras["id"]) not in joined:
@@ -72,11 +70,12 @@ def _check_complete(
 def _back_edges(xml: XmlFile, layer: Layer, node: RawNode) -> None:
     parameters, results = _ids(node.bodies["body"])
     section = layer.element.find("back_edges")
-    node.extras["back_edges"] = []
+    entries: list[dict[str, str]] = []
+    node.extras["back_edges"] = entries
     for entry in section if section is not None else ():
         if entry.tag != "edge":
             continue
-        node.extras["back_edges"].append(dict(entry.attrib))
+        entries.append(dict(entry.attrib))
         source, target = integer(entry.attrib.get("from-layer")), integer(entry.attrib.get("to-layer"))
         problem = None
         if source not in results:

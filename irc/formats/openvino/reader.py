@@ -166,9 +166,7 @@ class _Reader:
 
     def _check_spelling(self, layer: Layer) -> None:
         if layer.type != layer.kind:
-            self.xml.report(
-                codes.LAYER_TYPE_SPELLING, layer.element, layer.where, text=layer.type, type=layer.kind
-            )
+            self.xml.report(codes.LAYER_TYPE_SPELLING, layer.element, layer.where, text=layer.type, type=layer.kind)
         if not 1 <= version_number(layer.version) <= NEWEST_OPSET:
             facts = {"text": layer.version[:40], "type": layer.kind, "newest": NEWEST_OPSET}
             self.xml.report(codes.LAYER_VERSION_INVALID, layer.element, layer.where, layer.dead, **facts)

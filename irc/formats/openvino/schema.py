@@ -11,8 +11,9 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
+from typing import Any
 
-from lxml import etree
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from irc.diagnostics import Sink
 from irc.diagnostics.codes import container as codes
@@ -121,7 +122,7 @@ class _Walk:
         self.elements, self.values = _patterns(version)
         self.found = 0
 
-    def report(self, code: codes.Code, element: Element, where: str, **facts: object) -> None:
+    def report(self, code: codes.Code, element: Element, where: str, **facts: Any) -> None:
         self.found += 1
         position = self.xml.loc(element, where).position
         if self.found <= _MOST and not (isinstance(position, Position) and position.ordinal in self.known):
@@ -149,7 +150,7 @@ class _Walk:
     def attributes(self, element: Element, pattern: _Pattern, where: str) -> None:
         for key, text in element.attrib.items():
             if key not in pattern.attributes:
-                facts = {"tag": element.tag, "attribute": key, "value": text[:60]}
+                facts: dict[str, Any] = {"tag": element.tag, "attribute": key, "value": text[:60]}
                 self.report(codes.SCHEMA_ATTRIBUTE, element, where, **facts)
             else:
                 self.value(element, where, key, pattern.attributes[key][0], text)
@@ -162,5 +163,5 @@ class _Walk:
     def value(self, element: Element, where: str, what: str, name: str, text: str) -> None:
         value = self.values[name]
         if value.pattern is not None and not value.pattern.fullmatch(text):
-            facts = {"tag": element.tag, "what": what, "value": text[:60], "expected": value.says}
+            facts: dict[str, Any] = {"tag": element.tag, "what": what, "value": text[:60], "expected": value.says}
             self.report(codes.SCHEMA_VALUE, element, where, **facts)

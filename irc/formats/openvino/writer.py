@@ -11,8 +11,9 @@ and back edges (see `reader`; they refer to `extras["id"]` of the body's inputs 
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.formats.openvino.blobs import BlobWriter
@@ -21,7 +22,7 @@ from irc.formats.openvino.portmap import MAPS
 from irc.formats.openvino.xmltext import XmlText
 from irc.ir.types import TensorType, Type, dynamic
 
-Item = Union[tuple[str, str, RawTensor], tuple[str, str, RawValue], tuple[str, str, RawNode]]
+Item = tuple[str, str, RawTensor] | tuple[str, str, RawValue] | tuple[str, str, RawNode]
 """(kind, key, content) of a layer: "Parameter", "Const", "Result" or "node"."""
 
 
@@ -106,7 +107,12 @@ class _GraphWriter:
 
     # ---------------------------------------------------------------- layers
     def _open(self, number: int, type: str, extras: dict[str, Any], version: str, *more: tuple[str, Any]) -> None:
-        pairs = [("id", number), ("name", self.names[number]), ("type", type), ("version", extras.get("version", version))]
+        pairs = [
+            ("id", number),
+            ("name", self.names[number]),
+            ("type", type),
+            ("version", extras.get("version", version)),
+        ]
         self.out.open("layer", *pairs, *more, *extras.get("layer_attrs", {}).items())
 
     def _parameter(self, number: int, value: RawValue) -> None:
@@ -122,7 +128,12 @@ class _GraphWriter:
         offset, size = self.writer.blobs.add(tensor)
         self._open(number, "Const", tensor.extras, "opset1")
         shape = ", ".join(map(str, tensor.shape))
-        data = [("element_type", tensor.dtype.ov or tensor.dtype.name), ("shape", shape), ("offset", offset), ("size", size)]
+        data = [
+            ("element_type", tensor.dtype.ov or tensor.dtype.name),
+            ("shape", shape),
+            ("offset", offset),
+            ("size", size),
+        ]
         self.out.empty("data", *data, *tensor.extras.get("data_attrs", {}).items())
         self._rt_info(tensor.extras.get("rt_info", []))
         type = TensorType.of(tensor.dtype, tensor.shape)
@@ -224,7 +235,9 @@ class _GraphWriter:
         self.out.open("back_edges")
         for entry in entries:
             source, target = str(entry["from-layer"]), str(entry["to-layer"])
-            self.out.empty("edge", ("from-layer", sources.get(source, source)), ("to-layer", targets.get(target, target)))
+            self.out.empty(
+                "edge", ("from-layer", sources.get(source, source)), ("to-layer", targets.get(target, target))
+            )
         self.out.close()
 
     def body_ids(self, kind: str) -> dict[str, int]:
@@ -237,7 +250,7 @@ def _output_ids(node: RawNode) -> list[int]:
     """Port ids of the outputs: they go on after the inputs, except where a file had a rising gap (optional inputs)."""
     first = len(node.inputs)
     given = [v.extras.get("port", -1) for v in node.outputs]
-    if given and given[0] >= first and all(a < b for a, b in zip(given, given[1:], strict=False)):
+    if given and given[0] >= first and all(a < b for a, b in pairwise(given)):
         return given
     return list(range(first, first + len(node.outputs)))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from lxml import etree
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from irc.diagnostics import Code, Diagnostic, Loc, Sink
 from irc.diagnostics.codes import container as codes

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
-_SPECIAL = re.compile("[&<\"\t\n\r]")
+_SPECIAL = re.compile('[&<"\t\n\r]')
 _TEXT = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # no XML 1.0 document can hold these
 
