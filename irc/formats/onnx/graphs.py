@@ -64,6 +64,7 @@ class GraphReader:
 
     def __init__(self, file: str, opsets: dict[str, int], sink: Sink, tensors: TensorReader, types: TypeReader) -> None:
         self.file, self.opsets, self.sink, self.tensors, self.types = file, opsets, sink, tensors, types
+        self.in_function = False
 
     def text(self, value: str | bytes, what: str, loc: Loc) -> str:
         return text(value, what, loc, self.sink)
@@ -199,6 +200,7 @@ class GraphReader:
                 extras.setdefault("attr_docs", {})[name] = self.text(proto.doc_string, "a doc_string", loc)
             if proto.ref_attr_name:
                 extras.setdefault("attr_refs", {})[name] = self.text(proto.ref_attr_name, "ref_attr_name", loc)
+                self._check_reference(proto, name, loc)
                 continue
             kind = self._kind(proto, name, loc)
             if kind is None:
@@ -208,6 +210,14 @@ class GraphReader:
             else:
                 attrs[name] = self._value(proto, kind, name, loc, inner, depth)
         return attrs
+
+    def _check_reference(self, proto: onnx.AttributeProto, name: str, loc: Loc) -> None:
+        reason = "" if self.in_function else "it refers to an attribute of a function, outside of functions"
+        if any(field.name in _VALUE_FIELDS for field, _ in proto.ListFields()):
+            reason = "it has a value and refers to an attribute of the function"
+        if reason:
+            title = A.AttributeType.Name(proto.type)
+            self.sink.report(codes.ATTRIBUTE_VALUE, loc, name=name, type=title, reason=reason)
 
     def _kind(self, proto: onnx.AttributeProto, name: str, loc: Loc) -> int | None:
         """The AttributeProto type: as declared, or (ir_version 1) that of the field that is set."""
@@ -262,7 +272,7 @@ class GraphReader:
 
     # ---------------------------------------------------------------------- functions
     def function(self, proto: onnx.FunctionProto, path: str) -> RawFunction:
-        loc = Loc(self.file, path)
+        loc, self.in_function = Loc(self.file, path), True
         extras = self.common(proto, _FUNCTION, loc)
         defaults = self.attributes(proto.attribute_proto, extras, loc, path, 0)
         values = self.values(proto.value_info, path)

@@ -102,6 +102,7 @@ def _model(model: RawModel, store: Store | None) -> onnx.ModelProto:
             setattr(proto, name, model.extras[name])
     if not (model.extras.get("opset_assumed") and model.opsets == {"": 1}):
         _opsets(model.opsets, model.extras, proto)
+    proto.graph.SetInParent()
     _graph(model.graph, proto.graph, store)
     for function in model.functions:
         _function(function, proto.functions.add(), store)
