@@ -432,7 +432,7 @@ def test_duplicate_initializers_inputs_attributes_and_metadata():
 @pytest.mark.parametrize(
     "attribute",
     [A(name="a"), A(name="a", type=A.INT, f=1.0), A(name="a", type=A.TENSOR), A(name="a", i=1, f=1.0),
-     A(name="a", type=A.INT, i=1, ints=[1])],
+     A(name="a", type=A.INT, i=1, ints=[1]), A(name="a", type=A.INT, ref_attr_name="b")],
 )  # fmt: skip
 def test_attributes_without_a_clear_value(attribute):
     proto = make()
