@@ -12,7 +12,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from irc.diagnostics import Problem, Sink
+from irc.diagnostics import Code, Problem, Sink
+from irc.diagnostics.codes import container_onnx
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.formats.onnx import reader, writer
 from irc.formats.onnx.packing import pack, unpack
@@ -178,6 +179,12 @@ def test_types(kind):
     proto, expected = made[kind]
     value = onnx.ValueInfoProto(name="x") if proto is None else helper.make_value_info("x", proto)
     assert round_trip(make(inputs=[value])).graph.inputs[0].type == expected
+
+
+def test_opaque_types_are_kept():
+    value = onnx.ValueInfoProto(name="x")
+    value.type.opaque_type.name = "Handle"
+    assert round_trip(make(inputs=[value]), "IRC1502").graph.inputs[0].type is None
 
 
 def test_dimensions():
@@ -482,6 +489,12 @@ def test_missing_files_and_folders(tmp_path):
     read(str(tmp_path), "IRC1401")
 
 
+def test_files_over_the_limit_of_protobuf(tmp_path):
+    (tmp_path / "m.onnx").touch()
+    os.truncate(tmp_path / "m.onnx", 2**31)  # sparse: it takes no space
+    read(tmp_path / "m.onnx", "IRC1407")
+
+
 def test_versions():
     proto = make()
     proto.ir_version = 99
@@ -555,3 +568,9 @@ def test_attribute_types_of_new_values():
                      "empty": A.STRINGS}  # fmt: skip
     with pytest.raises(ValueError, match="empty list"):
         writer.attribute_type([], 0, "a")
+
+
+def test_every_code_of_the_container_is_tested():
+    text = Path(__file__).read_text()
+    rows = [row for row in vars(container_onnx).values() if isinstance(row, Code)]
+    assert [row.id for row in rows if f'"{row.id}"' not in text] == []
