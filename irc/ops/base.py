@@ -78,7 +78,13 @@ class Op:
     compute: ClassVar[Callable[..., Any] | None] = None
     """compute(self, out, *tensors) → index function(s): see `irc.expr`."""
     loops: ClassVar[Callable[..., Any] | None] = None
-    """loops(self, b, *buffers): emits Loop IR for what no index function expresses."""
+    """loops(self, b, *operands, *results): emits Loop IR for what no index function expresses.
+
+    `b` is a `irc.loops.builder.LoopBuilder`; operands and results are `irc.expr.Tensor`s, absent operands None
+    (also those left out at the end).  `x[i, j]` reads, `b.store(y, (i, j), value)` writes a result;
+    `with b.for_(n) as i`, `with b.nest(shape) as ix`, `b.if_(cond)`, `b.else_()`, `b.let(value)`,
+    `v = b.var(start)`, `b.assign(v, value)`, `b.alloc(dtype, shape)` do what their names say.
+    """
 
     def contents(self, *args: Array) -> Any:
         """Symbolic contents of the result from operands' contents (object arrays of Dims)."""

@@ -1,0 +1,168 @@
+"""`LoopBuilder`: writes Loop IR.  What `Op.loops` gets as `b`.
+
+    def loops(self, b, x, axis, y):                    # operands, then results
+        (rows, n) = x.shape
+        with b.for_(rows, "parallel") as i:
+            total = b.var(Const(0, x.dtype), "total")   # a mutable scalar
+            with b.for_(n) as j:
+                b.assign(total, total + x[i, j])
+                b.store(y, (i, j), total)
+
+Operands and results are `irc.expr.Tensor`s: `x[i, j]` reads an element (a result may be read too, once
+it is written), `x.shape`, `x.dtype`, `x.array` (the data, where constant), `x.ints()`.  An absent operand is
+None; operands that are left out at the end are passed as None too, so that positions never change.
+Values are expressions of the result's element type (`.cast(dtype)` converts); a `Reduce` in them is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from irc.expr import Expr, Load, Operand, Tensor, Var, index, wrap
+from irc.ir.dim import Dim, DimLike
+from irc.ir.types import DType, TensorType, i64
+from irc.loops.ir import Alloc, Assign, Block, Buffer, For, If, Let, Stmt, Store
+
+LOCAL_BYTES = 32768
+"""Scratch up to this size stands on the stack; larger or symbolic scratch is planned in the arena."""
+
+Kind = Literal["serial", "parallel", "simd", "unroll"]
+
+
+@dataclass(frozen=True)
+class Place(Tensor):
+    """A tensor that stands in a buffer of its own: a result, or scratch."""
+
+    buffer: Buffer | None = None
+
+
+def place(buffer: Buffer) -> Place:
+    """The elements of a buffer as a tensor."""
+    return Place(TensorType(buffer.dtype, buffer.shape), lambda at: Load(buffer, at), None, buffer)
+
+
+class LoopBuilder:
+    """Statements go to the innermost open block; `body` is the outermost one."""
+
+    def __init__(self, origin: tuple[str, ...] = ()) -> None:
+        self.body: list[Stmt] = []
+        self.scratch: list[Buffer] = []
+        """Arena buffers made by `alloc`."""
+        self.origin = origin
+        self._open: list[list[Stmt]] = [self.body]
+        self._count: dict[str, int] = {}
+
+    # ---------------------------------------------------------------- scopes
+    @contextmanager
+    def for_(self, extent: Operand, kind: Kind = "serial", name: str = "i") -> Iterator[Var]:
+        """A loop of `extent` (int, Dim or i64 expression) iterations; yields its index, which counts from 0.
+
+        kind: "parallel" promises that iterations are independent (only on the outermost loop), "simd" that
+        the innermost loop's are.
+        """
+        var = self.name(name)
+        loop = For(var, index(extent), [], kind, self.origin)
+        self.add(loop)
+        with self._inside(loop.body):
+            yield var
+
+    @contextmanager
+    def nest(self, extents: Sequence[DimLike], kind: Kind = "serial", name: str = "i") -> Iterator[tuple[Var, ...]]:
+        """Nested loops, outermost first; `kind` is that of the outermost one."""
+        depth, found = len(self._open), list[Var]()
+        for k, extent in enumerate(extents):
+            loop = For(self.name(name), index(Dim.of(extent)), [], kind if k == 0 else "serial", self.origin)
+            self.add(loop)
+            self._open.append(loop.body)
+            found.append(loop.var)
+        yield tuple(found)
+        del self._open[depth:]
+
+    @contextmanager
+    def if_(self, cond: Expr) -> Iterator[None]:
+        """Statements for where `cond` (a boolean) holds."""
+        chosen = If(cond, [])
+        self.add(chosen)
+        with self._inside(chosen.then):
+            yield
+
+    @contextmanager
+    def else_(self) -> Iterator[None]:
+        """Statements for where the condition of the `if_` just before does not hold."""
+        last = self._open[-1][-1]
+        assert isinstance(last, If) and not last.orelse, "else_ must follow if_"
+        with self._inside(last.orelse):
+            yield
+
+    @contextmanager
+    def block(self, comment: str = "") -> Iterator[None]:
+        """A scope of its own, with a comment for the reader of the generated code."""
+        scope = Block([], comment)
+        self.add(scope)
+        with self._inside(scope.body):
+            yield
+
+    @contextmanager
+    def _inside(self, body: list[Stmt]) -> Iterator[None]:
+        self._open.append(body)
+        yield
+        self._open.pop()
+
+    # ------------------------------------------------------------- statements
+    def store(self, target: Tensor | Buffer, at: Operand | Sequence[Operand], value: Operand) -> None:
+        """target[at] = value.  `target` is a result or scratch; `value` has its element type."""
+        buffer = target if isinstance(target, Buffer) else getattr(target, "buffer", None)
+        assert isinstance(buffer, Buffer), "only results and scratch can be written"
+        items = tuple(at) if isinstance(at, tuple | list) else (at,)
+        assert len(items) == len(buffer.shape), f"{len(items)} indices for {buffer.name} of rank {len(buffer.shape)}"
+        value = wrap(value, buffer.dtype)
+        assert value.dtype == buffer.dtype, f"{value.dtype} stored in {buffer.name} of {buffer.dtype}"
+        self.add(Store(buffer, tuple(index(i) for i in items), value))  # pyright: ignore[reportArgumentType]
+
+    def let(self, value: Operand, name: str = "t") -> Var:
+        """A scalar that holds `value` to the end of the block."""
+        return self._scalar(value, name, mutable=False)
+
+    def var(self, value: Operand, name: str = "v") -> Var:
+        """A scalar that starts as `value` and that `assign` changes."""
+        return self._scalar(value, name, mutable=True)
+
+    def assign(self, var: Var, value: Operand) -> None:
+        """Change a scalar made by `var`."""
+        value = wrap(value, var.dtype)
+        assert value.dtype == var.dtype, f"{value.dtype} assigned to {var.name} of {var.dtype}"
+        self.add(Assign(var, value))
+
+    def alloc(self, dtype: DType, shape: Sequence[DimLike], name: str = "scratch") -> Place:
+        """Scratch of that shape, contents undefined, alive to the end of the block.
+
+        Small static scratch is private to the iteration of every loop around it.  Large or symbolic scratch
+        is one buffer for the whole operation: do not allocate it inside a parallel loop.
+        """
+        buffer = Buffer(self.name(name).name, dtype, tuple(Dim.of(d) for d in shape), "local", origin=self.origin)
+        if buffer.bytes.is_const and int(buffer.bytes) <= LOCAL_BYTES:
+            self.add(Alloc(buffer))
+        else:
+            buffer.where = "arena"
+            self.scratch.append(buffer)
+        return place(buffer)
+
+    # ------------------------------------------------------------------ plain
+    def add(self, stmt: Stmt) -> None:
+        """Append a statement to the innermost open block."""
+        self._open[-1].append(stmt)
+
+    def name(self, hint: str, dtype: DType = i64) -> Var:
+        """A variable with a name nothing else in this function has; it is not declared by this."""
+        count = self._count.get(hint, 0)
+        self._count[hint] = count + 1
+        return Var(f"{hint}{count}", dtype)
+
+    def _scalar(self, value: Operand, name: str, mutable: bool) -> Var:
+        value = index(value)
+        var = self.name(name, value.dtype)
+        self.add(Let(var, value, mutable))
+        return var
