@@ -43,7 +43,7 @@ class Func:
 
     def __str__(self) -> str:
         if self.op in ("floordiv", "mod"):
-            a, b = (f"({x})" if len(x.terms) > 1 or x.terms[0][1] != 1 else str(x) for x in self.args)
+            a, b = (str(x) if x.is_const or (len(x.terms) == 1 and len(x.terms[0][0]) == 1) else f"({x})" for x in self.args)
             return f"{a}{'//' if self.op == 'floordiv' else '%'}{b}"
         return f"{self.op}({', '.join(map(str, self.args))})"
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Bin, Expr
+from irc.expr import Expr
 from irc.ir.graph import Value
 from irc.ir.types import (
     FLOATS, NUMERIC, bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64,
 )  # fmt: skip
 from irc.ops.base import Array, op
-from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, auto_align, legacy_align
+from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6
 from irc.ops.codecs import Bool
 from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read
 from irc.ops.forms import PREV, Form
@@ -62,30 +62,21 @@ Mul = binary(
 )  # fmt: skip
 
 
-def legacy_read_div(b: Any, a: Any, x: Value, y: Value) -> Any:
-    return b.Div(x, legacy_align(b, a, x, y))
-
-
-def auto_read_div(b: Any, a: Any, x: Value, y: Value) -> Any:
-    return b.Div(*auto_align(b, a, x, y), floor=a.floor and x.dtype.is_integer)
-
-
-def true_division(op: Any, x: Value, y: Value) -> bool:
-    return same_shape(op, x, y)
-
-
 @op
 class Div(Elementwise):
-    """x / y.  Integers truncate towards zero, or round down with `floor`; division by zero gives 0."""
+    """x / y.  Integers truncate towards zero; division by zero gives 0.
 
-    floor: bool = False
+    OpenVINO's `m_pythondiv` (round down) is part of its specification, but its CPU plugin truncates whatever
+    it says; irc follows the plugin, and writes what it computes (`m_pythondiv="false"`).
+    """
+
     sig = Sig("x: T, y: T -> z: T", T=NUMERIC)
     carries_contents = True
 
     def reference(self, x: Array, y: Array) -> Array:
         if x.dtype.kind not in "iu":
             return np.divide(x, y)
-        if x.dtype == object or self.floor or x.dtype.kind == "u":
+        if x.dtype.kind == "u":
             return np.where(y == 0, 0, np.floor_divide(x, np.where(y == 0, 1, y))).astype(x.dtype)
         down = np.floor_divide(x, np.where(y == 0, 1, y))
         inexact = (down * np.where(y == 0, 1, y) != x) & ((x < 0) != (y < 0))
@@ -96,18 +87,12 @@ class Div(Elementwise):
         return None if any(d == 0 for d in y.flat) else x // y
 
     def scalar(self, x: Expr, y: Expr) -> Expr:
-        return Bin("floordiv", x, y) if self.floor and x.dtype.is_integer else x / y
+        return x / y
 
-    onnx = (
-        Form("Div", 1, attrs=LEGACY_BROADCAST, T=FLOATS, read=legacy_read_div, direct=True, when=true_division),
-        Form("Div", 6, attrs=LEGACY_BROADCAST_6, T=FLOATS | WIDE_INTS),
-        Form("Div", 7, attrs={}, read=None, when=None),
-        Form("Div", 13, T=PREV | {bf16}),
-        Form("Div", 14, T=PREV | NARROW_INTS),
-    )
+    onnx = legacy_rows("Div")
     openvino = (
         Form(
-            "Divide", 1, attrs={"m_pythondiv": Bool(True, to="floor"), **AUTO_BROADCAST}, T=OV_NUMERIC,
-            read=auto_read_div, direct=True,
+            "Divide", 1, attrs={"m_pythondiv": Bool(False), **AUTO_BROADCAST}, T=OV_NUMERIC,
+            read=auto_read("Div"), direct=True,
         ),
     )  # fmt: skip

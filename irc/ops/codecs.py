@@ -156,6 +156,23 @@ class Bool(Codec):
 
 
 @dataclass(frozen=True)
+class Choice(Bool):
+    """A boolean of the file that chooses between two canonical values; `no_too` is also written as false."""
+
+    yes: Any = True
+    no: Any = False
+    no_too: Any = REQUIRED
+
+    def decode(self, raw: Any, r: Reading) -> Any:
+        return self.yes if super().decode(raw, r) else self.no
+
+    def encode(self, value: Any, format: str) -> Any:
+        if value not in (self.yes, self.no, self.no_too):
+            raise ValueError(f"{value} cannot be written")
+        return super().encode(value == self.yes, format)
+
+
+@dataclass(frozen=True)
 class Str(Codec):
     """Free text."""
 

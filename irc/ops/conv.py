@@ -1,0 +1,411 @@
+"""Convolutions: Conv and ConvTranspose of any spatial rank, grouped, dilated, with every padding rule.
+
+Weights are [out, in / group, *kernel] (ConvTranspose: [in, out / group, *kernel]), as in ONNX; OpenVINO's
+group axis is folded in at the border.  Sources: ONNX Conv, ConvTranspose; OpenVINO specification, Convolution-1,
+GroupConvolution-1, ConvolutionBackpropData-1, GroupConvolutionBackpropData-1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation, shape as codes
+from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, reduce, select
+from irc.ir.dim import Dim
+from irc.ir.graph import Value
+from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16
+from irc.ops.arithmetic import OV_NUMERIC
+from irc.ops.base import Array, Op, op
+from irc.ops.codecs import Int, Ints
+from irc.ops.forms import PREV, Form
+from irc.ops.layout import INDEX
+from irc.ops.matmul import wide
+from irc.ops.signature import Sig
+from irc.ops.window import (
+    ONNX_WINDOW,
+    OV_WINDOW,
+    pad_spatial,
+    spatial,
+    window_count,
+    window_positions,
+    windows,
+)
+
+CONV = {**ONNX_WINDOW, "dilations": Ints((), lo=1), "group": Int(1, lo=1), "kernel_shape": Ints(None, lo=1)}
+OV_CONV = {**OV_WINDOW, "dilations": Ints(lo=1)}
+
+
+def transposed_geometry(
+    sizes: Any, kernel: Any, strides: Any, dilations: Any, auto_pad: str, pads_begin: Any, pads_end: Any,
+    output_padding: Any, output_shape: Any,
+) -> tuple[list[int], list[int]]:  # fmt: skip
+    """(padding before each spatial axis, result sizes) of a transposed convolution, in numbers."""
+    rank = len(sizes)
+    extra = output_padding or (0,) * rank
+    full = [(n - 1) * s + e + (k - 1) * d + 1 for n, s, e, k, d in zip(sizes, strides, extra, kernel, dilations)]
+    same = auto_pad in ("same_upper", "same_lower")
+    if auto_pad == "valid":
+        return [0] * rank, list(output_shape[-rank:]) if output_shape else full
+    if not output_shape and not same:
+        begin, end = list(pads_begin or [0] * rank), list(pads_end or [0] * rank)
+        return begin, [f - p - q for f, p, q in zip(full, begin, end)]
+    wanted = list(output_shape[-rank:]) if output_shape else [n * s for n, s in zip(sizes, strides)]
+    totals = [max(f - w, 0) for f, w in zip(full, wanted)]
+    return [t // 2 if auto_pad == "same_upper" else t - t // 2 for t in totals], wanted
+
+
+def static_sizes(dims: Any) -> list[int]:
+    return [int(d) for d in dims]
+
+
+def fold_groups(b: Any, w: Value) -> tuple[Value, int]:
+    """OpenVINO's [G, out/G, in/G, *k] as [out, in/G, *k]; how many groups there are."""
+    groups = int(w.shape[0])
+    first = -1 if not all(d.is_const for d in w.shape) else int(w.shape[0] * w.shape[1])
+    return b.Reshape(w, [first, *static_sizes(w.shape[2:])], special_zero=False), groups
+
+
+def split_groups(b: Any, w: Value, groups: int) -> Value:
+    """The reverse of `fold_groups`."""
+    shape = static_sizes(w.shape)
+    return b.Reshape(w, [groups, shape[0] // groups, *shape[1:]], special_zero=False)
+
+
+def read_conv(b: Any, a: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+    """ONNX: `kernel_shape` repeats the weights' shape and must agree with it."""
+    if a.kernel_shape is not None:
+        given, real = list(a.kernel_shape), list(w.shape[2:])
+        same = len(given) == len(real) and all(r.equals(g) is not False for g, r in zip(given, real, strict=True))
+        require(same, codes.SIZES_DIFFER, op="Conv", what="kernel_shape and the weights' shape", a=given, b=w.tensor)
+    return b.Conv(x, w, bias, **window_fields(a), group=a.group)
+
+
+def window_fields(a: Any) -> dict[str, Any]:
+    return {k: getattr(a, k) for k in ("strides", "dilations", "pads_begin", "pads_end", "auto_pad")}
+
+
+def read_group_conv(b: Any, a: Any, x: Value, w: Value) -> Value:
+    weights, groups = fold_groups(b, w)
+    return b.Conv(x, weights, **window_fields(a), group=groups)
+
+
+def write_conv(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+    """OpenVINO has no bias operand: it becomes an Add over the channel axis."""
+    fields = op.attributes()
+    if bias is None:
+        return b.GroupedConv(x, split_groups(b, w, op.group), **{k: v for k, v in fields.items() if k != "group"})
+    y = b.Conv(x, w, **fields)
+    return b.Add(y, b.Reshape(bias, [1, -1, *[1] * (len(x.shape) - 2)], special_zero=False))
+
+
+@op
+class Conv(Op):
+    """y[n, o, p] = Σ x[n, g·I + i, p·stride + k·dilation − pad] · w[o, i, k] + bias[o]"""
+
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+    group: int = 1
+    sig = Sig("x: T, w: T, bias?: T -> y: T", T=NUMERIC)
+
+    def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
+        n = len(x.shape)
+        require(n >= 3, codes.WRONG_RANK, op="Conv", operand="x", type=x.tensor, expected="3 or more")
+        require(len(w.shape) == n, codes.WRONG_RANK, op="Conv", operand="w", type=w.tensor, expected=n)
+        what = f"channels of x ({x.tensor}) and of the weights ({w.tensor}) times {self.group} groups"
+        require(x.shape[1].equals(w.shape[1] * self.group), codes.SIZES_DIFFER, op="Conv", what=what, a=x.shape[1], b=w.shape[1] * self.group)  # fmt: skip
+        require((w.shape[0] % self.group).equals(0), codes.SIZE_RANGE, op="Conv", what="output channels", value=w.shape[0], expected=f"a multiple of {self.group} groups")  # fmt: skip
+        if bias is not None:
+            require(bias.rank == 1 and bias.shape[0].equals(w.shape[0]) is not False, codes.SIZES_DIFFER, op="Conv", what="bias and output channels", a=bias.tensor, b=w.shape[0])  # fmt: skip
+        return TensorType(x.dtype, (x.shape[0], w.shape[0], *window_count(self, x.shape[2:], w.shape[2:])))
+
+    def reference(self, x: Array, w: Array, bias: Array | None = None) -> Array:
+        sizes, kernel = x.shape[2:], w.shape[2:]
+        strides = self.strides or (1,) * len(kernel)
+        dilations = self.dilations or (1,) * len(kernel)
+        begin, end = padding_of(self.auto_pad, self.pads_begin, self.pads_end, sizes, kernel, strides, dilations)
+        count = [
+            (n + p + q - (k - 1) * d - 1) // s + 1
+            for n, p, q, k, d, s in zip(sizes, begin, end, kernel, dilations, strides)
+        ]
+        view = windows(pad_spatial(x, begin, end, 0), kernel, strides, dilations, count)
+        y = contract_windows(wide(view), wide(w), self.group, count).astype(x.dtype)
+        return y if bias is None else y + bias.reshape(1, -1, *[1] * len(kernel))
+
+    def compute(self, out: TensorType, x: Tensor, w: Tensor, bias: Tensor | None = None) -> IndexFunction:
+        sizes, kernel = x.shape[2:], w.shape[2:]
+        per_group = w.shape[0] // self.group
+
+        def element(n: Expr, o: Expr, *p: Expr) -> Expr:
+            def term(i: Expr, *k: Expr) -> Expr:
+                at, ok = window_positions(self, p, k, sizes, kernel)
+                channel = i if self.group == 1 else (o // int(per_group)) * int(w.shape[1]) + i
+                return select(ok, x[(n, channel, *at)], Const(0, x.dtype)) * w[(o, i, *k)]
+
+            total = reduce("sum", [w.shape[1], *kernel], term)
+            return total if bias is None else total + bias[o]
+
+        return element
+
+    onnx = (
+        Form("Conv", 1, attrs=CONV, T=FLOATS, read=read_conv, direct=True),
+        Form("Conv", 11),
+        Form("Conv", 22, T=PREV | {bf16}),
+    )
+    openvino = (
+        Form(
+            "Convolution", 1, attrs=OV_CONV, T=OV_NUMERIC, sig=Sig("x: T, w: T -> y: T", T=NUMERIC), write=write_conv,
+        ),
+    )  # fmt: skip
+
+
+@op
+class GroupedConv(Op):
+    """Conv with OpenVINO's weights [group, out / group, in / group, *kernel]."""
+
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+    sig = Sig("x: T, w: T -> y: T", T=NUMERIC)
+
+    def decompose(self, b: Any, x: Value, w: Value) -> Value:
+        weights, groups = fold_groups(b, w)
+        return b.Conv(x, weights, **self.attributes(), group=groups)
+
+    openvino = (Form("GroupConvolution", 1, attrs=OV_CONV, T=OV_NUMERIC),)
+
+
+def padding_of(
+    auto_pad: str, begin: Any, end: Any, sizes: Any, kernel: Any, strides: Any, dilations: Any
+) -> tuple[list[int], list[int]]:
+    """Padding before and after each spatial axis, in numbers."""
+    if auto_pad == "explicit":
+        return list(begin or [0] * len(sizes)), list(end or [0] * len(sizes))
+    if auto_pad == "valid":
+        return [0] * len(sizes), [0] * len(sizes)
+    totals = [
+        max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0) for n, k, s, d in zip(sizes, kernel, strides, dilations)
+    ]
+    small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
+    return (small, large) if auto_pad == "same_upper" else (large, small)
+
+
+def contract_windows(view: Array, w: Array, group: int, count: Any) -> Array:
+    """[N, C, *count, *kernel] windows by [O, C / group, *kernel] weights → [N, O, *count]."""
+    n, channels, rank = view.shape[0], view.shape[1], len(count)
+    view = view.reshape(n, group, channels // group, *view.shape[2:])
+    order = (0, 1, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank))
+    columns = view.transpose(order).reshape(n, group, math.prod(count), -1)
+    rows = w.reshape(group, w.shape[0] // group, -1)
+    y = np.matmul(columns, rows.transpose(0, 2, 1))
+    return y.transpose(0, 1, 3, 2).reshape(n, w.shape[0], *count)
+
+
+def read_conv_transpose(b: Any, a: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+    return b.ConvTranspose(
+        x, w, bias, **window_fields(a), group=a.group, output_padding=a.output_padding, output_shape=a.output_shape
+    )
+
+
+def read_backprop(b: Any, a: Any, x: Value, w: Value, shape: Value | None = None) -> Value:
+    """OpenVINO: the spatial result shape is an operand, and with it padding is chosen, lower or upper."""
+    wanted = () if shape is None else tuple(_constant(shape))
+    weights, groups = (w, 1) if not a.grouped else fold_groups(b, w)
+    fields = window_fields(a)
+    if a.auto_pad == "valid" or (not wanted and a.auto_pad != "explicit"):  # SAME needs a shape to aim at
+        fields |= {"auto_pad": "explicit", "pads_begin": (), "pads_end": ()}
+    elif a.auto_pad != "explicit":  # the odd element of padding goes where ONNX's rule would not put it
+        fields["auto_pad"] = {"same_upper": "same_lower", "same_lower": "same_upper"}[a.auto_pad]
+    if wanted and fields["auto_pad"] == "explicit":
+        # Explicit padding stays; what is missing at the end is output padding.
+        rank = len(x.shape) - 2
+        natural = ConvTranspose(**fields, group=groups, output_padding=tuple(a.output_padding)).infer(x, weights)
+        extra = [s - int(d) for s, d in zip(wanted, natural.dims()[2:], strict=True)]
+        given = a.output_padding or (0,) * rank
+        fields["output_padding"] = tuple(e + g for e, g in zip(extra, given, strict=True))
+        return b.ConvTranspose(x, weights, **fields, group=groups)
+    return b.ConvTranspose(x, weights, **fields, group=groups, output_padding=a.output_padding, output_shape=wanted)
+
+
+def _constant(value: Value) -> list[int]:
+    found = value.ints()
+    require(found is not None, operation.NEEDS_CONSTANT, op="ConvolutionBackpropData", operand="output_shape")
+    return found or []
+
+
+def read_group_backprop(b: Any, a: Any, x: Value, w: Value, shape: Value | None = None) -> Value:
+    a.grouped = True
+    return read_backprop(b, a, x, w, shape)
+
+
+def read_plain_backprop(b: Any, a: Any, x: Value, w: Value, shape: Value | None = None) -> Value:
+    a.grouped = False
+    return read_backprop(b, a, x, w, shape)
+
+
+def write_conv_transpose(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+    """OpenVINO: padding made explicit, groups as an axis of the weights, bias as an Add."""
+    begin, end = op.padding(x.shape[2:], w.shape[2:])
+    fields = {**op.attributes(), "pads_begin": tuple(begin), "pads_end": tuple(end), "auto_pad": "explicit", "output_shape": ()}  # fmt: skip
+    if bias is not None:
+        y = b.ConvTranspose(x, w, **fields)
+        return b.Add(y, b.Reshape(bias, [1, -1, *[1] * (len(x.shape) - 2)], special_zero=False))
+    if op.group == 1:
+        return b.ConvTranspose(x, w, **fields)
+    fields.pop("group")
+    fields.pop("output_shape")
+    return b.GroupedConvTranspose(x, split_groups(b, w, op.group), **fields)
+
+
+def plain(op: Any, *_: Any) -> bool:
+    """What ConvolutionBackpropData says without its third operand."""
+    return op.auto_pad in ("explicit", "valid") or not op.output_shape
+
+
+@op
+class ConvTranspose(Op):
+    """The transpose of Conv: y[n, o, p] = Σ x[n, i, q] · w[i, o, k] over p = q·stride + k·dilation − pad."""
+
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+    group: int = 1
+    output_padding: tuple[int, ...] = ()
+    output_shape: tuple[int, ...] = ()
+    sig = Sig("x: T, w: T, bias?: T -> y: T", T=NUMERIC)
+
+    def padding(self, sizes: Any, kernel: Any) -> tuple[list[int], list[int]]:
+        """Padding before and after each spatial axis; from `output_shape` or a SAME rule where given."""
+        rank = len(sizes)
+        strides = spatial("ConvTranspose", "strides", self.strides, rank, 1)
+        if self.auto_pad == "valid":
+            return [0] * rank, [0] * rank
+        same = self.auto_pad in ("same_upper", "same_lower")
+        if not self.output_shape and not same:
+            begin = spatial("ConvTranspose", "pads_begin", self.pads_begin, rank, 0)
+            return list(begin), list(spatial("ConvTranspose", "pads_end", self.pads_end, rank, 0))
+        wanted = self.output_shape[-rank:] if self.output_shape else [int(n) * s for n, s in zip(sizes, strides)]
+        dilations = spatial("ConvTranspose", "dilations", self.dilations, rank, 1)
+        extra = spatial("ConvTranspose", "output_padding", self.output_padding, rank, 0)
+        totals = [
+            max((int(n) - 1) * s + e + (int(k) - 1) * d + 1 - w, 0)
+            for n, s, e, k, d, w in zip(sizes, strides, extra, kernel, dilations, wanted, strict=True)
+        ]
+        small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
+        return (small, large) if self.auto_pad == "same_upper" else (large, small)
+
+    def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
+        rank = len(x.shape) - 2
+        require(rank >= 1, codes.WRONG_RANK, op="ConvTranspose", operand="x", type=x.tensor, expected="3 or more")
+        require(len(w.shape) == rank + 2, codes.WRONG_RANK, op="ConvTranspose", operand="w", type=w.tensor, expected=rank + 2)  # fmt: skip
+        require(x.shape[1].equals(w.shape[0]), codes.SIZES_DIFFER, op="ConvTranspose", what="channels of x and of the weights", a=x.shape[1], b=w.shape[0])  # fmt: skip
+        strides = spatial("ConvTranspose", "strides", self.strides, rank, 1)
+        dilations = spatial("ConvTranspose", "dilations", self.dilations, rank, 1)
+        extra = spatial("ConvTranspose", "output_padding", self.output_padding, rank, 0)
+        if self.output_shape:
+            sizes = [Dim.of(s) for s in self.output_shape[-rank:]]
+        elif self.auto_pad in ("same_upper", "same_lower"):
+            sizes = [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+        else:
+            begin, end = self.padding(x.shape[2:], w.shape[2:])
+            sizes = [
+                (n - 1) * s + e + (k - 1) * d + 1 - p - q
+                for n, s, e, k, d, p, q in zip(x.shape[2:], strides, extra, w.shape[2:], dilations, begin, end)
+            ]
+        return TensorType(x.dtype, (x.shape[0], w.shape[1] * self.group, *sizes))
+
+    def reference(self, x: Array, w: Array, bias: Array | None = None) -> Array:
+        rank, group = x.ndim - 2, self.group
+        strides, dilations = self.strides or (1,) * rank, self.dilations or (1,) * rank
+        begin, sizes = transposed_geometry(
+            x.shape[2:], w.shape[2:], strides, dilations, self.auto_pad, self.pads_begin, self.pads_end,
+            self.output_padding, self.output_shape,
+        )  # fmt: skip
+        full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(x.shape[2:], strides, w.shape[2:], dilations)]
+        full = [max(f, b + s) for f, b, s in zip(full, begin, sizes)]
+        xg = wide(x).reshape(x.shape[0], group, x.shape[1] // group, -1)
+        wg = wide(w).reshape(group, x.shape[1] // group, w.shape[1], -1)
+        parts = np.einsum("ngcp,gcok->ngokp", xg, wg, optimize=True)
+        parts = parts.reshape(x.shape[0], group * w.shape[1], wg.shape[-1], *x.shape[2:])
+        y = np.zeros((x.shape[0], group * w.shape[1], *full), parts.dtype)
+        for number, k in enumerate(np.ndindex(*w.shape[2:])):
+            at = tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, d, n, s in zip(k, dilations, x.shape[2:], strides))
+            y[(slice(None), slice(None), *at)] += parts[:, :, number]
+        cut = tuple(slice(b, b + s) for b, s in zip(begin, sizes))
+        y = y[(slice(None), slice(None), *cut)].astype(x.dtype)
+        return y if bias is None else y + bias.reshape(1, -1, *[1] * rank)
+
+    def compute(self, out: TensorType, x: Tensor, w: Tensor, bias: Tensor | None = None) -> IndexFunction:
+        rank = x.rank - 2
+        begin, _ = self.padding(x.shape[2:], w.shape[2:])
+        strides = spatial("ConvTranspose", "strides", self.strides, rank, 1)
+        dilations = spatial("ConvTranspose", "dilations", self.dilations, rank, 1)
+        out_per_group, in_per_group = w.shape[1], x.shape[1] // self.group
+
+        def element(n: Expr, o: Expr, *p: Expr) -> Expr:
+            def term(i: Expr, *k: Expr) -> Expr:
+                reach = [a + b - j * d for a, b, j, d in zip(p, begin, k, dilations, strict=True)]
+                at = [r // s for r, s in zip(reach, strides, strict=True)]
+                ok = all_of(
+                    (r % s).eq(0).logical_and(r.ge(0)).logical_and(q.lt(index(size)))
+                    for r, s, q, size in zip(reach, strides, at, x.shape[2:], strict=True)
+                )
+                channel = i if self.group == 1 else (o // int(out_per_group)) * int(in_per_group) + i
+                local = o if self.group == 1 else o % int(out_per_group)
+                return select(ok, x[(n, channel, *at)], Const(0, x.dtype)) * w[(channel, local, *k)]
+
+            total = reduce("sum", [in_per_group, *w.shape[2:]], term)
+            return total if bias is None else total + bias[o]
+
+        return element
+
+    onnx = (
+        Form(
+            "ConvTranspose", 1, T=FLOATS, read=read_conv_transpose, direct=True,
+            attrs={**CONV, "output_padding": Ints((), lo=0), "output_shape": Ints((), lo=1)},
+        ),
+        Form("ConvTranspose", 11),
+        Form("ConvTranspose", 22, T=PREV | {bf16}),
+    )  # fmt: skip
+    openvino = (
+        Form(
+            "ConvolutionBackpropData", 1, attrs={**OV_CONV, "output_padding": Ints(())}, T=OV_NUMERIC,
+            sig=Sig("x: T, w: T, output_shape?: I -> y: T", T=NUMERIC, I=INDEX),
+            read=read_plain_backprop, direct=True, write=write_conv_transpose, when=plain,
+        ),
+    )  # fmt: skip
+
+
+@op
+class GroupedConvTranspose(Op):
+    """ConvTranspose with OpenVINO's weights [group, in / group, out / group, *kernel]."""
+
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+    output_padding: tuple[int, ...] = ()
+    sig = Sig("x: T, w: T -> y: T", T=NUMERIC)
+
+    def decompose(self, b: Any, x: Value, w: Value) -> Value:
+        weights, groups = fold_groups(b, w)
+        return b.ConvTranspose(x, weights, **self.attributes(), group=groups)
+
+    openvino = (
+        Form(
+            "GroupConvolutionBackpropData", 1, attrs={**OV_CONV, "output_padding": Ints(())}, T=OV_NUMERIC,
+            sig=Sig("x: T, w: T, output_shape?: I -> y: T", T=NUMERIC, I=INDEX),
+            read=read_group_backprop, direct=True,
+        ),
+    )  # fmt: skip

@@ -1,0 +1,426 @@
+"""Pooling: MaxPool, AveragePool, LpPool and their global forms, of any spatial rank.
+
+Sources: ONNX MaxPool, AveragePool, LpPool, Global*Pool; OpenVINO specification, MaxPool-1/-8/-14, AvgPool-1/-14/-16.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation, shape as codes
+from irc.expr import Const, Expr, IndexFunction, Tensor, call, flatten_index, index, reduce, select
+from irc.ir.dim import Dim
+from irc.ir.graph import Value
+from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, f32, i8, i32, i64, u8
+from irc.ops.arithmetic import OV_NUMERIC
+from irc.ops.base import Array, Op, op
+from irc.ops.codecs import Bool, Choice, DTypeAttr, Enum, Int, Ints
+from irc.ops.conv import padding_of
+from irc.ops.forms import PREV, Form
+from irc.ops.layout import normal_axis
+from irc.ops.signature import Sig
+from irc.ops.window import ONNX_WINDOW, OV_AUTO_PAD, pad_spatial, window_count, window_padding, window_positions, windows
+
+KERNEL = {"kernel_shape": Ints(lo=1, to="kernel")}
+ONNX_ROUNDING = Enum({0: "floor", 1: "ceil_torch"}, "floor", to="rounding")
+OV_ROUNDING = Enum(["floor", "ceil"], "floor", to="rounding")
+OV_ROUNDING_14 = Enum(["floor", "ceil", "ceil_torch"], "floor", to="rounding")
+OV_POOL = {
+    "kernel": Ints(lo=1),
+    "strides": Ints(lo=1),
+    "pads_begin": Ints(assumed=()),
+    "pads_end": Ints(assumed=()),
+    "rounding_type": OV_ROUNDING,
+    "auto_pad": OV_AUTO_PAD,
+}
+
+
+def checked_kernel(op: Any, x: Value) -> None:
+    """The operand has a batch, channels and as many spatial axes as the kernel has sizes."""
+    rank = len(x.shape) - 2
+    require(rank >= 1, codes.WRONG_RANK, op=op.name, operand="x", type=x.tensor, expected="3 or more")
+    fits = len(op.kernel) == rank
+    require(fits, operation.ATTRIBUTE_LENGTH, op=op.name, attribute="kernel", given=len(op.kernel), needed=rank)
+
+
+def pooled_shape(op: Any, x: Value) -> tuple[Dim, ...]:
+    """The result shape of a pool, after checking its attributes."""
+    checked_kernel(op, x)
+    return (*x.shape[:2], *window_count(op, x.shape[2:], op.kernel, effective_rounding(op)))
+
+
+def effective_rounding(op: Any) -> str:
+    """SAME rules fix the result size, so rounding has no say."""
+    return "floor" if op.auto_pad in ("same_upper", "same_lower") else op.rounding
+
+
+def lowest(kind: Any) -> Any:
+    """The value that is the maximum of nothing."""
+    if np.dtype(kind).kind in "iu":
+        return np.iinfo(kind).min
+    return -np.inf
+
+
+def pool_windows(
+    x: Array, kernel: Any, strides: Any, dilations: Any, auto_pad: str, begin: Any, end: Any, rounding: str, fill: Any
+) -> tuple[Array, list[int], list[int], list[int]]:  # fmt: skip
+    """Windows [N, C, *count, *kernel] over `x` padded with `fill`; count, and padding before and after."""
+    sizes, rank = x.shape[2:], len(kernel)
+    strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
+    begin, end = padding_of(auto_pad, begin, end, sizes, kernel, strides, dilations)
+    count = []
+    for n, k, s, d, p, q in zip(sizes, kernel, strides, dilations, begin, end):
+        room = n + p + q - (k - 1) * d - 1
+        c = (room // s if rounding == "floor" or auto_pad.startswith("same") else -(-room // s)) + 1
+        if rounding == "ceil_torch" and not auto_pad.startswith("same") and (c - 1) * s >= n + p:
+            c -= 1
+        count.append(c)
+    reach = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(count, strides, kernel, dilations)]
+    over = [max(r - n - p, e) for r, n, p, e in zip(reach, sizes, begin, end)]
+    return windows(pad_spatial(x, begin, over, fill), kernel, strides, dilations, count), count, list(begin), list(end)
+
+
+@op
+class MaxPool(Op):
+    """The largest element of every window, and optionally where it stands.
+
+    rounding: floor, ceil, or ceil_torch (no window starts in the end padding).  `indices` counts from `axis`
+    on, row-major, or column-major with `column_major`; the first of equal elements wins.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+    rounding: str = "floor"
+    column_major: bool = False
+    index_type: DType = i64
+    axis: int = 0
+    sig = Sig("x: T -> y: T, indices: I", T=NUMERIC, I={i32, i64})
+
+    def infer(self, x: Value) -> list[TensorType]:
+        shape = pooled_shape(self, x)
+        normal_axis("MaxPool", self.axis, len(x.shape))
+        return [TensorType(x.dtype, shape), TensorType(self.index_type, shape)]
+
+    def reference(self, x: Array) -> tuple[Array, Array]:
+        view, count, begin, _ = pool_windows(
+            x, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
+            self.rounding, lowest(x.dtype),
+        )  # fmt: skip
+        flat = view.reshape(*view.shape[: x.ndim], -1)
+        best = flat.argmax(axis=-1)
+        y = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
+        at = np.unravel_index(best, self.kernel)
+        start = max(self.axis % x.ndim, 0)
+        position = np.zeros(best.shape, np.int64)
+        grids = np.indices(best.shape)
+        places = [grids[0], grids[1]]
+        rank = x.ndim - 2
+        for k in range(rank):
+            step = (self.strides or (1,) * rank)[k]
+            gap = (self.dilations or (1,) * rank)[k]
+            places.append(grids[2 + k] * step + at[k] * gap - begin[k])
+        order = list(range(start, x.ndim))
+        if self.column_major:
+            order = [a for a in order if a < 2] + [a for a in order if a >= 2][::-1]
+        for a in order:
+            position = position * x.shape[a] + places[a]
+        return y, position.astype(self.index_type.numpy)
+
+    def compute(self, out: Any, x: Tensor) -> tuple[IndexFunction, IndexFunction]:
+        sizes = x.shape[2:]
+        low = Const(lowest(x.dtype.numpy), x.dtype)
+
+        def best(n: Expr, c: Expr, *o: Expr) -> Expr:
+            def term(*k: Expr) -> Expr:
+                at, ok = window_positions(self, o, k, sizes, self.kernel)
+                return select(ok, x[(n, c, *at)], low)
+
+            return reduce("max", self.kernel, term)
+
+        def where(n: Expr, c: Expr, *o: Expr) -> Expr:
+            top = best(n, c, *o)
+            far = Const(np.iinfo(np.int64).max, i64)
+
+            def term(*k: Expr) -> Expr:
+                at, ok = window_positions(self, o, k, sizes, self.kernel)
+                hit = ok.logical_and(x[(n, c, *at)].eq(top))
+                return select(hit, flatten_index([n, c, *at], x.shape), far)
+
+            first = reduce("min", self.kernel, term)
+            return self._renumber(first, x).cast(self.index_type)
+
+        return best, where
+
+    def _renumber(self, position: Expr, x: Tensor) -> Expr:
+        """From row-major over the whole operand to what `axis` and `column_major` ask."""
+        start = self.axis % x.rank
+        places = [position // index(_tail(x.shape, a)) % index(x.shape[a]) for a in range(x.rank)]
+        order = list(range(start, x.rank))
+        if self.column_major:
+            order = [a for a in order if a < 2] + [a for a in order if a >= 2][::-1]
+        return flatten_index([places[a] for a in order], [x.shape[a] for a in order])
+
+    onnx = (
+        Form("MaxPool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS),
+        Form("MaxPool", 8, attrs={**ONNX_WINDOW, **KERNEL, "storage_order": Bool(False, to="column_major")}),
+        Form(
+            "MaxPool", 10,
+            attrs={
+                **ONNX_WINDOW, **KERNEL, "storage_order": Bool(False, to="column_major"),
+                "ceil_mode": ONNX_ROUNDING, "dilations": Ints((), lo=1),
+            },
+        ),
+        Form("MaxPool", 11),
+        Form("MaxPool", 12, T=PREV | {i8, u8}),
+        Form("MaxPool", 22, T=PREV | {bf16}),
+    )  # fmt: skip
+    openvino = (
+        Form("MaxPool", 1, attrs=OV_POOL, T=OV_NUMERIC, sig=Sig("x: T -> y: T", T=NUMERIC)),
+        Form(
+            "MaxPool", 8, sig=None,
+            attrs={
+                **OV_POOL, "dilations": Ints((), lo=1), "index_element_type": DTypeAttr(i64, to="index_type"),
+                "axis": Int(0),
+            },
+        ),
+        Form(
+            "MaxPool", 14,
+            attrs={
+                **OV_POOL, "rounding_type": OV_ROUNDING_14, "dilations": Ints((), lo=1),
+                "index_element_type": DTypeAttr(i64, to="index_type"), "axis": Int(0),
+            },
+        ),
+    )  # fmt: skip
+
+
+def _tail(shape: Any, axis: int) -> Dim:
+    found = Dim.of(1)
+    for d in shape[axis + 1 :]:
+        found = found * d
+    return found
+
+
+OV_AVG = {
+    **OV_POOL,
+    "exclude-pad": Choice(assumed="window", to="counted", yes="inside", no="window", no_too="padded"),
+}
+ONNX_COUNTED = Enum({0: "inside", 1: "padded"}, "inside", to="counted")
+
+
+def read_avg_pool(b: Any, a: Any, x: Value) -> Value:
+    """Without rounding up no window runs past the padding, and both ways of counting padding agree."""
+    fields = {k: v for k, v in vars(a).items() if k in AveragePool.__dataclass_fields__}
+    if a.counted == "window" and (a.rounding == "floor" or a.auto_pad.startswith("same")):
+        fields["counted"] = "padded"
+    return b.AveragePool(x, **fields)
+
+
+def sayable(op: Any, x: Value) -> bool:
+    """OpenVINO divides by the whole window where it counts padding."""
+    return op.counted != "padded" or effective_rounding(op) == "floor"
+
+
+@op
+class AveragePool(Op):
+    """The mean of every window.
+
+    counted: which positions the sum is divided by: `inside` the operand; `padded`, those and the padding;
+    `window`, all of them, also beyond the end padding, which only rounding up reaches.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+    rounding: str = "floor"
+    counted: str = "inside"
+    sig = Sig("x: T -> y: T", T=NUMERIC)
+
+    def infer(self, x: Value) -> TensorType:
+        return TensorType(x.dtype, pooled_shape(self, x))
+
+    def reference(self, x: Array) -> Array:
+        wide = x.astype(np.float32) if x.dtype.itemsize < 4 and x.dtype.kind not in "iu" else x
+        view, count, begin, end = pool_windows(
+            wide, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
+            self.rounding, 0,
+        )  # fmt: skip
+        axes = tuple(range(x.ndim, view.ndim))
+        rank = x.ndim - 2
+        divisor = np.ones((1,) * x.ndim, wide.dtype)
+        for a in range(rank):
+            start = np.arange(count[a])[:, None] * (self.strides or (1,) * rank)[a]
+            at = start + np.arange(self.kernel[a])[None, :] * (self.dilations or (1,) * rank)[a] - begin[a]
+            low, high = (0, x.shape[2 + a]) if self.counted == "inside" else (-begin[a], x.shape[2 + a] + end[a])
+            inside = ((at >= low) & (at < high) | (self.counted == "window")).sum(axis=1)
+            divisor = divisor * inside.reshape([-1 if k == 2 + a else 1 for k in range(x.ndim)]).astype(wide.dtype)
+        total = view.sum(axis=axes, dtype=wide.dtype)
+        if x.dtype.kind in "iu":
+            return (total // np.maximum(divisor, 1)).astype(x.dtype)
+        return (total / divisor).astype(x.dtype)
+
+    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
+        sizes = x.shape[2:]
+        begin, end = window_padding(self, sizes, self.kernel)
+        kind = x.dtype.compute
+
+        def element(n: Expr, c: Expr, *o: Expr) -> Expr:
+            def term(*k: Expr) -> Expr:
+                at, ok = window_positions(self, o, k, sizes, self.kernel)
+                return select(ok, x[(n, c, *at)], Const(0, x.dtype)).cast(kind)
+
+            divisor: Expr = Const(1, i64)
+            for a in range(len(sizes)):
+                divisor = divisor * self._counted(o[a], a, sizes[a], begin[a], end[a])
+            return (reduce("sum", self.kernel, term) / divisor.cast(kind)).cast(x.dtype)
+
+        return element
+
+    def _counted(self, o: Expr, a: int, size: Dim, begin: Dim, end: Dim) -> Expr:
+        """How many positions of the window count along one axis."""
+        if self.counted == "window":
+            return Const(self.kernel[a], i64)
+        stride = (self.strides or (1,) * len(self.kernel))[a]
+        gap = (self.dilations or (1,) * len(self.kernel))[a]
+        start = o * stride - index(begin)
+        low, high = (Dim.of(0), size) if self.counted == "inside" else (-begin, size + end)
+        # The first and the last k with low <= start + k * gap < high.
+        first = ((index(low) - start + (gap - 1)) // gap).max(0)
+        last = ((index(high) - start + (gap - 1)) // gap).min(self.kernel[a])
+        return last - first
+
+    onnx = (
+        Form("AveragePool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS),
+        Form("AveragePool", 7, attrs={**ONNX_WINDOW, **KERNEL, "count_include_pad": ONNX_COUNTED}),
+        Form(
+            "AveragePool", 10,
+            attrs={
+                **ONNX_WINDOW, **KERNEL, "count_include_pad": ONNX_COUNTED,
+                "ceil_mode": ONNX_ROUNDING,
+            },
+        ),
+        Form("AveragePool", 11),
+        Form(
+            "AveragePool", 19,
+            attrs={
+                **ONNX_WINDOW, **KERNEL, "count_include_pad": ONNX_COUNTED,
+                "ceil_mode": ONNX_ROUNDING, "dilations": Ints((), lo=1),
+            },
+        ),
+        Form("AveragePool", 22, T=PREV | {bf16}),
+    )  # fmt: skip
+    openvino = (
+        Form("AvgPool", 1, attrs=OV_AVG, T=OV_NUMERIC, read=read_avg_pool, direct=True, when=sayable),
+        Form("AvgPool", 14, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14}),
+        Form("AvgPool", 16, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14, "dilations": Ints((), lo=1)}),
+    )
+
+
+@op
+class LpPool(Op):
+    """(Σ |x|ᵖ)^(1/p) over every window."""
+
+    kernel: tuple[int, ...]
+    p: int = 2
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+    rounding: str = "floor"
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+
+    def infer(self, x: Value) -> TensorType:
+        return TensorType(x.dtype, pooled_shape(self, x))
+
+    def reference(self, x: Array) -> Array:
+        view, _, _, _ = pool_windows(
+            x, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
+            self.rounding, 0,
+        )  # fmt: skip
+        wide = np.abs(view.astype(np.float64 if x.dtype == np.float64 else np.float32))
+        return ((wide**self.p).sum(axis=tuple(range(x.ndim, view.ndim))) ** (1.0 / self.p)).astype(x.dtype)
+
+    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
+        kind = x.dtype.compute if x.dtype.bits < 64 else x.dtype
+
+        def element(n: Expr, c: Expr, *o: Expr) -> Expr:
+            def term(*k: Expr) -> Expr:
+                at, ok = window_positions(self, o, k, x.shape[2:], self.kernel)
+                v = select(ok, x[(n, c, *at)], Const(0, x.dtype)).cast(kind)
+                v = v.max(-v)
+                power = v
+                for _ in range(self.p - 1):
+                    power = power * v
+                return power
+
+            total = reduce("sum", self.kernel, term)
+            return call("pow", total, Const(1.0 / self.p, kind)).cast(x.dtype)
+
+        return element
+
+    onnx = (
+        Form("LpPool", 2, attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2)}, T=FLOATS),
+        Form("LpPool", 11),
+        Form(
+            "LpPool", 18,
+            attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2), "ceil_mode": ONNX_ROUNDING, "dilations": Ints((), lo=1)},
+        ),
+        Form("LpPool", 22, T=PREV | {bf16}),
+    )  # fmt: skip
+
+
+def spatial_axes(x: Value) -> list[int]:
+    return list(range(2, len(x.shape)))
+
+
+@op
+class GlobalAveragePool(Op):
+    """The mean over all spatial axes."""
+
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        return b.ReduceMean(x, spatial_axes(x), keepdims=True)
+
+    onnx = (Form("GlobalAveragePool", 1, T=FLOATS), Form("GlobalAveragePool", 22, T=PREV | {bf16}))
+
+
+@op
+class GlobalMaxPool(Op):
+    """The maximum over all spatial axes."""
+
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        return b.ReduceMax(x, spatial_axes(x), keepdims=True)
+
+    onnx = (Form("GlobalMaxPool", 1, T=FLOATS), Form("GlobalMaxPool", 22, T=PREV | {bf16}))
+
+
+@op
+class GlobalLpPool(Op):
+    """(Σ |x|ᵖ)^(1/p) over all spatial axes."""
+
+    p: int = 2
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        wide = b.Cast(x, to=f32) if x.dtype.bits < 32 else x
+        power = b.Pow(b.Abs(wide), b.like(float(self.p), wide))
+        root = b.Pow(b.ReduceSum(power, spatial_axes(x), keepdims=True), b.like(1.0 / self.p, wide))
+        return b.Cast(root, to=x.dtype) if x.dtype.bits < 32 else root
+
+    onnx = (
+        Form("GlobalLpPool", 2, attrs={"p": Int(2)}, T=FLOATS),
+        Form("GlobalLpPool", 22, T=PREV | {bf16}),
+    )
