@@ -17,7 +17,7 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import ANY, INTEGERS, TensorType, i32, i64
 from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Bool, Ignored, Int, Ints
+from irc.ops.codecs import AsInput, Bool, Choice, Ignored
 from irc.ops.forms import Form
 from irc.ops.signature import Sig
 
@@ -64,6 +64,17 @@ class Identity(Op):
 
     onnx = (Form("Identity", 1), *(Form("Identity", n) for n in (13, 14, 16, 19, 21, 23, 24, 25, 28)))
     openvino = (Form("Identity", 16),)
+
+
+ZERO_COPIES = Choice(True, to="special_zero", yes=False, no=True)
+"""ONNX's allowzero, which says the opposite."""
+
+
+def read_reshape(b: Any, a: Any, x: Value, shape: Value) -> Value:
+    """Where no size can be 0, how a 0 would be taken does not matter: the default, which every version can say."""
+    sizes = shape.dims()
+    positive = sizes is not None and all(s == -1 or (s.bounds()[0] > 0) for s in sizes)
+    return b.Reshape(x, shape, special_zero=a.special_zero or positive)
 
 
 @op
@@ -115,9 +126,9 @@ class Reshape(Op):
         Form("Reshape", 1, attrs={"shape": AsInput(index=1, dtype=i64), "consumed_inputs": Ignored()}),
         Form("Reshape", 5, attrs={}),
         Form("Reshape", 13),
-        Form("Reshape", 14, attrs={"allowzero": Int(0)}, read=lambda b, a, x, s: b.Reshape(x, s, special_zero=not a.allowzero)),
+        Form("Reshape", 14, attrs={"allowzero": ZERO_COPIES}, read=read_reshape, direct=True),
     )
-    openvino = (Form("Reshape", 1, attrs={"special_zero": Bool()}),)
+    openvino = (Form("Reshape", 1, attrs={"special_zero": Bool()}, read=read_reshape, direct=True),)
 
 
 @op

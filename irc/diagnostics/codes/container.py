@@ -204,7 +204,8 @@ PRECISION_MISSING = Code(
 PRECISION_UNKNOWN = Code(
     "IRC1033", "error", "unknown precision",
     "precision \"{text}\" of output port {id} is not an element type",
-    "Known are FP64 FP32 FP16 BF16 I64 I32 I16 I8 I4 U64 U32 U16 U8 U6 U4 U3 U2 BIN BOOL NF4 F4E2M1 F8E4M3 F8E5M2 F8E8M0 STRING"
+    "Known are FP64 FP32 FP16 BF16 I64 I32 I16 I8 I4 U64 U32 U16 U8 U6 U4 U3 U2 BIN BOOL NF4 F4E2M1 F8E4M3"
+    " F8E5M2 F8E8M0 STRING"
     " UNSPECIFIED, and the lower-case names of attributes.",
     "<port id=\"2\" precision=\"FP33\">",
     "Write one of the known names.",
@@ -346,7 +347,8 @@ PARAMETER_SHAPE_MISSING = Code(
 SHAPE_INVALID = Code(
     "IRC1063", "error", "bad shape",
     "shape \"{shape}\": {problem}",
-    "A Parameter's shape is a comma separated list of sizes, ? (or -1) for unknown ones, lo..hi for ranges, or ... for any rank;"
+    "A Parameter's shape is a comma separated list of sizes, ? (or -1) for unknown ones, lo..hi for ranges,"
+    " or ... for any rank;"
     " a Const's is a list of sizes.",
     "shape=\"2,x\"",
     "Correct the entry.",
@@ -363,7 +365,8 @@ RANGE_REVERSED = Code(
 ELEMENT_TYPE_UNKNOWN = Code(
     "IRC1065", "error", "unknown element_type",
     "element_type \"{text}\" does not exist",
-    "Attributes use f64 f32 f16 bf16 i64 i32 i16 i8 i4 u64 u32 u16 u8 u6 u4 u3 u2 u1 boolean nf4 f4e2m1 f8e4m3 f8e5m2 f8e8m0 string"
+    "Attributes use f64 f32 f16 bf16 i64 i32 i16 i8 i4 u64 u32 u16 u8 u6 u4 u3 u2 u1 boolean nf4 f4e2m1"
+    " f8e4m3 f8e5m2 f8e8m0 string"
     " dynamic, in any case; port precisions such as FP32 are not among them.",
     "element_type=\"q8\" or element_type=\"FP32\"",
     "Write one of the known names.",

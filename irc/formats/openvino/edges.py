@@ -62,7 +62,7 @@ def _connect(
         if complete:
             xml.report(codes.EDGE_FROM_UNKNOWN_LAYER, element, where, consumer.dead, id=source)
         return
-    if producer.output(source_port) is None:
+    if source_port not in producer.output_ids:
         xml.report(
             codes.EDGE_FROM_UNKNOWN_PORT,
             element,
@@ -73,7 +73,7 @@ def _connect(
             known=_ports("output", producer.outputs),
         )
         return
-    if all(p.id != target_port for p in consumer.inputs):
+    if target_port not in consumer.input_ids:
         xml.report(
             codes.EDGE_TO_UNKNOWN_PORT,
             element,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from irc.diagnostics import Loc
@@ -32,7 +33,7 @@ class Port:
 
 @dataclass
 class Layer:
-    """A `<layer>` with its declared ports.  `kind` is the type with OpenVINO's spelling where the container knows it."""
+    """A `<layer>` with its declared ports.  `kind` is the type, in OpenVINO's spelling if the container knows it."""
 
     id: int
     name: str
@@ -53,8 +54,13 @@ class Layer:
     def is_root(self) -> bool:
         return self.kind in ("Result", "Assign")
 
-    def output(self, port: int) -> Port | None:
-        return next((p for p in self.outputs if p.id == port), None)
+    @cached_property
+    def input_ids(self) -> frozenset[int]:
+        return frozenset(p.id for p in self.inputs)
+
+    @cached_property
+    def output_ids(self) -> frozenset[int]:
+        return frozenset(p.id for p in self.outputs)
 
 
 class LayerReader:
@@ -72,7 +78,8 @@ class LayerReader:
         attributes = element.attrib
         text, name = attributes.get("id"), attributes.get("name", "")
         kind = attributes.get("type", "")
-        where = f'{prefix}layer {text if text is not None else "without id"} "{name}" ({kind}, {attributes.get("version", "")})'
+        shown = "without id" if text is None else text
+        where = f'{prefix}layer {shown} "{name}" ({kind}, {attributes.get("version", "")})'
         complete = True
         for key in ("id", "name", "type", "version"):
             if key not in attributes:
@@ -104,6 +111,8 @@ class LayerReader:
             if child.tag != "attribute":
                 continue
             name = child.attrib.get("name", "")
+            if self.v10 and name == "fused_names":
+                continue
             if self.v10:
                 self.ignored_rt_info.append((child, where, name))
                 continue

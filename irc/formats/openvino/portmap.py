@@ -17,12 +17,11 @@ def read_port_maps(xml: XmlFile, layer: Layer, node: RawNode) -> None:
         graph = node.bodies.get(body)
         if graph is None:
             continue
-        element = layer.element.find(section)
+        element, ids = layer.element.find(section), _ids(graph)
         entries: list[dict[str, str]] = []
         for entry in element if element is not None else ():
-            if entry.tag in ("input", "output"):
+            if entry.tag in ("input", "output") and _check_entry(xml, layer, section, entry, ids):
                 entries.append({"kind": str(entry.tag), **dict(entry.attrib)})
-                _check_entry(xml, layer, section, entry, graph)
         node.extras[section] = entries
         _check_complete(xml, layer, entries, graph, body)
     if "body" in node.bodies:
@@ -34,24 +33,25 @@ def _ids(graph: RawGraph) -> tuple[set[int], set[int]]:
     return {int(v.extras["id"]) for v in graph.inputs}, {int(v.extras["id"]) for v in graph.outputs}
 
 
-def _check_entry(xml: XmlFile, layer: Layer, section: str, entry: Element, graph: RawGraph) -> None:
+def _check_entry(xml: XmlFile, layer: Layer, section: str, entry: Element, ids: tuple[set[int], set[int]]) -> bool:
+    """Whether the entry can be used at all."""
     kind = str(entry.tag)
-    parameters, results = _ids(graph)
     external, internal = integer(entry.attrib.get("external_port_id")), integer(entry.attrib.get("internal_layer_id"))
     problems: list[str] = []
     for key, number in (("external_port_id", external), ("internal_layer_id", internal)):
         if number is None:
             problems.append(f"{key} is missing or not a number")
-    inside, what = (parameters, "Parameter") if kind == "input" else (results, "Result")
+    inside, what = (ids[0], "Parameter") if kind == "input" else (ids[1], "Result")
     if internal is not None and internal not in inside:
         problems.append(f'internal_layer_id="{internal}" is no {what} of the body')
     if external is not None and external != -1:
         if kind == "input" and not 0 <= external < len(layer.inputs):
             problems.append(f'external_port_id="{external}", but the layer has {len(layer.inputs)} inputs')
-        if kind == "output" and all(p.id != external for p in layer.outputs):
+        if kind == "output" and external not in layer.output_ids:
             problems.append(f'external_port_id="{external}" is no output port of the layer')
     for problem in problems:
         xml.report(codes.PORT_MAP_INVALID, entry, layer.where, layer.dead, section=section, kind=kind, problem=problem)
+    return not problems
 
 
 def _check_complete(xml: XmlFile, layer: Layer, entries: list[dict[str, str]], graph: RawGraph, body: str) -> None:
@@ -75,7 +75,6 @@ def _back_edges(xml: XmlFile, layer: Layer, node: RawNode) -> None:
     for entry in section if section is not None else ():
         if entry.tag != "edge":
             continue
-        entries.append(dict(entry.attrib))
         source, target = integer(entry.attrib.get("from-layer")), integer(entry.attrib.get("to-layer"))
         problem = None
         if source not in results:
@@ -84,3 +83,5 @@ def _back_edges(xml: XmlFile, layer: Layer, node: RawNode) -> None:
             problem = f'to-layer="{entry.attrib.get("to-layer", "")}" is no Parameter of the body'
         if problem:
             xml.report(codes.BACK_EDGE_INVALID, entry, layer.where, layer.dead, problem=problem)
+        else:
+            entries.append(dict(entry.attrib))

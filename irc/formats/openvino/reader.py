@@ -129,7 +129,7 @@ class _Reader:
         graph.inputs.sort(key=lambda v: v.extras["order"])
         graph.outputs.sort(key=lambda v: v.extras["order"])
         if self.version == 10:
-            _name_outputs(graph, {f"{prefix}{p}": layer.name for layer in listed for p in _keys(layer)})
+            _name_outputs(graph)
         if prefix and holder.find("rt_info") is not None:
             graph.extras["rt_info"] = [tree_of(c) for c in holder.find("rt_info")]
         return graph
@@ -225,21 +225,17 @@ class _Reader:
         read_port_maps(self.xml, layer, node)
 
 
-def _keys(layer: Layer) -> list[str]:
-    return [f"{layer.id}:{p.id}" for p in layer.outputs]
-
-
 def _key(layer: Layer, prefix: str) -> str:
     return f"{prefix}{layer.id}:{layer.outputs[0].id if layer.outputs else 0}"
 
 
-def _name_outputs(graph: RawGraph, producers: dict[str, str]) -> None:
-    """IR v10: a Result's producer without tensor names is called like its layer."""
+def _name_outputs(graph: RawGraph) -> None:
+    """IR v10: a Result's producer without tensor names is called like its layer, `name.1` if it has several outputs."""
     results = {v.key for v in graph.outputs}
     for node in graph.nodes:
-        for value in node.outputs:
-            if value.key in results and not value.names and producers.get(value.key):
-                value.names = (producers[value.key],)
+        for i, value in enumerate(node.outputs):
+            if value.key in results and not value.names and node.name:
+                value.names = (f"{node.name}.{i}" if len(node.outputs) > 1 else node.name,)
     for key, constant in graph.constants.items():
-        if key in results and not constant.extras["names"] and producers.get(key):
-            constant.extras["names"] = (producers[key],)
+        if key in results and not constant.extras["names"] and constant.name:
+            constant.extras["names"] = (constant.name,)

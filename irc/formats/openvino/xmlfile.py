@@ -72,7 +72,8 @@ def _tree(path: str, data: bytes, sink: Sink) -> Element | None:
     except (etree.XMLSyntaxError, ValueError) as e:
         text = str(e)
         if "xcessive depth" in text or "too deep" in text:
-            sink.report(codes.XML_TOO_DEEP, Loc(path, "file", FixedPosition(1, 1)), limit=MAX_DEPTH)
+            line, column = getattr(e, "position", None) or (1, 1)
+            sink.report(codes.XML_TOO_DEEP, Loc(path, "file", FixedPosition(line, max(column, 1))), limit=MAX_DEPTH)
             return None
         found = syntax_error(data)
         if found is None:
