@@ -62,7 +62,7 @@ def _connect(
         if complete:
             xml.report(codes.EDGE_FROM_UNKNOWN_LAYER, element, where, consumer.dead, id=source)
         return
-    if source_port not in producer.output_ids:
+    if producer.kind == "Result" or source_port not in producer.output_ids:
         xml.report(
             codes.EDGE_FROM_UNKNOWN_PORT,
             element,
@@ -70,7 +70,7 @@ def _connect(
             consumer.dead,
             port=source_port,
             layer=_short(producer),
-            known=_ports("output", producer.outputs),
+            known=_ports("output", [] if producer.kind == "Result" else producer.outputs),
         )
         return
     if target_port not in consumer.input_ids:
