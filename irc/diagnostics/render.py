@@ -1,0 +1,198 @@
+"""Findings as text, JSON, SARIF 2.1.0 and GitHub annotations.
+
+Every renderer takes findings and returns a string without a final newline; the same findings give the
+same string.  Only text has colour, and only where the caller asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from irc.diagnostics.core import Diagnostic
+
+COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HELP_COLUMN = 70
+
+
+def visible(text: str) -> str:
+    """Text of a model's file as it may stand on a terminal: control characters escaped."""
+    return _CONTROL.sub(lambda m: m[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
+
+
+# ------------------------------------------------------------------------------- text
+def render_text(found: Iterable[Diagnostic], color: bool = False) -> str:
+    """The form for people: a headline, the place, the facts, a way out."""
+    blocks = [_block(d) for d in found]
+    if not color:
+        return "\n".join("".join(text for text, _ in line) for block in blocks for line in block)
+    return _coloured([line for block in blocks for line in block])
+
+
+_Line = list[tuple[str, str]]
+"""Pieces of a line, each with a rich style ("" for none)."""
+
+
+def _block(d: Diagnostic) -> list[_Line]:
+    style = COLOURS[d.severity]
+    lines: list[_Line] = [[(f"{d.severity}[{d.code}]", style), (f": {visible(d.message)}", "bold")]]
+    place = _place(d)
+    if place:
+        lines.append([("  --> ", "blue"), (place, "")])
+    lines += [[("   = ", "blue"), (visible(note), "")] for note in d.notes]
+    explain = f"irc explain {d.code}"
+    if d.help:
+        text = f"help: {visible(d.help)}"
+        lines.append([("   = ", "blue"), (f"{text.ljust(_HELP_COLUMN - 5)}    ", ""), (f"({explain})", "dim")])
+    else:
+        lines.append([("   = ", "blue"), (f"help: {explain}", "")])
+    return lines
+
+
+def _place(d: Diagnostic) -> str:
+    """`model.xml:1834:5  layer 57 …`, as much of it as is known."""
+    line, column = d.location.resolve()
+    place = visible(d.location.file)
+    if place and line:
+        place += f":{line}" + (f":{column}" if column else "")
+    return "  ".join(part for part in (place, visible(d.location.where)) if part)
+
+
+def _coloured(lines: list[_Line]) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.text import Text
+
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, color_system="standard", soft_wrap=True, no_color=False)
+    for line in lines:
+        console.print(Text.assemble(*line), highlight=False)
+    return out.getvalue().rstrip("\n")
+
+
+def summary(found: Sequence[Diagnostic]) -> str:
+    """`2 errors, 1 warning`; `no findings` if there is none."""
+    counts = Counter(d.severity for d in found)
+    said = [f"{counts[s]} {s}{'s' if counts[s] > 1 else ''}" for s in ("error", "warning", "note") if counts[s]]
+    return ", ".join(said) or "no findings"
+
+
+# ------------------------------------------------------------------------------- JSON
+def as_dict(d: Diagnostic) -> dict[str, Any]:
+    """A finding as `schemas/diagnostics.schema.json` describes it."""
+    line, column = d.location.resolve()
+    place = {"file": d.location.file, "line": line, "column": column, "where": d.location.where}
+    return {
+        "code": d.code,
+        "severity": d.severity,
+        "message": d.message,
+        "location": place,
+        "notes": list(d.notes),
+        "help": d.help,
+    }
+
+
+def render_json(found: Iterable[Diagnostic]) -> str:
+    return json.dumps({"schema": 1, "diagnostics": [as_dict(d) for d in found]}, indent=2)
+
+
+# ------------------------------------------------------------------------------ SARIF
+_SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+def render_sarif(found: Iterable[Diagnostic]) -> str:
+    """SARIF 2.1.0: one run, a rule for each code that occurs."""
+    results = list(found)
+    ids = sorted({d.code for d in results})
+    run = {
+        "tool": {"driver": {"name": "irc", "version": _version(), "rules": [_rule(code) for code in ids]}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(d, ids.index(d.code)) for d in results],
+    }
+    return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _rule(id: str) -> dict[str, Any]:
+    from irc.diagnostics.codes import find
+
+    code = find(id)
+    if code is None:
+        return {"id": id}
+    return {
+        "id": id,
+        "name": re.sub(r"[^A-Za-z0-9]", "", code.title.title()),
+        "shortDescription": {"text": code.title},
+        "fullDescription": {"text": code.why},
+        "help": {"text": code.fix},
+        "defaultConfiguration": {"level": code.severity},
+    }
+
+
+def _result(d: Diagnostic, rule: int) -> dict[str, Any]:
+    text = "\n".join([d.message, *d.notes, *([f"help: {d.help}"] if d.help else [])])
+    result: dict[str, Any] = {"ruleId": d.code, "ruleIndex": rule, "level": d.severity, "message": {"text": text}}
+    location: dict[str, Any] = {}
+    if d.location.file:
+        physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(d.location.file)}}
+        line, column = d.location.resolve()
+        if line:
+            physical["region"] = {"startLine": line, **({"startColumn": column} if column else {})}
+        location["physicalLocation"] = physical
+    if d.location.where:
+        location["logicalLocations"] = [{"fullyQualifiedName": d.location.where}]
+    if location:
+        result["locations"] = [location]
+    return result
+
+
+def _uri(file: str) -> str:
+    path = Path(file)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix(), errors="surrogatepass")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("irc-compiler")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "0"
+
+
+# ----------------------------------------------------------------------------- GitHub
+def render_github(found: Iterable[Diagnostic]) -> str:
+    """Workflow commands: one line a finding, shown at its place in a pull request."""
+    return "\n".join(_annotation(d) for d in found)
+
+
+def _annotation(d: Diagnostic) -> str:
+    line, column = d.location.resolve()
+    fields = {"file": d.location.file, "line": line, "col": column if line else None, "title": d.code}
+    properties = ",".join(f"{k}={_property(str(v))}" for k, v in fields.items() if v)
+    where = [f"at {d.location.where}"] if d.location.where else []
+    text = "\n".join([d.message, *where, *d.notes, *([f"help: {d.help}"] if d.help else [])])
+    kind = "notice" if d.severity == "note" else d.severity
+    return f"::{kind} {properties}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+RENDERERS: dict[str, Callable[[Iterable[Diagnostic]], str]] = {
+    "text": render_text,
+    "json": render_json,
+    "sarif": render_sarif,
+    "github": render_github,
+}
