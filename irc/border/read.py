@@ -106,7 +106,7 @@ class _Reader:
         sig = form.sig or cls.sig
         origin = Origin(self.format, raw, form, tuple(inputs), ())
         b = Builder(self.out, raw.name, raw.loc, origin)
-        operands = self._with_attribute_operands(form, raw, list(inputs), label, b)
+        operands = self._with_attribute_operands(form, raw, form.canonical(inputs), label, b)
         # The row's own operands (before attributes became operands) decide arity and types.
         sig.check(label, inputs if form.sig else operands, form.types or None)
         if form.read is not None:

@@ -178,7 +178,7 @@ class _Writer:
             if form.direct and self._can_say(form, op, inputs, outputs):
                 self._emit(form, op, inputs, outputs, name, loc, extras or {})
                 return
-        rewrite = next((f.write for f in rows if f.write is not None), None)
+        rewrite = next((f.write for f in rows if f.write is not None), op.rewrites.get(self.format))
         if rewrite is None and op.decompose is not None:
             rewrite = lambda b, o, *xs: o.decompose(b, *xs)  # noqa: E731
         if rewrite is None or depth > 20:
@@ -243,6 +243,7 @@ class _Writer:
             if value is not None and value.array is None:
                 return False
         kept = [v for i, v in enumerate(inputs) if i not in as_inputs] if form.sig else list(inputs)
+        kept = form.filed(kept)
         if len(kept) < sig.min_inputs or (sig.max_inputs is not None and len(kept) > sig.max_inputs):
             return False
         for i, value in enumerate(kept):
@@ -292,7 +293,7 @@ class _Writer:
         sig = form.sig or op.sig
         as_inputs = form.as_inputs()
         keys: list[str] = []
-        kept = [v for i, v in enumerate(inputs) if i not in as_inputs]
+        kept = form.filed([v for i, v in enumerate(inputs) if i not in as_inputs])
         for i, value in enumerate(kept):
             if value is None:
                 keys.append("")

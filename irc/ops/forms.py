@@ -47,6 +47,7 @@ class Form:
     attrs: file attribute → codec.  T: types of the signature's variables in this version (a set means
     variable "T", or the only one).  sig: the file's operands where they differ from the operation's
     (with fewer or other optional ones).  read/write: functions for what codecs cannot say.
+    order: the canonical position of each operand of the file, where they stand in another order.
     when(op, *operands): whether this row can express that instance at all (besides what follows
     from the codecs: a field without codec must have its default value).
     """
@@ -59,10 +60,29 @@ class Form:
     read: Read | None = INHERIT
     write: Write | None = INHERIT
     direct: bool = INHERIT
+    order: tuple[int, ...] | None = INHERIT
     when: Callable[..., bool] | None = INHERIT
     domain: str = ""
     types: Mapping[str, TypeSet] = field(default_factory=dict[str, TypeSet])  # resolved T
     last: int | None = None  # last opset that has it (removed afterwards)
+
+    def canonical(self, operands: Sequence[Any]) -> list[Any]:
+        """The file's operands in the order of the operation's."""
+        if self.order is None:
+            return list(operands)
+        found: list[Any] = [None] * (max(self.order[: len(operands)], default=-1) + 1)
+        for position, operand in zip(self.order, operands, strict=False):
+            found[position] = operand
+        return found
+
+    def filed(self, operands: Sequence[Any]) -> list[Any]:
+        """The operation's operands in the order of the file's."""
+        if self.order is None:
+            return list(operands)
+        found = [operands[k] if k < len(operands) else None for k in self.order]
+        while found and found[-1] is None:
+            found.pop()
+        return found
 
     def as_inputs(self) -> dict[int, tuple[str, AsInput]]:
         """The attributes of this row that are constant operands of the canonical operation, by position."""
@@ -85,13 +105,14 @@ def resolve(rows: Sequence[Form], sig: Sig) -> tuple[Form, ...]:
     """Fill every row with what it inherits; rows come back in the order given."""
     last: dict[tuple[str, str], Form] = {}
     found: list[Form] = []
-    blank = Form("", 0, attrs={}, T=frozenset(), sig=None, read=None, write=None, direct=True, when=None)
+    none: dict[str, Any] = {"sig": None, "read": None, "write": None, "order": None, "when": None}
+    blank = Form("", 0, attrs={}, T=frozenset(), direct=True, **none)
     for row in rows:
         before = last.get((row.domain, row.name), blank)
         assert row.since > before.since or before is blank, f"{row.name}-{row.since} is out of order"
         inherited = {
             key: getattr(before, key)
-            for key in ("attrs", "sig", "read", "write", "when")
+            for key in ("attrs", "sig", "read", "write", "order", "when")
             if getattr(row, key) is INHERIT
         }
         if row.direct is INHERIT:
