@@ -24,7 +24,14 @@ from irc.ops.signature import Sig
 
 
 def write_transposed(b: Any, op: Any, x: Value, y: Value) -> Any:
-    """ONNX's MatMul has no transposes: they become Transpose nodes (of matrices; a vector stays)."""
+    """ONNX's MatMul has no transposes: they become Transpose nodes (of matrices; a vector stays).
+
+    Aᵀ·v is v·A, which needs no Transpose (ONNX Runtime 1.31 fuses one before a vector wrongly).
+    """
+    if y.rank == 1 and op.transpose_a and len(x.shape) > 1:
+        return b.MatMul(y, x)
+    if x.rank == 1 and op.transpose_b and len(y.shape) > 1:
+        return b.MatMul(y, x)
 
     def swapped(v: Value, wanted: bool) -> Value:
         rank = len(v.shape)

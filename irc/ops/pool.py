@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from irc.diagnostics import require
-from irc.diagnostics.codes import operation, shape as codes
+from irc.diagnostics.codes import conversion, operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, call, flatten_index, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
@@ -81,6 +81,41 @@ def pool_windows(
     reach = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(count, strides, kernel, dilations)]
     over = [max(r - n - p, e) for r, n, p, e in zip(reach, sizes, begin, end)]
     return windows(pad_spatial(x, begin, over, fill), kernel, strides, dilations, count), count, list(begin), list(end)
+
+
+def floored(op: Any, x: Value) -> dict[str, Any]:
+    """The attributes that say the same with rounding down: the end padding grows by what rounding up ran over.
+
+    Problem IRC4002 where the spatial sizes are not static.
+    """
+    static = x.tensor.is_static and op.rounding != "floor"
+    require(static, conversion.CANNOT_EXPRESS, target="ONNX", op=str(op), types=x.tensor)
+    begin, end = window_padding(op, x.shape[2:], op.kernel)
+    count = window_count(op, x.shape[2:], op.kernel, effective_rounding(op))
+    rank = len(op.kernel)
+    strides, gaps = op.strides or (1,) * rank, op.dilations or (1,) * rank
+    reach = [(int(c) - 1) * s + (k - 1) * g + 1 for c, s, k, g in zip(count, strides, op.kernel, gaps, strict=True)]
+    more = [r - int(n) - int(p) for r, n, p in zip(reach, x.shape[2:], begin, strict=True)]
+    ends = tuple(max(m, 0) for m in more)
+    return {**op.attributes(), "pads_begin": tuple(int(p) for p in begin), "pads_end": ends, "auto_pad": "explicit", "rounding": "floor"}  # fmt: skip
+
+
+def write_max_pool(b: Any, op: Any, x: Value) -> Any:
+    """ONNX: rounding that it does not have becomes padding, other index types a Cast."""
+    if op.index_type != i64:
+        y, indices = b.MaxPool(x, **{**op.attributes(), "index_type": i64})
+        return y, b.Cast(indices, to=op.index_type)
+    return b.MaxPool(x, **floored(op, x))
+
+
+def write_average_pool(b: Any, op: Any, x: Value) -> Any:
+    """ONNX: what its rounding and counting cannot say becomes padding."""
+    fields = floored(op, x)
+    if op.counted == "padded":  # growing the padding would change what is counted
+        require(fields["pads_end"] == tuple(op.pads_end), conversion.CANNOT_EXPRESS, target="ONNX", op=str(op), types=x.tensor)  # fmt: skip
+    if op.counted == "window":
+        fields["counted"] = "padded"
+    return b.AveragePool(x, **fields)
 
 
 @op
@@ -168,7 +203,7 @@ class MaxPool(Op):
         return flatten_index([places[a] for a in order], [x.shape[a] for a in order])
 
     onnx = (
-        Form("MaxPool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS),
+        Form("MaxPool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS, write=write_max_pool),
         Form("MaxPool", 8, attrs={**ONNX_WINDOW, **KERNEL, "storage_order": Bool(False, to="column_major")}),
         Form(
             "MaxPool", 10,
@@ -299,7 +334,7 @@ class AveragePool(Op):
         return last - first
 
     onnx = (
-        Form("AveragePool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS),
+        Form("AveragePool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS, write=write_average_pool),
         Form("AveragePool", 7, attrs={**ONNX_WINDOW, **KERNEL, "count_include_pad": ONNX_COUNTED}),
         Form(
             "AveragePool", 10,
