@@ -225,7 +225,7 @@ class _Writer:
     # ------------------------------------------------------------ saying one row
     def _can_say(self, form: Form, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> bool:
         """Whether this row expresses the operation with these operands exactly."""
-        said = {c.field(n) for n, c in form.attrs.items()}
+        said = {c.field(n) for n, c in form.attrs.items()} | set(form.judges)
         if any(isinstance(c, Pads) for c in form.attrs.values()):
             said |= {"pads_begin", "pads_end"}
         for f in fields(op):

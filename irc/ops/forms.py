@@ -49,7 +49,8 @@ class Form:
     (with fewer or other optional ones).  read/write: functions for what codecs cannot say.
     order: the canonical position of each operand of the file, where they stand in another order.
     when(op, *operands): whether this row can express that instance at all (besides what follows
-    from the codecs: a field without codec must have its default value).
+    from the codecs: a field without codec must have its default value).  judges: fields without codec
+    that `when` decides on and `read` sets.  A row with an empty name only lends its `write`.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Form:
     direct: bool = INHERIT
     order: tuple[int, ...] | None = INHERIT
     when: Callable[..., bool] | None = INHERIT
+    judges: tuple[str, ...] = INHERIT
     domain: str = ""
     types: Mapping[str, TypeSet] = field(default_factory=dict[str, TypeSet])  # resolved T
     last: int | None = None  # last opset that has it (removed afterwards)
@@ -99,6 +101,11 @@ def _resolve_types(row: Form, before: Mapping[str, TypeSet], sig: Sig) -> dict[s
         base = before.get(name, frozenset()) if isinstance(types, Previous) else frozenset()
         found[name] = base | (types.more if isinstance(types, Previous) else frozenset(types))
     return found
+
+
+def write_only(write: Write, since: int = 1) -> Form:
+    """A row for a format that has no such operation: says how to write it in others."""
+    return Form("", since, direct=False, write=write)
 
 
 def resolve(rows: Sequence[Form], sig: Sig) -> tuple[Form, ...]:
