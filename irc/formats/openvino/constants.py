@@ -24,8 +24,23 @@ class DataReader:
     def __init__(self, xml: XmlFile, weights: Weights, v10: bool) -> None:
         self.xml, self.weights, self.v10 = xml, weights, v10
         self._symbols: set[str] = set()
+        self._outside: list[tuple[Layer, Element, int, int, int]] = []
 
     # ---------------------------------------------------------------- shared
+    def finish(self) -> None:
+        """Report the constants beyond the end of the .bin, together: a file that is cut off hits many."""
+        for dead in (False, True):
+            found = [entry for entry in self._outside if entry[0].dead == dead]
+            if not found:
+                continue
+            layer, data, offset, size, available = found[0]
+            needed = max(entry[2] + entry[3] for entry in found)
+            notes = (
+                (f"{len(found) - 1} more constants end beyond it, the last at byte {needed}",) if len(found) > 1 else ()
+            )
+            facts: dict[str, Any] = {"offset": offset, "size": size, "available": available, "bin": self.weights.name}
+            self.xml.report(codes.CONST_OUTSIDE, data, layer.where, dead, notes, **facts)
+
     def _data(self, layer: Layer) -> Element | None:
         data = layer.element.find("data")
         if data is None:
@@ -210,16 +225,7 @@ class DataReader:
             return None
         assert content is not None
         if offset + size > len(content):
-            self.xml.report(
-                codes.CONST_OUTSIDE,
-                data,
-                layer.where,
-                layer.dead,
-                offset=offset,
-                size=size,
-                bin=self.weights.name,
-                available=len(content),
-            )
+            self._outside.append((layer, data, offset, size, len(content)))
             return None
         return content
 

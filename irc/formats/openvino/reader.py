@@ -7,6 +7,8 @@ Parameter, Const, Result and the bodies of TensorIterator, Loop and If; every ot
 Conventions a consumer needs:
 
 - keys are "layer:port" with the file's own ids; those of a body begin with "LAYER/BODY/";
+- inputs and outputs have `extras["layer_name"]`, and where given "layout", "rt_info" (of the layer) and
+  "port_rt_info": lists of dicts of the attributes of `<attribute>`; constants have "names" (tensor names);
 - an output type without `<dim>` has shape None: a scalar and an unknown rank look the same in a port;
 - `RawNode.inputs` has "" only where an input has no edge, which has been reported as an error;
 - nodes are listed producers first; `extras["order"]` is the place in the file, `extras["id"]` the id;
@@ -18,7 +20,10 @@ Conventions a consumer needs:
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +48,21 @@ def read(path: str | Path, sink: Sink) -> RawModel | None:
 
     Returns what could be built, so that later stages can report more; None if nothing could.
     """
-    file = os.fspath(path)
-    xml = parse(file, sink)
-    return None if xml is None else read_parsed(xml)
+    with _collector_paused():
+        xml = parse(os.fspath(path), sink)
+        return None if xml is None else read_parsed(xml)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Reading makes very many objects and no garbage cycles; the cyclic collector would double its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def read_parsed(xml: XmlFile) -> RawModel | None:
@@ -60,7 +77,7 @@ def read_parsed(xml: XmlFile) -> RawModel | None:
     model = RawModel("openvino", version, reader.graph(root, "", ""), file=xml.path)
     model.graph.name = root.attrib.get("name", "")
     model.extras = reader.model_extras(root)
-    reader.report_ignored()
+    reader.finish()
     return model
 
 
@@ -103,7 +120,9 @@ class _Reader:
             extras["no_rt_info"] = True  # OpenVINO then looks at the legacy sections
         return extras
 
-    def report_ignored(self) -> None:
+    def finish(self) -> None:
+        """Report what is said once for the whole file."""
+        self.data.finish()
         ignored = self.layer_reader.ignored_rt_info
         if ignored:
             element, where, name = ignored[0]

@@ -29,11 +29,19 @@ class XmlFile:
     def loc(self, element: Element, where: str) -> Loc:
         return Loc(self.path, where, Position(self.path, self._ordinals[element]))
 
-    def report(self, code: Code, element: Element, where: str, dead: bool = False, **facts: Any) -> None:
+    def report(
+        self,
+        code: Code,
+        element: Element,
+        where: str,
+        dead: bool = False,
+        notes: tuple[str, ...] = (),
+        **facts: Any,
+    ) -> None:
         """Report at an element.  OpenVINO never looks at dead layers, so their errors are warnings."""
         severity = "warning" if dead and code.severity == "error" else code.severity
         message, help_ = fill(code.message, facts), fill(code.help, facts)
-        self.sink.add(Diagnostic(code.id, severity, message, self.loc(element, where), (), help_))
+        self.sink.add(Diagnostic(code.id, severity, message, self.loc(element, where), notes, help_))
 
 
 def parse(path: str, sink: Sink) -> XmlFile | None:
