@@ -1,4 +1,4 @@
-"""Rearrangement without arithmetic: Identity, Reshape, Squeeze, Unsqueeze, Flatten, Transpose.
+"""Rearrangement without arithmetic: Identity, Reshape, Flatten, Transpose, Squeeze, Unsqueeze.
 
 Sources: ONNX operator pages; OpenVINO specification, "Shape manipulation" and "Movement".
 """
@@ -12,16 +12,15 @@ import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
-from irc.expr import Expr, IndexFunction, Tensor, flatten_index, unflatten_index
+from irc.expr import Const, Expr, IndexFunction, Tensor, flatten_index, index, select, unflatten_index
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
-from irc.ir.types import ANY, INTEGERS, TensorType, i32, i64
+from irc.ir.types import ANY, INTEGERS, TensorType, i64
 from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Bool, Choice, Ignored
+from irc.ops.codecs import AsInput, Bool, Choice, Ignored, Int
 from irc.ops.forms import Form
 from irc.ops.signature import Sig
-
-INDEX = frozenset({i32, i64})
+from irc.ops.typesets import FLOATS, INDEX, OV_ANY, onnx_all, onnx_rows
 
 
 def normal_axis(op: str, axis: int, rank: int) -> int:
@@ -46,6 +45,36 @@ def constant_ints(op: str, operand: str, value: Value) -> list[int]:
     return found or []
 
 
+def constant_int(op: str, operand: str, value: Value) -> int:
+    """The operand's only element; Problems IRC2301 and IRC2208."""
+    found = constant_ints(op, operand, value)
+    require(len(found) == 1, operation.ATTRIBUTE_LENGTH, op=op, attribute=operand, given=len(found), needed=1)
+    return found[0]
+
+
+def moved_contents(op: Op, x: Array, *operands: Array | None) -> Any:
+    """`contents` of an operation that moves the elements of `x`: None where the other operands are not numbers."""
+    for operand in operands:
+        if operand is not None and not all(Dim.of(d).is_const for d in operand.flat):
+            return None
+    return op.reference(x, *operands)
+
+
+def dims_array(dims: Sequence[Dim | int]) -> Array:
+    """Dims as a one-dimensional object array."""
+    found = np.empty(len(dims), dtype=object)
+    found[:] = [Dim.of(d) for d in dims]
+    return found
+
+
+def pick(dims: Sequence[Dim], i: Expr) -> Expr:
+    """dims[i] as an i64 expression."""
+    found: Expr = Const(0, i64)
+    for k in reversed(range(len(dims))):
+        found = index(dims[k]) if k == len(dims) - 1 else select(i.eq(k), index(dims[k]), found)
+    return found
+
+
 @op
 class Identity(Op):
     """y = x."""
@@ -62,7 +91,7 @@ class Identity(Op):
     def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
         return lambda *i: x[i]
 
-    onnx = (Form("Identity", 1), *(Form("Identity", n) for n in (13, 14, 16, 19, 21, 23, 24, 25, 28)))
+    onnx = tuple(Form("Identity", n) for n in (1, 13, 14, 16, 19, 21, 23, 24, 25))
     openvino = (Form("Identity", 16),)
 
 
@@ -85,7 +114,7 @@ class Reshape(Op):
     """
 
     special_zero: bool = True
-    sig = Sig("x: T, shape: I -> y: T", T=ANY, I=INDEX)
+    sig = Sig("x: T, shape: I -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
 
     def infer(self, x: Value, shape: Value) -> TensorType:
@@ -93,42 +122,112 @@ class Reshape(Op):
         if sizes is None:
             rank = shape.shape[0].const if shape.rank == 1 else None
             return TensorType.of(x.dtype, None if rank is None else [Dim.fresh("reshape") for _ in range(rank)])
-        result: list[Dim] = []
-        hole = None
-        for i, size in enumerate(sizes):
-            if size == 0 and self.special_zero:
-                require(i < len(x.shape), codes.AXIS_RANGE, op="Reshape", axis=i, rank=len(x.shape), lo=0, hi=len(x.shape) - 1)
-                size = x.shape[i]
-            if size == -1:
-                require(hole is None, operation.ATTRIBUTE_RANGE, op="Reshape", attribute="shape", value=[str(s) for s in sizes], expected="a shape with at most one -1")
-                hole = i
-                size = Dim.of(1)
-            result.append(size)
-        have, want = x.tensor.elements(), product(result)
         text = "[" + ",".join(map(str, sizes)) + "]"
+        holes = [i for i, size in enumerate(sizes) if size == -1]
+        facts: dict[str, Any] = {"op": "Reshape", "attribute": "shape", "value": text}
+        require(len(holes) <= 1, operation.ATTRIBUTE_RANGE, **facts, expected="a shape with at most one -1")
+        if x.rank is None:
+            copied = [s == -1 or (s == 0 and self.special_zero) for s in sizes]
+            return TensorType.of(x.dtype, [Dim.fresh("d") if c else s for c, s in zip(copied, sizes, strict=True)])
+        result = [self._copied(i, size, x) if i not in holes else Dim.of(1) for i, size in enumerate(sizes)]
+        have, want = x.tensor.elements(), product(result)
         facts = {"op": "Reshape", "source": x.tensor, "have": have, "target": text, "want": want}
-        if hole is not None:
+        if holes:
             require((have % want).equals(0) if want != 0 else True, codes.RESHAPE_COUNT, **facts)
-            result[hole] = have // want if want != 0 else Dim.of(0)
+            result[holes[0]] = have // want if want != 0 else Dim.of(0)
         else:
             require(have.equals(want), codes.RESHAPE_COUNT, **facts)
         return TensorType(x.dtype, tuple(result))
 
+    def _copied(self, i: int, size: Dim, x: Value) -> Dim:
+        if size != 0 or not self.special_zero:
+            return size
+        rank = len(x.shape)
+        require(i < rank, codes.AXIS_RANGE, op="Reshape", axis=i, rank=rank, lo=0, hi=rank - 1)
+        return x.shape[i]
+
     def reference(self, x: Array, shape: Array) -> Array:
         sizes = [int(s) for s in np.asarray(shape).reshape(-1)]
         sizes = [x.shape[i] if s == 0 and self.special_zero else s for i, s in enumerate(sizes)]
+        if -1 in sizes and 0 in sizes:  # NumPy cannot tell how many are left over of none
+            sizes = [0 if s == -1 else s for s in sizes]
         return x.reshape(sizes)
+
+    def contents(self, x: Array, shape: Array) -> Any:
+        return moved_contents(self, x, shape)
 
     def compute(self, out: TensorType, x: Tensor, shape: Tensor) -> IndexFunction:
         return lambda *i: x[unflatten_index(flatten_index(i, out.dims()), x.shape)]
 
     onnx = (
-        Form("Reshape", 1, attrs={"shape": AsInput(index=1, dtype=i64), "consumed_inputs": Ignored()}),
-        Form("Reshape", 5, attrs={}),
-        Form("Reshape", 13),
+        Form(
+            "Reshape", 1, T={"T": FLOATS, "I": {i64}},
+            attrs={"shape": AsInput((), index=1, dtype=i64), "consumed_inputs": Ignored()},
+        ),
+        Form("Reshape", 5, attrs={}, T={"T": onnx_all(5)}),
+        Form("Reshape", 13, T={"T": onnx_all(13)}),
         Form("Reshape", 14, attrs={"allowzero": ZERO_COPIES}, read=read_reshape, direct=True),
+        *(Form("Reshape", n, T={"T": onnx_all(n)}) for n in (19, 21, 23, 24, 25)),
+    )  # fmt: skip
+    openvino = (
+        Form(
+            "Reshape", 1, attrs={"special_zero": Bool(assumed=False)}, T={"T": OV_ANY, "I": INTEGERS},
+            read=read_reshape, direct=True,
+        ),
+    )  # fmt: skip
+
+
+def sizes_product(b: Any, shape: Value, begin: int, end: int) -> Value:
+    """The product of shape[begin:end], as an i64 vector of one element."""
+    picked = b.Slice(shape, [begin], [end], [0])
+    return b.ReduceProd(picked, [0], keepdims=True)
+
+
+@op
+class Flatten(Op):
+    """A matrix: the axes before `axis` are its rows, the others its columns."""
+
+    axis: int = 1
+    sig = Sig("x: T -> y: T", T=ANY)
+
+    def _axis(self, rank: int) -> int:
+        ok = -rank <= self.axis <= rank
+        require(ok, codes.AXIS_RANGE, op="Flatten", axis=self.axis, rank=rank, lo=-rank, hi=rank)
+        return self.axis + rank if self.axis < 0 else self.axis
+
+    def infer(self, x: Value) -> TensorType:
+        if x.rank is None:
+            return TensorType.of(x.dtype, [Dim.fresh("rows"), Dim.fresh("columns")])
+        axis = self._axis(x.rank)
+        return TensorType(x.dtype, (product(x.shape[:axis]), product(x.shape[axis:])))
+
+    def reference(self, x: Array) -> Array:
+        axis = self.axis + x.ndim if self.axis < 0 else self.axis
+        rows = int(np.prod(x.shape[:axis], dtype=np.int64))
+        return x.reshape(rows, int(np.prod(x.shape[axis:], dtype=np.int64)))
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        axis = self._axis(len(x.shape))
+        rows, columns = product(x.shape[:axis]), product(x.shape[axis:])
+        if rows.is_const and columns.is_const:
+            return b.Reshape(x, [int(rows), int(columns)], special_zero=False)
+        if rows.is_const or columns.is_const:
+            return b.Reshape(x, [int(rows) if rows.is_const else -1, int(columns) if columns.is_const else -1])
+        if axis == 1:
+            return b.Reshape(x, [0, -1])
+        shape = b.Shape(x)
+        sizes = [sizes_product(b, shape, 0, axis), sizes_product(b, shape, axis, len(x.shape))]
+        return b.Reshape(x, b.Concat(*sizes, axis=0), special_zero=False)
+
+    onnx = (
+        Form("Flatten", 1, attrs={"axis": Int(1)}, T=FLOATS),
+        *onnx_rows("Flatten", 9, 11, 13, 21, 23, 24, 25),
     )
-    openvino = (Form("Reshape", 1, attrs={"special_zero": Bool()}, read=read_reshape, direct=True),)
+
+
+def write_reversed(b: Any, op: Any, x: Value, perm: Value | None = None) -> Value:
+    """Without a permutation the axes are reversed, which OpenVINO must be told."""
+    return b.Transpose(x, list(range(len(x.shape)))[::-1])
 
 
 @op
@@ -143,68 +242,117 @@ class Transpose(Op):
         return given or list(range(rank))[::-1]
 
     def infer(self, x: Value, perm: Value | None = None) -> TensorType:
-        order = self._perm(len(x.shape), None if perm is None else constant_ints("Transpose", "perm", perm))
-        right = sorted(order) == list(range(len(x.shape)))
-        require(right, operation.ATTRIBUTE_RANGE, op="Transpose", attribute="perm", value=order, expected=f"a permutation of 0..{len(x.shape) - 1}")
+        rank = len(x.shape)
+        order = self._perm(rank, None if perm is None else constant_ints("Transpose", "perm", perm))
+        facts = {"op": "Transpose", "attribute": "perm", "value": order}
+        right = sorted(order) == list(range(rank))
+        require(right, operation.ATTRIBUTE_RANGE, **facts, expected=f"a permutation of 0..{rank - 1}")
         return TensorType(x.dtype, tuple(x.shape[p] for p in order))
 
     def reference(self, x: Array, perm: Array | None = None) -> Array:
         return np.transpose(x, None if perm is None or len(perm) == 0 else [int(p) for p in perm])
 
+    def contents(self, x: Array, perm: Array | None = None) -> Any:
+        return moved_contents(self, x, perm)
+
     def compute(self, out: TensorType, x: Tensor, perm: Tensor | None = None) -> IndexFunction:
         order = self._perm(x.rank, None if perm is None else perm.ints())
         return lambda *i: x[tuple(i[order.index(k)] for k in range(len(order)))]
 
-    onnx = tuple(Form("Transpose", n, attrs={"perm": AsInput(default=None, index=1, dtype=i64)}) for n in (1, 13, 21, 23, 24, 25))
-    openvino = (Form("Transpose", 1),)
+    onnx = onnx_rows(
+        "Transpose", 1, 13, 21, 23, 24, 25, attrs={"perm": AsInput(default=None, index=1, dtype=i64)}
+    )  # fmt: skip
+    openvino = (
+        Form(
+            "Transpose", 1, T={"T": OV_ANY, "I": INTEGERS}, sig=Sig("x: T, perm: I -> y: T", T=OV_ANY, I=INTEGERS),
+            write=write_reversed,
+        ),
+    )  # fmt: skip
 
 
 class AxesOp(Op):
-    """Squeeze and Unsqueeze share the reading of their axes."""
+    """Squeeze and Unsqueeze share their index map: the row-major position stays, sizes of 1 take index 0."""
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
         raise NotImplementedError
 
+    def contents(self, x: Array, axes: Array | None = None) -> Any:
+        return moved_contents(self, x, axes)
+
     def compute(self, out: TensorType, x: Tensor, axes: Tensor | None = None) -> IndexFunction:
-        """Both keep the row-major position; sizes of 1 take index 0."""
-        if len(out.dims()) < x.rank:
+        shape = out.dims()
+        if len(shape) < x.rank:
             kept = self._kept(x.shape, None if axes is None else axes.ints())
             return lambda *i: x[tuple(i[kept.index(k)] if k in kept else 0 for k in range(x.rank))]
-        new = {a % len(out.dims()) for a in (axes.ints() or [] if axes else [])}
+        new = {a % len(shape) for a in (axes.ints() or [] if axes else [])} if len(shape) > x.rank else set[int]()
         return lambda *i: x[tuple(e for k, e in enumerate(i) if k not in new)]
 
-    def _kept(self, shape: Sequence[Any], axes: list[int] | None) -> list[int]:
+    def _kept(self, shape: Sequence[Dim], axes: list[int] | None) -> list[int]:
+        """The axes of the operand that stay."""
         if not axes:
             return [k for k, d in enumerate(shape) if d != 1]
         gone = {a % len(shape) for a in axes}
         return [k for k in range(len(shape)) if k not in gone]
 
 
+def write_squeeze(b: Any, op: Any, x: Value, axes: Value | None = None) -> Value:
+    """Without `allow_axis_skip`: only the axes that are 1 are named."""
+    gone = [k for k in range(len(x.shape)) if k not in op._kept(x.shape, axes and axes.ints())]
+    return b.Squeeze(x, gone) if gone else b.Identity(x)
+
+
+def no_skip(op: Any, x: Value, axes: Value | None = None) -> bool:
+    return not op.allow_axis_skip
+
+
 @op
 class Squeeze(AxesOp):
-    """Remove the given axes of size 1, or all of them where no axes are given."""
+    """Remove the given axes, which must have size 1, or all axes of size 1 where none are given.
 
+    With `allow_axis_skip` a given axis of another size is left alone.
+    """
+
+    allow_axis_skip: bool = False
     sig = Sig("x: T, axes?: I -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
 
     def infer(self, x: Value, axes: Value | None = None) -> TensorType:
         rank = len(x.shape)
-        gone = normal_axes("Squeeze", [] if axes is None else constant_ints("Squeeze", "axes", axes), rank)
-        for a in gone:
-            require(x.shape[a].equals(1), codes.SIZE_RANGE, op="Squeeze", what=f"axis {a} of {x.tensor}", value=x.shape[a], expected="1")
-        if not gone:
-            require(all(d.equals(1) is not None for d in x.shape), operation.NEEDS_CONSTANT, op="Squeeze", operand="axes")
-        return TensorType(x.dtype, tuple(x.shape[k] for k in self._kept(x.shape, list(gone))))
+        gone = set(normal_axis("Squeeze", a, rank) for a in constant_ints("Squeeze", "axes", axes)) if axes else set()
+        if not gone or self.allow_axis_skip:
+            candidates = [x.shape[k] for k in gone] or list(x.shape)
+            if any(d.equals(1) is None for d in candidates):
+                return TensorType(x.dtype, None)  # how many are 1 shows when the model runs
+        else:
+            for a in gone:
+                what = f"axis {a} of {x.tensor}"
+                require(x.shape[a].equals(1), codes.SIZE_RANGE, op="Squeeze", what=what, value=x.shape[a], expected="1")
+        return TensorType(x.dtype, tuple(x.shape[k] for k in self._kept(x.shape, sorted(gone))))
+
+    def _kept(self, shape: Sequence[Dim], axes: list[int] | None) -> list[int]:
+        if self.allow_axis_skip and axes:
+            gone = {a % len(shape) for a in axes if shape[a] == 1}
+            return [k for k in range(len(shape)) if k not in gone]
+        return super()._kept(shape, axes)
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        return np.squeeze(x, None if axes is None or len(np.atleast_1d(axes)) == 0 else tuple(int(a) for a in np.atleast_1d(axes)))
+        given = [] if axes is None else [int(a) % x.ndim for a in np.asarray(axes).reshape(-1)]
+        if self.allow_axis_skip and given:
+            return np.squeeze(x, tuple({a for a in given if x.shape[a] == 1}))
+        return np.squeeze(x, tuple(set(given)) if given else None)
 
     onnx = (
-        Form("Squeeze", 1, attrs={"axes": AsInput(default=None, index=1, dtype=i64)}),
+        Form("Squeeze", 1, attrs={"axes": AsInput(default=None, index=1, dtype=i64)}, T={"T": onnx_all(1), "I": {i64}}),
         Form("Squeeze", 11),
-        *(Form("Squeeze", n, attrs={}) for n in (13, 21, 23, 24, 25)),
+        *(
+            Form("Squeeze", n, T={"T": onnx_all(n)}, **({"attrs": {}, "write": write_squeeze} if n == 13 else {}))
+            for n in (13, 21, 23, 24, 25)
+        ),
     )
-    openvino = (Form("Squeeze", 1), Form("Squeeze", 15, attrs={"allow_axis_skip": Bool(False)}, direct=True, read=lambda b, a, x, axes=None: b.Squeeze(x, axes)))
+    openvino = (
+        Form("Squeeze", 1, T={"T": OV_ANY, "I": INTEGERS}, write=write_squeeze, when=no_skip),
+        Form("Squeeze", 15, attrs={"allow_axis_skip": Bool(False)}, when=None),
+    )
 
 
 @op
@@ -222,14 +370,17 @@ class Unsqueeze(AxesOp):
         return TensorType(x.dtype, tuple(Dim.of(1) if k in new else next(rest) for k in range(rank)))
 
     def reference(self, x: Array, axes: Array) -> Array:
-        return np.expand_dims(x, tuple(int(a) for a in np.atleast_1d(axes)))
+        return np.expand_dims(x, tuple(int(a) for a in np.asarray(axes).reshape(-1)))
 
     onnx = (
-        Form("Unsqueeze", 1, attrs={"axes": AsInput(index=1, dtype=i64)}),
+        Form("Unsqueeze", 1, attrs={"axes": AsInput(index=1, dtype=i64)}, T={"T": onnx_all(1), "I": {i64}}),
         Form("Unsqueeze", 11),
-        *(Form("Unsqueeze", n, attrs={}) for n in (13, 21, 23, 24, 25)),
+        *(
+            Form("Unsqueeze", n, T={"T": onnx_all(n)}, **({"attrs": {}} if n == 13 else {}))
+            for n in (13, 21, 23, 24, 25)
+        ),
     )
-    openvino = (Form("Unsqueeze", 1),)
+    openvino = (Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}),)
 
 
 @op
@@ -247,17 +398,7 @@ class DimVector(Op):
         return np.array([int(d) for d in self.dims], np.int64)
 
     def contents(self) -> Any:
-        return np.array([*self.dims, None], dtype=object)[:-1]
+        return dims_array(self.dims)
 
     def compute(self, out: TensorType) -> IndexFunction:
-        from irc.expr import Const, index, select
-
-        def element(i: Expr) -> Expr:
-            found: Expr = Const(0, i64)
-            for k in reversed(range(len(self.dims))):
-                found = select(i.eq(k), index(self.dims[k]), found)
-            return found
-
-        return element
-
-
+        return lambda i: pick(self.dims, i)

@@ -1,0 +1,483 @@
+"""Shapes as data, and tensors made from shapes: Shape, Size, Expand, Tile, Range, Eye.
+
+Their results are what dynamic shapes are computed from, so they carry symbolic contents.
+Sources: ONNX operator pages; OpenVINO specification, "Shape manipulation", "Movement", "Generation".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation, shape as codes
+from irc.expr import Const, Expr, IndexFunction, Tensor, index, select
+from irc.ir.dim import Dim, product
+from irc.ir.graph import Constant, Value
+from irc.ir.types import ANY, FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, f16, f32, f64, i16, i32, i64
+from irc.ops.base import Array, Op, op
+from irc.ops.broadcasting import broadcast_shapes
+from irc.ops.codecs import Codec, DTypeAttr, Enum, Int, Reading
+from irc.ops.forms import PREV, Form
+from irc.ops.layout import constant_int, constant_ints, dims_array, moved_contents, normal_axes, pick
+from irc.ops.signature import Sig
+from irc.ops.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all, onnx_rows
+
+
+# ------------------------------------------------------------------------------ Shape and Size
+def write_shape(b: Any, op: Any, x: Value) -> Value:
+    """A part of the shape is sliced out of it, another element type is converted to."""
+    found = b.Shape(x)
+    if op.start or op.end is not None:
+        found = b.Slice(found, [op.start], [op.end if op.end is not None else np.iinfo(np.int32).max], [0])
+    return found if op.output_type == i64 else b.Cast(found, to=op.output_type)
+
+
+@op
+class Shape(Op):
+    """The shape of x, or the part [start:end] of it, which are clamped to its length as Python's are."""
+
+    start: int = 0
+    end: int | None = None
+    output_type: DType = i64
+    sig = Sig("x: T -> y: i64", T=ANY)
+    carries_contents = True
+    reads_type_only = True
+
+    def infer(self, x: Value) -> TensorType:
+        if x.rank is None:
+            return TensorType.of(self.output_type, [Dim.fresh("rank")])
+        return TensorType.of(self.output_type, [len(range(x.rank)[self.start : self.end])])
+
+    def reference(self, x: Array) -> Array:
+        return np.array(x.shape[self.start : self.end], self.output_type.numpy)
+
+    def contents(self, x: Value) -> Any:
+        return dims_array(x.shape[self.start : self.end])
+
+    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
+        return lambda i: pick(x.shape[self.start : self.end], i).cast(self.output_type)
+
+    onnx = (
+        *onnx_rows("Shape", 1, 13, write=write_shape),
+        Form("Shape", 15, attrs={"start": Int(0), "end": Int(None)}),
+        *onnx_rows("Shape", 19, 21, 23, 24, 25),
+    )
+    openvino = (
+        Form("ShapeOf", 1, T=OV_ANY, write=write_shape),
+        Form("ShapeOf", 3, attrs={"output_type": DTypeAttr(i64)}),
+    )
+
+
+@op
+class Size(Op):
+    """The number of elements of x, as a scalar."""
+
+    sig = Sig("x: T -> y: i64", T=ANY)
+    carries_contents = True
+    reads_type_only = True
+
+    def infer(self, x: Value) -> TensorType:
+        return TensorType(i64, ())
+
+    def reference(self, x: Array) -> Array:
+        return np.array(x.size, np.int64)
+
+    def contents(self, x: Any) -> Any:
+        return None if isinstance(x, Value) and x.rank is None else dims_array([product(x.shape)]).reshape(())
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        return b.ReduceProd(b.Shape(x), [0], keepdims=False)
+
+    onnx = onnx_rows("Size", 1, 13, 19, 21, 23, 24, 25)
+
+
+# ------------------------------------------------------------------------------ Expand
+@dataclass(frozen=True)
+class OneElement(Codec):
+    """A tensor attribute of one element: (element type, array)."""
+
+    def decode(self, raw: Any, r: Reading) -> Any:
+        if not hasattr(raw, "load") or math.prod(raw.shape) != 1:
+            raise r.bad(raw, "a tensor of one element")
+        return raw.dtype, np.asarray(raw.load()).reshape(())
+
+    def encode(self, value: Any, format: str) -> Any:
+        raise ValueError("written as Expand")
+
+
+def read_constant_of_shape(b: Any, a: Any, shape: Value) -> Value:
+    """ConstantOfShape is one element, expanded."""
+    dtype, array = a.value or (f32, np.zeros((), np.float32))
+    element = b.graph.add_constant(Constant.of(array, dtype), f"{b.hint}/value")
+    return b.Expand(element, shape)
+
+
+def read_broadcast(b: Any, a: Any, x: Value, shape: Value, axes: Value | None = None) -> Value:
+    """OpenVINO's Broadcast: in mode explicit the operand's axes are first put where `axes_mapping` says."""
+    if a.mode != "explicit":
+        return b.Expand(x, shape, mode=a.mode)
+    require(axes is not None, operation.MISSING_OPERAND, op="Broadcast", operand="axes_mapping", index=2)
+    assert axes is not None
+    rank = len(shape.dims() or ()) if shape.dims() is not None else shape.shape[0].const
+    require(rank is not None, operation.NEEDS_CONSTANT, op="Broadcast", operand="target_shape")
+    mapping = normal_axes("Broadcast", constant_ints("Broadcast", "axes_mapping", axes), rank or 0)
+    facts = {"op": "Broadcast", "attribute": "axes_mapping", "value": list(mapping)}
+    require(list(mapping) == sorted(mapping), operation.ATTRIBUTE_RANGE, **facts, expected="in ascending order")
+    if x.rank == 0 and len(mapping) == 1:  # a scalar may be mapped like a vector of one element
+        return b.Expand(x, shape, mode="numpy")
+    fits = len(mapping) == len(x.shape)
+    require(fits, operation.ATTRIBUTE_LENGTH, op="Broadcast", attribute="axes_mapping", given=len(mapping), needed=x.rank)
+    new = [k for k in range(rank or 0) if k not in mapping]
+    return b.Expand(b.Unsqueeze(x, new) if new else x, shape, mode="numpy")
+
+
+def write_expand(b: Any, op: Any, x: Value, shape: Value) -> Value:
+    """In the other mode, where both mean the same."""
+    if op.mode == "numpy":
+        return b.Expand(x, shape)
+    out = op.infer(x, shape)
+    require(out.is_static, operation.NEEDS_CONSTANT, op="Broadcast", operand="target_shape")
+    return b.Expand(x, b.dims(out.dims()), mode="numpy")
+
+
+BROADCAST_1 = {"mode": Enum({"numpy": "numpy", "none": "explicit", "explicit": "explicit"}, "numpy")}
+BROADCAST_3 = {"mode": Enum({"numpy": "numpy", "explicit": "explicit", "bidirectional": "bidirectional"}, "numpy")}
+BROADCAST_SIG = Sig("x: T, shape: I, axes?: J -> y: T", T=OV_ANY, I=INTEGERS, J=INTEGERS)
+
+
+@op
+class Expand(Op):
+    """x broadcast to `shape` by NumPy's rule.
+
+    mode "bidirectional": sizes of 1 in `shape` give way to those of x too; "numpy": the result has that shape.
+    """
+
+    mode: str = "bidirectional"
+    sig = Sig("x: T, shape: I -> y: T", T=ANY, I=INTEGERS)
+    carries_contents = True
+
+    def infer(self, x: Value, shape: Value) -> TensorType:
+        target = shape.dims()
+        if target is None:
+            rank = shape.shape[0].const if shape.rank == 1 else None
+            if rank is None or x.rank is None:
+                return TensorType(x.dtype, None)
+            rank = max(rank, x.rank) if self.mode == "bidirectional" else rank
+            return TensorType.of(x.dtype, [Dim.fresh("expand") for _ in range(rank)])
+        if x.rank is None and self.mode == "numpy":
+            return TensorType(x.dtype, tuple(target))
+        found = broadcast_shapes("Expand", [x.shape, tuple(target)])
+        if self.mode == "numpy":
+            grown = len(found) != len(target) or any(a.equals(b) is False for a, b in zip(found, target, strict=True))
+            text = f"{x.tensor} to [{','.join(map(str, target))}]"
+            require(not grown, codes.NOT_BROADCASTABLE, op="Broadcast", shapes=text, axis="of the operand")
+            return TensorType(x.dtype, tuple(target))
+        return TensorType(x.dtype, found)
+
+    def reference(self, x: Array, shape: Array) -> Array:
+        target = tuple(int(s) for s in np.asarray(shape).reshape(-1))
+        return np.array(np.broadcast_to(x, np.broadcast_shapes(x.shape, target)))
+
+    def contents(self, x: Array, shape: Array) -> Any:
+        return moved_contents(self, x, shape)
+
+    def compute(self, out: TensorType, x: Tensor, shape: Tensor) -> IndexFunction:
+        return lambda *i: x.broadcast(i, out.dims())
+
+    onnx = (
+        Form("Expand", 8, T={"T": ONNX_ALL, "I": {i64}}, write=write_expand),
+        Form("Expand", 13, T={"T": onnx_all(13)}),
+        *(
+            Form("ConstantOfShape", n, attrs={"value": OneElement(None)}, T={"I": {i64}}, direct=False,
+                 sig=Sig("shape: I -> y: T", I={i64}), read=read_constant_of_shape)
+            for n in (9, 20, 21, 23, 24, 25)
+        ),
+    )  # fmt: skip
+    openvino = (
+        Form(
+            "Broadcast", 1, attrs=BROADCAST_1, T={"T": OV_ANY, "I": INTEGERS, "J": INTEGERS}, sig=BROADCAST_SIG,
+            read=read_broadcast, write=write_expand, direct=True,
+        ),
+        Form("Broadcast", 3, attrs=BROADCAST_3),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ Tile
+def read_tile_1(b: Any, a: Any, x: Value, tiles: Value, axis: Value) -> Value:
+    """Tile-1 repeats one axis; count and axis are operands of the data's type."""
+    require(tiles.array is not None, operation.NEEDS_CONSTANT, op="Tile", operand="tiles")
+    require(axis.array is not None, operation.NEEDS_CONSTANT, op="Tile", operand="axis")
+    repeats = [1] * len(x.shape)
+    repeats[int(np.asarray(axis.array).item())] = int(np.asarray(tiles.array).item())
+    return b.Tile(x, repeats)
+
+
+@op
+class Tile(Op):
+    """x repeated along every axis; where x and `repeats` differ in length, the shorter starts with ones."""
+
+    sig = Sig("x: T, repeats: I -> y: T", T=ANY, I=INTEGERS)
+    carries_contents = True
+
+    def infer(self, x: Value, repeats: Value) -> TensorType:
+        times = repeats.dims()
+        if times is None:
+            count = repeats.shape[0].const if repeats.rank == 1 else None
+            rank = None if count is None else max(count, len(x.shape))
+            return TensorType.of(x.dtype, None if rank is None else [Dim.fresh("tile") for _ in range(rank)])
+        rank = max(len(times), len(x.shape))
+        sizes = [*[Dim.of(1)] * (rank - len(x.shape)), *x.shape]
+        times = [*[Dim.of(1)] * (rank - len(times)), *times]
+        return TensorType(x.dtype, tuple(s * t for s, t in zip(sizes, times, strict=True)))
+
+    def reference(self, x: Array, repeats: Array) -> Array:
+        return np.tile(x, [int(r) for r in np.asarray(repeats).reshape(-1)])
+
+    def contents(self, x: Array, repeats: Array) -> Any:
+        return moved_contents(self, x, repeats)
+
+    def compute(self, out: TensorType, x: Tensor, repeats: Tensor) -> IndexFunction:
+        skip = len(out.dims()) - x.rank
+        same = [a == b for a, b in zip(out.dims()[skip:], x.shape, strict=True)]
+        return lambda *i: x[tuple(e if s else e % index(d) for e, s, d in zip(i[skip:], same, x.shape, strict=True))]
+
+    onnx = (
+        Form(
+            "Tile", 1, T={"T": FLOATS, "I": {i64}}, read=read_tile_1, direct=False,
+            sig=Sig("x: T, tiles: T, axis: T -> y: T", T=FLOATS),
+        ),
+        Form("Tile", 6, T={"T": ONNX_ALL}, sig=None, read=None),
+        Form("Tile", 13, T={"T": onnx_all(13)}),
+    )  # fmt: skip
+    openvino = (Form("Tile", 1, T={"T": OV_ANY, "I": INTEGERS}),)
+
+
+# ------------------------------------------------------------------------------ Range
+def range_length(start: Any, limit: Any, delta: Any) -> int:
+    """How many numbers there are; Problem IRC2207 for a step of 0."""
+    require(delta != 0, operation.ATTRIBUTE_RANGE, op="Range", attribute="step", value=0, expected="not 0")
+    return max(math.ceil((limit - start) / delta), 0)
+
+
+def read_range_4(b: Any, a: Any, start: Value, stop: Value, step: Value) -> Value:
+    """Range-4: operands of any types, converted to the result's."""
+    return b.Range(*(v if v.dtype == a.output_type else b.Cast(v, to=a.output_type) for v in (start, stop, step)))
+
+
+def scalar_operands(op: Any, *operands: Value) -> bool:
+    return all(v.rank == 0 for v in operands)
+
+
+def write_range(b: Any, op: Any, *operands: Value) -> Value:
+    return b.Range(*(v if v.rank == 0 else b.Reshape(v, []) for v in operands))
+
+
+def write_range_4(b: Any, op: Any, start: Value, stop: Value, step: Value) -> Value:
+    return b.RangeTo(*(v if v.rank == 0 else b.Reshape(v, []) for v in (start, stop, step)), output_type=start.dtype)
+
+
+@op
+class Range(Op):
+    """start, start + step, … up to, not including, `limit`.  f16 and bf16 are computed in f32."""
+
+    sig = Sig("start: T, limit: T, step: T -> y: T", T=NUMERIC)
+    carries_contents = True
+
+    def infer(self, start: Value, limit: Value, step: Value) -> TensorType:
+        for name, v in (("start", start), ("limit", limit), ("step", step)):
+            one = v.rank is None or v.tensor.elements().equals(1)
+            require(one, codes.WRONG_RANK, op="Range", operand=name, type=v.tensor, expected=0)
+        arrays = [None if v.array is None else v.array.reshape(()) for v in (start, limit, step)]
+        if all(a is not None for a in arrays):
+            numbers = [(int if v.dtype.is_integer else float)(a) for v, a in zip((start, limit, step), arrays, strict=True)]  # type: ignore[arg-type]
+            return TensorType.of(start.dtype, [range_length(*numbers)])
+        dims = [v.dims() for v in (start, limit, step)]
+        if any(d is None for d in dims):
+            return TensorType.of(start.dtype, [Dim.fresh("range")])
+        (first,), (last,), (by,) = dims  # type: ignore[misc]
+        return TensorType(start.dtype, ((last - first).ceildiv(by).maximum(0),))
+
+    def reference(self, start: Array, limit: Array, step: Array) -> Array:
+        first, last, by = (np.asarray(v).reshape(()) for v in (start, limit, step))
+        kind = first.dtype
+        if kind.itemsize < 4 and kind.kind not in "iu":
+            first, last, by = (v.astype(np.float32) for v in (first, last, by))
+        if kind.kind in "iu":
+            count = max(-((int(first) - int(last)) // int(by)), 0)
+        else:
+            count = max(int(np.ceil((last.astype(np.float64) - first) / by)), 0)
+        return (first + np.arange(count).astype(first.dtype) * by).astype(kind)
+
+    def contents(self, start: Array, limit: Array, step: Array) -> Any:
+        (first,), (last,), (by,) = (v.reshape(-1) for v in (start, limit, step))
+        count = (last - first).ceildiv(by).maximum(0)
+        return dims_array([first + by * k for k in range(int(count))]) if count.is_const else None
+
+    def compute(self, out: TensorType, start: Tensor, limit: Tensor, step: Tensor) -> IndexFunction:
+        wide = out.dtype.compute
+
+        def element(i: Expr) -> Expr:
+            first, by = (v[(0,) * v.rank].cast(wide) for v in (start, step))
+            return (first + i.cast(wide) * by).cast(out.dtype)
+
+        return element
+
+    onnx = (
+        Form("Range", 11, T={f32, f64, i16, i32, i64}, write=write_range, when=scalar_operands),
+        Form("Range", 27, attrs={"stash_type": Int(1)}, T=PREV | {f16, bf16}),
+    )
+    openvino = (Form("Range", 1, T=NUMERIC, write=write_range, when=scalar_operands, last=3),)
+    rewrites = {"openvino": write_range_4}
+
+
+@op
+class RangeTo(Op):
+    """OpenVINO's Range-4: operands of any numeric types, each converted to the result's."""
+
+    output_type: DType
+    sig = Sig("start: A, stop: B, step: C -> y: any", A=NUMERIC, B=NUMERIC, C=NUMERIC)
+    carries_contents = True
+
+    def contents(self, start: Array, stop: Array, step: Array) -> Any:
+        return Range().contents(start, stop, step) if self.output_type.is_integer else None
+
+    def decompose(self, b: Any, start: Value, stop: Value, step: Value) -> Value:
+        return read_range_4(b, self, start, stop, step)
+
+    openvino = (Form("Range", 4, attrs={"output_type": DTypeAttr()}),)
+
+
+# ------------------------------------------------------------------------------ Eye and Trilu
+def eye_like_type(b: Any, a: Any, x: Value) -> Value:
+    return b.EyeLike(x, k=a.k, dtype=a.dtype or x.dtype)
+
+
+@op
+class Eye(Op):
+    """Ones where column = row + `diagonal`, zeros elsewhere, for every index of `batch`."""
+
+    output_type: DType
+    sig = Sig("rows: R, columns: C, diagonal: D, batch?: B -> y: any", R=INDEX, C=INDEX, D=INDEX, B=INDEX)
+
+    def infer(self, rows: Value, columns: Value, diagonal: Value, batch: Value | None = None) -> TensorType:
+        lead = [] if batch is None else batch.dims()
+        if lead is None:
+            count = batch.shape[0].const if batch is not None and batch.rank == 1 else None
+            if count is None:
+                return TensorType(self.output_type, None)
+            lead = [Dim.fresh("batch") for _ in range(count)]
+        sizes = [(v.dims() or [Dim.fresh("eye")])[0] for v in (rows, columns)]
+        return TensorType(self.output_type, (*lead, *sizes))
+
+    def reference(self, rows: Array, columns: Array, diagonal: Array, batch: Array | None = None) -> Array:
+        found = np.eye(int(rows.item()), int(columns.item()), int(diagonal.item()))
+        lead = () if batch is None else tuple(int(n) for n in batch)
+        return np.array(np.broadcast_to(found, (*lead, *found.shape))).astype(self.output_type.numpy)
+
+    def compute(self, out: TensorType, rows: Tensor, columns: Tensor, diagonal: Tensor, batch: Any = None) -> IndexFunction:
+        def element(*i: Expr) -> Expr:
+            on = (i[-2] + diagonal[(0,) * diagonal.rank].cast(i64)).eq(i[-1])
+            return select(on, one(out.dtype), zero(out.dtype))
+
+        return element
+
+    openvino = (Form("Eye", 9, attrs={"output_type": DTypeAttr()}),)
+
+
+def zero(dtype: DType) -> Const:
+    """0 of that element type."""
+    return Const(False if dtype.kind == "b" else 0.0 if dtype.is_float else 0, dtype)
+
+
+def one(dtype: DType) -> Const:
+    """1 of that element type."""
+    return Const(True if dtype.kind == "b" else 1.0 if dtype.is_float else 1, dtype)
+
+
+def eye_by_shape(b: Any, op: Any, x: Value) -> Value:
+    """EyeLike for OpenVINO: Eye of the operand's sizes."""
+    shape = b.Shape(x)
+    rows, columns = (b.Gather(shape, b.const(k), b.const(0)) for k in (0, 1))
+    return b.Eye(rows, columns, b.const(op.k), output_type=op.dtype)
+
+
+@op
+class EyeLike(Op):
+    """A matrix of the shape of x with ones where column = row + k."""
+
+    dtype: DType
+    k: int = 0
+    sig = Sig("x: T -> y: any", T=ONNX_NUMBERS | {boolean, bf16})
+    reads_type_only = True
+
+    def infer(self, x: Value) -> TensorType:
+        require(len(x.shape) == 2, codes.WRONG_RANK, op="EyeLike", operand="x", type=x.tensor, expected=2)
+        return TensorType(self.dtype, x.shape)
+
+    def reference(self, x: Array) -> Array:
+        return np.eye(x.shape[0], x.shape[1], self.k).astype(self.dtype.numpy)
+
+    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
+        return lambda row, column: select((row + self.k).eq(column), one(out.dtype), zero(out.dtype))
+
+    onnx = (
+        Form(
+            "EyeLike", 9, attrs={"dtype": DTypeAttr(None), "k": Int(0)}, T=ONNX_NUMBERS | {boolean},
+            read=eye_like_type, direct=True,
+        ),
+        Form("EyeLike", 22, T=PREV | {bf16}),
+    )  # fmt: skip
+    rewrites = {"openvino": eye_by_shape}
+
+
+def trilu_by_mask(b: Any, op: Any, x: Value, k: Value | None = None) -> Value:
+    """Trilu for OpenVINO: a comparison of row and column numbers selects x or zeros."""
+    shape = b.Shape(x)
+    zero, one = b.const(0), b.const(1)
+    rank = len(x.shape)
+    rows, columns = (b.Range(zero, b.Gather(shape, b.const(rank - n), zero), one) for n in (2, 1))
+    diagonal = b.Add(b.Unsqueeze(rows, [1]), zero if k is None else b.Reshape(k, []))
+    columns = b.Unsqueeze(columns, [0])
+    keep = b.GreaterOrEqual(columns, diagonal) if op.upper else b.LessOrEqual(columns, diagonal)
+    return b.Where(keep, x, b.like(0, x))
+
+
+@op
+class Trilu(Op):
+    """The upper (or lower) triangle of the matrices of x, zeros elsewhere; `k` moves the diagonal up."""
+
+    upper: bool = True
+    sig = Sig("x: T, k?: i64 -> y: T", T=ANY)
+
+    def infer(self, x: Value, k: Value | None = None) -> TensorType:
+        require(len(x.shape) >= 2, codes.WRONG_RANK, op="Trilu", operand="x", type=x.tensor, expected="2 or more")
+        return x.tensor
+
+    def reference(self, x: Array, k: Array | None = None) -> Array:
+        diagonal = 0 if k is None else int(np.asarray(k).item())
+        keep = np.tri(x.shape[-2], x.shape[-1], diagonal - 1 if self.upper else diagonal, dtype=bool)
+        return np.where(~keep if self.upper else keep, x, np.zeros((), x.dtype))
+
+    def compute(self, out: TensorType, x: Tensor, k: Tensor | None = None) -> IndexFunction:
+        def element(*i: Expr) -> Expr:
+            edge = i[-2] if k is None else i[-2] + k[(0,) * k.rank]
+            return select(i[-1].ge(edge) if self.upper else i[-1].le(edge), x[i], zero(out.dtype))
+
+        return element
+
+    onnx = (Form("Trilu", 14, attrs={"upper": Int(1)}, T=onnx_all(13)),)
+    rewrites = {"openvino": trilu_by_mask}
+
+
+def sizes_of(b: Any, value: Value, axes: Sequence[int]) -> Value:
+    """The sizes of these axes as an i64 vector: a constant, or computed from the value's shape."""
+    if value.type.shape is not None and all(value.shape[a].is_const for a in axes):  # type: ignore[union-attr]
+        return b.const([int(value.shape[a]) for a in axes])
+    return b.Gather(b.Shape(value), b.const(list(axes)), b.const(0))
+
+
