@@ -1,0 +1,63 @@
+"""IRC5xxx: lowering of a graph to loops."""
+
+from irc.diagnostics.core import Code
+
+OPAQUE = Code(
+    "IRC5001", "error", "Operation is not known",
+    "{op} cannot be compiled: irc does not know what it computes",
+    why="The layer or node was kept as it is in the file, which is enough to write the same format again, but its "
+    "meaning is needed to compile it.",
+    example="a custom-domain ONNX node",
+    fix="Replace the operation by known ones in the source model.",
+    help="replace {op} in the source model",
+)  # fmt: skip
+NO_LOWERING = Code(
+    "IRC5002", "error", "Operation cannot be compiled to C",
+    "{op} has no form that can be compiled to C",
+    why="irc can evaluate this operation, but has no loops for it.",
+    example="an operation on sequences or strings",
+    fix="Use the numpy backend, or replace the operation in the source model.",
+    help="compile with backend=\"numpy\" (--backend numpy)",
+)  # fmt: skip
+UNSUPPORTED_TYPE = Code(
+    "IRC5003", "error", "Value cannot be compiled to C",
+    "{value} is {type}; C code handles tensors of numbers and booleans whose rank is known",
+    why="Sequences, optionals, maps, strings and complex numbers have no representation in the generated C, and "
+    "loops need to know how many axes there are.",
+    example="a SequenceInsert between the inputs and the outputs",
+    fix="Use the numpy backend; where the rank is unknown, fix the input shapes.",
+    help="compile with backend=\"numpy\", or give the input shapes (--shape)",
+)  # fmt: skip
+DATA_DEPENDENT = Code(
+    "IRC5004", "error", "Size depends on data",
+    "the size {symbol} of {value} is known only once {op} has run",
+    why="Generated C computes every buffer size from the sizes of the inputs before it runs; the size of this "
+    "result depends on the values of a tensor.",
+    example="NonZero, or a Reshape whose shape operand is an input of the model",
+    fix="Make the size an input's size or a constant in the source model, or use the numpy backend.",
+    help="compile with backend=\"numpy\", or make the size constant",
+)  # fmt: skip
+SYMBOL_NOT_AN_INPUT = Code(
+    "IRC5005", "error", "Size is not the size of an input",
+    "the size {symbol} of {value} is not itself the size of an axis of an input",
+    why="The sizes that are parameters of the generated code are read from the inputs' shapes.",
+    example="an input declared as [2*n] where nothing is declared as [n]",
+    fix="Fix the size when compiling.",
+    help="give that size with --shape",
+)  # fmt: skip
+WRONG_ELEMENT_TYPE = Code(
+    "IRC5006", "error", "Loops have the wrong element type",
+    "{op} declares {declared} but computes {found}",
+    why="irc's own description of an operation is inconsistent.",
+    example="a compute whose result is not cast to the declared type",
+    fix="This is a bug in irc.",
+    help="please report it with the model, or a reduced one",
+)  # fmt: skip
+STATE = Code(
+    "IRC5007", "error", "Operation with an effect cannot be compiled to C",
+    "{op} keeps or draws something besides its operands, which generated C cannot do yet",
+    why="Random numbers and control flow are evaluated by the numpy backend only.",
+    example="RandomNormal without a seed",
+    fix="Use the numpy backend, or replace the operation in the source model.",
+    help="compile with backend=\"numpy\"",
+)  # fmt: skip
