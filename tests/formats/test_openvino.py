@@ -595,3 +595,9 @@ def test_the_layout_is_that_of_openvinos_serializer(tmp_path: Path) -> None:
     write(good(tmp_path / "theirs.xml"), tmp_path / "ours.xml")
     assert (tmp_path / "ours.xml").read_text() == (tmp_path / "theirs.xml").read_text()
     assert (tmp_path / "ours.bin").read_bytes() == (tmp_path / "theirs.bin").read_bytes()
+
+
+def test_parameters_of_one_name_do_not_share_their_sizes(tmp_path: Path) -> None:
+    text = _net(_parameter(0, "x", "?") + _parameter(1, "x", "?") + _result(2), [(1, 0, 2, 0)])
+    types = [v.type for v in good(put(tmp_path, text)).graph.inputs]
+    assert types[0] != types[1]

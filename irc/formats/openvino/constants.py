@@ -23,7 +23,7 @@ class DataReader:
 
     def __init__(self, xml: XmlFile, weights: Weights, v10: bool) -> None:
         self.xml, self.weights, self.v10 = xml, weights, v10
-        self._symbols: set[str] = set()
+        self._symbols: dict[str, int] = {}  # name to how often it was asked for
         self._outside: list[tuple[Layer, Element, int, int, int]] = []
 
     # ---------------------------------------------------------------- shared
@@ -118,11 +118,11 @@ class DataReader:
 
     def _symbol(self, name: str, lo: int, hi: int | None) -> Dim:
         """Two layers may share a name, but their sizes are not the same."""
-        unique, n = name, 1
+        unique = name
         while unique in self._symbols:
-            n += 1
-            unique = f"{name}_{n}"
-        self._symbols.add(unique)
+            self._symbols[name] += 1
+            unique = f"{name}_{self._symbols[name]}"
+        self._symbols[unique] = 1
         return Dim.symbol(unique, lo, hi)
 
     # ----------------------------------------------------------------- Const

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import networkx as nx
 
@@ -86,7 +87,11 @@ def _connect(
         return
     if target_port in consumer.sources:
         first = consumer.sources[target_port]
-        facts = {"port": target_port, "layer": _short(consumer), "source": f"{first[0]} port {first[1]}"}
+        facts: dict[str, Any] = {
+            "port": target_port,
+            "layer": _short(consumer),
+            "source": f"{first[0]} port {first[1]}",
+        }
         xml.report(codes.EDGE_DUPLICATE, element, where, consumer.dead, **facts)
         return
     consumer.sources[target_port] = (source, source_port)
@@ -132,7 +137,7 @@ def check_inputs(xml: XmlFile, layers: dict[int, Layer]) -> None:
             continue
         for port in layer.inputs:
             if port.id not in layer.sources and port.id not in layer.broken:
-                facts = {"port": port.id, "layer_id": layer.id}
+                facts: dict[str, Any] = {"port": port.id, "layer_id": layer.id}
                 xml.report(codes.INPUT_UNCONNECTED, port.element, layer.where, layer.dead, **facts)
 
 

@@ -187,7 +187,7 @@ class _Reader:
         if layer.type != layer.kind:
             self.xml.report(codes.LAYER_TYPE_SPELLING, layer.element, layer.where, text=layer.type, type=layer.kind)
         if not 1 <= version_number(layer.version) <= NEWEST_OPSET:
-            facts = {"text": layer.version[:40], "type": layer.kind, "newest": NEWEST_OPSET}
+            facts: dict[str, Any] = {"text": layer.version[:40], "type": layer.kind, "newest": NEWEST_OPSET}
             self.xml.report(codes.LAYER_VERSION_INVALID, layer.element, layer.where, layer.dead, **facts)
 
     def _result(self, layer: Layer, prefix: str) -> RawValue:
@@ -237,7 +237,7 @@ class _Reader:
         for name in BODIES[layer.kind]:
             element = layer.element.find(name)
             if element is None:
-                facts = {"type": layer.kind, "body": name}
+                facts: dict[str, Any] = {"type": layer.kind, "body": name}
                 self.xml.report(codes.BODY_MISSING, layer.element, layer.where, layer.dead, **facts)
                 continue
             node.bodies[name] = self.graph(element, f"{prefix}{layer.id}/{name}/", f"{layer.where}, {name}, ")

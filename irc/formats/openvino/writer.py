@@ -297,15 +297,13 @@ def _unique_names(items: list[Item]) -> list[str]:
         else:
             name = content.name
         wanted.append(name or f"{content.type if isinstance(content, RawNode) else kind}_{number}")
-    taken, used = set(wanted), set[str]()
+    taken, used = set(wanted), dict[str, int]()
     unique: list[str] = []
     for name in wanted:
-        chosen, n = name, 0
-        while chosen in used:
-            chosen = f"{name}{n}"
-            n += 1
-            if chosen in taken:
-                chosen = name
-        used.add(chosen)
+        chosen = name
+        while chosen in used or (chosen != name and chosen in taken):
+            chosen = f"{name}{used[name]}"
+            used[name] += 1
+        used[chosen] = 0
         unique.append(chosen)
     return unique

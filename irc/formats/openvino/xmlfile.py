@@ -26,6 +26,11 @@ class XmlFile:
         self.path, self.root, self.sink = path, root, sink
         self._ordinals: dict[Element, int] = {e: i for i, e in enumerate(root.iter())}
 
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return len(self._ordinals)
+
     def loc(self, element: Element, where: str) -> Loc:
         return Loc(self.path, where, Position(self.path, self._ordinals[element]))
 
