@@ -1,1 +1,64 @@
-def main() -> None: ...
+"""The command line: one module per verb, each with a click command named `command`.
+
+Exit status: 0 done (warnings allowed) · 1 the model, conversion or toolchain failed, with diagnostics ·
+2 wrong usage · 3 a bug of irc (IRC9xxx).  Modules of verbs import what they need inside their
+functions, so that `irc --help` and `irc validate` start fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from irc.cli import console
+from irc.diagnostics.core import IrcError
+
+VERBS = ("compile", "run", "validate", "convert", "info", "explain", "bench", "cache")
+
+
+class _Verbs(click.Group):
+    """Imports a verb's module when that verb is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        return importlib.import_module(f"irc.cli.{cmd_name}").command
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="irc-compiler", prog_name="irc")
+def commands() -> None:
+    """Read, check, convert, compile and run OpenVINO IR (.xml + .bin) and ONNX models.
+
+    Exit status: 0 done · 1 the model, conversion or toolchain failed · 2 wrong usage · 3 a bug of irc.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit status."""
+    try:
+        status: Any = commands.main(args=None if args is None else list(args), prog_name="irc", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except click.ClickException as e:
+        e.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone; nothing more can be said to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except IrcError as e:
+        console.report(e.diagnostics)
+        return console.status_of(e.diagnostics) or 1
+    except Exception as e:
+        console.report([console.crash(e)])
+        return 3

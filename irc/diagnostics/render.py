@@ -18,7 +18,6 @@ from irc.diagnostics.core import Diagnostic
 
 COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_HELP_COLUMN = 70
 
 
 def visible(text: str) -> str:
@@ -48,8 +47,7 @@ def _block(d: Diagnostic) -> list[_Line]:
     lines += [[("   = ", "blue"), (visible(note), "")] for note in d.notes]
     explain = f"irc explain {d.code}"
     if d.help:
-        text = f"help: {visible(d.help)}"
-        lines.append([("   = ", "blue"), (f"{text.ljust(_HELP_COLUMN - 5)}    ", ""), (f"({explain})", "dim")])
+        lines.append([("   = ", "blue"), (f"help: {visible(d.help)}     ", ""), (f"({explain})", "dim")])
     else:
         lines.append([("   = ", "blue"), (f"help: {explain}", "")])
     return lines

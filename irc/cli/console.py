@@ -1,0 +1,126 @@
+"""What all verbs do alike: findings and progress to stderr, options that name shapes and inputs."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import IO
+
+import click
+
+from irc.diagnostics.codes import internal
+from irc.diagnostics.core import Diagnostic, Loc, fill
+
+
+def wants_colour(stream: IO[str]) -> bool:
+    """Only on a terminal, and never with NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def report(found: Sequence[Diagnostic]) -> None:
+    """Findings as text to stderr."""
+    from irc.diagnostics.render import render_text
+
+    if found:
+        write(render_text(found, color=wants_colour(sys.stderr)), sys.stderr)
+
+
+def write(text: str, stream: IO[str]) -> None:
+    """A line, whatever the stream's encoding can say."""
+    encoding = stream.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)  # noqa: T201
+
+
+def out(text: str = "") -> None:
+    """A line of the result."""
+    write(text, sys.stdout)
+
+
+def note(text: str) -> None:
+    """A line beside the result."""
+    write(text, sys.stderr)
+
+
+def crash(error: BaseException, file: str = "") -> Diagnostic:
+    """The finding for an exception nobody expected; its traceback is printed with IRC_TRACEBACK=1."""
+    if os.environ.get("IRC_TRACEBACK") == "1":
+        traceback.print_exception(error)
+    code = internal.CRASH
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    notes = () if os.environ.get("IRC_TRACEBACK") == "1" else ("IRC_TRACEBACK=1 prints where it happened",)
+    return Diagnostic(code.id, code.severity, fill(code.message, {"what": what}), Loc(file), notes, code.help)
+
+
+def status_of(found: Iterable[Diagnostic]) -> int:
+    """The exit status that findings mean."""
+    errors = [d for d in found if d.severity == "error"]
+    return 3 if any(d.code.startswith("IRC9") for d in errors) else 1 if errors else 0
+
+
+@contextmanager
+def progress(text: str) -> Generator[None]:
+    """Says on a terminal what is going on, for as long as it does."""
+    if not wants_colour(sys.stderr):
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
+
+
+# ----------------------------------------------------------------------------- options
+_BRACKETS = re.compile(r"\s*(?P<name>[^\[\],][^\[\]]*?)\s*\[(?P<dims>[^\[\]]*)\]\s*(?:,|$)")
+
+
+def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """`x[1,3,224,224]` (several with commas between) or `x:1,3,224,224`, to shapes by input name."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        found.update(_brackets(text) if "[" in text else [_colon(text)])
+    return found
+
+
+def _brackets(text: str) -> list[tuple[str, tuple[int, ...]]]:
+    found: list[tuple[str, tuple[int, ...]]] = []
+    at = 0
+    while at < len(text):
+        match = _BRACKETS.match(text, at)
+        if not match:
+            raise _not_a_shape(text)
+        found.append((match["name"], _dims(text, match["dims"])))
+        at = match.end()
+    return found
+
+
+def _colon(text: str) -> tuple[str, tuple[int, ...]]:
+    name, colon, dims = text.rpartition(":")
+    if not colon or not name:
+        raise _not_a_shape(text)
+    return name, _dims(text, dims)
+
+
+def _dims(text: str, dims: str) -> tuple[int, ...]:
+    parts = [p.strip() for p in dims.split(",")] if dims.strip() else []
+    if not all(re.fullmatch(r"\d+", p, re.ASCII) for p in parts):
+        raise _not_a_shape(text)
+    return tuple(int(p) for p in parts)
+
+
+def _not_a_shape(text: str) -> click.UsageError:
+    return click.BadParameter(f"{text!r} is not a shape; write x[1,3,224,224] or x:1,3,224,224", param_hint="--shape")
+
+
+def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
+    """`name=N` to bounds by name."""
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        if not name or not re.fullmatch(r"\d+", number, re.ASCII):
+            raise click.BadParameter(f"{text!r} is not a bound; write name=N", param_hint="--bound")
+        found[name] = int(number)
+    return found

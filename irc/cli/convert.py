@@ -1,0 +1,104 @@
+"""`irc convert`: a model to the other format, or to another version of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from irc.cli import console
+
+FLAGS = {".onnx": ("opset",), ".xml": ("ir_version", "max_opset", "for_openvino")}
+"""Options by the ending of the file they apply to."""
+
+
+@click.command()
+@click.argument("source", metavar="IN")
+@click.argument("target", metavar="OUT")
+@click.option("--opset", type=click.IntRange(min=1), help="ONNX: the opset to write.")
+@click.option("--ir-version", type=click.IntRange(10, 11), help="OpenVINO: the IR version to write.")
+@click.option("--max-opset", metavar="opsetN", help="OpenVINO: use no operation newer than this opset.")
+@click.option("--for-openvino", metavar="2021.4", help="OpenVINO: write what this release can read.")
+@click.option("--check/--no-check", default=True, show_default=True, help="Run both models and compare the results.")
+def command(source: str, target: str, check: bool, **options: Any) -> int:
+    """Convert IN to OUT (.onnx, or .xml with its .bin), and check that both compute the same.
+
+    OUT is written only when everything has succeeded.
+    """
+    given = {k: v for k, v in options.items() if v is not None}
+    _check_options(target, given)
+    import irc
+    from irc.diagnostics import Sink
+
+    sink = Sink()
+    with console.progress(f"reading {source}"):
+        model = irc.load(source)
+    folder = Path(target).resolve().parent
+    try:
+        staging = Path(tempfile.mkdtemp(dir=folder, prefix=".irc-"))
+    except OSError as e:
+        return _cannot_write(target, e)
+    try:
+        staged = staging / Path(target).name
+        with console.progress(f"writing {target}"):
+            irc.save(model, str(staged), **given)
+        if check:
+            with console.progress("comparing results"):
+                _compare(model, str(staged), sink)
+        console.report(sink.diagnostics)
+        if sink.errors:
+            return 1
+        publish(staging, folder, last=staged.name)
+    except OSError as e:
+        return _cannot_write(target, e)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    console.note(f"wrote {target}")
+    return 0
+
+
+def _check_options(target: str, given: dict[str, Any]) -> None:
+    ending = Path(target).suffix.lower()
+    if ending not in FLAGS:
+        raise click.BadParameter(f"{target!r} must end in .onnx or .xml", param_hint="OUT")
+    for name in given:
+        if name not in FLAGS[ending]:
+            raise click.UsageError(f"--{name.replace('_', '-')} says nothing about {ending} files")
+    for name, pattern in (("max_opset", r"opset\d+"), ("for_openvino", r"\d+\.\d+(\.\d+)?")):
+        if name in given and not re.fullmatch(pattern, given[name], re.ASCII):
+            raise click.BadParameter(f"{given[name]!r} is not of the right form", param_hint=f"--{name.replace('_', '-')}")
+
+
+def _compare(model: Any, written: str, sink: Any) -> None:
+    from irc.cli.check import same_results
+    from irc.diagnostics import Loc
+    from irc.diagnostics.codes import command as codes
+
+    outcome = same_results(model, written)
+    if outcome.same is None:
+        sink.report(codes.NOT_CHECKED, Loc(model.file), reason=outcome.reason)
+    elif outcome.same:
+        console.note(f"checked: {outcome.reason}")
+    else:
+        sink.report(codes.CHECK_DIFFERS, Loc(model.file), reason=outcome.reason)
+
+
+def publish(staging: Path, folder: Path, last: str) -> None:
+    """Move finished files to their place; the one that names the others moves last."""
+    for file in sorted(staging.iterdir(), key=lambda f: f.name == last):
+        os.replace(file, folder / file.name)
+
+
+def _cannot_write(target: str, error: OSError) -> int:
+    from irc.diagnostics import Sink
+    from irc.diagnostics.codes import command as codes
+
+    sink = Sink()
+    sink.report(codes.CANNOT_WRITE, path=target, reason=error.strerror or str(error))
+    console.report(sink.diagnostics)
+    return 1

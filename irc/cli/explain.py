@@ -1,0 +1,29 @@
+"""`irc explain`: what a code means."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from irc.cli import console
+
+
+@click.command()
+@click.argument("code", required=False)
+def command(code: str | None) -> None:
+    """What a diagnostic means, with an example and the fix; without CODE, the list of all codes."""
+    from irc.diagnostics.codes import all_codes, find
+
+    if code is None:
+        for row in all_codes().values():
+            console.out(f"{row.id}  {row.severity:7}  {row.title}")
+        return
+    row = find(code)
+    if row is None:
+        raise click.BadParameter(f"there is no code {code}; `irc explain` lists all of them", param_hint="CODE")
+    console.out(f"{row.id} ({row.severity}): {row.title}\n")
+    console.out(textwrap.fill(row.why, 100))
+    for label, text in (("Says", row.message), ("Example", row.example), ("Fix", row.fix)):
+        indented = textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="  ", break_long_words=False)
+        console.out(f"\n{label}:\n{indented}")

@@ -1,0 +1,166 @@
+"""Input arrays from `--input`, and output arrays to files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+SYMBOL_SIZE = 2
+"""What random inputs take for a symbolic dimension that nothing fixes."""
+
+
+def parse_inputs(texts: Iterable[str]) -> dict[str, str]:
+    """`x=FILE` or `x=random` to sources by input name; without a name, the source is for all ("")."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, source = text.partition("=") if not Path(text).exists() else ("", "", text)
+        if equals and (not name or not source):
+            raise click.BadParameter(f"{text!r} is not an input; write x=FILE.npy, x=FILE.npz or x=random")
+        found[name if equals else ""] = source if equals else text
+    return found
+
+
+def gather(inputs: Sequence[Any], sources: dict[str, str]) -> tuple[dict[str, Array], list[str]]:
+    """An array for each of a compiled model's inputs, and the names of those that are random.
+
+    Symbolic dimensions of random inputs take the size that the arrays read from files have there.
+    """
+    names = {name for i in inputs for name in (i.name, *getattr(i, "names", ()))}
+    for name in sources:
+        if name and name not in names:
+            known = ", ".join(i.name for i in inputs)
+            raise click.BadParameter(f"the model has no input {name!r}; it has {known}", param_hint="--input")
+    feeds: dict[str, Array] = {}
+    sizes: dict[str, int] = {}
+    for spec in inputs:
+        own = next((sources[n] for n in (spec.name, *getattr(spec, "names", ())) if n in sources), None)
+        source = own or sources.get("", "random")
+        if source != "random":
+            array = feeds[spec.name] = fitting(_read(source, spec, shared=own is None), spec)
+            sizes.update({d: n for d, n in zip(spec.shape, array.shape, strict=True) if isinstance(d, str)})
+    at_random = [i for i in inputs if i.name not in feeds]
+    for number, spec in enumerate(at_random):
+        feeds[spec.name] = random_array(spec, sizes, seed=number)
+    return {i.name: feeds[i.name] for i in inputs}, [i.name for i in at_random]
+
+
+def _read(source: str, spec: Any, shared: bool) -> Array:
+    import numpy as np
+
+    try:
+        found = np.load(source, allow_pickle=False)
+    except (OSError, ValueError, zipfile.BadZipFile) as e:
+        raise click.BadParameter(f"{source} cannot be read: {e}", param_hint="--input") from e
+    if not isinstance(found, np.lib.npyio.NpzFile):
+        return found
+    with found:
+        key = next((n for n in (spec.name, *getattr(spec, "names", ())) if n in found), None)
+        if key is None and len(found.files) == 1 and not shared:
+            key = found.files[0]
+        if key is None:
+            held = ", ".join(found.files)
+            raise click.BadParameter(f"{source} has no array {spec.name!r}; it has {held}", param_hint="--input")
+        return found[key]
+
+
+def fitting(array: Array, spec: Any) -> Array:
+    """The array, checked against an input's declaration; files keep narrow floats as raw bytes."""
+    import numpy as np
+
+    wanted = np.dtype(spec.dtype)
+    if array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
+        array = array.view(wanted)
+    same = array.dtype == wanted or (wanted.kind == "O" and array.dtype.kind in "USO")
+    fits = len(spec.shape) == array.ndim and all(
+        isinstance(d, str) or d == n for d, n in zip(spec.shape, array.shape, strict=True)
+    )
+    if not same or not fits:
+        declared, given = describe(wanted, spec.shape), describe(array.dtype, array.shape)
+        raise click.BadParameter(f"input {spec.name!r} is {declared}, the file holds {given}", param_hint="--input")
+    return array
+
+
+def describe(dtype: Any, shape: Sequence[Any]) -> str:
+    """`float32[1,3,224,224]`"""
+    return f"{'string' if getattr(dtype, 'kind', '') in 'OUS' else dtype}[{','.join(map(str, shape))}]"
+
+
+def random_array(spec: Any, sizes: dict[str, int], seed: int = 0) -> Array:
+    """Seeded values: floats normal, bytes over their range, other integers 0 or 1 (indices stay in range)."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    shape = tuple(sizes.setdefault(d, SYMBOL_SIZE) if isinstance(d, str) else int(d) for d in spec.shape)
+    wanted = np.dtype(spec.dtype)
+    if wanted.kind == "b":
+        return rng.random(shape) < 0.5
+    if wanted.kind == "O":
+        return np.full(shape, "text", dtype=object)
+    if wanted.kind in "iu":
+        most = np.iinfo(wanted).max if wanted.itemsize == 1 else 1
+        return rng.integers(0, most, shape, endpoint=True).astype(wanted)
+    return rng.standard_normal(shape).astype(wanted)
+
+
+# ----------------------------------------------------------------------------- outputs
+def save(target: str, named: dict[str, Any]) -> list[str]:
+    """Write arrays to FILE.npz, or one .npy each into a folder; the files written.  Strings become `U` arrays."""
+    import numpy as np
+
+    arrays = {name: np.asarray(a, dtype="U") if a.dtype.kind == "O" else a for name, a in _flat(named)}
+    path = Path(target)
+    if path.suffix == ".npz":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, array, allow_pickle=False)
+        return [str(path)]
+    path.mkdir(parents=True, exist_ok=True)
+    files = [path / f"{_file_name(name)}.npy" for name in arrays]
+    for file, array in zip(files, arrays.values(), strict=True):
+        np.save(file, array, allow_pickle=False)
+    return [str(f) for f in files]
+
+
+def _flat(named: dict[str, Any]) -> Iterable[tuple[str, Array]]:
+    """Arrays by name; a sequence's elements as name.0, name.1 …"""
+    import numpy as np
+
+    for name, value in named.items():
+        if isinstance(value, np.ndarray | np.generic):
+            yield name, np.asarray(value)
+        elif isinstance(value, list):
+            yield from _flat({f"{name}.{i}": v for i, v in enumerate(value)})
+        elif isinstance(value, dict):
+            yield name, np.asarray(json.dumps({str(k): float(v) for k, v in value.items()}))
+
+
+def _file_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name) or "output"
+
+
+def summarise(name: str, value: Any) -> dict[str, Any]:
+    """What is printed of an output: type, shape and a few figures."""
+    import numpy as np
+
+    if not isinstance(value, np.ndarray | np.generic):
+        return {"name": name, "kind": "absent" if value is None else type(value).__name__, "length": len(value or ())}
+    array = np.asarray(value)
+    said: dict[str, Any] = {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.size and array.dtype.kind not in "OUSc":
+        wide = array.astype(np.float64)
+        finite = wide[np.isfinite(wide)]
+        if finite.size:
+            said |= {"min": float(finite.min()), "max": float(finite.max()), "mean": float(finite.mean())}
+        said["nonfinite"] = int(wide.size - finite.size)
+    return said

@@ -1,0 +1,138 @@
+"""`irc info`: what is in a model."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from irc.cli import console
+
+
+@click.command()
+@click.argument("model", metavar="MODEL|DIR")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def command(model: str, as_json: bool) -> None:
+    """What is in a model: inputs, outputs, operations, parameters, multiply-accumulates, memory."""
+    said = _of_folder(Path(model)) if Path(model).is_dir() else _of_model(model)
+    console.out(json.dumps(said, indent=2) if as_json else _text(said))
+
+
+def _of_model(path: str) -> dict[str, Any]:
+    import irc
+    from irc.cli import costs
+
+    with console.progress(f"reading {path}"):
+        model = irc.load(path)
+        elements, by_type = costs.weights(model.graph)
+        macs, uncounted = costs.multiply_accumulates(model.graph)
+    said: dict[str, Any] = {"file": path, "format": model.format, "version": model.version}
+    if model.opsets:
+        said["opsets"] = {domain or "ai.onnx": n for domain, n in model.opsets.items()}
+    said["inputs"] = [_port(v) for v in model.inputs]
+    said["outputs"] = [_port(v) for v in model.outputs]
+    said["operations"] = _operations(model.graph)
+    said["parameters"] = elements
+    said["weight_bytes"] = by_type
+    said["macs"] = int(macs) if macs.is_const else str(macs)
+    if uncounted:
+        said["macs_without"] = uncounted
+    return said
+
+
+def _port(value: Any) -> dict[str, Any]:
+    port: dict[str, Any] = {"name": value.name}
+    others = [n for n in value.names if n != value.name]
+    if others:
+        port["names"] = others
+    dtype, shape = getattr(value.type, "dtype", None), getattr(value.type, "shape", None)
+    if dtype is None:
+        return port | {"type": str(value.type)}
+    return port | {"dtype": dtype.name, "shape": None if shape is None else [int(d) if d.is_const else str(d) for d in shape]}
+
+
+def _operations(graph: Any) -> dict[str, int]:
+    """How often each operation occurs, by the file's own names, the most frequent first."""
+    from irc.cli.costs import graphs_of
+
+    counts, seen = Counter[str](), set[int]()
+    for part in graphs_of(graph):
+        for node in part.nodes:
+            if node.origin is None or id(node.origin.raw) not in seen:
+                counts[node.origin.raw.type if node.origin else node.op.name] += 1
+            if node.origin is not None:
+                seen.add(id(node.origin.raw))
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _of_folder(folder: Path) -> dict[str, Any]:
+    """A compiled folder's manifest."""
+    import irc
+
+    compiled = irc.load_compiled(str(folder))
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    sizes = {f.name: f.stat().st_size for f in sorted(folder.iterdir()) if f.is_file()}
+    ports = {
+        kind: [{"name": p.name, "dtype": str(p.dtype), "shape": list(p.shape)} for p in getattr(compiled, kind)]
+        for kind in ("inputs", "outputs")
+    }
+    kept = {k: v for k, v in manifest.items() if isinstance(v, str | int | float) and k != "format"}
+    return {"file": str(folder), "format": "compiled", **kept, **ports, "files": sizes}
+
+
+# -------------------------------------------------------------------------------- text
+def _text(said: dict[str, Any]) -> str:
+    lines = [_headline(said)]
+    for kind in ("inputs", "outputs"):
+        lines.append(f"{kind}:")
+        lines += [f"  {_port_text(p)}" for p in said[kind]]
+    if "operations" in said:
+        operations = said["operations"]
+        lines.append(f"operations: {sum(operations.values())}")
+        lines += [f"  {n:>6} {name}" for name, n in operations.items()]
+        total = sum(said["weight_bytes"].values())
+        by_type = ", ".join(f"{name} {size(n)}" for name, n in said["weight_bytes"].items())
+        lines.append(f"parameters: {said['parameters']:,} in {size(total)}" + (f" ({by_type})" if by_type else ""))
+        lines.append(f"multiply-accumulates: {_grouped(said['macs'])}")
+        if "macs_without" in said:
+            lines.append(f"  not counted: {', '.join(said['macs_without'])}")
+    plain = {k: v for k, v in said.items() if isinstance(v, str | int) and k not in _IN_TEXT}
+    lines += [f"{key.replace('_', ' ')}: {_grouped(value)}" for key, value in plain.items()]
+    if "files" in said:
+        lines.append("files:")
+        lines += [f"  {size(n):>10} {name}" for name, n in said["files"].items()]
+    return "\n".join(lines)
+
+
+_IN_TEXT = ("file", "format", "version", "parameters", "macs")
+
+
+def _headline(said: dict[str, Any]) -> str:
+    names = {"onnx": "ONNX, IR version", "openvino": "OpenVINO IR, version"}
+    kind = f"{names[said['format']]} {said['version']}" if said["format"] in names else str(said["format"])
+    opsets = ", ".join(f"{domain} {n}" for domain, n in said.get("opsets", {}).items())
+    return f"{said['file']}: {kind}" + (f", opsets: {opsets}" if opsets else "")
+
+
+def _port_text(port: dict[str, Any]) -> str:
+    if "type" in port:
+        return f"{port['name']}: {port['type']}"
+    shape = "..." if port["shape"] is None else ",".join(map(str, port["shape"]))
+    also = f"  (also {', '.join(port['names'])})" if "names" in port else ""
+    return f"{port['name']}: {port['dtype']}[{shape}]{also}"
+
+
+def _grouped(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def size(n: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KiB", "MiB"):
+        if n < 1024:
+            return f"{n:.4g} {unit}"
+        n /= 1024
+    return f"{n:.4g} GiB"

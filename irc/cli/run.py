@@ -1,0 +1,66 @@
+"""`irc run`: a model, or a compiled one, on arrays from files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from irc.cli import console, feeds
+
+
+@click.command()
+@click.argument("model", metavar="MODEL|DIR")
+@click.option("--input", "inputs", metavar="x=FILE.npy|FILE.npz|random", multiple=True, help="Repeat for each input.")
+@click.option("--output", metavar="DIR|FILE.npz", help="Where to write the outputs.")
+@click.option("--backend", type=click.Choice(["c", "numpy"]), help="Default: C where a compiler is found.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def command(
+    model: str, inputs: tuple[str, ...], output: str | None, backend: str | None, threads: int, shapes: tuple[str, ...],
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Run a model or a compiled folder; inputs that are not given are random (seeded)."""
+    sources, fixed = feeds.parse_inputs(inputs), console.parse_shapes(shapes)
+    compiled = _open(model, backend, threads, fixed)
+    arrays, at_random = feeds.gather(compiled.inputs, sources)
+    for name in at_random:
+        console.note(f"input {name}: random {feeds.describe(arrays[name].dtype, arrays[name].shape)}")
+    with console.progress(f"running {model}"):
+        results = compiled(arrays)
+    named = dict(zip([o.name for o in compiled.outputs], results, strict=True))
+    summaries = [feeds.summarise(name, value) for name, value in named.items()]
+    if as_json:
+        console.out(json.dumps({"outputs": summaries}, indent=2))
+    else:
+        for said, value in zip(summaries, named.values(), strict=True):
+            console.out(_line(said, value))
+    if output:
+        for file in feeds.save(output, named):
+            console.note(f"wrote {file}")
+
+
+def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple[int, ...]]) -> Any:
+    import irc
+
+    if Path(model).is_dir():
+        if backend or shapes:
+            raise click.UsageError("--backend and --shape are fixed in a compiled folder; give them to `irc compile`")
+        return irc.load_compiled(model, threads=threads)
+    with console.progress(f"compiling {model}"):
+        return irc.compile(model, backend=backend, threads=threads, shapes=shapes or None)
+
+
+def _line(said: dict[str, Any], value: Any) -> str:
+    if "dtype" not in said:
+        return f"{said['name']}: {said['kind']} of {said['length']}"
+    text = f"{said['name']}: {feeds.describe(value.dtype, said['shape'])}"
+    if "min" in said:
+        text += f"  min {said['min']:.6g}  max {said['max']:.6g}  mean {said['mean']:.6g}"
+    if said.get("nonfinite"):
+        text += f"  {said['nonfinite']} not finite"
+    first = ", ".join(str(x) for x in value.reshape(-1)[:4])
+    return f"{text}  [{first}{', …' if value.size > 4 else ''}]"

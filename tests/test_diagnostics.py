@@ -1,0 +1,197 @@
+"""Findings: how they are rendered, and a broken model for every code.
+
+`tests/diagnostics/CODE-what.xml` (or `.onnx.txt`, ONNX's text form) is a broken model; the `.txt` beside it is what
+`irc validate` says.  Run with IRC_UPDATE=1 to write that file anew, and read the change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from irc.diagnostics import Diagnostic, Loc, Sink
+from irc.diagnostics.codes import all_codes, find, shape
+from irc.diagnostics.render import render_github, render_json, render_sarif, render_text, summary
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "tests" / "diagnostics"
+MODELS = sorted([*FOLDER.glob("*.xml"), *FOLDER.glob("*.onnx.txt")])
+
+MATMUL = Diagnostic(
+    "IRC3104",
+    "error",
+    "MatMul inner dimensions differ: 64 and 128",
+    Loc("model.xml", 'layer 57 "encoder/attn/MatMul" (MatMul, opset1)', lambda: (1834, 5)),
+    (
+        'input 0: f32[1,12,128,64]  from layer 51 "Transpose_2" (model.xml:1650)',
+        'input 1: f32[1,12,128,64]  from layer 55 "Transpose_3" (model.xml:1790)',
+    ),
+    'set transpose_b="true", or transpose layer 55',
+)
+NODE = Diagnostic("IRC2206", "warning", "Add has no attribute a,b: 100%", Loc("m.onnx", 'graph main, node 12 "add"'))
+
+
+# --------------------------------------------------------------------------- renderers
+def test_text_says_what_where_and_the_way_out() -> None:
+    assert render_text([MATMUL]) == (
+        "error[IRC3104]: MatMul inner dimensions differ: 64 and 128\n"
+        '  --> model.xml:1834:5  layer 57 "encoder/attn/MatMul" (MatMul, opset1)\n'
+        '   = input 0: f32[1,12,128,64]  from layer 51 "Transpose_2" (model.xml:1650)\n'
+        '   = input 1: f32[1,12,128,64]  from layer 55 "Transpose_3" (model.xml:1790)\n'
+        '   = help: set transpose_b="true", or transpose layer 55     (irc explain IRC3104)'
+    )
+
+
+def test_text_without_line_or_help() -> None:
+    assert render_text([NODE]) == (
+        "warning[IRC2206]: Add has no attribute a,b: 100%\n"
+        '  --> m.onnx  graph main, node 12 "add"\n'
+        "   = help: irc explain IRC2206"
+    )
+
+
+def test_text_without_any_place() -> None:
+    assert "-->" not in render_text([Diagnostic("IRC9002", "error", "internal error: x")])
+
+
+def test_str_of_a_finding_is_its_text() -> None:
+    assert str(MATMUL) == render_text([MATMUL])
+
+
+def test_colour_adds_escapes_and_nothing_else() -> None:
+    coloured = render_text([MATMUL, NODE], color=True)
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_text([MATMUL, NODE])
+
+
+def test_names_from_a_file_cannot_control_the_terminal() -> None:
+    nasty = Diagnostic("IRC2001", "error", "no \x1b[31mOp\n\u202e", Loc("a\r.xml", "layer \x07\ud800"), ("n\x1b",), "h\x9b")
+    for text in (render_text([nasty]), re.sub(r"\x1b\[[0-9;]*m", "", render_text([nasty], color=True))):
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800]", text)
+        assert text.count("\n") == 3
+        assert r"\x1b[31mOp\n\u202e" in text
+
+
+def test_summary_counts() -> None:
+    assert summary([MATMUL, MATMUL, NODE]) == "2 errors, 1 warning"
+    assert summary([]) == "no findings"
+
+
+def test_json_is_of_the_published_schema() -> None:
+    printed = json.loads(render_json([MATMUL, NODE]))
+    jsonschema.validate(printed, json.loads((ROOT / "schemas" / "diagnostics.schema.json").read_text("utf-8")))
+    first, second = (d["location"] for d in printed["diagnostics"])
+    assert first == {"file": "model.xml", "line": 1834, "column": 5, "where": MATMUL.location.where}
+    assert (second["line"], second["column"]) == (None, None)
+    assert json.loads(render_json([])) == {"schema": 1, "diagnostics": []}
+
+
+def test_sarif_points_at_rules_and_places() -> None:
+    log = json.loads(render_sarif([MATMUL, NODE, MATMUL]))
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [r["id"] for r in rules] == ["IRC2206", "IRC3104"]
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in ("error", "warning", "note")
+        assert result["message"]["text"]
+    place = run["results"][0]["locations"][0]
+    assert place["physicalLocation"] == {
+        "artifactLocation": {"uri": "model.xml"},
+        "region": {"startLine": 1834, "startColumn": 5},
+    }
+    assert place["logicalLocations"] == [{"fullyQualifiedName": MATMUL.location.where}]
+    assert "region" not in run["results"][1]["locations"][0]["physicalLocation"]
+
+
+def test_sarif_uris_are_uris() -> None:
+    log = json.loads(render_sarif([Diagnostic("IRC2001", "error", "m", Loc(f)) for f in ("/a b/m#1.xml", "d/é %.xml")]))
+    uris = [r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in log["runs"][0]["results"]]
+    assert uris == ["file:///a%20b/m%231.xml", "d/%C3%A9%20%25.xml"]
+
+
+def test_github_annotations_are_one_line_each() -> None:
+    first, second = render_github([MATMUL, NODE]).splitlines()
+    assert first.startswith("::error file=model.xml,line=1834,col=5,title=IRC3104::MatMul inner")
+    assert second == '::warning file=m.onnx,title=IRC2206::Add has no attribute a,b: 100%25%0Aat graph main, node 12 "add"'
+
+
+@pytest.mark.parametrize("render", [render_text, render_json, render_sarif, render_github])
+def test_rendering_is_repeatable(render: Any) -> None:
+    assert render([NODE, MATMUL]) == render([NODE, MATMUL])
+
+
+# -------------------------------------------------------------------------------- sink
+def test_sink_says_the_same_thing_at_one_place_once() -> None:
+    sink = Sink()
+    for _ in range(2):
+        sink.report(shape.MATMUL_INNER, Loc("m.xml", "layer 1"), op="MatMul", a=1, b=2)
+    sink.report(shape.MATMUL_INNER, Loc("m.xml", "layer 2"), op="MatMul", a=1, b=2)
+    assert len(sink.diagnostics) == 2
+
+
+def test_codes_are_found_by_any_spelling() -> None:
+    assert find("irc9002") is find("9002") is find(" IRC9002 ") is all_codes()["IRC9002"]
+    assert find("IRC0000") is None
+
+
+# ----------------------------------------------------------------------- broken models
+def findings(model: Path, tmp_path: Path) -> list[Diagnostic]:
+    import irc
+
+    if model.suffix == ".xml":
+        return irc.validate(str(model.relative_to(ROOT)))
+    import onnx
+
+    binary = tmp_path / model.name.removesuffix(".txt")
+    binary.write_bytes(onnx.parser.parse_model(model.read_text("utf-8")).SerializeToString())
+    return irc.validate(str(binary))
+
+
+def rendered(model: Path, tmp_path: Path) -> str:
+    return render_text(findings(model, tmp_path)).replace(f"{tmp_path}{os.sep}", "") + "\n"
+
+
+def code_of(model: Path) -> str:
+    return model.name.split("-")[0]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda p: p.name)
+def test_broken_model_is_reported_as_expected(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    said = rendered(model, tmp_path)
+    golden = model.with_name(model.name.removesuffix(".onnx.txt").removesuffix(".xml") + ".expected")
+    if os.environ.get("IRC_UPDATE"):
+        golden.write_text(said, "utf-8")
+    assert f"[{code_of(model)}]" in said
+    assert said == golden.read_text("utf-8")
+
+
+def test_every_code_has_a_broken_model() -> None:
+    """`not_covered.txt` lists the codes that still lack one, with where else they are tested; it may only shrink."""
+    covered = {code_of(m) for m in MODELS}
+    lines = (FOLDER / "not_covered.txt").read_text("utf-8").splitlines()
+    listed = {line.split()[0] for line in lines if line and not line.startswith("#")}
+    assert set(all_codes()) - covered - listed == set(), "codes with neither a broken model nor a line in not_covered.txt"
+    assert listed & covered == set(), "now covered: take them out of not_covered.txt"
+    assert listed <= set(all_codes()), "no such codes"
+
+
+def test_a_mistake_far_down_a_file_is_located(tmp_path: Path) -> None:
+    """lxml's line numbers stop at 65,535; irc's do not."""
+    import irc
+
+    text = (FOLDER / "IRC2001-unknown-operation.xml").read_text("utf-8")
+    wrong = text.splitlines().index(next(line for line in text.splitlines() if "Multiplyx" in line)) + 1
+    model = tmp_path / "long.xml"
+    model.write_text(text.replace("<layers>", "\n" * 100_000 + "<layers>", 1), "utf-8")
+    (found,) = [d for d in irc.validate(str(model)) if d.code == "IRC2001"]
+    assert found.location.line == wrong + 100_000
+    assert found.location.column == text.splitlines()[wrong - 1].index("<") + 1

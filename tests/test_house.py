@@ -1,0 +1,177 @@
+"""House rules: budgets, layers, names, and what every code and operation must say."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from irc.diagnostics.codes import all_codes
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE_LINES, FUNCTION_LINES = 600, 60
+SOURCES = sorted(p for folder in ("irc", "tests", "scripts", "samples", "bench") for p in (ROOT / folder).rglob("*.py"))
+PACKAGE = [p for p in SOURCES if p.is_relative_to(ROOT / "irc")]
+
+LAYERS = (
+    ("irc.diagnostics",),
+    ("irc.ir",),
+    ("irc.expr",),
+    ("irc.loops.ir", "irc.loops.builder"),
+    ("irc.formats.document",),
+    ("irc.ops",),
+    ("irc.formats", "irc.border"),
+    ("irc.passes",),
+    ("irc.loops",),
+    ("irc.kernels", "irc.backends"),
+    ("irc.runtime",),
+    ("irc.driver",),
+    ("irc.backend",),
+    ("irc.cli",),
+)
+"""From the bottom up; a module may import its own layer and those below when it is loaded.  The longest name decides."""
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def test_files_are_short() -> None:
+    long = {relative(p): n for p in SOURCES if (n := len(p.read_text("utf-8").splitlines())) > FILE_LINES}
+    assert not long, f"files over {FILE_LINES} lines: {long}"
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{relative(p)}:{node.lineno} {node.name}": lines
+        for p in SOURCES
+        for node in ast.walk(tree(p))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
+    }
+    assert not long, f"functions over {FUNCTION_LINES} lines: {long}"
+
+
+def test_no_junk_drawers() -> None:
+    junk = {"utils", "util", "misc", "common", "helpers", "helper"}
+    found = [relative(p) for p in SOURCES if junk & {p.stem, *p.relative_to(ROOT).parts[:-1]}]
+    assert not found, f"name a module after what is in it: {found}"
+
+
+# ------------------------------------------------------------------------------ layers
+def layer(module: str) -> int | None:
+    """The layer of a module; None for the package itself, whose imports are lazy."""
+    found = [
+        (len(prefix), number)
+        for number, prefixes in enumerate(LAYERS)
+        for prefix in prefixes
+        if module == prefix or module.startswith(prefix + ".")
+    ]
+    return max(found)[1] if found else None
+
+
+def loaded_imports(path: Path) -> set[str]:
+    """The modules of irc that loading this one imports (not those inside functions or for type checking)."""
+    found: set[str] = set()
+    stack: list[ast.stmt] = list(tree(path).body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            stack += node.orelse
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef):
+            stack += [n for field in ("body", "orelse", "finalbody") for n in getattr(node, field, [])]
+    return {name for name in found if name.split(".")[0] == "irc"}
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=relative)
+def test_imports_point_downwards(path: Path) -> None:
+    own = layer(module_of(path))
+    if own is None:
+        assert path == ROOT / "irc" / "__init__.py", f"{relative(path)} belongs to no layer of this test"
+        return
+    upwards = [name for name in loaded_imports(path) if (there := layer(name)) is not None and there > own]
+    assert not upwards, f"{relative(path)} imports upwards: {upwards}"
+
+
+# ------------------------------------------------------------------------------- texts
+def test_nothing_names_the_place_it_was_written_at() -> None:
+    """The project stands alone: no path of a developer's machine in any tracked text."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    files = [ROOT / name for name in listed.split("\0") if name] or SOURCES
+    private = re.compile(r"/(?:work|opt|home|root)/(?:shared|main|dev|\w+/\.pyenv)|/root/")
+    found = []
+    for path in files:
+        if path.is_file() and path.suffix not in (".npz", ".npy", ".onnx", ".bin"):
+            text = path.read_text("utf-8", errors="replace")
+            found += [f"{relative(path)}: {m[0]}" for m in private.finditer(text) if path != Path(__file__)]
+    assert not found
+
+
+@pytest.mark.parametrize("code", all_codes().values(), ids=lambda c: c.id)
+def test_every_code_is_explained(code: object) -> None:
+    empty = [name for name in ("title", "message", "why", "example", "fix", "help") if not getattr(code, name).strip()]
+    assert not empty, f"{code} leaves empty: {empty}"
+
+
+def test_codes_stand_in_the_file_of_their_range() -> None:
+    ranges = {"container": "1", "operation": "2", "shape": "3", "conversion": "4", "command": "4", "lowering": "5"}
+    ranges |= {"runtime": "6", "internal": "9"}
+    for path in sorted((ROOT / "irc/diagnostics/codes").glob("*.py")):
+        wanted = ranges.get(path.stem.split("_")[0])
+        ids = re.findall(r'"IRC(\d{4})"', path.read_text("utf-8"))
+        if path.stem != "__init__":
+            assert wanted, f"{path.name}: name the file after its range"
+            assert all(i[0] == wanted for i in ids), f"{path.name} holds codes of another range: {ids}"
+
+
+# -------------------------------------------------------------------------- operations
+def declared_names() -> Counter[str]:
+    """Names of operation classes and table rows, as the family files declare them."""
+    names: Counter[str] = Counter()
+    for path in (ROOT / "irc/ops").glob("*.py"):
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and any("op" in ast.dump(d) for d in node.decorator_list):
+                names[node.name] += 1
+    return names
+
+
+def test_each_operation_is_declared_once() -> None:
+    twice = {name: n for name, n in declared_names().items() if n > 1}
+    assert not twice
+
+
+def test_each_operation_says_what_it_computes() -> None:
+    from irc.ops.base import OPS, load_all
+
+    load_all()
+    silent = [name for name, cls in OPS.items() if not (cls.__doc__ or "").strip()]
+    assert not silent, f"operations without a docstring: {silent}"
+
+
+def test_each_operation_belongs_to_a_format() -> None:
+    """Operations that only passes make are the exception, and say so in their docstring."""
+    from irc.ops.base import OPS, load_all
+
+    load_all()
+    nowhere = [n for n, c in OPS.items() if not c.onnx and not c.openvino and not c.__module__.endswith(".opaque")]
+    unexplained = [n for n in nowhere if not re.search(r"compil|internal|passes", OPS[n].__doc__ or "")]
+    assert not unexplained, f"operations with no form and no word why: {unexplained}"
