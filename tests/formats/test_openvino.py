@@ -11,12 +11,12 @@ import pytest
 from irc.diagnostics import Diagnostic, Sink
 from irc.diagnostics.codes import container as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
-from irc.formats.openvino.packing import BLOCKS, NF4, pack, pack_strings, packed_size, unpack
+from irc.formats.openvino.packing import pack_strings
 from irc.formats.openvino.reader import read
 from irc.formats.openvino.schema import validate_schema
 from irc.formats.openvino.writer import write
 from irc.ir.dim import Dim
-from irc.ir.types import DTYPES, TensorType, boolean, dtype, f32, i64, string
+from irc.ir.types import TensorType, dtype, f32, i64, string
 
 BASE = """<?xml version="1.0"?>
 <net name="base" version="11">
@@ -517,39 +517,6 @@ def test_port_maps_must_point_at_something(tmp_path: Path, code: str, text: str)
 
 
 # ------------------------------------------------------------------- packing
-def test_bit_orders() -> None:
-    def numbers(name: str, raw: list[int], count: int) -> list[float]:
-        return unpack(dtype(name), np.array(raw, np.uint8), (count,)).astype(np.float64).tolist()
-
-    assert numbers("u1", [0x96], 8) == [1, 0, 0, 1, 0, 1, 1, 0]
-    assert numbers("u2", [0xE4], 4) == [0, 1, 2, 3]
-    assert numbers("u4", [0x21], 2) == [1, 2]
-    assert numbers("i4", [0x8F], 2) == [-1, -8]
-    assert numbers("u3", [0b00011011, 0b00011011, 0b00001111], 8) == [0, 1, 2, 3, 4, 5, 6, 7]
-    assert numbers("u6", [0x12, 0x34, 0b00011011], 4) == [1, 18, 35, 52]
-    assert numbers("nf4", [0xF0], 2) == [-1, 1] and numbers("f4e2m1", [0xF2], 2) == [1, -6]
-
-
-@pytest.mark.parametrize("name", [d.name for d in DTYPES.values() if d.ov and d.kind not in "s?"])
-@pytest.mark.parametrize("count", [0, 1, 7, 8, 13])
-def test_pack_undoes_unpack(name: str, count: int) -> None:
-    kind = dtype(name)
-    limit = 2 if kind == boolean else 256
-    raw = np.random.default_rng(count).integers(0, limit, packed_size(kind, count) + 3, dtype=np.uint8)
-    array = unpack(kind, raw, (count,))
-    assert array.dtype == kind.numpy and array.shape == (count,)
-    again = np.frombuffer(pack(kind, array), np.uint8)
-    np.testing.assert_array_equal(unpack(kind, again, (count,)).astype(np.float64), array.astype(np.float64))
-    if name not in BLOCKS and count:
-        assert again.tobytes() == raw[: len(again)].tobytes()
-
-
-def test_nf4_takes_the_nearest_level() -> None:
-    nf4 = dtype("nf4")
-    packed = np.frombuffer(pack(nf4, np.array([0.01, -2, 0.9, 0.08], np.float32)), np.uint8)
-    assert unpack(nf4, packed, (4,)).tolist() == [0, -1, 1, NF4[8]]
-
-
 def test_strings(tmp_path: Path) -> None:
     blob = bytes.fromhex("03000000000000000200000002000000050000006869782c79")
     assert pack_strings(["hi", "", "x,y"]) == blob

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def read(path: str | Path, sink: Sink) -> RawModel | None:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def _collector_paused() -> Generator[None]:
     """Reading makes very many objects and no garbage cycles; the cyclic collector would double its time."""
     enabled = gc.isenabled()
     gc.disable()
