@@ -13,6 +13,8 @@ import click
 if TYPE_CHECKING:
     import numpy as np
 
+    from irc.runtime.ports import Port
+
     Array = np.ndarray[Any, Any]
 
 SYMBOL_SIZE = 2
@@ -30,31 +32,36 @@ def parse_inputs(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def gather(inputs: Sequence[Any], sources: dict[str, str]) -> tuple[dict[str, Array], list[str]]:
-    """An array for each of a compiled model's inputs, and the names of those that are random.
+def gather(inputs: Sequence[Port], sources: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """An argument for each of a compiled model's inputs, and the names of those that are random.
 
     Symbolic dimensions of random inputs take the size that the arrays read from files have there.
     """
-    names = {name for i in inputs for name in (i.name, *getattr(i, "names", ()))}
+    names = {name for i in inputs for name in _names(i)}
     for name in sources:
         if name and name not in names:
             known = ", ".join(i.name for i in inputs)
             raise click.BadParameter(f"the model has no input {name!r}; it has {known}", param_hint="--input")
-    feeds: dict[str, Array] = {}
+    feeds: dict[str, Any] = {}
     sizes: dict[str, int] = {}
-    for spec in inputs:
-        own = next((sources[n] for n in (spec.name, *getattr(spec, "names", ())) if n in sources), None)
+    for port in inputs:
+        own = next((sources[n] for n in _names(port) if n in sources), None)
         source = own or sources.get("", "random")
         if source != "random":
-            array = feeds[spec.name] = fitting(_read(source, spec, shared=own is None), spec)
-            sizes.update({d: n for d, n in zip(spec.shape, array.shape, strict=True) if isinstance(d, str)})
+            array = feeds[port.name] = _read(source, port, shared=own is None)
+            sizes.update({d: n for d, n in zip(port.shape or (), array.shape, strict=False) if isinstance(d, str)})
     at_random = [i for i in inputs if i.name not in feeds]
-    for number, spec in enumerate(at_random):
-        feeds[spec.name] = random_array(spec, sizes, seed=number)
+    for number, port in enumerate(at_random):
+        feeds[port.name] = random_value(port, sizes, seed=number)
     return {i.name: feeds[i.name] for i in inputs}, [i.name for i in at_random]
 
 
-def _read(source: str, spec: Any, shared: bool) -> Array:
+def _names(port: Port) -> list[str]:
+    return [n for n in (port.name, *port.names, port.layer) if n]
+
+
+def _read(source: str, port: Port, shared: bool) -> Array:
+    """The array of a .npy, or the one of a .npz that has the input's name (or is alone there)."""
     import numpy as np
 
     try:
@@ -62,32 +69,45 @@ def _read(source: str, spec: Any, shared: bool) -> Array:
     except (OSError, ValueError, zipfile.BadZipFile) as e:
         raise click.BadParameter(f"{source} cannot be read: {e}", param_hint="--input") from e
     if not isinstance(found, np.lib.npyio.NpzFile):
-        return found
+        return _viewed(found, port)
     with found:
-        key = next((n for n in (spec.name, *getattr(spec, "names", ())) if n in found), None)
+        key = next((n for n in _names(port) if n in found), None)
         if key is None and len(found.files) == 1 and not shared:
             key = found.files[0]
         if key is None:
             held = ", ".join(found.files)
-            raise click.BadParameter(f"{source} has no array {spec.name!r}; it has {held}", param_hint="--input")
-        return found[key]
+            raise click.BadParameter(f"{source} has no array {port.name!r}; it has {held}", param_hint="--input")
+        return _viewed(found[key], port)
 
 
-def fitting(array: Array, spec: Any) -> Array:
-    """The array, checked against an input's declaration; files keep narrow floats as raw bytes."""
+def _viewed(array: Array, port: Port) -> Array:
+    """Files keep the narrow floats as raw bytes."""
+    raw = array.dtype.kind == "V" and array.dtype.itemsize == port.dtype.itemsize
+    return array.view(port.dtype) if raw else array
+
+
+def random_value(port: Port, sizes: dict[str, int], seed: int = 0) -> Any:
+    """A seeded array for an input, and None for an optional one.
+
+    Floats are normal, bytes of their whole range, other integers 0 or 1, so that indices stay in range.
+    `sizes` gives symbolic dimensions their size, and takes what is chosen here.
+    """
     import numpy as np
 
-    wanted = np.dtype(spec.dtype)
-    if array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
-        array = array.view(wanted)
-    same = array.dtype == wanted or (wanted.kind == "O" and array.dtype.kind in "USO")
-    fits = len(spec.shape) == array.ndim and all(
-        isinstance(d, str) or d == n for d, n in zip(spec.shape, array.shape, strict=True)
-    )
-    if not same or not fits:
-        declared, given = describe(wanted, spec.shape), describe(array.dtype, array.shape)
-        raise click.BadParameter(f"input {spec.name!r} is {declared}, the file holds {given}", param_hint="--input")
-    return array
+    if port.kind == "optional":
+        return None
+    if port.kind != "tensor" or port.shape is None:
+        raise click.UsageError(f"input {port.name} is {port.type}: random values cannot stand for it")
+    rng = np.random.default_rng(seed)
+    shape = tuple(sizes.setdefault(d, SYMBOL_SIZE) if isinstance(d, str) else d for d in port.shape)
+    if port.dtype.kind == "b":
+        return np.asarray(rng.random(shape) < 0.5)
+    if port.dtype.kind == "O":
+        return np.full(shape, "text", dtype=object)
+    if port.dtype.kind in "iu":
+        most = np.iinfo(port.dtype).max if port.dtype.itemsize == 1 else 1
+        return np.asarray(rng.integers(0, most, shape, endpoint=True)).astype(port.dtype)
+    return np.asarray(rng.standard_normal(shape)).astype(port.dtype)
 
 
 def describe(dtype: Any, shape: Sequence[Any]) -> str:

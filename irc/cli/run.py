@@ -28,7 +28,8 @@ def command(
     compiled = _open(model, backend, threads, fixed)
     arrays, at_random = feeds.gather(compiled.inputs, sources)
     for name in at_random:
-        console.note(f"input {name}: random {feeds.describe(arrays[name].dtype, arrays[name].shape)}")
+        given = arrays[name]
+        console.note(f"input {name}: {'absent' if given is None else 'random ' + feeds.describe(given.dtype, given.shape)}")
     with console.progress(f"running {model}"):
         results = compiled(arrays)
     named = dict(zip([o.name for o in compiled.outputs], results, strict=True))

@@ -1,0 +1,37 @@
+"""`irc cache`: the artefacts kept from earlier compilations."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from irc.cli import console
+
+
+@click.group()
+def command() -> None:
+    """The cache of compiled models: $IRC_CACHE_DIR, else irc in the XDG cache folder."""
+
+
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def info(as_json: bool) -> None:
+    """Where the cache is and how full."""
+    from irc.cli.info import size
+    from irc.runtime import cache
+
+    found = cache.info()
+    if as_json:
+        said = {"path": str(found.path), "entries": found.entries, "bytes": found.bytes, "limit": found.limit}
+        console.out(json.dumps(said, indent=2))
+    else:
+        console.out(f"{found.path}: {found.entries} artefacts, {size(found.bytes)} of at most {size(found.limit)}")
+
+
+@command.command()
+def clear() -> None:
+    """Remove every artefact."""
+    from irc.runtime import cache
+
+    console.out(f"removed {cache.clear()} artefacts")
