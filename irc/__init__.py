@@ -1,0 +1,115 @@
+"""irc reads, checks, converts and compiles neural-network models: ONNX and OpenVINO IR, to C and to NumPy.
+
+    model = irc.load("model.xml")                    raises irc.InvalidModel with every finding
+    findings = irc.validate("model.onnx")            list of irc.Diagnostic; never raises
+    irc.save(model, "model.onnx", opset=17)
+    irc.convert("model.onnx", "model.xml", for_openvino="2021.4")
+    compiled = irc.compile("model.onnx")             then compiled(x) → list of arrays
+    again = irc.load_compiled("build/")
+
+This file is the whole public API.  Importing it imports only NumPy and the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+from irc.diagnostics.core import (
+    CompileError, ConversionError, Diagnostic, InvalidModel, IrcError, Loc, RunError,
+)  # fmt: skip
+from irc.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    import onnx
+
+    from irc import backend
+    from irc.ir.graph import Model
+    from irc.runtime.executor import CompiledModel
+
+Source = Union[str, Path, bytes, "onnx.ModelProto", "Model"]
+Shapes = Mapping[str, Sequence[Union[int, str, None]]]
+
+__all__ = [
+    "CompileError", "CompiledModel", "ConversionError", "Diagnostic", "InvalidModel", "IrcError", "Loc", "Model",
+    "RunError", "__version__", "backend", "compile", "convert", "load", "load_compiled", "save", "validate",
+]  # fmt: skip
+
+
+def load(source: Source) -> Model:
+    """Read a model: the path of an .onnx or .xml file, the bytes of an ONNX file, or a ModelProto.
+
+    Raises InvalidModel, whose `.diagnostics` lists every finding, if any of them is an error.
+    """
+    from irc import driver
+
+    return driver.load(source)
+
+
+def validate(source: Source) -> list[Diagnostic]:
+    """Everything irc finds about a model: errors, warnings and notes.  Never raises on a bad model."""
+    from irc import driver
+
+    return driver.validate(source)
+
+
+def save(
+    model: Model, path: str | Path, *, opset: int | None = None, ir_version: int | None = None,
+    max_opset: str | int | None = None, for_openvino: str | None = None, compress_fp16: bool = False,
+) -> None:  # fmt: skip
+    """Write a model as ONNX (.onnx) or OpenVINO IR (.xml and .bin).
+
+    opset: of ONNX's default domain; by default the source's where that was ONNX, else 21 or the lowest
+    higher one that can express the model.  ir_version: 10 or 11 (OpenVINO).  max_opset ("opset8") and
+    for_openvino ("2021.4", which also sets ir_version) limit OpenVINO's operation sets.  compress_fp16
+    stores f32 weights as f16.  Raises ConversionError, and then nothing is written; OSError.
+    """
+    from irc import driver
+
+    options = driver.SaveOptions(opset, ir_version, max_opset, for_openvino, compress_fp16)
+    driver.save(model, path, options)
+
+
+def convert(source: Source, path: str | Path, **options: Any) -> None:
+    """`load` and `save`: the options are those of `save`.  Raises InvalidModel, ConversionError, OSError."""
+    save(load(source), path, **options)
+
+
+def compile(
+    source: Source, *, backend: str | None = None, threads: int = 1, precision: str = "highest",
+    target: str = "native", shapes: Shapes | None = None, bounds: Mapping[str, int] | None = None, cache: bool = True,
+) -> CompiledModel:  # fmt: skip
+    """Compile a model.
+
+    backend: "c", "numpy", or None (C where a compiler is found, else NumPy).  precision of f32 products:
+    "highest", "high" (two bf16 terms) or "medium" (bf16).  target: "native", "x86-64-v2" … "aarch64".
+    shapes fixes symbolic sizes ({"x": (1, 3, 224, 224)}); bounds limits data-dependent ones ({"n": 100}).
+    With cache, artefacts are reused by content.  Raises InvalidModel, CompileError.
+    """
+    from irc import driver
+
+    options = driver.CompileOptions(backend, threads, precision, target, dict(shapes or {}), dict(bounds or {}), cache)
+    return driver.compile(source, options)
+
+
+def load_compiled(folder: str | Path, *, threads: int = 1) -> CompiledModel:
+    """Open an artefact that `CompiledModel.save` or `irc compile` wrote; needs no compiler and no model file.
+
+    An artefact is code: load only what you trust.  Raises RunError.
+    """
+    from irc.runtime import executor
+
+    return executor.load_compiled(folder, threads)
+
+
+_LAZY = {"CompiledModel": "irc.runtime.executor", "Model": "irc.ir.graph"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "backend":
+        return importlib.import_module("irc.backend")
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'irc' has no attribute {name!r}")

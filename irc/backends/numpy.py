@@ -1,0 +1,365 @@
+"""The NumPy backend: a model as a standalone Python module that needs numpy (and ml_dtypes for such types).
+
+The module has a function for each distinct operation, one for each distinct chain of elementwise
+operations, and `run(inputs)`, which calls them in order.  Constants of more than a few elements are
+mapped from `weights.bin` beside it.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from irc.backends.numpy_functions import Library, snake
+from irc.backends.numpy_groups import ChainWriter, Group, call, grouped, is_elementwise
+from irc.backends.numpy_literals import array_literal, dtype_text
+from irc.diagnostics import Problem, Sink
+from irc.diagnostics.codes import runtime_io as codes
+from irc.diagnostics.core import CompileError
+from irc.ir.dim import Dim, Func, Symbol
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.types import TensorType, string
+from irc.ops.base import Op
+from irc.ops.builder import trace
+from irc.ops.layout import DimVector
+from irc.ops.opaque import Opaque
+
+INLINE_LIMIT = 16
+"""Constants up to this many elements are written into the source."""
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """weights: "file" (weights.bin beside the module) or "embed" (base64 inside it)."""
+
+    weights: str = "file"
+    version: str = ""
+
+
+@dataclass
+class Emitted:
+    """The module's source, and the arrays of weights.bin at their offsets."""
+
+    source: str
+    weights: list[tuple[int, np.ndarray[Any, Any]]] = field(default_factory=list[Any])
+
+    def weight_chunks(self) -> list[bytes | memoryview]:
+        """The content of weights.bin, piece by piece."""
+        chunks: list[bytes | memoryview] = []
+        end = 0
+        for offset, array in self.weights:
+            chunks.append(bytes(offset - end))
+            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            chunks.append(flat.data)
+            end = offset + flat.nbytes
+        return chunks
+
+
+def emit(graph: Graph, name: str, options: Options | None = None) -> Emitted:
+    """The module for a typed graph, which is changed (operations without a reference are decomposed).
+
+    Raises CompileError with every operation that cannot be written.
+    """
+    sink = Sink()
+    decompose(graph, sink)
+    writer = _ModuleWriter(graph, name, options or Options(), sink)
+    source = writer.text()
+    sink.stop_on_errors(CompileError)
+    return Emitted(source, writer.weights)
+
+
+def decompose(graph: Graph, sink: Sink) -> None:
+    """Replace every operation that has no reference of its own by what it is made of."""
+    waiting = [n for n in graph.nodes if type(n.op).reference is Op.reference and n.op.decompose is not None]
+    while waiting:
+        node = waiting.pop()
+        with sink.catching(node.loc):
+            made = splice(graph, node)
+            waiting += [n for n in made if type(n.op).reference is Op.reference and n.op.decompose is not None]
+
+
+def splice(graph: Graph, node: Node) -> list[Node]:
+    """Put the node's decomposition in its place; the new nodes."""
+    traced, results, formals = trace(node.op, node.inputs)
+    given = [v for v in node.inputs if v is not None and v.const is None]
+    twins: dict[Value, Value] = dict(zip(formals, given, strict=True))
+
+    def of(value: Value) -> Value:
+        if value not in twins:
+            hint = f"{node.name or node.op.name}/{value.name}"
+            made = graph.add_constant(value.const, hint) if value.const else graph.new_value(hint, value.type)
+            made.contents = value.contents
+            twins[value] = made
+        return twins[value]
+
+    added = [
+        graph.add_node(n.op, [None if v is None else of(v) for v in n.inputs], [of(v) for v in n.outputs], node.name, node.loc)
+        for n in traced.nodes
+    ]  # fmt: skip
+    for old, result in zip(node.outputs, results, strict=False):
+        new = of(result)
+        new.names = new.names or old.names
+        graph.replace_uses(old, new)
+    graph.remove(node)
+    return added
+
+
+class _ModuleWriter:
+    def __init__(self, graph: Graph, name: str, options: Options, sink: Sink) -> None:
+        self.graph, self.name, self.options, self.sink = graph, name, options, sink
+        self.library = Library()
+        self.chains = ChainWriter(self.library)
+        self.weights: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self.end = 0
+        self.constants: list[str] = []
+        self.locals: dict[Value, str] = {}
+        self.shared: dict[int, str] = {}
+        self.taken = self.library.taken
+        self.taken |= {"inputs", "state", "os", "math", "INPUTS", "OUTPUTS"}
+        self.sizes: dict[str, str] = {}  # symbol → expression
+
+    # -------------------------------------------------------------------- the module
+    def text(self) -> str:
+        body = self._run()
+        loader = [self._weight_loader()] if self.weights else []
+        imports = "\n".join(sorted(set(self.library.imports.values()), key=_import_order))
+        parts = [self._head(), imports, self._metadata(), *loader]
+        if self.library.constants or self.constants:
+            parts.append("\n".join([*self.library.constants.values(), *self.constants]))
+        blocks = ["\n\n".join(parts), *self.library.functions.values(), body, _MAIN]
+        return "\n\n\n".join(b.strip("\n") for b in blocks) + "\n"
+
+    def _head(self) -> str:
+        made = f" by irc {self.options.version}" if self.options.version else ""
+        title = self.name.replace("\\", "/").replace('"""', "'''")
+        return f'"""{title}: generated{made}.  Call run(inputs); as a script: python model.py IN.npz OUT.npz."""'
+
+    def _metadata(self) -> str:
+        def rows(values: list[Value]) -> str:
+            return "".join(f"    ({v.name!r}, {str(v.type)!r}),\n" for v in values)
+
+        return f"INPUTS = [\n{rows(self.graph.inputs)}]\nOUTPUTS = [\n{rows(self.graph.outputs)}]"
+
+    def _weight_loader(self) -> str:
+        self.library.imports.setdefault("math", "import math")
+        if self.options.weights == "file":
+            self.library.imports.setdefault("os", "import os")
+        return _LOADER.format(storage=self._storage())
+
+    def _storage(self) -> str:
+        if self.options.weights == "embed":
+            import base64
+
+            data = base64.b64encode(b"".join(Emitted("", self.weights).weight_chunks())).decode()
+            lines = "\n".join(f'    "{data[i : i + 100]}"' for i in range(0, len(data), 100))
+            return f"np.frombuffer(__import__('base64').b64decode(\n{lines}\n), np.uint8)"
+        return 'np.memmap(os.path.join(os.path.dirname(os.path.abspath(__file__)), "weights.bin"), np.uint8, "r")'
+
+    # ------------------------------------------------------------------------ run()
+    def _run(self) -> str:
+        groups = grouped(self.graph)
+        self.locals = {v: self._local(v) for v in self.graph.inputs}
+        lines: list[str] = []
+        if self.graph.inputs:
+            lines.append(f"{', '.join(self.locals[v] for v in self.graph.inputs)}{',' * (len(self.graph.inputs) == 1)} = inputs")
+        for value in self.graph.inputs:
+            lines += self._sizes_of(value)
+        last = self._last_uses(groups)
+        for i, group in enumerate(groups):
+            with self.sink.catching(group.root.loc):
+                lines += self._group(group)
+                dead = [self.locals[v] for v in last.get(i, []) if v in self.locals]
+                if dead:
+                    lines.append(f"del {', '.join(dead)}")
+        results = ", ".join(self._operand(v) for v in self.graph.outputs)
+        lines.append(f"return [{results}]")
+        doc = '    """The outputs, in the order of OUTPUTS, for a list of inputs in the order of INPUTS."""'
+        body = "\n".join(f"        {line}" for line in lines)
+        return f'def run(inputs):\n{doc}\n    with np.errstate(all="ignore"):\n{body}'
+
+    def _last_uses(self, groups: list[Group]) -> dict[int, list[Value]]:
+        """Values that no later group needs, by the group after which they go."""
+        keep = set(self.graph.outputs)
+        last: dict[Value, int] = {}
+        for i, group in enumerate(groups):
+            for value in [*group.operands, *group.root.outputs]:
+                if value.const is None and value not in keep:
+                    last[value] = i
+        found: dict[int, list[Value]] = {}
+        for value, i in last.items():
+            if i < len(groups) - 1:
+                found.setdefault(i, []).append(value)
+        return found
+
+    def _group(self, group: Group) -> list[str]:
+        node = group.root
+        comment = f"# {_sources(group)}: {', '.join(str(v.type) for v in node.outputs)}"
+        if len(group.nodes) > 1:
+            args = ", ".join(self._operand(v) for v in group.operands)
+            made = f"{self.chains.function(group)}({args})"
+            lines = [f"{self._local(node.outputs[0])} = {made}"]
+        elif isinstance(node.op, DimVector):
+            sizes = ", ".join(self._size(d) for d in node.op.dims)
+            lines = [f"{self._local(node.outputs[0])} = np.array([{sizes}], np.int64)"]
+        elif is_elementwise(node):
+            args = ", ".join(self._operand(v) for v in node.operands)
+            lines = [f"{self._local(node.outputs[0])} = {call(self.library, node, args)}"]
+        else:
+            lines = self._call(node)
+        for value in node.outputs:
+            lines += self._sizes_of(value)
+        return [_one_line(comment), *lines]
+
+    def _call(self, node: Node) -> list[str]:
+        if isinstance(node.op, Opaque):
+            raise Problem(codes.NOT_UNDERSTOOD, op=node.op.type, domain=node.op.domain or node.op.format, version=node.op.version)
+        args = ", ".join("None" if v is None else self._operand(v) for v in node.inputs)
+        made = f"{self.library.operation(node.op)}({args})"
+        names = [self._local(v) for v in node.outputs]
+        several = len(node.op.sig.outputs) + sum(p.variadic for p in node.op.sig.outputs) > 1
+        if not several:
+            return [f"{names[0]} = {_typed(made, node.outputs[0])}"]
+        if len(names) == 1:
+            return [f"{names[0]}, *_ = {made}", *_retyped(node, names)]
+        rest = ", *_" if not any(p.variadic for p in node.op.sig.outputs) and len(names) < len(node.op.sig.outputs) else ""
+        return [f"{', '.join(names)}{rest} = {made}", *_retyped(node, names)]
+
+    # ----------------------------------------------------------------------- operands
+    def _operand(self, value: Value) -> str:
+        if value.const is not None:
+            return self._constant(value)
+        return self.locals[value]
+
+    def _local(self, value: Value) -> str:
+        name = identifier(value.name)
+        base, n = name, 1
+        while name in self.taken:
+            n += 1
+            name = f"{base}_{n}"
+        self.taken.add(name)
+        self.locals[value] = name
+        return name
+
+    def _constant(self, value: Value) -> str:
+        assert value.const is not None
+        key = id(value.const)
+        if key in self.shared:
+            return self.shared[key]
+        array = np.asarray(value.const.array)
+        name = self.shared[key] = self.library.fresh(identifier(value.name).upper().strip("_") or "C")
+        text = array_literal(array) if array.size <= INLINE_LIMIT or value.const.dtype == string else None
+        if text is None:
+            self.end = -(-self.end // ALIGNMENT) * ALIGNMENT
+            self.weights.append((self.end, array))
+            text = f"weight({self.end}, {dtype_text(array.dtype)}, {array.shape})"
+            self.end += array.nbytes
+        self.library.note(text)
+        self.constants.append(f"{name} = {text}")
+        return name
+
+    # -------------------------------------------------------------------------- sizes
+    def _sizes_of(self, value: Value) -> list[str]:
+        """Remember where a symbolic size can be read off this value."""
+        if isinstance(value.type, TensorType) and value.type.shape is not None and value in self.locals:
+            for axis, d in enumerate(value.type.shape):
+                if len(d.terms) == 1 and d.terms[0][1] == 1 and len(d.terms[0][0]) == 1:
+                    atom = d.terms[0][0][0]
+                    if isinstance(atom, Symbol) and atom.name not in self.sizes and self._needs_sizes:
+                        name = self._fresh_local(snake(atom.name) if atom.name.isidentifier() else "size")
+                        self.sizes[atom.name] = name
+                        return [f"{name} = {self.locals[value]}.shape[{axis}]", *self._sizes_of(value)]
+        return []
+
+    @property
+    def _needs_sizes(self) -> bool:
+        if not hasattr(self, "_dim_vectors"):
+            self._dim_vectors = any(isinstance(n.op, DimVector) for n in self.graph.nodes)
+        return self._dim_vectors
+
+    def _fresh_local(self, hint: str) -> str:
+        name, n = hint, 1
+        while name in self.taken:
+            n += 1
+            name = f"{hint}_{n}"
+        self.taken.add(name)
+        return name
+
+    def _size(self, dim: Dim) -> str:
+        """A Dim as a Python expression over the sizes seen so far."""
+        terms: list[str] = []
+        for monomial, c in dim.terms:
+            factors = [self._atom(a) for a in monomial]
+            terms.append("*".join([*([str(c)] if c != 1 or not factors else []), *factors]))
+        return " + ".join(terms).replace("+ -", "- ")
+
+    def _atom(self, atom: Symbol | Func) -> str:
+        if isinstance(atom, Symbol):
+            if atom.name not in self.sizes:
+                raise Problem(codes.NO_NUMPY_SOURCE, op="DimVector", reason=f"the size {atom.name} is not known here")
+            return self.sizes[atom.name]
+        a, b = (f"({self._size(x)})" for x in atom.args)
+        return {
+            "floordiv": f"({a}//{b})", "ceildiv": f"(-(-{a}//{b}))", "mod": f"({a}%{b})",
+            "min": f"min({a}, {b})", "max": f"max({a}, {b})",
+        }[atom.op]  # fmt: skip
+
+
+def identifier(name: str) -> str:
+    """A Python name for a value; readable where the name is."""
+    made = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "v"
+    made = f"v{made}" if made[0].isdigit() else made
+    return f"{made}_" if keyword.iskeyword(made) or hasattr(__import__("builtins"), made) else made
+
+
+def _typed(made: str, value: Value) -> str:
+    """The expression as an array of the declared element type."""
+    if not isinstance(value.type, TensorType):
+        return made
+    if value.dtype.kind == "?":
+        return made
+    return f"np.asarray({made}, {dtype_text(value.dtype.numpy)})"
+
+
+def _retyped(node: Node, names: list[str]) -> list[str]:
+    typed = [(n, _typed(n, v)) for n, v in zip(names, node.outputs, strict=True)]
+    return [f"{n} = {t}" for n, t in typed if n != t]
+
+
+def _sources(group: Group) -> str:
+    names = list(dict.fromkeys(n.name or n.op.name for n in group.nodes))
+    return ", ".join(names)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:160]
+
+
+def _import_order(line: str) -> tuple[int, str]:
+    return (1 if "numpy" in line or "ml_dtypes" in line else 0), line
+
+
+_LOADER = '''WEIGHTS = {storage}
+
+
+def weight(offset, dtype, shape):
+    """The constant stored from that byte on."""
+    return np.frombuffer(WEIGHTS, dtype, math.prod(shape), offset).reshape(shape)
+'''
+
+_MAIN = '''def main():
+    """python model.py IN.npz OUT.npz: run the model on the arrays named in INPUTS."""
+    import sys
+
+    with np.load(sys.argv[1]) as given:
+        results = run([given[name] for name, _ in INPUTS])
+    np.savez(sys.argv[2], **{name: value for (name, _), value in zip(OUTPUTS, results)})
+
+
+if __name__ == "__main__":
+    main()
+'''

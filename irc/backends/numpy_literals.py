@@ -1,0 +1,117 @@
+"""Python source of constant values: what the NumPy backend writes in place of attributes and tables."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim
+
+ARRAY_LIMIT = 64
+"""Arrays up to this many elements are written out in the source."""
+
+
+def literal(value: Any) -> str | None:
+    """An expression that evaluates to the value, in terms of `np` and `ml_dtypes`; None where there is none."""
+    if value is None or value is Ellipsis or isinstance(value, bool | int | str | bytes | range):
+        return repr(value)
+    if isinstance(value, float) and not isinstance(value, np.generic):
+        return _float(value)
+    if isinstance(value, complex) and not isinstance(value, np.generic):
+        return repr(value)
+    if isinstance(value, Dim):
+        return str(int(value)) if value.is_const else None
+    if isinstance(value, np.dtype):
+        return dtype_literal(value)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, type):
+        return _class(value)
+    if isinstance(value, np.ndarray):
+        return array_literal(value) if value.size <= ARRAY_LIMIT else None  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, np.generic):
+        scalar = _class(type(value))
+        return None if scalar is None else f"{scalar}({literal(value.item())})"
+    return _container(value)
+
+
+def _float(value: float) -> str:
+    if math.isnan(value):
+        return "np.nan"
+    if math.isinf(value):
+        return "np.inf" if value > 0 else "-np.inf"
+    return repr(value)
+
+
+def _container(value: Any) -> str | None:
+    if isinstance(value, slice):
+        parts = [literal(x) for x in (value.start, value.stop, value.step)]
+        return None if None in parts else f"slice({', '.join(p for p in parts if p)})"
+    if isinstance(value, dict):
+        items = [(literal(k), literal(v)) for k, v in value.items()]  # pyright: ignore[reportUnknownVariableType]
+        if any(k is None or v is None for k, v in items):
+            return None
+        return "{" + ", ".join(f"{k}: {v}" for k, v in items) + "}"
+    if not isinstance(value, tuple | list | set | frozenset):
+        return None
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind not in (tuple, list, set, frozenset):
+        return None
+    texts = [literal(x) for x in value]  # pyright: ignore[reportUnknownVariableType]
+    if any(t is None for t in texts):
+        return None
+    if isinstance(value, set | frozenset):
+        texts.sort(key=str)
+    body = ", ".join(t for t in texts if t is not None)
+    if kind is tuple:
+        return f"({body},)" if len(texts) == 1 else f"({body})"
+    if kind is list:
+        return f"[{body}]"
+    braces = f"{{{body}}}" if texts else "set()"
+    return f"frozenset({braces if texts else ''})" if kind is frozenset else braces
+
+
+def _class(value: type) -> str | None:
+    """A NumPy or ml_dtypes scalar type, or a built-in one."""
+    if value.__module__ == "builtins":
+        return value.__name__
+    name = value.__name__
+    if issubclass(value, np.generic) and getattr(np, name, None) is value:
+        return f"np.{name}"
+    if value.__module__.startswith("ml_dtypes"):
+        return f"ml_dtypes.{name}"
+    return None
+
+
+def dtype_text(kind: np.dtype[Any]) -> str:
+    """The dtype as an argument of astype and its like: np.float32, ml_dtypes.bfloat16, object."""
+    if kind == object:
+        return "object"
+    name = kind.type.__name__
+    return f"np.{name}" if getattr(np, name, None) is kind.type else f"ml_dtypes.{name}"
+
+
+def dtype_literal(kind: np.dtype[Any]) -> str:
+    return f"np.dtype({dtype_text(kind)})"
+
+
+def array_literal(array: np.ndarray[Any, Any]) -> str | None:
+    """`np.array(…)` with every element; exact, because repr of a float is."""
+    if array.dtype.kind == "c":
+        items = array.tolist()
+    elif array.dtype.kind in "biuO":
+        items = array.tolist()
+    else:
+        items = array.astype(np.float64).tolist()  # exact for every float type irc has
+    body = _nested(items)
+    if body is None:
+        return None
+    made = f"np.array({body}, {dtype_text(array.dtype)})"
+    return f"{made}.reshape({array.shape})" if 0 in array.shape else made
+
+
+def _nested(items: Any) -> str | None:
+    if isinstance(items, list):
+        parts = [_nested(x) for x in items]  # pyright: ignore[reportUnknownVariableType]
+        return None if None in parts else "[" + ", ".join(p for p in parts if p is not None) + "]"
+    return literal(items)

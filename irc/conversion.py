@@ -1,0 +1,218 @@
+"""Saving: what to write for the options given, weights compressed or not, nothing written on a finding."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irc.border import WriteOptions, write_model
+from irc.border.support import NEWEST_OPENVINO_OPSET, newest_onnx_opset
+from irc.diagnostics import ConversionError, Problem, Sink
+from irc.diagnostics.codes import conversion, runtime_io as codes
+from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.ir.graph import Model
+from irc.ir.types import TensorType, f16, f32
+
+DEFAULT_OPSET = 21
+
+OPENVINO_RELEASES = (
+    ((2020, 1), 1), ((2020, 2), 2), ((2020, 3), 2), ((2020, 4), 3), ((2021, 1), 4), ((2021, 2), 5), ((2021, 3), 6),
+    ((2021, 4), 7), ((2022, 1), 8), ((2022, 2), 9), ((2022, 3), 10), ((2023, 0), 11), ((2023, 1), 12),
+    ((2023, 2), 13), ((2024, 0), 14), ((2024, 5), 15), ((2025, 0), 16),
+)  # fmt: skip
+"""OpenVINO release → the newest operation set it reads (documentation of the releases; 16 was first seen in 2025)."""
+
+
+@dataclass(frozen=True)
+class SaveOptions:
+    """The options of `irc.save`."""
+
+    opset: int | None = None
+    ir_version: int | None = None
+    max_opset: str | int | None = None
+    for_openvino: str | None = None
+    compress_fp16: bool = False
+
+
+def write_file(model: Model, path: str | Path, options: SaveOptions) -> None:
+    """Write the model in the format of the path's suffix; ConversionError with every finding, OSError."""
+    sink = Sink()
+    suffix = os.path.splitext(os.fspath(path))[1].lower()
+    if suffix not in (".onnx", ".xml"):
+        sink.report(codes.BAD_OPTION, option="path", value=os.fspath(path), expected="a name that ends in .onnx or .xml")
+        raise ConversionError(sink.diagnostics)
+    raw = to_openvino(model, options, sink) if suffix == ".xml" else to_onnx(model, options, sink)
+    sink.stop_on_errors(ConversionError)
+    if options.compress_fp16:
+        compress(raw.graph, raw.format, {v.key for v in raw.graph.outputs})
+    try:
+        if suffix == ".xml":
+            from irc.formats.openvino import writer as openvino
+
+            openvino.write(raw, path)
+        else:
+            from irc.formats.onnx import writer as onnx
+
+            onnx.write(raw, path)
+    except Problem as p:
+        sink.report(p.code, notes=p.notes, **p.facts)
+        raise ConversionError(sink.diagnostics) from p
+
+
+# --------------------------------------------------------------------------------- ONNX
+def to_onnx(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
+    """The model as ONNX, at the opset asked for or by default the lowest that can say it (see `irc.save`)."""
+    if options.opset is not None:
+        _in_range("opset", options.opset, 1, newest_onnx_opset(), sink)
+        return _onnx_at(model, options.opset, sink)
+    if model.format == "onnx":
+        return _onnx_at(model, model.opsets.get("", 1), sink)
+    first: Sink | None = None
+    for opset in range(DEFAULT_OPSET, newest_onnx_opset() + 1):
+        own = Sink()
+        raw = _onnx_at(model, opset, own)
+        first = first or own
+        if not own.errors:
+            break
+        if any(d.code != conversion.NEEDS_NEWER_OPSET.id for d in own.errors):
+            break
+    for found in own.diagnostics if not own.errors else first.diagnostics:  # type: ignore[union-attr]
+        sink.add(found)
+    return raw
+
+
+def _onnx_at(model: Model, opset: int, sink: Sink) -> RawModel:
+    import onnx
+
+    same = model.format == "onnx"
+    opsets = {**(_domains() if not same else {}), **(model.opsets if same else {}), "": opset}
+    raw = write_model(model, WriteOptions("onnx", opsets, version=0), sink)
+    if not same:
+        used = {n.domain for n in _nodes(raw.graph)} | {n.domain for f in raw.functions for n in f.nodes}
+        raw.opsets = {d: v for d, v in sorted(opsets.items()) if d == "" or d in used}
+    if same and raw.opsets == model.opsets:
+        raw.version = model.version
+    else:
+        imports = [onnx.helper.make_opsetid(d, v) for d, v in raw.opsets.items() if d in ("", "ai.onnx.ml")]
+        raw.version = max(onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True), _needed(raw))
+    if raw.version < 4:  # until IR version 3 an initializer is a graph input too
+        listed = {v.key for v in raw.graph.inputs}
+        raw.graph.inputs += [
+            RawValue(k, (k,), TensorType.of(t.dtype, t.shape)) for k, t in raw.graph.constants.items() if k not in listed
+        ]
+    return raw
+
+
+def _domains() -> dict[str, int]:
+    """The newest version of every other domain irc writes."""
+    import onnx
+
+    return {d: int(onnx.defs.onnx_opset_version(d)) if d == "" else _newest(d) for d in ("", "ai.onnx.ml")}
+
+
+def _newest(domain: str) -> int:
+    import onnx
+
+    versions = [s.since_version for s in onnx.defs.get_all_schemas() if s.domain == domain]
+    return max(versions, default=1)
+
+
+def _needed(raw: RawModel) -> int:
+    """The lowest ir_version by what else the model has: local functions (8)."""
+    return 8 if raw.functions else 3
+
+
+def _in_range(option: str, value: int, lo: int, hi: int, sink: Sink) -> None:
+    if not lo <= value <= hi:
+        sink.report(codes.BAD_OPTION, option=option, value=value, expected=f"a number from {lo} to {hi}")
+        raise ConversionError(sink.diagnostics)
+
+
+# ----------------------------------------------------------------------------- OpenVINO
+def to_openvino(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
+    """The model as OpenVINO IR, within the IR version and operation sets asked for."""
+    version, newest = openvino_target(options, sink)
+    if version is None:
+        version = model.version if model.format == "openvino" else 11
+    return write_model(model, WriteOptions("openvino", max_opset=newest, version=version), sink)
+
+
+def openvino_target(options: SaveOptions, sink: Sink) -> tuple[int | None, int]:
+    """(IR version or None, newest operation set) of the options; ConversionError IRC6350."""
+    version, newest = options.ir_version, NEWEST_OPENVINO_OPSET
+    if version is not None:
+        _in_range("ir_version", version, 10, 11, sink)
+    if options.for_openvino is not None:
+        release = re.fullmatch(r"(20\d\d)\.(\d+)(\.\d+)*", str(options.for_openvino))
+        at = (int(release[1]), int(release[2])) if release else (0, 0)
+        known = [n for first, n in OPENVINO_RELEASES if first <= at]
+        if not known:
+            expected = "a release from 2020.1 on, like 2021.4"
+            sink.report(codes.BAD_OPTION, option="for_openvino", value=options.for_openvino, expected=expected)
+            raise ConversionError(sink.diagnostics)
+        newest = known[-1]
+        version = version or (10 if at <= (2021, 4) else 11)
+    if options.max_opset is not None:
+        number = re.fullmatch(r"(?:opset)?(\d+)", str(options.max_opset))
+        _in_range("max_opset", int(number[1]) if number else 0, 1, NEWEST_OPENVINO_OPSET, sink)
+        newest = min(newest, int(number[1])) if number else newest
+    return version, newest
+
+
+# --------------------------------------------------------------------------- compression
+def compress(graph: RawGraph, format: str, outputs: set[str]) -> None:
+    """Store f32 weights as f16, each behind a conversion back; values beyond ±65504 are clamped."""
+    for body in _bodies(graph):
+        compress(body, format, {v.key for v in body.outputs})
+    for key, tensor in list(graph.constants.items()):
+        if tensor.dtype == f32 and key not in outputs and "values" not in tensor.extras:
+            _compress_one(graph, format, key, tensor)
+
+
+def _compress_one(graph: RawGraph, format: str, key: str, tensor: RawTensor) -> None:
+    packed = f"{key}/compressed" if format == "onnx" else f"{key}_compressed"
+    graph.constants[packed] = replace(tensor, name=f"{tensor.name}_compressed", dtype=f16, load=lambda: halves(tensor))
+    del graph.constants[key]
+    type = TensorType.of(f32, tensor.shape)
+    if format == "onnx":
+        node = RawNode("Cast", 13, "", f"{tensor.name}/decompress", [packed], [RawValue(key, (key,), type)], {"to": 1})
+    else:
+        extras = {"rt_info": [{"name": "decompression", "version": "0"}]}
+        output = RawValue(key, tuple(tensor.extras.get("names", ())), type)
+        attrs = {"destination_type": "f32"}
+        node = RawNode("Convert", 1, "", f"{tensor.name}/decompress", [packed], [output], attrs, extras=extras)
+        graph.constants[packed].extras = {k: v for k, v in tensor.extras.items() if k != "names"}
+    graph.nodes.insert(0, node)
+
+
+def halves(tensor: RawTensor) -> np.ndarray[Any, Any]:
+    """The weights as f16, clamped to its range."""
+    array = np.asarray(tensor.load())
+    with np.errstate(all="ignore"):
+        return np.where(np.isfinite(array), np.clip(array, -65504, 65504), array).astype(np.float16)
+
+
+def _nodes(graph: RawGraph) -> Iterator[RawNode]:
+    for node in graph.nodes:
+        yield node
+        for body in _bodies_of(node):
+            yield from _nodes(body)
+
+
+def _bodies(graph: RawGraph) -> Iterator[RawGraph]:
+    for node in graph.nodes:
+        yield from _bodies_of(node)
+
+
+def _bodies_of(node: RawNode) -> Iterator[RawGraph]:
+    yield from node.bodies.values()
+    for value in node.attrs.values():
+        for item in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
+            if isinstance(item, RawGraph):
+                yield item

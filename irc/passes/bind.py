@@ -1,0 +1,95 @@
+"""Fixes symbolic sizes of a graph's inputs (`--shape`) and bounds of data-dependent ones (`--bound`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from irc.diagnostics import Sink
+from irc.diagnostics.codes import runtime_io as codes
+from irc.ir.dim import Dim, DimLike, Symbol
+from irc.ir.graph import Graph, Value
+from irc.ir.types import TensorType
+from irc.ops.builder import infer_node
+
+
+def bind_shapes(
+    graph: Graph, shapes: Mapping[str, Sequence[int | str | None]], bounds: Mapping[str, int], sink: Sink
+) -> None:
+    """Give the inputs these shapes, and infer every type again.
+
+    An entry of a shape is a number, a name for a symbolic size, or None or -1 for "as it is".  A size that
+    the model uses in several places becomes the number everywhere.  What does not fit is a finding.
+    """
+    if not shapes and not bounds:
+        return
+    known: dict[str, DimLike] = {}
+    for name, shape in shapes.items():
+        value = next((v for v in graph.inputs if name in (v.name, *v.names, v.extras.get("layer_name"))), None)
+        if value is None:
+            names = ", ".join(v.name for v in graph.inputs)
+            sink.report(codes.UNKNOWN_INPUT, name=name, names=names)
+        else:
+            _fix(value, name, list(shape), known, sink)
+    bounded = _bounded(graph, bounds, sink)
+    known |= bounded
+    for value in graph.values():
+        if isinstance(value.type, TensorType) and value.type.shape is not None:
+            value.type = value.type.with_shape([d.subs(known) for d in value.type.shape])
+    for node in graph.nodes:
+        with sink.catching(node.loc):
+            infer_node(node)
+
+
+def _fix(value: Value, name: str, shape: list[int | str | None], known: dict[str, DimLike], sink: Sink) -> None:
+    """Record what the given shape says of the value's symbols."""
+    facts: dict[str, Any] = {"name": name, "type": value.type, "given": shape}
+    if not isinstance(value.type, TensorType):
+        sink.report(codes.BAD_SHAPE_OPTION, reason="it is no tensor", **facts)
+        return
+    if value.type.shape is None:
+        value.type = value.type.with_shape(_dim(s, f"{name}_{i}") for i, s in enumerate(shape))
+        return
+    if len(shape) != len(value.type.shape):
+        sink.report(codes.BAD_SHAPE_OPTION, reason="the rank differs", **facts)
+        return
+    for size, given in zip(value.type.shape, shape, strict=True):
+        if given is None or given == -1:
+            continue
+        wanted = _dim(given, str(given))
+        symbols = list(size.symbols())
+        if size.is_const or len(symbols) != 1 or size != Dim({(symbols[0],): 1}):
+            if size.equals(wanted) is False:
+                sink.report(codes.BAD_SHAPE_OPTION, reason=f"the model fixes {size}", **facts)
+            continue
+        lo, hi = symbols[0].bounds()
+        if wanted.is_const and not lo <= int(wanted) <= hi:
+            sink.report(codes.BAD_SHAPE_OPTION, reason=f"{size} is bounded to {lo}..{hi}", **facts)
+        elif known.setdefault(symbols[0].name, wanted) != wanted:
+            sink.report(codes.BAD_SHAPE_OPTION, reason=f"{size} was given as {known[symbols[0].name]}", **facts)
+
+
+def _dim(given: int | str | None, name: str) -> Dim:
+    if isinstance(given, str):
+        return Dim.symbol(given)
+    return Dim.fresh(name) if given is None or given < 0 else Dim.of(int(given))
+
+
+def _bounded(graph: Graph, bounds: Mapping[str, int], sink: Sink) -> dict[str, DimLike]:
+    """Symbols with the upper bounds given, by the name of the symbol or of the value that has it."""
+    found: dict[str, DimLike] = {}
+    symbols: dict[str, Symbol] = {}
+    of_value: dict[str, set[Symbol]] = {}
+    for value in graph.values():
+        if isinstance(value.type, TensorType) and value.type.shape is not None:
+            own = {s for d in value.type.shape for s in d.symbols()}
+            symbols |= {s.name: s for s in own}
+            for name in (value.name, *value.names):
+                of_value[name] = own
+    for name, most in bounds.items():
+        picked = [symbols[name]] if name in symbols else sorted(of_value.get(name, ()))
+        if not picked:
+            sink.report(codes.UNKNOWN_BOUND, name=name)
+        for symbol in picked:
+            found[symbol.name] = Dim.symbol(symbol.name, symbol.lo, int(most))
+    return found

@@ -1,0 +1,248 @@
+"""The cache of artefacts: by content, in a folder only its owner can write, the least recently used go first.
+
+The folder is $IRC_CACHE_DIR, else $XDG_CACHE_HOME/irc, else ~/.cache/irc.  It is created with mode 0700 and
+refused if it belongs to somebody else or others may write it: artefacts are code.  An entry is written
+under a temporary name and renamed.  $IRC_CACHE_SIZE caps the size (bytes, or with K, M, G; default 10G).
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from irc.diagnostics.codes import runtime_io as codes
+from irc.diagnostics.core import RunError, fill
+from irc.runtime.artifact import MANIFEST, Artifact, Content, file_hash, read_artifact, write_artifact
+
+_MEMO = "hashes.json"
+_MEMO_LIMIT = 4096
+_SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def location() -> Path:
+    """Where the cache is, or would be."""
+    given = os.environ.get("IRC_CACHE_DIR")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "irc"
+
+
+def root() -> Path | None:
+    """The cache folder, made if missing; None (with a warning) where it must not be used."""
+    path = location()
+    reason = ""
+    try:
+        if not path.exists():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            reason = "it belongs to another user"
+        elif os.name == "posix" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            reason = "others may write it"
+        elif not os.access(path, os.W_OK | os.X_OK):
+            reason = "it cannot be written"
+    except OSError as e:
+        reason = e.strerror or str(e)
+    if reason:
+        _warn(str(path), reason)
+        return None
+    return path
+
+
+@cache
+def _warn(path: str, reason: str) -> None:
+    text = fill(codes.CACHE_REFUSED.message, {"path": path, "reason": reason})
+    warnings.warn(f"{codes.CACHE_REFUSED.id}: {text}", RuntimeWarning, stacklevel=4)
+
+
+# --------------------------------------------------------------------------- artefacts
+def lookup(key: str) -> Artifact | None:
+    """The artefact of that key; None if there is none, or it is damaged (it is then removed)."""
+    base = root()
+    folder = base / "artefacts" / key if base else None
+    if folder is None or not (folder / MANIFEST).is_file():
+        return None
+    try:
+        found = read_artifact(folder, verify=False)
+        if any(found.path(n).stat().st_size != row["bytes"] for n, row in found.files.items()):
+            raise FileNotFoundError
+        os.utime(folder / MANIFEST)  # the time of last use
+    except (RunError, OSError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    return found
+
+
+def store(key: str, files: Mapping[str, Content], manifest: Mapping[str, Any]) -> Artifact:
+    """Keep an artefact under a key; in a folder of this process where there is no cache."""
+    base = root()
+    if base is None:
+        return keep_for_process(files, manifest)
+    folder = base / "artefacts" / key
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    found = write_artifact(folder, files, manifest)
+    shrink(base, keep=folder)
+    return found
+
+
+def keep_for_process(files: Mapping[str, Content], manifest: Mapping[str, Any]) -> Artifact:
+    """An artefact in a temporary folder that goes when the process ends."""
+    return write_artifact(temporary_folder(), files, manifest)
+
+
+def temporary_folder() -> Path:
+    """A new path inside this process's temporary folder."""
+    return Path(tempfile.mkdtemp(dir=_process_folder(os.getpid()))) / "artefact"
+
+
+@cache
+def _process_folder(pid: int) -> str:
+    path = tempfile.mkdtemp(prefix="irc-")
+    atexit.register(lambda: os.getpid() == pid and shutil.rmtree(path, ignore_errors=True))
+    return path
+
+
+def unpacked_folder(digest: str) -> Path:
+    """Where the copy of a pickled artefact with that digest lives."""
+    base = root()
+    if base is None:
+        return Path(_process_folder(os.getpid())) / digest
+    (base / "unpacked").mkdir(mode=0o700, exist_ok=True)
+    return base / "unpacked" / digest
+
+
+# --------------------------------------------------------------------------- size
+@dataclass(frozen=True)
+class CacheInfo:
+    """What `irc cache info` prints: the folder, the number of artefacts, their bytes and the cap."""
+
+    path: Path
+    entries: int
+    bytes: int
+    limit: int
+
+
+def limit() -> int:
+    """The cap in bytes."""
+    text = os.environ.get("IRC_CACHE_SIZE", "10G").strip().upper()
+    scale = _SUFFIXES.get(text[-1:], 1)
+    try:
+        return int(float(text[:-1] if scale > 1 else text) * scale)
+    except ValueError:
+        return 10 << 30
+
+
+def info() -> CacheInfo:
+    """The state of the cache."""
+    entries = _entries(location())
+    return CacheInfo(location(), len(entries), sum(e[1] for e in entries), limit())
+
+
+def clear() -> int:
+    """Remove every artefact; how many there were."""
+    path = location()
+    entries = _entries(path)
+    for name in ("artefacts", "unpacked"):
+        shutil.rmtree(path / name, ignore_errors=True)
+    (path / _MEMO).unlink(missing_ok=True)
+    return len(entries)
+
+
+def shrink(base: Path, keep: Path) -> None:
+    """Remove the least recently used artefacts until the rest fit the cap."""
+    entries = sorted(_entries(base))
+    total = sum(e[1] for e in entries)
+    for _, size, folder in entries:
+        if total <= limit():
+            return
+        if folder != keep:
+            shutil.rmtree(folder, ignore_errors=True)
+            total -= size
+
+
+def _entries(base: Path) -> list[tuple[float, int, Path]]:
+    """(time of last use, bytes, folder) of every artefact."""
+    found: list[tuple[float, int, Path]] = []
+    for name in ("artefacts", "unpacked"):
+        try:
+            folders = [f for f in (base / name).iterdir() if f.is_dir() and not f.name.startswith(".")]
+        except OSError:
+            continue
+        for folder in folders:
+            try:
+                used = (folder / MANIFEST).stat().st_mtime
+                found.append((used, sum(f.stat().st_size for f in folder.iterdir()), folder))
+            except OSError:
+                continue
+    return found
+
+
+# --------------------------------------------------------------------------- hashes
+def content_hash(path: str | Path) -> str:
+    """sha256 of a file, remembered by device, inode, size and times."""
+    status = os.stat(path)
+    identity = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+    memo = _read_memo()
+    if identity not in memo:
+        memo[identity] = file_hash(Path(path))
+        _write_memo(memo)
+    return str(memo[identity])
+
+
+def remembered(key: str) -> Any:
+    """A small fact kept with the hashes; None if it is not known."""
+    return _read_memo().get(key)
+
+
+def remember(key: str, value: Any) -> None:
+    """Keep a small JSON value for later processes."""
+    memo = _read_memo()
+    if memo.get(key) != value:
+        memo[key] = value
+        _write_memo(memo)
+
+
+def _read_memo() -> dict[str, Any]:
+    base = root()
+    try:
+        found = json.loads((base / _MEMO).read_text("utf-8")) if base else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _write_memo(memo: dict[str, Any]) -> None:
+    base = root()
+    if base is None:
+        return
+    kept = dict(list(memo.items())[-_MEMO_LIMIT:])
+    try:
+        handle, name = tempfile.mkstemp(prefix=".hashes.", dir=base)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(kept, file)
+        os.replace(name, base / _MEMO)
+    except OSError:
+        return  # only a memory: the next process computes it again
+
+
+@cache
+def generator_hash() -> str:
+    """A hash of irc's own source: other code may generate another artefact."""
+    base = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for path in sorted(p for p in base.rglob("*") if p.suffix in (".py", ".c", ".h", ".toml")):
+        status = path.stat()
+        digest.update(f"{path.relative_to(base)}:{status.st_size}:{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

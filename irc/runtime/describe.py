@@ -1,0 +1,84 @@
+"""The manifest of a graph: names, types and sizes of its inputs and outputs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from irc.ir.dim import Dim, Func, Symbol
+from irc.ir.graph import Graph, Model, Value, symbols_of
+from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
+from irc.version import VERSION
+
+
+def describe(model: Model, graph: Graph, backend: str) -> dict[str, Any]:
+    """name, prefix, inputs, outputs, symbols: what the executor needs; without files and target."""
+    symbols = {name: i for i, name in enumerate(symbols_of(graph.inputs))}
+    return {
+        "name": model.graph.name or "model",
+        "prefix": c_name(model.graph.name),
+        "backend": backend,
+        "irc": VERSION,
+        "source": model.file,
+        "inputs": [port(v, symbols) for v in graph.inputs],
+        "outputs": [port(v, symbols) for v in graph.outputs],
+        "symbols": [_symbol(d) for d in symbols_of(graph.inputs).values()],
+    }
+
+
+def c_name(name: str) -> str:
+    """A C identifier made of the model's name."""
+    made = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()[:40]
+    return made if made and not made[0].isdigit() else f"model_{made}".rstrip("_")
+
+
+def port(value: Value, symbols: dict[str, int]) -> dict[str, Any]:
+    """A row of the manifest's inputs or outputs; sizes as expressions over d0, d1, …"""
+    kind, tensor = _kind(value.type)
+    shape = tensor.shape if tensor is not None and kind == "tensor" else None
+    known = shape is not None and all(s.name in symbols for d in shape for s in d.symbols())
+    return {
+        "name": value.name,
+        "names": list(value.names),
+        "layer": str(value.extras.get("layer_name", "") or ""),
+        "kind": kind,
+        "type": str(value.type),
+        "dtype": tensor.dtype.name if tensor is not None else "dynamic",
+        "shape": None if shape is None else [int(d) if d.is_const else str(d) for d in shape],
+        "sizes": [size(d, symbols) for d in shape] if shape is not None and known else None,
+    }
+
+
+def _kind(type: Type | None) -> tuple[str, TensorType | None]:
+    """What a value is, and the tensor inside."""
+    if type is None or isinstance(type, TensorType):
+        return "tensor", type
+    if isinstance(type, MapType):
+        return "map", None
+    kind = "sequence" if isinstance(type, SequenceType) else "optional"
+    inner: Type | None = type
+    while isinstance(inner, SequenceType | OptionalType):
+        inner = inner.element
+    return kind, inner if isinstance(inner, TensorType) else None
+
+
+def _symbol(dim: Dim) -> dict[str, Any]:
+    (symbol,) = dim.symbols()
+    return {"name": symbol.name, "lo": symbol.lo, "hi": symbol.hi}
+
+
+def size(dim: Dim, symbols: dict[str, int]) -> int | str:
+    """A size as a number or an expression that `irc.runtime.ports.size_code` reads."""
+    if dim.is_const:
+        return int(dim)
+    terms: list[str] = []
+    for monomial, c in dim.terms:
+        factors = [_atom(a, symbols) for a in monomial]
+        terms.append("*".join([*([f"({c})"] if c != 1 or not factors else []), *factors]))
+    return " + ".join(terms)
+
+
+def _atom(atom: Symbol | Func, symbols: dict[str, int]) -> str:
+    if isinstance(atom, Symbol):
+        return f"d{symbols[atom.name]}"
+    return f"{atom.op}({', '.join(str(size(a, symbols)) for a in atom.args)})"

@@ -1,0 +1,21 @@
+"""Run-time errors: each is a RunError with a diagnostic, and the built-in exception that fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from irc.diagnostics.core import Code, Diagnostic, Loc, RunError, fill
+
+
+class InputTypeError(RunError, TypeError):
+    """An array of the wrong element type, or a value of the wrong kind."""
+
+
+class InputValueError(RunError, ValueError):
+    """A wrong number of arrays, a wrong name or a wrong shape."""
+
+
+def failure(code: Code, kind: type[RunError] = RunError, where: str = "", **facts: Any) -> RunError:
+    """The error to raise for one finding."""
+    found = Diagnostic(code.id, code.severity, fill(code.message, facts), Loc(where), (), fill(code.help, facts))
+    return kind([found])

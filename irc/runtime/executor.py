@@ -1,0 +1,242 @@
+"""`CompiledModel`: loads an artefact and runs it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics.codes import runtime_io as codes
+from irc.runtime import artifact as storage
+from irc.runtime.artifact import Artifact
+from irc.runtime.errors import InputTypeError, InputValueError, failure
+from irc.runtime.module_engine import ModuleEngine
+from irc.runtime.ports import Array, Port, ShapeCheck, SymbolicSize
+
+
+class CompiledModel:
+    """A compiled model.
+
+    compiled(a, b), compiled([a, b]) or compiled({"x": a, "y": b}) give a list of arrays in the model's
+    output order.  `inputs` and `outputs` say name, dtype and shape.  Calls of one object take turns
+    (it has a lock); state (ReadValue, Assign) is the object's own and fresh in every copy.
+    """
+
+    def __init__(self, artifact: Artifact, threads: int = 1) -> None:
+        manifest = artifact.manifest
+        self.artifact, self.threads = artifact, threads
+        self.name: str = manifest["name"]
+        self.backend: str = manifest["backend"]
+        self.inputs = [Port.of(row) for row in manifest["inputs"]]
+        self.outputs = [Port.of(row) for row in manifest["outputs"]]
+        self.symbols = [SymbolicSize(**row) for row in manifest.get("symbols", [])]
+        self._check = ShapeCheck(self.inputs, self.symbols)
+        self._keys = _keys(self.inputs)
+        self._lock = threading.Lock()
+        self._engine: Any = self._start()
+
+    def _start(self) -> Any:
+        if self.backend == "numpy":
+            return ModuleEngine(self.artifact)
+        from irc.runtime.native import NativeEngine
+
+        return NativeEngine(self.artifact, self.inputs, self.outputs, self.threads)
+
+    def __repr__(self) -> str:
+        ins = ", ".join(f"{p.name}: {p.type}" for p in self.inputs)
+        outs = ", ".join(f"{p.name}: {p.type}" for p in self.outputs)
+        return f"<CompiledModel {self.name!r} ({self.backend}): {ins} -> {outs}>"
+
+    # ------------------------------------------------------------------------ calling
+    def __call__(self, *inputs: Any, out: Sequence[Array] | None = None) -> list[Any]:
+        """Run the model.  `out`: arrays that the results are written into, one an output.
+
+        Raises TypeError for a wrong element type, ValueError for a wrong number, name or shape (both with
+        `.diagnostics`), RunError where the model itself fails.  Nothing is ever cast.
+        """
+        arrays = self._arguments(inputs)
+        dims = self._check(arrays)
+        if self.backend == "numpy":
+            with self._lock:
+                results = self._engine.run(arrays)
+            return results if out is None else self._copied(results, self._results(out, None))
+        arrays = [np.ascontiguousarray(a) if not a.flags.c_contiguous or not a.flags.aligned else a for a in arrays]
+        given = None if out is None else self._results(out, dims)
+        with self._lock:
+            return self._engine.run(arrays, dims, given)
+
+    def bind(
+        self, inputs: Sequence[Array] | Mapping[str, Array], outputs: Sequence[Array] | None = None
+    ) -> Callable[[], list[Array]]:
+        """A function that runs over the current contents of these buffers.
+
+        It returns the same list of output arrays every time; they are allocated here if not given.  The
+        arrays must be C-contiguous and of the declared dtype and shape (TypeError, ValueError).
+        """
+        arrays = self._arguments((inputs,))
+        dims = self._check(arrays)
+        for port, array in zip(self.inputs, arrays, strict=True):
+            self._bindable(port, array, "input")
+        for port in self.outputs:
+            if not port.is_numeric_tensor or port.max_sizes is not None:
+                raise failure(codes.CANNOT_BIND, InputTypeError, role="output", name=port.name, type=port.type)
+        if self.backend == "numpy":
+            return self._bound_module(arrays, dims, outputs)
+        made = self._allocate(dims) if outputs is None else self._results(outputs, dims)
+        return self._engine.bind(arrays, dims, made, self._lock)
+
+    def _bound_module(
+        self, arrays: list[Array], dims: tuple[int, ...], outputs: Sequence[Array] | None
+    ) -> Callable[[], list[Array]]:
+        if outputs is not None:
+            made = self._results(outputs, dims)
+        elif all(_known(p, len(dims)) for p in self.outputs):
+            made = self._allocate(dims)
+        else:  # a size that only running tells: take the arrays of a first run
+            with self._lock:
+                made = [np.array(a) for a in self._engine.run(arrays)]
+
+        def call() -> list[Array]:
+            with self._lock:
+                return self._copied(self._engine.run(arrays), made)
+
+        return call
+
+    def reset_state(self) -> None:
+        """Set the variables of a stateful model to their initial values."""
+        with self._lock:
+            self._engine.reset()
+
+    # ------------------------------------------------------------------------ storing
+    def save(self, folder: str | Path) -> None:
+        """Write the artefact, for `irc.load_compiled`.  Raises OSError."""
+        target = Path(folder)
+        if target.exists() and target.samefile(self.artifact.folder):
+            return
+        target.mkdir(parents=True, exist_ok=True)
+        for name in (*self.artifact.files, storage.MANIFEST):
+            shutil.copyfile(self.artifact.path(name), target / name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (storage.pack(self.artifact), self.threads)
+
+    # -------------------------------------------------------------------- arguments
+    def _arguments(self, inputs: tuple[Any, ...]) -> list[Any]:
+        """The arguments of a call in input order, each checked for its element type."""
+        values: Sequence[Any] = inputs
+        if len(inputs) == 1:
+            only = inputs[0]
+            if isinstance(only, Mapping) and not self._takes_one("map"):
+                values = self._by_name(only)  # pyright: ignore[reportUnknownArgumentType]
+            elif isinstance(only, list | tuple) and not self._is_the_sequence(only):  # pyright: ignore
+                values = only  # pyright: ignore[reportUnknownVariableType]
+        if len(values) != len(self.inputs):
+            names = ", ".join(p.name for p in self.inputs) or "none"
+            raise failure(codes.INPUT_COUNT, InputValueError, wanted=len(self.inputs), given=len(values), names=names)
+        return [port.value(v, "input") for port, v in zip(self.inputs, values, strict=True)]
+
+    def _takes_one(self, kind: str) -> bool:
+        return len(self.inputs) == 1 and self.inputs[0].kind == kind
+
+    def _is_the_sequence(self, given: Sequence[Any]) -> bool:
+        """Whether a list is the model's only input, a sequence, rather than a list of inputs."""
+        if len(self.inputs) != 1 or "seq(" not in self.inputs[0].type:
+            return False
+        return not (len(given) == 1 and (given[0] is None or isinstance(given[0], list | tuple)))
+
+    def _by_name(self, given: Mapping[str, Any]) -> list[Any]:
+        found: list[Any] = [_ABSENT] * len(self.inputs)
+        names = ", ".join(p.name for p in self.inputs)
+        for key, value in given.items():
+            if key not in self._keys:
+                raise failure(codes.UNKNOWN_INPUT, InputValueError, name=key, names=names)
+            found[self._keys[key]] = value
+        present = [v for v in found if v is not _ABSENT]
+        if len(present) != len(found):
+            missing = [p for p, v in zip(self.inputs, found, strict=True) if v is _ABSENT]
+            if any(p.kind != "optional" for p in missing):
+                raise failure(codes.INPUT_COUNT, InputValueError, wanted=len(found), given=len(present), names=names)
+        return [None if v is _ABSENT else v for v in found]
+
+    # ----------------------------------------------------------------------- outputs
+    def _allocate(self, dims: tuple[int, ...]) -> list[Array]:
+        return [np.empty(p.shape_for(dims), p.dtype) for p in self.outputs]
+
+    def _results(self, given: Sequence[Array], dims: tuple[int, ...] | None) -> list[Array]:
+        """Arrays given for the outputs, checked; shapes too where `dims` are known."""
+        if len(given) != len(self.outputs):
+            raise failure(codes.OUTPUT_COUNT, InputValueError, wanted=len(self.outputs), given=len(given))
+        for port, array in zip(self.outputs, given, strict=True):
+            if not port.is_numeric_tensor or port.max_sizes is not None:
+                raise failure(codes.CANNOT_BIND, InputTypeError, role="output", name=port.name, type=port.type)
+            if not isinstance(array, np.ndarray) or array.dtype != port.dtype:  # pyright: ignore
+                kind = str(getattr(array, "dtype", type(array).__name__))
+                wanted = str(port.dtype)
+                raise failure(codes.INPUT_TYPE, InputTypeError, role="output", name=port.name, wanted=wanted, given=kind)
+            self._bindable(port, array, "output")
+            if not array.flags.writeable:
+                raise failure(codes.OUTPUT_READ_ONLY, InputValueError, name=port.name)
+            if dims is not None and _known(port, len(dims)):
+                self._same_shape(port, array, port.shape_for(dims))
+        return list(given)
+
+    @staticmethod
+    def _same_shape(port: Port, array: Array, shape: tuple[int, ...]) -> None:
+        if array.shape != shape:
+            wanted, given = (str(list(s)).replace(" ", "") for s in (shape, array.shape))
+            raise failure(codes.INPUT_SHAPE, InputValueError, role="output", name=port.name, wanted=wanted, given=given)
+
+    @staticmethod
+    def _bindable(port: Port, array: Any, role: str) -> None:
+        if not isinstance(array, np.ndarray) or array.dtype == object:
+            raise failure(codes.CANNOT_BIND, InputTypeError, role=role, name=port.name, type=port.type)
+        if not array.flags.c_contiguous or not array.flags.aligned:
+            raise failure(codes.NOT_CONTIGUOUS, InputValueError, role=role, name=port.name, extra="")
+
+    def _copied(self, results: list[Any], given: list[Array]) -> list[Array]:
+        for port, result, array in zip(self.outputs, results, given, strict=True):
+            self._same_shape(port, array, result.shape)
+            np.copyto(array, result)
+        return given
+
+
+_ABSENT = object()
+
+
+def _keys(inputs: Sequence[Port]) -> dict[str, int]:
+    """Names an input may be called by: its own, its tensor names, its layer's name."""
+    found: dict[str, int] = {}
+    for pick in (lambda p: (p.name,), lambda p: p.names, lambda p: (p.layer,)):  # type: ignore[misc]
+        for i, port in enumerate(inputs):
+            for name in pick(port):
+                if name:
+                    found.setdefault(name, i)
+    return found
+
+
+def _known(port: Port, symbols: int) -> bool:
+    """Whether the output's shape follows from the inputs' sizes."""
+    if port.sizes is None or not port.is_numeric_tensor or port.max_sizes is not None:
+        return False
+    names = {n for c in port.codes if not isinstance(c, int) for n in c.co_names if n[0] == "d" and n[1:].isdigit()}
+    return all(int(n[1:]) < symbols for n in names)
+
+
+def load_compiled(folder: str | Path, threads: int = 1) -> CompiledModel:
+    """Open an artefact that `CompiledModel.save` or `irc compile` wrote.
+
+    Needs neither compiler nor model.  An artefact is code: load only what you trust.  Raises RunError.
+    """
+    return CompiledModel(storage.read_artifact(folder), threads)
+
+
+def _unpickle(files: dict[str, bytes], threads: int) -> CompiledModel:
+    from irc.runtime.cache import unpacked_folder
+
+    digest = hashlib.sha256(files[storage.MANIFEST]).hexdigest()
+    return CompiledModel(storage.unpack(files, unpacked_folder(digest)), threads)

@@ -1,0 +1,209 @@
+"""Inputs and outputs of a compiled model: what a caller sees of them, and the checks of what a caller gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics.codes import runtime_io as codes
+from irc.runtime.element_types import numpy_dtype
+from irc.runtime.errors import InputTypeError, InputValueError, failure
+
+Array = np.ndarray[Any, Any]
+_SIZE_EXPRESSION = re.compile(r"(?:d\d+|\d+|floordiv|ceildiv|mod|min|max|[-+*(), ])*")
+
+
+@dataclass(frozen=True)
+class SymbolicSize:
+    """A size that the arrays of a call decide; bounds inclusive, `hi` None where there is none."""
+
+    name: str
+    lo: int = 0
+    hi: int | None = None
+
+
+def _ceildiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+_FUNCTIONS = {
+    "__builtins__": {}, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "ceildiv": _ceildiv, "min": min,
+    "max": max,
+}  # fmt: skip
+
+
+def size_code(text: str) -> CodeType:
+    """A compiled size expression over d0, d1, …; ValueError for anything else."""
+    if not _SIZE_EXPRESSION.fullmatch(text):
+        raise ValueError(f"{text!r} is no size expression")
+    return compile(text, "<size>", "eval")
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output.
+
+    `shape` has ints and the names (or expressions) of symbolic sizes; None where the rank is unknown.
+    `sizes` are the same as expressions over the model's symbols d0, d1, …; `kind` is tensor, sequence,
+    optional or map, and `type` irc's spelling of the whole type.  `max_sizes`, of an output whose size only
+    running tells, are the upper bounds its array is allocated with.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int | str, ...] | None
+    type: str = ""
+    kind: str = "tensor"
+    element: str = ""  # irc's name of the element type
+    names: tuple[str, ...] = ()
+    layer: str = ""
+    sizes: tuple[int | str, ...] | None = None
+    max_sizes: tuple[int | str, ...] | None = None
+    codes: tuple[int | CodeType, ...] = field(default=(), repr=False, compare=False)
+
+    @staticmethod
+    def of(row: dict[str, Any]) -> Port:
+        """The port of a row of the manifest."""
+        shape, sizes, most = row.get("shape"), row.get("sizes"), row.get("max_sizes")
+        return Port(
+            row["name"], numpy_dtype(row["dtype"]), None if shape is None else tuple(shape), row["type"], row["kind"],
+            row["dtype"], tuple(row.get("names", ())), row.get("layer", ""), None if sizes is None else tuple(sizes),
+            None if most is None else tuple(most),
+            tuple(s if isinstance(s, int) else size_code(s) for s in most or sizes or ()),
+        )  # fmt: skip
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape where it has numbers only."""
+        if self.sizes is None or any(isinstance(s, str) for s in self.sizes):
+            return None
+        return tuple(int(s) for s in self.sizes)
+
+    @property
+    def is_numeric_tensor(self) -> bool:
+        """Whether an array of fixed memory can hold it."""
+        return self.kind == "tensor" and self.dtype != object and self.shape is not None
+
+    def shape_for(self, dims: Sequence[int]) -> tuple[int, ...]:
+        """The shape (its upper bound for a data-dependent one) for the values of the symbols."""
+        space = {f"d{i}": d for i, d in enumerate(dims)}
+        return tuple(c if isinstance(c, int) else int(eval(c, _FUNCTIONS, space)) for c in self.codes)
+
+    def describe(self) -> str:
+        """The shape as a user reads it."""
+        return "[...]" if self.shape is None else "[" + ",".join(map(str, self.shape)) + "]"
+
+    # ------------------------------------------------------------------- converting
+    def array(self, value: Any, role: str) -> Array:
+        """A tensor argument as an array of the declared element type; never converts the element type."""
+        if self.dtype == object:
+            return strings(value)
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        if array.dtype != self.dtype:
+            raise failure(codes.INPUT_TYPE, InputTypeError, role=role, name=self.name, wanted=str(self.dtype), given=str(array.dtype))
+        return array
+
+    def value(self, value: Any, role: str) -> Any:
+        """An argument of any kind, ready for the model."""
+        if self.kind == "tensor":
+            return self.array(value, role)
+        if value is None:
+            if self.kind == "optional":
+                return None
+            raise failure(codes.INPUT_TYPE, InputTypeError, role=role, name=self.name, wanted=self.type, given="None")
+        if isinstance(value, dict):
+            return value  # pyright: ignore[reportUnknownVariableType]
+        if "seq(" in self.type:
+            if not isinstance(value, list | tuple):
+                given = type(value).__name__
+                raise failure(codes.INPUT_TYPE, InputTypeError, role=role, name=self.name, wanted=self.type, given=given)
+            return [x if x is None or isinstance(x, dict) else self.array(x, role) for x in value]  # pyright: ignore
+        return self.array(value, role)
+
+
+def strings(value: Any) -> Array:
+    """An object array of str; str, bytes, `U` and `S` arrays are accepted."""
+    array = np.asarray(value, dtype=object)
+    flat = [x.decode("utf-8") if isinstance(x, bytes) else x for x in array.reshape(-1)]
+    if not all(isinstance(x, str) for x in flat):
+        odd = next(type(x).__name__ for x in flat if not isinstance(x, str))
+        raise failure(codes.INPUT_TYPE, InputTypeError, role="input", name="", wanted="string", given=odd)
+    made = np.empty(len(flat), object)
+    made[:] = flat
+    return made.reshape(array.shape)
+
+
+class ShapeCheck:
+    """Compares the shapes of a call's arrays with the inputs, and yields the values of the symbols."""
+
+    def __init__(self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize]) -> None:
+        self.inputs, self.symbols = inputs, symbols
+        self.static = None if symbols else [p.static_shape if p.kind == "tensor" else None for p in inputs]
+        self.simple: list[list[tuple[int, int | None, CodeType | None]]] = []
+        for port in inputs:
+            rows: list[tuple[int, int | None, CodeType | None]] = []
+            for s in port.sizes or ():
+                symbol = int(s[1:]) if isinstance(s, str) and re.fullmatch(r"d\d+", s) else None
+                rows.append((s if isinstance(s, int) else -1, symbol, size_code(s) if isinstance(s, str) else None))
+            self.simple.append(rows)
+
+    def __call__(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+        """The symbols' values.  ValueError with the names of inputs whose shapes do not fit."""
+        if self.static is not None and all(s is None or a.shape == s for s, a in zip(self.static, arrays, strict=True)):
+            return ()
+        dims: list[int | None] = [None] * len(self.symbols)
+        where: list[str] = [""] * len(self.symbols)
+        derived: list[tuple[Port, int, int, CodeType]] = []
+        for port, rows, array in zip(self.inputs, self.simple, arrays, strict=True):
+            if port.kind != "tensor" or port.shape is None:
+                continue
+            if array.ndim != len(rows):
+                raise self._misfit(port, array)
+            for axis, ((size, symbol, code), given) in enumerate(zip(rows, array.shape, strict=True)):
+                if code is None:
+                    if size != given:
+                        raise self._misfit(port, array)
+                elif symbol is None:
+                    derived.append((port, axis, given, code))
+                elif dims[symbol] is None:
+                    dims[symbol], where[symbol] = given, f"axis {axis} of {port.name!r}"
+                    self._in_range(symbol, given, where[symbol])
+                elif dims[symbol] != given:
+                    raise failure(
+                        codes.SYMBOL_CONFLICT, InputValueError, symbol=self.symbols[symbol].name, first=dims[symbol],
+                        where_first=where[symbol], second=given, where_second=f"axis {axis} of {port.name!r}",
+                    )  # fmt: skip
+        self._check_derived(derived, dims)
+        return tuple(d or 0 for d in dims)
+
+    def _check_derived(self, derived: list[tuple[Port, int, int, CodeType]], dims: list[int | None]) -> None:
+        space = {f"d{i}": d for i, d in enumerate(dims) if d is not None}
+        for port, axis, given, code in derived:
+            if any(n not in space and n not in _FUNCTIONS for n in code.co_names):
+                continue
+            wanted = eval(code, _FUNCTIONS, space)
+            if wanted != given:
+                shape = port.shape or ()
+                raise failure(
+                    codes.SYMBOL_CONFLICT, InputValueError, symbol=shape[axis], first=wanted,
+                    where_first="the other inputs", second=given, where_second=f"axis {axis} of {port.name!r}",
+                )  # fmt: skip
+
+    def _in_range(self, symbol: int, given: int, where: str) -> None:
+        s = self.symbols[symbol]
+        if given < s.lo or (s.hi is not None and given > s.hi):
+            hi = "any" if s.hi is None else s.hi
+            raise failure(codes.SYMBOL_RANGE, InputValueError, symbol=s.name, given=given, where=where, lo=s.lo, hi=hi)
+
+    @staticmethod
+    def _misfit(port: Port, array: Array) -> Exception:
+        given = "[" + ",".join(map(str, array.shape)) + "]"
+        return failure(codes.INPUT_SHAPE, InputValueError, role="input", name=port.name, wanted=port.describe(), given=given)
+
+
+Checker = Callable[[Sequence[Any]], tuple[int, ...]]

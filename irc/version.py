@@ -1,0 +1,3 @@
+"""The release, which artefacts and generated files name."""
+
+VERSION = "0.1.0"
