@@ -166,14 +166,17 @@ class Un(Expr):
 
 @dataclass(frozen=True)
 class Call(Expr):
-    """A mathematical function: exp log sqrt tanh erf sin … pow fmod; see `irc.backends.c` for the list."""
+    """A mathematical function: exp log sqrt tanh erf sin … pow fmod; `irc.backends.c_expr.MATH` is the list.
+
+    isnan, isinf and isfinite give a boolean.
+    """
 
     fn: str
     args: tuple[Expr, ...]
 
     @property
     def dtype(self) -> DType:
-        return self.args[0].dtype
+        return boolean if self.fn in ("isnan", "isinf", "isfinite") else self.args[0].dtype
 
 
 @dataclass(frozen=True)
@@ -227,6 +230,23 @@ class Reduce(Expr):
     @property
     def dtype(self) -> DType:
         return self.body.dtype
+
+
+def _remember_hash(cls: type[Expr]) -> None:
+    """Expressions share parts, so hashing each anew would take exponential time."""
+    plain = cls.__hash__
+
+    def cached(self: Expr) -> int:
+        found = self.__dict__.get("_hash")
+        if found is None:
+            found = self.__dict__["_hash"] = plain(self)
+        return found
+
+    cls.__hash__ = cached
+
+
+for _cls in (Bin, Un, Call, Select, Cast, Load, Reduce):
+    _remember_hash(_cls)
 
 
 def wrap(value: Operand, dtype: DType) -> Expr:
