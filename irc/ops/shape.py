@@ -21,9 +21,9 @@ from irc.ir.graph import Constant, Value
 from irc.ir.types import ANY, FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, f16, f32, f64, i16, i32, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_shapes
-from irc.ops.codecs import Codec, DTypeAttr, Enum, Int, Reading
+from irc.ops.codecs import Bool, Codec, DTypeAttr, Enum, Int, Reading
 from irc.ops.forms import PREV, Form
-from irc.ops.layout import constant_int, constant_ints, dims_array, moved_contents, normal_axes, pick
+from irc.ops.layout import constant_ints, dims_array, moved_contents, normal_axes, pick
 from irc.ops.signature import Sig
 from irc.ops.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all, onnx_rows
 
@@ -126,12 +126,13 @@ def read_broadcast(b: Any, a: Any, x: Value, shape: Value, axes: Value | None = 
     rank = len(shape.dims() or ()) if shape.dims() is not None else shape.shape[0].const
     require(rank is not None, operation.NEEDS_CONSTANT, op="Broadcast", operand="target_shape")
     mapping = normal_axes("Broadcast", constant_ints("Broadcast", "axes_mapping", axes), rank or 0)
-    facts = {"op": "Broadcast", "attribute": "axes_mapping", "value": list(mapping)}
+    facts: dict[str, Any] = {"op": "Broadcast", "attribute": "axes_mapping", "value": list(mapping)}
     require(list(mapping) == sorted(mapping), operation.ATTRIBUTE_RANGE, **facts, expected="in ascending order")
     if x.rank == 0 and len(mapping) == 1:  # a scalar may be mapped like a vector of one element
         return b.Expand(x, shape, mode="numpy")
     fits = len(mapping) == len(x.shape)
-    require(fits, operation.ATTRIBUTE_LENGTH, op="Broadcast", attribute="axes_mapping", given=len(mapping), needed=x.rank)
+    facts = {"op": "Broadcast", "attribute": "axes_mapping", "given": len(mapping), "needed": x.rank}
+    require(fits, operation.ATTRIBUTE_LENGTH, **facts)
     new = [k for k in range(rank or 0) if k not in mapping]
     return b.Expand(b.Unsqueeze(x, new) if new else x, shape, mode="numpy")
 
@@ -294,7 +295,7 @@ class Range(Op):
             require(one, codes.WRONG_RANK, op="Range", operand=name, type=v.tensor, expected=0)
         arrays = [None if v.array is None else v.array.reshape(()) for v in (start, limit, step)]
         if all(a is not None for a in arrays):
-            numbers = [(int if v.dtype.is_integer else float)(a) for v, a in zip((start, limit, step), arrays, strict=True)]  # type: ignore[arg-type]
+            numbers = [int(a) if start.dtype.is_integer else float(a) for a in arrays if a is not None]
             return TensorType.of(start.dtype, [range_length(*numbers)])
         dims = [v.dims() for v in (start, limit, step)]
         if any(d is None for d in dims):
@@ -379,7 +380,9 @@ class Eye(Op):
         lead = () if batch is None else tuple(int(n) for n in batch)
         return np.array(np.broadcast_to(found, (*lead, *found.shape))).astype(self.output_type.numpy)
 
-    def compute(self, out: TensorType, rows: Tensor, columns: Tensor, diagonal: Tensor, batch: Any = None) -> IndexFunction:
+    def compute(
+        self, out: TensorType, rows: Tensor, columns: Tensor, diagonal: Tensor, batch: Tensor | None = None
+    ) -> IndexFunction:
         def element(*i: Expr) -> Expr:
             on = (i[-2] + diagonal[(0,) * diagonal.rank].cast(i64)).eq(i[-1])
             return select(on, one(out.dtype), zero(out.dtype))
@@ -470,7 +473,7 @@ class Trilu(Op):
 
         return element
 
-    onnx = (Form("Trilu", 14, attrs={"upper": Int(1)}, T=onnx_all(13)),)
+    onnx = (Form("Trilu", 14, attrs={"upper": Bool(True)}, T=onnx_all(13)),)
     rewrites = {"openvino": trilu_by_mask}
 
 

@@ -1,0 +1,268 @@
+"""Padding: Pad, in the operand order of either format.
+
+Negative padding crops.  Sources: ONNX Pad; OpenVINO specification, Pad-1 and Pad-12; numpy.pad.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation, shape as codes
+from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, inside, select
+from irc.ir.dim import Dim
+from irc.ir.graph import Value
+from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
+from irc.ops.base import Array, Op, op
+from irc.ops.codecs import AsInput, Enum
+from irc.ops.forms import Form
+from irc.ops.layout import constant_ints, normal_axes
+from irc.ops.shape import zero
+from irc.ops.signature import Sig
+from irc.ops.slice import LARGEST
+from irc.ops.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all
+
+MODES = Enum(["constant", "reflect", "edge"], "constant")
+MODES_19 = Enum(["constant", "reflect", "edge", "wrap"], "constant")
+OV_MODES = Enum(["constant", "edge", "reflect", "symmetric"], assumed="constant", to="mode")
+
+
+def axis_padding(rank: int, pads: list[Any], axes: list[int] | None) -> list[tuple[Any, Any]]:
+    """(begin, end) of every axis from ONNX's order: all begins, then all ends."""
+    chosen = range(rank) if axes is None else normal_axes("Pad", axes, rank)
+    n = len(chosen)
+    facts: dict[str, Any] = {"op": "Pad", "attribute": "pads", "given": len(pads), "needed": 2 * n}
+    require(len(pads) == 2 * n, operation.ATTRIBUTE_LENGTH, **facts)
+    found: list[tuple[Any, Any]] = [(0, 0)] * rank
+    for k, axis in enumerate(chosen):
+        found[axis] = (pads[k], pads[n + k])
+    return found
+
+
+def mirrored(j: Expr, size: Expr, mode: str) -> Expr:
+    """The index of the element that stands at position j, which may lie outside 0..size-1."""
+    if mode == "edge":
+        return j.max(0).min(size - 1)
+    if mode == "wrap":
+        return j % size
+    period = (size - 1) * 2 if mode == "reflect" else size * 2
+    m = j % period
+    return select(m.lt(size), m, period - m if mode == "reflect" else period - 1 - m)
+
+
+def pad_by_parts(b: Any, x: Value, padding: list[tuple[int, int]], mode: str) -> Value:
+    """Symmetric and wrapping padding for a format without that mode: the operand between parts of itself."""
+    found = x
+    for axis, (begin, end) in enumerate(padding):
+        size = x.shape[axis]
+        for what, count in (("padding before", begin), ("padding after", end)):
+            fits = count >= 0 and Dim.of(count).at_most(size) is True
+            what = f"{what} of axis {axis}"
+            require(fits, codes.SIZE_RANGE, op="Pad", what=what, value=count, expected=f"in 0..{size}")
+        step = -1 if mode == "symmetric" else 1
+        head, tail = (0, begin), (-end, LARGEST)
+        if mode == "wrap":
+            head, tail = (-begin, LARGEST), (0, end)
+        elif mode == "symmetric":
+            head, tail = (begin - 1, -LARGEST), (-1, -end - 1)
+        parts = [found]
+        if begin:
+            parts.insert(0, b.Slice(found, [head[0]], [head[1]], [axis], [step]))
+        if end:
+            parts.append(b.Slice(found, [tail[0]], [tail[1]], [axis], [step]))
+        found = b.Concat(*parts, axis=axis) if len(parts) > 1 else found
+    return found if found is not x else b.Identity(x)
+
+
+def write_pad(b: Any, op: Any, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> Value:
+    """For ONNX versions without the mode, without axes, or with another type."""
+    named = None if axes is None else constant_ints("Pad", "axes", axes)
+    if op.mode in ("symmetric", "wrap"):
+        return pad_by_parts(b, x, axis_padding(len(x.shape), constant_ints("Pad", "pads", pads), named), op.mode)
+    if named is not None:
+        begin, end = halves(b, pads, len(x.shape), named)
+        return b.Pad(x, b.Concat(begin, end, axis=0), value, mode=op.mode)
+    if value is not None and value.rank:
+        return b.Pad(x, pads, b.Reshape(value, []), mode=op.mode)
+    return b.Pad(x, pads, b.like(0, x) if value is None else value, mode=op.mode)
+
+
+def halves(b: Any, pads: Value, rank: int, axes: list[int] | None) -> tuple[Value, Value]:
+    """The padding before and after every axis, as two vectors."""
+    numbers = pads.ints()
+    if numbers is not None:
+        both = axis_padding(rank, numbers, axes)
+        return b.const([p for p, _ in both]), b.const([q for _, q in both])
+    chosen = list(range(rank)) if axes is None else list(normal_axes("Pad", axes, rank))
+    n = len(chosen)
+    if chosen == list(range(rank)):
+        return b.Slice(pads, [0], [n], [0]), b.Slice(pads, [n], [2 * n], [0])
+    wide = b.Concat(pads, b.const([0], pads.dtype), axis=0)
+    places = [[chosen.index(k) + side * n if k in chosen else 2 * n for k in range(rank)] for side in (0, 1)]
+    return b.Gather(wide, b.const(places[0]), b.const(0)), b.Gather(wide, b.const(places[1]), b.const(0))
+
+
+def write_each(b: Any, op: Any, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> Value:
+    """OpenVINO has begins and ends of all axes as two operands, and does not wrap."""
+    if op.mode == "wrap":
+        return write_pad(b, op, x, pads, value, axes)
+    begin, end = halves(b, pads, len(x.shape), None if axes is None else constant_ints("Pad", "axes", axes))
+    value = b.Reshape(value, []) if value is not None and value.rank else value
+    return b.PadEach(x, begin, end, value if op.mode == "constant" else None, mode=op.mode)
+
+
+def scalar_value(op: Any, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> bool:
+    return value is None or value.rank == 0
+
+
+@op
+class Pad(Op):
+    """x with `pads` (all begins, then all ends, of `axes` or of all axes) elements around it.
+
+    mode: constant (`value`, or 0), edge, reflect (without the edge), symmetric (with it), wrap.
+    """
+
+    mode: str = "constant"
+    sig = Sig("x: T, pads: P, value?: T, axes?: A -> y: T", T=ANY, P=INTEGERS, A=INTEGERS)
+
+    def infer(self, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> TensorType:
+        rank, sizes = len(x.shape), pads.dims()
+        named = None if axes is None else axes.ints()
+        if sizes is None or (axes is not None and named is None):
+            return TensorType.of(x.dtype, [Dim.fresh("pad") for _ in range(rank)])
+        if value is not None:
+            single = value.rank is None or value.tensor.elements().equals(1)
+            require(single, codes.WRONG_RANK, op="Pad", operand="value", type=value.tensor, expected=0)
+        result: list[Dim] = []
+        for axis, (begin, end) in enumerate(axis_padding(rank, sizes, named)):
+            size = x.shape[axis] + begin + end
+            facts: dict[str, Any] = {"op": "Pad", "what": f"size of axis {axis} after padding", "value": size}
+            require(Dim.of(0).at_most(size), codes.SIZE_RANGE, **facts, expected="not negative")
+            result.append(size)
+        return TensorType(x.dtype, tuple(result))
+
+    def reference(self, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Array:
+        named = list(range(x.ndim)) if axes is None else [int(a) % x.ndim for a in axes]
+        around = [(0, 0)] * x.ndim
+        for k, axis in enumerate(named):
+            around[axis] = (int(pads[k]), int(pads[len(named) + k]))
+        x = x[tuple(slice(max(-p, 0), n - max(-q, 0)) for (p, q), n in zip(around, x.shape))]
+        width = [(max(p, 0), max(q, 0)) for p, q in around]
+        if self.mode == "constant":
+            fill = np.zeros((), x.dtype) if value is None else np.asarray(value).reshape(())
+            found = np.full([n + p + q for n, (p, q) in zip(x.shape, width)], fill, x.dtype)
+            found[tuple(slice(p, p + n) for n, (p, _) in zip(x.shape, width))] = x
+            return found
+        for axis, (p, q) in enumerate(width):
+            if p or q:
+                x = np.take(x, pad_indices(x.shape[axis], p, q, self.mode), axis=axis)
+        return x
+
+    def compute(
+        self, out: TensorType, x: Tensor, pads: Tensor, value: Tensor | None = None, axes: Tensor | None = None
+    ) -> IndexFunction:
+        numbers = pads.ints()
+        count = int(pads.shape[0])
+        bounds: list[Any] = numbers if numbers is not None else [pads[k].cast(i64) for k in range(count)]
+        padding = axis_padding(x.rank, bounds, None if axes is None else axes.ints())
+        fill: Expr = zero(out.dtype) if value is None else value[(0,) * value.rank]
+
+        def element(*i: Expr) -> Expr:
+            at: list[Expr] = []
+            checks: list[Expr] = []
+            for axis, (begin, end) in enumerate(padding):
+                j, size = i[axis], x.shape[axis]
+                if (begin, end) == (0, 0):
+                    at.append(j)
+                elif self.mode == "constant":
+                    at.append(j - begin)
+                    checks.append(inside(j - begin, size))
+                else:
+                    at.append(self._inner(j, begin, end, size))
+            here = x[tuple(at)]
+            return select(all_of(checks), here, fill) if checks else here
+
+        return element
+
+    def _inner(self, j: Expr, begin: Any, end: Any, size: Dim) -> Expr:
+        """The operand's index: what negative padding leaves of the axis is what the mode repeats."""
+        if isinstance(begin, int) and isinstance(end, int):
+            cut = max(-begin, 0)
+            return mirrored(j - max(begin, 0), index(size - cut - max(-end, 0)), self.mode) + cut
+        nothing = Const(0, i64)
+        cut_begin, cut_end = (nothing - begin).max(0), (nothing - end).max(0)
+        return mirrored(j - begin.max(0), index(size) - cut_begin - cut_end, self.mode) + cut_begin
+
+    onnx = (
+        Form(
+            "Pad", 1, T={"T": FLOATS, "P": {i64}, "A": INDEX}, sig=Sig("x: T -> y: T", T=FLOATS), write=write_pad,
+            attrs={"mode": MODES, "paddings": AsInput(index=1, dtype=i64), "value": AsInput(0.0, index=2, scalar=True)},
+        ),
+        Form(
+            "Pad", 2,
+            attrs={"mode": MODES, "pads": AsInput(index=1, dtype=i64), "value": AsInput(0.0, index=2, scalar=True)},
+        ),
+        Form(
+            "Pad", 11, attrs={"mode": MODES}, T={"T": ONNX_NUMBERS}, when=scalar_value,
+            sig=Sig("x: T, pads: P, value?: T -> y: T", T=ONNX_ALL, P={i64}),
+        ),
+        Form("Pad", 13, T={"T": onnx_all(13)}),
+        Form("Pad", 18, sig=None),
+        Form("Pad", 19, attrs={"mode": MODES_19}),
+        *(Form("Pad", n, T={"T": onnx_all(n)}) for n in (21, 23, 24, 25)),
+    )  # fmt: skip
+    rewrites = {"openvino": write_each}
+
+
+def pad_indices(size: int, begin: int, end: int, mode: str) -> Array:
+    """Which elements of an axis stand in the padded one."""
+    j = np.arange(-begin, size + end)
+    if mode == "edge":
+        return np.clip(j, 0, size - 1)
+    if mode == "wrap":
+        return j % size
+    period = max(2 * (size - 1), 1) if mode == "reflect" else 2 * size
+    m = j % period
+    return np.where(m < size, m, period - m if mode == "reflect" else period - 1 - m)
+
+
+def not_negative(op: Any, x: Value, begin: Value, end: Value, value: Value | None = None) -> bool:
+    """Pad-1 does not crop."""
+    return all(v.ints() is not None and min(v.ints() or [0]) >= 0 for v in (begin, end))
+
+
+@op
+class PadEach(Op):
+    """OpenVINO's Pad: the padding before and after every axis as two operands."""
+
+    mode: str = "constant"
+    sig = Sig("x: T, begin: B, end: E, value?: T -> y: T", T=ANY, B=INTEGERS, E=INTEGERS)
+
+    def infer(self, x: Value, begin: Value, end: Value, value: Value | None = None) -> TensorType:
+        first, last = begin.dims(), end.dims()
+        if first is None or last is None:
+            return TensorType.of(x.dtype, [Dim.fresh("pad") for _ in x.shape])
+        result: list[Dim] = []
+        for axis, (p, q) in enumerate(axis_padding(len(x.shape), [*first, *last], None)):
+            size = x.shape[axis]
+            most = {"reflect": size - 1, "symmetric": size}.get(self.mode)
+            for count in (p, q):
+                facts: dict[str, Any] = {"op": "Pad", "what": f"padding of axis {axis} of {x.tensor}", "value": count}
+                fits = None if most is None else Dim.of(count).at_most(most)
+                require(fits, codes.SIZE_RANGE, **facts, expected=f"at most {most} in mode {self.mode}")
+            result.append(size + p + q)
+        return TensorType(x.dtype, tuple(result))
+
+    def decompose(self, b: Any, x: Value, begin: Value, end: Value, value: Value | None = None) -> Value:
+        first, last = begin.ints(), end.ints()
+        if first is not None and last is not None:
+            return b.Pad(x, b.const([*first, *last]), value, mode=self.mode)
+        both = [v if v.dtype == i64 else b.Cast(v, to=i64) for v in (begin, end)]
+        return b.Pad(x, b.Concat(*both, axis=0), value, mode=self.mode)
+
+    openvino = (
+        Form("Pad", 1, attrs={"pad_mode": OV_MODES}, T={"T": OV_ANY}, when=not_negative),
+        Form("Pad", 12, when=None),
+    )

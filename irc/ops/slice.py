@@ -1,0 +1,430 @@
+"""Parts of a tensor: Slice, StridedSlice, and what is said with them (Reverse, Roll).
+
+Bounds clamp as ONNX's Slice-13 says.  Sizes known symbolically are taken to be not negative, as sizes are.
+Sources: ONNX Slice; OpenVINO specification, Slice-8, StridedSlice-1, Reverse-1, Roll-7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation, shape as codes
+from irc.expr import Expr, IndexFunction, Tensor, index, select
+from irc.ir.dim import Dim
+from irc.ir.graph import Value
+from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
+from irc.ops.base import Array, Op, op
+from irc.ops.codecs import AsInput, Enum, Ints
+from irc.ops.forms import Form
+from irc.ops.layout import constant_ints, moved_contents, normal_axes
+from irc.ops.signature import Sig
+from irc.ops.typesets import INDEX, OV_ANY, onnx_all
+
+FAR = 1 << 30
+"""Bounds beyond this mean "to the end" (exporters write the largest i32 or i64)."""
+LARGEST = int(np.iinfo(np.int32).max)
+
+
+def slice_of(start: int, end: int, step: int, size: int) -> slice:
+    """One axis of a Slice as a Python slice."""
+    start = min(max(start + size if start < 0 else start, 0), size - 1 if step < 0 else size)
+    end = end + size if end < 0 else end
+    if step > 0:
+        return slice(start, min(max(end, 0), size), step)
+    end = min(max(end, -1), size - 1)
+    return slice(start, None if end < 0 else end, step) if size else slice(0, 0)
+
+
+def clamp_bound(bound: Dim, size: Dim, lowest: int, highest: Dim) -> Dim:
+    """A bound counted from 0, within lowest..highest."""
+    number = bound.const
+    if number is not None and abs(number) >= FAR:
+        return highest if number > 0 else Dim.of(lowest)
+    if number is not None and number < 0:
+        bound = size + number
+    return bound.maximum(lowest).minimum(highest)
+
+
+def slice_dim(start: Dim, end: Dim, step: int, size: Dim) -> tuple[Dim, Dim]:
+    """(first index, number of elements) of one axis."""
+    far = start.is_const and abs(int(start)) >= FAR, end.is_const and abs(int(end)) >= FAR
+    if step > 0:
+        first, last = clamp_bound(start, size, 0, size), clamp_bound(end, size, 0, size)
+        if last == size and start.is_const and not far[0] and int(start) < 0:
+            length = size.minimum(-int(start))
+        elif start.is_const and not far[0] and int(start) >= 0:
+            length = (last - start).maximum(0)  # last <= size already: clamping start would say nothing new
+        else:
+            length = (last - first).maximum(0)
+        return first, length if step == 1 else length.ceildiv(step)
+    if all(far) and int(start) > 0 > int(end):
+        return size - 1, size.ceildiv(-step)
+    first, last = clamp_bound(start, size, 0, (size - 1).maximum(0)), clamp_bound(end, size, -1, size - 1)
+    return first, (first - last).ceildiv(-step).maximum(0)
+
+
+def clamp_expr(bound: Expr, size: Dim, lowest: int, highest: Expr) -> Expr:
+    """`clamp_bound` for a bound that is known when the model runs."""
+    i = bound.cast(i64)
+    return select(i.lt(0), i + index(size), i).max(lowest).min(highest)
+
+
+def steps_written(b: Any, op: Any, x: Value, starts: Value, ends: Value, *rest: Value | None) -> Value:
+    """Slice-8 needs its steps; before opset 8 there is StridedSlice."""
+    axes = rest[0] if rest else None
+    count = starts.shape[0].const
+    require(count is not None, operation.NEEDS_CONSTANT, op="Slice", operand="starts")
+    if len(rest) < 2 or rest[1] is None:
+        return b.Slice(x, starts, ends, axes, b.const(np.ones(count or 0, starts.dtype.numpy), starts.dtype))
+    return b.Slice(x, starts, ends, axes, rest[1])
+
+
+def write_strided(b: Any, op: Any, x: Value, starts: Value, ends: Value, *rest: Value | None) -> Value:
+    """Slice as StridedSlice: axes that it does not name are masked."""
+    axes, steps = (*rest, None, None)[:2]
+    count = starts.shape[0].const or 0
+    chosen = list(range(count))
+    if axes is not None:
+        chosen = list(normal_axes("Slice", constant_ints("Slice", "axes", axes), len(x.shape)))
+    length = max(chosen, default=-1) + 1
+    mask = tuple(0 if k in chosen else 1 for k in range(length))
+
+    def spread(v: Value | None, fill: int) -> Value:
+        if v is None:
+            return b.const([1] * length)
+        numbers = v.ints()
+        if numbers is not None:
+            return b.const([numbers[chosen.index(k)] if k in chosen else fill for k in range(length)], v.dtype)
+        wide = b.Concat(v, b.const([fill], v.dtype), axis=0)
+        return b.Gather(wide, b.const([chosen.index(k) if k in chosen else count for k in range(length)]), b.const(0))
+
+    return b.StridedSlice(x, spread(starts, 0), spread(ends, 0), spread(steps, 1), begin_mask=mask, end_mask=mask)
+
+
+def one_index_type(op: Any, x: Value, *operands: Value | None) -> bool:
+    """ONNX gives starts, ends, axes and steps one element type."""
+    return len({v.dtype for v in operands if v is not None}) <= 1
+
+
+def write_one_type(b: Any, op: Any, x: Value, *operands: Value | None) -> Value:
+    """All of them as i64."""
+
+    def wide(v: Value | None) -> Value | None:
+        numbers = None if v is None else v.ints()
+        return v if v is None or v.dtype == i64 else b.const(numbers) if numbers is not None else b.Cast(v, to=i64)
+
+    return b.Slice(x, *map(wide, operands))
+
+
+@op
+class Slice(Op):
+    """x[start:end:step] along `axes` (absent: the first ones); bounds clamp, negative ones count from the end."""
+
+    sig = Sig(
+        "x: T, starts: I, ends: J, axes?: A, steps?: S -> y: T", T=ANY, I=INTEGERS, J=INTEGERS, A=INTEGERS, S=INTEGERS
+    )
+    carries_contents = True
+
+    def _axes(self, rank: int, count: int, axes: list[int] | None) -> tuple[int, ...]:
+        return normal_axes("Slice", list(range(count)) if axes is None else axes, rank)
+
+    def infer(
+        self, x: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
+    ) -> TensorType:
+        count = starts.shape[0].const
+        if count is None or (axes is not None and axes.ints() is None):
+            return TensorType.of(x.dtype, [Dim.fresh("slice") for _ in x.shape])
+        chosen = self._axes(len(x.shape), count, None if axes is None else axes.ints())
+        for name, v in (("starts", chosen), ("ends", ends.dims()), ("steps", None if steps is None else steps.ints())):
+            fits = v is None or len(v) == count
+            require(fits, operation.ATTRIBUTE_LENGTH, op="Slice", attribute=name, given=len(v or ()), needed=count)
+        result = list(x.shape)
+        begin, end = starts.dims(), ends.dims()
+        by = [1] * count if steps is None else steps.ints()
+        for k, axis in enumerate(chosen):
+            if by is not None:
+                require(by[k] != 0, operation.ATTRIBUTE_RANGE, op="Slice", attribute="steps", value=0, expected="not 0")
+            if begin is None or end is None or by is None:
+                high = x.shape[axis].bounds()[1]
+                result[axis] = Dim.fresh("slice", int(high) if high != float("inf") else None)
+            else:
+                result[axis] = slice_dim(begin[k], end[k], by[k], x.shape[axis])[1]
+        return TensorType(x.dtype, tuple(result))
+
+    def reference(
+        self, x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
+    ) -> Array:
+        parts = [slice(None)] * x.ndim
+        for k in range(len(starts)):
+            axis = k if axes is None else int(axes[k])
+            step = 1 if steps is None else int(steps[k])
+            parts[axis] = slice_of(int(starts[k]), int(ends[k]), step, x.shape[axis])
+        return x[tuple(parts)]
+
+    def contents(self, x: Array, *operands: Array | None) -> Any:
+        return moved_contents(self, x, *operands)
+
+    def compute(
+        self, out: TensorType, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None = None,
+        steps: Tensor | None = None,
+    ) -> IndexFunction:  # fmt: skip
+        count = int(starts.shape[0])
+        chosen = self._axes(x.rank, count, None if axes is None else axes.ints())
+        numbers, by = starts.ints(), [1] * count if steps is None else steps.ints()
+
+        def first(k: int, axis: int) -> Expr:
+            size = x.shape[axis]
+            if numbers is not None and by is not None:
+                return index(slice_dim(Dim.of(numbers[k]), Dim.of(FAR if by[k] > 0 else -FAR), by[k], size)[0])
+            backwards = steps is not None and (by is None or by[k] < 0)
+            return clamp_expr(starts[k], size, 0, index((size - 1).maximum(0)) if backwards else index(size))
+
+        def element(*i: Expr) -> Expr:
+            at = list(i)
+            for k, axis in enumerate(chosen):
+                step = by[k] if by is not None else steps[k].cast(i64)  # type: ignore[index]
+                place = first(k, axis) + at[axis] * step
+                # What is known only when the model runs must not lead outside, whatever it is.
+                top = index(x.shape[axis] - 1)
+                at[axis] = place if numbers is not None and by is not None else place.min(top).max(0)
+            return x[tuple(at)]
+
+        return element
+
+    onnx = (
+        Form(
+            "Slice", 1, T={"T": onnx_all(1), "I": {i64}, "J": {i64}, "A": {i64}, "S": {i64}},
+            attrs={"starts": AsInput(index=1, dtype=i64), "ends": AsInput(index=2, dtype=i64),
+                   "axes": AsInput(None, index=3, dtype=i64)},
+            sig=Sig("x: T -> y: T", T=onnx_all(1)), write=write_one_type,
+        ),
+        Form(
+            "Slice", 10, attrs={}, T={"I": INDEX, "J": INDEX, "A": INDEX, "S": INDEX}, sig=None, when=one_index_type,
+        ),
+        Form("Slice", 11),
+        Form("Slice", 13, T={"T": onnx_all(13)}),
+    )  # fmt: skip
+    openvino = (
+        Form(
+            "Slice", 8, T={"T": OV_ANY}, order=(0, 1, 2, 4, 3), write=steps_written,
+            sig=Sig("x: T, start: I, stop: J, step: S, axes?: A -> y: T", T=OV_ANY, I=INTEGERS, J=INTEGERS,
+                    S=INTEGERS, A=INTEGERS),
+        ),
+    )  # fmt: skip
+    rewrites = {"openvino": write_strided}
+
+
+def bits(mask: Sequence[int], k: int) -> bool:
+    """Whether a mask names position k."""
+    return k < len(mask) and bool(mask[k])
+
+
+@op
+class StridedSlice(Op):
+    """x[begin:end:strides] where masks give single positions another meaning.
+
+    At position k of begin, end and strides: begin_mask and end_mask ignore the bound, new_axis_mask inserts
+    an axis of 1, shrink_axis_mask takes one element and drops the axis, ellipsis_mask stands for all
+    axes that no other position names.
+    """
+
+    begin_mask: tuple[int, ...] = ()
+    end_mask: tuple[int, ...] = ()
+    new_axis_mask: tuple[int, ...] = ()
+    shrink_axis_mask: tuple[int, ...] = ()
+    ellipsis_mask: tuple[int, ...] = ()
+    sig = Sig("x: T, begin: I, end: J, strides?: S -> y: T", T=ANY, I=INTEGERS, J=INTEGERS, S=INTEGERS)
+    carries_contents = True
+
+    def _plan(self, rank: int, count: int) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+        """([(position, axis of x)] that slice, axes of 1 to insert in the result, axes of x to drop)."""
+        new = [k for k in range(count) if bits(self.new_axis_mask, k) and not bits(self.ellipsis_mask, k)]
+        dots = next((k for k in range(count) if bits(self.ellipsis_mask, k)), None)
+        after = 0 if dots is None else len([k for k in range(dots + 1, count) if k not in new])
+        slices: list[tuple[int, int]] = []
+        inserted: list[int] = []
+        dropped: list[int] = []
+        axis = place = 0
+        for k in range(count):
+            if k == dots:
+                place += rank - after - axis
+                axis = rank - after
+            elif k in new:
+                inserted.append(place)
+                place += 1
+            else:
+                require(axis < rank, codes.AXIS_RANGE, op="StridedSlice", axis=axis, rank=rank, lo=0, hi=rank - 1)
+                slices.append((k, axis))
+                dropped += [axis] if bits(self.shrink_axis_mask, k) else []
+                place += not bits(self.shrink_axis_mask, k)
+                axis += 1
+        return slices, inserted, dropped
+
+    def contents(self, x: Array, *operands: Array | None) -> Any:
+        return moved_contents(self, x, *operands)
+
+    def reference(self, x: Array, begin: Array, end: Array, strides: Array | None = None) -> Array:
+        parts = []
+        for k in range(len(begin)):
+            if k < len(self.ellipsis_mask) and self.ellipsis_mask[k]:
+                parts.append(Ellipsis)
+            elif k < len(self.new_axis_mask) and self.new_axis_mask[k]:
+                parts.append(None)
+            else:
+                parts.append(k)
+        taken = [p for p in parts if isinstance(p, int)]
+        dots = parts.index(Ellipsis) if Ellipsis in parts else len(parts)
+        for n, k in enumerate(taken):
+            size = x.shape[n if k < dots else x.ndim - len(taken) + n]
+            start, step = int(begin[k]), 1 if strides is None else int(strides[k])
+            if k < len(self.shrink_axis_mask) and self.shrink_axis_mask[k]:
+                parts[parts.index(k)] = slice(start % size, start % size + 1)
+                continue
+            first = step_first(step) if k < len(self.begin_mask) and self.begin_mask[k] else start
+            last = -step_first(step) if k < len(self.end_mask) and self.end_mask[k] else int(end[k])
+            parts[parts.index(k)] = slice_of(first, last, step, size)
+        found = x[tuple(parts)]
+        shrunk = [k for k in taken if k < len(self.shrink_axis_mask) and self.shrink_axis_mask[k]]
+        drop = [parts_axis(parts, x.ndim, len(taken), k) for k in shrunk]
+        return np.squeeze(found, tuple(drop)) if drop else found
+
+    def decompose(self, b: Any, x: Value, begin: Value, end: Value, strides: Value | None = None) -> Value:
+        count = begin.shape[0].const
+        require(count is not None, operation.NEEDS_CONSTANT, op="StridedSlice", operand="begin")
+        slices, inserted, dropped = self._plan(len(x.shape), count or 0)
+        by = [1] * (count or 0) if strides is None else constant_ints("StridedSlice", "strides", strides)
+        shrunk = [k for k, axis in slices if axis in dropped]
+        firsts = {k: step_first(by[k]) for k, _ in slices if bits(self.begin_mask, k) and k not in shrunk}
+        lasts = {k: -step_first(by[k]) for k, _ in slices if bits(self.end_mask, k) and k not in shrunk}
+        positions, axes = [k for k, _ in slices], [axis for _, axis in slices]
+        starts = chosen(b, begin, positions, firsts)
+        ends = chosen(b, end, positions, lasts)
+        if shrunk:  # one element: from begin to begin + 1, where -1 + 1 would be 0
+            ends = self._shrunk_ends(b, begin, ends, positions, shrunk)
+        steps = [1 if k in shrunk else by[k] for k in positions]
+        found = b.Slice(x, starts, ends, axes, steps) if positions else x
+        found = b.Squeeze(found, dropped) if dropped else found
+        return b.Unsqueeze(found, inserted) if inserted else found if found is not x else b.Identity(x)
+
+    def _shrunk_ends(self, b: Any, begin: Value, ends: Value, positions: list[int], shrunk: list[int]) -> Value:
+        numbers = begin.ints()
+        if numbers is not None:
+            return chosen(b, ends, list(range(len(positions))), {
+                n: numbers[k] + 1 if numbers[k] != -1 else LARGEST for n, k in enumerate(positions) if k in shrunk
+            })  # fmt: skip
+        start = b.Cast(b.Gather(begin, b.const(positions), b.const(0)), to=i64)
+        after = b.Where(b.Equal(start, b.const(-1)), b.const(LARGEST), b.Add(start, b.const(1)))
+        return b.Where(b.const([k in shrunk for k in positions], boolean), after, b.Cast(ends, to=i64))
+
+    openvino = (
+        Form(
+            "StridedSlice", 1, T={"T": OV_ANY},
+            attrs={"begin_mask": Ints(), "end_mask": Ints(assumed=()), "new_axis_mask": Ints(()),
+                   "shrink_axis_mask": Ints(()), "ellipsis_mask": Ints(())},
+        ),
+    )  # fmt: skip
+
+
+def step_first(step: int) -> int:
+    """The bound that means "from the outermost element" for that direction (negated: "to the other end")."""
+    return 2147483647 if step < 0 else -2147483647
+
+
+def parts_axis(parts: Sequence[Any], rank: int, taken: int, position: int) -> int:
+    """The axis of the result that a position of StridedSlice stands for."""
+    axis = 0
+    for part in parts[:position]:
+        axis += rank - taken if part is Ellipsis else 1
+    return axis
+
+
+def chosen(b: Any, v: Value, positions: list[int], fixed: dict[int, int]) -> Value:
+    """The elements of v at `positions`, with some replaced by numbers."""
+    numbers = v.ints()
+    if numbers is not None:
+        return b.const([fixed.get(k, numbers[k]) for k in positions])
+    found = v
+    if positions != list(range(int(v.shape[0]))):
+        found = b.Gather(v, b.const(positions), b.const(0))
+    found = b.Cast(found, to=i64) if found.dtype != i64 else found
+    if not any(k in fixed for k in positions):
+        return found
+    replaced = b.const([k in fixed for k in positions], boolean)
+    return b.Where(replaced, b.const([fixed.get(k, 0) for k in positions]), found)
+
+
+# ------------------------------------------------------------------------------ Reverse and Roll
+@op
+class Reverse(Op):
+    """The elements in opposite order along some axes; mode "mask" names them by a boolean per axis."""
+
+    mode: str = "index"
+    sig = Sig("x: T, axes: A -> y: T", T=ANY, A=ANY)
+
+    def _axes(self, rank: int, axes: Value) -> list[int]:
+        array = axes.array
+        require(array is not None, operation.NEEDS_CONSTANT, op="Reverse", operand="axes")
+        given = np.asarray(array).reshape(-1)
+        named = np.nonzero(given)[0].tolist() if self.mode == "mask" else [int(a) for a in given]
+        return list(normal_axes("Reverse", named, rank))
+
+    def infer(self, x: Value, axes: Value) -> TensorType:
+        return x.tensor
+
+    def reference(self, x: Array, axes: Array) -> Array:
+        given = np.asarray(axes).reshape(-1)
+        named = np.nonzero(given)[0] if self.mode == "mask" else given
+        return np.flip(x, tuple(int(a) for a in named))
+
+    def decompose(self, b: Any, x: Value, axes: Value) -> Value:
+        named = self._axes(len(x.shape), axes)
+        n = len(named)
+        return b.Slice(x, [LARGEST] * n, [-LARGEST] * n, named, [-1] * n) if named else b.Identity(x)
+
+    openvino = (
+        Form("Reverse", 1, T={"T": OV_ANY}, attrs={"mode": Enum(["index", "mask"], assumed="index")}, last=3),
+    )
+
+
+@op
+class Roll(Op):
+    """The elements shifted along axes, those that leave at the end coming back at the start."""
+
+    sig = Sig("x: T, shift: I, axes: A -> y: T", T=ANY, I=INDEX, A=INDEX)
+
+    def infer(self, x: Value, shift: Value, axes: Value) -> TensorType:
+        return x.tensor
+
+    def reference(self, x: Array, shift: Array, axes: Array) -> Array:
+        named = [int(a) for a in np.asarray(axes).reshape(-1)]
+        by = [int(s) for s in np.asarray(shift).reshape(-1)]
+        return np.roll(x, by * len(named) if len(by) == 1 else by, tuple(named))
+
+    def decompose(self, b: Any, x: Value, shift: Value, axes: Value) -> Value:
+        """For every axis, the end before the start."""
+        named = constant_ints("Roll", "axes", axes)
+        by = constant_ints("Roll", "shift", shift)
+        by = by * len(named) if len(by) == 1 else by
+        total: dict[int, int] = {}
+        for axis, s in zip(named, by, strict=True):
+            axis = axis % len(x.shape)
+            total[axis] = total.get(axis, 0) + s
+        found = x
+        for axis, s in total.items():
+            size = x.shape[axis].const
+            s = s % size if size else s
+            if s and (size or 0) != 0:
+                tail = b.Slice(found, [-s], [LARGEST], [axis])
+                found = b.Concat(tail, b.Slice(found, [0], [-s], [axis]), axis=axis)
+            elif size is None:
+                long_enough = abs(s) <= 1 or x.shape[axis].bounds()[0] >= abs(s)
+                require(long_enough, operation.NEEDS_CONSTANT, op="Roll", operand="data")
+                tail = b.Slice(found, [-s], [LARGEST], [axis])
+                found = b.Concat(tail, b.Slice(found, [0], [-s], [axis]), axis=axis) if s else found
+        return found if found is not x else b.Identity(x)
+
+    openvino = (Form("Roll", 7, T={"T": OV_ANY}),)
