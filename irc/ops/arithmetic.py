@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Expr
+from irc.diagnostics import Problem, require
+from irc.diagnostics.codes import conversion, operation, shape as shape_codes
+from irc.expr import Bin, Const, Expr, Un, call, select
 from irc.ir.graph import Value
 from irc.ir.types import (
-    FLOATS, NUMERIC, bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64,
+    FLOATS, INTEGERS, NUMERIC, TensorType, bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64,
 )  # fmt: skip
 from irc.ops.base import Array, op
-from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6
-from irc.ops.codecs import Bool
-from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read
-from irc.ops.forms import PREV, Form
+from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes
+from irc.ops.codecs import Bool, Enum, Ignored, Int
+from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, unary
+from irc.ops.forms import PREV, Form, write_only
+from irc.ops.precision import float_read, rounded, wide, widely
 from irc.ops.signature import Sig
 
 WIDE_INTS = frozenset({i32, i64, u32, u64})
@@ -96,3 +99,416 @@ class Div(Elementwise):
             read=auto_read("Div"), direct=True,
         ),
     )  # fmt: skip
+
+
+# ------------------------------------------------------------------- powers and remainders
+INT_POWERS = FLOATS | {i32, i64}
+
+
+def power(x: Array, y: Array) -> Array:
+    """x ** y in x's type; an integer to a negative power truncates (0, except for 1 and -1)."""
+    if x.dtype.kind not in "iu":
+        return np.power(wide(x), y.astype(wide(x).dtype)).astype(x.dtype)
+    if y.dtype.kind not in "iu":
+        return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
+    positive = np.power(x, np.maximum(y, 0).astype(x.dtype))
+    inverse = np.where(x == 1, 1, np.where((x.astype(np.int64) == -1), np.where(y % 2 == 0, 1, -1), 0))
+    return np.where(y < 0, inverse, positive).astype(x.dtype)
+
+
+def same_types(op: Any, x: Value, y: Value) -> bool:
+    """Whether both operands have one element type, as the form demands."""
+    return x.dtype == y.dtype
+
+
+def write_power(b: Any, op: Any, x: Value, y: Value) -> Any:
+    """Both operands in one type: what OpenVINO and ONNX before opset 12 want."""
+    if x.dtype == y.dtype:
+        raise Problem(conversion.CANNOT_EXPRESS, op="Pow", types=f"{x.type}, {y.type}", target="this opset")
+    if x.dtype.is_integer and y.dtype.is_float:
+        return b.Cast(b.Pow(b.Cast(x, to=y.dtype), y), to=x.dtype)
+    return b.Pow(x, b.Cast(y, to=x.dtype))
+
+
+@op
+class Pow(Elementwise):
+    """x to the power y, in x's element type, which y need not share.
+
+    Integer powers wrap; a negative exponent of an integer truncates the fraction.
+    """
+
+    sig = Sig("x: T, y: T1 -> z: T", T=NUMERIC, T1=NUMERIC)
+
+    def infer(self, x: Value, y: Value) -> TensorType:
+        return TensorType(x.dtype, broadcast_shapes("Pow", [x.shape, y.shape]))
+
+    def reference(self, x: Array, y: Array) -> Array:
+        return power(x, y)
+
+    def scalar(self, x: Expr, y: Expr) -> Expr:
+        if x.dtype.is_float:
+            wide_type = x.dtype.compute
+            return call("pow", x.cast(wide_type), y.cast(wide_type)).cast(x.dtype)
+        if y.dtype.is_float:
+            return call("pow", x.cast(f64), y.cast(f64)).cast(x.dtype)
+        if not y.dtype.is_signed:
+            return Bin("pow", x, y.cast(x.dtype))
+        one, odd = Const(1, x.dtype), y.cast(i64) % 2
+        minus = select(odd.eq(0), one, Const(-1, x.dtype)) if x.dtype.is_signed else Const(0, x.dtype)
+        inverse = select(x.eq(1), one, select(x.eq(-1), minus, 0) if x.dtype.is_signed else Const(0, x.dtype))
+        return select(y.lt(0), inverse, Bin("pow", x, y.max(0).cast(x.dtype)))
+
+    onnx = (
+        Form(
+            "Pow", 1, attrs={"broadcast": Int(0), "axis": Int(None)}, T={"T": FLOATS, "T1": FLOATS},
+            read=legacy_read("Pow"), direct=True, write=write_power,
+            when=lambda op, x, y: x.shape == y.shape and x.dtype == y.dtype,
+        ),
+        Form("Pow", 7, attrs={}, read=None, when=same_types),
+        Form("Pow", 12, T={"T": INT_POWERS, "T1": FLOATS | INTEGERS}, when=None),
+        Form("Pow", 13, T={"T": INT_POWERS | {bf16}}),
+        Form("Pow", 15, T={"T1": PREV | {bf16}}),
+    )  # fmt: skip
+    openvino = (
+        Form(
+            "Power", 1, attrs=AUTO_BROADCAST, T={"T": OV_NUMERIC, "T1": OV_NUMERIC}, read=auto_read("Pow"),
+            direct=True, when=same_types, write=write_power,
+        ),
+    )  # fmt: skip
+
+
+def remainder(x: Array, y: Array, truncated: bool) -> Array:
+    """The remainder with the sign of y, or of x if truncated; an integer modulo 0 is 0."""
+    if x.dtype.kind not in "iu":
+        return (np.fmod if truncated else np.mod)(wide(x), wide(y)).astype(x.dtype)
+    safe = np.where(y == 0, 1, y).astype(y.dtype)
+    return np.where(y == 0, 0, (np.fmod if truncated else np.mod)(x, safe)).astype(x.dtype)
+
+
+@op
+class Mod(Elementwise):
+    """The remainder of x / y: with the sign of y, or with `fmod` of x.  An integer modulo 0 is 0."""
+
+    fmod: bool = False
+    sig = Sig("x: T, y: T -> z: T", T=NUMERIC)
+
+    def reference(self, x: Array, y: Array) -> Array:
+        return remainder(x, y, self.fmod)
+
+    def scalar(self, x: Expr, y: Expr) -> Expr:
+        if x.dtype.is_float:
+            wide_type = x.dtype.compute
+            a, b = x.cast(wide_type), y.cast(wide_type)
+            rest = call("fmod", a, b)
+            if not self.fmod:
+                other_sign = rest.lt(0).ne(b.lt(0)).logical_and(rest.ne(0))
+                rest = select(other_sign, rest + b, select(rest.eq(0), call("copysign", rest, b), rest))
+            return rest.cast(x.dtype)
+        if not self.fmod:
+            return x % y
+        return select(y.eq(0), Const(0, x.dtype), x - (x / y) * y)
+
+    onnx = (
+        Form("Mod", 10, attrs={"fmod": Bool(False)}, T=FLOATS | INTEGERS),
+        Form("Mod", 13, T=PREV | {bf16}),
+        Form("Mod", 28),
+    )
+    openvino = (
+        Form(
+            "FloorMod", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, read=auto_read("Mod"), direct=True, judges=("fmod",),
+            when=lambda op, x, y: not op.fmod,
+        ),
+        Form(
+            "Mod", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, read=auto_read("Mod", fmod=True), direct=True, judges=("fmod",),
+            when=lambda op, x, y: op.fmod,
+        ),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------- signs and rounding
+SIGNED = frozenset({i8, i16, i32, i64})
+
+
+def signum(x: Array) -> Array:
+    """-1, 0 or 1; NaN of NaN."""
+    return np.sign(x)
+
+
+def sign_expr(x: Expr) -> Expr:
+    one, minus = Const(1, x.dtype), Const(-1, x.dtype)
+    if not x.dtype.is_signed:
+        return select(x.eq(0), x, one)
+    return select(x.lt(0), minus, select(Const(0, x.dtype).lt(x), one, x if x.dtype.is_integer else select(x.eq(0), Const(0.0, x.dtype), x)))
+
+
+def rounding(fn: str) -> Any:
+    """A rounding function; integers are whole already."""
+    return lambda x: x if x.dtype.is_integer else call(fn, x)
+
+
+Neg = unary(
+    "Neg", "-x", np.negative, lambda x: -x, T=NUMERIC, carries_contents=True,
+    onnx=(
+        Form("Neg", 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS),
+        Form("Neg", 6, attrs={}, T=PREV | SIGNED),
+        Form("Neg", 13, T=PREV | {bf16}),
+    ),
+    openvino=(Form("Negative", 1, T=OV_NUMERIC),),
+)  # fmt: skip
+Abs = unary(
+    "Abs", "|x|; the smallest integer stays itself", np.abs, lambda x: Un("abs", x) if x.dtype.is_signed else x, T=NUMERIC,
+    onnx=(
+        Form("Abs", 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS),
+        Form("Abs", 6, attrs={}, T=FLOATS | INTEGERS),
+        Form("Abs", 13, T=PREV | {bf16}),
+    ),
+    openvino=(Form("Abs", 1, T=OV_NUMERIC),),
+)  # fmt: skip
+Sign = unary(
+    "Sign", "-1, 0 or 1; NaN of NaN", signum, sign_expr, T=NUMERIC,
+    onnx=(Form("Sign", 9, T=FLOATS | INTEGERS), Form("Sign", 13, T=PREV | {bf16})),
+    openvino=(Form("Sign", 1, T=OV_NUMERIC),),
+)  # fmt: skip
+
+
+def rounding_rows(name: str) -> tuple[Form, ...]:
+    """ONNX rows of a float function that exists since opset 1."""
+    return (
+        Form(name, 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS),
+        Form(name, 6, attrs={}),
+        Form(name, 13, T=PREV | {bf16}),
+    )
+
+
+def floor(x: Array) -> Array:
+    return x if x.dtype.kind in "iu" else np.floor(x)
+
+
+def ceil(x: Array) -> Array:
+    return x if x.dtype.kind in "iu" else np.ceil(x)
+
+
+Floor = unary(
+    "Floor", "The largest whole number not above x", floor, rounding("floor"), T=NUMERIC,
+    onnx=rounding_rows("Floor"), openvino=(Form("Floor", 1, T=OV_NUMERIC),),
+)  # fmt: skip
+Ceil = unary(
+    "Ceil", "The smallest whole number not below x", ceil, rounding("ceil"), T=NUMERIC,
+    onnx=rounding_rows("Ceil"), openvino=(Form("Ceiling", 1, T=OV_NUMERIC),),
+)  # fmt: skip
+
+
+def write_round_away(b: Any, op: Any, x: Value) -> Any:
+    """ONNX rounds halves to even only: away from zero is the whole part, plus the sign where half or more is left."""
+    size = b.Abs(x)
+    whole = b.Floor(size)
+    up = b.GreaterOrEqual(b.Sub(size, whole), b.const(0.5, x.dtype))
+    return b.Mul(b.Sign(x), b.Add(whole, b.Cast(up, to=x.dtype)))
+
+
+@op
+class Round(Elementwise):
+    """The nearest whole number; halves go to the even one, or away from zero."""
+
+    mode: str = "half_to_even"
+    sig = Sig("x: T -> y: T", T=NUMERIC)
+
+    def reference(self, x: Array) -> Array:
+        if x.dtype.kind in "iu":
+            return x
+        if self.mode == "half_to_even":
+            return np.rint(x)
+        whole = np.trunc(wide(x))
+        return (whole + np.copysign(np.abs(wide(x) - whole) >= 0.5, wide(x))).astype(x.dtype)
+
+    def scalar(self, x: Expr) -> Expr:
+        return rounding("rint" if self.mode == "half_to_even" else "round")(x)
+
+    onnx = (Form("Round", 11, T=FLOATS, write=write_round_away), Form("Round", 22, T=PREV | {bf16}))
+    openvino = (
+        Form(
+            "Round", 5, T=OV_NUMERIC,
+            attrs={"mode": Enum(["half_to_even", "half_away_from_zero"], "half_to_even")},
+        ),
+    )  # fmt: skip
+
+
+def reciprocal(x: Array) -> Array:
+    return (1.0 / wide(x)).astype(x.dtype)
+
+
+Reciprocal = unary(
+    "Reciprocal", "1 / x", reciprocal, lambda x: Const(1.0, x.dtype) / x, T=FLOATS | {bf16},
+    onnx=rounding_rows("Reciprocal"),
+    openvino=(write_only(lambda b, op, x: b.Div(b.const(1.0, x.dtype), x)),),
+)  # fmt: skip
+Sqrt = unary(
+    "Sqrt", "The square root; NaN below 0", np.sqrt, lambda x: call("sqrt", x), T=FLOATS | {bf16},
+    onnx=rounding_rows("Sqrt"), openvino=(Form("Sqrt", 1, T=OV_NUMERIC, read=float_read("Sqrt"), direct=True),),
+)  # fmt: skip
+
+
+# ------------------------------------------------------------------------- several operands
+def one_shape(op: Any, *xs: Value) -> bool:
+    """Whether all shapes are equal: before opset 8 these operations did not broadcast."""
+    return all(x.shape == xs[0].shape for x in xs)
+
+
+def read_one_shape(name: str) -> Any:
+    """`read` before opset 8: the operands must have one shape."""
+
+    def read(b: Any, a: Any, *xs: Value) -> Any:
+        for x in xs[1:]:
+            same = len(x.shape) == len(xs[0].shape)
+            same = same and all(p.equals(q) is not False for p, q in zip(x.shape, xs[0].shape, strict=True))
+            require(same, shape_codes.SHAPES_DIFFER, op=name, first=xs[0].tensor, second=x.tensor)
+        return getattr(b, name)(*xs)
+
+    return read
+
+
+def variadic_rows(name: str, *more: Form) -> tuple[Form, ...]:
+    """ONNX rows of Min, Max, Sum, Mean until opset 8."""
+    return (
+        Form(name, 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS, read=read_one_shape(name), direct=True, when=one_shape),
+        Form(name, 6, attrs={}),
+        Form(name, 8, read=None, when=None),
+        *more,
+    )
+
+
+def chain(name: str) -> Any:
+    """`write` of a variadic operation as a chain of binary ones."""
+
+    def write(b: Any, op: Any, *xs: Value) -> Any:
+        found = xs[0] if len(xs) > 1 else b.Identity(xs[0])
+        for x in xs[1:]:
+            found = getattr(b, name)(found, x)
+        return found
+
+    return write
+
+
+class Variadic(Elementwise):
+    """f(x0, x1, …) of any number of operands, which broadcast."""
+
+    def infer(self, *xs: Value) -> TensorType:
+        require(len(xs) > 0, operation.TOO_FEW_INPUTS, op=self.name, given=0, needed=1)
+        return super().infer(*xs)
+
+
+TWO = Sig("x: T, y: T -> z: T", T=NUMERIC)
+
+
+@op
+class Min(Variadic):
+    """The smallest of the operands, element by element; NaN where one is NaN."""
+
+    sig = Sig("*xs: T -> y: T", T=NUMERIC)
+    commutative = True
+
+    def reference(self, *xs: Array) -> Array:
+        y = xs[0]
+        for x in xs[1:]:
+            y = np.minimum(y, x)
+        return y
+
+    def scalar(self, *xs: Expr) -> Expr:
+        y = xs[0]
+        for x in xs[1:]:
+            y = y.min(x)
+        return y
+
+    onnx = variadic_rows("Min", Form("Min", 12, T=FLOATS | INTEGERS), Form("Min", 13, T=PREV | {bf16}))
+    openvino = (
+        Form("Minimum", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, sig=TWO, read=auto_read("Min"), direct=True, write=chain("Min")),
+    )
+
+
+@op
+class Max(Variadic):
+    """The largest of the operands, element by element; NaN where one is NaN."""
+
+    sig = Sig("*xs: T -> y: T", T=NUMERIC)
+    commutative = True
+
+    def reference(self, *xs: Array) -> Array:
+        y = xs[0]
+        for x in xs[1:]:
+            y = np.maximum(y, x)
+        return y
+
+    def scalar(self, *xs: Expr) -> Expr:
+        y = xs[0]
+        for x in xs[1:]:
+            y = y.max(x)
+        return y
+
+    onnx = variadic_rows("Max", Form("Max", 12, T=FLOATS | INTEGERS), Form("Max", 13, T=PREV | {bf16}))
+    openvino = (
+        Form("Maximum", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, sig=TWO, read=auto_read("Max"), direct=True, write=chain("Max")),
+    )
+
+
+@op
+class Sum(Variadic):
+    """x0 + x1 + …, from the left; narrow floats are summed in f32."""
+
+    sig = Sig("*xs: T -> y: T", T=FLOATS | {bf16})
+
+    def reference(self, *xs: Array) -> Array:
+        y = wide(xs[0])
+        for x in xs[1:]:
+            y = y + wide(x)
+        return y.astype(xs[0].dtype)
+
+    def scalar(self, *xs: Expr) -> Expr:
+        y = xs[0].cast(xs[0].dtype.compute)
+        for x in xs[1:]:
+            y = y + x.cast(y.dtype)
+        return y.cast(xs[0].dtype)
+
+    onnx = variadic_rows("Sum", Form("Sum", 13, T=PREV | {bf16}))
+    openvino = (write_only(chain("Add")),)
+
+
+def write_mean(b: Any, op: Any, *xs: Value) -> Any:
+    return b.Div(b.Sum(*xs), b.const(len(xs), xs[0].dtype))
+
+
+@op
+class Mean(Variadic):
+    """(x0 + x1 + …) / their number; narrow floats are computed in f32."""
+
+    sig = Sig("*xs: T -> y: T", T=FLOATS | {bf16})
+
+    def reference(self, *xs: Array) -> Array:
+        y = wide(xs[0])
+        for x in xs[1:]:
+            y = y + wide(x)
+        return (y / len(xs)).astype(xs[0].dtype)
+
+    def scalar(self, *xs: Expr) -> Expr:
+        y = xs[0].cast(xs[0].dtype.compute)
+        for x in xs[1:]:
+            y = y + x.cast(y.dtype)
+        return (y / float(len(xs))).cast(xs[0].dtype)
+
+    onnx = variadic_rows("Mean", Form("Mean", 13, T=PREV | {bf16}))
+    openvino = (write_only(write_mean),)
+
+
+def squared_difference(x: Array, y: Array) -> Array:
+    d = wide(x) - wide(y)
+    return rounded(d * d, x)
+
+
+def write_squared_difference(b: Any, op: Any, x: Value, y: Value) -> Any:
+    d = b.Sub(x, y)
+    return b.Mul(d, d)
+
+
+SquaredDifference = binary(
+    "SquaredDifference", "(x - y)²", squared_difference, widely(lambda x, y: (x - y) * (x - y)), T=NUMERIC, commutative=True,
+    onnx=(write_only(write_squared_difference),), openvino=openvino_rows("SquaredDifference", "SquaredDifference"),
+)  # fmt: skip

@@ -1,0 +1,288 @@
+"""Conversion of element types.
+
+Floats to integers truncate towards zero; what does not fit is taken modulo 2ⁿ or is the machine's
+indefinite value, as NumPy has it.  Anything to boolean: whether it differs from 0.
+Sources: ONNX Cast, CastLike; OpenVINO specification, Convert-1, ConvertLike-1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.expr import Bin, Const, Expr, select
+from irc.ir.graph import Value
+from irc.ir.types import (
+    ANY, F8, FLOATS, INTEGERS, DType, TensorType, bf16, boolean, dynamic, f4e2m1, f6e2m3, f6e3m2, f8e4m3fn, f8e4m3fnuz,
+    f8e5m2, f8e5m2fnuz, f8e8m0, f32, i2, i4, nf4, string, u1, u2, u3, u4, u6, u8,
+)  # fmt: skip
+from irc.ops.arithmetic import OV_NUMERIC
+from irc.ops.base import Array, Op, op
+from irc.ops.codecs import Bool, DTypeAttr, Enum, Reading
+from irc.ops.elementwise import Elementwise
+from irc.ops.forms import Form
+from irc.ops.signature import Sig
+
+F8_LARGEST = {"f8e4m3fn": 448.0, "f8e4m3fnuz": 240.0, "f8e5m2": 57344.0, "f8e5m2fnuz": 57344.0}
+UINT8_MASKS = {"u1": 1, "u3": 7, "u6": 63}
+NF4_VALUES = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+
+
+def to_nf4(x: Array) -> Array:
+    """The nearest of the 16 values, as f32."""
+    table = np.array(NF4_VALUES, np.float32)
+    middles = (table[1:] + table[:-1]) / 2
+    return table[np.searchsorted(middles, x.astype(np.float32), side="left")]
+
+
+def to_e8m0(x: Array, round_mode: str, saturate: bool, kind: Any) -> Array:
+    """The power of two next to |x|, rounded in the direction `round_mode`; the byte is its exponent + 127, 255 NaN."""
+    w = np.abs(x.astype(np.float64))
+    mantissa, exponent = np.frexp(w)  # w = mantissa · 2^exponent, mantissa in 0.5..1
+    power = exponent - 1
+    if round_mode == "up":
+        power = power + (mantissa > 0.5)
+    elif round_mode == "nearest":
+        power = power + (mantissa >= 0.75)
+    power = np.where(w == 0, -127, power)
+    too_large = (power > 127) | np.isinf(w)
+    byte = np.clip(power, -127, 127) + 127
+    byte = np.where(np.isnan(w) | (too_large & (not saturate)), 255, np.where(too_large, 254, byte))
+    return byte.astype(np.uint8).view(kind)
+
+
+def text_of(value: Any) -> str:
+    """A number as ONNX writes it: NaN, INF, -INF, shortest decimal."""
+    if isinstance(value, float | np.floating):
+        if np.isnan(value):
+            return "NaN"
+        if np.isinf(value):
+            return "INF" if value > 0 else "-INF"
+    return str(value)
+
+
+def to_text(x: Array) -> Array:
+    found = np.empty(x.shape, object)
+    found.ravel()[:] = [text_of(v) for v in x.ravel()]
+    return found
+
+
+def from_text(x: Array, kind: Any) -> Array:
+    """Numbers written as decimal, in scientific notation, or NaN, INF, +INF, -INF in any case."""
+    numbers = np.array([float(v) for v in x.ravel()], np.float64).reshape(x.shape)
+    return numbers.astype(kind)
+
+
+def convert(x: Array, to: str, kind: Any, saturate: bool, round_mode: str) -> Array:
+    """`x` in element type `to`, whose arrays are of `kind`."""
+    if to == "string":
+        return x if x.dtype == object else to_text(x)
+    if x.dtype.kind in "OUS":
+        return from_text(x, np.float32 if to in F8_LARGEST else kind).astype(kind)
+    if to == "bool":
+        return x.astype(np.float32) != 0 if x.dtype.kind == "V" else x != 0
+    if to == "nf4":
+        return to_nf4(x)
+    if to == "f8e8m0":
+        return to_e8m0(x, round_mode, saturate, kind)
+    if to in UINT8_MASKS:
+        return x.astype(np.int64).astype(np.uint8) & UINT8_MASKS[to]
+    if to in F8_LARGEST and saturate:
+        w = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+        return np.clip(w, -F8_LARGEST[to], F8_LARGEST[to]).astype(kind)
+    if x.dtype.kind == "V" and kind.kind in "iu":
+        return x.astype(np.float32).astype(kind)
+    if to in ("i4", "u4", "i2", "u2") and x.dtype.kind != "V":
+        return narrow_integer(x, to).astype(kind)
+    return x.astype(kind)
+
+
+def narrow_integer(x: Array, to: str) -> Array:
+    """The low bits of the truncated value, in -2^(n-1).. or 0..2^n-1."""
+    bits = int(to[1:])
+    low = x.astype(np.int64) & ((1 << bits) - 1)
+    return np.where(low >= 1 << (bits - 1), low - (1 << bits), low).astype(np.int8) if to[0] == "i" else low.astype(np.uint8)
+
+
+# ---------------------------------------------------------------------------------- type sets
+ONNX_CAST_1 = FLOATS | INTEGERS | {boolean}
+ONNX_CAST = {
+    1: ONNX_CAST_1,
+    6: ONNX_CAST_1,
+    9: ONNX_CAST_1 | {string},
+    13: ONNX_CAST_1 | {string, bf16},
+    19: ONNX_CAST_1 | {string, bf16} | F8,
+    21: ONNX_CAST_1 | {string, bf16, i4, u4} | F8,
+    23: ONNX_CAST_1 | {string, bf16, i4, u4, f4e2m1} | F8,
+    24: ONNX_CAST_1 | {string, bf16, i4, u4, f4e2m1, f8e8m0} | F8,
+    25: ONNX_CAST_1 | {string, bf16, i4, u4, f4e2m1, f8e8m0, i2, u2} | F8,
+    28: ONNX_CAST_1 | {string, bf16, i4, u4, f4e2m1, f8e8m0, i2, u2, f6e2m3, f6e3m2} | F8,
+}
+OV_CONVERT = OV_NUMERIC | {boolean}
+OV_CONVERT_ALL = OV_CONVERT | {u1, u2, u3, u4, u6, i4, nf4, f4e2m1, f8e4m3fn, f8e5m2, f8e8m0}
+"""What the reader and constant folding convert too, besides the types the CPU executes."""
+ROUND_MODES = Enum(["up", "down", "nearest"], "up")
+
+
+class CastTarget(DTypeAttr):
+    """ONNX `to`: opset 1 has the type's name, later ones its number."""
+
+    def decode(self, raw: Any, r: Reading) -> DType:
+        if isinstance(raw, str) and r.format == "onnx":
+            found = ONNX_NAMES.get(raw.upper())
+            if found is None:
+                raise r.bad(raw, f"one of {', '.join(ONNX_NAMES)}")
+            return found
+        return super().decode(raw, r)
+
+
+class CastTargetName(CastTarget):
+    """As Cast-1 writes it."""
+
+    def encode(self, value: Any, format: str) -> Any:
+        for name, dtype in ONNX_NAMES.items():
+            if dtype == value:
+                return name
+        raise ValueError(f"{value} has no name in Cast-1")
+
+
+def _onnx_names() -> dict[str, DType]:
+    names = ("FLOAT f32", "UINT8 u8", "INT8 i8", "UINT16 u16", "INT16 i16", "INT32 i32", "INT64 i64", "BOOL bool",
+             "FLOAT16 f16", "DOUBLE f64", "UINT32 u32", "UINT64 u64")  # fmt: skip
+    by_name = {d.name: d for d in ANY}
+    return {n.split()[0]: by_name[n.split()[1]] for n in names}
+
+
+ONNX_NAMES = _onnx_names()
+
+
+# ------------------------------------------------------------------------------------ operations
+def onnx_when(opset: int) -> Any:
+    """Whether ONNX's Cast of that opset has the target type."""
+    return lambda op, x: op.to in ONNX_CAST[opset]
+
+
+def cast_rows() -> tuple[Form, ...]:
+    rows: list[Form] = []
+    for opset, types in ONNX_CAST.items():
+        attrs: dict[str, Any] = {"to": CastTarget() if opset > 1 else CastTargetName()}
+        if opset >= 19:
+            attrs["saturate"] = Bool(True)
+        if opset >= 24:
+            attrs["round_mode"] = ROUND_MODES
+        rows.append(Form("Cast", opset, attrs=attrs, T={"T1": types, "T2": types}, when=onnx_when(opset)))
+    return tuple(rows)
+
+
+def read_convert(b: Any, a: Any, x: Value) -> Any:
+    """OpenVINO does not saturate to f8."""
+    return b.Cast(x, to=a.to, saturate=a.to not in F8)
+
+
+def openvino_when(op: Any, x: Value) -> bool:
+    return op.to.ov is not None and (op.to == dynamic or op.to in OV_CONVERT_ALL) and (op.to not in F8 or not op.saturate)
+
+
+def write_convert(b: Any, op: Any, x: Value) -> Any:
+    """Saturation to f8 by a Clip before the conversion."""
+    largest = F8_LARGEST[op.to.name]
+    w = b.Cast(x, to=f32)
+    return b.Cast(b.Clip(w, b.const(-largest, f32), b.const(largest, f32)), to=op.to, saturate=False)
+
+
+@op
+class Cast(Elementwise):
+    """The operand in element type `to`.
+
+    saturate: values beyond the range of an f8 become its largest (else NaN, or infinite where it has that).
+    round_mode: for f8e8m0, which power of two: up, down or nearest.
+    """
+
+    to: DType
+    saturate: bool = True
+    round_mode: str = "up"
+    sig = Sig("x: T1 -> y: T2", T1=ANY, T2=ANY)
+    carries_contents = True
+
+    def infer(self, x: Value) -> TensorType:
+        return TensorType(self.to, x.tensor.shape)
+
+    def result_types(self, inputs: Any) -> Any:
+        self.check(inputs)
+        return [self.infer(*inputs)]
+
+    def reference(self, x: Array) -> Array:
+        return convert(x, self.to.name, self.to.numpy, self.saturate, self.round_mode)
+
+    def contents(self, x: Array) -> Any:
+        return x if self.to.is_integer else None
+
+    def scalar(self, x: Expr) -> Expr:
+        to = self.to
+        if to == boolean:
+            return x if x.dtype == boolean else x.ne(0)
+        if to.name in F8_LARGEST and self.saturate:
+            w = x.cast(x.dtype.compute if x.dtype.is_float else f32)
+            return w.min(F8_LARGEST[to.name]).max(-F8_LARGEST[to.name]).cast(to)
+        if to.name in UINT8_MASKS:
+            return Bin("bitand", x.cast(u8), Const(UINT8_MASKS[to.name], u8)).cast(to)
+        if to == nf4:
+            return nearest_nf4(x.cast(f32))
+        return x.cast(to)
+
+    onnx = cast_rows()
+    openvino = (
+        Form(
+            "Convert", 1, attrs={"destination_type": DTypeAttr(assumed=dynamic, to="to")},
+            T={"T1": OV_CONVERT_ALL, "T2": OV_CONVERT_ALL}, read=read_convert, direct=True, judges=("saturate",),
+            when=openvino_when, write=write_convert,
+        ),
+    )  # fmt: skip
+
+
+def nearest_nf4(x: Expr) -> Expr:
+    table = np.array(NF4_VALUES, np.float32)
+    middles = (table[1:] + table[:-1]) / 2
+    found: Expr = Const(float(table[-1]), f32)
+    for value, middle in zip(table[-2::-1], middles[::-1], strict=True):
+        found = select(x.le(float(middle)), Const(float(value), f32), found)
+    return found.cast(nf4)
+
+
+@op
+class CastLike(Op):
+    """The first operand in the second's element type; the second's elements do not matter."""
+
+    saturate: bool = True
+    round_mode: str = "up"
+    sig = Sig("x: T1, like: T2 -> y: T2", T1=ANY, T2=ANY)
+
+    def infer(self, x: Value, like: Value) -> TensorType:
+        return TensorType(like.dtype, x.tensor.shape)
+
+    def result_types(self, inputs: Any) -> Any:
+        self.check(inputs)
+        return [self.infer(*inputs)]
+
+    def decompose(self, b: Any, x: Value, like: Value) -> Value:
+        return b.Cast(x, to=like.dtype, saturate=self.saturate, round_mode=self.round_mode)
+
+    onnx = tuple(
+        Form(
+            "CastLike", n, T={"T1": ONNX_CAST[m], "T2": ONNX_CAST[m]},
+            attrs={**({"saturate": Bool(True)} if n >= 19 else {}), **({"round_mode": ROUND_MODES} if n >= 24 else {})},
+        )
+        for n, m in ((15, 13), (19, 19), (21, 21), (23, 23), (24, 24), (25, 25))
+    )  # fmt: skip
+    openvino = (
+        Form(
+            "ConvertLike", 1, T={"T1": OV_CONVERT_ALL, "T2": OV_CONVERT_ALL}, judges=("saturate",),
+            read=lambda b, a, x, like: b.CastLike(x, like, saturate=like.dtype not in F8), direct=True,
+            when=lambda op, x, like: like.dtype not in F8 or not op.saturate,
+        ),
+    )  # fmt: skip

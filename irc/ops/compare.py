@@ -1,0 +1,174 @@
+"""Comparisons, and tests for NaN and infinity.  Results are boolean.
+
+Sources: ONNX operator pages of the same names; OpenVINO specification, "Comparison operations", IsNaN, IsInf,
+IsFinite.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.expr import Const, Expr, Un
+from irc.ir.graph import Value
+from irc.ir.types import F8, FLOATS, FLOATS_BF16, INTEGERS, NUMERIC, TensorType, bf16, boolean, f8e4m3fn, f8e5m2, f32, f64, i32, i64, string
+from irc.ops.arithmetic import OV_NUMERIC, same_shape
+from irc.ops.base import Array, op
+from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6
+from irc.ops.codecs import Bool
+from irc.ops.elementwise import Elementwise, auto_read, comparison, legacy_read
+from irc.ops.forms import PREV, Form, write_only
+from irc.ops.precision import wide
+from irc.ops.signature import Sig
+
+OV_COMPARED = OV_NUMERIC | {boolean}
+COMPARED = NUMERIC | {boolean}
+
+
+def openvino_rows(name: str, canonical: str) -> tuple[Form, ...]:
+    return (Form(name, 1, attrs=AUTO_BROADCAST, T=OV_COMPARED, read=auto_read(canonical), direct=True),)
+
+
+def legacy_row(name: str, T: Any) -> Form:
+    """The ONNX row before opset 7."""
+    return Form(name, 1, attrs=LEGACY_BROADCAST_6, T=T, read=legacy_read(name), direct=True, when=same_shape)
+
+
+Equal = comparison(
+    "Equal", "x == y; NaN equals nothing", np.equal, lambda x, y: x.eq(y), T=COMPARED | {string}, commutative=True,
+    onnx=(
+        legacy_row("Equal", {boolean, i32, i64}),
+        Form("Equal", 7, attrs={}, read=None, when=None),
+        Form("Equal", 11, T=FLOATS | INTEGERS | {boolean}),
+        Form("Equal", 13, T=PREV | {bf16}),
+        Form("Equal", 19, T=PREV | {string}),
+    ),
+    openvino=openvino_rows("Equal", "Equal"),
+)  # fmt: skip
+NotEqual = comparison(
+    "NotEqual", "x != y; NaN differs from everything", np.not_equal, lambda x, y: x.ne(y), T=COMPARED, commutative=True,
+    onnx=(write_only(lambda b, op, x, y: b.Not(b.Equal(x, y))),),
+    openvino=openvino_rows("NotEqual", "NotEqual"),
+)  # fmt: skip
+
+
+def order_rows(name: str) -> tuple[Form, ...]:
+    """ONNX rows of Less and Greater."""
+    return (
+        legacy_row(name, FLOATS),
+        Form(name, 7, attrs={}, read=None, when=None),
+        Form(name, 9, T=FLOATS | INTEGERS),
+        Form(name, 13, T=PREV | {bf16}),
+    )
+
+
+def order_equal_rows(name: str, strict: str) -> tuple[Form, ...]:
+    """ONNX rows of LessOrEqual and GreaterOrEqual; before opset 12 they are written as `strict` or equal."""
+    return (
+        write_only(lambda b, op, x, y: b.Or(getattr(b, strict)(x, y), b.Equal(x, y)), since=7),
+        Form(name, 12, T=FLOATS | INTEGERS),
+        Form(name, 16, T=PREV | {bf16}),
+    )
+
+
+Less = comparison(
+    "Less", "x < y", np.less, lambda x, y: x.lt(y), T=COMPARED,
+    onnx=order_rows("Less"), openvino=openvino_rows("Less", "Less"),
+)  # fmt: skip
+LessOrEqual = comparison(
+    "LessOrEqual", "x <= y", np.less_equal, lambda x, y: x.le(y), T=COMPARED,
+    onnx=order_equal_rows("LessOrEqual", "Less"), openvino=openvino_rows("LessEqual", "LessOrEqual"),
+)  # fmt: skip
+Greater = comparison(
+    "Greater", "x > y", np.greater, lambda x, y: x.gt(y), T=COMPARED,
+    onnx=order_rows("Greater"), openvino=openvino_rows("Greater", "Greater"),
+)  # fmt: skip
+GreaterOrEqual = comparison(
+    "GreaterOrEqual", "x >= y", np.greater_equal, lambda x, y: x.ge(y), T=COMPARED,
+    onnx=order_equal_rows("GreaterOrEqual", "Greater"), openvino=openvino_rows("GreaterEqual", "GreaterOrEqual"),
+)  # fmt: skip
+
+
+# ------------------------------------------------------------------------- NaN and infinity
+OV_CLASSED = FLOATS_BF16 | {f8e4m3fn, f8e5m2}
+
+
+class Test(Elementwise):
+    """A boolean for each element of one float operand."""
+
+    def infer(self, x: Value) -> TensorType:
+        return TensorType(boolean, x.shape)
+
+    def scalar(self, x: Expr) -> Expr:
+        return self.test(x.cast(x.dtype.compute))
+
+    def test(self, x: Expr) -> Expr:
+        raise NotImplementedError
+
+
+@op
+class IsNaN(Test):
+    """Whether x is NaN."""
+
+    sig = Sig("x: T -> y: bool", T=FLOATS_BF16 | F8)
+
+    def reference(self, x: Array) -> Array:
+        return np.isnan(wide(x))
+
+    def test(self, x: Expr) -> Expr:
+        return x.ne(x)
+
+    onnx = (
+        Form("IsNaN", 9, T=FLOATS),
+        Form("IsNaN", 13, T=PREV | {bf16}),
+        Form("IsNaN", 20, T=PREV | F8),
+    )
+    openvino = (Form("IsNaN", 10, T=OV_CLASSED), write_only(lambda b, op, x: b.NotEqual(x, x)))
+
+
+@op
+class IsInf(Test):
+    """Whether x is infinite, of the signs asked for."""
+
+    detect_negative: bool = True
+    detect_positive: bool = True
+    sig = Sig("x: T -> y: bool", T=FLOATS_BF16 | F8)
+
+    def reference(self, x: Array) -> Array:
+        w = wide(x)
+        return np.isinf(w) & (w > 0 if not self.detect_negative else True) & (w < 0 if not self.detect_positive else True)
+
+    def test(self, x: Expr) -> Expr:
+        if self.detect_negative and self.detect_positive:
+            return Un("abs", x).eq(float("inf"))
+        if not (self.detect_negative or self.detect_positive):
+            return x.eq(x).logical_and(x.ne(x))
+        return x.eq(float("-inf") if self.detect_negative else float("inf"))
+
+    onnx = (
+        Form(
+            "IsInf", 10, T={f32, f64},
+            attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)},
+        ),
+        Form("IsInf", 20, T=FLOATS_BF16 | F8),
+    )  # fmt: skip
+    openvino = (
+        Form("IsInf", 10, T=OV_CLASSED, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),
+    )
+
+
+@op
+class IsFinite(Test):
+    """Whether x is neither NaN nor infinite."""
+
+    sig = Sig("x: T -> y: bool", T=FLOATS_BF16 | F8)
+
+    def reference(self, x: Array) -> Array:
+        return np.isfinite(wide(x))
+
+    def test(self, x: Expr) -> Expr:
+        return Un("abs", x).lt(Const(float("inf"), x.dtype))
+
+    onnx = (write_only(lambda b, op, x: b.Not(b.Or(b.IsNaN(x), b.IsInf(x))), since=10),)
+    openvino = (Form("IsFinite", 10, T=OV_CLASSED),)

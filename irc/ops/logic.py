@@ -1,0 +1,159 @@
+"""Logic on booleans, bits of integers, and element-wise choice.
+
+Sources: ONNX And, Or, Xor, Not, Where, BitShift, Bitwise*; OpenVINO specification, "Logical operations",
+"Bitwise operations", Select-1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.expr import Bin, Const, Expr, Un, select
+from irc.ir.graph import Value
+from irc.ir.types import ANY, COMPLEX, FLOATS, INTEGERS, UINTS, TensorType, bf16, boolean, i4, nf4, string, u1, u4
+from irc.ops.arithmetic import OV_NUMERIC, same_shape
+from irc.ops.base import Array, op
+from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6, auto_align, broadcast_shapes
+from irc.ops.codecs import Enum
+from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, unary
+from irc.ops.forms import PREV, Form
+from irc.ops.signature import Sig
+
+BOOL = frozenset({boolean})
+
+
+def logical(name: str, doc: str, ufunc: Any, scalar: Any, openvino: tuple[Form, ...]) -> Any:
+    """A row of And, Or, Xor: legacy broadcasting in ONNX until 6."""
+    return binary(
+        name, doc, ufunc, scalar, T=BOOL, commutative=True,
+        onnx=(
+            Form(name, 1, attrs=LEGACY_BROADCAST_6, T=BOOL, read=legacy_read(name), direct=True, when=same_shape),
+            Form(name, 7, attrs={}, read=None, when=None),
+        ),
+        openvino=openvino,
+    )  # fmt: skip
+
+
+def logical_row(name: str, since: int, canonical: str, last: int | None = None) -> Form:
+    return Form(name, since, attrs=AUTO_BROADCAST, T=BOOL, read=auto_read(canonical), direct=True, last=last)
+
+
+And = logical(
+    "And", "x and y", np.logical_and, lambda x, y: x.logical_and(y), (logical_row("LogicalAnd", 1, "And"),)
+)
+Or = logical("Or", "x or y", np.logical_or, lambda x, y: x.logical_or(y), (logical_row("LogicalOr", 1, "Or"),))
+# OpenVINO: `Xor` in opsets 1..3, `LogicalXor` from 2 on.
+Xor = logical(
+    "Xor", "One of x and y, not both", np.logical_xor, lambda x, y: x.ne(y),
+    (logical_row("Xor", 1, "Xor", last=3), logical_row("LogicalXor", 2, "Xor")),
+)  # fmt: skip
+Not = unary(
+    "Not", "not x", np.logical_not, lambda x: x.logical_not(), T=BOOL,
+    onnx=(Form("Not", 1, T=BOOL),), openvino=(Form("LogicalNot", 1, T=BOOL),),
+)  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------- choice
+ONNX_WHERE = FLOATS | INTEGERS | COMPLEX | {boolean, string}
+
+
+def read_select(b: Any, a: Any, condition: Value, x: Value, y: Value) -> Any:
+    """Select: with pdpd the condition and the second choice align with the first choice."""
+    x, y = auto_align(b, a, x, y)
+    return b.Where(auto_align(b, a, x, condition)[1], x, y)
+
+
+@op
+class Where(Elementwise):
+    """x where the condition holds, else y; the three broadcast."""
+
+    sig = Sig("condition: bool, x: T, y: T -> z: T", T=ANY)
+    carries_contents = True
+
+    def infer(self, condition: Value, x: Value, y: Value) -> TensorType:
+        return TensorType(x.dtype, broadcast_shapes("Where", [condition.shape, x.shape, y.shape]))
+
+    def reference(self, condition: Array, x: Array, y: Array) -> Array:
+        return np.where(condition, x, y)
+
+    def contents(self, condition: Array, x: Array, y: Array) -> Any:
+        """Known where the condition is."""
+        if any(not d.is_const for d in condition.flat):
+            return None
+        return np.where(np.vectorize(lambda d: int(d) != 0, otypes=[bool])(condition), x, y)
+
+    def scalar(self, condition: Expr, x: Expr, y: Expr) -> Expr:
+        return select(condition, x, y)
+
+    onnx = (Form("Where", 9, T=ONNX_WHERE), Form("Where", 16, T=PREV | {bf16}))
+    openvino = (Form("Select", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, read=read_select, direct=True),)
+
+
+# ------------------------------------------------------------------------------------- bits
+OV_BITS = INTEGERS | {boolean, u1, u4, i4, nf4, string}  # what OpenVINO's validation takes
+OV_SHIFTED = OV_BITS - {boolean}
+
+
+def read_bits(name: str) -> Any:
+    """`read` of OpenVINO's bitwise operations: of booleans they are the logical ones."""
+
+    def read(b: Any, a: Any, *xs: Value) -> Any:
+        operands = auto_align(b, a, *xs) if len(xs) == 2 else xs
+        return getattr(b, name.removeprefix("Bitwise") if xs[0].dtype == boolean else name)(*operands)
+
+    return read
+
+
+def bitwise(name: str, doc: str, ufunc: Any, operator: str) -> Any:
+    """A row of BitwiseAnd, BitwiseOr, BitwiseXor."""
+    return binary(
+        name, doc, ufunc, lambda x, y: Bin(operator, x, y), T=INTEGERS, commutative=True,
+        onnx=(Form(name, 18, T=INTEGERS),),
+        openvino=(Form(name, 13, attrs=AUTO_BROADCAST, T=OV_BITS, read=read_bits(name), direct=True),),
+    )  # fmt: skip
+
+
+BitwiseAnd = bitwise("BitwiseAnd", "Bits of both", np.bitwise_and, "bitand")
+BitwiseOr = bitwise("BitwiseOr", "Bits of either", np.bitwise_or, "bitor")
+BitwiseXor = bitwise("BitwiseXor", "Bits of one but not both", np.bitwise_xor, "bitxor")
+BitwiseNot = unary(
+    "BitwiseNot", "All bits inverted", np.invert, lambda x: Un("bitnot", x), T=INTEGERS,
+    onnx=(Form("BitwiseNot", 18, T=INTEGERS),),
+    openvino=(Form("BitwiseNot", 13, T=OV_BITS, read=read_bits("BitwiseNot"), direct=True),),
+)  # fmt: skip
+
+
+@op
+class BitShift(Elementwise):
+    """x shifted by y bits.  To the right, signed integers keep their sign; from the width on nothing is left."""
+
+    direction: str
+    sig = Sig("x: T, y: T -> z: T", T=INTEGERS)
+
+    def reference(self, x: Array, y: Array) -> Array:
+        return np.left_shift(x, y) if self.direction == "LEFT" else np.right_shift(x, y)
+
+    def scalar(self, x: Expr, y: Expr) -> Expr:
+        bits = x.dtype.bits
+        inside = y.lt(bits) if not y.dtype.is_signed else y.ge(0).logical_and(y.lt(bits))
+        last: Expr = Const(0, x.dtype)
+        if self.direction == "RIGHT" and x.dtype.is_signed:
+            last = Bin("shr", x, Const(bits - 1, x.dtype))
+        return select(inside, Bin("shl" if self.direction == "LEFT" else "shr", x, y), last)
+
+    onnx = (
+        Form("BitShift", 11, T=UINTS, attrs={"direction": Enum(["LEFT", "RIGHT"])}),
+        Form("BitShift", 28, T=INTEGERS),
+    )
+    openvino = (
+        Form(
+            "BitwiseLeftShift", 15, attrs=AUTO_BROADCAST, T=OV_SHIFTED, read=auto_read("BitShift", direction="LEFT"),
+            direct=True, judges=("direction",), when=lambda op, x, y: op.direction == "LEFT",
+        ),
+        Form(
+            "BitwiseRightShift", 15, attrs=AUTO_BROADCAST, T=OV_SHIFTED, read=auto_read("BitShift", direction="RIGHT"),
+            direct=True, judges=("direction",), when=lambda op, x, y: op.direction == "RIGHT",
+        ),
+    )  # fmt: skip

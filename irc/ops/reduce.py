@@ -1,0 +1,476 @@
+"""Reductions over axes, the index of the largest or smallest element, and running sums.
+
+Narrow floats are reduced in f32 and rounded once; integers wrap, and divide towards zero.
+Sources: ONNX Reduce*, ArgMax, ArgMin, CumSum; OpenVINO specification, "Reduction operations", CumSum-3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation as codes
+from irc.expr import Const, Expr, Index, IndexFunction, Tensor, Un, call, index, reduce, select
+from irc.ir.dim import Dim, product
+from irc.ir.graph import Value
+from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f32, i8, i32, i64, u8, u32, u64
+from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
+from irc.ops.base import Array, Op, op
+from irc.ops.codecs import AsInput, Bool, Int
+from irc.ops.forms import PREV, Form, write_only
+from irc.ops.layout import normal_axes, normal_axis
+from irc.ops.precision import narrowed, rounded, wide, widened
+from irc.ops.signature import Sig
+
+REDUCED = NUMERIC
+ONNX_REDUCED = FLOATS | WIDE_INTS
+
+
+def chosen_axes(rank: int, axes: Array | None, noop: bool) -> tuple[int, ...]:
+    """The axes to reduce, counted from 0: all where none are given, unless `noop`."""
+    given = [] if axes is None else [int(a) for a in np.asarray(axes).reshape(-1)]
+    if not given:
+        return () if noop else tuple(range(rank))
+    return tuple(a % rank for a in given)
+
+
+class Reduction(Op):
+    """What reductions share.  `axes` empty or absent: all axes, or none with noop_with_empty_axes."""
+
+    keepdims: bool
+    noop_with_empty_axes: bool
+
+    def infer(self, x: Value, axes: Value | None = None) -> TensorType:
+        return TensorType(x.dtype, self._shape(x, axes))
+
+    def _shape(self, x: Value, axes: Value | None) -> tuple[Dim, ...]:
+        rank = len(x.shape)
+        given = [] if axes is None else axes.ints()
+        if given is None:
+            return self._unknown_shape(x, axes)
+        normal = normal_axes(self.name, given, rank)
+        gone = chosen_axes(rank, np.array(normal, np.int64), self.noop_with_empty_axes)
+        if self.keepdims:
+            return tuple(Dim.of(1) if i in gone else d for i, d in enumerate(x.shape))
+        return tuple(d for i, d in enumerate(x.shape) if i not in gone)
+
+    def _unknown_shape(self, x: Value, axes: Value | None) -> tuple[Dim, ...]:
+        """Axes that are known only when the model runs: the rank follows from how many there are."""
+        if self.keepdims:
+            return tuple(Dim.fresh("reduced") for _ in x.shape)
+        count = None if axes is None or axes.rank is None else axes.tensor.elements()
+        known = count is not None and count.is_const
+        require(known, codes.NEEDS_CONSTANT, op=self.name, operand="axes")
+        left = max(len(x.shape) - int(count), 0) if count is not None else 0
+        return tuple(Dim.fresh("reduced") for _ in range(left))
+
+    def compute(self, out: TensorType, x: Tensor, axes: Tensor | None = None) -> IndexFunction:
+        given = [] if axes is None else axes.ints()
+        require(given is not None, codes.NEEDS_CONSTANT, op=self.name, operand="axes")
+        gone = chosen_axes(x.rank, np.array(given, np.int64), self.noop_with_empty_axes)
+        extents = [x.shape[a] for a in gone]
+
+        def element(*i: Expr) -> Expr:
+            kept = [e for k, e in enumerate(i) if k not in gone] if self.keepdims else list(i)
+
+            def at(*r: Expr) -> Expr:
+                rest = iter(kept)
+                return x[tuple(r[gone.index(k)] if k in gone else next(rest) for k in range(x.rank))]
+
+            return self.total(at, extents)
+
+        return element
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        """The reduction over the box `extents` of the operand `at(*indices)`."""
+        raise NotImplementedError
+
+    def _over(self, kind: str, extents: Sequence[Dim], body: Any) -> Expr:
+        return reduce(kind, extents, body) if extents else body()
+
+
+def noop_known(axes: Value) -> bool:
+    """Whether the axes are known not to be empty, so that noop_with_empty_axes makes no difference."""
+    return axes.rank == 0 or (axes.rank is not None and axes.tensor.elements().bounds()[0] > 0)
+
+
+def openvino_read(name: str) -> Any:
+    """`read` of OpenVINO's reductions: without axes nothing is reduced."""
+
+    def read(b: Any, a: Any, x: Value, axes: Value) -> Any:
+        return getattr(b, name)(x, axes, keepdims=a.keepdims, noop_with_empty_axes=not noop_known(axes))
+
+    return read
+
+
+def openvino_when(op: Any, x: Value, axes: Value | None = None) -> bool:
+    return axes is not None and (op.noop_with_empty_axes or noop_known(axes))
+
+
+def openvino_write(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
+    """No axes: all of them."""
+    every = b.const(list(range(len(x.shape))))
+    return getattr(b, op.name)(x, every, keepdims=op.keepdims, noop_with_empty_axes=True)
+
+
+AXES = Sig("x: T, axes: I -> y: T", T=NUMERIC, I=INTEGERS)
+
+
+def openvino_rows(name: str, canonical: str, since: int = 1, T: Any = OV_NUMERIC) -> tuple[Form, ...]:
+    return (
+        Form(
+            name, since, attrs={"keep_dims": Bool(False, to="keepdims")}, T={"T": T, "I": INTEGERS}, sig=AXES,
+            read=openvino_read(canonical), direct=True, judges=("noop_with_empty_axes",), when=openvino_when,
+            write=openvino_write,
+        ),
+    )  # fmt: skip
+
+
+def noop_judged(op: Any, x: Value, axes: Value | None = None) -> bool:
+    """ONNX before `noop_with_empty_axes`: only where it makes no difference."""
+    return not op.noop_with_empty_axes or (axes is not None and noop_known(axes))
+
+
+def write_noop(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
+    """ONNX before `noop_with_empty_axes`: a reduction of one element is that of an axis of size 1."""
+    column = b.Unsqueeze(x, [0])
+    return getattr(b, op.name)(column, [0], keepdims=False)
+
+
+ATTRIBUTE_AXES = {"axes": AsInput(None, index=1, dtype=i64), "keepdims": Bool(True)}
+OPERAND_AXES = {"keepdims": Bool(True), "noop_with_empty_axes": Bool(False)}
+
+
+def onnx_rows(name: str, steps: dict[int, Any], operand: int) -> tuple[Form, ...]:
+    """ONNX rows: opset → types; the axes are an operand from opset `operand` on."""
+    rows: list[Form] = []
+    for opset, types in steps.items():
+        if opset < operand:
+            early = {"judges": ("noop_with_empty_axes",), "when": noop_judged, "write": write_noop} if not rows else {}
+            rows.append(Form(name, opset, attrs=ATTRIBUTE_AXES, T={"T": types}, **early))
+        else:
+            rows.append(Form(name, opset, attrs=OPERAND_AXES, T={"T": types, "I": {i64}}, judges=(), when=None))
+    return tuple(rows)
+
+
+WIDE_STEPS: dict[int, Any] = {1: ONNX_REDUCED, 11: ONNX_REDUCED, 13: ONNX_REDUCED | {bf16}, 18: ONNX_REDUCED | {bf16}}
+EXTREME = ONNX_REDUCED | {i8, u8}
+EXTREME_STEPS: dict[int, Any] = {
+    1: ONNX_REDUCED, 11: ONNX_REDUCED, 12: EXTREME, 13: EXTREME | {bf16}, 18: EXTREME | {bf16}, 20: EXTREME | {bf16, boolean},
+}  # fmt: skip
+SIG = Sig("x: T, axes?: I -> y: T", T=NUMERIC, I=INTEGERS)
+SIG_BOOL = Sig("x: T, axes?: I -> y: T", T=NUMERIC | {boolean}, I=INTEGERS)
+
+
+@op
+class ReduceSum(Reduction):
+    """The sum over the axes; 0 of nothing."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        return rounded(np.sum(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), x)
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        return self._over("sum", extents, at)
+
+    onnx = onnx_rows("ReduceSum", {k: v for k, v in WIDE_STEPS.items() if k < 18}, 13)
+    openvino = openvino_rows("ReduceSum", "ReduceSum")
+
+
+def quotient(total: Array, count: int) -> Array:
+    """total / count; integers truncate."""
+    if total.dtype.kind in "iu":
+        return (np.sign(total) * (np.abs(total) // max(count, 1))).astype(total.dtype)
+    return total / total.dtype.type(count)
+
+
+@op
+class ReduceMean(Reduction):
+    """The mean over the axes; integers truncate, NaN of no floats."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        count = 1
+        for a in over:
+            count = count * x.shape[a]
+        return rounded(quotient(np.sum(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), count), x)
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        if not extents:
+            return at()
+        total = reduce("sum", extents, lambda *r: at(*r).cast(at(*r).dtype.compute))
+        kind = at(*[Const(0, i64) for _ in extents]).dtype
+        return (total / index(product(extents)).cast(total.dtype)).cast(kind)
+
+    onnx = onnx_rows("ReduceMean", WIDE_STEPS, 18)
+    openvino = openvino_rows("ReduceMean", "ReduceMean")
+
+
+def lowest(kind: Any) -> Any:
+    """The identity of max: the smallest value of an element type."""
+    if kind.kind == "b":
+        return False
+    return np.iinfo(kind).min if kind.kind in "iu" else kind.type("-inf")
+
+
+def highest(kind: Any) -> Any:
+    """The identity of min: the largest value of an element type."""
+    if kind.kind == "b":
+        return True
+    return np.iinfo(kind).max if kind.kind in "iu" else kind.type("inf")
+
+
+@op
+class ReduceMax(Reduction):
+    """The largest element over the axes; NaN where one is NaN; the type's smallest value of nothing."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG_BOOL
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        w = wide(x)
+        return rounded(np.max(w, axis=over, keepdims=self.keepdims, initial=lowest(w.dtype)), x)
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        return self._over("any" if at(*[Const(0, i64)] * len(extents)).dtype == boolean else "max", extents, at)
+
+    onnx = onnx_rows("ReduceMax", EXTREME_STEPS, 18)
+    openvino = openvino_rows("ReduceMax", "ReduceMax")
+
+
+@op
+class ReduceMin(Reduction):
+    """The smallest element over the axes; NaN where one is NaN; the type's largest value of nothing."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG_BOOL
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        w = wide(x)
+        return rounded(np.min(w, axis=over, keepdims=self.keepdims, initial=highest(w.dtype)), x)
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        return self._over("all" if at(*[Const(0, i64)] * len(extents)).dtype == boolean else "min", extents, at)
+
+    onnx = onnx_rows("ReduceMin", EXTREME_STEPS, 18)
+    openvino = openvino_rows("ReduceMin", "ReduceMin")
+
+
+@op
+class ReduceProd(Reduction):
+    """The product over the axes; 1 of nothing."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        return rounded(np.prod(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), x)
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        return self._over("prod", extents, at)
+
+    onnx = onnx_rows("ReduceProd", WIDE_STEPS, 18)
+    openvino = openvino_rows("ReduceProd", "ReduceProd")
+
+
+def magnitude(x: Expr) -> Expr:
+    return Un("abs", x) if x.dtype.is_signed else x
+
+
+@op
+class ReduceL1(Reduction):
+    """The sum of |x| over the axes."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        w = np.abs(wide(x))
+        return rounded(np.sum(w, axis=over, dtype=w.dtype, keepdims=self.keepdims), x)
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        return self._over("sum", extents, lambda *r: magnitude(at(*r)))
+
+    onnx = onnx_rows("ReduceL1", WIDE_STEPS, 18)
+    openvino = openvino_rows("ReduceL1", "ReduceL1", 4)
+
+
+@op
+class ReduceL2(Reduction):
+    """The square root of the sum of x² over the axes; integers are computed in f32 and truncated."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        w = x.astype(np.float32) if x.dtype.kind in "iu" else wide(x)
+        return rounded(np.sqrt(np.sum(w * w, axis=over, keepdims=self.keepdims)), x)
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        kind = at(*[Const(0, i64)] * len(extents)).dtype
+        work = f32 if kind.is_integer else kind.compute
+
+        def square(*r: Expr) -> Expr:
+            x = at(*r).cast(work)
+            return x * x
+
+        return call("sqrt", self._over("sum", extents, square)).cast(kind)
+
+    onnx = onnx_rows("ReduceL2", WIDE_STEPS, 18)
+    openvino = openvino_rows("ReduceL2", "ReduceL2", 4)
+
+
+# --------------------------------------------------------------------------- compositions (ONNX only)
+LOG_STEPS: dict[int, Any] = {**WIDE_STEPS, 28: FLOATS | {bf16}}
+
+
+def as_float(b: Any, x: Value) -> Value:
+    """Floats widened, integers as f32."""
+    return b.Cast(x, to=f32) if x.dtype.is_integer else widened(b, x)
+
+
+def as_float_array(x: Array) -> Array:
+    return x.astype(np.float32) if x.dtype.kind in "iu" else wide(x)
+
+
+class ComposedReduction(Reduction):
+    """A reduction made of others."""
+
+    compute: ClassVar[Any] = None
+
+    def attrs(self) -> dict[str, bool]:
+        return {"keepdims": self.keepdims, "noop_with_empty_axes": self.noop_with_empty_axes}
+
+
+@op
+class ReduceSumSquare(ComposedReduction):
+    """The sum of x² over the axes."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        w = wide(x)
+        return rounded(np.sum(w * w, axis=over, dtype=w.dtype, keepdims=self.keepdims), x)
+
+    def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:
+        w = widened(b, x)
+        return narrowed(b, b.ReduceSum(b.Mul(w, w), axes, **self.attrs()), x)
+
+    onnx = onnx_rows("ReduceSumSquare", WIDE_STEPS, 18)
+
+
+@op
+class ReduceLogSum(ComposedReduction):
+    """log of the sum over the axes; integers are computed in f32 and truncated."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        return rounded(np.log(np.sum(as_float_array(x), axis=over, keepdims=self.keepdims)), x)
+
+    def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:
+        return narrowed(b, b.Log(b.ReduceSum(as_float(b, x), axes, **self.attrs())), x)
+
+    onnx = onnx_rows("ReduceLogSum", LOG_STEPS, 18)
+
+
+@op
+class ReduceLogSumExp(ComposedReduction):
+    """log of the sum of e^x over the axes, computed relative to the largest x."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = SIG
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        w = as_float_array(x)
+        top = np.max(w, axis=over, keepdims=True, initial=lowest(w.dtype))
+        top = np.where(np.abs(top) == np.inf, w.dtype.type(0), top)
+        found = np.log(np.sum(np.exp(w - top), axis=over, keepdims=True)) + top
+        return rounded(found if self.keepdims else np.squeeze(found, axis=over), x)
+
+    def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:
+        w = as_float(b, x)
+        keep = {**self.attrs(), "keepdims": True}
+        top = b.ReduceMax(w, axes, **keep)
+        top = b.Where(b.Equal(b.Abs(top), b.const(np.inf, w.dtype)), b.const(0.0, w.dtype), top)
+        total = b.ReduceSum(b.Exp(b.Sub(w, top)), axes, **self.attrs())
+        bare = top if self.keepdims else b.ReduceMax(top, axes, **self.attrs())
+        return narrowed(b, b.Add(b.Log(total), bare), x)
+
+    onnx = onnx_rows("ReduceLogSumExp", LOG_STEPS, 18)
+
+
+# ---------------------------------------------------------------------------------- of booleans
+def write_as_bytes(name: str) -> Any:
+    """ONNX before opset 20 reduces no booleans: 0 and 1 as u8 (i32 before opset 12)."""
+
+    def write(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
+        attrs = {"keepdims": op.keepdims, "noop_with_empty_axes": op.noop_with_empty_axes}
+        return b.Cast(getattr(b, name)(b.Cast(x, to=i32), axes, **attrs), to=boolean)
+
+    return write
+
+
+@op
+class ReduceLogicalAnd(Reduction):
+    """Whether all elements over the axes are true; true of nothing."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = Sig("x: bool, axes?: I -> y: bool", I=INTEGERS)
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        return np.all(x, axis=chosen_axes(x.ndim, axes, self.noop_with_empty_axes), keepdims=self.keepdims)
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        return self._over("all", extents, at)
+
+    onnx = (write_only(write_as_bytes("ReduceMin")),)
+    openvino = openvino_rows("ReduceLogicalAnd", "ReduceLogicalAnd", T={boolean})
+
+
+@op
+class ReduceLogicalOr(Reduction):
+    """Whether any element over the axes is true; false of nothing."""
+
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+    sig = Sig("x: bool, axes?: I -> y: bool", I=INTEGERS)
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        return np.any(x, axis=chosen_axes(x.ndim, axes, self.noop_with_empty_axes), keepdims=self.keepdims)
+
+    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+        return self._over("any", extents, at)
+
+    onnx = (write_only(write_as_bytes("ReduceMax")),)
+    openvino = openvino_rows("ReduceLogicalOr", "ReduceLogicalOr", T={boolean})

@@ -1,0 +1,160 @@
+"""Softmax, LogSoftmax, Hardmax along one axis.
+
+Narrow floats are computed in f32 and rounded once.  ONNX before opset 13 flattened the operand to a
+matrix at `axis`; that is a Reshape at the border.  Sources: ONNX Softmax, LogSoftmax, Hardmax; OpenVINO
+specification, SoftMax-1, SoftMax-8, LogSoftmax-5.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import product
+from irc.ir.graph import Value
+from irc.ir.types import ANY, COMPLEX, FLOATS, FLOATS_BF16, TensorType, bf16, f32
+from irc.ops.base import Array, Op, op
+from irc.ops.codecs import Int
+from irc.ops.forms import PREV, Form, write_only
+from irc.ops.layout import normal_axis
+from irc.ops.precision import narrowed, rounded, wide, widened
+from irc.ops.signature import Sig
+
+OV_SOFTMAX = frozenset(d for d in ANY - COMPLEX if d.ov in (
+    "f32 f16 bf16 f64 i8 i16 i32 i64 u8 u16 u32 u64 boolean u1 u4 i4 nf4 f8e4m3 f8e5m2 string".split()
+))  # fmt: skip
+
+
+def flattened_read(name: str) -> Any:
+    """ONNX until 12: along all axes from `axis` on, as one."""
+
+    def read(b: Any, a: Any, x: Value) -> Any:
+        rank = len(x.shape)
+        axis = normal_axis(name, a.axis, rank) if a.axis != rank else rank
+        if axis == rank - 1:
+            return getattr(b, name)(x, axis=-1)
+        matrix = b.dims([product(x.shape[:axis]), product(x.shape[axis:])])
+        y = getattr(b, name)(b.Reshape(x, matrix), axis=-1)
+        return b.Reshape(y, b.dims(x.shape))
+
+    return read
+
+
+def last_axis(op: Any, x: Value) -> bool:
+    """Whether the flattening of ONNX until 12 makes no difference."""
+    return op.axis in (-1, len(x.shape) - 1)
+
+
+def write_last(b: Any, op: Any, x: Value) -> Any:
+    """ONNX until 12: the axis is moved to the end."""
+    rank = len(x.shape)
+    axis = op.axis % rank
+    order = [i for i in range(rank) if i != axis] + [axis]
+    y = b.add(type(op)(axis=rank - 1), b.Transpose(x, order))
+    return b.Transpose(y, [order.index(i) for i in range(rank)])
+
+
+def onnx_rows(name: str) -> tuple[Form, ...]:
+    return (
+        Form(name, 1, attrs={"axis": Int(1)}, T=FLOATS, read=flattened_read(name), direct=True, when=last_axis, write=write_last),
+        Form(name, 11),
+        Form(name, 13, attrs={"axis": Int(-1)}, T=PREV | {bf16}, read=None, when=None, write=None),
+    )
+
+
+class AlongAxis(Op):
+    """One float operand, normalised along `axis`."""
+
+    axis: int
+
+    def infer(self, x: Value) -> TensorType:
+        normal_axis(self.name, self.axis, len(x.shape))
+        return x.tensor
+
+
+def read_softmax(b: Any, a: Any, x: Value) -> Any:
+    """OpenVINO's validation takes other element types too; they are computed in f32."""
+    if x.dtype in FLOATS_BF16 or x.dtype.kind == "?":
+        return b.Softmax(x, axis=a.axis)
+    return b.Cast(b.Softmax(b.Cast(x, to=f32), axis=a.axis), to=x.dtype)
+
+
+@op
+class Softmax(AlongAxis):
+    """e^(x - m) / Σ e^(x - m) along the axis, m the largest x there."""
+
+    axis: int = -1
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+
+    def reference(self, x: Array) -> Array:
+        w = wide(x)
+        e = np.exp(w - np.max(w, axis=self.axis, keepdims=True, initial=-np.inf))
+        return rounded(e / np.sum(e, axis=self.axis, keepdims=True), x)
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        w = widened(b, x)
+        e = b.Exp(b.Sub(w, b.ReduceMax(w, [self.axis])))
+        return narrowed(b, b.Div(e, b.ReduceSum(e, [self.axis])), x)
+
+    onnx = onnx_rows("Softmax")
+    openvino = (
+        Form(
+            "SoftMax", 1, attrs={"axis": Int(1)}, T=OV_SOFTMAX, read=read_softmax, direct=True,
+            when=lambda op, x: op.axis >= 0,
+            write=lambda b, op, x: b.Softmax(x, axis=op.axis % len(x.shape)),
+        ),
+        Form("SoftMax", 8, when=None, write=None),
+    )  # fmt: skip
+
+
+@op
+class LogSoftmax(AlongAxis):
+    """log of Softmax: x - m - log Σ e^(x - m) along the axis."""
+
+    axis: int = -1
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+
+    def reference(self, x: Array) -> Array:
+        w = wide(x)
+        d = w - np.max(w, axis=self.axis, keepdims=True, initial=-np.inf)
+        return rounded(d - np.log(np.sum(np.exp(d), axis=self.axis, keepdims=True)), x)
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        w = widened(b, x)
+        d = b.Sub(w, b.ReduceMax(w, [self.axis]))
+        return narrowed(b, b.Sub(d, b.Log(b.ReduceSum(b.Exp(d), [self.axis]))), x)
+
+    onnx = onnx_rows("LogSoftmax")
+    openvino = (
+        Form("LogSoftmax", 5, attrs={"axis": Int(1)}, T=FLOATS_BF16),
+        write_only(lambda b, op, x: op.decompose(b, x)),
+    )
+
+
+@op
+class Hardmax(AlongAxis):
+    """1 at the first largest element along the axis, 0 elsewhere."""
+
+    axis: int = -1
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+
+    def reference(self, x: Array) -> Array:
+        at = np.expand_dims(np.argmax(wide(x), axis=self.axis), self.axis)
+        y = np.zeros(x.shape, x.dtype)
+        np.put_along_axis(y, at, x.dtype.type(1), self.axis)
+        return y
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        """The position of the largest, compared with each position: a running count gives those."""
+        rank = len(x.shape)
+        axis = self.axis % rank
+        size = x.shape[axis]
+        if size.is_const:
+            places = b.const(np.arange(int(size)).reshape([-1] + [1] * (rank - 1 - axis)))
+        else:
+            ones = b.Expand(b.const(1), b.dims([size]))
+            places = b.Reshape(b.CumSum(ones, 0, exclusive=True), b.dims([size] + [1] * (rank - 1 - axis)))
+        return b.Cast(b.Equal(b.ArgMax(x, axis=axis, keepdims=True), places), to=x.dtype)
+
+    onnx = onnx_rows("Hardmax")
