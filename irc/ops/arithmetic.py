@@ -151,12 +151,10 @@ class Pow(Elementwise):
             return call("pow", x.cast(wide_type), y.cast(wide_type)).cast(x.dtype)
         if y.dtype.is_float:
             return call("pow", x.cast(f64), y.cast(f64)).cast(x.dtype)
-        if not y.dtype.is_signed:
-            return Bin("pow", x, y.cast(x.dtype))
-        one, odd = Const(1, x.dtype), y.cast(i64) % 2
-        minus = select(odd.eq(0), one, Const(-1, x.dtype)) if x.dtype.is_signed else Const(0, x.dtype)
-        inverse = select(x.eq(1), one, select(x.eq(-1), minus, 0) if x.dtype.is_signed else Const(0, x.dtype))
-        return select(y.lt(0), inverse, Bin("pow", x, y.max(0).cast(x.dtype)))
+        if x.dtype == y.dtype:
+            return Bin("pow", x, y)
+        common = u64 if not (x.dtype.is_signed or y.dtype.is_signed) else i64
+        return Bin("pow", x.cast(common), y.cast(common)).cast(x.dtype)
 
     onnx = (
         Form(
@@ -196,17 +194,7 @@ class Mod(Elementwise):
         return remainder(x, y, self.fmod)
 
     def scalar(self, x: Expr, y: Expr) -> Expr:
-        if x.dtype.is_float:
-            wide_type = x.dtype.compute
-            a, b = x.cast(wide_type), y.cast(wide_type)
-            rest = call("fmod", a, b)
-            if not self.fmod:
-                other_sign = rest.lt(0).ne(b.lt(0)).logical_and(rest.ne(0))
-                rest = select(other_sign, rest + b, select(rest.eq(0), call("copysign", rest, b), rest))
-            return rest.cast(x.dtype)
-        if not self.fmod:
-            return x % y
-        return select(y.eq(0), Const(0, x.dtype), x - (x / y) * y)
+        return call("fmod", x, y) if self.fmod else x % y
 
     onnx = (
         Form("Mod", 10, attrs={"fmod": Bool(False)}, T=FLOATS | INTEGERS),
@@ -322,7 +310,7 @@ class Round(Elementwise):
         return (whole + np.copysign(np.abs(wide(x) - whole) >= 0.5, wide(x))).astype(x.dtype)
 
     def scalar(self, x: Expr) -> Expr:
-        return rounding("rint" if self.mode == "half_to_even" else "round")(x)
+        return rounding("round" if self.mode == "half_to_even" else "round_away")(x)
 
     onnx = (Form("Round", 11, T=FLOATS, write=write_round_away), Form("Round", 22, T=PREV | {bf16}))
     openvino = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Bin, Const, Expr, Un, select
+from irc.expr import Bin, Expr, Un, select
 from irc.ir.graph import Value
 from irc.ir.types import ANY, COMPLEX, FLOATS, INTEGERS, UINTS, TensorType, bf16, boolean, i4, nf4, string, u1, u4
 from irc.ops.arithmetic import OV_NUMERIC, same_shape
@@ -136,12 +136,7 @@ class BitShift(Elementwise):
         return np.left_shift(x, y) if self.direction == "LEFT" else np.right_shift(x, y)
 
     def scalar(self, x: Expr, y: Expr) -> Expr:
-        bits = x.dtype.bits
-        inside = y.lt(bits) if not y.dtype.is_signed else y.ge(0).logical_and(y.lt(bits))
-        last: Expr = Const(0, x.dtype)
-        if self.direction == "RIGHT" and x.dtype.is_signed:
-            last = Bin("shr", x, Const(bits - 1, x.dtype))
-        return select(inside, Bin("shl" if self.direction == "LEFT" else "shr", x, y), last)
+        return Bin("shl" if self.direction == "LEFT" else "shr", x, y)
 
     onnx = (
         Form("BitShift", 11, T=UINTS, attrs={"direction": Enum(["LEFT", "RIGHT"])}),
