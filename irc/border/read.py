@@ -51,7 +51,8 @@ class _Reader:
             self.known[value.key] = graph.add_input(self._name(value), type, **_fields(value))
         for key, tensor in raw.constants.items():
             self.known[key] = self._constant(key, tensor)
-        for node in ordered(raw.nodes):
+        graph.extras |= {"constant_nodes": [], "order": ordered(raw.nodes)}
+        for node in graph.extras["order"]:
             self.node(node)
         graph.outputs = [self.known[v.key] for v in raw.outputs if v.key in self.known]
         graph.extras["outputs"] = list(raw.outputs)
@@ -114,7 +115,10 @@ class _Reader:
         else:
             made = b.add_all(cls(**{k: v for k, v in fields.items() if k in cls.__dataclass_fields__}), *operands)
         values = tuple(made) if isinstance(made, tuple | list) else (made,)
-        values = tuple(b.Identity(v) if _is_foreign(v, origin) else v for v in values)
+        if not inputs and not origin.nodes and len(values) == 1 and values[0].const is not None:
+            self.out.extras["constant_nodes"].append((origin, values[0].const))
+        else:
+            values = tuple(b.Identity(v) if _is_foreign(v, origin) else v for v in values)
         origin.outputs = values[: len(raw.outputs)]
         for node in origin.nodes:
             if len(origin.nodes) == 1:
@@ -214,9 +218,11 @@ class _Reader:
         for formal, value in zip(function.inputs, inputs, strict=False):
             if value is not None:
                 self.known[body.key(formal)] = value
-        before = set(self.out.dag.nodes)
+        before, constants = set(self.out.dag.nodes), self.out.extras["constant_nodes"]
+        known = len(constants)
         for node in body.nodes:
             self.node(node)
+        del constants[known:]  # they belong to the function, not to this graph
         results = [self.known.get(body.key(name)) for name in function.outputs]
         self.known = saved
         made = [n for n in self.out.nodes if n not in before]

@@ -64,7 +64,7 @@ class _Writer:
     def graph(self, graph: Graph) -> RawGraph:
         out = self.out
         out.name = graph.name
-        skip = ("values", "outputs")
+        skip = ("values", "outputs", "constant_nodes", "order")
         out.extras = {k: v for k, v in graph.extras.items() if k not in skip} if self.same else {}
         out.values = dict(graph.extras.get("values", {})) if self.same else {}
         values = graph.values()
@@ -76,7 +76,12 @@ class _Writer:
                 if value.const is not None and "key" in value.extras:
                     self._key(value)
         left = {id(n.origin): len(n.origin.nodes) for n in graph.nodes if self._verbatim(n.origin)}
+        pending = self._constant_nodes(graph)
+        order = {id(raw): i for i, raw in enumerate(graph.extras.get("order", []))}
         for node in graph.nodes:
+            place = order.get(id(node.origin.raw), -1) if node.origin else -1
+            while pending and order.get(id(pending[0].raw), -1) < place:
+                self._emit_origin(pending.pop(0))
             if id(node.origin) in left:
                 left[id(node.origin)] -= 1
                 if left[id(node.origin)] == 0:
@@ -84,6 +89,8 @@ class _Writer:
                     self._emit_origin(node.origin)
             else:
                 self._node(node)
+        for origin in pending:
+            self._emit_origin(origin)
         self._outputs(graph)
         out.nodes = ordered(out.nodes)
         return out
@@ -134,6 +141,15 @@ class _Writer:
             names = value.names or (value.name,)
             self.out.outputs.append(RawValue(self._key(value), names, value.type, value.loc, {}))
 
+    def _constant_nodes(self, graph: Graph) -> list[Origin]:
+        """The file's Constant nodes, in its order, where they can be written as nodes again."""
+        found: list[Origin] = []
+        for origin, const in graph.extras.get("constant_nodes", []) if self.same else []:
+            if self._verbatim(origin) and id(const) not in self.constants:
+                self.constants[id(const)] = self._new_key(origin.outputs[0])
+                found.append(origin)
+        return found
+
     # ------------------------------------------------------------------- nodes
     def _verbatim(self, origin: Origin | None) -> bool:
         """Whether the node of the file can be written again as it was."""
@@ -178,7 +194,7 @@ class _Writer:
             if form.direct and self._can_say(form, op, inputs, outputs):
                 self._emit(form, op, inputs, outputs, name, loc, extras or {})
                 return
-        rewrite = next((f.write for f in rows if f.write is not None), op.rewrites.get(self.format))
+        rewrite = next((f.write for f in rows if f.write is not None), None)
         if rewrite is None and op.decompose is not None:
             rewrite = lambda b, o, *xs: o.decompose(b, *xs)  # noqa: E731
         if rewrite is None or depth > 20:

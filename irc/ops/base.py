@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -44,8 +44,6 @@ class Op:
     sig: ClassVar[Sig]
     onnx: ClassVar[tuple[Form, ...]] = ()
     openvino: ClassVar[tuple[Form, ...]] = ()
-    rewrites: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    """Format → `write(b, op, *operands)` (as a Form's), for a format that has no row of this operation."""
     carries_contents: ClassVar[bool] = False
     """`reference` also works on object arrays of Dims, so shape arithmetic stays symbolic."""
     reads_type_only: ClassVar[bool] = False

@@ -16,7 +16,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Ignored, Int, Ints
+from irc.ops.codecs import AsInput, Int, Ints
 from irc.ops.forms import Form
 from irc.ops.layout import constant_int, normal_axis
 from irc.ops.signature import Sig
@@ -210,13 +210,13 @@ class Split(Op):
         Form(
             "Split", 2, T={"T": ONNX_ALL}, read=read_split, write=write_lengths, direct=True, when=is_even,
             sig=Sig("x: T -> *ys: T", T=ONNX_ALL),
-            attrs={"axis": AsInput(0, index=1, dtype=i64, scalar=True), "split": AsInput(None, index=2, dtype=i64),
-                   "": Ignored(to="num")},
+            attrs={"axis": AsInput(0, index=1, dtype=i64, scalar=True), "split": AsInput(None, index=2, dtype=i64)},
+            judges=("num",),
         ),
         Form("Split", 11),
         Form(
             "Split", 13, T={"T": onnx_all(13)}, sig=None,
-            attrs={"axis": AsInput(0, index=1, dtype=i64, scalar=True), "": Ignored(to="num")},
+            attrs={"axis": AsInput(0, index=1, dtype=i64, scalar=True)},
         ),
         Form(
             "Split", 18, when=whole_lengths,

@@ -112,14 +112,14 @@ def resolve(rows: Sequence[Form], sig: Sig) -> tuple[Form, ...]:
     """Fill every row with what it inherits; rows come back in the order given."""
     last: dict[tuple[str, str], Form] = {}
     found: list[Form] = []
-    none: dict[str, Any] = {"sig": None, "read": None, "write": None, "order": None, "when": None}
+    none: dict[str, Any] = {"sig": None, "read": None, "write": None, "order": None, "when": None, "judges": ()}
     blank = Form("", 0, attrs={}, T=frozenset(), direct=True, **none)
     for row in rows:
         before = last.get((row.domain, row.name), blank)
         assert row.since > before.since or before is blank, f"{row.name}-{row.since} is out of order"
         inherited = {
             key: getattr(before, key)
-            for key in ("attrs", "sig", "read", "write", "order", "when")
+            for key in ("attrs", "sig", "read", "write", "order", "when", "judges")
             if getattr(row, key) is INHERIT
         }
         if row.direct is INHERIT:

@@ -15,12 +15,12 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, flatten_index, index, select, unflatten_index
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
-from irc.ir.types import ANY, INTEGERS, TensorType, i64
+from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool, Choice, Ignored, Int
 from irc.ops.forms import Form
 from irc.ops.signature import Sig
-from irc.ops.typesets import FLOATS, INDEX, OV_ANY, onnx_all, onnx_rows
+from irc.ops.typesets import OV_ANY, onnx_all, onnx_rows
 
 
 def normal_axis(op: str, axis: int, rank: int) -> int:
@@ -281,6 +281,8 @@ class AxesOp(Op):
 
     def compute(self, out: TensorType, x: Tensor, axes: Tensor | None = None) -> IndexFunction:
         shape = out.dims()
+        if axes is not None and axes.ints() is None:
+            return lambda *i: x[unflatten_index(flatten_index(i, shape), x.shape)]
         if len(shape) < x.rank:
             kept = self._kept(x.shape, None if axes is None else axes.ints())
             return lambda *i: x[tuple(i[kept.index(k)] if k in kept else 0 for k in range(x.rank))]
@@ -318,7 +320,12 @@ class Squeeze(AxesOp):
 
     def infer(self, x: Value, axes: Value | None = None) -> TensorType:
         rank = len(x.shape)
-        gone = set(normal_axis("Squeeze", a, rank) for a in constant_ints("Squeeze", "axes", axes)) if axes else set()
+        given = [] if axes is None else axes.ints()
+        if given is None:
+            count = axes.tensor.elements().const if axes is not None and axes.rank is not None else None
+            known = count is not None and not self.allow_axis_skip
+            return TensorType.of(x.dtype, [Dim.fresh("squeeze") for _ in range(rank - (count or 0))] if known else None)
+        gone = {normal_axis("Squeeze", a, rank) for a in given}
         if not gone or self.allow_axis_skip:
             candidates = [x.shape[k] for k in gone] or list(x.shape)
             if any(d.equals(1) is None for d in candidates):
@@ -363,7 +370,11 @@ class Unsqueeze(AxesOp):
     carries_contents = True
 
     def infer(self, x: Value, axes: Value) -> TensorType:
-        given = constant_ints("Unsqueeze", "axes", axes)
+        given = axes.ints()
+        if given is None:  # only their number is known
+            count = axes.tensor.elements().const if axes.rank is not None else None
+            rank = None if count is None else len(x.shape) + count
+            return TensorType.of(x.dtype, None if rank is None else [Dim.fresh("unsqueeze") for _ in range(rank)])
         rank = len(x.shape) + len(given)
         new = normal_axes("Unsqueeze", given, rank)
         rest = iter(x.shape)

@@ -17,7 +17,7 @@ from irc.ir.graph import Value
 from irc.ir.types import ANY, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Enum, Int
-from irc.ops.forms import Form
+from irc.ops.forms import Form, write_only
 from irc.ops.gather import wrapped
 from irc.ops.layout import normal_axis
 from irc.ops.signature import Sig
@@ -105,7 +105,7 @@ class OneHot(Op):
         ),
         Form("OneHot", 16, attrs={"axis": Int(assumed=0), "negative_indices_mode": NEGATIVE}, when=None),
     )  # fmt: skip
-    rewrites = {"onnx": write_one_hot}
+    onnx = (write_only(write_one_hot),)
 
 
 @op

@@ -17,7 +17,7 @@ from irc.ir.graph import Value
 from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Enum
-from irc.ops.forms import Form
+from irc.ops.forms import Form, write_only
 from irc.ops.layout import constant_ints, normal_axes
 from irc.ops.shape import zero
 from irc.ops.signature import Sig
@@ -213,7 +213,7 @@ class Pad(Op):
         Form("Pad", 19, attrs={"mode": MODES_19}),
         *(Form("Pad", n, T={"T": onnx_all(n)}) for n in (21, 23, 24, 25)),
     )  # fmt: skip
-    rewrites = {"openvino": write_each}
+    openvino = (write_only(write_each),)
 
 
 def pad_indices(size: int, begin: int, end: int, mode: str) -> Array:

@@ -22,7 +22,7 @@ from irc.ir.types import ANY, FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16
 from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_shapes
 from irc.ops.codecs import Bool, Codec, DTypeAttr, Enum, Int, Reading
-from irc.ops.forms import PREV, Form
+from irc.ops.forms import PREV, Form, write_only
 from irc.ops.layout import constant_ints, dims_array, moved_contents, normal_axes, pick
 from irc.ops.signature import Sig
 from irc.ops.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all, onnx_rows
@@ -332,8 +332,10 @@ class Range(Op):
         Form("Range", 11, T={f32, f64, i16, i32, i64}, write=write_range, when=scalar_operands),
         Form("Range", 27, attrs={"stash_type": Int(1)}, T=PREV | {f16, bf16}),
     )
-    openvino = (Form("Range", 1, T=NUMERIC, write=write_range, when=scalar_operands, last=3),)
-    rewrites = {"openvino": write_range_4}
+    openvino = (
+        Form("Range", 1, T=NUMERIC, write=write_range, when=scalar_operands, last=3),
+        write_only(write_range_4, since=4),
+    )
 
 
 @op
@@ -435,7 +437,7 @@ class EyeLike(Op):
         ),
         Form("EyeLike", 22, T=PREV | {bf16}),
     )  # fmt: skip
-    rewrites = {"openvino": eye_by_shape}
+    openvino = (write_only(eye_by_shape, since=9),)
 
 
 def trilu_by_mask(b: Any, op: Any, x: Value, k: Value | None = None) -> Value:
@@ -474,7 +476,7 @@ class Trilu(Op):
         return element
 
     onnx = (Form("Trilu", 14, attrs={"upper": Bool(True)}, T=onnx_all(13)),)
-    rewrites = {"openvino": trilu_by_mask}
+    openvino = (write_only(trilu_by_mask),)
 
 
 def sizes_of(b: Any, value: Value, axes: Sequence[int]) -> Value:

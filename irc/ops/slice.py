@@ -19,7 +19,7 @@ from irc.ir.graph import Value
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Enum, Ints
-from irc.ops.forms import Form
+from irc.ops.forms import Form, write_only
 from irc.ops.layout import constant_ints, moved_contents, normal_axes
 from irc.ops.signature import Sig
 from irc.ops.typesets import INDEX, OV_ANY, onnx_all
@@ -209,13 +209,14 @@ class Slice(Op):
         Form("Slice", 13, T={"T": onnx_all(13)}),
     )  # fmt: skip
     openvino = (
+        write_only(write_strided),
         Form(
             "Slice", 8, T={"T": OV_ANY}, order=(0, 1, 2, 4, 3), write=steps_written,
             sig=Sig("x: T, start: I, stop: J, step: S, axes?: A -> y: T", T=OV_ANY, I=INTEGERS, J=INTEGERS,
                     S=INTEGERS, A=INTEGERS),
         ),
     )  # fmt: skip
-    rewrites = {"openvino": write_strided}
+
 
 
 def bits(mask: Sequence[int], k: int) -> bool:
