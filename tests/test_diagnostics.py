@@ -1,7 +1,7 @@
 """Findings: how they are rendered, and a broken model for every code.
 
-`tests/diagnostics/CODE-what.xml` (or `.onnx.txt`, ONNX's text form) is a broken model; the `.txt` beside it is what
-`irc validate` says.  Run with IRC_UPDATE=1 to write that file anew, and read the change.
+`tests/diagnostics/CODE-what.xml.txt` (or `.onnx.txt`, in ONNX's text form) holds a broken model, a line `===== expected`, and
+what `irc validate` says.  Run with IRC_UPDATE=1 to write that part anew, and read the change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from irc.diagnostics.render import render_github, render_json, render_sarif, ren
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "diagnostics"
-MODELS = sorted([*FOLDER.glob("*.xml"), *FOLDER.glob("*.onnx.txt")])
+CASES = sorted(FOLDER.glob("IRC*.txt"))
+MARK = "===== expected\n"
 
 MATMUL = Diagnostic(
     "IRC3104",
@@ -143,40 +144,41 @@ def test_codes_are_found_by_any_spelling() -> None:
 
 
 # ----------------------------------------------------------------------- broken models
-def findings(model: Path, tmp_path: Path) -> list[Diagnostic]:
+def write_model(case: Path, folder: Path) -> str:
+    """The case's model as a file in `folder`, with 64 zero bytes of weights; its name."""
+    text = case.read_text("utf-8").partition(MARK)[0]
+    name = case.name.removesuffix(".txt")
+    if name.endswith(".xml"):
+        (folder / name).write_text(text, "utf-8")
+        (folder / name).with_suffix(".bin").write_bytes(bytes(64))
+    else:
+        import onnx
+
+        (folder / name).write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    return name
+
+
+def code_of(case: Path) -> str:
+    return case.name.split("-")[0]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda p: p.name.removesuffix(".txt"))
+def test_broken_model_is_reported_as_expected(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import irc
 
-    if model.suffix == ".xml":
-        return irc.validate(str(model.relative_to(ROOT)))
-    import onnx
-
-    binary = tmp_path / model.name.removesuffix(".txt")
-    binary.write_bytes(onnx.parser.parse_model(model.read_text("utf-8")).SerializeToString())
-    return irc.validate(str(binary))
-
-
-def rendered(model: Path, tmp_path: Path) -> str:
-    return render_text(findings(model, tmp_path)).replace(f"{tmp_path}{os.sep}", "") + "\n"
-
-
-def code_of(model: Path) -> str:
-    return model.name.split("-")[0]
-
-
-@pytest.mark.parametrize("model", MODELS, ids=lambda p: p.name)
-def test_broken_model_is_reported_as_expected(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    said = rendered(model, tmp_path)
-    golden = model.with_name(model.name.removesuffix(".onnx.txt").removesuffix(".xml") + ".expected")
+    monkeypatch.chdir(tmp_path)
+    said = render_text(irc.validate(write_model(case, tmp_path))) + "\n"
+    model, _, expected = case.read_text("utf-8").partition(MARK)
     if os.environ.get("IRC_UPDATE"):
-        golden.write_text(said, "utf-8")
-    assert f"[{code_of(model)}]" in said
-    assert said == golden.read_text("utf-8")
+        case.write_text(model + MARK + said, "utf-8")
+        expected = said
+    assert f"[{code_of(case)}]" in said
+    assert said == expected
 
 
 def test_every_code_has_a_broken_model() -> None:
-    """`not_covered.txt` lists the codes that still lack one, with where else they are tested; it may only shrink."""
-    covered = {code_of(m) for m in MODELS}
+    """`not_covered.txt` lists the codes that still lack one; it may only shrink."""
+    covered = {code_of(case) for case in CASES}
     lines = (FOLDER / "not_covered.txt").read_text("utf-8").splitlines()
     listed = {line.split()[0] for line in lines if line and not line.startswith("#")}
     assert set(all_codes()) - covered - listed == set(), "codes with neither a broken model nor a line in not_covered.txt"
@@ -188,10 +190,10 @@ def test_a_mistake_far_down_a_file_is_located(tmp_path: Path) -> None:
     """lxml's line numbers stop at 65,535; irc's do not."""
     import irc
 
-    text = (FOLDER / "IRC2001-unknown-operation.xml").read_text("utf-8")
-    wrong = text.splitlines().index(next(line for line in text.splitlines() if "Multiplyx" in line)) + 1
-    model = tmp_path / "long.xml"
+    model = tmp_path / write_model(FOLDER / "IRC2001-unknown-operation.xml.txt", tmp_path)
+    text = model.read_text("utf-8")
+    before = text[: text.index("<layer", text.index("Multiplyx") - 50)]
     model.write_text(text.replace("<layers>", "\n" * 100_000 + "<layers>", 1), "utf-8")
     (found,) = [d for d in irc.validate(str(model)) if d.code == "IRC2001"]
-    assert found.location.line == wrong + 100_000
-    assert found.location.column == text.splitlines()[wrong - 1].index("<") + 1
+    assert found.location.line == before.count("\n") + 1 + 100_000
+    assert found.location.column == len(before) - before.rindex("\n")
