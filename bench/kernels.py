@@ -1,0 +1,122 @@
+"""Kernels beside the machine's peak: python bench/kernels.py [gemm] [conv] [gemv].
+
+The FMA peak is measured between the kernels, in the same process, because clocks drift; each number is the best of
+several rounds.  One thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from irc.ir.types import f32
+from irc.kernels import PROTOTYPES, gemm, host_isa, plain
+
+FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
+PEAK = """
+#include <stdint.h>
+typedef float peak_vector __attribute__((vector_size(%d)));
+float irc_peak(int64_t n, float x) {
+    peak_vector a[12], b = x - (peak_vector){0};
+    _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++) a[i] = b * (float)i;
+    for (int64_t k = 0; k < n; k++) {
+        _Pragma("GCC unroll 12") for (int i = 0; i < 12; i++) a[i] = a[i] * b + b;
+    }
+    _Pragma("GCC unroll 12") for (int i = 1; i < 12; i++) a[0] += a[i];
+    return a[0][0] + a[0][1];
+}
+"""
+
+
+def build(sources: list[str], compiler: str = "gcc", flags: str = FLAGS) -> ctypes.CDLL:
+    """One shared library of the sources."""
+    folder = Path(tempfile.mkdtemp(prefix="irc-kernels-"))
+    (folder / "kernels.c").write_text("\n".join(sources))
+    command = [*compiler.split(), *flags.split(), "-shared", "-fPIC", "-o", "kernels.so", "kernels.c", "-lm"]
+    subprocess.run(command, cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "kernels.so"))
+
+
+def pointer(a: np.ndarray[Any, Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(a.ctypes.data)
+
+
+def invoke(lib: ctypes.CDLL, kernel: Any, *args: Any) -> Callable[[], None]:
+    """A call of the kernel without a pool; arrays become pointers, numbers int64."""
+    f = getattr(lib, kernel.symbol)
+    f.restype = None
+    given = [pointer(a) if isinstance(a, np.ndarray) else ctypes.c_int64(int(a)) for a in args]
+    return lambda: f(ctypes.c_void_p(None), *given)
+
+
+def best(f: Callable[[], Any], rounds: int = 7, seconds: float = 0.05) -> float:
+    f()
+    times: list[float] = []
+    for _ in range(rounds):
+        count, begin = 0, time.perf_counter()
+        while (spent := time.perf_counter() - begin) < seconds:
+            f()
+            count += 1
+        times.append(spent / count)
+    return min(times)
+
+
+def aligned(shape: tuple[int, ...], fill: str = "random") -> np.ndarray[Any, Any]:
+    count = int(np.prod(shape))
+    raw = np.empty(count + 16, np.float32)
+    start = (-raw.ctypes.data // 4) % 16
+    a = raw[start : start + count].reshape(shape)
+    a[...] = np.random.default_rng(0).standard_normal(shape, np.float32) if fill == "random" else 0
+    return a
+
+
+def peak(lib: ctypes.CDLL) -> float:
+    """GFLOP/s of independent multiply-adds."""
+    lanes = host_isa().vector // 4
+    lib.irc_peak.restype = ctypes.c_float
+    n = 1_000_000
+    return 2 * 12 * lanes * n / best(lambda: lib.irc_peak(ctypes.c_int64(n), ctypes.c_float(0.5)), 5, 0.02) / 1e9
+
+
+def report(name: str, flops: float, run: Callable[[], None], lib: ctypes.CDLL) -> None:
+    top, took = peak(lib), best(run)
+    top = max(top, peak(lib))
+    rate = flops / took / 1e9
+    print(f"{name:34s} {took * 1e3:9.4f} ms {rate:8.1f} GFLOP/s of {top:6.1f} = {100 * rate / top:5.1f}%", flush=True)
+
+
+GEMMS = [(128, 768, 768), (128, 3072, 768), (128, 768, 3072), (1024, 1024, 1024), (192, 256, 2304), (64, 512, 512),
+         (12544, 64, 147), (197, 768, 768), (1, 768, 768), (1, 3072, 768), (1, 4096, 4096), (4, 768, 3072), (8, 768, 768)]
+
+
+def bench_gemm() -> None:
+    for m, n, k in GEMMS:
+        kernel = gemm(host_isa(), f32, m, plain(), True)
+        lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
+        a, c = aligned((m, k)), aligned((m, n), "zero")
+        packed = kernel.pack_b(aligned((k, n)))
+        b = aligned(packed.shape)
+        b[...] = packed
+        run = invoke(lib, kernel, a, b, c, m, n, k, 0, 0, k, 1, 0, 0, 0, 0, n, 1, 1)
+        report(f"gemm m={m} n={n} k={k}", 2 * m * n * k, run, lib)
+        if m < 8:
+            print(f"    {4 * n * k / best(run) / 1e9:.1f} GB/s of weights")
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or ["gemm"]
+    for name in chosen:
+        globals()[f"bench_{name}"]()
+
+
+if __name__ == "__main__":
+    main()

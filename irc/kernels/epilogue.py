@@ -1,0 +1,147 @@
+"""What a kernel does to its accumulators before it stores them.
+
+An epilogue is an expression over `ACC`, the accumulator, and `slot(0)`, `slot(1)`, … its operands.  Each slot is
+described by which tile axes it varies along:
+
+    scalar  the same for all elements
+    row     varies along N (columns): a bias of a matrix product
+    column  varies along M (rows): a bias of a convolution in NCHW
+    full    varies along both: a residual; unit stride along N
+
+Slots vary along the batch axes as their strides say (0: they do not).  Numbers: arithmetic in the accumulator's
+type, products and sums may be contracted; min and max propagate NaN; functions as `irc.kernels.vecmath` states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.ir.types import DType, boolean, f32
+from irc.kernels.isa import C_TYPES
+from irc.kernels.vecmath import FUNCTIONS
+
+Axes = Literal["scalar", "row", "column", "full"]
+_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "and": "&", "or": "|"}
+
+
+def acc(dtype: DType = f32) -> Var:
+    """The accumulator."""
+    return Var("acc", dtype)
+
+
+def slot(number: int, dtype: DType = f32) -> Var:
+    """Operand `number`."""
+    return Var(f"slot{number}", dtype)
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """An expression over the accumulator and operand slots; the default stores the accumulator as it is."""
+
+    expr: Expr = Var("acc", f32)
+    slots: tuple[Axes, ...] = ()
+
+    @property
+    def dtype(self) -> DType:
+        return self.expr.dtype
+
+    def key(self) -> str:
+        """Equal for equal epilogues; part of a kernel's signature."""
+        return "" if isinstance(self.expr, Var) and not self.slots else f"{self.expr!r}{self.slots!r}"
+
+    def functions(self) -> tuple[str, ...]:
+        """Names of the mathematical functions it calls, each once."""
+        return tuple(dict.fromkeys(e.fn for e in walk(self.expr) if isinstance(e, Call)))
+
+    def vector(self, v: str) -> str:
+        """The expression in C, over vectors of the type named `v`."""
+        return _vector(self.expr, v)
+
+
+def plain(dtype: DType = f32) -> Epilogue:
+    """The epilogue that stores the accumulator."""
+    return Epilogue(acc(dtype))
+
+
+def supported(expr: Expr, slots: int, dtype: DType) -> bool:
+    """Whether `expr` can be an epilogue of a kernel that accumulates in `dtype` and has that many slots."""
+    names = {"acc", *(f"slot{i}" for i in range(slots))}
+    return dtype.name in C_TYPES and expr.dtype == dtype and all(_supported(e, names, dtype) for e in walk(expr))
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every subexpression, outermost first."""
+    yield expr
+    for child in _children(expr):
+        yield from walk(child)
+
+
+def _children(e: Expr) -> tuple[Expr, ...]:
+    match e:
+        case Bin():
+            return (e.a, e.b)
+        case Un() | Cast():
+            return (e.a,)
+        case Call():
+            return e.args
+        case Select():
+            return (e.cond, e.a, e.b)
+        case _:
+            return ()
+
+
+def _supported(e: Expr, names: set[str], dtype: DType) -> bool:
+    if e.dtype not in (dtype, boolean):
+        return False
+    match e:
+        case Const():
+            return True
+        case Var():
+            return e.name in names
+        case Bin():
+            return e.op in _ARITHMETIC or e.op in _COMPARE or e.op in ("min", "max")
+        case Un():
+            return e.op in ("neg", "abs", "not")
+        case Call():
+            return e.fn in FUNCTIONS and len(e.args) == 1
+        case Select():
+            return True
+        case _:
+            return False
+
+
+def _constant(value: object, v: str, dtype: DType) -> str:
+    if dtype == boolean:
+        return f"(({v}_mask){{0}} - {int(bool(value))})"
+    number = float(value)  # type: ignore[arg-type]
+    if number != number:
+        return f"{v}_all(NAN)"
+    if number in (float("inf"), float("-inf")):
+        return f"{v}_all({'-' if number < 0 else ''}INFINITY)"
+    return f"{v}_all({number.hex()}{'f' if dtype == f32 else ''})"
+
+
+def _vector(e: Expr, v: str) -> str:
+    match e:
+        case Const():
+            return _constant(e.value, v, e.type)
+        case Var():
+            return e.name
+        case Bin(op, a, b):
+            if op in _ARITHMETIC:
+                return f"({_vector(a, v)} {_ARITHMETIC[op]} {_vector(b, v)})"
+            if op in _COMPARE:
+                return f"(({v}_mask)({_vector(a, v)} {_COMPARE[op]} {_vector(b, v)}))"
+            return f"{v}_{op}({_vector(a, v)}, {_vector(b, v)})"
+        case Un(op, a):
+            return f"{v}_abs({_vector(a, v)})" if op == "abs" else f"({'~' if op == 'not' else '-'}{_vector(a, v)})"
+        case Call(fn, args):
+            return f"{v}_{fn}({_vector(args[0], v)})"
+        case Select(cond, a, b):
+            return f"{v}_select({_vector(cond, v)}, {_vector(a, v)}, {_vector(b, v)})"
+        case _:
+            raise TypeError(f"not an epilogue: {e!r}")

@@ -1,0 +1,286 @@
+"""Matrix product: C[m, n] = epilogue(A[m, k] · B[k, n]), with up to two batch axes.
+
+B is packed in panels of `panel` columns, [n / panel][k][panel], zero padded: at compile time (`pack_b`) where it is
+constant, else by the kernel into its scratch.  A is read in place with any strides and packed tile by tile on the
+stack.  Rows are split into tiles of nearly equal height, k into blocks that keep the packed operands in cache.
+
+Threads split the output into tasks (a range of rows × a range of panels), never k: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim, DimLike
+from irc.ir.types import DType
+from irc.kernels.epilogue import Epilogue
+from irc.kernels.isa import Isa
+from irc.kernels.text import fill, symbol
+from irc.kernels.tile import Tile, definitions_of, names, prelude
+
+TILES_PER_BLOCK = 4  # tiles of A packed at a time
+BLOCKS_PER_TASK = 3  # such blocks in one task
+COLUMNS_PER_TASK = 128
+WORTHWHILE = 100_000  # products below which one thread does all
+
+_PACK_A = """
+/* rows × k values of A as [k][rows]. */
+IRC_INLINE void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows, int64_t k, $T *to) {
+    if (row == 1) {
+        for (int64_t j = 0; j < k; j++)
+            for (int i = 0; i < rows; i++) to[j * rows + i] = a[j * col + i];
+        return;
+    }
+    int64_t j = 0;
+    if (col == 1) {
+        for (; j + 8 <= k; j += 8) {
+            for (int i = 0; i < rows; i++) {
+                const $T *from = a + i * row + j;
+                $T *at = to + j * rows + i;
+                for (int s = 0; s < 8; s++) at[s * rows] = from[s];
+            }
+        }
+    }
+    for (; j < k; j++)
+        for (int i = 0; i < rows; i++) to[j * rows + i] = a[i * row + j * col];
+}
+"""
+
+_PACK_B = """
+/* Panels begin to end of the whole batch: [batch][panel][k][$NR], zeros beyond the last column. */
+static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t panels = (g->n + $NR - 1) / $NR;
+    for (int64_t p = begin; p < end; p++) {
+        const int64_t image = p / panels, col = p % panels * $NR;
+        const int64_t have = g->n - col < $NR ? g->n - col : $NR;
+        const $T *from = g->b + image / g->batch1 * g->b_batch0 + image % g->batch1 * g->b_batch1 + col * g->b_col;
+        $T *to = g->scratch + p * g->k * $NR;
+        if (g->b_col == 1 && have == $NR) {
+            for (int64_t k = 0; k < g->k; k++)
+                for (int w = 0; w < $NV; w++) ${V}_store(to + k * $NR + w * $L, ${V}_load(from + k * g->b_row + w * $L));
+        } else {
+            for (int64_t k0 = 0; k0 < g->k; k0 += 8) {
+                const int64_t k1 = k0 + 8 < g->k ? k0 + 8 : g->k;
+                for (int64_t j = 0; j < $NR; j++)
+                    for (int64_t k = k0; k < k1; k++) to[k * $NR + j] = j < have ? from[k * g->b_row + j * g->b_col] : 0;
+            }
+        }
+    }
+}
+"""
+
+_CALL = """
+typedef struct {
+    const $T *a, *b;
+    $T *c;
+    $T *scratch;
+    int64_t m, n, k, a_batch0, a_batch1, a_row, a_col, b_batch0, b_batch1, b_row, b_col, c_batch0, c_batch1, c_row;
+    int64_t batch0, batch1;$slot_fields
+} ${S}_call;
+"""
+
+_BODY = """
+typedef struct {
+    int64_t tiles, low, extra; /* the first `extra` tiles are one row higher than `low` */
+} ${S}_rows;
+
+IRC_INLINE ${S}_rows ${S}_split(int64_t m) {
+    const int64_t tiles = m > 0 ? (m + $MR - 1) / $MR : 1;
+    return (${S}_rows){tiles, m / tiles, m % tiles};
+}
+
+/* Tiles t0 to t1, columns col0 to col1 of one matrix. */
+static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b,
+                       int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
+    _Alignas(64) $T packed[$stack];
+    const ${S}_rows m = ${S}_split(g->m);
+    const int64_t groups = (t1 - t0 + $TB - 1) / $TB, per = (t1 - t0 + groups - 1) / groups;
+    const int64_t room = $stack / (per * (m.low + (m.extra > 0))), blocks = g->k > room ? (g->k + room - 1) / room : 1;
+    const int64_t step = (g->k + blocks - 1) / blocks;
+    int64_t k0 = 0;
+    do {
+        const int64_t k = g->k - k0 < step ? g->k - k0 : step;
+        const int first = k0 == 0, last = k0 + k >= g->k;
+        for (int64_t top = t0; top < t1; top += per) {
+            const int64_t end = top + per < t1 ? top + per : t1;
+            const int64_t start = top * m.low + (top < m.extra ? top : m.extra);
+            $T *to = packed;
+            for (int64_t t = top, r = start; t < end; t++) {
+                const int height = (int)(m.low + (t < m.extra));
+                ${S}_pack_rows(a + r * g->a_row + k0 * g->a_col, g->a_row, g->a_col, height, k, to);
+                to += height * k;
+                r += height;
+            }
+            for (int64_t col = col0; col < col1; col += $NR) {
+                const $T *panel = b + col * g->k + k0 * $NR, *from = packed;
+                for (int64_t t = top, r = start; t < end; t++) {
+                    const int height = (int)(m.low + (t < m.extra));
+                    ${S}_block(o, height, r, col, k, from, panel, first, last);
+                    from += height * k;
+                    r += height;
+                }
+            }
+        }
+        k0 += k;
+    } while (k0 < g->k);
+}
+
+static int64_t ${S}_tasks(const ${S}_call *g) {
+    if (g->m <= 0 || g->n <= 0) return 0;
+    return g->batch0 * g->batch1 * ((${S}_split(g->m).tiles + $TT - 1) / $TT) * ((g->n + $NT - 1) / $NT);
+}
+
+/* Tasks begin to end: matrices outermost, then rows, then columns; neighbours in one row range are done together. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t tiles = ${S}_split(g->m).tiles, across = (g->n + $NT - 1) / $NT, down = (tiles + $TT - 1) / $TT;
+    while (begin < end) {
+        const int64_t at = begin % across, line = begin / across % down, image = begin / across / down;
+        const int64_t run = across - at < end - begin ? across - at : end - begin;
+        const int64_t i = image / g->batch1, j = image % g->batch1;
+        const int64_t col0 = at * $NT, col1 = (at + run) * $NT < g->n ? (at + run) * $NT : g->n;
+        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
+        const $T *b = $packed_b;
+        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, tiles * line / down, tiles * (line + 1) / down,
+                   col0, col1);
+        begin += run;
+    }
+}
+"""
+
+_ENTRY = """
+void $S($parameters) {
+    ${S}_call g = {$fields};
+    const int64_t tasks = ${S}_tasks(&g);
+    const int alone = !pool || (double)tasks * (double)g.k * (g.m < $MT ? g.m : $MT) * $NT < $worthwhile;
+$pack    if (alone || tasks < 2) ${S}_part(&g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+}
+"""
+
+_PACK = """    const int64_t panels = batch0 * batch1 * ((n + $NR - 1) / $NR);
+    if (alone || panels < 2) ${S}_pack_part(&g, 0, panels);
+    else pool->parallel_for(pool->self, panels, ${S}_pack_part, &g);
+"""
+
+
+@dataclass(frozen=True)
+class GemmKernel:
+    """A generated matrix product.
+
+    `heights` are the tile heights it has bodies for: all up to `tile.rows`, unless the number of rows is known.
+    """
+
+    tile: Tile
+    epilogue: Epilogue
+    b_constant: bool
+    heights: tuple[int, ...]
+
+    @cached_property
+    def symbol(self) -> str:
+        kind = "gemm" if self.b_constant else "matmul"
+        return symbol(kind, self.tile.name, f"{self.epilogue.key()}{self.heights}")
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the pointers: read, written, scratch (where `b_constant` is false)."""
+        t = str(names(self.tile)["T"])
+        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
+        scratch = () if self.b_constant else (("scratch", f"{t} *"),)
+        return (("a", f"const {t} *"), ("b", f"const {t} *"), *slots, ("c", f"{t} *"), *scratch)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; strides are in elements."""
+        slots = [f"s{i}_{f}" for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
+        b = () if self.b_constant else ("b_row", "b_col")
+        return ("m", "n", "k", "a_batch0", "a_batch1", "a_row", "a_col", "b_batch0", "b_batch1", *b,
+                "c_batch0", "c_batch1", "c_row", "batch0", "batch1", *slots)
+
+    @property
+    def arguments(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of every argument, in order; the first is the thread pool (NULL: one thread)."""
+        return (("pool", "const irc_pool *"), *self.pointers, *((n, "int64_t ") for n in self.sizes))
+
+    def call(self, args: list[str]) -> str:
+        """The C call; `args` are the pointers and sizes, and `pool` is in scope."""
+        return f"{self.symbol}({', '.join(['pool', *args])})"
+
+    def declaration(self) -> str:
+        return f"void {self.symbol}({', '.join(t + n for n, t in self.arguments)});"
+
+    def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
+        """Elements of one packed matrix B[k, n]: also the batch stride of packed constants."""
+        return Dim.of(n).ceildiv(self.tile.panel) * self.tile.panel * Dim.of(k)
+
+    def scratch_bytes(self, n: DimLike, k: DimLike, batch: DimLike = 1) -> Dim:
+        """Bytes of scratch for a call with these sizes; 0 where B is constant."""
+        if self.b_constant:
+            return Dim.of(0)
+        return self.packed_b_elements(n, k) * Dim.of(batch) * self.tile.dtype.itemsize
+
+    def pack_b(self, b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """B[…, k, n] as the kernel reads it: […, n / panel, k, panel], C-contiguous."""
+        panel, (k, n) = self.tile.panel, b.shape[-2:]
+        count = -(-n // panel)
+        full = np.zeros((*b.shape[:-2], k, count * panel), self.tile.dtype.numpy)
+        full[..., :n] = b
+        return np.ascontiguousarray(np.moveaxis(full.reshape(*b.shape[:-2], k, count, panel), -2, -3))
+
+    def source(self) -> str:
+        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+        s, t = self.symbol, self.tile
+        given = names(t) | {"S": s, "TB": TILES_PER_BLOCK, "TT": TILES_PER_BLOCK * BLOCKS_PER_TASK, "MT": TILES_PER_BLOCK * BLOCKS_PER_TASK * t.rows,
+                            "NT": max(COLUMNS_PER_TASK, t.panel), "stack": t.isa.stack // t.dtype.itemsize,
+                            "worthwhile": WORTHWHILE}
+        slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
+        fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
+        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
+        starts = "".join(
+            f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;"
+            + (f"\n        o.s{i}_row = g->s{i}_row;" if "row" in _slot_strides(axes) else "")
+            for i, axes in enumerate(self.epilogue.slots)
+        )
+        whole = f"(g->n + {t.panel - 1}) / {t.panel} * {t.panel} * g->k"
+        packed = "g->b + i * g->b_batch0 + j * g->b_batch1" if self.b_constant else f"g->scratch + image * ({whole})"
+        parameters = ", ".join(t + n for n, t in self.arguments)
+        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+        return "".join((
+            prelude(t, self.epilogue), f"/* {self.summary} */", definitions_of(s, t, self.epilogue, self.heights),
+            fill(_CALL, **given, slot_fields=fields), fill(_PACK_A, **given),
+            "" if self.b_constant else fill(_PACK_B, **given),
+            fill(_BODY, **given, slot_starts=starts, packed_b=packed),
+            fill(_ENTRY, **given, parameters=parameters, fields=assigned,
+                 pack="" if self.b_constant else fill(_PACK, **given)),
+        ))
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        what = "B packed at compile time" if self.b_constant else "B packed when called"
+        return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, {what}."
+
+
+def _slot_strides(axes: str) -> tuple[str, ...]:
+    return ("batch0", "batch1", "row") if axes in ("column", "full") else ("batch0", "batch1")
+
+
+def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:
+    """Tile heights that m rows are cut into: tiles as equal as possible."""
+    size = Dim.of(m)
+    if not size.is_const:
+        return tuple(range(1, rows + 1))
+    total = int(size)
+    tiles = max(1, -(-total // rows))
+    return tuple(h for h in (total // tiles, -(-total // tiles)) if h)[:: 1 if total % tiles else 2] or (1,)
+
+
+def gemm(isa: Isa, dtype: DType, m: DimLike, epilogue: Epilogue, b_constant: bool) -> GemmKernel:
+    """The kernel with the largest tile of `isa`."""
+    tile = Tile(isa, dtype, isa.rows, isa.vectors)
+    return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows))

@@ -1,0 +1,124 @@
+"""Instruction sets as kernels see them: vector width, and the register tile that fits the register file.
+
+Kernels are written in the vector extensions that gcc (12 and later) and clang share, so any width compiles for
+any target; the width only decides what is fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Template
+
+from irc.ir.types import DType
+
+
+@dataclass(frozen=True)
+class Isa:
+    """One instruction set.
+
+    name: as in the symbols of kernels.  vector: bytes of a register.  rows, vectors: the largest tile of
+    accumulators, rows × vectors, that leaves registers for the operands.  stack: bytes a kernel may keep on the
+    stack for packed operands.  l2: bytes of second-level cache that a kernel counts on.
+    """
+
+    name: str
+    vector: int
+    rows: int
+    vectors: int
+    stack: int = 96 << 10
+    l2: int = 1 << 20
+
+    def lanes(self, dtype: DType) -> int:
+        """Elements of one register."""
+        return self.vector // dtype.itemsize
+
+
+AVX512 = Isa("avx512", 64, 14, 2)
+AVX2 = Isa("avx2", 32, 6, 2, 64 << 10, 256 << 10)
+NEON = Isa("neon", 16, 12, 2, 64 << 10, 256 << 10)
+SSE = Isa("sse", 16, 6, 2, 64 << 10, 256 << 10)
+PLAIN = Isa("plain", 16, 4, 2, 32 << 10, 256 << 10)
+ISAS = {isa.name: isa for isa in (AVX512, AVX2, NEON, SSE, PLAIN)}
+
+
+def isa_of(features: frozenset[str], machine: str) -> Isa:
+    """The widest set that a processor has: `features` as Linux names them in /proc/cpuinfo, `machine` as uname does."""
+    if machine in ("aarch64", "arm64"):
+        return NEON
+    if machine not in ("x86_64", "amd64", "AMD64"):
+        return PLAIN
+    if {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= features:
+        return AVX512
+    return AVX2 if {"avx2", "fma"} <= features else SSE
+
+
+C_TYPES = {"f32": ("float", "int32_t"), "f64": ("double", "int64_t")}
+
+_VECTOR = Template("""#ifndef IRC_VECTOR_${V}
+#define IRC_VECTOR_${V}
+typedef $T ${V} __attribute__((vector_size($bytes)));
+typedef $I ${V}_mask __attribute__((vector_size($bytes)));
+typedef $T ${V}_memory __attribute__((vector_size($bytes), aligned($size), may_alias));
+static inline ${V} ${V}_load(const $T *p) { return *(const ${V}_memory *)p; }
+static inline void ${V}_store($T *p, ${V} x) { *(${V}_memory *)p = x; }
+static inline ${V} ${V}_all($T x) { return x - (${V}){0}; }
+/* The first n lanes of memory, zeros behind them; nothing else is read. */
+static inline ${V} ${V}_load_part(const $T *p, int64_t n) {
+    $T lanes[$L] = {0};
+    for (int64_t i = 0; i < n && i < $L; i++) lanes[i] = p[i];
+    return ${V}_load(lanes);
+}
+static inline void ${V}_store_part($T *p, ${V} x, int64_t n) {
+    $T lanes[$L];
+    ${V}_store(lanes, x);
+    for (int64_t i = 0; i < n && i < $L; i++) p[i] = lanes[i];
+}
+/* mask ? a : b by lane; a mask is all ones or zero. */
+static inline ${V} ${V}_select(${V}_mask mask, ${V} a, ${V} b) {
+    return (${V})((mask & (${V}_mask)a) | (~mask & (${V}_mask)b));
+}
+/* The smaller and the larger; NaN where either is NaN. */
+static inline ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a < b) | (a != a)), a, b); }
+static inline ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a > b) | (a != a)), a, b); }
+static inline ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
+#endif
+""")
+
+HEAD = """#include <math.h>
+#include <stdint.h>
+#ifndef IRC_INLINE
+#define IRC_INLINE static inline __attribute__((always_inline))
+#define IRC_STRING(x) #x
+#ifdef __clang__
+#define IRC_FULL_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define IRC_FULL_UNROLL _Pragma("GCC unroll 64")
+#endif
+#endif
+"""
+
+
+def vector_name(lanes: int, dtype: DType) -> str:
+    """The C name of a vector of `lanes` elements."""
+    return f"irc_{dtype.name}x{lanes}"
+
+
+def vector_type(lanes: int, dtype: DType) -> str:
+    """Definitions of one vector type, guarded so that they may be repeated in a file."""
+    scalar, integer = C_TYPES[dtype.name]
+    return _VECTOR.substitute(
+        V=vector_name(lanes, dtype), T=scalar, I=integer, L=lanes, bytes=lanes * dtype.itemsize, size=dtype.itemsize,
+        absolute="0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",
+    )
+
+
+def host_isa() -> Isa:
+    """The set of the machine that runs this."""
+    import platform
+
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            flags = next((line.split(":", 1)[1] for line in lines if line.startswith("flags")), "")
+    except OSError:
+        flags = ""
+    return isa_of(frozenset(flags.split()), platform.machine())

@@ -1,0 +1,325 @@
+"""Generated kernels against NumPy in float64, at every edge of their tiles."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.expr import Const, call, select
+from irc.ir.dim import Dim
+from irc.ir.types import DType, f32, f64
+from irc.kernels import ISAS, PROTOTYPES, Epilogue, GemmKernel, acc, gemm, host_isa, plain, slot, supported
+from irc.kernels.isa import HEAD, Isa, vector_name, vector_type
+from irc.kernels.vecmath import FUNCTIONS, definitions
+
+FLAGS = ["-std=c11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra", "-Werror"]
+NATIVE = ["-march=native", "-mprefer-vector-width=512"]
+RNG = np.random.default_rng(7)
+M = Dim.symbol("m")
+
+
+def compilers() -> list[list[str]]:
+    """The C compilers on this machine, and the one IRC_TEST_CC names (`zig cc`, say)."""
+    found = [[c] for c in ("gcc", "clang") if shutil.which(c)]
+    return found + ([os.environ["IRC_TEST_CC"].split()] if "IRC_TEST_CC" in os.environ else [])
+
+
+pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+
+
+def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str] | None = None) -> ctypes.CDLL:
+    text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels), extra])
+    (folder / "kernels.c").write_text(text)
+    native = NATIVE if host_isa().name != "plain" else []
+    command = [*(compiler or compilers()[0]), *FLAGS, *native, "-shared", "-fPIC", "-o", "k.so", "kernels.c", "-lm"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    return ctypes.CDLL(str(folder / "k.so"))
+
+
+PARALLEL_FOR = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int64,
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64), ctypes.c_void_p)
+
+
+class Pool(ctypes.Structure):
+    """A pool that runs pieces of `chunk` iterations, last first, in this thread."""
+
+    _fields_ = [("self", ctypes.c_void_p), ("parallel_for", PARALLEL_FOR)]
+
+    def __init__(self, chunk: int) -> None:
+        self.calls = 0
+
+        def run(_self: Any, n: int, fn: Any, arg: Any) -> None:
+            self.calls += 1
+            for begin in reversed(range(0, n, chunk)):
+                fn(arg, begin, min(begin + chunk, n))
+
+        super().__init__(None, PARALLEL_FOR(run))
+
+
+def invoke(lib: ctypes.CDLL, kernel: Any, *args: Any, pool: Pool | None = None) -> None:
+    f = getattr(lib, kernel.symbol)
+    f.restype = None
+    given = [ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.c_int64(int(a)) for a in args]
+    assert len(given) == len(kernel.arguments) - 1
+    f(ctypes.byref(pool) if pool else None, *given)
+
+
+def noise(*shape: int, dtype: DType = f32) -> np.ndarray[Any, Any]:
+    return RNG.standard_normal(shape).astype(dtype.numpy)
+
+
+def close(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], k: int, dtype: DType = f32) -> None:
+    """Within the error of a sum of k rounded products of standard normal numbers, in any order."""
+    scale = np.finfo(dtype.numpy).eps * 4 * (k + 4)
+    np.testing.assert_allclose(found, wanted, rtol=scale, atol=scale)
+
+
+# ---------------------------------------------------------------------------- matrix products
+def run_gemm(
+    lib: ctypes.CDLL, g: GemmKernel, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], slots: list[np.ndarray[Any, Any]],
+    wanted: Callable[..., np.ndarray[Any, Any]], pool: Pool | None = None, transposed: bool = False,
+) -> np.ndarray[Any, Any]:
+    """epilogue(a b), checked; rows of C stand 3 elements apart, and what is between them is not touched."""
+    (m, k), n, dtype = a.shape, b.shape[1], g.tile.dtype
+    given_a = np.ascontiguousarray(a.T) if transposed else a
+    a_strides = (1, m) if transposed else (k, 1)
+    c = np.full((m, n + 3), 77, dtype.numpy)
+    strides: list[int] = []
+    for x, axes in zip(slots, g.epilogue.slots, strict=True):
+        strides += [0, 0, *([x.shape[-1] if axes == "full" else 1] if axes in ("column", "full") else [])]
+    if g.b_constant:
+        args: list[Any] = [given_a, g.pack_b(b), *slots, c]
+        b_strides: tuple[int, ...] = ()
+    else:
+        given_b = np.ascontiguousarray(b.T) if transposed else np.ascontiguousarray(b)
+        scratch = np.full(int(g.scratch_bytes(n, k)) // dtype.itemsize, np.nan, dtype.numpy)
+        args = [given_a, given_b, *slots, c, scratch]
+        b_strides = (1, k) if transposed else (n, 1)
+    invoke(lib, g, *args, m, n, k, 0, 0, *a_strides, 0, 0, *b_strides, 0, 0, n + 3, 1, 1, *strides, pool=pool)
+    exact = wanted(a.astype(np.float64) @ b.astype(np.float64), *(s.astype(np.float64) for s in slots))
+    close(c[:, :n], exact, k, dtype)
+    assert (c[:, n:] == 77).all()
+    return c
+
+
+def residual() -> Epilogue:
+    """relu(acc + bias) * scale + residual, every kind of slot."""
+    x = (acc() + slot(0)).max(Const(0.0, f32)) * slot(1) * slot(2) + slot(3)
+    return Epilogue(x, ("row", "column", "scalar", "full"))
+
+
+@pytest.fixture(scope="module")
+def gemms(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Any, ...], tuple[ctypes.CDLL, GemmKernel]]:
+    """Kernels by (instruction set, B constant, with the residual epilogue, dtype)."""
+    found: dict[tuple[Any, ...], GemmKernel] = {}
+    for isa, constant, fused in itertools.product(("avx512", "avx2", "plain"), (True, False), (False, True)):
+        if (isa, fused) != ("plain", True):
+            found[isa, constant, fused, "f32"] = gemm(ISAS[isa], f32, M, residual() if fused else plain(), constant)
+    found["avx2", True, False, "f64"] = gemm(ISAS["avx2"], f64, M, plain(f64), True)
+    lib = build(tmp_path_factory.mktemp("gemm"), list(found.values()))
+    return {key: (lib, g) for key, g in found.items()}
+
+
+def edges(isa: Isa, panel: int) -> Iterator[tuple[int, int, int]]:
+    """Sizes at and beside the multiples of the tile."""
+    rows = isa.rows
+    for m in (*range(1, rows + 2), 2 * rows - 1, 2 * rows + 1, 5 * rows):
+        yield m, panel + 1, 5
+    for n in (1, 2, panel // 2 - 1, panel // 2, panel // 2 + 1, panel - 1, panel, panel + 1, 2 * panel - 1, 9 * panel + 3):
+        yield rows + 1, n, 4
+        yield 2, n, 3
+    for k in (0, 1, 2, 3, 16, 1000, 5001):
+        yield rows + 2, panel + 3, k
+        yield 1, 2 * panel, k
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+@pytest.mark.parametrize("constant", [True, False])
+def test_gemm_edges(gemms: Any, isa: str, constant: bool) -> None:
+    lib, g = gemms[isa, constant, False, "f32"]
+    for m, n, k in edges(ISAS[isa], g.tile.panel):
+        run_gemm(lib, g, noise(m, k), noise(k, n), [], lambda x: x)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+@pytest.mark.parametrize("constant", [True, False])
+def test_gemm_epilogue(gemms: Any, isa: str, constant: bool) -> None:
+    lib, g = gemms[isa, constant, True, "f32"]
+
+    def wanted(x: Any, bias: Any, column: Any, scale: Any, add: Any) -> Any:
+        return np.maximum(x + bias, 0) * column[:, None] * scale + add
+
+    for m, n, k in edges(ISAS[isa], g.tile.panel):
+        slots = [noise(n), noise(m), noise(1), noise(m, n)]
+        run_gemm(lib, g, noise(m, k), noise(k, n), slots, wanted)
+
+
+def test_gemm_double(gemms: Any) -> None:
+    lib, g = gemms["avx2", True, False, "f64"]
+    for m, n, k in edges(ISAS["avx2"], g.tile.panel):
+        run_gemm(lib, g, noise(m, k, dtype=f64), noise(k, n, dtype=f64), [], lambda x: x)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_gemm_transposed(gemms: Any, constant: bool) -> None:
+    lib, g = gemms["avx512", constant, False, "f32"]
+    for m, n, k in ((1, 1, 1), (15, 33, 20), (29, 70, 9)):
+        run_gemm(lib, g, noise(m, k), noise(k, n), [], lambda x: x, transposed=True)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_gemm_results_do_not_depend_on_threads(gemms: Any, constant: bool) -> None:
+    lib, g = gemms["avx512", constant, False, "f32"]
+    a, b = noise(400, 900), noise(900, 500)
+    alone = run_gemm(lib, g, a, b, [], lambda x: x)
+    for chunk in (1, 2, 5):
+        pool = Pool(chunk)
+        assert np.array_equal(alone, run_gemm(lib, g, a, b, [], lambda x: x, pool=pool))
+        assert pool.calls == (1 if constant else 2)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_gemm_batches(gemms: Any, constant: bool) -> None:
+    """Two batch axes; A as [i, m, j, k] (heads behind rows), B without the outer one, C contiguous."""
+    lib, g = gemms["avx512", constant, True, "f32"]
+    i, j, m, n, k = 2, 3, 17, 35, 12
+    a, b, c = noise(i, m, j, k), noise(j, k, n), np.zeros((i, j, m, n), np.float32)
+    bias, column, scale, add = noise(n), noise(i, m), noise(j), noise(i, j, m, n)
+    packed = int(g.packed_b_elements(n, k))
+    if constant:
+        reads, extra, b_strides = [a, g.pack_b(b)], [], (0, packed)
+    else:
+        reads, extra, b_strides = [a, b], [np.empty(packed * i * j, np.float32)], (0, k * n, n, 1)
+    invoke(lib, g, *reads, bias, column, scale, add, c, *extra, m, n, k, m * j * k, k, j * k, 1, *b_strides,
+           j * m * n, m * n, n, i, j, 0, 0, m, 0, 1, 0, 1, j * m * n, m * n, n)
+    exact = np.einsum("imjk,jkn->ijmn", a.astype(np.float64), b.astype(np.float64)) + bias
+    exact = np.maximum(exact, 0) * column[:, None, :, None] * scale[None, :, None, None] + add
+    close(c, exact, k)
+
+
+def test_gemm_known_rows_emit_two_tiles() -> None:
+    assert gemm(ISAS["avx512"], f32, 128, plain(), True).heights == (12, 13)
+    assert gemm(ISAS["avx512"], f32, 1, plain(), True).heights == (1,)
+    assert gemm(ISAS["avx512"], f32, M, plain(), True).heights == tuple(range(1, 15))
+    assert gemm(ISAS["avx512"], f32, 128, plain(), True).symbol == gemm(ISAS["avx512"], f32, 256 - 128, plain(), True).symbol
+    assert gemm(ISAS["avx512"], f32, 128, plain(), True).symbol != gemm(ISAS["avx512"], f32, 128, residual(), True).symbol
+
+
+# ---------------------------------------------------------------------------- vector functions
+def exact_values(name: str) -> Callable[[Any], Any]:
+    erf = pytest.importorskip("scipy.special").erf
+    found: dict[str, Callable[[Any], Any]] = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf, "sqrt": np.sqrt,
+                                              "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
+    return found[name]
+
+
+ULP = {"exp": 1.5, "log": 1.5, "tanh": 2.5, "erf": 2.5, "sqrt": 0.51, "sigmoid": 3.0}
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    text = HEAD
+    for dtype, lanes in ((f32, 16), (f32, 4), (f64, 4)):
+        v, t = vector_name(lanes, dtype), "float" if dtype == f32 else "double"
+        text += vector_type(lanes, dtype) + definitions(sorted(FUNCTIONS), lanes, dtype)
+        for name in sorted(FUNCTIONS):
+            text += (f"void {name}_{v}(const {t} *x, {t} *y, int64_t n) {{\n    for (int64_t i = 0; i < n; i += {lanes}) "
+                     f"{v}_store(y + i, {v}_{name}({v}_load(x + i)));\n}}\n")
+    return build(tmp_path_factory.mktemp("math"), [], text)
+
+
+def samples(dtype: DType) -> np.ndarray[Any, Any]:
+    """Every sign and exponent, dense near where functions bend, and the special values."""
+    bits = RNG.integers(0, 1 << 32, 400_000, dtype=np.uint32).view(np.float32).astype(dtype.numpy)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-39, 88.7228, 88.73, -87.34, -103.98, -104.5])
+    dense = [np.linspace(lo, hi, 200_000) for lo, hi in ((-4.5, 4.5), (-110, 95), (0.5, 2))]
+    x = np.concatenate([special, bits, *dense]).astype(dtype.numpy)
+    return np.concatenate([x, np.zeros(-len(x) % 16, dtype.numpy)])
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@pytest.mark.parametrize(("dtype", "lanes"), [(f32, 16), (f32, 4), (f64, 4)])
+def test_function(functions: ctypes.CDLL, name: str, dtype: DType, lanes: int) -> None:
+    x = samples(dtype)
+    y = np.empty_like(x)
+    f = getattr(functions, f"{name}_{vector_name(lanes, dtype)}")
+    f(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(len(x)))
+    with np.errstate(all="ignore"):
+        exact = exact_values(name)(x.astype(np.float64))
+        rounded = exact.astype(dtype.numpy)
+        assert np.array_equal(np.isnan(y), np.isnan(exact))
+        unequal = ~np.isnan(exact) & (y != rounded)
+        step = np.spacing(np.abs(rounded)).astype(np.float64)
+        error = np.abs(y.astype(np.float64) - exact) / step
+        bound = np.full(x.shape, ULP[name] if dtype == f32 else 4.0)
+        if name == "sigmoid" and dtype == f32:
+            bound = np.where(x < -87, 1.2e-38 / step, bound)
+        worst = np.where(unequal, error - bound, -1.0)
+        at = int(np.nanargmax(worst))
+    assert not (worst > 0).any(), f"{name}({x[at]!r}) = {y[at]!r}, exact {exact[at]!r}: {error[at]:.2f} ULP"
+
+
+# ---------------------------------------------------------------------------- epilogues
+def epilogues() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
+    x = acc()
+    one = Const(1.0, f32)
+    return {
+        "clip": (x.max(-0.5).min(0.5), lambda a: np.clip(a, -0.5, 0.5)),
+        "sigmoid": (one / (one + call("exp", -x)), lambda a: 1 / (1 + np.exp(-a))),
+        "silu": (x * call("sigmoid", x), lambda a: a / (1 + np.exp(-a))),
+        "gelu": (x * 0.5 * (call("erf", x * 0.70710678) + 1.0), lambda a: a * 0.5 * (1 + exact_values("erf")(a / 2**0.5))),
+        "tanh": (call("tanh", x), np.tanh),
+        "leaky": (select(x.lt(0.0), x * 0.1, x), lambda a: np.where(a < 0, a * 0.1, a)),
+        "hardswish": (x * (x / 6.0 + 0.5).max(0.0).min(1.0), lambda a: a * np.clip(a / 6 + 0.5, 0, 1)),
+        "abs": (call("sqrt", (-x).max(x)) + 1.0, lambda a: np.sqrt(np.abs(a)) + 1),
+    }
+
+
+@cache
+def epilogue_kernels() -> dict[str, GemmKernel]:
+    return {name: gemm(ISAS["avx2"], f32, 7, Epilogue(e), True) for name, (e, _) in epilogues().items()}
+
+
+def test_epilogue_functions(tmp_path: Path) -> None:
+    kernels = epilogue_kernels()
+    lib = build(tmp_path, list(kernels.values()))
+    for name, (_, wanted) in epilogues().items():
+        run_gemm(lib, kernels[name], noise(7, 6), noise(6, 21), [], wanted)
+
+
+def test_epilogue_propagates_nan(tmp_path: Path) -> None:
+    g = epilogue_kernels()["clip"]
+    lib = build(tmp_path, [g])
+    a = noise(7, 3)
+    a[2, 1], a[3, 0] = np.nan, np.inf
+    c = np.zeros((7, 16), np.float32)
+    invoke(lib, g, a, g.pack_b(np.abs(noise(3, 16))), c, 7, 16, 3, 0, 0, 3, 1, 0, 0, 0, 0, 16, 1, 1)
+    assert np.isnan(c[2]).all() and (c[3] == 0.5).all() and np.isfinite(np.delete(c, 2, 0)).all()
+
+
+def test_epilogue_support() -> None:
+    assert supported(residual().expr, 4, f32)
+    assert not supported(slot(1), 1, f32)
+    assert not supported(call("lgamma", acc()), 0, f32)
+    assert not supported(acc().cast(f64), 0, f32)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("compiler", compilers()[1:])
+def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
+    g = gemm(ISAS["avx512"], f32, M, residual(), False)
+    lib = build(tmp_path, [g], compiler=compiler)
+    run_gemm(lib, g, noise(31, 50), noise(50, 67), [noise(67), noise(31), noise(1), noise(31, 67)],
+             lambda x, b, c, s, r: np.maximum(x + b, 0) * c[:, None] * s + r)
