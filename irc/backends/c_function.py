@@ -1,0 +1,460 @@
+"""Statements of Loop IR as C functions.
+
+One `Function` becomes one static C function; the body of a parallel loop that is worth it becomes a
+function of its own, which the thread pool calls with a range of iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from irc.backends.c_expr import ANYTHING, Printer, Range, dim_text
+from irc.backends.c_names import Names, identifier, stem
+from irc.backends.c_types import register, storage
+from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
+from irc.ir.dim import INF, Dim
+from irc.ir.types import i64
+from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
+
+PARALLEL_WORK = 32768
+"""Element operations below which a loop is not worth waking threads for."""
+_LINE = 116
+
+
+@dataclass
+class Unit:
+    """What the functions of one translation unit share."""
+
+    prefix: str
+    symbols: dict[str, str]  # symbol -> C name, in the order of the interface
+    names: Names
+    helpers: set[str] = field(default_factory=set[str])
+    kernels: dict[str, Any] = field(default_factory=dict[str, Any])
+    functions: list[str] = field(default_factory=list[str])
+
+    def helper(self, name: str) -> str:
+        self.helpers.add(name)
+        return f"irc_{name}"
+
+
+@dataclass(frozen=True)
+class Local:
+    """A C variable in scope."""
+
+    name: str
+    c_type: str
+    range: Range = ANYTHING
+    mutable: bool = False
+
+
+@dataclass
+class Signature:
+    """How `run` calls the function of a group."""
+
+    name: str
+    buffers: list[Buffer]
+    symbols: list[str]
+    pool: bool
+
+
+class Frame:
+    """The C function being written: what it declares, and what it takes from outside."""
+
+    def __init__(self, unit: Unit, function: Function, names: Names, parent: Frame | None = None) -> None:
+        self.unit, self.function, self.names, self.parent = unit, function, names, parent
+        self.lines: list[str] = []
+        self.depth = 1
+        self.scope: dict[str, Local] = {}
+        self.locals: dict[Buffer, str] = {}
+        self.pointers: dict[Buffer, str] = {}
+        self.captured: dict[str, Local] = {}
+        self.symbols: set[str] = set()
+        self.hoisted: dict[str, str] = {}
+        self.pool = False
+        self.shared: dict[Any, str] = parent.shared if parent else {}
+        self.written: set[Buffer] = parent.written if parent else _written(function)
+        self.aliased: set[Buffer] = parent.aliased if parent else set()
+        self.parts: list[int] = parent.parts if parent else [0]
+        self.print = Printer(self)
+
+    # ---------------------------------------------------------------- Scope
+    def variable(self, var: Var) -> str:
+        return self.find(var.name).name
+
+    def find(self, name: str) -> Local:
+        if name in self.scope:
+            return self.scope[name]
+        if self.parent is None:
+            raise KeyError(f"{self.function.name}: {name} is used before it is declared")
+        found = self.parent.find(name)
+        if found.mutable:
+            raise ValueError(f"{self.function.name}: a parallel loop changes or reads the accumulator {name}")
+        self.captured.setdefault(found.name, found)
+        return found
+
+    def range_of(self, var: Var) -> Range:
+        return self.find(var.name).range
+
+    def pointer(self, buffer: Buffer) -> str:
+        root = buffer.root
+        if root in self.locals:
+            return self.locals[root]
+        if self.parent is not None:
+            name = self.parent.pointer(root)
+        else:
+            name = self.shared.get(root) or self.names.unique(root.name)
+            self.shared[root] = name
+        self.pointers.setdefault(root, name)
+        return name
+
+    def size(self, dim: Dim) -> str:
+        """A symbol, or a constant at the head of the function."""
+        text = dim_text(dim, self.symbol, self.helper)
+        if text.isidentifier():
+            return text
+        name = self.shared.get(dim) or self.names.unique("n", numbered=True)
+        self.shared[dim] = name
+        self.hoisted.setdefault(name, text)
+        return name
+
+    def symbol(self, name: str) -> str:
+        self.symbols.add(name)
+        return self.unit.symbols[name]
+
+    def helper(self, name: str) -> str:
+        return self.unit.helper(name)
+
+    # ---------------------------------------------------------------- writing
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text if text else "")
+
+    def declare(self, var: Var, c_type: str, found: Range = ANYTHING, mutable: bool = False) -> str:
+        base = stem(var.name)
+        key = ("var", var.name)
+        if key not in self.shared:
+            self.shared[key] = self.names.unique(base, numbered=base != var.name)
+        name = self.shared[key]
+        self.scope[var.name] = Local(name, c_type, found, mutable)
+        return name
+
+    def block(self, stmts: list[Stmt]) -> None:
+        """Statements one level in, with a scope of their own."""
+        scope, local = dict(self.scope), dict(self.locals)
+        self.depth += 1
+        for k, s in enumerate(stmts):
+            self.statement(s, stmts[k + 1 :])
+        self.depth -= 1
+        self.scope, self.locals = scope, local
+
+    def statement(self, s: Stmt, rest: list[Stmt]) -> None:
+        match s:
+            case For():
+                self.loop(s)
+            case Store():
+                place = f"{self.pointer(s.buffer)}[{self.print.position(s.buffer.shape, s.index)}]"
+                self.assignment(place, s.value, self.print.stored(s.value, s.buffer.dtype))
+            case Let():
+                self.let(s, rest)
+            case Assign():
+                self.assignment(self.variable(s.var), s.value, self.print.text(s.value))
+            case If():
+                self.branch(s)
+            case Block():
+                self.line(f"{{ /* {comment(s.comment)} */" if s.comment else "{")
+                self.block(s.body)
+                self.line("}")
+            case Alloc():
+                self.locals[s.buffer] = self.names.unique(s.buffer.name)
+                count = max(int(s.buffer.elements), 1)
+                self.line(f"_Alignas(64) {storage(s.buffer.dtype)} {self.locals[s.buffer]}[{count}];")
+            case KernelCall():
+                self.kernel(s)
+            case _:
+                raise TypeError(f"not a Loop IR statement: {type(s).__name__}")
+
+    def assignment(self, place: str, value: Expr, text: str) -> None:
+        """`place = value;`, with += where that is what it is, on two lines where it is long."""
+        if isinstance(value, Bin) and value.op in ("add", "mul") and value.dtype.name in ("f32", "f64", "u32", "u64"):
+            sign = {"add": "+", "mul": "*"}[value.op]
+            if text.startswith(f"{place} {sign} ") and _loads_only(value.a):
+                least = 12 if sign == "+" else 13
+                self.line(f"{place} {sign}= {self.print.text(value.b, 0 if least else 0)};")
+                return
+        if len(place) + len(text) + 4 * self.depth > _LINE and len(place) > 24:
+            self.line(f"{place} =")
+            self.line(f"    {text};")
+        else:
+            self.line(f"{place} = {text};")
+
+    def let(self, s: Let, rest: list[Stmt]) -> None:
+        if not s.mutable and s.var.name not in names_in(rest):
+            return  # its readers were simplified away
+        text = self.print.text(s.value)
+        found = self.print.range(s.value) if s.var.dtype == i64 and not s.mutable else ANYTHING
+        c_type = register(s.var.dtype)
+        name = self.declare(s.var, c_type, found, s.mutable)
+        self.line(f"{'' if s.mutable else 'const '}{c_type} {name} = {text};")
+        if s.mutable and s.var.name not in names_in(rest):
+            self.line(f"(void){name};")
+
+    def branch(self, s: If) -> None:
+        self.line(f"if ({self.print.text(s.cond)}) {{")
+        self.block(s.then)
+        if s.orelse:
+            self.line("} else {")
+            self.block(s.orelse)
+        self.line("}")
+
+    def kernel(self, s: KernelCall) -> None:
+        """A call of a kernel: pointers read, written and scratch, then sizes."""
+        self.unit.kernels.setdefault(s.kernel.symbol, s.kernel)
+        self.pool = True
+        args = [self.pointer(b) for b in (*s.reads, *s.writes, *s.scratch)] + [self.print.text(e) for e in s.sizes]
+        self.line(f"{s.kernel.call(args)};")
+
+    # ---------------------------------------------------------------- loops
+    def loop(self, s: For) -> None:
+        extent = s.extent
+        if s.kind == "parallel" and self.parent is None and not (isinstance(extent, Const) and int(extent.value) <= 1):
+            work = _work([s])
+            if work is None or not work.is_const or int(work) >= PARALLEL_WORK:
+                self.parallel(s, work)
+                return
+        self.serial(s)
+
+    def serial(self, s: For, begin: str = "0", end: str = "") -> None:
+        lo, hi = self.print.range(s.extent)
+        text = end or self.print.text(s.extent, 11)
+        if s.kind == "simd":
+            self.line("IRC_SIMD")
+        elif s.kind == "unroll":
+            self.line("IRC_UNROLL")
+        scope = dict(self.scope)
+        name = self.declare(s.var, "int64_t", (0, hi - 1 if hi < INF else 2.0**40))
+        if text.isidentifier() or isinstance(s.extent, Const) and not end:
+            self.line(f"for (int64_t {name} = {begin}; {name} < {text}; ++{name}) {{")
+        else:
+            last = self.names.unique(f"{name}_end")
+            self.line(f"for (int64_t {name} = {begin}, {last} = {text}; {name} < {last}; ++{name}) {{")
+        self.block(s.body)
+        self.line("}")
+        self.scope = scope
+
+    def parallel(self, s: For, work: Dim | None) -> None:
+        """The loop as a function over a range of iterations, and the call that runs it."""
+        self.parts[0] += 1
+        part = f"{self.unit.prefix}_{identifier(self.function.name)}_part{self.parts[0]}"
+        child = Frame(self.unit, self.function, self.names, self)
+        child.serial(s, "begin", "end")
+        fields = list(child.fields())
+        text = self.print.text(s.extent)
+        child.emit_part(part, fields)
+        self.pool = True
+        worth = "1" if work is None or work.is_const else f"{self.size(work)} >= {PARALLEL_WORK}"
+        args = self.names.unique("args", numbered=True)
+        values = ", ".join(name for _, name in fields)
+        if fields:
+            self.line(f"{part}_args {args} = {{{values}}};")
+        given = f"&{args}" if fields else "NULL"
+        self.line(f"{self.helper('parallel')}(pool, {text}, {worth}, {part}, {given});")
+
+    def fields(self) -> Iterator[tuple[str, str]]:
+        """(C type, name) of everything an outlined part takes along."""
+        for root, name in self.pointers.items():
+            yield self.pointer_type(root), name
+        for found in self.captured.values():
+            yield found.c_type, found.name
+        for symbol, name in self.unit.symbols.items():
+            if symbol in self.symbols:
+                assert self.parent is not None
+                self.parent.symbols.add(symbol)
+                yield "int64_t", name
+
+    def pointer_type(self, root: Buffer, restrict: bool = False) -> str:
+        const = "" if root in self.written or root.where == "local" else "const "
+        keyword = "restrict " if restrict and root not in self.aliased else ""
+        return f"{const}{storage(root.dtype)} *{keyword}"
+
+    def emit_part(self, part: str, fields: list[tuple[str, str]]) -> None:
+        members = " ".join(f"{t}{'' if t.endswith('*') else ' '}{n};" for t, n in fields)
+        out = self.unit.functions
+        if fields:
+            out.append(f"typedef struct {{ {members} }} {part}_args;\n")
+        head = [f"static void {part}(void *arg, int64_t begin, int64_t end) {{"]
+        if not fields:
+            head.append("    (void)arg;")
+        else:
+            head.append(f"    const {part}_args *const args = arg;")
+        types = {name: self.pointer_type(root, restrict=True) for root, name in self.pointers.items()}
+        for c_type, name in fields:
+            c_type = types.get(name, c_type)
+            const = "const " if name not in types else ""
+            head.append(f"    {const}{c_type}{'' if c_type.endswith(('*', ' ')) else ' '}{name} = args->{name};")
+        out.append("\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n")
+
+    def hoists(self) -> list[str]:
+        return [f"    const int64_t {name} = {text};" for name, text in self.hoisted.items()]
+
+    # ---------------------------------------------------------------- the whole
+    def finish(self, name: str) -> Signature:
+        """Append the C function; returns how to call it."""
+        order = dict.fromkeys(b.root for b in (*self.function.reads, *self.function.scratch, *self.function.writes))
+        buffers = [b for b in order if b in self.pointers] + [b for b in self.pointers if b not in order]
+        symbols = [s for s in self.unit.symbols if s in self.symbols]
+        params = [f"{self.pointer_type(b, restrict=True)}{self.pointers[b]}" for b in buffers]
+        params += [f"int64_t {self.unit.symbols[s]}" for s in symbols]
+        params += ["const irc_pool *pool"] * self.pool
+        head = wrapped(f"static void {name}(", params or ["void"], ") {")
+        text = "\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n"
+        self.unit.functions.append(f"{describe(self.function)}\n{text}")
+        return Signature(name, buffers, symbols, self.pool)
+
+
+def print_function(unit: Unit, function: Function, aliased: set[Buffer]) -> Signature:
+    """Write one group to `unit.functions`."""
+    names = Names(frozenset(unit.names.taken))
+    frame = Frame(unit, function, names)
+    frame.aliased = aliased
+    name = unit.names.unique(f"{unit.prefix}_{identifier(function.name)}")
+    before = len(unit.functions)
+    frame.depth = 0
+    frame.block(function.body)
+    found = frame.finish(name)
+    if len(unit.functions) > before + 1:  # the comment stands above the first part
+        unit.functions[-1] = unit.functions[-1].removeprefix(describe(function) + "\n")
+        unit.functions[before] = f"{describe(function)}\n{unit.functions[before]}"
+    return found
+
+
+def describe(function: Function) -> str:
+    """The comment above a function: its layers, and what it reads and writes."""
+    layers = ", ".join(function.origin) or function.comment or function.name
+    shapes = [
+        " and ".join(f"{b.name} {b.dtype}[{', '.join(map(str, b.shape))}]" for b in group)
+        for group in (function.reads, function.writes)
+    ]
+    note = f"{function.comment}\n" if function.comment and function.origin else ""
+    text = f"{layers}\n{note}{' -> '.join(shapes)}"
+    return "/* " + "\n * ".join(comment(part) for line in text.split("\n") for part in _folded(line)) + " */"
+
+
+def _folded(line: str, width: int = 112) -> list[str]:
+    """A line as lines of at most that width where spaces allow."""
+    found = [""]
+    for word in line.split(" "):
+        if found[-1] and len(found[-1]) + len(word) >= width:
+            found.append("")
+        found[-1] += f" {word}" if found[-1] else word
+    return found
+
+
+def comment(text: str) -> str:
+    """Text that can stand inside a C comment."""
+    return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ").encode("ascii", "replace").decode()
+
+
+def wrapped(head: str, items: list[str], tail: str) -> list[str]:
+    """`head` + items with commas + `tail`, over several lines if it is long."""
+    one = head + ", ".join(items) + tail
+    if len(one) <= _LINE:
+        return [one]
+    lines, indent = [head], " " * 8
+    for k, item in enumerate(items):
+        text = item + (", " if k + 1 < len(items) else tail)
+        if len(lines[-1]) + len(text) > _LINE:
+            lines[-1] = lines[-1].rstrip()
+            lines.append(indent)
+        lines[-1] += text
+    return lines
+
+
+# -------------------------------------------------------------------- analysis
+def children(e: Expr) -> tuple[Expr, ...]:
+    match e:
+        case Bin():
+            return e.a, e.b
+        case Un() | Cast():
+            return (e.a,)
+        case Call():
+            return e.args
+        case Select():
+            return e.cond, e.a, e.b
+        case Load():
+            return e.index
+        case _:
+            return ()
+
+
+def expressions(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions of a statement itself."""
+    match s:
+        case For():
+            return (s.extent,)
+        case Store():
+            return (*s.index, s.value)
+        case Let() | Assign():
+            return (s.value,)
+        case If():
+            return (s.cond,)
+        case KernelCall():
+            return s.sizes
+        case _:
+            return ()
+
+
+def subexpressions(e: Expr) -> Iterator[Expr]:
+    yield e
+    for child in children(e):
+        yield from subexpressions(child)
+
+
+def names_in(stmts: list[Stmt]) -> set[str]:
+    """Variables that statements read."""
+    return {x.name for s in walk(stmts) for e in expressions(s) for x in subexpressions(e) if isinstance(x, Var)}
+
+
+def _written(function: Function) -> set[Buffer]:
+    found: set[Buffer] = set()
+    for s in walk(function.body):
+        if isinstance(s, Store):
+            found.add(s.buffer.root)
+        elif isinstance(s, KernelCall):
+            found.update(b.root for b in (*s.writes, *s.scratch))
+    return found
+
+
+def _loads_only(e: Expr) -> bool:
+    return isinstance(e, Load | Var)
+
+
+def _extent(e: Expr) -> Dim | None:
+    if isinstance(e, Const):
+        return Dim.of(int(e.value))
+    return e.dim if isinstance(e, Size) else None
+
+
+def _work(stmts: list[Stmt]) -> Dim | None:
+    """Expression nodes evaluated, as a size; None where it cannot be told."""
+    total = Dim.of(0)
+    for s in stmts:
+        nodes = sum(1 for e in expressions(s) for _ in subexpressions(e))
+        if isinstance(s, For):
+            inner, times = _work(s.body), _extent(s.extent)
+            if inner is None or times is None:
+                return None
+            total = total + inner * times
+        elif isinstance(s, KernelCall):
+            return None
+        else:
+            total = total + nodes
+            for body in (s.then, s.orelse) if isinstance(s, If) else (s.body,) if isinstance(s, Block) else ():
+                inner = _work(body)
+                if inner is None:
+                    return None
+                total = total + inner
+    return total
+
+
+Text = Callable[[str], str]

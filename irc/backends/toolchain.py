@@ -1,0 +1,263 @@
+"""From C files to a shared library: which compiler, which flags, and which processor.
+
+`$CC`, then gcc, clang and cc on PATH, then the Python package ziglang.  A target is resolved to the list of
+processor features that the compiler may use, so that a library is never loaded where one is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from irc.diagnostics.codes import runtime as codes
+from irc.diagnostics.core import NOWHERE, Code, CompileError, RunError, Sink
+
+COMMON = ("-std=c11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-fvisibility=hidden")
+"""Flags of every file; `contraction` adds the one that differs."""
+TARGETS = ("native", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
+_MARCH = {"aarch64": "armv8-a"}
+_STDERR_LINES = 12
+
+# Predefined macro -> name in /proc/cpuinfo: the features that compilers use on their own.
+_FEATURES = {
+    "__SSE3__": "pni", "__SSSE3__": "ssse3", "__SSE4_1__": "sse4_1", "__SSE4_2__": "sse4_2", "__POPCNT__": "popcnt",
+    "__AVX__": "avx", "__AVX2__": "avx2", "__FMA__": "fma", "__F16C__": "f16c", "__BMI__": "bmi1", "__BMI2__": "bmi2",
+    "__LZCNT__": "abm", "__MOVBE__": "movbe", "__ADX__": "adx", "__FMA4__": "fma4", "__XOP__": "xop",
+    "__AVX512F__": "avx512f", "__AVX512CD__": "avx512cd", "__AVX512BW__": "avx512bw", "__AVX512DQ__": "avx512dq",
+    "__AVX512VL__": "avx512vl", "__AVX512IFMA__": "avx512ifma", "__AVX512VBMI__": "avx512vbmi",
+    "__AVX512VBMI2__": "avx512_vbmi2", "__AVX512VNNI__": "avx512_vnni", "__AVX512BITALG__": "avx512_bitalg",
+    "__AVX512VPOPCNTDQ__": "avx512_vpopcntdq", "__AVX512BF16__": "avx512_bf16", "__AVX512FP16__": "avx512_fp16",
+    "__AVXVNNI__": "avx_vnni", "__GFNI__": "gfni", "__AMX_TILE__": "amx_tile", "__AMX_INT8__": "amx_int8",
+    "__AMX_BF16__": "amx_bf16", "__AVXIFMA__": "avx_ifma", "__AVXVNNIINT8__": "avx_vnni_int8",
+    "__ARM_NEON": "asimd", "__ARM_FEATURE_DOTPROD": "asimddp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC": "asimdhp",
+    "__ARM_FEATURE_SVE": "sve", "__ARM_FEATURE_SVE2": "sve2", "__ARM_FEATURE_BF16": "bf16",
+    "__ARM_FEATURE_MATMUL_INT8": "i8mm", "__ARM_FEATURE_ATOMICS": "atomics",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler: its command and what it says of itself (part of cache keys)."""
+
+    command: tuple[str, ...]
+    version: str
+
+    def __str__(self) -> str:
+        return shlex.join(self.command)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A resolved target: flags for the compiler, and the features code built for it may use."""
+
+    name: str
+    machine: str
+    flags: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+# -------------------------------------------------------------------- compilers
+def find_compiler() -> Compiler | None:
+    """The compiler to use; None if the machine has none.  CompileError if $CC is set and does not work."""
+    return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
+
+
+def require_compiler() -> Compiler:
+    """The compiler to use, or CompileError IRC6001."""
+    found = find_compiler()
+    if found is None:
+        raise _error(codes.NO_COMPILER, looked_for="$CC, gcc, clang, cc and the Python package ziglang")
+    return found
+
+
+@cache
+def _find(cc: str, path: str) -> Compiler | None:
+    if cc.strip():
+        return describe_compiler(tuple(shlex.split(cc)))
+    for name in ("gcc", "clang", "cc"):
+        if shutil.which(name, path=path or None):
+            return describe_compiler((name,))
+    if find_spec("ziglang") is not None:
+        return describe_compiler((sys.executable, "-m", "ziglang", "cc"))
+    return None
+
+
+def describe_compiler(command: tuple[str, ...]) -> Compiler:
+    """Ask a compiler for its version."""
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=str(e)) from e
+    if done.returncode or not done.stdout.strip():
+        reason = f"exit status {done.returncode}" if done.returncode else "it printed nothing"
+        raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=reason)
+    lines = done.stdout.strip().splitlines()
+    return Compiler(command, " | ".join(line for line in lines[:2] if "Copyright" not in line))
+
+
+# -------------------------------------------------------------------- targets
+def resolve_target(name: str, compiler: Compiler) -> Target:
+    """Flags and features of a target; `native` and any name the compiler's -march= knows are allowed too."""
+    return _resolve(name, compiler)
+
+
+@cache
+def _resolve(name: str, compiler: Compiler) -> Target:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
+        raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
+    march = _MARCH.get(name, name)
+    if "ziglang" in compiler.command:  # zig spells processor names with underscores
+        march = march.replace("-", "_")
+    flags = (f"-march={march}",)
+    command = [*compiler.command, *flags, "-dM", "-E", "-x", "c", os.devnull]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        facts = {"target": name, "known": ", ".join(TARGETS), "machine": platform.machine(), "command": compiler}
+        raise _error(codes.FOREIGN_TARGET if name in TARGETS else codes.UNKNOWN_TARGET, **facts)
+    macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
+    machine = "x86_64" if "__x86_64__" in macros else "aarch64" if "__aarch64__" in macros else platform.machine()
+    features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
+    return Target(name, machine, flags, features)
+
+
+@cache
+def cpu_features() -> frozenset[str]:
+    """The features of this processor, in the names of /proc/cpuinfo; empty where the system does not say."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return _sysctl_features()
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return frozenset(found.group(1).split()) if found else frozenset()
+
+
+def _sysctl_features() -> frozenset[str]:
+    """macOS: the same names, as far as they exist there."""
+    keys = ("machdep.cpu.features", "machdep.cpu.leaf7_features", "machdep.cpu.extfeatures")
+    try:
+        done = subprocess.run(["sysctl", "-n", *keys], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return frozenset()
+    words = done.stdout.lower().replace("avx1.0", "avx").split()
+    renamed = {"sse3": "pni", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "lzcnt": "abm"}
+    neon = ["asimd"] if platform.machine() == "arm64" else []
+    return frozenset([renamed.get(w, w) for w in words] + neon)
+
+
+def missing_features(machine: str, features: Iterable[str]) -> list[str]:
+    """What of these this machine does not have; the machine itself if it is of another family."""
+    here = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
+    if machine != here:
+        return [machine]
+    return sorted(set(features) - cpu_features())
+
+
+def check_features(target: str, machine: str, features: Iterable[str]) -> None:
+    """RunError IRC6007 unless this processor can run code built with these features."""
+    missing = missing_features(machine, features)
+    if missing:
+        raise _error(codes.MISSING_FEATURES, RunError, target=target, missing=", ".join(missing))
+
+
+# -------------------------------------------------------------------- building
+def library_name(stem: str) -> str:
+    """The file name of a shared library on this system."""
+    suffix = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+    return f"{stem}{suffix}"
+
+
+def contraction(file: str) -> str:
+    """Kernels may fuse multiplication and addition; everything else rounds at every operation."""
+    return "-ffp-contract=fast" if Path(file).name.startswith("kernels_") else "-ffp-contract=off"
+
+
+def build(
+    folder: Path,
+    files: Sequence[str],
+    target: Target | str = "native",
+    compiler: Compiler | None = None,
+    library: str | None = None,
+    extra: Sequence[str] = (),
+) -> Path:
+    """Compile C files of `folder` (several at a time) and link them to one shared library in it.
+
+    `files` are names relative to `folder`; those that do not end in .c are left alone.  `library` is the name of
+    the result (default: that of the first file).  The library appears under its name only when it is complete.
+    CompileError IRC6003 carries the end of the compiler's message as notes.
+    """
+    compiler = compiler or require_compiler()
+    target = resolve_target(target, compiler) if isinstance(target, str) else target
+    sources = [f for f in files if f.endswith(".c")]
+    library = library or library_name(Path(sources[0]).stem)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
+        objects = [str(Path(scratch, f"{k}.o")) for k in range(len(sources))]
+        flags = [*COMMON, *target.flags, *extra]
+
+        def one(pair: tuple[str, str]) -> None:
+            source, result = pair
+            _run(compiler, [*flags, contraction(source), "-c", source, "-o", result], source, folder)
+
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+            list(pool.map(one, zip(sources, objects, strict=True)))
+        made = Path(scratch, library)
+        _run(compiler, ["-shared", *target.flags, *extra, *objects, "-o", str(made), "-lm"], library, folder)
+        return made.replace(folder / library)
+
+
+def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:
+    """The thread pool as a shared library in `folder`, compiled once for each version of source and compiler."""
+    compiler = compiler or require_compiler()
+    here = Path(__file__).resolve().parent.parent / "runtime"
+    texts = [(here / name).read_bytes() for name in ("irc_rt.h", "irc_rt.c")]
+    key = hashlib.sha256(b"\0".join([*texts, compiler.version.encode()])).hexdigest()[:16]
+    library = folder / library_name(f"irc_rt-{key}")
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
+        made = Path(scratch, library.name)
+        flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"]
+        _run(compiler, [*flags, str(here / "irc_rt.c"), "-o", str(made)], "irc_rt.c", folder)
+        return made.replace(library)
+
+
+def _run(compiler: Compiler, arguments: list[str], file: str, folder: Path) -> None:
+    """Run the compiler with a time limit; it and what it started are ended when time is up."""
+    seconds = float(os.environ.get("IRC_COMPILE_TIMEOUT") or 900)
+    command = [*compiler.command, *arguments]
+    env = {**os.environ, "LC_ALL": "C"}
+    with subprocess.Popen(
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise _error(codes.COMPILE_TIMEOUT, command=compiler, file=file, seconds=f"{seconds:g}") from None
+    if process.returncode:
+        notes = tuple(output.strip().splitlines()[-_STDERR_LINES:])
+        raise _error(codes.COMPILE_FAILED, notes=notes, command=compiler, file=file, status=process.returncode)
+
+
+def _error(
+    code: Code, error: type[CompileError] | type[RunError] = CompileError, notes: tuple[str, ...] = (), **facts: object
+) -> CompileError | RunError:  # fmt: skip
+    sink = Sink()
+    sink.report(code, NOWHERE, notes, **facts)
+    return error(sink.diagnostics)
