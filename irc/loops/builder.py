@@ -66,7 +66,7 @@ class LoopBuilder:
         var = self.name(name)
         loop = For(var, index(extent), [], kind, self.origin)
         self.add(loop)
-        with self._inside(loop.body):
+        with self.inside(loop.body):
             yield var
 
     @contextmanager
@@ -86,7 +86,7 @@ class LoopBuilder:
         """Statements for where `cond` (a boolean) holds."""
         chosen = If(cond, [])
         self.add(chosen)
-        with self._inside(chosen.then):
+        with self.inside(chosen.then):
             yield
 
     @contextmanager
@@ -94,7 +94,7 @@ class LoopBuilder:
         """Statements for where the condition of the `if_` just before does not hold."""
         last = self._open[-1][-1]
         assert isinstance(last, If) and not last.orelse, "else_ must follow if_"
-        with self._inside(last.orelse):
+        with self.inside(last.orelse):
             yield
 
     @contextmanager
@@ -102,11 +102,12 @@ class LoopBuilder:
         """A scope of its own, with a comment for the reader of the generated code."""
         scope = Block([], comment)
         self.add(scope)
-        with self._inside(scope.body):
+        with self.inside(scope.body):
             yield
 
     @contextmanager
-    def _inside(self, body: list[Stmt]) -> Iterator[None]:
+    def inside(self, body: list[Stmt]) -> Iterator[None]:
+        """Statements go to `body`."""
         self._open.append(body)
         yield
         self._open.pop()

@@ -291,5 +291,20 @@ def known_element(value: Value, index: tuple[Expr, ...]) -> Expr | None:
                 return Const(int(dim) != 0 if value.dtype.kind == "b" else int(dim), value.dtype)
             return wrap(dim, i64).cast(value.dtype)
     if value.const is not None and product(value.shape) == 1 and value.dtype.kind in "fiub":
-        return Const(value.const.array.reshape(-1)[0].item(), value.dtype)
+        number = value.const.array.reshape(-1)[0]
+        kind = {"f": float, "b": bool}.get(value.dtype.kind, int)
+        return Const(kind(number), value.dtype)
     return None
+
+
+def identity_index(element: Element, load: Load) -> bool:
+    """Whether a load reads the place that is being computed."""
+    return not isinstance(load.buffer, Flat) and load.index == element.vars
+
+
+def extents_of(element: Element, value: Value) -> Ranges:
+    """Ranges of the index variables of a value's element."""
+    ranges = Ranges()
+    for var, size in zip(element.vars, value.shape, strict=True):
+        ranges.declare(var, size)
+    return ranges

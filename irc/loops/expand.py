@@ -1,0 +1,29 @@
+"""Reductions inside the statements of an operation's own loops become loops."""
+
+from __future__ import annotations
+
+from irc.loops.builder import LoopBuilder
+from irc.loops.ir import Assign, Block, For, If, Let, Stmt, Store
+from irc.loops.schedule import Scalars
+from irc.loops.simplify import has_reduce
+from irc.passes.indexing import Ranges
+
+
+def expand(b: LoopBuilder) -> None:
+    """Rewrite the builder's body in place."""
+    b.body[:] = _expanded(b, b.body)
+
+
+def _expanded(b: LoopBuilder, stmts: list[Stmt]) -> list[Stmt]:
+    found: list[Stmt] = []
+    with b.inside(found):
+        for s in stmts:
+            if isinstance(s, For | Block):
+                s.body = _expanded(b, s.body)
+            elif isinstance(s, If):
+                s.cond = Scalars(b, Ranges()).value(s.cond)
+                s.then, s.orelse = _expanded(b, s.then), _expanded(b, s.orelse)
+            elif isinstance(s, Store | Let | Assign) and has_reduce(s.value):
+                s.value = Scalars(b, Ranges()).value(s.value)
+            b.add(s)
+    return found

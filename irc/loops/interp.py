@@ -1,0 +1,238 @@
+"""Runs a `Program` on NumPy arrays, statement by statement: what the generated C has to compute.
+
+Slow, for tiny shapes: the oracle of lowering's tests.  Every index is checked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
+from irc.ir.types import DType
+from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, Let, Program, Stmt, Store
+
+Array = np.ndarray[Any, Any]
+
+
+def run(program: Program, inputs: Sequence[Array]) -> list[Array]:
+    """The outputs for the given inputs.  A violated constraint is a ValueError, an index out of range an IndexError."""
+    return Interpreter(program, inputs).run()
+
+
+class Interpreter:
+    def __init__(self, program: Program, inputs: Sequence[Array]) -> None:
+        self.program = program
+        self.sizes: dict[str, int] = {}
+        self.memory: dict[Buffer, Array] = {}
+        self.vars: dict[str, Any] = {}
+        for buffer, array in zip(program.inputs, inputs, strict=True):
+            self.memory[buffer] = np.asarray(array)
+            for d, n in zip(buffer.shape, np.shape(array), strict=True):
+                for symbol in d.symbols():
+                    if str(d) == symbol.name:
+                        self.sizes.setdefault(symbol.name, n)
+        for constant in program.constants:
+            assert constant.data is not None
+            self.memory[constant] = constant.data
+
+    def run(self) -> list[Array]:
+        for c in self.program.constraints:
+            if c.a.evaluate(self.sizes) != c.b.evaluate(self.sizes):
+                raise ValueError(f"{c.what}: {c.a} is not {c.b}")
+        with np.errstate(all="ignore"):
+            for f in self.program.functions:
+                self.function(f)
+        return [self.array(b) for b in self.program.outputs]
+
+    def function(self, f: Function) -> None:
+        self.vars = {}
+        self.block(f.body)
+
+    def shape(self, buffer: Buffer) -> tuple[int, ...]:
+        return tuple(d.evaluate(self.sizes) for d in buffer.shape)
+
+    def array(self, buffer: Buffer) -> Array:
+        """The memory of a buffer, in its own shape."""
+        root = buffer.root
+        if root not in self.memory:
+            self.memory[root] = _undefined(root.dtype, self.shape(root))
+        shape = self.shape(buffer)
+        whole = self.memory[root]
+        if whole.shape == shape:
+            return whole
+        view = whole.reshape(-1)[: math.prod(shape)].reshape(shape)
+        assert np.shares_memory(view, whole) or not view.size
+        return view
+
+    # ----------------------------------------------------------------- statements
+    def block(self, stmts: list[Stmt]) -> None:
+        for s in stmts:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        match s:
+            case For():
+                for i in range(self.value(s.extent)):
+                    self.vars[s.var.name] = i
+                    self.block(s.body)
+            case Store():
+                index = self.index(s.buffer, s.index)
+                self.array(s.buffer)[index] = self.value(s.value)
+            case Let() | Assign():
+                self.vars[s.var.name] = self.value(s.value)
+            case Alloc():
+                self.memory[s.buffer] = _undefined(s.buffer.dtype, self.shape(s.buffer))
+            case If():
+                self.block(s.then if self.value(s.cond) else s.orelse)
+            case Block():
+                self.block(s.body)
+            case _:
+                raise NotImplementedError(type(s).__name__)
+
+    def index(self, buffer: Buffer, at: tuple[Expr, ...]) -> tuple[int, ...]:
+        found = tuple(int(self.value(i)) for i in at)
+        shape = self.shape(buffer)
+        if len(found) != len(shape) or not all(0 <= i < n for i, n in zip(found, shape, strict=True)):
+            raise IndexError(f"{found} of {buffer.name} {shape}")
+        return found
+
+    # ---------------------------------------------------------------- expressions
+    def value(self, e: Expr) -> Any:
+        match e:
+            case Const():
+                return _typed(e.value, e.type)
+            case Var():
+                return self.vars[e.name]
+            case Size():
+                return e.dim.evaluate(self.sizes)
+            case Load():
+                return _typed(self.array(e.buffer)[self.index(e.buffer, e.index)], e.dtype)
+            case Select():
+                return self.value(e.a if self.value(e.cond) else e.b)
+            case Cast():
+                return _cast(self.value(e.a), e.a.dtype, e.type)
+            case Un():
+                return _unary(e.op, self.value(e.a), e.dtype)
+            case Bin():
+                return _binary(e, self.value(e.a), self.value(e.b))
+            case Call():
+                return _call(e, [self.value(a) for a in e.args])
+            case _:
+                raise NotImplementedError(type(e).__name__)
+
+
+def _undefined(dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Memory whose contents should catch the eye if anyone reads them."""
+    return np.full(shape, 77, dtype.numpy) if dtype.kind != "f" else np.full(shape, np.nan).astype(dtype.numpy)
+
+
+def _typed(value: Any, dtype: DType) -> Any:
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.is_integer:
+        return _wrap(int(value), dtype)
+    return dtype.numpy.type(value)
+
+
+def _wrap(value: int, dtype: DType) -> int:
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if dtype.kind == "i" and value >> (dtype.bits - 1) else value
+
+
+def _cast(value: Any, source: DType, target: DType) -> Any:
+    if target.is_integer and source.is_float:
+        return int(np.asarray(value).astype(np.float64).astype(target.numpy)) if target.bits >= 8 else _wrap(int(value), target)
+    if target.is_float and source.is_float:
+        return np.asarray(value).astype(target.numpy)[()]
+    if target.is_float:
+        return np.asarray(int(value)).astype(target.numpy)[()] if abs(int(value)) < 1 << 63 else target.numpy.type(float(value))
+    return _typed(value, target)
+
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
+    "and": lambda a, b: a and b, "or": lambda a, b: a or b,
+}  # fmt: skip
+
+
+def _trunc_div(a: int, b: int) -> int:
+    return 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _int_pow(a: int, b: int) -> int:
+    return a**b if b >= 0 else (0 if abs(a) != 1 else a ** (b % 2))
+
+
+_INTEGER: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": _trunc_div,
+    "floordiv": lambda a, b: a // b if b else 0, "mod": lambda a, b: a % b if b else 0,
+    "min": min, "max": max, "pow": _int_pow, "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b,
+    "bitxor": lambda a, b: a ^ b, "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
+    "shr": lambda a, b: a >> b if 0 <= b < 64 else 0,
+}  # fmt: skip
+_FLOAT: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
+    "mod": np.mod, "min": np.minimum, "max": np.maximum, "pow": np.power,
+}  # fmt: skip
+_BOOLEAN: dict[str, Callable[[bool, bool], bool]] = {
+    "add": lambda a, b: a or b, "mul": lambda a, b: a and b, "max": lambda a, b: a or b, "min": lambda a, b: a and b,
+    "bitand": lambda a, b: a and b, "bitor": lambda a, b: a or b, "bitxor": lambda a, b: a != b,
+}  # fmt: skip
+
+
+def _wide(value: Any, dtype: DType) -> Any:
+    return np.asarray(value).astype(dtype.compute.numpy)[()]
+
+
+def _binary(e: Bin, a: Any, b: Any) -> Any:
+    kind = e.a.dtype
+    assert kind == e.b.dtype, f"{e.op} of {kind} and {e.b.dtype}"
+    if e.op in _COMPARE:
+        return bool(_COMPARE[e.op](a, b))
+    if kind.kind == "b":
+        return _BOOLEAN[e.op](a, b)
+    if kind.is_integer:
+        return _wrap(_INTEGER[e.op](a, b), kind)
+    return np.asarray(_FLOAT[e.op](_wide(a, kind), _wide(b, kind))).astype(kind.numpy)[()]
+
+
+def _unary(op: str, a: Any, dtype: DType) -> Any:
+    if op == "not":
+        return not a
+    if dtype.is_integer:
+        return _wrap({"neg": -a, "bitnot": ~a, "abs": abs(a)}[op], dtype)
+    return {"neg": np.negative, "abs": np.abs}[op](a)
+
+
+def _erf(x: Any) -> Any:
+    return type(x)(math.erf(float(x)))
+
+
+def _extra(fn: Callable[[float], float]) -> Callable[[Any], Any]:
+    return lambda x: type(x)(fn(float(x)))
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "erf": _erf, "erfc": _extra(math.erfc), "lgamma": _extra(math.lgamma), "tgamma": _extra(math.gamma),
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "pow": np.power, "atan2": np.arctan2, "round": np.rint,
+    "round_away": lambda x: np.copysign(np.floor(np.abs(x) + type(x)(0.5)), x), "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
+}  # fmt: skip
+
+
+def _call(e: Call, args: list[Any]) -> Any:
+    kind = e.args[0].dtype
+    if e.dtype.kind == "b":
+        return bool(getattr(np, e.fn)(_wide(args[0], kind)))
+    if kind.is_integer:
+        if e.fn == "pow":
+            return _wrap(_int_pow(*args), kind)
+        if e.fn == "fmod":
+            return _wrap(args[0] - _trunc_div(*args) * args[1] if args[1] else 0, kind)
+        return _wrap({"abs": abs, "sign": lambda x: (x > 0) - (x < 0)}.get(e.fn, int)(*args), kind)
+    found = (_FUNCTIONS.get(e.fn) or getattr(np, e.fn))(*(_wide(a, kind) for a in args))
+    return np.asarray(found).astype(kind.numpy)[()]

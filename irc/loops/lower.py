@@ -1,0 +1,272 @@
+"""Lowering: a grouped graph to a `Program`, one function per group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from irc.diagnostics import CompileError, Problem, Sink
+from irc.diagnostics.codes import lowering as codes
+from irc.expr import Expr, Load, Tensor
+from irc.ir.dim import Dim
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.types import DType, TensorType
+from irc.loops.builder import LoopBuilder, place
+from irc.loops.stages import emit_copy, emit_element
+from irc.loops.expand import expand
+from irc.loops.ir import Assign, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store, walk as walk_statements
+from irc.loops.rows import emit_rows
+from irc.loops.constraints import constraints
+from irc.passes.elements import Flat, Inliner, transform, walk
+from irc.passes.group import Group, Grouping
+
+
+def lower(graph: Graph, grouping: Grouping, name: str, sink: Sink | None = None) -> Program:
+    """The program of a grouped graph.  Raises CompileError with every finding."""
+    return Lowering(graph, grouping, name, sink or Sink()).run()
+
+
+@dataclass
+class Scope:
+    """What the emission of one group needs."""
+
+    lowering: Lowering
+    b: LoopBuilder
+    inliner: Inliner
+    local: dict[Value, Any] = field(default_factory=dict[Value, Any])
+    """Stages of this group that are not read from their buffers: value → function from an index to an Expr."""
+
+    def element(self, value: Value, index: tuple[Expr, ...]) -> Expr:
+        """The element that is to be computed, with loads of buffers."""
+        return self.resolve(self.inliner.at(value, index))
+
+    def resolve(self, e: Expr) -> Expr:
+        """Loads of values become loads of buffers (or whatever holds a local stage)."""
+
+        def visit(x: Expr) -> Expr:
+            if not isinstance(x, Load):
+                return x
+            if isinstance(x.buffer, Flat):
+                return Load(self.lowering.flat(self.lowering.buffer(x.buffer.value)), x.index)
+            if not isinstance(x.buffer, Value):
+                return x
+            if x.buffer in self.local:
+                return self.local[x.buffer](x.index)
+            return Load(self.lowering.buffer(x.buffer), x.index)
+
+        return transform(e, visit)
+
+
+class Lowering:
+    def __init__(self, graph: Graph, grouping: Grouping, name: str, sink: Sink) -> None:
+        self.graph, self.grouping, self.sink = graph, grouping, sink
+        self.program = Program(name, [], [], [], [], [])
+        self.buffers: dict[Value, Buffer] = {}
+        self._flat: dict[Buffer, Buffer] = {}
+        self._names: set[str] = set()
+
+    def run(self) -> Program:
+        self._inputs()
+        self._check_values()
+        self.sink.stop_on_errors(CompileError)
+        copies = self._outputs()
+        for group in self.grouping.groups:
+            with self.sink.catching(group.node.loc if group.node else _loc(group)):
+                self.program.functions.append(self._function(group))
+        for value, out in copies:
+            self.program.functions.append(self._copy(value, out))
+        self._constants()
+        self.program.constraints = constraints(self.graph, self.grouping.elements)
+        self.sink.stop_on_errors(CompileError)
+        return self.program
+
+    # -------------------------------------------------------------------- buffers
+    def _inputs(self) -> None:
+        for value in self.graph.inputs:
+            if isinstance(value.type, TensorType) and value.type.shape is not None:
+                self.buffers[value] = self._new(value, "input")
+                self.program.inputs.append(self.buffers[value])
+                for d in value.shape:
+                    only = next(iter(d.symbols()), None)
+                    if only is not None and d == Dim({(only,): 1}) and only.name not in self.program.symbols:
+                        self.program.symbols.append(only.name)
+
+    def _outputs(self) -> list[tuple[Value, Buffer]]:
+        """Output buffers; the outputs that nothing computes in place, to be copied at the end."""
+        copies: list[tuple[Value, Buffer]] = []
+        for value in self.graph.outputs:
+            out = self._new(value, "output")
+            self.program.outputs.append(out)
+            if value in self.buffers or value.producer is None or value in self.grouping.views:
+                copies.append((value, out))
+            else:
+                self.buffers[value] = out
+        return copies
+
+    def _new(self, value: Value, where: Any) -> Buffer:
+        origin = (value.producer.name,) if value.producer and value.producer.name else ()
+        return Buffer(self.name(value.name), value.dtype, value.shape, where, origin=origin)
+
+    def name(self, hint: str) -> str:
+        name, n = hint, 1
+        while name in self._names:
+            n += 1
+            name = f"{hint}_{n}"
+        self._names.add(name)
+        return name
+
+    def buffer(self, value: Value) -> Buffer:
+        """Where a stored value, view, input or constant stands."""
+        found = self.buffers.get(value)
+        if found is None:
+            if value in self.grouping.views:
+                base = self.buffer(self.grouping.views[value])
+                found = Buffer(self.name(value.name), value.dtype, value.shape, base.where, base=base, origin=base.origin)
+            elif value.const is not None:
+                found = self._new(value, "constant")
+                found.data = value.const.array
+            else:
+                found = self._new(value, "arena")
+            self.buffers[value] = found
+        return found
+
+    def flat(self, buffer: Buffer) -> Buffer:
+        """A one-dimensional view of a buffer."""
+        if len(buffer.shape) == 1:
+            return buffer
+        if buffer not in self._flat:
+            self._flat[buffer] = Buffer(self.name(f"{buffer.name}_flat"), buffer.dtype, (buffer.elements,), buffer.where, base=buffer, origin=buffer.origin)
+        return self._flat[buffer]
+
+    def scratch(self, dtype: DType, shape: tuple[Dim, ...], hint: str) -> Buffer:
+        """Arena memory for one function."""
+        return Buffer(self.name(hint), dtype, shape, "arena")
+
+    # ------------------------------------------------------------------ functions
+    def _function(self, group: Group) -> Function:
+        origin = _origin(group, self.grouping)
+        b = LoopBuilder(origin)
+        stages = set(group.stages)
+        inliner = Inliner(self.grouping.elements, lambda v: v in stages or self.grouping.is_leaf(v))
+        scope = Scope(self, b, inliner)
+        if group.node is not None:
+            self._loops(group.node, b)
+        elif group.frame is not None:
+            emit_rows(scope, group)
+        else:
+            emit_element(scope, group.results[0])
+        names = dict.fromkeys([*origin, *(n.name for n in inliner.used if n.name)])
+        return self._finished(group.name, b, tuple(names))
+
+    def _loops(self, node: Node, b: LoopBuilder) -> None:
+        """An operation that writes its loops itself."""
+        assert node.op.loops is not None
+
+        def operand(value: Value | None) -> Tensor | None:
+            if value is None:
+                return None
+            if not isinstance(value.type, TensorType):
+                return None
+            array = value.array if value.tensor.is_static and int(value.tensor.elements()) <= 65536 else None
+            buffer = self.buffer(value)
+            return Tensor(value.tensor, lambda at: Load(buffer, at), array)
+
+        ins = [operand(v) for v in node.inputs]
+        if node.op.sig.max_inputs is not None:
+            ins += [None] * (node.op.sig.max_inputs - len(ins))
+        node.op.loops(b, *ins, *(place(self.buffer(v)) for v in node.outputs))
+        expand(b)
+
+    def _copy(self, value: Value, out: Buffer) -> Function:
+        b = LoopBuilder(out.origin)
+        emit_copy(self, b, self.buffer(value), out)
+        return self._finished(f"copy {value.name}", b, out.origin)
+
+    def _finished(self, name: str, b: LoopBuilder, origin: tuple[str, ...]) -> Function:
+        reads, writes = touched(b.body)
+        inner = set(b.scratch)
+        return Function(
+            self.name(name), b.body, tuple(x for x in reads if x.root not in inner),
+            tuple(x for x in writes if x.root not in inner), origin, scratch=tuple(b.scratch),
+        )  # fmt: skip
+
+    def _constants(self) -> None:
+        used = dict.fromkeys(x.root for f in self.program.functions for x in f.reads)
+        self.program.constants = [x for x in used if x.where == "constant"]
+
+    # --------------------------------------------------------------------- checks
+    def _check_values(self) -> None:
+        """Every stored value must be a tensor of numbers, its sizes known from the inputs' sizes."""
+        for value in self._all_values():
+            loc = value.producer.loc if value.producer else value.loc
+            kind = value.type
+            if not isinstance(kind, TensorType) or kind.shape is None or kind.dtype.kind not in "fiub":
+                self.sink.report(codes.UNSUPPORTED_TYPE, loc, value=value.name, type=kind)
+                continue
+            for d in kind.shape:
+                for symbol in sorted(d.symbols()):
+                    if symbol.name not in self.program.symbols:
+                        self._unknown_symbol(value, symbol.name)
+
+    def _all_values(self) -> list[Value]:
+        values = [*self.graph.inputs, *self.graph.outputs]
+        for group in self.grouping.groups:
+            values += [*group.stages, *(group.node.operands if group.node else ())]
+        return list(dict.fromkeys(values))
+
+    def _unknown_symbol(self, value: Value, name: str) -> None:
+        for node in self.graph.nodes:
+            for out in node.outputs:
+                if isinstance(out.type, TensorType) and out.type.shape is not None:
+                    if any(s.name == name for d in out.type.shape for s in d.symbols()):
+                        inputs = [s.name for v in node.operands if isinstance(v.type, TensorType) and v.type.shape for d in v.shape for s in d.symbols()]
+                        if name not in inputs:
+                            self.sink.report(codes.DATA_DEPENDENT, node.loc, symbol=name, value=out.name, op=node.op.name)
+                            return
+        self.sink.report(codes.SYMBOL_NOT_AN_INPUT, value.loc, symbol=name, value=value.name)
+
+
+def _loc(group: Group) -> Any:
+    from irc.diagnostics import NOWHERE
+
+    producer = group.results[0].producer
+    return producer.loc if producer else NOWHERE
+
+
+def _origin(group: Group, grouping: Grouping) -> tuple[str, ...]:
+    nodes = [v.producer for v in group.stages if v.producer]
+    return tuple(dict.fromkeys(n.name for n in nodes if n.name))
+
+
+def touched(stmts: list[Stmt]) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    """The buffers, locals left out, that statements read and write."""
+    reads: dict[Buffer, None] = {}
+    writes: dict[Buffer, None] = {}
+
+    def note(e: Expr) -> None:
+        for x in walk(e):
+            if isinstance(x, Load) and x.buffer.root.where != "local":
+                reads[x.buffer] = None
+
+    for s in walk_statements(stmts):
+        match s:
+            case Store():
+                if s.buffer.root.where != "local":
+                    writes[s.buffer] = None
+                for e in (*s.index, s.value):
+                    note(e)
+            case Let() | Assign():
+                note(s.value)
+            case For():
+                note(s.extent)
+            case If():
+                note(s.cond)
+            case KernelCall():
+                reads.update(dict.fromkeys(s.reads))
+                writes.update(dict.fromkeys(s.writes))
+            case _:
+                pass
+    return tuple(reads), tuple(writes)
+
+
+__all__ = ["Lowering", "Problem", "Scope", "lower", "touched"]

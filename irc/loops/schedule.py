@@ -1,0 +1,357 @@
+"""How one stage becomes loops: which axis is vectorised, what is blocked, where accumulators stand.
+
+Three ways.  `nest`: no reduction; the innermost loop is simd.  `lanes`: the reduction's last axis is contiguous;
+several accumulators side by side, added up in a fixed order.  `tile`: a row tile of the last result axis is
+accumulated in local memory, the reduction outside it; a second axis is blocked where operands are shared.
+None of them splits a reduction over threads, so results do not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from irc.expr import Const, Expr, Load, Operand, Reduce, Select, Var, index
+from irc.ir.dim import Dim
+from irc.ir.types import boolean, i64
+from irc.loops.builder import LoopBuilder
+from irc.loops.ir import Buffer, For, If
+from irc.loops.simplify import (
+    Span, bound, combine, depends, has_reduce, identity, share, split_guards, substitute,
+)  # fmt: skip
+from irc.passes.elements import children, is_index, rebuilt, walk
+from irc.passes.indexing import Ranges, coefficient
+
+TILE = 256
+WHOLE_TILE = 512
+"""A last axis of up to this many elements is one tile."""
+BLOCK = 4
+UNROLL = 4
+
+
+@dataclass
+class Axis:
+    """A loop over one axis of the result."""
+
+    var: Var
+    extent: Dim
+
+    @property
+    def size(self) -> int | None:
+        return self.extent.const
+
+
+# ------------------------------------------------------------------------- scalars
+class Scalars:
+    """Evaluates expressions with reductions at one place: statements first, then a plain expression."""
+
+    def __init__(self, b: LoopBuilder, ranges: Ranges) -> None:
+        self.b, self.ranges = b, ranges
+
+    def value(self, e: Expr) -> Expr:
+        """`e` without `Reduce`; what it needs is written to the builder."""
+        if not has_reduce(e):
+            return e
+        guarded = [x for x in walk(e) if isinstance(x, Select) and (has_reduce(x.a) or has_reduce(x.b))]
+        if guarded:
+            return self._branches(e, guarded[-1])
+        outer = [x for x in _outermost(e)]
+        return substitute(e, {r: self.reduce(r) for r in outer})
+
+    def _branches(self, e: Expr, choice: Select) -> Expr:
+        """A reduction under a condition runs only where the condition holds."""
+        b = self.b
+        cond = self.value(choice.cond)
+        result = b.var(identity("sum", choice.dtype) if choice.dtype != boolean else Const(False, boolean), "chosen")
+        with b.if_(cond):
+            b.assign(result, self.value(choice.a))
+        with b.else_():
+            b.assign(result, self.value(choice.b))
+        return self.value(substitute(e, {choice: result}))
+
+    def reduce(self, r: Reduce) -> Expr:
+        """The result of a reduction, in a scalar."""
+        mine: set[Expr] = set(r.vars)
+        inner = [x for x in _outermost(r.body) if not depends(x, mine)]
+        if inner:
+            r = Reduce(r.op, r.vars, r.extents, substitute(r.body, {x: self.reduce(x) for x in inner}))
+        if not has_reduce(r.body) and lane_worthy(r, self.ranges):
+            return self._lanes(r)
+        b = self.b
+        total = b.var(identity(r.op, r.dtype), "acc")
+        with loops(b, r.vars, r.extents):
+            body = self.value(r.body)
+            b.assign(total, combine(r.op, total, share(b, body)))
+        return total
+
+    def _lanes(self, r: Reduce) -> Expr:
+        """Accumulators side by side over the last axis, then added up in order."""
+        b, last, extent = self.b, r.vars[-1], r.extents[-1]
+        lanes = 64 // max(r.dtype.itemsize, 2)
+        acc = b.alloc(r.dtype, [lanes], "lanes")
+        buffer = _buffer(acc)
+        with b.for_(lanes, "simd", "j") as j:
+            b.store(buffer, j, identity(r.op, r.dtype))
+        with loops(b, r.vars[:-1], r.extents[:-1]):
+            def step(base: Expr, j: Var) -> None:
+                body = share(b, substitute(r.body, {last: base + j}))
+                b.store(buffer, j, combine(r.op, acc[j], body))
+
+            with b.for_(extent // lanes, name="s") as s, b.for_(lanes, "simd", "j") as j:
+                step(s * lanes, j)
+            if extent % lanes != 0:
+                with b.for_(extent % lanes, "simd", "j") as j:
+                    step(index(extent // lanes) * lanes, j)
+        total = b.var(identity(r.op, r.dtype), "acc")
+        with b.for_(lanes, name="j") as j:
+            b.assign(total, combine(r.op, total, acc[j]))
+        return total
+
+
+def _outermost(e: Expr) -> list[Reduce]:
+    """The reductions in `e` that are in no other."""
+    found: dict[Reduce, None] = {}
+
+    def go(x: Expr) -> None:
+        if isinstance(x, Reduce):
+            found[x] = None
+            return
+        if id(x) in seen:
+            return
+        seen.add(id(x))
+        for c in children(x):
+            go(c)
+
+    seen: set[int] = set()
+    go(e)
+    return list(found)
+
+
+def lane_worthy(r: Reduce, ranges: Ranges) -> bool:
+    """Whether the reduction's last axis is long and every load is contiguous or constant along it."""
+    size = r.extents[-1].const
+    if r.op in ("any", "all") or (size is not None and size < 32) or r.dtype.kind not in "fiu":
+        return False
+    return all(stride_score(x, r.vars[-1], ranges) == 0 for x in walk(r.body) if isinstance(x, Load))
+
+
+def stride_score(load: Load, var: Var, ranges: Ranges) -> int:
+    """0 where a load is constant or contiguous along a loop, 1 where it strides, 2 where it is irregular."""
+    slope = coefficient(ranges.flat(load.index, load.buffer.shape), f"%{var.name}")
+    if slope is None or any(depends(i, {var}) and not is_index(i) for i in load.index):
+        return 2
+    return 0 if slope == 0 or slope == 1 else 1
+
+
+@contextmanager
+def loops(b: LoopBuilder, vars: tuple[Var, ...], extents: tuple[Dim, ...]) -> Iterator[None]:
+    """Loops over variables that exist already."""
+    with ExitStack() as stack:
+        for var, extent in zip(vars, extents, strict=True):
+            stack.enter_context(loop(b, var, extent))
+        yield
+
+
+@contextmanager
+def loop(b: LoopBuilder, var: Var, extent: Operand, kind: str = "serial") -> Iterator[None]:
+    """One loop over a variable that exists already."""
+    made = For(var, index(extent), [], kind, b.origin)  # pyright: ignore[reportArgumentType]
+    b.add(made)
+    with b.inside(made.body):
+        yield
+
+
+def _buffer(place: object) -> Buffer:
+    found = getattr(place, "buffer", None)
+    assert isinstance(found, Buffer)
+    return found
+
+
+# --------------------------------------------------------------------------- tiles
+@dataclass
+class Tile:
+    """A piece of the vectorised axis: `axis.var` runs from `start` for `length` iterations, at most `room`."""
+
+    axis: Axis
+    start: Expr
+    length: Expr
+    room: int
+
+
+@dataclass
+class TileReducer:
+    """Reductions for all of a tile, and for several values of a blocked variable at once.
+
+    `blocks` are substitutions, one per copy of the accumulators.
+    """
+
+    b: LoopBuilder
+    ranges: Ranges
+    tile: Tile
+    blocks: list[dict[Expr, Expr]]
+    fixed: set[Expr] = field(default_factory=set[Expr])  # variables a guard may depend on outside the reduction
+
+    def values(self, e: Expr) -> list[Callable[[Var], Expr]]:
+        """For each block the element at tile position `t`, once the reductions in `e` have run."""
+        accs: dict[Expr, list[Buffer]] = {}
+        for r in _postorder(e):
+            accs[r] = self._reduce(r, accs)
+
+        def at(k: int) -> Callable[[Var], Expr]:
+            return lambda t: self._resolved(e, k, t, accs)
+
+        return [at(k) for k in range(len(self.blocks))]
+
+    def _resolved(self, e: Expr, k: int, t: Expr, accs: dict[Expr, list[Buffer]]) -> Expr:
+        known: dict[Expr, Expr] = {r: Load(found[k], (t,)) for r, found in accs.items()}
+        reduced = substitute_top(e, known)
+        return substitute(reduced, {**self.blocks[k], self.tile.axis.var: self.tile.start + t, TILE_VAR: t})
+
+    def _reduce(self, r: Reduce, accs: dict[Expr, list[Buffer]]) -> list[Buffer]:
+        b, tile = self.b, self.tile
+        made = [_buffer(b.alloc(r.dtype, [tile.room], "acc")) for _ in self.blocks]
+        with b.for_(tile.length, "simd", "t") as t:
+            for acc in made:
+                b.store(acc, t, identity(r.op, r.dtype))
+        guards, body = split_guards(r.op, r.body)
+        order, unrolled = self._order(r, guards)
+        with ExitStack() as stack:
+            opened: set[Expr] = set()
+            pending, spans = list(guards), Span()
+            pending = self._close(stack, pending, opened, r, spans)
+            for var, extent in order:
+                stack.enter_context(loop(b, var, extent))
+                opened.add(var)
+                pending = self._close(stack, pending, opened, r, spans)
+            if unrolled is None:
+                self._steps(r, body, pending, spans, accs, made, [{}])
+            else:
+                self._unrolled(r, body, pending, spans, accs, made, *unrolled)
+        return made
+
+    def _order(self, r: Reduce, guards: list[Expr]) -> tuple[list[tuple[Var, Dim]], tuple[Var, Dim] | None]:
+        """The reduction's loops: those that guards need outside, one that none needs unrolled inside."""
+        pairs = list(zip(r.vars, r.extents, strict=True))
+        free = [p for p in pairs if not any(depends(g, {p[0]}) for g in guards)]
+        chosen = max(free, key=lambda p: p[1].const if p[1].const is not None else 1 << 30, default=None)
+        if chosen is None or r.op != "sum":
+            return pairs, None
+        return [p for p in pairs if p is not chosen], chosen
+
+    def _close(self, stack: ExitStack, guards: list[Expr], opened: set[Expr], r: Reduce, span: Span) -> list[Expr]:
+        """Turn guards whose variables are known by now into `If`s, or into bounds of the tile."""
+        blocked: set[Expr] = set().union(*(set(x) for x in self.blocks))
+        later: list[Expr] = []
+        for guard in guards:
+            waiting: set[Expr] = (set(r.vars) - opened) | blocked
+            if depends(guard, waiting):
+                later.append(guard)
+            elif not depends(guard, {self.tile.axis.var}):
+                choice = If(guard, [])
+                self.b.add(choice)
+                stack.enter_context(self.b.inside(choice.then))
+            elif not bound(guard, self.tile.axis.var, self.ranges, span):
+                later.append(guard)
+        return later
+
+    def _unrolled(
+        self, r: Reduce, body: Expr, pending: list[Expr], span: Span, accs: dict[Expr, list[Buffer]],
+        made: list[Buffer], var: Var, extent: Dim,
+    ) -> None:  # fmt: skip
+        b, size = self.b, extent.const
+        factor = UNROLL if size is None or size >= UNROLL else size
+        if factor <= 1:
+            with loop(b, var, extent):
+                self._steps(r, body, pending, span, accs, made, [{}])
+            return
+        start, length = self._bounds(span)
+        if size != factor:
+            with b.for_(extent // factor, name="k") as k:
+                self._simd(r, body, pending, start, length, accs, made, [{var: k * factor + j} for j in range(factor)])
+        else:
+            self._simd(r, body, pending, start, length, accs, made, [{var: index(j)} for j in range(factor)])
+        if extent % factor != 0:
+            with b.for_(extent % factor, name="k") as k:
+                rest = index(extent // factor) * factor + k
+                self._simd(r, body, pending, start, length, accs, made, [{var: rest}])
+
+    def _bounds(self, span: Span) -> tuple[Expr, Expr]:
+        """First tile position and number of positions inside the span."""
+        b, tile = self.b, self.tile
+        if not span.low and not span.high:
+            return Const(0, i64), tile.length
+        first: Expr = Const(0, i64)
+        for low in span.low:
+            first = first.max(low - tile.start)
+        last = tile.length
+        for high in span.high:
+            last = last.min(high - tile.start)
+        start = b.let(first, "first")
+        return start, b.let(last - start, "length")
+
+    def _steps(
+        self, r: Reduce, body: Expr, pending: list[Expr], span: Span, accs: dict[Expr, list[Buffer]],
+        made: list[Buffer], steps: list[dict[Expr, Expr]],
+    ) -> None:  # fmt: skip
+        start, length = self._bounds(span)
+        self._simd(r, body, pending, start, length, accs, made, steps)
+
+    def _simd(
+        self, r: Reduce, body: Expr, pending: list[Expr], start: Expr, length: Expr, accs: dict[Expr, list[Buffer]],
+        made: list[Buffer], steps: list[dict[Expr, Expr]],
+    ) -> None:  # fmt: skip
+        """The innermost loop: every block takes the same steps of the reduction."""
+        b = self.b
+        for guard in reversed(pending):
+            body = Select(guard, body, identity(r.op, r.dtype))
+        with b.for_(length, "simd", "t") as t:
+            at = t if start == Const(0, i64) else start + t
+            for k, acc in enumerate(made):
+                total: Expr = Load(acc, (at,))
+                for step in steps:
+                    term = substitute(self._resolved(body, k, at, accs), step)
+                    total = combine(r.op, total, share(b, term))
+                b.store(acc, at, total)
+
+
+TILE_VAR = Var("tile")
+"""Stands for the position in the tile in loads of tile-sized scratch."""
+
+
+def substitute_top(e: Expr, known: dict[Expr, Expr]) -> Expr:
+    """Replace whole reductions, outermost first."""
+    done: dict[int, Expr] = {}
+
+    def go(x: Expr) -> Expr:
+        if x in known:
+            return known[x]
+        if id(x) not in done:
+            done[id(x)] = rebuilt(x, tuple(go(c) for c in children(x)))
+        return done[id(x)]
+
+    return go(e)
+
+
+def _postorder(e: Expr) -> list[Reduce]:
+    """Every reduction, inner ones first."""
+    found: dict[Reduce, None] = {}
+
+    def go(x: Expr) -> None:
+        for r in _outermost(x):
+            if r not in found:
+                go(r.body)
+                found[r] = None
+
+    go(e)
+    return list(found)
+
+
+def tileable(e: Expr) -> bool:
+    """Whether all reductions in `e` are unconditional, and none depends on the variables of another."""
+    for x in walk(e):
+        if isinstance(x, Select) and (has_reduce(x.a) or has_reduce(x.b)):
+            return False
+        if isinstance(x, Reduce) and any(depends(r, set(x.vars)) for r in _outermost(x.body)):
+            return False
+    return True

@@ -1,0 +1,187 @@
+"""Expressions inside loops: substitution, guards that become loop bounds, and sharing of repeated parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Size, Var
+from irc.ir.types import DType, i64
+from irc.loops.builder import LoopBuilder
+from irc.passes.elements import children, is_index, rebuilt, transform, walk
+from irc.passes.indexing import Ranges, coefficient
+
+
+def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
+    """`e` with some of its parts replaced (index arithmetic folds)."""
+
+    def visit(x: Expr) -> Expr:
+        found = values.get(x)
+        if found is not None:
+            return found
+        if isinstance(x, Bin) and x.dtype == i64 and x.op in _FOLDING:
+            return _FOLDING[x.op](x.a, x.b)
+        return x
+
+    return transform(e, visit)
+
+
+_FOLDING: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+}
+
+
+def depends(e: Expr, vars: set[Expr]) -> bool:
+    """Whether any of these variables occurs in `e`."""
+    return any(x in vars for x in walk(e) if isinstance(x, Var))
+
+
+def identity(op: str, dtype: DType) -> Const:
+    """What a reduction of nothing gives."""
+    if op in ("any", "all"):
+        return Const(op == "all", dtype)
+    if op in ("sum", "prod"):
+        number = int(op == "prod")
+        return Const(float(number) if dtype.is_float else number, dtype)
+    if dtype.is_float:
+        return Const(-math.inf if op == "max" else math.inf, dtype)
+    if dtype.kind == "b":
+        return Const(op == "min", dtype)
+    return Const(_integer_end(dtype, low=op == "max"), dtype)
+
+
+def _integer_end(dtype: DType, low: bool) -> int:
+    if dtype.kind == "i":
+        return -(1 << (dtype.bits - 1)) if low else (1 << (dtype.bits - 1)) - 1
+    return 0 if low else (1 << dtype.bits) - 1
+
+
+def combine(op: str, a: Expr, b: Expr) -> Expr:
+    """One step of a reduction."""
+    names = {"sum": "add", "prod": "mul", "min": "min", "max": "max", "any": "or", "all": "and"}
+    return Bin(names[op], a, b)
+
+
+# ------------------------------------------------------------------------- guards
+def split_guards(op: str, body: Expr) -> tuple[list[Expr], Expr]:
+    """(conditions, rest): where a condition fails, `body` is the reduction's identity.
+
+    In a sum a product is skipped where one factor is a padding zero, so padding times an infinite or NaN weight
+    counts as zero.
+    """
+    guards: list[Expr] = []
+    if op == "sum":
+        rest = _zero_guards(body, guards)
+    elif isinstance(body, Select) and isinstance(body.b, Const) and _same_number(body.b.value, identity(op, body.dtype).value):
+        guards, rest = [body.cond], body.a
+    else:
+        rest = body
+    found: list[Expr] = []
+    for guard in guards:
+        _conjuncts(guard, found)
+    return found, rest
+
+
+def _same_number(a: Any, b: Any) -> bool:
+    return bool(np.asarray(a).astype(np.float64) == np.asarray(b).astype(np.float64))
+
+
+def _zero_guards(e: Expr, guards: list[Expr]) -> Expr:
+    if isinstance(e, Bin) and e.op == "mul":
+        return rebuilt(e, (_zero_guards(e.a, guards), _zero_guards(e.b, guards)))
+    if isinstance(e, Cast):
+        return rebuilt(e, (_zero_guards(e.a, guards),))
+    if isinstance(e, Select) and isinstance(e.b, Const) and e.b.value == 0:
+        guards.append(e.cond)
+        return e.a
+    return e
+
+
+def _conjuncts(cond: Expr, found: list[Expr]) -> None:
+    if isinstance(cond, Bin) and cond.op == "and":
+        _conjuncts(cond.a, found)
+        _conjuncts(cond.b, found)
+    else:
+        found.append(cond)
+
+
+@dataclass
+class Span:
+    """Where a loop variable may go: at least every `low`, below every `high`."""
+
+    low: list[Expr] = field(default_factory=list[Expr])
+    high: list[Expr] = field(default_factory=list[Expr])
+
+
+def bound(cond: Expr, var: Var, ranges: Ranges, span: Span) -> bool:
+    """Add a comparison that is linear in `var` to the span; False where it is something else."""
+    if not isinstance(cond, Bin) or cond.op not in ("lt", "le") or not (is_index(cond.a) and is_index(cond.b)):
+        return False
+    gap = ranges.dim(cond.b) - ranges.dim(cond.a)
+    if cond.op == "lt":
+        gap = gap - 1
+    slope = coefficient(gap, f"%{var.name}")
+    if slope is None or not slope.is_const or int(slope) == 0:
+        return False
+    rest, step = ranges.expr(gap - ranges.symbol(var) * slope), int(slope)
+    if step > 0:  # step · var + rest >= 0
+        span.low.append((Const(step - 1, i64) - rest) // step)
+    else:
+        span.high.append(rest // -step + 1)
+    return True
+
+
+# ------------------------------------------------------------------------ sharing
+def share(b: LoopBuilder, e: Expr) -> Expr:
+    """`e` with parts that occur more than once, and are certainly evaluated, in `Let`s."""
+    counts: dict[Expr, int] = {}
+
+    def count(x: Expr, sure: bool) -> None:
+        if not children(x) or isinstance(x, Load) and all(not children(i) for i in x.index) and x.buffer.where == "local":
+            return
+        if sure:
+            counts[x] = counts.get(x, 0) + 1
+            if counts[x] > 1:
+                return
+        if isinstance(x, Select):
+            count(x.cond, sure)
+            return
+        for c in children(x):
+            count(c, sure)
+
+    if sum(1 for _ in walk(e)) < 3:
+        return e
+    count(e, True)
+    made: dict[Expr, Expr] = {}
+
+    def go(x: Expr, sure: bool) -> Expr:
+        if x in made:
+            return made[x]
+        if isinstance(x, Select):
+            parts = (go(x.cond, sure), go(x.a, False), go(x.b, False))
+        else:
+            parts = tuple(go(c, sure) for c in children(x))
+        new = rebuilt(x, parts)
+        if sure and counts.get(x, 0) > 1 and _worth(x):
+            made[x] = new = b.let(new, "t")
+        return new
+
+    return go(e, True)
+
+
+def _worth(e: Expr) -> bool:
+    """Index arithmetic of one step is not worth a name."""
+    return not (is_index(e) and all(isinstance(c, Var | Const | Size) for c in children(e)))
+
+
+def has_reduce(e: Expr) -> bool:
+    return any(isinstance(x, Reduce) for x in walk(e))
+

@@ -1,0 +1,231 @@
+"""One stage: all elements of one value, as a loop nest over its axes."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from irc.expr import Const, Expr, Load, Reduce, Var, index
+from irc.ir.dim import Dim
+from irc.ir.graph import Value
+from irc.ir.types import i64
+from irc.loops.builder import LoopBuilder
+from irc.loops.ir import Buffer
+from irc.loops.schedule import (
+    BLOCK, TILE, WHOLE_TILE, Axis, Scalars, Tile, TileReducer, lane_worthy, loop, stride_score, tileable,
+)  # fmt: skip
+from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
+from irc.passes.elements import children, is_index, rebuilt, walk
+from irc.passes.indexing import Ranges, coefficient
+
+if TYPE_CHECKING:
+    from irc.loops.lower import Lowering, Scope
+
+
+def emit_element(scope: Scope, value: Value) -> None:
+    """Loops that store every element of `value` in its buffer."""
+    buffer = scope.lowering.buffer(value)
+    axes, at = axes_of(scope.b, scope.inliner.ranges, value.shape)
+    e = scope.element(value, at)
+    emit_store(scope.lowering, scope.b, scope.inliner.ranges, axes, buffer, at, e)
+
+
+def emit_copy(lowering: Lowering, b: LoopBuilder, source: Buffer, target: Buffer) -> None:
+    """Loops that copy one buffer to another of the same shape."""
+    ranges = Ranges()
+    axes, at = axes_of(b, ranges, target.shape)
+    emit_store(lowering, b, ranges, axes, target, at, Load(source, at))
+
+
+def axes_of(b: LoopBuilder, ranges: Ranges, shape: tuple[Dim, ...]) -> tuple[list[Axis], tuple[Expr, ...]]:
+    """Axes with their loop variables, and the index they form; an axis of size 1 has index 0 and no loop."""
+    axes: list[Axis] = []
+    at: list[Expr] = []
+    for size in shape:
+        if size == 1:
+            at.append(Const(0, i64))
+            continue
+        var = b.name("i")
+        ranges.declare(var, size)
+        axes.append(Axis(var, size))
+        at.append(var)
+    return axes, tuple(at)
+
+
+def emit_store(
+    lowering: Lowering, b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
+) -> None:  # fmt: skip
+    """buffer[at] = e for all of `axes`."""
+    if not has_reduce(e):
+        nest(lowering, b, ranges, axes, buffer, at, e)
+    elif axes and tileable(e) and _prefers_tile(e, axes, ranges):
+        emit_tiles(b, ranges, axes, buffer, at, e)
+    else:
+        with ExitStack() as stack:
+            for k, axis in enumerate(axes):
+                stack.enter_context(loop(b, axis.var, axis.extent, "parallel" if k == 0 else "serial"))
+            found = Scalars(b, ranges).value(e)
+            b.store(buffer, at, share(b, found))
+
+
+# ---------------------------------------------------------------------------- maps
+def nest(
+    lowering: Lowering, b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
+) -> None:  # fmt: skip
+    """A loop nest without reductions; axes that every access runs through as one become one."""
+    axes, target, at, e = merged(lowering, ranges, axes, buffer, at, e)
+    with ExitStack() as stack:
+        for k, axis in enumerate(axes):
+            last = k == len(axes) - 1
+            stack.enter_context(loop(b, axis.var, axis.extent, "parallel" if k == 0 and not last else "simd" if last else "serial"))
+        b.store(target, at, share(b, e))
+
+
+def merged(
+    lowering: Lowering, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
+) -> tuple[list[Axis], Buffer, tuple[Expr, ...], Expr]:
+    """The nest with adjacent axes made one where all positions allow it."""
+    loads = [x for x in walk(e) if isinstance(x, Load)]
+    positions = [ranges.flat(x.index, x.buffer.shape) for x in loads]
+    store = ranges.flat(at, buffer.shape)
+    pinned = _pinned(e, loads)
+    plan = list(axes)
+    moved = False
+    k = len(plan) - 1
+    while k > 0:
+        outer, inner = plan[k - 1], plan[k]
+        if outer.var not in pinned and inner.var not in pinned and all(_mergeable(p, outer, inner) for p in [store, *positions]):
+            whole = Axis(inner.var, outer.extent * inner.extent)
+            gone = {f"%{outer.var.name}": 0}
+            store, positions = store.subs(gone), [p.subs(gone) for p in positions]
+            ranges.declare(inner.var, whole.extent)
+            plan[k - 1 : k + 1] = [whole]
+            store, positions = _rescoped(store, inner.var, ranges), [_rescoped(p, inner.var, ranges) for p in positions]
+            moved = True
+        k -= 1
+    if not moved:
+        return axes, buffer, at, e
+    flat = {x: Load(lowering.flat(x.buffer), (ranges.expr(p),)) for x, p in zip(loads, positions, strict=True)}
+    new = transform_loads(e, flat)
+    return plan, lowering.flat(buffer), (ranges.expr(store),), new
+
+
+def _rescoped(p: Dim, var: Var, ranges: Ranges) -> Dim:
+    """The position with the variable's new range (a symbol carries its bounds)."""
+    return p.subs({f"%{var.name}": ranges.symbol(var)})
+
+
+def transform_loads(e: Expr, known: dict[Load, Load]) -> Expr:
+    """Replace whole loads (a load in another's index stays inside it)."""
+    done: dict[int, Expr] = {}
+
+    def go(x: Expr) -> Expr:
+        if isinstance(x, Load):
+            return known[x]
+        if id(x) not in done:
+            done[id(x)] = rebuilt(x, tuple(go(c) for c in children(x)))
+        return done[id(x)]
+
+    return go(e)
+
+
+def _pinned(e: Expr, loads: list[Load]) -> set[Expr]:
+    """Variables used otherwise than linearly in a load's index."""
+    found: set[Expr] = set()
+    inside: set[int] = set()
+    for x in loads:
+        for i in x.index:
+            if is_index(i):
+                inside.update(id(y) for y in walk(i))
+            else:
+                found.update(y for y in walk(i) if isinstance(y, Var))
+    stack, seen = [e], set[int]()
+    while stack:
+        x = stack.pop()
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        if isinstance(x, Var):
+            found.add(x)
+        if not isinstance(x, Load):
+            stack.extend(children(x))
+    return found
+
+
+def _mergeable(p: Dim, outer: Axis, inner: Axis) -> bool:
+    a, c = coefficient(p, f"%{outer.var.name}"), coefficient(p, f"%{inner.var.name}")
+    return a is not None and c is not None and a == c * inner.extent
+
+
+# --------------------------------------------------------------------------- tiles
+def _prefers_tile(e: Expr, axes: list[Axis], ranges: Ranges) -> bool:
+    """Whether to vectorise along the last result axis rather than along the reduction."""
+    last = axes[-1]
+    main = max((r for r in walk(e) if isinstance(r, Reduce)), key=lambda r: sum(isinstance(x, Load) for x in walk(r.body)))
+    _, body = split_guards(main.op, main.body)
+    along = sum(stride_score(x, last.var, ranges) for x in walk(body) if isinstance(x, Load))
+    if lane_worthy(main, ranges) and along > 0:
+        return False
+    return not (last.size is not None and last.size < 4 and along > 0)
+
+
+def emit_tiles(b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr) -> None:
+    """Row tiles of the last axis in local accumulators, a second axis blocked where that shares loads."""
+    vector = axes[-1]
+    blocked = _blocked_axis(e, axes, ranges)
+    before = axes[: axes.index(blocked)] if blocked else axes[:-1]
+    after = [a for a in axes[len(before) :] if a is not blocked and a is not vector]
+    with ExitStack() as stack:
+        first = True
+        for axis in before:
+            stack.enter_context(loop(b, axis.var, axis.extent, "parallel" if first else "serial"))
+            first = False
+        tile = _tile(b, stack, vector, first)
+        first = first and tile.start == Const(0, i64)
+
+        def inner(blocks: list[dict[Expr, Expr]]) -> None:
+            with ExitStack() as more:
+                for axis in after:
+                    more.enter_context(loop(b, axis.var, axis.extent))
+                rows = TileReducer(b, ranges, tile, blocks).values(e)
+                with b.for_(tile.length, "simd", "t") as t:
+                    for row, block in zip(rows, blocks, strict=True):
+                        place = {**block, vector.var: tile.start + t}
+                        b.store(buffer, tuple(substitute(i, place) for i in at), share(b, row(t)))
+
+        if blocked is None:
+            inner([{}])
+            return
+        size = BLOCK if blocked.size is None or blocked.size >= BLOCK else blocked.size
+        kind = "parallel" if first else "serial"
+        if blocked.extent // size != 0:
+            with b.for_(blocked.extent // size, kind, "u") as u:
+                inner([{blocked.var: u * size + j} for j in range(size)])
+        if blocked.extent % size != 0:
+            with b.for_(blocked.extent % size, kind, "u") as u:
+                inner([{blocked.var: index(blocked.extent // size) * size + u}])
+
+
+def _tile(b: LoopBuilder, stack: ExitStack, vector: Axis, first: bool) -> Tile:
+    if vector.size is not None and vector.size <= WHOLE_TILE:
+        return Tile(vector, Const(0, i64), index(vector.extent), vector.size)
+    n = stack.enter_context(b.for_(vector.extent.ceildiv(TILE), "parallel" if first else "serial", "n"))
+    start = b.let(n * TILE, "start")
+    return Tile(vector, start, b.let((index(vector.extent) - start).min(TILE), "width"), TILE)
+
+
+def _blocked_axis(e: Expr, axes: list[Axis], ranges: Ranges) -> Axis | None:
+    """The innermost other axis along which a vector load stays the same and no guard changes."""
+    reduces = [r for r in walk(e) if isinstance(r, Reduce)]
+    guards = [g for r in reduces for g in split_guards(r.op, r.body)[0]]
+    vector: set[Expr] = {axes[-1].var}
+    for axis in reversed(axes[:-1]):
+        if any(depends(g, {axis.var}) for g in guards):
+            continue
+        for r in reduces:
+            loads = [x for x in walk(r.body) if isinstance(x, Load)]
+            shared = [x for x in loads if any(depends(i, vector) for i in x.index) and not any(depends(i, {axis.var}) for i in x.index)]
+            if shared and len(reduces) == 1:
+                return axis
+    return None
+
