@@ -8,7 +8,9 @@ compile   load → copy → bind shapes → passes → backend → artefact
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -21,11 +23,14 @@ from irc.border import read_model
 from irc.conversion import SaveOptions, write_file
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, RunError, Sink
 from irc.diagnostics.codes import internal, runtime_io as codes
-from irc.diagnostics.core import fill
 from irc.formats.document import RawModel
-from irc.ir.graph import Model
+from irc.ir.graph import Graph, Model
+from irc.passes.bind import bind_shapes
+from irc.passes.splice import decompose_where
 from irc.runtime import cache as store
-from irc.runtime.artifact import Artifact, Content
+from irc.runtime.artifact import Content, Draft
+from irc.runtime.content import source_hash
+from irc.runtime.describe import describe
 from irc.runtime.executor import CompiledModel
 from irc.version import VERSION
 
@@ -133,6 +138,17 @@ def compile(source: Any, options: CompileOptions | None = None) -> CompiledModel
     options = options or CompileOptions()
     options.check()
     backend = choose_backend(options.backend)
+    try:
+        return compile_with(source, backend, options)
+    except CompileError as e:
+        if options.backend is not None or backend == "numpy":
+            raise
+        warnings.warn(f"compiling for NumPy, because C cannot express the model: {e}", stacklevel=3)
+    return compile_with(source, "numpy", options)
+
+
+def compile_with(source: Any, backend: str, options: CompileOptions) -> CompiledModel:
+    """`compile` with one backend."""
     key = cache_key(source, backend, options) if options.cache else None
     found = store.lookup(key) if key else None
     if found is not None:
@@ -140,38 +156,72 @@ def compile(source: Any, options: CompileOptions | None = None) -> CompiledModel
             return CompiledModel(found, options.threads)
         except RunError:  # damaged, or made for another processor: compile again
             pass
-    return CompiledModel(build(load(source), backend, options, key), options.threads)
+    draft = generate(load(source), backend, options)
+    made = store.store(key, draft) if key else store.keep_for_process(draft)
+    return CompiledModel(made, options.threads)
 
 
-def build(model: Model, backend: str, options: CompileOptions, key: str | None = None) -> Artifact:
-    """Compile into the cache (with a key) or a temporary folder."""
-    files, manifest = generate(model, backend, options)
-    return store.store(key, files, manifest) if key else store.keep_for_process(files, manifest)
+def generate(model: Model, backend: str, options: CompileOptions) -> Draft:
+    """The artefact's files and manifest."""
+    return generate_numpy(model, options) if backend == "numpy" else generate_c(model, options)
 
 
-def generate(model: Model, backend: str, options: CompileOptions) -> tuple[dict[str, Content], dict[str, Any]]:
-    """The files of the artefact and its manifest."""
-    if backend == "numpy":
-        return generate_numpy(model, options)
-    raise CompileError([_note(codes.BAD_OPTION, option="backend", value=backend, expected="numpy")])
-
-
-def generate_numpy(model: Model, options: CompileOptions) -> tuple[dict[str, Content], dict[str, Any]]:
-    """compile(numpy): copy → bind shapes → fold, simplify → emit."""
+def generate_numpy(model: Model, options: CompileOptions) -> Draft:
+    """compile(numpy): copy → bind shapes → emit."""
     from irc.backends import numpy as backend
-    from irc.passes.bind import bind_shapes
-    from irc.runtime.describe import describe
 
-    sink = Sink()
-    graph = model.graph.copy()
-    bind_shapes(graph, options.shapes, options.bounds, sink)
-    sink.stop_on_errors(CompileError)
+    graph = prepared(model, options)
     manifest = describe(model, graph, "numpy")
     emitted = backend.emit(graph, manifest["name"], backend.Options(options.weights, VERSION))
     files: dict[str, Content] = {"model.py": emitted.source}
     if emitted.weights and options.weights == "file":
         files["weights.bin"] = emitted.weight_chunks()
-    return files, {**manifest, "target": "any", "precision": "highest"}
+    return Draft(files, {**manifest, "target": "any", "precision": "highest"})
+
+
+def generate_c(model: Model, options: CompileOptions) -> Draft:
+    """compile(c): copy → bind shapes → decompose → group → lower → memory → C → compiler."""
+    from irc.backends import c, toolchain
+    from irc.loops import lower, memory
+    from irc.passes import group
+
+    compiler = toolchain.require_compiler()
+    target = toolchain.resolve_target(options.target, compiler)
+    graph = prepared(model, options)
+    sink = Sink()
+    decompose_where(graph, lambda n: n.op.decompose is not None, sink)
+    sink.stop_on_errors(CompileError)
+    program = lower.lower(graph, group.run(graph), model.graph.name or "model")
+    plan = memory.plan(program)
+    manifest = describe(model, graph, "c", program.symbols)
+    wanted = c.EmitOptions(prefix=manifest["prefix"], weights="embed" if options.weights == "embed" else "file")
+    files: dict[str, Content] = dict(c.emit(program, plan, wanted))
+
+    def finish(folder: Path) -> list[str]:
+        library = toolchain.build(folder, sorted(files), target, compiler)
+        pool = toolchain.build_runtime(store.shared_folder("runtime"), compiler)
+        shutil.copyfile(pool, folder / toolchain.library_name("irc_rt"))
+        return [library.name, toolchain.library_name("irc_rt")]
+
+    manifest |= {
+        "library": toolchain.library_name("model"),
+        "pool": toolchain.library_name("irc_rt"),
+        "target": {"name": target.name, "machine": target.machine, "features": list(target.features)},
+        "compiler": compiler.version,
+        "precision": options.precision,
+        "arena_bytes": int(plan.size) if plan.size.is_const else str(plan.size),
+        "states": [name for name, *_ in program.states],
+    }
+    return Draft(files, manifest, finish)
+
+
+def prepared(model: Model, options: CompileOptions) -> Graph:
+    """A copy of the graph with the shapes asked for."""
+    sink = Sink()
+    graph = model.graph.copy()
+    bind_shapes(graph, options.shapes, options.bounds, sink)
+    sink.stop_on_errors(CompileError)
+    return graph
 
 
 @cache
@@ -181,24 +231,28 @@ def _tell_numpy() -> None:
 
 def choose_backend(wanted: str | None) -> str:
     """The backend to use: C where a compiler is found, else NumPy, which is said once a process."""
-    return wanted or "numpy"
+    if wanted is not None:
+        return wanted
+    from irc.backends.toolchain import find_compiler
+
+    if find_compiler() is not None:
+        return "c"
+    _tell_numpy()
+    return "numpy"
 
 
 def cache_key(source: Any, backend: str, options: CompileOptions) -> str | None:
     """The artefact's key; None where the source has no content to go by."""
-    from irc.runtime.content import source_hash
-
     content = source_hash(source)
     if content is None:
         return None
-    import hashlib
-
     parts = [
-        content, backend, options.precision, options.target, sorted(options.shapes.items()),
-        sorted(options.bounds.items()), options.weights, VERSION, store.generator_hash(),
+        content, backend, options.precision, sorted(options.shapes.items()), sorted(options.bounds.items()),
+        options.weights, VERSION, store.generator_hash(),
     ]  # fmt: skip
+    if backend == "c":
+        from irc.backends import toolchain
+
+        compiler = toolchain.require_compiler()
+        parts += [str(compiler), compiler.version, toolchain.resolve_target(options.target, compiler)]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
-
-
-def _note(code: Any, **facts: Any) -> Diagnostic:
-    return Diagnostic(code.id, code.severity, fill(code.message, facts), Loc(), (), fill(code.help, facts))

@@ -24,9 +24,9 @@ from irc.ir.dim import Dim, Func, Symbol
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, string
 from irc.ops.base import Op
-from irc.ops.builder import trace
 from irc.ops.layout import DimVector
 from irc.ops.opaque import Opaque
+from irc.passes.splice import decompose_where
 
 INLINE_LIMIT = 16
 """Constants up to this many elements are written into the source."""
@@ -66,47 +66,11 @@ def emit(graph: Graph, name: str, options: Options | None = None) -> Emitted:
     Raises CompileError with every operation that cannot be written.
     """
     sink = Sink()
-    decompose(graph, sink)
+    decompose_where(graph, lambda n: type(n.op).reference is Op.reference and n.op.decompose is not None, sink)
     writer = _ModuleWriter(graph, name, options or Options(), sink)
     source = writer.text()
     sink.stop_on_errors(CompileError)
     return Emitted(source, writer.weights)
-
-
-def decompose(graph: Graph, sink: Sink) -> None:
-    """Replace every operation that has no reference of its own by what it is made of."""
-    waiting = [n for n in graph.nodes if type(n.op).reference is Op.reference and n.op.decompose is not None]
-    while waiting:
-        node = waiting.pop()
-        with sink.catching(node.loc):
-            made = splice(graph, node)
-            waiting += [n for n in made if type(n.op).reference is Op.reference and n.op.decompose is not None]
-
-
-def splice(graph: Graph, node: Node) -> list[Node]:
-    """Put the node's decomposition in its place; the new nodes."""
-    traced, results, formals = trace(node.op, node.inputs)
-    given = [v for v in node.inputs if v is not None and v.const is None]
-    twins: dict[Value, Value] = dict(zip(formals, given, strict=True))
-
-    def of(value: Value) -> Value:
-        if value not in twins:
-            hint = f"{node.name or node.op.name}/{value.name}"
-            made = graph.add_constant(value.const, hint) if value.const else graph.new_value(hint, value.type)
-            made.contents = value.contents
-            twins[value] = made
-        return twins[value]
-
-    added = [
-        graph.add_node(n.op, [None if v is None else of(v) for v in n.inputs], [of(v) for v in n.outputs], node.name, node.loc)
-        for n in traced.nodes
-    ]  # fmt: skip
-    for old, result in zip(node.outputs, results, strict=False):
-        new = of(result)
-        new.names = new.names or old.names
-        graph.replace_uses(old, new)
-    graph.remove(node)
-    return added
 
 
 class _ModuleWriter:
@@ -127,6 +91,8 @@ class _ModuleWriter:
     def text(self) -> str:
         body = self._run()
         loader = [self._weight_loader()] if self.weights else []
+        for text in (body, *self.constants, *self.library.constants.values(), *self.library.functions.values()):
+            self.library.note(text)
         imports = "\n".join(sorted(set(self.library.imports.values()), key=_import_order))
         parts = [self._head(), imports, self._metadata(), *loader]
         if self.library.constants or self.constants:
@@ -173,6 +139,10 @@ class _ModuleWriter:
         for i, group in enumerate(groups):
             with self.sink.catching(group.root.loc):
                 lines += self._group(group)
+            if any(v not in self.locals for v in group.root.outputs):  # reported: go on to find the rest
+                self.locals |= {v: "None" for v in group.root.outputs}
+                continue
+            with self.sink.catching(group.root.loc):
                 dead = [self.locals[v] for v in last.get(i, []) if v in self.locals]
                 if dead:
                     lines.append(f"del {', '.join(dead)}")

@@ -9,9 +9,11 @@ ValueErrors with irc's codes.
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 import dataclasses
 import inspect
+import keyword
 import re
 import types
 from dataclasses import dataclass, field
@@ -85,6 +87,7 @@ class Library:
 
     def fresh(self, hint: str, avoid: set[str] | None = None) -> str:
         """An unused name of the module."""
+        hint = f"{hint}_" if hint in vars(builtins) or keyword.iskeyword(hint) else hint
         name, n = hint, 1
         while name in self.taken or name in (avoid or ()):
             n += 1
@@ -135,15 +138,13 @@ class Library:
     def known_object(self, value: Any) -> str | None:
         """A function or class of NumPy, ml_dtypes, built in or of the standard library."""
         name, module = getattr(value, "__name__", None), getattr(value, "__module__", None)
-        if name and getattr(np, name, None) is value:
+        if name and vars(np).get(name) is value:
             return f"np.{name}"
         if isinstance(value, type) or isinstance(value, types.BuiltinFunctionType):
             text = literal(value) if isinstance(value, type) else None
             if text is not None:
                 self.note(text)
                 return text
-            import builtins
-
             if name and getattr(builtins, name, None) is value:
                 return str(name)
         top = str(module or "").split(".")[0]
@@ -164,7 +165,7 @@ class Library:
                 raise NoSource(f"{name} of {owner} is {type(value).__name__}, which has no source")
             import importlib
 
-            static = Static({**vars(__import__("builtins")), **vars(importlib.import_module(owner))}, {}, bound_names(expression))
+            static = Static({**vars(builtins), **vars(importlib.import_module(owner))}, {}, bound_names(expression))
             made = Rewriter(self, static, None, set(), owner).visit(copy.deepcopy(expression))
             text = ast.unparse(ast.fix_missing_locations(made))
         self.note(text)

@@ -66,7 +66,7 @@ def ufunc_of(node: Node) -> np.ufunc | None:
     found = getattr(cls, "ufunc", None)
     if cls.reference is not Elementwise.reference or not isinstance(found, np.ufunc):
         return None
-    if getattr(np, found.__name__, None) is not found or found.nout != 1:
+    if vars(np).get(found.__name__) is not found or found.nout != 1:
         return None
     try:
         with np.errstate(all="ignore"):

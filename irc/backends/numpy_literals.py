@@ -76,7 +76,7 @@ def _class(value: type) -> str | None:
     if value.__module__ == "builtins":
         return value.__name__
     name = value.__name__
-    if issubclass(value, np.generic) and getattr(np, name, None) is value:
+    if issubclass(value, np.generic) and vars(np).get(name) is value:
         return f"np.{name}"
     if value.__module__.startswith("ml_dtypes"):
         return f"ml_dtypes.{name}"
@@ -88,7 +88,7 @@ def dtype_text(kind: np.dtype[Any]) -> str:
     if kind == object:
         return "object"
     name = kind.type.__name__
-    return f"np.{name}" if getattr(np, name, None) is kind.type else f"ml_dtypes.{name}"
+    return f"np.{name}" if vars(np).get(name) is kind.type else f"ml_dtypes.{name}"
 
 
 def dtype_literal(kind: np.dtype[Any]) -> str:

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,16 @@ class Artifact:
         return self.manifest["files"]
 
 
-def write_artifact(folder: str | Path, files: Mapping[str, Content], manifest: Mapping[str, Any]) -> Artifact:
+@dataclass
+class Draft:
+    """An artefact to be: its files and manifest; `finish(folder)` makes further files and returns their names."""
+
+    files: dict[str, Content]
+    manifest: dict[str, Any]
+    finish: Callable[[Path], list[str]] | None = None
+
+
+def write_artifact(folder: str | Path, draft: Draft) -> Artifact:
     """Write an artefact; it appears under its name only when complete, in place of one that was there.
 
     Files of the same names in an existing folder are replaced, others are left alone.  Raises OSError.
@@ -50,9 +59,10 @@ def write_artifact(folder: str | Path, files: Mapping[str, Content], manifest: M
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        for name, content in files.items():
+        for name, content in draft.files.items():
             write_file(temporary / name, content)
-        made = seal(temporary, files, manifest)
+        more = draft.finish(temporary) if draft.finish else []
+        made = seal(temporary, [*draft.files, *more], draft.manifest)
         publish(temporary, target)
         return Artifact(target, made)
     finally:

@@ -15,7 +15,6 @@ import shutil
 import stat
 import tempfile
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError, fill
-from irc.runtime.artifact import MANIFEST, Artifact, Content, file_hash, read_artifact, write_artifact
+from irc.runtime.artifact import MANIFEST, Artifact, Draft, file_hash, read_artifact, write_artifact
 
 _MEMO = "hashes.json"
 _MEMO_LIMIT = 4096
@@ -85,21 +84,21 @@ def lookup(key: str) -> Artifact | None:
     return found
 
 
-def store(key: str, files: Mapping[str, Content], manifest: Mapping[str, Any]) -> Artifact:
+def store(key: str, draft: Draft) -> Artifact:
     """Keep an artefact under a key; in a folder of this process where there is no cache."""
     base = root()
     if base is None:
-        return keep_for_process(files, manifest)
+        return keep_for_process(draft)
     folder = base / "artefacts" / key
     folder.parent.mkdir(mode=0o700, exist_ok=True)
-    found = write_artifact(folder, files, manifest)
+    found = write_artifact(folder, draft)
     shrink(base, keep=folder)
     return found
 
 
-def keep_for_process(files: Mapping[str, Content], manifest: Mapping[str, Any]) -> Artifact:
+def keep_for_process(draft: Draft) -> Artifact:
     """An artefact in a temporary folder that goes when the process ends."""
-    return write_artifact(temporary_folder(), files, manifest)
+    return write_artifact(temporary_folder(), draft)
 
 
 def temporary_folder() -> Path:
@@ -121,6 +120,14 @@ def unpacked_folder(digest: str) -> Path:
         return Path(_process_folder(os.getpid())) / digest
     (base / "unpacked").mkdir(mode=0o700, exist_ok=True)
     return base / "unpacked" / digest
+
+
+def shared_folder(name: str) -> Path:
+    """A folder of the cache for what all artefacts use; of this process where there is no cache."""
+    base = root()
+    path = (base or Path(_process_folder(os.getpid()))) / name
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
 
 
 # --------------------------------------------------------------------------- size

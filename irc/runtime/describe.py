@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from irc.ir.dim import Dim, Func, Symbol
@@ -11,9 +12,13 @@ from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from irc.version import VERSION
 
 
-def describe(model: Model, graph: Graph, backend: str) -> dict[str, Any]:
-    """name, prefix, inputs, outputs, symbols: what the executor needs; without files and target."""
-    symbols = {name: i for i, name in enumerate(symbols_of(graph.inputs))}
+def describe(model: Model, graph: Graph, backend: str, order: Sequence[str] | None = None) -> dict[str, Any]:
+    """name, prefix, inputs, outputs, symbols: what the executor needs; without files and target.
+
+    `order` is that of the symbols, by default the one in which the inputs name them.
+    """
+    found = symbols_of(graph.inputs)
+    symbols = {name: i for i, name in enumerate(found if order is None else order)}
     return {
         "name": model.graph.name or "model",
         "prefix": c_name(model.graph.name),
@@ -22,7 +27,7 @@ def describe(model: Model, graph: Graph, backend: str) -> dict[str, Any]:
         "source": model.file,
         "inputs": [port(v, symbols) for v in graph.inputs],
         "outputs": [port(v, symbols) for v in graph.outputs],
-        "symbols": [_symbol(d) for d in symbols_of(graph.inputs).values()],
+        "symbols": [_symbol(found[name]) for name in symbols],
     }
 
 

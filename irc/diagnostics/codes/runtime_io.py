@@ -130,13 +130,13 @@ NO_LIBRARY = Code(
     fix="Compile for this machine.",
     help="compile the model again on this machine",
 )  # fmt: skip
-MISSING_FEATURE = Code(
-    "IRC6324", "error", "The processor lacks what the artefact needs",
-    "{path} was compiled for {target}; this processor lacks {missing}",
-    why="An artefact is for one target, and running it elsewhere would end in an illegal instruction.",
-    example="an artefact compiled on AVX-512 run on an older machine",
-    fix="Compile again here, or for a smaller target (target='x86-64-v3').",
-    help="compile again on this machine, or with a smaller --target",
+NO_THREADS = Code(
+    "IRC6325", "error", "Threads cannot be started",
+    "a pool of {threads} threads could not be started",
+    why="Memory or the number of threads a user may have is exhausted.",
+    example="ulimit -u reached",
+    fix="Use fewer threads.",
+    help="use fewer threads (threads=1 needs none)",
 )  # fmt: skip
 CACHE_REFUSED = Code(
     "IRC6330", "warning", "Cache folder refused",
@@ -153,14 +153,6 @@ NO_COMPILER = Code(
     example="a slim container image",
     fix="Install gcc or clang, or set CC; or ask for backend='numpy'.",
     help="install gcc or clang, or pass backend='numpy' to silence this",
-)  # fmt: skip
-COMPILER_REQUIRED = Code(
-    "IRC6341", "error", "No C compiler found",
-    "backend='c' was asked for, but no C compiler was found",
-    why="The C backend compiles the generated code with gcc or clang.",
-    example="irc.compile(model, backend='c') in a slim container image",
-    fix="Install gcc or clang, or set CC; or use backend='numpy'.",
-    help="install gcc or clang, set CC, or use backend='numpy'",
 )  # fmt: skip
 BAD_OPTION = Code(
     "IRC6350", "error", "Option has no such value",

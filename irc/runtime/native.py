@@ -1,0 +1,175 @@
+"""Runs an artefact of the C backend: its shared library, through ctypes.
+
+The context (arena and state) is memory of this process, aligned to 64 bytes, planned again only when the
+sizes change.  ctypes releases the GIL while the model runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irc.backends.toolchain import check_features
+from irc.diagnostics.codes import find, runtime_io as codes
+from irc.diagnostics.core import RunError
+from irc.runtime.artifact import Artifact
+from irc.runtime.errors import InputValueError, failure
+from irc.runtime.pool import pool_for
+from irc.runtime.ports import Array, Port
+
+ALIGNMENT = 64
+_SIZE_ERRORS = (6103, 6104, 6105)
+
+
+class NativeEngine:
+    """One context of a compiled model; calls of it must take turns."""
+
+    def __init__(self, artifact: Artifact, inputs: Sequence[Port], outputs: Sequence[Port], threads: int) -> None:
+        manifest = artifact.manifest
+        self.name, self.folder, self.threads = manifest["name"], artifact.folder, threads
+        self.inputs, self.outputs = inputs, outputs
+        target = manifest["target"]
+        check_features(target["name"], target["machine"], target["features"])
+        library = manifest.get("library")
+        if not library or not artifact.path(library).is_file():
+            raise failure(codes.NO_LIBRARY, path=artifact.folder, holds="no shared library")
+        self._load(artifact.path(library), manifest["prefix"])
+        self._weights = self._map_weights(artifact.path("weights.bin"))
+        self._stateful = bool(manifest.get("states"))
+        self._pool_library = artifact.path(manifest["pool"]) if manifest.get("pool") else None
+        self._symbols = len(manifest.get("symbols", ()))
+        self._memory: Array | None = None
+        self._context = 0
+        self._planned: tuple[int, ...] | None = None
+        self._ranks = [len(p.shape or ()) for p in outputs]
+        self._measured = any(p.max_sizes is not None for p in outputs)
+        if not self._symbols:
+            self.plan(())
+
+    def _load(self, path: Path, prefix: str) -> None:
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError as e:
+            raise failure(codes.NO_LIBRARY, path=self.folder, holds=f"a library that does not load ({e})") from e
+        self._library = library
+        pointer, sizes = ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)
+        self._context_size = self._function(f"{prefix}_context_size", ctypes.c_size_t, sizes)
+        self._init = self._function(f"{prefix}_init", ctypes.c_int, pointer, pointer, pointer)
+        self._plan = self._function(f"{prefix}_plan", ctypes.c_int, pointer, sizes)
+        self._run = self._function(f"{prefix}_run", ctypes.c_int, pointer, pointer, pointer, pointer)
+        self._reset = self._function(f"{prefix}_reset", None, pointer)
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        found = getattr(self._library, name)
+        found.restype, found.argtypes = result, arguments
+        return found
+
+    @staticmethod
+    def _map_weights(path: Path) -> Array | None:
+        if not path.is_file() or not path.stat().st_size:
+            return None
+        return np.memmap(path, np.uint8, "r")
+
+    # ------------------------------------------------------------------------ context
+    def plan(self, dims: tuple[int, ...]) -> None:
+        """Make the context ready for these sizes; state survives."""
+        if dims == self._planned:
+            return
+        sizes = (ctypes.c_int64 * max(len(dims), 1))(*dims)
+        needed = self._context_size(sizes if dims else None)
+        if needed == 0:
+            self._refuse(sizes)
+        if self._memory is None or self._memory.nbytes < needed + ALIGNMENT:
+            self._grow(needed)
+        if dims:
+            self._check(self._plan(self._context, sizes))
+        self._planned = dims
+
+    def _refuse(self, sizes: Any) -> None:
+        """Sizes without a context: the error that P_plan gives for them."""
+        if self._memory is None:
+            self._grow(1 << 16)
+        self._check(self._plan(self._context, sizes) or 6103)
+
+    def _grow(self, needed: int) -> None:
+        """A larger context; what the old one holds (its header and state) is kept."""
+        old = self._memory, self._context
+        memory = np.zeros(needed + ALIGNMENT, np.uint8)
+        start = memory.__array_interface__["data"][0]
+        context = -(-start // ALIGNMENT) * ALIGNMENT
+        if old[0] is None:
+            weights = None if self._weights is None else self._weights.__array_interface__["data"][0]
+            self._pool = pool_for(self._pool_library, self.threads)
+            self._check(self._init(context, weights, self._pool))
+        else:
+            ctypes.memmove(context, old[1], old[0].nbytes - ALIGNMENT)
+        self._memory, self._context = memory, context
+
+    def reset(self) -> None:
+        """Variables to their initial values."""
+        if self._memory is not None:
+            self._reset(self._context)
+
+    # ---------------------------------------------------------------------------- runs
+    def run(self, arrays: Sequence[Array], dims: tuple[int, ...], out: Sequence[Array] | None) -> list[Array]:
+        """Run on C-contiguous arrays of checked types and sizes."""
+        self.plan(dims)
+        made = list(out) if out is not None else [np.empty(p.shape_for(dims), p.dtype) for p in self.outputs]
+        measured = np.zeros(max(sum(self._ranks), 1), np.int64) if self._measured else None
+        where = None if measured is None else measured.__array_interface__["data"][0]
+        self._check(self._run(self._context, _pointers(arrays), _pointers(made), where))
+        return made if measured is None else self._cut(made, measured)
+
+    def _cut(self, made: list[Array], measured: Array) -> list[Array]:
+        """Outputs whose size only the run tells, without what was allocated beyond it."""
+        results: list[Array] = []
+        at = 0
+        for port, rank, array in zip(self.outputs, self._ranks, made, strict=True):
+            shape = tuple(int(d) for d in measured[at : at + rank])
+            at += rank
+            if port.max_sizes is None or shape == array.shape:
+                results.append(array)
+            else:
+                count = int(np.prod(shape, dtype=np.int64))
+                results.append(array.reshape(-1)[:count].reshape(shape).copy())
+        return results
+
+    def bind(
+        self, arrays: list[Array], dims: tuple[int, ...], made: list[Array], lock: threading.Lock
+    ) -> Callable[[], list[Array]]:
+        """A function that runs over these buffers: one call into C."""
+        ins, outs = _pointers(arrays), _pointers(made)
+        run, check = self._run, self._check
+        with lock:
+            self.plan(dims)
+
+        def call() -> list[Array]:
+            with lock:
+                if self._planned != dims:
+                    self.plan(dims)
+                status = run(self._context, ins, outs, None)
+            if status:
+                check(status)
+            return made
+
+        call.inputs = arrays  # type: ignore[attr-defined]  # their memory must outlive the call
+        return call
+
+    def _check(self, status: int) -> None:
+        """Raise for the number of a diagnostic that C returned."""
+        if not status:
+            return
+        code = f"IRC{status}"
+        known = find(code)
+        kind = InputValueError if status in _SIZE_ERRORS else RunError
+        raise failure(codes.CODE_FAILED, kind, model=self.name, code=code, what=known.message if known else "unknown")
+
+
+def _pointers(arrays: Sequence[Array]) -> Any:
+    """A C array of the arrays' addresses."""
+    return (ctypes.c_void_p * max(len(arrays), 1))(*[a.__array_interface__["data"][0] for a in arrays])
