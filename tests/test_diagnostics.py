@@ -1,7 +1,7 @@
 """Findings: how they are rendered, and a broken model for every code.
 
-`tests/diagnostics/CODE-what.xml.txt` (or `.onnx.txt`, in ONNX's text form) holds a broken model, a line `===== expected`, and
-what `irc validate` says.  Run with IRC_UPDATE=1 to write that part anew, and read the change.
+`tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's) holds a broken model, a line
+`===== expected`, and what `irc validate` says.  Run with IRC_UPDATE=1 to write that part anew, and read the change.
 """
 
 from __future__ import annotations
@@ -145,16 +145,27 @@ def test_codes_are_found_by_any_spelling() -> None:
 
 # ----------------------------------------------------------------------- broken models
 def write_model(case: Path, folder: Path) -> str:
-    """The case's model as a file in `folder`, with 64 zero bytes of weights; its name."""
-    text = case.read_text("utf-8").partition(MARK)[0]
-    name = case.name.removesuffix(".txt")
-    if name.endswith(".xml"):
-        (folder / name).write_text(text, "utf-8")
-        (folder / name).with_suffix(".bin").write_bytes(bytes(64))
-    else:
-        import onnx
+    """The case's model as a file in `folder`; its name.
 
-        (folder / name).write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    The weights of an .xml are 64 zero bytes, or the text after `<!-- weights: ` (`none`: there is no file).
+    """
+    text = case.read_text("utf-8").partition(MARK)[0]
+    name = case.name.removesuffix(".txt").replace(".pb", ".onnx")
+    if case.name.endswith(".xml.txt"):
+        (folder / name).write_text(text, "utf-8")
+        weights = re.search(r"<!-- weights: (.*) -->", text)
+        if not weights or weights[1] != "none":
+            (folder / name).with_suffix(".bin").write_bytes(weights[1].encode() if weights else bytes(64))
+        return name
+    import onnx
+
+    if case.name.endswith(".pb.txt"):
+        from google.protobuf import text_format
+
+        model = text_format.Parse(text, onnx.ModelProto())
+    else:
+        model = onnx.parser.parse_model(text)
+    (folder / name).write_bytes(model.SerializeToString())
     return name
 
 

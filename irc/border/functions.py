@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import networkx as nx
+
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawValue
+
+Key = tuple[str, str, str]
+"""Domain, name, overload."""
 
 
 @dataclass
@@ -24,11 +30,13 @@ class Functions:
     """The functions of a model."""
 
     def __init__(self, raw: RawModel) -> None:
-        self.table = {(f.domain, f.name, f.overload): f for f in raw.functions}
+        table = {(f.domain, f.name, f.overload): f for f in raw.functions}
+        circular = _circular(table)  # the reader has reported these
+        self.table = {key: f for key, f in table.items() if key not in circular}
         self.calls = 0
 
     def find(self, node: RawNode) -> RawFunction | None:
-        return self.table.get((node.domain, node.type, str(node.extras.get("overload", ""))))
+        return self.table.get(_key(node))
 
     def instantiate(self, call: RawNode, function: RawFunction) -> Body:
         """The body for one call: attribute references resolved, value keys made unique."""
@@ -37,6 +45,27 @@ class Functions:
         given = {**function.attribute_defaults, **call.attrs}
         body.nodes = [_rename(_resolve(n, given, function.opsets), body, call) for n in function.nodes]
         return body
+
+
+def _key(node: RawNode) -> Key:
+    return node.domain, node.type, str(node.extras.get("overload", ""))
+
+
+def _circular(table: dict[Key, RawFunction]) -> set[Key]:
+    """The functions that call themselves, directly or through others."""
+    calls: nx.DiGraph[Key] = nx.DiGraph()
+    for key, function in table.items():
+        calls.add_edges_from((key, _key(n)) for n in _all_nodes(function.nodes))
+    return {k for part in nx.strongly_connected_components(calls) for k in part if len(part) > 1 or calls.has_edge(k, k)}
+
+
+def _all_nodes(nodes: list[RawNode]) -> Iterator[RawNode]:
+    """The nodes, and those of their bodies."""
+    for node in nodes:
+        yield node
+        for value in node.attrs.values():
+            if isinstance(value, RawGraph):
+                yield from _all_nodes(value.nodes)
 
 
 def _resolve(node: RawNode, given: dict[str, Any], opsets: dict[str, int]) -> RawNode:

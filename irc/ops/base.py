@@ -157,7 +157,7 @@ def op(cls: C) -> C:
     OPS[made.__name__] = made
     for format in ("onnx", "openvino"):
         setattr(made, format, resolve(getattr(made, format), made.sig))
-        for form in getattr(made, format):
+        for form in filter(lambda form: form.name, getattr(made, format)):  # a row without name is for writing only
             rows = FORMS.setdefault((format, form.domain, form.name.lower()), [])
             rows.append((form, made))
             rows.sort(key=lambda row: row[0].since)
