@@ -16,7 +16,22 @@ from irc.diagnostics.codes import shape as shape_codes
 from irc.expr import Const, Expr, call, select
 from irc.ir.graph import Value
 from irc.ir.types import (
-    FLOATS, FLOATS_BF16, INTEGERS, INTS, NUMERIC, DType, TensorType, bf16, f8e4m3fn, f8e5m2, f32, f64, i4, nf4, u1, u4,
+    FLOATS,
+    FLOATS_BF16,
+    INTEGERS,
+    INTS,
+    NUMERIC,
+    DType,
+    TensorType,
+    bf16,
+    f8e4m3fn,
+    f8e5m2,
+    f32,
+    f64,
+    i4,
+    nf4,
+    u1,
+    u4,
 )  # fmt: skip
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.base import Array, op

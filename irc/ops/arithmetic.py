@@ -11,11 +11,27 @@ from typing import Any
 import numpy as np
 
 from irc.diagnostics import Problem, require
-from irc.diagnostics.codes import conversion, operation, shape as shape_codes
+from irc.diagnostics.codes import conversion, operation
+from irc.diagnostics.codes import shape as shape_codes
 from irc.expr import Bin, Const, Expr, Un, call, select
 from irc.ir.graph import Value
 from irc.ir.types import (
-    FLOATS, INTEGERS, NUMERIC, TensorType, bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64,
+    FLOATS,
+    INTEGERS,
+    NUMERIC,
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
 )  # fmt: skip
 from irc.ops.base import Array, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes

@@ -14,8 +14,32 @@ import numpy as np
 from irc.expr import Bin, Const, Expr, select
 from irc.ir.graph import Value
 from irc.ir.types import (
-    ANY, F8, FLOATS, INTEGERS, DType, TensorType, bf16, boolean, dynamic, f4e2m1, f6e2m3, f6e3m2, f8e4m3fn, f8e4m3fnuz,
-    f8e5m2, f8e5m2fnuz, f8e8m0, f32, i2, i4, nf4, string, u1, u2, u3, u4, u6, u8,
+    ANY,
+    F8,
+    FLOATS,
+    INTEGERS,
+    DType,
+    TensorType,
+    bf16,
+    boolean,
+    dynamic,
+    f4e2m1,
+    f6e2m3,
+    f6e3m2,
+    f8e4m3fn,
+    f8e5m2,
+    f8e8m0,
+    f32,
+    i2,
+    i4,
+    nf4,
+    string,
+    u1,
+    u2,
+    u3,
+    u4,
+    u6,
+    u8,
 )  # fmt: skip
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op

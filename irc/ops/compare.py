@@ -12,7 +12,23 @@ import numpy as np
 
 from irc.expr import Const, Expr, Un
 from irc.ir.graph import Value
-from irc.ir.types import F8, FLOATS, FLOATS_BF16, INTEGERS, NUMERIC, TensorType, bf16, boolean, f8e4m3fn, f8e5m2, f32, f64, i32, i64, string
+from irc.ir.types import (
+    F8,
+    FLOATS,
+    FLOATS_BF16,
+    INTEGERS,
+    NUMERIC,
+    TensorType,
+    bf16,
+    boolean,
+    f8e4m3fn,
+    f8e5m2,
+    f32,
+    f64,
+    i32,
+    i64,
+    string,
+)
 from irc.ops.arithmetic import OV_NUMERIC, same_shape
 from irc.ops.base import Array, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6

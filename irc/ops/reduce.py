@@ -13,15 +13,15 @@ import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes
-from irc.expr import Const, Expr, Index, IndexFunction, Tensor, Un, call, index, reduce, select
+from irc.expr import Const, Expr, IndexFunction, Tensor, Un, call, index, reduce
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
-from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f32, i8, i32, i64, u8, u32, u64
+from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f32, i8, i32, i64, u8
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Bool, Int
-from irc.ops.forms import PREV, Form, write_only
-from irc.ops.layout import normal_axes, normal_axis
+from irc.ops.codecs import AsInput, Bool
+from irc.ops.forms import Form, write_only
+from irc.ops.layout import normal_axes
 from irc.ops.precision import narrowed, rounded, wide, widened
 from irc.ops.signature import Sig
 

@@ -1,0 +1,211 @@
+"""Normalisation by the length of vectors, or by the neighbourhood (local response).
+
+Narrow floats are computed in f32.  Sources: ONNX LpNormalization, LRN; OpenVINO specification,
+NormalizeL2-1, GRN-1, LRN-1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import conversion
+from irc.diagnostics.codes import operation as codes
+from irc.diagnostics.codes import shape as shape_codes
+from irc.expr import Const, Expr, IndexFunction, Tensor, call, index, inside, reduce, select
+from irc.ir.graph import Value
+from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, TensorType, bf16, boolean
+from irc.ops.activation import single
+from irc.ops.base import Array, Op, op
+from irc.ops.codecs import Enum, Float, Int
+from irc.ops.forms import PREV, Form
+from irc.ops.layout import constant_ints, normal_axes, normal_axis
+from irc.ops.precision import narrowed, rounded, wide, widened
+from irc.ops.signature import Sig
+
+
+@op
+class LpNormalization(Op):
+    """x / ‖x‖ₚ along an axis, p 1 or 2; 0 where the norm is 0."""
+
+    axis: int = -1
+    p: int = 2
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+
+    def infer(self, x: Value) -> TensorType:
+        normal_axis(self.name, self.axis, len(x.shape))
+        require(self.p in (1, 2), codes.ATTRIBUTE_RANGE, op=self.name, attribute="p", value=self.p, expected="1 or 2")
+        return x.tensor
+
+    def reference(self, x: Array) -> Array:
+        w = wide(x)
+        length = np.sum(np.abs(w) if self.p == 1 else w * w, axis=self.axis, keepdims=True)
+        length = length if self.p == 1 else np.sqrt(length)
+        return rounded(np.where(length == 0, w.dtype.type(0), w / length), x)
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        w = widened(b, x)
+        length = (b.ReduceL1 if self.p == 1 else b.ReduceL2)(w, [self.axis])
+        zero = b.const(0.0, w.dtype)
+        return narrowed(b, b.Where(b.Equal(length, zero), zero, b.Div(w, length)), x)
+
+    onnx = (
+        Form("LpNormalization", 1, attrs={"axis": Int(-1), "p": Int(2)}, T=FLOATS),
+        Form("LpNormalization", 22, T=PREV | {bf16}),
+    )
+
+
+@op
+class NormalizeL2(Op):
+    """x / sqrt(s), s = Σ x² over the axes + eps, or with eps_mode "max" at least eps."""
+
+    eps: float
+    eps_mode: str
+    sig = Sig("x: T, axes: I -> y: T", T=FLOATS_BF16, I=INTEGERS)
+
+    def infer(self, x: Value, axes: Value) -> TensorType:
+        normal_axes(self.name, axes.ints() or [], len(x.shape))
+        return x.tensor
+
+    def reference(self, x: Array, axes: Array) -> Array:
+        w = wide(x)
+        square = np.sum(w * w, axis=tuple(int(a) for a in axes.reshape(-1)), keepdims=True)
+        return rounded(w / np.sqrt(square + self.eps if self.eps_mode == "add" else np.maximum(square, self.eps)), x)
+
+    def decompose(self, b: Any, x: Value, axes: Value) -> Value:
+        w = widened(b, x)
+        square = b.ReduceSum(b.Mul(w, w), axes, noop_with_empty_axes=True)
+        eps = b.const(self.eps, w.dtype)
+        return narrowed(b, b.Div(w, b.Sqrt(b.Add(square, eps) if self.eps_mode == "add" else b.Max(square, eps))), x)
+
+    openvino = (
+        Form(
+            "NormalizeL2", 1, T={"T": FLOATS_BF16, "I": INTEGERS},
+            attrs={"eps": Float(assumed=0.0), "eps_mode": Enum(["add", "max"], assumed="add")},
+        ),
+    )  # fmt: skip
+
+
+@op
+class GRN(Op):
+    """x / sqrt(Σ x² over the channels + bias)."""
+
+    bias: float
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+
+    def infer(self, x: Value) -> TensorType:
+        require(len(x.shape) >= 2, shape_codes.WRONG_RANK, op="GRN", operand="x", type=x.tensor, expected="2 to 4")
+        return x.tensor
+
+    def reference(self, x: Array) -> Array:
+        w = wide(x)
+        return rounded(w / np.sqrt(np.sum(w * w, axis=1, keepdims=True) + self.bias), x)
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        w = widened(b, x)
+        square = b.ReduceSum(b.Mul(w, w), [1])
+        return narrowed(b, b.Div(w, b.Sqrt(b.Add(square, b.const(self.bias, w.dtype)))), x)
+
+    openvino = (Form("GRN", 1, attrs={"bias": Float(assumed=1.0)}, T=FLOATS_BF16),)
+
+
+# ----------------------------------------------------------------------- local response normalisation
+def window_sum(w: Array, axis: int, size: int) -> Array:
+    """Sums of `size` neighbours along an axis: (size - 1) // 2 before, size // 2 after; outside counts as 0."""
+    before, after = (size - 1) // 2, size // 2
+    pads = [(before, after) if i == axis else (0, 0) for i in range(w.ndim)]
+    padded = np.pad(w, pads)
+    n = w.shape[axis]
+    total = np.take(padded, np.arange(n), axis)
+    for k in range(1, size):
+        total = total + np.take(padded, np.arange(k, k + n), axis)
+    return total
+
+
+@op
+class LRN(Op):
+    """x / (bias + alpha / sizeᵏ · Σ x²)^beta, the sum over windows of `size` along k axes (1 where absent)."""
+
+    size: int
+    alpha: float = single(1e-4)
+    beta: float = 0.75
+    bias: float = 1.0
+    sig = Sig("x: T, axes?: I -> y: T", T=FLOATS_BF16, I=INTEGERS)
+
+    def infer(self, x: Value, axes: Value | None = None) -> TensorType:
+        given = [1] if axes is None else constant_ints(self.name, "axes", axes)
+        normal_axes(self.name, given, len(x.shape))
+        require(self.size > 0, codes.ATTRIBUTE_RANGE, op="LRN", attribute="size", value=self.size, expected="positive")
+        return x.tensor
+
+    def reference(self, x: Array, axes: Array | None = None) -> Array:
+        w = wide(x)
+        over = [1] if axes is None else [int(a) % x.ndim for a in axes.reshape(-1)]
+        square = w * w
+        for axis in over:
+            square = window_sum(square, axis, self.size)
+        return rounded(w / (self.bias + square * (self.alpha / self.size ** len(over))) ** self.beta, x)
+
+    def compute(self, out: TensorType, x: Tensor, axes: Tensor | None = None) -> IndexFunction:
+        over = [1] if axes is None else [a % x.rank for a in axes.ints() or []]
+        kind, shape = x.dtype.compute, out.dims()
+
+        def element(*i: Expr) -> Expr:
+            def square(*r: Expr) -> Expr:
+                at = list(i)
+                ok: Expr = Const(True, boolean)
+                for axis, k in zip(over, r, strict=True):
+                    at[axis] = i[axis] + k - index((self.size - 1) // 2)
+                    ok = ok.logical_and(inside(at[axis], shape[axis]))
+                v = x[tuple(at)].cast(kind)
+                return select(ok, v * v, 0.0)
+
+            total = reduce("sum", [self.size] * len(over), square) if over else square()
+            base = total * (self.alpha / self.size ** len(over)) + self.bias
+            return (x[i].cast(kind) / call("pow", base, Const(self.beta, kind))).cast(x.dtype)
+
+        return element
+
+    onnx = (
+        Form(
+            "LRN", 1, T={"T": FLOATS}, sig=Sig("x: T -> y: T", T=FLOATS_BF16),
+            when=lambda op, x, axes=None: axes is None, write=lambda b, op, x, axes=None: write_lrn(b, op, x, axes),
+            attrs={"size": Int(), "alpha": Float(single(1e-4)), "beta": Float(0.75), "bias": Float(1.0)},
+        ),
+        Form("LRN", 13, T={"T": FLOATS_BF16}),
+    )  # fmt: skip
+    openvino = (
+        Form(
+            "LRN", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, write=lambda b, op, x, axes=None: b.add(op, x, [1]),
+            sig=Sig("x: T, axes: I -> y: T", T=FLOATS_BF16, I=INTEGERS),
+            attrs={
+                "alpha": Float(assumed=0.0), "beta": Float(assumed=0.0), "bias": Float(assumed=0.0),
+                "size": Int(assumed=0),
+            },
+        ),
+    )  # fmt: skip
+
+
+def write_lrn(b: Any, op: Any, x: Value, axes: Value) -> Any:
+    """ONNX: along axis 1 only.  Others: one is moved there; several become a mean over windows of x²."""
+    rank = len(x.shape)
+    over = list(normal_axes("LRN", constant_ints("LRN", "axes", axes), rank))
+    if over == [1]:
+        return b.add(op, x)
+    if len(over) == 1 and rank > 1:
+        order = list(range(rank))
+        order[1], order[over[0]] = order[over[0]], order[1]
+        return b.Transpose(b.add(op, b.Transpose(x, order)), order)
+    pads_begin = [(op.size - 1) // 2 if a in over else 0 for a in range(2, rank)]
+    pads_end = [op.size // 2 if a in over else 0 for a in range(2, rank)]
+    kernel = [op.size if a in over else 1 for a in range(2, rank)]
+    spatial = not over or min(over) >= 2
+    require(spatial, conversion.CANNOT_EXPRESS, op=f"LRN over axes {over}", types=str(x.type), target="ONNX")
+    w = b.Mul(x, x)
+    if over:
+        pads: dict[str, Any] = {"pads_begin": tuple(pads_begin), "pads_end": tuple(pads_end), "counted": "padded"}
+        w = b.AveragePool(w, kernel=tuple(kernel), strides=(1,) * len(kernel), **pads)
+    base = b.Add(b.Mul(w, b.const(op.alpha, x.dtype)), b.const(op.bias, x.dtype))
+    return b.Div(x, b.Pow(base, b.const(op.beta, x.dtype)))
