@@ -1,7 +1,7 @@
-"""Parts of a tensor: Slice, StridedSlice, and what is said with them (Reverse, Roll).
+"""Parts of a tensor: Slice, StridedSlice.
 
 Bounds clamp as ONNX's Slice-13 says.  Sizes known symbolically are taken to be not negative, as sizes are.
-Sources: ONNX Slice; OpenVINO specification, Slice-8, StridedSlice-1, Reverse-1, Roll-7.
+Sources: ONNX Slice; OpenVINO specification, Slice-8, StridedSlice-1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Enum, Ints
+from irc.ops.codecs import AsInput, Ints
 from irc.ops.forms import Form, write_only
 from irc.ops.layout import constant_ints, moved_contents, normal_axes
 from irc.ops.signature import Sig
@@ -356,76 +356,3 @@ def chosen(b: Any, v: Value, positions: list[int], fixed: dict[int, int]) -> Val
         return found
     replaced = b.const([k in fixed for k in positions], boolean)
     return b.Where(replaced, b.const([fixed.get(k, 0) for k in positions]), found)
-
-
-# ------------------------------------------------------------------------------ Reverse and Roll
-@op
-class Reverse(Op):
-    """The elements in opposite order along some axes; mode "mask" names them by a boolean per axis."""
-
-    mode: str = "index"
-    sig = Sig("x: T, axes: A -> y: T", T=ANY, A=ANY)
-
-    def _axes(self, rank: int, axes: Value) -> list[int]:
-        array = axes.array
-        require(array is not None, operation.NEEDS_CONSTANT, op="Reverse", operand="axes")
-        given = np.asarray(array).reshape(-1)
-        named = np.nonzero(given)[0].tolist() if self.mode == "mask" else [int(a) for a in given]
-        return list(normal_axes("Reverse", named, rank))
-
-    def infer(self, x: Value, axes: Value) -> TensorType:
-        return x.tensor
-
-    def reference(self, x: Array, axes: Array) -> Array:
-        given = np.asarray(axes).reshape(-1)
-        named = np.nonzero(given)[0] if self.mode == "mask" else given
-        return np.flip(x, tuple(int(a) for a in named))
-
-    def decompose(self, b: Any, x: Value, axes: Value) -> Value:
-        named = self._axes(len(x.shape), axes)
-        n = len(named)
-        return b.Slice(x, [LARGEST] * n, [-LARGEST] * n, named, [-1] * n) if named else b.Identity(x)
-
-    openvino = (
-        Form("Reverse", 1, T={"T": OV_ANY}, attrs={"mode": Enum(["index", "mask"], assumed="index")}, last=3),
-    )
-
-
-@op
-class Roll(Op):
-    """The elements shifted along axes, those that leave at the end coming back at the start."""
-
-    sig = Sig("x: T, shift: I, axes: A -> y: T", T=ANY, I=INDEX, A=INDEX)
-
-    def infer(self, x: Value, shift: Value, axes: Value) -> TensorType:
-        return x.tensor
-
-    def reference(self, x: Array, shift: Array, axes: Array) -> Array:
-        named = [int(a) for a in np.asarray(axes).reshape(-1)]
-        by = [int(s) for s in np.asarray(shift).reshape(-1)]
-        return np.roll(x, by * len(named) if len(by) == 1 else by, tuple(named))
-
-    def decompose(self, b: Any, x: Value, shift: Value, axes: Value) -> Value:
-        """For every axis, the end before the start."""
-        named = constant_ints("Roll", "axes", axes)
-        by = constant_ints("Roll", "shift", shift)
-        by = by * len(named) if len(by) == 1 else by
-        total: dict[int, int] = {}
-        for axis, s in zip(named, by, strict=True):
-            axis = axis % len(x.shape)
-            total[axis] = total.get(axis, 0) + s
-        found = x
-        for axis, s in total.items():
-            size = x.shape[axis].const
-            s = s % size if size else s
-            if s and (size or 0) != 0:
-                tail = b.Slice(found, [-s], [LARGEST], [axis])
-                found = b.Concat(tail, b.Slice(found, [0], [-s], [axis]), axis=axis)
-            elif size is None:
-                long_enough = abs(s) <= 1 or x.shape[axis].bounds()[0] >= abs(s)
-                require(long_enough, operation.NEEDS_CONSTANT, op="Roll", operand="data")
-                tail = b.Slice(found, [-s], [LARGEST], [axis])
-                found = b.Concat(tail, b.Slice(found, [0], [-s], [axis]), axis=axis) if s else found
-        return found if found is not x else b.Identity(x)
-
-    openvino = (Form("Roll", 7, T={"T": OV_ANY}),)
