@@ -22,11 +22,12 @@ from typing import Any
 from irc.border import read_model
 from irc.conversion import SaveOptions, write_file
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, RunError, Sink
-from irc.diagnostics.codes import internal, runtime_io as codes
+from irc.diagnostics.codes import internal
+from irc.diagnostics.codes import runtime_io as codes
 from irc.formats.document import RawModel
 from irc.ir.graph import Graph, Model
 from irc.passes.bind import bind_shapes
-from irc.passes.splice import decompose_where
+from irc.pipelines import COMPILE_C
 from irc.runtime import cache as store
 from irc.runtime.artifact import Content, Draft
 from irc.runtime.content import source_hash
@@ -189,8 +190,9 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     target = toolchain.resolve_target(options.target, compiler)
     graph = prepared(model, options)
     sink = Sink()
-    decompose_where(graph, lambda n: n.op.decompose is not None, sink)
-    sink.stop_on_errors(CompileError)
+    for _, step in COMPILE_C:
+        step(graph, sink)
+        sink.stop_on_errors(CompileError)
     program = lower.lower(graph, group.run(graph), model.graph.name or "model")
     plan = memory.plan(program)
     manifest = describe(model, graph, "c", program.symbols)

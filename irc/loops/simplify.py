@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Size, Var
+from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Var
 from irc.ir.types import DType, i64
 from irc.loops.builder import LoopBuilder
 from irc.passes.elements import children, is_index, rebuilt, transform, walk
@@ -178,8 +178,8 @@ def share(b: LoopBuilder, e: Expr) -> Expr:
 
 
 def _worth(e: Expr) -> bool:
-    """Index arithmetic of one step is not worth a name."""
-    return not (is_index(e) and all(isinstance(c, Var | Const | Size) for c in children(e)))
+    """Index arithmetic without a division is not worth a name."""
+    return not is_index(e) or any(isinstance(x, Bin) and x.op in ("floordiv", "mod") for x in walk(e))
 
 
 def has_reduce(e: Expr) -> bool:

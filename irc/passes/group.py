@@ -82,7 +82,8 @@ class Grouper:
         self._collect_uses(order)
         for node in order:
             for value in node.outputs:
-                self._decide(node, value)
+                if node.op.compute is None or value in self.uses or value in self.graph.outputs:
+                    self._decide(node, value)
         self.result.groups = self._ordered(list(self._groups(order, clusters)))
         return self.result
 

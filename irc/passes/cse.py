@@ -1,0 +1,47 @@
+"""Equal nodes are computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from irc.ir.graph import Graph, Node, Value
+from irc.passes.replace import replace_value
+
+SMALL = 64
+"""Constants up to this many elements are compared by content."""
+
+
+def run(graph: Graph) -> int:
+    """Merge in place; how many nodes went."""
+    merged = 0
+    seen: dict[Hashable, Node] = {}
+    for node in graph.nodes:
+        key = None if node.op.effect else _key(node)
+        if key is None:
+            continue
+        first = seen.setdefault(key, node)
+        if first is node or any(v in graph.outputs for v in node.outputs):
+            continue
+        for old, new in zip(node.outputs, first.outputs, strict=True):
+            replace_value(graph, old, new)
+        graph.remove(node)
+        merged += 1
+    return merged
+
+
+def _key(node: Node) -> Hashable | None:
+    operands = tuple(None if v is None else _operand(v) for v in node.inputs)
+    found = (node.op, str(node.op.attributes()), operands, len(node.outputs))
+    try:
+        hash(found)
+    except TypeError:  # an attribute that cannot be compared
+        return None
+    return found
+
+
+def _operand(value: Value) -> Hashable:
+    if value.const is not None:
+        array = value.const.array if int(value.tensor.elements()) <= SMALL else None
+        if array is not None and array.dtype != object:
+            return value.dtype, array.shape, array.tobytes()
+    return id(value)

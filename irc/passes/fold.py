@@ -1,0 +1,60 @@
+"""Computes at compile time what depends on constants only, with the operations' references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.types import TensorType
+from irc.ops.builder import run_reference
+
+LARGEST = 16 << 20
+"""Bytes of a result that is folded in any case."""
+GROWTH = 4
+"""A larger one may be this many times as large as the operands (a decompressed weight)."""
+
+
+def run(graph: Graph) -> int:
+    """Fold in place; how many nodes went."""
+    folded = 0
+    for node in graph.nodes:
+        if foldable(node):
+            folded += fold(graph, node)
+    return folded
+
+
+def foldable(node: Node) -> bool:
+    """Whether all operands are constants and the result is a tensor of reasonable size."""
+    if node.op.effect or not node.inputs or any(v.const is None for v in node.operands):
+        return False
+    given = sum(_bytes(v) for v in node.operands)
+    for value in node.outputs:
+        if not isinstance(value.type, TensorType) or not value.type.is_static or value.dtype.kind not in "fiubs":
+            return False
+        if _bytes(value) > max(LARGEST, GROWTH * given):
+            return False
+    return True
+
+
+def _bytes(value: Value) -> int:
+    return int(value.tensor.elements()) * value.dtype.itemsize
+
+
+def fold(graph: Graph, node: Node) -> bool:
+    """Replace the node's results by constants."""
+    results = run_reference(node, [None if v is None else v.const.array for v in node.inputs if v is None or v.const])
+    for value, array in zip(node.outputs, results, strict=False):
+        make_constant(graph, value, np.asarray(array))
+    graph.remove(node)
+    return True
+
+
+def make_constant(graph: Graph, value: Value, array: np.ndarray[Any, Any]) -> Value:
+    """A constant in the place of a value, under its name."""
+    new = graph.add_constant(Constant.of(array, value.dtype), value.name)
+    if value in graph.outputs:
+        new.name, new.names, new.extras, new.loc = value.name, value.names, value.extras, value.loc
+    graph.replace_uses(value, new)
+    return new

@@ -1,0 +1,47 @@
+"""Integer values whose elements are known symbolically become constants, or vectors of sizes.
+
+So the Shape → Gather → Concat chains that computed them are not needed any more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from irc.ir.dim import Dim
+from irc.ir.graph import Graph, Value
+from irc.ir.types import i64
+from irc.ops.builder import Builder
+from irc.passes.fold import make_constant
+
+
+def run(graph: Graph) -> int:
+    """Replace in place; how many values went."""
+    replaced = 0
+    for node in graph.nodes:
+        for value in node.outputs:
+            if value.contents is None or (not value.uses and value not in graph.outputs):
+                continue
+            if all(Dim.of(d).is_const for d in value.contents.flat):
+                numbers = np.array([int(d) for d in value.contents.flat], object).reshape(value.contents.shape)
+                make_constant(graph, value, numbers.astype(value.dtype.numpy))
+                replaced += 1
+            elif node.inputs:
+                _sizes(graph, value)
+                replaced += 1
+    graph.prune()
+    return replaced
+
+
+def _sizes(graph: Graph, value: Value) -> None:
+    """The value as a DimVector, reshaped and cast to what it was."""
+    assert value.contents is not None and value.producer is not None
+    b = Builder(graph, value.producer.name or value.producer.op.name, value.producer.loc)
+    new = b.DimVector(dims=tuple(Dim.of(d) for d in value.contents.flat))
+    if value.contents.ndim != 1:
+        new = b.Reshape(new, list(value.contents.shape), special_zero=False)
+    if value.dtype != i64:
+        new = b.Cast(new, to=value.dtype)
+    new.contents = value.contents
+    if value in graph.outputs:
+        new.name, new.names, new.extras, new.loc = value.name, value.names, value.extras, value.loc
+    graph.replace_uses(value, new)

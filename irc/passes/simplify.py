@@ -1,0 +1,150 @@
+"""Rewrites that change no result, not even a bit: one function per rule, listed in `RULES` by operation.
+
+A rule gets the graph and a node and returns the value that its result is equal to, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.types import TensorType
+from irc.ops.builder import Builder
+from irc.passes.replace import replace_value
+
+Rule = Callable[[Graph, Node], Value | None]
+
+
+def run(graph: Graph) -> int:
+    """Apply the rules until none applies; how many rewrites."""
+    total = 0
+    while True:
+        done = sum(_apply(graph, node) for node in graph.nodes)
+        graph.prune()
+        if not done:
+            return total
+        total += done
+
+
+def _apply(graph: Graph, node: Node) -> bool:
+    value = node.outputs[0] if node.outputs else None
+    if value is None or not isinstance(value.type, TensorType) or value.type.shape is None:
+        return False
+    if not value.uses and value not in graph.outputs:
+        return False
+    for rule in RULES.get(node.op.name, ()):
+        found = rule(graph, node)
+        if found is not None and found is not value and found.type == value.type and replace_value(graph, value, found):
+            return True
+    return False
+
+
+# ------------------------------------------------------------------ rearrangement
+def same_value(graph: Graph, node: Node) -> Value | None:
+    """Identity: its operand."""
+    return node.inputs[0]
+
+
+def same_shape(graph: Graph, node: Node) -> Value | None:
+    """A reshape to the shape that it has: its operand."""
+    x = node.inputs[0]
+    return x if x is not None and x.type == node.outputs[0].type else None
+
+
+def reshape_of_reshape(graph: Graph, node: Node) -> Value | None:
+    """Of two reshapes only the last shape matters."""
+    x, out = node.inputs[0], node.outputs[0]
+    inner = x.producer if x is not None else None
+    if inner is None or inner.op.name not in RESHAPES or inner.inputs[0] is None:
+        return None
+    source = inner.inputs[0]
+    if not isinstance(source.type, TensorType) or source.type.shape is None:
+        return None
+    b = Builder(graph, node.name or node.op.name, node.loc)
+    if any(d == 0 for d in out.shape):
+        return None
+    found = b.Reshape(source, b.dims(out.shape), special_zero=False)
+    found.type = out.type
+    if found.producer is not None:
+        found.producer.name = node.name
+    return found
+
+
+def transpose_of_transpose(graph: Graph, node: Node) -> Value | None:
+    """Two permutations are one; the one that moves nothing is none."""
+    x = node.inputs[0]
+    order = _perm(node)
+    if x is None or order is None:
+        return None
+    if order == sorted(order):
+        return x
+    inner = x.producer
+    before = _perm(inner) if inner is not None and inner.op.name == "Transpose" else None
+    if inner is None or before is None or inner.inputs[0] is None:
+        return None
+    both = [before[k] for k in order]
+    if both == sorted(both):
+        return inner.inputs[0]
+    found = Builder(graph, node.name or node.op.name, node.loc).Transpose(inner.inputs[0], both)
+    found.producer.name = node.name
+    return found
+
+
+def _perm(node: Node) -> list[int] | None:
+    rank = len(node.outputs[0].shape)
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    if given is None:
+        return list(range(rank))[::-1]
+    found = given.ints()
+    return None if found is None else found or list(range(rank))[::-1]
+
+
+# --------------------------------------------------------------------- arithmetic
+def neutral(right: float, also_left: bool) -> Rule:
+    """x op c = x where every element of the constant is `right` (its sign counts)."""
+
+    def rule(graph: Graph, node: Node) -> Value | None:
+        x, c = node.inputs[0], node.inputs[1]
+        if x is None or c is None:
+            return None
+        if is_all(c, right):
+            return x
+        return c if also_left and is_all(x, right) else None
+
+    return rule
+
+
+def is_all(value: Value, number: float) -> bool:
+    """Whether a constant consists of that number; -0.0 is not 0.0, except of integers."""
+    if value.const is None or value.dtype.kind not in "fiu" or int(value.tensor.elements()) > 1 << 16:
+        return False
+    array = value.const.array.astype(np.float64)
+    same = bool(np.all(array == number))
+    return same and (value.dtype.is_integer or bool(np.all(np.signbit(array) == np.signbit(number))))
+
+
+def add_zero(graph: Graph, node: Node) -> Value | None:
+    """x + 0 = x for integers; for floats only x + (-0.0), because -0.0 + 0.0 is 0.0."""
+    exact = 0.0 if node.outputs[0].dtype.is_integer else -0.0
+    return neutral(exact, also_left=True)(graph, node)
+
+
+def cast_to_same(graph: Graph, node: Node) -> Value | None:
+    """A cast to the type that it has: its operand."""
+    return same_shape(graph, node)
+
+
+RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+RULES: dict[str, tuple[Rule, ...]] = {
+    "Identity": (same_value,),
+    **dict.fromkeys(RESHAPES, (same_shape, reshape_of_reshape)),
+    "Transpose": (transpose_of_transpose,),
+    "Cast": (cast_to_same,),
+    "Mul": (neutral(1.0, also_left=True),),
+    "Div": (neutral(1.0, also_left=False),),
+    "Add": (add_zero,),
+    "Sub": (neutral(0.0, also_left=False),),
+}
+

@@ -1,0 +1,34 @@
+"""Constant operands of contractions in the order that their loops like."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ops.builder import with_fields
+
+
+def run(graph: Graph) -> int:
+    """Store transposed constant right operands of MatMul untransposed, so that columns are contiguous; how many.
+
+    Not for a product of one row, which streams the transposed matrix once.
+    """
+    done = 0
+    for node in graph.nodes:
+        b = node.inputs[1] if node.op.name == "MatMul" else None
+        if b is not None and b.const is not None and getattr(node.op, "transpose_b", False) and b.rank == 2 and not _one_row(node):
+            done += _untranspose(graph, node, b)
+    return done
+
+
+def _one_row(node: Node) -> bool:
+    out = node.outputs[0].shape
+    return all(d == 1 for d in out[:-1])
+
+
+def _untranspose(graph: Graph, node: Node, b: Value) -> bool:
+    constant = b.const
+    assert constant is not None
+    swapped = Constant(constant.dtype, constant.shape[::-1], lambda: np.ascontiguousarray(constant.array.T))
+    graph.set_op(node, with_fields(node.op, transpose_b=False), [node.inputs[0], graph.add_constant(swapped, b.name)])
+    return True

@@ -1,0 +1,28 @@
+"""The passes of `compile`, in order: what `irc.driver` runs and `--dump-after PASS` names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from irc.diagnostics import Sink
+from irc.ir.graph import Graph
+from irc.passes import cse, decompose, fold, infer, materialize, simplify, weights
+
+Pass = tuple[str, Callable[[Graph, Sink], object]]
+
+COMPILE_C: tuple[Pass, ...] = (
+    ("infer", infer.run),
+    ("materialize", lambda graph, sink: materialize.run(graph)),
+    ("fold", lambda graph, sink: fold.run(graph)),
+    ("simplify", lambda graph, sink: simplify.run(graph)),
+    ("decompose", decompose.run),
+    ("materialize-2", lambda graph, sink: materialize.run(graph)),
+    ("fold-2", lambda graph, sink: fold.run(graph)),
+    ("weights", lambda graph, sink: weights.run(graph)),
+    ("simplify-2", lambda graph, sink: simplify.run(graph)),
+    ("cse", lambda graph, sink: cse.run(graph)),
+)
+"""From a loaded graph to one that `irc.passes.group` and `irc.loops.lower` take: run in place, on a copy.
+
+Each adds its findings to the sink; stop on errors after each pass.
+"""
