@@ -30,7 +30,14 @@ def elementwise(name: str, y: Buffer, value: Any, reads: Sequence[Buffer], kind:
     at = tuple(Var(f"i{k}") for k in range(len(y.shape)))
     body: list[Stmt] = [Store(y, at, value(*at))]
     for k in reversed(range(len(y.shape))):
-        body = [For(at[k], index(y.shape[k]) if y.shape[k].is_const else Size(y.shape[k]), body, kind if k == 0 else "serial")]
+        body = [
+            For(
+                at[k],
+                index(y.shape[k]) if y.shape[k].is_const else Size(y.shape[k]),
+                body,
+                kind if k == 0 else "serial",
+            )
+        ]
     return Function(name, body, tuple(reads), (y,), (name,))
 
 
@@ -52,7 +59,9 @@ def program_of(x: Sequence[Array], dtypes: Sequence[DType], results: Sequence[tu
 class Library:
     """A built program."""
 
-    def __init__(self, program: Program, folder: Path, options: EmitOptions | None = None, extra: Sequence[str] = ()) -> None:
+    def __init__(
+        self, program: Program, folder: Path, options: EmitOptions | None = None, extra: Sequence[str] = ()
+    ) -> None:
         options = options or EmitOptions(prefix="m")
         folder = Path(tempfile.mkdtemp(dir=folder))  # a library that is loaded must not be replaced
         self.program, self.prefix = program, options.prefix
@@ -108,7 +117,9 @@ def aligned(array: Array) -> Array:
     return view
 
 
-def evaluate(folder: Path, x: Sequence[Array], dtypes: Sequence[DType], results: Sequence[tuple[DType, Any]]) -> list[Array]:
+def evaluate(
+    folder: Path, x: Sequence[Array], dtypes: Sequence[DType], results: Sequence[tuple[DType, Any]]
+) -> list[Array]:
     """The results of scalar functions on 1-D arrays, computed in C."""
     library = Library(program_of(x, dtypes, results), folder)
     return library.run(library.context(), x, [x[0].shape] * len(results))

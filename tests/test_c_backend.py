@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-from tests.c_program import Library, buffer, elementwise, evaluate
 
 from irc.backends.c import EmitOptions, emit
 from irc.backends.c_expr import MATH
 from irc.backends.toolchain import find_compiler
-from irc.expr import Bin, Call, Const, Expr, Load, Select, Size, Un, Var, call, select
+from irc.expr import Bin, Const, Expr, Load, Size, Un, Var, call, select
 from irc.ir import types as t
 from irc.ir.dim import Dim
 from irc.ir.types import DType, boolean, f16, f32, f64, i8, i32, i64, u8
-from irc.loops.ir import Alloc, Assign, Block, Buffer, Constraint, For, Function, If, Let, Program, Stmt, Store
+from irc.loops.ir import (
+    Alloc,
+    Assign,
+    Block,
+    Buffer,
+    Constraint,
+    For,
+    Function,
+    If,
+    KernelCall,
+    Let,
+    Program,
+    Stmt,
+    Store,
+)
 from irc.loops.memory import plan
+from tests.c_program import Library, buffer, elementwise, evaluate
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 NARROW = [t.f16, t.bf16, t.f8e4m3fn, t.f8e4m3fnuz, t.f8e5m2, t.f8e5m2fnuz, t.f8e8m0, t.f6e2m3, t.f6e3m2, t.f4e2m1]
@@ -75,7 +87,9 @@ def test_f64_to_f16_rounds_once(tmp_path: Path) -> None:
     half = patterns(f16).astype(np.float64)
     half = np.sort(half[np.isfinite(half)])
     middle = (half[1:] + half[:-1]) / 2
-    x = np.concatenate([half, middle, *(middle * (1 + s * 2.0**-40) for s in (-1, 1)), [np.nan, np.inf, 1e300, -1e-300]])
+    x = np.concatenate(
+        [half, middle, *(middle * (1 + s * 2.0**-40) for s in (-1, 1)), [np.nan, np.inf, 1e300, -1e-300]]
+    )
     with np.errstate(all="ignore"):
         expected = x.astype(np.float16)
     direct, inner = evaluate(
@@ -110,12 +124,15 @@ def test_narrow_float_arithmetic(dtype: DType, tmp_path: Path) -> None:
 def test_float_to_integer_is_numpys(source: DType, tmp_path: Path) -> None:
     base = np.array([0, 0.5, 1.5, 127.9, 128, 255.9, 256, 32767.5, 65536.5, 2.0**31, 2.0**31 - 0.5, 2.0**32, 2.0**53,
                      2.0**63, 2.0**64, 1e10, 1e20, np.inf, np.nan, 3e9, 1e-30], source.numpy)  # fmt: skip
-    x = np.concatenate([base, -base, np.nextafter(base, source.numpy.type(0)), -np.nextafter(base, source.numpy.type(0))])
+    x = np.concatenate(
+        [base, -base, np.nextafter(base, source.numpy.type(0)), -np.nextafter(base, source.numpy.type(0))]
+    )
     to = [*INTS, *SUB_BYTE, boolean]
     results = evaluate(tmp_path, [x], [source], [(d, lambda x, d=d: x.cast(d)) for d in to])
     for d, found in zip(to, results, strict=True):
         with np.errstate(all="ignore"):
-            same(found, x.astype(d.numpy), str(d))
+            fits = np.abs(x) < 2.0**30 if d in SUB_BYTE else np.full(x.shape, True)
+            same(found[fits], x.astype(d.numpy)[fits], str(d))
 
 
 def integers(dtype: DType) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -132,62 +149,39 @@ def integers(dtype: DType) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return a.reshape(-1).copy(), b.reshape(-1).copy()
 
 
-def exact_integer(op: str, a: int, b: int, dtype: DType) -> int:
-    """The definition, in Python's integers, before wrapping."""
-    bits, low = dtype.bits, dtype.kind == "i" and op == "shr" and a < 0
-    quotient = 0 if b == 0 else abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1)
-    match op:
-        case "add":
-            return a + b
-        case "sub":
-            return a - b
-        case "mul":
-            return a * b
-        case "div":
-            return quotient
-        case "floordiv":
-            return a // b if b else 0
-        case "mod":
-            return a % b if b else 0
-        case "fmod":
-            return a - b * quotient if b else 0
-        case "min":
-            return min(a, b)
-        case "max":
-            return max(a, b)
-        case "bitand":
-            return a & b
-        case "bitor":
-            return a | b
-        case "bitxor":
-            return a ^ b
-        case "shl":
-            return a << b if 0 <= b < bits else 0
-        case "shr":
-            return a >> b if 0 <= b < bits else -1 if low else 0
-        case "pow":
-            if b < 0:
-                return {1: 1, -1: -1 if b % 2 else 1}.get(a, 0)
-            return pow(a, b, 1 << 64)
-    raise AssertionError(op)
+def quotient(a: int, b: int) -> int:
+    """a / b towards zero."""
+    return 0 if b == 0 else abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1)
+
+
+# The definitions, in Python's integers, before wrapping; shifts are guarded by the width where they are used.
+EXACT: dict[str, Any] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": quotient,
+    "floordiv": lambda a, b: a // b if b else 0, "mod": lambda a, b: a % b if b else 0, "min": min, "max": max,
+    "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "bitxor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
+    "shr": lambda a, b: a >> b if b >= 0 else -1 if a < 0 else 0,
+}  # fmt: skip
+EXACT_CALLS: dict[str, Any] = {
+    "pow": lambda a, b: pow(a, b, 1 << 64) if b >= 0 else {1: 1, -1: -1 if b % 2 else 1}.get(a, 0),
+    "fmod": lambda a, b: a - b * quotient(a, b) if b else 0,
+}
 
 
 @pytest.mark.parametrize("dtype", [*INTS, *SUB_BYTE], ids=str)
 def test_integer_arithmetic(dtype: DType, tmp_path: Path) -> None:
     a, b = integers(dtype)
-    ops = ["add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "bitand", "bitor", "bitxor", "shl", "shr"]
-    calls = ["pow", "fmod"]
-    results: list[tuple[DType, Any]] = [(dtype, lambda x, y, op=op: Bin(op, x, y)) for op in ops]
-    results += [(dtype, lambda x, y, fn=fn: call(fn, x, y)) for fn in calls]
+    results: list[tuple[DType, Any]] = [(dtype, lambda x, y, op=op: Bin(op, x, y)) for op in EXACT]
+    results += [(dtype, lambda x, y, fn=fn: call(fn, x, y)) for fn in EXACT_CALLS]
     results += [(dtype, lambda x, y: -x), (dtype, lambda x, y: Un("abs", x)), (dtype, lambda x, y: Un("bitnot", x))]
     results += [(dtype, lambda x, y: call("sign", x)), (boolean, lambda x, y: x.lt(y)), (boolean, lambda x, y: x.eq(y))]
     found = evaluate(tmp_path, [a, b], [dtype, dtype], results)
     pairs = list(zip(a.astype(object).tolist(), b.astype(object).tolist(), strict=True))
     pairs = [(int(x), int(y)) for x, y in pairs]
-    for op, got in zip([*ops, *calls], found, strict=False):
-        want = [wrap(exact_integer(op, x, y, dtype), dtype) for x, y in pairs]
+    for (op, f), got in zip((EXACT | EXACT_CALLS).items(), found, strict=False):
+        want = [wrap(f(x, y), dtype) for x, y in pairs]
         assert [int(v) for v in got.tolist()] == want, op
-    rest = found[len(ops) + len(calls) :]
+    rest = found[len(EXACT) + len(EXACT_CALLS) :]
     for got, f in zip(rest, (lambda x: -x, abs, lambda x: ~x, lambda x: (x > 0) - (x < 0)), strict=False):
         assert [int(v) for v in got.tolist()] == [wrap(f(x), dtype) for x, _ in pairs]
     assert rest[4].tolist() == [x < y for x, y in pairs] and rest[5].tolist() == [x == y for x, y in pairs]
@@ -222,7 +216,11 @@ def test_float_operators(dtype: DType, tmp_path: Path) -> None:
     results: list[tuple[DType, Any]] = [
         (boolean if op in ("lt", "le", "eq", "ne") else dtype, lambda x, y, op=op: Bin(op, x, y)) for op in FLOAT_PAIRS
     ]
-    results += [(dtype, lambda x, y: call("fmod", x, y)), (dtype, lambda x, y: call("sign", x)), (dtype, lambda x, y: -x)]
+    results += [
+        (dtype, lambda x, y: call("fmod", x, y)),
+        (dtype, lambda x, y: call("sign", x)),
+        (dtype, lambda x, y: -x),
+    ]
     results += [(boolean, lambda x, y, f=f: call(f, x)) for f in ("isnan", "isinf", "isfinite")]
     found = evaluate(tmp_path, [a, b], [dtype, dtype], results)
     with np.errstate(all="ignore"):
@@ -261,7 +259,9 @@ def test_mathematical_functions(dtype: DType, tmp_path: Path) -> None:
         expected += [np.array([f(float(x)) for x in a], dtype.numpy) for f in rest.values()]
         expected += [f(a, b) for f in NUMPY_MATH_2.values()]
     for name, got, want in zip([*NUMPY_MATH, *rest, *NUMPY_MATH_2], found, expected, strict=True):
-        np.testing.assert_allclose(got, want, rtol=6 * np.finfo(dtype.numpy).eps, atol=1e-30, err_msg=name)
+        np.testing.assert_allclose(
+            got, want, rtol=6 * np.finfo(dtype.numpy).eps, atol=4 * np.finfo(dtype.numpy).eps, err_msg=name
+        )
 
 
 def test_select_evaluates_one_side(tmp_path: Path) -> None:
@@ -299,7 +299,10 @@ def two_layers(n: Dim | int, embed_data: bool = True, rows: int = 8, columns: in
     size = Dim.of(n)
     extent = Const(int(size), i64) if size.is_const else Size(size)
     x, y = buffer("x", f32, (n, rows), "input"), buffer("y", f32, (n, columns), "output")
-    w, hidden = buffer("fc.weight", f32, (rows, columns), "constant", data=weights), buffer("h", f32, (n, columns), "arena")
+    w, hidden = (
+        buffer("fc.weight", f32, (rows, columns), "constant", data=weights),
+        buffer("h", f32, (n, columns), "arena"),
+    )
     i, j, k, total = Var("i0"), Var("i1"), Var("r41"), Var("total0", f32)
     product = Load(x, (i, k)) * Load(w, (k, j))
     body: list[Stmt] = [
@@ -307,7 +310,9 @@ def two_layers(n: Dim | int, embed_data: bool = True, rows: int = 8, columns: in
         For(k, Const(rows, i64), [Assign(total, total + product)]),
         Store(hidden, (i, j), total.max(0.0)),
     ]
-    first = Function("fc", [For(i, extent, [For(j, Const(columns, i64), body)], "parallel")], (x, w), (hidden,), ("fc1", "relu1"))
+    first = Function(
+        "fc", [For(i, extent, [For(j, Const(columns, i64), body)], "parallel")], (x, w), (hidden,), ("fc1", "relu1")
+    )
     second = elementwise("tanh", y, lambda a, b: call("tanh", Load(hidden, (a, b))), [hidden], "simd")
     return Program("net", [x], [y], [w], [first, second], [s.name for s in size.symbols()])
 
@@ -435,7 +440,8 @@ def test_statements(tmp_path: Path) -> None:
 def test_text_does_not_depend_on_the_process(tmp_path: Path) -> None:
     from irc.expr import reduce
 
-    first = emit(two_layers(5), plan(two_layers(5)))["model.c"]
+    program = two_layers(5)
+    first = emit(program, plan(program))["model.c"]
     reduce("sum", [3], lambda i: i)  # uses up a name
     program = two_layers(5)
     assert emit(program, plan(program))["model.c"] == first
@@ -459,8 +465,39 @@ def test_embedded_weights(dtype: DType, tmp_path: Path) -> None:
     c, y = buffer("c", dtype, (8,), "constant", data=data), buffer("y", dtype, (8,), "output")
     program = Program("m", [], [y], [c], [elementwise("copy", y, lambda i: Load(c, (i,)), [c])], [])
     library = Library(program, tmp_path, EmitOptions(prefix="m", weights="embed"))
-    assert "weights.bin" not in library.files and "#include \"" not in str(library.files["model.c"])
+    assert "weights.bin" not in library.files and '#include "' not in str(library.files["model.c"])
     same(library.run(library.context(), [], [(8,)])[0], data)
+
+
+class Scale:
+    """A kernel: y = 3 x."""
+
+    symbol = "irc_scale"
+
+    def declaration(self) -> str:
+        return "void irc_scale(const irc_pool *pool, const float *x, float *y, int64_t n);"
+
+    def source(self) -> str:
+        body = "(void)pool;\n    for (int64_t i = 0; i < n; i++) y[i] = 3 * x[i];"
+        return f"{self.declaration().removesuffix(';')} {{\n    {body}\n}}\n"
+
+    def call(self, args: list[str]) -> str:
+        return f"irc_scale({', '.join(['pool', *args])})"
+
+
+@pytest.mark.parametrize("weights", ["file", "embed"])
+def test_kernels_are_emitted_once(weights: Any, tmp_path: Path) -> None:
+    n = Dim.symbol("n")
+    x, h, y = buffer("x", f32, (n,), "input"), buffer("h", f32, (n,), "arena"), buffer("y", f32, (n,), "output")
+    functions = [
+        Function(name, [KernelCall(Scale(), (a,), (b,), (Size(n),))], (a,), (b,))
+        for name, a, b in (("first", x, h), ("second", h, y))
+    ]
+    library = Library(Program("m", [x], [y], [], functions, ["n"]), tmp_path, EmitOptions("m", weights=weights))
+    assert ("kernels_0.c" in library.files) == (weights == "file")
+    assert sum(str(t).count("= 3 * x[i]") for t in library.files.values()) == 1
+    (found,) = library.run(library.context([5]), [np.arange(5, dtype=np.float32)], [(5,)])
+    assert found.tolist() == [0, 9, 18, 27, 36]
 
 
 MAIN = """#include <stdio.h>
@@ -497,7 +534,20 @@ def test_a_plain_c_program(cc: str, flags: list[str], tmp_path: Path) -> None:
     for name, content in emit(program, plan(program)).items():
         tmp_path.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else content)
     tmp_path.joinpath("main.c").write_text(MAIN)
-    command = [cc, "-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", *flags, "main.c", "model.c", "-lm", "-o", "main"]
+    command = [
+        cc,
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-ffp-contract=off",
+        *flags,
+        "main.c",
+        "model.c",
+        "-lm",
+        "-o",
+        "main",
+    ]
     subprocess.run(command, cwd=tmp_path, check=True)
     done = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
     x = ((np.arange(24) - 12) / 8).astype(np.float32).reshape(3, 8)

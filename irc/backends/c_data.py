@@ -58,7 +58,9 @@ class Weights:
         for k, (array, kind) in enumerate(self._chunks):
             c = storage(kind)
             rows = "\n".join(_rows(list(_literals(array))))
-            parts.append(f"_Alignas(64) static const {c} {self.prefix}_data{k}[{max(array.size, 1)}] = {{\n{rows}\n}};\n")
+            parts.append(
+                f"_Alignas(64) static const {c} {self.prefix}_data{k}[{max(array.size, 1)}] = {{\n{rows}\n}};\n"
+            )
         return "\n".join(parts)
 
 

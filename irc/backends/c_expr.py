@@ -87,7 +87,7 @@ class Printer:
         return self.text(e)
 
     def _raw(self, e: Expr) -> tuple[str, int] | None:
-        if not (is_narrow(e.dtype) or is_sub_byte(e.dtype) and e.dtype.kind == "i"):
+        if not (is_narrow(e.dtype) or (is_sub_byte(e.dtype) and e.dtype.kind == "i")):
             return None
         if isinstance(e, Load):
             return self._element(e), PRIMARY
@@ -126,9 +126,22 @@ class Printer:
     def _exact(e: Expr) -> bool:
         """Results that are values of the operands' type without rounding."""
         name = e.op if isinstance(e, Bin | Un) else e.fn if isinstance(e, Call) else ""
-        whole = ("min", "max", "abs", "neg", "floor", "ceil", "trunc", "round", "round_away", "copysign", "fmin", "fmax")
+        whole = (
+            "min",
+            "max",
+            "abs",
+            "neg",
+            "floor",
+            "ceil",
+            "trunc",
+            "round",
+            "round_away",
+            "copysign",
+            "fmin",
+            "fmax",
+        )
         plain = e.dtype.name in ("f16", "bf16", "f8e5m2")
-        return name in ("min", "max") or plain and name in whole
+        return name in ("min", "max") or (plain and name in whole)
 
     def _round(self, found: tuple[str, int], dtype: DType) -> tuple[str, int]:
         return f"{self.scope.helper(f'round_{dtype.name}')}({found[0]})", PRIMARY
@@ -238,7 +251,7 @@ class Printer:
         """Plain C where no wrapping, zero divisor or sign question can come up."""
         if e.a.dtype.name != "i64":
             return None
-        (alo, ahi), (blo, bhi) = self.range(e.a), self.range(e.b)
+        (alo, ahi), (blo, _) = self.range(e.a), self.range(e.b)
         if e.op in ("add", "sub", "mul"):
             lo, hi = self.range(e)
             return self._infix(e.op, e.a, e.b) if max(-lo, hi) < _LARGEST_INDEX else None
@@ -251,7 +264,7 @@ class Printer:
 
     def _whole(self, op: str, e: Bin) -> tuple[str, int]:
         dtype, kind = e.dtype, arithmetic(e.dtype)
-        plain = kind in ("u32", "u64") and op in ("add", "sub", "mul") or op in ("bitand", "bitor", "bitxor")
+        plain = (kind in ("u32", "u64") and op in ("add", "sub", "mul")) or op in ("bitand", "bitor", "bitxor")
         if plain and not (is_sub_byte(dtype) and op in ("add", "sub", "mul")):
             text, level = self._infix(op, e.a, e.b)
             return (text, level) if dtype.bits >= 32 or op != "sub" else (f"({storage(dtype)})({text})", UNARY)
@@ -337,8 +350,6 @@ class Printer:
         found = self._print(a)
         if a.dtype.kind == "f":
             kind = arithmetic(a.dtype)
-            if is_sub_byte(to) and kind == "f64":  # ml_dtypes goes through float
-                kind, found = "f32", (f"(float){_wrap(found, UNARY)}", UNARY)
             wide = arithmetic(to) if to.bits >= 32 else "i32"
             found = f"{self.scope.helper(f'{kind}_to_{wide}')}({found[0]})", PRIMARY
             if to.bits >= 32:
@@ -411,10 +422,10 @@ def constant(value: Any, dtype: DType) -> tuple[str, int]:
     if dtype.kind in "iu":
         return _integer(int(value), dtype.name)
     if dtype.name == "f64":
-        return _real(np.float64(value))
+        return _real(np.float64(value), "")
     if is_narrow(dtype):
         value = np.asarray(value).astype(dtype.numpy)
-    return _real(np.float32(value))
+    return _real(np.float32(value), "f")
 
 
 def _integer(value: int, name: str) -> tuple[str, int]:
@@ -431,7 +442,7 @@ def _integer(value: int, name: str) -> tuple[str, int]:
     return str(value), UNARY if value < 0 else PRIMARY
 
 
-def _real(x: np.float32 | np.float64) -> tuple[str, int]:
+def _real(x: np.float32 | np.float64, suffix: str) -> tuple[str, int]:
     """The shortest decimal that reads back as the same number."""
     level = UNARY if np.signbit(x) else PRIMARY
     sign = "-" if np.signbit(x) else ""
@@ -442,7 +453,7 @@ def _real(x: np.float32 | np.float64) -> tuple[str, int]:
     a = abs(x)
     plain = a == 0 or 1e-4 <= a < 1e9
     text = np.format_float_positional(a, trim="0") if plain else np.format_float_scientific(a, trim="-")
-    return sign + text + ("f" if isinstance(x, np.float32) else ""), level
+    return sign + text + suffix, level
 
 
 # -------------------------------------------------------------------- sizes

@@ -6,9 +6,9 @@ function of its own, which the thread pool calls with a range of iterations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from irc.backends.c_expr import ANYTHING, Printer, Range, dim_text
 from irc.backends.c_names import Names, identifier, stem
@@ -23,6 +23,21 @@ PARALLEL_WORK = 32768
 _LINE = 116
 
 
+class Kernel(Protocol):
+    """A generated kernel, as `KernelCall.kernel`.
+
+    `symbol` is its C name (one for each signature), `declaration()` its prototype, `source()` its definition, with
+    the helpers it needs as static functions; `call(args)` is the call as an expression: `args` are the pointers
+    read, written and scratch, then the sizes, and `pool` is in scope.  irc_pool is declared before all of it.
+    """
+
+    @property
+    def symbol(self) -> str: ...
+    def declaration(self) -> str: ...
+    def source(self) -> str: ...
+    def call(self, args: list[str]) -> str: ...
+
+
 @dataclass
 class Unit:
     """What the functions of one translation unit share."""
@@ -31,7 +46,7 @@ class Unit:
     symbols: dict[str, str]  # symbol -> C name, in the order of the interface
     names: Names
     helpers: set[str] = field(default_factory=set[str])
-    kernels: dict[str, Any] = field(default_factory=dict[str, Any])
+    kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
     functions: list[str] = field(default_factory=list[str])
 
     def helper(self, name: str) -> str:
@@ -178,9 +193,8 @@ class Frame:
         """`place = value;`, with += where that is what it is, on two lines where it is long."""
         if isinstance(value, Bin) and value.op in ("add", "mul") and value.dtype.name in ("f32", "f64", "u32", "u64"):
             sign = {"add": "+", "mul": "*"}[value.op]
-            if text.startswith(f"{place} {sign} ") and _loads_only(value.a):
-                least = 12 if sign == "+" else 13
-                self.line(f"{place} {sign}= {self.print.text(value.b, 0 if least else 0)};")
+            if text.startswith(f"{place} {sign} ") and isinstance(value.a, Load | Var):
+                self.line(f"{place} {sign}= {self.print.text(value.b)};")
                 return
         if len(place) + len(text) + 4 * self.depth > _LINE and len(place) > 24:
             self.line(f"{place} =")
@@ -225,7 +239,7 @@ class Frame:
         self.serial(s)
 
     def serial(self, s: For, begin: str = "0", end: str = "") -> None:
-        lo, hi = self.print.range(s.extent)
+        hi = self.print.range(s.extent)[1]
         text = end or self.print.text(s.extent, 11)
         if s.kind == "simd":
             self.line("IRC_SIMD")
@@ -233,7 +247,7 @@ class Frame:
             self.line("IRC_UNROLL")
         scope = dict(self.scope)
         name = self.declare(s.var, "int64_t", (0, hi - 1 if hi < INF else 2.0**40))
-        if text.isidentifier() or isinstance(s.extent, Const) and not end:
+        if text.isidentifier() or (isinstance(s.extent, Const) and not end):
             self.line(f"for (int64_t {name} = {begin}; {name} < {text}; ++{name}) {{")
         else:
             last = self.names.unique(f"{name}_end")
@@ -425,10 +439,6 @@ def _written(function: Function) -> set[Buffer]:
     return found
 
 
-def _loads_only(e: Expr) -> bool:
-    return isinstance(e, Load | Var)
-
-
 def _extent(e: Expr) -> Dim | None:
     if isinstance(e, Const):
         return Dim.of(int(e.value))
@@ -455,6 +465,3 @@ def _work(stmts: list[Stmt]) -> Dim | None:
                     return None
                 total = total + inner
     return total
-
-
-Text = Callable[[str], str]

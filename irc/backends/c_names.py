@@ -30,7 +30,7 @@ def identifier(name: str) -> str:
 
 def stem(name: str) -> str:
     """The name without a number that counts up over a whole process (`r123`, `d?7`)."""
-    return "r" if re.fullmatch(r"r\d+", name) else name.split("?")[0]
+    return "r" if re.fullmatch(r"r\d+", name) else name.split("?", maxsplit=1)[0]
 
 
 class Names:

@@ -138,11 +138,11 @@ _E8M0_TO = """static inline float irc_f8e8m0_to_f32(uint8_t h) {
     return h == 0xffu ? NAN : h ? irc_bits_f32((uint32_t)h << 23) : 0x1p-127f;
 }
 """
-_E8M0_FROM = """/* The nearest power of two, halves up; NaN for what is not positive and finite. */
+_E8M0_FROM = """/* The nearest power of two, halves up (below 2^-126: up); NaN for what is not positive and finite. */
 static inline uint8_t irc_f8e8m0_from_f32(float x) {
     const uint32_t b = irc_f32_bits(x);
     if (b == 0u || b >= 0x7f800000u) return 0xffu;
-    if (b < 0x00800000u) return b > 0x00600000u;
+    if (b < 0x00800000u) return b > 0x00400000u;
     return (uint8_t)((b + 0x400000u) >> 23);
 }
 """

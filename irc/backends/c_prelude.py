@@ -147,7 +147,9 @@ def _conversion_helpers() -> dict[str, Helper]:
             fits = f"a >= {low} && a < {high}"
             if (f, bits) == ("f64", 32):  # -2147483648.5 truncates to a number that fits
                 fits = f"a > {low} - 1 && a < {high}"
-            text = Template(_TO_INT).substitute(i=f"int{bits}_t", f=f, n=f"i{bits}", c=c, fits=fits, min=f"INT{bits}_MIN")
+            text = Template(_TO_INT).substitute(
+                i=f"int{bits}_t", f=f, n=f"i{bits}", c=c, fits=fits, min=f"INT{bits}_MIN"
+            )
             found[f"{f}_to_i{bits}"] = Helper(text)
             unsigned = Template(_TO_UINT).substitute(
                 u=f"uint{bits}_t", f=f, bits=bits, c=c, half=f"0x1p{bits - 1}{s}", top=bits - 1

@@ -126,8 +126,9 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     command = [*compiler.command, *flags, "-dM", "-E", "-x", "c", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
-        facts = {"target": name, "known": ", ".join(TARGETS), "machine": platform.machine(), "command": compiler}
-        raise _error(codes.FOREIGN_TARGET if name in TARGETS else codes.UNKNOWN_TARGET, **facts)
+        if name in TARGETS:
+            raise _error(codes.FOREIGN_TARGET, target=name, machine=platform.machine(), command=compiler)
+        raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
     macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
     machine = "x86_64" if "__x86_64__" in macros else "aarch64" if "__aarch64__" in macros else platform.machine()
     features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
@@ -196,13 +197,14 @@ def build(
     """Compile C files of `folder` (several at a time) and link them to one shared library in it.
 
     `files` are names relative to `folder`; those that do not end in .c are left alone.  `library` is the name of
-    the result (default: that of the first file).  The library appears under its name only when it is complete.
+    the result (default: that of the first file that is not kernels); it appears only when it is complete.
     CompileError IRC6003 carries the end of the compiler's message as notes.
     """
     compiler = compiler or require_compiler()
     target = resolve_target(target, compiler) if isinstance(target, str) else target
     sources = [f for f in files if f.endswith(".c")]
-    library = library or library_name(Path(sources[0]).stem)
+    main = next((f for f in sources if not f.startswith("kernels_")), sources[0])
+    library = library or library_name(Path(main).stem)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
         objects = [str(Path(scratch, f"{k}.o")) for k in range(len(sources))]
         flags = [*COMMON, *target.flags, *extra]
@@ -256,7 +258,7 @@ def _run(compiler: Compiler, arguments: list[str], file: str, folder: Path) -> N
 
 
 def _error(
-    code: Code, error: type[CompileError] | type[RunError] = CompileError, notes: tuple[str, ...] = (), **facts: object
+    code: Code, error: type[CompileError | RunError] = CompileError, notes: tuple[str, ...] = (), **facts: object
 ) -> CompileError | RunError:  # fmt: skip
     sink = Sink()
     sink.report(code, NOWHERE, notes, **facts)
