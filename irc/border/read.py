@@ -73,6 +73,7 @@ class _Reader:
     # ------------------------------------------------------------------- one node
     def node(self, raw: RawNode) -> None:
         inputs = [self._operand(key) for key in raw.inputs]
+        support.compare_inputs(self.sink, inputs, raw)
         function = self.functions.find(raw)
         if function is not None:
             self._call(raw, function, inputs)

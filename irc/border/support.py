@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -11,7 +12,7 @@ from irc.diagnostics import Sink
 from irc.diagnostics.codes import shape as codes
 from irc.formats.document import RawGraph, RawNode, RawValue
 from irc.ir.graph import Value
-from irc.ir.types import TensorType, dynamic
+from irc.ir.types import TensorType, Type, dynamic
 
 NEWEST_OPENVINO_OPSET = 16
 IGNORED_OPENVINO_ATTRIBUTES = frozenset({"PrimitivesPriority", "alt_width", "execOrder", "execTimeMcs"})
@@ -93,17 +94,27 @@ def _free_keys(graph: RawGraph) -> list[str]:
 def compare_declared(sink: Sink, value: Value, declared: RawValue, raw: RawNode) -> None:
     """Warn where the type the file declares disagrees with inference; take it where inference knows nothing."""
     said, known = declared.type, value.type
+    compare_types(sink, said, known, f"output of {raw.type} {raw.name!r}", raw)
+    if isinstance(said, TensorType) and isinstance(known, TensorType) and known.dtype == dynamic != said.dtype:
+        value.type = said
+
+
+def compare_inputs(sink: Sink, inputs: Sequence[Value | None], raw: RawNode) -> None:
+    """Warn where an input port (OpenVINO) declares another type than its producer has."""
+    for i, (value, said) in enumerate(zip(inputs, raw.input_types, strict=False)):
+        if value is not None:
+            compare_types(sink, said, value.type, f"input {i} of {raw.type} {raw.name!r}", raw)
+
+
+def compare_types(sink: Sink, said: Type | None, known: Type | None, what: str, raw: RawNode) -> None:
     if not isinstance(said, TensorType) or not isinstance(known, TensorType):
         return
-    facts: dict[str, Any] = {"value": f"output of {raw.type} {raw.name!r}", "declared": said, "inferred": known}
+    facts: dict[str, Any] = {"value": what, "declared": said, "inferred": known}
     if said.dtype != dynamic and known.dtype != dynamic and said.dtype != known.dtype:
         sink.report(codes.DECLARED_TYPE, raw.loc, **facts)
     elif said.shape is not None and known.shape is not None:
         same = len(said.shape) == len(known.shape) and all(
             a.equals(b) is not False for a, b in zip(said.shape, known.shape, strict=True)
         )
-        # A port without <dim> is a scalar or of unknown rank; the file cannot tell them apart.
-        if not same and not (raw.extras.get("id") is not None and not said.shape):
+        if not same:
             sink.report(codes.DECLARED_SHAPE, raw.loc, **facts)
-    if known.dtype == dynamic and said.dtype != dynamic:
-        value.type = said

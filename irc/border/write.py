@@ -234,7 +234,7 @@ class _Writer:
             if form.since > opset or (form.last is not None and opset > form.last):
                 continue
             at = form_at(self.format, form.domain, form.name, opset)
-            if self.format == "openvino" or (at is not None and at[0].since == form.since):
+            if self.format == "openvino" or not form.name or (at is not None and at[0].since == form.since):
                 found.append(form)
         return sorted(found, key=lambda f: -f.since)
 

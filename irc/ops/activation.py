@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from irc.diagnostics import require
+from irc.diagnostics.codes import operation
 from irc.diagnostics.codes import shape as shape_codes
 from irc.expr import Const, Expr, call, select
 from irc.ir.graph import Value
@@ -562,6 +563,19 @@ def clip(x: Array, lo: Array | None, hi: Array | None) -> Array:
     return y if hi is None else np.minimum(y, hi)
 
 
+def read_clamp(b: Any, a: Any, x: Value, lo: Value, hi: Value) -> Value:
+    """OpenVINO refuses bounds that cross; ONNX lets the upper one win."""
+    low, high = lo.array, hi.array
+    ordered = None if low is None or high is None else bool(low <= high)
+    require(ordered, operation.ATTRIBUTE_RANGE, op="Clamp", attribute="min", value=low, expected=f"at most max = {high}")
+    return b.Clip(x, lo, hi)
+
+
+def ordered_bounds(op: Any, x: Value, lo: Value | None = None, hi: Value | None = None) -> bool:
+    known = lo is not None and hi is not None and lo.array is not None and hi.array is not None
+    return not known or bool(lo.array <= hi.array)  # type: ignore[union-attr, operator]
+
+
 LARGEST = single(3.4028234663852886e38)
 CLIP_6: dict[str, Codec] = {
     "min": AsInput(-LARGEST, index=1, scalar=True),
@@ -604,7 +618,7 @@ class Clip(Elementwise):
     )  # fmt: skip
     openvino = (
         Form(
-            "Clamp", 1, T=OV_NUMERIC, write=write_clip,
+            "Clamp", 1, T=OV_NUMERIC, read=read_clamp, direct=True, when=ordered_bounds, write=write_clip,
             attrs={"min": Bound(assumed=0.0, index=1, scalar=True, up=True), "max": Bound(assumed=0.0, index=2, scalar=True)},
         ),
     )  # fmt: skip
