@@ -18,9 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from irc.diagnostics.core import (
-    CompileError, ConversionError, Diagnostic, InvalidModel, IrcError, Loc, RunError,
+    CompileError,
+    ConversionError,
+    Diagnostic,
+    InvalidModel,
+    IrcError,
+    Loc,
+    RunError,
 )  # fmt: skip
-from irc.version import VERSION as __version__
+from irc.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     import onnx
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from irc.runtime.executor import CompiledModel
 
 Source = Union[str, Path, bytes, "onnx.ModelProto", "Model"]
-Shapes = Mapping[str, Sequence[Union[int, str, None]]]
+Shapes = Mapping[str, Sequence[int | str | None]]
 
 __all__ = [
     "CompileError", "CompiledModel", "ConversionError", "Diagnostic", "InvalidModel", "IrcError", "Loc", "Model",

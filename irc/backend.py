@@ -23,7 +23,13 @@ class Prepared(BackendRep):
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs for a list of inputs (a dict by name, or one array)."""
         several = isinstance(inputs, list | tuple | dict)
-        return tuple(self.compiled(inputs) if isinstance(inputs, dict) else self.compiled(*inputs) if several else self.compiled(inputs))
+        return tuple(
+            self.compiled(inputs)
+            if isinstance(inputs, dict)
+            else self.compiled(*inputs)
+            if several
+            else self.compiled(inputs)
+        )
 
 
 class IrcBackend(Backend):
@@ -68,7 +74,7 @@ class IrcBackend(Backend):
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """Only the CPU."""
-        return device.split(":")[0].upper() == "CPU"
+        return device.split(":", maxsplit=1)[0].upper() == "CPU"
 
 
 def _info(name: str, value: Any) -> onnx.ValueInfoProto:
@@ -79,7 +85,9 @@ def _info(name: str, value: Any) -> onnx.ValueInfoProto:
         kind = onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(element.dtype), None)
         return onnx.helper.make_value_info(name, onnx.helper.make_sequence_type_proto(kind))
     array = np.asarray(value)
-    element_type = onnx.TensorProto.STRING if array.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    element_type = (
+        onnx.TensorProto.STRING if array.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    )
     return onnx.helper.make_tensor_value_info(name, element_type, array.shape)
 
 

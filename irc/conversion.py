@@ -14,7 +14,8 @@ import numpy as np
 from irc.border import WriteOptions, write_model
 from irc.border.support import NEWEST_OPENVINO_OPSET, newest_onnx_opset
 from irc.diagnostics import ConversionError, Problem, Sink
-from irc.diagnostics.codes import conversion, runtime_io as codes
+from irc.diagnostics.codes import conversion
+from irc.diagnostics.codes import runtime_io as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Model
 from irc.ir.types import TensorType, f16, f32
@@ -45,7 +46,9 @@ def write_file(model: Model, path: str | Path, options: SaveOptions) -> None:
     sink = Sink()
     suffix = os.path.splitext(os.fspath(path))[1].lower()
     if suffix not in (".onnx", ".xml"):
-        sink.report(codes.BAD_OPTION, option="path", value=os.fspath(path), expected="a name that ends in .onnx or .xml")
+        sink.report(
+            codes.BAD_OPTION, option="path", value=os.fspath(path), expected="a name that ends in .onnx or .xml"
+        )
         raise ConversionError(sink.diagnostics)
     raw = to_openvino(model, options, sink) if suffix == ".xml" else to_onnx(model, options, sink)
     sink.stop_on_errors(ConversionError)
@@ -104,7 +107,9 @@ def _onnx_at(model: Model, opset: int, sink: Sink) -> RawModel:
     if raw.version < 4:  # until IR version 3 an initializer is a graph input too
         listed = {v.key for v in raw.graph.inputs}
         raw.graph.inputs += [
-            RawValue(k, (k,), TensorType.of(t.dtype, t.shape)) for k, t in raw.graph.constants.items() if k not in listed
+            RawValue(k, (k,), TensorType.of(t.dtype, t.shape))
+            for k, t in raw.graph.constants.items()
+            if k not in listed
         ]
     return raw
 

@@ -150,7 +150,8 @@ def compile(source: Any, options: CompileOptions | None = None) -> CompiledModel
 
 def compile_with(source: Any, backend: str, options: CompileOptions) -> CompiledModel:
     """`compile` with one backend."""
-    key = cache_key(source, backend, options) if options.cache else None
+    content = source_hash(source)
+    key = cache_key(content, backend, options) if options.cache and content else None
     found = store.lookup(key) if key else None
     if found is not None:
         try:
@@ -158,6 +159,7 @@ def compile_with(source: Any, backend: str, options: CompileOptions) -> Compiled
         except RunError:  # damaged, or made for another processor: compile again
             pass
     draft = generate(load(source), backend, options)
+    draft.manifest["source_sha256"] = content
     made = store.store(key, draft) if key else store.keep_for_process(draft)
     return CompiledModel(made, options.threads)
 
@@ -243,11 +245,8 @@ def choose_backend(wanted: str | None) -> str:
     return "numpy"
 
 
-def cache_key(source: Any, backend: str, options: CompileOptions) -> str | None:
-    """The artefact's key; None where the source has no content to go by."""
-    content = source_hash(source)
-    if content is None:
-        return None
+def cache_key(content: str, backend: str, options: CompileOptions) -> str:
+    """The artefact's key: of the model's content, the options, irc itself, the compiler and the processor."""
     parts = [
         content, backend, options.precision, sorted(options.shapes.items()), sorted(options.bounds.items()),
         options.weights, VERSION, store.generator_hash(),

@@ -19,7 +19,7 @@ SOURCES = sorted(p for folder in ("irc", "tests", "scripts", "samples", "bench")
 PACKAGE = [p for p in SOURCES if p.is_relative_to(ROOT / "irc")]
 
 LAYERS = (
-    ("irc.diagnostics",),
+    ("irc.version", "irc.diagnostics"),
     ("irc.ir",),
     ("irc.expr",),
     ("irc.loops.ir", "irc.loops.builder"),
@@ -30,7 +30,7 @@ LAYERS = (
     ("irc.loops",),
     ("irc.kernels", "irc.backends"),
     ("irc.runtime",),
-    ("irc.driver",),
+    ("irc.conversion", "irc.driver"),
     ("irc.backend",),
     ("irc.cli",),
 )

@@ -132,7 +132,9 @@ class _ModuleWriter:
         self.locals = {v: self._local(v) for v in self.graph.inputs}
         lines: list[str] = []
         if self.graph.inputs:
-            lines.append(f"{', '.join(self.locals[v] for v in self.graph.inputs)}{',' * (len(self.graph.inputs) == 1)} = inputs")
+            lines.append(
+                f"{', '.join(self.locals[v] for v in self.graph.inputs)}{',' * (len(self.graph.inputs) == 1)} = inputs"
+            )
         for value in self.graph.inputs:
             lines += self._sizes_of(value)
         last = self._last_uses(groups)
@@ -140,7 +142,7 @@ class _ModuleWriter:
             with self.sink.catching(group.root.loc):
                 lines += self._group(group)
             if any(v not in self.locals for v in group.root.outputs):  # reported: go on to find the rest
-                self.locals |= {v: "None" for v in group.root.outputs}
+                self.locals |= dict.fromkeys(group.root.outputs, "None")
                 continue
             with self.sink.catching(group.root.loc):
                 dead = [self.locals[v] for v in last.get(i, []) if v in self.locals]
@@ -187,7 +189,9 @@ class _ModuleWriter:
 
     def _call(self, node: Node) -> list[str]:
         if isinstance(node.op, Opaque):
-            raise Problem(codes.NOT_UNDERSTOOD, op=node.op.type, domain=node.op.domain or node.op.format, version=node.op.version)
+            raise Problem(
+                codes.NOT_UNDERSTOOD, op=node.op.type, domain=node.op.domain or node.op.format, version=node.op.version
+            )
         args = ", ".join("None" if v is None else self._operand(v) for v in node.inputs)
         made = f"{self.library.operation(node.op)}({args})"
         names = [self._local(v) for v in node.outputs]
@@ -196,7 +200,9 @@ class _ModuleWriter:
             return [f"{names[0]} = {_typed(made, node.outputs[0])}"]
         if len(names) == 1:
             return [f"{names[0]}, *_ = {made}", *_retyped(node, names)]
-        rest = ", *_" if not any(p.variadic for p in node.op.sig.outputs) and len(names) < len(node.op.sig.outputs) else ""
+        rest = (
+            ", *_" if not any(p.variadic for p in node.op.sig.outputs) and len(names) < len(node.op.sig.outputs) else ""
+        )
         return [f"{', '.join(names)}{rest} = {made}", *_retyped(node, names)]
 
     # ----------------------------------------------------------------------- operands

@@ -25,7 +25,14 @@ from irc.backends.numpy_literals import literal
 from irc.backends.numpy_partial import Static
 from irc.backends.numpy_rewrite import Rewriter
 from irc.backends.numpy_source import (
-    NoSource, assigned_once, bound_names, function_node, import_values, module_value, scope,
+    NeedsStatement,
+    NoSource,
+    assigned_once,
+    bound_names,
+    function_node,
+    import_values,
+    module_value,
+    scope,
 )  # fmt: skip
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import runtime_io as codes
@@ -101,20 +108,34 @@ class Library:
 
     # ------------------------------------------------------------------- one function
     def _source(self, function: types.FunctionType, known: dict[str, Any], name: str, doc: str) -> str:
+        kept: set[str] = set()  # variables whose assignments stay, although their values are known
+        while True:
+            try:
+                node = self._specialised(function, known, name, kept)
+                break
+            except NeedsStatement as e:
+                if e.name in kept:
+                    raise
+                kept.add(e.name)
+        if doc:
+            node.body = [ast.Expr(ast.Constant(inspect.cleandoc(doc).split("\n\n")[0])), *node.body]
+        ast.fix_missing_locations(node)
+        return ast.unparse(node)
+
+    def _specialised(
+        self, function: types.FunctionType, known: dict[str, Any], name: str, kept: set[str]
+    ) -> ast.FunctionDef:
         node = copy.deepcopy(function_node(function))
         if isinstance(node, ast.Lambda):
             body: list[ast.stmt] = [ast.Return(node.body)]
             node = ast.FunctionDef(name, node.args, body, [], None, None, [])
         node.name, node.decorator_list, node.returns = name, [], None
         _fix_parameters(node, function, known)
+        imported = import_values(node)
         local = bound_names(node)
-        static = Static({**scope(function), **import_values(node)}, dict(known), local - set(import_values(node)))
-        node = Rewriter(self, static, function, assigned_once(node)).run(node)
+        static = Static({**scope(function), **imported}, dict(known), local - set(imported))
         self.inner |= local
-        if doc:
-            node.body = [ast.Expr(ast.Constant(inspect.cleandoc(doc).split("\n\n")[0])), *node.body]
-        ast.fix_missing_locations(node)
-        return ast.unparse(node)
+        return Rewriter(self, static, function, assigned_once(node) - kept).run(node)
 
     # ------------------------------------------------------------- names in expressions
     def use(self, name: str, value: Any, owner: str, avoid: set[str] | None = None) -> str:
@@ -140,7 +161,7 @@ class Library:
         name, module = getattr(value, "__name__", None), getattr(value, "__module__", None)
         if name and vars(np).get(name) is value:
             return f"np.{name}"
-        if isinstance(value, type) or isinstance(value, types.BuiltinFunctionType):
+        if isinstance(value, type | types.BuiltinFunctionType):
             text = literal(value) if isinstance(value, type) else None
             if text is not None:
                 self.note(text)
@@ -218,4 +239,3 @@ def _fix_parameters(node: ast.FunctionDef, function: types.FunctionType, known: 
     )  # fmt: skip
     for a in [*node.args.args, *node.args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]:
         a.annotation = None
-

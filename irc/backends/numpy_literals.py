@@ -85,7 +85,7 @@ def _class(value: type) -> str | None:
 
 def dtype_text(kind: np.dtype[Any]) -> str:
     """The dtype as an argument of astype and its like: np.float32, ml_dtypes.bfloat16, object."""
-    if kind == object:
+    if kind.kind == "O":
         return "object"
     name = kind.type.__name__
     return f"np.{name}" if vars(np).get(name) is kind.type else f"ml_dtypes.{name}"
@@ -97,9 +97,7 @@ def dtype_literal(kind: np.dtype[Any]) -> str:
 
 def array_literal(array: np.ndarray[Any, Any]) -> str | None:
     """`np.array(…)` with every element; exact, because repr of a float is."""
-    if array.dtype.kind == "c":
-        items = array.tolist()
-    elif array.dtype.kind in "biuO":
+    if array.dtype.kind == "c" or array.dtype.kind in "biuO":
         items = array.tolist()
     else:
         items = array.astype(np.float64).tolist()  # exact for every float type irc has

@@ -55,7 +55,13 @@ def evaluate(node: ast.expr, static: Static) -> Any:
 
     Raises Unknown otherwise.
     """
-    inner = {n.id for c in ast.walk(node) if isinstance(c, ast.comprehension) for n in ast.walk(c.target) if isinstance(n, ast.Name)}
+    inner = {
+        n.id
+        for c in ast.walk(node)
+        if isinstance(c, ast.comprehension)
+        for n in ast.walk(c.target)
+        if isinstance(n, ast.Name)
+    }
     space: dict[str, Any] = {}
     for child in ast.walk(node):
         if not isinstance(child, _EXPRESSIONS):

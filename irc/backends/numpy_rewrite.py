@@ -11,7 +11,7 @@ import numpy as np
 
 from irc.backends.numpy_literals import literal
 from irc.backends.numpy_partial import Static, Unknown, evaluate
-from irc.backends.numpy_source import NoSource
+from irc.backends.numpy_source import NeedsStatement, NoSource
 from irc.diagnostics import Code, Problem, require
 
 if TYPE_CHECKING:
@@ -210,7 +210,8 @@ class Rewriter(ast.NodeTransformer):
             if made is not None:
                 return made
             if not callable(value):
-                raise NoSource(f"{node.id} ({type(value).__name__}) is used as a value in {self._where()}")
+                text = f"{node.id} ({type(value).__name__}) is used as a value in {self._where()}"
+                raise NeedsStatement(node.id, text) if node.id in self.once else NoSource(text)
         text = self.library.use(node.id, value, self._owner(value), self.static.local)
         return ast.parse(text, mode="eval").body
 
@@ -223,7 +224,9 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(value, types.ModuleType):
             return ast.parse(self.library.module(value), mode="eval").body
         if isinstance(value, types.FunctionType) and value.__module__.startswith("irc."):
-            return ast.Name(self.library.function(value, {}, value.__name__.strip("_<>"), avoid=self.static.local), ast.Load())
+            return ast.Name(
+                self.library.function(value, {}, value.__name__.strip("_<>"), avoid=self.static.local), ast.Load()
+            )
         if isinstance(value, types.MethodType):
             return ast.Name(self._method(value, {}), ast.Load())
         known = self.library.known_object(value)
@@ -252,7 +255,12 @@ class Rewriter(ast.NodeTransformer):
     def _callee(self, func: ast.expr) -> Any:
         """The function called; also super().method."""
         inner = func.value if isinstance(func, ast.Attribute) else None
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "super" and not inner.args:
+        if (
+            isinstance(inner, ast.Call)
+            and isinstance(inner.func, ast.Name)
+            and inner.func.id == "super"
+            and not inner.args
+        ):
             assert isinstance(func, ast.Attribute)
             return getattr(super(self.static.outer["__class__"], self.static.value("self")), func.attr)
         return self._known(func)
@@ -267,7 +275,9 @@ class Rewriter(ast.NodeTransformer):
         node.keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
         if name in _TYPED_CALLS:
             node.args = [_plain_dtype(a) for a in node.args]
-        node.keywords = [ast.keyword(k.arg, _plain_dtype(k.value) if k.arg == "dtype" else k.value) for k in node.keywords]
+        node.keywords = [
+            ast.keyword(k.arg, _plain_dtype(k.value) if k.arg == "dtype" else k.value) for k in node.keywords
+        ]
         return node
 
     def _own_call(self, function: types.FunctionType, node: ast.Call, owner: Any) -> ast.Call:
@@ -282,7 +292,11 @@ class Rewriter(ast.NodeTransformer):
         for i, arg in enumerate(node.args):
             fixed = self._fixed(arg)
             parameter = names[position + i] if position + i < len(names) else None
-            if fixed is not None and parameter is not None and not any(isinstance(a, ast.Starred) for a in node.args[:i]):
+            if (
+                fixed is not None
+                and parameter is not None
+                and not any(isinstance(a, ast.Starred) for a in node.args[:i])
+            ):
                 known[parameter] = fixed[0]
             else:
                 args.append(self.visit(arg))

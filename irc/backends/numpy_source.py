@@ -17,6 +17,14 @@ class NoSource(Exception):
     """A function or value that cannot be written into a standalone module."""
 
 
+class NeedsStatement(NoSource):
+    """A local variable whose value is known but has no literal, and is needed as a value."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        super().__init__(text)
+
+
 @cache
 def module_tree(name: str) -> ast.Module:
     """The parsed source of an imported module."""
@@ -35,9 +43,13 @@ def function_node(function: types.FunctionType) -> FunctionNode:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if first == code.co_firstlineno:
                 return node
-        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and _contains(node, spots):
-            if best is None or _contains(best, [_span(node)]):
-                best = node
+        elif (
+            isinstance(node, ast.Lambda)
+            and code.co_name == "<lambda>"
+            and _contains(node, spots)
+            and (best is None or _contains(best, [_span(node)]))
+        ):
+            best = node
     if best is None:
         raise NoSource(f"the source of {function.__qualname__} is not available")
     return best
@@ -74,9 +86,9 @@ def bound_names(node: ast.AST) -> set[str]:
             names.add(child.id)
         elif isinstance(child, ast.arg):
             names.add(child.arg)
-        elif isinstance(child, ast.FunctionDef) and child is not node:
-            names.add(child.name)
-        elif isinstance(child, ast.ExceptHandler) and child.name:
+        elif (isinstance(child, ast.FunctionDef) and child is not node) or (
+            isinstance(child, ast.ExceptHandler) and child.name
+        ):
             names.add(child.name)
         elif isinstance(child, ast.Import | ast.ImportFrom):
             names |= {(a.asname or a.name).split(".")[0] for a in child.names}

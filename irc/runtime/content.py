@@ -117,7 +117,13 @@ def _feed_graph(graph: Any, digest: Any) -> None:
         digest.update(f"%{number[v]}={v.name}:{v.names}:{v.type}".encode())
         if v.const is not None:
             array = np.asarray(v.const.array)
-            digest.update(repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).view(np.uint8).data if array.ndim else array.tobytes())
+            digest.update(
+                repr(array.tolist()).encode()
+                if array.dtype == object
+                else np.ascontiguousarray(array).view(np.uint8).data
+                if array.ndim
+                else array.tobytes()
+            )
 
     digest.update(graph.name.encode())
     for v in graph.inputs:

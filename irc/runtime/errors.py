@@ -15,7 +15,7 @@ class InputValueError(RunError, ValueError):
     """A wrong number of arrays, a wrong name or a wrong shape."""
 
 
-def failure(code: Code, kind: type[RunError] = RunError, where: str = "", **facts: Any) -> RunError:
+def failure(code: Code, kind: type[RunError] = RunError, /, **facts: Any) -> RunError:
     """The error to raise for one finding."""
-    found = Diagnostic(code.id, code.severity, fill(code.message, facts), Loc(where), (), fill(code.help, facts))
+    found = Diagnostic(code.id, code.severity, fill(code.message, facts), Loc(), (), fill(code.help, facts))
     return kind([found])

@@ -177,7 +177,9 @@ class CompiledModel:
             if not isinstance(array, np.ndarray) or array.dtype != port.dtype:  # pyright: ignore
                 kind = str(getattr(array, "dtype", type(array).__name__))
                 wanted = str(port.dtype)
-                raise failure(codes.INPUT_TYPE, InputTypeError, role="output", name=port.name, wanted=wanted, given=kind)
+                raise failure(
+                    codes.INPUT_TYPE, InputTypeError, role="output", name=port.name, wanted=wanted, given=kind
+                )
             self._bindable(port, array, "output")
             if not array.flags.writeable:
                 raise failure(codes.OUTPUT_READ_ONLY, InputValueError, name=port.name)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from irc.backends.toolchain import check_features
-from irc.diagnostics.codes import find, runtime_io as codes
+from irc.diagnostics.codes import find
+from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.runtime.artifact import Artifact
 from irc.runtime.errors import InputValueError, failure

@@ -105,7 +105,14 @@ class Port:
             return strings(value)
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
         if array.dtype != self.dtype:
-            raise failure(codes.INPUT_TYPE, InputTypeError, role=role, name=self.name, wanted=str(self.dtype), given=str(array.dtype))
+            raise failure(
+                codes.INPUT_TYPE,
+                InputTypeError,
+                role=role,
+                name=self.name,
+                wanted=str(self.dtype),
+                given=str(array.dtype),
+            )
         return array
 
     def value(self, value: Any, role: str) -> Any:
@@ -121,7 +128,9 @@ class Port:
         if "seq(" in self.type:
             if not isinstance(value, list | tuple):
                 given = type(value).__name__
-                raise failure(codes.INPUT_TYPE, InputTypeError, role=role, name=self.name, wanted=self.type, given=given)
+                raise failure(
+                    codes.INPUT_TYPE, InputTypeError, role=role, name=self.name, wanted=self.type, given=given
+                )
             return [x if x is None or isinstance(x, dict) else self.array(x, role) for x in value]  # pyright: ignore
         return self.array(value, role)
 
@@ -203,7 +212,9 @@ class ShapeCheck:
     @staticmethod
     def _misfit(port: Port, array: Array) -> Exception:
         given = "[" + ",".join(map(str, array.shape)) + "]"
-        return failure(codes.INPUT_SHAPE, InputValueError, role="input", name=port.name, wanted=port.describe(), given=given)
+        return failure(
+            codes.INPUT_SHAPE, InputValueError, role="input", name=port.name, wanted=port.describe(), given=given
+        )
 
 
 Checker = Callable[[Sequence[Any]], tuple[int, ...]]

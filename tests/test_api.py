@@ -1,0 +1,367 @@
+"""The public API: calls, errors, artefacts, pickling, cache, saving."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import irc
+from irc.backends.toolchain import find_compiler
+from irc.runtime import cache
+
+BACKENDS = ["numpy", pytest.param("c", marks=pytest.mark.skipif(find_compiler() is None, reason="no C compiler"))]
+W = np.arange(32, dtype=np.float32).reshape(4, 8) / 16
+
+
+def model(size: Any = "n", opset: int = 17) -> onnx.ModelProto:
+    """y = Gemm(x, w) · 2 − z."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w"], ["g"], transB=1, name="fc"),
+        helper.make_node("Mul", ["g", "two"], ["m"], name="scale"),
+        helper.make_node("Sub", ["m", "z"], ["y"], name="sub"),
+    ]
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [size, k]) for n, k in (("x", 8), ("z", 4))]
+    weights = [numpy_helper.from_array(W, "w"), numpy_helper.from_array(np.float32(2), "two")]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [size, 4])]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def arrays(n: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x, z and the expected y."""
+    rng = np.random.default_rng(0)
+    x, z = rng.integers(-4, 4, (n, 8)).astype(np.float32), rng.integers(-4, 4, (n, 4)).astype(np.float32)
+    return x, z, x @ W.T * 2 - z
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def compiled(request: pytest.FixtureRequest) -> Any:
+    return irc.compile(model(), backend=request.param)
+
+
+def test_call_styles_agree(compiled: Any) -> None:
+    x, z, y = arrays()
+    for results in (compiled(x, z), compiled([x, z]), compiled({"z": z, "x": x})):
+        assert len(results) == 1
+        np.testing.assert_array_equal(results[0], y)
+
+
+def test_sizes_may_change_from_call_to_call(compiled: Any) -> None:
+    for n in (1, 5, 2, 40):
+        x, z, y = arrays(n)
+        np.testing.assert_array_equal(compiled(x, z)[0], y)
+
+
+def test_ports_say_name_dtype_and_shape(compiled: Any) -> None:
+    assert [(p.name, p.dtype, p.shape) for p in compiled.inputs] == [
+        ("x", np.dtype("float32"), ("n", 8)),
+        ("z", np.dtype("float32"), ("n", 4)),
+    ]
+    assert compiled.outputs[0].shape == ("n", 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "code"),
+    [
+        (lambda x, z: (x.astype(np.float64), z), TypeError, "IRC6303"),
+        (lambda x, z: (x[:, :7], z), ValueError, "IRC6304"),
+        (lambda x, z: (x[0], z), ValueError, "IRC6304"),
+        (lambda x, z: (x, z[:2]), ValueError, "IRC6305"),
+        (lambda x, z: (x,), ValueError, "IRC6301"),
+        (lambda x, z: ({"x": x, "y": z},), ValueError, "IRC6302"),
+        (lambda x, z: ({"x": x},), ValueError, "IRC6301"),
+    ],
+)
+def test_wrong_arguments(compiled: Any, given: Any, error: type[Exception], code: str) -> None:
+    x, z, _ = arrays()
+    with pytest.raises(error) as caught:
+        compiled(*given(x, z))
+    assert isinstance(caught.value, irc.RunError)
+    assert caught.value.diagnostics[0].code == code
+
+
+def test_plain_call_copies_what_is_not_contiguous(compiled: Any) -> None:
+    x, z, y = arrays(4)
+    np.testing.assert_array_equal(compiled(np.asfortranarray(x), z)[0], y)
+    np.testing.assert_array_equal(compiled(np.repeat(x, 2, 0)[::2], z)[0], y)
+
+
+def test_out_writes_into_the_arrays_given(compiled: Any) -> None:
+    x, z, y = arrays()
+    mine = np.full_like(y, np.nan)
+    results = compiled(x, z, out=[mine])
+    assert results[0] is mine
+    np.testing.assert_array_equal(mine, y)
+    with pytest.raises(ValueError, match="IRC6304"):
+        compiled(x, z, out=[np.empty((2, 4), np.float32)])
+    with pytest.raises(TypeError, match="IRC6303"):
+        compiled(x, z, out=[np.empty((3, 4))])
+    mine.flags.writeable = False
+    with pytest.raises(ValueError, match="IRC6308"):
+        compiled(x, z, out=[mine])
+
+
+def test_bind_follows_the_buffers(compiled: Any) -> None:
+    x, z, y = arrays()
+    call = compiled.bind({"x": x, "z": z})
+    first = call()
+    np.testing.assert_array_equal(first[0], y)
+    compiled(*arrays(7)[:2])  # another size in between
+    x += 1
+    second = call()
+    assert second[0] is first[0]
+    np.testing.assert_array_equal(second[0], x @ W.T * 2 - z)
+    with pytest.raises(ValueError, match="IRC6307"):
+        compiled.bind([np.asfortranarray(x), z])
+
+
+def test_save_load_and_pickle(compiled: Any, tmp_path: Path) -> None:
+    x, z, y = arrays()
+    compiled.save(tmp_path / "build")
+    manifest = json.loads((tmp_path / "build" / "manifest.json").read_text())
+    assert manifest["format"] == 1
+    assert set(manifest["files"]) | {"manifest.json"} == {p.name for p in (tmp_path / "build").iterdir()}
+    np.testing.assert_array_equal(irc.load_compiled(tmp_path / "build")(x, z)[0], y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(compiled))(x, z)[0], y)
+
+
+def test_pickle_in_another_process(compiled: Any, tmp_path: Path) -> None:
+    x, z, y = arrays()
+    (tmp_path / "it.pkl").write_bytes(pickle.dumps((compiled, x, z, y)))
+    code = (
+        "import pickle, sys, numpy as np\n"
+        f"compiled, x, z, y = pickle.load(open({str(tmp_path / 'it.pkl')!r}, 'rb'))\n"
+        "np.testing.assert_array_equal(compiled(x, z)[0], y)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(irc.__file__).parent.parent)
+
+
+def test_damaged_artefacts_are_refused(compiled: Any, tmp_path: Path) -> None:
+    compiled.save(tmp_path)
+    name = next(iter(json.loads((tmp_path / "manifest.json").read_text())["files"]))
+    data = bytearray((tmp_path / name).read_bytes())
+    data[-1] ^= 1
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(irc.RunError, match="IRC6322"):
+        irc.load_compiled(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"format": 99, "files": {}}')
+    with pytest.raises(irc.RunError, match="IRC6321"):
+        irc.load_compiled(tmp_path)
+    with pytest.raises(irc.RunError, match="IRC6320"):
+        irc.load_compiled(tmp_path / "nowhere")
+
+
+def test_threads_may_call_one_object(compiled: Any) -> None:
+    x, z, y = arrays(16)
+    wrong: list[int] = []
+
+    def work() -> None:
+        for _ in range(20):
+            if not np.array_equal(compiled(x, z)[0], y):
+                wrong.append(1)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert not wrong
+
+
+def test_threads_option_gives_the_same(compiled: Any) -> None:
+    x, z, y = arrays(64)
+    two = irc.compile(model(), backend=compiled.backend, threads=2)
+    np.testing.assert_array_equal(two(x, z)[0], y)
+
+
+def test_shapes_fix_symbols() -> None:
+    fixed = irc.compile(model(), backend="numpy", shapes={"x": (3, 8)})
+    assert [p.shape for p in (*fixed.inputs, *fixed.outputs)] == [(3, 8), (3, 4), (3, 4)]
+    x, z, y = arrays()
+    np.testing.assert_array_equal(fixed(x, z)[0], y)
+    for shapes, code in (({"x": (3, 9)}, "IRC6351"), ({"q": (1,)}, "IRC6302")):
+        with pytest.raises(irc.CompileError) as caught:
+            irc.compile(model(), backend="numpy", shapes=shapes)
+        assert caught.value.diagnostics[0].code == code
+
+
+def test_options_are_checked() -> None:
+    for options in ({"backend": "cuda"}, {"precision": "low"}, {"threads": 0}):
+        with pytest.raises(irc.CompileError, match="IRC6350"):
+            irc.compile(model(), **options)
+
+
+def test_names_of_inputs(tmp_path: Path) -> None:
+    """A Parameter's layer name and every tensor name name it; initializers that are inputs do not."""
+    proto = model()
+    proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 8]))
+    compiled = irc.compile(proto, backend="numpy")
+    assert [p.name for p in compiled.inputs] == ["x", "z"]
+    irc.convert(model(), tmp_path / "m.xml")
+    again = irc.compile(tmp_path / "m.xml", backend="numpy")
+    x, z, y = arrays()
+    keys = {name for p in again.inputs for name in (p.name, p.layer, *p.names) if name}
+    assert {"x", "z"} <= keys
+    np.testing.assert_allclose(again({"x": x, "z": z})[0], y, rtol=1e-6)
+
+
+def test_load_raises_with_every_finding(tmp_path: Path) -> None:
+    proto = model()
+    proto.graph.node[1].op_type = "Mull"
+    proto.graph.node[2].op_type = "Subb"
+    with pytest.raises(irc.InvalidModel) as caught:
+        irc.load(proto)
+    assert len([d for d in caught.value.diagnostics if d.severity == "error"]) == 2
+    assert {d.code for d in irc.validate(proto)} >= {"IRC2001"}
+    assert irc.validate(tmp_path / "nothing.onnx")[0].severity == "error"
+    assert irc.validate(model()) == []
+    (tmp_path / "junk.xml").write_bytes(b"\0\1\2")
+    assert irc.validate(tmp_path / "junk.xml")
+
+
+def test_save_picks_versions(tmp_path: Path) -> None:
+    loaded = irc.load(model(opset=17))
+    irc.save(loaded, tmp_path / "same.onnx")
+    same = onnx.load(tmp_path / "same.onnx")
+    assert (same.opset_import[0].version, same.ir_version) == (17, 8)
+    irc.save(loaded, tmp_path / "older.onnx", opset=13)
+    older = onnx.load(tmp_path / "older.onnx")
+    assert (older.opset_import[0].version, older.ir_version) == (13, 7)
+    onnx.checker.check_model(older, full_check=True)
+    irc.save(loaded, tmp_path / "m.xml", for_openvino="2021.4")
+    assert 'version="10"' in (tmp_path / "m.xml").read_text().splitlines()[1]
+    irc.save(loaded, tmp_path / "n.xml")
+    assert 'version="11"' in (tmp_path / "n.xml").read_text().splitlines()[1]
+    irc.convert(tmp_path / "m.xml", tmp_path / "back.onnx")
+    assert onnx.load(tmp_path / "back.onnx").opset_import[0].version == 21
+    for name, options in (("a.pb", {}), ("a.onnx", {"opset": 99}), ("a.xml", {"for_openvino": "1999"})):
+        with pytest.raises(irc.ConversionError, match="IRC6350"):
+            irc.save(loaded, tmp_path / name, **options)
+        assert not (tmp_path / name).exists()
+
+
+def test_nothing_is_written_when_conversion_fails(tmp_path: Path) -> None:
+    node = helper.make_node("Whatever", ["x"], ["y"], domain="example.org")
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy"]
+    graph = helper.make_graph([node], "g", info[:1], info[1:])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("example.org", 1)]
+    proto = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    if any(d.severity == "error" for d in irc.validate(proto)):
+        with pytest.raises(irc.InvalidModel):
+            irc.load(proto)
+        return
+    with pytest.raises(irc.ConversionError):
+        irc.convert(proto, tmp_path / "m.xml")
+    assert not list(tmp_path.iterdir())
+
+
+def test_compressed_weights_are_halves(tmp_path: Path) -> None:
+    big = model()
+    big.graph.initializer[0].CopyFrom(numpy_helper.from_array(W * 1e6, "w"))
+    irc.convert(big, tmp_path / "m.xml", compress_fp16=True)
+    assert "decompression" in (tmp_path / "m.xml").read_text()
+    assert (tmp_path / "m.bin").stat().st_size < 4 * W.size
+    x, z, _ = arrays()
+    halved = np.clip(W * np.float32(1e6), -65504, 65504).astype(np.float16).astype(np.float32)
+    got = irc.compile(tmp_path / "m.xml", backend="numpy")(x, z)[0]
+    np.testing.assert_allclose(got, x @ halved.T * 2 - z, rtol=1e-5)
+
+
+def test_import_is_light() -> None:
+    """`import irc` and `load_compiled` need only NumPy and the standard library."""
+    code = (
+        "import sys, irc, irc.runtime.executor\n"
+        "heavy = {'onnx', 'networkx', 'lxml', 'ml_dtypes', 'click', 'rich', 'google.protobuf'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert not [m for m in sys.modules if m.startswith(('irc.ir', 'irc.ops', 'irc.formats'))]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(irc.__file__).parent.parent)
+
+
+def test_load_compiled_is_light(compiled: Any, tmp_path: Path) -> None:
+    compiled.save(tmp_path / "a")
+    code = (
+        "import sys, irc, numpy as np\n"
+        f"c = irc.load_compiled({str(tmp_path / 'a')!r})\n"
+        "c(np.ones((2, 8), np.float32), np.ones((2, 4), np.float32))\n"
+        "heavy = {'onnx', 'networkx', 'lxml', 'ml_dtypes', 'click', 'irc.ir', 'irc.ops'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(irc.__file__).parent.parent)
+
+
+# ------------------------------------------------------------------------------ cache
+def test_cache_reuses_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    onnx.save(model(), tmp_path / "m.onnx")
+    first = irc.compile(tmp_path / "m.onnx", backend="numpy")
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+    assert irc.compile(tmp_path / "m.onnx", backend="numpy").artifact.folder == first.artifact.folder
+    assert cache.info().entries == 1
+    other = irc.compile(tmp_path / "m.onnx", backend="numpy", shapes={"x": (3, 8)})
+    assert other.artifact.folder != first.artifact.folder
+    irc.compile(tmp_path / "m.onnx", backend="numpy", cache=False)
+    assert cache.info().entries == 2
+    (first.artifact.folder / "model.py").write_text("")  # damaged: made again
+    x, z, y = arrays()
+    np.testing.assert_array_equal(irc.compile(tmp_path / "m.onnx", backend="numpy")(x, z)[0], y)
+    assert cache.clear() == 2
+    assert cache.info().entries == 0
+
+
+def test_cache_sees_changed_external_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    kept = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(model(), tmp_path / "m.onnx", **kept)
+    x, z, y = arrays()
+    np.testing.assert_array_equal(irc.compile(tmp_path / "m.onnx", backend="numpy")(x, z)[0], y)
+    data = np.fromfile(tmp_path / "w.bin", np.float32)
+    (data * 2).tofile(tmp_path / "w.bin")
+    os.utime(tmp_path / "w.bin", ns=(1, 1))
+    assert not np.array_equal(irc.compile(tmp_path / "m.onnx", backend="numpy")(x, z)[0], y)
+
+
+def test_cache_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("IRC_CACHE_SIZE", "1K")
+    for n in (1, 2, 3):
+        irc.compile(model(), backend="numpy", shapes={"x": (n, 8)})
+    assert cache.info().entries == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+def test_cache_that_others_may_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("IRC_CACHE_DIR", str(shared))
+    x, z, y = arrays()
+    with pytest.warns(RuntimeWarning, match="IRC6330"):
+        compiled = irc.compile(model(), backend="numpy")
+    np.testing.assert_array_equal(compiled(x, z)[0], y)
+    assert not list(shared.iterdir())
+
+
+# ---------------------------------------------------------------------- onnx.backend
+def test_onnx_backend_face() -> None:
+    x, z, y = arrays()
+    for face in (irc.backend, irc.backend.numpy):
+        assert face.supports_device("CPU")
+        assert not face.supports_device("CUDA")
+        assert face.is_compatible(model())
+    assert issubclass(irc.backend.c, onnx.backend.base.Backend)
+    np.testing.assert_array_equal(irc.backend.numpy.prepare(model()).run([x, z])[0], y)
+    np.testing.assert_array_equal(irc.backend.numpy.run_model(model(), [x, z])[0], y)
+    node = helper.make_node("Sub", ["a", "b"], ["c"])
+    np.testing.assert_array_equal(irc.backend.numpy.run_node(node, [z, z])[0], z - z)
