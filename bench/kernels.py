@@ -100,7 +100,7 @@ GEMMS = [(128, 768, 768), (128, 3072, 768), (128, 768, 3072), (1024, 1024, 1024)
 
 def bench_gemm() -> None:
     for m, n, k in GEMMS:
-        kernel = gemm(host_isa(), f32, m, plain(), True)
+        kernel = gemm(host_isa(), f32, m, n, plain(), True)
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         a, c = aligned((m, k)), aligned((m, n), "zero")
         packed = kernel.pack_b(aligned((k, n)))

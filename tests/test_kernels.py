@@ -126,8 +126,8 @@ def gemms(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Any, ...], tup
     found: dict[tuple[Any, ...], GemmKernel] = {}
     for isa, constant, fused in itertools.product(("avx512", "avx2", "plain"), (True, False), (False, True)):
         if (isa, fused) != ("plain", True):
-            found[isa, constant, fused, "f32"] = gemm(ISAS[isa], f32, M, residual() if fused else plain(), constant)
-    found["avx2", True, False, "f64"] = gemm(ISAS["avx2"], f64, M, plain(f64), True)
+            found[isa, constant, fused, "f32"] = gemm(ISAS[isa], f32, M, M, residual() if fused else plain(), constant)
+    found["avx2", True, False, "f64"] = gemm(ISAS["avx2"], f64, M, M, plain(f64), True)
     lib = build(tmp_path_factory.mktemp("gemm"), list(found.values()))
     return {key: (lib, g) for key, g in found.items()}
 
@@ -210,11 +210,11 @@ def test_gemm_batches(gemms: Any, constant: bool) -> None:
 
 
 def test_gemm_known_rows_emit_two_tiles() -> None:
-    assert gemm(ISAS["avx512"], f32, 128, plain(), True).heights == (12, 13)
-    assert gemm(ISAS["avx512"], f32, 1, plain(), True).heights == (1,)
-    assert gemm(ISAS["avx512"], f32, M, plain(), True).heights == tuple(range(1, 15))
-    assert gemm(ISAS["avx512"], f32, 128, plain(), True).symbol == gemm(ISAS["avx512"], f32, 256 - 128, plain(), True).symbol
-    assert gemm(ISAS["avx512"], f32, 128, plain(), True).symbol != gemm(ISAS["avx512"], f32, 128, residual(), True).symbol
+    assert gemm(ISAS["avx512"], f32, 128, 64, plain(), True).heights == (12, 13)
+    assert gemm(ISAS["avx512"], f32, 1, 1, plain(), True).heights == (1,)
+    assert gemm(ISAS["avx512"], f32, M, M, plain(), True).heights == tuple(range(1, 15))
+    assert gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol == gemm(ISAS["avx512"], f32, 256 - 128, 96, plain(), True).symbol
+    assert gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol != gemm(ISAS["avx512"], f32, 128, 64, residual(), True).symbol
 
 
 # ---------------------------------------------------------------------------- vector functions
@@ -289,7 +289,7 @@ def epilogues() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
 
 @cache
 def epilogue_kernels() -> dict[str, GemmKernel]:
-    return {name: gemm(ISAS["avx2"], f32, 7, Epilogue(e), True) for name, (e, _) in epilogues().items()}
+    return {name: gemm(ISAS["avx2"], f32, 7, 21, Epilogue(e), True) for name, (e, _) in epilogues().items()}
 
 
 def test_epilogue_functions(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_epilogue_support() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("compiler", compilers()[1:])
 def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
-    g = gemm(ISAS["avx512"], f32, M, residual(), False)
+    g = gemm(ISAS["avx512"], f32, M, M, residual(), False)
     lib = build(tmp_path, [g], compiler=compiler)
     run_gemm(lib, g, noise(31, 50), noise(50, 67), [noise(67), noise(31), noise(1), noise(31, 67)],
              lambda x, b, c, s, r: np.maximum(x + b, 0) * c[:, None] * s + r)

@@ -18,9 +18,9 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
 from irc.kernels.epilogue import Epilogue
-from irc.kernels.isa import Isa
+from irc.kernels.isa import Isa, vector_name
 from irc.kernels.text import fill, symbol
-from irc.kernels.tile import Tile, definitions_of, names, prelude
+from irc.kernels.tile import Tile, block, bodies, names, prelude
 
 TILES_PER_BLOCK = 4  # tiles of A packed at a time
 BLOCKS_PER_TASK = 3  # such blocks in one task
@@ -28,24 +28,37 @@ COLUMNS_PER_TASK = 128
 WORTHWHILE = 100_000  # products below which one thread does all
 
 _PACK_A = """
-/* rows × k values of A as [k][rows]. */
-IRC_INLINE void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows, int64_t k, $T *to) {
-    if (row == 1) {
+/* rows x k values of A as [k][rows]: squares of 4 x 4 are transposed in registers, the last ones overlap. */
+static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows, int64_t k, $T *to) {
+    int64_t done = 0;
+    if (row == 1 && col != 1) {
         for (int64_t j = 0; j < k; j++)
             for (int i = 0; i < rows; i++) to[j * rows + i] = a[j * col + i];
         return;
     }
-    int64_t j = 0;
-    if (col == 1) {
-        for (; j + 8 <= k; j += 8) {
-            for (int i = 0; i < rows; i++) {
-                const $T *from = a + i * row + j;
-                $T *at = to + j * rows + i;
-                for (int s = 0; s < 8; s++) at[s * rows] = from[s];
+    if (col == 1 && rows == 1) {
+        for (int64_t j = 0; j < k; j++) to[j] = a[j];
+        return;
+    }
+    if (col == 1 && rows >= 4) {
+        done = k / 4 * 4;
+        for (int i = 0; i < rows; i += 4) {
+            const int r = i + 4 > rows ? rows - 4 : i;
+            const $T *from = a + r * row;
+            $T *at = to + r;
+            for (int64_t j = 0; j < done; j += 4, at += 4 * rows) {
+                const $Q x0 = ${Q}_load(from + j), x1 = ${Q}_load(from + row + j);
+                const $Q x2 = ${Q}_load(from + 2 * row + j), x3 = ${Q}_load(from + 3 * row + j);
+                const $Q y0 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5), y1 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
+                const $Q y2 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5), y3 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
+                ${Q}_store(at, __builtin_shufflevector(y0, y2, 0, 1, 4, 5));
+                ${Q}_store(at + rows, __builtin_shufflevector(y0, y2, 2, 3, 6, 7));
+                ${Q}_store(at + 2 * rows, __builtin_shufflevector(y1, y3, 0, 1, 4, 5));
+                ${Q}_store(at + 3 * rows, __builtin_shufflevector(y1, y3, 2, 3, 6, 7));
             }
         }
     }
-    for (; j < k; j++)
+    for (int64_t j = done; j < k; j++)
         for (int i = 0; i < rows; i++) to[j * rows + i] = a[i * row + j * col];
 }
 """
@@ -173,18 +186,20 @@ _PACK = """    const int64_t panels = batch0 * batch1 * ((n + $NR - 1) / $NR);
 class GemmKernel:
     """A generated matrix product.
 
-    `heights` are the tile heights it has bodies for: all up to `tile.rows`, unless the number of rows is known.
+    `heights` are the tile heights it has bodies for: all up to `tile.rows`, unless the number of rows is known;
+    `narrow`: it has bodies one vector wide, for the last columns.
     """
 
     tile: Tile
     epilogue: Epilogue
     b_constant: bool
     heights: tuple[int, ...]
+    narrow: bool
 
     @cached_property
     def symbol(self) -> str:
         kind = "gemm" if self.b_constant else "matmul"
-        return symbol(kind, self.tile.name, f"{self.epilogue.key()}{self.heights}")
+        return symbol(kind, self.tile.name.removeprefix("irc_tile_"), f"{self.epilogue.key()}{self.heights}{self.narrow}")
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
@@ -235,7 +250,7 @@ class GemmKernel:
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
-        given = names(t) | {"S": s, "TB": TILES_PER_BLOCK, "TT": TILES_PER_BLOCK * BLOCKS_PER_TASK, "MT": TILES_PER_BLOCK * BLOCKS_PER_TASK * t.rows,
+        given = names(t) | {"S": s, "Q": vector_name(4, t.dtype), "TB": TILES_PER_BLOCK, "TT": TILES_PER_BLOCK * BLOCKS_PER_TASK, "MT": TILES_PER_BLOCK * BLOCKS_PER_TASK * t.rows,
                             "NT": max(COLUMNS_PER_TASK, t.panel), "stack": t.isa.stack // t.dtype.itemsize,
                             "worthwhile": WORTHWHILE}
         slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
@@ -251,7 +266,7 @@ class GemmKernel:
         parameters = ", ".join(t + n for n, t in self.arguments)
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         return "".join((
-            prelude(t, self.epilogue), f"/* {self.summary} */", definitions_of(s, t, self.epilogue, self.heights),
+            prelude(t, self.epilogue), f"/* {self.summary} */", bodies(t, self.heights, self.narrow), block(s, t, self.epilogue, self.heights, self.narrow),
             fill(_CALL, **given, slot_fields=fields), fill(_PACK_A, **given),
             "" if self.b_constant else fill(_PACK_B, **given),
             fill(_BODY, **given, slot_starts=starts, packed_b=packed),
@@ -280,7 +295,9 @@ def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:
     return tuple(h for h in (total // tiles, -(-total // tiles)) if h)[:: 1 if total % tiles else 2] or (1,)
 
 
-def gemm(isa: Isa, dtype: DType, m: DimLike, epilogue: Epilogue, b_constant: bool) -> GemmKernel:
+def gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilogue, b_constant: bool) -> GemmKernel:
     """The kernel with the largest tile of `isa`."""
     tile = Tile(isa, dtype, isa.rows, isa.vectors)
-    return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows))
+    columns = Dim.of(n)
+    narrow = tile.vectors > 1 and (not columns.is_const or 0 < int(columns) % tile.panel <= tile.lanes)
+    return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), narrow)

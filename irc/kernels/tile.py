@@ -1,9 +1,9 @@
 """The register tile that all contractions share: rows × vectors of accumulators over packed operands.
 
-One body, `NAME_tile`, is instantiated by constant arguments: rows R, vectors W, and whether the last columns are
-partial.  Operand A holds k × R values (one tile's rows side by side), operand B k × panel values.  What the tile
-writes to, and its epilogue's operands, are in a struct `NAME_out`; `first` starts from zero instead of the partial
-sums in C, `last` applies the epilogue.
+One body, instantiated for each height (rows) and width (vectors) that a kernel needs, adds A · B over k to zero or
+to what stands in C.  Operand A holds k × rows values (one tile's rows side by side), operand B k × panel values.
+Bodies know nothing of the kernel that calls them: they are guarded, and kernels in one file share them.  The
+epilogue is applied by `NAME_block`, the kernel's own, as soon as a tile is complete: it is still in the first cache.
 """
 
 from __future__ import annotations
@@ -17,37 +17,27 @@ from irc.kernels.isa import C_TYPES, HEAD, Isa, vector_name, vector_type
 from irc.kernels.text import fill
 from irc.kernels.vecmath import definitions
 
-_TILE = """
-typedef struct {
-    $T *c;
-    int64_t c_row, n;$slot_fields
-} ${S}_out;
-
-IRC_INLINE $V ${S}_epilogue(const ${S}_out *o, $V acc, int64_t row, int64_t col, int64_t part) {
-    (void)o, (void)row, (void)col, (void)part;$slot_loads
-    return $epilogue;
-}
-
-IRC_INLINE void ${S}_tile(const ${S}_out *o, const int R, const int W, const int partial, int64_t row, int64_t col,
-                          int64_t k, const $T *restrict a, const $T *restrict b, int first, int last) {
-    $V acc[$MR][$NV], odd[$MR][$NV];
-    const int U = R <= $half ? 2 : 1;
-    $T *c = o->c + row * o->c_row + col;
+_TILE = """#ifndef IRC_TILE_$tile
+#define IRC_TILE_$tile
+typedef void ${tile}_run(int64_t k, const $T *restrict a, const $T *restrict b, $T *restrict c, int64_t c_row, int first);
+/* C[R][W vectors] (+)= A[k][R] * B[k][$NR]. */
+IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict a, const $T *restrict b,
+                        $T *restrict c, int64_t c_row, int first) {
+    $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
+    const int U = R <= 3 ? 2 : 1; /* few rows: two independent sums hide the latency of the additions */
     IRC_FULL_UNROLL
     for (int i = 0; i < R; i++) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) {
-            const int64_t part = partial ? o->n - col - w * $L : $L;
-            acc[i][w] = odd[i][w] = ($V){0};
-            if (!first) acc[i][w] = partial ? ${V}_load_part(c + i * o->c_row + w * $L, part) : ${V}_load(c + i * o->c_row + w * $L);
+            odd[i][w] = ($V){0};
+            acc[i][w] = first ? odd[i][w] : ${V}_load(c + i * c_row + w * $L);
         }
     }
     for (; k >= U; k -= U, a += U * R, b += U * $NR) {
-        $V bv[$NV];
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
         __builtin_prefetch(b + $ahead);
-        if ($NR * sizeof($T) > 64) __builtin_prefetch(b + $ahead + 64 / sizeof($T));
+        if ($NR * $size > 64) __builtin_prefetch(b + $ahead + 64 / $size);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             IRC_FULL_UNROLL
@@ -66,40 +56,66 @@ IRC_INLINE void ${S}_tile(const ${S}_out *o, const int R, const int W, const int
     for (int i = 0; i < R; i++) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) {
-            const int64_t part = partial ? o->n - col - w * $L : $L;
-            if (partial && part <= 0) continue;
-            if (U == 2) {
-                if (k) acc[i][w] += a[i] * ${V}_load(b + w * $L);
-                acc[i][w] += odd[i][w];
-            }
-            $V x = acc[i][w];
-            if (last) x = ${S}_epilogue(o, x, row + i, col + w * $L, part);
-            if (partial && part < $L) ${V}_store_part(c + i * o->c_row + w * $L, x, part);
-            else ${V}_store(c + i * o->c_row + w * $L, x);
+            if (U == 2 && k) acc[i][w] += a[i] * ${V}_load(b + w * $L);
+            if (U == 2) acc[i][w] += odd[i][w];
+            ${V}_store(c + i * c_row + w * $L, acc[i][w]);
+        }
+    }
+}
+#endif
+"""
+
+_INSTANCE = """#ifndef IRC_TILE_${tile}_${R}x${W}
+#define IRC_TILE_${tile}_${R}x${W}
+static void ${tile}_${R}x${W}(int64_t k, const $T *restrict a, const $T *restrict b, $T *restrict c, int64_t c_row, int first) {
+    $tile($R, $W, k, a, b, c, c_row, first);
+}
+#endif
+"""
+
+_BLOCK = """
+typedef struct {
+    $T *c;
+    int64_t c_row, n;$slot_fields
+} ${S}_out;
+
+IRC_INLINE $V ${S}_epilogue(const ${S}_out *o, $V acc, int64_t row, int64_t col, int64_t part) {
+    (void)o, (void)row, (void)col, (void)part;$slot_loads
+    return $epilogue;
+}
+
+/* The tile of `rows` rows at (row, col): adds k products, and applies the epilogue when they are the last ones. */
+static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, const $T *b,
+                       int first, int last) {
+    static ${tile}_run *const whole[] = {$whole};$narrow_table
+    $T *c = o->c + row * o->c_row + col;
+    const int64_t left = o->n - col;
+    if (left >= $NR) {
+        whole[rows - 1](k, a, b, c, o->c_row, first);$finish
+        return;
+    }
+    $T part[$MR * $NR];
+    for (int i = 0; i < rows && !first; i++)
+        for (int w = 0; w < $NV; w++) ${V}_store(part + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
+    ${choose}[rows - 1](k, a, b, part, $NR, first);
+    for (int i = 0; i < rows; i++) {
+        for (int w = 0; w * $L < left; w++) {
+            $V x = ${V}_load(part + i * $NR + w * $L);
+            if (last) x = ${S}_epilogue(o, x, row + i, col + w * $L, left - w * $L);
+            ${V}_store_part(c + i * o->c_row + w * $L, x, left - w * $L);
         }
     }
 }
 """
 
-_INSTANCE = """
-static void ${S}_${R}x${W}$suffix(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, const $T *b,
-                          int first, int last) {
-    ${S}_tile(o, $R, $W, $partial, row, col, k, a, b, first, last);
-}
-"""
-
-_RUN = """
-/* The tile of `rows` rows at (row, col), as many columns as the panel has. */
-static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, const $T *b,
-                       int first, int last) {
-    typedef void run(const ${S}_out *, int64_t, int64_t, int64_t, const $T *, const $T *, int, int);
-    static run *const whole[] = {$whole};
-    static run *const narrow[] = {$narrow};
-    static run *const wide[] = {$wide};
-    run *const *const table = o->n - col >= $NR ? whole : o->n - col <= $L ? narrow : wide;
-    table[rows - 1](o, row, col, k, a, b, first, last);
-}
-"""
+_FINISH = """
+        for (int i = 0; i < rows && last; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < $NV; w++) {
+                $T *at = c + i * o->c_row + w * $L;
+                ${V}_store(at, ${S}_epilogue(o, ${V}_load(at), row + i, col + w * $L, $L));
+            }
+        }"""
 
 
 @dataclass(frozen=True)
@@ -122,39 +138,48 @@ class Tile:
 
     @property
     def name(self) -> str:
-        return f"{self.dtype.name}_{self.isa.name}_{self.rows}x{self.vectors}"
+        """The C name of its bodies."""
+        return f"irc_tile_{self.dtype.name}_{self.isa.name}_{self.rows}x{self.vectors}"
 
 
 def names(tile: Tile) -> dict[str, object]:
     """What templates of kernels over this tile refer to."""
     return {
         "T": C_TYPES[tile.dtype.name][0], "V": vector_name(tile.lanes, tile.dtype), "L": tile.lanes,
-        "MR": tile.rows, "NV": tile.vectors, "NR": tile.panel, "size": tile.dtype.itemsize,
+        "MR": tile.rows, "NV": tile.vectors, "NR": tile.panel, "size": tile.dtype.itemsize, "tile": tile.name,
     }
 
 
 def prelude(tile: Tile, epilogue: Epilogue) -> str:
     """Vector types and functions that the kernel uses; guarded, so that it may be repeated in a file."""
-    return HEAD + vector_type(tile.lanes, tile.dtype) + definitions(epilogue.functions(), tile.lanes, tile.dtype)
+    types = [vector_type(lanes, tile.dtype) for lanes in sorted({4, tile.lanes})]
+    return HEAD + "".join(types) + definitions(epilogue.functions(), tile.lanes, tile.dtype)
 
 
-def definitions_of(symbol: str, tile: Tile, epilogue: Epilogue, heights: Iterable[int]) -> str:
-    """The tile's struct, body and instances for tiles of the given heights, and `NAME_block` that chooses one."""
+def bodies(tile: Tile, heights: Iterable[int], narrow: bool) -> str:
+    """The bodies for tiles of these heights, full width and (`narrow`) one vector wide."""
+    given = names(tile)
+    widths = sorted({tile.vectors, *([1] if narrow else [])})
+    return fill(_TILE, **given, ahead=16 * tile.panel) + "".join(
+        fill(_INSTANCE, **given, R=r, W=w) for r in sorted(set(heights)) for w in widths
+    )
+
+
+def block(symbol: str, tile: Tile, epilogue: Epilogue, heights: Iterable[int], narrow: bool) -> str:
+    """The struct `NAME_out`, what a tile writes to and its epilogue's operands, and `NAME_block`."""
+    have = set(heights)
+
+    def table(width: int) -> str:
+        return ", ".join(f"{tile.name}_{r}x{width}" if r in have else "0" for r in range(1, max(have) + 1))
+
     given = names(tile) | {"S": symbol}
-    parts = [fill(_TILE, **given, half=3, ahead=16 * tile.panel, slot_fields=_fields(epilogue, given),
-                  slot_loads=_loads(epilogue, given), epilogue=epilogue.vector(str(given["V"])))]
-    have = sorted(set(heights))
-    variants = [("whole", tile.vectors, 0, ""), ("narrow", 1, 1, "p"), ("wide", tile.vectors, 1, "p")]
-    tables: dict[str, str] = {}
-    for kind, vectors, partial, suffix in variants:
-        entries = ["0"] * tile.rows
-        for r in have:
-            entries[r - 1] = f"{symbol}_{r}x{vectors}{suffix}"
-            if kind != "wide" or tile.vectors > 1:
-                parts.append(fill(_INSTANCE, **given, R=r, W=vectors, partial=partial, suffix=suffix))
-        tables[kind] = ", ".join(entries)
-    parts.append(fill(_RUN, **given, **tables))
-    return "".join(parts)
+    one = f"\n    static {tile.name}_run *const narrow[] = {{{table(1)}}};" if narrow else ""
+    return fill(
+        _BLOCK, **given, whole=table(tile.vectors), narrow_table=one,
+        choose=f"(left <= {tile.lanes} ? narrow : whole)" if narrow else "whole",
+        finish=fill(_FINISH, **given) if epilogue.key() else "\n        (void)last;",
+        slot_fields=_fields(epilogue, given), slot_loads=_loads(epilogue, given), epilogue=epilogue.vector(str(given["V"])),
+    )
 
 
 def _fields(epilogue: Epilogue, given: dict[str, object]) -> str:
