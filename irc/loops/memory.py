@@ -1,4 +1,9 @@
-"""Where the arena's buffers lie: offsets and the arena's size, as expressions of the sizes."""
+"""Where the arena's buffers lie: offsets and the arena's size, as expressions of the sizes.
+
+Functions run in order, so a buffer lives from the first function that touches it to the last.  Buffers whose
+lives do not overlap share memory.  Static buffers are packed first (largest first, each at the lowest gap that
+fits); symbolic ones follow in slots, shared where one size is certainly not larger than the other.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +23,89 @@ class MemoryPlan:
     size: Dim = field(default_factory=lambda: Dim.of(0))
 
 
+@dataclass
+class Life:
+    """The first and the last function that touches a buffer."""
+
+    first: int
+    last: int
+
+    def overlaps(self, other: Life) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass
+class Slot:
+    """Memory that symbolic buffers use one after the other."""
+
+    size: Dim
+    lives: list[Life]
+    buffers: list[Buffer]
+
+
 def aligned(size: Dim) -> Dim:
     """Rounded up to the alignment."""
     return size if size.exact_div(ALIGNMENT) is not None else size.ceildiv(ALIGNMENT) * ALIGNMENT
 
 
-def plan(program: Program) -> MemoryPlan:
-    """One buffer after the other, nothing shared."""
-    found = MemoryPlan()
-    for buffer in program.buffers():
-        if buffer.where == "arena":
-            found.offsets[buffer] = found.size
-            found.size = found.size + aligned(buffer.bytes)
+def lives(program: Program) -> dict[Buffer, Life]:
+    """The life of every arena root buffer."""
+    found: dict[Buffer, Life] = {}
+    for k, f in enumerate(program.functions):
+        for buffer in (*f.reads, *f.scratch, *f.writes):
+            root = buffer.root
+            if root.where == "arena":
+                found.setdefault(root, Life(k, k)).last = k
     return found
+
+
+def plan(program: Program) -> MemoryPlan:
+    """Offsets for all arena buffers, multiples of 64."""
+    alive = lives(program)
+    found = MemoryPlan()
+    static = {b: life for b, life in alive.items() if b.bytes.is_const}
+    found.size = Dim.of(_pack(static, found.offsets))
+    for slot in _slots({b: life for b, life in alive.items() if b not in static}):
+        for buffer in slot.buffers:
+            found.offsets[buffer] = found.size
+        found.size = found.size + aligned(slot.size)
+    return found
+
+
+def _pack(buffers: dict[Buffer, Life], offsets: dict[Buffer, Dim]) -> int:
+    """Give each buffer the lowest offset free during its life, largest buffers first; the total."""
+    placed: list[tuple[int, int, Life]] = []
+    total = 0
+    for buffer, life in sorted(buffers.items(), key=lambda item: -int(item[0].bytes)):
+        size = int(aligned(buffer.bytes))
+        start = 0
+        for begin, end, _ in sorted((p for p in placed if p[2].overlaps(life)), key=lambda p: p[0]):
+            if start + size <= begin:
+                break
+            start = max(start, end)
+        placed.append((start, start + size, life))
+        offsets[buffer] = Dim.of(start)
+        total = max(total, start + size)
+    return total
+
+
+def _slots(buffers: dict[Buffer, Life]) -> list[Slot]:
+    slots: list[Slot] = []
+    for buffer, life in buffers.items():
+        free = [s for s in slots if not any(life.overlaps(x) for x in s.lives)]
+        slot = next((s for s in free if s.size == buffer.bytes), None)
+        if slot is None:
+            slot = next((s for s in free if _larger(s.size, buffer.bytes) is not None), None)
+        if slot is None:
+            slots.append(Slot(buffer.bytes, [life], [buffer]))
+            continue
+        slot.size = _larger(slot.size, buffer.bytes) or slot.size
+        slot.lives.append(life)
+        slot.buffers.append(buffer)
+    return slots
+
+
+def _larger(a: Dim, b: Dim) -> Dim | None:
+    """The larger of two sizes where that is certain."""
+    order = a.at_most(b)
+    return b if order else a if order is False or b.at_most(a) else None
