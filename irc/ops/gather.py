@@ -16,7 +16,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, inside, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.types import ANY, INTEGERS, TensorType, i64
+from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_dim
 from irc.ops.codecs import AsInput, Int
@@ -55,8 +55,12 @@ def gather_by_nd(b: Any, op: Any, data: Value, indices: Value, axis: Value) -> V
     """ONNX's Gather has no batch_dims: GatherND has."""
     rank = len(data.shape)
     batch, at = op.batch(len(indices.shape)), normal_axis("Gather", constant_int("Gather", "axis", axis), rank)
-    if batch == 0:
-        return b.Gather(data, indices, axis)
+    if batch == 0:  # an index outside gives 0 here, and is an error in ONNX
+        size, numbers = int(data.shape[at]), np.asarray(indices.array)
+        valid = (numbers >= -size) & (numbers < size)
+        found = b.Gather(data, b.const(np.where(valid, numbers, 0), indices.dtype), axis)
+        keep = b.const(valid.reshape(valid.shape + (1,) * (rank - at - 1)), boolean)
+        return b.Where(keep, found, b.like(0, data))
     between, rest = list(range(batch, at)), list(range(at + 1, rank))
     if between:
         data = b.Transpose(data, [*range(batch), at, *between, *rest])
@@ -69,7 +73,12 @@ def gather_by_nd(b: Any, op: Any, data: Value, indices: Value, axis: Value) -> V
 
 
 def no_batch(op: Any, data: Value, indices: Value, axis: Value) -> bool:
-    return op.batch_dims == 0
+    """Whether it needs no batch_dims, and no constant index is certain to lie outside."""
+    if op.batch_dims != 0:
+        return False
+    numbers, at = indices.ints(), axis.ints()
+    size = data.shape[at[0]].const if numbers and at and data.rank else None
+    return size is None or all(-size <= n < size for n in numbers or ())
 
 
 @op

@@ -226,8 +226,12 @@ class Flatten(Op):
 
 
 def write_reversed(b: Any, op: Any, x: Value, perm: Value | None = None) -> Value:
-    """Without a permutation the axes are reversed, which OpenVINO must be told."""
+    """An empty permutation reverses the axes, which ONNX must be told, and OpenVINO of an absent one."""
     return b.Transpose(x, list(range(len(x.shape)))[::-1])
+
+
+def has_order(op: Any, x: Value, perm: Value | None = None) -> bool:
+    return perm is None or bool(perm.ints())
 
 
 @op
@@ -260,7 +264,8 @@ class Transpose(Op):
         return lambda *i: x[tuple(i[order.index(k)] for k in range(len(order)))]
 
     onnx = onnx_rows(
-        "Transpose", 1, 13, 21, 23, 24, 25, attrs={"perm": AsInput(default=None, index=1, dtype=i64)}
+        "Transpose", 1, 13, 21, 23, 24, 25, attrs={"perm": AsInput(default=None, index=1, dtype=i64)},
+        when=has_order, write=write_reversed,
     )  # fmt: skip
     openvino = (
         Form(
@@ -301,6 +306,16 @@ def write_squeeze(b: Any, op: Any, x: Value, axes: Value | None = None) -> Value
     """Without `allow_axis_skip`: only the axes that are 1 are named."""
     gone = [k for k in range(len(x.shape)) if k not in op._kept(x.shape, axes and axes.ints())]
     return b.Squeeze(x, gone) if gone else b.Identity(x)
+
+
+def write_vector_axes(b: Any, op: Any, x: Value, axes: Value) -> Value:
+    numbers = axes.ints()
+    return b.Unsqueeze(x, numbers if numbers is not None else b.Reshape(axes, [-1]))
+
+
+def vector_axes(op: Any, x: Value, axes: Value | None = None) -> bool:
+    """ONNX has axes as a vector, also where it is one."""
+    return axes is None or axes.rank == 1
 
 
 def no_skip(op: Any, x: Value, axes: Value | None = None) -> bool:
@@ -349,13 +364,16 @@ class Squeeze(AxesOp):
         return np.squeeze(x, tuple(set(given)) if given else None)
 
     onnx = (
-        Form("Squeeze", 1, attrs={"axes": AsInput(default=None, index=1, dtype=i64)}, T={"T": onnx_all(1), "I": {i64}}),
+        Form(
+            "Squeeze", 1, attrs={"axes": AsInput(default=None, index=1, dtype=i64)}, T={"T": onnx_all(1), "I": {i64}},
+            write=write_squeeze,
+        ),
         Form("Squeeze", 11),
         *(
-            Form("Squeeze", n, T={"T": onnx_all(n)}, **({"attrs": {}, "write": write_squeeze} if n == 13 else {}))
+            Form("Squeeze", n, T={"T": onnx_all(n)}, **({"attrs": {}, "when": vector_axes} if n == 13 else {}))
             for n in (13, 21, 23, 24, 25)
         ),
-    )
+    )  # fmt: skip
     openvino = (
         Form("Squeeze", 1, T={"T": OV_ANY, "I": INTEGERS}, write=write_squeeze, when=no_skip),
         Form("Squeeze", 15, attrs={"allow_axis_skip": Bool(False)}, when=None),
@@ -384,13 +402,16 @@ class Unsqueeze(AxesOp):
         return np.expand_dims(x, tuple(int(a) for a in np.asarray(axes).reshape(-1)))
 
     onnx = (
-        Form("Unsqueeze", 1, attrs={"axes": AsInput(index=1, dtype=i64)}, T={"T": onnx_all(1), "I": {i64}}),
+        Form(
+            "Unsqueeze", 1, attrs={"axes": AsInput(index=1, dtype=i64)}, T={"T": onnx_all(1), "I": {i64}},
+            write=write_vector_axes,
+        ),
         Form("Unsqueeze", 11),
         *(
-            Form("Unsqueeze", n, T={"T": onnx_all(n)}, **({"attrs": {}} if n == 13 else {}))
+            Form("Unsqueeze", n, T={"T": onnx_all(n)}, **({"attrs": {}, "when": vector_axes} if n == 13 else {}))
             for n in (13, 21, 23, 24, 25)
         ),
-    )
+    )  # fmt: skip
     openvino = (Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}),)
 
 

@@ -57,8 +57,16 @@ def scattered(y: Array, places: tuple[Array, ...], updates: Array, reduction: st
         number = np.maximum(count + (1 if use_init else 0), 1)
         mean = np.floor_divide(y, number) if y.dtype.kind in "iu" else y / number
         return np.where(count > 0, mean, y).astype(y.dtype)
-    functions = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
-    functions[reduction].at(y, places, updates)
+    if reduction == "add":
+        np.add.at(y, places, updates)
+    elif reduction == "sub":
+        np.subtract.at(y, places, updates)
+    elif reduction == "mul":
+        np.multiply.at(y, places, updates)
+    elif reduction == "min":
+        np.minimum.at(y, places, updates)
+    else:
+        np.maximum.at(y, places, updates)
     return y
 
 
@@ -101,7 +109,11 @@ def write_elements(b: Any, op: Any, data: Value, indices: Value, updates: Value,
     nothing = b.Expand(b.like(0, data), b.Shape(data))
     count = b.ScatterElements(nothing, indices, b.Expand(b.like(1, data), shape), axis, reduction="add")
     number = b.Add(count, b.like(1, data)) if op.use_init else b.Max(count, b.like(1, data))
-    return b.Div(total, number, floor=True) if data.dtype.is_integer else b.Div(total, number)
+    mean = b.Div(total, number)
+    if not data.dtype.is_integer:
+        return mean
+    below = b.Less(b.Sub(total, b.Mul(mean, number)), b.like(0, data))  # division truncates, the mean rounds down
+    return b.Sub(mean, b.Cast(below, to=data.dtype))
 
 
 @op
@@ -283,7 +295,8 @@ class ScatterUpdate(Op):
         at = self._axis(data, axis)
         wanted = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
         same = len(wanted) == len(updates.shape)
-        require(same, codes.WRONG_RANK, op="ScatterUpdate", operand="updates", type=updates.tensor, expected=len(wanted))
+        facts = {"op": "ScatterUpdate", "operand": "updates", "type": updates.tensor}
+        require(same, codes.WRONG_RANK, **facts, expected=len(wanted))
         for k, (p, q) in enumerate(zip(wanted, updates.shape, strict=True)):
             what = f"axis {k} of updates and what the indices ask for"
             require(p.equals(q), codes.SIZES_DIFFER, op="ScatterUpdate", what=what, a=q, b=p)

@@ -360,6 +360,24 @@ def eye_like_type(b: Any, a: Any, x: Value) -> Value:
     return b.EyeLike(x, k=a.k, dtype=a.dtype or x.dtype)
 
 
+def eye_by_compare(
+    b: Any, op: Any, rows: Value, columns: Value, diagonal: Value, batch: Value | None = None
+) -> Value:
+    """Eye for ONNX: row numbers, moved by the diagonal, compared with column numbers."""
+
+    def scalar(v: Value) -> Value:
+        v = v if v.dtype == i64 else b.Cast(v, to=i64)
+        return b.Reshape(v, []) if v.rank else v
+
+    down = b.Add(b.Range(b.const(0), scalar(rows), b.const(1)), scalar(diagonal))
+    across = b.Range(b.const(0), scalar(columns), b.const(1))
+    found = b.Cast(b.Equal(b.Unsqueeze(down, [1]), b.Unsqueeze(across, [0])), to=op.output_type)
+    if batch is None:
+        return found
+    lead = batch if batch.dtype == i64 else b.Cast(batch, to=i64)
+    return b.Expand(found, b.Concat(lead, b.Shape(found), axis=0))
+
+
 @op
 class Eye(Op):
     """Ones where column = row + `diagonal`, zeros elsewhere, for every index of `batch`."""
@@ -391,6 +409,7 @@ class Eye(Op):
 
         return element
 
+    onnx = (write_only(eye_by_compare),)
     openvino = (Form("Eye", 9, attrs={"output_type": DTypeAttr()}),)
 
 
