@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from irc.ir.types import f32
-from irc.kernels import PROTOTYPES, gemm, host_isa, plain
+from irc.kernels import PROTOTYPES, conv, gemm, host_isa, plain
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 PEAK = """
@@ -110,6 +110,26 @@ def bench_gemm() -> None:
         report(f"gemm m={m} n={n} k={k}", 2 * m * n * k, run, lib)
         if m < 8:
             print(f"    {4 * n * k / best(run) / 1e9:.1f} GB/s of weights")
+
+
+CONVS = [  # ic, oc, size, kernel, stride, pad: ResNet-50
+    (3, 64, 224, 7, 2, 3), (64, 64, 56, 3, 1, 1), (128, 128, 56, 3, 2, 1), (128, 128, 28, 3, 1, 1), (256, 256, 14, 3, 1, 1),
+    (512, 512, 14, 3, 2, 1), (512, 512, 7, 3, 1, 1), (64, 256, 56, 1, 1, 0), (256, 64, 56, 1, 1, 0), (512, 128, 28, 1, 1, 0),
+    (1024, 256, 14, 1, 1, 0), (256, 1024, 14, 1, 1, 0), (2048, 512, 7, 1, 1, 0), (512, 2048, 7, 1, 1, 0), (256, 512, 56, 1, 2, 0),
+]
+
+
+def bench_conv() -> None:
+    for ic, oc, size, window, stride, pad in CONVS:
+        out = (size + 2 * pad - window) // stride + 1
+        x, w, y = aligned((1, ic, size, size)), aligned((oc, ic, window, window)), aligned((1, oc, out, out), "zero")
+        kernel = conv(host_isa(), f32, oc, stride, plain(), out * out)
+        lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
+        packed = aligned((w.size,))
+        packed[...] = kernel.pack_weights(w)
+        run = invoke(lib, kernel, x, packed, y, 1, 1, ic, oc, size, size, out, out, window, window, stride, stride, 1, 1, pad, pad,
+                     ic * size * size, size * size, oc * out * out, out * out)
+        report(f"conv {ic}->{oc} {size} {window}x{window}/{stride}", 2 * ic * oc * out * out * window * window, run, lib)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ import pytest
 from irc.expr import Const, call, select
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, PROTOTYPES, Epilogue, GemmKernel, acc, gemm, host_isa, plain, slot, supported
+from irc.kernels import ISAS, PROTOTYPES, Epilogue, GemmKernel, acc, conv, gemm, host_isa, plain, slot, supported
 from irc.kernels.isa import HEAD, Isa, vector_name, vector_type
 from irc.kernels.vecmath import FUNCTIONS, definitions
 
@@ -323,3 +323,76 @@ def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
     lib = build(tmp_path, [g], compiler=compiler)
     run_gemm(lib, g, noise(31, 50), noise(50, 67), [noise(67), noise(31), noise(1), noise(31, 67)],
              lambda x, b, c, s, r: np.maximum(x + b, 0) * c[:, None] * s + r)
+
+
+# ---------------------------------------------------------------------------- convolutions
+CONVS = [  # batch, groups, ic, oc, ih, iw, kh, kw, stride_h, stride_w, dilation_h, dilation_w, pads (top, left, bottom, right)
+    (1, 1, 3, 64, 20, 20, 7, 7, 2, 2, 1, 1, (3, 3, 3, 3)),
+    (2, 1, 5, 14, 9, 33, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1)),
+    (1, 1, 64, 29, 7, 7, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1)),
+    (1, 1, 9, 15, 14, 14, 3, 3, 1, 1, 2, 3, (2, 3, 2, 3)),
+    (1, 2, 3, 8, 12, 19, 3, 2, 1, 2, 1, 1, (0, 1, 2, 0)),
+    (2, 4, 2, 1, 6, 6, 3, 3, 2, 1, 1, 1, (1, 0, 1, 0)),
+    (1, 1, 8, 16, 12, 12, 1, 1, 1, 1, 1, 1, (0, 0, 0, 0)),
+    (2, 1, 40, 17, 15, 15, 1, 1, 2, 2, 1, 1, (0, 0, 0, 0)),
+    (1, 1, 6, 7, 10, 40, 5, 4, 3, 3, 1, 1, (4, 5, 4, 5)),
+    (1, 1, 4, 3, 1, 1, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1)),
+    (1, 1, 1, 1, 1, 130, 1, 9, 1, 1, 1, 1, (0, 4, 0, 4)),
+    (1, 1, 120, 30, 6, 11, 3, 3, 1, 2, 1, 1, (1, 1, 1, 1)),
+    (1, 1, 2, 5, 4, 3, 2, 6, 1, 1, 1, 2, (0, 9, 0, 9)),
+]
+
+
+def exact_conv(x: Any, w: Any, groups: int, strides: tuple[int, int], dilations: tuple[int, int], pads: Any) -> Any:
+    n, channels, ih, iw = x.shape
+    oc, ic, kh, kw = w.shape
+    (sh, sw), (dh, dw), (top, left, bottom, right) = strides, dilations, pads
+    full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    oh, ow = (ih + top + bottom - dh * (kh - 1) - 1) // sh + 1, (iw + left + right - dw * (kw - 1) - 1) // sw + 1
+    y = np.zeros((n, oc, oh, ow))
+    per = oc // groups
+    for g, i, j in itertools.product(range(groups), range(kh), range(kw)):
+        part = full[:, g * ic : (g + 1) * ic, i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw]
+        y[:, g * per : (g + 1) * per] += np.einsum("ncyx,oc->noyx", part, w[g * per : (g + 1) * per, :, i, j].astype(np.float64))
+    return y
+
+
+def guarded(*shape: int) -> np.ndarray[Any, Any]:
+    """Noise with NaN on both sides, so that values read outside show."""
+    count = int(np.prod(shape))
+    whole = np.full(count + 128, np.nan, np.float32)
+    whole[64:-64] = noise(count)
+    return whole[64:-64].reshape(shape)
+
+
+def run_conv(lib: ctypes.CDLL, kernel: Any, case: Any, fused: bool, pool: Pool | None = None) -> np.ndarray[Any, Any]:
+    n, groups, ic, oc, ih, iw, kh, kw, sh, sw, dh, dw, pads = case
+    x, w = guarded(n, groups * ic, ih, iw), noise(groups * oc, ic, kh, kw)
+    exact = exact_conv(x, w, groups, (sh, sw), (dh, dw), pads)
+    oh, ow = exact.shape[2:]
+    y = np.full((n, groups * oc, oh, ow), np.nan, np.float32)
+    channels = groups * oc
+    slots, strides = [], []
+    if fused:
+        slots = [noise(channels), noise(n, channels, oh, ow)]
+        strides = [0, 1, channels * oh * ow, oh * ow]
+        exact = np.maximum(exact + slots[0][:, None, None] + slots[1], 0)
+    invoke(lib, kernel, x, kernel.pack_weights(w, groups), *slots, y, n, groups, ic, oc, ih, iw, oh, ow, kh, kw, sh, sw, dh, dw,
+           pads[0], pads[1], groups * ic * ih * iw, ih * iw, channels * oh * ow, oh * ow, *strides, pool=pool)
+    close(y, exact, ic * kh * kw)
+    return y
+
+
+def conv_kernels(isa: str, fused: bool) -> list[Any]:
+    x = (acc() + slot(0) + slot(1)).max(Const(0.0, f32))
+    epilogue = Epilogue(x, ("column", "full")) if fused else plain()
+    return [conv(ISAS[isa], f32, case[3] if k % 2 else M, case[9], epilogue, M) for k, case in enumerate(CONVS)]
+
+
+@pytest.mark.parametrize(("isa", "fused"), [("avx512", True), ("avx2", False), ("plain", True)])
+def test_conv(tmp_path: Path, isa: str, fused: bool) -> None:
+    kernels = conv_kernels(isa, fused)
+    lib = build(tmp_path, list({k.symbol: k for k in kernels}.values()))
+    for kernel, case in zip(kernels, CONVS, strict=True):
+        run_conv(lib, kernel, case, fused)
+        run_conv(lib, kernel, case, fused, Pool(1))

@@ -163,18 +163,47 @@ class Printer:
 
     # ---------------------------------------------------------------- indices
     def position(self, shape: tuple[Dim, ...], at: tuple[Expr, ...]) -> str:
-        """The row-major element offset of an index."""
-        stride, parts = Dim.of(1), list[str]()
-        for i, size in reversed(list(zip(at, shape, strict=True))):
-            if not (isinstance(i, Const) and i.value == 0):
-                if stride == 1:
-                    parts.append(self.text(i, PLUS))
-                elif isinstance(i, Const):
-                    parts.append(self.text(Size(stride * int(i.value)), PLUS))
-                else:
-                    parts.append(f"{self.text(i, TIMES)} * {self.text(Size(stride), TIMES + 1)}")
+        """The row-major element offset of an index: a sum of variables times constant or hoisted strides."""
+        terms: dict[Expr, Dim] = {}
+        stride, strides = Dim.of(1), list[Dim]()
+        for size in reversed(shape):
+            strides.append(stride)
             stride = stride * size
-        return " + ".join(reversed(parts)).replace("+ -", "- ") or "0"
+        rest = Dim.of(0)
+        for i, s in zip(at, reversed(strides), strict=True):
+            rest = rest + self._collect(i, s, terms)
+        parts = [self._term(e, c) for e, c in terms.items() if c != 0]
+        if rest != 0 or not parts:
+            low = rest.is_const and int(rest) < 0
+            parts.append(("- " if low else "+ ") + self.text(Size(-rest if low else rest), TIMES))
+        return " ".join(parts).removeprefix("+ ").replace("- ", "-", 1 if parts[0].startswith("- ") else 0)
+
+    def _collect(self, e: Expr, scale: Dim, terms: dict[Expr, Dim]) -> Dim:
+        """Adds scale * e to the terms; returns the part that is a size.  Only where nothing can wrap."""
+        if isinstance(e, Const):
+            return scale * int(e.value)
+        if isinstance(e, Size):
+            return scale * e.dim
+        if isinstance(e, Bin) and e.op in ("add", "sub", "mul") and self._fits(e):
+            if e.op != "mul":
+                return self._collect(e.a, scale, terms) + self._collect(e.b, scale if e.op == "add" else -scale, terms)
+            for factor, other in ((e.a, e.b), (e.b, e.a)):
+                if isinstance(factor, Const | Size):
+                    by = Dim.of(int(factor.value)) if isinstance(factor, Const) else factor.dim
+                    return self._collect(other, scale * by, terms)
+        terms[e] = terms.get(e, Dim.of(0)) + scale
+        return Dim.of(0)
+
+    def _fits(self, e: Bin) -> bool:
+        lo, hi = self.range(e)
+        return max(-lo, hi) < _LARGEST_INDEX
+
+    def _term(self, e: Expr, c: Dim) -> str:
+        """One summand with its sign."""
+        low = c.is_const and int(c) < 0
+        size = -c if low else c
+        text = self.text(e, TIMES) if size == 1 else f"{self.text(e, TIMES)} * {self.text(Size(size), TIMES + 1)}"
+        return ("- " if low else "+ ") + text
 
     def dim(self, dim: Dim) -> tuple[str, int]:
         if dim.is_const:
@@ -253,8 +282,7 @@ class Printer:
             return None
         (alo, ahi), (blo, _) = self.range(e.a), self.range(e.b)
         if e.op in ("add", "sub", "mul"):
-            lo, hi = self.range(e)
-            return self._infix(e.op, e.a, e.b) if max(-lo, hi) < _LARGEST_INDEX else None
+            return self._infix(e.op, e.a, e.b) if self._fits(e) else None
         if e.op in ("floordiv", "div", "mod") and alo >= 0 and blo > 0:
             if e.op == "mod" and ahi < blo:
                 return self._print(e.a)
@@ -467,6 +495,8 @@ def dim_text(dim: Dim, symbol: Callable[[str], str], helper: Callable[[str], str
             factors.insert(0, _integer(abs(c), "i64")[0])
         sign = ("-" if c < 0 else "") if not parts else ("- " if c < 0 else "+ ")
         parts.append(sign + " * ".join(factors))
+        if len(dim.terms) == 1 and len(factors) == 1 and factors[0].startswith("("):
+            return sign + factors[0][1:-1] if c > 0 else parts[0]
     return " ".join(parts)
 
 

@@ -145,6 +145,13 @@ class Frame:
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text if text else "")
 
+    def long(self, text: str) -> None:
+        """A statement, over several lines if it is long."""
+        first, *rest = broken(text, _LINE - 4 * self.depth)
+        self.line(first)
+        for part in rest:
+            self.line(f"    {part}")
+
     def declare(self, var: Var, c_type: str, found: Range = ANYTHING, mutable: bool = False) -> str:
         base = stem(var.name)
         key = ("var", var.name)
@@ -194,13 +201,9 @@ class Frame:
         if isinstance(value, Bin) and value.op in ("add", "mul") and value.dtype.name in ("f32", "f64", "u32", "u64"):
             sign = {"add": "+", "mul": "*"}[value.op]
             if text.startswith(f"{place} {sign} ") and isinstance(value.a, Load | Var):
-                self.line(f"{place} {sign}= {self.print.text(value.b)};")
+                self.long(f"{place} {sign}= {self.print.text(value.b)};")
                 return
-        if len(place) + len(text) + 4 * self.depth > _LINE and len(place) > 24:
-            self.line(f"{place} =")
-            self.line(f"    {text};")
-        else:
-            self.line(f"{place} = {text};")
+        self.long(f"{place} = {text};")
 
     def let(self, s: Let, rest: list[Stmt]) -> None:
         if not s.mutable and s.var.name not in names_in(rest):
@@ -209,7 +212,7 @@ class Frame:
         found = self.print.range(s.value) if s.var.dtype == i64 and not s.mutable else ANYTHING
         c_type = register(s.var.dtype)
         name = self.declare(s.var, c_type, found, s.mutable)
-        self.line(f"{'' if s.mutable else 'const '}{c_type} {name} = {text};")
+        self.long(f"{'' if s.mutable else 'const '}{c_type} {name} = {text};")
         if s.mutable and s.var.name not in names_in(rest):
             self.line(f"(void){name};")
 
@@ -382,6 +385,26 @@ def wrapped(head: str, items: list[str], tail: str) -> list[str]:
             lines.append(indent)
         lines[-1] += text
     return lines
+
+
+def broken(text: str, width: int) -> list[str]:
+    """An expression statement as lines of at most about `width`, broken before operators outside parentheses first."""
+    if len(text) <= width:
+        return [text]
+    places: list[tuple[int, int]] = []  # depth, position of a space that may become a line end
+    depth = 0
+    for k, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == " " and (text[k + 1] in "+-?:" or text[k + 1 : k + 3] in ("||", "&&", "* ", "/ ", "= ")):
+            places.append((depth, k + 2 if text[k + 1 : k + 3] == "= " else k))
+        elif c == " " and text[k - 1] == ",":
+            places.append((depth, k))
+    usable = [(d, k) for d, k in places if 20 < k <= width]
+    if not usable:
+        return [text]
+    shallow = min(d for d, _ in usable)
+    cut = max(k for d, k in usable if d == shallow)
+    return [text[:cut].rstrip(), *broken(text[cut:].lstrip(), width - 4)]
 
 
 # -------------------------------------------------------------------- analysis

@@ -64,9 +64,9 @@ def static_sizes(dims: Any) -> list[int]:
 
 def fold_groups(b: Any, w: Value) -> tuple[Value, int]:
     """OpenVINO's [G, out/G, in/G, *k] as [out, in/G, *k]; how many groups there are."""
-    groups = int(w.shape[0])
-    first = -1 if not all(d.is_const for d in w.shape) else int(w.shape[0] * w.shape[1])
-    return b.Reshape(w, [first, *static_sizes(w.shape[2:])], special_zero=False), groups
+    require(w.tensor.is_static, codes.SIZE_RANGE, op="GroupConvolution", what="a size of the weights", value=w.tensor, expected="known")  # fmt: skip
+    groups, outputs, *rest = static_sizes(w.shape)
+    return b.Reshape(w, [groups * outputs, *rest]), groups
 
 
 def split_groups(b: Any, w: Value, groups: int) -> Value:
@@ -203,8 +203,9 @@ def contract_windows(view: Array, w: Array, group: int, count: Any) -> Array:
     n, channels, rank = view.shape[0], view.shape[1], len(count)
     view = view.reshape(n, group, channels // group, *view.shape[2:])
     order = (0, 1, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank))
-    columns = view.transpose(order).reshape(n, group, math.prod(count), -1)
-    rows = w.reshape(group, w.shape[0] // group, -1)
+    depth = math.prod(w.shape[1:])
+    columns = view.transpose(order).reshape(n, group, math.prod(count), depth)
+    rows = w.reshape(group, w.shape[0] // group, depth)
     y = np.matmul(columns, rows.transpose(0, 2, 1))
     return y.transpose(0, 1, 3, 2).reshape(n, w.shape[0], *count)
 
@@ -267,7 +268,7 @@ def write_conv_transpose(b: Any, op: Any, x: Value, w: Value, bias: Value | None
 
 def plain(op: Any, *_: Any) -> bool:
     """What ConvolutionBackpropData says without its third operand."""
-    return op.auto_pad in ("explicit", "valid") or not op.output_shape
+    return op.auto_pad in ("explicit", "valid") and not op.output_shape
 
 
 @op

@@ -6,6 +6,7 @@ NormalizeL2-1, GRN-1, LRN-1.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class LpNormalization(Op):
 
 @op
 class NormalizeL2(Op):
-    """x / sqrt(s), s = Σ x² over the axes + eps, or with eps_mode "max" at least eps."""
+    """x / sqrt(s), s = Σ x² over the axes + eps, or with eps_mode "max" at least eps.  Without axes all ones."""
 
     eps: float
     eps_mode: str
@@ -71,12 +72,16 @@ class NormalizeL2(Op):
 
     def reference(self, x: Array, axes: Array) -> Array:
         w = wide(x)
+        if axes.size == 0:
+            return np.ones_like(x)
         square = np.sum(w * w, axis=tuple(int(a) for a in axes.reshape(-1)), keepdims=True)
         return rounded(w / np.sqrt(square + self.eps if self.eps_mode == "add" else np.maximum(square, self.eps)), x)
 
     def decompose(self, b: Any, x: Value, axes: Value) -> Value:
         w = widened(b, x)
-        square = b.ReduceSum(b.Mul(w, w), axes, noop_with_empty_axes=True)
+        if axes.tensor.elements() == 0:
+            return b.Expand(b.const(1.0, x.dtype), b.dims(x.shape))
+        square = b.ReduceSum(b.Mul(w, w), axes)
         eps = b.const(self.eps, w.dtype)
         return narrowed(b, b.Div(w, b.Sqrt(b.Add(square, eps) if self.eps_mode == "add" else b.Max(square, eps))), x)
 
@@ -112,6 +117,24 @@ class GRN(Op):
 
 
 # ----------------------------------------------------------------------- local response normalisation
+def read_lrn(b: Any, a: Any, x: Value, axes: Value) -> Any:
+    """OpenVINO's runtime drops the fraction of `bias`."""
+    return b.LRN(x, axes, size=a.size, alpha=a.alpha, beta=a.beta, bias=float(int(a.bias)))
+
+
+def whole_bias(op: Any, x: Value, axes: Value | None = None) -> bool:
+    return op.bias == int(op.bias)
+
+
+def write_lrn_openvino(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
+    """Without axes: the channels.  A bias with a fraction, which OpenVINO would drop: divided out first."""
+    over = b.const([1]) if axes is None else axes
+    if whole_bias(op, x):
+        return b.add(op, x, over)
+    y = b.add(dataclasses.replace(op, alpha=op.alpha / op.bias, bias=1.0), x, over)
+    return b.Mul(y, b.const(op.bias**-op.beta, x.dtype))
+
+
 def window_sum(w: Array, axis: int, size: int) -> Array:
     """Sums of `size` neighbours along an axis: (size - 1) // 2 before, size // 2 after; outside counts as 0."""
     before, after = (size - 1) // 2, size // 2
@@ -178,7 +201,8 @@ class LRN(Op):
     )  # fmt: skip
     openvino = (
         Form(
-            "LRN", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, write=lambda b, op, x, axes=None: b.add(op, x, [1]),
+            "LRN", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, read=read_lrn, direct=True, when=whole_bias,
+            write=write_lrn_openvino,
             sig=Sig("x: T, axes: I -> y: T", T=FLOATS_BF16, I=INTEGERS),
             attrs={
                 "alpha": Float(assumed=0.0), "beta": Float(assumed=0.0), "bias": Float(assumed=0.0),

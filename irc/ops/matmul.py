@@ -120,8 +120,10 @@ def legacy_gemm(b: Any, a: Any, x: Value, y: Value, c: Value | None = None) -> A
     return made
 
 
-def full_c(op: Any, A: Value, B: Value, C: Value) -> bool:
+def full_c(op: Any, A: Value, B: Value, C: Value | None = None) -> bool:
     """Whether C needs no broadcasting, which Gemm-1 and -6 would have to be told of."""
+    if C is None:
+        return False
     m, n = A.shape[1 if op.transA else 0], B.shape[0 if op.transB else 1]
     return C.shape == (m, n)
 
