@@ -138,7 +138,9 @@ def same_types(op: Any, x: Value, y: Value) -> bool:
 
 
 def write_power(b: Any, op: Any, x: Value, y: Value) -> Any:
-    """Both operands in one type: what OpenVINO and ONNX before opset 12 want."""
+    """Both operands in one type, what OpenVINO and ONNX before opset 12 want; ONNX takes i32 and i64 only."""
+    if x.dtype == y.dtype and x.dtype.is_integer and x.dtype not in (i32, i64):
+        return b.Cast(b.Pow(b.Cast(x, to=i64), b.Cast(y, to=i64)), to=x.dtype)
     if x.dtype == y.dtype:
         raise Problem(conversion.CANNOT_EXPRESS, op="Pow", types=f"{x.type}, {y.type}", target="this opset")
     if x.dtype.is_integer and y.dtype.is_float:
@@ -199,6 +201,17 @@ def remainder(x: Array, y: Array, truncated: bool) -> Array:
     return np.where(y == 0, 0, (np.fmod if truncated else np.mod)(x, safe)).astype(x.dtype)
 
 
+def write_floor_mod(b: Any, op: Any, x: Value, y: Value) -> Any:
+    """ONNX has floats with fmod=1 only: a remainder of the other sign than y gets y added."""
+    rest, zero = b.Mod(x, y, fmod=True), b.const(0, x.dtype)
+    other = b.And(b.Xor(b.Less(rest, zero), b.Less(y, zero)), b.Not(b.Equal(rest, zero)))
+    return b.Where(other, b.Add(rest, y), rest)
+
+
+def whole_or_fmod(op: Any, x: Value, y: Value) -> bool:
+    return op.fmod or x.dtype.is_integer
+
+
 @op
 class Mod(Elementwise):
     """The remainder of x / y: with the sign of y, or with `fmod` of x.  An integer modulo 0 is 0."""
@@ -213,7 +226,7 @@ class Mod(Elementwise):
         return call("fmod", x, y) if self.fmod else x % y
 
     onnx = (
-        Form("Mod", 10, attrs={"fmod": Bool(False)}, T=FLOATS | INTEGERS),
+        Form("Mod", 10, attrs={"fmod": Bool(False)}, T=FLOATS | INTEGERS, when=whole_or_fmod, write=write_floor_mod),
         Form("Mod", 13, T=PREV | {bf16}),
         Form("Mod", 28),
     )
@@ -245,9 +258,13 @@ def sign_expr(x: Expr) -> Expr:
     return select(x.lt(0), minus, select(Const(0, x.dtype).lt(x), one, x if x.dtype.is_integer else select(x.eq(0), Const(0.0, x.dtype), x)))
 
 
-def rounding(fn: str) -> Any:
-    """A rounding function; integers are whole already."""
-    return lambda x: x if x.dtype.is_integer else call(fn, x)
+def read_rounding(name: str) -> Any:
+    """`read` of OpenVINO's rounding functions: integers are whole already."""
+
+    def read(b: Any, a: Any, x: Value) -> Any:
+        return b.Identity(x) if x.dtype.is_integer else getattr(b, name)(x, **({"mode": a.mode} if name == "Round" else {}))
+
+    return read
 
 
 Neg = unary(
@@ -284,21 +301,13 @@ def rounding_rows(name: str) -> tuple[Form, ...]:
     )
 
 
-def floor(x: Array) -> Array:
-    return x if x.dtype.kind in "iu" else np.floor(x)
-
-
-def ceil(x: Array) -> Array:
-    return x if x.dtype.kind in "iu" else np.ceil(x)
-
-
 Floor = unary(
-    "Floor", "The largest whole number not above x", floor, rounding("floor"), T=NUMERIC,
-    onnx=rounding_rows("Floor"), openvino=(Form("Floor", 1, T=OV_NUMERIC),),
+    "Floor", "The largest whole number not above x", np.floor, lambda x: call("floor", x), T=FLOATS_BF16,
+    onnx=rounding_rows("Floor"), openvino=(Form("Floor", 1, T=OV_NUMERIC, read=read_rounding("Floor"), direct=True),),
 )  # fmt: skip
 Ceil = unary(
-    "Ceil", "The smallest whole number not below x", ceil, rounding("ceil"), T=NUMERIC,
-    onnx=rounding_rows("Ceil"), openvino=(Form("Ceiling", 1, T=OV_NUMERIC),),
+    "Ceil", "The smallest whole number not below x", np.ceil, lambda x: call("ceil", x), T=FLOATS_BF16,
+    onnx=rounding_rows("Ceil"), openvino=(Form("Ceiling", 1, T=OV_NUMERIC, read=read_rounding("Ceil"), direct=True),),
 )  # fmt: skip
 
 
@@ -315,23 +324,21 @@ class Round(Elementwise):
     """The nearest whole number; halves go to the even one, or away from zero."""
 
     mode: str = "half_to_even"
-    sig = Sig("x: T -> y: T", T=NUMERIC)
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
 
     def reference(self, x: Array) -> Array:
-        if x.dtype.kind in "iu":
-            return x
         if self.mode == "half_to_even":
             return np.rint(x)
         whole = np.trunc(wide(x))
         return (whole + np.copysign(np.abs(wide(x) - whole) >= 0.5, wide(x))).astype(x.dtype)
 
     def scalar(self, x: Expr) -> Expr:
-        return rounding("round" if self.mode == "half_to_even" else "round_away")(x)
+        return call("round" if self.mode == "half_to_even" else "round_away", x)
 
     onnx = (Form("Round", 11, T=FLOATS, write=write_round_away), Form("Round", 22, T=PREV | {bf16}))
     openvino = (
         Form(
-            "Round", 5, T=OV_NUMERIC,
+            "Round", 5, T=OV_NUMERIC, read=read_rounding("Round"), direct=True,
             attrs={"mode": Enum(["half_to_even", "half_away_from_zero"], "half_to_even")},
         ),
     )  # fmt: skip

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from irc.diagnostics import Problem
+from irc.diagnostics.codes import conversion
 from irc.expr import Bin, Const, Expr, select
-from irc.ir.graph import Value
+from irc.ir.graph import Constant, Value
 from irc.ir.types import (
     ANY,
     F8,
@@ -191,6 +193,13 @@ def onnx_when(opset: int) -> Any:
     return lambda op, x: op.to in ONNX_CAST[opset]
 
 
+def write_constant(b: Any, op: Any, x: Value) -> Any:
+    """A constant of a type ONNX lacks (u1, nf4 …) is converted now."""
+    if x.array is None:
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="ONNX")
+    return b.graph.add_constant(Constant.of(np.asarray(op.reference(x.array)), op.to), b.hint)
+
+
 def cast_rows() -> tuple[Form, ...]:
     rows: list[Form] = []
     for opset, types in ONNX_CAST.items():
@@ -199,7 +208,7 @@ def cast_rows() -> tuple[Form, ...]:
             attrs["saturate"] = Bool(True)
         if opset >= 24:
             attrs["round_mode"] = ROUND_MODES
-        rows.append(Form("Cast", opset, attrs=attrs, T={"T1": types, "T2": types}, when=onnx_when(opset)))
+        rows.append(Form("Cast", opset, attrs=attrs, T={"T1": types, "T2": types}, when=onnx_when(opset), write=write_constant))
     return tuple(rows)
 
 

@@ -24,6 +24,7 @@ from irc.ops.codecs import Enum, Float, Int
 from irc.ops.forms import PREV, Form
 from irc.ops.layout import constant_ints, normal_axes, normal_axis
 from irc.ops.precision import narrowed, rounded, wide, widened
+from irc.ops.reduce import axes_vector
 from irc.ops.signature import Sig
 
 
@@ -87,7 +88,8 @@ class NormalizeL2(Op):
 
     openvino = (
         Form(
-            "NormalizeL2", 1, T={"T": FLOATS_BF16, "I": INTEGERS},
+            "NormalizeL2", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, direct=True,
+            read=lambda b, a, x, axes: b.NormalizeL2(x, axes_vector(b, axes), eps=a.eps, eps_mode=a.eps_mode),
             attrs={"eps": Float(assumed=0.0), "eps_mode": Enum(["add", "max"], assumed="add")},
         ),
     )  # fmt: skip

@@ -22,6 +22,7 @@ from irc.ops.codecs import AsInput, Bool, Enum, Float, Ignored, Int, Ints
 from irc.ops.forms import PREV, Form, write_only
 from irc.ops.layout import normal_axes, normal_axis
 from irc.ops.precision import narrowed, rounded, wide, widened
+from irc.ops.reduce import axes_vector
 from irc.ops.signature import Sig
 from irc.ops.softmax import OV_SOFTMAX
 
@@ -75,6 +76,11 @@ def read_mvn_2(b: Any, a: Any, x: Value) -> Any:
     return b.MeanVarianceNormalization(x, list(axes), **attrs)
 
 
+def read_mvn_6(b: Any, a: Any, x: Value, axes: Value) -> Any:
+    attrs = {"eps": a.eps, "eps_mode": a.eps_mode, "normalize_variance": a.normalize_variance}
+    return b.MeanVarianceNormalization(x, axes_vector(b, axes), **attrs)
+
+
 @op
 class MeanVarianceNormalization(Op):
     """(x - mean) / deviation over the axes; without normalize_variance x - mean.
@@ -123,7 +129,7 @@ class MeanVarianceNormalization(Op):
             },
         ),
         Form(
-            "MVN", 6, T={"T": FLOATS_BF16, "I": {i32, i64}}, sig=None, read=None,
+            "MVN", 6, T={"T": FLOATS_BF16, "I": {i32, i64}}, sig=None, read=read_mvn_6, direct=True,
             attrs={
                 "eps": Float(assumed=0.0), "normalize_variance": Bool(assumed=False),
                 "eps_mode": Enum({"INSIDE_SQRT": "inside", "OUTSIDE_SQRT": "outside"}, assumed="inside"),

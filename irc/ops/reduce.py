@@ -97,11 +97,17 @@ def noop_known(axes: Value) -> bool:
     return axes.rank == 0 or (axes.rank is not None and axes.tensor.elements().bounds()[0] > 0)
 
 
+def axes_vector(b: Any, axes: Value) -> Value:
+    """OpenVINO's axes may be one number; here they are a vector."""
+    return axes if axes.rank != 0 else b.Reshape(axes, [1])
+
+
 def openvino_read(name: str) -> Any:
     """`read` of OpenVINO's reductions: without axes nothing is reduced."""
 
     def read(b: Any, a: Any, x: Value, axes: Value) -> Any:
-        return getattr(b, name)(x, axes, keepdims=a.keepdims, noop_with_empty_axes=not noop_known(axes))
+        noop = not noop_known(axes)
+        return getattr(b, name)(x, axes_vector(b, axes), keepdims=a.keepdims, noop_with_empty_axes=noop)
 
     return read
 
