@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from irc.ir.types import f32
-from irc.kernels import PROTOTYPES, conv, gemm, host_isa, plain
+from irc.kernels import PROTOTYPES, host_isa, plain, select_conv, select_gemm
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 PEAK = """
@@ -100,7 +100,7 @@ GEMMS = [(128, 768, 768), (128, 3072, 768), (128, 768, 3072), (1024, 1024, 1024)
 
 def bench_gemm() -> None:
     for m, n, k in GEMMS:
-        kernel = gemm(host_isa(), f32, m, n, plain(), True)
+        kernel = select_gemm(host_isa(), f32, m, n, plain(), True)
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         a, c = aligned((m, k)), aligned((m, n), "zero")
         packed = kernel.pack_b(aligned((k, n)))
@@ -123,7 +123,7 @@ def bench_conv() -> None:
     for ic, oc, size, window, stride, pad in CONVS:
         out = (size + 2 * pad - window) // stride + 1
         x, w, y = aligned((1, ic, size, size)), aligned((oc, ic, window, window)), aligned((1, oc, out, out), "zero")
-        kernel = conv(host_isa(), f32, oc, stride, plain(), out * out)
+        kernel = select_conv(host_isa(), f32, oc, out * out, stride, plain())
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         packed = aligned((w.size,))
         packed[...] = kernel.pack_weights(w)

@@ -18,7 +18,7 @@ import pytest
 from irc.expr import Const, call, select
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, PROTOTYPES, Epilogue, GemmKernel, acc, conv, gemm, host_isa, plain, slot, supported
+from irc.kernels import ISAS, PROTOTYPES, Epilogue, GemmKernel, acc, host_isa, plain, select_conv, select_gemm, slot, supported
 from irc.kernels.isa import HEAD, Isa, vector_name, vector_type
 from irc.kernels.vecmath import FUNCTIONS, definitions
 
@@ -126,8 +126,8 @@ def gemms(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Any, ...], tup
     found: dict[tuple[Any, ...], GemmKernel] = {}
     for isa, constant, fused in itertools.product(("avx512", "avx2", "plain"), (True, False), (False, True)):
         if (isa, fused) != ("plain", True):
-            found[isa, constant, fused, "f32"] = gemm(ISAS[isa], f32, M, M, residual() if fused else plain(), constant)
-    found["avx2", True, False, "f64"] = gemm(ISAS["avx2"], f64, M, M, plain(f64), True)
+            found[isa, constant, fused, "f32"] = select_gemm(ISAS[isa], f32, M, M, residual() if fused else plain(), constant)
+    found["avx2", True, False, "f64"] = select_gemm(ISAS["avx2"], f64, M, M, plain(f64), True)
     lib = build(tmp_path_factory.mktemp("gemm"), list(found.values()))
     return {key: (lib, g) for key, g in found.items()}
 
@@ -210,11 +210,11 @@ def test_gemm_batches(gemms: Any, constant: bool) -> None:
 
 
 def test_gemm_known_rows_emit_two_tiles() -> None:
-    assert gemm(ISAS["avx512"], f32, 128, 64, plain(), True).heights == (12, 13)
-    assert gemm(ISAS["avx512"], f32, 1, 1, plain(), True).heights == (1,)
-    assert gemm(ISAS["avx512"], f32, M, M, plain(), True).heights == tuple(range(1, 15))
-    assert gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol == gemm(ISAS["avx512"], f32, 256 - 128, 96, plain(), True).symbol
-    assert gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol != gemm(ISAS["avx512"], f32, 128, 64, residual(), True).symbol
+    assert select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).heights == (12, 13)
+    assert select_gemm(ISAS["avx512"], f32, 1, 1, plain(), True).heights == (1,)
+    assert select_gemm(ISAS["avx512"], f32, M, M, plain(), True).heights == tuple(range(1, 15))
+    assert select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol == select_gemm(ISAS["avx512"], f32, 256 - 128, 96, plain(), True).symbol
+    assert select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol != select_gemm(ISAS["avx512"], f32, 128, 64, residual(), True).symbol
 
 
 # ---------------------------------------------------------------------------- vector functions
@@ -289,7 +289,7 @@ def epilogues() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
 
 @cache
 def epilogue_kernels() -> dict[str, GemmKernel]:
-    return {name: gemm(ISAS["avx2"], f32, 7, 21, Epilogue(e), True) for name, (e, _) in epilogues().items()}
+    return {name: select_gemm(ISAS["avx2"], f32, 7, 21, Epilogue(e), True) for name, (e, _) in epilogues().items()}
 
 
 def test_epilogue_functions(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_epilogue_support() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("compiler", compilers()[1:])
 def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
-    g = gemm(ISAS["avx512"], f32, M, M, residual(), False)
+    g = select_gemm(ISAS["avx512"], f32, M, M, residual(), False)
     lib = build(tmp_path, [g], compiler=compiler)
     run_gemm(lib, g, noise(31, 50), noise(50, 67), [noise(67), noise(31), noise(1), noise(31, 67)],
              lambda x, b, c, s, r: np.maximum(x + b, 0) * c[:, None] * s + r)
@@ -386,7 +386,7 @@ def run_conv(lib: ctypes.CDLL, kernel: Any, case: Any, fused: bool, pool: Pool |
 def conv_kernels(isa: str, fused: bool) -> list[Any]:
     x = (acc() + slot(0) + slot(1)).max(Const(0.0, f32))
     epilogue = Epilogue(x, ("column", "full")) if fused else plain()
-    return [conv(ISAS[isa], f32, case[3] if k % 2 else M, case[9], epilogue, M) for k, case in enumerate(CONVS)]
+    return [select_conv(ISAS[isa], f32, case[3] if k % 2 else M, M, case[9], epilogue) for k, case in enumerate(CONVS)]
 
 
 @pytest.mark.parametrize(("isa", "fused"), [("avx512", True), ("avx2", False), ("plain", True)])

@@ -1,6 +1,41 @@
-"""Kernels."""
+"""Generators of fast C for contractions.
+
+Lowering asks the catalogue for a kernel, packs constant operands with it, and calls it by one `KernelCall`:
+
+    kernel = select_gemm(isa, f32, m, n, epilogue, b_constant=True)
+    weights = kernel.pack_b(array)                      # goes into the weights file, 64-byte aligned
+    KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), scratch=(), sizes=kernel.order(m=…, n=…, k=…, a_row=…, …))
+
+    kernel = select_conv(isa, f32, oc_per_group, oh * ow, stride_w, epilogue)
+    weights = kernel.pack_weights(array, groups)
+
+Every kernel has
+    symbol, declaration(), source()   the C; equal symbols mean equal text.  Sources may share a file (what they share
+                                      is guarded); the file needs the type irc_pool, and -ffp-contract=fast
+    call(arguments)                   the text of a call where `pool` (const irc_pool *, may be NULL) is in scope
+    pointers, sizes, arguments        names and C types in the order of the call: pointers read, written, scratch; then
+                                      int64_t sizes.  The kernel splits its own work over the pool: no parallel loop
+                                      around it is needed
+    order(name=value, …)              the sizes in that order; batch strides default to 0, batch counts to 1
+    scratch_bytes(…)                  of the scratch buffer; no scratch pointer where it is always 0
+
+Strides are in elements.  Memory written must not overlap memory read (a residual slot included): partial sums stand
+in the output while a kernel runs.  k = 0 gives epilogue(0).
+
+The epilogue is an expression over `acc()` and `slot(0)`, `slot(1)`, …; `Epilogue(expr, axes)` says along which axes of
+the tile each slot varies, and `supported(expr, slots, dtype)` whether an expression can be one.  For `select_gemm`
+rows are m and columns n: a bias over the last axis is "row".  For `select_conv` (NCHW) rows are output channels and
+columns pixels: a bias over channels is "column", a residual "full".
+"""
+
+from irc.kernels.catalogue import select_conv, select_gemm
+from irc.kernels.conv import ConvKernel
 from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
-from irc.kernels.conv import ConvKernel, conv
-from irc.kernels.gemm import GemmKernel, gemm
+from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.text import PROTOTYPES
+
+__all__ = [
+    "ISAS", "PROTOTYPES", "ConvKernel", "Epilogue", "GemmKernel", "Isa", "acc", "host_isa", "isa_of", "plain", "select_conv",
+    "select_gemm", "slot", "supported",
+]

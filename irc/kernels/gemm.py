@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from irc.ir.dim import Dim, DimLike
-from irc.ir.types import DType
+from irc.kernels.base import Kernel
 from irc.kernels.epilogue import Epilogue
-from irc.kernels.isa import Isa, vector_name
+from irc.kernels.isa import vector_name
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import Tile, block, bodies, names, prelude
 
@@ -183,7 +183,7 @@ _PACK = """    const int64_t panels = batch0 * batch1 * ((n + $NR - 1) / $NR);
 
 
 @dataclass(frozen=True)
-class GemmKernel:
+class GemmKernel(Kernel):
     """A generated matrix product.
 
     `heights` are the tile heights it has bodies for: all up to `tile.rows`, unless the number of rows is known;
@@ -216,18 +216,6 @@ class GemmKernel:
         b = () if self.b_constant else ("b_row", "b_col")
         return ("m", "n", "k", "a_batch0", "a_batch1", "a_row", "a_col", "b_batch0", "b_batch1", *b,
                 "c_batch0", "c_batch1", "c_row", "batch0", "batch1", *slots)
-
-    @property
-    def arguments(self) -> tuple[tuple[str, str], ...]:
-        """Name and C type of every argument, in order; the first is the thread pool (NULL: one thread)."""
-        return (("pool", "const irc_pool *"), *self.pointers, *((n, "int64_t ") for n in self.sizes))
-
-    def call(self, args: list[str]) -> str:
-        """The C call; `args` are the pointers and sizes, and `pool` is in scope."""
-        return f"{self.symbol}({', '.join(['pool', *args])})"
-
-    def declaration(self) -> str:
-        return f"void {self.symbol}({', '.join(t + n for n, t in self.arguments)});"
 
     def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
         """Elements of one packed matrix B[k, n]: also the batch stride of packed constants."""
@@ -263,14 +251,13 @@ class GemmKernel:
         )
         whole = f"(g->n + {t.panel - 1}) / {t.panel} * {t.panel} * g->k"
         packed = "g->b + i * g->b_batch0 + j * g->b_batch1" if self.b_constant else f"g->scratch + image * ({whole})"
-        parameters = ", ".join(t + n for n, t in self.arguments)
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         return "".join((
             prelude(t, self.epilogue), f"/* {self.summary} */", bodies(t, self.heights, self.narrow), block(s, t, self.epilogue, self.heights, self.narrow),
             fill(_CALL, **given, slot_fields=fields), fill(_PACK_A, **given),
             "" if self.b_constant else fill(_PACK_B, **given),
             fill(_BODY, **given, slot_starts=starts, packed_b=packed),
-            fill(_ENTRY, **given, parameters=parameters, fields=assigned,
+            fill(_ENTRY, **given, parameters=self.parameters, fields=assigned,
                  pack="" if self.b_constant else fill(_PACK, **given)),
         ))
 
@@ -283,21 +270,3 @@ class GemmKernel:
 
 def _slot_strides(axes: str) -> tuple[str, ...]:
     return ("batch0", "batch1", "row") if axes in ("column", "full") else ("batch0", "batch1")
-
-
-def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:
-    """Tile heights that m rows are cut into: tiles as equal as possible."""
-    size = Dim.of(m)
-    if not size.is_const:
-        return tuple(range(1, rows + 1))
-    total = int(size)
-    tiles = max(1, -(-total // rows))
-    return tuple(h for h in (total // tiles, -(-total // tiles)) if h)[:: 1 if total % tiles else 2] or (1,)
-
-
-def gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilogue, b_constant: bool) -> GemmKernel:
-    """The kernel with the largest tile of `isa`."""
-    tile = Tile(isa, dtype, isa.rows, isa.vectors)
-    columns = Dim.of(n)
-    narrow = tile.vectors > 1 and (not columns.is_const or 0 < int(columns) % tile.panel <= tile.lanes)
-    return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), narrow)

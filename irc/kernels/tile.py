@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.isa import C_TYPES, HEAD, Isa, vector_name, vector_type
@@ -140,6 +141,16 @@ class Tile:
     def name(self) -> str:
         """The C name of its bodies."""
         return f"irc_tile_{self.dtype.name}_{self.isa.name}_{self.rows}x{self.vectors}"
+
+
+def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:
+    """Tile heights that m rows are cut into: tiles as equal as possible."""
+    size = Dim.of(m)
+    if not size.is_const:
+        return tuple(range(1, rows + 1))
+    total = int(size)
+    tiles = max(1, -(-total // rows))
+    return tuple(h for h in (total // tiles, -(-total // tiles)) if h)[:: 1 if total % tiles else 2] or (1,)
 
 
 def names(tile: Tile) -> dict[str, object]:

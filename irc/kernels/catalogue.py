@@ -1,0 +1,93 @@
+"""The catalogue: which register tile a contraction gets.
+
+One row per tile shape and instruction set: rows × vectors, and its quality, the part of the multiply-add peak that a
+full tile reaches.  The cost of a row is the cycles that the tiles need to cover the output, edges included, over its
+quality; the cheapest row is taken, the first of equals.  Unknown sizes count as large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from irc.ir.dim import Dim, DimLike
+from irc.ir.types import DType
+from irc.kernels.conv import ConvKernel
+from irc.kernels.epilogue import Epilogue
+from irc.kernels.gemm import GemmKernel
+from irc.kernels.isa import Isa
+from irc.kernels.tile import Tile, heights_of
+
+UNKNOWN = 4096  # what a symbolic size is taken for
+
+
+@dataclass(frozen=True)
+class Row:
+    """A tile shape; `quality` is measured by bench/kernels.py."""
+
+    isa: str
+    rows: int
+    vectors: int
+    quality: float
+
+
+ROWS = (
+    Row("avx512", 14, 2, 1.00),
+    Row("avx512", 8, 3, 0.96),
+    Row("avx512", 24, 1, 0.85),
+    Row("avx2", 6, 2, 1.00),
+    Row("avx2", 4, 3, 0.95),
+    Row("avx2", 12, 1, 0.85),
+    Row("neon", 12, 2, 1.00),
+    Row("neon", 8, 3, 1.00),
+    Row("sse", 6, 2, 1.00),
+    Row("sse", 12, 1, 0.85),
+    Row("plain", 4, 2, 1.00),
+)
+
+
+def known(size: DimLike) -> int:
+    """The size, or what an unknown one is taken for."""
+    dim = Dim.of(size)
+    return int(dim) if dim.is_const else UNKNOWN
+
+
+def cost(row: Row, isa: Isa, dtype: DType, m: int, n: int) -> float:
+    """Cycles for each step of k: two multiply-adds and two loads a cycle, and the latency of an addition is four."""
+    lanes = isa.lanes(dtype)
+    panels, rest = divmod(n, lanes * row.vectors)
+    widths = {row.vectors: panels}
+    if rest:
+        last = 1 if rest <= lanes else row.vectors
+        widths[last] = widths.get(last, 0) + 1
+    tiles = -(-m // row.rows)
+    heights = {m // tiles: tiles - m % tiles, m // tiles + 1: m % tiles} if m else {}
+    return sum(
+        count * times * max(height * width / 2, (height + width) / 2, 2 if height <= 3 else 4)
+        for width, times in widths.items() for height, count in heights.items()
+    ) / row.quality
+
+
+def choose(isa: Isa, dtype: DType, m: DimLike, n: DimLike) -> Tile:
+    """The tile for an output of m rows and n columns."""
+    rows = [row for row in ROWS if row.isa == isa.name]
+    best = min(rows, key=lambda row: cost(row, isa, dtype, known(m), known(n)))
+    return Tile(isa, dtype, best.rows, best.vectors)
+
+
+def _narrow(tile: Tile, n: DimLike) -> bool:
+    columns = Dim.of(n)
+    return tile.vectors > 1 and (not columns.is_const or 0 < int(columns) % tile.panel <= tile.lanes)
+
+
+def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilogue, b_constant: bool) -> GemmKernel:
+    """The kernel for C[m, n] = epilogue(A[m, k] · B[k, n]); any k."""
+    tile = choose(isa, dtype, m, n)
+    return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), _narrow(tile, n))
+
+
+def select_conv(
+    isa: Isa, dtype: DType, oc: DimLike, pixels: DimLike, stride_w: int, epilogue: Epilogue
+) -> ConvKernel:
+    """The kernel for `oc` output channels of each group and that many output pixels of an image."""
+    tile = choose(isa, dtype, oc, pixels)
+    return ConvKernel(tile, epilogue, stride_w if stride_w in (1, 2) else 0, heights_of(oc, tile.rows), _narrow(tile, pixels))
