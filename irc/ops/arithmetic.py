@@ -17,6 +17,7 @@ from irc.expr import Bin, Const, Expr, Un, call, select
 from irc.ir.graph import Value
 from irc.ir.types import (
     FLOATS,
+    FLOATS_BF16,
     INTEGERS,
     NUMERIC,
     TensorType,
