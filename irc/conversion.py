@@ -19,6 +19,7 @@ from irc.diagnostics.codes import runtime_io as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Model
 from irc.ir.types import TensorType, f16, f32
+from irc.passes import state as states
 
 DEFAULT_OPSET = 21
 
@@ -71,6 +72,11 @@ def write_file(model: Model, path: str | Path, options: SaveOptions) -> None:
 # --------------------------------------------------------------------------------- ONNX
 def to_onnx(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     """The model as ONNX, at the opset asked for or by default the lowest that can say it (see `irc.save`)."""
+    try:
+        model = states.explicit(model)
+    except Problem as p:
+        sink.report(p.code, notes=p.notes, **p.facts)
+        raise ConversionError(sink.diagnostics) from p
     if options.opset is not None:
         _in_range("opset", options.opset, 1, newest_onnx_opset(), sink)
         return _onnx_at(model, options.opset, sink)

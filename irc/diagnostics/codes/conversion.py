@@ -28,3 +28,13 @@ NEEDS_NEWER_OPSET = Code(
     fix="Write the newer opset, or change the model.",
     help="ask for {needed} (--opset, or --max-opset for OpenVINO)",
 )  # fmt: skip
+STATE_INITIAL = Code(
+    "IRC4101", "error", "Initial state depends on the inputs",
+    'the initial value of variable "{variable}" is computed from the model\'s inputs; ONNX metadata can only hold '
+    "numbers",
+    why="A model with state is written to ONNX with an extra input and output for each variable, and its metadata "
+    "lists their initial values, which must be known when the file is written.",
+    example="ReadValue whose initial value is a projection of an input",
+    fix="Initialise the variable with a constant, or with zeros of the right shape.",
+    help='give "{variable}" a constant initial value',
+)  # fmt: skip

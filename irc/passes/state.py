@@ -1,0 +1,110 @@
+"""State as inputs and outputs: every variable becomes an extra input and an extra output.
+
+ONNX has no state; the model's metadata then says which output feeds which input (`irc.state`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import Problem
+from irc.diagnostics.codes import conversion
+from irc.ir.graph import Graph, Model, Node, Value
+from irc.ops.builder import Builder, run_reference
+
+METADATA = "irc.state"
+
+
+def make_states_explicit(graph: Graph) -> list[tuple[Value, Value, np.ndarray[Any, Any] | None]]:
+    """Replace every ReadValue by a new input and every Assign by a new output, in place.
+
+    For each variable, in order of its first ReadValue: (input, output, initial value or None for zeros).
+    Raises Problem IRC4101 where an initial value depends on the model's inputs.
+    """
+    reads: dict[str, list[Node]] = {}
+    writes: dict[str, Node] = {}
+    for node in graph.nodes:
+        if node.op.name == "ReadValue":
+            reads.setdefault(node.op.variable_id, []).append(node)  # type: ignore[attr-defined]
+        elif node.op.name == "Assign":
+            writes[node.op.variable_id] = node  # type: ignore[attr-defined]
+    found: list[tuple[Value, Value, np.ndarray[Any, Any] | None]] = []
+    for variable, nodes in reads.items():
+        initial = initial_value(variable, nodes[0].inputs[0] if nodes[0].inputs else None)
+        entry = graph.add_input(variable, nodes[0].outputs[0].type)
+        for node in nodes:
+            graph.replace_uses(node.outputs[0], entry)
+            graph.remove(node)
+        found.append((entry, _following(graph, variable, writes.get(variable), entry), initial))
+    graph.prune()
+    return found
+
+
+def _following(graph: Graph, variable: str, write: Node | None, entry: Value) -> Value:
+    """The output that holds the variable's next value: what Assign is given, else the value itself."""
+    source = entry if write is None else write.inputs[0]
+    assert source is not None
+    if write is not None:
+        graph.replace_uses(write.outputs[0], source)
+        graph.sinks.remove(write)
+        graph.remove(write)
+    following = Builder(graph, f"{variable}_next").Identity(source)
+    following.name = graph.fresh_name(f"{variable}_next")
+    graph.outputs.append(following)
+    return following
+
+
+def initial_value(variable: str, init: Value | None) -> np.ndarray[Any, Any] | None:
+    """The data of a variable's initial value; None for zeros (of whatever shape)."""
+    if init is None or _is_zero(init):
+        return None
+    array = _constant(init)
+    if array is None:
+        raise Problem(conversion.STATE_INITIAL, variable=variable)
+    return array if np.any(array) else None
+
+
+def _is_zero(value: Value) -> bool:
+    """Whether every element is 0, although the shape may be known only when the model runs."""
+    if value.const is not None:
+        return value.dtype.kind in "iufb" and not np.any(value.const.array)
+    node = value.producer
+    moves = ("Expand", "Reshape", "Identity", "Unsqueeze", "Squeeze", "Tile", "Cast", "Transpose")
+    return node is not None and node.op.name in moves and node.inputs[0] is not None and _is_zero(node.inputs[0])
+
+
+def _constant(value: Value) -> np.ndarray[Any, Any] | None:
+    """The value, computed from constants; None where it depends on an input."""
+    if value.const is not None:
+        return value.const.array
+    node = value.producer
+    if node is None or node.op.effect:
+        return None
+    args = [None if v is None else _constant(v) for v in node.inputs]
+    if any(a is None and v is not None for a, v in zip(args, node.inputs, strict=True)):
+        return None
+    return run_reference(node, args)[value.index]
+
+
+def explicit(model: Model) -> Model:
+    """The model with its states as inputs and outputs, and metadata that says so; itself if it has none.
+
+    The given model is not changed.  Raises Problem IRC4101.
+    """
+    if not any(n.op.name in ("ReadValue", "Assign") for n in model.graph.nodes):
+        return model
+    graph = model.graph.copy()
+    declared = list(graph.extras.get("outputs", []))
+    states = make_states_explicit(graph)
+    graph.extras["outputs"] = declared
+    rows = [[i.name, o.name, None if a is None else _numbers(a)] for i, o, a in states]
+    return replace(model, graph=graph, metadata={**model.metadata, METADATA: json.dumps(rows)})
+
+
+def _numbers(array: np.ndarray[Any, Any]) -> Any:
+    return np.asarray(array, np.float64).tolist() if array.dtype.kind not in "iub" else array.tolist()
+
