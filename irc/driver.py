@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from irc import pipelines
 from irc.border import read_model
 from irc.conversion import SaveOptions, write_file
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, RunError, Sink
@@ -27,7 +28,6 @@ from irc.diagnostics.codes import runtime_io as codes
 from irc.formats.document import RawModel
 from irc.ir.graph import Graph, Model
 from irc.passes.bind import bind_shapes
-from irc.pipelines import COMPILE_C
 from irc.runtime import cache as store
 from irc.runtime.artifact import Content, Draft
 from irc.runtime.content import source_hash
@@ -170,10 +170,10 @@ def generate(model: Model, backend: str, options: CompileOptions) -> Draft:
 
 
 def generate_numpy(model: Model, options: CompileOptions) -> Draft:
-    """compile(numpy): copy → bind shapes → emit."""
+    """compile(numpy): copy → bind shapes → COMPILE_NUMPY → emit."""
     from irc.backends import numpy as backend
 
-    graph = prepared(model, options)
+    graph = prepared(model, options, pipelines.COMPILE_NUMPY)
     manifest = describe(model, graph, "numpy")
     emitted = backend.emit(graph, manifest["name"], backend.Options(options.weights, VERSION))
     files: dict[str, Content] = {"model.py": emitted.source}
@@ -183,18 +183,14 @@ def generate_numpy(model: Model, options: CompileOptions) -> Draft:
 
 
 def generate_c(model: Model, options: CompileOptions) -> Draft:
-    """compile(c): copy → bind shapes → decompose → group → lower → memory → C → compiler."""
+    """compile(c): copy → bind shapes → COMPILE_C → group → lower → memory → C → compiler."""
     from irc.backends import c, toolchain
     from irc.loops import lower, memory
     from irc.passes import group
 
     compiler = toolchain.require_compiler()
     target = toolchain.resolve_target(options.target, compiler)
-    graph = prepared(model, options)
-    sink = Sink()
-    for _, step in COMPILE_C:
-        step(graph, sink)
-        sink.stop_on_errors(CompileError)
+    graph = prepared(model, options, pipelines.COMPILE_C)
     program = lower.lower(graph, group.run(graph), model.graph.name or "model")
     plan = memory.plan(program)
     manifest = describe(model, graph, "c", program.symbols)
@@ -219,12 +215,15 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     return Draft(files, manifest, finish)
 
 
-def prepared(model: Model, options: CompileOptions) -> Graph:
-    """A copy of the graph with the shapes asked for."""
+def prepared(model: Model, options: CompileOptions, passes: Sequence[pipelines.Pass]) -> Graph:
+    """A copy of the graph with the shapes asked for, after these passes."""
     sink = Sink()
     graph = model.graph.copy()
     bind_shapes(graph, options.shapes, options.bounds, sink)
     sink.stop_on_errors(CompileError)
+    for _, run in passes:
+        run(graph, sink)
+        sink.stop_on_errors(CompileError)
     return graph
 
 

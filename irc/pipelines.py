@@ -26,3 +26,12 @@ COMPILE_C: tuple[Pass, ...] = (
 
 Each adds its findings to the sink; stop on errors after each pass.
 """
+
+COMPILE_NUMPY: tuple[Pass, ...] = (
+    ("infer", infer.run),
+    ("materialize", lambda graph, sink: materialize.run(graph)),
+    ("fold", lambda graph, sink: fold.run(graph)),
+    ("simplify", lambda graph, sink: simplify.run(graph)),
+    ("cse", lambda graph, sink: cse.run(graph)),
+)
+"""From a loaded graph to one that `irc.backends.numpy` writes, in the same way."""

@@ -26,6 +26,7 @@ from irc.ir.types import TensorType, string
 from irc.ops.base import Op
 from irc.ops.layout import DimVector
 from irc.ops.opaque import Opaque
+from irc.ops.state import Assign, ReadValue
 from irc.passes.splice import decompose_where
 
 INLINE_LIMIT = 16
@@ -86,6 +87,8 @@ class _ModuleWriter:
         self.taken = self.library.taken
         self.taken |= {"inputs", "state", "os", "math", "INPUTS", "OUTPUTS"}
         self.sizes: dict[str, str] = {}  # symbol → expression
+        self.following: list[str] = []  # what sets the variables at the end of a run
+        self.stateful = any(isinstance(n.op, ReadValue | Assign) for n in graph.nodes)
 
     # -------------------------------------------------------------------- the module
     def text(self) -> str:
@@ -97,7 +100,11 @@ class _ModuleWriter:
         parts = [self._head(), imports, self._metadata(), *loader]
         if self.library.constants or self.constants:
             parts.append("\n".join([*self.library.constants.values(), *self.constants]))
-        blocks = ["\n\n".join(parts), *self.library.functions.values(), body, _MAIN]
+        main = _MAIN.replace("NAME in INPUTS]", "NAME in INPUTS], {}" if self.stateful else "NAME in INPUTS]").replace(
+            "NAME", "name, _"
+        )
+        state = [_STATE] if self.stateful else []
+        blocks = ["\n\n".join(parts), *self.library.functions.values(), *state, body, main]
         return "\n\n\n".join(b.strip("\n") for b in blocks) + "\n"
 
     def _head(self) -> str:
@@ -149,10 +156,11 @@ class _ModuleWriter:
                 if dead:
                     lines.append(f"del {', '.join(dead)}")
         results = ", ".join(self._operand(v) for v in self.graph.outputs)
-        lines.append(f"return [{results}]")
+        lines += [*self.following, f"return [{results}]"]
         doc = '    """The outputs, in the order of OUTPUTS, for a list of inputs in the order of INPUTS."""'
         body = "\n".join(f"        {line}" for line in lines)
-        return f'def run(inputs):\n{doc}\n    with np.errstate(all="ignore"):\n{body}'
+        parameters = "inputs, state" if self.stateful else "inputs"
+        return f'def run({parameters}):\n{doc}\n    with np.errstate(all="ignore"):\n{body}'
 
     def _last_uses(self, groups: list[Group]) -> dict[int, list[Value]]:
         """Values that no later group needs, by the group after which they go."""
@@ -175,6 +183,8 @@ class _ModuleWriter:
             args = ", ".join(self._operand(v) for v in group.operands)
             made = f"{self.chains.function(group)}({args})"
             lines = [f"{self._local(node.outputs[0])} = {made}"]
+        elif isinstance(node.op, ReadValue | Assign):
+            lines = self._variable(node)
         elif isinstance(node.op, DimVector):
             sizes = ", ".join(self._size(d) for d in node.op.dims)
             lines = [f"{self._local(node.outputs[0])} = np.array([{sizes}], np.int64)"]
@@ -186,6 +196,20 @@ class _ModuleWriter:
         for value in node.outputs:
             lines += self._sizes_of(value)
         return [_one_line(comment), *lines]
+
+    def _variable(self, node: Node) -> list[str]:
+        """Reading a variable (its initial value until it is set), or what to set it to when the run is over."""
+        name, result = node.op.variable_id, self._local(node.outputs[0])  # type: ignore[attr-defined]
+        if isinstance(node.op, Assign):
+            assert node.inputs[0] is not None
+            self.following.append(f"state[{name!r}] = {result}")
+            return [f"{result} = np.array({self._operand(node.inputs[0])})"]
+        if node.inputs and node.inputs[0] is not None:
+            initial = self._operand(node.inputs[0])
+        else:
+            shape = tuple(int(d) if d.is_const else 0 for d in node.outputs[0].shape)
+            initial = f"np.zeros({shape}, {dtype_text(node.outputs[0].dtype.numpy)})"
+        return [f"{result} = state.get({name!r}, {initial})"]
 
     def _call(self, node: Node) -> list[str]:
         if isinstance(node.op, Opaque):
@@ -327,12 +351,17 @@ def weight(offset, dtype, shape):
     return np.frombuffer(WEIGHTS, dtype, math.prod(shape), offset).reshape(shape)
 '''
 
+_STATE = '''def initial_state():
+    """The variables at the start, for `run`, which changes them: none of them is set."""
+    return {}
+'''
+
 _MAIN = '''def main():
     """python model.py IN.npz OUT.npz: run the model on the arrays named in INPUTS."""
     import sys
 
     with np.load(sys.argv[1]) as given:
-        results = run([given[name] for name, _ in INPUTS])
+        results = run([given[name] for NAME in INPUTS])
     np.savez(sys.argv[2], **{name: value for (name, _), value in zip(OUTPUTS, results)})
 
 
