@@ -94,8 +94,21 @@ def report(name: str, flops: float, run: Callable[[], None], lib: ctypes.CDLL) -
     print(f"{name:34s} {took * 1e3:9.4f} ms {rate:8.1f} GFLOP/s of {top:6.1f} = {100 * rate / top:5.1f}%", flush=True)
 
 
-GEMMS = [(128, 768, 768), (128, 3072, 768), (128, 768, 3072), (1024, 1024, 1024), (192, 256, 2304), (64, 512, 512),
-         (12544, 64, 147), (197, 768, 768), (1, 768, 768), (1, 3072, 768), (1, 4096, 4096), (4, 768, 3072), (8, 768, 768)]
+GEMMS = [
+    (128, 768, 768),
+    (128, 3072, 768),
+    (128, 768, 3072),
+    (1024, 1024, 1024),
+    (192, 256, 2304),
+    (64, 512, 512),
+    (12544, 64, 147),
+    (197, 768, 768),
+    (1, 768, 768),
+    (1, 3072, 768),
+    (1, 4096, 4096),
+    (4, 768, 3072),
+    (8, 768, 768),
+]
 
 
 def bench_gemm() -> None:
@@ -113,9 +126,21 @@ def bench_gemm() -> None:
 
 
 CONVS = [  # ic, oc, size, kernel, stride, pad: ResNet-50
-    (3, 64, 224, 7, 2, 3), (64, 64, 56, 3, 1, 1), (128, 128, 56, 3, 2, 1), (128, 128, 28, 3, 1, 1), (256, 256, 14, 3, 1, 1),
-    (512, 512, 14, 3, 2, 1), (512, 512, 7, 3, 1, 1), (64, 256, 56, 1, 1, 0), (256, 64, 56, 1, 1, 0), (512, 128, 28, 1, 1, 0),
-    (1024, 256, 14, 1, 1, 0), (256, 1024, 14, 1, 1, 0), (2048, 512, 7, 1, 1, 0), (512, 2048, 7, 1, 1, 0), (256, 512, 56, 1, 2, 0),
+    (3, 64, 224, 7, 2, 3),
+    (64, 64, 56, 3, 1, 1),
+    (128, 128, 56, 3, 2, 1),
+    (128, 128, 28, 3, 1, 1),
+    (256, 256, 14, 3, 1, 1),
+    (512, 512, 14, 3, 2, 1),
+    (512, 512, 7, 3, 1, 1),
+    (64, 256, 56, 1, 1, 0),
+    (256, 64, 56, 1, 1, 0),
+    (512, 128, 28, 1, 1, 0),
+    (1024, 256, 14, 1, 1, 0),
+    (256, 1024, 14, 1, 1, 0),
+    (2048, 512, 7, 1, 1, 0),
+    (512, 2048, 7, 1, 1, 0),
+    (256, 512, 56, 1, 2, 0),
 ]
 
 
@@ -127,9 +152,36 @@ def bench_conv() -> None:
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         packed = aligned((w.size,))
         packed[...] = kernel.pack_weights(w)
-        run = invoke(lib, kernel, x, packed, y, 1, 1, ic, oc, size, size, out, out, window, window, stride, stride, 1, 1, pad, pad,
-                     ic * size * size, size * size, oc * out * out, out * out)
-        report(f"conv {ic}->{oc} {size} {window}x{window}/{stride}", 2 * ic * oc * out * out * window * window, run, lib)
+        run = invoke(
+            lib,
+            kernel,
+            x,
+            packed,
+            y,
+            1,
+            1,
+            ic,
+            oc,
+            size,
+            size,
+            out,
+            out,
+            window,
+            window,
+            stride,
+            stride,
+            1,
+            1,
+            pad,
+            pad,
+            ic * size * size,
+            size * size,
+            oc * out * out,
+            out * out,
+        )
+        report(
+            f"conv {ic}->{oc} {size} {window}x{window}/{stride}", 2 * ic * oc * out * out * window * window, run, lib
+        )
 
 
 def main() -> None:

@@ -18,18 +18,39 @@ import pytest
 from irc.expr import Const, call, select
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, PROTOTYPES, Epilogue, GemmKernel, acc, host_isa, plain, select_conv, select_gemm, slot, supported
+from irc.kernels import (
+    ISAS,
+    PROTOTYPES,
+    Epilogue,
+    GemmKernel,
+    acc,
+    host_isa,
+    plain,
+    select_conv,
+    select_gemm,
+    slot,
+    supported,
+)
 from irc.kernels.isa import HEAD, Isa, vector_name, vector_type
 from irc.kernels.vecmath import FUNCTIONS, definitions
 
-FLAGS = ["-std=c11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra", "-Werror"]
+FLAGS = [
+    "-std=c11",
+    "-O3",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+]
 NATIVE = ["-march=native", "-mprefer-vector-width=512"]
 RNG = np.random.default_rng(7)
 M = Dim.symbol("m")
 
 
 def compilers() -> list[list[str]]:
-    """The C compilers on this machine, and the one IRC_TEST_CC names (`zig cc`, say)."""
+    """The C compilers on this machine, and the one IRC_TEST_CC names."""
     found = [[c] for c in ("gcc", "clang") if shutil.which(c)]
     return found + ([os.environ["IRC_TEST_CC"].split()] if "IRC_TEST_CC" in os.environ else [])
 
@@ -40,7 +61,8 @@ pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str] | None = None) -> ctypes.CDLL:
     text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels), extra])
     (folder / "kernels.c").write_text(text)
-    native = NATIVE if host_isa().name != "plain" else []
+    native = list(NATIVE) if host_isa().name != "plain" else []
+    native += os.environ.get("IRC_TEST_CFLAGS", "").split()
     command = [*(compiler or compilers()[0]), *FLAGS, *native, "-shared", "-fPIC", "-o", "k.so", "kernels.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
@@ -48,8 +70,12 @@ def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str]
 
 
 PARALLEL_FOR = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_int64,
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64), ctypes.c_void_p)
+    None,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+    ctypes.c_void_p,
+)
 
 
 class Pool(ctypes.Structure):
@@ -88,8 +114,14 @@ def close(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], k: int, dty
 
 # ---------------------------------------------------------------------------- matrix products
 def run_gemm(
-    lib: ctypes.CDLL, g: GemmKernel, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], slots: list[np.ndarray[Any, Any]],
-    wanted: Callable[..., np.ndarray[Any, Any]], pool: Pool | None = None, transposed: bool = False,
+    lib: ctypes.CDLL,
+    g: GemmKernel,
+    a: np.ndarray[Any, Any],
+    b: np.ndarray[Any, Any],
+    slots: list[np.ndarray[Any, Any]],
+    wanted: Callable[..., np.ndarray[Any, Any]],
+    pool: Pool | None = None,
+    transposed: bool = False,
 ) -> np.ndarray[Any, Any]:
     """epilogue(a b), checked; rows of C stand 3 elements apart, and what is between them is not touched."""
     (m, k), n, dtype = a.shape, b.shape[1], g.tile.dtype
@@ -126,7 +158,9 @@ def gemms(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Any, ...], tup
     found: dict[tuple[Any, ...], GemmKernel] = {}
     for isa, constant, fused in itertools.product(("avx512", "avx2", "plain"), (True, False), (False, True)):
         if (isa, fused) != ("plain", True):
-            found[isa, constant, fused, "f32"] = select_gemm(ISAS[isa], f32, M, M, residual() if fused else plain(), constant)
+            found[isa, constant, fused, "f32"] = select_gemm(
+                ISAS[isa], f32, M, M, residual() if fused else plain(), constant
+            )
     found["avx2", True, False, "f64"] = select_gemm(ISAS["avx2"], f64, M, M, plain(f64), True)
     lib = build(tmp_path_factory.mktemp("gemm"), list(found.values()))
     return {key: (lib, g) for key, g in found.items()}
@@ -137,7 +171,18 @@ def edges(isa: Isa, panel: int) -> Iterator[tuple[int, int, int]]:
     rows = isa.rows
     for m in (*range(1, rows + 2), 2 * rows - 1, 2 * rows + 1, 5 * rows):
         yield m, panel + 1, 5
-    for n in (1, 2, panel // 2 - 1, panel // 2, panel // 2 + 1, panel - 1, panel, panel + 1, 2 * panel - 1, 9 * panel + 3):
+    for n in (
+        1,
+        2,
+        panel // 2 - 1,
+        panel // 2,
+        panel // 2 + 1,
+        panel - 1,
+        panel,
+        panel + 1,
+        2 * panel - 1,
+        9 * panel + 3,
+    ):
         yield rows + 1, n, 4
         yield 2, n, 3
     for k in (0, 1, 2, 3, 16, 1000, 5001):
@@ -202,8 +247,40 @@ def test_gemm_batches(gemms: Any, constant: bool) -> None:
         reads, extra, b_strides = [a, g.pack_b(b)], [], (0, packed)
     else:
         reads, extra, b_strides = [a, b], [np.empty(packed * i * j, np.float32)], (0, k * n, n, 1)
-    invoke(lib, g, *reads, bias, column, scale, add, c, *extra, m, n, k, m * j * k, k, j * k, 1, *b_strides,
-           j * m * n, m * n, n, i, j, 0, 0, m, 0, 1, 0, 1, j * m * n, m * n, n)
+    invoke(
+        lib,
+        g,
+        *reads,
+        bias,
+        column,
+        scale,
+        add,
+        c,
+        *extra,
+        m,
+        n,
+        k,
+        m * j * k,
+        k,
+        j * k,
+        1,
+        *b_strides,
+        j * m * n,
+        m * n,
+        n,
+        i,
+        j,
+        0,
+        0,
+        m,
+        0,
+        1,
+        0,
+        1,
+        j * m * n,
+        m * n,
+        n,
+    )
     exact = np.einsum("imjk,jkn->ijmn", a.astype(np.float64), b.astype(np.float64)) + bias
     exact = np.maximum(exact, 0) * column[:, None, :, None] * scale[None, :, None, None] + add
     close(c, exact, k)
@@ -213,15 +290,27 @@ def test_gemm_known_rows_emit_two_tiles() -> None:
     assert select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).heights == (12, 13)
     assert select_gemm(ISAS["avx512"], f32, 1, 1, plain(), True).heights == (1,)
     assert select_gemm(ISAS["avx512"], f32, M, M, plain(), True).heights == tuple(range(1, 15))
-    assert select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol == select_gemm(ISAS["avx512"], f32, 256 - 128, 96, plain(), True).symbol
-    assert select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol != select_gemm(ISAS["avx512"], f32, 128, 64, residual(), True).symbol
+    assert (
+        select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol
+        == select_gemm(ISAS["avx512"], f32, 256 - 128, 96, plain(), True).symbol
+    )
+    assert (
+        select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol
+        != select_gemm(ISAS["avx512"], f32, 128, 64, residual(), True).symbol
+    )
 
 
 # ---------------------------------------------------------------------------- vector functions
 def exact_values(name: str) -> Callable[[Any], Any]:
     erf = pytest.importorskip("scipy.special").erf
-    found: dict[str, Callable[[Any], Any]] = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf, "sqrt": np.sqrt,
-                                              "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
+    found: dict[str, Callable[[Any], Any]] = {
+        "exp": np.exp,
+        "log": np.log,
+        "tanh": np.tanh,
+        "erf": erf,
+        "sqrt": np.sqrt,
+        "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    }
     return found[name]
 
 
@@ -235,15 +324,19 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         v, t = vector_name(lanes, dtype), "float" if dtype == f32 else "double"
         text += vector_type(lanes, dtype) + definitions(sorted(FUNCTIONS), lanes, dtype)
         for name in sorted(FUNCTIONS):
-            text += (f"void {name}_{v}(const {t} *x, {t} *y, int64_t n) {{\n    for (int64_t i = 0; i < n; i += {lanes}) "
-                     f"{v}_store(y + i, {v}_{name}({v}_load(x + i)));\n}}\n")
+            text += (
+                f"void {name}_{v}(const {t} *x, {t} *y, int64_t n) {{\n    for (int64_t i = 0; i < n; i += {lanes}) "
+                f"{v}_store(y + i, {v}_{name}({v}_load(x + i)));\n}}\n"
+            )
     return build(tmp_path_factory.mktemp("math"), [], text)
 
 
 def samples(dtype: DType) -> np.ndarray[Any, Any]:
     """Every sign and exponent, dense near where functions bend, and the special values."""
     bits = RNG.integers(0, 1 << 32, 400_000, dtype=np.uint32).view(np.float32).astype(dtype.numpy)
-    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-39, 88.7228, 88.73, -87.34, -103.98, -104.5])
+    special = np.array(
+        [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-39, 88.7228, 88.73, -87.34, -103.98, -104.5]
+    )
     dense = [np.linspace(lo, hi, 200_000) for lo, hi in ((-4.5, 4.5), (-110, 95), (0.5, 2))]
     x = np.concatenate([special, bits, *dense]).astype(dtype.numpy)
     return np.concatenate([x, np.zeros(-len(x) % 16, dtype.numpy)])
@@ -279,7 +372,10 @@ def epilogues() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
         "clip": (x.max(-0.5).min(0.5), lambda a: np.clip(a, -0.5, 0.5)),
         "sigmoid": (one / (one + call("exp", -x)), lambda a: 1 / (1 + np.exp(-a))),
         "silu": (x * call("sigmoid", x), lambda a: a / (1 + np.exp(-a))),
-        "gelu": (x * 0.5 * (call("erf", x * 0.70710678) + 1.0), lambda a: a * 0.5 * (1 + exact_values("erf")(a / 2**0.5))),
+        "gelu": (
+            x * 0.5 * (call("erf", x * 0.70710678) + 1.0),
+            lambda a: a * 0.5 * (1 + exact_values("erf")(a / 2**0.5)),
+        ),
         "tanh": (call("tanh", x), np.tanh),
         "leaky": (select(x.lt(0.0), x * 0.1, x), lambda a: np.where(a < 0, a * 0.1, a)),
         "hardswish": (x * (x / 6.0 + 0.5).max(0.0).min(1.0), lambda a: a * np.clip(a / 6 + 0.5, 0, 1)),
@@ -321,12 +417,19 @@ def test_epilogue_support() -> None:
 def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
     g = select_gemm(ISAS["avx512"], f32, M, M, residual(), False)
     lib = build(tmp_path, [g], compiler=compiler)
-    run_gemm(lib, g, noise(31, 50), noise(50, 67), [noise(67), noise(31), noise(1), noise(31, 67)],
-             lambda x, b, c, s, r: np.maximum(x + b, 0) * c[:, None] * s + r)
+    run_gemm(
+        lib,
+        g,
+        noise(31, 50),
+        noise(50, 67),
+        [noise(67), noise(31), noise(1), noise(31, 67)],
+        lambda x, b, c, s, r: np.maximum(x + b, 0) * c[:, None] * s + r,
+    )
 
 
 # ---------------------------------------------------------------------------- convolutions
-CONVS = [  # batch, groups, ic, oc, ih, iw, kh, kw, stride_h, stride_w, dilation_h, dilation_w, pads (top, left, bottom, right)
+# batch, groups, ic, oc, ih, iw, kh, kw, stride_h, stride_w, dilation_h, dilation_w, pads (top, left, bottom, right)
+CONVS = [
     (1, 1, 3, 64, 20, 20, 7, 7, 2, 2, 1, 1, (3, 3, 3, 3)),
     (2, 1, 5, 14, 9, 33, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1)),
     (1, 1, 64, 29, 7, 7, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1)),
@@ -344,7 +447,7 @@ CONVS = [  # batch, groups, ic, oc, ih, iw, kh, kw, stride_h, stride_w, dilation
 
 
 def exact_conv(x: Any, w: Any, groups: int, strides: tuple[int, int], dilations: tuple[int, int], pads: Any) -> Any:
-    n, channels, ih, iw = x.shape
+    n, _, ih, iw = x.shape
     oc, ic, kh, kw = w.shape
     (sh, sw), (dh, dw), (top, left, bottom, right) = strides, dilations, pads
     full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
@@ -352,8 +455,12 @@ def exact_conv(x: Any, w: Any, groups: int, strides: tuple[int, int], dilations:
     y = np.zeros((n, oc, oh, ow))
     per = oc // groups
     for g, i, j in itertools.product(range(groups), range(kh), range(kw)):
-        part = full[:, g * ic : (g + 1) * ic, i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw]
-        y[:, g * per : (g + 1) * per] += np.einsum("ncyx,oc->noyx", part, w[g * per : (g + 1) * per, :, i, j].astype(np.float64))
+        part = full[
+            :, g * ic : (g + 1) * ic, i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw
+        ]
+        y[:, g * per : (g + 1) * per] += np.einsum(
+            "ncyx,oc->noyx", part, w[g * per : (g + 1) * per, :, i, j].astype(np.float64)
+        )
     return y
 
 
@@ -377,8 +484,36 @@ def run_conv(lib: ctypes.CDLL, kernel: Any, case: Any, fused: bool, pool: Pool |
         slots = [noise(channels), noise(n, channels, oh, ow)]
         strides = [0, 1, channels * oh * ow, oh * ow]
         exact = np.maximum(exact + slots[0][:, None, None] + slots[1], 0)
-    invoke(lib, kernel, x, kernel.pack_weights(w, groups), *slots, y, n, groups, ic, oc, ih, iw, oh, ow, kh, kw, sh, sw, dh, dw,
-           pads[0], pads[1], groups * ic * ih * iw, ih * iw, channels * oh * ow, oh * ow, *strides, pool=pool)
+    invoke(
+        lib,
+        kernel,
+        x,
+        kernel.pack_weights(w, groups),
+        *slots,
+        y,
+        n,
+        groups,
+        ic,
+        oc,
+        ih,
+        iw,
+        oh,
+        ow,
+        kh,
+        kw,
+        sh,
+        sw,
+        dh,
+        dw,
+        pads[0],
+        pads[1],
+        groups * ic * ih * iw,
+        ih * iw,
+        channels * oh * ow,
+        oh * ow,
+        *strides,
+        pool=pool,
+    )
     close(y, exact, ic * kh * kw)
     return y
 

@@ -4,7 +4,7 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
 
     kernel = select_gemm(isa, f32, m, n, epilogue, b_constant=True)
     weights = kernel.pack_b(array)                      # goes into the weights file, 64-byte aligned
-    KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), scratch=(), sizes=kernel.order(m=…, n=…, k=…, a_row=…, …))
+    KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), sizes=kernel.order(m=…, n=…, k=…, a_row=…, …))
 
     kernel = select_conv(isa, f32, oc_per_group, oh * ow, stride_w, epilogue)
     weights = kernel.pack_weights(array, groups)
@@ -36,6 +36,18 @@ from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.text import PROTOTYPES
 
 __all__ = [
-    "ISAS", "PROTOTYPES", "ConvKernel", "Epilogue", "GemmKernel", "Isa", "acc", "host_isa", "isa_of", "plain", "select_conv",
-    "select_gemm", "slot", "supported",
+    "ISAS",
+    "PROTOTYPES",
+    "ConvKernel",
+    "Epilogue",
+    "GemmKernel",
+    "Isa",
+    "acc",
+    "host_isa",
+    "isa_of",
+    "plain",
+    "select_conv",
+    "select_gemm",
+    "slot",
+    "supported",
 ]

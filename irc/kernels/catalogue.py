@@ -61,10 +61,14 @@ def cost(row: Row, isa: Isa, dtype: DType, m: int, n: int) -> float:
         widths[last] = widths.get(last, 0) + 1
     tiles = -(-m // row.rows)
     heights = {m // tiles: tiles - m % tiles, m // tiles + 1: m % tiles} if m else {}
-    return sum(
-        count * times * max(height * width / 2, (height + width) / 2, 2 if height <= 3 else 4)
-        for width, times in widths.items() for height, count in heights.items()
-    ) / row.quality
+    return (
+        sum(
+            count * times * max(height * width / 2, (height + width) / 2, 2 if height <= 3 else 4)
+            for width, times in widths.items()
+            for height, count in heights.items()
+        )
+        / row.quality
+    )
 
 
 def choose(isa: Isa, dtype: DType, m: DimLike, n: DimLike) -> Tile:
@@ -85,9 +89,9 @@ def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilog
     return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), _narrow(tile, n))
 
 
-def select_conv(
-    isa: Isa, dtype: DType, oc: DimLike, pixels: DimLike, stride_w: int, epilogue: Epilogue
-) -> ConvKernel:
+def select_conv(isa: Isa, dtype: DType, oc: DimLike, pixels: DimLike, stride_w: int, epilogue: Epilogue) -> ConvKernel:
     """The kernel for `oc` output channels of each group and that many output pixels of an image."""
     tile = choose(isa, dtype, oc, pixels)
-    return ConvKernel(tile, epilogue, stride_w if stride_w in (1, 2) else 0, heights_of(oc, tile.rows), _narrow(tile, pixels))
+    return ConvKernel(
+        tile, epilogue, stride_w if stride_w in (1, 2) else 0, heights_of(oc, tile.rows), _narrow(tile, pixels)
+    )

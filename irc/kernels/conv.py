@@ -56,7 +56,8 @@ static void ${S}_gather(const ${S}_call *g, const $T *x, int64_t p0, int64_t p1,
         const int64_t tap = at / g->ic, c = at % g->ic, dy = tap / g->kw * g->dilation_h - g->pad_h;
         const int64_t dx = tap % g->kw * g->dilation_w - g->pad_w;
         n = g->ic - c < k0 + k - at ? g->ic - c : k0 + k - at;
-        int64_t lo = dx < 0 ? (-dx + $stride - 1) / $stride : 0, hi = g->iw - dx > 0 ? (g->iw - dx - 1) / $stride + 1 : 0;
+        int64_t lo = dx < 0 ? (-dx + $stride - 1) / $stride : 0;
+        int64_t hi = g->iw - dx > 0 ? (g->iw - dx - 1) / $stride + 1 : 0;
         if (hi > g->ow) hi = g->ow;
         if (lo > hi) lo = hi;
         for (int64_t p = p0, next; p < p1; p = next) {
@@ -110,7 +111,8 @@ static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const ${S}_plan *p
             const int height = (int)(plan->low + (t < plan->extra));
             const int64_t row = t * plan->low + (t < plan->extra ? t : plan->extra);
             for (int64_t p = p0; p < p1; p += $NR)
-                ${S}_block(o, height, row, p, k, w + row * depth + k0 * height, packed + (p - p0) * k, k0 == 0, k0 + k >= depth);
+                ${S}_block(o, height, row, p, k, w + row * depth + k0 * height, packed + (p - p0) * k, k0 == 0,
+                           k0 + k >= depth);
         }
         k0 += k;
     } while (k0 < depth);
@@ -122,10 +124,11 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_plan plan = ${S}_split(g);
     while (begin < end) {
         const int64_t part = begin % plan.parts, pixels = begin / plan.parts % plan.blocks;
-        const int64_t image = begin / plan.parts / plan.blocks / g->groups, group = begin / plan.parts / plan.blocks % g->groups;
+        const int64_t matrix = begin / plan.parts / plan.blocks, image = matrix / g->groups, group = matrix % g->groups;
         const int64_t run = plan.parts - part < end - begin ? plan.parts - part : end - begin;
         const int64_t channel = group * g->oc, n = g->oh * g->ow, p0 = pixels * $NB;
-        ${S}_out o = {.c = g->y + image * g->y_batch + channel * g->y_channel, .c_row = g->y_channel, .n = n};$slot_starts
+        $T *c = g->y + image * g->y_batch + channel * g->y_channel;
+        ${S}_out o = {.c = c, .c_row = g->y_channel, .n = n};$slot_starts
         ${S}_range(g, &o, &plan, g->x + image * g->x_batch + group * g->ic * g->x_channel,
                    g->w + channel * g->ic * g->kh * g->kw, p0, p0 + $NB < n ? p0 + $NB : n,
                    plan.tiles * part / plan.parts, plan.tiles * (part + run) / plan.parts);
@@ -142,7 +145,8 @@ void $S($parameters) {
     }
     const ${S}_plan plan = ${S}_split(&g);
     const int64_t tasks = batch * groups * plan.blocks * plan.parts;
-    if (!pool || tasks < 2 || (double)batch * (double)(oh * ow) * (double)(oc * groups) * (double)(ic * kh * kw) < $worthwhile)
+    const double work = (double)(batch * oh * ow) * (double)(oc * groups) * (double)(ic * kh * kw);
+    if (!pool || tasks < 2 || work < $worthwhile)
         ${S}_part(&g, 0, tasks);
     else
         pool->parallel_for(pool->self, tasks, ${S}_part, &g);
@@ -180,8 +184,9 @@ class ConvKernel(Kernel):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
         slots = [f"s{i}_{f}" for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
-        return ("batch", "groups", "ic", "oc", "ih", "iw", "oh", "ow", "kh", "kw", "stride_h", "stride_w", "dilation_h",
-                "dilation_w", "pad_h", "pad_w", "x_batch", "x_channel", "y_batch", "y_channel", *slots)
+        window = "kh kw stride_h stride_w dilation_h dilation_w pad_h pad_w"
+        extents = f"batch groups ic oc ih iw oh ow {window} x_batch x_channel y_batch y_channel"
+        return (*extents.split(), *slots)
 
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
@@ -192,7 +197,8 @@ class ConvKernel(Kernel):
         per = w.shape[0] // groups
         parts = [
             w[g * per + begin : g * per + end].transpose(2, 3, 1, 0).ravel()
-            for g in range(groups) for begin, end in _tiles(per, self.tile.rows)
+            for g in range(groups)
+            for begin, end in _tiles(per, self.tile.rows)
         ]
         return np.concatenate(parts).astype(self.tile.dtype.numpy, copy=False)
 
@@ -200,33 +206,50 @@ class ConvKernel(Kernel):
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
         room = t.isa.stack // t.dtype.itemsize // (PANELS_PER_BLOCK * t.panel)
-        given = names(t) | {"S": s, "NB": PANELS_PER_BLOCK * t.panel, "NPB": PANELS_PER_BLOCK, "room": room,
-                            "few": FEW_TASKS, "most_parts": CHANNEL_PARTS, "worthwhile": WORTHWHILE}
+        given = names(t) | {
+            "S": s,
+            "NB": PANELS_PER_BLOCK * t.panel,
+            "NPB": PANELS_PER_BLOCK,
+            "room": room,
+            "few": FEW_TASKS,
+            "most_parts": CHANNEL_PARTS,
+            "worthwhile": WORTHWHILE,
+        }
         slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
         fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
         starts = "".join(
-            f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch" + (
-                f" + channel * g->s{i}_channel;\n        o.s{i}_row = g->s{i}_channel;" if axes in ("column", "full") else ";")
+            f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch"
+            + (
+                f" + channel * g->s{i}_channel;\n        o.s{i}_row = g->s{i}_channel;"
+                if axes in ("column", "full")
+                else ";"
+            )
             for i, axes in enumerate(self.epilogue.slots)
         )
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         stride = str(self.stride) if self.stride else "g->stride_w"
         lanes = _lanes(t.lanes)
-        return "".join((
-            prelude(t, self.epilogue), *(vector_type(n, t.dtype) for n in lanes), f"/* {self.summary} */",
-            bodies(t, self.heights, self.narrow), block(s, t, self.epilogue, self.heights, self.narrow),
-            fill(_CALL, **given, slot_fields=fields),
-            fill(_SPAN, **given, stride=self.stride or "stride", cases="".join(_span_cases(t, self.stride))),
-            fill(_GATHER, **given, stride=stride),
-            fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
-        ))
+        return "".join(
+            (
+                prelude(t, self.epilogue),
+                *(vector_type(n, t.dtype) for n in lanes),
+                f"/* {self.summary} */",
+                bodies(t, self.heights, self.narrow),
+                block(s, t, self.epilogue, self.heights, self.narrow),
+                fill(_CALL, **given, slot_fields=fields),
+                fill(_SPAN, **given, stride=self.stride or "stride", cases="".join(_span_cases(t, self.stride))),
+                fill(_GATHER, **given, stride=stride),
+                fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
+            )
+        )
 
     @property
     def summary(self) -> str:
         """One line for the reader of the generated code."""
         along = f"stride {self.stride} along the width" if self.stride else "any stride"
-        return f"Convolution, NCHW, {self.tile.dtype}, tiles of {self.tile.rows} channels x {self.tile.panel} pixels, {along}."
+        t = self.tile
+        return f"Convolution, NCHW, {t.dtype}, tiles of {t.rows} channels x {t.panel} pixels, {along}."
 
 
 def _slot_strides(axes: str) -> tuple[str, ...]:
@@ -267,10 +290,16 @@ def _span_cases(tile: Tile, stride: int) -> Iterator[str]:
 
         pieces = range(tile.panel // lanes if lanes == tile.lanes else 1)
         if lanes == tile.lanes:
-            yield (f" else if (n == {tile.panel}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
-                   + "".join(f"            {one(str(w * lanes))}\n" for w in pieces) + "        }\n    }")
+            yield (
+                f" else if (n == {tile.panel}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
+                + "".join(f"            {one(str(w * lanes))}\n" for w in pieces)
+                + "        }\n    }"
+            )
         for more in reversed(pieces):
             low = lanes * (more + 1)
             steps = [one(str(w * lanes)) for w in range(more + 1)] + [one(f"n - {lanes}")]
-            yield (f" else if (n >= {low}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
-                   + "".join(f"            {s}\n" for s in steps) + "        }\n    }")
+            yield (
+                f" else if (n >= {low}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
+                + "".join(f"            {s}\n" for s in steps)
+                + "        }\n    }"
+            )

@@ -40,9 +40,9 @@ def slot(number: int, dtype: DType = f32) -> Var:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """An expression over the accumulator and operand slots; the default stores the accumulator as it is."""
+    """An expression over the accumulator and operand slots."""
 
-    expr: Expr = Var("acc", f32)
+    expr: Expr
     slots: tuple[Axes, ...] = ()
 
     @property

@@ -49,8 +49,10 @@ static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows
             for (int64_t j = 0; j < done; j += 4, at += 4 * rows) {
                 const $Q x0 = ${Q}_load(from + j), x1 = ${Q}_load(from + row + j);
                 const $Q x2 = ${Q}_load(from + 2 * row + j), x3 = ${Q}_load(from + 3 * row + j);
-                const $Q y0 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5), y1 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
-                const $Q y2 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5), y3 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
+                const $Q y0 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5);
+                const $Q y1 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
+                const $Q y2 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5);
+                const $Q y3 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
                 ${Q}_store(at, __builtin_shufflevector(y0, y2, 0, 1, 4, 5));
                 ${Q}_store(at + rows, __builtin_shufflevector(y0, y2, 2, 3, 6, 7));
                 ${Q}_store(at + 2 * rows, __builtin_shufflevector(y1, y3, 0, 1, 4, 5));
@@ -75,12 +77,14 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
         $T *to = g->scratch + p * g->k * $NR;
         if (g->b_col == 1 && have == $NR) {
             for (int64_t k = 0; k < g->k; k++)
-                for (int w = 0; w < $NV; w++) ${V}_store(to + k * $NR + w * $L, ${V}_load(from + k * g->b_row + w * $L));
+                for (int w = 0; w < $NV; w++)
+                    ${V}_store(to + k * $NR + w * $L, ${V}_load(from + k * g->b_row + w * $L));
         } else {
             for (int64_t k0 = 0; k0 < g->k; k0 += 8) {
                 const int64_t k1 = k0 + 8 < g->k ? k0 + 8 : g->k;
                 for (int64_t j = 0; j < $NR; j++)
-                    for (int64_t k = k0; k < k1; k++) to[k * $NR + j] = j < have ? from[k * g->b_row + j * g->b_col] : 0;
+                    for (int64_t k = k0; k < k1; k++)
+                        to[k * $NR + j] = j < have ? from[k * g->b_row + j * g->b_col] : 0;
             }
         }
     }
@@ -199,7 +203,9 @@ class GemmKernel(Kernel):
     @cached_property
     def symbol(self) -> str:
         kind = "gemm" if self.b_constant else "matmul"
-        return symbol(kind, self.tile.name.removeprefix("irc_tile_"), f"{self.epilogue.key()}{self.heights}{self.narrow}")
+        return symbol(
+            kind, self.tile.name.removeprefix("irc_tile_"), f"{self.epilogue.key()}{self.heights}{self.narrow}"
+        )
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
@@ -213,9 +219,9 @@ class GemmKernel(Kernel):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; strides are in elements."""
         slots = [f"s{i}_{f}" for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
-        b = () if self.b_constant else ("b_row", "b_col")
-        return ("m", "n", "k", "a_batch0", "a_batch1", "a_row", "a_col", "b_batch0", "b_batch1", *b,
-                "c_batch0", "c_batch1", "c_row", "batch0", "batch1", *slots)
+        b = "" if self.b_constant else "b_row b_col"
+        matrices = f"m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 {b} c_batch0 c_batch1 c_row batch0 batch1"
+        return (*matrices.split(), *slots)
 
     def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
         """Elements of one packed matrix B[k, n]: also the batch stride of packed constants."""
@@ -238,9 +244,16 @@ class GemmKernel(Kernel):
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
-        given = names(t) | {"S": s, "Q": vector_name(4, t.dtype), "TB": TILES_PER_BLOCK, "TT": TILES_PER_BLOCK * BLOCKS_PER_TASK, "MT": TILES_PER_BLOCK * BLOCKS_PER_TASK * t.rows,
-                            "NT": max(COLUMNS_PER_TASK, t.panel), "stack": t.isa.stack // t.dtype.itemsize,
-                            "worthwhile": WORTHWHILE}
+        given = names(t) | {
+            "S": s,
+            "Q": vector_name(4, t.dtype),
+            "TB": TILES_PER_BLOCK,
+            "TT": TILES_PER_BLOCK * BLOCKS_PER_TASK,
+            "MT": TILES_PER_BLOCK * BLOCKS_PER_TASK * t.rows,
+            "NT": max(COLUMNS_PER_TASK, t.panel),
+            "stack": t.isa.stack // t.dtype.itemsize,
+            "worthwhile": WORTHWHILE,
+        }
         slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
         fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
@@ -252,14 +265,25 @@ class GemmKernel(Kernel):
         whole = f"(g->n + {t.panel - 1}) / {t.panel} * {t.panel} * g->k"
         packed = "g->b + i * g->b_batch0 + j * g->b_batch1" if self.b_constant else f"g->scratch + image * ({whole})"
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-        return "".join((
-            prelude(t, self.epilogue), f"/* {self.summary} */", bodies(t, self.heights, self.narrow), block(s, t, self.epilogue, self.heights, self.narrow),
-            fill(_CALL, **given, slot_fields=fields), fill(_PACK_A, **given),
-            "" if self.b_constant else fill(_PACK_B, **given),
-            fill(_BODY, **given, slot_starts=starts, packed_b=packed),
-            fill(_ENTRY, **given, parameters=self.parameters, fields=assigned,
-                 pack="" if self.b_constant else fill(_PACK, **given)),
-        ))
+        return "".join(
+            (
+                prelude(t, self.epilogue),
+                f"/* {self.summary} */",
+                bodies(t, self.heights, self.narrow),
+                block(s, t, self.epilogue, self.heights, self.narrow),
+                fill(_CALL, **given, slot_fields=fields),
+                fill(_PACK_A, **given),
+                "" if self.b_constant else fill(_PACK_B, **given),
+                fill(_BODY, **given, slot_starts=starts, packed_b=packed),
+                fill(
+                    _ENTRY,
+                    **given,
+                    parameters=self.parameters,
+                    fields=assigned,
+                    pack="" if self.b_constant else fill(_PACK, **given),
+                ),
+            )
+        )
 
     @property
     def summary(self) -> str:

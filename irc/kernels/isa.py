@@ -59,28 +59,28 @@ _VECTOR = Template("""#ifndef IRC_VECTOR_${V}
 typedef $T ${V} __attribute__((vector_size($bytes)));
 typedef $I ${V}_mask __attribute__((vector_size($bytes)));
 typedef $T ${V}_memory __attribute__((vector_size($bytes), aligned($size), may_alias));
-static inline ${V} ${V}_load(const $T *p) { return *(const ${V}_memory *)p; }
-static inline void ${V}_store($T *p, ${V} x) { *(${V}_memory *)p = x; }
-static inline ${V} ${V}_all($T x) { return x - (${V}){0}; }
+IRC_HELPER ${V} ${V}_load(const $T *p) { return *(const ${V}_memory *)p; }
+IRC_HELPER void ${V}_store($T *p, ${V} x) { *(${V}_memory *)p = x; }
+IRC_HELPER ${V} ${V}_all($T x) { return x - (${V}){0}; }
 /* The first n lanes of memory, zeros behind them; nothing else is read. */
-static inline ${V} ${V}_load_part(const $T *p, int64_t n) {
+IRC_HELPER ${V} ${V}_load_part(const $T *p, int64_t n) {
     $T lanes[$L] = {0};
     for (int64_t i = 0; i < n && i < $L; i++) lanes[i] = p[i];
     return ${V}_load(lanes);
 }
-static inline void ${V}_store_part($T *p, ${V} x, int64_t n) {
+IRC_HELPER void ${V}_store_part($T *p, ${V} x, int64_t n) {
     $T lanes[$L];
     ${V}_store(lanes, x);
     for (int64_t i = 0; i < n && i < $L; i++) p[i] = lanes[i];
 }
 /* mask ? a : b by lane; a mask is all ones or zero. */
-static inline ${V} ${V}_select(${V}_mask mask, ${V} a, ${V} b) {
+IRC_HELPER ${V} ${V}_select(${V}_mask mask, ${V} a, ${V} b) {
     return (${V})((mask & (${V}_mask)a) | (~mask & (${V}_mask)b));
 }
 /* The smaller and the larger; NaN where either is NaN. */
-static inline ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a < b) | (a != a)), a, b); }
-static inline ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a > b) | (a != a)), a, b); }
-static inline ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
+IRC_HELPER ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a < b) | (a != a)), a, b); }
+IRC_HELPER ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a > b) | (a != a)), a, b); }
+IRC_HELPER ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
 #endif
 """)
 
@@ -88,6 +88,7 @@ HEAD = """#include <math.h>
 #include <stdint.h>
 #ifndef IRC_INLINE
 #define IRC_INLINE static inline __attribute__((always_inline))
+#define IRC_HELPER static inline __attribute__((unused))
 #define IRC_STRING(x) #x
 #ifdef __clang__
 #define IRC_FULL_UNROLL _Pragma("clang loop unroll(full)")
@@ -107,7 +108,12 @@ def vector_type(lanes: int, dtype: DType) -> str:
     """Definitions of one vector type, guarded so that they may be repeated in a file."""
     scalar, integer = C_TYPES[dtype.name]
     return _VECTOR.substitute(
-        V=vector_name(lanes, dtype), T=scalar, I=integer, L=lanes, bytes=lanes * dtype.itemsize, size=dtype.itemsize,
+        V=vector_name(lanes, dtype),
+        T=scalar,
+        I=integer,
+        L=lanes,
+        bytes=lanes * dtype.itemsize,
+        size=dtype.itemsize,
         absolute="0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",
     )
 

@@ -20,7 +20,7 @@ from irc.kernels.vecmath import definitions
 
 _TILE = """#ifndef IRC_TILE_$tile
 #define IRC_TILE_$tile
-typedef void ${tile}_run(int64_t k, const $T *restrict a, const $T *restrict b, $T *restrict c, int64_t c_row, int first);
+typedef void ${tile}_run(int64_t k, const $T *a, const $T *b, $T *c, int64_t c_row, int first);
 /* C[R][W vectors] (+)= A[k][R] * B[k][$NR]. */
 IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict a, const $T *restrict b,
                         $T *restrict c, int64_t c_row, int first) {
@@ -68,7 +68,7 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
 
 _INSTANCE = """#ifndef IRC_TILE_${tile}_${R}x${W}
 #define IRC_TILE_${tile}_${R}x${W}
-static void ${tile}_${R}x${W}(int64_t k, const $T *restrict a, const $T *restrict b, $T *restrict c, int64_t c_row, int first) {
+static void ${tile}_${R}x${W}(int64_t k, const $T *a, const $T *b, $T *c, int64_t c_row, int first) {
     $tile($R, $W, k, a, b, c, c_row, first);
 }
 #endif
@@ -97,7 +97,8 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
     }
     $T part[$MR * $NR];
     for (int i = 0; i < rows && !first; i++)
-        for (int w = 0; w < $NV; w++) ${V}_store(part + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
+        for (int w = 0; w < $NV; w++)
+            ${V}_store(part + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
     ${choose}[rows - 1](k, a, b, part, $NR, first);
     for (int i = 0; i < rows; i++) {
         for (int w = 0; w * $L < left; w++) {
@@ -156,8 +157,14 @@ def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:
 def names(tile: Tile) -> dict[str, object]:
     """What templates of kernels over this tile refer to."""
     return {
-        "T": C_TYPES[tile.dtype.name][0], "V": vector_name(tile.lanes, tile.dtype), "L": tile.lanes,
-        "MR": tile.rows, "NV": tile.vectors, "NR": tile.panel, "size": tile.dtype.itemsize, "tile": tile.name,
+        "T": C_TYPES[tile.dtype.name][0],
+        "V": vector_name(tile.lanes, tile.dtype),
+        "L": tile.lanes,
+        "MR": tile.rows,
+        "NV": tile.vectors,
+        "NR": tile.panel,
+        "size": tile.dtype.itemsize,
+        "tile": tile.name,
     }
 
 
@@ -186,10 +193,15 @@ def block(symbol: str, tile: Tile, epilogue: Epilogue, heights: Iterable[int], n
     given = names(tile) | {"S": symbol}
     one = f"\n    static {tile.name}_run *const narrow[] = {{{table(1)}}};" if narrow else ""
     return fill(
-        _BLOCK, **given, whole=table(tile.vectors), narrow_table=one,
+        _BLOCK,
+        **given,
+        whole=table(tile.vectors),
+        narrow_table=one,
         choose=f"(left <= {tile.lanes} ? narrow : whole)" if narrow else "whole",
         finish=fill(_FINISH, **given) if epilogue.key() else "\n        (void)last;",
-        slot_fields=_fields(epilogue, given), slot_loads=_loads(epilogue, given), epilogue=epilogue.vector(str(given["V"])),
+        slot_fields=_fields(epilogue, given),
+        slot_loads=_loads(epilogue, given),
+        epilogue=epilogue.vector(str(given["V"])),
     )
 
 

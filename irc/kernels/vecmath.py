@@ -117,4 +117,4 @@ def _definition(function: str, lanes: int, dtype: DType) -> str:
     call = "1 / (1 + exp(-lanes[i]))" if function == "sigmoid" else f"{function}{suffix}(lanes[i])"
     text = fill(body, V=v, T=scalar, L=lanes, call=call)
     guard = f"IRC_VECTOR_{v}_{function}"
-    return f"#ifndef {guard}\n#define {guard}\nstatic inline {v} {v}_{function}({v} x) {{{text}\n}}\n#endif\n"
+    return f"#ifndef {guard}\n#define {guard}\nIRC_HELPER {v} {v}_{function}({v} x) {{{text}\n}}\n#endif\n"
