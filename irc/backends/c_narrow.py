@@ -164,12 +164,12 @@ def narrow_helpers(make: Callable[..., Any]) -> dict[str, Any]:
     found: dict[str, Any] = {name: make(code) for name, code in _BITS.items()}
     for layout in _LAYOUTS:
         found |= _layout_helpers(layout, make)
-    both = ("f32_bits", "bits_f32")
-    found["f16_from_f64"] = make(_F16_FROM_F64, ("f16_from_f32", *both))
-    found["bf16_to_f32"] = make(_BF16_TO, both)
-    found["bf16_from_f32"] = make(_BF16_FROM, both)
-    found["f8e8m0_to_f32"] = make(_E8M0_TO, both)
-    found["f8e8m0_from_f32"] = make(_E8M0_FROM, both)
+    read, write = ("bits_f32",), ("f32_bits",)
+    found["f16_from_f64"] = make(_F16_FROM_F64, ("f16_from_f32", *read, *write))
+    found["bf16_to_f32"] = make(_BF16_TO, read)
+    found["bf16_from_f32"] = make(_BF16_FROM, write)
+    found["f8e8m0_to_f32"] = make(_E8M0_TO, read)
+    found["f8e8m0_from_f32"] = make(_E8M0_FROM, write)
     for name in [k.name for k in _LAYOUTS] + ["bf16", "f8e8m0"]:
         code = (
             f"/* The {name} value nearest to x. */\nstatic inline float irc_round_{name}(float x) {{\n"
