@@ -1,7 +1,8 @@
 """Findings: how they are rendered, and a broken model for every code.
 
-`tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's) holds a broken model, a line
-`===== expected`, and what `irc validate` says.  Run with IRC_UPDATE=1 to write that part anew, and read the change.
+`tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's) holds a broken
+model, a line `===== expected`, and what `irc validate` says.  Run with IRC_UPDATE=1 to write that part anew, and read
+the change.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def test_colour_adds_escapes_and_nothing_else() -> None:
 
 
 def test_names_from_a_file_cannot_control_the_terminal() -> None:
-    nasty = Diagnostic("IRC2001", "error", "no \x1b[31mOp\n\u202e", Loc("a\r.xml", "layer \x07\ud800"), ("n\x1b",), "h\x9b")
+    place = Loc("a\r.xml", "layer \x07\ud800")
+    nasty = Diagnostic("IRC2001", "error", "no \x1b[31mOp\n\u202e", place, ("n\x1b",), "h\x9b")
     for text in (render_text([nasty]), re.sub(r"\x1b\[[0-9;]*m", "", render_text([nasty], color=True))):
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800]", text)
         assert text.count("\n") == 3
@@ -121,7 +123,8 @@ def test_sarif_uris_are_uris() -> None:
 def test_github_annotations_are_one_line_each() -> None:
     first, second = render_github([MATMUL, NODE]).splitlines()
     assert first.startswith("::error file=model.xml,line=1834,col=5,title=IRC3104::MatMul inner")
-    assert second == '::warning file=m.onnx,title=IRC2206::Add has no attribute a,b: 100%25%0Aat graph main, node 12 "add"'
+    said = 'Add has no attribute a,b: 100%25%0Aat graph main, node 12 "add"'
+    assert second == f"::warning file=m.onnx,title=IRC2206::{said}"
 
 
 @pytest.mark.parametrize("render", [render_text, render_json, render_sarif, render_github])
@@ -192,7 +195,7 @@ def test_every_code_has_a_broken_model() -> None:
     covered = {code_of(case) for case in CASES}
     lines = (FOLDER / "not_covered.txt").read_text("utf-8").splitlines()
     listed = {line.split()[0] for line in lines if line and not line.startswith("#")}
-    assert set(all_codes()) - covered - listed == set(), "codes with neither a broken model nor a line in not_covered.txt"
+    assert set(all_codes()) - covered - listed == set(), "neither a broken model nor a line in not_covered.txt"
     assert listed & covered == set(), "now covered: take them out of not_covered.txt"
     assert listed <= set(all_codes()), "no such codes"
 

@@ -34,7 +34,7 @@ LAYERS = (
     ("irc.backend",),
     ("irc.cli",),
 )
-"""From the bottom up; a module may import its own layer and those below when it is loaded.  The longest name decides."""
+"""From the bottom up; loading a module may import its own layer and those below.  The longest name decides."""
 
 
 def relative(path: Path) -> str:

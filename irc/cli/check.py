@@ -33,6 +33,7 @@ def same_results(source: Any, written: Any) -> Outcome:
         return Outcome(None, f"the source cannot be run ({e})")
     if any(p.kind not in ("tensor", "optional") or p.shape is None for p in reference.inputs):
         return Outcome(None, "random arrays cannot stand for its inputs")
+    outcome = Outcome(None, "")
     for size in (feeds.SYMBOL_SIZE, 1):
         sizes = {d: size for p in reference.inputs for d in p.shape or () if isinstance(d, str)}
         arrays = [feeds.random_value(p, sizes, seed=n) for n, p in enumerate(reference.inputs)]

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import IO
+from typing import TextIO
 
 import click
 
@@ -16,7 +16,7 @@ from irc.diagnostics.codes import internal
 from irc.diagnostics.core import Diagnostic, Loc, fill
 
 
-def wants_colour(stream: IO[str]) -> bool:
+def wants_colour(stream: TextIO) -> bool:
     """Only on a terminal, and never with NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
@@ -29,10 +29,10 @@ def report(found: Sequence[Diagnostic]) -> None:
         write(render_text(found, color=wants_colour(sys.stderr)), sys.stderr)
 
 
-def write(text: str, stream: IO[str]) -> None:
+def write(text: str, stream: TextIO) -> None:
     """A line, whatever the stream's encoding can say."""
     encoding = stream.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)  # noqa: T201
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
 
 
 def out(text: str = "") -> None:
