@@ -464,7 +464,7 @@ def test_embedded_weights(dtype: DType, tmp_path: Path) -> None:
     data = np.array([0, 1, 2, 3, 5, 7, 1, 0]).astype(dtype.numpy)
     c, y = buffer("c", dtype, (8,), "constant", data=data), buffer("y", dtype, (8,), "output")
     program = Program("m", [], [y], [c], [elementwise("copy", y, lambda i: Load(c, (i,)), [c])], [])
-    library = Library(program, tmp_path, EmitOptions(prefix="m", weights="embed"))
+    library = Library(program, tmp_path, EmitOptions(prefix="top", weights="embed"))
     assert "weights.bin" not in library.files and '#include "' not in str(library.files["model.c"])
     same(library.run(library.context(), [], [(8,)])[0], data)
 

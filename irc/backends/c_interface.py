@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -130,11 +131,8 @@ def header(i: Interface) -> str:
     parts += [f"#ifndef {m}_H\n#define {m}_H\n", "#include <stddef.h>\n#include <stdint.h>\n"]
     parts += ['#ifdef __cplusplus\nextern "C" {\n#endif\n', POOL]
     parts.append("\n".join(f"#define {m}_{name} {value}" for name, value in _constants(i)) + "\n")
-    parts.append(
-        _DECLARATIONS.replace("P_PUBLIC", f"{m}_PUBLIC")
-        .replace("P_", f"{p}_")
-        .replace("WEIGHTS_NOTE", _weights_note(i))
-    )
+    declared = re.sub(r"\bP_PUBLIC\b", f"{m}_PUBLIC", _DECLARATIONS.replace("WEIGHTS_NOTE", _weights_note(i)))
+    parts.append(re.sub(r"\bP_", f"{p}_", declared))
     parts.append("#ifdef __cplusplus\n}\n#endif\n#endif")
     return "\n".join(parts) + "\n"
 
