@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from irc.ir.types import f32
-from irc.kernels import PROTOTYPES, host_isa, plain, select_conv, select_gemm
+from irc.kernels import PROTOTYPES, host_isa, plain, select_conv, select_depthwise, select_gemm
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 PEAK = """
@@ -182,6 +182,35 @@ def bench_conv() -> None:
         report(
             f"conv {ic}->{oc} {size} {window}x{window}/{stride}", 2 * ic * oc * out * out * window * window, run, lib
         )
+
+
+DEPTHWISE = [  # channels, size, window, stride: MobileNets
+    (32, 112, 3, 1),
+    (96, 112, 3, 2),
+    (144, 56, 3, 1),
+    (192, 28, 3, 1),
+    (384, 14, 3, 1),
+    (960, 7, 3, 1),
+    (120, 28, 5, 1),
+    (96, 56, 7, 1),
+]
+
+
+def bench_depthwise() -> None:
+    for channels, size, window, stride in DEPTHWISE:
+        pad = window // 2
+        out = (size + 2 * pad - window) // stride + 1
+        x, y = aligned((1, channels, size, size)), aligned((1, channels, out, out), "zero")
+        w = aligned((channels, 1, window, window))
+        kernel = select_depthwise(host_isa(), f32, (window, window), (stride, stride), (1, 1), plain())
+        assert kernel is not None
+        lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
+        extents = (1, channels, size, size, out, out, window, window, stride, stride, 1, 1, pad, pad)
+        planes = (channels * size * size, size * size, channels * out * out, out * out)
+        run = invoke(lib, kernel, x, kernel.pack_weights(w), y, *extents, *planes)
+        name = f"depthwise {channels} {size} {window}x{window}/{stride}"
+        report(name, 2 * channels * out * out * window * window, run, lib)
+        print(f"    {(x.nbytes + y.nbytes) / best(run) / 1e9:.1f} GB/s of input and output")
 
 
 def main() -> None:

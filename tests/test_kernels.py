@@ -27,6 +27,7 @@ from irc.kernels import (
     host_isa,
     plain,
     select_conv,
+    select_depthwise,
     select_gemm,
     slot,
     supported,
@@ -531,3 +532,44 @@ def test_conv(tmp_path: Path, isa: str, fused: bool) -> None:
     for kernel, case in zip(kernels, CONVS, strict=True):
         run_conv(lib, kernel, case, fused)
         run_conv(lib, kernel, case, fused, Pool(1))
+
+
+DEPTHWISE = [  # batch, channels, ih, iw, window, strides, dilations, pads
+    (1, 5, 14, 14, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    (2, 3, 7, 7, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    (1, 3, 15, 28, (3, 3), (2, 2), (1, 1), (1, 0, 1, 1)),
+    (1, 2, 112, 113, (5, 5), (2, 2), (1, 1), (2, 2, 2, 2)),
+    (1, 2, 40, 600, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    (1, 2, 20, 300, (3, 3), (1, 2), (12, 3), (12, 3, 12, 3)),
+    (1, 1, 9, 9, (2, 7), (3, 4), (1, 1), (1, 6, 0, 0)),
+    (1, 4, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    (1, 2, 30, 30, (7, 7), (1, 1), (1, 1), (3, 3, 3, 3)),
+    (1, 1, 4, 3, (1, 1), (1, 1), (1, 1), (2, 20, 0, 0)),
+]
+
+
+def run_depthwise(lib: ctypes.CDLL, kernel: Any, case: Any, pool: Pool | None = None) -> None:
+    n, channels, ih, iw, window, strides, dilations, pads = case
+    x, w = guarded(n, channels, ih, iw), noise(channels, 1, *window)
+    exact = exact_conv(x, w, channels, strides, dilations, pads)
+    oh, ow = exact.shape[2:]
+    bias, add = noise(channels), noise(n, channels, oh, ow)
+    y = np.full((n, channels, oh, ow), np.nan, np.float32)
+    sizes = (n, channels, ih, iw, oh, ow, *window, *strides, *dilations, *pads[:2])
+    planes = (channels * ih * iw, ih * iw, channels * oh * ow, oh * ow)
+    slots = (0, 1, channels * oh * ow, oh * ow)
+    invoke(lib, kernel, x, kernel.pack_weights(w), bias, add, y, *sizes, *planes, *slots, pool=pool)
+    close(y, np.maximum(exact + bias[:, None, None] + add, 0), window[0] * window[1])
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_depthwise(tmp_path: Path, isa: str) -> None:
+    epilogue = Epilogue((acc() + slot(0) + slot(1)).max(Const(0.0, f32)), ("column", "full"))
+    kernel = select_depthwise(ISAS[isa], f32, (3, 3), (1, 1), (1, 1), epilogue)
+    assert kernel is not None
+    lib = build(tmp_path, [kernel])
+    for case in DEPTHWISE:
+        assert select_depthwise(ISAS[isa], f32, *case[4:7], epilogue) == kernel
+        run_depthwise(lib, kernel, case)
+        run_depthwise(lib, kernel, case, Pool(1))
+    assert select_depthwise(ISAS[isa], f32, (31, 31), (1, 1), (2, 2), epilogue) is None

@@ -9,6 +9,9 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     kernel = select_conv(isa, f32, oc_per_group, oh * ow, stride_w, epilogue)
     weights = kernel.pack_weights(array, groups)
 
+    kernel = select_depthwise(isa, f32, window, strides, dilations, epilogue)   # one channel a group; may be None
+    weights = kernel.pack_weights(array)
+
 Every kernel has
     symbol, declaration(), source()   the C; equal symbols mean equal text.  Sources may share a file (what they share
                                       is guarded); the file needs the type irc_pool, and -ffp-contract=fast
@@ -28,8 +31,9 @@ rows are m and columns n: a bias over the last axis is "row".  For `select_conv`
 columns pixels: a bias over channels is "column", a residual "full".
 """
 
-from irc.kernels.catalogue import select_conv, select_gemm
+from irc.kernels.catalogue import select_conv, select_depthwise, select_gemm
 from irc.kernels.conv import ConvKernel
+from irc.kernels.depthwise import DepthwiseKernel
 from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
@@ -39,6 +43,7 @@ __all__ = [
     "ISAS",
     "PROTOTYPES",
     "ConvKernel",
+    "DepthwiseKernel",
     "Epilogue",
     "GemmKernel",
     "Isa",
@@ -47,6 +52,7 @@ __all__ = [
     "isa_of",
     "plain",
     "select_conv",
+    "select_depthwise",
     "select_gemm",
     "slot",
     "supported",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
 from irc.kernels.conv import ConvKernel
+from irc.kernels.depthwise import DepthwiseKernel, fits
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import Isa
@@ -95,3 +96,15 @@ def select_conv(isa: Isa, dtype: DType, oc: DimLike, pixels: DimLike, stride_w: 
     return ConvKernel(
         tile, epilogue, stride_w if stride_w in (1, 2) else 0, heights_of(oc, tile.rows), _narrow(tile, pixels)
     )
+
+
+def select_depthwise(
+    isa: Isa,
+    dtype: DType,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    epilogue: Epilogue,
+) -> DepthwiseKernel | None:
+    """The kernel for one input and one output channel in each group; None where the window is too large for it."""
+    return DepthwiseKernel(Tile(isa, dtype, 1, 1), epilogue) if fits(*window, strides, dilations) else None

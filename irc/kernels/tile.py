@@ -74,7 +74,7 @@ static void ${tile}_${R}x${W}(int64_t k, const $T *a, const $T *b, $T *c, int64_
 #endif
 """
 
-_BLOCK = """
+_EPILOGUE = """
 typedef struct {
     $T *c;
     int64_t c_row, n;$slot_fields
@@ -84,7 +84,9 @@ IRC_INLINE $V ${S}_epilogue(const ${S}_out *o, $V acc, int64_t row, int64_t col,
     (void)o, (void)row, (void)col, (void)part;$slot_loads
     return $epilogue;
 }
+"""
 
+_BLOCK = """
 /* The tile of `rows` rows at (row, col): adds k products, and applies the epilogue when they are the last ones. */
 static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, const $T *b,
                        int first, int last) {
@@ -184,7 +186,7 @@ def bodies(tile: Tile, heights: Iterable[int], narrow: bool) -> str:
 
 
 def block(symbol: str, tile: Tile, epilogue: Epilogue, heights: Iterable[int], narrow: bool) -> str:
-    """The struct `NAME_out`, what a tile writes to and its epilogue's operands, and `NAME_block`."""
+    """`NAME_block`, which computes one tile, and what it needs: `epilogue_of`."""
     have = set(heights)
 
     def table(width: int) -> str:
@@ -192,13 +194,22 @@ def block(symbol: str, tile: Tile, epilogue: Epilogue, heights: Iterable[int], n
 
     given = names(tile) | {"S": symbol}
     one = f"\n    static {tile.name}_run *const narrow[] = {{{table(1)}}};" if narrow else ""
-    return fill(
+    return epilogue_of(symbol, tile, epilogue) + fill(
         _BLOCK,
         **given,
         whole=table(tile.vectors),
         narrow_table=one,
         choose=f"(left <= {tile.lanes} ? narrow : whole)" if narrow else "whole",
         finish=fill(_FINISH, **given) if epilogue.key() else "\n        (void)last;",
+    )
+
+
+def epilogue_of(symbol: str, tile: Tile, epilogue: Epilogue) -> str:
+    """The struct `NAME_out` and `NAME_epilogue`, which turns a vector of accumulators into what is stored."""
+    given = names(tile) | {"S": symbol}
+    return fill(
+        _EPILOGUE,
+        **given,
         slot_fields=_fields(epilogue, given),
         slot_loads=_loads(epilogue, given),
         epilogue=epilogue.vector(str(given["V"])),
