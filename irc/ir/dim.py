@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Union
 
 INF = float("inf")
@@ -72,6 +72,7 @@ Atom = Union[Symbol, Func]
 Monomial = tuple[Atom, ...]
 
 
+@lru_cache(1 << 16)
 def _key(monomial: Monomial) -> tuple[int, str]:
     return len(monomial), "*".join(map(str, monomial))
 
@@ -84,14 +85,16 @@ class Dim:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        kept = sorted(((m, c) for m, c in terms.items() if c), key=lambda t: _key(t[0]))
+        kept = [t for t in terms.items() if t[1]]
+        if len(kept) > 1:
+            kept.sort(key=lambda t: _key(t[0]))
         self.terms = tuple(kept) or (((), 0),)
         self._hash = hash(self.terms)
 
     # ------------------------------------------------------------------ making
     @staticmethod
     def of(value: DimLike) -> Dim:
-        return value if isinstance(value, Dim) else Dim({(): int(value)})
+        return value if isinstance(value, Dim) else _number(int(value))
 
     @staticmethod
     def symbol(name: str, lo: int = 0, hi: int | None = None) -> Dim:
@@ -184,14 +187,20 @@ class Dim:
 
     # --------------------------------------------------------------- arithmetic
     def __add__(self, other: DimLike) -> Dim:
+        if isinstance(other, int) and not other:
+            return self
         total = dict(self.terms)
         for monomial, c in Dim.of(other).terms:
             total[monomial] = total.get(monomial, 0) + c
         return Dim(total)
 
     def __mul__(self, other: DimLike) -> Dim:
+        other = Dim.of(other)
+        factor = other.const
+        if factor is not None:
+            return self if factor == 1 else Dim({m: c * factor for m, c in self.terms})
         total: dict[Monomial, int] = {}
-        for (ma, ca), (mb, cb) in itertools.product(self.terms, Dim.of(other).terms):
+        for (ma, ca), (mb, cb) in itertools.product(self.terms, other.terms):
             monomial = tuple(sorted(ma + mb, key=str))
             total[monomial] = total.get(monomial, 0) + ca * cb
         return Dim(total)
@@ -327,6 +336,11 @@ def _subs_atom(atom: Atom, values: Mapping[str, DimLike]) -> Dim:
         return Dim.of(values[atom.name]) if atom.name in values else Dim({(atom,): 1})
     a, b = (x.subs(values) for x in atom.args)
     return _REBUILD[atom.op](a, b)
+
+
+@lru_cache(1 << 12)
+def _number(value: int) -> Dim:
+    return Dim({(): value})
 
 
 def product(dims: Iterable[DimLike]) -> Dim:
