@@ -48,10 +48,10 @@ def ops_page() -> str:
 def _introduction() -> str:
     counts = {f: len({(r.domain, r.name) for c in OPS.values() for r in getattr(c, f) if r.name}) for f in FORMATS}
     return (
-        f"irc has {len(OPS)} operations, which {counts['onnx']} names of ONNX and {counts['openvino']} of OpenVINO map to.\n"
-        "A version is the first opset with that definition, with the element types it takes; `+` adds to the version before.\n"
-        "`compute` (an index function), `loops` (loop code) and `decompose` (other operations) say how an operation is\n"
-        "compiled to C. One that has none of them runs in the NumPy backend only.\n"
+        f"irc has {len(OPS)} operations, which {counts['onnx']} names of ONNX and {counts['openvino']} of OpenVINO\n"
+        "map to. A version is the first opset with that definition, with the element types it takes; `+` adds to the\n"
+        "version before. `compute` (an index function), `loops` (loop code) and `decompose` (other operations) say how\n"
+        "an operation is compiled to C. One that has none of them runs in the NumPy backend only.\n"
     )
 
 

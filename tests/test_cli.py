@@ -102,7 +102,9 @@ def test_version(irc: Run) -> None:
         ("explain", "IRC0000"),
     ],
 )
-def test_wrong_usage_is_status_2(irc: Run, args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_usage_is_status_2(
+    irc: Run, args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     said = irc(*args)
     assert said.status == 2
@@ -208,7 +210,9 @@ def test_no_colour_without_a_terminal(irc: Run, broken: str) -> None:
     assert "\x1b" not in irc("validate", broken).out
 
 
-@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+@pytest.mark.parametrize(
+    ("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
 def test_colour_only_where_wanted(environment: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal:
         def isatty(self) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -71,6 +73,29 @@ def test_no_junk_drawers() -> None:
     junk = {"utils", "util", "misc", "common", "helpers", "helper"}
     found = [relative(p) for p in SOURCES if junk & {p.stem, *p.relative_to(ROOT).parts[:-1]}]
     assert not found, f"name a module after what is in it: {found}"
+
+
+def test_generated_documentation_is_current() -> None:
+    command = [sys.executable, "scripts/generate_docs.py", "--check"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_readme_and_ci_run_the_same_tests() -> None:
+    (command,) = re.findall(r"## Tests\n\n```\n(.*?)\n```", (ROOT / "README.md").read_text("utf-8"))
+    assert command in (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+
+
+def test_links_in_documentation_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), ROOT / "samples" / "README.md"]
+    dead = [
+        f"{relative(page)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert not dead
 
 
 # ------------------------------------------------------------------------------ layers

@@ -71,7 +71,8 @@ def _check_options(target: str, given: dict[str, Any]) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} says nothing about {ending} files")
     for name, pattern in (("max_opset", r"opset\d+"), ("for_openvino", r"\d+\.\d+(\.\d+)?")):
         if name in given and not re.fullmatch(pattern, given[name], re.ASCII):
-            raise click.BadParameter(f"{given[name]!r} is not of the right form", param_hint=f"--{name.replace('_', '-')}")
+            hint = f"--{name.replace('_', '-')}"
+            raise click.BadParameter(f"{given[name]!r} is not of the right form", param_hint=hint)
 
 
 def _compare(model: Any, written: str, sink: Any) -> None:

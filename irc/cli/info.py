@@ -51,7 +51,8 @@ def _port(value: Any) -> dict[str, Any]:
     dtype, shape = getattr(value.type, "dtype", None), getattr(value.type, "shape", None)
     if dtype is None:
         return port | {"type": str(value.type)}
-    return port | {"dtype": dtype.name, "shape": None if shape is None else [int(d) if d.is_const else str(d) for d in shape]}
+    sizes = None if shape is None else [int(d) if d.is_const else str(d) for d in shape]
+    return port | {"dtype": dtype.name, "shape": sizes}
 
 
 def _operations(graph: Any) -> dict[str, int]:

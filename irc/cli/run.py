@@ -29,7 +29,8 @@ def command(
     arrays, at_random = feeds.gather(compiled.inputs, sources)
     for name in at_random:
         given = arrays[name]
-        console.note(f"input {name}: {'absent' if given is None else 'random ' + feeds.describe(given.dtype, given.shape)}")
+        said = "absent" if given is None else f"random {feeds.describe(given.dtype, given.shape)}"
+        console.note(f"input {name}: {said}")
     with console.progress(f"running {model}"):
         results = compiled(arrays)
     named = dict(zip([o.name for o in compiled.outputs], results, strict=True))
