@@ -22,12 +22,13 @@ from typing import Any
 from irc import pipelines
 from irc.border import read_model
 from irc.conversion import SaveOptions, write_file
-from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, RunError, Sink
-from irc.diagnostics.codes import internal
-from irc.diagnostics.codes import runtime_io as codes
+from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, Problem, RunError, Sink, require
+from irc.diagnostics.codes import internal, runtime_io as codes
 from irc.formats.document import RawModel
-from irc.ir.graph import Graph, Model
+from irc.ir.graph import Graph, Model, Value
+from irc.loops.ir import Program
 from irc.passes.bind import bind_shapes
+from irc.passes.state import make_states_explicit
 from irc.runtime import cache as store
 from irc.runtime.artifact import Content, Draft
 from irc.runtime.content import source_hash
@@ -165,15 +166,21 @@ def compile_with(source: Any, backend: str, options: CompileOptions) -> Compiled
 
 
 def generate(model: Model, backend: str, options: CompileOptions) -> Draft:
-    """The artefact's files and manifest."""
-    return generate_numpy(model, options) if backend == "numpy" else generate_c(model, options)
+    """The artefact's files and manifest; CompileError with every finding of the stage that failed."""
+    try:
+        return generate_numpy(model, options) if backend == "numpy" else generate_c(model, options)
+    except Problem as p:
+        sink = Sink()
+        sink.report(p.code, Loc(model.file), p.notes, **p.facts)
+        raise CompileError(sink.diagnostics) from p
 
 
 def generate_numpy(model: Model, options: CompileOptions) -> Draft:
     """compile(numpy): copy → bind shapes → COMPILE_NUMPY → emit."""
     from irc.backends import numpy as backend
 
-    graph = prepared(model, options, pipelines.COMPILE_NUMPY)
+    graph = model.graph.copy()
+    prepare(graph, options, pipelines.COMPILE_NUMPY)
     manifest = describe(model, graph, "numpy")
     emitted = backend.emit(graph, manifest["name"], backend.Options(options.weights, VERSION))
     files: dict[str, Content] = {"model.py": emitted.source}
@@ -190,10 +197,13 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
 
     compiler = toolchain.require_compiler()
     target = toolchain.resolve_target(options.target, compiler)
-    graph = prepared(model, options, pipelines.COMPILE_C)
+    graph = model.graph.copy()
+    states = make_states_explicit(graph)
+    prepare(graph, options, pipelines.COMPILE_C)
     program = lower.lower(graph, group.run(graph), model.graph.name or "model")
+    keep_states(program, states)
     plan = memory.plan(program)
-    manifest = describe(model, graph, "c", program.symbols)
+    manifest = describe(model, graph, "c", program)
     wanted = c.EmitOptions(prefix=manifest["prefix"], weights="embed" if options.weights == "embed" else "file")
     files: dict[str, Content] = dict(c.emit(program, plan, wanted))
 
@@ -215,16 +225,29 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     return Draft(files, manifest, finish)
 
 
-def prepared(model: Model, options: CompileOptions, passes: Sequence[pipelines.Pass]) -> Graph:
-    """A copy of the graph with the shapes asked for, after these passes."""
+def prepare(graph: Graph, options: CompileOptions, passes: Sequence[pipelines.Pass]) -> None:
+    """Give the graph the shapes asked for, and run these passes on it."""
     sink = Sink()
-    graph = model.graph.copy()
     bind_shapes(graph, options.shapes, options.bounds, sink)
     sink.stop_on_errors(CompileError)
     for _, run in passes:
         run(graph, sink)
         sink.stop_on_errors(CompileError)
-    return graph
+
+
+def keep_states(program: Program, states: Sequence[tuple[Value, Value, Any]]) -> None:
+    """The last inputs and outputs, which stand for variables, become state of the context.  Raises Problem."""
+    if not states:
+        return
+    count = len(states)
+    entries, results = program.inputs[-count:], program.outputs[-count:]
+    del program.inputs[-count:], program.outputs[-count:]
+    known = {s.name for b in program.inputs for d in b.shape for s in d.symbols()}
+    for (value, _, initial), entry, result in zip(states, entries, results, strict=True):
+        varying = next((s.name for d in entry.shape for s in d.symbols() if s.name not in known), None)
+        require(varying is None, codes.VARYING_STATE, variable=value.name, shape=value.type, size=varying)
+        entry.where = result.where = "state"
+        program.states.append((value.name, entry, result, initial))
 
 
 @cache

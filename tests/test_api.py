@@ -365,3 +365,25 @@ def test_onnx_backend_face() -> None:
     np.testing.assert_array_equal(irc.backend.numpy.run_model(model(), [x, z])[0], y)
     node = helper.make_node("Sub", ["a", "b"], ["c"])
     np.testing.assert_array_equal(irc.backend.numpy.run_node(node, [z, z])[0], z - z)
+
+
+# ------------------------------------------------------------------------------ state
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_state_lives_in_the_object(backend: str, tmp_path: Path) -> None:
+    """v starts as 5; each run adds x to it and gives 2 · v."""
+    openvino = pytest.importorskip("openvino")
+    from openvino import opset13 as ops
+
+    x = ops.parameter([2, 3], np.float32, name="x")
+    added = ops.add(ops.read_value(ops.constant(np.full((2, 3), 5, np.float32)), "v"), x)
+    results = [ops.result(ops.multiply(added, ops.constant(np.float32(2))))]
+    made = openvino.Model(results, [ops.assign(added, "v")], [x], "counter")
+    openvino.save_model(made, tmp_path / "m.xml", compress_to_fp16=False)
+    compiled = irc.compile(tmp_path / "m.xml", backend=backend)
+    one = np.ones((2, 3), np.float32)
+    assert len(compiled.inputs) == len(compiled.outputs) == 1
+    assert [compiled(one)[0][0, 0] for _ in range(3)] == [12, 14, 16]
+    assert pickle.loads(pickle.dumps(compiled))(one)[0][0, 0] == 12
+    compiled.reset_state()
+    call = compiled.bind([one])
+    assert [call()[0][0, 0] for _ in range(2)] == [12, 14]

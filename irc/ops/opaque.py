@@ -24,7 +24,7 @@ class Opaque(Op):
     domain: str
     types: tuple[Type, ...]
     captures: int = 0
-    sig = Sig("*xs: any -> *ys: any")
+    sig = Sig("*xs?: any -> *ys: any")
     effect = True
 
     def infer(self, *args: Any) -> list[Type]:

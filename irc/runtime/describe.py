@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from irc.ir.dim import Dim, Func, Symbol
 from irc.ir.graph import Graph, Model, Value, symbols_of
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
+from irc.loops.ir import Program
 from irc.version import VERSION
 
 
-def describe(model: Model, graph: Graph, backend: str, order: Sequence[str] | None = None) -> dict[str, Any]:
+def describe(model: Model, graph: Graph, backend: str, program: Program | None = None) -> dict[str, Any]:
     """name, prefix, inputs, outputs, symbols: what the executor needs; without files and target.
 
-    `order` is that of the symbols, by default the one in which the inputs name them.
+    A lowered program decides the order of the symbols, and how many of the graph's first inputs and outputs are
+    the model's (the others stand for variables).
     """
-    found = symbols_of(graph.inputs)
-    symbols = {name: i for i, name in enumerate(found if order is None else order)}
+    inputs = graph.inputs if program is None else graph.inputs[: len(program.inputs)]
+    outputs = graph.outputs if program is None else graph.outputs[: len(program.outputs)]
+    found = symbols_of(inputs)
+    symbols = {name: i for i, name in enumerate(found if program is None else program.symbols)}
     return {
         "name": model.graph.name or "model",
         "prefix": c_name(model.graph.name),
         "backend": backend,
         "irc": VERSION,
         "source": model.file,
-        "inputs": [port(v, symbols) for v in graph.inputs],
-        "outputs": [port(v, symbols) for v in graph.outputs],
+        "inputs": [port(v, symbols) for v in inputs],
+        "outputs": [port(v, symbols) for v in outputs],
         "symbols": [_symbol(found[name]) for name in symbols],
     }
 

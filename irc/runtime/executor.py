@@ -65,7 +65,7 @@ class CompiledModel:
             with self._lock:
                 results = self._engine.run(arrays)
             return results if out is None else self._copied(results, self._results(out, None))
-        arrays = [np.ascontiguousarray(a) if not a.flags.c_contiguous or not a.flags.aligned else a for a in arrays]
+        arrays = [a if a.flags.carray else _in_order(a) for a in arrays]
         given = None if out is None else self._results(out, dims)
         with self._lock:
             return self._engine.run(arrays, dims, given)
@@ -208,6 +208,11 @@ class CompiledModel:
 
 
 _ABSENT = object()
+
+
+def _in_order(array: Array) -> Array:
+    """The array, or a copy of it that is C-contiguous and aligned."""
+    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
 
 
 def _keys(inputs: Sequence[Port]) -> dict[str, int]:

@@ -18,6 +18,10 @@ Array = np.ndarray[Any, Any]
 _SIZE_EXPRESSION = re.compile(r"(?:d\d+|\d+|floordiv|ceildiv|mod|min|max|[-+*(), ])*")
 
 
+REMEMBERED = 256
+"""Combinations of shapes whose check is not repeated."""
+
+
 @dataclass(frozen=True)
 class SymbolicSize:
     """A size that the arrays of a call decide; bounds inclusive, `hi` None where there is none."""
@@ -152,7 +156,8 @@ class ShapeCheck:
 
     def __init__(self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize]) -> None:
         self.inputs, self.symbols = inputs, symbols
-        self.static = None if symbols else [p.static_shape if p.kind == "tensor" else None for p in inputs]
+        self.all_tensors = all(p.kind == "tensor" for p in inputs)
+        self.known: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}  # shapes that were found good
         self.simple: list[list[tuple[int, int | None, CodeType | None]]] = []
         for port in inputs:
             rows: list[tuple[int, int | None, CodeType | None]] = []
@@ -163,8 +168,18 @@ class ShapeCheck:
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[int, ...]:
         """The symbols' values.  ValueError with the names of inputs whose shapes do not fit."""
-        if self.static is not None and all(s is None or a.shape == s for s, a in zip(self.static, arrays, strict=True)):
-            return ()
+        if not self.all_tensors:
+            return self._compare(arrays)
+        shapes = tuple([a.shape for a in arrays])
+        dims = self.known.get(shapes)
+        if dims is None:
+            dims = self._compare(arrays)
+            if len(self.known) >= REMEMBERED:
+                self.known.clear()
+            self.known[shapes] = dims
+        return dims
+
+    def _compare(self, arrays: Sequence[Any]) -> tuple[int, ...]:
         dims: list[int | None] = [None] * len(self.symbols)
         where: list[str] = [""] * len(self.symbols)
         derived: list[tuple[Port, int, int, CodeType]] = []

@@ -194,3 +194,12 @@ NOT_UNDERSTOOD = Code(
     fix="Replace the operation in the source model.",
     help="replace {op} in the source model",
 )  # fmt: skip
+VARYING_STATE = Code(
+    "IRC6362", "error", "State of varying size",
+    "the variable {variable} has the shape {shape}, whose size {size} no input of the model fixes",
+    why="In C the state lies in the context, whose size is known when the inputs' sizes are; this variable's size "
+    "changes from run to run.",
+    example="a key-value cache that grows by one row with every call",
+    fix="Compile for NumPy, or give the variable a fixed shape in the source model.",
+    help="compile with backend='numpy'",
+)  # fmt: skip
