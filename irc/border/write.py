@@ -22,7 +22,7 @@ from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.types import DType
 from irc.ops.base import Op, form_at
 from irc.ops.builder import Builder, trace
-from irc.ops.codecs import REQUIRED, AsInput, Ignored, Pads
+from irc.ops.codecs import REQUIRED, AsInput, Codec, Floats, Ignored, Pads, Strs
 from irc.ops.forms import Form
 from irc.ops.opaque import Opaque
 
@@ -323,6 +323,8 @@ class _Writer:
         raws = [RawValue(self._key(v), v.names, v.type, v.loc, dict(v.extras) if self.same else {}) for v in outputs]
         if self.format == "onnx":
             raws = [replace(r, names=(r.key,)) for r in raws]
+            empty = {n: _list_type(form.attrs[n]) for n, v in attrs.items() if v == []}
+            extras = {**extras, "attr_types": empty} if empty else extras
         version = form.since if self.format == "openvino" else self.options.opset(form.domain)
         label = self._label(name or op.name)
         self.out.nodes.append(RawNode(form.name, version, form.domain, label, keys, raws, attrs, loc, extras=extras))
@@ -358,6 +360,13 @@ class _Writer:
                 asked = support.opset_label(self.format, self.options.opset(form.domain))
                 return Problem(codes.NEEDS_NEWER_OPSET, op=str(op), types=types, needed=needed, asked=asked, target=target)
         return Problem(codes.CANNOT_EXPRESS, op=str(op), types=types, target=target)
+
+
+def _list_type(codec: Codec) -> int:
+    """AttributeProto's number for a list that is empty, which does not show what it is a list of."""
+    if isinstance(codec, AsInput) and codec.dtype is not None and codec.dtype.is_float:
+        return 6
+    return 6 if isinstance(codec, Floats) else 8 if isinstance(codec, Strs) else 7
 
 
 def _bridge(dtype: DType, allowed: frozenset[DType]) -> DType | None:

@@ -55,6 +55,8 @@ def gather_by_nd(b: Any, op: Any, data: Value, indices: Value, axis: Value) -> V
     """ONNX's Gather has no batch_dims: GatherND has."""
     rank = len(data.shape)
     batch, at = op.batch(len(indices.shape)), normal_axis("Gather", constant_int("Gather", "axis", axis), rank)
+    if batch == 0 and no_batch(op, data, indices, axis):  # another reason, which this cannot help
+        return b.Gather(data, indices, axis)
     if batch == 0:  # an index outside gives 0 here, and is an error in ONNX
         size, numbers = int(data.shape[at]), np.asarray(indices.array)
         valid = (numbers >= -size) & (numbers < size)

@@ -304,6 +304,8 @@ class AxesOp(Op):
 
 def write_squeeze(b: Any, op: Any, x: Value, axes: Value | None = None) -> Value:
     """Without `allow_axis_skip`: only the axes that are 1 are named."""
+    if op.infer(x, axes).shape is None or (axes is not None and axes.ints() is None):
+        return b.Squeeze(x, axes)
     gone = [k for k in range(len(x.shape)) if k not in op._kept(x.shape, axes and axes.ints())]
     return b.Squeeze(x, gone) if gone else b.Identity(x)
 

@@ -27,6 +27,9 @@ NEGATIVE = Enum({"ignore_negative": "ignore", "normalize": "wrap"}, "ignore", to
 
 
 def whole_number(b: Any, value: Value) -> Value:
+    """The value as an integer; a constant stays one."""
+    if value.array is not None and not value.dtype.is_integer:
+        return b.const(np.asarray(value.array).astype(np.int64))
     return value if value.dtype.is_integer else b.Cast(value, to=i64)
 
 
@@ -117,7 +120,8 @@ class OneHotPair(Op):
 
     def decompose(self, b: Any, indices: Value, depth: Value, values: Value) -> Value:
         off, on = (b.Gather(values, b.const(k), b.const(0)) for k in (0, 1))
-        size = b.Reshape(whole_number(b, depth), [])
+        size = whole_number(b, depth)
+        size = size if size.rank == 0 else b.Reshape(size, [])
         return b.OneHot(whole_number(b, indices), size, on, off, axis=self.axis, negative="wrap")
 
     onnx = (

@@ -53,10 +53,15 @@ def mirrored(j: Expr, size: Expr, mode: str) -> Expr:
 
 
 def pad_by_parts(b: Any, x: Value, padding: list[tuple[int, int]], mode: str) -> Value:
-    """Symmetric and wrapping padding for a format without that mode: the operand between parts of itself."""
+    """Padding for a format without that mode, or not as far: the operand between parts of itself, or a Gather."""
     found = x
     for axis, (begin, end) in enumerate(padding):
         size = x.shape[axis]
+        if size.is_const and min(begin, end) >= 0 and (mode == "reflect" or max(begin, end) > int(size)):
+            if begin or end:
+                picks = pad_indices(int(size), begin, end, mode)
+                found = b.Gather(found, b.const(picks), b.const(axis))
+            continue
         for what, count in (("padding before", begin), ("padding after", end)):
             fits = count >= 0 and Dim.of(count).at_most(size) is True
             what = f"{what} of axis {axis}"
@@ -104,11 +109,22 @@ def halves(b: Any, pads: Value, rank: int, axes: list[int] | None) -> tuple[Valu
     return b.Gather(wide, b.const(places[0]), b.const(0)), b.Gather(wide, b.const(places[1]), b.const(0))
 
 
+def far(mode: str, size: Dim, count: int) -> bool:
+    """Whether that much padding repeats an element more than once, which OpenVINO refuses."""
+    return Dim.of(count).at_most(size - 1 if mode == "reflect" else size) is False
+
+
 def write_each(b: Any, op: Any, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> Value:
     """OpenVINO has begins and ends of all axes as two operands, and does not wrap."""
+    named = None if axes is None else constant_ints("Pad", "axes", axes)
+    numbers = pads.ints()
     if op.mode == "wrap":
         return write_pad(b, op, x, pads, value, axes)
-    begin, end = halves(b, pads, len(x.shape), None if axes is None else constant_ints("Pad", "axes", axes))
+    if op.mode in ("reflect", "symmetric") and numbers is not None:
+        around = axis_padding(len(x.shape), numbers, named)
+        if any(far(op.mode, size, count) for size, both in zip(x.shape, around, strict=True) for count in both):
+            return pad_by_parts(b, x, around, op.mode)
+    begin, end = halves(b, pads, len(x.shape), named)
     value = b.Reshape(value, []) if value is not None and value.rank else value
     return b.PadEach(x, begin, end, value if op.mode == "constant" else None, mode=op.mode)
 

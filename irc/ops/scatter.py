@@ -216,6 +216,8 @@ def scatter_loops(b: Any, op: Any, data: Tensor, extents: Any, place: Any, updat
 # ------------------------------------------------------------------------------ ScatterND
 def write_subtraction(b: Any, op: Any, data: Value, indices: Value, updates: Value) -> Value:
     """ONNX adds, but does not subtract."""
+    if op.reduction != "sub":
+        return b.ScatterND(data, indices, updates, reduction=op.reduction)
     return b.ScatterND(data, indices, b.Sub(b.like(0, updates), updates), reduction="add")
 
 

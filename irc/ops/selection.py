@@ -16,7 +16,7 @@ from irc.ir.graph import Value
 from irc.ir.types import ANY, DType, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import DTypeAttr, Int
-from irc.ops.forms import Form
+from irc.ops.forms import Form, write_only
 from irc.ops.layout import normal_axis
 from irc.ops.signature import Sig
 from irc.ops.typesets import ONNX_ALL, OV_ANY, onnx_all
@@ -79,11 +79,9 @@ class Compress(Op):
     def reference(self, x: Array, condition: Array) -> Array:
         return np.compress(condition, x, axis=self.axis)
 
-    def decompose(self, b: Any, x: Value, condition: Value) -> Value:
-        return write_compress(b, self, x, condition)
-
     onnx = (
         Form("Compress", 9, attrs={"axis": Int(None)}, T={"T": ONNX_ALL}),
         Form("Compress", 11),
         Form("Compress", 28, T={"T": onnx_all(13)}),
     )
+    openvino = (write_only(write_compress, since=3),)

@@ -267,7 +267,13 @@ def range_length(start: Any, limit: Any, delta: Any) -> int:
 
 def read_range_4(b: Any, a: Any, start: Value, stop: Value, step: Value) -> Value:
     """Range-4: operands of any types, converted to the result's."""
-    return b.Range(*(v if v.dtype == a.output_type else b.Cast(v, to=a.output_type) for v in (start, stop, step)))
+
+    def converted(v: Value) -> Value:
+        if v.dtype == a.output_type:
+            return v
+        return b.const(v.array, a.output_type) if v.array is not None else b.Cast(v, to=a.output_type)
+
+    return b.Range(*map(converted, (start, stop, step)))
 
 
 def scalar_operands(op: Any, *operands: Value) -> bool:
