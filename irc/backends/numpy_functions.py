@@ -169,6 +169,9 @@ class Library:
             if name and getattr(builtins, name, None) is value:
                 return str(name)
         top = str(module or "").split(".")[0]
+        if top == "math":  # its names are common ones: never bare
+            self.imports.setdefault("math", "import math")
+            return f"math.{name}"
         if name and top and top not in ("irc", "builtins", "numpy", "__main__") and callable(value):
             self.imports.setdefault(f"{module}.{name}", f"from {module} import {name}")
             return str(name)

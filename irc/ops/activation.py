@@ -144,6 +144,9 @@ def hard_sigmoid_6(x: Array) -> Array:
 
 
 def write_hard_sigmoid_6(b: Any, op: Any, x: Value) -> Any:
+    if x.dtype == f64:  # an attribute of ONNX is an f32
+        inner = b.Clip(b.Add(x, b.const(3.0, f64)), b.const(0.0, f64), b.const(6.0, f64))
+        return b.Div(inner, b.const(6.0, f64))
     return b.HardSigmoid(x, b.const(1 / 6, x.dtype), b.const(0.5, x.dtype))
 
 

@@ -39,7 +39,7 @@ from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADC
 from irc.ops.codecs import Bool, Enum, Ignored, Int
 from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, unary
 from irc.ops.forms import PREV, Form, write_only
-from irc.ops.precision import float_read, rounded, wide, widely
+from irc.ops.precision import float_read, narrowed, rounded, wide, widely, widened
 from irc.ops.signature import Sig
 
 WIDE_INTS = frozenset({i32, i64, u32, u64})
@@ -462,6 +462,15 @@ class Max(Variadic):
     )
 
 
+def write_sum(b: Any, op: Any, *xs: Value) -> Any:
+    return narrowed(b, chain("Add")(b, op, *[widened(b, x) for x in xs]), xs[0])
+
+
+def write_mean(b: Any, op: Any, *xs: Value) -> Any:
+    total = chain("Add")(b, op, *[widened(b, x) for x in xs])
+    return narrowed(b, b.Div(total, b.const(len(xs), total.dtype)), xs[0])
+
+
 @op
 class Sum(Variadic):
     """x0 + x1 + …, from the left; narrow floats are summed in f32."""
@@ -481,11 +490,7 @@ class Sum(Variadic):
         return y.cast(xs[0].dtype)
 
     onnx = variadic_rows("Sum", Form("Sum", 13, T=PREV | {bf16}))
-    openvino = (write_only(chain("Add")),)
-
-
-def write_mean(b: Any, op: Any, *xs: Value) -> Any:
-    return b.Div(b.Sum(*xs), b.const(len(xs), xs[0].dtype))
+    openvino = (write_only(write_sum),)
 
 
 @op
@@ -516,8 +521,8 @@ def squared_difference(x: Array, y: Array) -> Array:
 
 
 def write_squared_difference(b: Any, op: Any, x: Value, y: Value) -> Any:
-    d = b.Sub(x, y)
-    return b.Mul(d, d)
+    d = b.Sub(widened(b, x), widened(b, y))
+    return narrowed(b, b.Mul(d, d), x)
 
 
 SquaredDifference = binary(

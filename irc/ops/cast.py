@@ -13,7 +13,7 @@ import numpy as np
 
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import conversion
-from irc.expr import Bin, Const, Expr, select
+from irc.expr import Bin, Const, Expr, Un, select
 from irc.ir.graph import Constant, Value
 from irc.ir.types import (
     ANY,
@@ -264,6 +264,8 @@ class Cast(Elementwise):
             return w.min(F8_LARGEST[to.name]).max(-F8_LARGEST[to.name]).cast(to)
         if to.name in UINT8_MASKS:
             return Bin("bitand", x.cast(u8), Const(UINT8_MASKS[to.name], u8)).cast(to)
+        if to == f8e8m0:
+            return power_of_two(x.cast(f32), self.round_mode, self.saturate)
         if to == nf4:
             return nearest_nf4(x.cast(f32))
         return x.cast(to)
@@ -276,6 +278,20 @@ class Cast(Elementwise):
             when=openvino_when, write=write_convert,
         ),
     )  # fmt: skip
+
+
+def power_of_two(x: Expr, round_mode: str, saturate: bool) -> Expr:
+    """`to_e8m0` of one f32: the power below |x|, then doubled where the mode says so."""
+    w = Un("abs", x)
+    near = w.max(2.0**-127).min(2.0**127).cast(f8e8m0).cast(f32)
+    below = select(w.lt(near), near * 0.5, near).max(2.0**-127)
+    found = below
+    if round_mode == "up":
+        found = select(below.lt(w), below * 2.0, below)
+    elif round_mode == "nearest":
+        found = select((below * 1.5).le(w), below * 2.0, below)
+    found = select(w.eq(float("inf")), w, found)
+    return (found.min(2.0**127) if saturate else found).cast(f8e8m0)
 
 
 def nearest_nf4(x: Expr) -> Expr:
