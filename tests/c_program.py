@@ -71,7 +71,7 @@ class Library:
         self.files = emit(program, plan(program), options)
         for name, content in self.files.items():
             folder.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else content)
-        self.path = build(folder, list(self.files), extra=("-O1", "-Wall", "-Wextra", "-Werror", *FLAGS, *extra))
+        self.path = build(folder, sorted(self.files), extra=("-O1", "-Wall", "-Wextra", "-Werror", *FLAGS, *extra))
         self.library = ctypes.CDLL(str(self.path))
         self.weights = aligned(np.frombuffer(self.files.get("weights.bin", b""), np.uint8))  # type: ignore[arg-type]
         self._function("context_size").restype = ctypes.c_size_t

@@ -469,6 +469,16 @@ def test_embedded_weights(dtype: DType, tmp_path: Path) -> None:
     same(library.run(library.context(), [], [(8,)])[0], data)
 
 
+def test_large_programs_are_divided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("irc.backends.c.PART", 100)
+    program = two_layers(40, rows=64, columns=8)
+    library = Library(program, tmp_path)
+    assert [n for n in library.files if n.endswith(".c")] == ["model_1.c", "model_2.c", "model.c"]
+    x = np.random.default_rng(8).normal(size=(40, 64)).astype(np.float32)
+    (y,) = library.run(library.context(), [x], [(40, 8)])
+    np.testing.assert_allclose(y, expected_two_layers(program, x), rtol=1e-4, atol=1e-6)
+
+
 class Scale:
     """A kernel: y = 3 x."""
 

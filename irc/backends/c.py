@@ -1,20 +1,20 @@
 """Loop IR to C11: the files of an artefact.
 
-`model.c` holds one static function per fused group and the interface; `model.h` declares it; `weights.bin`
-holds the constants (or the C file does).  Kernels go to `kernels_*.c`, which is compiled with other flags.
-The text depends only on the program and the options.
+`model.c` holds one function per fused group and the interface (the groups of a large program stand in `model_1.c`
+and so on); `model.h` declares the interface; `weights.bin` holds the constants (or the C file does).  Kernels
+go to `kernels_*.c`, which is compiled with other flags.  The text depends only on the program and the options.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from irc.backends import c_prelude
 from irc.backends.c_data import Weights
 from irc.backends.c_expr import MATH, PREDICATES
-from irc.backends.c_function import Kernel, Unit, comment, print_function
+from irc.backends.c_function import Kernel, Signature, Unit, comment, print_function
 from irc.backends.c_interface import Interface, context, entry_points, header
 from irc.backends.c_names import Names, identifier, stem
 from irc.loops.ir import Buffer, Program
@@ -43,30 +43,68 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
         if b.data is not None:
             weights.pointer(b.data, b.dtype)
     interface = Interface(unit, program, plan, weights)
-    calls = [print_function(unit, f, _aliased(f.reads + f.scratch + f.writes, plan)) for f in program.functions]
-    entries = entry_points(interface, calls)
-    head = header(interface)
-    files: dict[str, str | bytes] = {}
-    parts = [_TOP.format(name=comment(program.name), flags=FLAGS)]
-    parts += [head] if weights.embedded else [f'#include "{options.stem}.h"\n']
-    parts += ["#include <math.h>\n#include <string.h>\n", _MACROS if _has_pragmas(unit) else ""]
-    parts.append(c_prelude.text(unit.helpers))
-    if weights.embedded:
-        parts.append(weights.definitions())
-    parts += _kernels(unit, options, files)
-    parts += ["\n".join(unit.functions), context(interface), entries]
-    files[f"{options.stem}.c"] = "\n".join(p for p in parts if p)
-    files[f"{options.stem}.h"] = head
+    groups = [print_function(unit, f, _aliased(f.reads + f.scratch + f.writes, plan)) for f in program.functions]
+    unit.helpers.clear()
+    interface_text = [context(interface), entry_points(interface, groups)]
+    files: dict[str, str | bytes] = {f"{options.stem}.h": header(interface)}
+    kernels = _kernels(unit, options, files)
+    inline, parts = _divided(groups, options)
+    for k, part in enumerate(parts, 1):
+        files[f"{options.stem}_{k}.c"] = _source(program, options, [*kernels, *map(_shared, part)], part, [])
+    prototypes = ["\n".join(f"{g.prototype};" for part in parts for g in part) + "\n"] if parts else []
+    start = [str(files[f"{options.stem}.h"]), weights.definitions()] if weights.embedded else []
+    own = [*(kernels if inline else []), *prototypes, *(g.text for g in inline), *interface_text]
+    files[f"{options.stem}.c"] = _source(program, options, own, inline, start, unit.helpers)
     if not weights.embedded:
         files["weights.bin"] = weights.file()
     return files
 
 
+def _divided(groups: list[Signature], options: EmitOptions) -> tuple[list[Signature], list[list[Signature]]]:
+    """The groups that stand in the main file, and those of each further file: large programs compile in parallel."""
+    if options.weights == "embed" or sum(len(g.text) for g in groups) <= 2 * PART:
+        return groups, []
+    parts: list[list[Signature]] = []
+    size = PART
+    for g in groups:
+        if size >= PART:
+            parts.append([])
+            size = 0
+        parts[-1].append(g)
+        size += len(g.text)
+    return [], parts
+
+
+def _shared(g: Signature) -> str:
+    """A group's definition for use from another file."""
+    name = f"void {g.name}("
+    return g.text.replace(f"static {name}", f"{g.prototype};\n{name}")
+
+
+def _source(
+    program: Program,
+    options: EmitOptions,
+    body: list[str],
+    groups: list[Signature],
+    start: list[str],
+    helpers: Iterable[str] = (),
+) -> str:
+    """A C file: what it is, what it includes, the helpers it needs, its text."""
+    top = _TOP.format(name=comment(program.name), flags=FLAGS)
+    include = start[:1] or [f'#include "{options.stem}.h"\n']
+    used = {h for g in groups for h in g.helpers} | set(helpers)
+    pragmas = any("IRC_SIMD" in g.text or "IRC_UNROLL" in g.text for g in groups)
+    parts = [top, *include, "#include <math.h>\n#include <string.h>\n", _MACROS if pragmas else ""]
+    return "\n".join(p for p in [*parts, c_prelude.text(used), *start[1:], *body] if p)
+
+
+PART = 40000
+"""Characters of C that are worth a file of their own."""
 FLAGS = "-std=c11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math"
 KERNEL_FLAGS = "-std=c11 -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 _TOP = """/* {name}
  * Generated by irc.  C11; compile with {flags}.
- * One function per fused group of layers, run in order by the function ending in _run at the end. */
+ * One function per fused group of layers; the function whose name ends in _run calls them in order. */
 """
 _MACROS = """#if defined(__clang__)
 #define IRC_SIMD _Pragma("clang loop vectorize(assume_safety)")
@@ -80,10 +118,6 @@ _MACROS = """#if defined(__clang__)
 #define IRC_UNROLL
 #endif
 """
-
-
-def _has_pragmas(unit: Unit) -> bool:
-    return any("IRC_SIMD" in f or "IRC_UNROLL" in f for f in unit.functions)
 
 
 def _unit(program: Program, prefix: str) -> Unit:

@@ -40,7 +40,7 @@ class Kernel(Protocol):
 
 @dataclass
 class Unit:
-    """What the functions of one translation unit share."""
+    """What the functions of a program share; `helpers` and `functions` are those of the one being written."""
 
     prefix: str
     symbols: dict[str, str]  # symbol -> C name, in the order of the interface
@@ -66,12 +66,15 @@ class Local:
 
 @dataclass
 class Signature:
-    """How `run` calls the function of a group."""
+    """The C of a group: how `run` calls it, its static definition, and the helpers that needs."""
 
     name: str
     buffers: list[Buffer]
     symbols: list[str]
     pool: bool
+    prototype: str
+    text: str = ""
+    helpers: frozenset[str] = frozenset()
 
 
 class Frame:
@@ -316,32 +319,33 @@ class Frame:
 
     # ---------------------------------------------------------------- the whole
     def finish(self, name: str) -> Signature:
-        """Append the C function; returns how to call it."""
+        """Append the C function to those of its parts."""
         order = dict.fromkeys(b.root for b in (*self.function.reads, *self.function.scratch, *self.function.writes))
         buffers = [b for b in order if b in self.pointers] + [b for b in self.pointers if b not in order]
         symbols = [s for s in self.unit.symbols if s in self.symbols]
         params = [f"{self.pointer_type(b, restrict=True)}{self.pointers[b]}" for b in buffers]
         params += [f"int64_t {self.unit.symbols[s]}" for s in symbols]
         params += ["const irc_pool *pool"] * self.pool
-        head = wrapped(f"static void {name}(", params or ["void"], ") {")
-        text = "\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n"
-        self.unit.functions.append(f"{describe(self.function)}\n{text}")
-        return Signature(name, buffers, symbols, self.pool)
+        head = wrapped(f"static void {name}(", params or ["void"], ")")
+        prototype = "\n".join(head).removeprefix("static ")
+        head[-1] += " {"
+        self.unit.functions.append("\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n")
+        return Signature(name, buffers, symbols, self.pool, prototype)
 
 
 def print_function(unit: Unit, function: Function, aliased: set[Buffer]) -> Signature:
-    """Write one group to `unit.functions`."""
+    """Write one group."""
+    unit.functions.clear()
+    unit.helpers.clear()
     names = Names(frozenset(unit.names.taken))
     frame = Frame(unit, function, names)
     frame.aliased = aliased
     name = unit.names.unique(f"{unit.prefix}_{identifier(function.name)}")
-    before = len(unit.functions)
     frame.depth = 0
     frame.block(function.body)
     found = frame.finish(name)
-    if len(unit.functions) > before + 1:  # the comment stands above the first part
-        unit.functions[-1] = unit.functions[-1].removeprefix(describe(function) + "\n")
-        unit.functions[before] = f"{describe(function)}\n{unit.functions[before]}"
+    found.text = f"{describe(function)}\n" + "\n".join(unit.functions)
+    found.helpers = frozenset(unit.helpers)
     return found
 
 
