@@ -10,7 +10,7 @@ from irc.diagnostics.codes import runtime_io as codes
 from irc.ir.dim import Dim, DimLike, Symbol
 from irc.ir.graph import Graph, Value
 from irc.ir.types import TensorType
-from irc.ops.builder import infer_node
+from irc.passes import infer
 
 
 def bind_shapes(
@@ -36,9 +36,7 @@ def bind_shapes(
     for value in graph.values():
         if isinstance(value.type, TensorType) and value.type.shape is not None:
             value.type = value.type.with_shape([d.subs(known) for d in value.type.shape])
-    for node in graph.nodes:
-        with sink.catching(node.loc):
-            infer_node(node)
+    infer.run(graph, sink)
 
 
 def _fix(value: Value, name: str, shape: list[int | str | None], known: dict[str, DimLike], sink: Sink) -> None:

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from irc.diagnostics import Sink
-from irc.ir.graph import Graph
+from irc.ir.graph import Graph, Value
+from irc.ir.types import TensorType, Type, dynamic
 from irc.ops.builder import infer_node
 
 
 def run(graph: Graph, sink: Sink) -> None:
-    """Infer every node again, in dependency order; what does not fit is reported at its node."""
+    """Infer every node again, in dependency order; what does not fit is reported at its node.
+
+    Where inference knows nothing (a variable without a declared shape), what the file says stays.
+    """
     for node in graph.nodes:
+        before = [(v, v.type) for v in node.outputs]
         with sink.catching(node.loc):
             infer_node(node)
+        for value, type in before:
+            _keep(value, type)
+
+
+def _keep(value: Value, before: Type | None) -> None:
+    found = value.type
+    if not isinstance(before, TensorType) or not isinstance(found, TensorType):
+        return
+    if found.shape is None and before.shape is not None:
+        value.type = TensorType(before.dtype if found.dtype == dynamic else found.dtype, before.shape)
+    elif found.dtype == dynamic and before.dtype != dynamic:
+        value.type = found.with_dtype(before.dtype)
