@@ -107,4 +107,5 @@ def select_depthwise(
     epilogue: Epilogue,
 ) -> DepthwiseKernel | None:
     """The kernel for one input and one output channel in each group; None where the window is too large for it."""
-    return DepthwiseKernel(Tile(isa, dtype, 1, 1), epilogue) if fits(*window, strides, dilations) else None
+    tile = Tile(isa, dtype, 1, 1)
+    return DepthwiseKernel(tile, window, strides, dilations, epilogue) if fits(*window, strides, dilations) else None

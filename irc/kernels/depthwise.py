@@ -26,48 +26,35 @@ from irc.kernels.tile import Tile, epilogue_of, names, prelude
 STRIP = 8192  # elements of a padded strip, all phases
 OUTPUTS = 4096  # elements of the sums of a strip
 WIDTH = 256  # output columns of a strip
-TAPS = 256
+TAPS = 49
 
 _CALL = """
 typedef struct {
     const $T *x, *w;
     $T *y;
-    int64_t batch, channels, ih, iw, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
+    int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w;
     int64_t x_batch, x_channel, y_batch, y_channel;$slot_fields
 } ${S}_call;
 
-/* to[j] = from[j * stride] for j < n. */
-static void ${S}_row(const $T *from, int64_t stride, int64_t n, $T *to) {
-    int64_t j = 0;
-    if (stride == 1) {
-        for (; j + $L <= n; j += $L) ${V}_store(to + j, ${V}_load(from + j));
-        for (; j + 4 <= n; j += 4) ${Q}_store(to + j, ${Q}_load(from + j));
-    } else if (stride == 2) {
-        for (; j + $L <= n; j += $L) {
-            const $V low = ${V}_load(from + 2 * j), high = ${V}_load(from + 2 * j + $L - 1);
-            ${V}_store(to + j, __builtin_shufflevector(low, high, $picks));
-        }
-        for (; j + 4 <= n; j += 4) {
-            const $Q low = ${Q}_load(from + 2 * j), high = ${Q}_load(from + 2 * j + 3);
-            ${Q}_store(to + j, __builtin_shufflevector(low, high, 0, 2, 5, 7));
-        }
-    }
-    for (; j < n; j++) to[j] = from[j * stride];
+/* to[j] = from[j * $SW] for j < n; the last vector overlaps the one before. */
+IRC_INLINE void ${S}_row(const $T *from, int64_t n, $T *to) {
+    int64_t j = 0;$wide$quad
+    for (; j < n; j++) to[j] = from[j * $SW];
 }
 
 /* Rows y0 + r and columns x0 + j of one phase of the padded plane, r < rows, j < pitch. */
 static void ${S}_pad(const ${S}_call *g, const $T *x, int64_t y0, int64_t x0, int64_t rows, int64_t pitch, $T *to) {
-    int64_t lo = x0 < 0 ? (-x0 + g->stride_w - 1) / g->stride_w : 0;
-    int64_t hi = g->iw > x0 ? (g->iw - x0 - 1) / g->stride_w + 1 : 0;
+    int64_t lo = x0 < 0 ? (-x0 + $SW - 1) / $SW : 0;
+    int64_t hi = g->iw > x0 ? (g->iw - x0 - 1) / $SW + 1 : 0;
     if (hi > pitch) hi = pitch;
     if (lo > hi) lo = hi;
     for (int64_t r = 0; r < rows; r++, to += pitch) {
-        const int64_t iy = y0 + r * g->stride_h;
+        const int64_t iy = y0 + r * $SH;
         const int inside = iy >= 0 && iy < g->ih;
         const int64_t begin = inside ? lo : 0, end = inside ? hi : 0;
-        for (int64_t j = 0; j < begin; j++) to[j] = 0;
-        if (begin < end) ${S}_row(x + iy * g->iw + x0 + begin * g->stride_w, g->stride_w, end - begin, to + begin);
-        for (int64_t j = end; j < pitch; j++) to[j] = 0;
+        for (int64_t j = 0; j < begin; j += $L) ${V}_store(to + j, ($V){0}); /* overwritten by what follows */
+        if (begin < end) ${S}_row(x + iy * g->iw + x0 + begin * $SW, end - begin, to + begin);
+        for (int64_t j = end; j < pitch; j += $L) ${V}_store(to + j, ($V){0});
     }
 }
 """
@@ -76,25 +63,24 @@ _BODY = """
 /* Rows y0 to y0 + rows, columns x0 to x0 + cols of one output plane: sums to `sums`, rows `pitch` apart. */
 static void ${S}_strip(const ${S}_call *g, const $T *x, const $T *w, int64_t y0, int64_t x0, int64_t rows,
                        int64_t pitch, $T *padded, $T *sums) {
-    int64_t at[$taps];
-    const int64_t tall = rows + (g->kh - 1) * g->dilation_h / g->stride_h, taps = g->kh * g->kw;
-    for (int64_t py = 0; py < g->stride_h; py++)
-        for (int64_t px = 0; px < g->stride_w; px++)
-            ${S}_pad(g, x, y0 * g->stride_h + py - g->pad_h, x0 * g->stride_w + px - g->pad_w, tall, pitch,
-                     padded + (py * g->stride_w + px) * tall * pitch);
-    for (int64_t t = 0; t < taps; t++) {
-        const int64_t dy = t / g->kw * g->dilation_h, dx = t % g->kw * g->dilation_w;
-        const int64_t phase = dy % g->stride_h * g->stride_w + dx % g->stride_w;
-        at[t] = (phase * tall + dy / g->stride_h) * pitch + dx / g->stride_w;
-    }
+    const int64_t tall = rows + ($KH - 1) * $DH / $SH;
+    for (int64_t py = 0; py < $SH; py++)
+        for (int64_t px = 0; px < $SW; px++)
+            ${S}_pad(g, x, y0 * $SH + py - g->pad_h, x0 * $SW + px - g->pad_w, tall, pitch,
+                     padded + (py * $SW + px) * tall * pitch);
     for (int64_t j = 0; j < rows * pitch; j += $U * $L) {
         $V acc[$U];
         IRC_FULL_UNROLL
         for (int u = 0; u < $U; u++) acc[u] = ($V){0};
-        for (int64_t t = 0; t < taps; t++) {
-            const $T *from = padded + at[t] + j;
+        IRC_FULL_UNROLL
+        for (int ky = 0; ky < $KH; ky++) {
+            const $T *line = padded + j + (ky * $DH % $SH * $SW * tall + ky * $DH / $SH) * pitch;
             IRC_FULL_UNROLL
-            for (int u = 0; u < $U; u++) acc[u] += w[t] * ${V}_load(from + u * $L);
+            for (int kx = 0; kx < $KW; kx++) {
+                const $T *from = line + kx * $DW % $SW * tall * pitch + kx * $DW / $SW;
+                IRC_FULL_UNROLL
+                for (int u = 0; u < $U; u++) acc[u] += w[ky * $KW + kx] * ${V}_load(from + u * $L);
+            }
         }
         IRC_FULL_UNROLL
         for (int u = 0; u < $U; u++) ${V}_store(sums + j + u * $L, acc[u]);
@@ -111,8 +97,8 @@ static void ${S}_finish(const ${S}_out *o, int64_t row, int64_t col, int64_t n, 
 
 static void ${S}_plane(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t channel) {
     _Alignas(64) $T padded[$strip + $slack], sums[$outputs + $slack], joined[$outputs + $slack];
-    const int64_t wider = (g->kw - 1) * g->dilation_w / g->stride_w, taller = (g->kh - 1) * g->dilation_h / g->stride_h;
-    const int64_t phases = g->stride_h * g->stride_w;
+    const int64_t wider = ($KW - 1) * $DW / $SW, taller = ($KH - 1) * $DH / $SH;
+    const int64_t phases = $SH * $SW;
     int64_t cols = g->ow < $width ? g->ow : $width, rows = 0;
     for (;; cols = (cols + 1) / 2) {
         rows = $strip / phases / (cols + wider) - taller;
@@ -146,7 +132,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     for (; begin < end; begin++) {
         const int64_t image = begin / g->channels, channel = begin % g->channels;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_channel, .n = g->oh * g->ow};$slot_starts
-        ${S}_plane(g, &o, g->x + image * g->x_batch + channel * g->x_channel, g->w + channel * g->kh * g->kw, channel);
+        ${S}_plane(g, &o, g->x + image * g->x_batch + channel * g->x_channel, g->w + channel * $KH * $KW, channel);
     }
 }
 
@@ -154,7 +140,7 @@ void $S($parameters) {
     ${S}_call g = {$fields};
     const int64_t planes = batch * channels;
     if (planes <= 0 || oh <= 0 || ow <= 0) return;
-    const double work = (double)planes * (double)(oh * ow) * (double)(kh * kw);
+    const double work = (double)planes * (double)(oh * ow) * $KH * $KW;
     if (!pool || planes < 2 || work < $worthwhile) ${S}_part(&g, 0, planes);
     else pool->parallel_for(pool->self, planes, ${S}_part, &g);
 }
@@ -163,14 +149,19 @@ void $S($parameters) {
 
 @dataclass(frozen=True)
 class DepthwiseKernel(Kernel):
-    """A generated depthwise convolution, one output channel for each input channel; any window that `fits`."""
+    """A generated depthwise convolution, one output channel for each input channel, of a window that `fits`."""
 
     tile: Tile
+    window: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
     epilogue: Epilogue
 
     @cached_property
     def symbol(self) -> str:
-        return symbol("depthwise", self.tile.name.removeprefix("irc_tile_"), self.epilogue.key())
+        shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
+        words = self.tile.name.removeprefix("irc_tile_")
+        return symbol("depthwise", shape, words, f"{self.dilations}{self.epilogue.key()}")
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
@@ -181,8 +172,7 @@ class DepthwiseKernel(Kernel):
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order."""
-        window = "kh kw stride_h stride_w dilation_h dilation_w pad_h pad_w"
-        extents = f"batch channels ih iw oh ow {window} x_batch x_channel y_batch y_channel"
+        extents = "batch channels ih iw oh ow pad_h pad_w x_batch x_channel y_batch y_channel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self._slot_sizes()))
 
     def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -191,9 +181,8 @@ class DepthwiseKernel(Kernel):
 
     def source(self) -> str:
         s, t = self.symbol, self.tile
-        picks = ", ".join(str(i) for i in (*range(0, t.lanes, 2), *range(t.lanes + 1, 2 * t.lanes, 2)))
-        given = names(t) | {"S": s, "Q": vector_name(4, t.dtype), "U": 4, "picks": picks, "worthwhile": 50_000}
-        given |= {"strip": STRIP, "outputs": OUTPUTS, "slack": 8 * t.lanes, "width": WIDTH, "taps": TAPS}
+        given = names(t) | {"S": s, "U": 4, "worthwhile": 50_000} | self._window()
+        given |= {"strip": STRIP, "outputs": OUTPUTS, "slack": 8 * t.lanes, "width": WIDTH}
         fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self._slot_sizes())
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
@@ -203,10 +192,33 @@ class DepthwiseKernel(Kernel):
                 vector_type(4, t.dtype),
                 f"/* Depthwise convolution, NCHW, {t.dtype}. */",
                 epilogue_of(s, t, self.epilogue),
-                fill(_CALL, **given, slot_fields=fields),
+                fill(_CALL, **given, slot_fields=fields, wide=self._copy(t.lanes), quad=self._copy(4)),
                 fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts="".join(self._starts())),
             )
         )
+
+    def _window(self) -> dict[str, object]:
+        pairs = (("K", self.window), ("S", self.strides), ("D", self.dilations))
+        return {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
+
+    def _copy(self, lanes: int) -> str:
+        """The part of `NAME_row` that copies by vectors of `lanes`; none where the stride is neither 1 nor 2."""
+        v, stride = vector_name(lanes, self.tile.dtype), self.strides[1]
+        if stride not in (1, 2):
+            return ""
+        picks = ", ".join(str(i) for i in (*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)))
+        one = f"{v}_store(to + j, {v}_load(from + j));"
+        if stride == 2:
+            both = f"{v}_load(from + 2 * j), {v}_load(from + 2 * j + {lanes - 1})"
+            one = f"{v}_store(to + j, __builtin_shufflevector({both}, {picks}));"
+        return f"""
+    if (n >= {lanes}) {{
+        for (; j + {lanes} <= n; j += {lanes}) {one}
+        if (j == n) return;
+        j = n - {lanes};
+        {one}
+        return;
+    }}"""
 
     def _slot_sizes(self) -> list[tuple[int, str]]:
         axes = enumerate(self.epilogue.slots)

@@ -62,16 +62,19 @@ typedef $T ${V}_memory __attribute__((vector_size($bytes), aligned($size), may_a
 IRC_HELPER ${V} ${V}_load(const $T *p) { return *(const ${V}_memory *)p; }
 IRC_HELPER void ${V}_store($T *p, ${V} x) { *(${V}_memory *)p = x; }
 IRC_HELPER ${V} ${V}_all($T x) { return x - (${V}){0}; }
-/* The first n lanes of memory, zeros behind them; nothing else is read. */
+/* The first n lanes of memory, zeros behind them; nothing else is read.  Compilers make masked accesses of these. */
 IRC_HELPER ${V} ${V}_load_part(const $T *p, int64_t n) {
-    $T lanes[$L] = {0};
-    for (int64_t i = 0; i < n && i < $L; i++) lanes[i] = p[i];
+    const $I have = ($I)n;
+    $T lanes[$L] __attribute__((aligned($bytes)));
+    for ($I i = 0; i < $L; i++) lanes[i] = i < have ? p[i] : 0;
     return ${V}_load(lanes);
 }
 IRC_HELPER void ${V}_store_part($T *p, ${V} x, int64_t n) {
-    $T lanes[$L];
+    const $I have = ($I)n;
+    $T lanes[$L] __attribute__((aligned($bytes)));
     ${V}_store(lanes, x);
-    for (int64_t i = 0; i < n && i < $L; i++) p[i] = lanes[i];
+    for ($I i = 0; i < $L; i++)
+        if (i < have) p[i] = lanes[i];
 }
 /* mask ? a : b by lane; a mask is all ones or zero. */
 IRC_HELPER ${V} ${V}_select(${V}_mask mask, ${V} a, ${V} b) {
