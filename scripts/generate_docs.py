@@ -50,8 +50,8 @@ def _introduction() -> str:
     return (
         f"irc has {len(OPS)} operations, which {counts['onnx']} names of ONNX and {counts['openvino']} of OpenVINO\n"
         "map to. A version is the first opset with that definition, with the element types it takes; `+` adds to the\n"
-        "version before. `compute` (an index function), `loops` (loop code) and `decompose` (other operations) say how\n"
-        "an operation is compiled to C. One that has none of them runs in the NumPy backend only.\n"
+        "version before. `compute` (an index function), `loops` (loop code) and `decompose` (other operations) say\n"
+        "how an operation is compiled to C. One that has none of them runs in the NumPy backend only.\n"
     )
 
 

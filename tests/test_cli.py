@@ -268,6 +268,15 @@ def test_run_of_a_missing_model_is_status_1(irc: Run) -> None:
     assert "error[IRC1401]" in said.err
 
 
+def test_run_without_a_compiler_says_so_in_one_line(tmp_path: Path) -> None:
+    said = process("run", ONNX, PATH=str(tmp_path), CC="", IRC_CACHE_DIR=str(tmp_path))
+    assert said.status == 0, said.err
+    notes = [line for line in said.err.splitlines() if "IRC6340" in line]
+    assert len(notes) == 1
+    assert notes[0].startswith("note: ")
+    assert "Warning" not in said.err
+
+
 # ------------------------------------------------------------------------------- compile
 def test_compile_then_run_the_folder(irc: Run, tmp_path: Path) -> None:
     folder = tmp_path / "digits"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,10 +43,19 @@ def commands() -> None:
     """
 
 
+def _warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    """What irc warns of is meant for users: one line, without the place in irc's source."""
+    ours = issubclass(category, UserWarning | RuntimeWarning)
+    console.note(f"note: {message}" if ours else f"{category.__name__}: {message}")
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command line; the exit status."""
     try:
-        status: Any = commands.main(args=None if args is None else list(args), prog_name="irc", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warning
+            given = None if args is None else list(args)
+            status: Any = commands.main(args=given, prog_name="irc", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.ClickException as e:

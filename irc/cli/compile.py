@@ -28,7 +28,7 @@ LIBRARIES = (".so", ".dylib", ".dll")
     type=click.Choice(["c", "numpy", "so", "all"]),
     help="c: C sources without library. numpy: a Python module. so: no sources. all: C sources, library and module.",
 )
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of a run; not part of the folder.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, help="Of a run; not kept in the folder.")
 @click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v2, x86-64-v3, aarch64 …")
 @click.option("--precision", type=click.Choice(["highest", "high", "medium"]), default="highest", show_default=True)
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
