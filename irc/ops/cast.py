@@ -223,6 +223,8 @@ def openvino_when(op: Any, x: Value) -> bool:
 
 def write_convert(b: Any, op: Any, x: Value) -> Any:
     """Saturation to f8 by a Clip before the conversion."""
+    if not (op.saturate and op.to in OV_CONVERT_ALL and op.to.name in F8_LARGEST):
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="OpenVINO")
     largest = F8_LARGEST[op.to.name]
     w = b.Cast(x, to=f32)
     return b.Cast(b.Clip(w, b.const(-largest, f32), b.const(largest, f32)), to=op.to, saturate=False)

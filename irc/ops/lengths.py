@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import require
+from irc.diagnostics import Problem, require
 from irc.diagnostics.codes import conversion
 from irc.diagnostics.codes import operation as codes
 from irc.diagnostics.codes import shape as shape_codes
@@ -196,7 +196,7 @@ class LRN(Op):
     onnx = (
         Form(
             "LRN", 1, T={"T": FLOATS}, sig=Sig("x: T -> y: T", T=FLOATS_BF16),
-            when=lambda op, x, axes=None: axes is None, write=lambda b, op, x, axes=None: write_lrn(b, op, x, axes),
+            when=lambda op, x, axes=None: axes is None, write=lambda b, op, *operands: write_lrn(b, op, *operands),
             attrs={"size": Int(), "alpha": Float(single(1e-4)), "beta": Float(0.75), "bias": Float(1.0)},
         ),
         Form("LRN", 13, T={"T": FLOATS_BF16}),
@@ -214,8 +214,10 @@ class LRN(Op):
     )  # fmt: skip
 
 
-def write_lrn(b: Any, op: Any, x: Value, axes: Value) -> Any:
+def write_lrn(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
     """ONNX: along axis 1 only.  Others: one is moved there; several become a mean over windows of x²."""
+    if axes is None:
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="this opset")
     rank = len(x.shape)
     over = list(normal_axes("LRN", constant_ints("LRN", "axes", axes), rank))
     if over == [1]:

@@ -117,8 +117,8 @@ def openvino_when(op: Any, x: Value, axes: Value | None = None) -> bool:
 
 
 def openvino_write(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
-    """No axes: all of them."""
-    every = b.const(list(range(len(x.shape))))
+    """No axes: all of them, or none with noop_with_empty_axes."""
+    every = b.const(np.array([] if op.noop_with_empty_axes else list(range(len(x.shape))), np.int64))
     return getattr(b, op.name)(x, every, keepdims=op.keepdims, noop_with_empty_axes=True)
 
 
@@ -288,6 +288,14 @@ class ReduceProd(Reduction):
     def reference(self, x: Array, axes: Array | None = None) -> Array:
         over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
         return rounded(np.prod(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), x)
+
+    carries_contents = True
+
+    def contents(self, x: Array, axes: Array | None = None) -> Any:
+        """The product of sizes, for shapes that are computed."""
+        given = None if axes is None else np.array([int(a) for a in axes.reshape(-1)], np.int64)
+        found = np.prod(x, axis=chosen_axes(x.ndim, given, self.noop_with_empty_axes), keepdims=self.keepdims)
+        return np.vectorize(Dim.of, otypes=[object])(found)
 
     def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
         return self._over("prod", extents, at)
