@@ -222,7 +222,7 @@ class Graph:
     def add_constant(self, constant: Constant | np.ndarray[Any, Any], hint: str = "const", **fields: Any) -> Value:
         const = constant if isinstance(constant, Constant) else Constant.of(constant)
         value = self.new_value(hint, const.type, const=const, **fields)
-        if const.dtype.is_integer and int(np.prod(const.shape, dtype=object)) <= CONTENTS_LIMIT:
+        if const.dtype.kind in "iub" and int(np.prod(const.shape, dtype=object)) <= CONTENTS_LIMIT:
             dims = [Dim.of(int(x)) for x in const.array.reshape(-1)]
             value.contents = np.array([*dims, None], dtype=object)[:-1].reshape(const.shape)
         return value

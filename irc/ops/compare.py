@@ -6,11 +6,13 @@ IsFinite.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from irc.expr import Const, Expr, Un
+from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import (
     F8,
@@ -51,6 +53,20 @@ def legacy_row(name: str, T: Any) -> Form:
     return Form(name, 1, attrs=LEGACY_BROADCAST_6, T=T, read=legacy_read(name), direct=True, when=same_shape)
 
 
+def _not(known: bool | None) -> bool | None:
+    return None if known is None else not known
+
+
+def decided(compare: Callable[[Dim, Dim], bool | None]) -> dict[str, Any]:
+    """Members for a comparison of sizes: known where it does not depend on the symbols."""
+
+    def contents(self: Any, x: Array, y: Array) -> Any:
+        found = np.vectorize(compare, otypes=[object])(x, y)
+        return None if any(f is None for f in found.flat) else np.vectorize(Dim.of, otypes=[object])(found)
+
+    return {"carries_contents": True, "contents": contents}
+
+
 Equal = comparison(
     "Equal", "x == y; NaN equals nothing", np.equal, lambda x, y: x.eq(y), T=COMPARED | {string}, commutative=True,
     onnx=(
@@ -61,11 +77,13 @@ Equal = comparison(
         Form("Equal", 19, T=PREV | {string}),
     ),
     openvino=openvino_rows("Equal", "Equal"),
+    **decided(lambda a, b: a.equals(b)),
 )  # fmt: skip
 NotEqual = comparison(
     "NotEqual", "x != y; NaN differs from everything", np.not_equal, lambda x, y: x.ne(y), T=COMPARED, commutative=True,
     onnx=(write_only(lambda b, op, x, y: b.Not(b.Equal(x, y))),),
     openvino=openvino_rows("NotEqual", "NotEqual"),
+    **decided(lambda a, b: _not(a.equals(b))),
 )  # fmt: skip
 
 
@@ -91,18 +109,22 @@ def order_equal_rows(name: str, strict: str) -> tuple[Form, ...]:
 Less = comparison(
     "Less", "x < y", np.less, lambda x, y: x.lt(y), T=COMPARED,
     onnx=order_rows("Less"), openvino=openvino_rows("Less", "Less"),
+    **decided(lambda a, b: a.less_than(b)),
 )  # fmt: skip
 LessOrEqual = comparison(
     "LessOrEqual", "x <= y", np.less_equal, lambda x, y: x.le(y), T=COMPARED,
     onnx=order_equal_rows("LessOrEqual", "Less"), openvino=openvino_rows("LessEqual", "LessOrEqual"),
+    **decided(lambda a, b: a.at_most(b)),
 )  # fmt: skip
 Greater = comparison(
     "Greater", "x > y", np.greater, lambda x, y: x.gt(y), T=COMPARED,
     onnx=order_rows("Greater"), openvino=openvino_rows("Greater", "Greater"),
+    **decided(lambda a, b: b.less_than(a)),
 )  # fmt: skip
 GreaterOrEqual = comparison(
     "GreaterOrEqual", "x >= y", np.greater_equal, lambda x, y: x.ge(y), T=COMPARED,
     onnx=order_equal_rows("GreaterOrEqual", "Greater"), openvino=openvino_rows("GreaterEqual", "GreaterOrEqual"),
+    **decided(lambda a, b: b.at_most(a)),
 )  # fmt: skip
 
 
