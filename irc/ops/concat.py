@@ -184,8 +184,9 @@ class Split(Op):
         k = int(np.asarray(axis).reshape(-1)[0])
         size = x.shape[k]
         if lengths is None:
-            part = -(-size // self.num)
-            sizes = [min(part, max(size - part * n, 0)) for n in range(self.num)]
+            num = self.num or 1
+            part = -(-size // num)
+            sizes = [min(part, max(size - part * n, 0)) for n in range(num)]
         else:
             given = [int(n) for n in lengths]
             sizes = [size - sum(given) - 1 if n == -1 else n for n in given]

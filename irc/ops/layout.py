@@ -371,10 +371,7 @@ class Squeeze(AxesOp):
             write=write_squeeze,
         ),
         Form("Squeeze", 11),
-        *(
-            Form("Squeeze", n, T={"T": onnx_all(n)}, **({"attrs": {}, "when": vector_axes} if n == 13 else {}))
-            for n in (13, 21, 23, 24, 25)
-        ),
+        *onnx_rows("Squeeze", 13, 21, 23, 24, 25, attrs={}, when=vector_axes),
     )  # fmt: skip
     openvino = (
         Form("Squeeze", 1, T={"T": OV_ANY, "I": INTEGERS}, write=write_squeeze, when=no_skip),
@@ -409,10 +406,7 @@ class Unsqueeze(AxesOp):
             write=write_vector_axes,
         ),
         Form("Unsqueeze", 11),
-        *(
-            Form("Unsqueeze", n, T={"T": onnx_all(n)}, **({"attrs": {}, "when": vector_axes} if n == 13 else {}))
-            for n in (13, 21, 23, 24, 25)
-        ),
+        *onnx_rows("Unsqueeze", 13, 21, 23, 24, 25, attrs={}, when=vector_axes),
     )  # fmt: skip
     openvino = (Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}),)
 

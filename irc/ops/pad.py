@@ -207,9 +207,9 @@ class Pad(Op):
         if isinstance(begin, int) and isinstance(end, int):
             cut = max(-begin, 0)
             return mirrored(j - max(begin, 0), index(size - cut - max(-end, 0)), self.mode) + cut
-        nothing = Const(0, i64)
-        cut_begin, cut_end = (nothing - begin).max(0), (nothing - end).max(0)
-        return mirrored(j - begin.max(0), index(size) - cut_begin - cut_end, self.mode) + cut_begin
+        nothing, first, last = Const(0, i64), index(begin), index(end)
+        cut_begin, cut_end = (nothing - first).max(0), (nothing - last).max(0)
+        return mirrored(j - first.max(0), index(size) - cut_begin - cut_end, self.mode) + cut_begin
 
     onnx = (
         Form(
