@@ -286,13 +286,13 @@ class Dim:
         order = self.at_most(other)
         if order is not None:
             return self if order else Dim.of(other)
-        return Dim.of(other) if Dim.of(other).at_most(self) else _func("min", self, Dim.of(other))
+        return Dim.of(other) if Dim.of(other).at_most(self) else _extreme("min", self, Dim.of(other))
 
     def maximum(self, other: DimLike) -> Dim:
         order = self.at_most(other)
         if order is not None:
             return Dim.of(other) if order else self
-        return self if Dim.of(other).at_most(self) else _func("max", self, Dim.of(other))
+        return self if Dim.of(other).at_most(self) else _extreme("max", self, Dim.of(other))
 
     # ------------------------------------------------------------- substituting
     def subs(self, values: Mapping[str, DimLike]) -> Dim:
@@ -320,6 +320,22 @@ def _func(op: str, a: Dim, b: Dim) -> Dim:
     if op in ("floordiv", "ceildiv", "mod") and a == 0:
         return Dim.of(0)
     return Dim({(Func(op, (a, b)),): 1})
+
+
+def _extreme(op: str, a: Dim, b: Dim) -> Dim:
+    """min or max of two Dims; what already stands inside the other adds nothing."""
+    for x, y in ((a, b), (b, a)):
+        if any(part == y for part in _parts(op, x)):
+            return x
+    return _func(op, a, b)
+
+
+def _parts(op: str, dim: Dim) -> list[Dim]:
+    """The Dims whose min (or max) `dim` is, itself among them."""
+    (monomial, c), *rest = dim.terms
+    if rest or c != 1 or len(monomial) != 1 or not isinstance(monomial[0], Func) or monomial[0].op != op:
+        return [dim]
+    return [dim, *(part for arg in monomial[0].args for part in _parts(op, arg))]
 
 
 _REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {

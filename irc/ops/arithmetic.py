@@ -6,14 +6,15 @@ pages of the same names; OpenVINO specification, "Arithmetic operations".
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from irc.diagnostics import Problem, require
-from irc.diagnostics.codes import conversion, operation
-from irc.diagnostics.codes import shape as shape_codes
+from irc.diagnostics.codes import conversion, operation, shape as shape_codes
 from irc.expr import Bin, Const, Expr, Un, call, select
+from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import (
     FLOATS,
@@ -237,7 +238,8 @@ class Mod(Elementwise):
             when=lambda op, x, y: not op.fmod,
         ),
         Form(
-            "Mod", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, read=auto_read("Mod", fmod=True), direct=True, judges=("fmod",),
+            "Mod", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, read=auto_read("Mod", fmod=True),
+            direct=True, judges=("fmod",),
             when=lambda op, x, y: op.fmod,
         ),
     )  # fmt: skip
@@ -256,14 +258,22 @@ def sign_expr(x: Expr) -> Expr:
     one, minus = Const(1, x.dtype), Const(-1, x.dtype)
     if not x.dtype.is_signed:
         return select(x.eq(0), x, one)
-    return select(x.lt(0), minus, select(Const(0, x.dtype).lt(x), one, x if x.dtype.is_integer else select(x.eq(0), Const(0.0, x.dtype), x)))
+    return select(
+        x.lt(0),
+        minus,
+        select(Const(0, x.dtype).lt(x), one, x if x.dtype.is_integer else select(x.eq(0), Const(0.0, x.dtype), x)),
+    )
 
 
 def read_rounding(name: str) -> Any:
     """`read` of OpenVINO's rounding functions: integers are whole already."""
 
     def read(b: Any, a: Any, x: Value) -> Any:
-        return b.Identity(x) if x.dtype.is_integer else getattr(b, name)(x, **({"mode": a.mode} if name == "Round" else {}))
+        return (
+            b.Identity(x)
+            if x.dtype.is_integer
+            else getattr(b, name)(x, **({"mode": a.mode} if name == "Round" else {}))
+        )
 
     return read
 
@@ -278,7 +288,8 @@ Neg = unary(
     openvino=(Form("Negative", 1, T=OV_NUMERIC),),
 )  # fmt: skip
 Abs = unary(
-    "Abs", "|x|; the smallest integer stays itself", np.abs, lambda x: Un("abs", x) if x.dtype.is_signed else x, T=NUMERIC,
+    "Abs", "|x|; the smallest integer stays itself", np.abs,
+    lambda x: Un("abs", x) if x.dtype.is_signed else x, T=NUMERIC,
     onnx=(
         Form("Abs", 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS),
         Form("Abs", 6, attrs={}, T=FLOATS | INTEGERS),
@@ -382,7 +393,15 @@ def read_one_shape(name: str) -> Any:
 def variadic_rows(name: str, *more: Form) -> tuple[Form, ...]:
     """ONNX rows of Min, Max, Sum, Mean until opset 8."""
     return (
-        Form(name, 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS, read=read_one_shape(name), direct=True, when=one_shape),
+        Form(
+            name,
+            1,
+            attrs={"consumed_inputs": Ignored()},
+            T=FLOATS,
+            read=read_one_shape(name),
+            direct=True,
+            when=one_shape,
+        ),
         Form(name, 6, attrs={}),
         Form(name, 8, read=None, when=None),
         *more,
@@ -418,12 +437,16 @@ class Min(Variadic):
 
     sig = Sig("*xs: T -> y: T", T=NUMERIC)
     commutative = True
+    carries_contents = True
 
     def reference(self, *xs: Array) -> Array:
         y = xs[0]
         for x in xs[1:]:
             y = np.minimum(y, x)
         return y
+
+    def contents(self, *xs: Any) -> Any:
+        return reduce(np.frompyfunc(lambda a, b: Dim.of(a).minimum(b), 2, 1), xs)
 
     def scalar(self, *xs: Expr) -> Expr:
         y = xs[0]
@@ -433,7 +456,16 @@ class Min(Variadic):
 
     onnx = variadic_rows("Min", Form("Min", 12, T=FLOATS | INTEGERS), Form("Min", 13, T=PREV | {bf16}))
     openvino = (
-        Form("Minimum", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, sig=TWO, read=auto_read("Min"), direct=True, write=chain("Min")),
+        Form(
+            "Minimum",
+            1,
+            attrs=AUTO_BROADCAST,
+            T=OV_NUMERIC,
+            sig=TWO,
+            read=auto_read("Min"),
+            direct=True,
+            write=chain("Min"),
+        ),
     )
 
 
@@ -443,12 +475,16 @@ class Max(Variadic):
 
     sig = Sig("*xs: T -> y: T", T=NUMERIC)
     commutative = True
+    carries_contents = True
 
     def reference(self, *xs: Array) -> Array:
         y = xs[0]
         for x in xs[1:]:
             y = np.maximum(y, x)
         return y
+
+    def contents(self, *xs: Any) -> Any:
+        return reduce(np.frompyfunc(lambda a, b: Dim.of(a).maximum(b), 2, 1), xs)
 
     def scalar(self, *xs: Expr) -> Expr:
         y = xs[0]
@@ -458,7 +494,16 @@ class Max(Variadic):
 
     onnx = variadic_rows("Max", Form("Max", 12, T=FLOATS | INTEGERS), Form("Max", 13, T=PREV | {bf16}))
     openvino = (
-        Form("Maximum", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, sig=TWO, read=auto_read("Max"), direct=True, write=chain("Max")),
+        Form(
+            "Maximum",
+            1,
+            attrs=AUTO_BROADCAST,
+            T=OV_NUMERIC,
+            sig=TWO,
+            read=auto_read("Max"),
+            direct=True,
+            write=chain("Max"),
+        ),
     )
 
 
@@ -526,6 +571,7 @@ def write_squared_difference(b: Any, op: Any, x: Value, y: Value) -> Any:
 
 
 SquaredDifference = binary(
-    "SquaredDifference", "(x - y)²", squared_difference, widely(lambda x, y: (x - y) * (x - y)), T=NUMERIC, commutative=True,
+    "SquaredDifference", "(x - y)²", squared_difference, widely(lambda x, y: (x - y) * (x - y)),
+    T=NUMERIC, commutative=True,
     onnx=(write_only(write_squared_difference),), openvino=openvino_rows("SquaredDifference", "SquaredDifference"),
 )  # fmt: skip

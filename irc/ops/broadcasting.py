@@ -14,7 +14,7 @@ from irc.diagnostics.codes import shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import Shape
-from irc.ops.codecs import Bool, Codec, Enum, Ignored, Int
+from irc.ops.codecs import Codec, Enum, Ignored, Int
 
 
 def broadcast_dim(a: Dim, b: Dim, **facts: Any) -> Dim:

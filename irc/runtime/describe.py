@@ -36,7 +36,7 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
 
 def c_name(name: str) -> str:
     """A C identifier made of the model's name."""
-    made = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()[:40]
+    made = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()[:40].rstrip("_")
     return made if made and not made[0].isdigit() else f"model_{made}".rstrip("_")
 
 
