@@ -17,7 +17,7 @@ from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, f32, i8, i32, i64, u8
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Bool, Choice, DTypeAttr, Enum, Int, Ints
+from irc.ops.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints
 from irc.ops.conv import padding_of
 from irc.ops.forms import PREV, Form
 from irc.ops.layout import normal_axis
@@ -360,6 +360,20 @@ class AveragePool(Op):
     )
 
 
+def read_whole_p(name: str) -> Any:
+    """Version 1 has p as a float, and calls the kernel optional though nothing works without it."""
+
+    def read(b: Any, a: Any, x: Value) -> Value:
+        whole = a.p == int(a.p) and a.p >= 1
+        require(whole, operation.ATTRIBUTE_RANGE, op=name, attribute="p", value=a.p, expected="a whole number")
+        fields = {k: v for k, v in vars(a).items() if k not in ("outputs", "opset")}
+        if "kernel" in fields:
+            require(len(a.kernel) > 0, operation.MISSING_ATTRIBUTE, op=name, attribute="kernel_shape")
+        return getattr(b, name)(x, **{**fields, "p": int(a.p)})
+
+    return read
+
+
 @op
 class LpPool(Op):
     """(Σ |x|ᵖ)^(1/p) over every window."""
@@ -404,7 +418,11 @@ class LpPool(Op):
         return element
 
     onnx = (
-        Form("LpPool", 2, attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2)}, T=FLOATS),
+        Form(
+            "LpPool", 1, attrs={**ONNX_WINDOW, "kernel_shape": Ints((), lo=1, to="kernel"), "p": Float(2.0)}, T=FLOATS,
+            read=read_whole_p("LpPool"), direct=True,
+        ),
+        Form("LpPool", 2, attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2)}, read=None),
         Form("LpPool", 11),
         Form(
             "LpPool", 18,
@@ -456,6 +474,7 @@ class GlobalLpPool(Op):
         return b.Cast(root, to=x.dtype) if x.dtype.bits < 32 else root
 
     onnx = (
-        Form("GlobalLpPool", 2, attrs={"p": Int(2)}, T=FLOATS),
+        Form("GlobalLpPool", 1, attrs={"p": Float(2.0)}, T=FLOATS, read=read_whole_p("GlobalLpPool"), direct=True),
+        Form("GlobalLpPool", 2, attrs={"p": Int(2)}, read=None),
         Form("GlobalLpPool", 22, T=PREV | {bf16}),
     )
