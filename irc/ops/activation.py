@@ -6,13 +6,11 @@ Sources: ONNX operator pages of the same names; OpenVINO specification, "Activat
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from irc.diagnostics import require
-from irc.diagnostics.codes import operation
 from irc.diagnostics.codes import shape as shape_codes
 from irc.expr import Const, Expr, call, select
 from irc.ir.graph import Value
@@ -22,7 +20,6 @@ from irc.ir.types import (
     INTEGERS,
     INTS,
     NUMERIC,
-    DType,
     TensorType,
     bf16,
     f8e4m3fn,
@@ -37,7 +34,7 @@ from irc.ir.types import (
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.base import Array, op
 from irc.ops.broadcasting import broadcast_shapes
-from irc.ops.codecs import AsInput, Codec, Enum, Float, Ignored, Reading
+from irc.ops.codecs import AsInput, Enum, Float, Ignored
 from irc.ops.elementwise import Elementwise, unary
 from irc.ops.forms import PREV, Form, write_only
 from irc.ops.mathematics import erf, float_rows
@@ -151,7 +148,8 @@ def write_hard_sigmoid_6(b: Any, op: Any, x: Value) -> Any:
 
 
 HSigmoid = unary(
-    "HSigmoid", "min(max(x + 3, 0), 6) / 6", hard_sigmoid_6, widely(lambda x: (x + 3.0).max(0.0).min(6.0) / 6.0), T=FLOATS_BF16,
+    "HSigmoid", "min(max(x + 3, 0), 6) / 6", hard_sigmoid_6,
+    widely(lambda x: (x + 3.0).max(0.0).min(6.0) / 6.0), T=FLOATS_BF16,
     onnx=(write_only(write_hard_sigmoid_6),),
     openvino=(Form("HSigmoid", 5, T=FLOATS_BF16), write_only(write_hard_sigmoid_6)),
 )  # fmt: skip
@@ -293,7 +291,9 @@ class PRelu(Elementwise):
     def infer(self, x: Value, slope: Value) -> TensorType:
         both = broadcast_shapes("PRelu", [x.shape, slope.shape])
         fits = len(both) == len(x.shape) and all(p.equals(q) is not False for p, q in zip(both, x.shape, strict=True))
-        require(fits, shape_codes.NOT_BROADCASTABLE, op="PRelu", shapes=f"{slope.tensor} to {x.tensor}", axis="of slope")
+        require(
+            fits, shape_codes.NOT_BROADCASTABLE, op="PRelu", shapes=f"{slope.tensor} to {x.tensor}", axis="of slope"
+        )
         return x.tensor
 
     def reference(self, x: Array, slope: Array) -> Array:
@@ -304,7 +304,16 @@ class PRelu(Elementwise):
         return widely(lambda w, s: select(w.lt(0), w * s, w))(x, slope)
 
     onnx = (
-        Form("PRelu", 1, attrs=CONSUMED, T=FLOATS, read=read_channel_slope, direct=True, when=legacy_slope, write=write_prelu),
+        Form(
+            "PRelu",
+            1,
+            attrs=CONSUMED,
+            T=FLOATS,
+            read=read_channel_slope,
+            direct=True,
+            when=legacy_slope,
+            write=write_prelu,
+        ),
         Form("PRelu", 6, attrs={}),
         Form("PRelu", 7, read=None, when=None),
         Form("PRelu", 9, T=PREV | WIDE_INTS),
@@ -530,98 +539,3 @@ class Swish(Elementwise):
         Form("Swish", 24, attrs={"alpha": AsInput(1.0, index=1, scalar=True)}, T=FLOATS_BF16),
     )
     openvino = (Form("Swish", 4, T=FLOATS_BF16),)
-
-
-# --------------------------------------------------------------------------------------- clipping
-@dataclass(frozen=True)
-class Bound(AsInput):
-    """A bound of OpenVINO's Clamp: of integers the whole number inside, kept within the type."""
-
-    up: bool = False
-
-    def array(self, raw: Any, r: Reading, dtype: DType) -> np.ndarray[Any, Any]:
-        value = Float().decode(raw, r) if isinstance(raw, str) else float(raw)
-        if not dtype.is_integer:
-            return np.array(value).astype(dtype.numpy)
-        limits = np.iinfo(dtype.numpy)
-        if math.isinf(value):
-            return np.array(limits.max if value > 0 else limits.min, dtype.numpy)
-        whole = math.ceil(value) if self.up else math.floor(value)
-        return np.array(min(max(whole, int(limits.min)), int(limits.max)), dtype.numpy)
-
-
-def write_clip(b: Any, op: Any, x: Value, lo: Value | None = None, hi: Value | None = None) -> Any:
-    """With bounds that are absent or not constant."""
-    y = x if lo is None else b.Max(x, lo)
-    return b.Identity(x) if lo is None and hi is None else y if hi is None else b.Min(y, hi)
-
-
-def scalar_bounds(op: Any, x: Value, lo: Value | None = None, hi: Value | None = None) -> bool:
-    return all(v is None or v.array is not None for v in (lo, hi))
-
-
-def clip(x: Array, lo: Array | None, hi: Array | None) -> Array:
-    """The upper bound wins where the bounds cross."""
-    y = x if lo is None else np.maximum(x, lo)
-    return y if hi is None else np.minimum(y, hi)
-
-
-def read_clamp(b: Any, a: Any, x: Value, lo: Value, hi: Value) -> Value:
-    """OpenVINO refuses bounds that cross; ONNX lets the upper one win."""
-    low, high = lo.array, hi.array
-    ordered = None if low is None or high is None else bool(low <= high)
-    require(ordered, operation.ATTRIBUTE_RANGE, op="Clamp", attribute="min", value=low, expected=f"at most max = {high}")
-    return b.Clip(x, lo, hi)
-
-
-def ordered_bounds(op: Any, x: Value, lo: Value | None = None, hi: Value | None = None) -> bool:
-    known = lo is not None and hi is not None and lo.array is not None and hi.array is not None
-    return not known or bool(lo.array <= hi.array)  # type: ignore[union-attr, operator]
-
-
-LARGEST = single(3.4028234663852886e38)
-CLIP_6: dict[str, Codec] = {
-    "min": AsInput(-LARGEST, index=1, scalar=True),
-    "max": AsInput(LARGEST, index=2, scalar=True),
-}
-
-
-@op
-class Clip(Elementwise):
-    """min(max(x, lo), hi); an absent bound does not limit.  NaN stays NaN."""
-
-    sig = Sig("x: T, lo?: T, hi?: T -> y: T", T=NUMERIC)
-
-    def infer(self, x: Value, lo: Value | None = None, hi: Value | None = None) -> TensorType:
-        return x.tensor
-
-    def reference(self, x: Array, lo: Array | None = None, hi: Array | None = None) -> Array:
-        return clip(x, lo, hi)
-
-    def compute(self, out: TensorType, x: Any, lo: Any = None, hi: Any = None) -> Any:
-        shape = out.dims()
-
-        def element(*i: Expr) -> Expr:
-            y = x[i]
-            if lo is not None:
-                y = y.max(lo.broadcast(i, shape))
-            return y if hi is None else y.min(hi.broadcast(i, shape))
-
-        return element
-
-    onnx = (
-        Form(
-            "Clip", 1, T=FLOATS, write=write_clip,
-            attrs={"min": AsInput(None, index=1, scalar=True), "max": AsInput(None, index=2, scalar=True), **CONSUMED},
-        ),
-        Form("Clip", 6, attrs=CLIP_6),
-        Form("Clip", 11, attrs={}),
-        Form("Clip", 12, T=FLOATS | INTEGERS),
-        Form("Clip", 13, T=PREV | {bf16}),
-    )  # fmt: skip
-    openvino = (
-        Form(
-            "Clamp", 1, T=OV_NUMERIC, read=read_clamp, direct=True, when=ordered_bounds, write=write_clip,
-            attrs={"min": Bound(assumed=0.0, index=1, scalar=True, up=True), "max": Bound(assumed=0.0, index=2, scalar=True)},
-        ),
-    )  # fmt: skip

@@ -170,8 +170,10 @@ class Running(Op):
         def element(*i: Expr) -> Expr:
             def term(r: Expr) -> Expr:
                 here = i[along]
-                taken = (here.lt(r) if self.exclusive else here.le(r)) if self.reverse else (
-                    r.lt(here) if self.exclusive else r.le(here)
+                taken = (
+                    (here.lt(r) if self.exclusive else here.le(r))
+                    if self.reverse
+                    else (r.lt(here) if self.exclusive else r.le(here))
                 )
                 return select(taken, x[(*i[:along], r, *i[along + 1 :])], neutral)
 
@@ -184,6 +186,11 @@ RUNNING = {"exclusive": Bool(False), "reverse": Bool(False)}
 INDEX = frozenset({i32, i64})
 RUNNING_SIG = Sig("x: T, axis?: I -> y: T", T=NUMERIC, I=INDEX)
 WITH_AXIS = Sig("x: T, axis: I -> y: T", T=NUMERIC, I=INDEX)
+
+
+def write_scalar_axis(b: Any, op: Any, x: Value, axis: Value | None = None) -> Any:
+    """ONNX wants the axis, as a number."""
+    return b.add(op, x, b.const(0) if axis is None else b.Reshape(axis, b.const(np.zeros(0))))
 
 
 @op
@@ -202,7 +209,7 @@ class CumSum(Running):
 
     onnx = (
         Form("CumSum", 11, attrs=RUNNING, T={"T": {f32, f64, i32, i64, u32, u64}, "I": INDEX}, sig=WITH_AXIS,
-             write=lambda b, op, x, axis=None: b.add(op, x, b.const(0) if axis is None else b.Reshape(axis, b.const(np.zeros(0))))),
+             write=write_scalar_axis),
         Form("CumSum", 14, T={"T": FLOATS | {bf16, i32, i64, u32, u64}}),
     )  # fmt: skip
     openvino = (Form("CumSum", 3, attrs=RUNNING, T={"T": OV_NUMERIC, "I": INDEX}),)

@@ -412,7 +412,7 @@ def chain(name: str) -> Any:
     """`write` of a variadic operation as a chain of binary ones."""
 
     def write(b: Any, op: Any, *xs: Value) -> Any:
-        found = xs[0] if len(xs) > 1 else b.Identity(xs[0])
+        found = xs[0] if len(xs) > 1 else b.Identity(xs[0])  # pyright: ignore[reportGeneralTypeIssues]
         for x in xs[1:]:
             found = getattr(b, name)(found, x)
         return found

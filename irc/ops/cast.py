@@ -132,7 +132,11 @@ def narrow_integer(x: Array, to: str) -> Array:
     """The low bits of the truncated value, in -2^(n-1).. or 0..2^n-1."""
     bits = int(to[1:])
     low = x.astype(np.int64) & ((1 << bits) - 1)
-    return np.where(low >= 1 << (bits - 1), low - (1 << bits), low).astype(np.int8) if to[0] == "i" else low.astype(np.uint8)
+    return (
+        np.where(low >= 1 << (bits - 1), low - (1 << bits), low).astype(np.int8)
+        if to[0] == "i"
+        else low.astype(np.uint8)
+    )
 
 
 # ---------------------------------------------------------------------------------- type sets
@@ -208,7 +212,9 @@ def cast_rows() -> tuple[Form, ...]:
             attrs["saturate"] = Bool(True)
         if opset >= 24:
             attrs["round_mode"] = ROUND_MODES
-        rows.append(Form("Cast", opset, attrs=attrs, T={"T1": types, "T2": types}, when=onnx_when(opset), write=write_constant))
+        rows.append(
+            Form("Cast", opset, attrs=attrs, T={"T1": types, "T2": types}, when=onnx_when(opset), write=write_constant)
+        )
     return tuple(rows)
 
 
@@ -218,7 +224,9 @@ def read_convert(b: Any, a: Any, x: Value) -> Any:
 
 
 def openvino_when(op: Any, x: Value) -> bool:
-    return op.to.ov is not None and (op.to == dynamic or op.to in OV_CONVERT_ALL) and (op.to not in F8 or not op.saturate)
+    return (
+        op.to.ov is not None and (op.to == dynamic or op.to in OV_CONVERT_ALL) and (op.to not in F8 or not op.saturate)
+    )
 
 
 def write_convert(b: Any, op: Any, x: Value) -> Any:

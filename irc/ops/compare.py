@@ -175,7 +175,9 @@ class IsInf(Test):
 
     def reference(self, x: Array) -> Array:
         w = wide(x)
-        return np.isinf(w) & (w > 0 if not self.detect_negative else True) & (w < 0 if not self.detect_positive else True)
+        return (
+            np.isinf(w) & (w > 0 if not self.detect_negative else True) & (w < 0 if not self.detect_positive else True)
+        )
 
     def test(self, x: Expr) -> Expr:
         if self.detect_negative and self.detect_positive:
@@ -191,9 +193,7 @@ class IsInf(Test):
         ),
         Form("IsInf", 20, T=FLOATS_BF16 | F8),
     )  # fmt: skip
-    openvino = (
-        Form("IsInf", 10, T=OV_CLASSED, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),
-    )
+    openvino = (Form("IsInf", 10, T=OV_CLASSED, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),)
 
 
 @op

@@ -20,7 +20,7 @@ BOOL = frozenset({boolean})
 
 
 def read_attributes(b: Any, a: Any, x: Value) -> Any:
-    """Opsets 1 to 10: the ratio is an attribute; until 6 is_test says whether to drop; the mask was of x's type until 7."""
+    """Opsets 1 to 10: the ratio is an attribute; is_test (until 6) turns it off; masks had x's type until 7."""
     training = not getattr(a, "is_test", True)
     y, mask = b.Dropout(x, b.const(a.ratio, x.dtype), b.const(True, boolean)) if training else b.Dropout(x)
     return y, mask if a.opset >= 10 else b.Cast(mask, to=x.dtype)

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from irc.diagnostics import Problem, require
-from irc.diagnostics.codes import conversion
-from irc.diagnostics.codes import operation as codes
-from irc.diagnostics.codes import shape as shape_codes
+from irc.diagnostics.codes import conversion, operation as codes, shape as shape_codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, call, index, inside, reduce, select
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, TensorType, bf16, boolean
@@ -149,6 +147,31 @@ def window_sum(w: Array, axis: int, size: int) -> Array:
     return total
 
 
+def write_lrn(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
+    """ONNX: along axis 1 only.  Others: one is moved there; several become a mean over windows of x²."""
+    if axes is None:
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="this opset")
+    rank = len(x.shape)
+    over = list(normal_axes("LRN", constant_ints("LRN", "axes", axes), rank))
+    if over == [1]:
+        return b.add(op, x)
+    if len(over) == 1 and rank > 1:
+        order = list(range(rank))
+        order[1], order[over[0]] = order[over[0]], order[1]
+        return b.Transpose(b.add(op, b.Transpose(x, order)), order)
+    pads_begin = [(op.size - 1) // 2 if a in over else 0 for a in range(2, rank)]
+    pads_end = [op.size // 2 if a in over else 0 for a in range(2, rank)]
+    kernel = [op.size if a in over else 1 for a in range(2, rank)]
+    spatial = not over or min(over) >= 2
+    require(spatial, conversion.CANNOT_EXPRESS, op=f"LRN over axes {over}", types=str(x.type), target="ONNX")
+    w = b.Mul(x, x)
+    if over:
+        pads: dict[str, Any] = {"pads_begin": tuple(pads_begin), "pads_end": tuple(pads_end), "counted": "padded"}
+        w = b.AveragePool(w, kernel=tuple(kernel), strides=(1,) * len(kernel), **pads)
+    base = b.Add(b.Mul(w, b.const(op.alpha, x.dtype)), b.const(op.bias, x.dtype))
+    return b.Div(x, b.Pow(base, b.const(op.beta, x.dtype)))
+
+
 @op
 class LRN(Op):
     """x / (bias + alpha / sizeᵏ · Σ x²)^beta, the sum over windows of `size` along k axes (1 where absent)."""
@@ -196,7 +219,7 @@ class LRN(Op):
     onnx = (
         Form(
             "LRN", 1, T={"T": FLOATS}, sig=Sig("x: T -> y: T", T=FLOATS_BF16),
-            when=lambda op, x, axes=None: axes is None, write=lambda b, op, *operands: write_lrn(b, op, *operands),
+            when=lambda op, x, axes=None: axes is None, write=write_lrn,
             attrs={"size": Int(), "alpha": Float(single(1e-4)), "beta": Float(0.75), "bias": Float(1.0)},
         ),
         Form("LRN", 13, T={"T": FLOATS_BF16}),
@@ -212,28 +235,3 @@ class LRN(Op):
             },
         ),
     )  # fmt: skip
-
-
-def write_lrn(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
-    """ONNX: along axis 1 only.  Others: one is moved there; several become a mean over windows of x²."""
-    if axes is None:
-        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="this opset")
-    rank = len(x.shape)
-    over = list(normal_axes("LRN", constant_ints("LRN", "axes", axes), rank))
-    if over == [1]:
-        return b.add(op, x)
-    if len(over) == 1 and rank > 1:
-        order = list(range(rank))
-        order[1], order[over[0]] = order[over[0]], order[1]
-        return b.Transpose(b.add(op, b.Transpose(x, order)), order)
-    pads_begin = [(op.size - 1) // 2 if a in over else 0 for a in range(2, rank)]
-    pads_end = [op.size // 2 if a in over else 0 for a in range(2, rank)]
-    kernel = [op.size if a in over else 1 for a in range(2, rank)]
-    spatial = not over or min(over) >= 2
-    require(spatial, conversion.CANNOT_EXPRESS, op=f"LRN over axes {over}", types=str(x.type), target="ONNX")
-    w = b.Mul(x, x)
-    if over:
-        pads: dict[str, Any] = {"pads_begin": tuple(pads_begin), "pads_end": tuple(pads_end), "counted": "padded"}
-        w = b.AveragePool(w, kernel=tuple(kernel), strides=(1,) * len(kernel), **pads)
-    base = b.Add(b.Mul(w, b.const(op.alpha, x.dtype)), b.const(op.bias, x.dtype))
-    return b.Div(x, b.Pow(base, b.const(op.beta, x.dtype)))

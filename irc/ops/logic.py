@@ -40,9 +40,7 @@ def logical_row(name: str, since: int, canonical: str, last: int | None = None) 
     return Form(name, since, attrs=AUTO_BROADCAST, T=BOOL, read=auto_read(canonical), direct=True, last=last)
 
 
-And = logical(
-    "And", "x and y", np.logical_and, lambda x, y: x.logical_and(y), (logical_row("LogicalAnd", 1, "And"),)
-)
+And = logical("And", "x and y", np.logical_and, lambda x, y: x.logical_and(y), (logical_row("LogicalAnd", 1, "And"),))
 Or = logical("Or", "x or y", np.logical_or, lambda x, y: x.logical_or(y), (logical_row("LogicalOr", 1, "Or"),))
 # OpenVINO: `Xor` in opsets 1..3, `LogicalXor` from 2 on.
 Xor = logical(

@@ -34,10 +34,11 @@ def float_rows(name: str, opsets: Sequence[int], direct: bool = True) -> tuple[F
 
 def function(name: str, doc: str, ufunc: Any, fn: str, opsets: Sequence[int], ov_opset: int = 1) -> Any:
     """One row: the C function's name, the ONNX opsets, the first OpenVINO opset."""
+    ov_types = FLOATS_BF16 if name == "Exp" else OV_NUMERIC
     return unary(
         name, doc, ufunc, lambda x: call(fn, x), T=FLOATS_BF16,
         onnx=float_rows(name, opsets),
-        openvino=(Form(name, ov_opset, T=FLOATS_BF16 if name == "Exp" else OV_NUMERIC, read=float_read(name), direct=True),),
+        openvino=(Form(name, ov_opset, T=ov_types, read=float_read(name), direct=True),),
     )  # fmt: skip
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from irc.diagnostics import require
-from irc.diagnostics.codes import operation as codes
-from irc.diagnostics.codes import shape as shape_codes
+from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, DType, TensorType, bf16, f32, i32, i64
 from irc.ops.activation import single
@@ -192,6 +191,14 @@ BN_TYPES = {"T": FLOATS, "T1": FLOATS, "T2": FLOATS}
 BN_1 = {**BN_ATTRS, "spatial": Int(1), "is_test": Int(0)}
 
 
+BN_SIG_1 = Sig("scale: T1, bias: T1, x: T, mean: T2, var: T2 -> y: T", **dict.fromkeys(("T", "T1", "T2"), FLOATS_BF16))
+
+
+def read_batch_norm_1(b: Any, a: Any, scale: Value, bias: Value, x: Value, mean: Value, var: Value) -> Any:
+    """BatchNormInference of opset 1 has its data third."""
+    return b.BatchNormalization(x, scale, bias, mean, var, epsilon=a.epsilon)
+
+
 @op
 class BatchNormalization(Op):
     """(x - mean) / sqrt(var + epsilon) · scale + bias, parameters per channel (axis 1); inference."""
@@ -204,7 +211,11 @@ class BatchNormalization(Op):
         require(rank >= 2, shape_codes.WRONG_RANK, op=self.name, operand="x", type=x.tensor, expected="2 or more")
         for name, v in zip(("scale", "bias", "mean", "var"), parameters, strict=True):
             require(v.rank in (None, 1), shape_codes.WRONG_RANK, op=self.name, operand=name, type=v.tensor, expected=1)
-            facts = {"what": f"channels of x and elements of {name}", "a": x.shape[1], "b": v.shape[0] if v.rank else "?"}
+            facts = {
+                "what": f"channels of x and elements of {name}",
+                "a": x.shape[1],
+                "b": v.shape[0] if v.rank else "?",
+            }
             require(v.rank is None or v.shape[0].equals(x.shape[1]), shape_codes.SIZES_DIFFER, op=self.name, **facts)
         return x.tensor
 
@@ -224,7 +235,8 @@ class BatchNormalization(Op):
     onnx = (
         Form("BatchNormalization", 1, attrs={**BN_1, "consumed_inputs": Ignored()}, T=BN_TYPES, read=read_batch_norm),
         Form("BatchNormalization", 6, attrs=BN_1),
-        Form("BatchNormalization", 7, attrs={**BN_ATTRS, "spatial": Int(1)}, direct=True, when=one_type, write=write_one_type),
+        Form("BatchNormalization", 7, attrs={**BN_ATTRS, "spatial": Int(1)}, direct=True, when=one_type,
+             write=write_one_type),
         Form("BatchNormalization", 9, attrs=BN_ATTRS),
         Form(
             "BatchNormalization", 14, attrs={**BN_ATTRS, "training_mode": Bool(False)},
@@ -236,8 +248,8 @@ class BatchNormalization(Op):
         Form(
             "BatchNormInference", 1, attrs={"epsilon": Float(assumed=0.0)}, direct=False,
             T={"T": FLOATS_BF16, "T1": FLOATS_BF16, "T2": FLOATS_BF16},
-            sig=Sig("scale: T1, bias: T1, x: T, mean: T2, var: T2 -> y: T", T=FLOATS_BF16, T1=FLOATS_BF16, T2=FLOATS_BF16),
-            read=lambda b, a, scale, bias, x, mean, var: b.BatchNormalization(x, scale, bias, mean, var, epsilon=a.epsilon),
+            sig=BN_SIG_1,
+            read=read_batch_norm_1,
         ),
         Form("BatchNormInference", 5, sig=None, read=None, when=one_type, write=write_one_type),
     )  # fmt: skip
@@ -336,7 +348,9 @@ def check_channels(op: Op, x: Value, *parameters: Value) -> None:
     for v in parameters:
         require(v.rank == 1, shape_codes.WRONG_RANK, op=op.name, operand="scale or bias", type=v.tensor, expected=1)
         same = v.shape[0].equals(x.shape[1])
-        require(same, shape_codes.SIZES_DIFFER, op=op.name, what="channels and scale or bias", a=x.shape[1], b=v.shape[0])
+        require(
+            same, shape_codes.SIZES_DIFFER, op=op.name, what="channels and scale or bias", a=x.shape[1], b=v.shape[0]
+        )
 
 
 def write_instance_norm(b: Any, op: Any, x: Value, scale: Value, bias: Value) -> Any:
@@ -388,7 +402,7 @@ def read_group_norm_18(b: Any, a: Any, x: Value, scale: Value, bias: Value) -> A
 
 @op
 class GroupNormalization(Op):
-    """(x - mean) / sqrt(variance + epsilon), statistics per sample and group of channels; · scale + bias per channel."""
+    """(x - mean) / sqrt(variance + epsilon) per sample and group of channels; · scale + bias per channel."""
 
     num_groups: int
     epsilon: float = EPSILON
@@ -397,7 +411,14 @@ class GroupNormalization(Op):
     def infer(self, x: Value, scale: Value, bias: Value) -> TensorType:
         check_channels(self, x, scale, bias)
         positive = self.num_groups > 0
-        require(positive, codes.ATTRIBUTE_RANGE, op=self.name, attribute="num_groups", value=self.num_groups, expected="positive")
+        require(
+            positive,
+            codes.ATTRIBUTE_RANGE,
+            op=self.name,
+            attribute="num_groups",
+            value=self.num_groups,
+            expected="positive",
+        )
         even = (x.shape[1] % self.num_groups).equals(0)
         facts = {"what": "the number of channels", "value": x.shape[1], "expected": f"a multiple of {self.num_groups}"}
         require(even, shape_codes.SIZE_RANGE, op=self.name, **facts)

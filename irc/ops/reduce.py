@@ -155,7 +155,8 @@ def onnx_rows(name: str, steps: dict[int, Any], operand: int) -> tuple[Form, ...
     rows: list[Form] = []
     for opset, types in steps.items():
         if opset < operand:
-            early = {"judges": ("noop_with_empty_axes",), "when": noop_judged, "write": write_noop} if not rows else {}
+            early: dict[str, Any] = {"judges": ("noop_with_empty_axes",), "when": noop_judged, "write": write_noop}
+            early = {} if rows else early
             rows.append(Form(name, opset, attrs=ATTRIBUTE_AXES, T={"T": types}, **early))
         else:
             rows.append(Form(name, opset, attrs=OPERAND_AXES, T={"T": types, "I": {i64}}, judges=(), when=None))
@@ -165,7 +166,8 @@ def onnx_rows(name: str, steps: dict[int, Any], operand: int) -> tuple[Form, ...
 WIDE_STEPS: dict[int, Any] = {1: ONNX_REDUCED, 11: ONNX_REDUCED, 13: ONNX_REDUCED | {bf16}, 18: ONNX_REDUCED | {bf16}}
 EXTREME = ONNX_REDUCED | {i8, u8}
 EXTREME_STEPS: dict[int, Any] = {
-    1: ONNX_REDUCED, 11: ONNX_REDUCED, 12: EXTREME, 13: EXTREME | {bf16}, 18: EXTREME | {bf16}, 20: EXTREME | {bf16, boolean},
+    1: ONNX_REDUCED, 11: ONNX_REDUCED, 12: EXTREME, 13: EXTREME | {bf16}, 18: EXTREME | {bf16},
+    20: EXTREME | {bf16, boolean},
 }  # fmt: skip
 SIG = Sig("x: T, axes?: I -> y: T", T=NUMERIC, I=INTEGERS)
 SIG_BOOL = Sig("x: T, axes?: I -> y: T", T=NUMERIC | {boolean}, I=INTEGERS)

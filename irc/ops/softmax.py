@@ -13,7 +13,8 @@ import numpy as np
 
 from irc.ir.dim import product
 from irc.ir.graph import Value
-from irc.ir.types import ANY, COMPLEX, FLOATS, FLOATS_BF16, TensorType, bf16, f32
+from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, f32, string
+from irc.ops.activation import OV_LOOSE
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Int
 from irc.ops.forms import PREV, Form, write_only
@@ -21,9 +22,8 @@ from irc.ops.layout import normal_axis
 from irc.ops.precision import narrowed, rounded, wide, widened
 from irc.ops.signature import Sig
 
-OV_SOFTMAX = frozenset(d for d in ANY - COMPLEX if d.ov in (
-    "f32 f16 bf16 f64 i8 i16 i32 i64 u8 u16 u32 u64 boolean u1 u4 i4 nf4 f8e4m3 f8e5m2 string".split()
-))  # fmt: skip
+OV_SOFTMAX = OV_LOOSE | {boolean, string}
+"""What OpenVINO's validation takes."""
 
 
 def flattened_read(name: str) -> Any:
@@ -57,7 +57,16 @@ def write_last(b: Any, op: Any, x: Value) -> Any:
 
 def onnx_rows(name: str) -> tuple[Form, ...]:
     return (
-        Form(name, 1, attrs={"axis": Int(1)}, T=FLOATS, read=flattened_read(name), direct=True, when=last_axis, write=write_last),
+        Form(
+            name,
+            1,
+            attrs={"axis": Int(1)},
+            T=FLOATS,
+            read=flattened_read(name),
+            direct=True,
+            when=last_axis,
+            write=write_last,
+        ),
         Form(name, 11),
         Form(name, 13, attrs={"axis": Int(-1)}, T=PREV | {bf16}, read=None, when=None, write=None),
     )

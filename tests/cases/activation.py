@@ -1,15 +1,32 @@
 """Activations."""
 
 from cases import Case, Spec
-
 from irc.ops.activation import (
-    Celu, Clip, Elu, Gelu, HardSigmoid, HardSwish, HSigmoid, LeakyRelu, Mish, PRelu, Relu, Selu, Shrink, Sigmoid, Softplus, Softsign, Swish, ThresholdedRelu,
+    Celu,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    HSigmoid,
+    LeakyRelu,
+    Mish,
+    PRelu,
+    Relu,
+    Selu,
+    Shrink,
+    Sigmoid,
+    Softplus,
+    Softsign,
+    Swish,
+    ThresholdedRelu,
 )  # fmt: skip
+from irc.ops.clip import Clip
 
 LIMITS = {"f32": 2e-6, "f64": 1e-12, "f16": 4e-3, "bf16": 3e-2}
 PLAIN = (
     Sigmoid(), Softplus(), Softsign(), HardSwish(), HSigmoid(), Mish(), Gelu(), Gelu(approximate="tanh"), LeakyRelu(),
-    LeakyRelu(alpha=0.25), Elu(), Elu(alpha=0.5), Celu(), Celu(alpha=2.0), ThresholdedRelu(), ThresholdedRelu(alpha=0.5),
+    LeakyRelu(alpha=0.25), Elu(), Elu(alpha=0.5), Celu(), Celu(alpha=2.0), ThresholdedRelu(),
+      ThresholdedRelu(alpha=0.5),
     Shrink(), Shrink(bias=0.5, lambd=1.0), Swish(), Relu(),
 )  # fmt: skip
 

@@ -1,9 +1,26 @@
 """Arithmetic."""
 
 from cases import Case, Spec
-
 from irc.ops.arithmetic import (
-    Abs, Add, Ceil, Div, Floor, Max, Mean, Min, Mod, Mul, Neg, Pow, Reciprocal, Round, Sign, Sqrt, SquaredDifference, Sub, Sum,
+    Abs,
+    Add,
+    Ceil,
+    Div,
+    Floor,
+    Max,
+    Mean,
+    Min,
+    Mod,
+    Mul,
+    Neg,
+    Pow,
+    Reciprocal,
+    Round,
+    Sign,
+    Sqrt,
+    SquaredDifference,
+    Sub,
+    Sum,
 )  # fmt: skip
 
 FLOATS = ("f32", "f64", "f16", "bf16")
@@ -29,7 +46,8 @@ CASES = [
     Case(Pow(), (Spec("f32", (3, 4), 0.5, 3), Spec("i64", (4,), -2, 3)), 1e-6),
     Case(Pow(), (Spec("i32", (3, 4), 1, 5), Spec("f32", (4,), values=(0.5, 1, 2, 2.5)))),
     *(Case(op(), (Spec(t, (3, 5), -4, 4),)) for op in (Neg, Abs, Sign) for t in (*FLOATS, *INTS)),
-    *(Case(op, (Spec(t, (3, 5), -4, 4),)) for op in (Floor(), Ceil(), Round(), Round(mode="half_away_from_zero")) for t in FLOATS),
+    *(Case(op, (Spec(t, (3, 5), -4, 4),)) for op in (Floor(), Ceil(), Round(), Round(mode="half_away_from_zero"))
+      for t in FLOATS),
     *(Case(op, (Spec("f32", (12,), values=EDGES),))
       for op in (Neg(), Abs(), Sign(), Floor(), Ceil(), Round(), Round(mode="half_away_from_zero"), Reciprocal())),
     *(Case(op(), (Spec(t, (3, 5), 0.1, 4),)) for op in (Sqrt, Reciprocal) for t in FLOATS),

@@ -1,7 +1,6 @@
 """Conversions of element types."""
 
 from cases import Case, Spec
-
 from irc.ir.types import dtype
 from irc.ops.cast import Cast, CastLike
 
@@ -20,7 +19,8 @@ CASES = [
       for t in NARROW[:4] for saturate in (True, False)),
     *(Case(Cast(to=dtype(t)), (Spec("i32", (6,), values=(300, -300, 70000, -70000, 2**31 - 1, -(2**31))),))
       for t in ("i8", "u8", "i16", "u16", "i64", "u64")),
-    *(Case(Cast(to=dtype("f8e8m0"), round_mode=m), (Spec("f32", (9,), values=(0.0, 0.3, 1.0, 1.4, 1.5, 1.6, 2.0, 3.0, 1e30)),))
+    *(Case(Cast(to=dtype("f8e8m0"), round_mode=m), (Spec("f32", (9,), values=(0.0, 0.3, 1.0, 1.4, 1.5, 1.6, 2.0, 3.0,
+      1e30)),))
       for m in ("up", "down", "nearest")),
     *(Case(CastLike(), (Spec("f32", (3, 4), 0, 9), Spec(t, (1,)))) for t in ("i64", "f16", "bool", "f64")),
 ]  # fmt: skip

@@ -1,7 +1,6 @@
 """Comparisons, NaN and infinity."""
 
 from cases import Case, Spec
-
 from irc.ops.compare import Equal, Greater, GreaterOrEqual, IsFinite, IsInf, IsNaN, Less, LessOrEqual, NotEqual
 
 TYPES = ("f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool")
