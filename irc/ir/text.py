@@ -15,6 +15,7 @@ Large constants are written as a digest of their data and read back without it. 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -46,7 +47,7 @@ def print_graph(graph: Graph) -> str:
 
 
 def node_text(node: Node) -> str:
-    """A node as one line."""
+    """A node as one line; attributes that have their default are left out."""
     results = ", ".join(map(_declared, node.outputs))
     operands = ", ".join("_" if v is None else _value(v) for v in node.inputs)
     text = f"{results} = {_op(node.op)}{' ' if operands else ''}{operands}"
@@ -54,7 +55,12 @@ def node_text(node: Node) -> str:
 
 
 def _op(op: Any) -> str:
-    shown = [f"{k}={literal(v, print_graph)}" for k, v in op.attributes().items()]
+    default = {f.name: f.default for f in dataclasses.fields(op)}
+    shown = [
+        f"{k}={literal(v, print_graph)}"
+        for k, v in op.attributes().items()
+        if default[k] is dataclasses.MISSING or default[k] != v
+    ]
     return f"{type(op).__name__}({', '.join(shown)})" if shown else type(op).__name__
 
 
@@ -230,5 +236,3 @@ def _until(text: str, mark: str) -> tuple[str, str]:
             return text[:k], text[k + len(mark) :]
         k += 1
     return text, ""
-
-

@@ -57,7 +57,7 @@ def _value(value: Value, inside: set[Node]) -> list[str]:
     found = [f"%{value.name} is used by a removed node" for n in value.uses if n not in inside]
     if value.const is not None and isinstance(value.type, TensorType) and value.const.type != value.type:
         found.append(f"constant %{value.name} of {value.const.type} is declared {value.type}")
-    if value.contents is not None and isinstance(value.type, TensorType) and value.type.is_static:
-        if value.contents.shape != value.type.static_shape():
-            found.append(f"the contents of %{value.name} do not have its shape")
+    kind = value.type if isinstance(value.type, TensorType) and value.type.is_static else None
+    if value.contents is not None and kind is not None and value.contents.shape != kind.static_shape():
+        found.append(f"the contents of %{value.name} do not have its shape")
     return found

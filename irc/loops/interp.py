@@ -145,11 +145,19 @@ def _wrap(value: int, dtype: DType) -> int:
 
 def _cast(value: Any, source: DType, target: DType) -> Any:
     if target.is_integer and source.is_float:
-        return int(np.asarray(value).astype(np.float64).astype(target.numpy)) if target.bits >= 8 else _wrap(int(value), target)
+        return (
+            int(np.asarray(value).astype(np.float64).astype(target.numpy))
+            if target.bits >= 8
+            else _wrap(int(value), target)
+        )
     if target.is_float and source.is_float:
         return np.asarray(value).astype(target.numpy)[()]
     if target.is_float:
-        return np.asarray(int(value)).astype(target.numpy)[()] if abs(int(value)) < 1 << 63 else target.numpy.type(float(value))
+        return (
+            np.asarray(int(value)).astype(target.numpy)[()]
+            if abs(int(value)) < 1 << 63
+            else target.numpy.type(float(value))
+        )
     return _typed(value, target)
 
 
@@ -220,7 +228,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "erf": _erf, "erfc": _extra(math.erfc), "lgamma": _extra(math.lgamma), "tgamma": _extra(math.gamma),
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "pow": np.power, "atan2": np.arctan2, "round": np.rint,
-    "round_away": lambda x: np.copysign(np.floor(np.abs(x) + type(x)(0.5)), x), "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
+    "round_away": lambda x: np.copysign(np.floor(np.abs(x) + type(x)(0.5)), x),
+    "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
 }  # fmt: skip
 
 

@@ -12,11 +12,23 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import DType, TensorType
 from irc.loops.builder import LoopBuilder, place
-from irc.loops.stages import emit_copy, emit_element
-from irc.loops.expand import expand
-from irc.loops.ir import Assign, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store, walk as walk_statements
-from irc.loops.rows import emit_rows
 from irc.loops.constraints import constraints
+from irc.loops.expand import expand
+from irc.loops.ir import (
+    Assign,
+    Buffer,
+    For,
+    Function,
+    If,
+    KernelCall,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    walk as walk_statements,
+)
+from irc.loops.rows import emit_rows
+from irc.loops.stages import emit_copy, emit_element
 from irc.passes.elements import Flat, Inliner, transform, walk
 from irc.passes.group import Group, Grouping
 
@@ -121,7 +133,9 @@ class Lowering:
         if found is None:
             if value in self.grouping.views:
                 base = self.buffer(self.grouping.views[value])
-                found = Buffer(self.name(value.name), value.dtype, value.shape, base.where, base=base, origin=base.origin)
+                found = Buffer(
+                    self.name(value.name), value.dtype, value.shape, base.where, base=base, origin=base.origin
+                )
             elif value.const is not None:
                 found = self._new(value, "constant")
                 found.data = value.const.array
@@ -135,7 +149,14 @@ class Lowering:
         if len(buffer.shape) == 1:
             return buffer
         if buffer not in self._flat:
-            self._flat[buffer] = Buffer(self.name(f"{buffer.name}_flat"), buffer.dtype, (buffer.elements,), buffer.where, base=buffer, origin=buffer.origin)
+            self._flat[buffer] = Buffer(
+                self.name(f"{buffer.name}_flat"),
+                buffer.dtype,
+                (buffer.elements,),
+                buffer.where,
+                base=buffer,
+                origin=buffer.origin,
+            )
         return self._flat[buffer]
 
     def scratch(self, dtype: DType, shape: tuple[Dim, ...], hint: str) -> Buffer:
@@ -215,15 +236,19 @@ class Lowering:
         return list(dict.fromkeys(values))
 
     def _unknown_symbol(self, value: Value, name: str) -> None:
+        """Report the first operation in whose result the symbol appears, or the input that declares it."""
         for node in self.graph.nodes:
-            for out in node.outputs:
-                if isinstance(out.type, TensorType) and out.type.shape is not None:
-                    if any(s.name == name for d in out.type.shape for s in d.symbols()):
-                        inputs = [s.name for v in node.operands if isinstance(v.type, TensorType) and v.type.shape for d in v.shape for s in d.symbols()]
-                        if name not in inputs:
-                            self.sink.report(codes.DATA_DEPENDENT, node.loc, symbol=name, value=out.name, op=node.op.name)
-                            return
+            out = next((v for v in node.outputs if name in _symbol_names(v)), None)
+            if out is not None and not any(name in _symbol_names(v) for v in node.operands):
+                self.sink.report(codes.DATA_DEPENDENT, node.loc, symbol=name, value=out.name, op=node.op.name)
+                return
         self.sink.report(codes.SYMBOL_NOT_AN_INPUT, value.loc, symbol=name, value=value.name)
+
+
+def _symbol_names(value: Value) -> set[str]:
+    if not isinstance(value.type, TensorType) or value.type.shape is None:
+        return set()
+    return {s.name for d in value.type.shape for s in d.symbols()}
 
 
 def _loc(group: Group) -> Any:

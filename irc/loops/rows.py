@@ -54,7 +54,9 @@ class RowEmitter:
         with ExitStack() as stack:
             outer = [k for k in self.outer if k != self.vector]
             for n, k in enumerate(outer):
-                stack.enter_context(loop(self.b, self.outer[k], self.frame.shape[k], "parallel" if n == 0 else "serial"))
+                stack.enter_context(
+                    loop(self.b, self.outer[k], self.frame.shape[k], "parallel" if n == 0 else "serial")
+                )
             self.tile = self._tile(stack, first=not outer) if self.tiled else None
             for value in self.group.stages:
                 if self.frame.is_full(value.shape):

@@ -18,7 +18,15 @@ from irc.ir.types import boolean, i64
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer, For, If
 from irc.loops.simplify import (
-    Span, bound, combine, depends, has_reduce, identity, share, split_guards, substitute,
+    Span,
+    bound,
+    combine,
+    depends,
+    has_reduce,
+    identity,
+    share,
+    split_guards,
+    substitute,
 )  # fmt: skip
 from irc.passes.elements import children, is_index, rebuilt, walk
 from irc.passes.indexing import Ranges, coefficient
@@ -56,8 +64,7 @@ class Scalars:
         guarded = [x for x in walk(e) if isinstance(x, Select) and (has_reduce(x.a) or has_reduce(x.b))]
         if guarded:
             return self._branches(e, guarded[-1])
-        outer = [x for x in _outermost(e)]
-        return substitute(e, {r: self.reduce(r) for r in outer})
+        return substitute(e, {r: self.reduce(r) for r in _outermost(e)})
 
     def _branches(self, e: Expr, choice: Select) -> Expr:
         """A reduction under a condition runs only where the condition holds."""
@@ -94,6 +101,7 @@ class Scalars:
         with b.for_(lanes, "simd", "j") as j:
             b.store(buffer, j, identity(r.op, r.dtype))
         with loops(b, r.vars[:-1], r.extents[:-1]):
+
             def step(base: Expr, j: Var) -> None:
                 body = share(b, substitute(r.body, {last: base + j}))
                 b.store(buffer, j, combine(r.op, acc[j], body))

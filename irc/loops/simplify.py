@@ -80,7 +80,11 @@ def split_guards(op: str, body: Expr) -> tuple[list[Expr], Expr]:
     guards: list[Expr] = []
     if op == "sum":
         rest = _zero_guards(body, guards)
-    elif isinstance(body, Select) and isinstance(body.b, Const) and _same_number(body.b.value, identity(op, body.dtype).value):
+    elif (
+        isinstance(body, Select)
+        and isinstance(body.b, Const)
+        and _same_number(body.b.value, identity(op, body.dtype).value)
+    ):
         guards, rest = [body.cond], body.a
     else:
         rest = body
@@ -145,7 +149,9 @@ def share(b: LoopBuilder, e: Expr) -> Expr:
     counts: dict[Expr, int] = {}
 
     def count(x: Expr, sure: bool) -> None:
-        if not children(x) or isinstance(x, Load) and all(not children(i) for i in x.index) and x.buffer.where == "local":
+        if not children(x) or (
+            isinstance(x, Load) and all(not children(i) for i in x.index) and x.buffer.where == "local"
+        ):
             return
         if sure:
             counts[x] = counts.get(x, 0) + 1
@@ -184,4 +190,3 @@ def _worth(e: Expr) -> bool:
 
 def has_reduce(e: Expr) -> bool:
     return any(isinstance(x, Reduce) for x in walk(e))
-

@@ -12,7 +12,17 @@ from irc.ir.types import i64
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer
 from irc.loops.schedule import (
-    BLOCK, TILE, WHOLE_TILE, Axis, Scalars, Tile, TileReducer, lane_worthy, loop, stride_score, tileable,
+    BLOCK,
+    TILE,
+    WHOLE_TILE,
+    Axis,
+    Scalars,
+    Tile,
+    TileReducer,
+    lane_worthy,
+    loop,
+    stride_score,
+    tileable,
 )  # fmt: skip
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.passes.elements import children, is_index, rebuilt, walk
@@ -77,7 +87,9 @@ def nest(
     with ExitStack() as stack:
         for k, axis in enumerate(axes):
             last = k == len(axes) - 1
-            stack.enter_context(loop(b, axis.var, axis.extent, "parallel" if k == 0 and not last else "simd" if last else "serial"))
+            stack.enter_context(
+                loop(b, axis.var, axis.extent, "parallel" if k == 0 and not last else "simd" if last else "serial")
+            )
         b.store(target, at, share(b, e))
 
 
@@ -94,7 +106,11 @@ def merged(
     k = len(plan) - 1
     while k > 0:
         outer, inner = plan[k - 1], plan[k]
-        if outer.var not in pinned and inner.var not in pinned and all(_mergeable(p, outer, inner) for p in [store, *positions]):
+        if (
+            outer.var not in pinned
+            and inner.var not in pinned
+            and all(_mergeable(p, outer, inner) for p in [store, *positions])
+        ):
             whole = Axis(inner.var, outer.extent * inner.extent)
             gone = {f"%{outer.var.name}": 0}
             store, positions = store.subs(gone), [p.subs(gone) for p in positions]
@@ -161,7 +177,9 @@ def _mergeable(p: Dim, outer: Axis, inner: Axis) -> bool:
 def _prefers_tile(e: Expr, axes: list[Axis], ranges: Ranges) -> bool:
     """Whether to vectorise along the last result axis rather than along the reduction."""
     last = axes[-1]
-    main = max((r for r in walk(e) if isinstance(r, Reduce)), key=lambda r: sum(isinstance(x, Load) for x in walk(r.body)))
+    main = max(
+        (r for r in walk(e) if isinstance(r, Reduce)), key=lambda r: sum(isinstance(x, Load) for x in walk(r.body))
+    )
     _, body = split_guards(main.op, main.body)
     along = sum(stride_score(x, last.var, ranges) for x in walk(body) if isinstance(x, Load))
     if lane_worthy(main, ranges) and along > 0:
@@ -224,8 +242,11 @@ def _blocked_axis(e: Expr, axes: list[Axis], ranges: Ranges) -> Axis | None:
             continue
         for r in reduces:
             loads = [x for x in walk(r.body) if isinstance(x, Load)]
-            shared = [x for x in loads if any(depends(i, vector) for i in x.index) and not any(depends(i, {axis.var}) for i in x.index)]
+            shared = [
+                x
+                for x in loads
+                if any(depends(i, vector) for i in x.index) and not any(depends(i, {axis.var}) for i in x.index)
+            ]
             if shared and len(reduces) == 1:
                 return axis
     return None
-

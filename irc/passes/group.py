@@ -168,7 +168,9 @@ class Grouper:
             return False  # only ever left unstored for this consumer
         if self._read_again(value, load) and (self.cost[operand] > 0 or not self._regular_at(value, load)):
             return True
-        return view_base(self.elements, value) is None and not self._regular_at(value, load) and self.cost[operand] > CHEAP
+        return (
+            view_base(self.elements, value) is None and not self._regular_at(value, load) and self.cost[operand] > CHEAP
+        )
 
     def _regular_at(self, value: Value, load: Load) -> bool:
         element = self.elements.of(value)
@@ -215,9 +217,17 @@ class Grouper:
         if isinstance(consumer, Node) or load is None or consumer.producer in self.cluster_of:
             return False
         element = self.elements.of(consumer)
-        if consumer in self.claimed or consumer.shape != value.shape or reduces(element) or not identity_index(element, load):
+        if (
+            consumer in self.claimed
+            or consumer.shape != value.shape
+            or reduces(element)
+            or not identity_index(element, load)
+        ):
             return False
-        if view_base(self.elements, consumer) is not None or len(consumer.producer.outputs if consumer.producer else ()) != 1:
+        if (
+            view_base(self.elements, consumer) is not None
+            or len(consumer.producer.outputs if consumer.producer else ()) != 1
+        ):
             return False
         self.claimed.add(consumer)
         return True
@@ -321,7 +331,11 @@ def view_base(elements: Elements, value: Value) -> Value | None:
         return None
     element = elements.of(value)
     load = element.expr
-    if not isinstance(load, Load) or isinstance(load.buffer, Flat) or known_element(load.buffer, load.index) is not None:
+    if (
+        not isinstance(load, Load)
+        or isinstance(load.buffer, Flat)
+        or known_element(load.buffer, load.index) is not None
+    ):
         return None
     operand = load.buffer
     if product(value.shape).at_most(product(operand.shape)) is False:

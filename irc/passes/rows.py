@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-
 from irc.expr import Const, Expr, Load, Reduce, Var
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
@@ -213,5 +212,3 @@ class RowFinder:
             if producer in cluster.nodes and not cluster.frame.is_full(value_of(load).shape):
                 return True
         return False
-
-

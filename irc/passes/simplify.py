@@ -147,4 +147,3 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Add": (add_zero,),
     "Sub": (neutral(0.0, also_left=False),),
 }
-

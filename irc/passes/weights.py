@@ -16,7 +16,13 @@ def run(graph: Graph) -> int:
     done = 0
     for node in graph.nodes:
         b = node.inputs[1] if node.op.name == "MatMul" else None
-        if b is not None and b.const is not None and getattr(node.op, "transpose_b", False) and b.rank == 2 and not _one_row(node):
+        if (
+            b is not None
+            and b.const is not None
+            and getattr(node.op, "transpose_b", False)
+            and b.rank == 2
+            and not _one_row(node)
+        ):
             done += _untranspose(graph, node, b)
     return done
 
