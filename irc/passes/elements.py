@@ -286,7 +286,8 @@ def known_element(value: Value, index: tuple[Expr, ...]) -> Expr | None:
     if value.contents is not None and all(isinstance(i, Const) for i in index):
         numbers: Any = tuple(int(i.value) for i in index if isinstance(i, Const))
         if all(0 <= n < size for n, size in zip(numbers, value.contents.shape, strict=True)):
-            dim = Dim.of(value.contents[numbers])
+            found: Any = value.contents[numbers]
+            dim = Dim.of(found)
             if dim.is_const:
                 return Const(int(dim) != 0 if value.dtype.kind == "b" else int(dim), value.dtype)
             return wrap(dim, i64).cast(value.dtype)

@@ -44,7 +44,7 @@ def _bytes(value: Value) -> int:
 
 def fold(graph: Graph, node: Node) -> bool:
     """Replace the node's results by constants."""
-    results = run_reference(node, [None if v is None else v.const.array for v in node.inputs if v is None or v.const])
+    results = run_reference(node, [None if v is None else v.array for v in node.inputs])
     for value, array in zip(node.outputs, results, strict=False):
         make_constant(graph, value, np.asarray(array))
     graph.remove(node)
