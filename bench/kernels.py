@@ -148,7 +148,7 @@ def bench_conv() -> None:
     for ic, oc, size, window, stride, pad in CONVS:
         out = (size + 2 * pad - window) // stride + 1
         x, w, y = aligned((1, ic, size, size)), aligned((oc, ic, window, window)), aligned((1, oc, out, out), "zero")
-        kernel = select_conv(host_isa(), f32, oc, out * out, stride, plain())
+        kernel = select_conv(host_isa(), f32, oc, ic * window * window, out * out, stride, plain())
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         packed = aligned((w.size,))
         packed[...] = kernel.pack_weights(w)

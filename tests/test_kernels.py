@@ -522,7 +522,10 @@ def run_conv(lib: ctypes.CDLL, kernel: Any, case: Any, fused: bool, pool: Pool |
 def conv_kernels(isa: str, fused: bool) -> list[Any]:
     x = (acc() + slot(0) + slot(1)).max(Const(0.0, f32))
     epilogue = Epilogue(x, ("column", "full")) if fused else plain()
-    return [select_conv(ISAS[isa], f32, case[3] if k % 2 else M, M, case[9], epilogue) for k, case in enumerate(CONVS)]
+    return [
+        select_conv(ISAS[isa], f32, case[3] if k % 2 else M, 1000 * (k % 3), M, case[9], epilogue)
+        for k, case in enumerate(CONVS)
+    ]
 
 
 @pytest.mark.parametrize(("isa", "fused"), [("avx512", True), ("avx2", False), ("plain", True)])

@@ -6,7 +6,7 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     weights = kernel.pack_b(array)                      # goes into the weights file, 64-byte aligned
     KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), sizes=kernel.order(m=…, n=…, k=…, a_row=…, …))
 
-    kernel = select_conv(isa, f32, oc_per_group, oh * ow, stride_w, epilogue)
+    kernel = select_conv(isa, f32, oc_per_group, ic_per_group * kh * kw, oh * ow, stride_w, epilogue)
     weights = kernel.pack_weights(array, groups)
 
     kernel = select_depthwise(isa, f32, window, strides, dilations, epilogue)   # one channel a group; may be None

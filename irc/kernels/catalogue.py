@@ -90,12 +90,24 @@ def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilog
     return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), _narrow(tile, n))
 
 
-def select_conv(isa: Isa, dtype: DType, oc: DimLike, pixels: DimLike, stride_w: int, epilogue: Epilogue) -> ConvKernel:
-    """The kernel for `oc` output channels of each group and that many output pixels of an image."""
+def select_conv(
+    isa: Isa,
+    dtype: DType,
+    oc: DimLike,
+    depth: DimLike,
+    pixels: DimLike,
+    stride_w: int,
+    epilogue: Epilogue,
+) -> ConvKernel:
+    """The kernel for `oc` output channels of each group and that many output pixels of an image.
+
+    depth: products in a sum, input channels of a group × window.
+    """
     tile = choose(isa, dtype, oc, pixels)
-    return ConvKernel(
-        tile, epilogue, stride_w if stride_w in (1, 2) else 0, heights_of(oc, tile.rows), _narrow(tile, pixels)
-    )
+    # Weights that stay in the second cache may be read often; others are read once for as many pixels as possible.
+    panels = 2 if known(oc) * known(depth) * dtype.itemsize <= isa.l2 // 2 else 4
+    stride = stride_w if stride_w in (1, 2) else 0
+    return ConvKernel(tile, epilogue, stride, panels, heights_of(oc, tile.rows), _narrow(tile, pixels))
 
 
 def select_depthwise(

@@ -1,7 +1,7 @@
 """Convolution, NCHW, as an implicit matrix product: Y[oc, pixels] = epilogue(W[oc, taps × ic] · X[taps × ic, pixels]).
 
-Weights are packed at compile time, [group][tile of oc][kh][kw][ic][rows of the tile].  A block of the matrix X (some
-panels of output pixels × a range of taps and channels) is gathered on the stack, which also settles padding, strides
+Weights are packed at compile time, [group][block of taps × ic][tile of oc][kh, kw, ic][rows of the tile].  A block
+of the matrix X (some panels of output pixels × a range of taps and channels) is gathered on the stack, which also settles padding, strides
 and dilations; it then meets all output channels.  Nothing outside the input is read.
 
 Threads split images, groups, pixels and output channels, never the sum: results do not depend on them.
@@ -22,9 +22,8 @@ from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import vector_name, vector_type
 from irc.kernels.text import fill, symbol
-from irc.kernels.tile import Tile, block, bodies, names, prelude
+from irc.kernels.tile import Tile, Variants, block, bodies, names, prelude
 
-PANELS_PER_BLOCK = 2
 FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too
 CHANNEL_PARTS = 8
 
@@ -87,22 +86,23 @@ static void ${S}_gather(const ${S}_call *g, const $T *x, int64_t p0, int64_t p1,
 
 _BODY = """
 typedef struct {
-    int64_t tiles, low, extra, parts, blocks; /* tiles of channels (the first `extra` are higher), tasks */
+    int64_t tiles, low, extra; /* tiles of channels; the first `extra` are one row higher than `low` */
+    int64_t panels, blocks, parts; /* tasks: blocks of panels of pixels, parts of the tiles */
 } ${S}_plan;
 
 IRC_INLINE ${S}_plan ${S}_split(const ${S}_call *g) {
-    const int64_t tiles = (g->oc + $MR - 1) / $MR, blocks = (g->oh * g->ow + $NB - 1) / $NB;
+    const int64_t tiles = (g->oc + $MR - 1) / $MR, panels = (g->oh * g->ow + $NR - 1) / $NR;
+    const int64_t blocks = (panels + $NPB - 1) / $NPB;
     const int64_t parts = g->batch * g->groups * blocks >= $few ? 1 : tiles < $most_parts ? tiles : $most_parts;
-    return (${S}_plan){tiles, g->oc / tiles, g->oc % tiles, parts, blocks};
+    return (${S}_plan){tiles, g->oc / tiles, g->oc % tiles, panels, blocks, parts};
 }
 
 /* Pixels p0 to p1 of the output channels in tiles t0 to t1 of one group. */
 static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const ${S}_plan *plan, const $T *x, const $T *w,
                        int64_t p0, int64_t p1, int64_t t0, int64_t t1) {
     _Alignas(64) $T packed[$room * $NB];
-    const int64_t depth = g->ic * g->kh * g->kw, panels = (p1 - p0 + $NR - 1) / $NR;
-    const int64_t room = $room * $NPB / panels, count = depth > room ? (depth + room - 1) / room : 1;
-    const int64_t step = (depth + count - 1) / count;
+    const int64_t depth = g->ic * g->kh * g->kw, count = (depth + $room - 1) / $room;
+    const int64_t step = count ? (depth + count - 1) / count : 0;
     int64_t k0 = 0;
     do {
         const int64_t k = depth - k0 < step ? depth - k0 : step;
@@ -111,7 +111,7 @@ static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const ${S}_plan *p
             const int height = (int)(plan->low + (t < plan->extra));
             const int64_t row = t * plan->low + (t < plan->extra ? t : plan->extra);
             for (int64_t p = p0; p < p1; p += $NR)
-                ${S}_block(o, height, row, p, k, w + row * depth + k0 * height, packed + (p - p0) * k, k0 == 0,
+                ${S}_block(o, height, row, p, k, w + k0 * g->oc + row * k, packed + (p - p0) * k, k0 == 0,
                            k0 + k >= depth);
         }
         k0 += k;
@@ -126,11 +126,13 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const int64_t part = begin % plan.parts, pixels = begin / plan.parts % plan.blocks;
         const int64_t matrix = begin / plan.parts / plan.blocks, image = matrix / g->groups, group = matrix % g->groups;
         const int64_t run = plan.parts - part < end - begin ? plan.parts - part : end - begin;
-        const int64_t channel = group * g->oc, n = g->oh * g->ow, p0 = pixels * $NB;
+        const int64_t channel = group * g->oc, n = g->oh * g->ow;
+        const int64_t p0 = plan.panels * pixels / plan.blocks * $NR;
+        const int64_t p1 = plan.panels * (pixels + 1) / plan.blocks * $NR;
         $T *c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = n};$slot_starts
         ${S}_range(g, &o, &plan, g->x + image * g->x_batch + group * g->ic * g->x_channel,
-                   g->w + channel * g->ic * g->kh * g->kw, p0, p0 + $NB < n ? p0 + $NB : n,
+                   g->w + channel * g->ic * g->kh * g->kw, p0, p1 < n ? p1 : n,
                    plan.tiles * part / plan.parts, plan.tiles * (part + run) / plan.parts);
         begin += run;
     }
@@ -158,20 +160,22 @@ void $S($parameters) {
 class ConvKernel(Kernel):
     """A generated convolution.
 
-    `stride` is the stride along the width that it is specialised for (0: any).  `heights` are the heights of the
+    `stride` is the stride along the width that it is specialised for (0: any), `panels` how many
+    panels of pixels meet the weights at a time.  `heights` are the heights of the
     tiles of output channels (of one group), `narrow` as in `GemmKernel`.
     """
 
     tile: Tile
     epilogue: Epilogue
     stride: int
+    panels: int
     heights: tuple[int, ...]
     narrow: bool
 
     @cached_property
     def symbol(self) -> str:
         words = self.tile.name.removeprefix("irc_tile_")
-        return symbol(f"conv_s{self.stride}", words, f"{self.epilogue.key()}{self.heights}{self.narrow}")
+        return symbol(f"conv_s{self.stride}", words, f"{self.epilogue.key()}{self.heights}{self.narrow}{self.panels}")
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
@@ -195,22 +199,32 @@ class ConvKernel(Kernel):
     def pack_weights(self, w: np.ndarray[Any, Any], groups: int = 1) -> np.ndarray[Any, Any]:
         """w[oc, ic, kh, kw] of all groups as the kernel reads it: flat, as many elements."""
         per = w.shape[0] // groups
+        depth = int(np.prod(w.shape[1:]))
+        count = max(1, -(-depth // self._room))
+        step = -(-depth // count)
+        flat = w.reshape(groups, per, w.shape[1], -1).transpose(0, 3, 2, 1).reshape(groups, depth, per)
         parts = [
-            w[g * per + begin : g * per + end].transpose(2, 3, 1, 0).ravel()
+            flat[g, k : k + step, begin:end].ravel()
             for g in range(groups)
+            for k in range(0, depth, max(step, 1))
             for begin, end in _tiles(per, self.tile.rows)
         ]
         return np.concatenate(parts).astype(self.tile.dtype.numpy, copy=False)
 
+    @property
+    def _room(self) -> int:
+        """Rows of the matrix X in a block, at most."""
+        return self.tile.isa.stack // self.tile.dtype.itemsize // (self.panels * self.tile.panel)
+
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
-        room = t.isa.stack // t.dtype.itemsize // (PANELS_PER_BLOCK * t.panel)
+        variants = Variants(self.heights, self.narrow, streamed=True)
         given = names(t) | {
             "S": s,
-            "NB": PANELS_PER_BLOCK * t.panel,
-            "NPB": PANELS_PER_BLOCK,
-            "room": room,
+            "NB": self.panels * t.panel,
+            "NPB": self.panels,
+            "room": self._room,
             "few": FEW_TASKS,
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
@@ -235,8 +249,8 @@ class ConvKernel(Kernel):
                 prelude(t, self.epilogue),
                 *(vector_type(n, t.dtype) for n in lanes),
                 f"/* {self.summary} */",
-                bodies(t, self.heights, self.narrow),
-                block(s, t, self.epilogue, self.heights, self.narrow),
+                bodies(t, variants),
+                block(s, t, self.epilogue, variants),
                 fill(_CALL, **given, slot_fields=fields),
                 fill(_SPAN, **given, stride=self.stride or "stride", cases="".join(_span_cases(t, self.stride))),
                 fill(_GATHER, **given, stride=stride),

@@ -20,7 +20,7 @@ from irc.kernels.base import Kernel
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.isa import vector_name
 from irc.kernels.text import fill, symbol
-from irc.kernels.tile import Tile, block, bodies, names, prelude
+from irc.kernels.tile import Tile, Variants, block, bodies, names, prelude
 
 TILES_PER_BLOCK = 4  # tiles of A packed at a time
 BLOCKS_PER_TASK = 3  # such blocks in one task
@@ -244,6 +244,7 @@ class GemmKernel(Kernel):
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
+        variants = Variants(self.heights, self.narrow, streamed=False)
         given = names(t) | {
             "S": s,
             "Q": vector_name(4, t.dtype),
@@ -269,8 +270,8 @@ class GemmKernel(Kernel):
             (
                 prelude(t, self.epilogue),
                 f"/* {self.summary} */",
-                bodies(t, self.heights, self.narrow),
-                block(s, t, self.epilogue, self.heights, self.narrow),
+                bodies(t, variants),
+                block(s, t, self.epilogue, variants),
                 fill(_CALL, **given, slot_fields=fields),
                 fill(_PACK_A, **given),
                 "" if self.b_constant else fill(_PACK_B, **given),

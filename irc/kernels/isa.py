@@ -25,7 +25,7 @@ class Isa:
     vector: int
     rows: int
     vectors: int
-    stack: int = 96 << 10
+    stack: int = 128 << 10
     l2: int = 1 << 20
 
     def lanes(self, dtype: DType) -> int:

@@ -8,7 +8,6 @@ epilogue is applied by `NAME_block`, the kernel's own, as soon as a tile is comp
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from irc.ir.dim import Dim, DimLike
@@ -21,9 +20,9 @@ from irc.kernels.vecmath import definitions
 _TILE = """#ifndef IRC_TILE_$tile
 #define IRC_TILE_$tile
 typedef void ${tile}_run(int64_t k, const $T *a, const $T *b, $T *c, int64_t c_row, int first);
-/* C[R][W vectors] (+)= A[k][R] * B[k][$NR]. */
-IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict a, const $T *restrict b,
-                        $T *restrict c, int64_t c_row, int first) {
+/* C[R][W vectors] (+)= A[k][R] * B[k][$NR]; `streamed`: A comes from memory, else B does, and is prefetched. */
+IRC_INLINE void ${tile}(const int R, const int W, const int streamed, int64_t k, const $T *restrict a,
+                        const $T *restrict b, $T *restrict c, int64_t c_row, int first) {
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
     const int U = R <= 3 ? 2 : 1; /* few rows: two independent sums hide the latency of the additions */
     IRC_FULL_UNROLL
@@ -37,8 +36,8 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
     for (; k >= U; k -= U, a += U * R, b += U * $NR) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-        __builtin_prefetch(b + $ahead);
-        if ($NR * $size > 64) __builtin_prefetch(b + $ahead + 64 / $size);
+        __builtin_prefetch(streamed ? a + $far : b + $ahead);
+        if (!streamed && $NR * $size > 64) __builtin_prefetch(b + $ahead + 64 / $size);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             IRC_FULL_UNROLL
@@ -66,10 +65,10 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
 #endif
 """
 
-_INSTANCE = """#ifndef IRC_TILE_${tile}_${R}x${W}
-#define IRC_TILE_${tile}_${R}x${W}
-static void ${tile}_${R}x${W}(int64_t k, const $T *a, const $T *b, $T *c, int64_t c_row, int first) {
-    $tile($R, $W, k, a, b, c, c_row, first);
+_INSTANCE = """#ifndef IRC_TILE_${tile}_$instance
+#define IRC_TILE_${tile}_$instance
+static void ${tile}_$instance(int64_t k, const $T *a, const $T *b, $T *c, int64_t c_row, int first) {
+    $tile($R, $W, $streamed, k, a, b, c, c_row, first);
 }
 #endif
 """
@@ -176,21 +175,37 @@ def prelude(tile: Tile, epilogue: Epilogue) -> str:
     return HEAD + "".join(types) + definitions(epilogue.functions(), tile.lanes, tile.dtype)
 
 
-def bodies(tile: Tile, heights: Iterable[int], narrow: bool) -> str:
-    """The bodies for tiles of these heights, full width and (`narrow`) one vector wide."""
-    given = names(tile)
-    widths = sorted({tile.vectors, *([1] if narrow else [])})
-    return fill(_TILE, **given, ahead=16 * tile.panel) + "".join(
-        fill(_INSTANCE, **given, R=r, W=w) for r in sorted(set(heights)) for w in widths
+@dataclass(frozen=True)
+class Variants:
+    """The bodies that a kernel needs: tiles of these heights, full width and (`narrow`) one vector wide.
+
+    `streamed`: A comes from memory and B from a cache; else B comes from memory.
+    """
+
+    heights: tuple[int, ...]
+    narrow: bool
+    streamed: bool
+
+    def instance(self, rows: int, vectors: int) -> str:
+        return f"{rows}x{vectors}{'s' if self.streamed else ''}"
+
+
+def bodies(tile: Tile, variants: Variants) -> str:
+    """The bodies of the variants, guarded."""
+    given = names(tile) | {"streamed": int(variants.streamed)}
+    widths = sorted({tile.vectors, *([1] if variants.narrow else [])})
+    return fill(_TILE, **given, ahead=16 * tile.panel, far=64 * tile.rows) + "".join(
+        fill(_INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w)) for r in variants.heights for w in widths
     )
 
 
-def block(symbol: str, tile: Tile, epilogue: Epilogue, heights: Iterable[int], narrow: bool) -> str:
+def block(symbol: str, tile: Tile, epilogue: Epilogue, variants: Variants) -> str:
     """`NAME_block`, which computes one tile, and what it needs: `epilogue_of`."""
-    have = set(heights)
+    have, narrow = set(variants.heights), variants.narrow
 
     def table(width: int) -> str:
-        return ", ".join(f"{tile.name}_{r}x{width}" if r in have else "0" for r in range(1, max(have) + 1))
+        rows = range(1, max(have) + 1)
+        return ", ".join(f"{tile.name}_{variants.instance(r, width)}" if r in have else "0" for r in rows)
 
     given = names(tile) | {"S": symbol}
     one = f"\n    static {tile.name}_run *const narrow[] = {{{table(1)}}};" if narrow else ""
