@@ -75,7 +75,8 @@ def test_mask_of_computed_shape() -> None:
         constant("s", [0]), constant("e", [2]), constant("big", [2**63 - 1]),
         helper.make_node("Slice", ["shape", "s", "e"], ["two"]),
         helper.make_node("ConstantOfShape", ["two"], ["y"]),
-        helper.make_node("Slice", ["x", "one1", "big", "axis1"], ["tail"]), constant("one1", [1]), constant("axis1", [1]),
+        helper.make_node("Slice", ["x", "one1", "big", "axis1"], ["tail"]),
+        constant("one1", [1]), constant("axis1", [1]),
     ]  # fmt: skip
     nodes = [n for n in nodes if n.op_type == "Constant"] + [n for n in nodes if n.op_type != "Constant"]
     assert shapes(load(nodes, {"mask": 1, "y": 1, "tail": 1})) == [

@@ -10,7 +10,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from irc.ir.types import (
-    ANY, COMPLEX, F8, FLOATS, INTEGERS, DType, bf16, boolean, f4e2m1, f8e8m0, i2, i4, i32, i64, string, u2, u4,
+    ANY,
+    COMPLEX,
+    F8,
+    FLOATS,
+    INTEGERS,
+    DType,
+    bf16,
+    boolean,
+    f4e2m1,
+    f8e8m0,
+    i2,
+    i4,
+    i32,
+    i64,
+    string,
+    u2,
+    u4,
 )  # fmt: skip
 from irc.ops.forms import Form
 

@@ -1,15 +1,30 @@
 """DepthToSpace and SpaceToDepth."""
 
 from cases import Case, Spec
-
 from irc.ops.blocks import DepthToSpace, SpaceToDepth
 
 MODES = ("blocks_first", "depth_first")
 CASES = [
-    *(Case(DepthToSpace(block_size=b, mode=m), (Spec("f32", s),)) for m in MODES for b, s in [
-        (2, (1, 8, 2, 3)), (3, (2, 9, 1, 2)), (1, (1, 2, 3, 4)), (2, (1, 16, 2, 1, 2)), (2, (2, 4, 3)),
-    ]),
-    *(Case(SpaceToDepth(block_size=b, mode=m), (Spec("f32", s),)) for m in MODES for b, s in [
-        (2, (1, 2, 4, 6)), (3, (2, 1, 3, 6)), (1, (1, 2, 3, 4)), (2, (1, 1, 2, 4, 2)), (2, (2, 3, 4)),
-    ]),
-]  # fmt: skip
+    *(
+        Case(DepthToSpace(block_size=b, mode=m), (Spec("f32", s),))
+        for m in MODES
+        for b, s in [
+            (2, (1, 8, 2, 3)),
+            (3, (2, 9, 1, 2)),
+            (1, (1, 2, 3, 4)),
+            (2, (1, 16, 2, 1, 2)),
+            (2, (2, 4, 3)),
+        ]
+    ),
+    *(
+        Case(SpaceToDepth(block_size=b, mode=m), (Spec("f32", s),))
+        for m in MODES
+        for b, s in [
+            (2, (1, 2, 4, 6)),
+            (3, (2, 1, 3, 6)),
+            (1, (1, 2, 3, 4)),
+            (2, (1, 1, 2, 4, 2)),
+            (2, (2, 3, 4)),
+        ]
+    ),
+]

@@ -1,7 +1,6 @@
 """Reverse, ReverseSequence, Roll."""
 
 from cases import Case, Spec
-
 from irc.ops.reverse import Reverse, ReverseSequence, Roll
 
 X = Spec("f32", (3, 4, 5))
@@ -17,6 +16,16 @@ CASES = [
     Case(ReverseSequence(batch_axis=0, time_axis=1), (X, Spec("i64", (3,), values=[1, 4, 2]))),
     Case(ReverseSequence(batch_axis=1, time_axis=0), (X, Spec("i64", (4,), values=[0, 1, 2, 3]))),
     Case(ReverseSequence(batch_axis=0, time_axis=2), (X, Spec("i32", (3,), values=[5, 0, 3]))),
-    *(Case(Roll(), (X, ints(*s), ints(*a))) for s, a in [((1,), (0,)), ((-2,), (2,)), ((7,), (1,)), ((1, 2), (0, 2)), ((0,), (0,)),
-                                                       ((2, 1), (1, 1)), ((1,), (0, -1))]),
-]  # fmt: skip
+    *(
+        Case(Roll(), (X, ints(*s), ints(*a)))
+        for s, a in [
+            ((1,), (0,)),
+            ((-2,), (2,)),
+            ((7,), (1,)),
+            ((1, 2), (0, 2)),
+            ((0,), (0,)),
+            ((2, 1), (1, 1)),
+            ((1,), (0, -1)),
+        ]
+    ),
+]

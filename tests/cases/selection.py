@@ -1,7 +1,6 @@
 """NonZero and Compress: result sizes depend on the data."""
 
 from cases import Case, Spec
-
 from irc.ir.types import i32
 from irc.ops.selection import Compress, NonZero
 
@@ -11,5 +10,8 @@ CASES = [
     Case(NonZero(output_type=i32), (SOME,)),
     Case(NonZero(), (Spec("bool", (4,)),)),
     Case(NonZero(), (Spec("i32", (2, 2), values=[0, 0, 0, 0]),)),
-    *(Case(Compress(axis=a), (Spec("f32", (3, 4)), Spec("bool", (3,), values=[True, False, True]))) for a in (0, 1, None)),
+    *(
+        Case(Compress(axis=a), (Spec("f32", (3, 4)), Spec("bool", (3,), values=[True, False, True])))
+        for a in (0, 1, None)
+    ),
 ]

@@ -1,7 +1,6 @@
 """Slice and StridedSlice."""
 
 from cases import Case, Spec
-
 from irc.ops.slice import Slice, StridedSlice
 
 X = Spec("f32", (5, 6, 7))
@@ -17,16 +16,35 @@ def one(s: int, e: int, axis: int, step: int) -> Case:
 
 
 CASES = [
-    *(one(s, e, a, t) for a in (0, -1) for s, e, t in [
-        (0, BIG, 1), (1, 3, 1), (-2, BIG, 1), (0, -1, 1), (1, 100, 2), (-100, 2, 1), (3, 3, 1), (4, 1, 1), (3, 0, -1),
-        (BIG, -BIG, -1), (-1, -100, -2), (4, 0, -2), (100, -100, -3), (0, 5, 7),
-    ]),
+    *(
+        one(s, e, a, t)
+        for a in (0, -1)
+        for s, e, t in [
+            (0, BIG, 1),
+            (1, 3, 1),
+            (-2, BIG, 1),
+            (0, -1, 1),
+            (1, 100, 2),
+            (-100, 2, 1),
+            (3, 3, 1),
+            (4, 1, 1),
+            (3, 0, -1),
+            (BIG, -BIG, -1),
+            (-1, -100, -2),
+            (4, 0, -2),
+            (100, -100, -3),
+            (0, 5, 7),
+        ]
+    ),
     Case(Slice(), (X, ints(1, 2), ints(4, 5))),
     Case(Slice(), (X, ints(1, 2), ints(4, 5), ints(0, 2))),
     Case(Slice(), (X, ints(1, 6), ints(4, 0), ints(2, 1), ints(2, -2))),
     Case(Slice(), (X, ints(1, dtype="i32"), ints(4, dtype="i32"), ints(1, dtype="i32"))),
     Case(Slice(), (Spec("f32", (0, 3)), ints(0), ints(2), ints(1), ints(1))),
-    *(Case(Slice(), (Spec(t, (6,)), ints(1), ints(5), ints(0), ints(2))) for t in ("f16", "bf16", "i8", "u8", "i64", "bool")),
+    *(
+        Case(Slice(), (Spec(t, (6,)), ints(1), ints(5), ints(0), ints(2)))
+        for t in ("f16", "bf16", "i8", "u8", "i64", "bool")
+    ),
     Case(StridedSlice(), (X, ints(1, 2, 0), ints(4, 5, 7), ints(1, 2, 3))),
     Case(StridedSlice(begin_mask=(0, 1, 0), end_mask=(1, 0, 0)), (X, ints(1, 2, 3), ints(2, 5, 7), ints(1, 1, 1))),
     Case(StridedSlice(begin_mask=(1, 1), end_mask=(1, 1)), (X, ints(0, 0), ints(0, 0), ints(-1, 2))),
@@ -37,7 +55,9 @@ CASES = [
     Case(StridedSlice(ellipsis_mask=(1, 0)), (X, ints(0, 1), ints(0, 4), ints(1, 1))),
     Case(StridedSlice(ellipsis_mask=(0, 1, 0)), (X, ints(1, 0, 2), ints(4, 0, 5), ints(1, 1, 2))),
     Case(StridedSlice(ellipsis_mask=(1, 0), shrink_axis_mask=(0, 1)), (X, ints(0, 3), ints(0, 4), ints(1, 1))),
-    Case(StridedSlice(ellipsis_mask=(0, 1, 0, 0), new_axis_mask=(1, 0, 0, 1)),
-         (X, ints(0, 0, 1, 0), ints(0, 0, 3, 0), ints(1, 1, 1, 1))),
+    Case(
+        StridedSlice(ellipsis_mask=(0, 1, 0, 0), new_axis_mask=(1, 0, 0, 1)),
+        (X, ints(0, 0, 1, 0), ints(0, 0, 3, 0), ints(1, 1, 1, 1)),
+    ),
     Case(StridedSlice(), (X, ints(1), ints(-1))),
-]  # fmt: skip
+]
