@@ -184,6 +184,22 @@ def bench_conv() -> None:
         )
 
 
+MATMULS = [(12, 128, 128, 64), (12, 128, 64, 128), (12, 1, 1024, 64), (12, 1, 64, 1024), (1, 512, 512, 512)]
+
+
+def bench_matmul() -> None:
+    """Batches of A · Bᵀ and A · B, nothing constant: attention."""
+    for batch, m, n, k in MATMULS:
+        kernel = select_gemm(host_isa(), f32, m, n, plain(), False)
+        lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
+        a, b, c = aligned((batch, m, k)), aligned((batch, k, n)), aligned((batch, m, n), "zero")
+        scratch = aligned((int(kernel.scratch_bytes(n, k, batch)) // 4,), "zero")
+        for name, b_row, b_col in (("A B", n, 1), ("A B^T", 1, k)):
+            strides = (m * k, 0, k, 1, k * n, 0, b_row, b_col, m * n, 0, n, batch, 1)
+            run = invoke(lib, kernel, a, b, c, scratch, m, n, k, *strides)
+            report(f"matmul {name} {batch} x m={m} n={n} k={k}", 2 * batch * m * n * k, run, lib)
+
+
 DEPTHWISE = [  # channels, size, window, stride: MobileNets
     (32, 112, 3, 1),
     (96, 112, 3, 2),

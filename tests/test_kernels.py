@@ -221,7 +221,7 @@ def test_gemm_double(gemms: Any) -> None:
 @pytest.mark.parametrize("constant", [True, False])
 def test_gemm_transposed(gemms: Any, constant: bool) -> None:
     lib, g = gemms["avx512", constant, False, "f32"]
-    for m, n, k in ((1, 1, 1), (15, 33, 20), (29, 70, 9)):
+    for m, n, k in ((1, 1, 1), (1, 37, 50), (1, 300, 16), (1, 3, 0), (2, 64, 9), (15, 33, 20), (29, 70, 9)):
         run_gemm(lib, g, noise(m, k), noise(k, n), [], lambda x: x, transposed=True)
 
 
@@ -236,11 +236,12 @@ def test_gemm_results_do_not_depend_on_threads(gemms: Any, constant: bool) -> No
         assert pool.calls == (1 if constant else 2)
 
 
+@pytest.mark.parametrize("m", [2, 17])
 @pytest.mark.parametrize("constant", [True, False])
-def test_gemm_batches(gemms: Any, constant: bool) -> None:
+def test_gemm_batches(gemms: Any, constant: bool, m: int) -> None:
     """Two batch axes; A as [i, m, j, k] (heads behind rows), B without the outer one, C contiguous."""
     lib, g = gemms["avx512", constant, True, "f32"]
-    i, j, m, n, k = 2, 3, 17, 35, 12
+    i, j, n, k = 2, 3, 35, 12
     a, b, c = noise(i, m, j, k), noise(j, k, n), np.zeros((i, j, m, n), np.float32)
     bias, column, scale, add = noise(n), noise(i, m), noise(j), noise(i, j, m, n)
     packed = int(g.packed_b_elements(n, k))

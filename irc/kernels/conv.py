@@ -1,8 +1,8 @@
 """Convolution, NCHW, as an implicit matrix product: Y[oc, pixels] = epilogue(W[oc, taps × ic] · X[taps × ic, pixels]).
 
 Weights are packed at compile time, [group][block of taps × ic][tile of oc][kh, kw, ic][rows of the tile].  A block
-of the matrix X (some panels of output pixels × a range of taps and channels) is gathered on the stack, which also settles padding, strides
-and dilations; it then meets all output channels.  Nothing outside the input is read.
+of the matrix X (some panels of output pixels × a range of taps and channels) is gathered on the stack, which also
+settles padding, strides and dilations; it then meets all output channels.  Nothing outside the input is read.
 
 Threads split images, groups, pixels and output channels, never the sum: results do not depend on them.
 """

@@ -20,6 +20,7 @@ from irc.kernels.base import Kernel
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.isa import vector_name
 from irc.kernels.text import fill, symbol
+from irc.kernels.thin import THIN, THIN_ROWS
 from irc.kernels.tile import Tile, Variants, block, bodies, names, prelude
 
 TILES_PER_BLOCK = 4  # tiles of A packed at a time
@@ -75,7 +76,9 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
         const int64_t have = g->n - col < $NR ? g->n - col : $NR;
         const $T *from = g->b + image / g->batch1 * g->b_batch0 + image % g->batch1 * g->b_batch1 + col * g->b_col;
         $T *to = g->scratch + p * g->k * $NR;
-        if (g->b_col == 1 && have == $NR) {
+        if (g->b_row == 1 && have == $NR) {
+            ${S}_pack_rows(from, g->b_col, 1, $NR, g->k, to);
+        } else if (g->b_col == 1 && have == $NR) {
             for (int64_t k = 0; k < g->k; k++)
                 for (int w = 0; w < $NV; w++)
                     ${V}_store(to + k * $NR + w * $L, ${V}_load(from + k * g->b_row + w * $L));
@@ -180,7 +183,13 @@ $pack    if (alone || tasks < 2) ${S}_part(&g, 0, tasks);
 }
 """
 
-_PACK = """    const int64_t panels = batch0 * batch1 * ((n + $NR - 1) / $NR);
+_PACK = """    if (${S}_is_thin(&g)) {
+        const int64_t ranges = batch0 * batch1 * ((n + $NT - 1) / $NT);
+        if (alone || ranges < 2) ${S}_thin_part(&g, 0, ranges);
+        else pool->parallel_for(pool->self, ranges, ${S}_thin_part, &g);
+        return;
+    }
+    const int64_t panels = batch0 * batch1 * ((n + $NR - 1) / $NR);
     if (alone || panels < 2) ${S}_pack_part(&g, 0, panels);
     else pool->parallel_for(pool->self, panels, ${S}_pack_part, &g);
 """
@@ -275,6 +284,7 @@ class GemmKernel(Kernel):
                 fill(_CALL, **given, slot_fields=fields),
                 fill(_PACK_A, **given),
                 "" if self.b_constant else fill(_PACK_B, **given),
+                "" if self.b_constant else fill(THIN, **given, thin=THIN_ROWS, slot_starts=starts),
                 fill(_BODY, **given, slot_starts=starts, packed_b=packed),
                 fill(
                     _ENTRY,

@@ -193,7 +193,7 @@ class Variants:
 def bodies(tile: Tile, variants: Variants) -> str:
     """The bodies of the variants, guarded."""
     given = names(tile) | {"streamed": int(variants.streamed)}
-    widths = sorted({tile.vectors, *([1] if variants.narrow else [])})
+    widths = (1, tile.vectors) if variants.narrow and tile.vectors > 1 else (tile.vectors,)
     return fill(_TILE, **given, ahead=16 * tile.panel, far=64 * tile.rows) + "".join(
         fill(_INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w)) for r in variants.heights for w in widths
     )
