@@ -22,8 +22,8 @@ Every kernel has
     order(name=value, …)              the sizes in that order; batch strides default to 0, batch counts to 1
     scratch_bytes(…)                  of the scratch buffer; no scratch pointer where it is always 0
 
-Strides are in elements.  Memory written must not overlap memory read (a residual slot included): partial sums stand
-in the output while a kernel runs.  k = 0 gives epilogue(0).
+A kernel needs up to 200 KiB of stack in every thread.  Strides are in elements.  Memory written must not overlap memory
+read (a residual slot included): partial sums stand in the output while a kernel runs.  k = 0 gives epilogue(0).
 
 The epilogue is an expression over `acc()` and `slot(0)`, `slot(1)`, …; `Epilogue(expr, axes)` says along which axes of
 the tile each slot varies, and `supported(expr, slots, dtype)` whether an expression can be one.  For `select_gemm`

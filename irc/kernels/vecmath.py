@@ -5,7 +5,8 @@ their errors against the exact value, over every range that the tests cover (inf
 
     exp 1.5 ULP · log 1.5 ULP · tanh 2.5 ULP · erf 2.5 ULP · sigmoid 3 ULP above -87, 1.2e-38 below · sqrt exact
 
-f64 functions call the C library lane by lane.  All are compiled with products and sums contracted.
+f64 functions, and the f32 functions in `LIBRARY`, call the C library lane by lane.  All are compiled with products
+and sums contracted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from irc.ir.types import DType
 from irc.kernels.isa import C_TYPES, vector_name
 from irc.kernels.text import fill
 
-FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "sqrt", "sigmoid"})
+LIBRARY = ("sqrt", "floor", "ceil", "trunc", "log1p", "expm1", "exp2", "sin", "cos", "atan")  # lane by lane
+FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", *LIBRARY})
 
 # exp(x) = 2^n · exp(r), |r| <= ln(2)/2: n by adding 1.5 · 2^23, which leaves it in the low bits; 2^n in two factors,
 # so that results below the normal range are rounded once and those above it become infinite.
