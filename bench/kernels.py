@@ -1,4 +1,4 @@
-"""Kernels beside the machine's peak: python bench/kernels.py [gemm] [conv] [gemv].
+"""Kernels beside the machine's peak: python bench/kernels.py [gemm] [matmul] [conv] [depthwise].
 
 The FMA peak is measured between the kernels, in the same process, because clocks drift; processor time, the best of
 several rounds.  One thread.
