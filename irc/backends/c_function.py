@@ -6,7 +6,7 @@ function of its own, which the thread pool calls with a range of iterations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -94,6 +94,8 @@ class Frame:
         self.shared: dict[Any, str] = parent.shared if parent else {}
         self.written: set[Buffer] = parent.written if parent else _written(function)
         self.aliased: set[Buffer] = parent.aliased if parent else set()
+        self.titles: dict[Buffer, str] = parent.titles if parent else {}
+        self.name: str = parent.name if parent else unit.names.unique(f"{unit.prefix}_{identifier(function.name)}")
         self.parts: list[int] = parent.parts if parent else [0]
         self.print = Printer(self)
 
@@ -122,7 +124,7 @@ class Frame:
         if self.parent is not None:
             name = self.parent.pointer(root)
         else:
-            name = self.shared.get(root) or self.names.unique(root.name)
+            name = self.shared.get(root) or self.names.unique(self.titles.get(root, root.name))
             self.shared[root] = name
         self.pointers.setdefault(root, name)
         return name
@@ -265,7 +267,7 @@ class Frame:
     def parallel(self, s: For, work: Dim | None) -> None:
         """The loop as a function over a range of iterations, and the call that runs it."""
         self.parts[0] += 1
-        part = f"{self.unit.prefix}_{identifier(self.function.name)}_part{self.parts[0]}"
+        part = f"{self.name}_part{self.parts[0]}"
         child = Frame(self.unit, self.function, self.names, self)
         child.serial(s, "begin", "end")
         fields = list(child.fields())
@@ -318,7 +320,7 @@ class Frame:
         return [f"    const int64_t {name} = {text};" for name, text in self.hoisted.items()]
 
     # ---------------------------------------------------------------- the whole
-    def finish(self, name: str) -> Signature:
+    def finish(self) -> Signature:
         """Append the C function to those of its parts."""
         order = dict.fromkeys(b.root for b in (*self.function.reads, *self.function.scratch, *self.function.writes))
         buffers = [b for b in order if b in self.pointers] + [b for b in self.pointers if b not in order]
@@ -326,34 +328,41 @@ class Frame:
         params = [f"{self.pointer_type(b, restrict=True)}{self.pointers[b]}" for b in buffers]
         params += [f"int64_t {self.unit.symbols[s]}" for s in symbols]
         params += ["const irc_pool *pool"] * self.pool
-        head = wrapped(f"static void {name}(", params or ["void"], ")")
+        head = wrapped(f"static void {self.name}(", params or ["void"], ")")
         prototype = "\n".join(head).removeprefix("static ")
         head[-1] += " {"
         self.unit.functions.append("\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n")
-        return Signature(name, buffers, symbols, self.pool, prototype)
+        return Signature(self.name, buffers, symbols, self.pool, prototype)
 
 
-def print_function(unit: Unit, function: Function, aliased: set[Buffer]) -> Signature:
-    """Write one group."""
+def print_function(
+    unit: Unit,
+    function: Function,
+    aliased: set[Buffer],
+    titles: dict[Buffer, str] | None = None,
+    groups: Sequence[Function] = (),
+) -> Signature:
+    """Write one group, or several equal `groups` whose buffers go by the names of `titles`."""
     unit.functions.clear()
     unit.helpers.clear()
     names = Names(frozenset(unit.names.taken))
     frame = Frame(unit, function, names)
-    frame.aliased = aliased
-    name = unit.names.unique(f"{unit.prefix}_{identifier(function.name)}")
+    frame.aliased, frame.titles = aliased, titles or {}
     frame.depth = 0
     frame.block(function.body)
-    found = frame.finish(name)
-    found.text = f"{describe(function)}\n" + "\n".join(unit.functions)
+    found = frame.finish()
+    found.text = f"{describe(function, frame.titles, groups)}\n" + "\n".join(unit.functions)
     found.helpers = frozenset(unit.helpers)
     return found
 
 
-def describe(function: Function) -> str:
-    """The comment above a function: its layers, and what it reads and writes."""
-    layers = ", ".join(function.origin) or function.comment or function.name
+def describe(function: Function, titles: Mapping[Buffer, str], groups: Sequence[Function] = ()) -> str:
+    """The comment above a function: its layers (of each group that it stands for), and what it reads and writes."""
+    layers = "\n".join(", ".join(f.origin) or f.comment or f.name for f in groups or [function])
+    if groups:
+        layers = f"{len(groups)} groups of layers:\n{layers}"
     shapes = [
-        " and ".join(f"{b.name} {b.dtype}[{', '.join(map(str, b.shape))}]" for b in group)
+        " and ".join(f"{titles.get(b.root, b.name)} {b.dtype}[{', '.join(map(str, b.shape))}]" for b in group)
         for group in (function.reads, function.writes)
     ]
     note = f"{function.comment}\n" if function.comment and function.origin else ""
