@@ -14,8 +14,7 @@ import numpy as np
 from irc.border import WriteOptions, write_model
 from irc.border.support import NEWEST_OPENVINO_OPSET, newest_onnx_opset
 from irc.diagnostics import ConversionError, Problem, Sink
-from irc.diagnostics.codes import conversion
-from irc.diagnostics.codes import runtime_io as codes
+from irc.diagnostics.codes import conversion, runtime_io as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Model
 from irc.ir.types import TensorType, f16, f32

@@ -20,10 +20,8 @@ from cases import Case
 import irc
 from irc.border import WriteOptions, read_model, write_model
 from irc.diagnostics import Problem, Sink
-from irc.formats.onnx import reader as onnx_reader
-from irc.formats.onnx import writer as onnx_writer
-from irc.formats.openvino import reader as openvino_reader
-from irc.formats.openvino import writer as openvino_writer
+from irc.formats.onnx import reader as onnx_reader, writer as onnx_writer
+from irc.formats.openvino import reader as openvino_reader, writer as openvino_writer
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Model, Value
 from irc.ir.types import TensorType

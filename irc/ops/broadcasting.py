@@ -80,7 +80,7 @@ def legacy_align(b: Any, a: Any, x: Value, y: Value) -> Value:
     if a.axis is None:
         return y
     axis = a.axis + len(x.shape) if a.axis < 0 else a.axis
-    fits = 0 <= axis and axis + len(y.shape) <= len(x.shape)
+    fits = axis >= 0 and axis + len(y.shape) <= len(x.shape)
     require(fits, codes.AXIS_DOES_NOT_FIT, op=b.hint, axis=a.axis, first=x.tensor, second=y.tensor)
     return pad_shape(b, y, axis, len(x.shape))
 

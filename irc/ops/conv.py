@@ -22,9 +22,9 @@ from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Int, Ints
 from irc.ops.forms import PREV, Form
-from irc.ops.typesets import INDEX
 from irc.ops.matmul import wide
 from irc.ops.signature import Sig
+from irc.ops.typesets import INDEX
 from irc.ops.window import (
     ONNX_WINDOW,
     OV_WINDOW,

@@ -22,7 +22,15 @@ from irc.ops.conv import padding_of
 from irc.ops.forms import PREV, Form
 from irc.ops.layout import normal_axis
 from irc.ops.signature import Sig
-from irc.ops.window import ONNX_WINDOW, OV_AUTO_PAD, pad_spatial, window_count, window_padding, window_positions, windows
+from irc.ops.window import (
+    ONNX_WINDOW,
+    OV_AUTO_PAD,
+    pad_spatial,
+    window_count,
+    window_padding,
+    window_positions,
+    windows,
+)
 
 KERNEL = {"kernel_shape": Ints(lo=1, to="kernel")}
 ONNX_ROUNDING = Enum({0: "floor", 1: "ceil_torch"}, "floor", to="rounding")
@@ -90,7 +98,7 @@ def floored(op: Any, x: Value) -> dict[str, Any]:
     """
     static = x.tensor.is_static and op.rounding != "floor"
     require(static, conversion.CANNOT_EXPRESS, target="ONNX", op=str(op), types=x.tensor)
-    begin, end = window_padding(op, x.shape[2:], op.kernel)
+    begin, _end = window_padding(op, x.shape[2:], op.kernel)
     count = window_count(op, x.shape[2:], op.kernel, effective_rounding(op))
     rank = len(op.kernel)
     strides, gaps = op.strides or (1,) * rank, op.dilations or (1,) * rank
@@ -144,7 +152,7 @@ class MaxPool(Op):
         return [TensorType(x.dtype, shape), TensorType(self.index_type, shape)]
 
     def reference(self, x: Array) -> tuple[Array, Array]:
-        view, count, begin, _ = pool_windows(
+        view, _count, begin, _ = pool_windows(
             x, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
             self.rounding, lowest(x.dtype),
         )  # fmt: skip

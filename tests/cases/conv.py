@@ -3,7 +3,6 @@
 from typing import Any
 
 from cases import Case, Spec
-
 from irc.ops.conv import Conv, ConvTranspose, GroupedConv, GroupedConvTranspose
 
 

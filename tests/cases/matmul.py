@@ -1,7 +1,6 @@
 """MatMul and Gemm."""
 
 from cases import Case, Spec
-
 from irc.ops.matmul import Gemm, MatMul
 
 

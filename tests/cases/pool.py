@@ -1,7 +1,6 @@
 """Pools."""
 
 from cases import Case, Spec
-
 from irc.ir.types import i32
 from irc.ops.pool import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool
 
