@@ -81,16 +81,14 @@ def to_onnx(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
         return _onnx_at(model, options.opset, sink)
     if model.format == "onnx":
         return _onnx_at(model, model.opsets.get("", 1), sink)
-    first: Sink | None = None
-    for opset in range(DEFAULT_OPSET, newest_onnx_opset() + 1):
+    first = own = Sink()
+    raw = _onnx_at(model, DEFAULT_OPSET, own)
+    for opset in range(DEFAULT_OPSET + 1, newest_onnx_opset() + 1):
+        if not own.errors or any(d.code != conversion.NEEDS_NEWER_OPSET.id for d in own.errors):
+            break
         own = Sink()
         raw = _onnx_at(model, opset, own)
-        first = first or own
-        if not own.errors:
-            break
-        if any(d.code != conversion.NEEDS_NEWER_OPSET.id for d in own.errors):
-            break
-    for found in own.diagnostics if not own.errors else first.diagnostics:  # type: ignore[union-attr]
+    for found in (first if own.errors else own).diagnostics:
         sink.add(found)
     return raw
 
@@ -158,7 +156,7 @@ def openvino_target(options: SaveOptions, sink: Sink) -> tuple[int | None, int]:
         _in_range("ir_version", version, 10, 11, sink)
     if options.for_openvino is not None:
         release = re.fullmatch(r"(20\d\d)\.(\d+)(\.\d+)*", str(options.for_openvino))
-        at = (int(release[1]), int(release[2])) if release else (0, 0)
+        at = (int(release[1]) if release else 0, int(release[2]) if release else 0)
         known = [n for first, n in OPENVINO_RELEASES if first <= at]
         if not known:
             expected = "a release from 2020.1 on, like 2021.4"

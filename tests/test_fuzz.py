@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, reject, settings, strategies as st
 
 import irc
 from irc.diagnostics import Problem
@@ -56,7 +56,11 @@ def graphs(draw: Any, symbolic: bool = False) -> tuple[Model, dict[str, int]]:
 def draw_node(draw: Any, b: Builder, pool: list[Value]) -> Value:
     """One more operation over values that are already there."""
     x = draw(st.sampled_from(pool))
-    kind = draw(st.sampled_from(["unary", "binary", "binary", "reduce", "softmax", "transpose", "matmul", "concat", "flatten", "slice"]))
+    kind = draw(
+        st.sampled_from(
+            ["unary", "binary", "binary", "reduce", "softmax", "transpose", "matmul", "concat", "flatten", "slice"]
+        )
+    )
     if kind == "unary":
         return getattr(b, draw(st.sampled_from(UNARY)))(x)
     if kind == "binary":
@@ -87,6 +91,17 @@ def feeds(model: Model, sizes: dict[str, int]) -> list[Any]:
     ]  # fmt: skip
 
 
+def reference(model: Model, arrays: list[Any]) -> list[Any]:
+    """The results; a drawn model with symbols that does not fit these sizes is not an example."""
+    try:
+        with np.errstate(all="ignore"):
+            return evaluate(model.graph, dict(zip(model.inputs, arrays, strict=True)))
+    except ValueError:
+        if all(v.type.is_static for v in model.inputs):
+            raise
+        reject()
+
+
 def check(got: Any, want: Any) -> None:
     for g, w in zip(got, want, strict=True):
         assert g.dtype == w.dtype and g.shape == w.shape
@@ -104,8 +119,7 @@ def test_compiled_equals_reference(backend: str, symbolic: bool) -> None:
     def run(drawn: tuple[Model, dict[str, int]]) -> None:
         model, sizes = drawn
         arrays = feeds(model, sizes)
-        with np.errstate(all="ignore"):
-            want = evaluate(model.graph, dict(zip(model.inputs, arrays, strict=True)))
+        want = reference(model, arrays)
         check(irc.compile(model, backend=backend, cache=False)(arrays), want)
 
     run()
@@ -119,7 +133,7 @@ def test_writing_and_reading_keeps_the_results(suffix: str) -> None:
         model, sizes = drawn
         arrays = feeds(model, sizes)
         with np.errstate(all="ignore"), tempfile.TemporaryDirectory() as folder:
-            want = evaluate(model.graph, dict(zip(model.inputs, arrays, strict=True)))
+            want = reference(model, arrays)
             path = Path(folder) / f"m{suffix}"
             irc.save(model, path)
             again = irc.load(path)

@@ -21,7 +21,9 @@ from irc.ops.base import OPS, Op, load_all
 load_all()
 
 
-def graph_of(nodes: list[Any], shapes: dict[str, Any], outputs: list[str], weights: dict[str, Any] | None = None) -> Any:
+def graph_of(
+    nodes: list[Any], shapes: dict[str, Any], outputs: list[str], weights: dict[str, Any] | None = None
+) -> Any:
     """A loaded graph of f32 inputs."""
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
     results = [helper.make_empty_tensor_value_info(n) for n in outputs]
@@ -105,7 +107,9 @@ def test_module_runs_by_itself(tmp_path: Path, weights: str) -> None:
     (tmp_path / "model.py").write_text(emitted.source)
     if weights == "file":
         (tmp_path / "weights.bin").write_bytes(b"".join(emitted.weight_chunks()))
-    assert "irc" not in {n.name for s in ast.walk(ast.parse(emitted.source)) if isinstance(s, ast.Import) for n in s.names}
+    assert "irc" not in {
+        n.name for s in ast.walk(ast.parse(emitted.source)) if isinstance(s, ast.Import) for n in s.names
+    }
     x = np.ones((2, 3), np.float32)
     np.savez(tmp_path / "in.npz", x=x)
     subprocess.run([sys.executable, "-I", "model.py", "in.npz", "out.npz"], check=True, cwd=tmp_path)

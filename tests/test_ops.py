@@ -30,7 +30,11 @@ from irc.ops.builder import Builder, evaluate
 FAMILIES = {
     info.name: importlib.import_module(f"cases.{info.name}").CASES for info in pkgutil.iter_modules(cases.__path__)
 }
-ROWS = [pytest.param(case, id=f"{family}-{i}-{case.op.name}") for family, rows in FAMILIES.items() for i, case in enumerate(rows)]
+ROWS = [
+    pytest.param(case, id=f"{family}-{i}-{case.op.name}")
+    for family, rows in FAMILIES.items()
+    for i, case in enumerate(rows)
+]
 NEWEST_ONNX = 25
 
 

@@ -128,7 +128,7 @@ class Library:
         node = copy.deepcopy(function_node(function))
         if isinstance(node, ast.Lambda):
             body: list[ast.stmt] = [ast.Return(node.body)]
-            node = ast.FunctionDef(name, node.args, body, [], None, None, [])
+            node = ast.FunctionDef(name, node.args, body, [])
         node.name, node.decorator_list, node.returns = name, [], None
         _fix_parameters(node, function, known)
         imported = import_values(node)

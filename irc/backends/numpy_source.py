@@ -89,7 +89,7 @@ def bound_names(node: ast.AST) -> set[str]:
         elif (isinstance(child, ast.FunctionDef) and child is not node) or (
             isinstance(child, ast.ExceptHandler) and child.name
         ):
-            names.add(child.name)
+            names.add(child.name or "")
         elif isinstance(child, ast.Import | ast.ImportFrom):
             names |= {(a.asname or a.name).split(".")[0] for a in child.names}
     return names

@@ -56,7 +56,9 @@ def _circular(table: dict[Key, RawFunction]) -> set[Key]:
     calls: nx.DiGraph[Key] = nx.DiGraph()
     for key, function in table.items():
         calls.add_edges_from((key, _key(n)) for n in _all_nodes(function.nodes))
-    return {k for part in nx.strongly_connected_components(calls) for k in part if len(part) > 1 or calls.has_edge(k, k)}
+    return {
+        k for part in nx.strongly_connected_components(calls) for k in part if len(part) > 1 or calls.has_edge(k, k)
+    }
 
 
 def _all_nodes(nodes: list[RawNode]) -> Iterator[RawNode]:

@@ -90,7 +90,7 @@ class _Reader:
             self._opaque(raw, inputs)
             return
         if len(raw.outputs) > len(values):
-            op = f"{raw.type}-{form.since}"
+            op = self._label(raw, form)
             self.sink.report(codes.TOO_MANY_OUTPUTS, raw.loc, op=op, given=len(raw.outputs), most=len(values))
         for declared, value in zip(raw.outputs, values, strict=False):
             self._bind(declared, value, raw)
@@ -102,8 +102,12 @@ class _Reader:
             self.known[key] = self.out.new_value(key, TensorType(dynamic, None))
         return self.known[key]
 
+    def _label(self, raw: RawNode, form: Form) -> str:
+        """How messages call the operation: `Mul-7`, `Multiply (opset1)`."""
+        return f"{raw.type}-{form.since}" if self.format == "onnx" else f"{raw.type} (opset{form.since})"
+
     def _read(self, raw: RawNode, form: Form, cls: type[Op], inputs: list[Value | None]) -> tuple[Value, ...]:
-        label = f"{raw.type}-{form.since}" if self.format == "onnx" else f"{raw.type} (opset{form.since})"
+        label = self._label(raw, form)
         fields = self._attributes(raw, form, label)
         sig = form.sig or cls.sig
         origin = Origin(self.format, raw, form, tuple(inputs), ())
@@ -112,7 +116,7 @@ class _Reader:
         # The row's own operands (before attributes became operands) decide arity and types.
         sig.check(label, inputs if form.sig else operands, form.types or None)
         if form.read is not None:
-            made = form.read(b, SimpleNamespace(**fields, outputs=len(raw.outputs), opset=raw.version), *operands)
+            made = form.read(b, SimpleNamespace(**fields, outputs=len(raw.outputs), opset=raw.version, label=label), *operands)
         else:
             made = b.add_all(cls(**{k: v for k, v in fields.items() if k in cls.__dataclass_fields__}), *operands)
         values = tuple(made) if isinstance(made, tuple | list) else (made,)
@@ -178,6 +182,8 @@ class _Reader:
     # ------------------------------------------------- what is not read by a form
     def _form(self, raw: RawNode) -> tuple[Form, type[Op]] | None:
         """The row that reads this node; None (reported) if irc has none."""
+        if not raw.type:  # the reader has reported it
+            return None
         rows = forms_of(self.format, raw.domain, raw.type)
         opset = support.opset_name(self.format, raw)
         if not support.opset_exists(self.format, raw):
@@ -187,6 +193,9 @@ class _Reader:
         found = form_at(self.format, raw.domain, raw.type, raw.version)
         if found is not None and (found[0].last is None or raw.version <= found[0].last):
             return found
+        if support.is_custom(self.format, raw.domain):
+            self.sink.report(codes.CUSTOM_DOMAIN, raw.loc, op=raw.type, domain=raw.domain)
+            return None
         reason = support.why_unsupported(self.format, raw)
         if reason:
             self.sink.report(codes.UNSUPPORTED_OP, raw.loc, op=raw.type, opset=opset, reason=reason)
@@ -227,7 +236,9 @@ class _Reader:
         results = [self.known.get(body.key(name)) for name in function.outputs]
         self.known = saved
         made = [n for n in self.out.nodes if n not in before]
-        values = [v if v is None or v.producer in made else Builder(self.out, raw.name, raw.loc).Identity(v) for v in results]
+        values = [
+            v if v is None or v.producer in made else Builder(self.out, raw.name, raw.loc).Identity(v) for v in results
+        ]
         made = [n for n in self.out.nodes if n not in before]
         outputs = tuple(v for v in values if v is not None)
         origin = Origin(self.format, raw, None, tuple(inputs), outputs[: len(raw.outputs)], made)
@@ -262,7 +273,9 @@ def _operand_notes(inputs: list[Value | None]) -> tuple[str, ...]:
         if value is not None:
             loc: Loc = value.producer.loc if value.producer else value.loc
             line = f":{loc.line}" if loc.line else ""
-            source = f"  from {loc.where}" + (f" ({loc.file}{line})" if loc.file else "") if loc.where else f"  {value.name}"
+            source = (
+                f"  from {loc.where}" + (f" ({loc.file}{line})" if loc.file else "") if loc.where else f"  {value.name}"
+            )
             notes.append(f"input {i}: {value.type}{source}")
     return tuple(notes)
 

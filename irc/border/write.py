@@ -75,7 +75,7 @@ class _Writer:
             for value in values:
                 if value.const is not None and "key" in value.extras:
                     self._key(value)
-        left = {id(n.origin): len(n.origin.nodes) for n in graph.nodes if self._verbatim(n.origin)}
+        left = {id(o): len(o.nodes) for n in graph.nodes if (o := n.origin) and self._verbatim(o)}
         pending = self._constant_nodes(graph)
         order = {id(raw): i for i, raw in enumerate(graph.extras.get("order", []))}
         for node in graph.nodes:
@@ -358,7 +358,9 @@ class _Writer:
             if form.since > self.options.opset(form.domain) and self._can_say(form, op, inputs, ()):
                 needed = support.opset_label(self.format, form.since)
                 asked = support.opset_label(self.format, self.options.opset(form.domain))
-                return Problem(codes.NEEDS_NEWER_OPSET, op=str(op), types=types, needed=needed, asked=asked, target=target)
+                return Problem(
+                    codes.NEEDS_NEWER_OPSET, op=str(op), types=types, needed=needed, asked=asked, target=target
+                )
         return Problem(codes.CANNOT_EXPRESS, op=str(op), types=types, target=target)
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, reduce
-from typing import Union
+from functools import cached_property, lru_cache, reduce
+from typing import Any, Union
 
 INF = float("inf")
 DimLike = Union["Dim", int]
 _fresh = itertools.count(1)
+_CACHED = 1 << 16  # results remembered of each operation
 
 
 @dataclass(frozen=True, order=True)
@@ -26,6 +27,13 @@ class Symbol:
     name: str
     lo: int = 0
     hi: int | None = None
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.lo, self.hi))
 
     def __str__(self) -> str:
         return self.name
@@ -41,13 +49,30 @@ class Func:
     op: str
     args: tuple[Dim, ...]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.op, self.args))
+
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         if self.op in ("floordiv", "mod"):
-            a, b = (str(x) if x.is_const or (len(x.terms) == 1 and len(x.terms[0][0]) == 1) else f"({x})" for x in self.args)
+            a, b = (
+                str(x) if x.is_const or (len(x.terms) == 1 and len(x.terms[0][0]) == 1) else f"({x})" for x in self.args
+            )
             return f"{a}{'//' if self.op == 'floordiv' else '%'}{b}"
         return f"{self.op}({', '.join(map(str, self.args))})"
 
     def bounds(self) -> tuple[float, float]:
+        return self._bounds
+
+    @cached_property
+    def _bounds(self) -> tuple[float, float]:
         (alo, ahi), (blo, bhi) = self.args[0].bounds(), self.args[1].bounds()
         if self.op == "min":
             return min(alo, blo), min(ahi, bhi)
@@ -68,28 +93,39 @@ def _divide(a: float, b: float) -> float:
     return a if abs(a) == INF else a // b
 
 
-Atom = Union[Symbol, Func]
+Atom = Symbol | Func
 Monomial = tuple[Atom, ...]
 
 
-@lru_cache(1 << 16)
+@lru_cache(_CACHED)
 def _key(monomial: Monomial) -> tuple[int, str]:
     return len(monomial), "*".join(map(str, monomial))
 
 
 class Dim:
-    """An integer expression; immutable and hashable.  `int(d)` works when it is constant."""
+    """An integer expression; immutable and hashable.  `int(d)` works when it is constant.
 
-    __slots__ = ("_hash", "terms")
+    Shapes are few and come back often: arithmetic, bounds and symbols are remembered.
+    """
+
+    __slots__ = ("_bounds", "_hash", "_symbols", "_text", "is_const", "terms")
 
     terms: tuple[tuple[Monomial, int], ...]
+    is_const: bool
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         kept = [t for t in terms.items() if t[1]]
         if len(kept) > 1:
             kept.sort(key=lambda t: _key(t[0]))
         self.terms = tuple(kept) or (((), 0),)
-        self._hash = hash(self.terms)
+        self.is_const = len(self.terms) == 1 and not self.terms[0][0]
+        self._hash = hash(self.terms[0][1] if self.is_const else self.terms)
+        self._bounds: tuple[float, float] | None = None
+        self._symbols: frozenset[Symbol] | None = None
+        self._text: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dim, (dict(self.terms),)
 
     # ------------------------------------------------------------------ making
     @staticmethod
@@ -107,10 +143,6 @@ class Dim:
 
     # --------------------------------------------------------------- inspecting
     @property
-    def is_const(self) -> bool:
-        return len(self.terms) == 1 and not self.terms[0][0]
-
-    @property
     def const(self) -> int | None:
         return self.terms[0][1] if self.is_const else None
 
@@ -122,6 +154,11 @@ class Dim:
     __index__ = __int__
 
     def symbols(self) -> frozenset[Symbol]:
+        if self._symbols is None:
+            self._symbols = self._all_symbols()
+        return self._symbols
+
+    def _all_symbols(self) -> frozenset[Symbol]:
         found: set[Symbol] = set()
         for monomial, _ in self.terms:
             for atom in monomial:
@@ -134,18 +171,28 @@ class Dim:
 
     def bounds(self) -> tuple[float, float]:
         """Inclusive lower and upper bound; infinite where unknown."""
+        if self._bounds is None:
+            self._bounds = self._all_bounds()
+        return self._bounds
+
+    def _all_bounds(self) -> tuple[float, float]:
         lo = hi = 0.0
         for monomial, c in self.terms:
             mlo, mhi = 1.0, 1.0
             for atom in monomial:
                 alo, ahi = atom.bounds()
-                corners = [_times(x, y) for x in (mlo, mhi) for y in (alo, ahi)]
+                corners = [_scaled(x, y) for x in (mlo, mhi) for y in (alo, ahi)]
                 mlo, mhi = min(corners), max(corners)
-            a, b = _times(c, mlo), _times(c, mhi)
+            a, b = _scaled(c, mlo), _scaled(c, mhi)
             lo, hi = lo + min(a, b), hi + max(a, b)
         return lo, hi
 
     def __str__(self) -> str:
+        if self._text is None:
+            self._text = self._written()
+        return self._text
+
+    def _written(self) -> str:
         parts: list[str] = []
         for monomial, c in self.terms:
             body = "*".join(f"({a})" if isinstance(a, Func) and len(monomial) > 1 else str(a) for a in monomial)
@@ -163,11 +210,11 @@ class Dim:
     # ---------------------------------------------------------------- comparing
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Dim):
-            return self.terms == other.terms
+            return self is other or (self._hash == other._hash and self.terms == other.terms)
         return isinstance(other, int) and self.is_const and self.terms[0][1] == other
 
     def __hash__(self) -> int:
-        return hash(self.terms[0][1]) if self.is_const else self._hash
+        return self._hash
 
     def __bool__(self) -> bool:
         return self != 0
@@ -189,21 +236,10 @@ class Dim:
     def __add__(self, other: DimLike) -> Dim:
         if isinstance(other, int) and not other:
             return self
-        total = dict(self.terms)
-        for monomial, c in Dim.of(other).terms:
-            total[monomial] = total.get(monomial, 0) + c
-        return Dim(total)
+        return _sum(self, Dim.of(other))
 
     def __mul__(self, other: DimLike) -> Dim:
-        other = Dim.of(other)
-        factor = other.const
-        if factor is not None:
-            return self if factor == 1 else Dim({m: c * factor for m, c in self.terms})
-        total: dict[Monomial, int] = {}
-        for (ma, ca), (mb, cb) in itertools.product(self.terms, other.terms):
-            monomial = tuple(sorted(ma + mb, key=str))
-            total[monomial] = total.get(monomial, 0) + ca * cb
-        return Dim(total)
+        return _times(self, Dim.of(other))
 
     def __neg__(self) -> Dim:
         return self * -1
@@ -219,7 +255,9 @@ class Dim:
 
     def exact_div(self, other: DimLike) -> Dim | None:
         """self / other where polynomial division leaves nothing over, else None."""
-        other = Dim.of(other)
+        return _exact(self, Dim.of(other))
+
+    def _exact_div(self, other: Dim) -> Dim | None:
         if other == 0:
             return None
         if self == other:
@@ -227,7 +265,8 @@ class Dim:
         if len(other.terms) > 1:
             factor = self.terms[0][1] / other.terms[0][1]
             return Dim.of(int(factor)) if factor == int(factor) and other * int(factor) == self else None
-        (divisor, c), quotient = other.terms[0], {}
+        ((divisor, c),) = other.terms
+        quotient: dict[Monomial, int] = {}
         for monomial, k in self.terms:
             left = list(monomial)
             for atom in divisor:
@@ -240,7 +279,9 @@ class Dim:
         return Dim(quotient)
 
     def __floordiv__(self, other: DimLike) -> Dim:
-        other = Dim.of(other)
+        return _floordiv(self, Dim.of(other))
+
+    def _floor_div(self, other: Dim) -> Dim:
         if self.is_const and other.is_const and other != 0:
             return Dim.of(int(self) // int(other))
         exact = self.exact_div(other)
@@ -260,7 +301,9 @@ class Dim:
         return exact if exact is not None else _func("ceildiv", self, other)
 
     def __mod__(self, other: DimLike) -> Dim:
-        other = Dim.of(other)
+        return _mod(self, Dim.of(other))
+
+    def _modulo(self, other: Dim) -> Dim:
         if self.is_const and other.is_const and other != 0:
             return Dim.of(int(self) % int(other))
         if self.exact_div(other) is not None:
@@ -297,21 +340,52 @@ class Dim:
     # ------------------------------------------------------------- substituting
     def subs(self, values: Mapping[str, DimLike]) -> Dim:
         """Replace symbols by name; what is not named stays."""
-        total = Dim.of(0)
-        for monomial, c in self.terms:
-            term = Dim.of(c)
-            for atom in monomial:
-                term = term * _subs_atom(atom, values)
-            total = total + term
-        return total
+        names = sorted({s.name for s in self.symbols() if s.name in values})
+        return _replaced(self, tuple((n, Dim.of(values[n])) for n in names)) if names else self
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The number this is for the given symbol values; ValueError if one is missing."""
         return int(self.subs(values))
 
 
-def _times(a: float, b: float) -> float:
+def _scaled(a: float, b: float) -> float:
     return 0.0 if a == 0 or b == 0 else a * b
+
+
+@lru_cache(_CACHED)
+def _sum(a: Dim, b: Dim) -> Dim:
+    total = dict(a.terms)
+    for monomial, c in b.terms:
+        total[monomial] = total.get(monomial, 0) + c
+    return Dim(total)
+
+
+@lru_cache(_CACHED)
+def _times(a: Dim, b: Dim) -> Dim:
+    factor = b.const
+    if factor is not None:
+        return a if factor == 1 else Dim({m: c * factor for m, c in a.terms})
+    total: dict[Monomial, int] = {}
+    for (ma, ca), (mb, cb) in itertools.product(a.terms, b.terms):
+        monomial = tuple(sorted(ma + mb, key=str))
+        total[monomial] = total.get(monomial, 0) + ca * cb
+    return Dim(total)
+
+
+_exact = lru_cache(_CACHED)(Dim._exact_div)  # pyright: ignore[reportPrivateUsage]
+_floordiv = lru_cache(_CACHED)(Dim._floor_div)  # pyright: ignore[reportPrivateUsage]
+_mod = lru_cache(_CACHED)(Dim._modulo)  # pyright: ignore[reportPrivateUsage]
+
+
+@lru_cache(_CACHED)
+def _replaced(dim: Dim, values: tuple[tuple[str, Dim], ...]) -> Dim:
+    known, total = dict(values), Dim.of(0)
+    for monomial, c in dim.terms:
+        term = Dim.of(c)
+        for atom in monomial:
+            term = term * _subs_atom(atom, known)
+        total = total + term
+    return total
 
 
 def _func(op: str, a: Dim, b: Dim) -> Dim:
@@ -347,9 +421,9 @@ _REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {
 }
 
 
-def _subs_atom(atom: Atom, values: Mapping[str, DimLike]) -> Dim:
+def _subs_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
     if isinstance(atom, Symbol):
-        return Dim.of(values[atom.name]) if atom.name in values else Dim({(atom,): 1})
+        return values[atom.name] if atom.name in values else Dim({(atom,): 1})
     a, b = (x.subs(values) for x in atom.args)
     return _REBUILD[atom.op](a, b)
 

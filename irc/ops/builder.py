@@ -151,7 +151,9 @@ def run_reference(node: Node, args: Sequence[Any]) -> list[Any]:
     """One node's reference on arrays; results as a list, each of its declared element type."""
     with np.errstate(all="ignore"):
         found = node.op.reference(*args)
-    results = list(found) if isinstance(found, tuple | list) and len(node.op.sig.outputs) + _variadic(node) > 1 else [found]
+    results = (
+        list(found) if isinstance(found, tuple | list) and len(node.op.sig.outputs) + _variadic(node) > 1 else [found]
+    )
     return [_typed(a, v.type) for a, v in zip(results, node.outputs, strict=False)]
 
 

@@ -84,7 +84,7 @@ _FLOAT = re.compile(r"\s*[+-]?(inf(inity)?|nan|(\d+\.?\d*|\.\d+)(e[+-]?\d+)?)", 
 
 
 def _int(raw: Any, r: Reading) -> int:
-    if isinstance(raw, bool) or (isinstance(raw, float) and raw != int(raw)):
+    if isinstance(raw, bool) or (isinstance(raw, float) and not raw.is_integer()):
         raise r.bad(raw, "an integer")
     if isinstance(raw, str) and not _INTEGER.match(raw):
         raise r.bad(raw, "an integer")
@@ -295,8 +295,8 @@ class Pads(Codec):
 class AsInput(Codec):
     """An attribute of this version that is a constant operand of the canonical operation.
 
-    `index` is the operand's position, `dtype` its element type (None: that of operand 0), `scalar` whether it is rank 0.
-    Read: a constant is made and put there.  Written: the operand must be constant.
+    `index` is the operand's position, `dtype` its element type (None: that of operand 0), `scalar` whether it is
+    of rank 0.  Read: a constant is made and put there.  Written: the operand must be constant.
     """
 
     index: int = 0

@@ -64,7 +64,14 @@ def static_sizes(dims: Any) -> list[int]:
 
 def fold_groups(b: Any, w: Value) -> tuple[Value, int]:
     """OpenVINO's [G, out/G, in/G, *k] as [out, in/G, *k]; how many groups there are."""
-    require(w.tensor.is_static, codes.SIZE_RANGE, op="GroupConvolution", what="a size of the weights", value=w.tensor, expected="known")  # fmt: skip
+    require(
+        w.tensor.is_static,
+        codes.SIZE_RANGE,
+        op="GroupConvolution",
+        what="a size of the weights",
+        value=w.tensor,
+        expected="known",
+    )
     groups, outputs, *rest = static_sizes(w.shape)
     return b.Reshape(w, [groups * outputs, *rest]), groups
 
@@ -119,10 +126,31 @@ class Conv(Op):
         require(n >= 3, codes.WRONG_RANK, op="Conv", operand="x", type=x.tensor, expected="3 or more")
         require(len(w.shape) == n, codes.WRONG_RANK, op="Conv", operand="w", type=w.tensor, expected=n)
         what = f"channels of x ({x.tensor}) and of the weights ({w.tensor}) times {self.group} groups"
-        require(x.shape[1].equals(w.shape[1] * self.group), codes.SIZES_DIFFER, op="Conv", what=what, a=x.shape[1], b=w.shape[1] * self.group)  # fmt: skip
-        require((w.shape[0] % self.group).equals(0), codes.SIZE_RANGE, op="Conv", what="output channels", value=w.shape[0], expected=f"a multiple of {self.group} groups")  # fmt: skip
+        require(
+            x.shape[1].equals(w.shape[1] * self.group),
+            codes.SIZES_DIFFER,
+            op="Conv",
+            what=what,
+            a=x.shape[1],
+            b=w.shape[1] * self.group,
+        )
+        require(
+            (w.shape[0] % self.group).equals(0),
+            codes.SIZE_RANGE,
+            op="Conv",
+            what="output channels",
+            value=w.shape[0],
+            expected=f"a multiple of {self.group} groups",
+        )
         if bias is not None:
-            require(bias.rank == 1 and bias.shape[0].equals(w.shape[0]) is not False, codes.SIZES_DIFFER, op="Conv", what="bias and output channels", a=bias.tensor, b=w.shape[0])  # fmt: skip
+            require(
+                bias.rank == 1 and bias.shape[0].equals(w.shape[0]) is not False,
+                codes.SIZES_DIFFER,
+                op="Conv",
+                what="bias and output channels",
+                a=bias.tensor,
+                b=w.shape[0],
+            )
         return TensorType(x.dtype, (x.shape[0], w.shape[0], *window_count(self, x.shape[2:], w.shape[2:])))
 
     def reference(self, x: Array, w: Array, bias: Array | None = None) -> Array:
@@ -255,7 +283,13 @@ def read_plain_backprop(b: Any, a: Any, x: Value, w: Value, shape: Value | None 
 def write_conv_transpose(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
     """OpenVINO: padding made explicit, groups as an axis of the weights, bias as an Add."""
     begin, end = op.padding(x.shape[2:], w.shape[2:])
-    fields = {**op.attributes(), "pads_begin": tuple(begin), "pads_end": tuple(end), "auto_pad": "explicit", "output_shape": ()}  # fmt: skip
+    fields = {
+        **op.attributes(),
+        "pads_begin": tuple(begin),
+        "pads_end": tuple(end),
+        "auto_pad": "explicit",
+        "output_shape": (),
+    }
     if bias is not None:
         y = b.ConvTranspose(x, w, **fields)
         return b.Add(y, b.Reshape(bias, [1, -1, *[1] * (len(x.shape) - 2)], special_zero=False))
@@ -308,8 +342,22 @@ class ConvTranspose(Op):
     def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
         rank = len(x.shape) - 2
         require(rank >= 1, codes.WRONG_RANK, op="ConvTranspose", operand="x", type=x.tensor, expected="3 or more")
-        require(len(w.shape) == rank + 2, codes.WRONG_RANK, op="ConvTranspose", operand="w", type=w.tensor, expected=rank + 2)  # fmt: skip
-        require(x.shape[1].equals(w.shape[0]), codes.SIZES_DIFFER, op="ConvTranspose", what="channels of x and of the weights", a=x.shape[1], b=w.shape[0])  # fmt: skip
+        require(
+            len(w.shape) == rank + 2,
+            codes.WRONG_RANK,
+            op="ConvTranspose",
+            operand="w",
+            type=w.tensor,
+            expected=rank + 2,
+        )
+        require(
+            x.shape[1].equals(w.shape[0]),
+            codes.SIZES_DIFFER,
+            op="ConvTranspose",
+            what="channels of x and of the weights",
+            a=x.shape[1],
+            b=w.shape[0],
+        )
         strides = spatial("ConvTranspose", "strides", self.strides, rank, 1)
         dilations = spatial("ConvTranspose", "dilations", self.dilations, rank, 1)
         extra = spatial("ConvTranspose", "output_padding", self.output_padding, rank, 0)
@@ -340,7 +388,9 @@ class ConvTranspose(Op):
         parts = parts.reshape(x.shape[0], group * w.shape[1], wg.shape[-1], *x.shape[2:])
         y = np.zeros((x.shape[0], group * w.shape[1], *full), parts.dtype)
         for number, k in enumerate(np.ndindex(*w.shape[2:])):
-            at = tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, d, n, s in zip(k, dilations, x.shape[2:], strides))
+            at = tuple(
+                slice(i * d, i * d + (n - 1) * s + 1, s) for i, d, n, s in zip(k, dilations, x.shape[2:], strides)
+            )
             y[(slice(None), slice(None), *at)] += parts[:, :, number]
         cut = tuple(slice(b, b + s) for b, s in zip(begin, sizes))
         y = y[(slice(None), slice(None), *cut)].astype(x.dtype)

@@ -184,7 +184,16 @@ class Gemm(Op):
         return b.Mul(x, b.const(factor, kind))
 
     onnx = (
-        Form("Gemm", 1, attrs={**GEMM, "broadcast": Int(0)}, T=FLOATS, read=legacy_gemm, direct=True, sig=C_REQUIRED, when=full_c),
+        Form(
+            "Gemm",
+            1,
+            attrs={**GEMM, "broadcast": Int(0)},
+            T=FLOATS,
+            read=legacy_gemm,
+            direct=True,
+            sig=C_REQUIRED,
+            when=full_c,
+        ),
         Form("Gemm", 6),
         Form("Gemm", 7, attrs=GEMM, read=None, when=None),
         Form("Gemm", 9, T=PREV | {i32, u32, i64, u64}),

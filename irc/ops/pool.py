@@ -105,7 +105,13 @@ def floored(op: Any, x: Value) -> dict[str, Any]:
     reach = [(int(c) - 1) * s + (k - 1) * g + 1 for c, s, k, g in zip(count, strides, op.kernel, gaps, strict=True)]
     more = [r - int(n) - int(p) for r, n, p in zip(reach, x.shape[2:], begin, strict=True)]
     ends = tuple(max(m, 0) for m in more)
-    return {**op.attributes(), "pads_begin": tuple(int(p) for p in begin), "pads_end": ends, "auto_pad": "explicit", "rounding": "floor"}  # fmt: skip
+    return {
+        **op.attributes(),
+        "pads_begin": tuple(int(p) for p in begin),
+        "pads_end": ends,
+        "auto_pad": "explicit",
+        "rounding": "floor",
+    }
 
 
 def write_max_pool(b: Any, op: Any, x: Value) -> Any:
@@ -120,7 +126,13 @@ def write_average_pool(b: Any, op: Any, x: Value) -> Any:
     """ONNX: what its rounding and counting cannot say becomes padding."""
     fields = floored(op, x)
     if op.counted == "padded":  # growing the padding would change what is counted
-        require(fields["pads_end"] == tuple(op.pads_end), conversion.CANNOT_EXPRESS, target="ONNX", op=str(op), types=x.tensor)  # fmt: skip
+        require(
+            fields["pads_end"] == tuple(op.pads_end),
+            conversion.CANNOT_EXPRESS,
+            target="ONNX",
+            op=str(op),
+            types=x.tensor,
+        )
     if op.counted == "window":
         fields["counted"] = "padded"
     return b.AveragePool(x, **fields)

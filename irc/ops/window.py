@@ -82,7 +82,14 @@ def window_count(
     for n, k, s, d, p, q in zip(sizes, kernel, strides, dilations, begin, end, strict=True):
         room = n + p + q - extent(k, d)
         fits = room.less_than(0)
-        require(None if fits is None else not fits, codes.SIZE_RANGE, op=op.name, what="the padded size", value=n + p + q, expected=f"at least the window's {extent(k, d)}")  # fmt: skip
+        require(
+            None if fits is None else not fits,
+            codes.SIZE_RANGE,
+            op=op.name,
+            what="the padded size",
+            value=n + p + q,
+            expected=f"at least the window's {extent(k, d)}",
+        )
         count = room // s + 1 if rounding == "floor" else room.ceildiv(s) + 1
         if rounding == "ceil_torch":
             starts_outside = (n + p).at_most((count - 1) * s)
@@ -122,7 +129,9 @@ def pad_spatial(x: Array, begin: Sequence[int], end: Sequence[int], value: Any) 
     return np.pad(x, widths, constant_values=value) if any(w != (0, 0) for w in widths) else x
 
 
-def windows(x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], count: Sequence[int]) -> Array:
+def windows(
+    x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], count: Sequence[int]
+) -> Array:
     """A view [N, C, *count, *kernel] of every window of a padded operand."""
     n = len(kernel)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]

@@ -187,6 +187,6 @@ def _pointers(arrays: Sequence[Array]) -> Any:
 def _address(array: Array) -> int:
     """Where the elements are; through the buffer protocol where that works, which is much faster."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     except (TypeError, ValueError):  # read-only, empty, or of an element type buffers do not know
         return array.ctypes.data

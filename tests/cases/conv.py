@@ -6,7 +6,14 @@ from cases import Case, Spec
 from irc.ops.conv import Conv, ConvTranspose, GroupedConv, GroupedConvTranspose
 
 
-def conv(x: tuple[int, ...], w: tuple[int, ...], bias: bool = False, dtype: str = "f32", rtol: float = 1e-5, **attributes: Any) -> Case:
+def conv(
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    bias: bool = False,
+    dtype: str = "f32",
+    rtol: float = 1e-5,
+    **attributes: Any,
+) -> Case:
     operands = [Spec(dtype, x), Spec(dtype, w)] + ([Spec(dtype, w[:1])] if bias else [])
     return Case(Conv(**attributes), tuple(operands), rtol)
 
@@ -46,6 +53,12 @@ CASES = [
     transposed((1, 4, 4, 5), (4, 3, 3, 3), group=2),
     transposed((1, 3, 5), (3, 2, 3), strides=(2,)),
     transposed((1, 2, 3, 4, 3), (2, 3, 2, 3, 2), strides=(2, 1, 2)),
-    Case(GroupedConv(strides=(1, 1), dilations=(1, 1)), (Spec("f32", (1, 4, 6, 6)), Spec("f32", (2, 3, 2, 3, 3))), 1e-5),
-    Case(GroupedConvTranspose(strides=(2, 2), dilations=(1, 1)), (Spec("f32", (1, 4, 4, 4)), Spec("f32", (2, 2, 3, 3, 3))), 1e-5),
+    Case(
+        GroupedConv(strides=(1, 1), dilations=(1, 1)),
+        (Spec("f32", (1, 4, 6, 6)), Spec("f32", (2, 3, 2, 3, 3))), 1e-5,
+    ),
+    Case(
+        GroupedConvTranspose(strides=(2, 2), dilations=(1, 1)),
+        (Spec("f32", (1, 4, 4, 4)), Spec("f32", (2, 2, 3, 3, 3))), 1e-5,
+    ),
 ]  # fmt: skip
