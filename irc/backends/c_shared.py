@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from irc.backends.c_function import Signature, Unit, print_function
+from irc.backends.c_function import Signature, Unit, expressions, print_function
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store
 
@@ -130,7 +130,7 @@ class _Walker:
                 return "block", s.comment, self.block(s.body)
             case KernelCall():
                 pointers = tuple(tuple(map(self.buffer, group)) for group in (s.reads, s.writes, s.scratch))
-                return "kernel", s.kernel.symbol, pointers, self.exprs(s.sizes)
+                return "kernel", s.kernel.symbol, pointers, self.exprs(expressions(s))
             case _:
                 raise TypeError(f"not a Loop IR statement: {type(s).__name__}")
 

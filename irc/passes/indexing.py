@@ -112,7 +112,8 @@ class Ranges:
 
     def _extreme(self, a: Dim, up: bool) -> Dim:
         """`a` with each loop variable at the end of its range that makes it largest (smallest)."""
-        for name in {s.name for m, _ in a.terms for s in m if isinstance(s, Symbol) and s.name in self.extents}:
+        found = (s.name for m, _ in a.terms for s in m if isinstance(s, Symbol) and s.name in self.extents)
+        for name in dict.fromkeys(found):
             slope = coefficient(a, name)
             if slope is None:
                 continue
