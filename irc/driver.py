@@ -192,6 +192,7 @@ def generate_numpy(model: Model, options: CompileOptions) -> Draft:
 def generate_c(model: Model, options: CompileOptions) -> Draft:
     """compile(c): copy → bind shapes → COMPILE_C → group → lower → memory → C → compiler."""
     from irc.backends import c, toolchain
+    from irc.kernels import isa_of
     from irc.loops import lower, memory
     from irc.passes import group
 
@@ -199,7 +200,7 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     target = toolchain.resolve_target(options.target, compiler)
     graph = model.graph.copy()
     states = make_states_explicit(graph)
-    prepare(graph, options, pipelines.COMPILE_C)
+    prepare(graph, options, pipelines.compile_c(isa_of(frozenset(target.features), target.machine)))
     program = lower.lower(graph, group.run(graph), model.graph.name or "model")
     keep_states(program, states)
     plan = memory.plan(program)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph
-from irc.passes import cse, decompose, fold, infer, materialize, simplify, weights
+from irc.kernels import Isa
+from irc.passes import claim, cse, decompose, fold, infer, materialize, simplify, weights
 
 Pass = tuple[str, Callable[[Graph, Sink], object]]
 
@@ -26,6 +27,13 @@ COMPILE_C: tuple[Pass, ...] = (
 
 Each adds its findings to the sink; stop on errors after each pass.
 """
+
+
+
+def compile_c(isa: Isa) -> tuple[Pass, ...]:
+    """COMPILE_C, and contractions given to kernels of that instruction set."""
+    return (*COMPILE_C, ("claim", lambda graph, sink: claim.run(graph, isa)))
+
 
 COMPILE_NUMPY: tuple[Pass, ...] = (
     ("infer", infer.run),

@@ -233,8 +233,11 @@ class Frame:
         """A call of a kernel: pointers read, written and scratch, then sizes."""
         self.unit.kernels.setdefault(s.kernel.symbol, s.kernel)
         self.pool = True
-        args = [self.pointer(b) for b in (*s.reads, *s.writes, *s.scratch)] + [self.print.text(e) for e in s.sizes]
-        self.line(f"{s.kernel.call(args)};")
+        starts = s.offsets or (Const(0, i64),) * len(s.reads + s.writes)
+        places = zip((*s.reads, *s.writes), starts, strict=True)
+        args = [self.pointer(b) + ("" if at == Const(0, i64) else f" + {self.print.text(at, 12)}") for b, at in places]
+        args += [self.pointer(b) for b in s.scratch] + [self.print.text(e) for e in s.sizes]
+        self.long(f"{s.kernel.call(args)};")
 
     # ---------------------------------------------------------------- loops
     def loop(self, s: For) -> None:
@@ -449,7 +452,7 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
         case If():
             return (s.cond,)
         case KernelCall():
-            return s.sizes
+            return (*s.sizes, *s.offsets)
         case _:
             return ()
 

@@ -1,54 +1,20 @@
-"""Sizes that type inference took for equal and that only the inputs of a run can confirm."""
+"""The checks that a program makes on entry: of sizes that only the inputs of a run can confirm."""
 
 from __future__ import annotations
 
-from irc.expr import Load, Var
 from irc.ir.dim import Dim
-from irc.ir.graph import Graph, Node
+from irc.ir.graph import Graph
 from irc.loops.ir import Constraint
-from irc.passes.elements import Elements, Flat, value_of, walk
-from irc.passes.rows import reduces
+from irc.passes.claim import KernelOp
+from irc.passes.demands import demands
+from irc.passes.elements import Elements
 
 
 def constraints(graph: Graph, elements: Elements) -> list[Constraint]:
     """What must hold, each once; `a` and `b` of a Constraint must be equal when the model runs."""
     found: dict[tuple[Dim, Dim], Constraint] = {}
     for node in graph.nodes:
-        pairs = _broadcast(node) if node.op.elementwise else _contracted(node, elements)
+        pairs = node.op.demands if isinstance(node.op, KernelOp) else demands(node, elements)
         for a, b in pairs:
-            if a.equals(b) is None:
-                found.setdefault((a, b), Constraint(a, b, node.name or node.op.name))
+            found.setdefault((a, b), Constraint(a, b, node.name or node.op.name))
     return list(found.values())
-
-
-def _broadcast(node: Node) -> list[tuple[Dim, Dim]]:
-    """Every operand size is 1 or the result's.  Where 1 is possible: (size - 1) · (size - full) = 0."""
-    pairs: list[tuple[Dim, Dim]] = []
-    shape = node.outputs[0].shape
-    for value in node.operands:
-        skip = len(shape) - len(value.shape)
-        for size, full in zip(value.shape, shape[skip:], strict=True):
-            if size == full or size == 1:
-                continue
-            if size.bounds()[0] > 1:
-                pairs.append((size, full))
-            else:
-                pairs.append(((size - 1) * (size - full), Dim.of(0)))
-    return pairs
-
-
-def _contracted(node: Node, elements: Elements) -> list[tuple[Dim, Dim]]:
-    """A reduction that runs over an operand's axis must have its size."""
-    pairs: list[tuple[Dim, Dim]] = []
-    if node.op.compute is None:
-        return pairs
-    for out in node.outputs:
-        for r in reduces(elements.of(out)):
-            extents = dict(zip(r.vars, r.extents, strict=True))
-            for load in walk(r.body):
-                if isinstance(load, Load) and not isinstance(load.buffer, Flat):
-                    shape = value_of(load).shape
-                    for i, size in zip(load.index, shape, strict=True):
-                        if isinstance(i, Var) and i in extents and extents[i] != size:
-                            pairs.append((extents[i], size))
-    return pairs

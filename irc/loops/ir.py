@@ -124,7 +124,8 @@ class KernelCall(Stmt):
     """A call of a generated kernel: extents, strides and pointers are run-time arguments.
 
     `kernel` is a row of `irc.kernels.catalogue`; buffers are passed by pointer (`reads`, `writes`),
-    sizes as expressions.
+    sizes as expressions.  `offsets`: where in each of `reads`, then `writes` the kernel's operand starts,
+    in elements (empty: all at the start).
     """
 
     kernel: Any
@@ -132,6 +133,7 @@ class KernelCall(Stmt):
     writes: tuple[Buffer, ...]
     sizes: tuple[Expr, ...] = ()
     scratch: tuple[Buffer, ...] = ()
+    offsets: tuple[Expr, ...] = ()
 
 
 @dataclass
@@ -161,7 +163,8 @@ class Program:
     """A lowered model.
 
     `symbols` are the parameters, in the order of the `dims` array of the C interface; each is a size of an
-    input.  `buffers` are all buffers but the locals.  `states` are (variable, input buffer, output buffer, initial array or None).
+    input.  `buffers` are all buffers but the locals.  `states` are (variable, input buffer, output buffer,
+    initial array or None).
     """
 
     name: str

@@ -1,0 +1,123 @@
+"""Gives contractions to kernels: MatMul and Conv of a size that is worth it, with what follows them elementwise.
+
+A claimed node's operation is a `KernelOp`.  Constant weights become constants in the kernel's packing; other
+operands are read where they stand, by strides, through rearrangements in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from irc.expr import Expr, index
+from irc.ir.dim import Dim, product
+from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.types import f32, f64
+from irc.kernels import Isa
+from irc.ops.base import Op
+from irc.ops.signature import Sig
+from irc.passes.access import Access
+from irc.passes.demands import demands
+from irc.passes.elements import Elements
+from irc.passes.epilogues import Collector, Tail
+from irc.passes.replace import replace_value
+
+WORTH = 4096
+"""Products below which loops do as well."""
+DTYPES = (f32, f64)
+
+
+@dataclass(frozen=True)
+class KernelOp(Op):
+    """A kernel with its operands: those it reads, in its order; its result is the node's.
+
+    starts: of each operand, then of the result, in elements.  scratch: bytes.  demands: sizes that must be equal.
+    """
+
+    kernel: Any
+    sizes: tuple[Expr, ...]
+    starts: tuple[Expr, ...]
+    scratch: Dim
+    demands: tuple[tuple[Dim, Dim], ...]
+    sig: ClassVar[Sig] = Sig("*xs: any -> y: any")
+
+
+@dataclass
+class Claim:
+    """A kernel chosen for a tail: its operands with their places, and where the result goes."""
+
+    kernel: Any
+    operands: list[tuple[Value, Dim]]
+    sizes: dict[str, Dim]
+    scratch: Dim
+    result: Value
+    tail: Tail
+
+
+class Claimer:
+    """What the families share: the graph, tails, and putting a claim into the graph."""
+
+    def __init__(self, graph: Graph, isa: Isa) -> None:
+        self.graph, self.isa = graph, isa
+        self.elements = Elements()
+        self.collector = Collector(graph, self.elements)
+        self._packed: dict[Any, Value] = {}
+
+    def packed(self, key: tuple[Any, ...], pack: Any, dtype: Any, elements: int, name: str) -> Value:
+        """A constant made by `pack()`; the same one for the same key."""
+        if key not in self._packed:
+            constant = Constant(dtype, (elements,), pack)
+            self._packed[key] = self.graph.add_constant(constant, f"{name}/packed")
+        return self._packed[key]
+
+    def apply(self, node: Node, claim: Claim) -> None:
+        """Put the kernel in the place of a node and its tail."""
+        covered = [node, *claim.tail.nodes, *([claim.result.producer] if claim.result.producer else [])]
+        pairs = [p for n in dict.fromkeys(covered) for p in demands(n, self.elements)]
+        op = KernelOp(
+            claim.kernel,
+            claim.kernel.order(**claim.sizes),
+            tuple(index(offset) for _, offset in claim.operands) + (index(0),),
+            claim.scratch,
+            tuple(dict.fromkeys(pairs)),
+        )
+        old = claim.result
+        made = self.graph.new_value(old.name, old.type)
+        name = node.name or (old.producer.name if old.producer else "")
+        self.graph.add_node(op, [v for v, _ in claim.operands], [made], name, node.loc)
+        replace_value(self.graph, old, made)
+
+
+def run(graph: Graph, isa: Isa) -> int:
+    """Claim what is worth it; how many nodes became kernels."""
+    from irc.passes import claim_conv, claim_matmul
+
+    claimer = Claimer(graph, isa)
+    done = 0
+    families = {"MatMul": claim_matmul.claim, "Conv": claim_conv.claim}
+    for node in graph.nodes:
+        family = families.get(node.op.name)
+        value = node.outputs[0] if node.outputs else None
+        if family is None or value is None or value.dtype not in DTYPES or not (value.uses or value in graph.outputs):
+            continue
+        found = family(claimer, node)
+        if found is not None:
+            claimer.apply(node, found)
+            done += 1
+            graph.prune()
+    return done
+
+
+def worthwhile(*sizes: Dim) -> bool:
+    """Whether that many products are worth a kernel; unknown sizes are taken for large."""
+    work = product([s for s in sizes if s.is_const])
+    return not all(s.is_const for s in sizes) or int(work) >= WORTH
+
+
+def batch_names(prefix: str, strides: Sequence[Dim]) -> dict[str, Dim]:
+    """Sizes `prefix_batch0`, `prefix_batch1`."""
+    return {f"{prefix}_batch{k}": s for k, s in enumerate(strides)}
+
+
+__all__ = ["Access", "Claim", "Claimer", "KernelOp", "batch_names", "run", "worthwhile"]
