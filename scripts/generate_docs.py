@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from itertools import groupby
@@ -77,19 +78,12 @@ def _summary(cls: type[Op]) -> str:
 
 
 def _place(cls: type[Op]) -> str:
-    """Where it is declared: its class, or the file of its table row."""
+    """Where it is declared: the file, and what to look for in it (line numbers would change with every edit)."""
     path = Path(sys.modules[cls.__module__].__file__ or "").resolve().relative_to(ROOT).as_posix()
-    try:
-        line = inspect.getsourcelines(cls)[1]
-    except (OSError, TypeError):
-        line = _row_line(path, cls.__name__)
-    return f"[{path}:{line}](../{path}#L{line})" if line else f"[{path}](../{path})"
-
-
-def _row_line(path: str, name: str) -> int:
-    """The line of a table row: where the name is first quoted."""
-    lines = (ROOT / path).read_text("utf-8").splitlines()
-    return next((n for n, text in enumerate(lines, 1) if f'"{name}"' in text), 0)
+    declared = f"class {cls.__name__}"
+    if not re.search(rf"^{declared}\b", (ROOT / path).read_text("utf-8"), re.MULTILINE):
+        declared = f'"{cls.__name__}"'  # a row of a table
+    return f"[{path}](../{path}): `{declared}`"
 
 
 def _versions(rows: list[Form], format: str) -> str:

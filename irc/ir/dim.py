@@ -262,7 +262,7 @@ class Dim:
             return None
         if self == other:
             return Dim.of(1)
-        if len(other.terms) > 1:
+        if len(other.terms) != 1:
             factor = self.terms[0][1] / other.terms[0][1]
             return Dim.of(int(factor)) if factor == int(factor) and other * int(factor) == self else None
         ((divisor, c),) = other.terms
