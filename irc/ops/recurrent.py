@@ -1,0 +1,293 @@
+"""Recurrent layers in ONNX's layout: LSTM, GRU, RNN.
+
+X [steps, batch, input]; W [directions, gates · hidden, input]; R [directions, gates · hidden, hidden];
+B [directions, 2 · gates · hidden] (of W, then of R); states [directions, batch, hidden]; Y [steps, directions,
+batch, hidden].  Gates: LSTM i, o, f, c; GRU z, r, h.  Layout 1 (batch first) is transposed at the border.
+Narrow floats are computed in f32.  Sources: ONNX LSTM, GRU, RNN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation as codes, shape as shape_codes
+from irc.ir.dim import Dim
+from irc.ir.graph import Value
+from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, i32
+from irc.ops.base import Op, op
+from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
+from irc.ops.forms import PREV, Form
+from irc.ops.precision import narrowed, widened
+from irc.ops.recurrent_steps import FUNCTIONS, Activation
+from irc.ops.signature import Sig
+
+DIRECTIONS = ["forward", "reverse", "bidirectional"]
+RNN_ACTIVATIONS = ("Tanh", "Tanh")
+GRU_1_DIRECTIONS = {"foward": "forward", **{d: d for d in DIRECTIONS}}
+"""The schema of GRU-1 misspells its default."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Recurrent(Op):
+    """What the three share.  `activations` are names for each direction in turn; empty: the usual ones.
+
+    `activation_alpha` and `activation_beta` are given out in order to the functions that have such a number.
+    """
+
+    hidden_size: int = 0
+    direction: str = "forward"
+    activations: tuple[str, ...] = ()
+    activation_alpha: tuple[float, ...] = ()
+    activation_beta: tuple[float, ...] = ()
+    clip: float = 0.0
+    gates: ClassVar[int] = 1
+    usual: ClassVar[tuple[str, ...]] = ("Tanh",)
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.direction == "bidirectional" else 1
+
+    def functions(self) -> tuple[tuple[Activation, ...], ...]:
+        """The activations of each direction with their numbers."""
+        names = self.activations or self.usual * self.directions
+        known = {name.lower(): name for name in FUNCTIONS}
+        alphas, betas = list(self.activation_alpha), list(self.activation_beta)
+        found: list[Activation] = []
+        for name in names:
+            known_name = known.get(name.lower())
+            choices = ", ".join(FUNCTIONS)
+            require(
+                known_name is not None, codes.BAD_ENUM,
+                op=self.name, attribute="activations", text=name, choices=choices, guess="",
+            )  # fmt: skip
+            alpha, beta = FUNCTIONS[known_name or "Tanh"]
+            if known_name in WITH_ALPHA and alphas:
+                alpha = alphas.pop(0)
+            if known_name in WITH_BETA and betas:
+                beta = betas.pop(0)
+            found.append((known_name or "Tanh", alpha, beta))
+        n = len(self.usual)
+        needed = n * self.directions
+        if self.activations == RNN_ACTIVATIONS:  # the default names both directions, whether or not there are two
+            found = found[:needed]
+        require(
+            len(found) == needed, codes.ATTRIBUTE_LENGTH,
+            op=self.name, attribute="activations", given=len(found), needed=needed,
+        )  # fmt: skip
+        return tuple(tuple(found[i : i + n]) for i in range(0, len(found), n))
+
+    def infer(self, x: Value, w: Value, r: Value, *rest: Value | None) -> list[TensorType]:
+        for name, v, rank in (("X", x, 3), ("W", w, 3), ("R", r, 3)):
+            require(v.rank == rank, shape_codes.WRONG_RANK, op=self.name, operand=name, type=v.tensor, expected=rank)
+        self.functions()
+        hidden = r.shape[2]
+        wanted: list[tuple[str, Dim, Dim]] = [
+            ("directions of W", w.shape[0], Dim.of(self.directions)),
+            ("directions of R", r.shape[0], Dim.of(self.directions)),
+            ("rows of W and gates · hidden size", w.shape[1], hidden * self.gates),
+            ("rows of R and gates · hidden size", r.shape[1], hidden * self.gates),
+            ("input size of X and of W", x.shape[2], w.shape[2]),
+        ]
+        if self.hidden_size:
+            wanted.append(("hidden_size and columns of R", Dim.of(self.hidden_size), hidden))
+        for what, a, b in wanted:
+            require(a.equals(b), shape_codes.SIZES_DIFFER, op=self.name, what=what, a=a, b=b)
+        state = x.tensor.with_shape((self.directions, x.shape[1], hidden))
+        states = [state] * (len(self.sig.outputs) - 1)
+        return [x.tensor.with_shape((x.shape[0], self.directions, x.shape[1], hidden)), *states]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"direction": self.direction, "activations": self.functions(), "clip": self.clip}
+
+    def projected(self, b: Any, x: Value, w: Value, bias: Value | None) -> Value:
+        """x · Wᵀ + bias of all steps, gates and directions in one product: [steps, batch, directions, rows of W]."""
+        steps, batch, size = x.shape
+        directions, rows, _ = w.shape
+        flat = b.Transpose(b.Reshape(w, b.dims([directions * rows, size])), [1, 0])
+        y = b.MatMul(b.Reshape(x, b.dims([steps * batch, size])), flat)
+        if bias is not None:
+            y = b.Add(y, b.Reshape(bias, b.dims([directions * rows])))
+        return b.Reshape(y, b.dims([steps, batch, directions, rows]))
+
+
+WITH_ALPHA = frozenset({"Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu"})
+WITH_BETA = frozenset({"Affine", "ScaledTanh", "HardSigmoid"})
+
+
+def halves(b: Any, bias: Value | None) -> tuple[Value, Value] | None:
+    """The biases of W and of R."""
+    if bias is None:
+        return None
+    half = bias.shape[1] // 2
+    return b.Slice(bias, [0], b.dims([half]), [1]), b.Slice(bias, b.dims([half]), b.dims([half * 2]), [1])
+
+
+def summed(b: Any, bias: Value | None) -> Value | None:
+    """The bias of W plus that of R."""
+    both = halves(b, bias)
+    return None if both is None else b.Add(*both)
+
+
+def wide_operands(b: Any, *operands: Value | None) -> list[Value | None]:
+    return [None if v is None else widened(b, v) for v in operands]
+
+
+def narrow_results(b: Any, results: Any, like: Value) -> tuple[Value, ...]:
+    return tuple(narrowed(b, v, like) for v in results)
+
+
+# ---------------------------------------------------------------------------------------- reading
+def swap(b: Any, v: Value | None) -> Value | None:
+    """Batch first to second, or back."""
+    return None if v is None else b.Transpose(v, [1, 0, 2])
+
+
+def reader(cls: type[Any], states: Sequence[int]) -> Any:
+    """`read` of a layer whose operands at `states` are initial states."""
+
+    def read(b: Any, a: SimpleNamespace, *operands: Value | None) -> Any:
+        names = {f.name for f in dataclasses.fields(cls)}
+        fields = {k: v for k, v in vars(a).items() if k in names and v is not None}
+        r = operands[2]
+        if not fields.get("hidden_size") and r is not None and r.rank == 3 and r.shape[2].is_const:
+            fields["hidden_size"] = int(r.shape[2])
+        made = cls(**fields)
+        if not getattr(a, "layout", 0):
+            return b.add_all(made, *operands)
+        given = [swap(b, v) if i == 0 or i in states else v for i, v in enumerate(operands)]
+        y, *rest = b.add_all(made, *given)
+        return b.Transpose(y, [2, 0, 1, 3]), *(swap(b, v) for v in rest)
+
+    return read
+
+
+def attributes(opset: int, **more: Codec) -> dict[str, Codec]:
+    """The attributes of all three in that opset."""
+    found: dict[str, Codec] = {
+        "activation_alpha": Floats(()), "activation_beta": Floats(()), "activations": Strs(()), "clip": Float(0.0),
+        "direction": Enum(DIRECTIONS, "forward"), "hidden_size": Int(0), **more,
+    }  # fmt: skip
+    if opset < 7:
+        found["output_sequence"] = Ignored(0)
+    if opset >= 14:
+        found["layout"] = Int(0, lo=0, hi=1)
+    return found
+
+
+def rows(name: str, sig: Sig, read: Any, opsets: Sequence[int], **more: Codec) -> tuple[Form, ...]:
+    """A row an opset: they differ in `output_sequence`, `layout` and bf16."""
+    found: list[Form] = []
+    for k, opset in enumerate(opsets):
+        first: dict[str, Any] = {"sig": sig, "read": read, "direct": True} if k == 0 else {}
+        types = {"T": PREV | {bf16}} if opset == 22 else {"T": FLOATS, "I": {i32}}
+        found.append(Form(name, opset, attrs=attributes(opset, **more), T=types, **first))
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------------- operations
+LSTM_SIG = Sig(
+    "x: T, w: T, r: T, b?: T, lengths?: I, h?: T, c?: T, p?: T -> y: T, y_h: T, y_c: T", T=FLOATS_BF16, I={i32}
+)
+SIG = Sig("x: T, w: T, r: T, b?: T, lengths?: I, h?: T -> y: T, y_h: T", T=FLOATS_BF16, I={i32})
+
+
+def read_lstm(b: Any, a: Any, *operands: Any) -> Any:
+    return reader(LSTM, (5, 6))(b, a, *operands)
+
+
+def read_gru(b: Any, a: Any, *operands: Any) -> Any:
+    return reader(GRU, (5,))(b, a, *operands)
+
+
+def read_rnn(b: Any, a: Any, *operands: Any) -> Any:
+    return reader(RNN, (5,))(b, a, *operands)
+
+
+def write_sequence(b: Any, op: Any, *operands: Value | None) -> Any:
+    """OpenVINO's sequence of the same name."""
+    from irc.ops.recurrent_openvino import write_sequence as write
+
+    return write(b, op, *operands)
+
+
+@op
+class LSTM(Recurrent):
+    """i, o, f = σ(x·W + h·R + b [+ p·c]); c' = f·c + i·tanh(…); h' = o·tanh(c')."""
+
+    input_forget: bool = False
+    gates: ClassVar[int] = 4
+    usual: ClassVar[tuple[str, ...]] = ("Sigmoid", "Tanh", "Tanh")
+    sig = LSTM_SIG
+
+    def decompose(
+        self, b: Any, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None,
+        h: Value | None = None, c: Value | None = None, p: Value | None = None,
+    ) -> Any:  # fmt: skip
+        x_, w_, r_, bias_, h_, c_, p_ = wide_operands(b, x, w, r, bias, h, c, p)
+        y = self.projected(b, x_, w_, summed(b, bias_))  # type: ignore[arg-type]
+        fields = {**self.step_fields(), "input_forget": self.input_forget}
+        made = b.LSTMSteps(y, b.Transpose(r_, [0, 2, 1]), h_, lengths, c_, p_, **fields)
+        return narrow_results(b, made, x)
+
+    onnx = rows("LSTM", LSTM_SIG, read_lstm, (1, 7, 14, 22), input_forget=Bool(False))
+    openvino = (Form("", 5, direct=False, write=write_sequence),)
+
+
+@op
+class GRU(Recurrent):
+    """z, r = σ(x·W + h·R + b); h' = (1 - z)·tanh(x·W + (r·h)·R + b) + z·h.
+
+    With linear_before_reset: tanh(x·W + b + r·(h·R + b)).
+    """
+
+    linear_before_reset: bool = False
+    gates: ClassVar[int] = 3
+    usual: ClassVar[tuple[str, ...]] = ("Sigmoid", "Tanh")
+    sig = SIG
+
+    def decompose(
+        self, b: Any, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None,
+        h: Value | None = None,
+    ) -> Any:  # fmt: skip
+        x_, w_, r_, bias_, h_ = wide_operands(b, x, w, r, bias, h)
+        first, inner = summed(b, bias_), None
+        both = halves(b, bias_)
+        if self.linear_before_reset and both is not None:
+            size = r.shape[2] * 2
+            ends = b.dims([size]), b.dims([size + r.shape[2]])
+            inner = b.Slice(both[1], *ends, [1])
+            first = b.Concat(b.Slice(first, [0], ends[0], [1]), b.Slice(both[0], *ends, [1]), axis=1)
+        y = self.projected(b, x_, w_, first)  # type: ignore[arg-type]
+        fields = {**self.step_fields(), "linear_before_reset": self.linear_before_reset}
+        made = b.GRUSteps(y, b.Transpose(r_, [0, 2, 1]), h_, lengths, inner, **fields)
+        return narrow_results(b, made, x)
+
+    onnx = (
+        *rows("GRU", SIG, read_gru, (1,), direction=Enum(GRU_1_DIRECTIONS, "forward")),
+        *rows("GRU", SIG, read_gru, (3, 7, 14, 22), linear_before_reset=Bool(False)),
+    )
+    openvino = (Form("", 5, direct=False, write=write_sequence),)
+
+
+@op
+class RNN(Recurrent):
+    """h' = tanh(x·W + h·R + b)."""
+
+    activations: tuple[str, ...] = RNN_ACTIVATIONS
+    sig = SIG
+
+    def decompose(
+        self, b: Any, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None,
+        h: Value | None = None,
+    ) -> Any:  # fmt: skip
+        x_, w_, r_, bias_, h_ = wide_operands(b, x, w, r, bias, h)
+        y = self.projected(b, x_, w_, summed(b, bias_))  # type: ignore[arg-type]
+        made = b.RNNSteps(y, b.Transpose(r_, [0, 2, 1]), h_, lengths, **self.step_fields())
+        return narrow_results(b, made, x)
+
+    onnx = rows("RNN", SIG, read_rnn, (1, 7, 14, 22), activations=Strs(RNN_ACTIVATIONS))
+    openvino = (Form("", 5, direct=False, write=write_sequence),)
