@@ -1,7 +1,7 @@
 """Loop IR to C11: the files of an artefact.
 
-`model.c` holds one function per fused group (one for all groups that are equal) and the interface (the groups of a large program stand in `model_1.c`
-and so on); `model.h` declares the interface; `weights.bin` holds the constants (or the C file does).  Kernels
+`model.c` holds one function per fused group (one for all groups that are equal) and the interface; the functions of
+a large program stand in `model_1.c` and so on.  `model.h` declares the interface; `weights.bin` holds the constants (or the C file does).  Kernels
 go to `kernels_*.c`, which is compiled with other flags.  The text depends only on the program and the options.
 """
 
@@ -44,9 +44,7 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
         if b.data is not None:
             weights.pointer(b.data, b.dtype)
     interface = Interface(unit, program, plan, weights)
-    groups, calls = print_functions(
-        unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, plan)
-    )
+    groups, calls = print_functions(unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, plan))
     unit.helpers.clear()
     interface_text = [context(interface), entry_points(interface, calls)]
     files: dict[str, str | bytes] = {f"{options.stem}.h": header(interface)}
