@@ -6,6 +6,7 @@ A row gives the NumPy function and the scalar expression; signature, inference, 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from irc.expr import Expr, IndexFunction, Tensor
 from irc.ir.graph import Value
 from irc.ir.types import DType, TensorType, boolean
 from irc.ops.base import Array, Op, op
-from irc.ops.broadcasting import auto_align, broadcast_shapes, legacy_align
+from irc.ops.broadcasting import auto_align, broadcast_shapes, legacy_align, legacy_fit, repeated
 from irc.ops.forms import Form
 from irc.ops.signature import Sig
 
@@ -46,7 +47,11 @@ class Elementwise(Op):
 def make(
     name: str, doc: str, base: type[Op], sig: Sig, ufunc: Callable[..., Any], scalar: Scalar, **fields: Any
 ) -> type[Op]:  # fmt: skip
-    """Declare an operation from its parts."""
+    """Declare an operation from its parts, as a class of the family file that calls."""
+    frame = inspect.currentframe()
+    while frame and frame.f_globals["__name__"] == __name__:
+        frame = frame.f_back
+    fields["__module__"] = frame.f_globals["__name__"] if frame else __name__
     members = {"sig": sig, "ufunc": staticmethod(ufunc), "scalar": staticmethod(scalar), "__doc__": doc, **fields}
     return op(type(name, (base,), members))
 
@@ -87,6 +92,19 @@ def legacy_read(name: str) -> Callable[..., Any]:
         return getattr(b, name)(x, legacy_align(b, a, x, y))
 
     return read
+
+
+def legacy_write(name: str) -> Callable[..., Any]:
+    """`write` of the ONNX forms before opset 7: operands that their rule cannot broadcast are swapped or repeated."""
+
+    def write(b: Any, op: Any, x: Value, y: Value) -> Any:
+        if op.commutative and legacy_fit(y.shape, x.shape) is not None:
+            return getattr(b, name)(y, x)
+        shape = broadcast_shapes(name, [x.shape, y.shape])
+        x = repeated(b, x, shape)
+        return getattr(b, name)(x, y if legacy_fit(shape, y.shape) is not None else repeated(b, y, shape))
+
+    return write
 
 
 def auto_read(name: str, **attributes: Any) -> Callable[..., Any]:
