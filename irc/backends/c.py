@@ -1,8 +1,9 @@
 """Loop IR to C11: the files of an artefact.
 
 `model.c` holds one function per fused group (one for all groups that are equal) and the interface; the functions of
-a large program stand in `model_1.c` and so on.  `model.h` declares the interface; `weights.bin` holds the constants (or the C file does).  Kernels
-go to `kernels_*.c`, which is compiled with other flags.  The text depends only on the program and the options.
+a large program stand in `model_1.c` and so on.  `model.h` declares the interface; `weights.bin` holds the constants
+(or the C file does).  Kernels go to `kernels_*.c`, which is compiled with other flags.  The text depends only on the
+program and the options.
 """
 
 from __future__ import annotations
