@@ -111,12 +111,12 @@ class _Reader:
         fields = self._attributes(raw, form, label)
         sig = form.sig or cls.sig
         origin = Origin(self.format, raw, form, tuple(inputs), ())
-        b = Builder(self.out, raw.name, raw.loc, origin)
+        b = Builder(self.out, raw.name, raw.loc, origin, label)
         operands = self._with_attribute_operands(form, raw, form.canonical(inputs), label, b)
         # The row's own operands (before attributes became operands) decide arity and types.
         sig.check(label, inputs if form.sig else operands, form.types or None)
         if form.read is not None:
-            made = form.read(b, SimpleNamespace(**fields, outputs=len(raw.outputs), opset=raw.version, label=label), *operands)
+            made = form.read(b, SimpleNamespace(**fields, outputs=len(raw.outputs), opset=raw.version), *operands)
         else:
             made = b.add_all(cls(**{k: v for k, v in fields.items() if k in cls.__dataclass_fields__}), *operands)
         values = tuple(made) if isinstance(made, tuple | list) else (made,)

@@ -28,10 +28,13 @@ def unsupported() -> dict[tuple[str, str, str], tuple[int, str]]:
     }
 
 
+def is_custom(format: str, domain: str) -> bool:
+    """Whether an ONNX domain is none of the standard's."""
+    return format == "onnx" and domain not in ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+
+
 def why_unsupported(format: str, raw: RawNode) -> str:
     """Why irc lacks an operation that exists; empty if it does not exist in that opset."""
-    if format == "onnx" and raw.domain not in ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"):
-        return f"the domain {raw.domain} is not one irc knows"
     since, reason = unsupported().get((format, raw.domain, raw.type.lower()), (0, ""))
     return reason if reason and since <= raw.version else ""
 

@@ -22,7 +22,7 @@ from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.types import DType
 from irc.ops.base import Op, form_at
 from irc.ops.builder import Builder, trace
-from irc.ops.codecs import REQUIRED, AsInput, Codec, Floats, Ignored, Pads, Strs
+from irc.ops.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
 from irc.ops.forms import Form
 from irc.ops.opaque import Opaque
 
@@ -285,7 +285,9 @@ class _Writer:
                 if value is not None:
                     found[name] = codec.encode(value.array, self.format)
                 continue
-            value = self._field(op, name, codec)
+            value = codec.value(name, op, inputs)
+            if value is None and isinstance(codec, FromOperands):
+                return None
             default = value == codec.default
             if value is None or (default and (self.format == "onnx" or codec.silent)):
                 continue
@@ -294,13 +296,6 @@ class _Writer:
             except (ValueError, TypeError):
                 return None
         return found
-
-    def _field(self, op: Op, name: str, codec: Any) -> Any:
-        if isinstance(codec, Pads):
-            both = op.pads_begin, op.pads_end  # type: ignore[attr-defined]
-            return both if any((*both[0], *both[1])) else None
-        own = codec.field(name)
-        return getattr(op, own) if own in {f.name for f in fields(op)} else codec.default
 
     def _emit(
         self, form: Form, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc,

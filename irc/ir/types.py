@@ -152,6 +152,13 @@ def dtype_from_numpy(kind: np.dtype[Any]) -> DType:
 Shape = tuple[Dim, ...]
 
 
+class UnknownRank(ValueError):
+    """The shape of a tensor of unknown rank was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("the rank is unknown")
+
+
 @dataclass(frozen=True)
 class TensorType:
     """f32[batch, 3, 224]: an element type and a shape; `shape is None` means unknown rank."""
@@ -178,7 +185,7 @@ class TensorType:
     def dims(self) -> Shape:
         """The shape, where the rank must be known."""
         if self.shape is None:
-            raise ValueError("the rank is unknown")
+            raise UnknownRank
         return self.shape
 
     def static_shape(self) -> tuple[int, ...]:

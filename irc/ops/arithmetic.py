@@ -37,8 +37,8 @@ from irc.ir.types import (
 )  # fmt: skip
 from irc.ops.base import Array, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes
-from irc.ops.codecs import Bool, Enum, Ignored, Int
-from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, unary
+from irc.ops.codecs import Bool, Enum, Ignored
+from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
 from irc.ops.forms import PREV, Form, write_only
 from irc.ops.precision import float_read, narrowed, rounded, wide, widely, widened
 from irc.ops.signature import Sig
@@ -48,20 +48,17 @@ NARROW_INTS = frozenset({i8, i16, u8, u16})
 OV_NUMERIC = frozenset({f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64})
 
 
-def same_shape(op: Any, x: Value, y: Value) -> bool:
-    """Whether no broadcasting is needed: all that ONNX rows before opset 7 are written for."""
-    return x.shape == y.shape
-
-
 def legacy_rows(name: str) -> tuple[Form, ...]:
     """The ONNX rows of Add, Sub, Mul, Div: legacy broadcasting until 6, NumPy's from 7 on."""
     return (
-        Form(name, 1, attrs=LEGACY_BROADCAST, T=FLOATS, read=legacy_read(name), direct=True, when=same_shape),
+        Form(
+            name, 1, attrs=LEGACY_BROADCAST, T=FLOATS, read=legacy_read(name), direct=True, write=legacy_write(name),
+        ),
         Form(name, 6, attrs=LEGACY_BROADCAST_6, T=FLOATS | WIDE_INTS),
-        Form(name, 7, attrs={}, read=None, when=None),
+        Form(name, 7, attrs={}, read=None, write=None),
         Form(name, 13, T=PREV | {bf16}),
         Form(name, 14, T=PREV | NARROW_INTS),
-    )
+    )  # fmt: skip
 
 
 def openvino_rows(name: str, canonical: str) -> tuple[Form, ...]:
@@ -143,6 +140,8 @@ def write_power(b: Any, op: Any, x: Value, y: Value) -> Any:
     """Both operands in one type, what OpenVINO and ONNX before opset 12 want; ONNX takes i32 and i64 only."""
     if x.dtype == y.dtype and x.dtype.is_integer and x.dtype not in (i32, i64):
         return b.Cast(b.Pow(b.Cast(x, to=i64), b.Cast(y, to=i64)), to=x.dtype)
+    if x.dtype == y.dtype and x.dtype.is_float and x.shape != y.shape:  # ONNX before opset 7
+        return legacy_write("Pow")(b, op, x, y)
     if x.dtype == y.dtype:
         raise Problem(conversion.CANNOT_EXPRESS, op="Pow", types=f"{x.type}, {y.type}", target="this opset")
     if x.dtype.is_integer and y.dtype.is_float:
@@ -178,11 +177,11 @@ class Pow(Elementwise):
 
     onnx = (
         Form(
-            "Pow", 1, attrs={"broadcast": Int(0), "axis": Int(None)}, T={"T": FLOATS, "T1": FLOATS},
+            "Pow", 1, attrs=LEGACY_BROADCAST_6, T={"T": FLOATS, "T1": FLOATS},
             read=legacy_read("Pow"), direct=True, write=write_power,
-            when=lambda op, x, y: x.shape == y.shape and x.dtype == y.dtype,
+            when=same_types,
         ),
-        Form("Pow", 7, attrs={}, read=None, when=same_types),
+        Form("Pow", 7, attrs={}, read=None),
         Form("Pow", 12, T={"T": INT_POWERS, "T1": FLOATS | INTEGERS}, when=None),
         Form("Pow", 13, T={"T": INT_POWERS | {bf16}}),
         Form("Pow", 15, T={"T1": PREV | {bf16}}),

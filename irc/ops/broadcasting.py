@@ -13,8 +13,8 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.types import Shape
-from irc.ops.codecs import Codec, Enum, Ignored, Int
+from irc.ir.types import Shape, i64
+from irc.ops.codecs import Codec, Enum, FromOperands, Ignored, Int
 
 
 def broadcast_dim(a: Dim, b: Dim, **facts: Any) -> Dim:
@@ -44,14 +44,22 @@ def broadcast_shapes(op: str, shapes: Sequence[Shape]) -> Shape:
     return tuple(result)
 
 
-LEGACY_BROADCAST: dict[str, Codec] = {
-    "broadcast": Int(0),
+def legacy_fit(x: Shape, y: Shape) -> int | None:
+    """`broadcast` of ONNX before opset 7 that lets `y` into `x`: one element or the last axes; None if none does."""
+    if x == y:
+        return 0
+    if len(y) > len(x):
+        return None
+    return 1 if all(d == 1 for d in y) or x[len(x) - len(y) :] == y else None
+
+
+LEGACY_BROADCAST_6: dict[str, Codec] = {
+    "broadcast": FromOperands(0, of=lambda op, x, y: legacy_fit(x.shape, y.shape)),
     "axis": Int(None),
-    "consumed_inputs": Ignored(),
 }
+LEGACY_BROADCAST: dict[str, Codec] = {**LEGACY_BROADCAST_6, "consumed_inputs": Ignored()}
 """Attributes of the elementwise operations of ONNX opset 1..6 (consumed_inputs: opset 1..5)."""
 
-LEGACY_BROADCAST_6: dict[str, Codec] = {"broadcast": Int(0), "axis": Int(None)}
 
 AUTO_BROADCAST: dict[str, Codec] = {
     "auto_broadcast": Enum({"numpy": "numpy", "none": "none", "pdpd": "pdpd", "explicit": "none"}, "numpy"),
@@ -73,7 +81,7 @@ def legacy_align(b: Any, a: Any, x: Value, y: Value) -> Value:
     if not a.broadcast:
         # Shapes must be equal; the newer rule would accept more.
         same = x.rank == y.rank and all(p.equals(q) is not False for p, q in zip(x.shape, y.shape, strict=True))
-        require(same, codes.SHAPES_DIFFER, op=b.hint, first=x.tensor, second=y.tensor)
+        require(same, codes.SHAPES_DIFFER, op=b.label, first=x.tensor, second=y.tensor)
         return y
     if all(d == 1 for d in y.shape):
         return b.Reshape(y, []) if y.rank else y
@@ -81,8 +89,20 @@ def legacy_align(b: Any, a: Any, x: Value, y: Value) -> Value:
         return y
     axis = a.axis + len(x.shape) if a.axis < 0 else a.axis
     fits = axis >= 0 and axis + len(y.shape) <= len(x.shape)
-    require(fits, codes.AXIS_DOES_NOT_FIT, op=b.hint, axis=a.axis, first=x.tensor, second=y.tensor)
+    require(fits, codes.AXIS_DOES_NOT_FIT, op=b.label, axis=a.axis, first=x.tensor, second=y.tensor)
     return pad_shape(b, y, axis, len(x.shape))
+
+
+def repeated(b: Any, value: Value, shape: Shape) -> Value:
+    """`value` broadcast to `shape` by repetition, where the sizes are known; else as it is."""
+    missing = len(shape) - len(value.shape)
+    sizes = [*[Dim.of(1)] * missing, *value.shape]
+    if any(have != want and not want.is_const for have, want in zip(sizes, shape, strict=True)):
+        return value
+    if missing:
+        value = b.Unsqueeze(value, list(range(missing)))
+    repeats = [1 if have == want else int(want) for have, want in zip(sizes, shape, strict=True)]
+    return b.Tile(value, b.const(repeats, i64)) if max(repeats, default=1) > 1 else value
 
 
 def auto_align(b: Any, a: Any, x: Value, y: Value) -> tuple[Value, Value]:
@@ -91,16 +111,16 @@ def auto_align(b: Any, a: Any, x: Value, y: Value) -> tuple[Value, Value]:
         return x, y
     if a.auto_broadcast == "none":
         same = x.rank == y.rank and all(p.equals(q) is not False for p, q in zip(x.shape, y.shape, strict=True))
-        require(same, codes.SHAPES_DIFFER, op=b.hint, first=x.tensor, second=y.tensor)
+        require(same, codes.SHAPES_DIFFER, op=b.label, first=x.tensor, second=y.tensor)
         return x, y
     if len(y.shape) > len(x.shape):
-        require(False, codes.AXIS_DOES_NOT_FIT, op=b.hint, axis=a.axis, first=x.tensor, second=y.tensor)
+        require(False, codes.AXIS_DOES_NOT_FIT, op=b.label, axis=a.axis, first=x.tensor, second=y.tensor)
     axis = a.axis if a.axis != -1 else len(x.shape) - len(y.shape)
     kept = len(y.shape)
     while kept and y.shape[kept - 1] == 1:  # trailing ones are dropped before aligning
         kept -= 1
     fits = 0 <= axis <= len(x.shape) - kept
-    require(fits, codes.AXIS_DOES_NOT_FIT, op=b.hint, axis=a.axis, first=x.tensor, second=y.tensor)
+    require(fits, codes.AXIS_DOES_NOT_FIT, op=b.label, axis=a.axis, first=x.tensor, second=y.tensor)
     if kept < len(y.shape):
         y = b.Squeeze(y, list(range(kept, len(y.shape))))
     return x, pad_shape(b, y, axis, len(x.shape))

@@ -23,10 +23,15 @@ Operand = Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | No
 
 
 class Builder:
-    """Adds nodes to `graph`; each gets `loc`, `origin` and a name that starts with `hint`."""
+    """Adds nodes to `graph`; each gets `loc`, `origin` and a name that starts with `hint`.
 
-    def __init__(self, graph: Graph, hint: str = "", loc: Loc = NOWHERE, origin: Origin | None = None) -> None:
-        self.graph, self.hint, self.loc, self.origin = graph, hint, loc, origin
+    `label` is how messages call the operation that is being read.
+    """
+
+    def __init__(
+        self, graph: Graph, hint: str = "", loc: Loc = NOWHERE, origin: Origin | None = None, label: str = ""
+    ) -> None:
+        self.graph, self.hint, self.loc, self.origin, self.label = graph, hint, loc, origin, label
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """`b.Name(*operands, **attributes)` adds the canonical operation of that name."""

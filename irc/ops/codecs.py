@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,11 @@ class Codec:
     def encode(self, value: Any, format: str) -> Any:
         """The attribute as the file has it; ValueError if this codec cannot say it."""
         raise NotImplementedError
+
+    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
+        """What to write for this operation: its field; None: nothing."""
+        own = self.field(attribute)
+        return getattr(op, own) if own in op.__dataclass_fields__ else self.default
 
     def in_range(self, value: Any, r: Reading) -> Any:
         for x in value if isinstance(value, tuple) else (value,):
@@ -197,6 +202,17 @@ class Ints(Codec):
 
 
 @dataclass(frozen=True)
+class PerAxis(Ints):
+    """A number for each spatial axis of operand 0; a field left empty is written as `fill` for each."""
+
+    fill: int = 1
+
+    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
+        rank = operands[0].rank if operands else None
+        return super().value(attribute, op, operands) or (self.fill,) * max((rank or 0) - 2, 0)
+
+
+@dataclass(frozen=True)
 class Floats(Codec):
     """A list of numbers."""
 
@@ -287,6 +303,10 @@ class Pads(Codec):
     def absent(self, r: Reading) -> Any:
         return (), ()
 
+    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
+        both = op.pads_begin, op.pads_end
+        return both if any((*both[0], *both[1])) else None
+
     def encode(self, value: Any, format: str) -> Any:
         return [int(x) for x in (*value[0], *value[1])]
 
@@ -315,6 +335,17 @@ class AsInput(Codec):
         if format == "openvino":
             return ", ".join(_ov_float(x) if isinstance(x, float) else str(x) for x in items)
         return items[0] if self.scalar else items
+
+
+@dataclass(frozen=True)
+class FromOperands(Int):
+    """An integer that says something about the operands and is no field of the operation (`broadcast` before ONNX
+    opset 7): read like any other; `of(op, *operands)` is what to write, None where the row cannot say it."""
+
+    of: Callable[..., int | None] = lambda op, *operands: None
+
+    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
+        return self.of(op, *operands)
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,11 @@ from irc.ir.types import (
     i64,
     string,
 )
-from irc.ops.arithmetic import OV_NUMERIC, same_shape
+from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6
 from irc.ops.codecs import Bool
-from irc.ops.elementwise import Elementwise, auto_read, comparison, legacy_read
+from irc.ops.elementwise import Elementwise, auto_read, comparison, legacy_read, legacy_write
 from irc.ops.forms import PREV, Form, write_only
 from irc.ops.precision import wide
 from irc.ops.signature import Sig
@@ -50,7 +50,9 @@ def openvino_rows(name: str, canonical: str) -> tuple[Form, ...]:
 
 def legacy_row(name: str, T: Any) -> Form:
     """The ONNX row before opset 7."""
-    return Form(name, 1, attrs=LEGACY_BROADCAST_6, T=T, read=legacy_read(name), direct=True, when=same_shape)
+    return Form(
+        name, 1, attrs=LEGACY_BROADCAST_6, T=T, read=legacy_read(name), direct=True, write=legacy_write(name)
+    )
 
 
 def _not(known: bool | None) -> bool | None:
@@ -71,7 +73,7 @@ Equal = comparison(
     "Equal", "x == y; NaN equals nothing", np.equal, lambda x, y: x.eq(y), T=COMPARED | {string}, commutative=True,
     onnx=(
         legacy_row("Equal", {boolean, i32, i64}),
-        Form("Equal", 7, attrs={}, read=None, when=None),
+        Form("Equal", 7, attrs={}, read=None, write=None),
         Form("Equal", 11, T=FLOATS | INTEGERS | {boolean}),
         Form("Equal", 13, T=PREV | {bf16}),
         Form("Equal", 19, T=PREV | {string}),
@@ -91,7 +93,7 @@ def order_rows(name: str) -> tuple[Form, ...]:
     """ONNX rows of Less and Greater."""
     return (
         legacy_row(name, FLOATS),
-        Form(name, 7, attrs={}, read=None, when=None),
+        Form(name, 7, attrs={}, read=None, write=None),
         Form(name, 9, T=FLOATS | INTEGERS),
         Form(name, 13, T=PREV | {bf16}),
     )

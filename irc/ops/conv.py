@@ -20,7 +20,7 @@ from irc.ir.graph import Value
 from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Int, Ints
+from irc.ops.codecs import Int, Ints, PerAxis
 from irc.ops.forms import PREV, Form
 from irc.ops.matmul import wide
 from irc.ops.signature import Sig
@@ -31,12 +31,13 @@ from irc.ops.window import (
     pad_spatial,
     spatial,
     window_count,
+    window_padding,
     window_positions,
     windows,
 )
 
 CONV = {**ONNX_WINDOW, "dilations": Ints((), lo=1), "group": Int(1, lo=1), "kernel_shape": Ints(None, lo=1)}
-OV_CONV = {**OV_WINDOW, "dilations": Ints(lo=1)}
+OV_CONV = {**OV_WINDOW, "dilations": PerAxis(lo=1)}
 
 
 def transposed_geometry(
@@ -107,6 +108,20 @@ def write_conv(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -
         return b.GroupedConv(x, split_groups(b, w, op.group), **{k: v for k, v in fields.items() if k != "group"})
     y = b.Conv(x, w, **fields)
     return b.Add(y, b.Reshape(bias, [1, -1, *[1] * (len(x.shape) - 2)], special_zero=False))
+
+
+def known_padding(op: Any, x: Value, w: Value) -> dict[str, Any] | None:
+    """The padding in numbers, where it is known and SAME is asked of a dilated window, which ONNX Runtime refuses."""
+    if op.auto_pad not in ("same_upper", "same_lower") or all(d == 1 for d in op.dilations):
+        return None
+    begin, end = window_padding(op, x.shape[2:], w.shape[2:])
+    if not all(p.is_const for p in (*begin, *end)):
+        return None
+    return {"auto_pad": "explicit", "pads_begin": tuple(map(int, begin)), "pads_end": tuple(map(int, end))}
+
+
+def write_padding(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+    return b.Conv(x, w, bias, **{**op.attributes(), **(known_padding(op, x, w) or {})})
 
 
 @op
@@ -182,10 +197,13 @@ class Conv(Op):
         return element
 
     onnx = (
-        Form("Conv", 1, attrs=CONV, T=FLOATS, read=read_conv, direct=True),
+        Form(
+            "Conv", 1, attrs=CONV, T=FLOATS, read=read_conv, direct=True,
+            when=lambda op, x, w, *bias: known_padding(op, x, w) is None, write=write_padding,
+        ),
         Form("Conv", 11),
         Form("Conv", 22, T=PREV | {bf16}),
-    )
+    )  # fmt: skip
     openvino = (
         Form(
             "Convolution", 1, attrs=OV_CONV, T=OV_NUMERIC, sig=Sig("x: T, w: T -> y: T", T=NUMERIC), write=write_conv,

@@ -16,7 +16,7 @@ from irc.expr import Expr, IndexFunction, Tensor
 from irc.ir.graph import Value
 from irc.ir.types import DType, TensorType, boolean
 from irc.ops.base import Array, Op, op
-from irc.ops.broadcasting import auto_align, broadcast_shapes, legacy_align
+from irc.ops.broadcasting import auto_align, broadcast_shapes, legacy_align, legacy_fit, repeated
 from irc.ops.forms import Form
 from irc.ops.signature import Sig
 
@@ -92,6 +92,19 @@ def legacy_read(name: str) -> Callable[..., Any]:
         return getattr(b, name)(x, legacy_align(b, a, x, y))
 
     return read
+
+
+def legacy_write(name: str) -> Callable[..., Any]:
+    """`write` of the ONNX forms before opset 7: operands that their rule cannot broadcast are swapped or repeated."""
+
+    def write(b: Any, op: Any, x: Value, y: Value) -> Any:
+        if op.commutative and legacy_fit(y.shape, x.shape) is not None:
+            return getattr(b, name)(y, x)
+        shape = broadcast_shapes(name, [x.shape, y.shape])
+        x = repeated(b, x, shape)
+        return getattr(b, name)(x, y if legacy_fit(shape, y.shape) is not None else repeated(b, y, shape))
+
+    return write
 
 
 def auto_read(name: str, **attributes: Any) -> Callable[..., Any]:

@@ -12,12 +12,12 @@ import numpy as np
 
 from irc.expr import Bin, Expr, Un, select
 from irc.ir.graph import Value
-from irc.ir.types import ANY, COMPLEX, FLOATS, INTEGERS, UINTS, TensorType, bf16, boolean, i4, nf4, string, u1, u4
-from irc.ops.arithmetic import OV_NUMERIC, same_shape
+from irc.ir.types import ANY, COMPLEX, FLOATS, INTEGERS, UINTS, TensorType, bf16, boolean, i4, string, u1, u4
+from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6, auto_align, broadcast_shapes
 from irc.ops.codecs import Enum
-from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, unary
+from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
 from irc.ops.forms import PREV, Form
 from irc.ops.signature import Sig
 
@@ -29,8 +29,11 @@ def logical(name: str, doc: str, ufunc: Any, scalar: Any, openvino: tuple[Form, 
     return binary(
         name, doc, ufunc, scalar, T=BOOL, commutative=True,
         onnx=(
-            Form(name, 1, attrs=LEGACY_BROADCAST_6, T=BOOL, read=legacy_read(name), direct=True, when=same_shape),
-            Form(name, 7, attrs={}, read=None, when=None),
+            Form(
+                name, 1, attrs=LEGACY_BROADCAST_6, T=BOOL, read=legacy_read(name), direct=True,
+                write=legacy_write(name),
+            ),
+            Form(name, 7, attrs={}, read=None, write=None),
         ),
         openvino=openvino,
     )  # fmt: skip
@@ -90,7 +93,7 @@ class Where(Elementwise):
 
 
 # ------------------------------------------------------------------------------------- bits
-OV_BITS = INTEGERS | {boolean, u1, u4, i4, nf4, string}  # what OpenVINO's validation takes
+OV_BITS = INTEGERS | {boolean, u1, u4, i4}
 OV_SHIFTED = OV_BITS - {boolean}
 
 

@@ -17,8 +17,8 @@ from irc.ir.graph import Value
 from irc.ir.types import FLOATS, NUMERIC, DType, TensorType, bf16, f64, i32, i64, u32, u64
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.base import Array, Op, op
-from irc.ops.broadcasting import broadcast_shapes
-from irc.ops.codecs import Bool, Float, Int
+from irc.ops.broadcasting import broadcast_shapes, legacy_fit, repeated
+from irc.ops.codecs import Bool, Float, FromOperands, Int
 from irc.ops.forms import PREV, Form
 from irc.ops.signature import Sig
 
@@ -120,12 +120,16 @@ def legacy_gemm(b: Any, a: Any, x: Value, y: Value, c: Value | None = None) -> A
     return made
 
 
-def full_c(op: Any, A: Value, B: Value, C: Value | None = None) -> bool:
-    """Whether C needs no broadcasting, which Gemm-1 and -6 would have to be told of."""
-    if C is None:
-        return False
-    m, n = A.shape[1 if op.transA else 0], B.shape[0 if op.transB else 1]
-    return C.shape == (m, n)
+def gemm_broadcast(op: Any, A: Value, B: Value, C: Value | None = None) -> int | None:
+    """`broadcast` of Gemm-1 and -6."""
+    return None if C is None else legacy_fit(op.infer(A, B).dims(), C.shape)
+
+
+def write_legacy_gemm(b: Any, op: Any, A: Value, B: Value, C: Value | None = None) -> Value:
+    """Gemm-1 and -6 must have a C, and broadcast less than later versions."""
+    if C is None or not A.dtype.is_float:
+        return op.decompose(b, A, B, C)
+    return b.Gemm(A, B, repeated(b, C, op.infer(A, B).dims()), **op.attributes())
 
 
 C_REQUIRED = Sig("A: T, B: T, C: T -> Y: T", T=FLOATS | WIDE_INTS | {bf16})
@@ -187,15 +191,15 @@ class Gemm(Op):
         Form(
             "Gemm",
             1,
-            attrs={**GEMM, "broadcast": Int(0)},
+            attrs={**GEMM, "broadcast": FromOperands(0, of=gemm_broadcast)},
             T=FLOATS,
             read=legacy_gemm,
             direct=True,
             sig=C_REQUIRED,
-            when=full_c,
+            write=write_legacy_gemm,
         ),
         Form("Gemm", 6),
-        Form("Gemm", 7, attrs=GEMM, read=None, when=None),
+        Form("Gemm", 7, attrs=GEMM, read=None, write=None),
         Form("Gemm", 9, T=PREV | {i32, u32, i64, u64}),
         Form("Gemm", 11, sig=None),
         Form("Gemm", 13, T=PREV | {bf16}),

@@ -5,6 +5,7 @@ Sources: ONNX MaxPool, AveragePool, LpPool, Global*Pool; OpenVINO specification,
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, f32, i8, i32, i64, u8
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints
+from irc.ops.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
 from irc.ops.conv import padding_of
 from irc.ops.forms import PREV, Form
 from irc.ops.layout import normal_axis
@@ -38,9 +39,9 @@ OV_ROUNDING = Enum(["floor", "ceil"], "floor", to="rounding")
 OV_ROUNDING_14 = Enum(["floor", "ceil", "ceil_torch"], "floor", to="rounding")
 OV_POOL = {
     "kernel": Ints(lo=1),
-    "strides": Ints(lo=1),
-    "pads_begin": Ints(assumed=()),
-    "pads_end": Ints(assumed=()),
+    "strides": PerAxis(lo=1),
+    "pads_begin": PerAxis(assumed=(), fill=0),
+    "pads_end": PerAxis(assumed=(), fill=0),
     "rounding_type": OV_ROUNDING,
     "auto_pad": OV_AUTO_PAD,
 }
@@ -168,7 +169,7 @@ class MaxPool(Op):
             x, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
             self.rounding, lowest(x.dtype),
         )  # fmt: skip
-        flat = view.reshape(*view.shape[: x.ndim], -1)
+        flat = view.reshape(*view.shape[: x.ndim], math.prod(view.shape[x.ndim :]))
         best = flat.argmax(axis=-1)
         y = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
         at = np.unravel_index(best, self.kernel)
@@ -241,14 +242,14 @@ class MaxPool(Op):
         Form(
             "MaxPool", 8, sig=None,
             attrs={
-                **OV_POOL, "dilations": Ints((), lo=1), "index_element_type": DTypeAttr(i64, to="index_type"),
+                **OV_POOL, "dilations": PerAxis((), lo=1), "index_element_type": DTypeAttr(i64, to="index_type"),
                 "axis": Int(0),
             },
         ),
         Form(
             "MaxPool", 14,
             attrs={
-                **OV_POOL, "rounding_type": OV_ROUNDING_14, "dilations": Ints((), lo=1),
+                **OV_POOL, "rounding_type": OV_ROUNDING_14, "dilations": PerAxis((), lo=1),
                 "index_element_type": DTypeAttr(i64, to="index_type"), "axis": Int(0),
             },
         ),
@@ -376,7 +377,7 @@ class AveragePool(Op):
     openvino = (
         Form("AvgPool", 1, attrs=OV_AVG, T=OV_NUMERIC, read=read_avg_pool, direct=True, when=sayable),
         Form("AvgPool", 14, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14}),
-        Form("AvgPool", 16, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14, "dilations": Ints((), lo=1)}),
+        Form("AvgPool", 16, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14, "dilations": PerAxis((), lo=1)}),
     )
 
 

@@ -12,7 +12,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, all_of, index, inside
 from irc.ir.dim import Dim
 from irc.ops.base import Array
-from irc.ops.codecs import Codec, Enum, Ints, Pads
+from irc.ops.codecs import Codec, Enum, Ints, Pads, PerAxis
 
 ONNX_AUTO_PAD = Enum(
     {"NOTSET": "explicit", "SAME_UPPER": "same_upper", "SAME_LOWER": "same_lower", "VALID": "valid"}, "explicit"
@@ -21,9 +21,9 @@ OV_AUTO_PAD = Enum(["explicit", "same_upper", "same_lower", "valid"], "explicit"
 
 ONNX_WINDOW: dict[str, Codec] = {"auto_pad": ONNX_AUTO_PAD, "pads": Pads(), "strides": Ints((), lo=1)}
 OV_WINDOW: dict[str, Codec] = {
-    "strides": Ints(lo=1),
-    "pads_begin": Ints(assumed=()),
-    "pads_end": Ints(assumed=()),
+    "strides": PerAxis(lo=1),
+    "pads_begin": PerAxis(assumed=(), fill=0),
+    "pads_end": PerAxis(assumed=(), fill=0),
     "auto_pad": OV_AUTO_PAD,
 }
 

@@ -35,6 +35,15 @@ UNKNOWN_OPSET = Code(
     fix="Name the opset that the operation was written for.",
     help="use {newest} or earlier",
 )  # fmt: skip
+CUSTOM_DOMAIN = Code(
+    "IRC2005", "warning", "Operation of a custom domain",
+    "{op} is of the domain {domain}, whose operations irc does not know",
+    why="Only the domains of the ONNX standard have a specification to go by. The node is copied as it is when the "
+    "model is written as ONNX; the model cannot be converted, checked beyond this node, or compiled.",
+    example='op_type "Gelu", domain "com.acme"',
+    fix="Export the model with standard operations, or give the model a local function of that name and domain.",
+    help="the types that the file declares are taken on trust from here on",
+)  # fmt: skip
 TOO_FEW_INPUTS = Code(
     "IRC2101", "error", "Too few inputs",
     "{op} has {given} inputs and needs at least {needed}",
