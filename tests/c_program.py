@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +19,6 @@ from irc.loops.ir import Buffer, For, Function, Program, Stmt, Store, Where
 from irc.loops.memory import plan
 
 Array = np.ndarray[Any, Any]
-FLAGS = os.environ.get("IRC_TEST_CFLAGS", "").split()
-"""Further flags, such as -fsanitize=undefined."""
 
 
 def buffer(name: str, dtype: DType, shape: Sequence[Any], where: Where, **more: Any) -> Buffer:
@@ -70,10 +67,10 @@ class Library:
         self.program, self.prefix = program, options.prefix
         self.files = emit(program, plan(program), options)
         for name, content in self.files.items():
-            folder.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else content)
-        self.path = build(folder, sorted(self.files), extra=("-O1", "-Wall", "-Wextra", "-Werror", *FLAGS, *extra))
+            folder.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else b"".join(content))
+        self.path = build(folder, sorted(self.files), extra=("-O1", "-Wall", "-Wextra", "-Werror", *extra))
         self.library = ctypes.CDLL(str(self.path))
-        self.weights = aligned(np.frombuffer(self.files.get("weights.bin", b""), np.uint8))  # type: ignore[arg-type]
+        self.weights = aligned(np.frombuffer(b"".join(self.files.get("weights.bin", [])), np.uint8))  # type: ignore[arg-type]
         self._function("context_size").restype = ctypes.c_size_t
 
     def _function(self, name: str) -> Any:

@@ -51,9 +51,9 @@ M = Dim.symbol("m")
 
 
 def compilers() -> list[list[str]]:
-    """The C compilers on this machine, and the one IRC_TEST_CC names."""
+    """The C compilers on this machine, the one that $CC names first."""
     found = [[c] for c in ("gcc", "clang") if shutil.which(c)]
-    return found + ([os.environ["IRC_TEST_CC"].split()] if "IRC_TEST_CC" in os.environ else [])
+    return ([os.environ["CC"].split()] if os.environ.get("CC") else []) + found
 
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
@@ -63,7 +63,6 @@ def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str]
     text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels), extra])
     (folder / "kernels.c").write_text(text)
     native = list(NATIVE) if host_isa().name != "plain" else []
-    native += os.environ.get("IRC_TEST_CFLAGS", "").split()
     command = [*(compiler or compilers()[0]), *FLAGS, *native, "-shared", "-fPIC", "-o", "k.so", "kernels.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import shutil
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import cases
@@ -19,6 +21,7 @@ from cases import Case
 
 import irc
 from irc.border import WriteOptions, read_model, write_model
+from irc.border.support import NEWEST_OPENVINO_OPSET as NEWEST_OPENVINO
 from irc.diagnostics import Problem, Sink
 from irc.formats.onnx import reader as onnx_reader, writer as onnx_writer
 from irc.formats.openvino import reader as openvino_reader, writer as openvino_writer
@@ -122,9 +125,23 @@ def onnx_opsets(case: Case) -> list[int]:
 
 @pytest.mark.parametrize("case", ROWS)
 def test_onnx_round_trip(case: Case) -> None:
+    written = through_onnx(case, onnx_opsets(case))
+    if type(case.op).onnx and not written:
+        pytest.skip("no ONNX version can say this instance")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", ROWS)
+def test_onnx_round_trip_at_every_opset(case: Case) -> None:
+    written = through_onnx(case, range(1, NEWEST_ONNX + 1))
+    assert written >= through_onnx(case, onnx_opsets(case))
+
+
+def through_onnx(case: Case, opsets: Iterable[int]) -> int:
+    """Write and read the case at these opsets and compare; how many of them could say it."""
     model, written = build(case), 0
     want = run(model, feeds(case))
-    for opset in onnx_opsets(case):
+    for opset in opsets:
         sink = Sink()
         raw = write_model(model, WriteOptions("onnx", {"": opset, "ai.onnx.ml": 5}, version=10), sink)
         if sink.errors:
@@ -135,23 +152,36 @@ def test_onnx_round_trip(case: Case) -> None:
         for got, expected in zip(run(again, feeds(case)), want, strict=True):
             same(got, expected, case.rtol)
         written += 1
-    if type(case.op).onnx and not written:
-        pytest.skip("no ONNX version can say this instance")
+    return written
 
 
 @pytest.mark.parametrize("case", ROWS)
-def test_openvino_round_trip(case: Case, tmp_path: Any) -> None:
+def test_openvino_round_trip(case: Case, tmp_path: Path) -> None:
+    if not through_openvino(case, NEWEST_OPENVINO, tmp_path):
+        pytest.skip("OpenVINO cannot say this instance")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", ROWS)
+def test_openvino_round_trip_at_every_opset(case: Case, tmp_path: Path) -> None:
+    said = [through_openvino(case, opset, tmp_path) for opset in range(1, NEWEST_OPENVINO + 1)]
+    assert said[-1] or not any(said), "an older opset can say it, the newest cannot"
+
+
+def through_openvino(case: Case, opset: int, folder: Path) -> bool:
+    """Write and read the case with operations up to this opset and compare; False if it cannot be said."""
     model, sink = build(case), Sink()
     want = run(model, feeds(case))
-    raw = write_model(model, WriteOptions("openvino", version=11), sink)
+    raw = write_model(model, WriteOptions("openvino", max_opset=opset, version=11), sink)
     if sink.errors:
         assert all(d.code.startswith("IRC4") for d in sink.errors), sink.errors
-        pytest.skip("OpenVINO cannot say this instance")
-    openvino_writer.write(raw, tmp_path / "m.xml")
-    again = read_model(openvino_reader.read(tmp_path / "m.xml", sink), sink)  # type: ignore[arg-type]
+        return False
+    openvino_writer.write(raw, folder / "m.xml")
+    again = read_model(openvino_reader.read(folder / "m.xml", sink), sink)  # type: ignore[arg-type]
     assert not sink.errors, sink.errors
     for got, expected in zip(run(again, feeds(case)), want, strict=True):
         same(got, expected, case.rtol)
+    return True
 
 
 @pytest.mark.parametrize("backend", ["numpy", "c"])
