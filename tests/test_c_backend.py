@@ -542,7 +542,7 @@ def test_a_plain_c_program(cc: str, flags: list[str], tmp_path: Path) -> None:
         pytest.skip(f"no {cc}")
     program = two_layers(Dim.symbol("batch", 1, 64))
     for name, content in emit(program, plan(program)).items():
-        tmp_path.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else content)
+        tmp_path.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else b"".join(content))
     tmp_path.joinpath("main.c").write_text(MAIN)
     command = [
         cc,

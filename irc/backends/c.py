@@ -22,7 +22,10 @@ from irc.backends.c_shared import print_functions
 from irc.loops.ir import Buffer, Program
 from irc.loops.memory import MemoryPlan
 
-__all__ = ["MATH", "PREDICATES", "EmitOptions", "Kernel", "emit"]
+__all__ = ["MATH", "PREDICATES", "EmitOptions", "Files", "Kernel", "emit"]
+
+
+Files = dict[str, str | list[bytes | memoryview]]
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class EmitOptions:
     weights: Literal["file", "embed"] = "file"
 
 
-def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None) -> dict[str, str | bytes]:
-    """The files of the artefact by name: text of C files, bytes of weights.bin."""
+def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None) -> Files:
+    """The files of the artefact by name: text of C files, weights.bin in pieces."""
     options = options or EmitOptions()
     prefix = identifier(options.prefix or program.name)
     unit = _unit(program, prefix)
@@ -48,7 +51,7 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
     groups, calls = print_functions(unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, plan))
     unit.helpers.clear()
     interface_text = [context(interface), entry_points(interface, calls)]
-    files: dict[str, str | bytes] = {f"{options.stem}.h": header(interface)}
+    files: Files = {f"{options.stem}.h": header(interface)}
     kernels = _kernels(unit, options, files)
     inline, parts = _divided(groups, options)
     for k, part in enumerate(parts, 1):
@@ -58,7 +61,7 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
     own = [*(kernels if inline else []), *prototypes, *(g.text for g in inline), *interface_text]
     files[f"{options.stem}.c"] = _source(program, options, own, inline, start, unit.helpers)
     if not weights.embedded:
-        files["weights.bin"] = weights.file()
+        files["weights.bin"] = weights.pieces()
     return files
 
 
@@ -145,7 +148,7 @@ def _aliased(buffers: Sequence[Buffer], plan: MemoryPlan) -> set[Buffer]:
     return found
 
 
-def _kernels(unit: Unit, options: EmitOptions, files: dict[str, str | bytes]) -> list[str]:
+def _kernels(unit: Unit, options: EmitOptions, files: Files) -> list[str]:
     """Declarations of the kernels; their definitions go to a file of their own, or follow when embedding."""
     if not unit.kernels:
         return []

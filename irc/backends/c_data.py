@@ -23,7 +23,8 @@ class Weights:
         self.prefix, self.embedded = prefix, embedded
         self.size = 0
         self._chunks: list[tuple[Array, DType]] = []
-        self._places: dict[tuple[str, bytes], int] = {}
+        self._alike: dict[tuple[str, int, bytes], list[int]] = {}
+        self._known: dict[tuple[int, str], tuple[Array, int]] = {}
         self._offsets: list[int] = []
 
     def pointer(self, array: Array, kind: DType) -> str:
@@ -35,22 +36,30 @@ class Weights:
 
     def _add(self, array: Array, kind: DType) -> int:
         """The chunk that holds the data; equal bytes are one chunk (when embedded: of equal type)."""
-        array = memory_form(array, kind)
-        data = array.tobytes()
-        key = (storage(kind) if self.embedded else "", data)
-        if key not in self._places:
-            self._places[key] = len(self._chunks)
-            self._chunks.append((array, kind))
-            self._offsets.append(self.size)
-            self.size += -(-max(len(data), 1) // ALIGNMENT) * ALIGNMENT
-        return self._places[key]
+        given = (id(array), kind.name)
+        if given not in self._known:
+            self._known[given] = (array, self._find(memory_form(array, kind), kind))  # alive, so that its id is its own
+        return self._known[given][1]
 
-    def file(self) -> bytes:
-        """The contents of weights.bin."""
-        whole = bytearray(self.size)
-        for (array, _), offset in zip(self._chunks, self._offsets, strict=True):
-            whole[offset : offset + array.nbytes] = array.tobytes()
-        return bytes(whole)
+    def _find(self, array: Array, kind: DType) -> int:
+        data = array.view(np.uint8)
+        sample = data[:64].tobytes() + data[-64:].tobytes()
+        alike = self._alike.setdefault((storage(kind) if self.embedded else "", array.nbytes, sample), [])
+        for k in alike:
+            if np.array_equal(self._chunks[k][0].view(np.uint8), data):
+                return k
+        alike.append(len(self._chunks))
+        self._chunks.append((array, kind))
+        self._offsets.append(self.size)
+        self.size += -(-max(array.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        return alike[-1]
+
+    def pieces(self) -> list[bytes | memoryview]:
+        """The contents of weights.bin, without a copy of the data."""
+        found: list[bytes | memoryview] = []
+        for array, _ in self._chunks:
+            found += [array.view(np.uint8).data, bytes(-max(array.nbytes, 1) % ALIGNMENT + (not array.nbytes))]
+        return found
 
     def definitions(self) -> str:
         """The data as static arrays."""

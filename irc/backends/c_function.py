@@ -236,7 +236,7 @@ class Frame:
         starts = s.offsets or (Const(0, i64),) * len(s.reads + s.writes)
         places = zip((*s.reads, *s.writes), starts, strict=True)
         args = [self.pointer(b) + ("" if at == Const(0, i64) else f" + {self.print.text(at, 12)}") for b, at in places]
-        args += [self.pointer(b) for b in s.scratch] + [self.print.text(e) for e in s.sizes]
+        args += [f"(void *){self.pointer(b)}" for b in s.scratch] + [self.print.text(e) for e in s.sizes]
         self.long(f"{s.kernel.call(args)};")
 
     # ---------------------------------------------------------------- loops
