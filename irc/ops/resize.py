@@ -1,0 +1,541 @@
+"""Resize: nearest, linear and cubic interpolation along any axes, and ONNX's older Upsample.
+
+A result is computed axis by axis: where each of its elements stands in the operand (`coordinates`), which
+elements are taken there and with which weights (`taps`).  The same formulas run on NumPy arrays, and
+on graph values where a size is symbolic.  Sources: ONNX Resize, Upsample.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation as codes, shape as shape_codes
+from irc.ir.dim import Dim
+from irc.ir.graph import Value
+from irc.ir.types import ANY, FLOATS, TensorType, bf16, boolean, f32, f64, i32, i64
+from irc.ops.activation import single
+from irc.ops.base import Array, Op, op
+from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Ints
+from irc.ops.forms import PREV, Form, write_only
+from irc.ops.layout import normal_axis
+from irc.ops.signature import Sig
+from irc.ops.typesets import ONNX_ALL
+
+CROP = "tf_crop_and_resize"
+COORDINATES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", CROP]
+NEAREST_MODES = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
+MODES = ["nearest", "linear", "cubic"]
+REACH = {"nearest": 0, "linear": 1, "cubic": 2}
+FEW = 4
+"""So many taps are added one by one; more are a reduction."""
+
+
+def coordinates(
+    xp: Any, i: Any, size: Any, count: Any, length: Any, scale: Any, start: Any, end: Any, mode: str
+) -> Any:
+    """Where result element `i` stands in the operand.
+
+    size: of the operand; count: of the result; length: size · scale before rounding; start, end: of the
+    region of interest, in 0..1.
+    """
+    if mode == "align_corners":
+        return xp.where(length == 1, i * 0.0, i * (size - 1) / xp.maximum(length - 1, 1e-9))
+    if mode == "asymmetric":
+        return i / scale
+    if mode == "tf_half_pixel_for_nn":
+        return (i + 0.5) / scale
+    if mode == "tf_crop_and_resize":
+        span = i * (end - start) * (size - 1) / xp.maximum(length - 1, 1e-9)
+        single_one = i * 0.0 + (end - start) * (size - 1) / 2
+        return xp.where(length == 1, single_one, span) + start * (size - 1)
+    half = (i + 0.5) / scale - 0.5
+    if mode == "pytorch_half_pixel":
+        return xp.where(length == 1, i * 0.0, half)
+    if mode == "half_pixel_symmetric":
+        return half + size / 2 * (1 - count / length)
+    return half
+
+
+def nearest(xp: Any, x: Any, size: Any, scale: Any, mode: str) -> Any:
+    """The index of the element nearest to coordinate x."""
+    if mode == "round_prefer_floor":
+        found = xp.ceil(x - 0.5)
+    elif mode == "round_prefer_ceil":
+        found = xp.floor(x + 0.5)
+    elif mode == "floor":
+        found = xp.floor(x)
+    elif mode == "ceil":
+        found = xp.ceil(x)
+    else:  # simple: up where the axis shrinks
+        found = xp.where(scale < 1, xp.ceil(x), xp.floor(x))
+    return xp.minimum(xp.maximum(found, 0.0), size - 1)
+
+
+def kernel(xp: Any, t: Any, mode: str, a: float) -> Any:
+    """The weight of an element at distance t."""
+    t = xp.abs(t)
+    if mode == "linear":
+        return xp.maximum(1.0 - t, 0.0)
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = ((t - 5) * t + 8) * t * a - 4 * a
+    return xp.where(t <= 1, near, xp.where(t < 2, far, t * 0.0))
+
+
+def taps(
+    xp: Any, x: Any, size: Any, shrink: float, mode: str, a: float, exclude: bool
+) -> tuple[list[Any], list[Any]]:  # fmt: skip
+    """Indices and weights of the elements that make up the result at coordinates x.
+
+    shrink: below 1 it widens the kernel (antialiasing).  exclude: elements outside weigh nothing; otherwise
+    the edge repeats.
+    """
+    reach = 1 if mode == "linear" else 2
+    first = math.floor(-reach / shrink) + 1
+    base = xp.floor(x)
+    indices, weights = [], []
+    for k in range(first, 2 - first):
+        at = base + k
+        weight = kernel(xp, (at - x) * shrink, mode, a)
+        inner = xp.minimum(xp.maximum(at, 0.0), size - 1)
+        if exclude:
+            weight = xp.where(at == inner, weight, weight * 0.0)
+        indices.append(inner)
+        weights.append(weight)
+    if exclude or shrink < 1:
+        total = sum(weights[1:], start=weights[0])
+        weights = [w / total for w in weights]
+    return indices, weights
+
+
+def scaled_size(size: int, scale: float) -> int:
+    """floor(size · scale), where the scale is the nearest f32 to what was meant."""
+    return int(np.floor(np.float32(size) * np.float32(scale)))
+
+
+def target(
+    shape: tuple[int, ...], axes: list[int], scales: Array | None, sizes: Array | None, policy: str
+) -> tuple[list[int], list[float], list[float]]:  # fmt: skip
+    """For each axis: the size of the result, the scale, and size · scale before rounding."""
+    if sizes is None or not len(sizes):
+        factors = [float(s) for s in scales] if scales is not None else []
+        counts = [scaled_size(shape[k], s) for k, s in zip(axes, factors)]
+        return counts, factors, [s * shape[k] for k, s in zip(axes, factors)]
+    factors = [int(n) / shape[k] for k, n in zip(axes, sizes)]
+    if policy == "stretch":
+        return [int(n) for n in sizes], factors, [float(n) for n in sizes]
+    factor = min(factors) if policy == "not_larger" else max(factors)
+    counts = [int(np.floor(factor * shape[k] + 0.5)) for k in axes]
+    return counts, [factor] * len(axes), [factor * shape[k] for k in axes]
+
+
+def axis_taps(
+    i: Array, size: int, count: int, length: float, scale: float, start: float, end: float, mode: str, where: str,
+    nearest_mode: str, a: float, antialias: bool, exclude: bool,
+) -> tuple[list[Array], list[Array], Array]:  # fmt: skip
+    """Indices and weights (none: as they are) for one axis, and which coordinates lie outside the operand."""
+    x = coordinates(np, i, size, count, length, scale, start, end, where)
+    outside = (x < 0) | (x > size - 1)
+    if mode == "nearest":
+        return [nearest(np, x, size, scale, nearest_mode).astype(np.int64)], [], outside
+    indices, weights = taps(np, x, size, min(scale, 1.0) if antialias else 1.0, mode, a, exclude)
+    return [n.astype(np.int64) for n in indices], weights, outside
+
+
+def weighted(x: Array, axis: int, indices: list[Array], weights: list[Array]) -> Array:
+    """Σ weight · element along the axis."""
+    if not weights:
+        return np.take(x, indices[0], axis=axis)
+    tail = (-1,) + (1,) * (x.ndim - 1 - axis)
+    total = np.zeros((), x.dtype)
+    for n, w in zip(indices, weights):
+        if np.any(w):
+            total = total + np.take(x, n, axis=axis) * w.astype(x.dtype).reshape(tail)
+    return total
+
+
+class Symbols:
+    """The few NumPy functions that the formulas use, on graph values (f64 vectors and scalars)."""
+
+    def __init__(self, b: Any) -> None:
+        self.b = b
+
+    def of(self, x: Any) -> Any:
+        return x if isinstance(x, Symbolic) else Symbolic(self.b, self.b.const(float(x), f64))
+
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        if isinstance(condition, bool):
+            return x if condition else y
+        return Symbolic(self.b, self.b.Where(condition.v, self.of(x).v, self.of(y).v))
+
+    def maximum(self, x: Any, y: Any) -> Any:
+        return Symbolic(self.b, self.b.Max(self.of(x).v, self.of(y).v))
+
+    def minimum(self, x: Any, y: Any) -> Any:
+        return Symbolic(self.b, self.b.Min(self.of(x).v, self.of(y).v))
+
+    def floor(self, x: Any) -> Any:
+        return Symbolic(self.b, self.b.Floor(self.of(x).v))
+
+    def ceil(self, x: Any) -> Any:
+        return Symbolic(self.b, self.b.Ceil(self.of(x).v))
+
+    def abs(self, x: Any) -> Any:
+        return Symbolic(self.b, self.b.Abs(self.of(x).v))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Symbolic:
+    """A graph value that is calculated with like a number."""
+
+    b: Any
+    v: Value
+
+    def _two(self, name: str, x: Any, y: Any) -> Symbolic:
+        of = Symbols(self.b).of
+        return Symbolic(self.b, getattr(self.b, name)(of(x).v, of(y).v))
+
+    def __add__(self, other: Any) -> Symbolic:
+        return self._two("Add", self, other)
+
+    def __radd__(self, other: Any) -> Symbolic:
+        return self._two("Add", other, self)
+
+    def __sub__(self, other: Any) -> Symbolic:
+        return self._two("Sub", self, other)
+
+    def __rsub__(self, other: Any) -> Symbolic:
+        return self._two("Sub", other, self)
+
+    def __mul__(self, other: Any) -> Symbolic:
+        return self._two("Mul", self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Symbolic:
+        return self._two("Div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Symbolic:
+        return self._two("Div", other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return self._two("Equal", self, other)
+
+    __hash__ = object.__hash__
+
+    def __lt__(self, other: Any) -> Symbolic:
+        return self._two("Less", self, other)
+
+    def __le__(self, other: Any) -> Symbolic:
+        return self._two("LessOrEqual", self, other)
+
+
+# ---------------------------------------------------------------------------------------- reading
+def read_fixed(b: Any, a: Any, x: Value, roi: None, scales: Value) -> Any:
+    """Upsample and Resize-10: coordinates are divided by the scale, and rounded down."""
+    return b.Resize(x, None, scales, mode=a.mode, coordinates="asymmetric", nearest_mode="floor")
+
+
+def read_upsample_7(b: Any, a: Any, x: Value) -> Any:
+    return read_fixed(b, a, x, None, b.const(a.scales, f32))
+
+
+def read_upsample_1(b: Any, a: Any, x: Value) -> Any:
+    return read_fixed(b, a, x, None, b.const([1.0, 1.0, a.height_scale, a.width_scale], f32))
+
+
+def is_fixed(op: Any, x: Value, roi: Value | None = None, scales: Value | None = None, *sizes: Value | None) -> bool:
+    """Whether the forms without attributes say it."""
+    plain = op.mode == "linear" or (op.mode, op.nearest_mode) == ("nearest", "floor")
+    return plain and op.coordinates == "asymmetric" and not any(v is not None for v in sizes) and scales is not None
+
+
+def all_given(op: Any, x: Value, roi: Value | None = None, scales: Value | None = None, *sizes: Value | None) -> bool:
+    return roi is not None and scales is not None
+
+
+def write_all_given(
+    b: Any, op: Any, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+) -> Any:
+    """Resize-11 wants a region and scales, empty ones where there are none."""
+    nothing = b.const(np.zeros(0), f32)
+    return b.add(op, x, nothing if roi is None else roi, nothing if scales is None else scales, sizes)
+
+
+def write_fixed(
+    b: Any, op: Any, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+) -> Any:
+    """ONNX until 10 has only scales; those that the sizes make are written where they are known."""
+    from irc.diagnostics import Problem
+    from irc.diagnostics.codes import conversion
+
+    known = scales if scales is not None and scales.shape != (0,) else None
+    axes = op.axis_list(len(x.shape))
+    counts, shape = sizes.dims() if sizes is not None else None, x.shape
+    if known is None and counts and all(d.is_const for d in (*counts, *shape)) and op.policy == "stretch":
+        factors = [1.0] * len(shape)
+        for k, n in zip(axes, counts, strict=True):
+            factors[k] = int(n) / int(shape[k])
+        known = b.const(factors, f32)
+        axes = list(range(len(shape)))
+    made = dataclasses.replace(op, axes=())
+    if known is None or axes != list(range(len(shape))) or not is_fixed(made, x, None, known):
+        types = ", ".join(str(v.type) for v in (x, roi, scales, sizes) if v is not None)
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=types, target="ONNX")
+    return b.Resize(x, None, known, mode=op.mode, coordinates="asymmetric", nearest_mode="floor")
+
+
+def write_openvino(b: Any, op: Any, *operands: Value | None) -> Any:
+    """OpenVINO's Interpolate."""
+    from irc.ops.resize_openvino import write_resize
+
+    return write_resize(b, op, *operands)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------- operation
+SIG = Sig("x: T, roi?: R, scales?: f32, sizes?: i64 -> y: T", T=ANY, R=FLOATS)
+A = single(-0.75)
+
+
+def attributes(coordinates: list[str], **more: Codec) -> dict[str, Codec]:
+    return {
+        "mode": Enum(MODES, "nearest"),
+        "coordinate_transformation_mode": Enum(coordinates, "half_pixel", to="coordinates"),
+        "nearest_mode": Enum(NEAREST_MODES, "round_prefer_floor"), "cubic_coeff_a": Float(A),
+        "exclude_outside": Bool(False), "extrapolation_value": Float(0.0), **more,
+    }  # fmt: skip
+
+
+NEW: dict[str, Codec] = {
+    "antialias": Bool(False), "axes": Ints(()),
+    "keep_aspect_ratio_policy": Enum(["stretch", "not_larger", "not_smaller"], "stretch", to="policy"),
+}  # fmt: skip
+FIXED_JUDGES = ("coordinates", "nearest_mode")
+
+
+@op
+class Resize(Op):
+    """x with `axes` (none: all) stretched to `sizes`, or by `scales`; an empty operand counts as absent.
+
+    policy: "stretch", or how sizes bound one scale for all axes ("not_larger", "not_smaller").
+    """
+
+    mode: str = "nearest"
+    coordinates: str = "half_pixel"
+    nearest_mode: str = "round_prefer_floor"
+    cubic_coeff_a: float = A
+    exclude_outside: bool = False
+    extrapolation_value: float = 0.0
+    antialias: bool = False
+    axes: tuple[int, ...] = ()
+    policy: str = "stretch"
+    sig = SIG
+
+    def axis_list(self, rank: int) -> list[int]:
+        return [normal_axis("Resize", k, rank) for k in self.axes] or list(range(rank))
+
+    def infer(self, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None) -> Any:
+        axes = self.axis_list(len(x.shape))
+        given = present(sizes) or present(scales)
+        require(given is not None, codes.MISSING_OPERAND, op="Resize", operand="scales or sizes", index=2)
+        assert given is not None
+        facts = {"what": "the number of axes and of scales or sizes", "a": len(axes), "b": given.tensor.elements()}
+        require(given.tensor.elements().equals(len(axes)), shape_codes.SIZES_DIFFER, op="Resize", **facts)
+        result = list(x.shape)
+        for k, size in zip(axes, self.counts(x, axes, present(scales), present(sizes)), strict=True):
+            result[k] = size
+        return TensorType(x.dtype, tuple(result))
+
+    def counts(self, x: Value, axes: list[int], scales: Value | None, sizes: Value | None) -> list[Dim]:
+        """The size of each axis of the result."""
+        fixed = [x.shape[k] for k in axes]
+        if sizes is not None:
+            counts = sizes.dims()
+            if counts is not None and self.policy == "stretch":
+                return counts
+            if counts is not None and all(d.is_const for d in (*counts, *fixed)):
+                shape = tuple(int(d) if d.is_const else 1 for d in x.shape)
+                wanted = np.array([int(d) for d in counts])
+                return [Dim.of(n) for n in target(shape, axes, None, wanted, self.policy)[0]]
+        elif scales is not None and scales.array is not None:
+            return [scaled_dim(d, float(s)) for d, s in zip(fixed, scales.array.reshape(-1), strict=True)]
+        return [Dim.fresh("resized") for _ in axes]
+
+    def reference(
+        self, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
+    ) -> Array:
+        axes = [k % x.ndim for k in self.axes] if self.axes else list(range(x.ndim))
+        counts, factors, lengths = target(x.shape, axes, scales, sizes, self.policy)
+        kind = x.dtype if self.mode == "nearest" or x.dtype == np.float64 else np.dtype(np.float32)
+        y = x.astype(kind)
+        for n, axis in enumerate(axes):
+            crop = self.coordinates == "tf_crop_and_resize" and roi is not None and len(roi) > 0
+            start, end = (float(roi[n]), float(roi[len(axes) + n])) if crop else (0.0, 1.0)
+            if counts[n] == y.shape[axis] and factors[n] == 1.0 and not crop:
+                continue
+            indices, weights, outside = axis_taps(
+                np.arange(counts[n]).astype(np.float64), y.shape[axis], counts[n], lengths[n], factors[n], start, end,
+                self.mode, self.coordinates, self.nearest_mode, self.cubic_coeff_a, self.antialias,
+                self.exclude_outside,
+            )  # fmt: skip
+            y = weighted(y, axis, indices, weights)
+            if crop:
+                mask = outside.reshape((-1,) + (1,) * (y.ndim - 1 - axis))
+                y = np.where(mask, np.asarray(self.extrapolation_value).astype(kind), y)
+        return y if y.dtype == x.dtype else y.astype(x.dtype)
+
+    def decompose(
+        self, b: Any, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+    ) -> Value:
+        axes = self.axis_list(len(x.shape))
+        scales, sizes = present(scales), present(sizes)
+        out = [self.infer(x, roi, scales, sizes).shape[k] for k in axes]
+        region = self._region(roi, len(axes))
+        exact = self.mode == "nearest" or x.dtype == f64
+        y = x if exact or x.dtype == f32 else b.Cast(x, to=f32)
+        for n, axis in enumerate(axes):
+            scale, length = self._scale(x, axes, n, out, scales, sizes)
+            start, end = region[n]
+            unchanged = scale == 1.0 if scale is not None else out[n] == x.shape[axis]
+            if not unchanged or (start, end) != (0.0, 1.0):
+                y = self._axis(b, y, axis, out[n], scale, length, start, end)
+        return y if y.dtype == x.dtype else b.Cast(y, to=x.dtype)
+
+    def _region(self, roi: Value | None, count: int) -> list[tuple[float, float]]:
+        given = present(roi)
+        if self.coordinates != CROP or given is None:
+            return [(0.0, 1.0)] * count
+        require(given.array is not None, codes.NEEDS_CONSTANT, op="Resize", operand="roi")
+        assert given.array is not None
+        numbers = [float(v) for v in given.array.reshape(-1)]
+        return [(numbers[n], numbers[count + n]) for n in range(count)]
+
+    def _scale(
+        self, x: Value, axes: list[int], n: int, out: list[Dim], scales: Value | None, sizes: Value | None
+    ) -> tuple[float | None, float | None]:
+        """The scale of an axis and size · scale, where they are known when compiling."""
+        if sizes is None:
+            known = scales is not None and scales.array is not None
+            require(known, codes.NEEDS_CONSTANT, op="Resize", operand="scales")
+            assert scales is not None and scales.array is not None
+            scale = float(scales.array.reshape(-1)[n])
+            size = x.shape[axes[n]]
+            return scale, scale * int(size) if size.is_const else None
+        if all(d.is_const for d in (*out, *(x.shape[k] for k in axes))) and sizes.ints() is not None:
+            shape = tuple(int(d) if d.is_const else 1 for d in x.shape)
+            _, factors, lengths = target(shape, axes, None, np.array(sizes.ints()), self.policy)
+            return factors[n], lengths[n]
+        return None, None
+
+    def _axis(
+        self, b: Any, y: Value, axis: int, count: Dim, scale: float | None, length: float | None,
+        start: float, end: float,
+    ) -> Value:  # fmt: skip
+        size = y.shape[axis]
+        if size.is_const and count.is_const and scale is not None and length is not None:
+            indices, weights, outside = axis_taps(
+                np.arange(int(count)).astype(np.float64), int(size), int(count), length, scale, start, end, self.mode,
+                self.coordinates, self.nearest_mode, self.cubic_coeff_a, self.antialias, self.exclude_outside,
+            )  # fmt: skip
+            kept = [k for k, w in enumerate(weights) if np.any(w)]
+            places = [b.const(indices[k]) for k in (kept or [0])]
+            factors = [b.const(weights[k], y.dtype) for k in kept]
+            mask = b.const(outside, boolean) if outside.any() else None
+        else:
+            places, factors, mask = self._symbolic(b, size, count, scale, start, end, y)
+        found = self._sum(b, y, axis, places, factors)
+        if self.coordinates == CROP and mask is not None:
+            mask = b.Unsqueeze(mask, list(range(1, len(y.shape) - axis)))
+            found = b.Where(mask, b.like(self.extrapolation_value, y), found)
+        return found
+
+    def _symbolic(
+        self, b: Any, size: Dim, count: Dim, scale: float | None, start: float, end: float, y: Value
+    ) -> tuple[list[Value], list[Value], Value | None]:
+        """Indices, weights and mask calculated when the model runs."""
+        known = self.policy == "stretch" and not (self.antialias and scale is None)
+        require(known, codes.NEEDS_CONSTANT, op="Resize", operand="the size of a resized axis")
+        xp = Symbols(b)
+
+        def number(d: Dim) -> Symbolic:
+            return Symbolic(b, b.Cast(b.Reshape(b.dims([d]), b.const(np.zeros(0, np.int64))), to=f64))
+
+        zero = b.const(np.int64(0))
+        places = b.Range(zero, b.Reshape(b.dims([count]), b.const(np.zeros(0, np.int64))), b.const(np.int64(1)))
+        i, n, m = Symbolic(b, b.Cast(places, to=f64)), number(size), number(count)
+        factor: Any = m / n if scale is None else scale
+        x = coordinates(xp, i, n, m, m if scale is None else n * scale, factor, start, end, self.coordinates)
+        mask = b.Or((x < 0.0).v, b.Less((n - 1).v, x.v)) if self.coordinates == CROP else None
+        if self.mode == "nearest":
+            return [b.Cast(nearest(xp, x, n, factor, self.nearest_mode).v, to=i64)], [], mask
+        shrink = min(scale or 1.0, 1.0) if self.antialias else 1.0
+        indices, weights = taps(xp, x, n, shrink, self.mode, self.cubic_coeff_a, self.exclude_outside)
+        return [b.Cast(k.v, to=i64) for k in indices], [b.Cast(w.v, to=y.dtype) for w in weights], mask
+
+    def _sum(self, b: Any, y: Value, axis: int, places: list[Value], factors: list[Value]) -> Value:
+        """Σ weight · element along the axis."""
+        if not factors:
+            return b.Gather(y, places[0], axis)
+        tail = list(range(1, len(y.shape) - axis))
+        if len(factors) <= FEW:
+            parts = [b.Mul(b.Gather(y, k, axis), b.Unsqueeze(w, tail)) for k, w in zip(places, factors, strict=True)]
+            total = parts[0]
+            for part in parts[1:]:
+                total = b.Add(total, part)
+            return total
+        all_places, all_factors = (
+            b.Concat(*(b.Unsqueeze(v, [1]) for v in vs), axis=1) for vs in (places, factors)
+        )  # fmt: skip
+        picked = b.Gather(y, all_places, axis)
+        return b.ReduceSum(b.Mul(picked, b.Unsqueeze(all_factors, [k + 1 for k in tail])), [axis + 1], keepdims=False)
+
+    onnx = (
+        Form(
+            "Upsample", 1, T={"T": FLOATS | {boolean, i32, i64}}, sig=Sig("x: T -> y: T", T=ANY), read=read_upsample_1,
+            direct=False,
+            attrs={"mode": Enum(["nearest", "linear"], "nearest"), "height_scale": Float(), "width_scale": Float()},
+        ),
+        Form(
+            "Upsample", 7, T={"T": ONNX_ALL}, read=read_upsample_7,
+            attrs={"mode": Enum(["nearest", "linear"], "nearest"), "scales": Floats()},
+        ),
+        Form(
+            "Upsample", 9, sig=Sig("x: T, scales: f32 -> y: T", T=ANY), read=read_fixed, last=9, order=(0, 2),
+            direct=True, when=is_fixed, judges=FIXED_JUDGES, write=write_fixed,
+            attrs={"mode": Enum(["nearest", "linear"], "nearest")},
+        ),
+        Form(
+            "Resize", 10, T={"T": ONNX_ALL, "R": FLOATS}, sig=Sig("x: T, scales: f32 -> y: T", T=ANY),
+            read=read_fixed, order=(0, 2), direct=True, when=is_fixed, judges=FIXED_JUDGES, write=write_fixed,
+            attrs={"mode": Enum(["nearest", "linear"], "nearest")},
+        ),
+        Form(
+            "Resize", 11, attrs=attributes([*COORDINATES, "tf_half_pixel_for_nn"]), read=None, order=None, judges=(),
+            sig=Sig("x: T, roi: R, scales: f32, sizes?: i64 -> y: T", T=ANY, R=FLOATS),
+            when=all_given, write=write_all_given, direct=True,
+        ),
+        Form("Resize", 13, T={"T": PREV | {bf16}, "R": FLOATS}, sig=None, attrs=attributes(COORDINATES), when=None,
+             write=None),
+        Form("Resize", 18, attrs=attributes(COORDINATES, **NEW)),
+        Form("Resize", 19, attrs=attributes([*COORDINATES, "half_pixel_symmetric"], **NEW)),
+    )  # fmt: skip
+    openvino = (write_only(write_openvino, since=4),)
+
+
+def present(v: Value | None) -> Value | None:
+    """The operand, unless it is absent or empty."""
+    return None if v is None or v.shape == (0,) else v
+
+
+def scaled_dim(d: Dim, scale: float) -> Dim:
+    """floor(d · scale) for a scale that is the nearest f32 to a simple fraction."""
+    if d.is_const:
+        return Dim.of(scaled_size(int(d), scale))
+    simple = Fraction(scale).limit_denominator(1000)
+    exact = simple if np.float32(float(simple)) == np.float32(scale) else Fraction(scale)
+    return d * exact.numerator // exact.denominator

@@ -1,0 +1,181 @@
+"""OpenVINO's Interpolate: one operand for sizes or scales (opset 11), both (opset 4), or sizes only (opset 1).
+
+`linear_onnx` is ONNX's linear; `linear` leaves out what lies outside and can antialias; the Pillow modes
+antialias always.  Source: OpenVINO specification, Interpolate-1, -4, -11.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import Problem
+from irc.diagnostics.codes import conversion
+from irc.ir.graph import Value
+from irc.ir.types import FLOATS_BF16, INTEGERS, f32, i64
+from irc.ops.base import Op, op
+from irc.ops.codecs import Bool, Codec, Enum, Float, Ints, Str
+from irc.ops.forms import Form, write_only
+from irc.ops.resize import A, present
+from irc.ops.signature import Sig
+from irc.ops.typesets import OV_ANY
+
+LINEAR = frozenset({"linear", "linear_onnx", "bilinear_pillow"})
+MODES = ["bicubic_pillow", "bilinear_pillow", "cubic", "linear", "linear_onnx", "nearest"]
+COORDINATES = ["align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn"]
+NEAREST_MODES = ["ceil", "floor", "round_prefer_ceil", "round_prefer_floor", "simple"]
+ATTRIBUTES: dict[str, Codec] = {
+    "mode": Enum(MODES, assumed="nearest"),
+    "shape_calculation_mode": Enum(["scales", "sizes"], to="shape_by", assumed="sizes"),
+    "coordinate_transformation_mode": Enum(COORDINATES, "half_pixel", to="coordinates"),
+    "nearest_mode": Enum(NEAREST_MODES, "round_prefer_floor"), "antialias": Bool(False),
+    "pads_begin": Ints(()), "pads_end": Ints(()), "cube_coeff": Float(A),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class OpenVinoResize(Op):
+    """The attributes that opsets 4 and 11 share."""
+
+    mode: str = "nearest"
+    shape_by: str = "sizes"
+    coordinates: str = "half_pixel"
+    nearest_mode: str = "round_prefer_floor"
+    antialias: bool = False
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    cube_coeff: float = A
+
+    def resized(self, b: Any, x: Value, scales: Value | None, sizes: Value | None, axes: Value | None) -> Value:
+        rank = len(x.shape)
+        if any((*self.pads_begin, *self.pads_end)):
+            begin, end = ([*p, *[0] * (rank - len(p))] for p in (self.pads_begin, self.pads_end))
+            x = b.Pad(x, b.const([*begin, *end]))
+        pillow = self.mode.endswith("pillow")
+        named = () if axes is None else tuple(axes.ints() or ())
+        if scales is not None and scales.dtype != f32:
+            scales = b.Cast(scales, to=f32)
+        if sizes is not None and sizes.dtype != i64:
+            sizes = b.const(sizes.ints()) if sizes.ints() is not None else b.Cast(sizes, to=i64)
+        return b.Resize(
+            x, None, scales, sizes, axes=named,
+            mode="linear" if self.mode in LINEAR else "cubic" if self.mode != "nearest" else "nearest",
+            coordinates="half_pixel" if pillow else self.coordinates, nearest_mode=self.nearest_mode,
+            cubic_coeff_a=self.cube_coeff, exclude_outside=pillow or self.mode == "linear",
+            antialias=pillow or (self.antialias and self.mode == "linear"),
+        )  # fmt: skip
+
+
+def write_resize(
+    b: Any, op: Any, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+) -> Any:
+    """Resize as Interpolate-11; only the axes that change are named."""
+    scales, sizes = present(scales), present(sizes)
+    axes = op.axis_list(len(x.shape))
+    mode = {"nearest": "nearest", "cubic": "cubic"}.get(op.mode, "linear" if op.exclude_outside else "linear_onnx")
+    says = op.coordinates in COORDINATES and op.nearest_mode in NEAREST_MODES and op.policy == "stretch"
+    if not says or (op.antialias and mode != "linear") or (op.exclude_outside and mode == "cubic"):
+        types = ", ".join(str(v.type) for v in (x, scales, sizes) if v is not None)
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
+    given: Any = sizes if sizes is not None else scales
+    keep = list(range(len(axes)))
+    if sizes is not None and sizes.dims() is not None:
+        keep = [n for n, d in enumerate(sizes.dims() or []) if d != x.shape[axes[n]]]
+    elif scales is not None and scales.array is not None:
+        keep = [n for n, s in enumerate(scales.array.reshape(-1)) if float(s) != 1.0]
+    if not keep:
+        return x
+    if len(keep) < len(axes):
+        known = given.array
+        given = b.Gather(given, keep, 0) if known is None else b.const(np.asarray(known).reshape(-1)[keep], given.dtype)
+    fields = {
+        "mode": mode, "shape_by": "scales" if sizes is None else "sizes", "coordinates": op.coordinates,
+        "nearest_mode": op.nearest_mode, "antialias": op.antialias, "cube_coeff": op.cubic_coeff_a,
+    }  # fmt: skip
+    return b.Interpolate(x, given, b.const([axes[n] for n in keep]), **fields)
+
+
+def write_both(b: Any, op: Any, x: Value, given: Value, axes: Value | None = None) -> Any:
+    """Opset 4 has sizes and scales; the one that does not count is filled with ones."""
+    count = b.dims(given.shape)
+    fields = op.attributes()
+    if op.shape_by == "sizes":
+        return b.InterpolateBoth(x, given, b.Expand(b.const(1.0, f32), count), axes, **fields)
+    return b.InterpolateBoth(x, b.Expand(b.const(1), count), given, axes, **fields)
+
+
+@op
+class Interpolate(OpenVinoResize):
+    """x resized along `axes` to sizes, or by scales."""
+
+    sig = Sig("x: T, scales_or_sizes: S, axes?: I -> y: T", T=OV_ANY, S=INTEGERS | FLOATS_BF16, I=INTEGERS)
+
+    def decompose(self, b: Any, x: Value, given: Value, axes: Value | None = None) -> Value:
+        by_scale = self.shape_by == "scales"
+        return self.resized(b, x, given if by_scale else None, None if by_scale else given, axes)
+
+    openvino = (
+        Form(
+            "Interpolate", 11, attrs=ATTRIBUTES,
+            T={"T": OV_ANY, "S": INTEGERS | FLOATS_BF16, "I": INTEGERS},
+        ),
+        write_only(write_both, since=4),
+    )  # fmt: skip
+
+
+@op
+class InterpolateBoth(OpenVinoResize):
+    """Interpolate of opset 4: sizes and scales, of which `shape_by` says the one that counts."""
+
+    sig = Sig("x: T, sizes: N, scales: S, axes?: I -> y: T", T=OV_ANY, N=INTEGERS, S=FLOATS_BF16, I=INTEGERS)
+
+    def decompose(self, b: Any, x: Value, sizes: Value, scales: Value, axes: Value | None = None) -> Value:
+        by_scale = self.shape_by == "scales"
+        return self.resized(b, x, scales if by_scale else None, None if by_scale else sizes, axes)
+
+    openvino = (
+        Form(
+            "Interpolate", 4, attrs=ATTRIBUTES, last=10,
+            T={"T": OV_ANY, "N": INTEGERS, "S": FLOATS_BF16, "I": INTEGERS},
+        ),
+    )  # fmt: skip
+
+
+def read_interpolate_1(b: Any, a: Any, x: Value, sizes: Value) -> Any:
+    """Corners aligned, or coordinates divided by the scale; nearest rounds up where the axis shrinks."""
+    modes = {"nearest": "nearest", "linear": "linear_onnx" if len(x.shape) < 5 else "linear", "cubic": "cubic"}
+    if a.mode not in modes:
+        from irc.diagnostics.codes import operation as codes
+
+        choices = ", ".join(modes)
+        facts = {"op": "Interpolate (opset1)", "attribute": "mode", "text": a.mode}
+        raise Problem(codes.BAD_ENUM, **facts, choices=choices, guess="")
+    fields = {
+        "mode": modes[a.mode], "coordinates": "align_corners" if a.align_corners else "asymmetric",
+        "nearest_mode": "simple", "antialias": a.antialias, "pads_begin": a.pads_begin, "pads_end": a.pads_end,
+    }  # fmt: skip
+    return b.Interpolate(x, sizes, b.const(list(a.axes)), **fields)
+
+
+@op
+class InterpolateSizes(Op):
+    """Interpolate of opset 1, as it is read: it becomes that of opset 11."""
+
+    sig = Sig("x: T, sizes: I -> y: T", T=OV_ANY, I=INTEGERS)
+
+    def decompose(self, b: Any, x: Value, sizes: Value) -> Value:
+        return b.Interpolate(x, sizes)
+
+    openvino = (
+        Form(
+            "Interpolate", 1, T={"T": OV_ANY, "I": INTEGERS}, read=read_interpolate_1, direct=False, last=3,
+            attrs={
+                "axes": Ints(assumed=()), "mode": Str(assumed=""), "align_corners": Bool(True),
+                "antialias": Bool(False), "pads_begin": Ints(()), "pads_end": Ints(()),
+            },
+        ),
+    )  # fmt: skip
+
+
