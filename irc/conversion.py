@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from irc.border import WriteOptions, write_model
-from irc.border.support import NEWEST_OPENVINO_OPSET, newest_onnx_opset
+from irc.border.support import NEWEST_OPENVINO_OPSET, bodies_of, newest_onnx_opset
 from irc.diagnostics import ConversionError, Problem, Sink
 from irc.diagnostics.codes import conversion, runtime_io as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
@@ -207,18 +207,10 @@ def halves(tensor: RawTensor) -> np.ndarray[Any, Any]:
 def _nodes(graph: RawGraph) -> Iterator[RawNode]:
     for node in graph.nodes:
         yield node
-        for body in _bodies_of(node):
+        for body in bodies_of(node):
             yield from _nodes(body)
 
 
 def _bodies(graph: RawGraph) -> Iterator[RawGraph]:
     for node in graph.nodes:
-        yield from _bodies_of(node)
-
-
-def _bodies_of(node: RawNode) -> Iterator[RawGraph]:
-    yield from node.bodies.values()
-    for value in node.attrs.values():
-        for item in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
-            if isinstance(item, RawGraph):
-                yield item
+        yield from bodies_of(node)

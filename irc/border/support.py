@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -66,6 +66,36 @@ def opset_exists(format: str, raw: RawNode) -> bool:
     if format == "openvino":
         return 1 <= raw.version <= NEWEST_OPENVINO_OPSET
     return raw.domain != "" or 1 <= raw.version <= newest_onnx_opset()
+
+
+def means_the_same(format: str, raw: RawNode, opsets: Mapping[str, int], max_opset: int) -> bool:
+    """Whether a node that irc has no definition of, and all in its bodies, may be copied into these operation sets."""
+    if format == "openvino":
+        own = raw.version <= max_opset
+    else:
+        own = _schema(raw.type, raw.domain, raw.version) == _schema(raw.type, raw.domain, opsets.get(raw.domain, 1))
+    return own and all(means_the_same(format, n, opsets, max_opset) for body in bodies_of(raw) for n in body.nodes)
+
+
+@cache
+def _schema(name: str, domain: str, opset: int) -> int:
+    """The version of the definition of an ONNX operation; 0 where the standard has none."""
+    import onnx
+
+    try:
+        found = onnx.defs.get_schema(name, opset, domain)
+    except onnx.defs.SchemaError:
+        return 0
+    return -opset if found.deprecated else int(found.since_version)
+
+
+def bodies_of(raw: RawNode) -> Iterator[RawGraph]:
+    """The graphs a node holds."""
+    yield from raw.bodies.values()
+    for value in raw.attrs.values():
+        for item in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
+            if isinstance(item, RawGraph):
+                yield item
 
 
 def is_ignored_attribute(format: str, name: str) -> bool:

@@ -19,7 +19,7 @@ from irc.diagnostics import Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
-from irc.ir.types import DType
+from irc.ir.types import DType, UnknownRank
 from irc.ops.base import Op, form_at
 from irc.ops.builder import Builder, trace
 from irc.ops.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
@@ -155,8 +155,10 @@ class _Writer:
         """Whether the node of the file can be written again as it was."""
         if origin is None or not origin.intact or origin.format != self.format:
             return False
-        if origin.form is None:
-            return True
+        if origin.form is None or any(support.bodies_of(origin.raw)):
+            same = support.means_the_same(self.format, origin.raw, self.options.opsets, self.options.max_opset)
+            if origin.form is None or not same:
+                return same
         opset = self.options.opset(origin.form.domain)
         if self.format == "openvino":
             return bool(origin.form.since <= opset)
@@ -170,7 +172,9 @@ class _Writer:
             replace(v, key=self._key(value) if v.key else "", type=value.type)
             for v, value in zip(raw.outputs, origin.outputs, strict=False)
         ]
-        version = raw.version if self.format == "openvino" else self.options.opsets.get(raw.domain, raw.version)
+        version = self.options.opsets.get(raw.domain, raw.version)
+        if self.format == "openvino":
+            version = min(raw.version, self.options.max_opset)
         self.out.nodes.append(replace(raw, inputs=inputs, outputs=outputs, version=version))
 
     def _node(self, node: Node) -> None:
@@ -180,7 +184,18 @@ class _Writer:
         try:
             self._legalise(node.op, list(node.inputs), list(node.outputs), node.name, node.loc, extras)
         except Problem as p:
-            self.sink.report(p.code, node.loc, p.notes, **p.facts)
+            if p.code.id.startswith("IRC4"):
+                self.sink.report(p.code, node.loc, p.notes, **p.facts)
+            else:
+                facts = {**self._what(node.op, node.inputs), "reason": str(p), "cause": p.code.id}
+                self.sink.report(codes.NOT_AS_WRITTEN, node.loc, p.notes, **facts)
+        except UnknownRank:
+            self.sink.report(codes.NEEDS_RANK, node.loc, **self._what(node.op, node.inputs))
+
+    def _what(self, op: Op, inputs: Sequence[Value | None]) -> dict[str, str]:
+        """The facts of every refusal: operation, operand types, target format."""
+        types = ", ".join(str(v.type) for v in inputs if v is not None)
+        return {"op": str(op), "types": types, "target": "OpenVINO" if self.format == "openvino" else "ONNX"}
 
     def _legalise(
         self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc,
@@ -188,7 +203,12 @@ class _Writer:
     ) -> None:  # fmt: skip
         """Emit `op` in the newest row that can say it, else rewritten by a row's `write` or `decompose`."""
         if isinstance(op, Opaque):
-            raise Problem(codes.CANNOT_CONVERT, op=op.type, source=op.format, target=self.format)
+            source = {"onnx": "ONNX", "openvino": "OpenVINO"}[op.format]
+            if op.format != self.format:
+                raise Problem(codes.CANNOT_CONVERT, op=op.type, source=source, target=self._what(op, [])["target"])
+            made_for = support.opset_label(op.format, op.version)
+            asked = support.opset_label(op.format, self.options.opset(op.domain))
+            raise Problem(codes.CANNOT_COPY, op=op.type, made_for=made_for, asked=asked)
         rows = self._rows(op)
         for form in rows:
             if form.direct and self._can_say(form, op, inputs, outputs):
@@ -347,16 +367,13 @@ class _Writer:
 
     def _refusal(self, op: Op, inputs: Sequence[Value | None]) -> Problem:
         """The 4xxx that names the version which could say this operation, if any."""
-        types = ", ".join(str(v.type) for v in inputs if v is not None)
-        target = "OpenVINO" if self.format == "openvino" else "ONNX"
+        what = self._what(op, inputs)
         for form in getattr(op, self.format):
             if form.since > self.options.opset(form.domain) and self._can_say(form, op, inputs, ()):
                 needed = support.opset_label(self.format, form.since)
                 asked = support.opset_label(self.format, self.options.opset(form.domain))
-                return Problem(
-                    codes.NEEDS_NEWER_OPSET, op=str(op), types=types, needed=needed, asked=asked, target=target
-                )
-        return Problem(codes.CANNOT_EXPRESS, op=str(op), types=types, target=target)
+                return Problem(codes.NEEDS_NEWER_OPSET, needed=needed, asked=asked, **what)
+        return Problem(codes.CANNOT_EXPRESS, **what)
 
 
 def _list_type(codec: Codec) -> int:

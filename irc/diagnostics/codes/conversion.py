@@ -28,6 +28,40 @@ NEEDS_NEWER_OPSET = Code(
     fix="Write the newer opset, or change the model.",
     help="ask for {needed} (--opset, or --max-opset for OpenVINO)",
 )  # fmt: skip
+NEEDS_RANK = Code(
+    "IRC4004", "error", "Conversion needs a rank that is unknown",
+    "{op} of {types} can be written as {target} only when the ranks of its operands are known",
+    why="What the source says in one operation takes several of the target's, and which ones depends on the rank.",
+    example="Multiply of a tensor of unknown rank with auto_broadcast pdpd",
+    fix="Give the model's inputs shapes.",
+    help="declare the shapes of the inputs (-1, or a name in ONNX, for sizes that vary)",
+)  # fmt: skip
+NOT_AS_WRITTEN = Code(
+    "IRC4005", "error", "Operation cannot be rewritten",
+    "{op} of {types} cannot be written as {target}: {reason}",
+    why="The target format says this operation in others, and these do not accept the operands or attributes here.",
+    example="Pad whose axes are computed when the model runs, in OpenVINO",
+    fix="Change the model so that the reason given does not apply.",
+    help="`irc explain {cause}` says more about the reason",
+)  # fmt: skip
+CANNOT_COPY = Code(
+    "IRC4006", "error", "Operation cannot be copied to another opset",
+    "{op} was read from {made_for} without being understood, so it cannot be written in {asked}",
+    why="irc copies operations it does not know as they are. In the opset asked for the operation, or one in its "
+    "bodies, does not exist or is defined differently.",
+    example="Resize of ONNX opset 11 in opset 9",
+    fix="Write the opset the model came in, or one in which the definition is the same.",
+    help="ask for {made_for}",
+)  # fmt: skip
+NO_ELEMENT_TYPE = Code(
+    "IRC4007", "error", "Target format has no such element type",
+    '"{name}" has element type {type}, which {target} cannot name',
+    why="The formats name different element types: nf4, u1, u3 and u6 exist only in OpenVINO; complex numbers, i2 and "
+    "the fnuz forms of f8 only in ONNX.",
+    example="an nf4 weight table of an OpenVINO model, written as ONNX",
+    fix="Convert the tensor to an element type that both formats have, such as f16 or f32.",
+    help="store it as f16 or f32 in the source model",
+)  # fmt: skip
 STATE_INITIAL = Code(
     "IRC4101", "error", "Initial state depends on the inputs",
     'the initial value of variable "{variable}" is computed from the model\'s inputs; ONNX metadata can only hold '
