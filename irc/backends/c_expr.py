@@ -11,12 +11,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from irc.backends.c_math import FUNCTIONS, POWERS
 from irc.backends.c_types import arithmetic, is_narrow, is_sub_byte, register, storage
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.dim import INF, Atom, Dim, Symbol
 from irc.ir.types import DType
 
 # name -> C function of the f32/f64 operands; a `$` takes the suffix f.  These are the functions `Call` may name.
+# Those of `irc.backends.c_math` have a helper for f32.
 MATH: dict[str, str] = {
     "exp": "exp$", "exp2": "exp2$", "expm1": "expm1$", "log": "log$", "log2": "log2$", "log10": "log10$",
     "log1p": "log1p$", "sqrt": "sqrt$", "cbrt": "cbrt$", "pow": "pow$", "hypot": "hypot$",
@@ -271,7 +273,7 @@ class Printer:
         if op in ("add", "sub", "mul", "div"):
             return self._infix(op, e.a, e.b)
         if op == "pow":
-            return self._function(MATH["pow"], (e.a, e.b))
+            return self._function("pow", (e.a, e.b))
         if op in ("min", "max") and e.a.dtype.name == "f16":
             op += "z"
         return self._helper(f"{op}_{kind}", e.a, e.b)
@@ -312,7 +314,7 @@ class Printer:
         if dtype.kind == "b" or e.op == "not":
             return (f"!{self.text(e.a, UNARY)}", UNARY) if e.op in ("not", "bitnot") else self._print(e.a)
         if e.op == "abs" and dtype.kind != "i":
-            return self._print(e.a) if dtype.kind == "u" else self._function(MATH["abs"], (e.a,))
+            return self._print(e.a) if dtype.kind == "u" else self._function("abs", (e.a,))
         if e.op == "bitnot":
             text = f"~{self.text(e.a, UNARY)}", UNARY
             if dtype.bits >= 32:
@@ -337,10 +339,10 @@ class Printer:
             return self._integer_call(fn, e, dtype)
         if fn == "rsqrt":
             one = "1.0" if dtype.name == "f64" else "1.0f"
-            return f"{one} / {self._function(MATH['sqrt'], e.args)[0]}", TIMES
+            return f"{one} / {self._function('sqrt', e.args)[0]}", TIMES
         if fn not in MATH:
             raise KeyError(f"no such function in C: {fn} (see MATH)")
-        return self._function(MATH[fn], e.args)
+        return self._function(fn, e.args)
 
     def _integer_call(self, fn: str, e: Call, dtype: DType) -> tuple[str, int]:
         if fn in IDENTITY_ON_INTEGERS:
@@ -351,9 +353,16 @@ class Printer:
             return self._narrowed(self._helper(f"{INTEGER_MATH[fn]}_{arithmetic(dtype)}", *e.args), dtype)
         raise KeyError(f"no such function of {dtype} in C: {fn} (see MATH)")
 
-    def _function(self, name: str, args: tuple[Expr, ...]) -> tuple[str, int]:
-        suffix = "" if args[0].dtype.name == "f64" else "f"
-        return f"{name.replace('$', suffix)}({', '.join(self.text(a) for a in args)})", PRIMARY
+    def _function(self, fn: str, args: tuple[Expr, ...]) -> tuple[str, int]:
+        if args[0].dtype.name == "f64":
+            return f"{MATH[fn].replace('$', '')}({', '.join(self.text(a) for a in args)})", PRIMARY
+        if fn == "pow" and isinstance(args[1], Const):
+            exponent = float(args[1].value)
+            if exponent in POWERS or exponent == 0.5:
+                return self._helper(POWERS[exponent][0] if exponent != 0.5 else "pow_half_f32", args[0])
+        if fn in FUNCTIONS:
+            return self._helper(f"{fn}_f32", *args)
+        return f"{MATH[fn].replace('$', 'f')}({', '.join(self.text(a) for a in args)})", PRIMARY
 
     # ---------------------------------------------------------------- conversions
     def cast(self, e: Cast) -> tuple[str, int]:

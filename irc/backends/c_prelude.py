@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from string import Template
 
+from irc.backends.c_math import math_helpers
 from irc.backends.c_narrow import narrow_helpers
 from irc.backends.c_types import storage
 from irc.ir.types import dtype
@@ -185,7 +186,7 @@ static inline void irc_parallel(const irc_pool *pool, int64_t n, int worthwhile,
 
 
 def _all() -> dict[str, Helper]:
-    found = narrow_helpers(Helper)
+    found = narrow_helpers(Helper) | math_helpers(Helper)
     found |= _conversion_helpers() | _wrap_helpers()
     for name in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"):
         found |= _integer_helpers(name)

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from irc.ir.types import DType
+from irc.kernels import polynomials as poly
 from irc.kernels.isa import C_TYPES, vector_name
+from irc.kernels.polynomials import horner
 from irc.kernels.text import fill
 
 LIBRARY = ("sqrt", "floor", "ceil", "trunc", "log1p", "expm1", "exp2", "sin", "cos", "atan")  # lane by lane
@@ -30,10 +32,7 @@ _EXP = """
     const ${V}_mask n = (${V}_mask)shifted - 0x4b400000;
     const $V whole = shifted - 0x1.8p+23f;
     const $V r = (t - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
-    $V p = r * 0x1.6a2998p-10f + 0x1.123f3p-7f;
-    p = p * r + 0x1.5558fcp-5f;
-    p = p * r + 0x1.55548ap-3f;
-    p = p * r + 0x1.fffffcp-2f;
+$exp_r
     p = p * (r * r) + r + 1.0f;
     const ${V}_mask half = n >> 1;
     return p * ($V)((half + 127) << 23) * ($V)((n - half + 127) << 23);"""
@@ -46,13 +45,7 @@ _LOG = """
     const ${V}_mask n = (bits >> 23) - (tiny & 23);
     const $V f = ($V)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f;
     const $V e = __builtin_convertvector(n, $V);
-    $V q = f * -0x1.422a76p-4f + 0x1.07c3f6p-3f;
-    q = q * f - 0x1.0cce6cp-3f;
-    q = q * f + 0x1.226f82p-3f;
-    q = q * f - 0x1.547ab8p-3f;
-    q = q * f + 0x1.99a59p-3f;
-    q = q * f - 0x1.000216p-2f;
-    q = q * f + 0x1.55554ap-2f;
+$log_f
     const $V square = f * f;
     $V y = e * 0x1.7f7d1cp-20f + square * f * q;
     y = y - 0.5f * square + f;
@@ -64,10 +57,7 @@ _LOG = """
 # |x| < 0.65: x + x³ · q(x²); beyond: 1 - 2 / (exp(2|x|) + 1).
 _TANH = """
     const $V a = ${V}_abs(x), s = x * x;
-    $V q = s * -0x1.6a9d4p-8f + 0x1.4fad82p-6f;
-    q = q * s - 0x1.b7de36p-5f;
-    q = q * s + 0x1.110476p-3f;
-    q = q * s - 0x1.555528p-2f;
+$tanh_s
     const $V large = 1.0f - 2.0f / (${V}_exp(a + a) + 1.0f);
     const $V y = ${V}_select((${V}_mask)(a < 0.65f), a + a * s * q, large);
     return ($V)((${V}_mask)y | ((${V}_mask)x & (int32_t)0x80000000));"""
@@ -75,20 +65,9 @@ _TANH = """
 # |x| < 0.92: x + x · q(x²); beyond: 1 - exp(-|x| · p(|x|)), which rounds to 1 from 4 on.
 _ERF = """
     const $V a = ${V}_abs(x), s = x * x;
-    $V q = s * 0x1.60bcd6p-14f - 0x1.ab6eb8p-11f;
-    q = q * s + 0x1.54ea6ap-8f;
-    q = q * s - 0x1.b8122ap-6f;
-    q = q * s + 0x1.ce2e34p-4f;
-    q = q * s - 0x1.812744p-2f;
-    q = q * s + 0x1.06eba8p-3f;
+$erf_s
     const $V t = ${V}_select((${V}_mask)(a > 4.0f), ${V}_all(4.0f), a);
-    $V p = t * 0x1.6377ecp-18f - 0x1.a2ebc4p-15f;
-    p = p * t - 0x1.cc6136p-16f;
-    p = p * t + 0x1.78108p-9f;
-    p = p * t - 0x1.71e116p-6f;
-    p = p * t + 0x1.aec63ap-4f;
-    p = p * t + 0x1.4576f4p-1f;
-    p = p * t + 0x1.20e818p+0f;
+$erf_t
     const $V large = 1.0f - ${V}_exp(-(t * p));
     const $V y = ${V}_select((${V}_mask)(a < 0.92f), a + a * q, large);
     return ($V)((${V}_mask)y | ((${V}_mask)x & (int32_t)0x80000000));"""
@@ -117,6 +96,13 @@ def _definition(function: str, lanes: int, dtype: DType) -> str:
     body = _BODIES.get(function, _LANES) if dtype.name == "f32" else _LANES
     suffix = "f" if dtype.name == "f32" else ""
     call = "1 / (1 + exp(-lanes[i]))" if function == "sigmoid" else f"{function}{suffix}(lanes[i])"
-    text = fill(body, V=v, T=scalar, L=lanes, call=call)
+    places = {
+        "exp_r": horner(v, "p", "r", poly.EXP),
+        "log_f": horner(v, "q", "f", poly.LOG),
+        "tanh_s": horner(v, "q", "s", poly.TANH),
+        "erf_s": horner(v, "q", "s", poly.ERF_NEAR),
+        "erf_t": horner(v, "p", "t", poly.ERF_FAR),
+    }
+    text = fill(body, V=v, T=scalar, L=lanes, call=call, **places)
     guard = f"IRC_VECTOR_{v}_{function}"
     return f"#ifndef {guard}\n#define {guard}\nIRC_HELPER {v} {v}_{function}({v} x) {{{text}\n}}\n#endif\n"
