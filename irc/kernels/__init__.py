@@ -12,6 +12,8 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     kernel = select_depthwise(isa, f32, window, strides, dilations, epilogue)   # one channel a group; may be None
     weights = kernel.pack_weights(array)
 
+    kernel = select_attention(isa, rows, width, scale, mask, causal)   # softmax(scale Q Kᵀ + mask) V; may be None
+
 Every kernel has
     symbol, declaration(), source()   the C; equal symbols mean equal text.  Sources may share a file (what they share
                                       is guarded); the file needs the type irc_pool, and -ffp-contract=fast
@@ -31,7 +33,8 @@ rows are m and columns n: a bias over the last axis is "row".  For `select_conv`
 columns pixels: a bias over channels is "column", a residual "full".
 """
 
-from irc.kernels.catalogue import select_conv, select_depthwise, select_gemm
+from irc.kernels.attention import AttentionKernel
+from irc.kernels.catalogue import select_attention, select_conv, select_depthwise, select_gemm
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
 from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
@@ -42,6 +45,7 @@ from irc.kernels.text import PROTOTYPES
 __all__ = [
     "ISAS",
     "PROTOTYPES",
+    "AttentionKernel",
     "ConvKernel",
     "DepthwiseKernel",
     "Epilogue",
@@ -51,6 +55,7 @@ __all__ = [
     "host_isa",
     "isa_of",
     "plain",
+    "select_attention",
     "select_conv",
     "select_depthwise",
     "select_gemm",

@@ -8,9 +8,11 @@ quality; the cheapest row is taken, the first of equals.  Unknown sizes count as
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from irc.ir.dim import Dim, DimLike
-from irc.ir.types import DType
+from irc.ir.types import DType, f32
+from irc.kernels.attention import WIDEST, AttentionKernel, Mask
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel, fits
 from irc.kernels.epilogue import Epilogue
@@ -121,3 +123,23 @@ def select_depthwise(
     """The kernel for one input and one output channel in each group; None where the window is too large for it."""
     tile = Tile(isa, dtype, 1, 1)
     return DepthwiseKernel(tile, window, strides, dilations, epilogue) if fits(*window, strides, dilations) else None
+
+
+def select_attention(
+    isa: Isa,
+    rows: DimLike,
+    width: DimLike,
+    scale: float,
+    mask: Mask = "none",
+    causal: bool = False,
+    empty: Literal["nan", "zero"] = "nan",
+) -> AttentionKernel | None:
+    """The kernel for softmax(scale · Q Kᵀ + mask) V, f32; None where a row of Q or V is too wide or of unknown width.
+
+    rows: queries that meet the same keys, queries × query heads of a group; width: the wider of Q's rows and V's.
+    """
+    if not Dim.of(width).is_const or not 0 < int(Dim.of(width)) <= WIDEST:
+        return None
+    tile = Tile(isa, f32, isa.rows, isa.vectors)
+    heights = heights_of(rows, tile.rows) if Dim.of(rows).is_const else (*range(2, tile.rows, 2), tile.rows)
+    return AttentionKernel(tile, int(Dim.of(width)), scale, mask, causal, empty, heights)

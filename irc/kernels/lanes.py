@@ -1,0 +1,110 @@
+"""Vector building blocks that several kernels share, as C text: folding a vector, transposing squares of vectors."""
+
+from __future__ import annotations
+
+from irc.ir.types import DType
+from irc.kernels.isa import vector_name
+from irc.kernels.text import fill
+
+_FOLD = """#ifndef IRC_VECTOR_${V}_folds
+#define IRC_VECTOR_${V}_folds
+/* The sum of all lanes, and the largest (lanes that are NaN do not count), in every lane. */
+IRC_HELPER $V ${V}_sum_all($V x) {
+$sums    return x;
+}
+IRC_HELPER $V ${V}_largest($V a, $V b) { return ${V}_select((${V}_mask)(a > b), a, b); }
+IRC_HELPER $V ${V}_max_all($V x) {
+$maxima    return x;
+}
+#endif
+"""
+
+_SQUARE = """#ifndef IRC_VECTOR_${V}_square
+#define IRC_VECTOR_${V}_square
+/* Transposes $L vectors in place: lane j of vector i becomes lane i of vector j. */
+IRC_INLINE void ${V}_square($V x[$L]) {
+    $V t;
+$steps}
+#endif
+"""
+
+
+def _order(lanes: list[int]) -> str:
+    return ", ".join(map(str, lanes))
+
+
+def folds(lanes: int, dtype: DType) -> str:
+    """`V_sum_all`, `V_largest` and `V_max_all`, guarded."""
+    v = vector_name(lanes, dtype)
+    steps = [lanes >> i for i in range(1, lanes.bit_length()) if lanes >> i]
+    turned = [f"__builtin_shufflevector(x, x, {_order([i ^ s for i in range(lanes)])})" for s in steps]
+    return fill(
+        _FOLD,
+        V=v,
+        sums="".join(f"    x = x + {t};\n" for t in turned),
+        maxima="".join(f"    x = {v}_largest(x, {t});\n" for t in turned),
+    )
+
+
+def square(lanes: int, dtype: DType) -> str:
+    """`V_square`, guarded: exchanges of ever larger blocks."""
+    lines: list[str] = []
+    step = 1
+    while step < lanes:
+        low = _order([i if not i & step else lanes + i - step for i in range(lanes)])
+        high = _order([i + step if not i & step else lanes + i for i in range(lanes)])
+        for i in range(lanes):
+            if i & step:
+                continue
+            a, b = f"x[{i}]", f"x[{i + step}]"
+            lines.append(f"    t = __builtin_shufflevector({a}, {b}, {low});\n")
+            lines.append(f"    {b} = __builtin_shufflevector({a}, {b}, {high});\n    {a} = t;\n")
+        step *= 2
+    return fill(_SQUARE, V=vector_name(lanes, dtype), L=lanes, steps="".join(lines))
+
+
+def dots(count: int, lanes: int, dtype: DType) -> str:
+    """Statements that leave in the first `count` lanes of acc[0] the sums of acc[0], …, acc[count - 1]."""
+    lines: list[str] = []
+    step = 1
+    while step < count:
+        for i in range(0, count, 2 * step):
+            a, b = f"acc[{i}]", f"acc[{i + step}]"
+            low = _order([i if not i & step else lanes + i - step for i in range(lanes)])
+            high = _order([i + step if not i & step else lanes + i for i in range(lanes)])
+            lines.append(
+                f"    {a} = __builtin_shufflevector({a}, {b}, {low})\n"
+                f"           + __builtin_shufflevector({a}, {b}, {high});\n"
+            )
+        step *= 2
+    while step < lanes:
+        turned = _order([i ^ step for i in range(lanes)])
+        lines.append(f"    acc[0] += __builtin_shufflevector(acc[0], acc[0], {turned});\n")
+        step *= 2
+    return "".join(lines)
+
+
+def exp_below(lanes: int, dtype: DType) -> str:
+    """`V_exp_below`: exp(x) for x <= 0 within 1.5 ULP, 0 below -87 (the exact value is less than 1.7e-38)."""
+    v = vector_name(lanes, dtype)
+    return fill(_EXP_BELOW, V=v)
+
+
+_EXP_BELOW = """#ifndef IRC_VECTOR_${V}_exp_below
+#define IRC_VECTOR_${V}_exp_below
+IRC_HELPER $V ${V}_exp_below($V x) {
+    const ${V}_mask keep = ~(${V}_mask)(x < -87.0f);
+    const $V t = ($V)((${V}_mask)x & keep);
+    const $V shifted = t * 0x1.715476p+0f + 0x1.8p+23f;
+    const ${V}_mask n = (${V}_mask)shifted - 0x4b400000;
+    const $V whole = shifted - 0x1.8p+23f;
+    const $V r = (t - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+    $V p = r * 0x1.6a2998p-10f + 0x1.123f3p-7f;
+    p = p * r + 0x1.5558fcp-5f;
+    p = p * r + 0x1.55548ap-3f;
+    p = p * r + 0x1.fffffcp-2f;
+    p = p * (r * r) + r + 1.0f;
+    return ($V)((${V}_mask)(p * ($V)((n + 127) << 23)) & keep);
+}
+#endif
+"""
