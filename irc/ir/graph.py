@@ -272,8 +272,8 @@ class Graph:
             node = stack.pop()
             keep.add(node)
             stack += [v.producer for v in node.operands if v.producer and v.producer not in keep]
-        dead = [n for n in reversed(self.nodes) if n not in keep]
-        for node in dead:
+        dead = [n for n in self._dag if n not in keep]
+        for node in reversed(list(nx.topological_sort(self._dag.subgraph(dead)))) if dead else ():
             self.remove(node)
         return len(dead)
 

@@ -8,6 +8,7 @@ divisions, remainders and comparisons that have only one possible outcome disapp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from irc.expr import Bin, Const, Expr, Size, Var, index
 from irc.ir.dim import Dim, Func, Monomial, Symbol
@@ -138,6 +139,9 @@ class Ranges:
     # ---------------------------------------------------------------- Dim → Expr
     def expr(self, d: Dim) -> Expr:
         """The expression of a polynomial: loop variables first, then what is constant in the loops."""
+        return self._new_expr(d) if self._opaque else _expression(d)
+
+    def _new_expr(self, d: Dim) -> Expr:
         parts: dict[Monomial, dict[Monomial, int]] = {}
         for monomial, c in d.terms:
             moving = tuple(x for x in monomial if self._moves(x))
@@ -210,6 +214,12 @@ class Ranges:
         if other is None or other != factor * c:
             return None
         return d - Dim({(rest,): 1}) * factor - Dim({(whole,): 1}) * other + a * factor
+
+
+@lru_cache(1 << 14)
+def _expression(d: Dim) -> Expr:
+    """`Ranges.expr` where nothing is opaque: the same for all ranges."""
+    return Ranges()._new_expr(d)  # pyright: ignore[reportPrivateUsage]
 
 
 _COMBINE: dict[str, Callable[[Dim, Dim], Dim]] = {
