@@ -101,7 +101,10 @@ def report_crash(error: Exception, source: Any, sink: Sink) -> None:
 # ------------------------------------------------------------------------------- save
 def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> None:
     """Write a model; ConversionError with every finding, and then nothing is written."""
-    write_file(model, path, options or SaveOptions())
+    try:
+        write_file(model, path, options or SaveOptions())
+    except OSError as e:  # say the name that was asked for, not a temporary one
+        raise type(e)(e.errno, e.strerror or str(e), os.fspath(path)) from e
 
 
 # ----------------------------------------------------------------------------- compile
@@ -143,10 +146,15 @@ def compile(source: Any, options: CompileOptions | None = None) -> CompiledModel
     try:
         return compile_with(source, backend, options)
     except CompileError as e:
-        if options.backend is not None or backend == "numpy":
+        if options.backend is not None or backend == "numpy" or not all(c_cannot(d) for d in e.diagnostics):
             raise
         warnings.warn(f"compiling for NumPy, because C cannot express the model: {e}", stacklevel=3)
     return compile_with(source, "numpy", options)
+
+
+def c_cannot(found: Diagnostic) -> bool:
+    """Whether a finding is about C code (IRC5xxx) or its compiler (IRC6001..6004), so that NumPy may do better."""
+    return found.code.startswith("IRC5") or "IRC6001" <= found.code <= "IRC6004"
 
 
 def compile_with(source: Any, backend: str, options: CompileOptions) -> CompiledModel:

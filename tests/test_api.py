@@ -387,3 +387,39 @@ def test_state_lives_in_the_object(backend: str, tmp_path: Path) -> None:
     compiled.reset_state()
     call = compiled.bind([one])
     assert [call()[0][0, 0] for _ in range(2)] == [12, 14]
+
+
+@pytest.mark.parametrize("size", [-2, 2.5, True, b"x"])
+def test_sizes_that_are_none(size: Any) -> None:
+    with pytest.raises(irc.CompileError, match="IRC6351"):
+        irc.compile(model(), backend="numpy", shapes={"x": (size, 3)})
+
+
+def test_an_empty_batch() -> None:
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], "pool",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, 4, 4])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 3, 3, 3])],
+    )  # fmt: skip
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    for backend in ("c", "numpy"):
+        assert irc.compile(proto, backend=backend)(np.zeros((0, 3, 4, 4), np.float32))[0].shape == (0, 3, 3, 3)
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [("FLOAT8E4M3FNUZ", "xml"), ("COMPLEX64", "xml"), ("INT2", "xml")])
+def test_element_types_the_other_format_lacks(kind: str, suffix: str, tmp_path: Path) -> None:
+    code = getattr(onnx.TensorProto, kind)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["y"])], "same",
+        [onnx.helper.make_tensor_value_info("x", code, [2])], [onnx.helper.make_tensor_value_info("y", code, [2])],
+    )  # fmt: skip
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=13)
+    with pytest.raises(irc.ConversionError, match="IRC400[27]"):
+        irc.save(irc.load(proto), tmp_path / f"same.{suffix}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    for name in ("m.onnx", "m.xml"):
+        with pytest.raises(OSError, match=f"no/{name}"):
+            irc.save(irc.load(model()), tmp_path / "no" / name)

@@ -472,3 +472,24 @@ def test_texts_that_are_no_shapes(text: str) -> None:
 
 def test_bounds() -> None:
     assert console.parse_bounds(["detections=100", "a=b=3"]) == {"detections": 100, "a=b": 3}
+
+
+# ----------------------------------------------------------------------- what goes wrong outside of irc
+def test_outputs_that_cannot_be_written_are_status_1(irc: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    place = str(tmp_path / "file" / "inside")
+    for args in (("run", ONNX, "--output", place), ("run", ONNX, "--output", f"{place}.npz"), ("compile", ONNX, "-o", place)):
+        ran = irc(*args)
+        assert ran.status == 1 and "IRC4903" in ran.err, args
+
+
+def test_numpy_is_no_answer_to_a_wrong_option(irc: Run, tmp_path: Path) -> None:
+    for option in (("--target", "z80"), ("--shape", "image[2,1,9,8]"), ("--bound", "nothing=3")):
+        ran = irc("compile", ONNX, "-o", str(tmp_path / "made"), *option)
+        assert ran.status == 1 and "NumPy" not in ran.err, option
+        assert not (tmp_path / "made").exists()
+
+
+def test_info_of_a_folder_of_sources(irc: Run, tmp_path: Path) -> None:
+    assert irc("compile", ONNX, "-o", str(tmp_path / "made"), "--emit", "c").status == 0
+    assert "scores: float32[batch,10]" in irc("info", str(tmp_path / "made")).out

@@ -113,7 +113,7 @@ def describe_compiler(command: tuple[str, ...]) -> Compiler:
 # -------------------------------------------------------------------- targets
 def resolve_target(name: str, compiler: Compiler) -> Target:
     """Flags and features of a target; `native` and any name the compiler's -march= knows are allowed too."""
-    return _resolve(name, compiler)
+    return _resolve(f"x86-64-{name}" if re.fullmatch("v[234]", name) else name, compiler)
 
 
 @cache

@@ -34,7 +34,7 @@ LIBRARIES = (".so", ".dylib", ".dll")
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
 @click.option("--bound", "bounds", metavar="name=N", multiple=True, help="Limit a data-dependent dimension.")
 @click.option("--weights", type=click.Choice(["file", "embed"]), default="file", show_default=True)
-def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tuple[str, ...], **options: Any) -> None:
+def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tuple[str, ...], **options: Any) -> int:
     """Compile MODEL into a folder, which `irc run` and `irc.load_compiled` open."""
     backend, emit = _backend(options.pop("backend"), options.pop("emit"))
     options |= {"shapes": console.parse_shapes(shapes), "bounds": console.parse_bounds(bounds)}
@@ -46,9 +46,13 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     with console.progress(f"reading {model}"):
         loaded = irc.load(model)
     with console.progress(f"compiling {model}"):
-        _emit(loaded, target, backend, emit, options)
+        try:
+            _emit(loaded, target, backend, emit, options)
+        except OSError as e:
+            return console.cannot_write(str(target), e)
     for file in sorted(f for f in target.rglob("*") if f.is_file()):
         console.out(str(file))
+    return 0
 
 
 def _backend(backend: str | None, emit: str | None) -> tuple[str | None, str | None]:

@@ -55,6 +55,16 @@ def crash(error: BaseException, file: str = "") -> Diagnostic:
     return Diagnostic(code.id, code.severity, fill(code.message, {"what": what}), Loc(file), notes, code.help)
 
 
+def cannot_write(target: str, error: OSError) -> int:
+    """Report a file or folder that cannot be written (IRC4903); the exit status."""
+    from irc.diagnostics.codes import command as codes
+
+    facts = {"path": target, "reason": error.strerror or str(error)}
+    code = codes.CANNOT_WRITE
+    report([Diagnostic(code.id, code.severity, fill(code.message, facts), Loc(), (), fill(code.help, facts))])
+    return 1
+
+
 def status_of(found: Iterable[Diagnostic]) -> int:
     """The exit status that findings mean."""
     errors = [d for d in found if d.severity == "error"]

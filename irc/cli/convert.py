@@ -42,7 +42,7 @@ def command(source: str, target: str, check: bool, **options: Any) -> int:
     try:
         staging = Path(tempfile.mkdtemp(dir=folder, prefix=".irc-"))
     except OSError as e:
-        return _cannot_write(target, e)
+        return console.cannot_write(target, e)
     try:
         staged = staging / Path(target).name
         with console.progress(f"writing {target}"):
@@ -55,7 +55,7 @@ def command(source: str, target: str, check: bool, **options: Any) -> int:
             return 1
         publish(staging, folder, last=staged.name)
     except OSError as e:
-        return _cannot_write(target, e)
+        return console.cannot_write(target, e)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     console.note(f"wrote {target}")
@@ -93,13 +93,3 @@ def publish(staging: Path, folder: Path, last: str) -> None:
     """Move finished files to their place; the one that names the others moves last."""
     for file in sorted(staging.iterdir(), key=lambda f: f.name == last):
         os.replace(file, folder / file.name)
-
-
-def _cannot_write(target: str, error: OSError) -> int:
-    from irc.diagnostics import Sink
-    from irc.diagnostics.codes import command as codes
-
-    sink = Sink()
-    sink.report(codes.CANNOT_WRITE, path=target, reason=error.strerror or str(error))
-    console.report(sink.diagnostics)
-    return 1

@@ -71,13 +71,16 @@ def _operations(graph: Any) -> dict[str, int]:
 
 def _of_folder(folder: Path) -> dict[str, Any]:
     """A compiled folder's manifest."""
-    import irc
+    from irc.runtime.artifact import read_artifact
+    from irc.runtime.ports import Port
 
-    compiled = irc.load_compiled(str(folder))
-    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest = read_artifact(folder).manifest
     sizes = {f.name: f.stat().st_size for f in sorted(folder.iterdir()) if f.is_file()}
     ports = {
-        kind: [{"name": p.name, "dtype": str(p.dtype), "shape": list(p.shape)} for p in getattr(compiled, kind)]
+        kind: [
+            {"name": p.name, "dtype": str(p.dtype), "shape": None if p.shape is None else list(p.shape)}
+            for p in map(Port.of, manifest[kind])
+        ]
         for kind in ("inputs", "outputs")
     }
     kept = {k: v for k, v in manifest.items() if isinstance(v, str | int | float) and k != "format"}

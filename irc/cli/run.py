@@ -22,7 +22,7 @@ from irc.cli import console, feeds
 def command(
     model: str, inputs: tuple[str, ...], output: str | None, backend: str | None, threads: int, shapes: tuple[str, ...],
     as_json: bool,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Run a model or a compiled folder; inputs that are not given are random (seeded)."""
     sources, fixed = feeds.parse_inputs(inputs), console.parse_shapes(shapes)
     compiled = _open(model, backend, threads, fixed)
@@ -40,9 +40,15 @@ def command(
     else:
         for said, value in zip(summaries, named.values(), strict=True):
             console.out(_line(said, value))
-    if output:
-        for file in feeds.save(output, named):
-            console.note(f"wrote {file}")
+    if not output:
+        return 0
+    try:
+        written = feeds.save(output, named)
+    except OSError as e:
+        return console.cannot_write(output, e)
+    for file in written:
+        console.note(f"wrote {file}")
+    return 0
 
 
 def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple[int, ...]]) -> Any:

@@ -7,6 +7,7 @@ Sources: ONNX Gather, GatherElements, GatherND; OpenVINO specification, Gather-1
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -123,8 +124,8 @@ class Gather(Op):
             mask = valid.reshape(valid.shape + (1,) * (data.ndim - at - 1))
         else:
             lead = data.shape[:batch]
-            rows = data.reshape((-1, *data.shape[batch:]))
-            picks = where.reshape((-1, *where.shape[batch:]))
+            rows = data.reshape((math.prod(lead), *data.shape[batch:]))
+            picks = where.reshape((math.prod(lead), *where.shape[batch:]))
             parts = [np.take(row, pick, axis=at - batch) for row, pick in zip(rows, picks)]
             tail = (*data.shape[batch:at], *indices.shape[batch:], *data.shape[at + 1 :])
             found = np.stack(parts).reshape(lead + tail) if parts else np.zeros(lead + tail, data.dtype)

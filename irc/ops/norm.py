@@ -6,6 +6,7 @@ OpenVINO specification, "Normalization" (MVN, BatchNormInference, GroupNormaliza
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -425,7 +426,7 @@ class GroupNormalization(Op):
         return x.tensor
 
     def reference(self, x: Array, scale: Array, bias: Array) -> Array:
-        w = wide(x).reshape(x.shape[0], self.num_groups, -1)
+        w = wide(x).reshape(x.shape[0], self.num_groups, math.prod(x.shape[1:]) // self.num_groups)
         d = w - np.mean(w, axis=2, keepdims=True)
         y = rounded((d / np.sqrt(mean_square(d, 2) + self.epsilon)).reshape(x.shape), x)
         return y * channelwise(scale, x.ndim) + channelwise(bias, x.ndim)

@@ -8,6 +8,7 @@ ScatterNDUpdate-4/-15, ScatterUpdate-3.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -307,7 +308,7 @@ class ScatterUpdate(Op):
     def reference(self, data: Array, indices: Array, updates: Array, axis: Array) -> Array:
         at = int(np.asarray(axis).reshape(-1)[0]) % data.ndim
         where, valid = normal_index(indices, data.shape[at])
-        flat = updates.reshape((*data.shape[:at], -1, *data.shape[at + 1 :]))
+        flat = updates.reshape((*data.shape[:at], indices.size, *data.shape[at + 1 :]))
         y = np.moveaxis(data.copy(), at, 0)
         y[where.reshape(-1)[valid.reshape(-1)]] = np.moveaxis(flat, at, 0)[valid.reshape(-1)]
         return np.ascontiguousarray(np.moveaxis(y, 0, at))

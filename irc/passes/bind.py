@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from irc.diagnostics import Sink
 from irc.diagnostics.codes import runtime_io as codes
@@ -30,7 +30,7 @@ def bind_shapes(
             names = ", ".join(v.name for v in graph.inputs)
             sink.report(codes.UNKNOWN_INPUT, name=name, names=names)
         else:
-            _fix(value, name, list(shape), known, sink)
+            _fix(value, name, shape, known, sink)
     bounded = _bounded(graph, bounds, sink)
     known |= bounded
     for value in graph.values():
@@ -39,9 +39,13 @@ def bind_shapes(
     infer.run(graph, sink)
 
 
-def _fix(value: Value, name: str, shape: list[int | str | None], known: dict[str, DimLike], sink: Sink) -> None:
+def _fix(value: Value, name: str, given: Sequence[Any], known: dict[str, DimLike], sink: Sink) -> None:
     """Record what the given shape says of the value's symbols."""
-    facts: dict[str, Any] = {"name": name, "type": value.type, "given": shape}
+    facts: dict[str, Any] = {"name": name, "type": value.type, "given": given}
+    shape = list(map(_entry, given)) if isinstance(given, Sequence) and not isinstance(given, str) else [_WRONG]  # pyright: ignore
+    if _WRONG in shape:
+        sink.report(codes.BAD_SHAPE_OPTION, reason="an entry is a number from 0 on, a name, or None or -1", **facts)
+        return
     if not isinstance(value.type, TensorType):
         sink.report(codes.BAD_SHAPE_OPTION, reason="it is no tensor", **facts)
         return
@@ -52,7 +56,7 @@ def _fix(value: Value, name: str, shape: list[int | str | None], known: dict[str
         sink.report(codes.BAD_SHAPE_OPTION, reason="the rank differs", **facts)
         return
     for size, given in zip(value.type.shape, shape, strict=True):
-        if given is None or given == -1:
+        if given is None:
             continue
         wanted = _dim(given, str(given))
         symbols = list(size.symbols())
@@ -67,10 +71,21 @@ def _fix(value: Value, name: str, shape: list[int | str | None], known: dict[str
             sink.report(codes.BAD_SHAPE_OPTION, reason=f"{size} was given as {known[symbols[0].name]}", **facts)
 
 
+_WRONG = -2
+
+
+def _entry(given: Any) -> int | str | None:
+    """A number as an int, -1 as None; `_WRONG` for what is no size."""
+    if given is None or isinstance(given, str):
+        return given
+    number = int(given) if isinstance(given, SupportsIndex) and not isinstance(given, bool) else _WRONG
+    return None if number == -1 else max(number, _WRONG)
+
+
 def _dim(given: int | str | None, name: str) -> Dim:
     if isinstance(given, str):
         return Dim.symbol(given)
-    return Dim.fresh(name) if given is None or given < 0 else Dim.of(int(given))
+    return Dim.fresh(name) if given is None else Dim.of(given)
 
 
 def _bounded(graph: Graph, bounds: Mapping[str, int], sink: Sink) -> dict[str, DimLike]:

@@ -184,14 +184,6 @@ SPARSE_TOO_BIG = Code(
     fix="Store a smaller table, and gather from it.",
     help="store a smaller table, and gather from it",
 )  # fmt: skip
-DENSE_ONLY = Code(
-    "IRC1448", "error", "ONNX cannot store this element type",
-    '"{name}" has element type {type}, which ONNX cannot name',
-    why="TensorProto.DataType has no value for this type.",
-    example="an nf4 weight table of an OpenVINO model",
-    fix="Decompress the weights to f16 or f32 before writing ONNX.",
-    help="decompress it to f16 or f32 first",
-)  # fmt: skip
 
 # ------------------------------------------------------------------ 146x: external data
 EXTERNAL_NO_FOLDER = Code(

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from irc.diagnostics import Loc, Sink, require
-from irc.diagnostics.codes import container_onnx as codes
+from irc.diagnostics.codes import container_onnx as codes, conversion
 from irc.formats.document import RawTensor
 from irc.formats.onnx import external
 from irc.formats.onnx.packing import pack, packed_size, unpack
@@ -219,7 +219,7 @@ def _sparse_fault(values: RawTensor, indices: RawTensor, shape: tuple[int, ...])
 # ------------------------------------------------------------------------------- writing
 def write_tensor(tensor: RawTensor, proto: onnx.TensorProto, name: str, store: external.Store | None = None) -> None:
     """Fill a TensorProto; data that are big go to `store` where there is one."""
-    require(tensor.dtype.onnx is not None, codes.DENSE_ONLY, name=name, type=tensor.dtype)
+    require(tensor.dtype.onnx is not None, conversion.NO_ELEMENT_TYPE, name=name, type=tensor.dtype, target="ONNX")
     if "rest" in tensor.extras:
         proto.CopyFrom(restore(onnx.TensorProto, tensor.extras["rest"]))
     proto.dims.extend(tensor.shape)

@@ -7,7 +7,7 @@ from typing import Any
 import onnx
 
 from irc.diagnostics import Loc, Sink, require
-from irc.diagnostics.codes import container_onnx as codes
+from irc.diagnostics.codes import container_onnx as codes, conversion
 from irc.formats.onnx.text import text
 from irc.ir.dim import Dim
 from irc.ir.types import DType, MapType, OptionalType, SequenceType, TensorType, Type, dtype_from_onnx
@@ -157,5 +157,5 @@ def _write(value: Type, proto: onnx.TypeProto, extras: dict[str, Any], name: str
 
 
 def _enum(dtype: DType, name: str) -> int:
-    require(dtype.onnx is not None, codes.DENSE_ONLY, name=name, type=dtype)
+    require(dtype.onnx is not None, conversion.NO_ELEMENT_TYPE, name=name, type=dtype, target="ONNX")
     return dtype.onnx or 0

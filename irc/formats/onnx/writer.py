@@ -38,7 +38,7 @@ def to_proto(model: RawModel) -> onnx.ModelProto:
 def write(model: RawModel, path: str | Path) -> None:
     """Write the model to `path`, through temporary files that replace the old ones at the end.
 
-    Raises Problem (IRC1448) for an element type that ONNX cannot name, and OSError.
+    Raises Problem (IRC4007) for an element type that ONNX cannot name, and OSError.
     """
     target = Path(path)
     if _weight_bytes(model) <= INLINE_LIMIT:

@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from irc.diagnostics import Problem
+from irc.diagnostics.codes.conversion import NO_ELEMENT_TYPE
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.formats.openvino.blobs import BlobWriter
 from irc.formats.openvino.fields import format_shape, join_names, port_dim
@@ -115,10 +117,18 @@ class _GraphWriter:
         ]
         self.out.open("layer", *pairs, *more, *extras.get("layer_attrs", {}).items())
 
+    @staticmethod
+    def _element_type(name: str, type: TensorType) -> str:
+        """OpenVINO's name of the element type.  Problem IRC4007 where it has none."""
+        text = type.dtype.ov
+        if text is None:
+            raise Problem(NO_ELEMENT_TYPE, name=name, type=type.dtype, target="OpenVINO")
+        return text
+
     def _parameter(self, number: int, value: RawValue) -> None:
         type = value.type if isinstance(value.type, TensorType) else TensorType(dynamic, None)
         self._open(number, "Parameter", value.extras, "opset1")
-        data = [("shape", format_shape(type.shape)), ("element_type", type.dtype.ov or type.dtype.name)]
+        data = [("shape", format_shape(type.shape)), ("element_type", self._element_type(value.key, type))]
         self.out.empty("data", *data, *value.extras.get("data_attrs", {}).items())
         self._rt_info(value.extras.get("rt_info", []))
         self._output([(0, type, value.names, _port_info(value.extras))])
@@ -129,7 +139,7 @@ class _GraphWriter:
         self._open(number, "Const", tensor.extras, "opset1")
         shape = ", ".join(map(str, tensor.shape))
         data = [
-            ("element_type", tensor.dtype.ov or tensor.dtype.name),
+            ("element_type", self._element_type(tensor.name, TensorType.of(tensor.dtype, tensor.shape))),
             ("shape", shape),
             ("offset", offset),
             ("size", size),
@@ -190,6 +200,7 @@ class _GraphWriter:
 
     def _port(self, number: int, type: Type | None, names: tuple[str, ...], info: list[dict[str, Any]]) -> None:
         tensor = type if isinstance(type, TensorType) else TensorType(dynamic, None)
+        self._element_type(names[0] if names else self.graph.name, tensor)
         pairs: list[tuple[str, Any]] = [("id", number), ("precision", tensor.dtype.ov_port or "UNSPECIFIED")]
         if names:
             pairs.append(("names", join_names(names)))
