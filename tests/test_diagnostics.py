@@ -1,6 +1,6 @@
 """Findings: how they are rendered, and a broken model for every code.
 
-`tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's) holds a broken
+`tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's, `.bytes.txt`: as it is) holds a broken
 model, a line `===== expected`, and what `irc validate` says.  Run with IRC_UPDATE=1 to write that part anew, and read
 the change.
 """
@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "diagnostics"
 CASES = sorted(FOLDER.glob("IRC*.txt"))
 MARK = "===== expected\n"
+NO_FILE = "(there is no file)\n"
 
 MATMUL = Diagnostic(
     "IRC3104",
@@ -150,15 +151,19 @@ def test_codes_are_found_by_any_spelling() -> None:
 def write_model(case: Path, folder: Path) -> str:
     """The case's model as a file in `folder`; its name.
 
-    The weights of an .xml are 64 zero bytes, or the text after `<!-- weights: ` (`none`: there is no file).
+    The weights of an .xml are 64 zero bytes, or the text after `<!-- weights: ` (`none`: there is no file, `folder`: it
+    is a folder).
     """
     text = case.read_text("utf-8").partition(MARK)[0]
-    name = case.name.removesuffix(".txt").replace(".pb", ".onnx")
+    name = re.sub(r"\.(pb|bytes)$", ".onnx", case.name.removesuffix(".txt"))
+    if text == NO_FILE:
+        return name
+    if case.name.endswith(".bytes.txt"):
+        (folder / name).write_bytes(text.encode())
+        return name
     if case.name.endswith(".xml.txt"):
         (folder / name).write_text(text, "utf-8")
-        weights = re.search(r"<!-- weights: (.*) -->", text)
-        if not weights or weights[1] != "none":
-            (folder / name).with_suffix(".bin").write_bytes(weights[1].encode() if weights else bytes(64))
+        write_weights((folder / name).with_suffix(".bin"), re.search(r"<!-- weights: (.*) -->", text))
         return name
     import onnx
 
@@ -170,6 +175,13 @@ def write_model(case: Path, folder: Path) -> str:
         model = onnx.parser.parse_model(text)
     (folder / name).write_bytes(model.SerializeToString())
     return name
+
+
+def write_weights(path: Path, said: re.Match[str] | None) -> None:
+    if said and said[1] == "folder":
+        path.mkdir()
+    elif not said or said[1] != "none":
+        path.write_bytes(said[1].encode() if said else bytes(64))
 
 
 def code_of(case: Path) -> str:
