@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph
-from irc.kernels import Isa
-from irc.passes import claim, cse, decompose, fold, infer, materialize, simplify, weights
+from irc.passes import cse, decompose, fold, infer, materialize, simplify, weights
+
+if TYPE_CHECKING:
+    from irc.kernels import Isa
 
 Pass = tuple[str, Callable[[Graph, Sink], object]]
 
@@ -32,6 +35,8 @@ Each adds its findings to the sink; stop on errors after each pass.
 
 def compile_c(isa: Isa) -> tuple[Pass, ...]:
     """COMPILE_C, and contractions given to kernels of that instruction set."""
+    from irc.passes import claim  # here: loading and validating need no kernels
+
     return (*COMPILE_C, ("claim", lambda graph, sink: claim.run(graph, isa)))
 
 
