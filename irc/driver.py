@@ -244,6 +244,22 @@ def prepare(graph: Graph, options: CompileOptions, passes: Sequence[pipelines.Pa
         sink.stop_on_errors(CompileError)
 
 
+def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:
+    """The graph as it is after the pass of that name (`passes_of`), for `irc compile --dump-after`.  CompileError."""
+    graph = model.graph.copy()
+    if options.backend != "numpy":
+        make_states_explicit(graph)
+    names = passes_of(options.backend)
+    passes = pipelines.COMPILE_NUMPY if options.backend == "numpy" else pipelines.COMPILE_C
+    prepare(graph, options, passes[: names.index(name)])
+    return graph
+
+
+def passes_of(backend: str | None) -> list[str]:
+    """The names of what happens to a graph before code is made of it, in order; "load" stands for nothing yet."""
+    return ["load", *(n for n, _ in (pipelines.COMPILE_NUMPY if backend == "numpy" else pipelines.COMPILE_C))]
+
+
 def keep_states(program: Program, states: Sequence[tuple[Value, Value, Any]]) -> None:
     """The last inputs and outputs, which stand for variables, become state of the context.  Raises Problem."""
     if not states:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -414,7 +415,7 @@ def test_element_types_the_other_format_lacks(kind: str, suffix: str, tmp_path: 
         [onnx.helper.make_tensor_value_info("x", code, [2])], [onnx.helper.make_tensor_value_info("y", code, [2])],
     )  # fmt: skip
     proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=13)
-    with pytest.raises(irc.ConversionError, match="IRC400[27]"):
+    with pytest.raises(irc.ConversionError, match=r"IRC400[27]"):
         irc.save(irc.load(proto), tmp_path / f"same.{suffix}")
     assert not list(tmp_path.iterdir())
 
@@ -423,3 +424,39 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     for name in ("m.onnx", "m.xml"):
         with pytest.raises(OSError, match=f"no/{name}"):
             irc.save(irc.load(model()), tmp_path / "no" / name)
+
+
+def test_a_folder_may_be_compiled_into_again(compiled: Any, tmp_path: Path) -> None:
+    x, z, y = arrays()
+    compiled.save(tmp_path / "a")
+    first = irc.load_compiled(tmp_path / "a")
+    other = model()
+    other.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.float32(4), "two"))
+    irc.compile(other, backend=compiled.backend).save(tmp_path / "a")
+    second = irc.load_compiled(tmp_path / "a")
+    assert np.array_equal(first(x, z)[0], y)
+    assert np.array_equal(second(x, z)[0], 2 * y + z)
+
+
+def test_a_manifest_of_something_else_is_refused(compiled: Any, tmp_path: Path) -> None:
+    compiled.save(tmp_path / "a")
+    path = tmp_path / "a" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for key in ("name", "backend", "inputs", "outputs"):
+        path.write_text(json.dumps({k: v for k, v in manifest.items() if k != key}))
+        with pytest.raises(irc.RunError, match="IRC6320"):
+            irc.load_compiled(tmp_path / "a")
+    path.write_text(json.dumps({**manifest, "inputs": [{**manifest["inputs"][0], "dtype": 7}]}))
+    with pytest.raises(irc.RunError, match="IRC6320"):
+        irc.load_compiled(tmp_path / "a")
+
+
+def test_an_artefact_that_is_gone_is_said_so(compiled: Any, tmp_path: Path) -> None:
+    x, z, y = arrays()
+    compiled.save(tmp_path / "a")
+    opened = irc.load_compiled(tmp_path / "a")
+    shutil.rmtree(tmp_path / "a")
+    assert np.array_equal(opened(x, z)[0], y)
+    for keep in (pickle.dumps, lambda c: c.save(tmp_path / "b")):
+        with pytest.raises(irc.RunError, match="removed since"):
+            keep(opened)

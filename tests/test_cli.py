@@ -478,7 +478,11 @@ def test_bounds() -> None:
 def test_outputs_that_cannot_be_written_are_status_1(irc: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     place = str(tmp_path / "file" / "inside")
-    for args in (("run", ONNX, "--output", place), ("run", ONNX, "--output", f"{place}.npz"), ("compile", ONNX, "-o", place)):
+    for args in (
+        ("run", ONNX, "--output", place),
+        ("run", ONNX, "--output", f"{place}.npz"),
+        ("compile", ONNX, "-o", place),
+    ):
         ran = irc(*args)
         assert ran.status == 1 and "IRC4903" in ran.err, args
 
@@ -493,3 +497,14 @@ def test_numpy_is_no_answer_to_a_wrong_option(irc: Run, tmp_path: Path) -> None:
 def test_info_of_a_folder_of_sources(irc: Run, tmp_path: Path) -> None:
     assert irc("compile", ONNX, "-o", str(tmp_path / "made"), "--emit", "c").status == 0
     assert "scores: float32[batch,10]" in irc("info", str(tmp_path / "made")).out
+
+
+def test_dump_after_prints_a_graph_that_parses(irc: Run, tmp_path: Path) -> None:
+    from irc.ir.text import parse_graph, print_graph
+
+    for args in (("--dump-after", "load"), ("--dump-after", "cse"), ("--dump-after", "fold", "--backend", "numpy")):
+        ran = irc("compile", ONNX, "-o", str(tmp_path / "made"), *args)
+        assert ran.status == 0 and "%scores: f32[batch, 10]" in ran.out
+        assert print_graph(parse_graph(ran.out)) == ran.out
+    assert irc("compile", ONNX, "--dump-after", "nothing").status == 2
+    assert not (tmp_path / "made").exists()

@@ -33,6 +33,7 @@ LIBRARIES = (".so", ".dylib", ".dll")
 @click.option("--precision", type=click.Choice(["highest", "high", "medium"]), default="highest", show_default=True)
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
 @click.option("--bound", "bounds", metavar="name=N", multiple=True, help="Limit a data-dependent dimension.")
+@click.option("--dump-after", metavar="PASS", help="Only print the graph after this pass, as text, and stop.")
 @click.option("--weights", type=click.Choice(["file", "embed"]), default="file", show_default=True)
 def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tuple[str, ...], **options: Any) -> int:
     """Compile MODEL into a folder, which `irc run` and `irc.load_compiled` open."""
@@ -40,6 +41,9 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     options |= {"shapes": console.parse_shapes(shapes), "bounds": console.parse_bounds(bounds)}
     import irc
 
+    dump_after = options.pop("dump_after")
+    if dump_after is not None:
+        return _dump(model, dump_after, backend, options)
     target = Path(output or Path(model).stem)
     if target.exists() and not target.is_dir():
         raise click.BadParameter(f"{target} is a file; name a folder", param_hint="--output")
@@ -52,6 +56,20 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
             return console.cannot_write(str(target), e)
     for file in sorted(f for f in target.rglob("*") if f.is_file()):
         console.out(str(file))
+    return 0
+
+
+def _dump(path: str, name: str, backend: str | None, options: dict[str, Any]) -> int:
+    """Print the graph after a pass."""
+    import irc
+    from irc import driver
+    from irc.ir.text import print_graph
+
+    known = driver.passes_of(backend)
+    if name not in known:
+        raise click.BadParameter(f"{name!r} is no pass; passes are {', '.join(known)}", param_hint="--dump-after")
+    graph = driver.graph_after(irc.load(path), name, driver.CompileOptions(backend, **options))
+    console.out(print_graph(graph).rstrip())
     return 0
 
 

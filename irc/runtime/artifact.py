@@ -116,8 +116,17 @@ def read_artifact(folder: str | Path, verify: bool = True) -> Artifact:
         raise failure(codes.ARTEFACT_FORMAT, path=path, found=manifest.get("format"), wanted=FORMAT)
     found = Artifact(path, manifest)  # pyright: ignore[reportUnknownArgumentType]
     if verify:
-        check_files(found)
+        try:
+            check_files(found)
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise malformed(path, e) from e
     return found
+
+
+def malformed(folder: Path, error: Exception) -> Exception:
+    """The RunError for a manifest that lacks something or has something else in its place."""
+    reason = f"its manifest.json is not as irc writes it ({type(error).__name__}: {error})"
+    return failure(codes.NO_ARTEFACT, path=folder, reason=reason)
 
 
 def check_files(artifact: Artifact) -> None:
@@ -140,13 +149,8 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def pack(artifact: Artifact) -> dict[str, bytes]:
-    """The content of every file, the manifest's too."""
-    return {n: artifact.path(n).read_bytes() for n in (*artifact.files, MANIFEST)}
-
-
 def unpack(files: Mapping[str, bytes], folder: Path) -> Artifact:
-    """The reverse of `pack`, into a folder that is shared by all copies of one artefact."""
+    """Write the files of a pickled artefact into a folder that is shared by all copies of one artefact."""
     if not (folder / MANIFEST).exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))

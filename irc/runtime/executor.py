@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from irc.diagnostics.codes import runtime_io as codes
+from irc.diagnostics.core import RunError
 from irc.runtime import artifact as storage
 from irc.runtime.artifact import Artifact
 from irc.runtime.errors import InputTypeError, InputValueError, failure
@@ -30,15 +33,23 @@ class CompiledModel:
     def __init__(self, artifact: Artifact, threads: int = 1) -> None:
         manifest = artifact.manifest
         self.artifact, self.threads = artifact, threads
-        self.name: str = manifest["name"]
-        self.backend: str = manifest["backend"]
-        self.inputs = [Port.of(row) for row in manifest["inputs"]]
-        self.outputs = [Port.of(row) for row in manifest["outputs"]]
-        self.symbols = [SymbolicSize(**row) for row in manifest.get("symbols", [])]
-        self._check = ShapeCheck(self.inputs, self.symbols)
+        try:
+            self.name: str = manifest["name"]
+            self.backend: str = manifest["backend"]
+            self.inputs = [Port.of(row) for row in manifest["inputs"]]
+            self.outputs = [Port.of(row) for row in manifest["outputs"]]
+            self.symbols = [SymbolicSize(**row) for row in manifest.get("symbols", [])]
+            self._check = ShapeCheck(self.inputs, self.symbols)
+        except _MALFORMED as e:
+            raise storage.malformed(artifact.folder, e) from e
         self._keys = _keys(self.inputs)
         self._lock = threading.Lock()
-        self._engine: Any = self._start()
+        try:
+            self._engine: Any = self._start()
+        except RunError:
+            raise
+        except _MALFORMED as e:
+            raise storage.malformed(artifact.folder, e) from e
 
     def _start(self) -> Any:
         if self.backend == "numpy":
@@ -114,16 +125,31 @@ class CompiledModel:
 
     # ------------------------------------------------------------------------ storing
     def save(self, folder: str | Path) -> None:
-        """Write the artefact, for `irc.load_compiled`.  Raises OSError."""
+        """Write the artefact, for `irc.load_compiled`.  Raises OSError.
+
+        Files of an artefact that was there before are replaced, not written over: who has it open keeps it.
+        """
         target = Path(folder)
         if target.exists() and target.samefile(self.artifact.folder):
             return
         target.mkdir(parents=True, exist_ok=True)
-        for name in (*self.artifact.files, storage.MANIFEST):
-            shutil.copyfile(self.artifact.path(name), target / name)
+        with tempfile.TemporaryDirectory(prefix=".irc-", dir=target) as temporary:
+            for name in (*self.artifact.files, storage.MANIFEST):
+                shutil.copyfile(self._file(name), Path(temporary, name))
+            for name in (*self.artifact.files, storage.MANIFEST):
+                os.replace(Path(temporary, name), target / name)
+
+    def _file(self, name: str) -> Path:
+        """A file of the artefact; RunError IRC6320 where its folder has been removed meanwhile."""
+        path = self.artifact.path(name)
+        if not path.is_file():
+            reason = f"{name} has been removed since it was opened"
+            raise failure(codes.NO_ARTEFACT, path=self.artifact.folder, reason=reason)
+        return path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (storage.pack(self.artifact), self.threads)
+        files = {n: self._file(n).read_bytes() for n in (*self.artifact.files, storage.MANIFEST)}
+        return _unpickle, (files, self.threads)
 
     # -------------------------------------------------------------------- arguments
     def _arguments(self, inputs: tuple[Any, ...]) -> list[Any]:
@@ -208,6 +234,8 @@ class CompiledModel:
 
 
 _ABSENT = object()
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+"""What reading a manifest raises that irc did not write like this."""
 
 
 def _in_order(array: Array) -> Array:

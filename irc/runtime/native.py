@@ -7,6 +7,8 @@ sizes change.  ctypes releases the GIL while the model runs.
 from __future__ import annotations
 
 import ctypes
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -54,7 +56,7 @@ class NativeEngine:
 
     def _load(self, path: Path, prefix: str) -> None:
         try:
-            library = ctypes.CDLL(str(path))
+            library = open_library(path)
         except OSError as e:
             raise failure(codes.NO_LIBRARY, path=self.folder, holds=f"a library that does not load ({e})") from e
         self._library = library
@@ -177,6 +179,24 @@ class NativeEngine:
         known = find(code)
         kind = InputValueError if status in _SIZE_ERRORS else RunError
         raise failure(codes.CODE_FAILED, kind, model=self.name, code=code, what=known.message if known else "unknown")
+
+
+_OPENED: dict[str, tuple[int, int]] = {}
+"""Libraries this process has opened, by path: device and inode of the file that was there."""
+
+
+def open_library(path: Path) -> ctypes.CDLL:
+    """Load a shared library.  Raises OSError.
+
+    The system's loader takes a path it has seen for the library it has loaded, even if another file is there
+    by now (a model compiled again into the same folder); then a copy under another name is loaded.
+    """
+    name, found = str(path.resolve()), path.stat()
+    identity = found.st_dev, found.st_ino
+    if _OPENED.setdefault(name, identity) == identity:
+        return ctypes.CDLL(name)
+    with tempfile.TemporaryDirectory(prefix="irc-") as folder:
+        return ctypes.CDLL(shutil.copyfile(path, Path(folder, path.name)))
 
 
 def _pointers(arrays: Sequence[Array]) -> Any:

@@ -115,7 +115,10 @@ class _GraphWriter:
             ("type", type),
             ("version", extras.get("version", version)),
         ]
-        self.out.open("layer", *pairs, *more, *extras.get("layer_attrs", {}).items())
+        kept = extras.get("layer_attrs", {}).items()
+        if not self.writer.runtime_info:  # IR v10 does not know it
+            kept = [(k, v) for k, v in kept if k != "output_names"]
+        self.out.open("layer", *pairs, *more, *kept)
 
     @staticmethod
     def _element_type(name: str, type: TensorType) -> str:
