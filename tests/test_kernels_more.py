@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from irc.ir.dim import Dim
-from irc.kernels import ISAS, AttentionKernel, select_attention
+from irc.ir.types import f32
+from irc.kernels import ISAS, AttentionKernel, select_attention, select_global_pool, select_pool
 from tests.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
@@ -186,6 +188,85 @@ def test_attention_wide_heads(tmp_path: Path, width: int) -> None:
     for kernel in kernels:
         assert kernel is not None
         run_attention(lib, kernel, (1, 1, 1, 50, 100, width, width - 1))
+
+
+# ---------------------------------------------------------------------------- pools
+POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (top, left, bottom, right)
+    (1, 3, 112, 112, 56, 56, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),
+    (2, 2, 7, 7, 7, 7, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    (1, 2, 13, 33, 6, 16, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0)),
+    (1, 1, 9, 40, 4, 10, (3, 5), (2, 4), (1, 1), (0, 1, 0, 1)),
+    (1, 2, 20, 50, 18, 17, (2, 3), (1, 3), (2, 1), (0, 1, 0, 0)),
+    (1, 1, 1, 9000, 1, 4500, (1, 3), (1, 2), (1, 1), (0, 1, 0, 0)),
+    (1, 1, 5, 5, 3, 3, (3, 3), (2, 2), (1, 1), (0, 0, 1, 1)),
+    (1, 2, 4, 20, 5, 21, (2, 2), (1, 1), (1, 1), (1, 1, 1, 1)),
+    (1, 1, 6, 6, 1, 1, (6, 6), (1, 1), (1, 1), (0, 0, 0, 0)),
+    (1, 1, 3, 3, 3, 2, (2, 2), (2, 2), (1, 1), (2, 0, 0, 0)),
+]
+
+
+def exact_pool(mode: str, counted: str, x: Array, case: Any) -> Array:
+    _, _, ih, iw, oh, ow, (kh, kw), (sh, sw), (dh, dw), (top, left, bottom, right) = case
+    y = np.full((*x.shape[:2], oh, ow), -np.inf if mode == "max" else 0.0)
+    count = np.zeros((oh, ow))
+    for oy, ox, i, j in itertools.product(range(oh), range(ow), range(kh), range(kw)):
+        iy, ix = oy * sh + i * dh - top, ox * sw + j * dw - left
+        inside = 0 <= iy < ih and 0 <= ix < iw
+        count[oy, ox] += inside or counted == "window" or (counted == "padded" and iy < ih + bottom and ix < iw + right)
+        if inside and mode == "max":
+            y[:, :, oy, ox] = np.maximum(y[:, :, oy, ox], x[:, :, iy, ix])
+        elif inside:
+            y[:, :, oy, ox] += x[:, :, iy, ix]
+    with np.errstate(all="ignore"):
+        return y if mode == "max" else y / count
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_pool(tmp_path: Path, isa: str) -> None:
+    found = []
+    for case in POOLS:
+        for mode, counted in (("max", "inside"), ("average", "inside"), ("average", "padded"), ("average", "window")):
+            kernel = select_pool(ISAS[isa], f32, mode, *case[6:9], counted)  # type: ignore[arg-type]
+            assert kernel is not None
+            found.append((kernel, mode, counted, case))
+    lib = build(tmp_path, list({k.symbol: k for k, *_ in found}.values()))
+    for (kernel, mode, counted, case), pool in itertools.product(found, (None, Pool(1))):
+        n, c, ih, iw, oh, ow, *_, pads = case
+        x, y = guarded(n, c, ih, iw), np.full((n, c + 1, oh, ow), 77, np.float32)
+        planes = (c * ih * iw, ih * iw, (c + 1) * oh * ow, oh * ow)
+        invoke(lib, kernel, x, y, n, c, ih, iw, oh, ow, *pads, *planes, pool=pool)
+        exact = exact_pool(mode, counted, x.astype(np.float64), case)
+        close(y[:, :c], exact, case[6][0] * case[6][1])
+        assert (y[:, c:] == 77).all()
+
+
+def test_pool_window_too_wide() -> None:
+    assert select_pool(ISAS["avx2"], f32, "max", (1, 5000), (1, 1)) is None
+
+
+def test_pool_propagates_nan(tmp_path: Path) -> None:
+    kernel = select_pool(ISAS["avx512"], f32, "max", (2, 2), (2, 2))
+    whole = select_global_pool(ISAS["avx512"], f32, "max")
+    lib = build(tmp_path, [kernel, whole])
+    x, y, top = noise(1, 1, 8, 8), np.zeros((1, 1, 4, 4), np.float32), np.zeros(1, np.float32)
+    x[0, 0, 3, 5] = np.nan
+    invoke(lib, kernel, x, y, 1, 1, 8, 8, 4, 4, 0, 0, 0, 0, 0, 0, 0, 0)
+    assert np.argwhere(np.isnan(y[0, 0])).tolist() == [[1, 2]]
+    invoke(lib, whole, x, top, 1, 1, 64, 0, 0, 0, 0)
+    assert np.isnan(top[0])
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_global_pool(tmp_path: Path, isa: str) -> None:
+    kernels = {mode: select_global_pool(ISAS[isa], f32, mode) for mode in ("max", "average")}  # type: ignore[arg-type]
+    lib = build(tmp_path, list(kernels.values()))
+    for (mode, kernel), n in itertools.product(kernels.items(), (1, 7, 15, 16, 17, 49, 64, 196, 1000)):
+        for pool in (None, Pool(1)):
+            x, y = guarded(2, 3, n), np.full((2, 5), 77, np.float32)
+            invoke(lib, kernel, x, y, 2, 3, n, 3 * n, n, 5, 1, pool=pool)
+            exact = x.astype(np.float64).max(-1) if mode == "max" else x.astype(np.float64).mean(-1)
+            close(y[:, :3], exact, n)
+            assert (y[:, 3:] == 77).all()
 
 
 @pytest.mark.full

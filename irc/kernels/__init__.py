@@ -13,6 +13,8 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     weights = kernel.pack_weights(array)
 
     kernel = select_attention(isa, rows, width, scale, mask, causal)   # softmax(scale Q Kᵀ + mask) V; may be None
+    kernel = select_pool(isa, f32, "max", window, strides, dilations, counted)   # NCHW; may be None
+    kernel = select_global_pool(isa, f32, "average")                    # planes
 
 Every kernel has
     symbol, declaration(), source()   the C; equal symbols mean equal text.  Sources may share a file (what they share
@@ -34,12 +36,20 @@ columns pixels: a bias over channels is "column", a residual "full".
 """
 
 from irc.kernels.attention import AttentionKernel
-from irc.kernels.catalogue import select_attention, select_conv, select_depthwise, select_gemm
+from irc.kernels.catalogue import (
+    select_attention,
+    select_conv,
+    select_depthwise,
+    select_gemm,
+    select_global_pool,
+    select_pool,
+)
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
 from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
+from irc.kernels.pool import GlobalPoolKernel, PoolKernel
 from irc.kernels.text import PROTOTYPES
 
 __all__ = [
@@ -50,7 +60,9 @@ __all__ = [
     "DepthwiseKernel",
     "Epilogue",
     "GemmKernel",
+    "GlobalPoolKernel",
     "Isa",
+    "PoolKernel",
     "acc",
     "host_isa",
     "isa_of",
@@ -59,6 +71,8 @@ __all__ = [
     "select_conv",
     "select_depthwise",
     "select_gemm",
+    "select_global_pool",
+    "select_pool",
     "slot",
     "supported",
 ]

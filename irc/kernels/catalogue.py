@@ -18,6 +18,7 @@ from irc.kernels.depthwise import DepthwiseKernel, fits
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import Isa
+from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
 from irc.kernels.tile import Tile, heights_of
 
 UNKNOWN = 4096  # what a symbolic size is taken for
@@ -143,3 +144,24 @@ def select_attention(
     tile = Tile(isa, f32, isa.rows, isa.vectors)
     heights = heights_of(rows, tile.rows) if Dim.of(rows).is_const else (*range(2, tile.rows, 2), tile.rows)
     return AttentionKernel(tile, int(Dim.of(width)), scale, mask, causal, empty, heights)
+
+
+def select_pool(
+    isa: Isa,
+    dtype: DType,
+    mode: Mode,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int] = (1, 1),
+    counted: Counted = "inside",
+) -> PoolKernel | None:
+    """The kernel for the largest element or the mean of every window, NCHW; None where a window is too wide for it."""
+    tile = Tile(isa, dtype, 1, 1)
+    return (
+        PoolKernel(tile, mode, window, strides, dilations, counted) if pool_fits(window, strides, dilations) else None
+    )
+
+
+def select_global_pool(isa: Isa, dtype: DType, mode: Mode) -> GlobalPoolKernel:
+    """The kernel for the largest element or the mean of whole planes."""
+    return GlobalPoolKernel(Tile(isa, dtype, 1, 1), mode)
