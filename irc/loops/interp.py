@@ -13,7 +13,8 @@ import numpy as np
 
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.types import DType
-from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, Let, Program, Stmt, Store
+from irc.kernels import semantics
+from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
 
 Array = np.ndarray[Any, Any]
 
@@ -90,8 +91,18 @@ class Interpreter:
                 self.block(s.then if self.value(s.cond) else s.orelse)
             case Block():
                 self.block(s.body)
+            case KernelCall():
+                self.kernel(s)
             case _:
                 raise NotImplementedError(type(s).__name__)
+
+    def kernel(self, s: KernelCall) -> None:
+        starts = [int(self.value(e)) for e in s.offsets] or [0] * len(s.reads + s.writes)
+        memory = [
+            self.array(b).reshape(-1)[at:] for b, at in zip((*s.reads, *s.writes), starts, strict=True)
+        ]
+        sizes = dict(zip(s.kernel.sizes, (int(self.value(e)) for e in s.sizes), strict=True))
+        semantics.run(s.kernel, memory[: len(s.reads)], memory[len(s.reads) :], sizes)
 
     def index(self, buffer: Buffer, at: tuple[Expr, ...]) -> tuple[int, ...]:
         found = tuple(int(self.value(i)) for i in at)

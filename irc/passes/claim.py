@@ -23,7 +23,7 @@ from irc.passes.elements import Elements
 from irc.passes.epilogues import Collector, Tail
 from irc.passes.replace import replace_value
 
-WORTH = 4096
+WORTH = 2048
 """Products below which loops do as well."""
 DTYPES = (f32, f64)
 

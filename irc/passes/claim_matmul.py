@@ -46,7 +46,7 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     a, b = node.inputs
     assert a is not None and b is not None
     p = _product(node, a, b)
-    if p is None or not worthwhile(p.m, p.n, p.k) or (p.n.is_const and int(p.n) < 4):
+    if p is None or not worthwhile(*p.space) or (p.n.is_const and int(p.n) < 4):
         return None
     space = Space(p.space)
     left = _operand(claimer, space, p, a, node.op.transpose_a, right=False)  # type: ignore[attr-defined]

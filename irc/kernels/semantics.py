@@ -1,0 +1,148 @@
+"""What kernels compute, in NumPy: the oracle that interpreted programs and tests hold calls against.
+
+`run(kernel, reads, writes, sizes)` takes flat arrays that start where the kernel's pointers point, and sizes by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.kernels.base import Kernel
+from irc.kernels.conv import ConvKernel
+from irc.kernels.depthwise import DepthwiseKernel
+from irc.kernels.epilogue import Epilogue
+from irc.kernels.gemm import GemmKernel
+
+Array = np.ndarray[Any, Any]
+Sizes = Mapping[str, int]
+
+
+@singledispatch
+def run(kernel: Kernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """Do what a call of the kernel does."""
+    raise NotImplementedError(type(kernel).__name__)
+
+
+def strided(flat: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """A view of memory; every element of it must be inside."""
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    assert 0 in shape or 0 <= last < flat.size, f"{shape} by {strides} is outside {flat.size} elements"
+    return np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides])
+
+
+@run.register
+def gemm(kernel: GemmKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """C[i, j, m, n] = epilogue(A[i, j, m, k] · B[i, j, k, n])."""
+    lead = (sizes["batch0"], sizes["batch1"])
+    m, n, k = sizes["m"], sizes["n"], sizes["k"]
+
+    def at(which: str, flat: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
+        return strided(flat, (*lead, *shape), (sizes[f"{which}_batch0"], sizes[f"{which}_batch1"], *steps))
+
+    a = at("a", reads[0], (m, k), (sizes["a_row"], sizes["a_col"]))
+    if kernel.b_constant:
+        panel = kernel.tile.panel
+        panels = at("b", reads[1], (-(-n // panel), k, panel), (k * panel, panel, 1))
+        b = np.moveaxis(panels, -2, -3).reshape(*lead, k, -1)[..., :n]
+    else:
+        b = at("b", reads[1], (k, n), (sizes["b_row"], sizes["b_col"]))
+    slots = [
+        at(f"s{i}", flat, (m, n), (sizes.get(f"s{i}_row", 0), int(axes in ("row", "full"))))
+        for i, (flat, axes) in enumerate(zip(reads[2:], kernel.epilogue.slots, strict=True))
+    ]
+    c = at("c", writes[0], (m, n), (sizes["c_row"], 1))
+    c[...] = apply(kernel.epilogue, np.matmul(a, b), slots)
+
+
+@run.register
+def conv(kernel: ConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """Weights are unpacked by packing their positions."""
+    groups, ic, oc = sizes["groups"], sizes["ic"], sizes["oc"]
+    shape = (groups * oc, ic, sizes["kh"], sizes["kw"])
+    place = kernel.pack_weights(np.arange(np.prod(shape)).reshape(shape), groups).astype(np.int64)
+    w = np.empty(int(np.prod(shape)), kernel.tile.dtype.numpy)
+    w[place] = reads[1][: place.size]
+    window = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
+    _convolve(kernel.epilogue, w.reshape(shape), groups, window, reads, writes, sizes)
+
+
+@run.register
+def depthwise(kernel: DepthwiseKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    channels = sizes["channels"]
+    w = reads[1][: channels * int(np.prod(kernel.window))].reshape(channels, 1, *kernel.window)
+    _convolve(kernel.epilogue, w, channels, (kernel.strides, kernel.dilations), reads, writes, sizes)
+
+
+def _convolve(
+    epilogue: Epilogue, w: Array, groups: int, window: Any, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes
+) -> None:  # fmt: skip
+    (stride_h, stride_w), (dilation_h, dilation_w) = window
+    batch, (oh, ow), (ih, iw) = sizes["batch"], (sizes["oh"], sizes["ow"]), (sizes["ih"], sizes["iw"])
+    outputs, inside, kh, kw = w.shape
+    x = strided(reads[0], (batch, groups * inside, ih, iw), (sizes["x_batch"], sizes["x_channel"], iw, 1))
+    total = np.zeros((batch, outputs, oh, ow), w.dtype)
+    per = outputs // groups
+    for y, o in np.ndindex(oh, ow):
+        for ky, kx in np.ndindex(kh, kw):
+            row = y * stride_h + ky * dilation_h - sizes["pad_h"]
+            col = o * stride_w + kx * dilation_w - sizes["pad_w"]
+            if 0 <= row < ih and 0 <= col < iw:
+                for g in range(groups):
+                    part = x[:, g * inside : (g + 1) * inside, row, col]
+                    total[:, g * per : (g + 1) * per, y, o] += part @ w[g * per : (g + 1) * per, :, ky, kx].T
+    to = (batch, outputs, oh, ow)
+    slots = [
+        strided(flat, to, (sizes[f"s{i}_batch"], sizes.get(f"s{i}_channel", 0), *_pixels(axes, ow)))
+        for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
+    ]
+    strided(writes[0], to, (sizes["y_batch"], sizes["y_channel"], ow, 1))[...] = apply(epilogue, total, slots)
+
+
+def _pixels(axes: str, ow: int) -> tuple[int, int]:
+    return (ow, 1) if axes in ("row", "full") else (0, 0)
+
+
+# ------------------------------------------------------------------------- epilogues
+def _erf(x: Array) -> Array:
+    import math
+
+    return np.array([math.erf(v) for v in x.reshape(-1)]).reshape(x.shape).astype(x.dtype)
+
+
+_CALLS: dict[str, Callable[[Array], Array]] = {"erf": _erf, "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "and": np.logical_and, "or": np.logical_or,
+}  # fmt: skip
+
+
+def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Array:
+    """The epilogue of accumulators; slots broadcast."""
+    known = {"acc": accumulator, **{f"slot{i}": s for i, s in enumerate(slots)}}
+
+    def value(e: Expr) -> Any:
+        match e:
+            case Const():
+                return e.type.numpy.type(e.value)
+            case Var():
+                return known[e.name]
+            case Bin():
+                return _BINARY[e.op](value(e.a), value(e.b))
+            case Un():
+                return {"neg": np.negative, "abs": np.abs, "not": np.logical_not}[e.op](value(e.a))
+            case Call():
+                return (_CALLS.get(e.fn) or getattr(np, e.fn))(value(e.args[0]))
+            case Select():
+                return np.where(value(e.cond), value(e.a), value(e.b))
+            case Cast():
+                return np.asarray(value(e.a)).astype(e.type.numpy)
+            case _:
+                raise NotImplementedError(type(e).__name__)
+
+    with np.errstate(all="ignore"):
+        return value(epilogue.expr)
