@@ -276,6 +276,8 @@ class Printer:
             return self._function("pow", (e.a, e.b))
         if op in ("min", "max") and e.a.dtype.name == "f16":
             op += "z"
+        elif op in ("min", "max") and isinstance(e.b, Const) and e.b.value == e.b.value:
+            op += "_known"
         return self._helper(f"{op}_{kind}", e.a, e.b)
 
     def _index(self, e: Bin) -> tuple[str, int] | None:

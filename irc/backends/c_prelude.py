@@ -68,8 +68,8 @@ _COMMENTS = {
     "pow": "/* Wraps; negative powers of anything but 1 and -1 are 0. */\n",
 }
 _REAL = {
-    "min": "return a < b || a != a ? a : b;",
-    "max": "return a > b || a != a ? a : b;",
+    "min": "const $c m = a < b ? a : b; /* one instruction */\n    return a != a ? a : m;",
+    "max": "const $c m = a > b ? a : b; /* one instruction */\n    return a != a ? a : m;",
     "mod": """$c r = fmod$s(a, b);
     if (b != 0) r = r == 0 ? copysign$s(0, b) : (b < 0) != (r < 0) ? r + b : r;
     return r;""",
@@ -116,10 +116,16 @@ def _real_helpers(name: str) -> dict[str, Helper]:
         text = Template(body).substitute(c=c, s=s, half=f"0.5{s}")
         note = _REAL_COMMENTS[op]
         found[f"{op}_{name}"] = Helper(f"{note}static inline {c} irc_{op}_{name}({c} a, {c} b) {{\n    {text}\n}}\n")
-    for op, order in (("minz", "<="), ("maxz", ">=")):
+    for op, order in (("min", ">="), ("max", "<=")):
+        found[f"{op}_known_{name}"] = Helper(
+            f"/* NaN if a is; b is not. */\nstatic inline {c} irc_{op}_known_{name}({c} a, {c} b) {{\n"
+            f"    return a {order} b ? b : a;\n}}\n"
+        )
+    for op, order in (("minz", "<"), ("maxz", ">")):
         found[f"{op}_{name}"] = Helper(
             "/* Of equal values (zeros of either sign) the first; NaN if either is. */\n"
-            f"static inline {c} irc_{op}_{name}({c} a, {c} b) {{\n    return a {order} b || a != a ? a : b;\n}}\n"
+            f"static inline {c} irc_{op}_{name}({c} a, {c} b) {{\n"
+            f"    const {c} m = b {order} a ? b : a;\n    return b != b ? b : m;\n}}\n"
         )
     found[f"sign_{name}"] = Helper(
         f"static inline {c} irc_sign_{name}({c} a) {{\n"

@@ -93,9 +93,9 @@ class Scalars:
         return total
 
     def _lanes(self, r: Reduce) -> Expr:
-        """Accumulators side by side over the last axis, then added up in order."""
+        """Accumulators side by side over the last axis, then folded in halves: the same order on every machine."""
         b, last, extent = self.b, r.vars[-1], r.extents[-1]
-        lanes = 64 // max(r.dtype.itemsize, 2)
+        lanes = lane_count(r)
         acc = b.alloc(r.dtype, [lanes], "lanes")
         buffer = _buffer(acc)
         with b.for_(lanes, "simd", "j") as j:
@@ -111,10 +111,18 @@ class Scalars:
             if extent % lanes != 0:
                 with b.for_(extent % lanes, "simd", "j") as j:
                     step(index(extent // lanes) * lanes, j)
-        total = b.var(identity(r.op, r.dtype), "acc")
-        with b.for_(lanes, name="j") as j:
-            b.assign(total, combine(r.op, total, acc[j]))
-        return total
+        half = lanes // 2
+        while half > 1:
+            with b.for_(half, "simd", "j") as j:
+                b.store(buffer, j, combine(r.op, acc[j], acc[j + half]))
+            half //= 2
+        return b.let(combine(r.op, acc[0], acc[1]), "acc")
+
+
+def lane_count(r: Reduce) -> int:
+    """Accumulators of a row: registers of 64 bytes, several where the row is long, for each waits for its last sum."""
+    lanes, size = 64 // max(r.dtype.itemsize, 2), r.extents[-1].const
+    return 4 * lanes if size is None or size >= 8 * lanes else lanes
 
 
 def _outermost(e: Expr) -> list[Reduce]:

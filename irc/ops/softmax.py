@@ -104,7 +104,7 @@ class Softmax(AlongAxis):
     def decompose(self, b: Any, x: Value) -> Value:
         w = widened(b, x)
         e = b.Exp(b.Sub(w, b.ReduceMax(w, [self.axis])))
-        return narrowed(b, b.Div(e, b.ReduceSum(e, [self.axis])), x)
+        return narrowed(b, b.Mul(e, b.Reciprocal(b.ReduceSum(e, [self.axis]))), x)
 
     onnx = onnx_rows("Softmax")
     openvino = (
