@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -176,23 +178,33 @@ def compress(graph: RawGraph, format: str, outputs: set[str]) -> None:
     """Store f32 weights as f16, each behind a conversion back; values beyond ±65504 are clamped."""
     for body in _bodies(graph):
         compress(body, format, {v.key for v in body.outputs})
+    names = {n.name for n in graph.nodes}
     for key, tensor in list(graph.constants.items()):
-        if tensor.dtype == f32 and key not in outputs and "values" not in tensor.extras:
-            _compress_one(graph, format, key, tensor)
+        # A single number (an epsilon, the fill of a mask) would gain nothing and may leave the range of f16.
+        several = math.prod(tensor.shape) > 1
+        if tensor.dtype == f32 and several and key not in outputs and "values" not in tensor.extras:
+            _compress_one(graph, format, key, tensor, _fresh(f"{tensor.name}/decompress", names))
 
 
-def _compress_one(graph: RawGraph, format: str, key: str, tensor: RawTensor) -> None:
+def _fresh(name: str, taken: set[str]) -> str:
+    """The name, numbered if it is taken; taken from now on."""
+    found = next(n for n in itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1))) if n not in taken)
+    taken.add(found)
+    return found
+
+
+def _compress_one(graph: RawGraph, format: str, key: str, tensor: RawTensor, name: str) -> None:
     packed = f"{key}/compressed" if format == "onnx" else f"{key}_compressed"
     graph.constants[packed] = replace(tensor, name=f"{tensor.name}_compressed", dtype=f16, load=lambda: halves(tensor))
     del graph.constants[key]
     type = TensorType.of(f32, tensor.shape)
     if format == "onnx":
-        node = RawNode("Cast", 13, "", f"{tensor.name}/decompress", [packed], [RawValue(key, (key,), type)], {"to": 1})
+        node = RawNode("Cast", 13, "", name, [packed], [RawValue(key, (key,), type)], {"to": 1})
     else:
         extras = {"rt_info": [{"name": "decompression", "version": "0"}]}
         output = RawValue(key, tuple(tensor.extras.get("names", ())), type)
         attrs = {"destination_type": "f32"}
-        node = RawNode("Convert", 1, "", f"{tensor.name}/decompress", [packed], [output], attrs, extras=extras)
+        node = RawNode("Convert", 1, "", name, [packed], [output], attrs, extras=extras)
         graph.constants[packed].extras = {k: v for k, v in tensor.extras.items() if k != "names"}
     graph.nodes.insert(0, node)
 

@@ -23,7 +23,7 @@ from irc.ir.types import DType, UnknownRank
 from irc.ops.base import Op, form_at
 from irc.ops.builder import Builder, trace
 from irc.ops.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
-from irc.ops.forms import Form
+from irc.ops.forms import Declined, Form
 from irc.ops.opaque import Opaque
 
 
@@ -163,7 +163,8 @@ class _Writer:
         if self.format == "openvino":
             return bool(origin.form.since <= opset)
         found = form_at(self.format, origin.form.domain, origin.form.name, opset)
-        return found is not None and found[0] is origin.form
+        last = origin.form.last
+        return found is not None and found[0] is origin.form and (last is None or opset <= last)
 
     def _emit_origin(self, origin: Origin) -> None:
         raw: RawNode = origin.raw
@@ -219,7 +220,10 @@ class _Writer:
             rewrite = lambda b, o, *xs: o.decompose(b, *xs)  # noqa: E731
         if rewrite is None or depth > 20:
             raise self._refusal(op, inputs)
-        graph, results, formals = trace(op, inputs, rewrite)
+        try:
+            graph, results, formals = trace(op, inputs, rewrite)
+        except Declined:
+            raise self._refusal(op, inputs) from None
         given = [v for v in inputs if v is not None and v.const is None]
         for formal, value in zip(formals, given, strict=True):
             self.keys[formal] = self._key(value)

@@ -397,10 +397,13 @@ def _func(op: str, a: Dim, b: Dim) -> Dim:
 
 
 def _extreme(op: str, a: Dim, b: Dim) -> Dim:
-    """min or max of two Dims; what already stands inside the other adds nothing."""
+    """min or max of two Dims; what already stands inside the other adds nothing, and max(min(a, b), b) is b."""
+    opposite = "max" if op == "min" else "min"
     for x, y in ((a, b), (b, a)):
         if any(part == y for part in _parts(op, x)):
             return x
+        if any(part == y for part in _parts(opposite, x)):
+            return y
     return _func(op, a, b)
 
 

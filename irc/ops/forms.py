@@ -37,7 +37,11 @@ Read = Callable[..., Any]
 
 Write = Callable[..., Any]
 """write(b, op, *operands) → value or values: says the operation in other canonical operations that
-this format can write; raises Problem IRC4xxx if it cannot."""
+this format can write; raises Declined (or Problem IRC4xxx, to say why) if it cannot."""
+
+
+class Declined(Exception):
+    """A `write` has no other words for this instance: the finding names the version that can say it, if any."""
 
 
 @dataclass(frozen=True)

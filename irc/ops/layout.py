@@ -5,7 +5,7 @@ Sources: ONNX operator pages; OpenVINO specification, "Shape manipulation" and "
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, flatten_index, index, select, unflatten_index
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
-from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
+from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, dynamic, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool, Choice, Ignored, Int
-from irc.ops.forms import Form
+from irc.ops.forms import Declined, Form, write_only
 from irc.ops.signature import Sig
 from irc.ops.typesets import OV_ANY, onnx_all, onnx_rows
 
@@ -75,6 +75,24 @@ def pick(dims: Sequence[Dim], i: Expr) -> Expr:
     return found
 
 
+def identity_of(opset: int) -> Callable[..., bool]:
+    """Whether ONNX's Identity of that opset takes the operand: sequences came with 14, optional values with 16."""
+
+    def when(op: Any, x: Value) -> bool:
+        if isinstance(x.type, TensorType):
+            return x.dtype == dynamic or x.dtype in onnx_all(opset)
+        return opset >= (16 if isinstance(x.type, OptionalType) else 14)
+
+    return when
+
+
+def write_identity(b: Any, op: Any, x: Value) -> Value:
+    """OpenVINO before opset16."""
+    if not isinstance(x.type, TensorType):
+        raise Declined
+    return b.Cast(x, to=x.dtype)
+
+
 @op
 class Identity(Op):
     """y = x."""
@@ -91,8 +109,11 @@ class Identity(Op):
     def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
         return lambda *i: x[i]
 
-    onnx = tuple(Form("Identity", n) for n in (1, 13, 14, 16, 19, 21, 23, 24, 25))
-    openvino = (Form("Identity", 16),)
+    onnx = tuple(Form("Identity", n, when=identity_of(n)) for n in (1, 13, 14, 16, 19, 21, 23, 24, 25))
+    openvino = (
+        Form("Identity", 16, when=lambda op, x: isinstance(x.type, TensorType)),
+        write_only(write_identity),
+    )
 
 
 ZERO_COPIES = Choice(True, to="special_zero", yes=False, no=True)
@@ -100,10 +121,14 @@ ZERO_COPIES = Choice(True, to="special_zero", yes=False, no=True)
 
 
 def read_reshape(b: Any, a: Any, x: Value, shape: Value) -> Value:
-    """Where no size can be 0, how a 0 would be taken does not matter: the default, which every version can say."""
+    """Where no size can be 0, or a 0 is copied from a 0, how it is taken does not matter: the default, which every
+    version can say."""
     sizes = shape.dims()
-    positive = sizes is not None and all(s == -1 or (s.bounds()[0] > 0) for s in sizes)
-    return b.Reshape(x, shape, special_zero=a.special_zero or positive)
+    same = [*(x.shape if x.rank is not None else ()), *[None] * len(sizes or ())]
+    alike = sizes is not None and all(
+        size == -1 or size.bounds()[0] > 0 or size == old for size, old in zip(sizes, same, strict=False)
+    )
+    return b.Reshape(x, shape, special_zero=a.special_zero or alike)
 
 
 @op

@@ -20,7 +20,7 @@ from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool
-from irc.ops.forms import Form, write_only
+from irc.ops.forms import Declined, Form, write_only
 from irc.ops.layout import normal_axes
 from irc.ops.precision import narrowed, rounded, wide, widened
 from irc.ops.signature import Sig
@@ -142,6 +142,8 @@ def noop_judged(op: Any, x: Value, axes: Value | None = None) -> bool:
 
 def write_noop(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
     """ONNX before `noop_with_empty_axes`: a reduction of one element is that of an axis of size 1."""
+    if not op.noop_with_empty_axes or (axes is not None and not axes.tensor.elements().equals(0)):
+        raise Declined  # the axes are known only when the model runs
     column = b.Unsqueeze(x, [0])
     return getattr(b, op.name)(column, [0], keepdims=False)
 
