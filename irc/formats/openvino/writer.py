@@ -115,10 +115,7 @@ class _GraphWriter:
             ("type", type),
             ("version", extras.get("version", version)),
         ]
-        kept = extras.get("layer_attrs", {}).items()
-        if not self.writer.runtime_info:  # IR v10 does not know it
-            kept = [(k, v) for k, v in kept if k != "output_names"]
-        self.out.open("layer", *pairs, *more, *kept)
+        self.out.open("layer", *pairs, *more, *extras.get("layer_attrs", {}).items())
 
     @staticmethod
     def _element_type(name: str, type: TensorType) -> str:
@@ -155,7 +152,8 @@ class _GraphWriter:
 
     def _result(self, number: int, key: str, value: RawValue) -> None:
         names = value.names or value.extras.get("output_names", ())
-        more = [("output_names", join_names(names))] if names or "output_names" in value.extras else []
+        known = self.writer.model.version >= 11 and (names or "output_names" in value.extras)
+        more = [("output_names", join_names(names))] if known else []
         self._open(number, "Result", value.extras, "opset1", *more)
         self._rt_info(value.extras.get("rt_info", []))
         self._input(number, [key], [value.type], {0: _port_info(value.extras)})
