@@ -11,8 +11,16 @@ import numpy as np
 import pytest
 
 from irc.ir.dim import Dim
-from irc.ir.types import f32
-from irc.kernels import ISAS, AttentionKernel, select_attention, select_global_pool, select_pool
+from irc.ir.types import f32, f64
+from irc.kernels import (
+    ISAS,
+    AttentionKernel,
+    select_attention,
+    select_global_pool,
+    select_pool,
+    select_transpose,
+    transposed,
+)
 from tests.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
@@ -267,6 +275,50 @@ def test_global_pool(tmp_path: Path, isa: str) -> None:
             exact = x.astype(np.float64).max(-1) if mode == "max" else x.astype(np.float64).mean(-1)
             close(y[:, :3], exact, n)
             assert (y[:, 3:] == 77).all()
+
+
+# ---------------------------------------------------------------------------- transposes
+TRANSPOSES = [
+    ((5, 7), (1, 0)),
+    ((16, 16), (1, 0)),
+    ((33, 130), (1, 0)),
+    ((130, 3), (1, 0)),
+    ((3, 200), (1, 0)),
+    ((2, 19, 3, 21), (0, 2, 1, 3)),
+    ((2, 19, 3, 21), (0, 2, 3, 1)),
+    ((1, 6, 17, 18), (0, 2, 3, 1)),
+    ((2, 3, 4, 5, 6), (0, 3, 1, 4, 2)),
+    ((2, 3, 4, 5, 6), (4, 3, 2, 1, 0)),
+    ((3, 2, 2, 20, 18), (0, 3, 1, 4, 2)),
+    ((4, 5, 6), (0, 1, 2)),
+    ((4, 0, 6), (2, 1, 0)),
+    ((1, 1), (1, 0)),
+    ((), ()),
+    ((2, 40, 100), (2, 0, 1)),
+    ((2, 1, 40, 1, 33), (4, 1, 0, 3, 2)),
+]
+
+
+@pytest.mark.parametrize(("isa", "dtype"), [("avx512", f32), ("avx512", f64), ("avx2", f32), ("plain", f32)])
+def test_transpose(tmp_path: Path, isa: str, dtype: Any) -> None:
+    kernel = select_transpose(ISAS[isa], dtype)
+    lib = build(tmp_path, [kernel])
+    for (shape, order), pool in itertools.product([*TRANSPOSES, ((300, 330), (1, 0))], (None, Pool(1))):
+        x = guarded(*shape) if dtype == f32 else noise(*shape, dtype=f64)
+        wanted = np.transpose(x, order)
+        whole = np.full(wanted.size + 64, 77, dtype.numpy)
+        sizes = transposed(shape, order)
+        assert sizes is not None
+        invoke(lib, kernel, x, whole[32:], *(sizes[n] for n in kernel.sizes), pool=pool)
+        assert np.array_equal(whole[32:-32].reshape(wanted.shape), wanted)
+        assert (whole[:32] == 77).all() and (whole[-32:] == 77).all()
+
+
+def test_transpose_of_symbolic_shapes() -> None:
+    sizes = transposed((M, 12, 64), (1, 0, 2))
+    assert sizes is not None
+    assert (str(sizes["rows"]), str(sizes["cols"]), str(sizes["y_row"])) == ("m", "64", "64")
+    assert transposed((2,) * 6, (5, 4, 3, 2, 1, 0)) is None
 
 
 @pytest.mark.full

@@ -15,6 +15,7 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     kernel = select_attention(isa, rows, width, scale, mask, causal)   # softmax(scale Q Kᵀ + mask) V; may be None
     kernel = select_pool(isa, f32, "max", window, strides, dilations, counted)   # NCHW; may be None
     kernel = select_global_pool(isa, f32, "average")                    # planes
+    kernel = select_transpose(isa, f32)                                 # kernel.order(**transposed(shape, order))
 
 Every kernel has
     symbol, declaration(), source()   the C; equal symbols mean equal text.  Sources may share a file (what they share
@@ -43,6 +44,7 @@ from irc.kernels.catalogue import (
     select_gemm,
     select_global_pool,
     select_pool,
+    select_transpose,
 )
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
@@ -51,6 +53,7 @@ from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.pool import GlobalPoolKernel, PoolKernel
 from irc.kernels.text import PROTOTYPES
+from irc.kernels.transpose import TransposeKernel, transposed
 
 __all__ = [
     "ISAS",
@@ -63,6 +66,7 @@ __all__ = [
     "GlobalPoolKernel",
     "Isa",
     "PoolKernel",
+    "TransposeKernel",
     "acc",
     "host_isa",
     "isa_of",
@@ -73,6 +77,8 @@ __all__ = [
     "select_gemm",
     "select_global_pool",
     "select_pool",
+    "select_transpose",
     "slot",
     "supported",
+    "transposed",
 ]

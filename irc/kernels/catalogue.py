@@ -20,6 +20,7 @@ from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import Isa
 from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
 from irc.kernels.tile import Tile, heights_of
+from irc.kernels.transpose import TransposeKernel
 
 UNKNOWN = 4096  # what a symbolic size is taken for
 
@@ -165,3 +166,8 @@ def select_pool(
 def select_global_pool(isa: Isa, dtype: DType, mode: Mode) -> GlobalPoolKernel:
     """The kernel for the largest element or the mean of whole planes."""
     return GlobalPoolKernel(Tile(isa, dtype, 1, 1), mode)
+
+
+def select_transpose(isa: Isa, dtype: DType) -> TransposeKernel:
+    """The kernel for a copy that reorders axes; see `irc.kernels.transpose.transposed` for its sizes."""
+    return TransposeKernel(Tile(isa, dtype, 1, 1))

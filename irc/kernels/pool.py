@@ -308,7 +308,7 @@ class GlobalPoolKernel(Kernel):
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order."""
-        return tuple(["batch", "channels", "n", "x_batch", "x_channel", "y_batch", "y_channel"])
+        return ("batch", "channels", "n", "x_batch", "x_channel", "y_batch", "y_channel")
 
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
