@@ -61,10 +61,23 @@ static void ${S}_stripe(const ${S}_call *g, const $T *x, $T *y, int64_t cols) {
     }
 }
 
-/* The same for few rows of x: columns of y are written whole, one after another. */
+/* The same for few rows or few columns of x, which stand side by side in memory. */
 static void ${S}_few(const ${S}_call *g, const $T *x, $T *y, int64_t cols) {
-    for (int64_t j = 0; j < cols; j++)
-        for (int64_t i = 0; i < g->rows; i++) y[j * g->y_col + i] = x[i * g->x_row + j];
+    if (g->rows == 2 && g->y_col == 2) {
+        int64_t j = 0;
+        for (; j + $L <= cols; j += $L) {
+            const $V a = ${V}_load(x + j), b = ${V}_load(x + g->x_row + j);
+            ${V}_store(y + 2 * j, __builtin_shufflevector(a, b, $low));
+            ${V}_store(y + 2 * j + $L, __builtin_shufflevector(a, b, $high));
+        }
+        for (; j < cols; j++) y[2 * j] = x[j], y[2 * j + 1] = x[g->x_row + j];
+    } else if (g->rows < cols) {
+        for (int64_t j = 0; j < cols; j++)
+            for (int64_t i = 0; i < g->rows; i++) y[j * g->y_col + i] = x[i * g->x_row + j];
+    } else {
+        for (int64_t i = 0; i < g->rows; i++)
+            for (int64_t j = 0; j < cols; j++) y[j * g->y_col + i] = x[i * g->x_row + j];
+    }
 }
 
 static void ${S}_copy(const $T *x, $T *y, int64_t n) {
@@ -100,7 +113,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         if (g->y_row != 1) {
             for (int64_t i = 0; i < g->rows; i++)
                 for (int64_t j = 0; j < cols; j++) y[i * g->y_row + j * g->y_col] = x[i * g->x_row + j];
-        } else if (g->rows < $few) {
+        } else if (g->rows < $few || cols < $few) {
             ${S}_few(g, x, y, cols);
         } else {
             ${S}_stripe(g, x, y, cols);
@@ -150,6 +163,8 @@ class TransposeKernel(Kernel):
         t = self.tile
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         given = names(t) | {"S": self.symbol, "stripe": STRIPE, "worthwhile": WORTHWHILE, "few": max(2, t.lanes // 4)}
+        pairs = [i // 2 + i % 2 * t.lanes for i in range(2 * t.lanes)]
+        given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
         head = f"/* A copy that reorders axes, {t.dtype}. */"
         body = fill(_BODY, **given, parameters=self.parameters, assigned=assigned)
         return prelude(t, plain(t.dtype)) + square(t.lanes, t.dtype) + head + body
