@@ -242,7 +242,8 @@ class Frame:
     # ---------------------------------------------------------------- loops
     def loop(self, s: For) -> None:
         extent = s.extent
-        if s.kind == "parallel" and self.parent is None and not (isinstance(extent, Const) and int(extent.value) <= 1):
+        alone = s.kind == "parallel" or (s.kind == "simd" and self.depth == 1 and all(map(_elementwise, s.body)))
+        if alone and self.parent is None and not (isinstance(extent, Const) and int(extent.value) <= 1):
             work = _work([s])
             if work is None or not work.is_const or int(work) >= PARALLEL_WORK:
                 self.parallel(s, work)
@@ -336,6 +337,11 @@ class Frame:
         head[-1] += " {"
         self.unit.functions.append("\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n")
         return Signature(self.name, buffers, symbols, self.pool, prototype)
+
+
+def _elementwise(s: Stmt) -> bool:
+    """Of an outermost loop: whether iterations write only their own elements of memory that threads share."""
+    return isinstance(s, Let) or (isinstance(s, Store) and s.buffer.root.where != "local")
 
 
 def print_function(

@@ -39,6 +39,16 @@ _EXP2 = f"""    float t = x < -151.0f ? -151.0f : x;
     const float shifted = t + 0x1.8p+23f, r = (t - (shifted - 0x1.8p+23f)) * 0x1.62e43p-1f;
 $exp_r
     p = p * (r * r) + r + 1.0f;{_SCALE}"""
+# As above where -80 <= x <= 80.
+_EXP_NEAR = """/* exp(x), -80 <= x <= 80 or NaN */
+IRC_MATH float irc_exp_near_f32(float x) {
+    const float shifted = x * 0x1.715476p+0f + 0x1.8p+23f, whole = shifted - 0x1.8p+23f;
+    const float r = (x - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+$exp_r
+    p = p * (r * r) + r + 1.0f;
+    return p * irc_bits_f32((irc_f32_bits(shifted) - 0x4b3fff81u) << 23);
+}
+"""
 _EXPM1 = f"""    float t = x < -18.0f ? -18.0f : x;{_REDUCE}
     p = p * (r * r) + r;
     const float scale = irc_bits_f32((irc_f32_bits(shifted) - 0x4b3fff82u) << 23);
@@ -69,14 +79,14 @@ _LOG1P = """    const float u = 1.0f + x, lost = x > 1.0f ? 1.0f - (u - x) : x -
     y = x == -1.0f ? -INFINITY : y;
     y = x < -1.0f ? NAN : y;
     return x < INFINITY ? y : x;"""
-_TANH = """    const float a = fabsf(x), s = x * x;
+_TANH = """    const float a = fabsf(x), s = x * x, t = a > 10.0f ? 10.0f : a;
 $tanh_s
-    const float large = 1.0f - 2.0f / (irc_exp_f32(a + a) + 1.0f);
+    const float large = 1.0f - 2.0f / (irc_exp_near_f32(t + t) + 1.0f);
     return copysignf(a < 0.65f ? a + a * s * q : large, x);"""
 _ERF = """    const float a = fabsf(x), s = x * x, t = a > 4.0f ? 4.0f : a;
 $erf_s
 $erf_t
-    const float large = 1.0f - irc_exp_f32(-(t * p));
+    const float large = 1.0f - irc_exp_near_f32(-(t * p));
     return copysignf(a < 0.92f ? a + a * q : large, x);"""
 _SIGMOID = """    return 1.0f / (1.0f + irc_exp_f32(-x));"""
 
@@ -229,6 +239,7 @@ _BITS_F32 = ("f32_bits", "bits_f32")
 _BITS_F64 = ("f64_bits", "bits_f64")
 # Definitions that functions share: (text, needs).
 _SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "exp_near_f32": (_EXP_NEAR, _BITS_F32),
     "log_sum_f32": (_LOG_TAIL, ()),
     "log2_wide": (_LOG2_WIDE, _BITS_F32),
     "exp2_wide": (_EXP2_WIDE, _BITS_F64),
@@ -245,8 +256,8 @@ _UNARY: dict[str, tuple[str, tuple[str, ...]]] = {
     "log1p": (_LOG1P, ("log_sum_f32", *_BITS_F32)),
     "log2": (_LOG2, ("log2_wide",)),
     "log10": (_LOG10, ("log2_wide",)),
-    "tanh": (_TANH, ("exp_f32",)),
-    "erf": (_ERF, ("exp_f32",)),
+    "tanh": (_TANH, ("exp_near_f32",)),
+    "erf": (_ERF, ("exp_near_f32",)),
     "sigmoid": (_SIGMOID, ("exp_f32",)),
     "sin": (_SIN, ("quarters_f32", "sine_f32")),
     "cos": (_COS, ("quarters_f32", "sine_f32")),
