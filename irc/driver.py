@@ -23,9 +23,10 @@ from irc import pipelines
 from irc.border import read_model
 from irc.conversion import SaveOptions, write_file
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, Problem, RunError, Sink, require
-from irc.diagnostics.codes import internal, runtime_io as codes
+from irc.diagnostics.codes import internal, lowering, runtime_io as codes
 from irc.formats.document import RawModel
 from irc.ir.graph import Graph, Model, Value
+from irc.ir.types import TensorType
 from irc.loops.ir import Program
 from irc.passes.bind import bind_shapes
 from irc.passes.state import make_states_explicit
@@ -209,6 +210,7 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     graph = model.graph.copy()
     states = make_states_explicit(graph)
     prepare(graph, options, pipelines.compile_c(isa_of(frozenset(target.features), target.machine)))
+    require_ranks(graph)
     program = lower.lower(graph, group.run(graph), model.graph.name or "model")
     keep_states(program, states)
     plan = memory.plan(program)
@@ -258,6 +260,16 @@ def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:
 def passes_of(backend: str | None) -> list[str]:
     """The names of what happens to a graph before code is made of it, in order; "load" stands for nothing yet."""
     return ["load", *(n for n, _ in (pipelines.COMPILE_NUMPY if backend == "numpy" else pipelines.COMPILE_C))]
+
+
+def require_ranks(graph: Graph) -> None:
+    """CompileError IRC5003 with every value whose rank is unknown: index functions and loops need it."""
+    sink = Sink()
+    for value in graph.values():
+        if isinstance(value.type, TensorType) and value.type.shape is None:
+            loc = value.producer.loc if value.producer else value.loc
+            sink.report(lowering.UNSUPPORTED_TYPE, loc, value=value.name, type=value.type)
+    sink.stop_on_errors(CompileError)
 
 
 def keep_states(program: Program, states: Sequence[tuple[Value, Value, Any]]) -> None:

@@ -460,3 +460,39 @@ def test_an_artefact_that_is_gone_is_said_so(compiled: Any, tmp_path: Path) -> N
     for keep in (pickle.dumps, lambda c: c.save(tmp_path / "b")):
         with pytest.raises(irc.RunError, match="removed since"):
             keep(opened)
+
+
+def test_onnx_round_trips_keep_order_sparse_and_typed_data(tmp_path: Path) -> None:
+    values = helper.make_tensor("sparse", TensorProto.FLOAT, [2], [5.0, 7.0])
+    sparse = helper.make_sparse_tensor(values, helper.make_tensor("at", TensorProto.INT64, [2], [1, 5]), [2, 3])
+    late, early = (helper.make_tensor(n, TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]) for n in ("late", "early"))
+    nodes = [helper.make_node("Add", ["x", "early"], ["a"]), helper.make_node("Add", ["a", "late"], ["b"])]
+    graph = helper.make_graph(
+        [*nodes, helper.make_node("Mul", ["b", "sparse"], ["y"])], "kept",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])], [late, early], sparse_initializer=[sparse],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    irc.save(irc.load(proto), tmp_path / "kept.onnx")
+    assert onnx.load(tmp_path / "kept.onnx") == proto
+    x = np.ones((2, 3), np.float32)
+    assert irc.compile(proto)(x)[0].tolist() == [[0, 25, 0], [0, 0, 49]]
+
+
+def test_a_missing_weights_file_is_one_finding(tmp_path: Path) -> None:
+    onnx.save(model(), tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    (tmp_path / "m.data").unlink()
+    found = irc.validate(tmp_path / "m.onnx")
+    assert {d.code for d in found} == {"IRC1461"}
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+def test_an_unknown_rank_is_no_internal_error() -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "xy")
+    made = helper.make_model(helper.make_graph([node], "g", [x], [y]), ir_version=8)
+    with pytest.raises(irc.CompileError) as error:
+        irc.compile(made, backend="c")
+    assert {d.code for d in error.value.diagnostics} == {"IRC5003"}
+    (found,) = irc.compile(made, backend="c", shapes={"x": (2, 3)})(np.full((2, 3), -1, np.float32))
+    np.testing.assert_array_equal(found, 0)

@@ -91,11 +91,3 @@ DECLARED_TYPE = Code(
     fix="Correct the declaration (writing the file with irc does).",
     help="`irc convert` writes inferred types",
 )  # fmt: skip
-UNKNOWN_RANK = Code(
-    "IRC3203", "error", "Rank is unknown",
-    "{op}: the rank of operand {operand} is unknown",
-    why="The operation cannot be read without knowing how many axes its operand has.",
-    example='Parameter shape="..." feeding a layer with a negative axis',
-    fix="Give the input a rank.",
-    help="compile with --shape, or declare the input's shape in the file",
-)  # fmt: skip
