@@ -17,7 +17,7 @@ from irc.diagnostics.codes import conversion as conversion_codes
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, i32
 from irc.ops.base import Op, op
-from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Int, Strs
+from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
 from irc.ops.forms import Form
 from irc.ops.recurrent import DIRECTIONS, GRU, LSTM, RNN, Recurrent
 from irc.ops.recurrent_steps import FUNCTIONS
@@ -145,8 +145,7 @@ class OpenVinoRecurrent(Op):
         return found
 
     def sequence(
-        self, b: Any, x: Value, states: list[Value], lengths: Value | None, w: Value, r: Value, bias: Value | None,
-        have: str = FICO,
+        self, b: Any, x: Value, states: list[Value], lengths: Value | None, w: Value, r: Value, bias: Value | None
     ) -> Any:  # fmt: skip
         """The results in OpenVINO's layout."""
         fields = self.fields()
@@ -156,7 +155,7 @@ class OpenVinoRecurrent(Op):
         pair = bias
         if self.layer is LSTM:
             fields["input_forget"] = getattr(self, "input_forget", False)
-            order = gate_order(have, IOFC)
+            order = gate_order(FICO, IOFC)
             w, r = reordered(b, w, 1, order), reordered(b, r, 1, order)
             pair = None if bias is None else reordered(b, bias, 1, order)
         pair = None if pair is None else both_biases(b, pair, reset)
@@ -245,22 +244,21 @@ class Cell(OpenVinoRecurrent):
     """One step: a sequence of one."""
 
     def step(
-        self, b: Any, x: Value, states: list[Value], w: Value, r: Value, bias: Value | None, have: str = FICO
+        self, b: Any, x: Value, states: list[Value], w: Value, r: Value, bias: Value | None
     ) -> Any:
         first = [b.Unsqueeze(v, [1]) for v in (x, *states)]
         w, r = b.Unsqueeze(w, [0]), b.Unsqueeze(r, [0])
         bias = None if bias is None else b.Unsqueeze(bias, [0])
-        _, *found = self.sequence(b, first[0], first[1:], None, w, r, bias, have)
+        _, *found = self.sequence(b, first[0], first[1:], None, w, r, bias)
         results = tuple(b.Squeeze(v, [1]) for v in found)
         return results if len(results) > 1 else results[0]
 
 
 @op
 class LSTMCell(Cell):
-    """One step of an LSTM; `weights_format` is the order of the gates."""
+    """One step of an LSTM.  Opset 1 can name another order of gates, which the CPU plugin ignores."""
 
     input_forget: bool = False
-    weights_format: str = FICO
     activations: tuple[str, ...] = LSTM_NAMES
     layer: ClassVar[type[Recurrent]] = LSTM
     sig = Sig("x: T, h: T, c: T, w: T, r: T, b?: T -> y: T, y_c: T", T=FLOATS_BF16)
@@ -268,7 +266,7 @@ class LSTMCell(Cell):
     def decompose(
         self, b: Any, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None
     ) -> Any:
-        return self.step(b, x, [h, c], w, r, bias, self.weights_format)
+        return self.step(b, x, [h, c], w, r, bias)
 
     openvino = (
         Form(
@@ -276,7 +274,7 @@ class LSTMCell(Cell):
             attrs={
                 **ATTRIBUTES, "activations": Strs(LSTM_NAMES), "hidden_size": Int(),
                 "input_forget": Bool(False),
-                "weights_format": Enum(["fico", "icof", "ifco", "ifoc", "iofc"], "ifco"),
+                "weights_format": Ignored("ifco"),
             },
         ),
         Form(

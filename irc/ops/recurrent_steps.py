@@ -118,8 +118,8 @@ class Steps(Op):
 
     # ------------------------------------------------------------------- loops
     def applied(self, d: Expr, position: int, x: Expr) -> Expr:
-        """The activation at that position of a step, in direction `d`, of the clipped x."""
-        if self.clip:
+        """The activation at that position of a step, in direction `d`, of x, which is clipped unless a cell."""
+        if self.clip and position < 2:
             x = x.max(-self.clip).min(self.clip)
         first, *more = [kinds[position] for kinds in self.activations]
         if not more or more[0] == first:
@@ -215,7 +215,7 @@ class LSTMSteps(Steps):
                 fresh = f * cell + i * activate(kinds[1], clipped(gc, self.clip))
                 if peephole is not None:
                     go = go + peephole[d, size : 2 * size] * fresh
-                out = activate(kinds[0], clipped(go, self.clip)) * activate(kinds[2], clipped(fresh, self.clip))
+                out = activate(kinds[0], clipped(go, self.clip)) * activate(kinds[2], fresh)
                 live = (t < counts)[:, None]
                 hidden, cell = np.where(live, out, hidden), np.where(live, fresh, cell)
                 y[at[t < counts], d, rows[t < counts]] = out[t < counts]

@@ -18,7 +18,7 @@ from irc.ir.types import FLOATS_BF16, INTEGERS, f32, i64
 from irc.ops.base import Op, op
 from irc.ops.codecs import Bool, Codec, Enum, Float, Ints, Str
 from irc.ops.forms import Form, write_only
-from irc.ops.resize import A, present
+from irc.ops.resize import A, present, scaled_dim
 from irc.ops.signature import Sig
 from irc.ops.typesets import OV_ANY
 
@@ -57,6 +57,12 @@ class OpenVinoResize(Op):
         named = () if axes is None else tuple(axes.ints() or ())
         if scales is not None and scales.dtype != f32:
             scales = b.Cast(scales, to=f32)
+        if scales is not None and scales.array is not None and self.coordinates == "align_corners":
+            # the corners are those of the whole number of elements that the scales make
+            over = named or range(rank)
+            numbers = scales.array.reshape(-1)
+            sizes = b.dims([scaled_dim(x.shape[k], float(s)) for k, s in zip(over, numbers, strict=True)])
+            scales = None
         if sizes is not None and sizes.dtype != i64:
             sizes = b.const(sizes.ints()) if sizes.ints() is not None else b.Cast(sizes, to=i64)
         return b.Resize(

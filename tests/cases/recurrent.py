@@ -84,7 +84,7 @@ CASES = [
     sequence(of(LSTMSequence, activations=("sigmoid", "relu", "tanh"), clip=0.75)),
     sequence(of(LSTMSequence), dtype="f16"),
     *(sequence(of(cls), steps=False) for cls in (LSTMCell, GRUCell, RNNCell)),
-    *(sequence(of(LSTMCell, weights_format=f), steps=False) for f in ("icof", "ifco", "ifoc", "iofc")),
+    *(layer(of(cls, clip=0.25), "b") for cls in (LSTM, GRU, RNN)),
     sequence(of(LSTMCell, input_forget=True), steps=False),
     sequence(of(GRUCell, linear_before_reset=True), 4, steps=False),
     sequence(of(RNNCell, activations=("relu",)), steps=False),

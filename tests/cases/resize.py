@@ -55,6 +55,7 @@ CASES = [
     *(interpolate(g, 2, 3, mode=m) for g in (vector("i64", 8, 9), floats(2, 1.5), vector("i32", 3, 4))
       for m in ("nearest", "linear_onnx", "linear", "cubic", "bilinear_pillow", "bicubic_pillow")),
     *(interpolate(vector("i64", n, n + 1), 2, 3, nearest_mode="simple", coordinates="asymmetric") for n in (3, 9)),
+    interpolate(floats(1.5, 0.7), 2, 3, mode="linear_onnx", coordinates="align_corners"),
     interpolate(vector("i64", 8, 9), 2, 3, coordinates="tf_half_pixel_for_nn"),
     interpolate(vector("i64", 8, 9), 2, 3, mode="linear_onnx", pads_begin=(0, 0, 1, 0), pads_end=(0, 0, 0, 2)),
     interpolate(vector("i64", 3, 4), 2, 3, mode="linear", antialias=True),
