@@ -10,18 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from irc.expr import Const
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
 from irc.kernels import (
     ISAS,
     AttentionKernel,
+    Epilogue,
+    acc,
+    plain,
     select_attention,
     select_global_pool,
     select_pool,
+    select_small_conv,
     select_transpose,
+    slot,
     transposed,
 )
-from tests.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
+from tests.test_kernels import Pool, build, close, compilers, guarded, invoke, noise, run_conv
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 M = Dim.symbol("m")
@@ -319,6 +325,45 @@ def test_transpose_of_symbolic_shapes() -> None:
     assert sizes is not None
     assert (str(sizes["rows"]), str(sizes["cols"]), str(sizes["y_row"])) == ("m", "64", "64")
     assert transposed((2,) * 6, (5, 4, 3, 2, 1, 0)) is None
+
+
+# ---------------------------------------------------------------------------- convolutions of small planes
+# batch, groups, ic, oc, ih, iw, kh, kw, stride_h, stride_w, dilation_h, dilation_w, pads (top, left, bottom, right)
+SMALL_CONVS = [
+    (2, 1, 33, 64, 7, 7, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1)),
+    (1, 1, 300, 32, 7, 7, 1, 1, 1, 1, 1, 1, (0, 0, 0, 0)),
+    (1, 1, 40, 700, 7, 7, 1, 1, 1, 1, 1, 1, (0, 0, 0, 0)),
+    (1, 2, 6, 50, 14, 14, 3, 3, 2, 2, 1, 1, (1, 1, 1, 1)),
+    (1, 1, 5, 24, 3, 3, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1)),
+    (1, 1, 9, 33, 4, 5, 3, 2, 1, 2, 2, 1, (2, 0, 2, 1)),
+    (1, 1, 3, 16, 1, 1, 1, 1, 1, 1, 1, 1, (0, 0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize(("isa", "fused"), [("avx512", True), ("avx512", False), ("avx2", True), ("sse", False)])
+def test_small_conv(tmp_path: Path, isa: str, fused: bool) -> None:
+    x = (acc() + slot(0) + slot(1)).max(Const(0.0, f32))
+    epilogue = Epilogue(x, ("column", "full")) if fused else plain()
+    found = []
+    for case in SMALL_CONVS:
+        _, _, _, oc, ih, iw, kh, kw, sh, sw, dh, dw, (top, left, bottom, right) = case
+        oh, ow = (ih + top + bottom - dh * (kh - 1) - 1) // sh + 1, (iw + left + right - dw * (kw - 1) - 1) // sw + 1
+        kernel = select_small_conv(ISAS[isa], f32, oc, oh * ow, epilogue)
+        if kernel is not None:
+            found.append((kernel, case))
+    assert len(found) >= 2
+    lib = build(tmp_path, list({k.symbol: k for k, _ in found}.values()))
+    for kernel, case in found:
+        alone = run_conv(lib, kernel, case, fused)
+        assert alone.size
+        run_conv(lib, kernel, case, fused, Pool(1))
+        run_conv(lib, kernel, case, fused, Pool(3))
+
+
+def test_small_conv_is_for_small_planes() -> None:
+    assert select_small_conv(ISAS["avx512"], f32, 64, M, plain()) is None
+    assert select_small_conv(ISAS["avx512"], f32, 64, 3136, plain()) is None
+    assert select_small_conv(ISAS["avx512"], f32, 512, 49, plain()) is not None
 
 
 @pytest.mark.full

@@ -9,6 +9,9 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     kernel = select_conv(isa, f32, oc_per_group, ic_per_group * kh * kw, oh * ow, stride_w, epilogue)
     weights = kernel.pack_weights(array, groups)
 
+    kernel = select_small_conv(isa, f32, oc_per_group, oh * ow, epilogue)       # better for 7 x 7 planes, or None
+    weights = kernel.pack_weights(array, groups)                        # called like select_conv's
+
     kernel = select_depthwise(isa, f32, window, strides, dilations, epilogue)   # one channel a group; may be None
     weights = kernel.pack_weights(array)
 
@@ -44,6 +47,7 @@ from irc.kernels.catalogue import (
     select_gemm,
     select_global_pool,
     select_pool,
+    select_small_conv,
     select_transpose,
 )
 from irc.kernels.conv import ConvKernel
@@ -52,6 +56,7 @@ from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.pool import GlobalPoolKernel, PoolKernel
+from irc.kernels.small_conv import SmallConvKernel
 from irc.kernels.text import PROTOTYPES
 from irc.kernels.transpose import TransposeKernel, transposed
 
@@ -66,6 +71,7 @@ __all__ = [
     "GlobalPoolKernel",
     "Isa",
     "PoolKernel",
+    "SmallConvKernel",
     "TransposeKernel",
     "acc",
     "host_isa",
@@ -77,6 +83,7 @@ __all__ = [
     "select_gemm",
     "select_global_pool",
     "select_pool",
+    "select_small_conv",
     "select_transpose",
     "slot",
     "supported",

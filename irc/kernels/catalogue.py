@@ -19,6 +19,7 @@ from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import Isa
 from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
+from irc.kernels.small_conv import PIXELS, SmallConvKernel
 from irc.kernels.tile import Tile, heights_of
 from irc.kernels.transpose import TransposeKernel
 
@@ -171,3 +172,20 @@ def select_global_pool(isa: Isa, dtype: DType, mode: Mode) -> GlobalPoolKernel:
 def select_transpose(isa: Isa, dtype: DType) -> TransposeKernel:
     """The kernel for a copy that reorders axes; see `irc.kernels.transpose.transposed` for its sizes."""
     return TransposeKernel(Tile(isa, dtype, 1, 1))
+
+
+def select_small_conv(
+    isa: Isa, dtype: DType, oc: DimLike, pixels: DimLike, epilogue: Epilogue
+) -> SmallConvKernel | None:
+    """The kernel with pixels as rows, for `oc` output channels of each group; None where `select_conv`'s is better."""
+    if not Dim.of(pixels).is_const or not 0 < int(Dim.of(pixels)) <= PIXELS:
+        return None
+    tile, other = choose(isa, dtype, pixels, oc), choose(isa, dtype, oc, pixels)
+    if _cycles(tile, isa, pixels, oc) >= 0.9 * _cycles(other, isa, oc, pixels):
+        return None
+    return SmallConvKernel(tile, epilogue, heights_of(pixels, tile.rows), _narrow(tile, oc))
+
+
+def _cycles(tile: Tile, isa: Isa, m: DimLike, n: DimLike) -> float:
+    row = next(r for r in ROWS if (r.isa, r.rows, r.vectors) == (isa.name, tile.rows, tile.vectors))
+    return cost(row, isa, tile.dtype, known(m), known(n))
