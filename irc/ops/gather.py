@@ -18,10 +18,11 @@ from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, inside, 
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
+from irc.ops.arithmetic import Mod
 from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_dim
 from irc.ops.codecs import AsInput, Int
-from irc.ops.forms import Form
+from irc.ops.forms import Declined, Form
 from irc.ops.layout import constant_int, moved_contents, normal_axis
 from irc.ops.shape import sizes_of, zero
 from irc.ops.signature import Sig
@@ -82,6 +83,24 @@ def no_batch(op: Any, data: Value, indices: Value, axis: Value) -> bool:
     numbers, at = indices.ints(), axis.ints()
     size = data.shape[at[0]].const if numbers and at and data.rank else None
     return size is None or all(-size <= n < size for n in numbers or ())
+
+
+def no_negative_index(op: Any, data: Value, indices: Value, axis: Value) -> bool:
+    """Whether no index counts from the end, which OpenVINO's Gather allows from opset8 on."""
+    if indices.array is not None:
+        return bool(np.all(indices.array >= 0))
+    maker = indices.producer
+    return maker is not None and isinstance(maker.op, Mod) and not maker.op.fmod
+
+
+def write_positive_indices(b: Any, op: Any, data: Value, indices: Value, axis: Value) -> Value:
+    """OpenVINO before opset8: each index modulo the size of the axis."""
+    at = constant_int("Gather", "axis", axis) % len(data.shape)
+    if no_negative_index(op, data, indices, axis):
+        raise Declined
+    size = data.shape[at]
+    whole = b.const(int(size), indices.dtype) if size.is_const else b.Cast(sizes_of(b, data, [at]), to=indices.dtype)
+    return b.Gather(data, b.Mod(indices, whole), axis, batch_dims=op.batch_dims)
 
 
 @op
@@ -161,9 +180,9 @@ class Gather(Op):
         Form("Gather", 13, T={"T": onnx_all(13)}),
     )  # fmt: skip
     openvino = (
-        Form("Gather", 1, T={"T": OV_ANY}),
+        Form("Gather", 1, T={"T": OV_ANY}, when=no_negative_index, write=write_positive_indices),
         Form("Gather", 7, attrs={"batch_dims": Int(0)}),
-        Form("Gather", 8),
+        Form("Gather", 8, when=None, write=None),
     )
 
 

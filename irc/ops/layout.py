@@ -404,6 +404,17 @@ class Squeeze(AxesOp):
     )
 
 
+def some_axes(op: Any, x: Value, axes: Value) -> bool:
+    """OpenVINO refuses an Unsqueeze of no axis."""
+    return axes.array is None or axes.array.size > 0
+
+
+def write_no_axes(b: Any, op: Any, x: Value, axes: Value) -> Value:
+    if some_axes(op, x, axes):
+        raise Declined
+    return b.Identity(x)
+
+
 @op
 class Unsqueeze(AxesOp):
     """Insert axes of size 1; `axes` counts in the result."""
@@ -433,7 +444,9 @@ class Unsqueeze(AxesOp):
         Form("Unsqueeze", 11),
         *onnx_rows("Unsqueeze", 13, 21, 23, 24, 25, attrs={}, when=vector_axes),
     )  # fmt: skip
-    openvino = (Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}),)
+    openvino = (
+        Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}, when=some_axes, write=write_no_axes),
+    )
 
 
 @op

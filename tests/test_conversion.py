@@ -1,0 +1,120 @@
+"""What conversion writes for the options given, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import irc
+from irc.diagnostics import ConversionError
+
+rng = np.random.default_rng(0)
+
+
+def model(path: Path, nodes: list[Any], inputs: dict[str, tuple[Any, ...]], opset: int, **constants: Any) -> Path:
+    """An ONNX file with f32 inputs of these shapes and one output, y."""
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, list(s)) for n, s in inputs.items()]
+    tensors = [onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
+    out = helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)
+    graph = helper.make_graph(nodes, "g", ports, [out], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
+    return path
+
+
+def run(path: Path, *arrays: Any) -> Any:
+    return irc.compile(path, backend="numpy")(*arrays)[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "y", "written"),
+    [
+        ("Add", (2, 3), (2, 3), ["Add"]),
+        ("Sub", (2, 3), (3,), ["Sub"]),
+        ("Div", (2, 3), (), ["Div"]),
+        ("Mul", (3,), (2, 3), ["Mul"]),  # swapped
+        ("Sub", (3,), (2, 3), ["Unsqueeze", "Tile", "Sub"]),
+        ("Less", (2, 1), (1, 3), ["Tile", "Tile", "Less"]),
+    ],
+)
+def test_broadcasting_before_opset_7(tmp_path: Path, op: str, x: Any, y: Any, written: list[str]) -> None:
+    source = model(tmp_path / "a.onnx", [helper.make_node(op, ["a", "b"], ["y"])], {"a": x, "b": y}, 13)
+    irc.save(irc.load(source), tmp_path / "b.onnx", opset=6)
+    back = onnx.load(tmp_path / "b.onnx")
+    assert [n.op_type for n in back.graph.node] == written
+    said = {a.name: a.i for a in back.graph.node[-1].attribute}
+    assert said == ({"broadcast": 1} if len(written) == 1 and x != y else {})
+    a, b = rng.normal(size=x).astype(np.float32), rng.normal(size=y).astype(np.float32)
+    np.testing.assert_array_equal(run(tmp_path / "b.onnx", a, b), run(source, a, b))
+
+
+@pytest.mark.parametrize(("c", "count"), [((4,), 1), ((2, 4), 1), ((1, 4), 2)])
+def test_gemm_before_opset_7(tmp_path: Path, c: tuple[int, ...], count: int) -> None:
+    bias = rng.normal(size=c).astype(np.float32)
+    node = helper.make_node("Gemm", ["a", "b", "c"], ["y"])
+    source = model(tmp_path / "a.onnx", [node], {"a": (2, 3), "b": (3, 4)}, 13, c=bias)
+    irc.save(irc.load(source), tmp_path / "b.onnx", opset=6)
+    assert len(onnx.load(tmp_path / "b.onnx").graph.node) == count
+    a, b = rng.normal(size=(2, 3)).astype(np.float32), rng.normal(size=(3, 4)).astype(np.float32)
+    np.testing.assert_allclose(run(tmp_path / "b.onnx", a, b), a @ b + bias, rtol=1e-5)
+
+
+def test_computed_axes_are_never_dropped(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Cast", ["n"], ["i"], to=7), helper.make_node("ReduceL1", ["x", "i"], ["y"], keepdims=0)]
+    source = model(tmp_path / "a.onnx", nodes, {"x": (2, 3), "n": (1,)}, 18)
+    with pytest.raises(ConversionError, match="IRC4003"):
+        irc.save(irc.load(source), tmp_path / "b.onnx", opset=17)
+
+
+def test_unknown_operations_stay_in_opsets_that_define_them_alike(tmp_path: Path) -> None:
+    node = helper.make_node("MelWeightMatrix", ["n", "n", "n", "f", "f"], ["y"])
+    numbers = {"n": np.array(8, np.int64), "f": np.array(1, np.float32)}
+    source = model(tmp_path / "a.onnx", [node], {"x": (1,)}, 17, **numbers)
+    irc.save(irc.load(source), tmp_path / "b.onnx", opset=20)
+    assert onnx.load(tmp_path / "b.onnx").graph.node[0].op_type == "MelWeightMatrix"
+    with pytest.raises(ConversionError, match="IRC4006"):
+        irc.save(irc.load(source), tmp_path / "c.onnx", opset=16)
+
+
+def test_window_attributes_are_spelt_out(tmp_path: Path) -> None:
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2])
+    source = model(tmp_path / "a.onnx", [node], {"x": (1, 1, 4, 4)}, 13)
+    irc.save(irc.load(source), tmp_path / "b.xml")
+    text = (tmp_path / "b.xml").read_text()
+    assert 'strides="1, 1"' in text and 'pads_begin="0, 0"' in text and 'pads_end="0, 0"' in text
+
+
+def test_same_padding_of_dilated_windows_becomes_numbers(tmp_path: Path) -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER", dilations=[2, 2])
+    weights = rng.normal(size=(1, 1, 3, 3)).astype(np.float32)
+    source = model(tmp_path / "a.onnx", [node], {"x": (1, 1, "h", 6)}, 13, w=weights)
+    irc.save(irc.load(source), tmp_path / "b.xml")
+    irc.save(irc.load(tmp_path / "b.xml"), tmp_path / "c.onnx")
+    said = {a.name: list(a.ints) for a in onnx.load(tmp_path / "c.onnx").graph.node[0].attribute}
+    assert said["pads"] == [2, 2, 2, 2] and "auto_pad" not in said
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".xml"])
+def test_compression_leaves_single_numbers(tmp_path: Path, suffix: str) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Add", ["m", "e"], ["y"])]
+    weights = rng.normal(size=(3, 4)).astype(np.float32)
+    source = model(tmp_path / "a.onnx", nodes, {"x": (2, 3)}, 13, w=weights, e=np.float32(1e-12))
+    irc.save(irc.load(source), tmp_path / f"b{suffix}", compress_fp16=True)
+    kinds = sorted(str(c.dtype) for c in (v.const for v in irc.load(tmp_path / f"b{suffix}").graph.values()) if c)
+    assert kinds == ["f16", "f32"]
+    x = rng.normal(size=(2, 3)).astype(np.float32)
+    np.testing.assert_allclose(run(tmp_path / f"b{suffix}", x), x @ weights, rtol=1e-2, atol=1e-2)
+
+
+def test_negative_indices_in_old_openvino(tmp_path: Path) -> None:
+    node = helper.make_node("Gather", ["x", "i"], ["y"], axis=0)
+    source = model(tmp_path / "a.onnx", [node], {"x": (4, 2)}, 13, i=np.array([-1, 0, 2]))
+    irc.save(irc.load(source), tmp_path / "b.xml", max_opset=7)
+    text = (tmp_path / "b.xml").read_text()
+    assert "FloorMod" in text and "opset8" not in text
+    x = rng.normal(size=(4, 2)).astype(np.float32)
+    np.testing.assert_array_equal(run(tmp_path / "b.xml", x), x[[-1, 0, 2]])
