@@ -1,0 +1,43 @@
+"""Resize of images whose size is known only when the model runs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import irc
+from irc.ir.dim import Dim
+from irc.ir.graph import Graph, Model
+from irc.ir.types import TensorType, f32
+from irc.ops.builder import Builder
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"mode": "nearest", "coordinates": "asymmetric", "nearest_mode": "floor"},
+        {"mode": "nearest"},
+        {"mode": "linear"},
+        {"mode": "linear", "coordinates": "align_corners"},
+        {"mode": "cubic", "coordinates": "pytorch_half_pixel"},
+    ],
+    ids=lambda f: "-".join(f.values()),
+)
+def test_symbolic_size(fields: dict[str, Any], backend: str) -> None:
+    graph, rng = Graph("resize"), np.random.default_rng(1)
+    x = graph.add_input("x", TensorType.of(f32, (1, 2, Dim.symbol("h", 1), Dim.symbol("w", 1))))
+    b = Builder(graph)
+    y = b.Resize(x, None, np.array([1, 1, 2, 1.5], np.float32), **fields)
+    sizes = b.dims([*x.shape[:2], Dim.of(7), x.shape[3] + 3])
+    graph.outputs = [y, b.Resize(x, None, None, sizes, **fields)]
+    compiled = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend, cache=False)
+    for h, w in ((4, 6), (9, 5), (1, 2)):
+        data = rng.uniform(-1, 1, (1, 2, h, w)).astype(np.float32)
+        sized = np.array([1, 2, 7, w + 3])
+        wanted = [
+            y.producer.op.reference(data, None, np.array([1, 1, 2, 1.5], np.float32)),
+            y.producer.op.reference(data, None, None, sized),
+        ]
+        for got, want in zip(compiled([data]), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=0, atol=2e-6)
