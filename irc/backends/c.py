@@ -104,7 +104,7 @@ def _source(
     top = _TOP.format(name=comment(program.name), flags=FLAGS)
     include = start[:1] or [f'#include "{options.stem}.h"\n']
     used = {h for g in groups for h in g.helpers} | set(helpers)
-    pragmas = any("IRC_SIMD" in g.text or "IRC_UNROLL" in g.text for g in groups)
+    pragmas = any("IRC_SIMD" in g.text or "IRC_LANES" in g.text or "IRC_UNROLL" in g.text for g in groups)
     parts = [top, *include, "#include <math.h>\n#include <string.h>\n", _MACROS if pragmas else ""]
     return "\n".join(p for p in [*parts, c_prelude.text(used), *start[1:], *body] if p)
 
@@ -122,13 +122,16 @@ _TOP = """/* {name}
 """
 _MACROS = """#if defined(__clang__)
 #define IRC_SIMD _Pragma("clang loop vectorize(assume_safety)")
+#define IRC_LANES IRC_SIMD
 #define IRC_UNROLL _Pragma("clang loop unroll(full)")
 #pragma clang diagnostic ignored "-Wpass-failed"
 #elif defined(__GNUC__)
 #define IRC_SIMD _Pragma("GCC ivdep")
+#define IRC_LANES _Pragma("GCC ivdep") _Pragma("GCC unroll 16") /* accumulators in registers */
 #define IRC_UNROLL _Pragma("GCC unroll 64")
 #else
 #define IRC_SIMD
+#define IRC_LANES
 #define IRC_UNROLL
 #endif
 """

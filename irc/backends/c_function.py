@@ -255,6 +255,8 @@ class Frame:
         text = end or self.print.text(s.extent, 11)
         if s.kind == "simd":
             self.line("IRC_SIMD")
+        elif s.kind == "lanes":
+            self.line("IRC_LANES")
         elif s.kind == "unroll":
             self.line("IRC_UNROLL")
         scope = dict(self.scope)

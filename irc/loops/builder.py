@@ -29,7 +29,7 @@ from irc.loops.ir import Alloc, Assign, Block, Buffer, For, If, Let, Stmt, Store
 LOCAL_BYTES = 32768
 """Scratch up to this size stands on the stack; larger or symbolic scratch is planned in the arena."""
 
-Kind = Literal["serial", "parallel", "simd", "unroll"]
+Kind = Literal["serial", "parallel", "simd", "lanes", "unroll"]
 
 
 @dataclass(frozen=True)

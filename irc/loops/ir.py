@@ -61,13 +61,14 @@ class For(Stmt):
     """for (var = 0; var < extent; var++).
 
     kind: serial; parallel (iterations are independent and may run on different threads); simd (the
-    innermost loop, iterations independent or a reduction into accumulators marked so); unroll.
+    innermost loop, iterations independent or a reduction into accumulators marked so); lanes (simd over
+    accumulators of constant number, which stay in registers while the loop around it runs); unroll.
     """
 
     var: Var
     extent: Expr
     body: list[Stmt]
-    kind: Literal["serial", "parallel", "simd", "unroll"] = "serial"
+    kind: Literal["serial", "parallel", "simd", "lanes", "unroll"] = "serial"
     origin: tuple[str, ...] = ()
 
 

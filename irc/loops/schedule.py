@@ -98,7 +98,7 @@ class Scalars:
         lanes = lane_count(r)
         acc = b.alloc(r.dtype, [lanes], "lanes")
         buffer = _buffer(acc)
-        with b.for_(lanes, "simd", "j") as j:
+        with b.for_(lanes, "lanes", "j") as j:
             b.store(buffer, j, identity(r.op, r.dtype))
         with loops(b, r.vars[:-1], r.extents[:-1]):
 
@@ -106,7 +106,7 @@ class Scalars:
                 body = share(b, substitute(r.body, {last: base + j}))
                 b.store(buffer, j, combine(r.op, acc[j], body))
 
-            with b.for_(extent // lanes, name="s") as s, b.for_(lanes, "simd", "j") as j:
+            with b.for_(extent // lanes, name="s") as s, b.for_(lanes, "lanes", "j") as j:
                 step(s * lanes, j)
             if extent % lanes != 0:
                 with b.for_(extent % lanes, "simd", "j") as j:

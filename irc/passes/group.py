@@ -72,6 +72,7 @@ class Grouper:
         self.cluster_of: dict[Node, Cluster] = {}
         self.uses: dict[Value, list[tuple[Value | Node, Load | None]]] = {}
         self.cost: dict[Value, int] = {}
+        self.row_cost: dict[Value, int] = {}
         self.reducing: set[Value] = set()
         self.claimed: set[Value] = set()
 
@@ -267,7 +268,19 @@ class Grouper:
         uses = len(self.uses.get(value, []))
         if not cluster.frame.is_full(value.shape):
             return uses > 0
-        return uses > 1 and self.cost[value] > CHEAP
+        return uses > 1 and self._row_cost(cluster, value) > CHEAP
+
+    def _row_cost(self, cluster: Cluster, value: Value) -> int:
+        """Cost of one element where what is reduced over the row is known."""
+        if value not in self.row_cost:
+            total = sum(map(_weight, walk(self.elements.of(value).expr)))
+            for operand in dict.fromkeys(map(value_of, self.elements.loads(value))):
+                if operand.producer is not None and self.cluster_of.get(operand.producer) is cluster:
+                    total += self._row_cost(cluster, operand) if cluster.frame.is_full(operand.shape) else 0
+                elif not self.result.is_leaf(operand):
+                    total += self.cost[operand]
+            self.row_cost[value] = total
+        return self.row_cost[value]
 
     def _ordered(self, groups: list[Group]) -> list[Group]:
         home = {v: g for g in groups for v in g.results}
