@@ -483,7 +483,7 @@ def test_a_missing_weights_file_is_one_finding(tmp_path: Path) -> None:
     onnx.save(model(), tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
     (tmp_path / "m.data").unlink()
     found = irc.validate(tmp_path / "m.onnx")
-    assert {d.code for d in found} == {"IRC1461"}
+    assert {d.code for d in found} == {"IRC1463"}
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")

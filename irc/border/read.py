@@ -51,7 +51,7 @@ class _Reader:
             self.known[value.key] = graph.add_input(self._name(value), type, **_fields(value))
         for key, tensor in raw.constants.items():
             self.known[key] = self._constant(key, tensor)
-        graph.extras |= {"constant_nodes": [], "order": ordered(raw.nodes)}
+        graph.extras |= {"constant_nodes": [], "order": ordered(raw.nodes), "constants": list(raw.constants)}
         for node in graph.extras["order"]:
             self.node(node)
         graph.outputs = [self.known[v.key] for v in raw.outputs if v.key in self.known]
@@ -68,6 +68,8 @@ class _Reader:
         value = self.out.add_constant(const, tensor.name or key, extras={**tensor.extras, "key": key}, **fields)
         if self.format == "onnx":
             value.name = key
+        if "unread" in tensor.extras:  # an error that is reported already: its users are checked against its type
+            value.const, value.type = None, tensor.extras["unread"]
         return value
 
     # ------------------------------------------------------------------- one node

@@ -64,7 +64,7 @@ class _Writer:
     def graph(self, graph: Graph) -> RawGraph:
         out = self.out
         out.name = graph.name
-        skip = ("values", "outputs", "constant_nodes", "order")
+        skip = ("values", "outputs", "constant_nodes", "order", "constants")
         out.extras = {k: v for k, v in graph.extras.items() if k not in skip} if self.same else {}
         out.values = dict(graph.extras.get("values", {})) if self.same else {}
         values = graph.values()
@@ -93,6 +93,9 @@ class _Writer:
             self._emit_origin(origin)
         self._outputs(graph)
         out.nodes = ordered(out.nodes)
+        if self.same:
+            place = {key: i for i, key in enumerate(graph.extras.get("constants", []))}
+            out.constants = dict(sorted(out.constants.items(), key=lambda item: place.get(item[0], len(place))))
         return out
 
     # ------------------------------------------------------------------ values
@@ -403,6 +406,5 @@ def _raw_tensor(value: Value, key: str, same: bool) -> RawTensor:
     const = value.const
     assert const is not None
     extras = dict(value.extras) if same else {}
-    return RawTensor(value.name, const.dtype, const.shape, lambda: np.asarray(const.array), value.loc, extras)
-
-
+    load = const.load if same else lambda: np.asarray(const.array)  # a sparse tensor stays one in its own format
+    return RawTensor(value.name, const.dtype, const.shape, load, value.loc, extras)

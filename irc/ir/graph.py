@@ -42,6 +42,11 @@ class Constant:
         return found
 
     @property
+    def load(self) -> Callable[[], np.ndarray[Any, Any]]:
+        """What reads the data."""
+        return self._load
+
+    @property
     def array(self) -> np.ndarray[Any, Any]:
         if self._array is None:
             self._array = self._load()

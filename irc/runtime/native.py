@@ -196,7 +196,7 @@ def open_library(path: Path) -> ctypes.CDLL:
     if _OPENED.setdefault(name, identity) == identity:
         return ctypes.CDLL(name)
     with tempfile.TemporaryDirectory(prefix="irc-") as folder:
-        return ctypes.CDLL(shutil.copyfile(path, Path(folder, path.name)))
+        return ctypes.CDLL(str(shutil.copyfile(path, Path(folder, path.name))))
 
 
 def _pointers(arrays: Sequence[Array]) -> Any:

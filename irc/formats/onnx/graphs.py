@@ -21,7 +21,7 @@ from irc.formats.onnx.residue import residue
 from irc.formats.onnx.tensors import TensorReader
 from irc.formats.onnx.text import pairs, text
 from irc.formats.onnx.type_protos import TypeReader
-from irc.ir.types import dynamic
+from irc.ir.types import TensorType, dtype_from_onnx, dynamic
 
 A = onnx.AttributeProto
 MAX_DEPTH = 64
@@ -107,23 +107,22 @@ class GraphReader:
         return graph
 
     def _constants(self, proto: onnx.GraphProto, graph: RawGraph, path: str) -> None:
-        found: list[tuple[str, RawTensor | None, Loc]] = []
+        found: list[tuple[str, RawTensor, Loc]] = []
         for tensor in proto.initializer:
             loc = Loc(self.file, f'{path}, initializer "{tensor.name}"')
             name = self.text(tensor.name, "an initializer's name", loc)
-            found.append((name, self.tensors.tensor(tensor, loc, name), loc))
+            found.append((name, self.tensors.tensor(tensor, loc, name) or _unread(tensor, name, loc), loc))
         for sparse in proto.sparse_initializer:
             loc = Loc(self.file, f'{path}, sparse initializer "{sparse.values.name}"')
-            found.append(
-                (self.text(sparse.values.name, "an initializer's name", loc), self.tensors.sparse(sparse, loc), loc)
-            )
-        for name, decoded, loc in found:
+            name = self.text(sparse.values.name, "an initializer's name", loc)
+            found.append((name, self.tensors.sparse(sparse, loc) or _unread(sparse.values, name, loc), loc))
+        for name, tensor, loc in found:
             if not name:
                 self.sink.report(codes.UNNAMED, loc, what="an initializer")
             elif name in graph.constants:
                 self.sink.report(codes.DUPLICATE_VALUE, loc, name=name, first="an initializer", second="an initializer")
             else:
-                graph.constants[name] = decoded or RawTensor(name, dynamic, (), _no_data, loc)
+                graph.constants[name] = tensor
 
     def value(self, proto: onnx.ValueInfoProto, title: str, scope: str) -> RawValue:
         loc = Loc(self.file, f'{title} "{proto.name}"')
@@ -289,6 +288,18 @@ class GraphReader:
         )
         function.nodes = self.nodes(proto.node, path, values, 0)
         return function
+
+
+def _unread(proto: onnx.TensorProto, name: str, loc: Loc) -> RawTensor:
+    """An initializer whose data could not be read.
+
+    Where a file is missing or short, the declared shape holds and the check of its users goes on; data in the
+    model that do not fit the shape leave open which of both is wrong.
+    """
+    external = proto.data_location == onnx.TensorProto.EXTERNAL and min(proto.dims, default=0) >= 0
+    dtype = dtype_from_onnx(proto.data_type) or dynamic
+    shape = tuple(proto.dims) if external else None
+    return RawTensor(name, dtype, shape or (), _no_data, loc, {"unread": TensorType.of(dtype, shape)})
 
 
 def _no_data() -> Any:
