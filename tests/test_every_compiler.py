@@ -27,8 +27,8 @@ COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 WARNINGS = "-Wall -Wextra -Werror"
 SANITIZED = (
     ["tests/test_ops.py", "-k", "compiled_family and -c]"],
-    ["tests/test_c_backend.py", "tests/test_lower.py", "tests/test_kernel_programs.py"],
-    ["tests/test_kernels.py"],
+    ["tests/test_c_backend.py", "tests/test_lower.py", "tests/test_kernel_programs.py", "-k", "not plain_c_program"],
+    ["tests/test_kernels.py", "-k", "plain and not function"],
     ["tests/test_fuzz.py", "tests/test_samples.py", "-k", "-c]"],
 )
 pytestmark = [pytest.mark.full, pytest.mark.skipif(not COMPILERS, reason="no C compiler")]
@@ -68,7 +68,7 @@ def test_real_architectures(name: str) -> None:
 
 
 @pytest.mark.parametrize("selection", SANITIZED, ids=lambda s: Path(s[0]).stem)
-def test_sanitizers(selection: list[str]) -> None:
+def test_sanitizers(selection: list[str], tmp_path: Path) -> None:
     """The tests again, with every access and every computation of the C code checked."""
     if "gcc" not in COMPILERS:
         pytest.skip("the sanitisers' libraries are found through gcc")
@@ -77,12 +77,14 @@ def test_sanitizers(selection: list[str]) -> None:
         **os.environ,
         "CC": "gcc -g -fsanitize=address,undefined -fno-sanitize-recover=all",
         "LD_PRELOAD": library,
-        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter itself keeps memory until it ends
+        "ASAN_OPTIONS": f"detect_leaks=0:log_path={tmp_path}/report",  # the interpreter keeps memory until it ends
+        "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={tmp_path}/report",
         "PYTHONMALLOC": "malloc",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "2", *selection]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
+    reports = "\n".join(p.read_text(errors="replace")[:4000] for p in sorted(tmp_path.glob("report*")))
+    assert done.returncode == 0, f"{reports}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
     assert " passed" in done.stdout
 
 
