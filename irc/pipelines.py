@@ -34,10 +34,12 @@ Each adds its findings to the sink; stop on errors after each pass.
 
 
 def compile_c(isa: Isa) -> tuple[Pass, ...]:
-    """COMPILE_C, and contractions given to kernels of that instruction set."""
+    """COMPILE_C, with what kernels of that instruction set take: composites before they are decomposed."""
     from irc.passes import claim  # here: loading and validating need no kernels
 
-    return (*COMPILE_C, ("claim", lambda graph, sink: claim.run(graph, isa)))
+    at = [name for name, _ in COMPILE_C].index("decompose")
+    early: Pass = ("claim-composites", lambda graph, sink: claim.run(graph, isa, early=True))
+    return (*COMPILE_C[:at], early, *COMPILE_C[at:], ("claim", lambda graph, sink: claim.run(graph, isa)))
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (

@@ -50,6 +50,21 @@ def ended(b: Any, x: Any) -> Any:
     return b.Sqrt(b.Abs(y)), b.Neg(y)
 
 
+MASK = np.where(random(2, 1, 9, 12) > 0, 0, -np.inf).astype(np.float32)
+MASK[0, 0, 3] = -np.inf
+
+
+def masked(b: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
+    scores = b.MatMul(b.Mul(q, 0.5), b.Mul(b.Transpose(k, [0, 1, 3, 2]), 0.5))
+    p = b.Softmax(b.Add(scores, mask), axis=-1)
+    return b.MatMul(b.Where(b.IsNaN(p), b.like(0.0, p), p), v)
+
+
+def shown(b: Any, x: Any) -> Any:
+    p = b.Softmax(b.MatMul(x, x, transpose_b=True), axis=-1)
+    return b.MatMul(p, x), p
+
+
 # name: (build, feeds, kernels, functions)
 CASES: dict[str, tuple[Any, list[Array], int, int]] = {
     "bias and relu": (lambda b, x: b.Relu(dense(b, x)), [random(2, 13, 64)], 1, 1),
@@ -70,7 +85,11 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
     "a vector": (lambda b, x: b.MatMul(x, random(64, 80)), [random(64)], 1, 1),
     "f64": (lambda b, x: b.MatMul(x, W.astype(np.float64)), [random(5, 64, dtype="float64")], 1, 1),
     "a slice is read in place": (lambda b, x: b.MatMul(b.Slice(x, [3], [67], [1]), W), [random(9, 70)], 1, 1),
-    "attention's heads are read in place": (attention, [random(2, 9, 64)], 6, 7),
+    "attention's heads are read in place": (attention, [random(2, 9, 64)], 5, 5),
+    "attention, masked, rows without keys": (
+        masked, [random(2, 3, 9, 16), random(2, 3, 12, 16), random(2, 3, 12, 24), MASK], 1, 1,
+    ),
+    "scores that are an output are no attention": (shown, [random(3, 9, 16)], 2, 3),
     "tiny products stay loops": (lambda b, x, y: b.MatMul(x, y), [random(3, 4), random(4, 5)], 0, 1),
     "integers stay loops": (lambda b, x, y: b.MatMul(x, y), [np.ones((32, 32), np.int32)] * 2, 0, 1),
     "conv, relu": (lambda b, x: b.Relu(conv(b, x, 6, **SAME)), [random(2, 5, 9, 7)], 1, 1),

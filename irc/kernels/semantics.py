@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.kernels.attention import AttentionKernel
 from irc.kernels.base import Kernel
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
@@ -76,6 +77,32 @@ def depthwise(kernel: DepthwiseKernel, reads: Sequence[Array], writes: Sequence[
     channels = sizes["channels"]
     w = reads[1][: channels * int(np.prod(kernel.window))].reshape(channels, 1, *kernel.window)
     _convolve(kernel.epilogue, w, channels, (kernel.strides, kernel.dilations), reads, writes, sizes)
+
+
+@run.register
+def attention(kernel: AttentionKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """O = softmax(scale · Q Kᵀ + mask) V for every batch and head."""
+    batch, heads, m, n = sizes["batch"], sizes["heads"], sizes["m"], sizes["n"]
+
+    def at(which: str, flat: Array, shape: Sequence[int], steps: Sequence[int], count: int = heads) -> Array:
+        return strided(flat, (batch, count, *shape), (sizes[f"{which}_batch"], sizes[f"{which}_head"], *steps))
+
+    shared = heads // sizes["group"]
+    q = at("q", reads[0], (m, sizes["d"]), (sizes["q_row"], 1))
+    k = at("k", reads[1], (n, sizes["d"]), (sizes["k_row"], sizes["k_col"]), shared).repeat(sizes["group"], 1)
+    v = at("v", reads[2], (n, sizes["dv"]), (sizes["v_row"], 1), shared).repeat(sizes["group"], 1)
+    scores = np.matmul(q, k.swapaxes(-1, -2)) * np.float32(kernel.scale)
+    if kernel.mask != "none":
+        mask = at("mask", reads[3], (m, n), (sizes["mask_row"], sizes["mask_col"]))
+        scores = scores + (mask if kernel.mask == "add" else np.where(mask != 0, 0, -np.inf).astype(np.float32))
+    if kernel.causal:
+        scores = np.where(np.arange(n) <= np.arange(m)[:, None] + sizes["shift"], scores, np.float32(-np.inf))
+    with np.errstate(all="ignore"):
+        weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
+        weights = weights / weights.sum(-1, keepdims=True)
+    if kernel.empty == "zero":
+        weights = np.where(np.isneginf(scores).all(-1, keepdims=True), np.float32(0), weights)
+    at("o", writes[0], (m, sizes["dv"]), (sizes["o_row"], 1))[...] = np.matmul(weights, v)
 
 
 def _convolve(

@@ -10,8 +10,8 @@ from irc.diagnostics.codes import lowering as codes
 from irc.expr import Expr, Load, Tensor
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import DType, TensorType, u8
-from irc.loops.builder import LoopBuilder, place
+from irc.ir.types import DType, TensorType
+from irc.loops.builder import LoopBuilder, Place, place
 from irc.loops.constraints import constraints
 from irc.loops.expand import expand
 from irc.loops.ir import (
@@ -29,7 +29,6 @@ from irc.loops.ir import (
 )
 from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
-from irc.passes.claim import KernelOp
 from irc.passes.elements import Flat, Inliner, transform, walk
 from irc.passes.group import Group, Grouping
 
@@ -182,9 +181,6 @@ class Lowering:
 
     def _loops(self, node: Node, b: LoopBuilder) -> None:
         """An operation that writes its loops itself."""
-        if isinstance(node.op, KernelOp):
-            self._kernel(node, node.op, b)
-            return
         assert node.op.loops is not None
 
         def operand(value: Value | None) -> Tensor | None:
@@ -194,22 +190,13 @@ class Lowering:
                 return None
             array = value.array if value.tensor.is_static and int(value.tensor.elements()) <= 65536 else None
             buffer = self.buffer(value)
-            return Tensor(value.tensor, lambda at: Load(buffer, at), array)
+            return Place(value.tensor, lambda at: Load(buffer, at), array, buffer)
 
         ins = [operand(v) for v in node.inputs]
         if node.op.sig.max_inputs is not None:
             ins += [None] * (node.op.sig.max_inputs - len(ins))
         node.op.loops(b, *ins, *(place(self.buffer(v)) for v in node.outputs))
         expand(b)
-
-    def _kernel(self, node: Node, op: KernelOp, b: LoopBuilder) -> None:
-        """A call of a kernel, which splits its work over the threads itself."""
-        reads = tuple(self.buffer(v) for v in node.operands)
-        scratch: tuple[Buffer, ...] = ()
-        if op.scratch != 0:
-            scratch = (self.scratch(u8, (op.scratch,), "packed"),)
-            b.scratch.extend(scratch)
-        b.add(KernelCall(op.kernel, reads, (self.buffer(node.outputs[0]),), op.sizes, scratch, op.starts))
 
     def _copy(self, value: Value, out: Buffer) -> Function:
         b = LoopBuilder(out.origin)

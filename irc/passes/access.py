@@ -72,7 +72,7 @@ def find(elements: Elements, space: Space, value: Value, index: tuple[Expr, ...]
         if line is not None:
             found.insert(0, Access(value, *line))
         node = value.producer
-        if node is None or node.op.compute is None or len(node.outputs) != 1:
+        if node is None or node.op.compute is None:
             return found
         element = elements.of(value).expr
         if not isinstance(element, Load) or known_element(value_of(element), element.index) is not None:

@@ -6,15 +6,17 @@ operands are read where they stand, by strides, through rearrangements in betwee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from irc.expr import Expr, index
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Graph, Node, Value
-from irc.ir.types import f32, f64
+from irc.ir.types import f32, f64, u8
 from irc.kernels import Isa
+from irc.loops.builder import LoopBuilder, Place
+from irc.loops.ir import Buffer, KernelCall
 from irc.ops.base import Op
 from irc.ops.signature import Sig
 from irc.passes.access import Access
@@ -42,6 +44,15 @@ class KernelOp(Op):
     demands: tuple[tuple[Dim, Dim], ...]
     sig: ClassVar[Sig] = Sig("*xs: any -> y: any")
 
+    def loops(self, b: LoopBuilder, *operands: Place) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """A call of the kernel, which splits its work over the threads itself."""
+        *reads, result = (x.buffer for x in operands)
+        scratch: tuple[Buffer, ...] = ()
+        if self.scratch != 0:
+            scratch = (Buffer(f"packed{len(b.scratch)}", u8, (self.scratch,), "arena", origin=b.origin),)
+            b.scratch.extend(scratch)
+        b.add(KernelCall(self.kernel, tuple(reads), (result,), self.sizes, scratch, self.starts))  # type: ignore[arg-type]
+
 
 @dataclass
 class Claim:
@@ -53,6 +64,7 @@ class Claim:
     scratch: Dim
     result: Value
     tail: Tail
+    more: tuple[Node, ...] = ()  # further nodes that it takes the place of
 
 
 class Claimer:
@@ -73,7 +85,7 @@ class Claimer:
 
     def apply(self, node: Node, claim: Claim) -> None:
         """Put the kernel in the place of a node and its tail."""
-        covered = [node, *claim.tail.nodes, *([claim.result.producer] if claim.result.producer else [])]
+        covered = [node, *claim.tail.nodes, *claim.more, *([claim.result.producer] if claim.result.producer else [])]
         pairs = [p for n in dict.fromkeys(covered) for p in demands(n, self.elements)]
         op = KernelOp(
             claim.kernel,
@@ -89,13 +101,18 @@ class Claimer:
         replace_value(self.graph, old, made)
 
 
-def run(graph: Graph, isa: Isa) -> int:
-    """Claim what is worth it; how many nodes became kernels."""
-    from irc.passes import claim_conv, claim_matmul
+def run(graph: Graph, isa: Isa, early: bool = False) -> int:
+    """Claim what is worth it; how many nodes became kernels.
+
+    early: before composite operations are decomposed, those of which a kernel takes the whole.
+    """
+    from irc.passes import claim_attention, claim_conv, claim_matmul
 
     claimer = Claimer(graph, isa)
     done = 0
-    families = {"MatMul": claim_matmul.claim, "Conv": claim_conv.claim}
+    families: dict[str, Family] = {"MatMul": claim_matmul.claim, "Conv": claim_conv.claim}
+    if early:
+        families = {"Softmax": claim_attention.claim}
     for node in graph.nodes:
         family = families.get(node.op.name)
         value = node.outputs[0] if node.outputs else None
@@ -107,6 +124,9 @@ def run(graph: Graph, isa: Isa) -> int:
             done += 1
             graph.prune()
     return done
+
+
+Family = Callable[[Claimer, Node], Claim | None]
 
 
 def worthwhile(*sizes: Dim) -> bool:

@@ -45,20 +45,20 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     """A kernel for a MatMul, or None where loops do it."""
     a, b = node.inputs
     assert a is not None and b is not None
-    p = _product(node, a, b)
+    p = product_of(node, a, b)
     if p is None or not worthwhile(*p.space) or (p.n.is_const and int(p.n) < 4):
         return None
     space = Space(p.space)
-    left = _operand(claimer, space, p, a, node.op.transpose_a, right=False)  # type: ignore[attr-defined]
-    right = _operand(claimer, space, p, b, node.op.transpose_b, right=True)  # type: ignore[attr-defined]
+    left = operand(claimer, space, p, a, node.op.transpose_a, right=False)  # type: ignore[attr-defined]
+    right = operand(claimer, space, p, b, node.op.transpose_b, right=True)  # type: ignore[attr-defined]
     if left is None or right is None:
         return None
     tail = claimer.collector.tail(node.outputs[0], [], lambda access: _fits(p, access))
-    result, to = _result(claimer, p, tail)
+    result, to = result_of(claimer, p, tail)
     return _arranged(claimer, p, left, right, tail, result, to)
 
 
-def _product(node: Node, a: Value, b: Value) -> Product | None:
+def product_of(node: Node, a: Value, b: Value) -> Product | None:
     out = node.outputs[0].shape
     pick: Any = node.op._matrix  # type: ignore[attr-defined]
     m, k = pick(a.shape, node.op.transpose_a, 0)  # type: ignore[attr-defined]
@@ -68,7 +68,7 @@ def _product(node: Node, a: Value, b: Value) -> Product | None:
     return Product(lead, m if rows else ONE, n if columns else ONE, k, rows, columns)
 
 
-def _operand(claimer: Claimer, space: Space, p: Product, v: Value, swap: bool, right: bool) -> Access | None:
+def operand(claimer: Claimer, space: Space, p: Product, v: Value, swap: bool, right: bool) -> Access | None:
     """How an operand is read over (lead, m, n, k)."""
     depth = len(p.lead)
     i, j, k = space.at[depth:]
@@ -93,7 +93,7 @@ def _fits(p: Product, access: Access) -> bool:
     return p.of_result(access.strides)[-1] in (0, 1)
 
 
-def _result(claimer: Claimer, p: Product, tail: Tail) -> tuple[Value, tuple[Dim, ...]]:
+def result_of(claimer: Claimer, p: Product, tail: Tail) -> tuple[Value, tuple[Dim, ...]]:
     """What is stored, with its strides over (lead, m, n): the tail, or a Transpose behind it that keeps columns."""
     plain = p.of_result(row_major(tail.value.shape))
     if len(tail.value.uses) != 1 or tail.value in claimer.graph.outputs or not (p.rows and p.columns):
