@@ -55,10 +55,10 @@ def _fix(value: Value, name: str, given: Sequence[Any], known: dict[str, DimLike
     if len(shape) != len(value.type.shape):
         sink.report(codes.BAD_SHAPE_OPTION, reason="the rank differs", **facts)
         return
-    for size, given in zip(value.type.shape, shape, strict=True):
-        if given is None:
+    for size, entry in zip(value.type.shape, shape, strict=True):
+        if entry is None:
             continue
-        wanted = _dim(given, str(given))
+        wanted = _dim(entry, str(entry))
         symbols = list(size.symbols())
         if size.is_const or len(symbols) != 1 or size != Dim({(symbols[0],): 1}):
             if size.equals(wanted) is False:
