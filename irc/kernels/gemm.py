@@ -19,6 +19,7 @@ from irc.ir.dim import Dim, DimLike
 from irc.kernels.base import Kernel
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.isa import vector_name
+from irc.kernels.lanes import square
 from irc.kernels.text import fill, symbol
 from irc.kernels.thin import THIN, THIN_ROWS
 from irc.kernels.tile import Tile, Variants, block, bodies, names, prelude
@@ -29,7 +30,7 @@ COLUMNS_PER_TASK = 128
 WORTHWHILE = 100_000  # products below which one thread does all
 
 _PACK_A = """
-/* rows x k values of A as [k][rows]: squares of 4 x 4 are transposed in registers, the last ones overlap. */
+/* rows x k values of A as [k][rows]: squares are transposed in registers.  Up to $L more elements are overwritten. */
 static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows, int64_t k, $T *to) {
     int64_t done = 0;
     if (row == 1 && col != 1) {
@@ -41,7 +42,17 @@ static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows
         for (int64_t j = 0; j < k; j++) to[j] = a[j];
         return;
     }
-    if (col == 1 && rows >= 4) {
+    if (col == 1 && rows >= 4 && rows <= $L) {
+        done = k / $L * $L;
+        for (int64_t j = 0; j < done; j += $L) {
+            $V x[$L];
+            IRC_FULL_UNROLL
+            for (int i = 0; i < $L; i++) x[i] = ${V}_load(a + (i < rows ? i : rows - 1) * row + j);
+            ${V}_square(x);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < $L; i++) ${V}_store(to + (j + i) * rows, x[i]);
+        }
+    } else if (col == 1 && rows >= 4) {
         done = k / 4 * 4;
         for (int i = 0; i < rows; i += 4) {
             const int r = i + 4 > rows ? rows - 4 : i;
@@ -117,7 +128,7 @@ IRC_INLINE ${S}_rows ${S}_split(int64_t m) {
 /* Tiles t0 to t1, columns col0 to col1 of one matrix. */
 static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b,
                        int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
-    _Alignas(64) $T packed[$stack];
+    _Alignas(64) $T packed[$stack + $L];
     const ${S}_rows m = ${S}_split(g->m);
     const int64_t groups = (t1 - t0 + $TB - 1) / $TB, per = (t1 - t0 + groups - 1) / groups;
     const int64_t room = $stack / (per * (m.low + (m.extra > 0))), blocks = g->k > room ? (g->k + room - 1) / room : 1;
@@ -136,10 +147,17 @@ static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const
                 to += height * k;
                 r += height;
             }
+            /* Few columns: the rows of A that are packed next are fetched during the products. */
+            const int64_t high = per * (m.low + 1), dense = g->a_col == 1 && g->a_row == g->k && g->k == k;
+            const int64_t fetch = dense && g->n <= $few && g->m >= start + 2 * high;
+            const $T *ahead = fetch ? a + (start + per * m.low) * g->k : a, *const stop = ahead + fetch * high * g->k;
+            const int64_t share = (stop - ahead) / ((end - top) * ((col1 - col0 + $NR - 1) / $NR)) + 1;
             for (int64_t col = col0; col < col1; col += $NR) {
                 const $T *panel = b + col * g->k + k0 * $NR, *from = packed;
                 for (int64_t t = top, r = start; t < end; t++) {
                     const int height = (int)(m.low + (t < m.extra));
+                    const $T *const now = stop - ahead < share ? stop : ahead + share;
+                    for (; ahead < now; ahead += 64 / $size) __builtin_prefetch(ahead, 0, 2);
                     ${S}_block(o, height, r, col, k, from, panel, first, last);
                     from += height * k;
                     r += height;
@@ -263,6 +281,7 @@ class GemmKernel(Kernel):
             "NT": max(COLUMNS_PER_TASK, t.panel),
             "stack": t.isa.stack // t.dtype.itemsize,
             "worthwhile": WORTHWHILE,
+            "few": COLUMNS_PER_TASK,
         }
         slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
         fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
@@ -278,6 +297,7 @@ class GemmKernel(Kernel):
         return "".join(
             (
                 prelude(t, self.epilogue),
+                square(t.lanes, t.dtype),
                 f"/* {self.summary} */",
                 bodies(t, variants),
                 block(s, t, self.epilogue, variants),
