@@ -18,12 +18,13 @@ from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, inside, 
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
-from irc.ops.arithmetic import Mod
 from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_dim
 from irc.ops.codecs import AsInput, Int
+from irc.ops.compare import Less
 from irc.ops.forms import Declined, Form
 from irc.ops.layout import constant_int, moved_contents, normal_axis
+from irc.ops.logic import Where
 from irc.ops.shape import sizes_of, zero
 from irc.ops.signature import Sig
 from irc.ops.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
@@ -90,17 +91,26 @@ def no_negative_index(op: Any, data: Value, indices: Value, axis: Value) -> bool
     if indices.array is not None:
         return bool(np.all(indices.array >= 0))
     maker = indices.producer
-    return maker is not None and isinstance(maker.op, Mod) and not maker.op.fmod
+    if maker is None or not isinstance(maker.op, Where):
+        return False
+    condition, _, same = maker.inputs  # as written below: Where(Less(i, 0), i + size, i)
+    test = condition.producer if condition is not None else None
+    return test is not None and isinstance(test.op, Less) and test.inputs[0] is same
 
 
 def write_positive_indices(b: Any, op: Any, data: Value, indices: Value, axis: Value) -> Value:
-    """OpenVINO before opset8: each index modulo the size of the axis."""
+    """OpenVINO before opset8: the size of the axis is added to a negative index."""
     at = constant_int("Gather", "axis", axis) % len(data.shape)
     if no_negative_index(op, data, indices, axis):
         raise Declined
     size = data.shape[at]
+    if indices.array is not None and size.is_const:
+        given, n = indices.array.astype(np.int64), int(size)
+        found = np.where(given < -n, n, np.where(given < 0, given + n, given))  # what is outside stays outside
+        return b.Gather(data, b.const(found, indices.dtype), axis, batch_dims=op.batch_dims)
     whole = b.const(int(size), indices.dtype) if size.is_const else b.Cast(sizes_of(b, data, [at]), to=indices.dtype)
-    return b.Gather(data, b.Mod(indices, whole), axis, batch_dims=op.batch_dims)
+    found = b.Where(b.Less(indices, b.const(0, indices.dtype)), b.Add(indices, whole), indices)
+    return b.Gather(data, found, axis, batch_dims=op.batch_dims)
 
 
 @op
