@@ -60,7 +60,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 def samples(step: int = 997 * 9) -> np.ndarray[Any, Any]:
     """Bit patterns over all floats, then ranges where functions bend, then special values."""
-    bits = np.arange(0, 1 << 32, step, np.uint64).astype(np.uint32).view(F)
+    bits = np.arange(0, 1 << 32, step, dtype=np.uint64).astype(np.uint32).view(F)
     dense = [np.linspace(lo, hi, 100_003, dtype=F) for lo, hi in ((-5, 5), (-110, 95), (0.5, 2), (-1.1, 1.1))]
     return np.concatenate([bits, *dense, SPECIAL])
 
