@@ -27,6 +27,7 @@ from irc.kernels.tile import Tile, Variants, block, bodies, names, prelude
 TILES_PER_BLOCK = 4  # tiles of A packed at a time
 BLOCKS_PER_TASK = 3  # such blocks in one task
 COLUMNS_PER_TASK = 128
+LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 WORTHWHILE = 100_000  # products below which one thread does all
 
 _PACK_A = """
@@ -131,7 +132,8 @@ static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const
     _Alignas(64) $T packed[$stack + $L];
     const ${S}_rows m = ${S}_split(g->m);
     const int64_t groups = (t1 - t0 + $TB - 1) / $TB, per = (t1 - t0 + groups - 1) / groups;
-    const int64_t room = $stack / (per * (m.low + (m.extra > 0))), blocks = g->k > room ? (g->k + room - 1) / room : 1;
+    const int64_t space = $stack / (per * (m.low + (m.extra > 0))), room = space < $sum ? space : $sum;
+    const int64_t blocks = g->k > room ? (g->k + room - 1) / room : 1;
     const int64_t step = (g->k + blocks - 1) / blocks;
     int64_t k0 = 0;
     do {
@@ -282,6 +284,7 @@ class GemmKernel(Kernel):
             "stack": t.isa.stack // t.dtype.itemsize,
             "worthwhile": WORTHWHILE,
             "few": COLUMNS_PER_TASK,
+            "sum": LONGEST_SUM,
         }
         slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
         fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))

@@ -30,7 +30,7 @@ IRC_INLINE void ${tile}(const int R, const int W, const int streamed, int64_t k,
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) {
             odd[i][w] = ($V){0};
-            acc[i][w] = first ? odd[i][w] : ${V}_load(c + i * c_row + w * $L);
+            acc[i][w] = odd[i][w]; /* the sum so far is added last: sums of blocks lose less than one long sum */
         }
     }
     for (; k >= U; k -= U, a += U * R, b += U * $NR) {
@@ -58,6 +58,7 @@ IRC_INLINE void ${tile}(const int R, const int W, const int streamed, int64_t k,
         for (int w = 0; w < W; w++) {
             if (U == 2 && k) acc[i][w] += a[i] * ${V}_load(b + w * $L);
             if (U == 2) acc[i][w] += odd[i][w];
+            if (!first) acc[i][w] += ${V}_load(c + i * c_row + w * $L);
             ${V}_store(c + i * c_row + w * $L, acc[i][w]);
         }
     }
