@@ -17,7 +17,7 @@ from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, f32, i64
 from irc.ops.base import Op, op
 from irc.ops.codecs import Bool, Codec, Enum, Float, Ints, Str
-from irc.ops.forms import Form, write_only
+from irc.ops.forms import Declined, Form, write_only
 from irc.ops.resize import A, present, scaled_dim
 from irc.ops.signature import Sig
 from irc.ops.typesets import OV_ANY
@@ -105,6 +105,8 @@ def write_resize(
 
 def write_both(b: Any, op: Any, x: Value, given: Value, axes: Value | None = None) -> Any:
     """Opset 4 has sizes and scales; the one that does not count is filled with ones."""
+    if op.mode.endswith("pillow"):  # came with opset 11
+        raise Declined
     count = b.dims(given.shape)
     fields = op.attributes()
     if op.shape_by == "sizes":
@@ -156,7 +158,7 @@ def read_interpolate_1(b: Any, a: Any, x: Value, sizes: Value) -> Any:
         from irc.diagnostics.codes import operation as codes
 
         choices = ", ".join(modes)
-        facts = {"op": "Interpolate (opset1)", "attribute": "mode", "text": a.mode}
+        facts: dict[str, Any] = {"op": "Interpolate (opset1)", "attribute": "mode", "text": a.mode}
         raise Problem(codes.BAD_ENUM, **facts, choices=choices, guess="")
     fields = {
         "mode": modes[a.mode], "coordinates": "align_corners" if a.align_corners else "asymmetric",
