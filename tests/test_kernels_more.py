@@ -363,14 +363,26 @@ def test_small_conv(tmp_path: Path, isa: str, fused: bool) -> None:
 def test_small_conv_is_for_small_planes() -> None:
     assert select_small_conv(ISAS["avx512"], f32, 64, M, plain()) is None
     assert select_small_conv(ISAS["avx512"], f32, 64, 3136, plain()) is None
-    assert select_small_conv(ISAS["avx512"], f32, 512, 49, plain()) is not None
+    kernel = select_small_conv(ISAS["avx512"], f32, 500, 49, plain())
+    assert kernel is not None
+    assert kernel.pack_weights(noise(1000, 3, 2, 2), 2).size == kernel.packed_elements(500, 12, 2)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("compiler", compilers()[1:])
 def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
-    attention = select_attention(ISAS["avx512"], M, 64, 0.125, "add", True)
+    isa = ISAS["avx512"]
+    attention = select_attention(isa, M, 64, 0.125, "add", True)
+    small = select_small_conv(isa, f32, 64, 49, plain())
+    pools = [select_pool(isa, f32, "average", *POOLS[0][6:9]), select_global_pool(isa, f32, "max")]
+    transpose = select_transpose(isa, f32)
     assert attention is not None
-    lib = build(tmp_path, [attention], compiler=compiler)
+    lib = build(tmp_path, [attention, small, *pools, transpose], compiler=compiler)
     shape = (1, 2, 1, 33, 300, 64, 64)
     run_attention(lib, attention, shape, masks(shape, "add", 0), 267)
+    run_conv(lib, small, SMALL_CONVS[0], False)
+    x, y = noise(70, 50), np.zeros((50, 70), np.float32)
+    sizes = transposed((70, 50), (1, 0))
+    assert sizes is not None
+    invoke(lib, transpose, x, y, *(sizes[n] for n in transpose.sizes))
+    assert np.array_equal(x.T, y)

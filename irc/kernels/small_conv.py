@@ -188,6 +188,10 @@ class SmallConvKernel(Kernel):
         """Bytes of scratch: none."""
         return Dim.of(0)
 
+    def packed_elements(self, oc: int, depth: int, groups: int = 1) -> int:
+        """Elements of packed weights: `oc` output channels of a group, `depth` products in a sum."""
+        return groups * -(-oc // self.tile.panel) * self.tile.panel * depth
+
     def pack_weights(self, w: np.ndarray[Any, Any], groups: int = 1) -> np.ndarray[Any, Any]:
         """w[oc, ic, kh, kw] of all groups as the kernel reads it: flat, channels of a group filled up to panels."""
         panel, per = self.tile.panel, w.shape[0] // groups
