@@ -110,6 +110,24 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
     "channels of a split are read in place": (
         lambda b, x: conv(b, b.Slice(x, [4], [12], [1]), 6, size=1), [random(2, 16, 9, 9)], 1, 1,
     ),
+    "transposed conv: windows side by side": (
+        lambda b, x: b.ConvTranspose(x, random(8, 6, 2, 2), random(6), strides=(2, 2)), [random(2, 8, 9, 7)], 1, 2,
+    ),
+    "transposed conv: overlapping, padded, in groups": (
+        lambda b, x: b.ConvTranspose(
+            x, random(8, 3, 3, 4), random(6), strides=(2, 3), pads_begin=(1, 0), pads_end=(1, 2),
+            output_padding=(1, 0), group=2,
+        ), [random(2, 8, 9, 7)], 1, 3,
+    ),
+    "max pool": (
+        lambda b, x: b.MaxPool(x, kernel=(3, 3), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1))[0],
+        [random(2, 8, 15, 12)], 1, 1,
+    ),
+    "mean pool, rounded up": (
+        lambda b, x: b.AveragePool(
+            x, kernel=(3, 2), strides=(2, 2), pads_begin=(1, 0), pads_end=(1, 1), rounding="ceil", counted="padded"
+        ), [random(2, 8, 15, 12)], 1, 1,
+    ),
     "half of the columns are copied": (
         lambda b, x: conv(b, b.Slice(x, [0], [4], [3]), 9, size=3), [random(2, 16, 9, 9)], 1, 2,
     ),

@@ -18,6 +18,8 @@ from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import GemmKernel
+from irc.kernels.pool import PoolKernel
+from irc.kernels.small_conv import SmallConvKernel
 
 Array = np.ndarray[Any, Any]
 Sizes = Mapping[str, int]
@@ -60,14 +62,17 @@ def gemm(kernel: GemmKernel, reads: Sequence[Array], writes: Sequence[Array], si
     c[...] = apply(kernel.epilogue, np.matmul(a, b), slots)
 
 
-@run.register
-def conv(kernel: ConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    """Weights are unpacked by packing their positions."""
+@run.register(ConvKernel)
+@run.register(SmallConvKernel)
+def conv(
+    kernel: ConvKernel | SmallConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes
+) -> None:  # fmt: skip
+    """Weights are unpacked by packing their positions, counted from 1: what is 0 fills up."""
     groups, ic, oc = sizes["groups"], sizes["ic"], sizes["oc"]
     shape = (groups * oc, ic, sizes["kh"], sizes["kw"])
-    place = kernel.pack_weights(np.arange(np.prod(shape)).reshape(shape), groups).astype(np.int64)
+    place = kernel.pack_weights(np.arange(1, np.prod(shape) + 1).reshape(shape), groups).astype(np.int64)
     w = np.empty(int(np.prod(shape)), kernel.tile.dtype.numpy)
-    w[place] = reads[1][: place.size]
+    w[place[place > 0] - 1] = reads[1][: place.size][place > 0]
     window = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
     _convolve(kernel.epilogue, w.reshape(shape), groups, window, reads, writes, sizes)
 
@@ -103,6 +108,30 @@ def attention(kernel: AttentionKernel, reads: Sequence[Array], writes: Sequence[
     if kernel.empty == "zero":
         weights = np.where(np.isneginf(scores).all(-1, keepdims=True), np.float32(0), weights)
     at("o", writes[0], (m, sizes["dv"]), (sizes["o_row"], 1))[...] = np.matmul(weights, v)
+
+
+@run.register
+def pool(kernel: PoolKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """The largest element, or the mean of the positions that count, of every window."""
+    planes, (ih, iw), (oh, ow) = (sizes["batch"], sizes["channels"]), (sizes["ih"], sizes["iw"]), (sizes["oh"], sizes["ow"])
+    x = strided(reads[0], (*planes, ih, iw), (sizes["x_batch"], sizes["x_channel"], iw, 1))
+    y = strided(writes[0], (*planes, oh, ow), (sizes["y_batch"], sizes["y_channel"], ow, 1))
+
+    def taps(o: int, axis: int, size: int, before: int, after: int) -> tuple[list[int], int]:
+        """Positions inside the input, and how many count."""
+        at = [o * kernel.strides[axis] + k * kernel.dilations[axis] - before for k in range(kernel.window[axis])]
+        inside = [i for i in at if 0 <= i < size]
+        padded = sum(-before <= i < size + after for i in at)
+        return inside, {"inside": len(inside), "padded": padded, "window": len(at)}[kernel.counted]
+
+    for i, j in np.ndindex(oh, ow):
+        rows, high = taps(i, 0, ih, sizes["pad_h"], sizes["end_h"])
+        columns, wide = taps(j, 1, iw, sizes["pad_w"], sizes["end_w"])
+        part = x[:, :, rows][..., columns]
+        if kernel.mode == "max":
+            y[:, :, i, j] = part.max((-2, -1), initial=-np.inf)
+        else:
+            y[:, :, i, j] = part.sum((-2, -1)) / (high * wide)
 
 
 def _convolve(

@@ -106,17 +106,20 @@ def run(graph: Graph, isa: Isa, early: bool = False) -> int:
 
     early: before composite operations are decomposed, those of which a kernel takes the whole.
     """
-    from irc.passes import claim_attention, claim_conv, claim_matmul
+    from irc.passes import claim_attention, claim_conv, claim_matmul, claim_pool
 
     claimer = Claimer(graph, isa)
     done = 0
-    families: dict[str, Family] = {"MatMul": claim_matmul.claim, "Conv": claim_conv.claim}
+    families: dict[str, Family] = {
+        "MatMul": claim_matmul.claim, "Conv": claim_conv.claim,
+        "MaxPool": claim_pool.claim, "AveragePool": claim_pool.claim,
+    }  # fmt: skip
     if early:
         families = {"Softmax": claim_attention.claim}
     for node in graph.nodes:
         family = families.get(node.op.name)
         value = node.outputs[0] if node.outputs else None
-        if family is None or value is None or value.dtype not in DTYPES or not (value.uses or value in graph.outputs):
+        if family is None or value is None or value.dtype not in DTYPES or node.inputs[0] is None or not (value.uses or value in graph.outputs):
             continue
         found = family(claimer, node)
         if found is not None:

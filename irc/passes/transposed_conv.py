@@ -1,0 +1,94 @@
+"""ConvTranspose as Conv: results of one remainder by the stride are a convolution of their own.
+
+With stride s and kernel k, result o = s·q + r − pad is Σ x[q − t] · w[s·t + r] over t < ceil(k / s).  So one Conv of
+stride 1 computes all remainders as channels, and a rearrangement puts them beside each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim
+from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.types import f32, f64
+from irc.ops.builder import Builder
+from irc.ops.window import spatial
+from irc.passes.replace import replace_value
+
+
+def run(graph: Graph) -> int:
+    """Rewrite those with constant weights, explicit padding and no dilation, in place; how many."""
+    done = 0
+    for node in graph.nodes:
+        if node.op.name == "ConvTranspose":
+            made = _rewritten(graph, node)
+            if made is not None and made.type == node.outputs[0].type:
+                done += replace_value(graph, node.outputs[0], made)
+    graph.prune()
+    return done
+
+
+def _rewritten(graph: Graph, node: Node) -> Value | None:
+    op: Any = node.op
+    x, w, *rest = node.inputs
+    assert x is not None and w is not None
+    rank = len(x.shape) - 2
+    dilations = spatial("ConvTranspose", "dilations", op.dilations, rank, 1)
+    if w.const is None or x.dtype not in (f32, f64) or op.auto_pad != "explicit" or set(dilations) != {1}:
+        return None
+    if op.output_shape or len(rest) > 1 or not x.shape[1].is_const:
+        return None
+    strides = spatial("ConvTranspose", "strides", op.strides, rank, 1)
+    begin = spatial("ConvTranspose", "pads_begin", op.pads_begin, rank, 0)
+    taps = [-(-int(k) // s) for k, s in zip(w.shape[2:], strides, strict=True)]
+    out = node.outputs[0].shape
+    ready = [(n + t - 1) * s for n, t, s in zip(x.shape[2:], taps, strides, strict=True)]
+    if any(p < 0 or (o + p).at_most(r) is not True for p, o, r in zip(begin, out[2:], ready, strict=True)):
+        return None
+    b = Builder(graph, node.name or node.op.name, node.loc)
+    around = tuple(t - 1 for t in taps)
+    weights, times = _weights(graph, w, op.group, strides, taps), int(np.prod(strides))
+    bias = rest[0] if rest else None
+    if bias is not None and bias.const is not None:
+        bias = b.const(np.repeat(bias.const.array, times), bias.dtype)
+    elif bias is not None:
+        return None
+    y = b.Conv(x, weights, bias, pads_begin=around, pads_end=around, group=op.group)
+    y = _interleaved(b, y, int(out[1]), strides)
+    for axis, (p, o, r) in enumerate(zip(begin, out[2:], ready, strict=True), 2):
+        if p or o != r:
+            y = b.Slice(y, b.dims([p]), b.dims([o + p]), b.dims([axis]))
+    return y
+
+
+def _interleaved(b: Builder, y: Value, outputs: int, strides: tuple[int, ...]) -> Value:
+    """[n, outputs · Πs, *q] as [n, outputs, *(q · s)]."""
+    rank = len(strides)
+    if set(strides) == {1}:
+        return y
+    batch, space = y.shape[0], y.shape[2:]
+    y = b.Reshape(y, b.dims([batch, outputs, *strides, *space]), special_zero=False)
+    order = [0, 1, *(k for axis in range(rank) for k in (2 + rank + axis, 2 + axis))]
+    whole: list[Dim | int] = [q * s for q, s in zip(space, strides, strict=True)]
+    return b.Reshape(b.Transpose(y, order), b.dims([batch, outputs, *whole]), special_zero=False)
+
+
+def _weights(graph: Graph, w: Value, group: int, strides: tuple[int, ...], taps: list[int]) -> Value:
+    """[in, out / group, *k] as those of the Conv: [group · out / group · Πs, in / group, *taps]."""
+    source = w.const
+    assert source is not None
+    inputs, per, *kernel = (int(d) for d in w.shape)
+    rank = len(kernel)
+    shape = (group * per * int(np.prod(strides)), inputs // group, *taps)
+
+    def made() -> np.ndarray[Any, Any]:
+        full = np.zeros((inputs, per, *(t * s for t, s in zip(taps, strides, strict=True))), w.dtype.numpy)
+        full[(slice(None), slice(None), *(slice(0, k) for k in kernel))] = source.array
+        split = full.reshape(group, inputs // group, per, *(d for t, s in zip(taps, strides, strict=True) for d in (t, s)))
+        at_taps, at_rest = [3 + 2 * k for k in range(rank)], [4 + 2 * k for k in range(rank)]
+        moved = split.transpose(0, 2, *at_rest, 1, *at_taps)
+        return np.ascontiguousarray(np.flip(moved, tuple(range(-rank, 0))).reshape(shape))
+
+    return graph.add_constant(Constant(w.dtype, shape, made), f"{w.name}/transposed")
