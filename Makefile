@@ -1,12 +1,15 @@
 PYTHON ?= python3
 
-.PHONY: install test lint types docs all
+.PHONY: install test full lint types docs all
 
 install:
 	$(PYTHON) -m pip install -e ".[test,dev]"
 
 test:
 	$(PYTHON) -m pytest -n auto
+
+full:
+	$(PYTHON) -m pytest -m full
 
 lint:
 	$(PYTHON) -m ruff check .

@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from irc.backends.toolchain import find_compiler
+
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without a C compiler, what needs one is skipped."""
+    if find_compiler() is not None:
+        return
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if item.get_closest_marker("compiler") or parameters.get("backend") == "c":
+            item.add_marker(pytest.mark.skip(reason="no C compiler"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -396,6 +396,7 @@ def test_sizes_that_are_none(size: Any) -> None:
         irc.compile(model(), backend="numpy", shapes={"x": (size, 3)})
 
 
+@pytest.mark.compiler
 def test_an_empty_batch() -> None:
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], "pool",

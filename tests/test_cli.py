@@ -306,6 +306,7 @@ def test_compile_leaves_nothing_behind_on_failure(irc: Run, broken: str, tmp_pat
     assert sorted(f.name for f in tmp_path.iterdir()) == ["broken.onnx"]
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     ("emit", "has", "lacks"),
     [
@@ -487,6 +488,7 @@ def test_outputs_that_cannot_be_written_are_status_1(irc: Run, tmp_path: Path) -
         assert ran.status == 1 and "IRC4903" in ran.err, args
 
 
+@pytest.mark.compiler
 def test_numpy_is_no_answer_to_a_wrong_option(irc: Run, tmp_path: Path) -> None:
     for option in (("--target", "z80"), ("--shape", "image[2,1,9,8]"), ("--bound", "nothing=3")):
         ran = irc("compile", ONNX, "-o", str(tmp_path / "made"), *option)
@@ -494,6 +496,7 @@ def test_numpy_is_no_answer_to_a_wrong_option(irc: Run, tmp_path: Path) -> None:
         assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.compiler
 def test_info_of_a_folder_of_sources(irc: Run, tmp_path: Path) -> None:
     assert irc("compile", ONNX, "-o", str(tmp_path / "made"), "--emit", "c").status == 0
     assert "scores: float32[batch,10]" in irc("info", str(tmp_path / "made")).out

@@ -1,8 +1,8 @@
 """Findings: how they are rendered, and a broken model for every code.
 
-`tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's, `.bytes.txt`: as it is) holds a broken
-model, a line `===== expected`, and what `irc validate` says.  Run with IRC_UPDATE=1 to write that part anew, and read
-the change.
+`tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's, `.bytes.txt`: as it
+is) holds a broken model, a line `===== expected`, and what `irc validate` says.  Run with IRC_UPDATE=1 to write that
+part anew, and read the change.
 """
 
 from __future__ import annotations

@@ -180,7 +180,8 @@ def add_products(
 
 @op
 class LSTMSteps(Steps):
-    """Gates i, o, f, c; `peephole` [directions, 3 · hidden] are the weights of the cell in i, o, f."""
+    """What LSTM compiles to.  Gates i, o, f, c; `peephole` [directions, 3 · hidden] are the weights of the cell in
+    i, o, f."""
 
     input_forget: bool = False
     gates: ClassVar[int] = 4
@@ -255,7 +256,8 @@ class LSTMSteps(Steps):
 
 @op
 class GRUSteps(Steps):
-    """Gates z, r, h.  With linear_before_reset the reset applies to h · weights + `bias` [directions, hidden]."""
+    """What GRU compiles to.  Gates z, r, h; with linear_before_reset the reset applies to h · weights + `bias`
+    [directions, hidden]."""
 
     linear_before_reset: bool = False
     gates: ClassVar[int] = 3
@@ -332,7 +334,7 @@ class GRUSteps(Steps):
 
 @op
 class RNNSteps(Steps):
-    """One gate: h' = f(projected + h · weights)."""
+    """What RNN compiles to.  One gate: h' = f(projected + h · weights)."""
 
     def reference(
         self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None
