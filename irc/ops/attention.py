@@ -235,7 +235,7 @@ class RotaryEmbedding(Op):
     def decompose(self, b: Any, x: Value, cos: Value, sin: Value, position_ids: Value | None = None) -> Value:
         flat, shape = len(x.shape) == 3, b.dims(x.shape)
         if flat:
-            require(self.num_heads, codes.MISSING_ATTRIBUTE, op="RotaryEmbedding", attribute="num_heads")
+            require(bool(self.num_heads), codes.MISSING_ATTRIBUTE, op="RotaryEmbedding", attribute="num_heads")
             heads = self.num_heads or 1
             x = b.Reshape(x, b.dims([x.shape[0], x.shape[1], heads, x.shape[2] // heads]))
         if position_ids is not None:

@@ -250,8 +250,8 @@ class Cell(OpenVinoRecurrent):
         w, r = b.Unsqueeze(w, [0]), b.Unsqueeze(r, [0])
         bias = None if bias is None else b.Unsqueeze(bias, [0])
         _, *found = self.sequence(b, first[0], first[1:], None, w, r, bias)
-        results = tuple(b.Squeeze(v, [1]) for v in found)
-        return results if len(results) > 1 else results[0]
+        results = [b.Squeeze(v, [1]) for v in found]
+        return tuple(results) if len(results) > 1 else results[0]
 
 
 @op

@@ -374,8 +374,9 @@ class Resize(Op):
         kind = x.dtype if self.mode == "nearest" or x.dtype == np.float64 else np.dtype(np.float32)
         y = x.astype(kind)
         for n, axis in enumerate(axes):
-            crop = self.coordinates == "tf_crop_and_resize" and roi is not None and len(roi) > 0
-            start, end = (float(roi[n]), float(roi[len(axes) + n])) if crop else (0.0, 1.0)
+            region = roi if roi is not None and self.coordinates == "tf_crop_and_resize" and len(roi) > 0 else None
+            crop = region is not None
+            start, end = (0.0, 1.0) if region is None else (float(region[n]), float(region[len(axes) + n]))
             if counts[n] == y.shape[axis] and factors[n] == 1.0 and not crop:
                 continue
             indices, weights, outside = axis_taps(
