@@ -162,6 +162,7 @@ def test_claims(name: str) -> None:
     check(interp.run(program, feeds), wanted)
 
 
+@pytest.mark.compiler
 def test_compiled(tmp_path: Path) -> None:
     """All of them as one library."""
     for name, (build, feeds, *_) in CASES.items():
@@ -177,6 +178,7 @@ def test_compiled(tmp_path: Path) -> None:
 N, S = Dim.symbol("n", 1), Dim.symbol("s", 1)
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("n", "s"), [(1, 1), (3, 7), (2, 40)])
 def test_symbolic_sizes(n: int, s: int, tmp_path: Path) -> None:
     def build(b: Any, x: Any, y: Any) -> Any:
