@@ -1,0 +1,113 @@
+"""Attention, pools, transposes and small convolutions beside the peak or a copy: python bench/kernels_more.py [name…].
+
+As bench/kernels.py: one thread, processor time, the best of several rounds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from kernels import PEAK, aligned, best, build, invoke, report
+
+from irc.ir.types import f32
+from irc.kernels import (
+    PROTOTYPES,
+    host_isa,
+    plain,
+    select_attention,
+    select_pool,
+    select_small_conv,
+    select_transpose,
+    transposed,
+)
+
+
+def library(kernel: Any) -> Any:
+    return build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
+
+
+def beside_copy(name: str, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], run: Callable[[], None]) -> None:
+    other = np.empty_like(x)
+    took, copy = best(run), best(lambda: np.copyto(other, x))
+    rate = (x.nbytes + y.nbytes) / took / 1e9
+    print(f"{name:40s} {took * 1e3:9.4f} ms {rate:6.1f} GB/s; a copy of the input {copy * 1e3:.4f} ms", flush=True)
+
+
+def bench_attention() -> None:
+    for heads, group, m, n, d in (
+        (12, 1, 128, 128, 64), (12, 1, 197, 197, 64), (6, 1, 1500, 1500, 64), (8, 1, 512, 512, 128),
+        (12, 1, 1, 1024, 64), (12, 4, 1, 1024, 64),
+    ):  # fmt: skip
+        kernel = select_attention(host_isa(), m * group, d, d**-0.5)
+        assert kernel is not None
+        lib = library(kernel)
+        q, o = aligned((heads, m, d)), aligned((heads, m, d), "zero")
+        k, v = aligned((heads // group, n, d)), aligned((heads // group, n, d))
+        sizes = (1, heads, group, m, n, d, d, 0, m * d, d, 0, n * d, d, 1, 0, n * d, d, 0, m * d, d)
+        run = invoke(lib, kernel, q, k, v, o, *sizes)
+        report(f"attention {heads}/{group} m={m} n={n} d={d}", 4 * heads * m * n * d, run, lib)
+        if m == 1:
+            print(f"    {(k.nbytes + v.nbytes) / best(run) / 1e9:.1f} GB/s of K and V")
+
+
+def bench_small_conv() -> None:
+    for ic, oc, size, window, stride in ((512, 512, 7, 3, 1), (512, 512, 14, 3, 2), (2048, 512, 7, 1, 1)):
+        pad = window // 2
+        out = (size + 2 * pad - window) // stride + 1
+        x, w, y = aligned((ic, size, size)), aligned((oc, ic, window, window)), aligned((oc, out, out), "zero")
+        kernel = select_small_conv(host_isa(), f32, oc, out * out, plain())
+        assert kernel is not None
+        lib = library(kernel)
+        packed = aligned((kernel.packed_elements(oc, ic * window * window),))
+        packed[...] = kernel.pack_weights(w)
+        extents = (1, 1, ic, oc, size, size, out, out, window, window, stride, stride, 1, 1, pad, pad)
+        run = invoke(lib, kernel, x, packed, y, *extents, 0, size * size, 0, out * out)
+        name = f"small conv {ic}->{oc} {size} {window}x{window}/{stride}"
+        report(name, 2 * ic * oc * out * out * window * window, run, lib)
+
+
+def bench_pool() -> None:
+    for mode, channels, size, window, stride in (
+        ("max", 64, 112, 3, 2),
+        ("max", 256, 20, 5, 1),
+        ("average", 64, 56, 3, 2),
+    ):
+        pad = window // 2
+        out = (size + 2 * pad - window) // stride + 1
+        kernel = select_pool(host_isa(), f32, mode, (window, window), (stride, stride))  # type: ignore[arg-type]
+        assert kernel is not None
+        x, y = aligned((channels, size, size)), aligned((channels, out, out), "zero")
+        sizes = (1, channels, size, size, out, out, pad, pad, pad, pad, 0, size * size, 0, out * out)
+        beside_copy(
+            f"{mode} {channels} {size} {window}x{window}/{stride}", x, y, invoke(library(kernel), kernel, x, y, *sizes)
+        )
+
+
+def bench_transpose() -> None:
+    kernel = select_transpose(host_isa(), f32)
+    lib = library(kernel)
+    for shape, order in (
+        ((768, 768), (1, 0)), ((3000, 3000), (1, 0)), ((3136, 96), (1, 0)), ((3, 50176), (1, 0)),
+        ((128, 12, 64), (1, 0, 2)), ((9, 4, 2, 112, 112), (0, 3, 1, 4, 2)),
+    ):  # fmt: skip
+        x, y = aligned(shape), aligned(tuple(shape[i] for i in order), "zero")
+        sizes = transposed(shape, order)
+        assert sizes is not None
+        beside_copy(
+            f"transpose {shape} {order}", x, y, invoke(lib, kernel, x, y, *(int(sizes[n]) for n in kernel.sizes))
+        )
+
+
+def main() -> None:
+    for name in sys.argv[1:] or ["attention", "small_conv", "pool", "transpose"]:
+        globals()[f"bench_{name}"]()
+
+
+if __name__ == "__main__":
+    main()
