@@ -113,7 +113,11 @@ def attention(kernel: AttentionKernel, reads: Sequence[Array], writes: Sequence[
 @run.register
 def pool(kernel: PoolKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
     """The largest element, or the mean of the positions that count, of every window."""
-    planes, (ih, iw), (oh, ow) = (sizes["batch"], sizes["channels"]), (sizes["ih"], sizes["iw"]), (sizes["oh"], sizes["ow"])
+    planes, (ih, iw), (oh, ow) = (
+        (sizes["batch"], sizes["channels"]),
+        (sizes["ih"], sizes["iw"]),
+        (sizes["oh"], sizes["ow"]),
+    )
     x = strided(reads[0], (*planes, ih, iw), (sizes["x_batch"], sizes["x_channel"], iw, 1))
     y = strided(writes[0], (*planes, oh, ow), (sizes["y_batch"], sizes["y_channel"], ow, 1))
 
@@ -135,7 +139,8 @@ def pool(kernel: PoolKernel, reads: Sequence[Array], writes: Sequence[Array], si
 
 
 def _convolve(
-    epilogue: Epilogue, w: Array, groups: int, window: Any, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes
+    epilogue: Epilogue, w: Array, groups: int, window: Any,
+    reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes,
 ) -> None:  # fmt: skip
     (stride_h, stride_w), (dilation_h, dilation_w) = window
     batch, (oh, ow), (ih, iw) = sizes["batch"], (sizes["oh"], sizes["ow"]), (sizes["ih"], sizes["iw"])

@@ -41,7 +41,13 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
         return None
     p, o = product_of(found.scores, *_two(found.scores)), product_of(found.values, *_two(found.values))
     rows = len(node.outputs[0].shape)
-    if p is None or o is None or not (p.rows and p.columns and o.columns) or len(p.lead) != rows - 2 or p.lead != o.lead:
+    if (
+        p is None
+        or o is None
+        or not (p.rows and p.columns and o.columns)
+        or len(p.lead) != rows - 2
+        or p.lead != o.lead
+    ):
         return None
     if not worthwhile(*p.space) or o.k != p.n:
         return None
@@ -67,7 +73,7 @@ def _matched(claimer: Claimer, softmax: Node) -> Pattern | None:
     empty: Literal["nan", "zero"] = "nan"
     probabilities = _cleaned(claimer, out)
     if probabilities is not None:
-        nodes += [n for n in out.uses]
+        nodes += list(out.uses)
         out, empty = probabilities, "zero"
     values = _only_use(claimer, out)
     if values is None or values.op.name != "MatMul" or values.inputs[0] is not out:
@@ -185,8 +191,6 @@ def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value
             return None
         group = axes[2][0]
         axes = [axes[0], grouped]
-    if len(axes) == 2 and group == 1:
-        pass
     if len(axes) > 2 or values.strides[depth + 1] not in (0, 1) or 1 not in (keys.strides[-1], keys.strides[depth + 1]):
         return None
     kernel = select_attention(
@@ -216,7 +220,7 @@ def _joined(heads: tuple[Dim, ...], queries: tuple[Dim, ...]) -> tuple[Dim, ...]
     for place in (1, 4, *((5,) if len(heads) > 5 else ())):
         if heads[place] != extent * queries[place]:
             return None
-    if queries[2] != 0 or queries[3] != 0:
+    if len(queries) < 4 or queries[2] != 0 or queries[3] != 0:
         return None
     return (heads[0] * extent, queries[1], heads[2], heads[3], *queries[4:])
 
