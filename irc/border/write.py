@@ -196,7 +196,7 @@ class _Writer:
         except UnknownRank:
             self.sink.report(codes.NEEDS_RANK, node.loc, **self._what(node.op, node.inputs))
 
-    def _what(self, op: Op, inputs: Sequence[Value | None]) -> dict[str, str]:
+    def _what(self, op: Op, inputs: Sequence[Value | None]) -> dict[str, Any]:
         """The facts of every refusal: operation, operand types, target format."""
         types = ", ".join(str(v.type) for v in inputs if v is not None)
         return {"op": str(op), "types": types, "target": "OpenVINO" if self.format == "openvino" else "ONNX"}

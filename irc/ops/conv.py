@@ -301,7 +301,7 @@ def read_plain_backprop(b: Any, a: Any, x: Value, w: Value, shape: Value | None 
 def write_conv_transpose(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
     """OpenVINO: padding made explicit, groups as an axis of the weights, bias as an Add."""
     begin, end = op.padding(x.shape[2:], w.shape[2:])
-    fields = {
+    fields: dict[str, Any] = {
         **op.attributes(),
         "pads_begin": tuple(begin),
         "pads_end": tuple(end),

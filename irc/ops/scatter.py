@@ -8,7 +8,6 @@ ScatterNDUpdate-4/-15, ScatterUpdate-3.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np

@@ -90,7 +90,7 @@ class Claimer:
         op = KernelOp(
             claim.kernel,
             claim.kernel.order(**claim.sizes),
-            tuple(index(offset) for _, offset in claim.operands) + (index(0),),
+            (*tuple(index(offset) for _, offset in claim.operands), index(0)),
             claim.scratch,
             tuple(dict.fromkeys(pairs)),
         )
@@ -119,7 +119,13 @@ def run(graph: Graph, isa: Isa, early: bool = False) -> int:
     for node in graph.nodes:
         family = families.get(node.op.name)
         value = node.outputs[0] if node.outputs else None
-        if family is None or value is None or value.dtype not in DTYPES or node.inputs[0] is None or not (value.uses or value in graph.outputs):
+        if (
+            family is None
+            or value is None
+            or value.dtype not in DTYPES
+            or node.inputs[0] is None
+            or not (value.uses or value in graph.outputs)
+        ):
             continue
         found = family(claimer, node)
         if found is not None:

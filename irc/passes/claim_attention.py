@@ -222,7 +222,8 @@ def _joined(heads: tuple[Dim, ...], queries: tuple[Dim, ...]) -> tuple[Dim, ...]
             return None
     if len(queries) < 4 or queries[2] != 0 or queries[3] != 0:
         return None
-    return (heads[0] * extent, queries[1], heads[2], heads[3], *queries[4:])
+    of_query, of_key, of_value = queries[1], heads[2], heads[3]
+    return (heads[0] * extent, of_query, of_key, of_value, *queries[4:])
 
 
 def _wider(a: Dim, b: Dim) -> Dim:

@@ -29,7 +29,7 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     if node.op.name == "MaxPool" and any(int(p) >= w for p, w in zip((*begin, *end), window * 2, strict=True)):
         return None  # a window may see padding only
     mode = "max" if node.op.name == "MaxPool" else "average"
-    counted = getattr(op, "counted", "inside")
+    counted: Any = getattr(op, "counted", "inside")
     pair = ((strides[0], strides[1]), (dilations[0], dilations[1]))
     kernel = select_pool(claimer.isa, y.dtype, mode, window, *pair, counted)
     if kernel is None:

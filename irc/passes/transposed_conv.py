@@ -86,7 +86,9 @@ def _weights(graph: Graph, w: Value, group: int, strides: tuple[int, ...], taps:
     def made() -> np.ndarray[Any, Any]:
         full = np.zeros((inputs, per, *(t * s for t, s in zip(taps, strides, strict=True))), w.dtype.numpy)
         full[(slice(None), slice(None), *(slice(0, k) for k in kernel))] = source.array
-        split = full.reshape(group, inputs // group, per, *(d for t, s in zip(taps, strides, strict=True) for d in (t, s)))
+        split = full.reshape(
+            group, inputs // group, per, *(d for t, s in zip(taps, strides, strict=True) for d in (t, s))
+        )
         at_taps, at_rest = [3 + 2 * k for k in range(rank)], [4 + 2 * k for k in range(rank)]
         moved = split.transpose(0, 2, *at_rest, 1, *at_taps)
         return np.ascontiguousarray(np.flip(moved, tuple(range(-rank, 0))).reshape(shape))
