@@ -214,16 +214,14 @@ def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value
     return Claim(kernel, operands, sizes, ZERO, result, tail, tuple(dict.fromkeys(found.nodes)))
 
 
-def _joined(heads: tuple[Dim, ...], queries: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
+def _joined(heads: Sequence[Dim], queries: Sequence[Dim]) -> tuple[Dim, ...] | None:
     """Heads of keys and the queries of each as one axis of query heads: strides of Q, K, V, the output, the mask."""
-    extent = queries[0]
-    for place in (1, 4, *((5,) if len(heads) > 5 else ())):
-        if heads[place] != extent * queries[place]:
+    shared = (2, 3)  # K and V have no axis of queries
+    for place, (outer, inner) in enumerate(zip(heads, queries, strict=True)):
+        if place and (inner != 0 if place in shared else outer != queries[0] * inner):
             return None
-    if len(queries) < 4 or queries[2] != 0 or queries[3] != 0:
-        return None
-    of_query, of_key, of_value = queries[1], heads[2], heads[3]
-    return (heads[0] * extent, of_query, of_key, of_value, *queries[4:])
+    joined = [outer if place in shared else inner for place, (outer, inner) in enumerate(zip(heads, queries, strict=True))]
+    return (heads[0] * queries[0], *joined[1:])
 
 
 def _wider(a: Dim, b: Dim) -> Dim:
