@@ -7,6 +7,7 @@ are read where they stand once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -220,8 +221,8 @@ def _joined(heads: Sequence[Dim], queries: Sequence[Dim]) -> tuple[Dim, ...] | N
     for place, (outer, inner) in enumerate(zip(heads, queries, strict=True)):
         if place and (inner != 0 if place in shared else outer != queries[0] * inner):
             return None
-    joined = [outer if place in shared else inner for place, (outer, inner) in enumerate(zip(heads, queries, strict=True))]
-    return (heads[0] * queries[0], *joined[1:])
+    joined = [heads[k] if k in shared else queries[k] for k in range(1, len(heads))]
+    return (heads[0] * queries[0], *joined)
 
 
 def _wider(a: Dim, b: Dim) -> Dim:
