@@ -74,6 +74,16 @@ class OpenVinoResize(Op):
         )  # fmt: skip
 
 
+def whole_lengths(x: Value, axes: Any, scales: Value | None) -> bool:
+    """Whether size · scale is whole on every axis: ONNX aligns corners by that number, OpenVINO by the size it rounds to."""
+    factors = None if scales is None else scales.array
+    sizes = [x.shape[a].const for a in axes]
+    if factors is None or None in sizes:
+        return False
+    lengths = [float(f) * (n or 0) for f, n in zip(factors.reshape(-1), sizes, strict=True)]
+    return all(abs(length - round(length)) < 1e-5 for length in lengths)
+
+
 def write_resize(
     b: Any, op: Any, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
 ) -> Any:
@@ -82,6 +92,7 @@ def write_resize(
     axes = op.axis_list(len(x.shape))
     mode = {"nearest": "nearest", "cubic": "cubic"}.get(op.mode, "linear" if op.exclude_outside else "linear_onnx")
     says = op.coordinates in COORDINATES and op.nearest_mode in NEAREST_MODES and op.policy == "stretch"
+    says = says and (sizes is not None or op.coordinates != "align_corners" or whole_lengths(x, axes, scales))
     if not says or (op.antialias and mode != "linear") or (op.exclude_outside and mode == "cubic"):
         types = ", ".join(str(v.type) for v in (x, scales, sizes) if v is not None)
         raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
