@@ -309,7 +309,8 @@ def write_conv_transpose(b: Any, op: Any, x: Value, w: Value, bias: Value | None
         "output_shape": (),
     }
     if op.output_shape:  # a result larger than the windows reach ends in zeros
-        bare = ConvTranspose(**{**fields, "output_padding": ()}).infer(x, w).dims()[2:]
+        fields["output_padding"] = ()
+        bare = ConvTranspose(**fields).infer(x, w).dims()[2:]
         wanted = op.infer(x, w).dims()[2:]
         fields["output_padding"] = tuple(int(n) - int(m) for n, m in zip(wanted, bare, strict=True))
     if bias is not None:
