@@ -335,7 +335,8 @@ def _run(i: Interface, calls: list[Signature]) -> str:
     if any(s.swapped is not None for s in i.states):
         body.append("    ctx->turn ^= 1;")
     body += _output_sizes(i)
-    declared = [f"    {_declare(i, b, name)}" for b, name in places.items()]
+    words = set(re.findall(r"\w+", "\n".join(body)))  # nobody writes a result without elements
+    declared = [f"    {_declare(i, b, name)}" for b, name in places.items() if name in words]
     text = "\n".join([*declared, *body])
     head = [f"int {p}_run({p}_ctx *ctx, const void *const *in, void *const *out, int64_t *out_dims) {{"]
     if "base +" in text:
