@@ -75,7 +75,8 @@ class OpenVinoResize(Op):
 
 
 def whole_lengths(x: Value, axes: Any, scales: Value | None) -> bool:
-    """Whether size · scale is whole on every axis: ONNX aligns corners by that number, OpenVINO by the size it rounds to."""
+    """Whether size · scale is whole on every axis: ONNX aligns corners by that number, OpenVINO by
+    the size it rounds to."""
     factors = None if scales is None else scales.array
     sizes = [x.shape[a].const for a in axes]
     if factors is None or None in sizes:
