@@ -35,13 +35,14 @@ Each adds its findings to the sink; stop on errors after each pass.
 
 def compile_c(isa: Isa) -> tuple[Pass, ...]:
     """COMPILE_C, with what kernels of that instruction set take: composites before they are decomposed."""
-    from irc.passes import claim, transposed_conv  # here: loading and validating need no kernels
+    from irc.passes import channels_last, claim, transposed_conv  # here: loading and validating need no kernels
 
     at = [name for name, _ in COMPILE_C].index("decompose")
     early: Pass = ("claim-composites", lambda graph, sink: claim.run(graph, isa, early=True))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
     last: Pass = ("claim", lambda graph, sink: claim.run(graph, isa))
-    return (*COMPILE_C[:at], early, convolutions, *COMPILE_C[at:], last)
+    layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph))
+    return (*COMPILE_C[:at], early, convolutions, *COMPILE_C[at:], layout, last)
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (

@@ -25,6 +25,7 @@ from irc.loops.schedule import (
     tileable,
 )  # fmt: skip
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
+from irc.loops.split import pieces
 from irc.passes.elements import children, is_index, rebuilt, walk
 from irc.passes.indexing import Ranges, coefficient
 
@@ -67,7 +68,8 @@ def emit_store(
 ) -> None:  # fmt: skip
     """buffer[at] = e for all of `axes`."""
     if not has_reduce(e):
-        nest(lowering, b, ranges, axes, buffer, at, e)
+        for some, place, element in pieces(b, ranges, axes, at, e):
+            nest(lowering, b, ranges, some, buffer, place, element)
     elif axes and tileable(e) and _prefers_tile(e, axes, ranges):
         emit_tiles(b, ranges, axes, buffer, at, e)
     else:

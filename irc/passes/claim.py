@@ -106,13 +106,13 @@ def run(graph: Graph, isa: Isa, early: bool = False) -> int:
 
     early: before composite operations are decomposed, those of which a kernel takes the whole.
     """
-    from irc.passes import claim_attention, claim_conv, claim_matmul, claim_pool
+    from irc.passes import claim_attention, claim_conv, claim_last, claim_matmul, claim_pool
 
     claimer = Claimer(graph, isa)
     done = 0
     families: dict[str, Family] = {
         "MatMul": claim_matmul.claim, "Conv": claim_conv.claim,
-        "MaxPool": claim_pool.claim, "AveragePool": claim_pool.claim,
+        "MaxPool": claim_pool.claim, "AveragePool": claim_pool.claim, "ChannelsLast": claim_last.claim,
     }  # fmt: skip
     if early:
         families = {"Softmax": claim_attention.claim}

@@ -169,9 +169,13 @@ class Grouper:
             return False  # only ever left unstored for this consumer
         if self._read_again(value, load) and (self.cost[operand] > 0 or not self._regular_at(value, load)):
             return True
-        return (
-            view_base(self.elements, value) is None and not self._regular_at(value, load) and self.cost[operand] > CHEAP
-        )
+        if view_base(self.elements, value) is not None or self._regular_at(value, load):
+            return False
+        return self.cost[operand] > CHEAP or self._chooses(operand)
+
+    def _chooses(self, value: Value) -> bool:
+        """Whether an element comes from one place or another: with a regular index, loops choose once and for all."""
+        return any(isinstance(x, Select) for x in walk(self._inlined(value)[1]))
 
     def _regular_at(self, value: Value, load: Load) -> bool:
         element = self.elements.of(value)

@@ -6,16 +6,57 @@ stride 1 computes all remainders as channels, and a rearrangement puts them besi
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from irc.ir.dim import Dim
+from irc.expr import Const, Expr, IndexFunction, Tensor
 from irc.ir.graph import Constant, Graph, Node, Value
-from irc.ir.types import f32, f64
+from irc.ir.types import TensorType, f32, f64, i64
+from irc.ops.base import Array, Op
 from irc.ops.builder import Builder
+from irc.ops.signature import Sig
 from irc.ops.window import spatial
 from irc.passes.replace import replace_value
+
+
+@dataclass(frozen=True)
+class Interleave(Op):
+    """[n, group · Πs · c, *q] as [n, group · c, *(q · s)]: channel (g, r, c) at q is channel (g, c) at s · q + r."""
+
+    strides: tuple[int, ...]
+    group: int
+    sig: ClassVar[Sig] = Sig("x: any -> y: any")
+
+    def infer(self, x: Value) -> TensorType:
+        n, channels, *space = x.shape
+        whole = [q * s for q, s in zip(space, self.strides, strict=True)]
+        return TensorType(x.dtype, (n, channels // math.prod(self.strides), *whole))
+
+    def reference(self, x: Array) -> Array:
+        n, channels, *space = x.shape
+        rank = len(space)
+        split = x.reshape(n, self.group, *self.strides, -1, *space)
+        order = [0, 1, 2 + rank, *(k for axis in range(rank) for k in (3 + rank + axis, 2 + axis))]
+        whole = [q * s for q, s in zip(space, self.strides, strict=True)]
+        return split.transpose(order).reshape(n, channels // math.prod(self.strides), *whole)
+
+    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:  # pyright: ignore[reportIncompatibleVariableOverride]
+        per = int(out.dims()[1]) // self.group
+
+        def element(n: Expr, channel: Expr, *o: Expr) -> Expr:
+            remainder: Expr = Const(0, i64)
+            for i, s in zip(o, self.strides, strict=True):
+                remainder = remainder * s + i % s
+            if self.group == 1:
+                source = remainder * per + channel
+            else:
+                source = (channel // per * math.prod(self.strides) + remainder) * per + channel % per
+            return x[(n, source, *(i // s for i, s in zip(o, self.strides, strict=True)))]
+
+        return element
 
 
 def run(graph: Graph) -> int:
@@ -52,31 +93,25 @@ def _rewritten(graph: Graph, node: Node) -> Value | None:
     weights, times = _weights(graph, w, op.group, strides, taps), int(np.prod(strides))
     bias = rest[0] if rest else None
     if bias is not None and bias.const is not None:
-        bias = b.const(np.repeat(bias.const.array, times), bias.dtype)
+        bias = b.const(_spread(bias.const.array, op.group, times), bias.dtype)
     elif bias is not None:
         return None
     y = b.Conv(x, weights, bias, pads_begin=around, pads_end=around, group=op.group)
-    y = _interleaved(b, y, int(out[1]), strides)
+    if times > 1:
+        y = b.add(Interleave(strides, op.group), y)
     for axis, (p, o, r) in enumerate(zip(begin, out[2:], ready, strict=True), 2):
         if p or o != r:
             y = b.Slice(y, b.dims([p]), b.dims([o + p]), b.dims([axis]))
     return y
 
 
-def _interleaved(b: Builder, y: Value, outputs: int, strides: tuple[int, ...]) -> Value:
-    """[n, outputs · Πs, *q] as [n, outputs, *(q · s)]."""
-    rank = len(strides)
-    if set(strides) == {1}:
-        return y
-    batch, space = y.shape[0], y.shape[2:]
-    y = b.Reshape(y, b.dims([batch, outputs, *strides, *space]), special_zero=False)
-    order = [0, 1, *(k for axis in range(rank) for k in (2 + rank + axis, 2 + axis))]
-    whole: list[Dim | int] = [q * s for q, s in zip(space, strides, strict=True)]
-    return b.Reshape(b.Transpose(y, order), b.dims([batch, outputs, *whole]), special_zero=False)
+def _spread(bias: np.ndarray[Any, Any], group: int, times: int) -> np.ndarray[Any, Any]:
+    """A bias for every remainder of every channel."""
+    return np.repeat(bias.reshape(group, 1, -1), times, 1).reshape(-1)
 
 
 def _weights(graph: Graph, w: Value, group: int, strides: tuple[int, ...], taps: list[int]) -> Value:
-    """[in, out / group, *k] as those of the Conv: [group · out / group · Πs, in / group, *taps]."""
+    """[in, out / group, *k] as those of the Conv: [group · Πs · out / group, in / group, *taps]."""
     source = w.const
     assert source is not None
     inputs, per, *kernel = (int(d) for d in w.shape)
@@ -90,7 +125,7 @@ def _weights(graph: Graph, w: Value, group: int, strides: tuple[int, ...], taps:
             group, inputs // group, per, *(d for t, s in zip(taps, strides, strict=True) for d in (t, s))
         )
         at_taps, at_rest = [3 + 2 * k for k in range(rank)], [4 + 2 * k for k in range(rank)]
-        moved = split.transpose(0, 2, *at_rest, 1, *at_taps)
+        moved = split.transpose(0, *at_rest, 2, 1, *at_taps)
         return np.ascontiguousarray(np.flip(moved, tuple(range(-rank, 0))).reshape(shape))
 
     return graph.add_constant(Constant(w.dtype, shape, made), f"{w.name}/transposed")

@@ -1,0 +1,115 @@
+"""Loops without the choices that hold for whole ranges of a loop variable: what Concat and Pad leave behind.
+
+`i < c ? a[i] : b[i - c]` for i < n becomes two loops, over [0, c) and [c, n), and neither of them chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from irc.expr import Bin, Const, Expr, Select, index
+from irc.ir.dim import Dim
+from irc.ir.types import boolean
+from irc.loops.builder import LoopBuilder
+from irc.loops.schedule import Axis
+from irc.loops.simplify import depends, substitute
+from irc.passes.elements import children, rebuilt, walk
+from irc.passes.indexing import Ranges, coefficient
+
+MOST_PIECES = 12
+
+
+def pieces(
+    b: LoopBuilder, ranges: Ranges, axes: list[Axis], at: tuple[Expr, ...], e: Expr
+) -> Iterator[tuple[list[Axis], tuple[Expr, ...], Expr]]:
+    """The parts of a nest, one after the other: axes, the index stored and the element of each."""
+    for k in reversed(range(len(axes))):
+        guards = _guards(e, axes[k], ranges)
+        bounds = _bounds(guards, axes[k])
+        if bounds is None or len(bounds) - 2 not in range(1, MOST_PIECES):
+            continue
+        for low, high in zip(bounds, bounds[1:], strict=False):
+            known: dict[Expr, Expr] = {
+                g: Const(bool(cut >= high) is below, boolean) for g, (cut, below) in guards.items()
+            }
+            yield from _piece(b, ranges, axes, k, low, high, at, _chosen(e, known))
+        return
+    yield axes, at, e
+
+
+def _piece(
+    b: LoopBuilder, ranges: Ranges, axes: list[Axis], k: int, low: int, high: int, at: tuple[Expr, ...], e: Expr
+) -> Iterator[tuple[list[Axis], tuple[Expr, ...], Expr]]:  # fmt: skip
+    """The nest over low <= axis k < high, itself in pieces."""
+    var = b.name("i")
+    ranges.declare(var, Dim.of(high - low))
+    moved: dict[Expr, Expr] = {axes[k].var: var + low}
+    inner = [*axes[:k], Axis(var, Dim.of(high - low)), *axes[k + 1 :]]
+    yield from pieces(b, ranges, inner, tuple(substitute(i, moved) for i in at), substitute(e, moved))
+
+
+def _guards(e: Expr, axis: Axis, ranges: Ranges) -> dict[Expr, tuple[int, bool]]:
+    """Conditions that hold exactly below (True), or from there on (False), a number: condition → (number, which)."""
+    found: dict[Expr, tuple[int, bool]] = {}
+    if axis.size is None:
+        return found
+    for x in walk(e):
+        if not isinstance(x, Select):
+            continue
+        for cond in _conjuncts(x.cond):
+            if isinstance(cond, Bin) and cond.op in ("lt", "le") and depends(cond, {axis.var}):
+                gap = ranges.dim(index(cond.b)) - ranges.dim(index(cond.a)) - (1 if cond.op == "lt" else 0)
+                slope = coefficient(gap, f"%{axis.var.name}")
+                rest = None if slope is None else gap - ranges.symbol(axis.var) * slope
+                if slope is None or rest is None or not (slope.is_const and rest.is_const) or abs(int(slope)) != 1:
+                    continue
+                # slope · i + rest >= 0
+                found[cond] = (int(rest) + 1, True) if int(slope) < 0 else (-int(rest), False)
+    return found
+
+
+def _conjuncts(cond: Expr) -> Iterator[Expr]:
+    if isinstance(cond, Bin) and cond.op == "and":
+        yield from _conjuncts(cond.a)
+        yield from _conjuncts(cond.b)
+    else:
+        yield cond
+
+
+def _bounds(guards: dict[Expr, tuple[int, bool]], axis: Axis) -> list[int] | None:
+    """The ends of the ranges in which no condition changes; None where there is none."""
+    if not guards or axis.size is None:
+        return None
+    cuts = {cut for cut, _ in guards.values() if 0 < cut < axis.size}
+    return sorted({0, axis.size, *cuts})
+
+
+def _chosen(e: Expr, known: dict[Expr, Expr]) -> Expr:
+    """`e` where these conditions are known; a branch that is not taken is gone."""
+    done: dict[int, Expr] = {}
+
+    def go(x: Expr) -> Expr:
+        if id(x) in done:
+            return done[id(x)]
+        if x in known:
+            new = known[x]
+        elif isinstance(x, Select):
+            cond = _decided(go(x.cond))
+            new = rebuilt(x, (cond, go(x.a), go(x.b))) if not isinstance(cond, Const) else go(x.a if cond.value else x.b)
+        else:
+            new = rebuilt(x, tuple(go(c) for c in children(x)))
+        done[id(x)] = new
+        return new
+
+    return go(e)
+
+
+def _decided(cond: Expr) -> Expr:
+    """A conjunction without what is known to hold."""
+    if not isinstance(cond, Bin) or cond.op != "and":
+        return cond
+    a, b = _decided(cond.a), _decided(cond.b)
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, Const):
+            return other if one.value else one
+    return rebuilt(cond, (a, b))

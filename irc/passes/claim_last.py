@@ -1,0 +1,144 @@
+"""Operations with the channels last as kernels: Conv and pools over one or two spatial axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim
+from irc.ir.graph import Constant, Node, Value
+from irc.kernels import Epilogue, select_depthwise_last, select_direct_conv
+from irc.ops.window import spatial, window_padding
+from irc.passes.access import ZERO, Access, Space, find, row_major
+from irc.passes.claim import Claim, Claimer, worthwhile
+from irc.passes.epilogues import Tail, merged
+
+ONE = Dim.of(1)
+
+
+@dataclass
+class Planes:
+    """Windows over planes; one spatial axis is a plane of one row."""
+
+    batch: Dim
+    channels: Dim
+    size: tuple[Dim, Dim]
+    result: tuple[Dim, Dim]
+    window: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    padding: tuple[Dim, Dim]
+    flat: bool  # one spatial axis
+
+    def pixel(self, strides: Sequence[Dim]) -> Dim | None:
+        """The stride along the pixels of the result; None where it is not one stride."""
+        axes = merged(self.result[1:] if self.flat else self.result, strides[1:-1])
+        return ZERO if not axes else axes[0][1] if len(axes) == 1 else None
+
+    def sizes(self, source: Access, to: Sequence[Dim]) -> dict[str, Dim | int]:
+        """The sizes that all kernels over planes have."""
+        rows = source.strides[1:-1]
+        return {
+            "batch": self.batch, "ih": self.size[0], "iw": self.size[1], "oh": self.result[0], "ow": self.result[1],
+            "pad_h": self.padding[0], "pad_w": self.padding[1], "x_batch": source.strides[0],
+            "x_row": ZERO if self.flat else rows[0], "x_pixel": rows[-1], "y_batch": to[0],
+            "y_pixel": self.pixel(to) or ZERO,
+        }  # fmt: skip
+
+
+def claim(claimer: Claimer, node: Node) -> Claim | None:
+    """A kernel for an operation with the channels last, or None where loops do it."""
+    wrapped: Any = node.op
+    return _conv(claimer, node, wrapped.op) if wrapped.op.name == "Conv" else None
+
+
+def planes_of(op: Any, x: Value, y: Value, window: Sequence[int]) -> Planes | None:
+    """The geometry, where it is one the kernels know."""
+    rank = len(x.shape) - 2
+    if rank not in (1, 2):
+        return None
+
+    def pair(values: Sequence[Any], one: Any) -> tuple[Any, Any]:
+        return (one, values[0]) if rank == 1 else (values[0], values[1])
+
+    space = x.shape[1:-1]
+    begin, _ = window_padding(op, space, window)
+    return Planes(
+        y.shape[0], x.shape[-1], pair(space, ONE), pair(y.shape[1:-1], ONE), pair(window, 1),
+        pair(spatial(op.name, "strides", op.strides, rank, 1), 1),
+        pair(spatial(op.name, "dilations", op.dilations, rank, 1), 1), pair(begin, ZERO), rank == 1,
+    )  # fmt: skip
+
+
+def source_of(claimer: Claimer, x: Value) -> Access:
+    """Where the input stands: channels side by side, all else at any distance."""
+    space = Space(x.shape)
+    return next(a for a in find(claimer.elements, space, x, space.at) if a.strides[-1] == 1 or x.shape[-1] == 1)
+
+
+def _conv(claimer: Claimer, node: Node, op: Any) -> Claim | None:
+    x, weights, *rest = node.inputs
+    assert x is not None and weights is not None
+    out = node.outputs[0]
+    planes = planes_of(op, x, out, [int(d) for d in weights.shape[2:]])
+    if planes is None or weights.const is None or not worthwhile(*out.shape, *weights.shape[1:]):
+        return None
+    bias: list[Access] = []
+    if rest and rest[0] is not None:
+        space = Space(out.shape)
+        bias = find(claimer.elements, space, rest[0], (space.at[-1],))[-1:]
+    tail = claimer.collector.tail(out, bias, lambda a: a.strides[-1] in (0, 1) and planes.pixel(a.strides) is not None)
+    return _chosen(claimer, planes, op.group, x, weights, weights.const, tail)
+
+
+def _chosen(
+    claimer: Claimer, planes: Planes, groups: int, x: Value, weights: Value, constant: Constant, tail: Tail
+) -> Claim | None:  # fmt: skip
+    """The kernel selected, sizes by name, weights packed."""
+    dtype, oc = tail.value.dtype, int(weights.shape[0])
+    epilogue = Epilogue(tail.expr, tuple(_kind(planes, s) for s in tail.slots))
+    source = source_of(claimer, x)
+    sizes = planes.sizes(source, row_major(tail.value.shape))
+    for k, (kind, s) in enumerate(zip(epilogue.slots, tail.slots, strict=True)):
+        sizes[f"s{k}_batch"] = s.strides[0]
+        if kind in ("column", "full"):
+            sizes[f"s{k}_pixel"] = planes.pixel(s.strides) or ZERO
+    window = (planes.window, planes.strides, planes.dilations)
+    kernel: Any
+    depthwise = groups == planes.channels == oc > 1
+    if depthwise:
+        kernel = select_depthwise_last(claimer.isa, dtype, *window, epilogue, planes.result[1])
+        sizes["channels"] = oc
+    else:
+        ic = int(planes.channels) // groups
+        kernel = select_direct_conv(claimer.isa, dtype, oc // groups, ic, *window, *planes.result, epilogue)
+        sizes |= {"groups": groups, "ic": ic, "oc": oc // groups}
+    if kernel is None:
+        return None
+    packed = _packed(claimer, kernel, weights, constant, 0 if depthwise else groups, planes.window)
+    operands = [(source.value, source.offset), (packed, ZERO), *((s.value, s.offset) for s in tail.slots)]
+    return Claim(kernel, operands, sizes, kernel.scratch_bytes(), tail.value, tail)  # type: ignore[arg-type]
+
+
+def _packed(
+    claimer: Claimer, kernel: Any, weights: Value, constant: Constant, groups: int, window: tuple[int, int]
+) -> Value:  # fmt: skip
+    """The weights in the kernel's packing; no groups: one for each channel."""
+    shape = (int(weights.shape[0]), int(weights.shape[1]), *window)
+    given = (groups,) if groups else ()
+    elements = kernel.packed_elements(shape[0] // groups, shape[1], groups) if groups else kernel.packed_elements(shape[0])
+
+    def packed() -> np.ndarray[Any, Any]:
+        return kernel.pack_weights(constant.array.reshape(shape), *given)
+
+    key = (weights, type(kernel), kernel.tile, getattr(kernel, "block", 0), *given)
+    return claimer.packed(key, packed, constant.dtype, elements, weights.name)
+
+
+def _kind(planes: Planes, access: Access) -> Any:
+    if planes.pixel(access.strides) == 0:
+        return "row" if access.strides[-1] == 1 else "scalar"
+    return "full" if access.strides[-1] == 1 else "column"

@@ -1,0 +1,195 @@
+"""Convolutional regions channels last: the same results, and no rearrangement inside a region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from lowering import Array, graph_of, random
+
+from irc.diagnostics import Sink
+from irc.ir.graph import Graph, Node
+from irc.ir.types import TensorType, f32
+from irc.ir.verify import problems
+from irc.loops import interp
+from irc.loops.ir import For, walk
+from irc.loops.lower import lower
+from irc.ops.builder import evaluate
+from irc.passes import channels_last, group, transposed_conv
+from irc.passes.channels_last import ChannelsLast
+from irc.pipelines import COMPILE_C
+
+SAME = {"pads_begin": (1, 1), "pads_end": (1, 1)}
+X = random(2, 8, 6, 5)
+
+
+def conv(b: Any, x: Any, outputs: int, size: int = 3, group: int = 1, bias: bool = True, **fields: Any) -> Any:
+    w = random(outputs, int(x.shape[1]) // group, *[size] * (len(x.shape) - 2))
+    return b.Conv(x, w, random(outputs) if bias else None, group=group, **fields)
+
+
+def residual(b: Any, x: Any) -> Any:
+    y = b.Relu(conv(b, x, 8, **SAME))
+    return b.Relu(b.Add(conv(b, y, 8, **SAME), y))
+
+
+def excited(b: Any, x: Any) -> Any:
+    y = b.Relu(conv(b, x, 16, **SAME))
+    scale = b.Sigmoid(conv(b, b.ReduceMean(y, [2, 3], keepdims=True), 16, size=1))
+    return conv(b, b.Mul(y, scale), 8, size=1)
+
+
+def fire(b: Any, x: Any) -> Any:
+    squeezed = b.Relu(conv(b, x, 8, size=1))
+    wide = b.Concat(b.Relu(conv(b, squeezed, 8, size=1)), b.Relu(conv(b, squeezed, 12, **SAME)), axis=1)
+    left, right = b.Split(wide, 1, [8, 12], num=None)
+    return conv(b, b.MaxPool(left, kernel=(3, 3), strides=(2, 2))[0], 8, size=1), b.Sigmoid(right)
+
+
+def up(b: Any, x: Any) -> Any:
+    y = b.Gather(conv(b, x, 8, **SAME), b.const(np.repeat(np.arange(6), 2)), b.const(2))
+    return conv(b, b.Concat(y, y, axis=1), 8, size=1)
+
+
+def transposed(b: Any, x: Any) -> Any:
+    y = b.ConvTranspose(b.Relu(conv(b, x, 8, **SAME)), random(8, 3, 4, 4), random(6), strides=(2, 2), group=2)
+    return conv(b, y, 8, **SAME)
+
+
+def broadcast(b: Any, x: Any) -> Any:
+    y = b.Mul(b.Add(conv(b, x, 8, **SAME), random(8, 1, 1)), b.const(2.0, x.dtype))
+    return conv(b, b.Add(y, random(5)), 8, size=1)
+
+
+def ended(b: Any, x: Any) -> Any:
+    y = conv(b, x, 8, **SAME)
+    return conv(b, y, 8, size=1), b.Reshape(y, [2, -1])
+
+
+def signal(b: Any, x: Any) -> Any:
+    y = b.Relu(conv(b, x, 16, pads_begin=(1,), pads_end=(1,)))
+    return conv(b, y, 8, strides=(2,))
+
+
+# name: (build, input, Transposes left)
+MODELS: dict[str, tuple[Callable[..., Any], Array, int]] = {
+    "residual": (residual, X, 2),
+    "depthwise": (lambda b, x: conv(b, conv(b, conv(b, x, 16, size=1), 16, group=16, **SAME), 8, size=1), X, 2),
+    "squeeze and excite": (excited, X, 2),
+    "concatenation, split and pool": (fire, X, 3),
+    "nearest neighbours": (up, X, 2),
+    "transposed convolution": (transposed, X, 2),
+    "broadcast operands": (broadcast, X, 2),
+    "left in the middle": (ended, X, 3),
+    "one spatial axis": (signal, random(2, 6, 40), 2),
+    "padding": (lambda b, x: conv(b, b.Pad(conv(b, x, 8, size=1), [0, 0, 1, 2, 0, 0, 1, 2]), 8), X, 2),
+    "average": (lambda b, x: conv(b, b.AveragePool(conv(b, x, 8, **SAME), kernel=(2, 2)), 8, size=1), X, 2),
+    "one channel in": (lambda b, x: conv(b, x, 64, size=3, strides=(2, 2)), random(2, 1, 12, 9), 1),
+    "a plane of one pixel": (lambda b, x: b.Relu(conv(b, x, 64, size=5)), random(2, 8, 5, 5), 1),
+}
+
+
+def prepared(build: Callable[..., Any], x: Array) -> Graph:
+    graph, sink = graph_of(build, x), Sink()
+    transposed_conv.run(graph)
+    for _, run in COMPILE_C:
+        run(graph, sink)
+    assert not sink.errors
+    return graph
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_results(name: str) -> None:
+    build, x, transposes = MODELS[name]
+    graph = prepared(build, x)
+    wanted = evaluate(graph, {graph.inputs[0]: x})
+    assert channels_last.run(graph) > 0
+    assert not problems(graph)
+    assert sum(n.op.name == "Transpose" for n in graph.nodes) == transposes
+    for got, want in zip(evaluate(graph, {graph.inputs[0]: x}), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_what_stays() -> None:
+    """Convolutions without constant weights, with few products, or of three axes; and a graph without any."""
+    w = random(8, 8, 3, 3)
+    for build, feeds in (
+        (lambda b, x, w: b.Conv(x, w), (X, w)),
+        (lambda b, x: conv(b, x, 2, size=1), (X[:, :, :2, :2],)),
+        (lambda b, x: conv(b, x, 8), (random(1, 4, 5, 5, 5),)),
+        (lambda b, x: b.Relu(b.MaxPool(x, kernel=(2, 2))[0]), (X,)),
+    ):
+        graph = graph_of(build, *feeds)
+        before = [str(n.op) for n in graph.nodes]
+        assert channels_last.run(graph) == 0
+        assert [str(n.op) for n in graph.nodes] == before
+
+
+SMALL = random(1, 3, 4, 3)
+WRAPPED: dict[str, Callable[..., Any]] = {
+    "Conv": lambda b, x: conv(b, x, 2, **SAME),
+    "MaxPool": lambda b, x: b.MaxPool(x, kernel=(2, 2))[0],
+    "Concat": lambda b, x: b.Concat(x, b.Neg(x), axis=1),
+    "Slice": lambda b, x: b.Slice(x, [1], [3], [1]),
+    "Split": lambda b, x: b.Split(x, 1, [1, 2], num=None),
+    "Gather": lambda b, x: b.Gather(x, b.const([2, 0, 1, 1]), b.const(3)),
+    "ReduceMax": lambda b, x: b.ReduceMax(x, [2], keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_wrapped(name: str) -> None:
+    """Types, reference and code of an operation whose operand and results stand channels last."""
+    graph = graph_of(WRAPPED[name], SMALL)
+    wanted = evaluate(graph, {graph.inputs[0]: SMALL})
+    (node,) = [n for n in graph.nodes if n.op.name == name]
+    last = Graph("last")
+    data = tuple(k for k, v in enumerate(node.inputs) if v is not None and v.const is None)
+    feeds = [a.transpose(0, 2, 3, 1) for a in evaluate(extended(graph, node), {graph.inputs[0]: SMALL})]
+    operands = [
+        last.add_input(f"x{k}", TensorType.of(f32, feeds[data.index(k)].shape)) if k in data
+        else v if v is None else last.add_constant(v.const)
+        for k, v in enumerate(node.inputs)
+    ]  # fmt: skip
+    op = ChannelsLast(node.op, 4, data)
+    results = [last.new_value("y", t) for t in op.result_types(operands)]
+    last.add_node(op, operands, results)
+    last.outputs = results[: len(wanted)]
+    for run in (lambda: evaluate(last, dict(zip(last.inputs, feeds, strict=True))), lambda: interpreted(last, feeds)):
+        for got, want in zip(run(), wanted, strict=True):
+            np.testing.assert_allclose(got.transpose(0, 3, 1, 2), want, rtol=1e-5, atol=1e-6)
+
+
+def extended(graph: Graph, node: Node) -> Graph:
+    """The graph that gives a node's operands."""
+    other = graph.copy()
+    (twin,) = [n for n in other.nodes if n.name == node.name]
+    other.outputs = [v for v in twin.inputs if v is not None and v.const is None]
+    return other
+
+
+def interpreted(graph: Graph, feeds: list[Array]) -> list[Array]:
+    return interp.run(lower(graph, group.run(graph), "test"), feeds)
+
+
+# ---------------------------------------------------------------- loops without choices
+def concatenated(b: Any, x: Any) -> Any:
+    return b.Exp(b.Concat(x, b.Neg(x), b.Sin(x), axis=1))
+
+
+def padded(b: Any, x: Any) -> Any:
+    return b.Exp(b.Pad(x, [0, 1, 0, 2, 0, 0, 2, 0]))
+
+
+@pytest.mark.parametrize(("build", "loops"), [(concatenated, 3), (padded, 9)])
+def test_pieces(build: Callable[..., Any], loops: int) -> None:
+    """One nest for each range in which an element comes from the same place."""
+    graph = prepared(build, SMALL)
+    program = lower(graph, group.run(graph), "test")
+    nests = [s for f in program.functions for s in f.body if isinstance(s, For)]
+    assert len(nests) == loops
+    assert not any("Select" in repr(s) for f in program.functions for s in walk(f.body))
+    (want,) = evaluate(graph, {graph.inputs[0]: SMALL})
+    np.testing.assert_allclose(interp.run(program, [SMALL])[0], want, rtol=1e-6)
