@@ -58,6 +58,7 @@ _VECTOR = Template("""#ifndef IRC_VECTOR_${V}
 #define IRC_VECTOR_${V}
 typedef $T ${V} __attribute__((vector_size($bytes)));
 typedef $I ${V}_mask __attribute__((vector_size($bytes)));
+typedef u$I ${V}_bits __attribute__((vector_size($bytes))); /* for arithmetic that wraps around */
 typedef $T ${V}_memory __attribute__((vector_size($bytes), aligned($size), may_alias));
 IRC_HELPER ${V} ${V}_load(const $T *p) { return *(const ${V}_memory *)p; }
 IRC_HELPER void ${V}_store($T *p, ${V} x) { *(${V}_memory *)p = x; }
