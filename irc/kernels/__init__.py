@@ -52,6 +52,7 @@ from irc.kernels.catalogue import (
     select_gemm,
     select_global_pool,
     select_pool,
+    select_depthwise_last,
     select_small_conv,
     select_transpose,
 )
@@ -62,6 +63,7 @@ from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.pool import GlobalPoolKernel, PoolKernel
+from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.small_conv import SmallConvKernel
 from irc.kernels.text import PROTOTYPES
 from irc.kernels.transpose import TransposeKernel, transposed
@@ -78,6 +80,7 @@ __all__ = [
     "GlobalPoolKernel",
     "Isa",
     "PoolKernel",
+    "DepthwiseLastKernel",
     "SmallConvKernel",
     "TransposeKernel",
     "acc",
@@ -93,6 +96,7 @@ __all__ = [
     "select_pool",
     "select_small_conv",
     "select_transpose",
+    "select_depthwise_last",
     "slot",
     "supported",
     "transposed",

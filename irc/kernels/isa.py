@@ -86,6 +86,21 @@ IRC_HELPER ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a < b
 IRC_HELPER ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a > b) | (a != a)), a, b); }
 IRC_HELPER ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
 #endif
+/* The same of a bound, which is not NaN, and x: one instruction on x86, which gives its last operand where that is NaN.
+   Compilers do not find it in the expression. */
+#if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32)
+IRC_HELPER ${V} ${V}_at_most(${V} bound, ${V} x) {
+    __asm__("vmin$packed %1, %2, %0" : "=v"(x) : "v"(x), "v"(bound));
+    return x;
+}
+IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) {
+    __asm__("vmax$packed %1, %2, %0" : "=v"(x) : "v"(x), "v"(bound));
+    return x;
+}
+#else
+IRC_HELPER ${V} ${V}_at_most(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound < x), bound, x); }
+IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound > x), bound, x); }
+#endif
 """)
 
 HEAD = """#include <math.h>
@@ -118,6 +133,7 @@ def vector_type(lanes: int, dtype: DType) -> str:
         L=lanes,
         bytes=lanes * dtype.itemsize,
         size=dtype.itemsize,
+        packed="ps" if dtype.name == "f32" else "pd",
         absolute="0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",
     )
 
