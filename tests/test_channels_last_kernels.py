@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from irc.expr import Const
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, DepthwiseLastKernel, Epilogue, acc, plain, select_depthwise_last, slot
-from tests.test_kernels import NATIVE, Pool, build, close, compilers, exact_conv, invoke, noise
+from tests.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 N = Dim.symbol("n")
