@@ -48,22 +48,22 @@ from irc.kernels.catalogue import (
     select_attention,
     select_conv,
     select_depthwise,
+    select_depthwise_last,
     select_direct_conv,
     select_gemm,
     select_global_pool,
     select_pool,
-    select_depthwise_last,
     select_small_conv,
     select_transpose,
 )
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
+from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.direct_conv import DirectConvKernel
 from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.pool import GlobalPoolKernel, PoolKernel
-from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.small_conv import SmallConvKernel
 from irc.kernels.text import PROTOTYPES
 from irc.kernels.transpose import TransposeKernel, transposed
@@ -74,13 +74,13 @@ __all__ = [
     "AttentionKernel",
     "ConvKernel",
     "DepthwiseKernel",
+    "DepthwiseLastKernel",
     "DirectConvKernel",
     "Epilogue",
     "GemmKernel",
     "GlobalPoolKernel",
     "Isa",
     "PoolKernel",
-    "DepthwiseLastKernel",
     "SmallConvKernel",
     "TransposeKernel",
     "acc",
@@ -90,13 +90,13 @@ __all__ = [
     "select_attention",
     "select_conv",
     "select_depthwise",
+    "select_depthwise_last",
     "select_direct_conv",
     "select_gemm",
     "select_global_pool",
     "select_pool",
     "select_small_conv",
     "select_transpose",
-    "select_depthwise_last",
     "slot",
     "supported",
     "transposed",

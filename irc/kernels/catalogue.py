@@ -15,14 +15,14 @@ from irc.ir.types import DType, f32
 from irc.kernels.attention import WIDEST, AttentionKernel, Mask
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel, fits
+from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.direct_conv import DirectConvKernel, block_of, fits as direct_fits
 from irc.kernels.epilogue import Epilogue
-from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import Isa
+from irc.kernels.pixels import pixels_of
 from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
 from irc.kernels.small_conv import PIXELS, SmallConvKernel
-from irc.kernels.pixels import pixels_of
 from irc.kernels.tile import Tile, heights_of
 from irc.kernels.transpose import TransposeKernel
 
@@ -131,6 +131,20 @@ def select_depthwise(
     return DepthwiseKernel(tile, window, strides, dilations, epilogue) if fits(*window, strides, dilations) else None
 
 
+def select_depthwise_last(
+    isa: Isa,
+    dtype: DType,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    epilogue: Epilogue,
+    ow: DimLike,
+) -> DepthwiseLastKernel | None:
+    """The kernel for channels last and rows of `ow` outputs; None where the window is too wide for it."""
+    pixels = pixels_of(ow, window[1], strides[1], dilations[1])
+    return DepthwiseLastKernel(Tile(isa, dtype, pixels, 1), window, strides, dilations, epilogue) if pixels else None
+
+
 def select_attention(
     isa: Isa,
     rows: DimLike,
@@ -162,20 +176,6 @@ def select_pool(
 ) -> PoolKernel | None:
     """The kernel for the largest element or the mean of every window, NCHW; None where a window is too wide for it."""
     tile = Tile(isa, dtype, 1, 1)
-def select_depthwise_last(
-    isa: Isa,
-    dtype: DType,
-    window: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    epilogue: Epilogue,
-    ow: DimLike,
-) -> DepthwiseLastKernel | None:
-    """The kernel for channels last and rows of `ow` outputs; None where the window is too wide for it."""
-    pixels = pixels_of(ow, window[1], strides[1], dilations[1])
-    return DepthwiseLastKernel(Tile(isa, dtype, pixels, 1), window, strides, dilations, epilogue) if pixels else None
-
-
     return (
         PoolKernel(tile, mode, window, strides, dilations, counted) if pool_fits(window, strides, dilations) else None
     )

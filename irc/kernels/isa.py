@@ -84,8 +84,6 @@ IRC_HELPER ${V} ${V}_select(${V}_mask mask, ${V} a, ${V} b) {
 /* The smaller and the larger; NaN where either is NaN. */
 IRC_HELPER ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a < b) | (a != a)), a, b); }
 IRC_HELPER ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a > b) | (a != a)), a, b); }
-IRC_HELPER ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
-#endif
 /* The same of a bound, which is not NaN, and x: one instruction on x86, which gives its last operand where that is NaN.
    Compilers do not find it in the expression. */
 #if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32)
@@ -100,6 +98,8 @@ IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) {
 #else
 IRC_HELPER ${V} ${V}_at_most(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound < x), bound, x); }
 IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound > x), bound, x); }
+#endif
+IRC_HELPER ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
 #endif
 """)
 
@@ -131,9 +131,9 @@ def vector_type(lanes: int, dtype: DType) -> str:
         T=scalar,
         I=integer,
         L=lanes,
+        packed="ps" if dtype.name == "f32" else "pd",
         bytes=lanes * dtype.itemsize,
         size=dtype.itemsize,
-        packed="ps" if dtype.name == "f32" else "pd",
         absolute="0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",
     )
 
