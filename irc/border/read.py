@@ -11,10 +11,10 @@ import networkx as nx
 from irc.border import support
 from irc.border.functions import Functions
 from irc.diagnostics import Loc, Problem, Sink
-from irc.diagnostics.codes import operation as codes
+from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Constant, Graph, Model, Origin, Value
-from irc.ir.types import TensorType, Type, dynamic
+from irc.ir.types import TensorType, Type, UnknownRank, dynamic
 from irc.ops.base import FORMS, Op, form_at, forms_of
 from irc.ops.builder import Builder
 from irc.ops.codecs import AsInput, Reading
@@ -86,11 +86,20 @@ class _Reader:
             self._opaque(raw, inputs)
             return
         form, cls = found
+        before = len(self.out)
         try:
             values = self._read(raw, form, cls, inputs)
         except Problem as p:
-            op = {"op": self._label(raw, form)} if "op" in p.facts else {}
-            self.sink.report(p.code, raw.loc, p.notes + _operand_notes(inputs), **{**p.facts, **op})
+            label = {"op": self._label(raw, form)} if "op" in p.facts else {}
+            self.sink.report(p.code, raw.loc, p.notes + _operand_notes(inputs), **{**p.facts, **label})
+            self._opaque(raw, inputs)
+            return
+        except UnknownRank:
+            for node in reversed(list(self.out.dag.nodes)[before:]):  # what was made of it so far
+                self.out.remove(node)
+            if not self.sink.errors:  # else a mistake that is reported may be why it is unknown
+                op = self._label(raw, form)
+                self.sink.report(shape_codes.RANK_UNKNOWN, raw.loc, _operand_notes(inputs), op=op)
             self._opaque(raw, inputs)
             return
         if len(raw.outputs) > len(values):

@@ -74,6 +74,15 @@ SIZE_RANGE = Code(
     fix="Correct the shape of the operand, or the attribute.",
     help="change the operand's shape, or the attribute",
 )  # fmt: skip
+RANK_UNKNOWN = Code(
+    "IRC3110", "warning", "Rank must be known",
+    "{op}: what it does depends on the rank of an operand, and that is unknown",
+    why="This version of the operation cannot be read without the number of axes of its operands. The model can be "
+    "rewritten in its own format (the node is copied as it is), not converted, checked beyond this node, or compiled.",
+    example="Gemm-6 without broadcast=1 whose C comes from an input without shape",
+    fix="Declare the shapes of the model's inputs; a size may stay symbolic.",
+    help="declare the shapes of the model's inputs",
+)  # fmt: skip
 DECLARED_SHAPE = Code(
     "IRC3201", "warning", "Declared shape disagrees with inference",
     "{value} is declared {declared}; inference says {inferred}",
