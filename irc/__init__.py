@@ -72,7 +72,8 @@ def save(
     opset: of ONNX's default domain; by default the source's where that was ONNX, else 21 or the lowest
     higher one that can express the model.  ir_version: 10 or 11 (OpenVINO).  max_opset ("opset8") and
     for_openvino ("2021.4", which also sets ir_version) limit OpenVINO's operation sets.  compress_fp16
-    stores f32 weights as f16.  Raises ConversionError, and then nothing is written; OSError.
+    stores f32 weights as f16.  An option that does not apply to the file is an error.  Raises ConversionError,
+    and then nothing is written; OSError.
     """
     from irc import driver
 

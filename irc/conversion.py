@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,13 @@ OPENVINO_RELEASES = (
 """OpenVINO release → the newest operation set it reads (documentation of the releases; 16 was first seen in 2025)."""
 
 
+OPTIONS = {
+    ".onnx": ("opset", "compress_fp16"),
+    ".xml": ("ir_version", "max_opset", "for_openvino", "compress_fp16"),
+}
+"""The fields of SaveOptions that say something about a file, by its ending."""
+
+
 @dataclass(frozen=True)
 class SaveOptions:
     """The options of `irc.save`."""
@@ -42,20 +49,78 @@ class SaveOptions:
     for_openvino: str | None = None
     compress_fp16: bool = False
 
+    def check(self, path: str | Path) -> None:
+        """ConversionError with every option that has no such value (IRC6350) or is of the other format (IRC6353)."""
+        sink = Sink()
+        ending = ending_of(path)
+        if ending not in OPTIONS:
+            expected = "a name that ends in .onnx or .xml"
+            sink.report(codes.BAD_OPTION, option="path", value=os.fspath(path), expected=expected)
+            raise ConversionError(sink.diagnostics)
+        for option in (f.name for f in fields(self)):
+            value = getattr(self, option)
+            if value is None or value is False:
+                continue
+            if option not in OPTIONS[ending]:
+                other = next(e for e, names in OPTIONS.items() if option in names)
+                sink.report(codes.OPTION_OF_OTHER_FORMAT, option=option, value=value, ending=ending, other=other)
+            elif expected := self._expected(option, value):
+                sink.report(codes.BAD_OPTION, option=option, value=value, expected=expected)
+        sink.stop_on_errors(ConversionError)
+
+    def _expected(self, option: str, value: Any) -> str:
+        """What the option could be, where `value` is wrong; else nothing."""
+        if option == "opset":
+            newest = newest_onnx_opset()
+            return "" if _is_number(value, 1, newest) else f"a number from 1 to {newest}"
+        if option == "max_opset":
+            right = _is_number(_opset_number(value), 1, NEWEST_OPENVINO_OPSET)
+            return "" if right else f"opset1 to opset{NEWEST_OPENVINO_OPSET}"
+        if option == "for_openvino":
+            return "" if _release(value) >= OPENVINO_RELEASES[0][0] else "a release from 2020.1 on, like 2021.4"
+        if option == "ir_version" and not _is_number(value, 10, 11):
+            return "10 or 11"
+        if option == "ir_version" and self.for_openvino is not None and value > _newest_ir(self.for_openvino):
+            return f"10, because OpenVINO {self.for_openvino} does not read newer ones"
+        return ""
+
+
+def ending_of(path: str | Path) -> str:
+    """The ending of a file's name, which decides its format."""
+    return os.path.splitext(os.fspath(path))[1].lower()
+
+
+def _is_number(value: Any, lo: int, hi: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and lo <= value <= hi
+
+
+def _opset_number(value: Any) -> int:
+    """8 of "opset8" and of 8; 0 of anything else."""
+    found = re.fullmatch(r"opset(\d+)", str(value), re.ASCII)
+    return int(found[1]) if found else value if isinstance(value, int) else 0
+
+
+def _release(value: Any) -> tuple[int, int]:
+    """(2021, 4) of "2021.4" and "2021.4.2"; (0, 0) of anything else."""
+    found = re.fullmatch(r"(20\d\d)\.(\d+)(\.\d+)*", str(value), re.ASCII)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _newest_ir(release: Any) -> int:
+    return 10 if _release(release) <= (2021, 4) else 11
+
 
 def write_file(model: Model, path: str | Path, options: SaveOptions) -> None:
     """Write the model in the format of the path's suffix; ConversionError with every finding, OSError."""
+    options.check(path)
     sink = Sink()
-    suffix = os.path.splitext(os.fspath(path))[1].lower()
-    if suffix not in (".onnx", ".xml"):
-        sink.report(
-            codes.BAD_OPTION, option="path", value=os.fspath(path), expected="a name that ends in .onnx or .xml"
-        )
-        raise ConversionError(sink.diagnostics)
+    suffix = ending_of(path)
     raw = to_openvino(model, options, sink) if suffix == ".xml" else to_onnx(model, options, sink)
     sink.stop_on_errors(ConversionError)
     if options.compress_fp16:
-        compress(raw.graph, raw.format, {v.key for v in raw.graph.outputs})
+        compress(raw.graph, raw.format, {v.key for v in raw.graph.outputs}, raw.opsets.get("", 0))
+    if raw.format == "onnx" and raw.version < 4:
+        _list_initializers(raw.graph)
     try:
         if suffix == ".xml":
             from irc.formats.openvino import writer as openvino
@@ -79,7 +144,6 @@ def to_onnx(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
         sink.report(p.code, notes=p.notes, **p.facts)
         raise ConversionError(sink.diagnostics) from p
     if options.opset is not None:
-        _in_range("opset", options.opset, 1, newest_onnx_opset(), sink)
         return _onnx_at(model, options.opset, sink)
     if model.format == "onnx":
         return _onnx_at(model, model.opsets.get("", 1), sink)
@@ -109,14 +173,14 @@ def _onnx_at(model: Model, opset: int, sink: Sink) -> RawModel:
     else:
         imports = [onnx.helper.make_opsetid(d, v) for d, v in raw.opsets.items() if d in ("", "ai.onnx.ml")]
         raw.version = max(onnx.helper.find_min_ir_version_for(imports, ignore_unknown=True), _needed(raw))
-    if raw.version < 4:  # until IR version 3 an initializer is a graph input too
-        listed = {v.key for v in raw.graph.inputs}
-        raw.graph.inputs += [
-            RawValue(k, (k,), TensorType.of(t.dtype, t.shape))
-            for k, t in raw.graph.constants.items()
-            if k not in listed
-        ]
     return raw
+
+
+def _list_initializers(graph: RawGraph) -> None:
+    """Until IR version 3 an initializer is a graph input too."""
+    listed = {v.key for v in graph.inputs}
+    types = {k: TensorType.of(t.dtype, t.shape) for k, t in graph.constants.items() if k not in listed}
+    graph.inputs += [RawValue(k, (k,), type) for k, type in types.items()]
 
 
 def _domains() -> dict[str, int]:
@@ -136,54 +200,37 @@ def _needed(raw: RawModel) -> int:
     return 8 if raw.functions else 3
 
 
-def _in_range(option: str, value: int, lo: int, hi: int, sink: Sink) -> None:
-    if not lo <= value <= hi:
-        sink.report(codes.BAD_OPTION, option=option, value=value, expected=f"a number from {lo} to {hi}")
-        raise ConversionError(sink.diagnostics)
-
-
 # ----------------------------------------------------------------------------- OpenVINO
 def to_openvino(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     """The model as OpenVINO IR, within the IR version and operation sets asked for."""
-    version, newest = openvino_target(options, sink)
+    version, newest = openvino_target(options)
     if version is None:
         version = model.version if model.format == "openvino" else 11
     return write_model(model, WriteOptions("openvino", max_opset=newest, version=version), sink)
 
 
-def openvino_target(options: SaveOptions, sink: Sink) -> tuple[int | None, int]:
-    """(IR version or None, newest operation set) of the options; ConversionError IRC6350."""
+def openvino_target(options: SaveOptions) -> tuple[int | None, int]:
+    """(IR version or None, newest operation set) of options that have been checked."""
     version, newest = options.ir_version, NEWEST_OPENVINO_OPSET
-    if version is not None:
-        _in_range("ir_version", version, 10, 11, sink)
     if options.for_openvino is not None:
-        release = re.fullmatch(r"(20\d\d)\.(\d+)(\.\d+)*", str(options.for_openvino))
-        at = (int(release[1]) if release else 0, int(release[2]) if release else 0)
-        known = [n for first, n in OPENVINO_RELEASES if first <= at]
-        if not known:
-            expected = "a release from 2020.1 on, like 2021.4"
-            sink.report(codes.BAD_OPTION, option="for_openvino", value=options.for_openvino, expected=expected)
-            raise ConversionError(sink.diagnostics)
-        newest = known[-1]
-        version = version or (10 if at <= (2021, 4) else 11)
+        newest = [n for first, n in OPENVINO_RELEASES if first <= _release(options.for_openvino)][-1]
+        version = version or _newest_ir(options.for_openvino)
     if options.max_opset is not None:
-        number = re.fullmatch(r"(?:opset)?(\d+)", str(options.max_opset))
-        _in_range("max_opset", int(number[1]) if number else 0, 1, NEWEST_OPENVINO_OPSET, sink)
-        newest = min(newest, int(number[1])) if number else newest
+        newest = min(newest, _opset_number(options.max_opset))
     return version, newest
 
 
 # --------------------------------------------------------------------------- compression
-def compress(graph: RawGraph, format: str, outputs: set[str]) -> None:
-    """Store f32 weights as f16, each behind a conversion back; values beyond ±65504 are clamped."""
+def compress(graph: RawGraph, format: str, outputs: set[str], opset: int) -> None:
+    """Store f32 weights as f16, each behind a conversion back (of that opset); values beyond ±65504 are clamped."""
     for body in _bodies(graph):
-        compress(body, format, {v.key for v in body.outputs})
+        compress(body, format, {v.key for v in body.outputs}, opset)
     names = {n.name for n in graph.nodes}
     for key, tensor in list(graph.constants.items()):
         # A single number (an epsilon, the fill of a mask) would gain nothing and may leave the range of f16.
         several = math.prod(tensor.shape) > 1
         if tensor.dtype == f32 and several and key not in outputs and "values" not in tensor.extras:
-            _compress_one(graph, format, key, tensor, _fresh(f"{tensor.name}/decompress", names))
+            _compress_one(graph, format, key, tensor, _fresh(f"{tensor.name}/decompress", names), opset)
 
 
 def _fresh(name: str, taken: set[str]) -> str:
@@ -193,13 +240,14 @@ def _fresh(name: str, taken: set[str]) -> str:
     return found
 
 
-def _compress_one(graph: RawGraph, format: str, key: str, tensor: RawTensor, name: str) -> None:
+def _compress_one(graph: RawGraph, format: str, key: str, tensor: RawTensor, name: str, opset: int) -> None:
     packed = f"{key}/compressed" if format == "onnx" else f"{key}_compressed"
     graph.constants[packed] = replace(tensor, name=f"{tensor.name}_compressed", dtype=f16, load=lambda: halves(tensor))
     del graph.constants[key]
     type = TensorType.of(f32, tensor.shape)
     if format == "onnx":
-        node = RawNode("Cast", 13, "", name, [packed], [RawValue(key, (key,), type)], {"to": 1})
+        to = 1 if opset >= 6 else "FLOAT"  # the attribute was a name before it was a number
+        node = RawNode("Cast", opset, "", name, [packed], [RawValue(key, (key,), type)], {"to": to})
     else:
         extras = {"rt_info": [{"name": "decompression", "version": "0"}]}
         output = RawValue(key, tuple(tensor.extras.get("names", ())), type)

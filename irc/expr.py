@@ -12,9 +12,9 @@ meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, TensorType, boolean, i64
@@ -24,9 +24,10 @@ from irc.ir.types import DType, TensorType, boolean, i64
 class Expr:
     """Base.  Python operators build `Bin`; comparisons are the methods `eq lt le` (a == b stays structural)."""
 
-    @property
-    def dtype(self) -> DType:
-        raise NotImplementedError
+    if TYPE_CHECKING:  # every subclass has it, as a field or a property
+
+        @property
+        def dtype(self) -> DType: ...
 
     def __add__(self, other: Operand) -> Expr:
         return _arith("add", self, other)
@@ -425,3 +426,72 @@ def unflatten_index(position: Expr, shape: Sequence[Dim]) -> Index:
 def broadcast_index(at: Sequence[Expr], operand: Tensor, out: Sequence[Dim]) -> Expr:
     """Shorthand for `operand.broadcast(at, out)`."""
     return operand.broadcast(at, out)
+
+
+# ------------------------------------------------------------------ traversal
+def children(e: Expr) -> tuple[Expr, ...]:
+    """The direct parts of an expression."""
+    match e:
+        case Bin():
+            return e.a, e.b
+        case Un() | Cast():
+            return (e.a,)
+        case Call():
+            return e.args
+        case Select():
+            return e.cond, e.a, e.b
+        case Load():
+            return e.index
+        case Reduce():
+            return (e.body,)
+        case _:
+            return ()
+
+
+def rebuilt(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """The same kind of expression from other parts."""
+    if all(a is b for a, b in zip(children(e), parts, strict=True)):
+        return e
+    match e:
+        case Bin():
+            return Bin(e.op, *parts)
+        case Un():
+            return Un(e.op, *parts)
+        case Cast():
+            return Cast(parts[0], e.type)
+        case Call():
+            return Call(e.fn, parts)
+        case Select():
+            return Select(*parts)
+        case Load():
+            return Load(e.buffer, parts)
+        case Reduce():
+            return replace(e, body=parts[0])
+        case _:
+            return e
+
+
+def transform(e: Expr, visit: Callable[[Expr], Expr]) -> Expr:
+    """Bottom-up rewriting; shared parts are visited once and stay shared."""
+    done: dict[int, Expr] = {}
+
+    def go(x: Expr) -> Expr:
+        found = done.get(id(x))
+        if found is None:
+            found = done[id(x)] = visit(rebuilt(x, tuple(go(c) for c in children(x))))
+        return found
+
+    return go(e)
+
+
+def walk(e: Expr, into_loads: bool = True) -> Iterator[Expr]:
+    """Every distinct object in an expression, outermost first; `into_loads`: also those in the indices of loads."""
+    seen: set[int] = set()
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if id(x) not in seen:
+            seen.add(id(x))
+            yield x
+            if into_loads or not isinstance(x, Load):
+                stack.extend(reversed(children(x)))

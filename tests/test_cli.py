@@ -92,6 +92,8 @@ def test_version(irc: Run) -> None:
         ("convert", ONNX, "out.onnx", "--max-opset", "opset8"),
         ("convert", ONNX, "out.xml", "--opset", "17"),
         ("convert", ONNX, "out.xml", "--max-opset", "8"),
+        ("convert", ONNX, "out.xml", "--for-openvino", "2021.4", "--ir-version", "11"),
+        ("convert", ONNX, "out.onnx", "--opset", "99"),
         ("run", ONNX, "--input", "picture=random"),
         ("run", ONNX, "--input", "image=missing.npy"),
         ("compile", ONNX, "--shape", "image[1,x,8,8]"),

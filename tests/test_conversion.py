@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,60 @@ def test_negative_indices_in_old_openvino(tmp_path: Path) -> None:
     assert 'type="Select"' in text and "opset8" not in text
     x = rng.normal(size=(4, 2)).astype(np.float32)
     np.testing.assert_array_equal(run(tmp_path / "b.xml", x, np.array([-1, 0, 2], np.float32)), x[[-1, 0, 2]])
+
+
+@pytest.mark.parametrize("opset", [5, 8, 9])
+def test_compression_in_old_opsets(tmp_path: Path, opset: int) -> None:
+    """Cast took a name before opset 6; initializers were graph inputs before IR version 4 (opset 9)."""
+    weights = rng.normal(size=(3, 4)).astype(np.float32)
+    source = model(tmp_path / "a.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (2, 3)}, 13, w=weights)
+    irc.convert(source, tmp_path / "b.onnx", opset=opset, compress_fp16=True)
+    onnx.checker.check_model(tmp_path / "b.onnx")
+    x = rng.normal(size=(2, 3)).astype(np.float32)
+    np.testing.assert_allclose(run(tmp_path / "b.onnx", x), x @ weights, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "codes"),
+    [
+        ("b.xml", {"opset": 17}, ["IRC6353"]),
+        ("b.onnx", {"ir_version": 11, "max_opset": "opset8", "for_openvino": "2021.4"}, ["IRC6353"] * 3),
+        ("b.onnx", {"opset": 0}, ["IRC6350"]),
+        ("b.onnx", {"opset": 99}, ["IRC6350"]),
+        ("b.onnx", {"opset": "17"}, ["IRC6350"]),
+        ("b.xml", {"ir_version": 9}, ["IRC6350"]),
+        ("b.xml", {"max_opset": "8", "for_openvino": "2019.3"}, ["IRC6350"] * 2),
+        ("b.xml", {"max_opset": "opset99"}, ["IRC6350"]),
+        ("b.xml", {"ir_version": 11, "for_openvino": "2021.4"}, ["IRC6350"]),
+        ("b.pb", {}, ["IRC6350"]),
+    ],
+)
+def test_options_that_cannot_be_obeyed_are_refused(
+    tmp_path: Path, name: str, options: dict[str, Any], codes: list[str]
+) -> None:
+    source = model(tmp_path / "a.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": (2, 3)}, 13)
+    with pytest.raises(ConversionError) as error:
+        irc.convert(source, tmp_path / name, **options)
+    assert [d.code for d in error.value.diagnostics] == codes
+    assert [f.name for f in tmp_path.iterdir()] == ["a.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("options", "version", "newest"),
+    [
+        ({}, 11, 8),
+        ({"max_opset": "opset7"}, 11, 1),
+        ({"max_opset": 7}, 11, 1),
+        ({"for_openvino": "2021.4"}, 10, 1),
+        ({"for_openvino": "2022.1.2", "ir_version": 10}, 10, 8),
+    ],
+)
+def test_options_of_openvino(tmp_path: Path, options: dict[str, Any], version: int, newest: int) -> None:
+    """Softmax has been in opset 8, for negative axes, besides opset 1."""
+    source = model(tmp_path / "a.onnx", [helper.make_node("Softmax", ["x"], ["y"], axis=-1)], {"x": (2, 3)}, 13)
+    irc.convert(source, tmp_path / "b.xml", **options)
+    text = (tmp_path / "b.xml").read_text()
+    assert f'<net name="g" version="{version}"' in text
+    assert max(int(n) for n in re.findall(r'version="opset(\d+)"', text)) == newest
+    x = rng.normal(size=(2, 3)).astype(np.float32)
+    np.testing.assert_array_equal(run(tmp_path / "b.xml", x), run(source, x))

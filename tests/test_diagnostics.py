@@ -1,8 +1,8 @@
 """Findings: how they are rendered, and a broken model for every code.
 
 `tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's, `.bytes.txt`: as it
-is) holds a broken model, a line `===== expected`, and what `irc validate` says.  Run with IRC_UPDATE=1 to write that
-part anew, and read the change.
+is, `.hex.txt`: in hexadecimal, `.size.txt`: so many zero bytes) holds a broken model, a line `===== expected`, and what
+`irc validate` says.  Run with IRC_UPDATE=1 to write that part anew, and read the change.
 """
 
 from __future__ import annotations
@@ -155,11 +155,18 @@ def write_model(case: Path, folder: Path) -> str:
     is a folder).
     """
     text = case.read_text("utf-8").partition(MARK)[0]
-    name = re.sub(r"\.(pb|bytes)$", ".onnx", case.name.removesuffix(".txt"))
+    name = re.sub(r"\.(pb|bytes|hex|size)$", ".onnx", case.name.removesuffix(".txt"))
     if text == NO_FILE:
         return name
     if case.name.endswith(".bytes.txt"):
         (folder / name).write_bytes(text.encode())
+        return name
+    if case.name.endswith(".hex.txt"):
+        (folder / name).write_bytes(bytes.fromhex(text))
+        return name
+    if case.name.endswith(".size.txt"):
+        with (folder / name).open("wb") as file:
+            file.truncate(int(text))  # no disk is used
         return name
     if case.name.endswith(".xml.txt"):
         (folder / name).write_text(text, "utf-8")

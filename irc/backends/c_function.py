@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from irc.backends.c_expr import ANYTHING, Printer, Range, dim_text
 from irc.backends.c_names import Names, identifier, stem
 from irc.backends.c_types import register, storage
-from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
+from irc.expr import Bin, Const, Expr, Load, Size, Var, children
 from irc.ir.dim import INF, Dim
 from irc.ir.types import i64
 from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
@@ -432,22 +432,6 @@ def broken(text: str, width: int) -> list[str]:
 
 
 # -------------------------------------------------------------------- analysis
-def children(e: Expr) -> tuple[Expr, ...]:
-    match e:
-        case Bin():
-            return e.a, e.b
-        case Un() | Cast():
-            return (e.a,)
-        case Call():
-            return e.args
-        case Select():
-            return e.cond, e.a, e.b
-        case Load():
-            return e.index
-        case _:
-            return ()
-
-
 def expressions(s: Stmt) -> tuple[Expr, ...]:
     """The expressions of a statement itself."""
     match s:

@@ -22,6 +22,7 @@ from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import CompileError
 from irc.ir.dim import Dim, Func, Symbol
 from irc.ir.graph import Graph, Node, Value
+from irc.ir.names import unused
 from irc.ir.types import TensorType, string
 from irc.ops.base import Op
 from irc.ops.layout import DimVector
@@ -236,14 +237,8 @@ class _ModuleWriter:
         return self.locals[value]
 
     def _local(self, value: Value) -> str:
-        name = identifier(value.name)
-        base, n = name, 1
-        while name in self.taken:
-            n += 1
-            name = f"{base}_{n}"
-        self.taken.add(name)
-        self.locals[value] = name
-        return name
+        self.locals[value] = unused(identifier(value.name), self.taken)
+        return self.locals[value]
 
     def _constant(self, value: Value) -> str:
         assert value.const is not None
@@ -270,7 +265,7 @@ class _ModuleWriter:
                 if len(d.terms) == 1 and d.terms[0][1] == 1 and len(d.terms[0][0]) == 1:
                     atom = d.terms[0][0][0]
                     if isinstance(atom, Symbol) and atom.name not in self.sizes and self._needs_sizes:
-                        name = self._fresh_local(snake(atom.name) if atom.name.isidentifier() else "size")
+                        name = unused(snake(atom.name) if atom.name.isidentifier() else "size", self.taken)
                         self.sizes[atom.name] = name
                         return [f"{name} = {self.locals[value]}.shape[{axis}]", *self._sizes_of(value)]
         return []
@@ -280,14 +275,6 @@ class _ModuleWriter:
         if not hasattr(self, "_dim_vectors"):
             self._dim_vectors = any(isinstance(n.op, DimVector) for n in self.graph.nodes)
         return self._dim_vectors
-
-    def _fresh_local(self, hint: str) -> str:
-        name, n = hint, 1
-        while name in self.taken:
-            n += 1
-            name = f"{hint}_{n}"
-        self.taken.add(name)
-        return name
 
     def _size(self, dim: Dim) -> str:
         """A Dim as a Python expression over the sizes seen so far."""

@@ -36,6 +36,7 @@ from irc.backends.numpy_source import (
 )  # fmt: skip
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import runtime_io as codes
+from irc.ir.names import unused
 from irc.ops.base import Op
 
 _ENTRY = "\n\n\n"
@@ -95,12 +96,7 @@ class Library:
     def fresh(self, hint: str, avoid: set[str] | None = None) -> str:
         """An unused name of the module."""
         hint = f"{hint}_" if hint in vars(builtins) or keyword.iskeyword(hint) else hint
-        name, n = hint, 1
-        while name in self.taken or name in (avoid or ()):
-            n += 1
-            name = f"{hint}_{n}"
-        self.taken.add(name)
-        return name
+        return unused(hint, self.taken, avoid or ())
 
     def text(self) -> str:
         """All functions, callees after their callers."""

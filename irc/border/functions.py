@@ -31,12 +31,16 @@ class Functions:
 
     def __init__(self, raw: RawModel) -> None:
         table = {(f.domain, f.name, f.overload): f for f in raw.functions}
-        circular = _circular(table)  # the reader has reported these
-        self.table = {key: f for key, f in table.items() if key not in circular}
+        self.circular = _circular(table)  # the reader has reported these
+        self.table = {key: f for key, f in table.items() if key not in self.circular}
         self.calls = 0
 
     def find(self, node: RawNode) -> RawFunction | None:
         return self.table.get(_key(node))
+
+    def is_circular(self, node: RawNode) -> bool:
+        """Whether a node calls a function that calls itself."""
+        return _key(node) in self.circular
 
     def instantiate(self, call: RawNode, function: RawFunction) -> Body:
         """The body for one call: attribute references resolved, value keys made unique."""

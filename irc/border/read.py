@@ -11,10 +11,10 @@ import networkx as nx
 from irc.border import support
 from irc.border.functions import Functions
 from irc.diagnostics import Loc, Problem, Sink
-from irc.diagnostics.codes import operation as codes
+from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Constant, Graph, Model, Origin, Value
-from irc.ir.types import TensorType, Type, dynamic
+from irc.ir.types import TensorType, Type, UnknownRank, dynamic
 from irc.ops.base import FORMS, Op, form_at, forms_of
 from irc.ops.builder import Builder
 from irc.ops.codecs import AsInput, Reading
@@ -38,6 +38,7 @@ class _Reader:
         self.raw, self.sink, self.format = raw, sink, raw.format
         self.functions = Functions(raw)
         self.known: dict[str, Value] = {}
+        self.unknown_opsets: set[str] = set()
         self.out = Graph()
 
     def graph(self, raw: RawGraph) -> Graph:
@@ -85,17 +86,27 @@ class _Reader:
             self._opaque(raw, inputs)
             return
         form, cls = found
+        before = len(self.out)
         try:
             values = self._read(raw, form, cls, inputs)
         except Problem as p:
-            self.sink.report(p.code, raw.loc, p.notes + _operand_notes(inputs), **p.facts)
+            label = {"op": self._label(raw, form)} if "op" in p.facts else {}
+            self.sink.report(p.code, raw.loc, p.notes + _operand_notes(inputs), **{**p.facts, **label})
+            self._opaque(raw, inputs)
+            return
+        except UnknownRank:
+            for node in reversed(list(self.out.dag.nodes)[before:]):  # what was made of it so far
+                self.out.remove(node)
+            if not self.sink.errors:  # else a mistake that is reported may be why it is unknown
+                op = self._label(raw, form)
+                self.sink.report(shape_codes.RANK_UNKNOWN, raw.loc, _operand_notes(inputs), op=op)
             self._opaque(raw, inputs)
             return
         if len(raw.outputs) > len(values):
             op = self._label(raw, form)
             self.sink.report(codes.TOO_MANY_OUTPUTS, raw.loc, op=op, given=len(raw.outputs), most=len(values))
-        for declared, value in zip(raw.outputs, values, strict=False):
-            self._bind(declared, value, raw)
+        for i, (declared, value) in enumerate(zip(raw.outputs, values, strict=False)):
+            self._bind(declared, value, raw, i)
 
     def _operand(self, key: str) -> Value | None:
         if not key:
@@ -144,8 +155,8 @@ class _Reader:
         for name in raw.attrs:
             if name not in form.attrs and not support.is_ignored_attribute(self.format, name):
                 near = difflib.get_close_matches(name, list(form.attrs), 1)
-                guess = f"; did you mean {near[0]}?" if near else ""
-                self.sink.report(codes.UNKNOWN_ATTRIBUTE, raw.loc, op=label, attribute=name, guess=guess)
+                advice = f"did you mean {near[0]}?" if near else f"remove it, or see the attributes of {label}"
+                self.sink.report(codes.UNKNOWN_ATTRIBUTE, raw.loc, op=label, attribute=name, advice=advice)
         return _split_pads(fields)
 
     def _with_attribute_operands(
@@ -168,7 +179,7 @@ class _Reader:
             inputs.pop()
         return inputs
 
-    def _bind(self, declared: RawValue, value: Value, raw: RawNode) -> None:
+    def _bind(self, declared: RawValue, value: Value, raw: RawNode, index: int) -> None:
         """Give a result the file's name, names and location; compare the declared type."""
         if not declared.key:
             return
@@ -179,18 +190,20 @@ class _Reader:
             value.name = self.out.fresh_name(next(n for n in (*declared.names[:1], single, declared.key) if n))
         value.names, value.loc, value.extras = declared.names, declared.loc, dict(declared.extras)
         self.known[declared.key] = value
-        support.compare_declared(self.sink, value, declared, raw)
+        support.compare_declared(self.sink, value, declared, f"output {index} of {support.title(raw)}")
 
     # ------------------------------------------------- what is not read by a form
     def _form(self, raw: RawNode) -> tuple[Form, type[Op]] | None:
         """The row that reads this node; None (reported) if irc has none."""
-        if not raw.type:  # the reader has reported it
+        if not raw.type or self.functions.is_circular(raw):  # the reader has reported it
             return None
         rows = forms_of(self.format, raw.domain, raw.type)
         opset = support.opset_name(self.format, raw)
         if not support.opset_exists(self.format, raw):
-            newest = support.newest_opset(self.format)
-            self.sink.report(codes.UNKNOWN_OPSET, raw.loc, op=raw.type, opset=opset, newest=newest)
+            if self.format == "openvino" or opset not in self.unknown_opsets:  # an ONNX model says it once
+                newest = support.newest_opset(self.format)
+                self.sink.report(codes.UNKNOWN_OPSET, raw.loc, op=raw.type, opset=opset, newest=newest)
+            self.unknown_opsets.add(opset)
             return None
         found = form_at(self.format, raw.domain, raw.type, raw.version)
         if found is not None and (found[0].last is None or raw.version <= found[0].last):
@@ -220,8 +233,8 @@ class _Reader:
         node.origin = Origin(self.format, raw, None, tuple(inputs), tuple(values), [node])
         if not values or raw.type == "Assign":
             self.out.sinks.append(node)
-        for declared, value in zip(raw.outputs, values, strict=True):
-            self._bind(declared, value, raw)
+        for i, (declared, value) in enumerate(zip(raw.outputs, values, strict=True)):
+            self._bind(declared, value, raw, i)
 
     def _call(self, raw: RawNode, function: RawFunction, inputs: list[Value | None]) -> None:
         """A call of a model-local function: its body is read in place, under the call's origin."""
@@ -246,9 +259,9 @@ class _Reader:
         origin = Origin(self.format, raw, None, tuple(inputs), outputs[: len(raw.outputs)], made)
         for node in made:
             node.origin = origin
-        for declared, value in zip(raw.outputs, values, strict=False):
+        for i, (declared, value) in enumerate(zip(raw.outputs, values, strict=False)):
             if value is not None:
-                self._bind(declared, value, raw)
+                self._bind(declared, value, raw, i)
 
 
 def _fields(value: RawValue) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from irc.diagnostics import Sink
+from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import shape as codes
 from irc.formats.document import RawGraph, RawNode, RawValue
 from irc.ir.graph import Value
@@ -124,10 +124,15 @@ def _free_keys(graph: RawGraph) -> list[str]:
     return list(free)
 
 
-def compare_declared(sink: Sink, value: Value, declared: RawValue, raw: RawNode) -> None:
+def title(raw: RawNode) -> str:
+    """A node as messages call it."""
+    return f'{raw.type} "{raw.name}"' if raw.name else raw.type
+
+
+def compare_declared(sink: Sink, value: Value, declared: RawValue, what: str) -> None:
     """Warn where the type the file declares disagrees with inference; take it where inference knows nothing."""
     said, known = declared.type, value.type
-    compare_types(sink, said, known, f"output of {raw.type} {raw.name!r}", raw)
+    compare_types(sink, said, known, what, declared.loc)
     if isinstance(said, TensorType) and isinstance(known, TensorType) and known.dtype == dynamic != said.dtype:
         value.type = said
 
@@ -136,18 +141,18 @@ def compare_inputs(sink: Sink, inputs: Sequence[Value | None], raw: RawNode) -> 
     """Warn where an input port (OpenVINO) declares another type than its producer has."""
     for i, (value, said) in enumerate(zip(inputs, raw.input_types, strict=False)):
         if value is not None:
-            compare_types(sink, said, value.type, f"input {i} of {raw.type} {raw.name!r}", raw)
+            compare_types(sink, said, value.type, f"input {i} of {title(raw)}", raw.loc)
 
 
-def compare_types(sink: Sink, said: Type | None, known: Type | None, what: str, raw: RawNode) -> None:
+def compare_types(sink: Sink, said: Type | None, known: Type | None, what: str, loc: Loc) -> None:
     if not isinstance(said, TensorType) or not isinstance(known, TensorType):
         return
     facts: dict[str, Any] = {"value": what, "declared": said, "inferred": known}
     if said.dtype != dynamic and known.dtype != dynamic and said.dtype != known.dtype:
-        sink.report(codes.DECLARED_TYPE, raw.loc, **facts)
+        sink.report(codes.DECLARED_TYPE, loc, **facts)
     elif said.shape is not None and known.shape is not None:
         same = len(said.shape) == len(known.shape) and all(
             a.equals(b) is not False for a, b in zip(said.shape, known.shape, strict=True)
         )
         if not same:
-            sink.report(codes.DECLARED_SHAPE, raw.loc, **facts)
+            sink.report(codes.DECLARED_SHAPE, loc, **facts)

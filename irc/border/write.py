@@ -19,6 +19,7 @@ from irc.diagnostics import Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
+from irc.ir.names import unused
 from irc.ir.types import DType, UnknownRank
 from irc.ops.base import Op, form_at
 from irc.ops.builder import Builder, trace
@@ -120,12 +121,7 @@ class _Writer:
 
     def _new_key(self, value: Value) -> str:
         wanted = str(value.extras["key"]) if self.same and "key" in value.extras else value.name
-        key, n = wanted, 0
-        while key in self.used:
-            n += 1
-            key = f"{wanted}_{n}"
-        self.used.add(key)
-        return key
+        return unused(wanted, self.used, first=1)
 
     def _outputs(self, graph: Graph) -> None:
         declared: list[RawValue] = graph.extras.get("outputs", []) if self.same else []
@@ -348,16 +344,8 @@ class _Writer:
             empty = {n: _list_type(form.attrs[n]) for n, v in attrs.items() if v == []}
             extras = {**extras, "attr_types": empty} if empty else extras
         version = form.since if self.format == "openvino" else self.options.opset(form.domain)
-        label = self._label(name or op.name)
+        label = unused(name or op.name, self.names, first=1)
         self.out.nodes.append(RawNode(form.name, version, form.domain, label, keys, raws, attrs, loc, extras=extras))
-
-    def _label(self, name: str) -> str:
-        label, n = name, 0
-        while label in self.names:
-            n += 1
-            label = f"{name}_{n}"
-        self.names.add(label)
-        return label
 
     def _bridged(self, value: Value, allowed: frozenset[DType] | None, name: str, loc: Loc) -> Value:
         """The operand, cast where this row wants another integer type for an index or a shape."""

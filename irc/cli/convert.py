@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,9 +11,6 @@ from typing import Any
 import click
 
 from irc.cli import console
-
-FLAGS = {".onnx": ("opset",), ".xml": ("ir_version", "max_opset", "for_openvino")}
-"""Options by the ending of the file they apply to."""
 
 
 @click.command()
@@ -63,16 +59,14 @@ def command(source: str, target: str, check: bool, **options: Any) -> int:
 
 
 def _check_options(target: str, given: dict[str, Any]) -> None:
-    ending = Path(target).suffix.lower()
-    if ending not in FLAGS:
-        raise click.BadParameter(f"{target!r} must end in .onnx or .xml", param_hint="OUT")
-    for name in given:
-        if name not in FLAGS[ending]:
-            raise click.UsageError(f"--{name.replace('_', '-')} says nothing about {ending} files")
-    for name, pattern in (("max_opset", r"opset\d+"), ("for_openvino", r"\d+\.\d+(\.\d+)?")):
-        if name in given and not re.fullmatch(pattern, given[name], re.ASCII):
-            hint = f"--{name.replace('_', '-')}"
-            raise click.BadParameter(f"{given[name]!r} is not of the right form", param_hint=hint)
+    """What `irc.save` refuses of its options is wrong usage here, said before anything is read."""
+    from irc.diagnostics import ConversionError
+    from irc.driver import SaveOptions
+
+    try:
+        SaveOptions(**given).check(target)
+    except ConversionError as e:
+        raise click.UsageError("\n".join(f"{d.message} ({d.code})" for d in e.diagnostics)) from e
 
 
 def _compare(model: Any, written: str, sink: Any) -> None:

@@ -15,6 +15,9 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     kernel = select_depthwise(isa, f32, window, strides, dilations, epilogue)   # one channel a group; may be None
     weights = kernel.pack_weights(array)
 
+    kernel = select_direct_conv(isa, f32, oc_per_group, ic_per_group, window, strides, dilations, oh, ow, epilogue)
+    weights = kernel.pack_weights(array, groups)                        # NHWC; may be None
+
     kernel = select_attention(isa, rows, width, scale, mask, causal)   # softmax(scale Q Kᵀ + mask) V; may be None
     kernel = select_pool(isa, f32, "max", window, strides, dilations, counted)   # NCHW; may be None
     kernel = select_global_pool(isa, f32, "average")                    # planes
@@ -36,7 +39,8 @@ read (a residual slot included): partial sums stand in the output while a kernel
 The epilogue is an expression over `acc()` and `slot(0)`, `slot(1)`, …; `Epilogue(expr, axes)` says along which axes of
 the tile each slot varies, and `supported(expr, slots, dtype)` whether an expression can be one.  For `select_gemm`
 rows are m and columns n: a bias over the last axis is "row".  For `select_conv` (NCHW) rows are output channels and
-columns pixels: a bias over channels is "column", a residual "full".
+columns pixels: a bias over channels is "column", a residual "full".  For `select_direct_conv` (NHWC) rows are output
+pixels and columns output channels: a bias is "row", a residual "full".
 """
 
 from irc.kernels.attention import AttentionKernel
@@ -44,6 +48,8 @@ from irc.kernels.catalogue import (
     select_attention,
     select_conv,
     select_depthwise,
+    select_depthwise_last,
+    select_direct_conv,
     select_gemm,
     select_global_pool,
     select_pool,
@@ -52,6 +58,8 @@ from irc.kernels.catalogue import (
 )
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
+from irc.kernels.depthwise_last import DepthwiseLastKernel
+from irc.kernels.direct_conv import DirectConvKernel
 from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
@@ -66,6 +74,8 @@ __all__ = [
     "AttentionKernel",
     "ConvKernel",
     "DepthwiseKernel",
+    "DepthwiseLastKernel",
+    "DirectConvKernel",
     "Epilogue",
     "GemmKernel",
     "GlobalPoolKernel",
@@ -80,6 +90,8 @@ __all__ = [
     "select_attention",
     "select_conv",
     "select_depthwise",
+    "select_depthwise_last",
+    "select_direct_conv",
     "select_gemm",
     "select_global_pool",
     "select_pool",

@@ -23,7 +23,7 @@ from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import HEAD, vector_type
 from irc.kernels.lanes import dots, exp_below, folds, square
 from irc.kernels.text import fill, symbol
-from irc.kernels.tile import Tile, names
+from irc.kernels.tile import Tile, body_of, names
 
 Mask = Literal["none", "add", "bool"]
 WIDEST = 512  # elements of a row of Q or V, at most
@@ -134,7 +134,7 @@ class AttentionKernel(Kernel):
                 fill(CALL, **given, fields=fields, reach=self._reach),
                 fill(PACK, **given),
                 fill(SOFTMAX, **given, mask_at=self._mask_at, masked=self._masked, empty=self._inverse),
-                fill(TILES, **given, tables=self._tables(body), pick=self._pick(body)),
+                fill(TILES, **given, tables=self._tables(body), pick=body_of(t, t.vectors > 1, "rows")),
                 fill(DECODE, **given, empty=self._inverse),
                 fill(ENTRY, **given, parameters=self.parameters, assigned=assigned),
             )
@@ -190,6 +190,3 @@ class AttentionKernel(Kernel):
             for name, w in (("whole", self.tile.vectors), ("narrow", 1))
             if name == "whole" or self.tile.vectors > 1
         )
-
-    def _pick(self, body: str) -> str:
-        return f"(left <= {self.tile.lanes} ? narrow : whole)" if self.tile.vectors > 1 else "whole"

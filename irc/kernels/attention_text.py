@@ -165,7 +165,7 @@ static void ${S}_tile(const ${S}_call *g, const ${S}_place *at, int64_t r0, int 
     for (int64_t col = 0; col < keys; col += $NR) {
         const int64_t left = keys - col;
         (void)left;
-        $pick[rows - 1](g->d, queries, kp + col * g->d, scores + col, 1);
+        $pick(g->d, queries, kp + col * g->d, scores + col, 1);
     }
     for (int r = 0; r < rows; r++) {
         const int64_t head = at->head + (r0 + r) / g->m, i = (r0 + r) % g->m;
@@ -175,7 +175,7 @@ static void ${S}_tile(const ${S}_call *g, const ${S}_place *at, int64_t r0, int 
     for (int64_t col = 0; col < g->dv; col += $NR) {
         const int64_t left = g->dv - col;
         (void)left;
-        $pick[rows - 1](keys, scores, vp + col / $NR * $NR * packed, sums + col, k0 == 0);
+        $pick(keys, scores, vp + col / $NR * $NR * packed, sums + col, k0 == 0);
     }
     for (int r = 0; r < rows; r++)
         ${S}_scaled(sums + r * $AS, last ? ${S}_inverse(row[r].sum) : 1.0f, g->dv, ${S}_output(g, at, r0 + r));

@@ -15,9 +15,12 @@ from irc.ir.types import DType, f32
 from irc.kernels.attention import WIDEST, AttentionKernel, Mask
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel, fits
+from irc.kernels.depthwise_last import DepthwiseLastKernel
+from irc.kernels.direct_conv import DirectConvKernel, block_of, fits as direct_fits
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import Isa
+from irc.kernels.pixels import pixels_of
 from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
 from irc.kernels.small_conv import PIXELS, SmallConvKernel
 from irc.kernels.tile import Tile, heights_of
@@ -128,6 +131,20 @@ def select_depthwise(
     return DepthwiseKernel(tile, window, strides, dilations, epilogue) if fits(*window, strides, dilations) else None
 
 
+def select_depthwise_last(
+    isa: Isa,
+    dtype: DType,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    epilogue: Epilogue,
+    ow: DimLike,
+) -> DepthwiseLastKernel | None:
+    """The kernel for channels last and rows of `ow` outputs; None where the window is too wide for it."""
+    pixels = pixels_of(ow, window[1], strides[1], dilations[1])
+    return DepthwiseLastKernel(Tile(isa, dtype, pixels, 1), window, strides, dilations, epilogue) if pixels else None
+
+
 def select_attention(
     isa: Isa,
     rows: DimLike,
@@ -189,3 +206,57 @@ def select_small_conv(
 def _cycles(tile: Tile, isa: Isa, m: DimLike, n: DimLike) -> float:
     row = next(r for r in ROWS if (r.isa, r.rows, r.vectors) == (isa.name, tile.rows, tile.vectors))
     return cost(row, isa, tile.dtype, known(m), known(n))
+
+
+REGISTERS = {"avx512": 32, "neon": 32}  # of vectors; 16 elsewhere
+
+
+def select_direct_conv(
+    isa: Isa,
+    dtype: DType,
+    oc: DimLike,
+    ic: int,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    oh: DimLike,
+    ow: DimLike,
+    epilogue: Epilogue,
+) -> DirectConvKernel | None:
+    """The kernel for NHWC tensors, `oc` output and `ic` input channels of each group; None where it does not fit.
+
+    ow: the width of the output; a kernel made for a known width must be called with it.
+    """
+    found: tuple[float, DirectConvKernel] | None = None
+    for vectors in (2, 3, 4, 6, 1):
+        most = (REGISTERS.get(isa.name, 16) - 1 - vectors) // vectors
+        width, channels = known(ow), known(oc)
+        lanes = isa.lanes(dtype)
+        panels, rest = divmod(channels, lanes * vectors)
+        if most < 1 or (vectors > 2 and not panels):
+            continue
+        heights = heights_of(ow, most)
+        segments = max(1, min(most // heights[-1], known(oh), 4)) if Dim.of(ow).is_const and width <= most else 1
+        last = -(-rest // lanes)
+        widths = {vectors: panels, last: int(rest > 0)}
+        tiles = -(-width // most)
+        rows = {width // tiles * segments: tiles - width % tiles, (width // tiles + 1) * segments: width % tiles}
+        cycles = sum(
+            count * times * max(height * v / 2, (height + v) / 2, 4.0, v * 2.0) / segments
+            for v, count in widths.items()
+            for height, times in rows.items()
+            if v
+        )
+        if found is None or cycles < 0.99 * found[0]:
+            tile = Tile(isa, dtype, segments * heights[-1], vectors)
+            block = block_of(ic)
+            if not direct_fits(tile, segments, window, strides, dilations, block):
+                continue
+            have = tuple(sorted(v for v, n in widths.items() if v and n))
+            if not Dim.of(oc).is_const:
+                have = tuple(range(1, vectors + 1))
+            found = (
+                cycles,
+                DirectConvKernel(tile, segments, window, strides, dilations, block, epilogue, heights, have),
+            )
+    return found[1] if found else None

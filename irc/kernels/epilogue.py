@@ -136,6 +136,9 @@ def _vector(e: Expr, v: str) -> str:
                 return f"({_vector(a, v)} {_ARITHMETIC[op]} {_vector(b, v)})"
             if op in _COMPARE:
                 return f"(({v}_mask)({_vector(a, v)} {_COMPARE[op]} {_vector(b, v)}))"
+            bound, x = (a, b) if isinstance(a, Const) else (b, a)
+            if isinstance(bound, Const) and bound.value == bound.value:
+                return f"{v}_at_{'most' if op == 'min' else 'least'}({_vector(bound, v)}, {_vector(x, v)})"
             return f"{v}_{op}({_vector(a, v)}, {_vector(b, v)})"
         case Un(op, a):
             return f"{v}_abs({_vector(a, v)})" if op == "abs" else f"({'~' if op == 'not' else '-'}{_vector(a, v)})"

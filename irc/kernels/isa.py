@@ -58,6 +58,7 @@ _VECTOR = Template("""#ifndef IRC_VECTOR_${V}
 #define IRC_VECTOR_${V}
 typedef $T ${V} __attribute__((vector_size($bytes)));
 typedef $I ${V}_mask __attribute__((vector_size($bytes)));
+typedef u$I ${V}_bits __attribute__((vector_size($bytes))); /* for arithmetic that wraps around */
 typedef $T ${V}_memory __attribute__((vector_size($bytes), aligned($size), may_alias));
 IRC_HELPER ${V} ${V}_load(const $T *p) { return *(const ${V}_memory *)p; }
 IRC_HELPER void ${V}_store($T *p, ${V} x) { *(${V}_memory *)p = x; }
@@ -83,6 +84,21 @@ IRC_HELPER ${V} ${V}_select(${V}_mask mask, ${V} a, ${V} b) {
 /* The smaller and the larger; NaN where either is NaN. */
 IRC_HELPER ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a < b) | (a != a)), a, b); }
 IRC_HELPER ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a > b) | (a != a)), a, b); }
+/* The same of a bound, which is not NaN, and x: one instruction on x86, which gives its last operand where that is NaN.
+   Compilers do not find it in the expression. */
+#if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32)
+IRC_HELPER ${V} ${V}_at_most(${V} bound, ${V} x) {
+    __asm__("vmin$packed %1, %2, %0" : "=v"(x) : "v"(x), "v"(bound));
+    return x;
+}
+IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) {
+    __asm__("vmax$packed %1, %2, %0" : "=v"(x) : "v"(x), "v"(bound));
+    return x;
+}
+#else
+IRC_HELPER ${V} ${V}_at_most(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound < x), bound, x); }
+IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound > x), bound, x); }
+#endif
 IRC_HELPER ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
 #endif
 """)
@@ -115,6 +131,7 @@ def vector_type(lanes: int, dtype: DType) -> str:
         T=scalar,
         I=integer,
         L=lanes,
+        packed="ps" if dtype.name == "f32" else "pd",
         bytes=lanes * dtype.itemsize,
         size=dtype.itemsize,
         absolute="0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",

@@ -23,7 +23,7 @@ from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import C_TYPES
 from irc.kernels.lanes import square
 from irc.kernels.text import fill, symbol
-from irc.kernels.tile import Tile, Variants, bodies, epilogue_of, names, prelude
+from irc.kernels.tile import Tile, Variants, bodies, body_of, epilogue_of, names, prelude
 
 PIXELS = 64  # pixels of a block, at most
 DEPTH = 256  # products of a sum that are done at a time
@@ -112,7 +112,7 @@ static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *x, const
             (void)left;
             for (int64_t t = 0, r = 0; t < tiles; t++) {
                 const int64_t height = low + (t < extra);
-                ${choose}[height - 1](k, packed + r * k, panel, sums + r * row + (n - n0) * $NR, row, k0 == 0);
+                ${choose}(k, packed + r * k, panel, sums + r * row + (n - n0) * $NR, row, k0 == 0);
                 r += height;
             }
         }
@@ -223,7 +223,7 @@ class SmallConvKernel(Kernel):
             slot_starts="".join(self._starts()),
             whole=self._table(variants, t.vectors),
             narrow_table=narrow if self.narrow else "",
-            choose=f"(left <= {t.lanes} ? narrow : whole)" if self.narrow else "whole",
+            choose=body_of(t, self.narrow, "height"),
         )
         head = f"/* {self.summary} */"
         shared = prelude(t, self.epilogue) + square(t.lanes, t.dtype) + head + bodies(t, variants)

@@ -101,7 +101,7 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
     for (int i = 0; i < rows && !first; i++)
         for (int w = 0; w < $NV; w++)
             ${V}_store(part + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
-    ${choose}[rows - 1](k, a, b, part, $NR, first);
+    ${choose}(k, a, b, part, $NR, first);
     for (int i = 0; i < rows; i++) {
         for (int w = 0; w * $L < left; w++) {
             $V x = ${V}_load(part + i * $NR + w * $L);
@@ -215,9 +215,17 @@ def block(symbol: str, tile: Tile, epilogue: Epilogue, variants: Variants) -> st
         **given,
         whole=table(tile.vectors),
         narrow_table=one,
-        choose=f"(left <= {tile.lanes} ? narrow : whole)" if narrow else "whole",
+        choose=body_of(tile, narrow, "rows"),
         finish=fill(_FINISH, **given) if epilogue.key() else "\n        (void)last;",
     )
+
+
+def body_of(tile: Tile, narrow: bool, rows: str) -> str:
+    """The expression for the body of `rows` rows and `left` columns, out of the tables `whole` and `narrow`.
+
+    Not `(left <= L ? narrow : whole)[rows - 1]`: gcc's -fsanitize=object-size reports that valid access.
+    """
+    return f"(left <= {tile.lanes} ? narrow[{rows} - 1] : whole[{rows} - 1])" if narrow else f"whole[{rows} - 1]"
 
 
 def epilogue_of(symbol: str, tile: Tile, epilogue: Epilogue) -> str:

@@ -41,7 +41,7 @@ $exp_r
 _LOG = """
     const ${V}_mask tiny = (${V}_mask)(x < 0x1p-126f);
     const $V scaled = ${V}_select(tiny, x * 0x1p+23f, x);
-    const ${V}_mask bits = (${V}_mask)scaled - 0x3f3504f3;
+    const ${V}_mask bits = (${V}_mask)((${V}_bits)scaled - 0x3f3504f3u);
     const ${V}_mask n = (bits >> 23) - (tiny & 23);
     const $V f = ($V)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f;
     const $V e = __builtin_convertvector(n, $V);

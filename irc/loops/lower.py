@@ -7,9 +7,10 @@ from typing import Any
 
 from irc.diagnostics import CompileError, Problem, Sink
 from irc.diagnostics.codes import lowering as codes
-from irc.expr import Expr, Load, Tensor
+from irc.expr import Expr, Load, Tensor, transform, walk
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
+from irc.ir.names import unused
 from irc.ir.types import DType, TensorType
 from irc.loops.builder import LoopBuilder, Place, place
 from irc.loops.constraints import constraints
@@ -29,7 +30,7 @@ from irc.loops.ir import (
 )
 from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
-from irc.passes.elements import Flat, Inliner, transform, walk
+from irc.passes.elements import Flat, Inliner
 from irc.passes.group import Group, Grouping
 
 
@@ -120,12 +121,7 @@ class Lowering:
         return Buffer(self.name(value.name), value.dtype, value.shape, where, origin=origin)
 
     def name(self, hint: str) -> str:
-        name, n = hint, 1
-        while name in self._names:
-            n += 1
-            name = f"{hint}_{n}"
-        self._names.add(name)
-        return name
+        return unused(hint, self._names)
 
     def buffer(self, value: Value) -> Buffer:
         """Where a stored value, view, input or constant stands."""

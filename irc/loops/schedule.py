@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from irc.expr import Const, Expr, Load, Operand, Reduce, Select, Var, index
+from irc.expr import Const, Expr, Load, Operand, Reduce, Select, Var, children, index, rebuilt, walk
 from irc.ir.dim import Dim
 from irc.ir.types import boolean, i64
 from irc.loops.builder import LoopBuilder
@@ -28,7 +28,7 @@ from irc.loops.simplify import (
     split_guards,
     substitute,
 )  # fmt: skip
-from irc.passes.elements import children, is_index, rebuilt, walk
+from irc.passes.elements import is_index
 from irc.passes.indexing import Ranges, coefficient
 
 TILE = 256

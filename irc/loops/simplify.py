@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Var
+from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Var, children, rebuilt, transform, walk
 from irc.ir.types import DType, i64
 from irc.loops.builder import LoopBuilder
-from irc.passes.elements import children, is_index, rebuilt, transform, walk
+from irc.passes.elements import is_index
 from irc.passes.indexing import Ranges, coefficient
 
 

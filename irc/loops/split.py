@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from irc.expr import Bin, Const, Expr, Select, index
+from irc.expr import Bin, Const, Expr, Select, children, index, rebuilt, walk
 from irc.ir.dim import Dim
 from irc.ir.types import boolean
 from irc.loops.builder import LoopBuilder
 from irc.loops.schedule import Axis
 from irc.loops.simplify import depends, substitute
-from irc.passes.elements import children, rebuilt, walk
 from irc.passes.indexing import Ranges, coefficient
 
 MOST_PIECES = 12

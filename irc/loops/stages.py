@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from irc.expr import Const, Expr, Load, Reduce, Var, index
+from irc.expr import Const, Expr, Load, Reduce, Var, children, index, rebuilt, walk
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import i64
@@ -26,7 +26,7 @@ from irc.loops.schedule import (
 )  # fmt: skip
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.loops.split import pieces
-from irc.passes.elements import children, is_index, rebuilt, walk
+from irc.passes.elements import is_index
 from irc.passes.indexing import Ranges, coefficient
 
 if TYPE_CHECKING:
@@ -157,16 +157,7 @@ def _pinned(e: Expr, loads: list[Load]) -> set[Expr]:
                 inside.update(id(y) for y in walk(i))
             else:
                 found.update(y for y in walk(i) if isinstance(y, Var))
-    stack, seen = [e], set[int]()
-    while stack:
-        x = stack.pop()
-        if id(x) in seen:
-            continue
-        seen.add(id(x))
-        if isinstance(x, Var):
-            found.add(x)
-        if not isinstance(x, Load):
-            stack.extend(children(x))
+    found.update(x for x in walk(e, into_loads=False) if isinstance(x, Var))
     return found
 
 

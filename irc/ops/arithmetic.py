@@ -6,8 +6,11 @@ pages of the same names; OpenVINO specification, "Arithmetic operations".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
-from typing import Any
+from operator import add
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -423,87 +426,58 @@ class Variadic(Elementwise):
     """f(x0, x1, …) of any number of operands, which broadcast."""
 
     def infer(self, *xs: Value) -> TensorType:
-        require(len(xs) > 0, operation.TOO_FEW_INPUTS, op=self.name, given=0, needed=1)
+        require(len(xs) > 0, operation.TOO_FEW_INPUTS, op=self.name, given=0, needed=1, operands=self.sig.operands)
         return super().infer(*xs)
 
 
 TWO = Sig("x: T, y: T -> z: T", T=NUMERIC)
 
 
+class Extreme(Variadic):
+    """What Min and Max share."""
+
+    sig = Sig("*xs: T -> y: T", T=NUMERIC)
+    commutative = True
+    carries_contents = True
+    ufunc: ClassVar[Any]
+    of_sizes: ClassVar[Any]
+    of_exprs: ClassVar[Any]
+
+    def reference(self, *xs: Array) -> Array:
+        y = xs[0]
+        for x in xs[1:]:
+            y = self.ufunc(y, x)
+        return y
+
+    def contents(self, *xs: Any) -> Any:
+        return reduce(np.frompyfunc(lambda a, b: self.of_sizes(Dim.of(a), b), 2, 1), xs)
+
+    def scalar(self, *xs: Expr) -> Expr:
+        return reduce(self.of_exprs, xs)
+
+
+def extreme_rows(name: str, canonical: str) -> tuple[Form, ...]:
+    """The OpenVINO row of Min or Max: two operands, so that more become a chain."""
+    (row,) = openvino_rows(name, canonical)
+    return (replace(row, sig=TWO, write=chain(canonical)),)
+
+
 @op
-class Min(Variadic):
+class Min(Extreme):
     """The smallest of the operands, element by element; NaN where one is NaN."""
 
-    sig = Sig("*xs: T -> y: T", T=NUMERIC)
-    commutative = True
-    carries_contents = True
-
-    def reference(self, *xs: Array) -> Array:
-        y = xs[0]
-        for x in xs[1:]:
-            y = np.minimum(y, x)
-        return y
-
-    def contents(self, *xs: Any) -> Any:
-        return reduce(np.frompyfunc(lambda a, b: Dim.of(a).minimum(b), 2, 1), xs)
-
-    def scalar(self, *xs: Expr) -> Expr:
-        y = xs[0]
-        for x in xs[1:]:
-            y = y.min(x)
-        return y
-
+    ufunc, of_sizes, of_exprs = np.minimum, staticmethod(Dim.minimum), staticmethod(Expr.min)
     onnx = variadic_rows("Min", Form("Min", 12, T=FLOATS | INTEGERS), Form("Min", 13, T=PREV | {bf16}))
-    openvino = (
-        Form(
-            "Minimum",
-            1,
-            attrs=AUTO_BROADCAST,
-            T=OV_NUMERIC,
-            sig=TWO,
-            read=auto_read("Min"),
-            direct=True,
-            write=chain("Min"),
-        ),
-    )
+    openvino = extreme_rows("Minimum", "Min")
 
 
 @op
-class Max(Variadic):
+class Max(Extreme):
     """The largest of the operands, element by element; NaN where one is NaN."""
 
-    sig = Sig("*xs: T -> y: T", T=NUMERIC)
-    commutative = True
-    carries_contents = True
-
-    def reference(self, *xs: Array) -> Array:
-        y = xs[0]
-        for x in xs[1:]:
-            y = np.maximum(y, x)
-        return y
-
-    def contents(self, *xs: Any) -> Any:
-        return reduce(np.frompyfunc(lambda a, b: Dim.of(a).maximum(b), 2, 1), xs)
-
-    def scalar(self, *xs: Expr) -> Expr:
-        y = xs[0]
-        for x in xs[1:]:
-            y = y.max(x)
-        return y
-
+    ufunc, of_sizes, of_exprs = np.maximum, staticmethod(Dim.maximum), staticmethod(Expr.max)
     onnx = variadic_rows("Max", Form("Max", 12, T=FLOATS | INTEGERS), Form("Max", 13, T=PREV | {bf16}))
-    openvino = (
-        Form(
-            "Maximum",
-            1,
-            attrs=AUTO_BROADCAST,
-            T=OV_NUMERIC,
-            sig=TWO,
-            read=auto_read("Max"),
-            direct=True,
-            write=chain("Max"),
-        ),
-    )
+    openvino = extreme_rows("Maximum", "Max")
 
 
 def write_sum(b: Any, op: Any, *xs: Value) -> Any:
@@ -515,6 +489,19 @@ def write_mean(b: Any, op: Any, *xs: Value) -> Any:
     return narrowed(b, b.Div(total, b.const(len(xs), total.dtype)), xs[0])
 
 
+def total(xs: Sequence[Array]) -> Array:
+    """The sum from the left, in the type it is computed in."""
+    y = wide(xs[0])
+    for x in xs[1:]:
+        y = y + wide(x)
+    return y
+
+
+def total_scalar(xs: Sequence[Expr]) -> Expr:
+    """The sum from the left, in the type it is computed in."""
+    return reduce(add, [x.cast(xs[0].dtype.compute) for x in xs])
+
+
 @op
 class Sum(Variadic):
     """x0 + x1 + …, from the left; narrow floats are summed in f32."""
@@ -522,16 +509,10 @@ class Sum(Variadic):
     sig = Sig("*xs: T -> y: T", T=FLOATS | {bf16})
 
     def reference(self, *xs: Array) -> Array:
-        y = wide(xs[0])
-        for x in xs[1:]:
-            y = y + wide(x)
-        return y.astype(xs[0].dtype)
+        return rounded(total(xs), xs[0])
 
     def scalar(self, *xs: Expr) -> Expr:
-        y = xs[0].cast(xs[0].dtype.compute)
-        for x in xs[1:]:
-            y = y + x.cast(y.dtype)
-        return y.cast(xs[0].dtype)
+        return total_scalar(xs).cast(xs[0].dtype)
 
     onnx = variadic_rows("Sum", Form("Sum", 13, T=PREV | {bf16}))
     openvino = (write_only(write_sum),)
@@ -544,16 +525,10 @@ class Mean(Variadic):
     sig = Sig("*xs: T -> y: T", T=FLOATS | {bf16})
 
     def reference(self, *xs: Array) -> Array:
-        y = wide(xs[0])
-        for x in xs[1:]:
-            y = y + wide(x)
-        return (y / len(xs)).astype(xs[0].dtype)
+        return rounded(total(xs) / len(xs), xs[0])
 
     def scalar(self, *xs: Expr) -> Expr:
-        y = xs[0].cast(xs[0].dtype.compute)
-        for x in xs[1:]:
-            y = y + x.cast(y.dtype)
-        return (y / float(len(xs))).cast(xs[0].dtype)
+        return (total_scalar(xs) / float(len(xs))).cast(xs[0].dtype)
 
     onnx = variadic_rows("Mean", Form("Mean", 13, T=PREV | {bf16}))
     openvino = (write_only(write_mean),)

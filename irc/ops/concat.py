@@ -37,7 +37,7 @@ class Concat(Op):
     carries_contents = True
 
     def infer(self, *xs: Value) -> TensorType:
-        require(len(xs) > 0, operation.TOO_FEW_INPUTS, op="Concat", given=0, needed=1)
+        require(len(xs) > 0, operation.TOO_FEW_INPUTS, op="Concat", given=0, needed=1, operands=self.sig.operands)
         if any(x.rank is None for x in xs):
             return TensorType(xs[0].dtype, None)
         rank = len(xs[0].shape)

@@ -6,6 +6,7 @@ Sources: ONNX Reduce*, ArgMax, ArgMin, CumSum; OpenVINO specification, "Reductio
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -37,11 +38,16 @@ def chosen_axes(rank: int, axes: Array | None, noop: bool) -> tuple[int, ...]:
     return tuple(a % rank for a in given)
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class Reduction(Op):
     """What reductions share.  `axes` empty or absent: all axes, or none with noop_with_empty_axes."""
 
-    keepdims: bool
-    noop_with_empty_axes: bool
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+
+    def over(self, x: Array, axes: Array | None) -> tuple[int, ...]:
+        """The axes of x to reduce, counted from 0."""
+        return chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
 
     def infer(self, x: Value, axes: Value | None = None) -> TensorType:
         return TensorType(x.dtype, self._shape(x, axes))
@@ -179,12 +185,10 @@ SIG_BOOL = Sig("x: T, axes?: I -> y: T", T=NUMERIC | {boolean}, I=INTEGERS)
 class ReduceSum(Reduction):
     """The sum over the axes; 0 of nothing."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
     sig = SIG
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        over = self.over(x, axes)
         return rounded(np.sum(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), x)
 
     def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
@@ -205,12 +209,10 @@ def quotient(total: Array, count: int) -> Array:
 class ReduceMean(Reduction):
     """The mean over the axes; integers truncate, NaN of no floats."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
     sig = SIG
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        over = self.over(x, axes)
         count = 1
         for a in over:
             count = count * x.shape[a]
@@ -241,42 +243,39 @@ def highest(kind: Any) -> Any:
     return np.iinfo(kind).max if kind.kind in "iu" else kind.type("inf")
 
 
-@op
-class ReduceMax(Reduction):
-    """The largest element over the axes; NaN where one is NaN; the type's smallest value of nothing."""
+class Extreme(Reduction):
+    """What ReduceMax and ReduceMin share."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
+    function: ClassVar[Any]
+    identity: ClassVar[Any]
+    kinds: ClassVar[tuple[str, str]]
+    """The reduction of numbers, and of booleans."""
     sig = SIG_BOOL
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
         w = wide(x)
-        return rounded(np.max(w, axis=over, keepdims=self.keepdims, initial=lowest(w.dtype)), x)
+        over = self.over(x, axes)
+        return rounded(self.function(w, axis=over, keepdims=self.keepdims, initial=self.identity(w.dtype)), x)
 
     def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
-        return self._over("any" if at(*[Const(0, i64)] * len(extents)).dtype == boolean else "max", extents, at)
+        of_booleans = at(*[Const(0, i64)] * len(extents)).dtype == boolean
+        return self._over(self.kinds[of_booleans], extents, at)
 
+
+@op
+class ReduceMax(Extreme):
+    """The largest element over the axes; NaN where one is NaN; the type's smallest value of nothing."""
+
+    function, identity, kinds = staticmethod(np.max), staticmethod(lowest), ("max", "any")
     onnx = onnx_rows("ReduceMax", EXTREME_STEPS, 18)
     openvino = openvino_rows("ReduceMax", "ReduceMax")
 
 
 @op
-class ReduceMin(Reduction):
+class ReduceMin(Extreme):
     """The smallest element over the axes; NaN where one is NaN; the type's largest value of nothing."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
-    sig = SIG_BOOL
-
-    def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
-        w = wide(x)
-        return rounded(np.min(w, axis=over, keepdims=self.keepdims, initial=highest(w.dtype)), x)
-
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
-        return self._over("all" if at(*[Const(0, i64)] * len(extents)).dtype == boolean else "min", extents, at)
-
+    function, identity, kinds = staticmethod(np.min), staticmethod(highest), ("min", "all")
     onnx = onnx_rows("ReduceMin", EXTREME_STEPS, 18)
     openvino = openvino_rows("ReduceMin", "ReduceMin")
 
@@ -285,12 +284,10 @@ class ReduceMin(Reduction):
 class ReduceProd(Reduction):
     """The product over the axes; 1 of nothing."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
     sig = SIG
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        over = self.over(x, axes)
         return rounded(np.prod(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), x)
 
     carries_contents = True
@@ -316,12 +313,10 @@ def magnitude(x: Expr) -> Expr:
 class ReduceL1(Reduction):
     """The sum of |x| over the axes."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
     sig = SIG
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        over = self.over(x, axes)
         w = np.abs(wide(x))
         return rounded(np.sum(w, axis=over, dtype=w.dtype, keepdims=self.keepdims), x)
 
@@ -336,12 +331,10 @@ class ReduceL1(Reduction):
 class ReduceL2(Reduction):
     """The square root of the sum of x² over the axes; integers are computed in f32 and truncated."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
     sig = SIG
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        over = self.over(x, axes)
         w = x.astype(np.float32) if x.dtype.kind in "iu" else wide(x)
         return rounded(np.sqrt(np.sum(w * w, axis=over, keepdims=self.keepdims)), x)
 
@@ -377,26 +370,21 @@ class ComposedReduction(Reduction):
 
     compute: ClassVar[Any] = None
 
-    def attrs(self) -> dict[str, bool]:
-        return {"keepdims": self.keepdims, "noop_with_empty_axes": self.noop_with_empty_axes}
-
 
 @op
 class ReduceSumSquare(ComposedReduction):
     """The sum of x² over the axes."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
     sig = SIG
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        over = self.over(x, axes)
         w = wide(x)
         return rounded(np.sum(w * w, axis=over, dtype=w.dtype, keepdims=self.keepdims), x)
 
     def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:
         w = widened(b, x)
-        return narrowed(b, b.ReduceSum(b.Mul(w, w), axes, **self.attrs()), x)
+        return narrowed(b, b.ReduceSum(b.Mul(w, w), axes, **self.attributes()), x)
 
     onnx = onnx_rows("ReduceSumSquare", WIDE_STEPS, 18)
 
@@ -405,16 +393,14 @@ class ReduceSumSquare(ComposedReduction):
 class ReduceLogSum(ComposedReduction):
     """log of the sum over the axes; integers are computed in f32 and truncated."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
     sig = SIG
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        over = self.over(x, axes)
         return rounded(np.log(np.sum(as_float_array(x), axis=over, keepdims=self.keepdims)), x)
 
     def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:
-        return narrowed(b, b.Log(b.ReduceSum(as_float(b, x), axes, **self.attrs())), x)
+        return narrowed(b, b.Log(b.ReduceSum(as_float(b, x), axes, **self.attributes())), x)
 
     onnx = onnx_rows("ReduceLogSum", LOG_STEPS, 18)
 
@@ -423,12 +409,10 @@ class ReduceLogSum(ComposedReduction):
 class ReduceLogSumExp(ComposedReduction):
     """log of the sum of e^x over the axes, computed relative to the largest x."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
     sig = SIG
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        over = chosen_axes(x.ndim, axes, self.noop_with_empty_axes)
+        over = self.over(x, axes)
         w = as_float_array(x)
         top = np.max(w, axis=over, keepdims=True, initial=lowest(w.dtype))
         top = np.where(np.abs(top) == np.inf, w.dtype.type(0), top)
@@ -437,58 +421,53 @@ class ReduceLogSumExp(ComposedReduction):
 
     def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:
         w = as_float(b, x)
-        keep = {**self.attrs(), "keepdims": True}
+        keep = {**self.attributes(), "keepdims": True}
         top = b.ReduceMax(w, axes, **keep)
         top = b.Where(b.Equal(b.Abs(top), b.const(np.inf, w.dtype)), b.const(0.0, w.dtype), top)
-        total = b.ReduceSum(b.Exp(b.Sub(w, top)), axes, **self.attrs())
-        bare = top if self.keepdims else b.ReduceMax(top, axes, **self.attrs())
+        total = b.ReduceSum(b.Exp(b.Sub(w, top)), axes, **self.attributes())
+        bare = top if self.keepdims else b.ReduceMax(top, axes, **self.attributes())
         return narrowed(b, b.Add(b.Log(total), bare), x)
 
     onnx = onnx_rows("ReduceLogSumExp", LOG_STEPS, 18)
 
 
 # ---------------------------------------------------------------------------------- of booleans
-def write_as_bytes(name: str) -> Any:
-    """ONNX before opset 20 reduces no booleans: 0 and 1 as u8 (i32 before opset 12)."""
+def write_as_numbers(name: str) -> Any:
+    """ONNX before opset 20 reduces no booleans: 0 and 1 as i32, which every opset reduces."""
 
     def write(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
-        attrs = {"keepdims": op.keepdims, "noop_with_empty_axes": op.noop_with_empty_axes}
-        return b.Cast(getattr(b, name)(b.Cast(x, to=i32), axes, **attrs), to=boolean)
+        return b.Cast(getattr(b, name)(b.Cast(x, to=i32), axes, **op.attributes()), to=boolean)
 
     return write
 
 
-@op
-class ReduceLogicalAnd(Reduction):
-    """Whether all elements over the axes are true; true of nothing."""
+class LogicalReduction(Reduction):
+    """What the reductions of booleans share."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
+    function: ClassVar[Any]
+    kind: ClassVar[str]
     sig = Sig("x: bool, axes?: I -> y: bool", I=INTEGERS)
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
-        return np.all(x, axis=chosen_axes(x.ndim, axes, self.noop_with_empty_axes), keepdims=self.keepdims)
+        return self.function(x, axis=self.over(x, axes), keepdims=self.keepdims)
 
     def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
-        return self._over("all", extents, at)
+        return self._over(self.kind, extents, at)
 
-    onnx = (write_only(write_as_bytes("ReduceMin")),)
+
+@op
+class ReduceLogicalAnd(LogicalReduction):
+    """Whether all elements over the axes are true; true of nothing."""
+
+    function, kind = staticmethod(np.all), "all"
+    onnx = (write_only(write_as_numbers("ReduceMin")),)
     openvino = openvino_rows("ReduceLogicalAnd", "ReduceLogicalAnd", T={boolean})
 
 
 @op
-class ReduceLogicalOr(Reduction):
+class ReduceLogicalOr(LogicalReduction):
     """Whether any element over the axes is true; false of nothing."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
-    sig = Sig("x: bool, axes?: I -> y: bool", I=INTEGERS)
-
-    def reference(self, x: Array, axes: Array | None = None) -> Array:
-        return np.any(x, axis=chosen_axes(x.ndim, axes, self.noop_with_empty_axes), keepdims=self.keepdims)
-
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
-        return self._over("any", extents, at)
-
-    onnx = (write_only(write_as_bytes("ReduceMax")),)
+    function, kind = staticmethod(np.any), "any"
+    onnx = (write_only(write_as_numbers("ReduceMax")),)
     openvino = openvino_rows("ReduceLogicalOr", "ReduceLogicalOr", T={boolean})

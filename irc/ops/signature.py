@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes
@@ -59,6 +60,11 @@ class Sig:
     def max_inputs(self) -> int | None:
         return None if any(p.variadic for p in self.inputs) else len(self.inputs)
 
+    @property
+    def operands(self) -> str:
+        """The operands' names as messages list them: `x, y, bias (optional)`."""
+        return ", ".join(p.name + " (optional)" * p.optional + " (any number)" * p.variadic for p in self.inputs)
+
     def param(self, index: int) -> Param:
         """The parameter that operand `index` belongs to; a variadic one takes the rest."""
         return self.inputs[min(index, len(self.inputs) - 1)]
@@ -79,20 +85,26 @@ class Sig:
         Raises Problem IRC2101..2104.  `variables` narrows type variables (a form's own types).
         """
         given = len(inputs)
-        require(given >= self.min_inputs, codes.TOO_FEW_INPUTS, op=op, given=given, needed=self.min_inputs)
+        facts: dict[str, Any] = {"op": op, "given": given, "operands": self.operands}
+        require(given >= self.min_inputs, codes.TOO_FEW_INPUTS, **facts, needed=self.min_inputs)
         most = self.max_inputs
-        require(most is None or given <= most, codes.TOO_MANY_INPUTS, op=op, given=given, most=most)
-        bound: dict[str, DType] = {}
+        require(most is None or given <= most, codes.TOO_MANY_INPUTS, **facts, most=most)
+        bound: dict[str, tuple[DType, str]] = {}  # and the operand that bound it
         for i, value in enumerate(inputs):
             param = self.param(i)
             if value is None:
                 require(param.optional, codes.MISSING_OPERAND, op=op, operand=param.name, index=i)
             elif isinstance(value.type, TensorType) and value.dtype != dynamic:
                 self._check_one(op, param, value, bound, variables)
-        return bound
+        return {name: dtype for name, (dtype, _) in bound.items()}
 
     def _check_one(
-        self, op: str, param: Param, value: Value, bound: dict[str, DType], variables: Mapping[str, TypeSet] | None
+        self,
+        op: str,
+        param: Param,
+        value: Value,
+        bound: dict[str, tuple[DType, str]],
+        variables: Mapping[str, TypeSet] | None,
     ) -> None:
         allowed = self.allowed(param, variables)
         if allowed is not None:
@@ -102,8 +114,8 @@ class Sig:
                 op=op, operand=param.name, dtype=value.dtype, allowed=names,
             )  # fmt: skip
         if param.type in self.variables:
-            first = bound.setdefault(param.type, value.dtype)
+            first, other = bound.setdefault(param.type, (value.dtype, param.name))
             require(
                 first == value.dtype, codes.TYPE_MISMATCH,
-                op=op, operand=param.name, dtype=value.dtype, variable=param.type, first=first,
+                op=op, operand=param.name, dtype=value.dtype, other=other, first=first,
             )  # fmt: skip

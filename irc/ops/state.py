@@ -92,7 +92,7 @@ def read_assign(b: Any, a: Any, x: Value) -> Value:
     layers = b.graph.extras.get("order", [])
     known = [str(r.attrs.get("variable_id")) for r in layers if r.type.lower() == "readvalue"]
     names = ", ".join(sorted(set(known))) or "none"
-    require(a.variable_id in known, operation.DUPLICATE_VARIABLE, variable=a.variable_id, known=names)
+    require(a.variable_id in known, operation.UNKNOWN_VARIABLE, variable=a.variable_id, known=names)
     y = b.Assign(x, variable_id=a.variable_id)
     b.graph.sinks.append(y.producer)
     return y

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from irc.expr import Load, Var
+from irc.expr import Load, Var, walk
 from irc.ir.dim import Dim
 from irc.ir.graph import Node
-from irc.passes.elements import Elements, Flat, value_of, walk
+from irc.passes.elements import Elements, Flat, value_of
 from irc.passes.rows import reduces
 
 

@@ -6,13 +6,31 @@ value in terms of the *leaves*: the values that the caller says stand in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import lowering as codes
-from irc.expr import Bin, Call, Cast, Const, Expr, Load, Reduce, Select, Tensor, Un, Var, select, wrap
+from irc.expr import (
+    Bin,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Reduce,
+    Select,
+    Tensor,
+    Un,
+    Var,
+    children,
+    rebuilt,
+    select,
+    transform,
+    walk,
+    wrap,
+)
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.ir.types import DType, TensorType, f32, i64
@@ -114,73 +132,6 @@ def widen(e: Expr) -> Expr:
         return Reduce(x.op, x.vars, x.extents, body.cast(f32)).cast(kind)
 
     return transform(e, visit)
-
-
-def children(e: Expr) -> tuple[Expr, ...]:
-    """The direct parts of an expression."""
-    match e:
-        case Bin():
-            return e.a, e.b
-        case Un() | Cast():
-            return (e.a,)
-        case Call():
-            return e.args
-        case Select():
-            return e.cond, e.a, e.b
-        case Load():
-            return e.index
-        case Reduce():
-            return (e.body,)
-        case _:
-            return ()
-
-
-def rebuilt(e: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """The same kind of expression from other parts."""
-    if all(a is b for a, b in zip(children(e), parts, strict=True)):
-        return e
-    match e:
-        case Bin():
-            return Bin(e.op, *parts)
-        case Un():
-            return Un(e.op, *parts)
-        case Cast():
-            return Cast(parts[0], e.type)
-        case Call():
-            return Call(e.fn, parts)
-        case Select():
-            return Select(*parts)
-        case Load():
-            return Load(e.buffer, parts)
-        case Reduce():
-            return replace(e, body=parts[0])
-        case _:
-            return e
-
-
-def transform(e: Expr, visit: Callable[[Expr], Expr]) -> Expr:
-    """Bottom-up rewriting; shared parts are visited once and stay shared."""
-    done: dict[int, Expr] = {}
-
-    def go(x: Expr) -> Expr:
-        found = done.get(id(x))
-        if found is None:
-            found = done[id(x)] = visit(rebuilt(x, tuple(go(c) for c in children(x))))
-        return found
-
-    return go(e)
-
-
-def walk(e: Expr) -> Iterator[Expr]:
-    """Every distinct object in an expression, outermost first."""
-    seen: set[int] = set()
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if id(x) not in seen:
-            seen.add(id(x))
-            yield x
-            stack.extend(reversed(children(x)))
 
 
 class Inliner:

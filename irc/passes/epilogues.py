@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from irc.expr import Expr, Load
+from irc.expr import Expr, Load, transform, walk
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import boolean
 from irc.kernels.epilogue import acc, slot, supported
 from irc.passes.access import Access, Space, find
-from irc.passes.elements import Elements, Flat, Inliner, children, transform, value_of
+from irc.passes.elements import Elements, Flat, Inliner, value_of
 
 MOST_NODES = 24
 MOST_SLOTS = 6
@@ -124,23 +124,8 @@ class Collector:
 
 def _transform_loads(e: Expr, visit: Callable[[Expr], Expr]) -> Expr:
     """`transform`, but for whole loads: what stands in their indices is left alone."""
-    known = {id(x): visit(x) for x in _loads(e)}
+    known = {id(x): visit(x) for x in walk(e, into_loads=False) if isinstance(x, Load)}
     return transform(e, lambda x: known.get(id(x), x))
-
-
-def _loads(e: Expr) -> list[Load]:
-    found: dict[int, Load] = {}
-    stack, seen = [e], set[int]()
-    while stack:
-        x = stack.pop()
-        if id(x) in seen:
-            continue
-        seen.add(id(x))
-        if isinstance(x, Load):
-            found[id(x)] = x
-        else:
-            stack.extend(children(x))
-    return list(found.values())
 
 
 def merged(extents: Sequence[Dim], *strides: Sequence[Dim]) -> list[tuple[Dim, ...]]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Var
+from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Var, walk
 from irc.ir.dim import product
 from irc.ir.graph import Graph, Node, Value
-from irc.passes.elements import Elements, Flat, Inliner, extents_of, identity_index, known_element, value_of, walk
+from irc.passes.elements import Elements, Flat, Inliner, extents_of, identity_index, known_element, value_of
 from irc.passes.indexing import irregular
 from irc.passes.rows import Cluster, Frame, RowFinder, reduces
 

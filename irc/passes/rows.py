@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from irc.expr import Const, Expr, Load, Reduce, Var
+from irc.expr import Const, Expr, Load, Reduce, Var, walk
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
-from irc.passes.elements import Element, Elements, Flat, value_of, walk
+from irc.passes.elements import Element, Elements, Flat, value_of
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,7 @@ XML_DOCTYPE = Code(
 )  # fmt: skip
 XML_ENTITY = Code(
     "IRC1007", "warning", "& that is not an XML entity",
-    "{count} place(s) have an & that is none of &amp; &lt; &gt; &quot; &apos; or a character number; it"
-    " stays text, as in OpenVINO",
+    "an & begins none of &amp; &lt; &gt; &quot; &apos; and no character number; it stays text, as in OpenVINO",
     "Strict XML forbids this, OpenVINO's parser keeps the text as it stands; other tools may refuse the file.",
     "name=\"a&b\" or name=\"&e;\"",
     "Write &amp; for a plain &.",
@@ -78,7 +77,7 @@ VERSION_MISSING = Code(
 )  # fmt: skip
 VERSION_INVALID = Code(
     "IRC1011", "error", "IR version is not a number",
-    "<net version=\"{text}\"> is not a number",
+    "version \"{text}\" of <net> is not a number",
     "The version must be 10 or 11.",
     "<net version=\"eleven\">",
     "Write version=\"11\".",
@@ -95,7 +94,7 @@ VERSION_OLD = Code(
 )  # fmt: skip
 VERSION_NEW = Code(
     "IRC1013", "error", "IR version unknown",
-    "IR version {version} does not exist as far as this irc knows; 10 and 11 are supported",
+    "IR version {version} is not known; only 10 and 11 are supported",
     "A newer version may mean something else by the same elements, so guessing is unsafe.",
     "<net version=\"12\">",
     "Save the model as IR version 11, or update irc.",
@@ -103,11 +102,11 @@ VERSION_NEW = Code(
 )  # fmt: skip
 V10_RT_INFO = Code(
     "IRC1014", "warning", "runtime attributes are not read in IR v10",
-    "{count} layer(s) or port(s) have <rt_info>, which IR version 10 does not have; it is ignored (first: {names})",
+    "runtime attribute \"{name}\" is ignored: IR version 10 has none on layers and ports",
     "OpenVINO reads layer and port attributes such as the layout only from version 11 on.",
     "a layout inside a Parameter's port of a version 10 file",
     "Set version=\"11\" if the attributes are meant to count; tensor names must then be given explicitly.",
-    "set version=\"11\" if they are meant to count",
+    "set version=\"11\" if it is meant to count",
 )  # fmt: skip
 LAYERS_MISSING = Code(
     "IRC1015", "warning", "no layers",
@@ -303,7 +302,7 @@ RESULT_UNCONNECTED = Code(
 )  # fmt: skip
 CYCLE = Code(
     "IRC1048", "error", "layers depend on each other in a cycle",
-    "{count} layer(s) form a cycle: {path}",
+    "these layers depend on each other: {path}",
     "No order exists in which these layers could run. Loops are written with TensorIterator or Loop, state"
     " with ReadValue and Assign.",
     "an edge from a Multiply to its own input",
@@ -326,7 +325,7 @@ DATA_MISSING = Code(
     "Type and shape are in <data>; nothing else in the file has them reliably.",
     "<layer type=\"Parameter\" ...> with only <output>",
     "Add <data shape=\"...\" element_type=\"...\" />.",
-    "add <data shape=\"...\" element_type=\"...\" />",
+    "add {wanted}",
 )  # fmt: skip
 PARAMETER_TYPE_MISSING = Code(
     "IRC1061", "warning", "Parameter without element_type",
@@ -334,7 +333,7 @@ PARAMETER_TYPE_MISSING = Code(
     "OpenVINO reads it as a dynamic type, which most operations cannot take.",
     "<data shape=\"2,3\" />",
     "Add element_type=\"f32\", or whichever type it has.",
-    "add element_type=\"...\"",
+    "add element_type=\"{suggested}\"",
 )  # fmt: skip
 PARAMETER_SHAPE_MISSING = Code(
     "IRC1062", "warning", "Parameter without shape",
@@ -342,7 +341,7 @@ PARAMETER_SHAPE_MISSING = Code(
     "OpenVINO reads a missing shape as that of a scalar, not as an unknown one.",
     "<data element_type=\"f32\" />",
     "Add shape=\"2,3\", shape=\"\" for a scalar, or shape=\"...\" for any rank.",
-    "add shape=\"...\" with the sizes, \"\" for a scalar or \"...\" for any rank",
+    "add {suggested}",
 )  # fmt: skip
 SHAPE_INVALID = Code(
     "IRC1063", "error", "bad shape",
@@ -499,7 +498,7 @@ BIN_UNREADABLE = Code(
 # ------------------------------------------------------------------ TensorIterator, Loop, If
 BODY_MISSING = Code(
     "IRC1090", "error", "body missing",
-    "a {type} layer needs <{body}>",
+    "{type} has no <{body}>",
     "The body holds the layers that the {type} runs.",
     "<layer type=\"TensorIterator\" ...> with only ports",
     "Export the model again.",
@@ -524,7 +523,7 @@ BACK_EDGE_INVALID = Code(
 )  # fmt: skip
 PORT_MAP_MISSING = Code(
     "IRC1093", "error", "port map missing",
-    "{what} is not joined to anything by a port map",
+    "no entry of the port map names {what}",
     "Every Parameter of a body needs an input entry, and every output port of the layer an output entry.",
     "a body Parameter that no <input internal_layer_id=...> names",
     "Add the entry.",
@@ -552,7 +551,7 @@ SCHEMA_ATTRIBUTE_MISSING = Code(
     "IRC1102", "warning", "attribute missing",
     "<{tag}> has no {attribute} attribute",
     "The format asks for it, though readers may do without.",
-    "<attribute version=\"0\" /> without name in <rt_info>",
+    "<input external_port_id=\"0\" /> in a <port_map> of a layer without body",
     "Add the attribute.",
     "add {attribute}=\"...\"",
 )  # fmt: skip
@@ -560,15 +559,15 @@ SCHEMA_VALUE = Code(
     "IRC1103", "warning", "value of an unexpected form",
     "{what} of <{tag}> is \"{value}\", the format expects {expected}",
     "Readers differ in what they make of such a value.",
-    "<dim>2.5</dim>",
+    "<dim>+2</dim>",
     "Write it as the format expects.",
     "write {expected}",
 )  # fmt: skip
 SCHEMA_OTHER = Code(
     "IRC1104", "warning", "not according to the schema",
-    "<{tag}> does not have the form that the schema ir-v{version}.rng describes",
+    "<{tag}> does not have the form that the schema ir-v{version}.rng describes: {reason}",
     "The RELAX NG schema describes what OpenVINO writes; this file is different in a way irc has no closer words for.",
     "a section that occurs twice",
     "Compare with the schema.",
-    "compare with schemas/ir-v{version}.rng",
+    "{advice}",
 )  # fmt: skip

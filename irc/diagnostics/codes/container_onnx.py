@@ -120,7 +120,7 @@ DUPLICATE_KEY = Code(
 )  # fmt: skip
 OPSET_INVALID = Code(
     "IRC1426", "error", "An opset version is not positive",
-    'domain "{domain}" is imported as version {version}',
+    'domain "{domain}" is imported as version {version}; versions start at 1',
     why="Opset versions start at 1.",
     example='opset_import { domain: "" version: 0 }',
     fix="State the version that the model was written for.",
@@ -150,7 +150,7 @@ TENSOR_SIZE = Code(
     why="The number of elements that dims and data_type say has to be there, no more and no less.",
     example="dims: 3, data_type: FLOAT, raw_data of 8 bytes",
     fix="Write the tensor again; a truncated file is a common cause.",
-    help="write the tensor again",
+    help="dims or data_type is wrong, or the data were cut off: write the tensor again",
 )  # fmt: skip
 TENSOR_FIELD = Code(
     "IRC1444", "error", "A tensor's data are in the wrong field",
@@ -223,7 +223,7 @@ EXTERNAL_RANGE = Code(
 )  # fmt: skip
 EXTERNAL_ENTRY = Code(
     "IRC1465", "error", "An external data entry is wrong",
-    'tensor "{name}": external_data {key} is {value}',
+    'tensor "{name}": {key} of its external_data is {value}',
     why="`location` is required; `offset` and `length` are decimal numbers that are not negative.",
     example='external_data { key: "offset" value: "-1" }',
     fix="Save the model again with external data.",
@@ -299,7 +299,7 @@ SHADOWED = Code(
 )  # fmt: skip
 DUPLICATE_NODE = Code(
     "IRC1526", "warning", "Node names are not unique",
-    '{count} node names occur more than once, the first is "{name}"',
+    'node name "{name}" occurs more than once',
     why="Names of nodes should be unique, because tools refer to nodes by them.",
     example='two nodes named "conv1"',
     fix="Nothing is needed; values are told apart by their own names.",
@@ -353,5 +353,5 @@ FUNCTION_RECURSION = Code(
     why="A function is expanded where it is called, so recursion would never end.",
     example="a function F whose body calls F",
     fix="Use Loop.",
-    help="use Loop",
+    help="write the recursion as a Loop",
 )  # fmt: skip

@@ -12,12 +12,12 @@ UNKNOWN_OP = Code(
 )  # fmt: skip
 UNSUPPORTED_OP = Code(
     "IRC2002", "warning", "Operation not supported yet",
-    "{op} ({opset}) is a known operation that irc does not support yet: {reason}",
+    "irc does not support {op} ({opset}) yet: {reason}",
     why="The operation exists, but irc has no definition for it. The model can be rewritten in its own format "
     "(the layer is copied as it is), not converted, checked beyond this layer, or compiled.",
     example='<layer type="TensorIterator" version="opset1">',
     fix="See docs/ops.md for what is supported; please open an issue with the model's layer.",
-    help="the types that the file declares are taken on trust from here on",
+    help="keep the model in its own format; from here on its declared types are taken on trust",
 )  # fmt: skip
 NOT_IN_OPSET = Code(
     "IRC2003", "error", "Operation is newer than its opset",
@@ -25,11 +25,11 @@ NOT_IN_OPSET = Code(
     why="A layer or model names the operation set its operations are taken from, and this one is not in it.",
     example='<layer type="HSwish" version="opset1">: HSwish came with opset4',
     fix="Raise the opset, or use an operation that the older set has.",
-    help="name {first} or later",
+    help="use {first} or later",
 )  # fmt: skip
 UNKNOWN_OPSET = Code(
     "IRC2004", "error", "Unknown opset",
-    "{op} names {opset}, which does not exist; the newest irc knows is {newest}",
+    "{op} is of {opset}, which irc does not know; the newest it knows is {newest}",
     why="The operation set named by the file is not one that irc knows, so the layer's meaning is unknown.",
     example='<layer type="Multiply" version="opset99">',
     fix="Name the opset that the operation was written for.",
@@ -42,23 +42,23 @@ CUSTOM_DOMAIN = Code(
     "model is written as ONNX; the model cannot be converted, checked beyond this node, or compiled.",
     example='op_type "Gelu", domain "com.acme"',
     fix="Export the model with standard operations, or give the model a local function of that name and domain.",
-    help="the types that the file declares are taken on trust from here on",
+    help="add a local function {domain}.{op}; without one, declared types are taken on trust from here on",
 )  # fmt: skip
 TOO_FEW_INPUTS = Code(
     "IRC2101", "error", "Too few inputs",
-    "{op} has {given} inputs and needs at least {needed}",
+    "{op}: number of inputs is {given}, at least {needed} needed",
     why="A required operand is not connected.",
     example="Add with one input",
     fix="Connect the missing operand.",
-    help="see the operation's specification for its operands",
+    help="the operands are: {operands}",
 )  # fmt: skip
 TOO_MANY_INPUTS = Code(
     "IRC2102", "error", "Too many inputs",
-    "{op} has {given} inputs and takes at most {most}",
+    "{op}: number of inputs is {given}, at most {most} possible",
     why="The operation has no operand at that position.",
     example="Multiply with three inputs",
     fix="Remove the extra operand.",
-    help="see the operation's specification for its operands",
+    help="the operands are: {operands}",
 )  # fmt: skip
 MISSING_OPERAND = Code(
     "IRC2103", "error", "Required operand is absent",
@@ -66,7 +66,7 @@ MISSING_OPERAND = Code(
     why="Only operands that the specification marks optional may be left out.",
     example='NodeProto.input = ["x", "", "c"] where the second is required',
     fix="Connect the operand.",
-    help="give {operand} a value",
+    help="connect input {index}",
 )  # fmt: skip
 TYPE_NOT_ALLOWED = Code(
     "IRC2104", "error", "Element type not allowed",
@@ -78,19 +78,19 @@ TYPE_NOT_ALLOWED = Code(
 )  # fmt: skip
 TYPE_MISMATCH = Code(
     "IRC2105", "error", "Element types differ",
-    "{op}: operand {operand} is {dtype}, but {variable} is already {first}",
-    why="Operands that share a type variable must have one element type; nothing is converted silently.",
+    "{op}: operand {operand} is {dtype}, but {other} is {first}",
+    why="These operands must have one element type; nothing is converted silently.",
     example="Multiply of f32 and i32",
     fix="Convert one of the operands.",
     help="insert a Cast (OpenVINO: Convert) so that both are {first}",
 )  # fmt: skip
 TOO_MANY_OUTPUTS = Code(
     "IRC2106", "error", "Too many outputs",
-    "{op} declares {given} outputs and has {most}",
+    "{op}: number of declared outputs is {given}, the operation has {most}",
     why="The operation produces fewer results than the file declares.",
     example="Multiply with a second output port",
     fix="Remove the extra output.",
-    help="see the operation's specification for its results",
+    help="remove the extra outputs",
 )  # fmt: skip
 MISSING_ATTRIBUTE = Code(
     "IRC2201", "error", "Required attribute is missing",
@@ -134,38 +134,38 @@ ODD_BOOLEAN = Code(
 )  # fmt: skip
 UNKNOWN_ATTRIBUTE = Code(
     "IRC2206", "warning", "Attribute is not one the operation has",
-    "{op} has no attribute {attribute}{guess}; it is ignored",
+    "{op} has no attribute {attribute}; it is ignored",
     why="A reader ignores attributes it does not know, so a misspelt one silently has no effect.",
     example='strids="2,2" on a Convolution',
     fix="Correct the name, or remove the attribute.",
-    help="check the spelling",
+    help="{advice}",
 )  # fmt: skip
 ATTRIBUTE_RANGE = Code(
     "IRC2207", "error", "Attribute value out of range",
-    "{op}: {attribute} = {value} must be {expected}",
+    "{op}: {attribute} is {value}; it must be {expected}",
     why="The value is of the right type but outside what the operation is defined for.",
     example="strides = 0",
     fix="Use a value in the stated range.",
-    help="{attribute} must be {expected}",
+    help="correct {attribute}",
 )  # fmt: skip
 ATTRIBUTE_LENGTH = Code(
     "IRC2208", "error", "Attribute has the wrong number of values",
-    "{op}: {attribute} has {given} values and needs {needed}",
+    "{op}: number of values of {attribute} is {given}, {needed} needed",
     why="The attribute needs one value for each spatial dimension (or axis) of the operand.",
     example='kernel="3" for a two-dimensional pool',
     fix="Give one value per dimension.",
-    help="give {needed} values",
+    help="correct the number of values, or the rank of the operand",
 )  # fmt: skip
 NEEDS_CONSTANT = Code(
     "IRC2301", "error", "Operand must be constant",
-    "{op}: operand {operand} must be a constant here",
+    "{op}: {operand} must be known before the model runs",
     why="The result's rank, or the meaning of the operation, depends on the operand's value, which is not known "
     "before the model runs.",
     example="Transpose with a computed permutation",
     fix="Make the operand a constant, or fold the computation that produces it.",
-    help="replace the operand by a constant",
+    help="make it a constant",
 )  # fmt: skip
-DUPLICATE_VARIABLE = Code(
+UNKNOWN_VARIABLE = Code(
     "IRC2302", "error", "Unknown state variable",
     'Assign writes variable "{variable}", which no ReadValue reads',
     why="State is written by Assign and read by ReadValue, linked by variable_id.",

@@ -178,6 +178,14 @@ UNKNOWN_BOUND = Code(
     fix="Use a name that `irc info` lists.",
     help="`irc info MODEL` lists the symbolic sizes",
 )  # fmt: skip
+OPTION_OF_OTHER_FORMAT = Code(
+    "IRC6353", "error", "Option of another format",
+    "{option}={value!r} says nothing about {ending} files",
+    why="An option that could not be obeyed would be a promise that the written file does not keep.",
+    example='irc.save(model, "model.xml", opset=17)',
+    fix="Leave the option out, or write the format it belongs to.",
+    help="leave {option} out, or write a file that ends in {other}",
+)  # fmt: skip
 NO_NUMPY_SOURCE = Code(
     "IRC6360", "error", "Operation has no NumPy code",
     "{op} cannot be written as NumPy code: {reason}",

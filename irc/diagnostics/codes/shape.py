@@ -60,7 +60,7 @@ RESHAPE_COUNT = Code(
 )  # fmt: skip
 SIZES_DIFFER = Code(
     "IRC3108", "error", "Sizes must be equal",
-    "{op}: {what}: {a} and {b}",
+    "{op}: {what} must be equal, but are {a} and {b}",
     why="These two sizes describe the same thing and must agree.",
     example="Concat of [2,3] and [2,4] along axis 0",
     fix="Correct the shape of an operand, or the attribute.",
@@ -72,7 +72,16 @@ SIZE_RANGE = Code(
     why="The operation is not defined for that size.",
     example="DepthToSpace with block_size 2 and 3 channels",
     fix="Correct the shape of the operand, or the attribute.",
-    help="{what} must be {expected}",
+    help="change the operand's shape, or the attribute",
+)  # fmt: skip
+RANK_UNKNOWN = Code(
+    "IRC3110", "warning", "Rank must be known",
+    "{op}: what it does depends on the rank of an operand, and that is unknown",
+    why="This version of the operation cannot be read without the number of axes of its operands. The model can be "
+    "rewritten in its own format (the node is copied as it is), not converted, checked beyond this node, or compiled.",
+    example="Gemm-6 without broadcast=1 whose C comes from an input without shape",
+    fix="Declare the shapes of the model's inputs; a size may stay symbolic.",
+    help="declare the shapes of the model's inputs",
 )  # fmt: skip
 DECLARED_SHAPE = Code(
     "IRC3201", "warning", "Declared shape disagrees with inference",

@@ -47,13 +47,16 @@ def locate(
     entries = {e.key: e.value for e in proto.external_data}
     name, location = proto.name, entries.get("location", "")
     if not location:
-        return sink.report(codes.EXTERNAL_ENTRY, loc, name=name, key="location", value="missing")
+        return sink.report(
+            codes.EXTERNAL_ENTRY, loc, name=name, key="location", value="missing, the name of the data file"
+        )
     if folder is None:
         return sink.report(codes.EXTERNAL_NO_FOLDER, loc, name=name, location=location)
     for key in ("offset", "length"):
         text = entries.get(key, "0")
         if not (text.isascii() and text.isdigit() and len(text) < 20):
-            return sink.report(codes.EXTERNAL_ENTRY, loc, name=name, key=key, value=repr(text))
+            value = f'"{text}", not a number from 0 up'
+            return sink.report(codes.EXTERNAL_ENTRY, loc, name=name, key=key, value=value)
     if dtype.kind == "s":
         return sink.report(codes.TENSOR_FIELD, loc, name=name, type=dtype, field="external data",
                            reason="strings have no raw form")  # fmt: skip
@@ -66,7 +69,7 @@ def locate(
     if length != needed:
         reason = "the length is not that of the tensor"
     elif offset + length > size:
-        reason = "the file ends before"
+        reason = "the file is too short"
     if reason:
         return sink.report(codes.EXTERNAL_RANGE, loc, name=name, type=dtype, dims=list(shape), needed=needed,
                            offset=offset, length=length, location=location, size=size, reason=reason)  # fmt: skip

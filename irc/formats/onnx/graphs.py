@@ -19,7 +19,7 @@ from irc.diagnostics.codes import container_onnx as codes
 from irc.formats.document import Attr, RawFunction, RawGraph, RawNode, RawTensor, RawValue
 from irc.formats.onnx.residue import residue
 from irc.formats.onnx.tensors import TensorReader
-from irc.formats.onnx.text import pairs, text
+from irc.formats.onnx.text import pairs, shown, text
 from irc.formats.onnx.type_protos import TypeReader
 from irc.ir.types import TensorType, dtype_from_onnx, dynamic
 
@@ -109,11 +109,11 @@ class GraphReader:
     def _constants(self, proto: onnx.GraphProto, graph: RawGraph, path: str) -> None:
         found: list[tuple[str, RawTensor, Loc]] = []
         for tensor in proto.initializer:
-            loc = Loc(self.file, f'{path}, initializer "{tensor.name}"')
+            loc = Loc(self.file, f'{path}, initializer "{shown(tensor.name)}"')
             name = self.text(tensor.name, "an initializer's name", loc)
             found.append((name, self.tensors.tensor(tensor, loc, name) or _unread(tensor, name, loc), loc))
         for sparse in proto.sparse_initializer:
-            loc = Loc(self.file, f'{path}, sparse initializer "{sparse.values.name}"')
+            loc = Loc(self.file, f'{path}, sparse initializer "{shown(sparse.values.name)}"')
             name = self.text(sparse.values.name, "an initializer's name", loc)
             found.append((name, self.tensors.sparse(sparse, loc) or _unread(sparse.values, name, loc), loc))
         for name, tensor, loc in found:
@@ -125,7 +125,7 @@ class GraphReader:
                 graph.constants[name] = tensor
 
     def value(self, proto: onnx.ValueInfoProto, title: str, scope: str) -> RawValue:
-        loc = Loc(self.file, f'{title} "{proto.name}"')
+        loc = Loc(self.file, f'{title} "{shown(proto.name)}"')
         key = self.text(proto.name, "a value's name", loc)
         if not key:
             self.sink.report(codes.UNNAMED, loc, what="a value")
@@ -154,8 +154,8 @@ class GraphReader:
     def node(
         self, proto: onnx.NodeProto, position: int, path: str, declared: dict[str, RawValue], depth: int
     ) -> RawNode:
-        place = f'{path}, node {position} "{proto.name}" ({proto.op_type})'
-        loc = Loc(self.file, place)
+        title = f'node {position} "{shown(proto.name)}"' if proto.name else f"node {position}"
+        loc = Loc(self.file, f"{path}, {title}" + (f" ({shown(proto.op_type)})" if proto.op_type else ""))
         if not proto.op_type:
             self.sink.report(codes.OP_TYPE_MISSING, loc)
         domain = canonical_domain(self.text(proto.domain, "a node's domain", loc))
@@ -171,8 +171,7 @@ class GraphReader:
             node.extras.setdefault("rest", onnx.NodeProto()).domain = "ai.onnx"
         if proto.overload:
             node.extras["overload"] = self.text(proto.overload, "an overload", loc)
-        inner = f'{path} / node {position} "{proto.name}"'
-        node.attrs = self.attributes(proto.attribute, node.extras, loc, inner, depth)
+        node.attrs = self.attributes(proto.attribute, node.extras, loc, f"{path} / {title}", depth)
         return node
 
     def version(self, domain: str, loc: Loc) -> int:
@@ -228,7 +227,8 @@ class GraphReader:
         if kind not in FIELD_OF:
             reason = f"type {kind} is not one that irc knows" if kind else "it has no type and no single value"
         elif any(field != FIELD_OF[kind] for field in present):
-            reason = f"its value is in {', '.join(present)}, not only in {FIELD_OF[kind]}"
+            only = "only " if FIELD_OF[kind] in present else ""
+            reason = f"its value is in {' and '.join(present)}, not {only}in {FIELD_OF[kind]}"
         elif not present and kind in (A.TENSOR, A.GRAPH, A.SPARSE_TENSOR, A.TYPE_PROTO):
             reason = f"{FIELD_OF[kind]} is not set"
         if reason:

@@ -98,7 +98,8 @@ def _opsets(imports: Iterable[onnx.OperatorSetIdProto], extras: dict[str, Any], 
         if not domain and (entry.domain or not entry.HasField("domain")):
             extras["opset_spelling"] = entry.domain or None
         if entry.version < 1:
-            sink.report(codes.OPSET_INVALID, loc, domain=entry.domain, version=entry.version)
+            sink.report(codes.OPSET_INVALID, loc, domain=domain or "ai.onnx", version=entry.version)
+            found.setdefault(domain, 1)
         elif found.setdefault(domain, entry.version) != entry.version:
             sink.report(
                 codes.OPSET_CONFLICT, loc, domain=domain or "ai.onnx", first=found[domain], second=entry.version

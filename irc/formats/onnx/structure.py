@@ -62,7 +62,7 @@ def check_body(
     for node in nodes:
         for name in node.inputs:
             if name and not _visible(name, scopes):
-                _undefined(name, "it reads", node.loc, scopes, sink)
+                _undefined(name, "the node reads", node.loc, scopes, sink)
         for inner in subgraphs(node):
             check_graph(inner, sink, scopes)
     for name, loc in results:
@@ -90,7 +90,7 @@ def _undefined(name: str, user: str, loc: Loc, scopes: tuple[set[str], ...], sin
 
 
 def _title(node: RawNode, position: int) -> str:
-    return f'node {position} "{node.name}" ({node.type})'
+    return f'node {position} "{node.name}" ({node.type})' if node.name else f"node {position} ({node.type})"
 
 
 def _uses(node: RawNode) -> set[str]:
@@ -115,7 +115,8 @@ def _report_names(nodes: list[RawNode], sink: Sink) -> None:
     repeated = [name for name, n in Counter(node.name for node in nodes if node.name).items() if n > 1]
     if repeated:
         second = [node for node in nodes if node.name == repeated[0]][1]
-        sink.report(codes.DUPLICATE_NODE, second.loc, count=len(repeated), name=repeated[0])
+        notes = (f"{len(repeated)} names do, this is the first",) if len(repeated) > 1 else ()
+        sink.report(codes.DUPLICATE_NODE, second.loc, notes, name=repeated[0])
 
 
 def _sorted(nodes: list[RawNode], users: list[set[str]], producer: dict[str, int], sink: Sink) -> list[RawNode]:
@@ -138,7 +139,8 @@ def _sorted(nodes: list[RawNode], users: list[set[str]], producer: dict[str, int
                 heapq.heappush(ready, j)
     if len(order) < len(nodes):
         stuck = _cycle({i: need for i, need in enumerate(needs) if waiting[i]})
-        names = " -> ".join(_title(nodes[i], i) for i in stuck[:8]) + (" -> ..." if len(stuck) > 8 else "")
+        shown = [_title(nodes[i], i) for i in stuck[:8]] + ["..."] * (len(stuck) > 8)
+        names = " -> ".join([*shown, _title(nodes[stuck[0]], stuck[0])])
         sink.report(codes.CYCLE, nodes[stuck[0]].loc, nodes=names)
         return nodes
     late = min(n for n in users[early] if n in producer and producer[n] >= early)

@@ -209,8 +209,9 @@ def _sparse_fault(values: RawTensor, indices: RawTensor, shape: tuple[int, ...])
         return f"indices are {indices.dtype}{list(indices.shape)} for {values.shape[0]} values of rank {len(shape)}"
     array = indices.load()
     bound = np.array(shape, np.int64) if array.ndim == 2 else np.int64(math.prod(shape))
-    if array.size and bool(((array < 0) | (array >= bound)).any()):
-        return "an index is outside dims"
+    outside = (array < 0) | (array >= bound)
+    if array.size and bool(outside.any()):
+        return f"index {int(array[outside][0])} is outside dims {list(shape)}"
     if bool((np.diff(flat_indices(array, shape)) <= 0).any()):
         return "indices are not ascending"
     return ""

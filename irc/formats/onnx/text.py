@@ -18,6 +18,11 @@ def text(value: str | bytes, what: str, loc: Loc, sink: Sink) -> str:
     return value.decode("utf-8", "replace")
 
 
+def shown(value: str | bytes) -> str:
+    """The string as locations show it."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
 def pairs(entries: Iterable[onnx.StringStringEntryProto], loc: Loc, sink: Sink) -> dict[str, str]:
     """metadata_props (or any list of key-value pairs) as a dict."""
     found: dict[str, str] = {}

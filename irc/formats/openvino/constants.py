@@ -44,7 +44,9 @@ class DataReader:
     def _data(self, layer: Layer) -> Element | None:
         data = layer.element.find("data")
         if data is None:
-            self.xml.report(codes.DATA_MISSING, layer.element, layer.where, layer.dead, type=layer.kind)
+            more = ' offset="..." size="..."' if layer.kind == "Const" else ""
+            wanted = f'<data element_type="..." shape="..."{more} />'
+            self.xml.report(codes.DATA_MISSING, layer.element, layer.where, layer.dead, type=layer.kind, wanted=wanted)
         return data
 
     def _output(self, layer: Layer) -> Port | None:
@@ -84,10 +86,12 @@ class DataReader:
             return None
         text = data.attrib.get("element_type")
         if text is None:
-            self.xml.report(codes.PARAMETER_TYPE_MISSING, data, layer.where)
+            suggested = "..." if port.type.dtype == dynamic else port.type.dtype.ov
+            self.xml.report(codes.PARAMETER_TYPE_MISSING, data, layer.where, suggested=suggested)
         kind = dynamic if text is None else self._dtype(layer, data, text) or dynamic
-        type = TensorType(kind, self._parameter_shape(layer, data))
-        self._compare(layer, port, type)
+        type = TensorType(kind, self._parameter_shape(layer, data, port))
+        if "shape" in data.attrib:
+            self._compare(layer, port, type)
         extras = layer_extras(layer) | {"layer_name": layer.name, "version": layer.version}
         extras |= _others(data, {"shape", "element_type"})
         if port.rt_info:
@@ -98,10 +102,14 @@ class DataReader:
         names = port.names or ((layer.name,) if self.v10 and layer.name else ())
         return RawValue(key, names, type, self.xml.loc(layer.element, layer.where), extras)
 
-    def _parameter_shape(self, layer: Layer, data: Element) -> tuple[Dim, ...] | None:
+    def _parameter_shape(self, layer: Layer, data: Element, port: Port) -> tuple[Dim, ...] | None:
         text = data.attrib.get("shape")
         if text is None:
-            self.xml.report(codes.PARAMETER_SHAPE_MISSING, data, layer.where)
+            suggested = 'shape="..." with the sizes, or shape="" for a scalar'
+            if port.type.shape:
+                sizes = ",".join(str(d) if d.is_const else "?" for d in port.type.shape)
+                suggested = f'shape="{sizes}", as the output port says, or shape="" for a scalar'
+            self.xml.report(codes.PARAMETER_SHAPE_MISSING, data, layer.where, suggested=suggested)
             return ()
         parsed = parse_shape(text)
         if parsed.problem:

@@ -23,6 +23,8 @@ def connect(xml: XmlFile, section: Element | None, layers: dict[int, Layer], pre
     """
     edges = [] if section is None else [(e, _ends(xml, e, prefix)) for e in section if e.tag == "edge"]
     known = [(e, ends) for e, ends in edges if ends is not None]
+    for element in (e for e, ends in edges if ends is None):
+        _excuse(element, layers)
     mark_dead(layers, [ends for _, ends in known])
     for element, ends in known:
         _connect(xml, element, ends, layers, prefix, complete)
@@ -41,6 +43,13 @@ def _ends(xml: XmlFile, element: Element, prefix: str) -> tuple[int, int, int, i
         else:
             numbers.append(number)
     return (numbers[0], numbers[1], numbers[2], numbers[3]) if len(numbers) == 4 else None
+
+
+def _excuse(element: Element, layers: dict[int, Layer]) -> None:
+    """The input that an unusable edge means has an edge: that it has none is not to be reported too."""
+    layer, port = unsigned(element.attrib.get("to-layer"), U64), unsigned(element.attrib.get("to-port"), U64)
+    if layer in layers and port is not None:
+        layers[layer].broken.add(port)
 
 
 def _connect(
@@ -63,6 +72,10 @@ def _connect(
         if complete:
             xml.report(codes.EDGE_FROM_UNKNOWN_LAYER, element, where, consumer.dead, id=source)
         return
+    if _is_reported(producer.outputs, source_port):
+        return
+    if producer.kind in ("Parameter", "Const") and not producer.outputs:  # is reported when they are read
+        return
     if producer.kind == "Result" or source_port not in producer.output_ids:
         xml.report(
             codes.EDGE_FROM_UNKNOWN_PORT,
@@ -73,6 +86,8 @@ def _connect(
             layer=_short(producer),
             known=_ports("output", [] if producer.kind == "Result" else producer.outputs),
         )
+        return
+    if _is_reported(consumer.inputs, target_port):
         return
     if target_port not in consumer.input_ids:
         xml.report(
@@ -95,6 +110,11 @@ def _connect(
         xml.report(codes.EDGE_DUPLICATE, element, where, consumer.dead, **facts)
         return
     consumer.sources[target_port] = (source, source_port)
+
+
+def _is_reported(ports: list[Port], number: int) -> bool:
+    """Whether a port that is not there may be one whose own id could not be used."""
+    return any(p.id < 0 for p in ports) and all(p.id != number for p in ports)
 
 
 def _short(layer: Layer) -> str:
@@ -136,7 +156,7 @@ def check_inputs(xml: XmlFile, layers: dict[int, Layer]) -> None:
                 xml.report(codes.RESULT_UNCONNECTED, layer.element, layer.where, problem=problem)
             continue
         for port in layer.inputs:
-            if port.id not in layer.sources and port.id not in layer.broken:
+            if port.id not in layer.sources and port.id not in layer.broken and port.id >= 0:
                 facts: dict[str, Any] = {"port": port.id, "layer_id": layer.id}
                 xml.report(codes.INPUT_UNCONNECTED, port.element, layer.where, layer.dead, **facts)
 
@@ -170,7 +190,7 @@ def _report_cycle(
     shown = path if len(path) <= _SHOWN else [*path[: _SHOWN - 2], None, *path[-1:]]
     text = " -> ".join("..." if i is None else f'{i} "{layers[i].name}"' for i in shown)
     dead = all(layers[i].dead for i in component)
-    xml.report(codes.CYCLE, first.element, first.where, dead, count=len(component), path=text)
+    xml.report(codes.CYCLE, first.element, first.where, dead, path=text)
 
 
 def check_names(xml: XmlFile, layers: dict[int, Layer]) -> None:

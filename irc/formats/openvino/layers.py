@@ -21,7 +21,10 @@ _KNOWN_ATTRIBUTES = {"id", "name", "type", "version", "output_names"}
 
 @dataclass
 class Port:
-    """A declared port.  `type` has shape None where there is no `<dim>`: a scalar and an unknown rank look the same."""
+    """A declared port.  `type` has shape None where there is no `<dim>`: a scalar and an unknown rank look the same.
+
+    The id is negative where the file's cannot be used, which has been reported.
+    """
 
     id: int
     type: TensorType
@@ -63,12 +66,20 @@ class Layer:
         return frozenset(p.id for p in self.outputs)
 
 
+def title(element: Element) -> str:
+    """How locations name a layer: `layer 57 "conv1" (Convolution, opset1)`."""
+    text = element.attrib.get("id")
+    shown = "without id" if text is None else text if unsigned(text, U64) is not None else f'"{text[:60]}"'
+    kind = ", ".join(element.attrib[key] for key in ("type", "version") if key in element.attrib)
+    return f'layer {shown} "{element.attrib.get("name", "")}"' + (f" ({kind})" if kind else "")
+
+
 class LayerReader:
     """Reads layers of one file; `v10` files have no runtime attributes on layers and ports."""
 
     def __init__(self, xml: XmlFile, version: int) -> None:
         self.xml, self.v10 = xml, version == 10
-        self.ignored_rt_info: list[tuple[Element, str, str]] = []
+        self.ignored_rt_info: list[tuple[Element, str, str]] = []  # element, where, name
 
     def loc(self, element: Element, where: str) -> Loc:
         return self.xml.loc(element, where)
@@ -78,8 +89,7 @@ class LayerReader:
         attributes = element.attrib
         text, name = attributes.get("id"), attributes.get("name", "")
         kind = attributes.get("type", "")
-        shown = "without id" if text is None else text
-        where = f'{prefix}layer {shown} "{name}" ({kind}, {attributes.get("version", "")})'
+        where = prefix + title(element)
         complete = True
         for key in ("id", "name", "type", "version"):
             if key not in attributes:
@@ -136,9 +146,11 @@ class LayerReader:
                 self.xml.report(
                     codes.PORT_ID_INVALID, element, layer.where, side=side, position=len(ports), problem=problem
                 )
-                continue
-            if number in seen:
+            elif number in seen:
                 self.xml.report(codes.PORT_ID_DUPLICATE, element, layer.where, side=side, id=number)
+                number = None
+            if number is None:
+                number = -1 - len(ports)
             seen.add(number)
             ports.append(self._port(layer, element, number, side))
 

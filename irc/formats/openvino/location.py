@@ -10,62 +10,79 @@ import re
 from array import array
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from xml.parsers import expat
+from xml.parsers.expat import errors
 
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->)*+", re.DOTALL)
 _INTERNAL_SUBSET = re.compile(rb"(?:<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|\"[^\"]*\"|'[^']*'|[^\]\"'])*+\]\s*>", re.DOTALL)
 _NOT_TEXT = rb"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)"  # & may stand in these
 _BARE_AMPERSAND = re.compile(_NOT_TEXT + rb"|&(?!(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);)", re.DOTALL)
 _REMEMBERED = 4
+_UNCLOSED = {errors.codes[text] for text in (errors.XML_ERROR_TAG_MISMATCH, errors.XML_ERROR_NO_ELEMENTS)}
 
 
-def load_bytes(path: str) -> tuple[bytes, bool, int]:
-    """(bytes to parse, whether a document type was blanked out, number of bare ampersands escaped).
+@dataclass(frozen=True)
+class Source:
+    """Bytes to parse, and where what was changed in them stood (line, column): a document type, bare ampersands."""
 
-    Line numbers are those of the file; UTF-16 becomes UTF-8.  Raises OSError.
-    """
+    data: bytes
+    doctype: tuple[int, int] | None
+    ampersand: tuple[int, int] | None
+    ampersands: int
+
+
+def load_bytes(path: str) -> Source:
+    """The file as it is parsed.  Line numbers are those of the file; UTF-16 becomes UTF-8.  Raises OSError."""
     data = Path(path).read_bytes()
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         text = data.decode("utf-16", "replace")
         data = re.sub(r"^\s*<\?xml.*?\?>", "", text, count=1).encode("utf-8", "replace")
     data, doctype = _without_doctype(data)
-    bare = 0
-    if b"&" in data:
-        data, bare = _escape_ampersands(data)
-    return data, doctype, bare
+    bare: list[int] = []
+    clean = _escape_ampersands(data, bare) if b"&" in data else data
+    return Source(clean, doctype, line_and_column(data, bare[0]) if bare else None, len(bare))
 
 
-def _escape_ampersands(data: bytes) -> tuple[bytes, int]:
-    """OpenVINO's parser keeps an & that begins no known entity as text; strict parsers refuse it."""
-    count = 0
+def line_and_column(data: bytes, offset: int) -> tuple[int, int]:
+    """Line and column (characters, from 1) of a byte."""
+    start = data.rfind(b"\n", 0, offset) + 1
+    return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode("utf-8", "replace")) + 1
+
+
+def _escape_ampersands(data: bytes, bare: list[int]) -> bytes:
+    """OpenVINO's parser keeps an & that begins no known entity as text; strict parsers refuse it.
+
+    Adds the offsets of those to `bare`.
+    """
 
     def escape(found: re.Match[bytes]) -> bytes:
-        nonlocal count
         if found[0] != b"&":
             return found[0]
-        count += 1
+        bare.append(found.start())
         return b"&amp;"
 
-    return _BARE_AMPERSAND.sub(escape, data), count
+    return _BARE_AMPERSAND.sub(escape, data)
 
 
-def _without_doctype(data: bytes) -> tuple[bytes, bool]:
+def _without_doctype(data: bytes) -> tuple[bytes, tuple[int, int] | None]:
     """Overwrite `<!DOCTYPE ...>` with spaces, line ends kept, so that no parser sees a declaration."""
     head = data[3:] if data.startswith(b"\xef\xbb\xbf") else data
     found = _PROLOG.match(head)
     start = len(data) - len(head) + (found.end() if found else 0)
     if data[start : start + 9].upper() != b"<!DOCTYPE":
-        return data, False
+        return data, None
+    place = line_and_column(data, start)
     bracket, close = data.find(b"[", start), data.find(b">", start)
     end = close + 1
     if 0 <= bracket < close:
         subset = _INTERNAL_SUBSET.match(data, bracket + 1)
         end = subset.end() if subset else 0
     if end <= 0:
-        return data, True
+        return data, place
     blank = re.sub(rb"[^\r\n]", b" ", data[start:end])
-    return data[:start] + blank + data[end:], True
+    return data[:start] + blank + data[end:], place
 
 
 class _Positions:
@@ -81,7 +98,7 @@ class _Positions:
 
         parser.StartElementHandler = start
         with suppress(expat.ExpatError):  # the elements before the damage keep their positions
-            parser.Parse(load_bytes(path)[0], True)
+            parser.Parse(load_bytes(path).data, True)
 
     def at(self, ordinal: int) -> tuple[int, int] | None:
         return (self.lines[ordinal], self.columns[ordinal]) if 0 <= ordinal < len(self.lines) else None
@@ -131,8 +148,24 @@ class FixedPosition:
 def syntax_error(data: bytes) -> tuple[str, int, int] | None:
     """(reason, line, column) of the first place where `data` is not well-formed, or None."""
     parser = expat.ParserCreate()
+    unclosed: list[tuple[str, int]] = []
+
+    def start(tag: str, _attributes: dict[str, str]) -> None:
+        unclosed.append((tag, parser.CurrentLineNumber))
+
+    def end(_tag: str) -> None:
+        unclosed.pop()
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
     try:
         parser.Parse(data, True)
     except expat.ExpatError as e:
-        return expat.ErrorString(e.code) or "not well-formed", e.lineno, e.offset + 1
+        reason, column = expat.ErrorString(e.code) or "not well-formed", e.offset + 1
+        if reason == errors.XML_ERROR_TAG_MISMATCH:
+            column -= 2  # expat points behind the "</"
+        elif reason == errors.XML_ERROR_NO_ELEMENTS:
+            reason = "the file ends too early"
+        if unclosed and e.code in _UNCLOSED:
+            reason += f", <{unclosed[-1][0]}> of line {unclosed[-1][1]} is not closed"
+        return reason, e.lineno, column
     return None

@@ -18,12 +18,12 @@ def read_port_maps(xml: XmlFile, layer: Layer, node: RawNode) -> None:
         if graph is None:
             continue
         element, ids = layer.element.find(section), _ids(graph)
-        entries: list[dict[str, str]] = []
-        for entry in element if element is not None else ():
-            if entry.tag in ("input", "output") and _check_entry(xml, layer, section, entry, ids):
-                entries.append({"kind": str(entry.tag), **dict(entry.attrib)})
+        given = [e for e in element if e.tag in ("input", "output")] if element is not None else []
+        good = [e for e in given if _check_entry(xml, layer, section, e, ids)]
+        entries = [{"kind": str(e.tag), **dict(e.attrib)} for e in good]
         node.extras[section] = entries
-        _check_complete(xml, layer, entries, graph, body)
+        if len(good) == len(given):  # else an entry that seems to be missing may be one that was refused
+            _check_complete(xml, layer, element, entries, graph, body)
     if "body" in node.bodies:
         _back_edges(xml, layer, node)
 
@@ -43,7 +43,7 @@ def _check_entry(xml: XmlFile, layer: Layer, section: str, entry: Element, ids: 
             problems.append(f"{key} is missing or not a number")
     inside, what = (ids[0], "Parameter") if kind == "input" else (ids[1], "Result")
     if internal is not None and internal not in inside:
-        problems.append(f'internal_layer_id="{internal}" is no {what} of the body')
+        problems.append(f'internal_layer_id="{internal}" is no {what} of the body{_known(what, inside)}')
     if external is not None and external != -1:
         if kind == "input" and not 0 <= external < len(layer.inputs):
             problems.append(f'external_port_id="{external}", but the layer has {len(layer.inputs)} inputs')
@@ -54,17 +54,26 @@ def _check_entry(xml: XmlFile, layer: Layer, section: str, entry: Element, ids: 
     return not problems
 
 
-def _check_complete(xml: XmlFile, layer: Layer, entries: list[dict[str, str]], graph: RawGraph, body: str) -> None:
+def _known(what: str, ids: set[int]) -> str:
+    """` (its Parameters: 0, 3)`."""
+    shown = [str(i) for i in sorted(ids)[:8]] + ["..."] * (len(ids) > 8)
+    return f" (its {what}s: {', '.join(shown)})" if ids else " (it has none)"
+
+
+def _check_complete(
+    xml: XmlFile, layer: Layer, section: Element | None, entries: list[dict[str, str]], graph: RawGraph, body: str
+) -> None:
+    place = layer.element if section is None else section
     joined = {integer(e.get("internal_layer_id")) for e in entries if e["kind"] == "input"}
     for value in graph.inputs:
         if int(value.extras["id"]) not in joined:
             what = f'Parameter {value.extras["id"]} "{value.extras["layer_name"]}" of <{body}>'
-            xml.report(codes.PORT_MAP_MISSING, layer.element, layer.where, layer.dead, what=what)
+            xml.report(codes.PORT_MAP_MISSING, place, layer.where, layer.dead, what=what)
     given = {integer(e.get("external_port_id")) for e in entries if e["kind"] == "output"}
     for port in layer.outputs:
         if port.id not in given:
-            what = f"output port {port.id} of the layer (<{body}>)"
-            xml.report(codes.PORT_MAP_MISSING, layer.element, layer.where, layer.dead, what=what)
+            what = f"output port {port.id}" + ("" if body == "body" else f" for <{body}>")
+            xml.report(codes.PORT_MAP_MISSING, place, layer.where, layer.dead, what=what)
 
 
 def _back_edges(xml: XmlFile, layer: Layer, node: RawNode) -> None:
@@ -78,9 +87,11 @@ def _back_edges(xml: XmlFile, layer: Layer, node: RawNode) -> None:
         source, target = integer(entry.attrib.get("from-layer")), integer(entry.attrib.get("to-layer"))
         problem = None
         if source not in results:
-            problem = f'from-layer="{entry.attrib.get("from-layer", "")}" is no Result of the body'
+            given = entry.attrib.get("from-layer", "")
+            problem = f'from-layer="{given}" is no Result of the body' + _known("Result", results)
         elif target not in parameters:
-            problem = f'to-layer="{entry.attrib.get("to-layer", "")}" is no Parameter of the body'
+            given = entry.attrib.get("to-layer", "")
+            problem = f'to-layer="{given}" is no Parameter of the body' + _known("Parameter", parameters)
         if problem:
             xml.report(codes.BACK_EDGE_INVALID, entry, layer.where, layer.dead, problem=problem)
         else:

@@ -10,7 +10,8 @@ Conventions a consumer needs:
 - inputs and outputs have `extras["layer_name"]`, and where given "layout", "rt_info" (of the layer) and
   "port_rt_info": lists of dicts of the attributes of `<attribute>`; constants have "names" (tensor names);
 - an output type without `<dim>` has shape None: a scalar and an unknown rank look the same in a port;
-- `RawNode.inputs` has "" only where an input has no edge, which has been reported as an error;
+- an input without an edge, which has been reported, has a key in `RawNode.inputs` that nothing defines ("" in a
+  dead layer);
 - nodes are listed producers first; `extras["order"]` is the place in the file, `extras["id"]` the id;
 - `extras["dead"]` marks layers that reach no Result and no Assign: OpenVINO never looks at them;
 - port maps: `extras["port_map"]` (TensorIterator, Loop), `extras["then_port_map"]`, `extras["else_port_map"]`
@@ -126,7 +127,8 @@ class _Reader:
         ignored = self.layer_reader.ignored_rt_info
         if ignored:
             element, where, name = ignored[0]
-            self.xml.report(codes.V10_RT_INFO, element, where, count=len(ignored), names=name)
+            notes = (f"{len(ignored)} in the file, this is the first",) if len(ignored) > 1 else ()
+            self.xml.report(codes.V10_RT_INFO, element, where, notes=notes, name=name)
 
     # ----------------------------------------------------------------- graph
     def graph(self, holder: Element, prefix: str, where: str) -> RawGraph:
@@ -141,7 +143,7 @@ class _Reader:
         check_inputs(self.xml, layers)
         check_names(self.xml, layers)
         listed = in_order(self.xml, layers)
-        if layers and not any(layer.is_root for layer in listed):
+        if complete and layers and not any(layer.is_root for layer in listed):
             self.xml.report(codes.NO_RESULT, holder, graph.loc.where, holder=holder.tag)
         for layer in listed:
             self._add(graph, layer, prefix)
@@ -218,7 +220,8 @@ class _Reader:
                 node.extras["data_children"] = [tree_of(c) for c in data]
         for port in layer.inputs:
             source = layer.sources.get(port.id)
-            node.inputs.append(f"{prefix}{source[0]}:{source[1]}" if source else "")
+            missing = "" if layer.dead else f"{prefix}{layer.id}:input {port.id}"
+            node.inputs.append(f"{prefix}{source[0]}:{source[1]}" if source else missing)
             node.input_types.append(port.type if port.precision is not None else None)
         infos = {i: p.rt_info for i, p in enumerate(layer.inputs) if p.rt_info}
         if infos:

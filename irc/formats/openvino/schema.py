@@ -18,6 +18,7 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 from irc.diagnostics import Sink
 from irc.diagnostics.codes import container as codes
 from irc.formats.openvino.fields import integer
+from irc.formats.openvino.layers import title
 from irc.formats.openvino.location import Position
 from irc.formats.openvino.xmlfile import Element, XmlFile, parse
 
@@ -48,7 +49,9 @@ def check(xml: XmlFile, version: int) -> None:
     walk = _Walk(xml, version, known)
     walk.element(xml.root, "net", "net")
     if not walk.found and not large:
-        xml.report(codes.SCHEMA_OTHER, xml.root, "net", tag="net", version=version)
+        reason = str(_schema(version).error_log.last_error.message)
+        advice = f"compare with schemas/ir-v{version}.rng"
+        xml.report(codes.SCHEMA_OTHER, xml.root, "net", tag="net", version=version, reason=reason, advice=advice)
 
 
 def schema_text(version: int) -> bytes:
@@ -135,8 +138,7 @@ class _Walk:
         if pattern.free:
             return
         if element.tag == "layer":
-            a = element.attrib
-            where = f'layer {a.get("id", "")} "{a.get("name", "")}" ({a.get("type", "")}, {a.get("version", "")})'
+            where = title(element)
         self.attributes(element, pattern, where)
         seen: set[str] = set()
         for child in element:
@@ -145,7 +147,9 @@ class _Walk:
                     self.report(codes.SCHEMA_ELEMENT, child, where, tag=child.tag, parent=element.tag)
                 continue
             if child.tag in seen and child.tag in pattern.once:
-                self.report(codes.SCHEMA_OTHER, child, where, tag=child.tag, version=self.version)
+                reason = f"it may stand inside <{element.tag}> only once"
+                facts = {"tag": child.tag, "version": self.version, "reason": reason, "advice": "keep one of them"}
+                self.report(codes.SCHEMA_OTHER, child, where, **facts)
             seen.add(child.tag)
             self.element(child, pattern.children[child.tag], where)
 
@@ -154,6 +158,8 @@ class _Walk:
             if key not in pattern.attributes:
                 facts: dict[str, Any] = {"tag": element.tag, "attribute": key, "value": text[:60]}
                 self.report(codes.SCHEMA_ATTRIBUTE, element, where, **facts)
+            elif (element.tag, key) == ("layer", "version"):
+                self.found += 1  # whether that opset exists is said where the operation is read
             else:
                 self.value(element, where, key, pattern.attributes[key][0], text)
         for key, (_, required) in pattern.attributes.items():

@@ -52,22 +52,22 @@ class XmlFile:
 def parse(path: str, sink: Sink) -> XmlFile | None:
     """The tree of a file, or None with the reason in the sink.  Loads nothing else, expands no entities."""
     try:
-        data, doctype, bare = load_bytes(path)
+        source = load_bytes(path)
     except OSError as e:
         sink.report(codes.FILE_UNREADABLE, Loc(path), file=path, reason=os.strerror(e.errno) if e.errno else str(e))
         return None
     except ValueError as e:  # a NUL in the path
         sink.report(codes.FILE_UNREADABLE, Loc(path), file=path, reason=str(e))
         return None
-    if not data.strip():
+    if not source.data.strip():
         sink.report(codes.XML_EMPTY, Loc(path, "file", FixedPosition(1, 1)))
         return None
-    top = Loc(path, "file", FixedPosition(1, 1))
-    if doctype:
-        sink.report(codes.XML_DOCTYPE, top)
-    if bare:
-        sink.report(codes.XML_ENTITY, top, count=bare)
-    root = _tree(path, data, sink)
+    if source.doctype:
+        sink.report(codes.XML_DOCTYPE, Loc(path, "file", FixedPosition(*source.doctype)))
+    if source.ampersand:
+        notes = (f"{source.ampersands} in the file, this is the first",) if source.ampersands > 1 else ()
+        sink.report(codes.XML_ENTITY, Loc(path, "file", FixedPosition(*source.ampersand)), notes)
+    root = _tree(path, source.data, sink)
     return None if root is None else XmlFile(path, root, sink)
 
 
