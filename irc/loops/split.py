@@ -94,7 +94,9 @@ def _chosen(e: Expr, known: dict[Expr, Expr]) -> Expr:
             new = known[x]
         elif isinstance(x, Select):
             cond = _decided(go(x.cond))
-            new = rebuilt(x, (cond, go(x.a), go(x.b))) if not isinstance(cond, Const) else go(x.a if cond.value else x.b)
+            new = (
+                rebuilt(x, (cond, go(x.a), go(x.b))) if not isinstance(cond, Const) else go(x.a if cond.value else x.b)
+            )
         else:
             new = rebuilt(x, tuple(go(c) for c in children(x)))
         done[id(x)] = new

@@ -2,7 +2,7 @@
 
 Channels last, a convolution's output channels fill vectors whatever the size of a plane, a 1 × 1 convolution is a
 matrix product, and what stands between convolutions (activations, pools, residual sums, concatenations) reads and
-writes whole vectors.  Every Conv that is worth a kernel is rewritten; what it feeds is rewritten too, as long as it
+writes whole vectors.  In a graph with several, every Conv that is worth a kernel is rewritten; what it feeds is rewritten too, as long as it
 has an operand that is channels last.  Transposes are left where a region begins and ends, and nowhere else.
 """
 
@@ -27,10 +27,12 @@ from irc.passes.claim import worthwhile
 from irc.passes.replace import replace_value
 
 FOLLOWS = frozenset((
-    "MaxPool", "AveragePool", "Concat", "Split", "Slice", "StridedSlice", "Pad", "Resize", "Interleave", "Gather",
+    "MaxPool", "AveragePool", "Concat", "Slice", "StridedSlice", "Pad", "Resize", "Interleave", "Gather",
     "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin",
 ))  # fmt: skip
 """Operations, besides the elementwise ones, that do as well with the channels last."""
+FEWEST = 2
+"""Convolutions in a graph for which rearranging its inputs and outputs pays; a single one is as well off as it is."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,10 @@ def permuted_type(t: TensorType, order: Sequence[int]) -> TensorType:
 def run(graph: Graph) -> int:
     """Rewrite in place; how many nodes now compute channels last."""
     region = _Region(graph)
-    for node in graph.nodes:
+    nodes = graph.nodes
+    if sum(node.op.name == "Conv" and _kernel_takes(node) for node in nodes) < FEWEST:
+        return 0
+    for node in nodes:
         region.visit(node)
     if region.done:
         graph.prune()
@@ -134,7 +139,9 @@ class _Region:
             rank = len(out.shape)
             if node.op.elementwise and len(node.outputs) == 1:
                 self._put(node, [self._elementwise(node, rank)])
-            elif node.op.name in FOLLOWS and all(isinstance(v.type, TensorType) and v.rank == rank for v in node.outputs):
+            elif node.op.name in FOLLOWS and all(
+                isinstance(v.type, TensorType) and v.rank == rank for v in node.outputs
+            ):
                 operands = tuple(k for k, v in enumerate(node.inputs) if v is not None and v.rank == rank)
                 self._put(node, self._wrapped(node, rank, operands))
 
@@ -152,7 +159,8 @@ class _Region:
         if constant is not None:
             shape = permuted(constant.shape, order)
             return self.graph.add_constant(
-                Constant(constant.dtype, shape, lambda: np.ascontiguousarray(constant.array.transpose(order))), value.name
+                Constant(constant.dtype, shape, lambda: np.ascontiguousarray(constant.array.transpose(order))),
+                value.name,
             )
         b = Builder(self.graph, value.name)
         if all(d == 1 for d in value.shape[2:]) or value.shape[1] == 1:

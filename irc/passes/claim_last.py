@@ -129,7 +129,9 @@ def _packed(
     """The weights in the kernel's packing; no groups: one for each channel."""
     shape = (int(weights.shape[0]), int(weights.shape[1]), *window)
     given = (groups,) if groups else ()
-    elements = kernel.packed_elements(shape[0] // groups, shape[1], groups) if groups else kernel.packed_elements(shape[0])
+    elements = (
+        kernel.packed_elements(shape[0] // groups, shape[1], groups) if groups else kernel.packed_elements(shape[0])
+    )
 
     def packed() -> np.ndarray[Any, Any]:
         return kernel.pack_weights(constant.array.reshape(shape), *given)
