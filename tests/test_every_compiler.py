@@ -1,15 +1,18 @@
 """`-m full`: the generated C of the samples, of every family of operations and of real architectures, in each compiler
-with warnings as errors, and the tests of the C backend under AddressSanitizer and UndefinedBehaviorSanitizer.
+with warnings as errors, every kernel for every instruction set likewise, and the tests of generated C under
+AddressSanitizer and UndefinedBehaviorSanitizer.
 
-Both go through `$CC`, which may hold flags: `CC="clang -Wall -Wextra -Werror"`.
+All go through `$CC`, which may hold flags: `CC="clang -Wall -Wextra -Werror"`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +22,35 @@ import pytest
 from onnx import backend as onnx_backend
 
 import irc
+from irc import kernels
+from irc.backends.toolchain import Compiler, Target, build, describe_compiler, resolve_target
+from irc.expr import Const, call
+from irc.ir.dim import Dim
+from irc.ir.types import f32, f64
+from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, plain, slot
+from irc.kernels.vecmath import FUNCTIONS
 from tests import test_ops, test_samples
 
 ROOT = Path(__file__).resolve().parent.parent
 LIGHT = Path(onnx_backend.__path__[0]) / "test" / "data" / "light"
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 WARNINGS = "-Wall -Wextra -Werror"
-SANITIZED = (
-    ["tests/test_ops.py", "-k", "compiled_family and -c]"],
-    ["tests/test_c_backend.py", "tests/test_lower.py", "tests/test_kernel_programs.py", "-k", "not plain_c_program"],
-    ["tests/test_kernels.py", "-k", "plain and not function"],
-    ["tests/test_fuzz.py", "tests/test_samples.py", "-k", "-c]"],
-)
+KERNEL_TESTS = [
+    f"tests/{p.name}"
+    for p in sorted(ROOT.glob("tests/test_*.py"))
+    if re.search(r"^from (tests\.)?test_kernels import", p.read_text("utf-8"), re.MULTILINE)
+]
+SANITIZED = {
+    "families": ["tests/test_ops.py", "-k", "compiled_family and c]"],
+    "programs": [f"tests/test_{name}.py" for name in ("c_backend", "lower", "kernel_programs", "claim")],
+    "kernels": ["tests/test_kernels.py", *KERNEL_TESTS, "--dist", "loadfile"],  # a file's kernels are built once
+    "functions": ["tests/test_vecmath.py", "-k", "not loops_vectorise"],  # what is checked is not vectorised
+    "models": ["tests/test_fuzz.py", "tests/test_samples.py", "-k", "(reference or both_backends) and c]"],
+}
+# The flags come last and win: -O1 builds kernels in a seventh of the time of -O3.  The compiler itself is not checked.
+COMPILER = """#!/bin/sh
+exec env -u LD_PRELOAD gcc "$@" -g1 -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+"""
 pytestmark = [pytest.mark.full, pytest.mark.skipif(not COMPILERS, reason="no C compiler")]
 
 
@@ -66,26 +86,157 @@ def test_real_architectures(name: str) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("selection", SANITIZED, ids=lambda s: Path(s[0]).stem)
-def test_sanitizers(selection: list[str], tmp_path: Path) -> None:
+# ---------------------------------------------------------------------------- kernels of other processors
+TARGETS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64", "plain": "x86-64", "neon": "aarch64",
+           "amx": "sapphirerapids"}  # fmt: skip
+FOREIGN = (  # compilers for AArch64
+    ("clang", "--target=aarch64-linux-gnu"),
+    ("aarch64-linux-gnu-gcc",),
+    (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"),
+)
+M = Dim.symbol("m")
+BIASED = Epilogue((acc() + slot(0)).max(Const(0.0, f32)) * slot(1) + slot(2), ("column", "row", "full"))
+
+
+def every_function() -> Epilogue:
+    """All vector functions in one expression."""
+    x = acc()
+    for name in sorted(FUNCTIONS):
+        x = x + call(name, acc())
+    return Epilogue(x)
+
+
+KERNELS: dict[str, Callable[..., list[Any]]] = {
+    "select_gemm": lambda f, isa: [
+        f(isa, f32, M, M, every_function(), True), f(isa, f32, M, M, BIASED, False),
+        f(isa, f64, 7, 21, plain(f64), True),
+    ],
+    "select_matrix_gemm": lambda f, isa: [f(isa, name, f32, M, 200, 300, BIASED) for name in ("high", "medium")],
+    "select_conv": lambda f, isa: [f(isa, f32, M, 1000, M, stride, BIASED) for stride in (0, 1, 2)],
+    "select_small_conv": lambda f, isa: [f(isa, f32, 64, 49, BIASED), f(isa, f32, 24, 9, plain())],
+    "select_depthwise": lambda f, isa: [
+        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED), f(isa, f32, (5, 5), (2, 2), (1, 1), plain()),
+    ],
+    "select_depthwise_last": lambda f, isa: [
+        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED, M), f(isa, f32, (5, 5), (2, 2), (1, 1), plain(), 56),
+    ],
+    "select_direct_conv": lambda f, isa: [
+        f(isa, f32, M, 64, (3, 3), (1, 1), (1, 1), M, M, BIASED),
+        f(isa, f32, 64, 3, (7, 7), (2, 2), (1, 1), 112, 112, plain()),
+    ],
+    "select_attention": lambda f, isa: [
+        f(isa, M, 64, 0.125, "add", True), f(isa, 1, 80, 0.125, "bool", False, "zero"), f(isa, M, 64, 0.125),
+    ],
+    "select_pool": lambda f, isa: [
+        f(isa, f32, mode, (3, 3), (stride, stride), (1, 1), counted)
+        for mode, stride, counted in (("max", 2, "inside"), ("average", 1, "inside"), ("average", 3, "window"))
+    ],
+    "select_global_pool": lambda f, isa: [f(isa, dtype, mode) for dtype in (f32, f64) for mode in ("max", "average")],
+    "select_transpose": lambda f, isa: [f(isa, f32), f(isa, f64)],
+}  # fmt: skip
+
+
+def builders(isa: str) -> list[tuple[Compiler, Target]]:
+    """The compilers of this machine that can build for a processor that has the instruction set."""
+    commands = FOREIGN if isa == "neon" else tuple((cc,) for cc in COMPILERS)
+    return [(c, resolve_target(TARGETS[isa], c)) for c in map(describe_compiler, filter(usable, commands))]
+
+
+def usable(command: tuple[str, ...]) -> bool:
+    """Whether the compiler is there, and has headers."""
+    try:
+        given = "#include <math.h>\n#include <stdint.h>\n"
+        run = [*command, "-fsyntax-only", "-x", "c", "-"]
+        return not subprocess.run(run, input=given.encode(), capture_output=True, check=False).returncode
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("selector", "isa"),
+    [
+        (selector, isa)
+        for isa in ISAS
+        for selector in kernels.__all__
+        if selector.startswith("select_") and (selector == "select_matrix_gemm") == (isa == "amx")
+    ],
+)
+def test_kernels(selector: str, isa: str, tmp_path: Path) -> None:
+    """Every family of kernels for every instruction set, built by each compiler with warnings as errors; not run."""
+    found = {k.symbol: k for k in KERNELS[selector](getattr(kernels, selector), ISAS[isa]) if k is not None}
+    assert found
+    text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in found.values())])
+    (tmp_path / "kernels_0.c").write_text(text)
+    compilers = builders(isa)
+    if not compilers:
+        pytest.skip(f"no compiler for {TARGETS[isa]}")
+    for compiler, target in compilers:
+        assert build(tmp_path, ["kernels_0.c"], target, compiler, extra=WARNINGS.split()).is_file()
+
+
+# ---------------------------------------------------------------------------- sanitisers
+@pytest.mark.parametrize("group", SANITIZED)
+def test_sanitizers(group: str, tmp_path: Path) -> None:
     """The tests again, with every access and every computation of the C code checked."""
+    done = checked(SANITIZED[group], tmp_path)
+    assert done.returncode == 0, f"{done.stdout[-4000:]}{first_report(done.stderr)}"
+    assert " passed" in done.stdout
+
+
+MISTAKE = """
+import ctypes
+from irc.backends.toolchain import build
+
+CODE = '''
+__attribute__((visibility("default"))) int run(int n) {
+    int a[4] = {0};
+    for (int i = 0; i <= n; ++i) a[i] = i;
+    return a[n & 3];
+}
+'''
+
+def test_mistake(tmp_path):
+    (tmp_path / "m.c").write_text(CODE)
+    run = ctypes.CDLL(str(build(tmp_path, ["m.c"]))).run
+    assert run(3) == 3
+    run(4)
+"""
+
+
+def test_the_sanitizers_see_a_mistake(tmp_path: Path) -> None:
+    """A run that finds nothing says something only if a mistake would be found, and shown."""
+    tmp_path.joinpath("test_mistake.py").write_text(MISTAKE)
+    done = checked([str(tmp_path / "test_mistake.py")], tmp_path)
+    report = first_report(done.stderr)
+    assert done.returncode and "m.c:4:" in report and "index 4 out of bounds" in report, done.stdout + done.stderr
+
+
+def checked(selection: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """pytest in a process whose generated C is compiled with the sanitisers."""
     if "gcc" not in COMPILERS:
         pytest.skip("the sanitisers' libraries are found through gcc")
-    library = sanitizer_library()
+    compiler = folder / "cc"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
     environment = {
         **os.environ,
-        # Without object-size: GCC's misjudges `(a ? x : y)[i]`, and AddressSanitizer sees what it would see.
-        "CC": "gcc -g -fsanitize=address,undefined -fno-sanitize=object-size -fno-sanitize-recover=all",
-        "LD_PRELOAD": library,
-        "ASAN_OPTIONS": f"detect_leaks=0:log_path={tmp_path}/report",  # the interpreter keeps memory until it ends
-        "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={tmp_path}/report",
+        "CC": str(compiler),
+        "LD_PRELOAD": sanitizer_library(),
+        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter keeps memory until it ends
+        "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "2", *selection]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    reports = "\n".join(p.read_text(errors="replace")[:4000] for p in sorted(tmp_path.glob("report*")))
-    assert done.returncode == 0, f"{reports}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
-    assert " passed" in done.stdout
+    settings = ["-c", "pyproject.toml", "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
+    # Not captured: the report of a process that ends with it would be lost.
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-s", "-n", "2", *settings, *selection]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def first_report(output: str) -> str:
+    """The first report of a sanitiser in the output, or the end of the output."""
+    starts = [at for word in ("runtime error:", "AddressSanitizer:") if (at := output.find(word)) >= 0]
+    at = max(output.rfind("\n", 0, min(starts)), 0) if starts else max(len(output) - 4000, 0)
+    return output[at : at + 4000]
 
 
 def sanitizer_library() -> str:
@@ -95,17 +246,3 @@ def sanitizer_library() -> str:
     if not Path(path).is_file():
         pytest.skip("no AddressSanitizer on this machine")
     return path
-
-
-def test_the_sanitizers_see_a_mistake(tmp_path: Path) -> None:
-    """A run that finds nothing says something only if a mistake would be found."""
-    code = "int run(int n) { int a[4] = {0}; for (int i = 0; i <= n; ++i) a[i] = i; return a[n & 3]; }\n"
-    tmp_path.joinpath("m.c").write_text(code)
-    flags = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-shared", "-fPIC"]
-    subprocess.run(["gcc", *flags, "m.c", "-o", "m.so"], cwd=tmp_path, check=True)
-    script = "import ctypes; ctypes.CDLL('./m.so').run(4)"
-    environment: dict[str, Any] = {**os.environ, "LD_PRELOAD": sanitizer_library(), "ASAN_OPTIONS": "detect_leaks=0"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode != 0 and "out of bounds" in done.stderr + done.stdout

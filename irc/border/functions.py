@@ -9,8 +9,12 @@ from typing import Any
 
 import networkx as nx
 
+from irc.diagnostics import Sink
+from irc.diagnostics.codes import container_onnx as codes
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawValue
 
+MOST_NODES = 200_000
+"""What the calls of a model's functions may expand to."""
 Key = tuple[str, str, str]
 """Domain, name, overload."""
 
@@ -25,22 +29,29 @@ class Body:
     def key(self, name: str) -> str:
         return f"{self.prefix}{name}" if name else ""
 
+    def keys(self, function: RawFunction) -> set[str]:
+        """Every key that reading the body binds."""
+        return {self.key(name) for name in function.inputs} | {v.key for n in self.nodes for v in n.outputs}
+
 
 class Functions:
     """The functions of a model."""
 
-    def __init__(self, raw: RawModel) -> None:
+    def __init__(self, raw: RawModel, sink: Sink) -> None:
         table = {(f.domain, f.name, f.overload): f for f in raw.functions}
-        self.circular = _circular(table)  # the reader has reported these
-        self.table = {key: f for key, f in table.items() if key not in self.circular}
+        self.refused = _circular(table)  # the reader has reported these
+        self.table = {key: f for key, f in table.items() if key not in self.refused}
         self.calls = 0
+        if _expanded(raw.graph.nodes, _sizes(self.table)) > MOST_NODES:
+            sink.report(codes.FUNCTION_TOO_BIG, raw.graph.loc, limit=MOST_NODES)
+            self.refused, self.table = set(table), {}
 
     def find(self, node: RawNode) -> RawFunction | None:
         return self.table.get(_key(node))
 
-    def is_circular(self, node: RawNode) -> bool:
-        """Whether a node calls a function that calls itself."""
-        return _key(node) in self.circular
+    def is_refused(self, node: RawNode) -> bool:
+        """Whether a node calls a function that cannot be expanded, which has been reported."""
+        return _key(node) in self.refused
 
     def instantiate(self, call: RawNode, function: RawFunction) -> Body:
         """The body for one call: attribute references resolved, value keys made unique."""
@@ -57,12 +68,31 @@ def _key(node: RawNode) -> Key:
 
 def _circular(table: dict[Key, RawFunction]) -> set[Key]:
     """The functions that call themselves, directly or through others."""
-    calls: nx.DiGraph[Key] = nx.DiGraph()
-    for key, function in table.items():
-        calls.add_edges_from((key, _key(n)) for n in _all_nodes(function.nodes))
+    calls = _calls(table)
     return {
         k for part in nx.strongly_connected_components(calls) for k in part if len(part) > 1 or calls.has_edge(k, k)
     }
+
+
+def _calls(table: dict[Key, RawFunction]) -> nx.DiGraph[Key]:
+    """An edge from each function to what it calls."""
+    calls: nx.DiGraph[Key] = nx.DiGraph()
+    for key, function in table.items():
+        calls.add_edges_from((key, _key(n)) for n in _all_nodes(function.nodes))
+    return calls
+
+
+def _sizes(table: dict[Key, RawFunction]) -> dict[Key, int]:
+    """The number of nodes that a call of each function expands to; none calls itself."""
+    sizes: dict[Key, int] = {}
+    for key in reversed(list(nx.topological_sort(_calls(table)))):
+        if key in table:
+            sizes[key] = _expanded(table[key].nodes, sizes)
+    return sizes
+
+
+def _expanded(nodes: list[RawNode], sizes: dict[Key, int]) -> int:
+    return sum(sizes.get(_key(node), 1) for node in _all_nodes(nodes))
 
 
 def _all_nodes(nodes: list[RawNode]) -> Iterator[RawNode]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from irc.border.functions import Functions
 from irc.diagnostics import Loc, Problem, Sink
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
-from irc.ir.graph import Constant, Graph, Model, Origin, Value
+from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.types import TensorType, Type, UnknownRank, dynamic
 from irc.ops.base import FORMS, Op, form_at, forms_of
 from irc.ops.builder import Builder
@@ -36,7 +37,7 @@ class _Reader:
 
     def __init__(self, raw: RawModel, sink: Sink) -> None:
         self.raw, self.sink, self.format = raw, sink, raw.format
-        self.functions = Functions(raw)
+        self.functions = Functions(raw, sink)
         self.known: dict[str, Value] = {}
         self.unknown_opsets: set[str] = set()
         self.out = Graph()
@@ -95,7 +96,7 @@ class _Reader:
             self._opaque(raw, inputs)
             return
         except UnknownRank:
-            for node in reversed(list(self.out.dag.nodes)[before:]):  # what was made of it so far
+            for node in reversed(self._made_since(before)):
                 self.out.remove(node)
             if not self.sink.errors:  # else a mistake that is reported may be why it is unknown
                 op = self._label(raw, form)
@@ -107,6 +108,10 @@ class _Reader:
             self.sink.report(codes.TOO_MANY_OUTPUTS, raw.loc, op=op, given=len(raw.outputs), most=len(values))
         for i, (declared, value) in enumerate(zip(raw.outputs, values, strict=False)):
             self._bind(declared, value, raw, i)
+
+    def _made_since(self, count: int) -> list[Node]:
+        """The nodes added since the graph had that many."""
+        return list(islice(self.out.dag, count, None))
 
     def _operand(self, key: str) -> Value | None:
         if not key:
@@ -195,7 +200,7 @@ class _Reader:
     # ------------------------------------------------- what is not read by a form
     def _form(self, raw: RawNode) -> tuple[Form, type[Op]] | None:
         """The row that reads this node; None (reported) if irc has none."""
-        if not raw.type or self.functions.is_circular(raw):  # the reader has reported it
+        if not raw.type or self.functions.is_refused(raw):  # the reader has reported it
             return None
         rows = forms_of(self.format, raw.domain, raw.type)
         opset = support.opset_name(self.format, raw)
@@ -239,22 +244,24 @@ class _Reader:
     def _call(self, raw: RawNode, function: RawFunction, inputs: list[Value | None]) -> None:
         """A call of a model-local function: its body is read in place, under the call's origin."""
         body = self.functions.instantiate(raw, function)
-        saved = dict(self.known)
+        hidden = {key: self.known.pop(key) for key in body.keys(function) if key in self.known}
         for formal, value in zip(function.inputs, inputs, strict=False):
             if value is not None:
                 self.known[body.key(formal)] = value
-        before, constants = set(self.out.dag.nodes), self.out.extras["constant_nodes"]
+        before, constants = len(self.out), self.out.extras["constant_nodes"]
         known = len(constants)
         for node in body.nodes:
             self.node(node)
         del constants[known:]  # they belong to the function, not to this graph
         results = [self.known.get(body.key(name)) for name in function.outputs]
-        self.known = saved
-        made = [n for n in self.out.nodes if n not in before]
+        for key in body.keys(function):
+            self.known.pop(key, None)
+        self.known |= hidden
+        own = set(self._made_since(before))
         values = [
-            v if v is None or v.producer in made else Builder(self.out, raw.name, raw.loc).Identity(v) for v in results
+            v if v is None or v.producer in own else Builder(self.out, raw.name, raw.loc).Identity(v) for v in results
         ]
-        made = [n for n in self.out.nodes if n not in before]
+        made = self._made_since(before)
         outputs = tuple(v for v in values if v is not None)
         origin = Origin(self.format, raw, None, tuple(inputs), outputs[: len(raw.outputs)], made)
         for node in made:

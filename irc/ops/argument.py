@@ -5,7 +5,8 @@ Sources: ONNX ArgMax, ArgMin, CumSum, CumProd; OpenVINO specification, CumSum-3.
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,19 +34,25 @@ def position(x: Array, axis: int, keepdims: bool, last: bool, smallest: bool) ->
     return np.expand_dims(found, axis) if keepdims else found
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class Position(Op):
     """What ArgMax and ArgMin share."""
 
-    axis: int
-    keepdims: bool
-    select_last_index: bool
+    axis: int = 0
+    keepdims: bool = True
+    select_last_index: bool = False
+    sig = Sig("x: T -> y: i64", T=NUMERIC)
+    smallest: ClassVar[bool]
 
     def infer(self, x: Value) -> TensorType:
         axis = normal_axis(self.name, self.axis, len(x.shape))
         shape = tuple(Dim.of(1) if i == axis else d for i, d in enumerate(x.shape) if self.keepdims or i != axis)
         return TensorType(i64, shape)
 
-    def _element(self, x: Tensor, best: str) -> IndexFunction:
+    def reference(self, x: Array) -> Array:
+        return position(x, self.axis, self.keepdims, self.select_last_index, self.smallest)
+
+    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
         axis = self.axis % x.rank if x.rank else 0
         size = x.shape[axis]
 
@@ -55,7 +62,7 @@ class Position(Op):
             def at(r: Expr) -> Expr:
                 return x[(*kept[:axis], r, *kept[axis:])]
 
-            top = reduce(best, [size], at)
+            top = reduce("min" if self.smallest else "max", [size], at)
             nowhere = Const(-1, i64) if self.select_last_index else index(size)
 
             def candidate(r: Expr) -> Expr:
@@ -103,17 +110,7 @@ def position_rows(name: str) -> tuple[Form, ...]:
 class ArgMax(Position):
     """The index of the largest element along an axis, the first of equal ones (or the last)."""
 
-    axis: int = 0
-    keepdims: bool = True
-    select_last_index: bool = False
-    sig = Sig("x: T -> y: i64", T=NUMERIC)
-
-    def reference(self, x: Array) -> Array:
-        return position(x, self.axis, self.keepdims, self.select_last_index, False)
-
-    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
-        return self._element(x, "max")
-
+    smallest = False
     onnx = position_rows("ArgMax")
     openvino = (write_only(write_top(False)),)
 
@@ -122,17 +119,7 @@ class ArgMax(Position):
 class ArgMin(Position):
     """The index of the smallest element along an axis, the first of equal ones (or the last)."""
 
-    axis: int = 0
-    keepdims: bool = True
-    select_last_index: bool = False
-    sig = Sig("x: T -> y: i64", T=NUMERIC)
-
-    def reference(self, x: Array) -> Array:
-        return position(x, self.axis, self.keepdims, self.select_last_index, True)
-
-    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
-        return self._element(x, "min")
-
+    smallest = True
     onnx = position_rows("ArgMin")
     openvino = (write_only(write_top(True)),)
 

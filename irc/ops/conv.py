@@ -7,6 +7,7 @@ GroupConvolution-1, ConvolutionBackpropData-1, GroupConvolutionBackpropData-1.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -22,7 +23,7 @@ from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Int, Ints, PerAxis
 from irc.ops.forms import PREV, Form
-from irc.ops.matmul import wide
+from irc.ops.precision import wide
 from irc.ops.signature import Sig
 from irc.ops.typesets import INDEX
 from irc.ops.window import (
@@ -101,13 +102,17 @@ def read_group_conv(b: Any, a: Any, x: Value, w: Value) -> Value:
     return b.Conv(x, weights, **window_fields(a), group=groups)
 
 
-def write_conv(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+def add_bias(b: Any, y: Value, bias: Value) -> Value:
     """OpenVINO has no bias operand: it becomes an Add over the channel axis."""
+    return b.Add(y, b.Reshape(bias, [1, -1, *[1] * (len(y.shape) - 2)], special_zero=False))
+
+
+def write_conv(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+    """OpenVINO: groups as an axis of the weights, bias as an Add."""
     fields = op.attributes()
     if bias is None:
         return b.GroupedConv(x, split_groups(b, w, op.group), **{k: v for k, v in fields.items() if k != "group"})
-    y = b.Conv(x, w, **fields)
-    return b.Add(y, b.Reshape(bias, [1, -1, *[1] * (len(x.shape) - 2)], special_zero=False))
+    return add_bias(b, b.Conv(x, w, **fields), bias)
 
 
 def known_padding(op: Any, x: Value, w: Value) -> dict[str, Any] | None:
@@ -124,15 +129,21 @@ def write_padding(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None
     return b.Conv(x, w, bias, **{**op.attributes(), **(known_padding(op, x, w) or {})})
 
 
-@op
-class Conv(Op):
-    """y[n, o, p] = Σ x[n, g·I + i, p·stride + k·dilation − pad] · w[o, i, k] + bias[o]"""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Convolution(Op):
+    """What all four share; one number a spatial axis, and none of them where an attribute is at its default."""
 
     strides: tuple[int, ...] = ()
     dilations: tuple[int, ...] = ()
     pads_begin: tuple[int, ...] = ()
     pads_end: tuple[int, ...] = ()
     auto_pad: str = "explicit"
+
+
+@op
+class Conv(Convolution):
+    """y[n, o, p] = Σ x[n, g·I + i, p·stride + k·dilation − pad] · w[o, i, k] + bias[o]"""
+
     group: int = 1
     sig = Sig("x: T, w: T, bias?: T -> y: T", T=NUMERIC)
 
@@ -212,14 +223,9 @@ class Conv(Op):
 
 
 @op
-class GroupedConv(Op):
+class GroupedConv(Convolution):
     """Conv with OpenVINO's weights [group, out / group, in / group, *kernel]."""
 
-    strides: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    pads_begin: tuple[int, ...] = ()
-    pads_end: tuple[int, ...] = ()
-    auto_pad: str = "explicit"
     sig = Sig("x: T, w: T -> y: T", T=NUMERIC)
 
     def decompose(self, b: Any, x: Value, w: Value) -> Value:
@@ -314,8 +320,7 @@ def write_conv_transpose(b: Any, op: Any, x: Value, w: Value, bias: Value | None
         wanted = op.infer(x, w).dims()[2:]
         fields["output_padding"] = tuple(int(n) - int(m) for n, m in zip(wanted, bare, strict=True))
     if bias is not None:
-        y = b.ConvTranspose(x, w, **fields)
-        return b.Add(y, b.Reshape(bias, [1, -1, *[1] * (len(x.shape) - 2)], special_zero=False))
+        return add_bias(b, b.ConvTranspose(x, w, **fields), bias)
     if op.group == 1:
         return b.ConvTranspose(x, w, **fields)
     fields.pop("group")
@@ -329,14 +334,9 @@ def plain(op: Any, *_: Any) -> bool:
 
 
 @op
-class ConvTranspose(Op):
+class ConvTranspose(Convolution):
     """The transpose of Conv: y[n, o, p] = Σ x[n, i, q] · w[i, o, k] over p = q·stride + k·dilation − pad."""
 
-    strides: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    pads_begin: tuple[int, ...] = ()
-    pads_end: tuple[int, ...] = ()
-    auto_pad: str = "explicit"
     group: int = 1
     output_padding: tuple[int, ...] = ()
     output_shape: tuple[int, ...] = ()
@@ -461,14 +461,9 @@ class ConvTranspose(Op):
 
 
 @op
-class GroupedConvTranspose(Op):
+class GroupedConvTranspose(Convolution):
     """ConvTranspose with OpenVINO's weights [group, in / group, out / group, *kernel]."""
 
-    strides: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    pads_begin: tuple[int, ...] = ()
-    pads_end: tuple[int, ...] = ()
-    auto_pad: str = "explicit"
     output_padding: tuple[int, ...] = ()
     sig = Sig("x: T, w: T -> y: T", T=NUMERIC)
 

@@ -20,6 +20,7 @@ from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_shapes, legacy_fit, repeated
 from irc.ops.codecs import Bool, Float, FromOperands, Int
 from irc.ops.forms import PREV, Form
+from irc.ops.precision import wide
 from irc.ops.signature import Sig
 
 
@@ -38,11 +39,6 @@ def write_transposed(b: Any, op: Any, x: Value, y: Value) -> Any:
         return b.Transpose(v, [*range(rank - 2), rank - 1, rank - 2]) if wanted and rank > 1 else v
 
     return b.MatMul(swapped(x, op.transpose_a), swapped(y, op.transpose_b))
-
-
-def wide(array: Array) -> Array:
-    """The array in the type its products accumulate in."""
-    return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind not in "iub" else array
 
 
 @op

@@ -15,13 +15,15 @@ from irc.diagnostics.codes import conversion, operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, call, flatten_index, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, f32, i8, i32, i64, u8
+from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, i8, i32, i64, u8
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
 from irc.ops.conv import padding_of
 from irc.ops.forms import PREV, Form
 from irc.ops.layout import normal_axis
+from irc.ops.precision import narrowed, wide, widened
+from irc.ops.reduce import lowest
 from irc.ops.signature import Sig
 from irc.ops.window import (
     ONNX_WINDOW,
@@ -64,13 +66,6 @@ def pooled_shape(op: Any, x: Value) -> tuple[Dim, ...]:
 def effective_rounding(op: Any) -> str:
     """SAME rules fix the result size, so rounding has no say."""
     return "floor" if op.auto_pad in ("same_upper", "same_lower") else op.rounding
-
-
-def lowest(kind: Any) -> Any:
-    """The value that is the maximum of nothing."""
-    if np.dtype(kind).kind in "iu":
-        return np.iinfo(kind).min
-    return -np.inf
 
 
 def pool_windows(
@@ -305,21 +300,21 @@ class AveragePool(Op):
         return TensorType(x.dtype, pooled_shape(self, x))
 
     def reference(self, x: Array) -> Array:
-        wide = x.astype(np.float32) if x.dtype.itemsize < 4 and x.dtype.kind not in "iu" else x
+        w = wide(x)
         view, count, begin, end = pool_windows(
-            wide, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
+            w, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
             self.rounding, 0,
         )  # fmt: skip
         axes = tuple(range(x.ndim, view.ndim))
         rank = x.ndim - 2
-        divisor = np.ones((1,) * x.ndim, wide.dtype)
+        divisor = np.ones((1,) * x.ndim, w.dtype)
         for a in range(rank):
             start = np.arange(count[a])[:, None] * (self.strides or (1,) * rank)[a]
             at = start + np.arange(self.kernel[a])[None, :] * (self.dilations or (1,) * rank)[a] - begin[a]
             low, high = (0, x.shape[2 + a]) if self.counted == "inside" else (-begin[a], x.shape[2 + a] + end[a])
             inside = ((at >= low) & (at < high) | (self.counted == "window")).sum(axis=1)
-            divisor = divisor * inside.reshape([-1 if k == 2 + a else 1 for k in range(x.ndim)]).astype(wide.dtype)
-        total = view.sum(axis=axes, dtype=wide.dtype)
+            divisor = divisor * inside.reshape([-1 if k == 2 + a else 1 for k in range(x.ndim)]).astype(w.dtype)
+        total = view.sum(axis=axes, dtype=w.dtype)
         if x.dtype.kind in "iu":
             return (total // np.maximum(divisor, 1)).astype(x.dtype)
         return (total / divisor).astype(x.dtype)
@@ -417,11 +412,11 @@ class LpPool(Op):
             x, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
             self.rounding, 0,
         )  # fmt: skip
-        wide = np.abs(view.astype(np.float64 if x.dtype == np.float64 else np.float32))
-        return ((wide**self.p).sum(axis=tuple(range(x.ndim, view.ndim))) ** (1.0 / self.p)).astype(x.dtype)
+        w = np.abs(wide(view))
+        return ((w**self.p).sum(axis=tuple(range(x.ndim, view.ndim))) ** (1.0 / self.p)).astype(x.dtype)
 
     def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
-        kind = x.dtype.compute if x.dtype.bits < 64 else x.dtype
+        kind = x.dtype.compute
 
         def element(n: Expr, c: Expr, *o: Expr) -> Expr:
             def term(*k: Expr) -> Expr:
@@ -457,6 +452,10 @@ def spatial_axes(x: Value) -> list[int]:
     return list(range(2, len(x.shape)))
 
 
+def global_rows(name: str) -> tuple[Form, ...]:
+    return (Form(name, 1, T=FLOATS), Form(name, 22, T=PREV | {bf16}))
+
+
 @op
 class GlobalAveragePool(Op):
     """The mean over all spatial axes."""
@@ -466,7 +465,7 @@ class GlobalAveragePool(Op):
     def decompose(self, b: Any, x: Value) -> Value:
         return b.ReduceMean(x, spatial_axes(x), keepdims=True)
 
-    onnx = (Form("GlobalAveragePool", 1, T=FLOATS), Form("GlobalAveragePool", 22, T=PREV | {bf16}))
+    onnx = global_rows("GlobalAveragePool")
 
 
 @op
@@ -478,7 +477,7 @@ class GlobalMaxPool(Op):
     def decompose(self, b: Any, x: Value) -> Value:
         return b.ReduceMax(x, spatial_axes(x), keepdims=True)
 
-    onnx = (Form("GlobalMaxPool", 1, T=FLOATS), Form("GlobalMaxPool", 22, T=PREV | {bf16}))
+    onnx = global_rows("GlobalMaxPool")
 
 
 @op
@@ -489,10 +488,9 @@ class GlobalLpPool(Op):
     sig = Sig("x: T -> y: T", T=FLOATS_BF16)
 
     def decompose(self, b: Any, x: Value) -> Value:
-        wide = b.Cast(x, to=f32) if x.dtype.bits < 32 else x
-        power = b.Pow(b.Abs(wide), b.like(float(self.p), wide))
-        root = b.Pow(b.ReduceSum(power, spatial_axes(x), keepdims=True), b.like(1.0 / self.p, wide))
-        return b.Cast(root, to=x.dtype) if x.dtype.bits < 32 else root
+        w = widened(b, x)
+        power = b.Pow(b.Abs(w), b.like(float(self.p), w))
+        return narrowed(b, b.Pow(b.ReduceSum(power, spatial_axes(x), keepdims=True), b.like(1.0 / self.p, w)), x)
 
     onnx = (
         Form("GlobalLpPool", 1, attrs={"p": Float(2.0)}, T=FLOATS, read=read_whole_p("GlobalLpPool"), direct=True),

@@ -89,11 +89,6 @@ def clipped(x: Array, limit: float) -> Array:
     return np.minimum(np.maximum(x, -limit), limit) if limit else x
 
 
-def state_of(state: Array | None, shape: tuple[int, ...], like: Array) -> Array:
-    """The initial state of one direction: zeros where it is absent."""
-    return np.zeros(shape, like.dtype) if state is None else state
-
-
 def step_order(reverse: bool, step: int, lengths: Array) -> Array:
     """Where each sequence of a batch stands in its step-th step."""
     return np.maximum(lengths - 1 - step, 0) if reverse else np.full(lengths.shape, step)
@@ -115,6 +110,29 @@ class Steps(Op):
         state = TensorType(projected.dtype, (directions, batch, hidden))
         states = [state] * (len(self.sig.outputs) - 1)
         return [TensorType(projected.dtype, (steps, directions, batch, hidden)), *states]
+
+    def unrolled(
+        self, projected: Array, size: int, initial: Sequence[Array | None], lengths: Array | None,
+        step: Callable[..., Sequence[Array]],
+    ) -> tuple[Array, ...]:  # fmt: skip
+        """`reference` around a step: y, and the last states (zeros at first where they are absent).
+
+        `step(direction, rows of projected, *states)` gives the next states of all sequences, the result first.
+        """
+        steps, batch, directions, _ = projected.shape
+        counts = np.full(batch, steps) if lengths is None else np.minimum(lengths, steps)
+        y = np.zeros((steps, directions, batch, size), projected.dtype)
+        last = [np.zeros((directions, batch, size), projected.dtype) if s is None else s.copy() for s in initial]
+        rows = np.arange(batch)
+        for d in range(directions):
+            for t in range(steps):
+                at = step_order(self.direction == "reverse" or d == 1, t, counts)
+                found = step(d, projected[at, rows, d], *[s[d] for s in last])
+                live = t < counts
+                for state, new in zip(last, found):
+                    state[d] = np.where(live[:, None], new, state[d])
+                y[at[live], d, rows[live]] = found[0][live]
+        return (y, *last)
 
     # ------------------------------------------------------------------- loops
     def applied(self, d: Expr, position: int, x: Expr) -> Expr:
@@ -194,35 +212,23 @@ class LSTMSteps(Steps):
         self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None,
         c: Array | None = None, peephole: Array | None = None,
     ) -> Any:  # fmt: skip
-        steps, batch, directions, _ = projected.shape
         size = weights.shape[1]
-        counts = np.full(batch, steps) if lengths is None else np.minimum(lengths, steps)
-        y = np.zeros((steps, directions, batch, size), projected.dtype)
-        rows = np.arange(batch)
-        last_h, last_c = [], []
-        for d in range(directions):
+
+        def step(d: int, x: Array, hidden: Array, cell: Array) -> Sequence[Array]:
             kinds = self.activations[d]
-            hidden = state_of(None if h is None else h[d], (batch, size), projected)
-            cell = state_of(None if c is None else c[d], (batch, size), projected)
-            for t in range(steps):
-                at = step_order(self.direction == "reverse" or d == 1, t, counts)
-                sums = projected[at, rows, d] + hidden @ weights[d]
-                gi, go, gf, gc = (sums[:, k * size : (k + 1) * size] for k in range(4))
-                if peephole is not None:
-                    gi = gi + peephole[d, :size] * cell
-                    gf = gf + peephole[d, 2 * size :] * cell
-                i = activate(kinds[0], clipped(gi, self.clip))
-                f = 1.0 - i if self.input_forget else activate(kinds[0], clipped(gf, self.clip))
-                fresh = f * cell + i * activate(kinds[1], clipped(gc, self.clip))
-                if peephole is not None:
-                    go = go + peephole[d, size : 2 * size] * fresh
-                out = activate(kinds[0], clipped(go, self.clip)) * activate(kinds[2], fresh)
-                live = (t < counts)[:, None]
-                hidden, cell = np.where(live, out, hidden), np.where(live, fresh, cell)
-                y[at[t < counts], d, rows[t < counts]] = out[t < counts]
-            last_h.append(hidden)
-            last_c.append(cell)
-        return y, np.stack(last_h).astype(y.dtype), np.stack(last_c).astype(y.dtype)
+            sums = x + hidden @ weights[d]
+            gi, go, gf, gc = (sums[:, k * size : (k + 1) * size] for k in range(4))
+            if peephole is not None:
+                gi = gi + peephole[d, :size] * cell
+                gf = gf + peephole[d, 2 * size :] * cell
+            i = activate(kinds[0], clipped(gi, self.clip))
+            f = 1.0 - i if self.input_forget else activate(kinds[0], clipped(gf, self.clip))
+            fresh = f * cell + i * activate(kinds[1], clipped(gc, self.clip))
+            if peephole is not None:
+                go = go + peephole[d, size : 2 * size] * fresh
+            return activate(kinds[0], clipped(go, self.clip)) * activate(kinds[2], fresh), fresh
+
+        return self.unrolled(projected, size, [h, c], lengths, step)
 
     def loops(
         self, b: Any, projected: Tensor, weights: Tensor, h: Tensor | None, lengths: Tensor | None,
@@ -269,31 +275,21 @@ class GRUSteps(Steps):
         self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None,
         bias: Array | None = None,
     ) -> Any:  # fmt: skip
-        steps, batch, directions, _ = projected.shape
         size = weights.shape[1]
-        counts = np.full(batch, steps) if lengths is None else np.minimum(lengths, steps)
-        y = np.zeros((steps, directions, batch, size), projected.dtype)
-        rows = np.arange(batch)
-        last = []
-        for d in range(directions):
+
+        def step(d: int, x: Array, hidden: Array) -> Sequence[Array]:
             kinds = self.activations[d]
-            hidden = state_of(None if h is None else h[d], (batch, size), projected)
-            for t in range(steps):
-                at = step_order(self.direction == "reverse" or d == 1, t, counts)
-                x = projected[at, rows, d]
-                gates = activate(kinds[0], clipped(x[:, : 2 * size] + hidden @ weights[d][:, : 2 * size], self.clip))
-                z, r = gates[:, :size], gates[:, size:]
-                if self.linear_before_reset:
-                    product = hidden @ weights[d][:, 2 * size :]
-                    inner = r * (product if bias is None else product + bias[d])
-                else:
-                    inner = (r * hidden) @ weights[d][:, 2 * size :]
-                fresh = activate(kinds[1], clipped(x[:, 2 * size :] + inner, self.clip))
-                out = (1.0 - z) * fresh + z * hidden
-                hidden = np.where((t < counts)[:, None], out, hidden)
-                y[at[t < counts], d, rows[t < counts]] = out[t < counts]
-            last.append(hidden)
-        return y, np.stack(last).astype(y.dtype)
+            gates = activate(kinds[0], clipped(x[:, : 2 * size] + hidden @ weights[d][:, : 2 * size], self.clip))
+            z, r = gates[:, :size], gates[:, size:]
+            if self.linear_before_reset:
+                product = hidden @ weights[d][:, 2 * size :]
+                inner = r * (product if bias is None else product + bias[d])
+            else:
+                inner = (r * hidden) @ weights[d][:, 2 * size :]
+            fresh = activate(kinds[1], clipped(x[:, 2 * size :] + inner, self.clip))
+            return ((1.0 - z) * fresh + z * hidden,)
+
+        return self.unrolled(projected, size, [h], lengths, step)
 
     def loops(
         self, b: Any, projected: Tensor, weights: Tensor, h: Tensor | None, lengths: Tensor | None,
@@ -339,22 +335,10 @@ class RNNSteps(Steps):
     def reference(
         self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None
     ) -> Any:
-        steps, batch, directions, _ = projected.shape
-        size = weights.shape[1]
-        counts = np.full(batch, steps) if lengths is None else np.minimum(lengths, steps)
-        y = np.zeros((steps, directions, batch, size), projected.dtype)
-        rows = np.arange(batch)
-        last = []
-        for d in range(directions):
-            kinds = self.activations[d]
-            hidden = state_of(None if h is None else h[d], (batch, size), projected)
-            for t in range(steps):
-                at = step_order(self.direction == "reverse" or d == 1, t, counts)
-                out = activate(kinds[0], clipped(projected[at, rows, d] + hidden @ weights[d], self.clip))
-                hidden = np.where((t < counts)[:, None], out, hidden)
-                y[at[t < counts], d, rows[t < counts]] = out[t < counts]
-            last.append(hidden)
-        return y, np.stack(last).astype(y.dtype)
+        def step(d: int, x: Array, hidden: Array) -> Sequence[Array]:
+            return (activate(self.activations[d][0], clipped(x + hidden @ weights[d], self.clip)),)
+
+        return self.unrolled(projected, weights.shape[1], [h], lengths, step)
 
     def loops(
         self, b: Any, projected: Tensor, weights: Tensor, h: Tensor | None, lengths: Tensor | None,

@@ -7,6 +7,7 @@ specification, SoftMax-1, SoftMax-8, LogSoftmax-5.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -72,10 +73,12 @@ def onnx_rows(name: str) -> tuple[Form, ...]:
     )
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class AlongAxis(Op):
     """One float operand, normalised along `axis`."""
 
-    axis: int
+    axis: int = -1
+    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
 
     def infer(self, x: Value) -> TensorType:
         normal_axis(self.name, self.axis, len(x.shape))
@@ -92,9 +95,6 @@ def read_softmax(b: Any, a: Any, x: Value) -> Any:
 @op
 class Softmax(AlongAxis):
     """e^(x - m) / Σ e^(x - m) along the axis, m the largest x there."""
-
-    axis: int = -1
-    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
 
     def reference(self, x: Array) -> Array:
         w = wide(x)
@@ -121,9 +121,6 @@ class Softmax(AlongAxis):
 class LogSoftmax(AlongAxis):
     """log of Softmax: x - m - log Σ e^(x - m) along the axis."""
 
-    axis: int = -1
-    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
-
     def reference(self, x: Array) -> Array:
         w = wide(x)
         d = w - np.max(w, axis=self.axis, keepdims=True, initial=-np.inf)
@@ -144,9 +141,6 @@ class LogSoftmax(AlongAxis):
 @op
 class Hardmax(AlongAxis):
     """1 at the first largest element along the axis, 0 elsewhere."""
-
-    axis: int = -1
-    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
 
     def reference(self, x: Array) -> Array:
         at = np.expand_dims(np.argmax(wide(x), axis=self.axis), self.axis)

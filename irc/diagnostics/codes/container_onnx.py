@@ -347,6 +347,15 @@ FUNCTION_DUPLICATE = Code(
     fix="Remove one, or give it an overload.",
     help="remove one, or give it an overload",
 )  # fmt: skip
+FUNCTION_TOO_BIG = Code(
+    "IRC1546", "error", "Functions expand to too many nodes",
+    "the calls of functions expand to more than {limit} nodes",
+    why="A function is expanded where it is called. Functions that call each other several times grow exponentially: "
+    "thirty of them, each calling the one before it twice, are a thousand million nodes.",
+    example="F1 calls F0 twice, F2 calls F1 twice, and so on",
+    fix="Call the functions less often, or use Loop.",
+    help="call the functions less often, or use Loop",
+)  # fmt: skip
 FUNCTION_RECURSION = Code(
     "IRC1545", "error", "Functions call each other in a circle",
     "function {name} calls itself: {path}",
