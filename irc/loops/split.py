@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from irc.expr import Bin, Const, Expr, Select, children, index, rebuilt, walk
 from irc.ir.dim import Dim
@@ -27,7 +28,7 @@ def pieces(
         bounds = _bounds(guards, axes[k])
         if bounds is None or len(bounds) - 2 not in range(1, MOST_PIECES):
             continue
-        for low, high in zip(bounds, bounds[1:], strict=False):
+        for low, high in pairwise(bounds):
             known: dict[Expr, Expr] = {
                 g: Const(bool(cut >= high) is below, boolean) for g, (cut, below) in guards.items()
             }

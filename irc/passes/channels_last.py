@@ -1,9 +1,10 @@
-"""Convolutional regions with the channels last: [batch, *space, channels] in memory instead of [batch, channels, *space].
+"""Convolutional regions with the channels last: [batch, *space, channels] in memory, not [batch, channels, *space].
 
 Channels last, a convolution's output channels fill vectors whatever the size of a plane, a 1 × 1 convolution is a
 matrix product, and what stands between convolutions (activations, pools, residual sums, concatenations) reads and
-writes whole vectors.  In a graph with several, every Conv that is worth a kernel is rewritten; what it feeds is rewritten too, as long as it
-has an operand that is channels last.  Transposes are left where a region begins and ends, and nowhere else.
+writes whole vectors.  In a graph with several, every Conv that is worth a kernel is rewritten; what it feeds is
+rewritten too, as long as it has an operand that is channels last.  Transposes are left where a region begins and
+ends, and nowhere else.
 """
 
 from __future__ import annotations
