@@ -13,13 +13,15 @@ import os
 import shutil
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from irc import pipelines
+from irc.backends import toolchain
 from irc.border import read_model
 from irc.conversion import SaveOptions, write_file
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, Problem, RunError, Sink, require
@@ -134,6 +136,8 @@ class CompileOptions:
         among("backend", self.backend, (*BACKENDS, None))
         among("precision", self.precision, PRECISIONS)
         among("weights", self.weights, ("file", "embed"))
+        if not isinstance(self.target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            sink.report(codes.BAD_OPTION, option="target", value=self.target, expected="a name like x86-64-v3")
         if not isinstance(self.threads, int) or self.threads < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             sink.report(codes.BAD_OPTION, option="threads", value=self.threads, expected="a number from 1 on")
         sink.stop_on_errors(CompileError)
@@ -144,6 +148,8 @@ def compile(source: Any, options: CompileOptions | None = None) -> CompiledModel
     options = options or CompileOptions()
     options.check()
     backend = choose_backend(options.backend)
+    if backend == "numpy":  # for which every target is the same
+        toolchain.target_of_sources(options.target)
     try:
         return compile_with(source, backend, options)
     except CompileError as e:
@@ -176,8 +182,22 @@ def compile_with(source: Any, backend: str, options: CompileOptions) -> Compiled
 
 def generate(model: Model, backend: str, options: CompileOptions) -> Draft:
     """The artefact's files and manifest; CompileError with every finding of the stage that failed."""
-    try:
+    with located(model):
         return generate_numpy(model, options) if backend == "numpy" else generate_c(model, options)
+
+
+def sources(model: Model, options: CompileOptions) -> Draft:
+    """The artefact without its library, for which no compiler is needed; CompileError like `generate`."""
+    options.check()
+    with located(model):
+        return generate_sources(model, options, toolchain.target_of_sources(options.target))
+
+
+@contextmanager
+def located(model: Model) -> Generator[None]:
+    """A Problem that has no place becomes a CompileError about the model."""
+    try:
+        yield
     except Problem as p:
         sink = Sink()
         sink.report(p.code, Loc(model.file), p.notes, **p.facts)
@@ -199,41 +219,48 @@ def generate_numpy(model: Model, options: CompileOptions) -> Draft:
 
 
 def generate_c(model: Model, options: CompileOptions) -> Draft:
-    """compile(c): copy → bind shapes → COMPILE_C → group → lower → memory → C → compiler."""
-    from irc.backends import c, toolchain
+    """compile(c): the sources → compiler."""
+    compiler = toolchain.require_compiler()
+    target = toolchain.resolve_target(options.target, compiler)
+    draft = generate_sources(model, options, target)
+    names = sorted(draft.files)
+
+    def finish(folder: Path) -> list[str]:
+        library = toolchain.build(folder, names, target, compiler)
+        pool = toolchain.build_runtime(store.shared_folder("runtime"), compiler)
+        shutil.copyfile(pool, folder / toolchain.library_name("irc_rt"))
+        return [library.name, toolchain.library_name("irc_rt")]
+
+    library, pool = map(toolchain.library_name, ("model", "irc_rt"))
+    built = {"library": library, "pool": pool, "compiler": compiler.version}
+    return Draft(draft.files, {**draft.manifest, **built}, finish)
+
+
+def generate_sources(model: Model, options: CompileOptions, target: toolchain.Target) -> Draft:
+    """sources(c): copy → bind shapes → COMPILE_C → group → lower → memory → C."""
+    from irc.backends import c
     from irc.kernels import isa_of
     from irc.loops import lower, memory
     from irc.passes import group
 
-    compiler = toolchain.require_compiler()
-    target = toolchain.resolve_target(options.target, compiler)
     graph = model.graph.copy()
     states = make_states_explicit(graph)
-    prepare(graph, options, pipelines.compile_c(isa_of(frozenset(target.features), target.machine)))
+    isa = isa_of(frozenset(target.features), target.machine)
+    prepare(graph, options, pipelines.compile_c(isa))
     require_ranks(graph)
     program = lower.lower(graph, group.run(graph), model.graph.name or "model")
     keep_states(program, states)
     plan = memory.plan(program)
     manifest = describe(model, graph, "c", program)
-    wanted = c.EmitOptions(prefix=manifest["prefix"], weights="embed" if options.weights == "embed" else "file")
-    files: dict[str, Content] = dict(c.emit(program, plan, wanted))
-
-    def finish(folder: Path) -> list[str]:
-        library = toolchain.build(folder, sorted(files), target, compiler)
-        pool = toolchain.build_runtime(store.shared_folder("runtime"), compiler)
-        shutil.copyfile(pool, folder / toolchain.library_name("irc_rt"))
-        return [library.name, toolchain.library_name("irc_rt")]
-
+    weights = "embed" if options.weights == "embed" else "file"
+    wanted = c.EmitOptions(manifest["prefix"], weights=weights, target=target.flags)
     manifest |= {
-        "library": toolchain.library_name("model"),
-        "pool": toolchain.library_name("irc_rt"),
         "target": {"name": target.name, "machine": target.machine, "features": list(target.features)},
-        "compiler": compiler.version,
         "precision": options.precision,
         "arena_bytes": int(plan.size) if plan.size.is_const else str(plan.size),
         "states": [name for name, *_ in program.states],
     }
-    return Draft(files, manifest, finish)
+    return Draft(dict(c.emit(program, plan, wanted)), manifest)
 
 
 def prepare(graph: Graph, options: CompileOptions, passes: Sequence[pipelines.Pass]) -> None:
@@ -296,9 +323,7 @@ def choose_backend(wanted: str | None) -> str:
     """The backend to use: C where a compiler is found, else NumPy, which is said once a process."""
     if wanted is not None:
         return wanted
-    from irc.backends.toolchain import find_compiler
-
-    if find_compiler() is not None:
+    if toolchain.find_compiler() is not None:
         return "c"
     _tell_numpy()
     return "numpy"
@@ -311,8 +336,6 @@ def cache_key(content: str, backend: str, options: CompileOptions) -> str:
         options.weights, VERSION, store.generator_hash(),
     ]  # fmt: skip
     if backend == "c":
-        from irc.backends import toolchain
-
         compiler = toolchain.require_compiler()
         parts += [str(compiler), compiler.version, toolchain.resolve_target(options.target, compiler)]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]

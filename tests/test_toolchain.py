@@ -126,6 +126,7 @@ def test_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     slow = toolchain.Compiler((script(tmp_path, "sleep 60"),), "slow")
     monkeypatch.setenv("IRC_COMPILE_TIMEOUT", "0.2")
     target = toolchain.Target("native", platform.machine(), (), ())
+    tmp_path.joinpath("model.c").touch()
     with pytest.raises(CompileError) as error:
         toolchain.build(tmp_path, ["model.c"], target, slow)
     assert code_of(error) == "IRC6004"

@@ -2,12 +2,13 @@
 
 `model.c` holds one function per fused group (one for all groups that are equal) and the interface; the functions of
 a large program stand in `model_1.c` and so on.  `model.h` declares the interface; `weights.bin` holds the constants
-(or the C file does).  Kernels go to `kernels_*.c`, which is compiled with other flags.  The text depends only on the
-program and the options.
+(or the C file does).  Kernels go to `kernels_*.c`, which is compiled with other flags; where everything is one file,
+macros choose them or the rest.  The text depends only on the program and the options.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -19,6 +20,7 @@ from irc.backends.c_function import Kernel, Signature, Unit, comment
 from irc.backends.c_interface import Interface, context, entry_points, header
 from irc.backends.c_names import Names, identifier, stem
 from irc.backends.c_shared import print_functions
+from irc.backends.toolchain import ONLY_KERNELS, WITHOUT_KERNELS, stated_flags
 from irc.loops.ir import Buffer, Program
 from irc.loops.memory import MemoryPlan
 
@@ -32,11 +34,13 @@ Files = dict[str, str | list[bytes | memoryview]]
 @dataclass(frozen=True)
 class EmitOptions:
     """prefix: of every public name (None: from the program's name).  stem: file names `<stem>.c`, `<stem>.h`.
-    weights: "file" for weights.bin, "embed" for one C file with the data in it."""
+    weights: "file" for weights.bin, "embed" for one C file with the data in it.  target: the compiler's flags for
+    the processor, which the files state."""
 
     prefix: str | None = None
     stem: str = "model"
     weights: Literal["file", "embed"] = "file"
+    target: tuple[str, ...] = ()
 
 
 def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None) -> Files:
@@ -56,11 +60,16 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
     kernels = _kernels(unit, options, files)
     inline, parts = _divided(groups, options)
     for k, part in enumerate(parts, 1):
-        files[f"{options.stem}_{k}.c"] = _source(program, options, [*kernels, *map(_shared, part)], part, [])
+        files[f"{options.stem}_{k}.c"] = _source(program, options, [*kernels, *map(_shared, part)], part)
     prototypes = ["\n".join(f"{g.prototype};" for part in parts for g in part) + "\n"] if parts else []
-    start = [str(files[f"{options.stem}.h"]), weights.definitions()] if weights.embedded else []
-    own = [*(kernels if inline else []), *prototypes, *(g.text for g in inline), *interface_text]
-    files[f"{options.stem}.c"] = _source(program, options, own, inline, start, unit.helpers)
+    own = [*prototypes, *(g.text for g in inline), *interface_text]
+    if weights.embedded:
+        own.insert(0, weights.definitions())
+        top = str(files[f"{options.stem}.h"])
+        files[f"{options.stem}.c"] = _single_source(program, options, top, kernels, own, inline, unit.helpers)
+    else:
+        own = [*(kernels if inline else []), *own]
+        files[f"{options.stem}.c"] = _source(program, options, own, inline, unit.helpers)
     if not weights.embedded:
         files["weights.bin"] = weights.pieces()
     return files
@@ -93,33 +102,67 @@ def _shared(g: Signature) -> str:
 
 
 def _source(
-    program: Program,
-    options: EmitOptions,
-    body: list[str],
-    groups: list[Signature],
-    start: list[str],
-    helpers: Iterable[str] = (),
+    program: Program, options: EmitOptions, body: list[str], groups: list[Signature], helpers: Iterable[str] = ()
 ) -> str:
     """A C file: what it is, what it includes, the helpers it needs, its text."""
-    top = _TOP.format(name=comment(program.name), flags=FLAGS)
-    include = start[:1] or [f'#include "{options.stem}.h"\n']
-    used = {h for g in groups for h in g.helpers} | set(helpers)
-    pragmas = any("IRC_SIMD" in g.text or "IRC_LANES" in g.text or "IRC_UNROLL" in g.text for g in groups)
-    parts = [top, *include, "#include <math.h>\n#include <string.h>\n", _MACROS if pragmas else ""]
-    return "\n".join(p for p in [*parts, c_prelude.text(used), *start[1:], *body] if p)
+    include = f'#include "{options.stem}.h"\n'
+    parts = [_top(program, options), include, _INCLUDES, _macros(groups), _helpers(groups, helpers), *body]
+    return "\n".join(p for p in parts if p)
+
+
+def _single_source(
+    program: Program, options: EmitOptions, header: str, kernels: list[str], body: list[str], groups: list[Signature],
+    helpers: Iterable[str],
+) -> str:  # fmt: skip
+    """The only C file: header, kernels and the rest, of which macros can leave out either."""
+    rest = [_macros(groups), _helpers(groups, helpers), *body]
+    if kernels:
+        rest = [f"#ifndef {ONLY_KERNELS}\n", *rest, f"#endif /* {ONLY_KERNELS} */\n"]
+    top = _top(program, options, _TWO_PARTS if kernels else "")
+    return "\n".join(p for p in [top, header, _INCLUDES, *kernels, *rest] if p)
+
+
+def _top(program: Program, options: EmitOptions, more: str = "") -> str:
+    rest, kernels = _flags(False, options), _flags(True, options)
+    said = more.format(kernels=kernels, only=ONLY_KERNELS, without=WITHOUT_KERNELS)
+    return _TOP.format(name=comment(program.name), flags=rest, more=said)
+
+
+def _flags(kernels: bool, options: EmitOptions) -> str:
+    """Lines of a comment."""
+    margin = " *     "
+    return textwrap.fill(
+        stated_flags(kernels, options.target), 110, initial_indent=margin, subsequent_indent=margin,
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
+
+
+def _macros(groups: list[Signature]) -> str:
+    used = any("IRC_SIMD" in g.text or "IRC_LANES" in g.text or "IRC_UNROLL" in g.text for g in groups)
+    return _MACROS if used else ""
+
+
+def _helpers(groups: list[Signature], more: Iterable[str]) -> str:
+    return c_prelude.text({h for g in groups for h in g.helpers} | set(more))
 
 
 PART = 40000
 """Characters of C that are worth a file of their own."""
 KERNEL_PART = 150000
 """The same of kernels, which compile several at a time."""
-FLAGS = "-std=c11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math"
-KERNEL_FLAGS = "-std=c11 -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 _TOP = """/* {name}
- * Generated by irc.  C11; compile with {flags}.
- * One function per fused group of layers, or for all groups that are equal; the function whose name ends in _run
+ * Generated by irc.  C11; irc compiles it with
+{flags}.
+{more} * One function per fused group of layers, or for all groups that are equal; the function whose name ends in _run
  * calls them in order. */
 """
+_TWO_PARTS = """ * These flags are for all but the kernels: -D{without} leaves them out.  -D{only} leaves out
+ * the rest, and goes with
+{kernels}.
+ * Compiled in one piece, kernels are slower where the compiler may not contract products and sums, as GCC may not
+ * with -std=c11; where it may, other results can differ from NumPy's in the last bit.
+"""
+_INCLUDES = "#include <math.h>\n#include <string.h>\n"
 _MACROS = """#if defined(__clang__)
 #define IRC_SIMD _Pragma("clang loop vectorize(assume_safety)")
 #define IRC_LANES IRC_SIMD
@@ -160,15 +203,16 @@ def _aliased(buffers: Sequence[Buffer], plan: MemoryPlan) -> set[Buffer]:
 
 
 def _kernels(unit: Unit, options: EmitOptions, files: Files) -> list[str]:
-    """Declarations of the kernels; their definitions go to files of their own, or follow when embedding."""
+    """Declarations of the kernels, whose definitions go to files of their own; when embedding, both."""
     if not unit.kernels:
         return []
     kernels = list(unit.kernels.values())
     renames = "\n".join(f"#define {k.symbol} {unit.prefix}_{k.symbol}" for k in kernels) + "\n"
     sources = [k.source() for k in kernels]
+    declarations = "\n".join(k.declaration() for k in kernels) + "\n"
     if options.weights == "embed":
-        return [renames, "\n".join(sources)]
-    top = f"/* Kernels.  Generated by irc.  Compile with {KERNEL_FLAGS}. */\n"
+        return [renames, f"#ifdef {WITHOUT_KERNELS}\n{declarations}#else\n", "\n".join(sources), "#endif\n"]
+    top = f"/* Kernels.  Generated by irc, which compiles them with\n{_flags(True, options)}. */\n"
     for n, part in enumerate(_parts(sources, len, KERNEL_PART)):
         files[f"kernels_{n}.c"] = "\n".join([top, f'#include "{options.stem}.h"\n', renames, *part])
-    return [renames, "\n".join(k.declaration() for k in kernels) + "\n"]
+    return [renames, declarations]

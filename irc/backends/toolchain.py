@@ -26,10 +26,21 @@ from pathlib import Path
 from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.core import NOWHERE, Code, CompileError, RunError, Sink
 
-COMMON = ("-std=c11", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-fvisibility=hidden")
+_LANGUAGE = ("-std=c11", "-fno-math-errno", "-fno-trapping-math")
+COMMON = (*_LANGUAGE, "-fPIC", "-fvisibility=hidden")
 """Flags of every file; `optimisation` and `contraction` add those that differ."""
 _GCC_LOOPS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-funswitch-loops")
-TARGETS = ("native", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
+ONLY_KERNELS, WITHOUT_KERNELS = "IRC_ONLY_KERNELS", "IRC_WITHOUT_KERNELS"
+"""Macros that leave out the rest, or the kernels, of a C file that holds both: they are compiled differently."""
+_V2 = ("pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
+_V3 = tuple(sorted((*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")))
+_V4 = tuple(sorted((*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")))
+_LEVELS = {
+    "x86-64": ("x86_64", ()), "x86-64-v2": ("x86_64", _V2), "x86-64-v3": ("x86_64", _V3), "x86-64-v4": ("x86_64", _V4),
+    "aarch64": ("aarch64", ("asimd",)),
+}  # fmt: skip
+"""Targets that mean the same everywhere: machine and features."""
+TARGETS = ("native", *_LEVELS)
 _MARCH = {"aarch64": "armv8-a"}
 _STDERR_LINES = 12
 
@@ -113,7 +124,32 @@ def describe_compiler(command: tuple[str, ...]) -> Compiler:
 # -------------------------------------------------------------------- targets
 def resolve_target(name: str, compiler: Compiler) -> Target:
     """Flags and features of a target; `native` and any name the compiler's -march= knows are allowed too."""
-    return _resolve(f"x86-64-{name}" if re.fullmatch("v[234]", name) else name, compiler)
+    return _resolve(_full_name(name), compiler)
+
+
+def target_of_sources(name: str) -> Target:
+    """The target of code that is not compiled here; a name that only compilers know needs one.  CompileError."""
+    name = _full_name(name)
+    if name in _LEVELS:
+        machine, features = _LEVELS[name]
+        return Target(name, machine, (f"-march={_MARCH.get(name, name)}",), features)
+    compiler = find_compiler()
+    if compiler is not None:
+        return resolve_target(name, compiler)
+    if name != "native":
+        raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
+    features = tuple(sorted({*_FEATURES.values()} & cpu_features()))
+    return Target(name, _machine(), ("-march=native",), features)
+
+
+def _full_name(name: str) -> str:
+    """x86-64-v3 of v3."""
+    return f"x86-64-{name}" if re.fullmatch("v[234]", name) else name
+
+
+def _machine() -> str:
+    """This machine's family, as Linux names it."""
+    return {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
 
 
 @cache
@@ -162,8 +198,7 @@ def _sysctl_features() -> frozenset[str]:
 
 def missing_features(machine: str, features: Iterable[str]) -> list[str]:
     """What of these this machine does not have; the machine itself if it is of another family."""
-    here = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
-    if machine != here:
+    if machine != _machine():
         return [machine]
     return sorted(set(features) - cpu_features())
 
@@ -182,17 +217,32 @@ def library_name(stem: str) -> str:
     return f"{stem}{suffix}"
 
 
-def contraction(file: str) -> str:
+def contraction(kernels: bool) -> str:
     """Kernels may fuse multiplication and addition; everything else rounds at every operation."""
-    return "-ffp-contract=fast" if Path(file).name.startswith("kernels_") else "-ffp-contract=off"
+    return "-ffp-contract=fast" if kernels else "-ffp-contract=off"
 
 
-def optimisation(file: str, compiler: Compiler) -> tuple[str, ...]:
+def optimisation(kernels: bool, compiler: Compiler) -> tuple[str, ...]:
     """Kernels get all that the compiler has.  What GCC's -O3 adds to these flags unrolls the loops of the other
     files completely: two to seven times the time for code that is no faster."""
-    if Path(file).name.startswith("kernels_") or "clang" in compiler.version or "ziglang" in compiler.command:
+    if kernels or "clang" in compiler.version or "ziglang" in compiler.command:
         return ("-O3",)
     return _GCC_LOOPS
+
+
+def stated_flags(kernels: bool, target: Sequence[str]) -> str:
+    """The flags of `build`, as the head of a file states them to who compiles it elsewhere."""
+    common = " ".join([*_LANGUAGE, *target, contraction(kernels)])
+    return f"-O3 {common}" if kernels else f"{' '.join(_GCC_LOOPS)} (clang: -O3) {common}"
+
+
+def _units(folder: Path, source: str) -> list[tuple[str, bool, tuple[str, ...]]]:
+    """What is compiled of a file: (its name, whether kernels, the macros that choose a part)."""
+    if source.startswith("kernels_"):
+        return [(source, True, ())]
+    if ONLY_KERNELS in folder.joinpath(source).read_text("utf-8"):
+        return [(source, True, (f"-D{ONLY_KERNELS}",)), (source, False, (f"-D{WITHOUT_KERNELS}",))]
+    return [(source, False, ())]
 
 
 def build(
@@ -215,16 +265,17 @@ def build(
     main = next((f for f in sources if not f.startswith("kernels_")), sources[0])
     library = library or library_name(Path(main).stem)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
-        objects = [str(Path(scratch, f"{k}.o")) for k in range(len(sources))]
+        units = [unit for f in sources for unit in _units(folder, f)]
+        objects = [str(Path(scratch, f"{k}.o")) for k in range(len(units))]
         flags = [*COMMON, *target.flags, *extra]
 
-        def one(pair: tuple[str, str]) -> None:
-            source, result = pair
-            chosen = [*optimisation(source, compiler), *flags, contraction(source)]
+        def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> None:
+            source, kernels, part = unit
+            chosen = [*optimisation(kernels, compiler), *flags, contraction(kernels), *part]
             _run(compiler, [*chosen, "-c", source, "-o", result], source, folder)
 
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-            list(pool.map(one, zip(sources, objects, strict=True)))
+            list(pool.map(one, units, objects))
         made = Path(scratch, library)
         _run(compiler, ["-shared", *target.flags, *extra, *objects, "-o", str(made), "-lm"], library, folder)
         return made.replace(folder / library)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from irc.runtime.executor import CompiledModel
 
 SOURCES = (".c", ".h", ".py")
-LIBRARIES = (".so", ".dylib", ".dll")
 
 
 @click.command()
@@ -86,7 +85,10 @@ def _emit(model: Model, target: Path, backend: str | None, emit: str | None, opt
     staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=".irc-"))
     try:
         folder = staging / "made"
-        _save(_compile(model, backend, options), folder, {"c": LIBRARIES, "so": SOURCES}.get(emit or "", ()))
+        if emit == "c":
+            _write_sources(model, folder, options)
+        else:
+            _save(_compile(model, backend, options), folder, SOURCES if emit == "so" else ())
         if emit == "all":
             _save(_compile(model, "numpy", options), folder / "numpy", ())
         _move(folder, target)
@@ -98,6 +100,14 @@ def _compile(model: Model, backend: str | None, options: dict[str, Any]) -> Comp
     from irc import driver
 
     return driver.compile(model, driver.CompileOptions(backend=backend, cache=False, **options))
+
+
+def _write_sources(model: Model, folder: Path, options: dict[str, Any]) -> None:
+    """The C without a library: nothing is compiled."""
+    from irc import driver
+    from irc.runtime.artifact import write_artifact
+
+    write_artifact(folder, driver.sources(model, driver.CompileOptions(backend="c", **options)))
 
 
 def _save(compiled: CompiledModel, folder: Path, without: tuple[str, ...]) -> None:
