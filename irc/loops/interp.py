@@ -94,7 +94,7 @@ class Interpreter:
             case KernelCall():
                 self.kernel(s)
             case _:
-                raise NotImplementedError(type(s).__name__)
+                raise TypeError(f"{type(s).__name__} is no statement of Loop IR")
 
     def kernel(self, s: KernelCall) -> None:
         starts = [int(self.value(e)) for e in s.offsets] or [0] * len(s.reads + s.writes)
@@ -133,7 +133,7 @@ class Interpreter:
             case Call():
                 return _call(e, [self.value(a) for a in e.args])
             case _:
-                raise NotImplementedError(type(e).__name__)
+                raise TypeError(f"{type(e).__name__} is no expression of Loop IR")
 
 
 def _undefined(dtype: DType, shape: tuple[int, ...]) -> Array:

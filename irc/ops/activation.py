@@ -6,7 +6,8 @@ Sources: ONNX operator pages of the same names; OpenVINO specification, "Activat
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -172,10 +173,10 @@ Mish = unary(
 
 
 class FloatUnary(Elementwise):
-    """A formula of one float operand and attributes; `formula` sees f32 or f64."""
+    """A formula of one float operand and attributes."""
 
-    def formula(self, x: Expr) -> Expr:
-        raise NotImplementedError
+    formula: ClassVar[Callable[..., Expr]]
+    """formula(self, x), where x is f32 or f64."""
 
     def scalar(self, x: Expr) -> Expr:
         return widely(self.formula)(x)
@@ -385,9 +386,6 @@ class Selu(Elementwise):
 
     sig = Sig("x: T, alpha: T, lambda: T -> y: T", T=FLOATS_BF16)
 
-    def infer(self, x: Value, alpha: Value, scale: Value) -> TensorType:
-        return TensorType(x.dtype, broadcast_shapes("Selu", [x.shape, alpha.shape, scale.shape]))
-
     def reference(self, x: Array, alpha: Array, scale: Array) -> Array:
         w = wide(x)
         return rounded(wide(scale) * np.where(w > 0, w, wide(alpha) * np.expm1(w)), x)
@@ -424,9 +422,6 @@ class HardSigmoid(Elementwise):
     """max(0, min(1, alpha · x + beta)); alpha and beta are scalars."""
 
     sig = Sig("x: T, alpha: T, beta: T -> y: T", T=FLOATS_BF16)
-
-    def infer(self, x: Value, alpha: Value, beta: Value) -> TensorType:
-        return TensorType(x.dtype, broadcast_shapes("HardSigmoid", [x.shape, alpha.shape, beta.shape]))
 
     def reference(self, x: Array, alpha: Array, beta: Array) -> Array:
         return rounded(np.maximum(np.minimum(wide(alpha) * wide(x) + wide(beta), 1.0), 0.0), x)

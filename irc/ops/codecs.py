@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,12 +64,11 @@ class Codec:
             return self.assumed
         raise Problem(codes.MISSING_ATTRIBUTE, op=r.op, attribute=r.attribute)
 
-    def decode(self, raw: Any, r: Reading) -> Any:
-        raise NotImplementedError
-
-    def encode(self, value: Any, format: str) -> Any:
-        """The attribute as the file has it; ValueError if this codec cannot say it."""
-        raise NotImplementedError
+    decode: ClassVar[Callable[..., Any]]
+    """decode(self, raw, reading): the field's value from the attribute as the file has it; Problem IRC22xx if that
+    is not allowed."""
+    encode: ClassVar[Callable[..., Any]]
+    """encode(self, value, format): the attribute as the file has it; ValueError if this codec cannot say it."""
 
     def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
         """What to write for this operation: its field; None: nothing."""

@@ -7,7 +7,7 @@ IsFinite.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -143,8 +143,8 @@ class Test(Elementwise):
     def scalar(self, x: Expr) -> Expr:
         return self.test(x.cast(x.dtype.compute))
 
-    def test(self, x: Expr) -> Expr:
-        raise NotImplementedError
+    test: ClassVar[Callable[..., Expr]]
+    """test(self, x), where x is wide enough to compute with."""
 
 
 @op

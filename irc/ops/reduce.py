@@ -7,7 +7,7 @@ Sources: ONNX Reduce*, ArgMax, ArgMin, CumSum; OpenVINO specification, "Reductio
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +26,6 @@ from irc.ops.layout import normal_axes
 from irc.ops.precision import narrowed, rounded, wide, widened
 from irc.ops.signature import Sig
 
-REDUCED = NUMERIC
 ONNX_REDUCED = FLOATS | WIDE_INTS
 
 
@@ -90,9 +89,8 @@ class Reduction(Op):
 
         return element
 
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
-        """The reduction over the box `extents` of the operand `at(*indices)`."""
-        raise NotImplementedError
+    total: ClassVar[Callable[..., Expr]]
+    """total(self, at, extents): the reduction over the box `extents` (sizes) of the operand `at(*indices)`."""
 
     def _over(self, kind: str, extents: Sequence[Dim], body: Any) -> Expr:
         return reduce(kind, extents, body) if extents else body()
