@@ -423,11 +423,6 @@ def unflatten_index(position: Expr, shape: Sequence[Dim]) -> Index:
     return tuple(found)
 
 
-def broadcast_index(at: Sequence[Expr], operand: Tensor, out: Sequence[Dim]) -> Expr:
-    """Shorthand for `operand.broadcast(at, out)`."""
-    return operand.broadcast(at, out)
-
-
 # ------------------------------------------------------------------ traversal
 def children(e: Expr) -> tuple[Expr, ...]:
     """The direct parts of an expression."""

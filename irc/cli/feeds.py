@@ -115,23 +115,6 @@ def describe(dtype: Any, shape: Sequence[Any]) -> str:
     return f"{'string' if getattr(dtype, 'kind', '') in 'OUS' else dtype}[{','.join(map(str, shape))}]"
 
 
-def random_array(spec: Any, sizes: dict[str, int], seed: int = 0) -> Array:
-    """Seeded values: floats normal, bytes over their range, other integers 0 or 1 (indices stay in range)."""
-    import numpy as np
-
-    rng = np.random.default_rng(seed)
-    shape = tuple(sizes.setdefault(d, SYMBOL_SIZE) if isinstance(d, str) else int(d) for d in spec.shape)
-    wanted = np.dtype(spec.dtype)
-    if wanted.kind == "b":
-        return rng.random(shape) < 0.5
-    if wanted.kind == "O":
-        return np.full(shape, "text", dtype=object)
-    if wanted.kind in "iu":
-        most = np.iinfo(wanted).max if wanted.itemsize == 1 else 1
-        return rng.integers(0, most, shape, endpoint=True).astype(wanted)
-    return rng.standard_normal(shape).astype(wanted)
-
-
 # ----------------------------------------------------------------------------- outputs
 def save(target: str, named: dict[str, Any]) -> list[str]:
     """Write arrays to FILE.npz, or one .npy each into a folder; the files written.  Strings become `U` arrays."""

@@ -45,10 +45,6 @@ def write_clip(b: Any, op: Any, x: Value, lo: Value | None = None, hi: Value | N
     return b.Identity(x) if lo is None and hi is None else y if hi is None else b.Min(y, hi)
 
 
-def scalar_bounds(op: Any, x: Value, lo: Value | None = None, hi: Value | None = None) -> bool:
-    return all(v is None or v.array is not None for v in (lo, hi))
-
-
 def clip(x: Array, lo: Array | None, hi: Array | None) -> Array:
     """The upper bound wins where the bounds cross."""
     y = x if lo is None else np.maximum(x, lo)

@@ -97,11 +97,6 @@ def window_fields(a: Any) -> dict[str, Any]:
     return {k: getattr(a, k) for k in ("strides", "dilations", "pads_begin", "pads_end", "auto_pad")}
 
 
-def read_group_conv(b: Any, a: Any, x: Value, w: Value) -> Value:
-    weights, groups = fold_groups(b, w)
-    return b.Conv(x, weights, **window_fields(a), group=groups)
-
-
 def add_bias(b: Any, y: Value, bias: Value) -> Value:
     """OpenVINO has no bias operand: it becomes an Add over the channel axis."""
     return b.Add(y, b.Reshape(bias, [1, -1, *[1] * (len(y.shape) - 2)], special_zero=False))

@@ -10,8 +10,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
-
 from irc.expr import Expr, IndexFunction, Tensor
 from irc.ir.graph import Value
 from irc.ir.types import DType, TensorType, boolean
@@ -114,13 +112,3 @@ def auto_read(name: str, **attributes: Any) -> Callable[..., Any]:
         return getattr(b, name)(*auto_align(b, a, x, y), **attributes)
 
     return read
-
-
-def quiet(ufunc: Callable[..., Any]) -> Callable[..., Any]:
-    """A NumPy function without floating-point warnings."""
-
-    def run(*args: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return ufunc(*args)
-
-    return run

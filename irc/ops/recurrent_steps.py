@@ -37,7 +37,6 @@ UNROLL = 4
 """Rows of the weights taken at once, so that the sums are loaded and stored a quarter as often."""
 WIDE = frozenset({f32, f64})
 TANH: Activation = ("Tanh", 0.0, 0.0)
-SIGMOID: Activation = ("Sigmoid", 0.0, 0.0)
 
 
 def activate(kind: Activation, x: Array) -> Array:

@@ -31,7 +31,6 @@ CROP = "tf_crop_and_resize"
 COORDINATES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", CROP]
 NEAREST_MODES = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
 MODES = ["nearest", "linear", "cubic"]
-REACH = {"nearest": 0, "linear": 1, "cubic": 2}
 FEW = 4
 """So many taps are added one by one; more are a reduction."""
 

@@ -27,10 +27,6 @@ class Access:
     offset: Dim
     strides: tuple[Dim, ...]
 
-    def is_row_major(self, value: Value, shape: Sequence[Dim]) -> bool:
-        """Whether this is `value` itself, from its start, in its own order."""
-        return self.value is value and self.offset == 0 and self.strides == row_major(shape)
-
 
 class Space:
     """A box of loop variables; an axis of size 1 has none."""
