@@ -267,16 +267,30 @@ def _context_size(i: Interface) -> str:
 
 def _init(i: Interface) -> str:
     p, misaligned = i.prefix, number(runtime.MEMORY_MISALIGNED)
-    lines = [f"int {p}_init({p}_ctx *ctx, const void *weights, const irc_pool *pool) {{"]
+    lines = [_SYSCALL] if _uses_tiles(i) else []
+    lines.append(f"int {p}_init({p}_ctx *ctx, const void *weights, const irc_pool *pool) {{")
     lines.append(f"    if (!ctx || (uintptr_t)ctx % 64) return {misaligned};")
     if i.weights.size and not i.weights.embedded:
         lines.append(f"    if (!weights || (uintptr_t)weights % 64) return {misaligned};")
+    if _uses_tiles(i):
+        lines += ["#ifdef __linux__", f"    if (syscall(158, 0x1023L, 18L)) return {number(runtime.TILES_REFUSED)};"]
+        lines += ["#endif"]
     lines += ["    memset(ctx, 0, sizeof *ctx);", "    ctx->pool = pool;", "    ctx->weights = weights;"]
     if i.is_static:
         lines.append("    ctx->planned = 1;")
     if i.states and not _moving_states(i):
         lines.append(f"    {p}_reset(ctx);")
     return "\n".join([*lines, "    return 0;", "}"]) + "\n"
+
+
+_SYSCALL = """/* A process may use AMX when it has asked for it: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA). */
+#ifdef __linux__
+long syscall(long number, ...);
+#endif"""
+
+
+def _uses_tiles(i: Interface) -> bool:
+    return any("amx_tile" in k.features for k in i.unit.kernels.values())
 
 
 def _bytes(i: Interface, size: Dim) -> str:

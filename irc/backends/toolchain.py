@@ -23,6 +23,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from irc.backends import matrix_units
 from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.core import NOWHERE, Code, CompileError, RunError, Sink
 
@@ -139,6 +140,8 @@ def target_of_sources(name: str) -> Target:
     if name != "native":
         raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
     features = tuple(sorted({*_FEATURES.values()} & cpu_features()))
+    if matrix_units.needed(features) and not matrix_units.permitted():
+        return Target(name, _machine(), ("-march=native", "-mno-amx-tile"), matrix_units.without(features))
     return Target(name, _machine(), ("-march=native",), features)
 
 
@@ -169,6 +172,8 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
     machine = "x86_64" if "__x86_64__" in macros else "aarch64" if "__aarch64__" in macros else platform.machine()
     features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
+    if name == "native" and matrix_units.needed(features) and not matrix_units.permitted():
+        flags, features = (*flags, "-mno-amx-tile"), matrix_units.without(features)
     return Target(name, machine, flags, features)
 
 
@@ -200,7 +205,10 @@ def missing_features(machine: str, features: Iterable[str]) -> list[str]:
     """What of these this machine does not have; the machine itself if it is of another family."""
     if machine != _machine():
         return [machine]
-    return sorted(set(features) - cpu_features())
+    missing = sorted(set(features) - cpu_features())
+    if not missing and matrix_units.needed(features) and not matrix_units.permitted():
+        return ["amx_tile (the operating system refuses it)"]
+    return missing
 
 
 def check_features(target: str, machine: str, features: Iterable[str]) -> None:

@@ -6,6 +6,9 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     weights = kernel.pack_b(array)                      # goes into the weights file, 64-byte aligned
     KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), sizes=kernel.order(m=…, n=…, k=…, a_row=…, …))
 
+    kernel = select_matrix_gemm(isa, precision, f32, m, n, k, epilogue)    # from bf16 terms, on AMX; may be None
+    weights = kernel.pack_b(array)                      # uint16 or f32: kernel.b_dtype; k is the call's
+
     kernel = select_conv(isa, f32, oc_per_group, ic_per_group * kh * kw, oh * ow, stride_w, epilogue)
     weights = kernel.pack_weights(array, groups)
 
@@ -43,6 +46,7 @@ columns pixels: a bias over channels is "column", a residual "full".  For `selec
 pixels and columns output channels: a bias is "row", a residual "full".
 """
 
+from irc.kernels.amx_gemm import AmxGemmKernel
 from irc.kernels.attention import AttentionKernel
 from irc.kernels.catalogue import (
     select_attention,
@@ -52,6 +56,7 @@ from irc.kernels.catalogue import (
     select_direct_conv,
     select_gemm,
     select_global_pool,
+    select_matrix_gemm,
     select_pool,
     select_small_conv,
     select_transpose,
@@ -71,6 +76,7 @@ from irc.kernels.transpose import TransposeKernel, transposed
 __all__ = [
     "ISAS",
     "PROTOTYPES",
+    "AmxGemmKernel",
     "AttentionKernel",
     "ConvKernel",
     "DepthwiseKernel",
@@ -94,6 +100,7 @@ __all__ = [
     "select_direct_conv",
     "select_gemm",
     "select_global_pool",
+    "select_matrix_gemm",
     "select_pool",
     "select_small_conv",
     "select_transpose",

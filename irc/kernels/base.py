@@ -30,6 +30,11 @@ class Kernel:
         raise NotImplementedError
 
     @property
+    def features(self) -> frozenset[str]:
+        """What the processor must have beyond the vectors it is made for, in the names of /proc/cpuinfo."""
+        return frozenset()
+
+    @property
     def arguments(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of every argument, in order; a NULL pool means one thread."""
         return (("pool", "const irc_pool *"), *self.pointers, *((n, "int64_t ") for n in self.sizes))

@@ -12,6 +12,8 @@ from typing import Literal
 
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32
+from irc.kernels import amx
+from irc.kernels.amx_gemm import THIN, AmxGemmKernel, blocks_of, widths_of
 from irc.kernels.attention import WIDEST, AttentionKernel, Mask
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel, fits
@@ -96,6 +98,37 @@ def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilog
     """The kernel for C[m, n] = epilogue(A[m, k] · B[k, n]); any k."""
     tile = choose(isa, dtype, m, n)
     return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), _narrow(tile, n))
+
+
+FMA = 27.0  # products a cycle of `select_gemm`'s kernels with 512-bit vectors: 85 % of the peak
+TILES = 380.0  # terms' products a cycle of AMX: 75 % of the peak
+SPLITTING = {3: 0.5, 2: 0.4, 1: 0.25}  # cycles for each element of A, by terms
+SPLITTING_B = {3: 0.35, 2: 0.0, 1: 0.0}  # and of B, where its terms are not stored
+PACKING = 0.25  # the same for `select_gemm`'s A
+CALL, BLOCK = 500.0, 150.0  # cycles to configure the tiles, and to hand a block of C to the epilogue
+STREAMED = 1 << 17  # elements of B that no longer fit the second cache: a product with few rows waits for them
+
+
+def select_matrix_gemm(
+    isa: Isa, precision: str, dtype: DType, m: DimLike, n: int, k: int, epilogue: Epilogue
+) -> AmxGemmKernel | None:
+    """The kernel from bf16 terms for C[m, n] = epilogue(A[m, k] · B[k, n]), B constant; None where FMA is as fast.
+
+    precision: how many terms; `medium` also stores the weights of few rows as bf16.  An unknown m counts as large.
+    """
+    terms, rows = amx.TERMS[precision], known(m)
+    if dtype != f32 or isa.vector != 64 or not n or not k:
+        return None
+    if rows < THIN[terms]:
+        few = precision == "medium" and n * k >= STREAMED
+        return AmxGemmKernel(terms, epilogue, (), (), True) if few else None
+    padded_n = -(-n // amx.ROWS) * amx.ROWS
+    tiles = rows * padded_n * (-(-k // amx.CHUNK) * amx.CHUNK) * len(amx.ORDER[terms]) / TILES
+    tiles += rows * k * SPLITTING[terms] + n * k * SPLITTING_B[terms] * -(-rows // 256)
+    tiles += CALL + BLOCK * -(-rows // 32) * -(-n // amx.PANEL)
+    if not isa.tiles or tiles >= rows * n * k / FMA + rows * k * PACKING:
+        return None
+    return AmxGemmKernel(terms, epilogue, blocks_of(m), widths_of(n), thin=not Dim.of(m).is_const)
 
 
 def select_conv(

@@ -18,7 +18,7 @@ class Isa:
 
     name: as in the symbols of kernels.  vector: bytes of a register.  rows, vectors: the largest tile of
     accumulators, rows × vectors, that leaves registers for the operands.  stack: bytes a kernel may keep on the
-    stack for packed operands.  l2: bytes of second-level cache that a kernel counts on.
+    stack for packed operands.  l2: bytes of second-level cache that a kernel counts on.  tiles: has AMX for bf16.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Isa:
     vectors: int
     stack: int = 128 << 10
     l2: int = 1 << 20
+    tiles: bool = False
 
     def lanes(self, dtype: DType) -> int:
         """Elements of one register."""
@@ -34,11 +35,12 @@ class Isa:
 
 
 AVX512 = Isa("avx512", 64, 14, 2)
+AMX = replace(AVX512, l2=2 << 20, tiles=True)
 AVX2 = Isa("avx2", 32, 6, 2, 64 << 10, 256 << 10)
 NEON = Isa("neon", 16, 12, 2, 64 << 10, 256 << 10)
 SSE = Isa("sse", 16, 6, 2, 64 << 10, 256 << 10)
 PLAIN = Isa("plain", 16, 4, 2, 32 << 10, 256 << 10)
-ISAS = {isa.name: isa for isa in (AVX512, AVX2, NEON, SSE, PLAIN)}
+ISAS = {isa.name: isa for isa in (AVX512, AVX2, NEON, SSE, PLAIN)} | {"amx": AMX}
 
 
 def isa_of(features: frozenset[str], machine: str) -> Isa:
@@ -48,7 +50,7 @@ def isa_of(features: frozenset[str], machine: str) -> Isa:
     if machine not in ("x86_64", "amd64", "AMD64"):
         return PLAIN
     if {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= features:
-        return AVX512
+        return AMX if {"amx_tile", "amx_bf16", "avx512_bf16"} <= features else AVX512
     return AVX2 if {"avx2", "fma"} <= features else SSE
 
 

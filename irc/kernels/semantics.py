@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.kernels.amx_gemm import VECTOR, AmxGemmKernel
 from irc.kernels.attention import AttentionKernel
 from irc.kernels.base import Kernel
 from irc.kernels.conv import ConvKernel
@@ -60,6 +61,19 @@ def gemm(kernel: GemmKernel, reads: Sequence[Array], writes: Sequence[Array], si
     ]
     c = at("c", writes[0], (m, n), (sizes["c_row"], 1))
     c[...] = apply(kernel.epilogue, np.matmul(a, b), slots)
+
+
+@run.register
+def split_gemm(kernel: AmxGemmKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """The same with A as it is, and B the sum of the terms that are stored of it."""
+    lead, n, k = (sizes["batch0"], sizes["batch1"]), sizes["n"], sizes["k"]
+    count = int(kernel.packed_b_elements(n, k))
+    stored = strided(reads[1], (*lead, count), (sizes["b_batch0"], sizes["b_batch1"], 1))
+    plain = GemmKernel(VECTOR, kernel.epilogue, True, (1,), True)
+    b = np.array([[kernel.unpack_b(x, n, k) for x in row] for row in stored])
+    packed = plain.pack_b(b).reshape(-1)
+    unit = int(plain.packed_b_elements(n, k))
+    gemm(plain, [reads[0], packed, *reads[2:]], writes, {**sizes, "b_batch0": lead[1] * unit, "b_batch1": unit})
 
 
 @run.register(ConvKernel)

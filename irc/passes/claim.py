@@ -70,8 +70,8 @@ class Claim:
 class Claimer:
     """What the families share: the graph, tails, and putting a claim into the graph."""
 
-    def __init__(self, graph: Graph, isa: Isa) -> None:
-        self.graph, self.isa = graph, isa
+    def __init__(self, graph: Graph, isa: Isa, precision: str = "highest") -> None:
+        self.graph, self.isa, self.precision = graph, isa, precision
         self.elements = Elements()
         self.collector = Collector(graph, self.elements)
         self._packed: dict[Any, Value] = {}
@@ -101,14 +101,15 @@ class Claimer:
         replace_value(self.graph, old, made)
 
 
-def run(graph: Graph, isa: Isa, early: bool = False) -> int:
+def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest") -> int:
     """Claim what is worth it; how many nodes became kernels.
 
     early: before composite operations are decomposed, those of which a kernel takes the whole.
+    precision: the least that f32 products must have.
     """
     from irc.passes import claim_attention, claim_conv, claim_last, claim_matmul, claim_pool
 
-    claimer = Claimer(graph, isa)
+    claimer = Claimer(graph, isa, precision)
     done = 0
     families: dict[str, Family] = {
         "MatMul": claim_matmul.claim, "Conv": claim_conv.claim,

@@ -9,8 +9,8 @@ import numpy as np
 
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
-from irc.ir.types import TensorType
-from irc.kernels import Epilogue, select_gemm
+from irc.ir.types import DType, TensorType
+from irc.kernels import AmxGemmKernel, Epilogue, GemmKernel, select_gemm, select_matrix_gemm
 from irc.passes.access import ZERO, Access, Space, find, row_major
 from irc.passes.claim import Claim, Claimer, batch_names, worthwhile
 from irc.passes.epilogues import Tail, merged
@@ -136,7 +136,7 @@ def _arranged(
         return None
     kinds = [_kind(s[depth + 1], r) for s, r in zip(slots, m[4:], strict=True)]
     epilogue = Epilogue(tail.expr, tuple(kinds))
-    kernel = select_gemm(claimer.isa, tail.value.dtype, m[0], p.n, epilogue, b_constant=constant)
+    kernel = _select(claimer, p, m[0], tail.value.dtype, epilogue, constant)
     unit = kernel.packed_b_elements(p.n, p.k) if constant else ONE
     sizes: dict[str, Dim] = {"m": m[0], "n": p.n, "k": p.k, "a_row": m[2], "a_col": left.strides[-1], "c_row": m[3]}
     sizes |= {f"batch{i}": axis[0] for i, axis in enumerate(axes)}
@@ -150,11 +150,24 @@ def _arranged(
     b = (right.value, right.offset)
     if constant:
         b = (_pack(claimer, kernel, p, right), ZERO)
+        scratch = kernel.scratch_bytes(m[0], int(p.k)) if isinstance(kernel, AmxGemmKernel) else ZERO
     else:
+        assert isinstance(kernel, GemmKernel)
         sizes |= {"b_row": right.strides[-1], "b_col": right.strides[depth + 1]}
         scratch = kernel.scratch_bytes(p.n, p.k, axes[0][0] * (axes[1][0] if len(axes) > 1 else 1) if axes else 1)
     operands = [(left.value, left.offset), b, *((s.value, s.offset) for s in tail.slots)]
     return Claim(kernel, operands, sizes, scratch, result, tail)
+
+
+def _select(
+    claimer: Claimer, p: Product, m: Dim, dtype: DType, epilogue: Epilogue, constant: bool
+) -> GemmKernel | AmxGemmKernel:
+    """From bf16 terms where the weights are constant and that is faster, else with vectors."""
+    if constant:
+        found = select_matrix_gemm(claimer.isa, claimer.precision, dtype, m, int(p.n), int(p.k), epilogue)
+        if found is not None:
+            return found
+    return select_gemm(claimer.isa, dtype, m, p.n, epilogue, b_constant=constant)
 
 
 def _kind(column: Dim, row: Dim) -> Any:
@@ -177,7 +190,7 @@ def _packed_lead(p: Product, right: Access) -> tuple[Dim, ...]:
     return row_major([Dim.of(n) for n in _lead_shape(p, right)])
 
 
-def _pack(claimer: Claimer, kernel: Any, p: Product, right: Access) -> Value:
+def _pack(claimer: Claimer, kernel: GemmKernel | AmxGemmKernel, p: Product, right: Access) -> Value:
     """The constant in the kernel's packing, made when it is written."""
     source = right.value.const
     assert source is not None
@@ -191,5 +204,6 @@ def _pack(claimer: Claimer, kernel: Any, p: Product, right: Access) -> Value:
         return kernel.pack_b(view).reshape(-1)
 
     count = int(kernel.packed_b_elements(n, k)) * int(np.prod(lead, dtype=int))
-    key = (right.value, kernel.tile, right.offset, steps, tuple(lead), n, k)
-    return claimer.packed(key, pack, source.dtype, count, right.value.name)
+    terms = isinstance(kernel, AmxGemmKernel)
+    key = (right.value, kernel.packing if terms else kernel.tile, right.offset, steps, tuple(lead), n, k)
+    return claimer.packed(key, pack, kernel.b_dtype if terms else source.dtype, count, right.value.name)

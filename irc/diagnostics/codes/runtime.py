@@ -98,3 +98,11 @@ MODEL_TOO_LARGE = Code(
     fix="Pass smaller sizes.",
     help="pass smaller sizes",
 )  # fmt: skip
+TILES_REFUSED = Code(
+    "IRC6106", "error", "The operating system refuses AMX",
+    "the model was compiled for AMX, which this processor lacks or the operating system refuses",
+    why="Linux lets a process use AMX tiles only when it asks for them, which P_init does; before 5.16 it never does.",
+    example="a model compiled on a machine with AMX, run in a sandbox without it",
+    fix="Compile the model for x86-64-v4 or a lower target, or run it where AMX is allowed.",
+    help="compile with target=x86-64-v4",
+)  # fmt: skip

@@ -1,0 +1,181 @@
+"""What kernels for AMX share: f32 values as sums of bf16 terms, and products of tiles of such terms.
+
+A value x is h + m + l: h is x rounded to bf16, m what is left rounded again, l the rest, which bf16 holds exactly.
+One term gives a relative error of up to 2^-8 a value, two 2^-17, three none.  Of the products of two sums those are
+computed that matter to the last term: 1 of 1, 3 of 4, 6 of 9; f32 accumulates.
+
+Tiles: 16 rows of 32 terms of A, rows of k; 16 pairs of k × 16 columns of B, the two terms of a pair beside each other.
+Four accumulators are two row tiles × two column tiles.  A is stored [chunk of 32 k][term][row tile][row][32], B
+[panel of 32 columns][chunk][term][column tile][16 pairs][16 columns][2].
+
+Not as in f32: AMX takes denormal terms and gives denormal sums as zero, so values below about 2^-108 lose terms.
+"""
+
+from __future__ import annotations
+
+from irc.kernels.text import fill
+
+CHUNK = 32  # products that one tile instruction sums
+ROWS = 16  # of a tile
+PANEL = 32  # columns of two tiles
+TERMS = {"highest": 3, "high": 2, "medium": 1}
+
+TYPES = """#ifndef IRC_TERMS
+#define IRC_TERMS
+typedef uint32_t irc_u32x16 __attribute__((vector_size(64)));
+typedef uint16_t irc_u16x32 __attribute__((vector_size(64)));
+typedef irc_u32x16 irc_u32x16_memory __attribute__((aligned(4), may_alias));
+#endif
+"""
+
+_HEAD = """#ifndef IRC_AMX
+#define IRC_AMX
+#include <immintrin.h>
+/* Compilers do not know that tile instructions read memory: what is written before this stays before it. */
+#define IRC_TILES_READ(p) __asm__ volatile("" : : "r"(p) : "memory")
+
+/* Tiles 0 to 3: sums, 4 and 5: A, both `rows` high; 6 and 7: B. */
+IRC_HELPER void irc_tiles_begin(int64_t rows) {
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.bytes[i] = 64;
+        config.rows[i] = i < 6 ? (uint8_t)rows : 16;
+    }
+    IRC_TILES_READ(&config);
+    _tile_loadconfig(&config);
+}
+
+/* Rounded to the eight digits of a bf16, ties away from zero; what is left is exact in f32.  A NaN may become a
+ * number: then what is left is the NaN. */
+IRC_HELPER irc_f32x16 irc_bf16_round(irc_f32x16 x) { return (irc_f32x16)(((irc_u32x16)x + 0x8000) & 0xffff0000); }
+/* The upper halves of 32 floats. */
+IRC_HELPER irc_u16x32 irc_bf16_halves(irc_f32x16 x, irc_f32x16 y) {
+    return __builtin_shufflevector((irc_u16x32)x, (irc_u16x32)y, $odd);
+}
+/* 32 floats as bf16, nearest even; a NaN stays one. */
+IRC_HELPER irc_u16x32 irc_bf16_nearest(irc_f32x16 x, irc_f32x16 y) {
+    return (irc_u16x32)_mm512_cvtne2ps_pbh((__m512)y, (__m512)x);
+}
+IRC_HELPER void irc_bf16_store(uint16_t *p, irc_u16x32 x) { *(irc_u32x16_memory *)p = (irc_u32x16)x; }
+#endif
+"""
+
+_SPLIT = """#ifndef IRC_AMX_SPLIT_$T
+#define IRC_AMX_SPLIT_$T
+/* Neighbours in k, 32 of them, as $T terms `step` elements apart. */
+IRC_INLINE void irc_split_$T(irc_f32x16 x, irc_f32x16 y, uint16_t *to, int64_t step) {
+    (void)step;
+$statements}
+#endif
+"""
+
+_TERM = """    const irc_f32x16 x$t = irc_bf16_round(x), y$t = irc_bf16_round(y);
+    irc_bf16_store(to, irc_bf16_halves(x$t, y$t));
+    x -= x$t;
+    y -= y$t;
+    to += step;
+"""
+
+SPLIT_PANEL = """#ifndef IRC_AMX_SPLIT_PANEL
+#define IRC_AMX_SPLIT_PANEL
+/* B[k][32], rows k0 to k0 + 32 * chunks, as three terms in the order of tiles; zeros beyond row k. */
+static void irc_split_panel(const float *b, int64_t k0, int64_t chunks, int64_t k, uint16_t *to) {
+    for (int64_t at = k0; at < k0 + 32 * chunks; at += 2) {
+        uint16_t *const pair = to + (at - k0) / 32 * 3072 + at % 32 * 16;
+        IRC_FULL_UNROLL
+        for (int w = 0; w < 2; w++) {
+            irc_f32x16 x = {0}, y = {0};
+            if (at < k) x = irc_f32x16_load(b + at * 32 + w * 16);
+            if (at + 1 < k) y = irc_f32x16_load(b + at * 32 + 32 + w * 16);
+            IRC_FULL_UNROLL
+            for (int t = 0; t < 3; t++) {
+                const irc_f32x16 x1 = t < 2 ? irc_bf16_round(x) : x, y1 = t < 2 ? irc_bf16_round(y) : y;
+                const irc_u32x16 words = (irc_u32x16)x1 >> 16 | ((irc_u32x16)y1 & 0xffff0000);
+                irc_bf16_store(pair + t * 1024 + w * 512, (irc_u16x32)words);
+                x -= x1;
+                y -= y1;
+            }
+        }
+    }
+}
+#endif
+"""
+
+_PRODUCTS = """#ifndef IRC_AMX_PRODUCTS_$name
+#define IRC_AMX_PRODUCTS_$name
+/* A block of $R x $W tiles, each `height` rows: out[row][32] = sum over k.  With each chunk, `lines` cache lines from
+ * `ahead` on are fetched. */
+static void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height, const uint16_t *b, float *out,
+                               const char *ahead, int64_t lines) {
+    const int64_t tile = height * 32, term = tile * $R, step = term * $T;
+    (void)term;
+    IRC_TILES_READ(a);
+    IRC_TILES_READ(b);
+$zero    for (; chunks > 0; chunks--, a += step, b += $T * 1024) {
+        for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+$body    }
+$store}
+#endif
+"""
+
+# Pairs (term of A, term of B) in an order in which every pair shares a term, and so its tiles, with the one before.
+ORDER = {
+    1: ((0, 0),),
+    2: ((1, 0), (0, 0), (0, 1)),
+    3: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)),
+}
+
+
+def head() -> str:
+    """Helpers, guarded; needs `TYPES` and the vector type of 16 floats."""
+    return fill(_HEAD, odd=", ".join(str(2 * i + 1) for i in range(32)))
+
+
+def split(terms: int) -> str:
+    """`irc_split_TERMS`, guarded."""
+    last = "irc_bf16_halves(x, y)" if terms == 3 else "irc_bf16_nearest(x, y)"  # three terms: nothing is left
+    lines = "".join(fill(_TERM, t=t) for t in range(terms - 1)) + f"    irc_bf16_store(to, {last});\n"
+    return fill(_SPLIT, T=terms, statements=lines)
+
+
+def products_name(terms: int, rows: int, columns: int) -> str:
+    """The C name of a block of rows × columns tiles."""
+    return f"{terms}_{rows}x{columns}"
+
+
+def products(terms: int, rows: int, columns: int) -> str:
+    """`irc_products_NAME`, guarded."""
+    accumulators = [(r, w, 2 * r + w) for r in range(rows) for w in range(columns)]
+    lines: list[str] = []
+    here = (-1, -1)
+    for a, b in ORDER[terms]:
+        loaded: set[str] = set()
+        for r, w, sums in accumulators:
+            for name, load in ((f"a{r}", _load_a(a, r)), (f"b{w}", _load_b(b, w))):
+                if name not in loaded and (a != here[0] if name[0] == "a" else b != here[1]):
+                    lines.append(load)
+                loaded.add(name)
+            lines.append(f"_tile_dpbf16ps({sums}, {4 + r}, {6 + w});")
+        here = (a, b)
+    return fill(
+        _PRODUCTS,
+        name=products_name(terms, rows, columns),
+        T=terms,
+        R=rows,
+        W=columns,
+        zero="".join(f"    _tile_zero({s});\n" for *_, s in accumulators),
+        body="".join(f"        {line}\n" for line in lines),
+        store="".join(f"    _tile_stored({s}, out + {r} * 32 * height + {16 * w}, 128);\n" for r, w, s in accumulators),
+    )
+
+
+def _load_a(term: int, r: int) -> str:
+    return f"_tile_loadd({4 + r}, a + {term} * term + {r} * tile, 64);"
+
+
+def _load_b(term: int, w: int) -> str:
+    return f"_tile_loadd({6 + w}, b + {(term * 2 + w) * 512}, 64);"

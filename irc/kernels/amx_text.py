@@ -1,0 +1,286 @@
+"""The C text of `irc.kernels.amx_gemm`."""
+
+CALL = """
+typedef struct {
+    const float *a;
+    const $B *b;
+    float *c;
+    uint16_t *scratch;
+    int64_t m, n, k, a_batch0, a_batch1, a_row, a_col, b_batch0, b_batch1, c_batch0, c_batch1, c_row;
+    int64_t batch0, batch1;$slot_fields
+    /* Rows come in `tiles` tiles of `height`, k in chunks of 32.  Packed are tiles tile0 to tile1, chunk0 to chunk1. */
+    int64_t tiles, height, tile0, tile1, chunk0, chunk1;
+    int64_t groups; /* into which the packed rows are divided among threads */
+} ${S}_call;
+"""
+
+# Four rows at a time; B as it is stored: f32, or terms whose sum is taken.  Sums of at most $sum products are added up.
+ROWS = """
+$load_b
+/* R rows, one panel of 32 columns: out[row][32], all of k in f32. */
+IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const float *a, const $B *b, irc_f32x16 *out) {
+    irc_f32x16 sum[4][2];
+    IRC_FULL_UNROLL
+    for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = (irc_f32x16){0};
+    int64_t k = 0;
+    do {
+        const int64_t end = g->k - k < $sum ? g->k : k + $sum;
+        irc_f32x16 part[4][2];
+        IRC_FULL_UNROLL
+        for (int r = 0; r < R; r++) part[r][0] = part[r][1] = (irc_f32x16){0};
+        for (; k < end; k += 2) {
+            irc_f32x16 even[2], odd[2];
+            ${S}_load_b(b, k, g->k, even, odd);
+            IRC_FULL_UNROLL
+            for (int r = 0; r < R; r++) {
+                const float x = a[r * g->a_row + k * g->a_col];
+                part[r][0] += x * even[0];
+                part[r][1] += x * even[1];
+            }
+            if (k + 1 == end) continue;
+            IRC_FULL_UNROLL
+            for (int r = 0; r < R; r++) {
+                const float x = a[r * g->a_row + (k + 1) * g->a_col];
+                part[r][0] += x * odd[0];
+                part[r][1] += x * odd[1];
+            }
+        }
+        IRC_FULL_UNROLL
+        for (int r = 0; r < R; r++) {
+            sum[r][0] += part[r][0];
+            sum[r][1] += part[r][1];
+        }
+    } while (k < g->k);
+    IRC_FULL_UNROLL
+    for (int r = 0; r < R; r++) {
+        out[2 * r] = sum[r][0];
+        out[2 * r + 1] = sum[r][1];
+    }
+}
+
+/* Rows row to row1 of the panel at column col, in f32 throughout: few rows, or what f32 alone gets right (infinities,
+ * NaN, sums near the largest float). */
+static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const float *a, const $B *b, int64_t row, int64_t row1,
+                       int64_t col) {
+    irc_f32x16 out[8];
+    for (int64_t rows = 4; row < row1; row += rows) {
+        const float *from = a + row * g->a_row;
+        while (rows > row1 - row) rows /= 2;
+        if (rows == 4) ${S}_rows(4, g, from, b, out);
+        else if (rows == 2) ${S}_rows(2, g, from, b, out);
+        else ${S}_rows(1, g, from, b, out);
+        for (int64_t r = 0; r < rows; r++) {
+            for (int w = 0; w < 2 && col + 16 * w < g->n; w++) {
+                const int64_t at = col + 16 * w, part = g->n - at;
+                const irc_f32x16 y = ${S}_epilogue(o, out[2 * r + w], row + r, at, part);
+                float *const to = o->c + (row + r) * o->c_row + at;
+                if (part < 16) irc_f32x16_store_part(to, y, part);
+                else irc_f32x16_store(to, y);
+            }
+        }
+    }
+}
+
+/* Panel p of a matrix B; the panels stand one after the other. */
+IRC_INLINE const $B *${S}_panel(const ${S}_call *g, const $B *b, int64_t p) { return b + p * ($panel_elements); }
+"""
+
+LOAD_F32 = """/* Rows k and k + 1 of the panel; zeros behind the last row. */
+IRC_INLINE void ${S}_load_b(const float *b, int64_t k, int64_t rows, irc_f32x16 *even, irc_f32x16 *odd) {
+    const float *const next = b + (k + 1 < rows ? k + 1 : k) * 32;
+    __builtin_prefetch(next + 512);
+    __builtin_prefetch(next + 528);
+    even[0] = irc_f32x16_load(b + k * 32);
+    even[1] = irc_f32x16_load(b + k * 32 + 16);
+    odd[0] = irc_f32x16_load(next);
+    odd[1] = irc_f32x16_load(next + 16);
+}"""
+
+LOAD_TERMS = """/* Rows k and k + 1 of the panel, k even: sums of their terms, which f32 holds exactly. */
+IRC_INLINE void ${S}_load_b(const uint16_t *b, int64_t k, int64_t rows, irc_f32x16 *even, irc_f32x16 *odd) {
+    (void)rows;
+    const uint16_t *const pair = b + k / 32 * ($T * 1024) + k % 32 * 16;
+    IRC_FULL_UNROLL
+    for (int w = 0; w < 2; w++) {
+        even[w] = odd[w] = (irc_f32x16){0};
+        IRC_FULL_UNROLL
+        for (int t = 0; t < $T; t++) {
+            const irc_u32x16 words = *(const irc_u32x16_memory *)(pair + t * 1024 + w * 512);
+            __builtin_prefetch(pair + t * 1024 + w * 512 + $T * 1024);
+            even[w] += (irc_f32x16)(words << 16);
+            odd[w] += (irc_f32x16)(words & 0xffff0000);
+        }
+    }
+}"""
+
+THIN = """
+/* Few rows: panels begin to end of one matrix. */
+static void ${S}_thin_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t panels = (g->n + 31) / 32;
+    for (; begin < end; begin++) {
+        const int64_t image = begin / panels, p = begin % panels, i = image / g->batch1, j = image % g->batch1;
+        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
+        const $B *b = ${S}_panel(g, g->b + i * g->b_batch0 + j * g->b_batch1, p);
+        ${S}_exact(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, 0, g->m, p * 32);
+    }
+}
+"""
+
+PACK = """
+/* Row tiles begin to end of the stripe: their chunks as terms.  Two tiles stand beside each other, a last one alone. */
+static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t chunks = g->chunk1 - g->chunk0, tile = g->height * 32;
+    for (; begin < end; begin++) {
+        const int64_t row = (g->tile0 + begin) * g->height, left = g->m - row;
+        const int64_t beside = (begin | 1) < g->tile1 - g->tile0 ? 2 : 1, term = beside * tile;
+        uint16_t *to = g->scratch + begin / 2 * (chunks * 2 * $T * tile) + begin % 2 * tile;
+        const float *a = g->a + row * g->a_row + g->chunk0 * 32 * g->a_col;
+        for (int64_t c = g->chunk0; c < g->chunk1; c++, to += $T * term, a += 32 * g->a_col) {
+            const int64_t have = g->k - c * 32 < 32 ? g->k - c * 32 : 32;
+            float copy[512];
+            const float *from = a;
+            int64_t step = g->a_row;
+            if (g->a_col != 1) {
+                for (int64_t j = 0; j < have; j++)
+                    for (int64_t i = 0; i < g->height && i < left; i++)
+                        copy[i * 32 + j] = a[i * g->a_row + j * g->a_col];
+                from = copy;
+                step = 32;
+            }
+            for (int64_t i = 0; i < g->height; i++, from += step) {
+                irc_f32x16 x = {0}, y = {0};
+                if (i < left && have == 32) {
+                    x = irc_f32x16_load(from);
+                    y = irc_f32x16_load(from + 16);
+                } else if (i < left) {
+                    x = irc_f32x16_load_part(from, have);
+                    if (have > 16) y = irc_f32x16_load_part(from + 16, have - 16);
+                }
+                irc_split_$T(x, y, to + i * 32, term);
+            }
+        }
+    }
+}
+"""
+
+PRODUCTS = """
+/* Rows of a block to C: sums of earlier chunks added, the epilogue applied when these are the last ones.  Whether a
+ * sum was not finite: terms of an infinity cancel to NaN, so f32 must tell what it is. */
+static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int64_t row, int64_t col, int first,
+                       int last) {
+    const int64_t left = o->n - col;
+    irc_f32x16 poison = {0};
+    for (int64_t i = 0; i < rows; i++) {
+        for (int w = 0; w < 2 && 16 * w < left; w++) {
+            const int64_t part = left - 16 * w;
+            float *const to = o->c + (row + i) * o->c_row + col + 16 * w;
+            irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
+            if (!first) x += part < 16 ? irc_f32x16_load_part(to, part) : irc_f32x16_load(to);
+            if (last) {
+                poison += x * 0.0f;
+                x = ${S}_epilogue(o, x, row + i, col + 16 * w, part);
+            }
+            if (part < 16) irc_f32x16_store_part(to, x, part);
+            else irc_f32x16_store(to, x);
+        }
+    }
+    int32_t found = 0;
+    const irc_f32x16_mask bad = poison != poison;
+    for (int i = 0; i < 16; i++) found |= bad[i];
+    return found;
+}
+
+/* Blocks of two row tiles of a group with one panel of B, all packed chunks; meanwhile `next` comes nearer. */
+static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const float *a, const $B *stored, const uint16_t *b,
+                        int64_t block, int64_t end, int64_t col, const $B *next) {
+    _Alignas(64) float out[1024];
+    const int64_t chunks = g->chunk1 - g->chunk0, count = g->tile1 - g->tile0;
+    const int first = g->chunk0 == 0, last = g->chunk1 * 32 >= g->k;
+    const int64_t total = next ? chunks * $panel_lines : 0, lines = ($panel_lines + end - block - 1) / (end - block);
+    for (int64_t done = 0; block < end; block++, done += chunks * lines) {
+        const int64_t row = (g->tile0 + 2 * block) * g->height, rows = g->m - row, two = 2 * block + 1 < count;
+        const uint16_t *const packed = g->scratch + block * chunks * (2 * $T * 32) * g->height;
+        const char *const ahead = (const char *)next + (done < total ? done * 64 : 0);
+        const int64_t fetched = done < total ? lines : 0;
+$choose
+        const int64_t high = two ? 2 * g->height : g->height, real = high < rows ? high : rows;
+        if (${S}_finish(o, out, real, row, col, first, last)) ${S}_exact(g, o, a, stored, row, row + real, col);
+    }
+}
+
+/* Groups of rows × panels of columns, begin to end, of the stripe that is packed. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t panels = (g->n + 31) / 32, blocks = (g->tile1 - g->tile0 + 1) / 2;
+    ${S}_out o = {.c = g->c, .c_row = g->c_row, .n = g->n};$slots_here
+    irc_tiles_begin(g->height);
+    for (; begin < end; begin++) {
+        const int64_t group = begin / panels, p = begin % panels;
+        const $B *const stored = ${S}_panel(g, g->b, p);
+        const $B *const next = p + 1 < panels && begin + 1 < end ? ${S}_panel(g, g->b, p + 1) + $chunk_start : 0;
+$operand
+        ${S}_blocks(g, &o, g->a, stored, b, blocks * group / g->groups, blocks * (group + 1) / g->groups, p * 32, next);
+    }
+    _tile_release();
+}
+"""
+
+SPLIT_OPERAND = """        _Alignas(64) uint16_t b[$most_chunks * 3072];
+        irc_split_panel(stored, g->chunk0 * 32, g->chunk1 - g->chunk0, g->k, b);"""
+
+MATRIX = """
+/* One matrix: stripes of rows × blocks of k are packed, then multiplied by all panels of B. */
+static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
+    const int64_t tiles = (g->m + 15) / 16, chunks = (g->k + 31) / 32, panels = (g->n + 31) / 32;
+    g->height = (g->m + tiles - 1) / tiles;
+    g->tiles = (g->m + g->height - 1) / g->height;
+    const int64_t cuts = (chunks + $most_chunks - 1) / $most_chunks, step = cuts ? (chunks + cuts - 1) / cuts : 0;
+    const int64_t fit = step ? $stripe / (step * $T) : 0, most = fit > $least_tiles ? fit / 2 * 2 : $least_tiles;
+    const int64_t stripes = (g->tiles + most - 1) / most, share = (g->tiles + stripes - 1) / stripes;
+    const int64_t per = (share + 1) / 2 * 2;
+    const int alone = !pool || (double)g->m * (double)g->n * (double)g->k * $passes < $worthwhile;
+    for (g->tile0 = 0; g->tile0 < g->tiles; g->tile0 = g->tile1) {
+        g->tile1 = g->tiles - g->tile0 < per ? g->tiles : g->tile0 + per;
+        const int64_t blocks = (g->tile1 - g->tile0 + 1) / 2, wanted = ($tasks + panels - 1) / panels;
+        g->groups = alone ? 1 : wanted < blocks ? wanted : blocks;
+        g->chunk0 = 0;
+        do {
+            g->chunk1 = chunks - g->chunk0 < step ? chunks : g->chunk0 + step;
+            if (alone) {
+                ${S}_pack_part(g, 0, g->tile1 - g->tile0);
+                ${S}_part(g, 0, g->groups * panels);
+            } else {
+                pool->parallel_for(pool->self, g->tile1 - g->tile0, ${S}_pack_part, g);
+                pool->parallel_for(pool->self, g->groups * panels, ${S}_part, g);
+            }
+            g->chunk0 = g->chunk1;
+        } while (g->chunk0 < chunks);
+    }
+}
+"""
+
+ENTRY = """
+void $S($parameters) {
+    ${S}_call whole = {$fields};
+    if (m <= 0 || n <= 0) return;
+$body}
+"""
+
+ENTRY_THIN = """    const int64_t panels = batch0 * batch1 * ((n + 31) / 32);
+    const int alone = !pool || (double)batch0 * (double)batch1 * (double)m * (double)n * (double)k < $thin_worthwhile;
+$only    if (alone || panels < 2) ${S}_thin_part(&whole, 0, panels);
+    else pool->parallel_for(pool->self, panels, ${S}_thin_part, &whole);
+"""
+
+ENTRY_MATRIX = """    for (int64_t i = 0; i < batch0; i++) {
+        for (int64_t j = 0; j < batch1; j++) {
+            ${S}_call g = whole;
+            g.a += i * a_batch0 + j * a_batch1;
+            g.b += i * b_batch0 + j * b_batch1;
+            g.c += i * c_batch0 + j * c_batch1;$slot_moves
+            ${S}_matrix(&g, pool);
+        }
+    }
+"""
