@@ -1,4 +1,4 @@
-"""Kernels beside the machine's peak: python bench/kernels.py [gemm] [matmul] [conv] [depthwise].
+"""Kernels beside the machine's peak: python bench/kernels.py [gemm] [matmul] [conv] [direct] [depthwise].
 
 The FMA peak is measured between the kernels, in the same process, because clocks drift; processor time, the best of
 several rounds.  One thread.
@@ -19,7 +19,15 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from irc.ir.types import f32
-from irc.kernels import PROTOTYPES, host_isa, plain, select_conv, select_depthwise, select_gemm
+from irc.kernels import (
+    PROTOTYPES,
+    host_isa,
+    plain,
+    select_conv,
+    select_depthwise,
+    select_direct_conv,
+    select_gemm,
+)
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 PEAK = """
@@ -182,6 +190,46 @@ def bench_conv() -> None:
         report(
             f"conv {ic}->{oc} {size} {window}x{window}/{stride}", 2 * ic * oc * out * out * window * window, run, lib
         )
+
+
+DIRECT = [  # ic, oc, size, kernel, stride, pad: YOLOv8n, U-Net, super-resolution
+    (3, 16, 640, 3, 2, 1),
+    (16, 32, 320, 3, 2, 1),
+    (32, 64, 160, 3, 2, 1),
+    (32, 32, 80, 3, 1, 1),
+    (64, 64, 80, 3, 1, 1),
+    (64, 64, 128, 3, 1, 1),
+    (64, 64, 224, 5, 1, 2),
+]
+
+
+def bench_direct() -> None:
+    """Convolutions of NHWC tensors with windows or strides above 1, with what `select_conv` takes in NCHW."""
+    isa = host_isa()
+    for ic, oc, size, window, stride, pad in [c for c in CONVS if max(c[3:5]) > 1] + DIRECT:
+        out = (size + 2 * pad - window) // stride + 1
+        shape = ((window, window), (stride, stride), (1, 1), out, out)
+        direct = select_direct_conv(isa, f32, oc, ic, *shape, plain())
+        assert direct is not None
+        conv = select_conv(isa, f32, oc, ic * window * window, out * out, stride, plain())
+        lib = build([PROTOTYPES, PEAK % isa.vector, direct.source(), conv.source()])
+        x, w, y = aligned((1, size, size, ic)), aligned((oc, ic, window, window)), aligned((1, out, out, oc), "zero")
+        runs: list[Callable[[], None]] = []
+        weights = [aligned(kernel.pack_weights(w).shape) for kernel in (direct, conv)]
+        for kernel, packed in zip((direct, conv), weights, strict=True):
+            packed[...] = kernel.pack_weights(w)
+            sizes: dict[str, Any] = {"ic": ic, "oc": oc, "ih": size, "iw": size, "oh": out, "ow": out}
+            sizes |= {"pad_h": pad, "pad_w": pad}
+            if kernel is direct:
+                sizes |= {"x_row": size * ic, "x_pixel": ic, "y_pixel": oc}
+            else:
+                sizes |= {"kh": window, "kw": window, "stride_h": stride, "stride_w": stride}
+                sizes |= {"dilation_h": 1, "dilation_w": 1, "x_channel": size * size, "y_channel": out * out}
+            order = [int(e.value) for e in kernel.order(**sizes)]  # type: ignore[attr-defined]
+            runs.append(invoke(lib, kernel, x, packed, y, *order))
+        name = f"{ic}->{oc} {size} {window}x{window}/{stride}"
+        report(f"direct {name}", 2 * ic * oc * out * out * window * window, runs[0], lib)
+        print(f"    {best(runs[1]) / best(runs[0]):.2f} times as fast as select_conv's")
 
 
 MATMULS = [(12, 128, 128, 64), (12, 128, 64, 128), (12, 1, 1024, 64), (12, 1, 64, 1024), (1, 512, 512, 512)]

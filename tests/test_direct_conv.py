@@ -137,7 +137,7 @@ def check(folder: Path, isa: Isa, dtype: DType, epilogue: Epilogue, cases: list[
         run(lib, kernel, case, Pool(1))
 
 
-@pytest.mark.parametrize("isa", sorted(ISAS))
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "sse", "plain"])
 def test_every_case(tmp_path: Path, isa: str) -> None:
     check(tmp_path, ISAS[isa], f32, fused() if isa != "avx2" else plain(), CASES)
 

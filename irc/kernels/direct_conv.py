@@ -21,7 +21,7 @@ import numpy as np
 from irc.ir.dim import Dim
 from irc.kernels.base import Kernel
 from irc.kernels.epilogue import Epilogue
-from irc.kernels.gemm import LONGEST_SUM, WORTHWHILE
+from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import vector_name, vector_type
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import Tile, epilogue_of, names, prelude
@@ -30,6 +30,7 @@ BLOCK = 16  # channels of a block of the input, where there are as many
 STRIP = 16  # tiles of a strip for which weights are worth reading
 FEW_TASKS = 16  # with fewer strips than this, output channels are split too
 CHANNEL_PARTS = 8
+LONGEST_SUM = 288  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 16  # products ahead whose weights are fetched
 DENSE = 6  # with a larger dilation, rows that no tap meets are left out
@@ -37,21 +38,24 @@ DENSE = 6  # with a larger dilation, rows that no tap meets are left out
 _TILE = """#ifndef IRC_TILE_$body
 #define IRC_TILE_$body
 typedef struct {
-    int64_t n, dy;                    /* rows of taps, and which row of the window the first one is */
-    int64_t x_row, x_wrap, x_segment; /* from a row of taps to the next, more after $KH of them; between segments */
-    int64_t c_row, fetch;             /* lines of `ahead` that each row of taps fetches */
+    int64_t n, dy;         /* rows of taps, and which row of the window the first one is */
+    int64_t x_row, x_wrap; /* from a row of taps to the next, and what is added after $KH of them */
+    int64_t c_row, fetch;  /* lines of `ahead` that each row of taps fetches */
 } ${body}_shape;
 typedef void ${body}_run(const ${body}_shape *g, const $T *x, const $T *w, const $T *ahead, $T *c, int first);
 /* C[S segments of R pixels][W vectors] (+)= sum over taps of X[pixel, tap] * weights[tap][$NR]. */
 IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_shape *g, const $T *restrict x,
                         const $T *restrict w, const $T *ahead, $T *restrict c, int first) {
     $V acc[$MR][$NV], bv[$NV];
+    const int64_t c_row = g->c_row;
     int64_t dy = g->dy;
-    const int64_t segment = g->x_segment, c_row = g->c_row;
     IRC_FULL_UNROLL
     for (int i = 0; i < S * R; i++) {
         IRC_FULL_UNROLL
-        for (int v = 0; v < W; v++) acc[i][v] = ($V){0};
+        for (int v = 0; v < W; v++) {
+            acc[i][v] = ($V){0};
+            if (v * $L * $size % 64 == 0) __builtin_prefetch(c + i * c_row + v * $L, 1);
+        }
     }
     for (int64_t q = g->n; q > 0; q--) {
         for (int64_t l = g->fetch; l > 0; l--, ahead += 64 / $size) __builtin_prefetch(ahead, 0, 2);
@@ -70,7 +74,7 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_sha
                         IRC_FULL_UNROLL
                         for (int i = 0; i < R; i++) {
                             IRC_FULL_UNROLL
-                            for (int v = 0; v < W; v++) acc[s * R + i][v] += at[s * segment + i * $PIXEL + u] * bv[v];
+                            for (int v = 0; v < W; v++) acc[s * R + i][v] += at[s * $SEGMENT + i * $PIXEL + u] * bv[v];
                         }
                     }
                 }
@@ -187,28 +191,29 @@ static void ${S}_copy(const ${S}_call *g, const $T *image, int64_t block, int64_
     const int64_t ix = x - g->pad_w;
     const int64_t lo = ${S}_least(ix < 0 ? (-ix + $SC - 1) / $SC : 0, wide);
     const int64_t end = ${S}_least(g->iw > ix ? (g->iw - ix - 1) / $SC + 1 : 0, wide), hi = end < lo ? lo : end;
-    for (int64_t b = block; b < block + blocks; b++) {
-        const int64_t have = ${S}_least(g->ic - b * $B, $B);
-        for (int64_t r = 0; r < tall; r++, to += wide * $B) {
-            const int64_t iy = y + $line - g->pad_h;
-            const int inside = iy >= 0 && iy < g->ih;
-            const int64_t begin = inside ? lo : wide, stop = inside ? hi : wide;
-            for (int64_t j = 0; j < begin * $B; j++) to[j] = 0;
-            for (int64_t j = stop * $B; j < wide * $B; j++) to[j] = 0;
-            if (begin >= stop) continue;
-            const $T *from = image + iy * g->x_row + (ix + begin * $SC) * g->x_pixel + b * $B;
-            $T *at = to + begin * $B, *const last = to + stop * $B;
-            const int64_t step = g->x_pixel * $SC;
-            if (step == $B && have == $B) {
-                for (; at + $L <= last; at += $L, from += $L) ${V}_store(at, ${V}_load(from));
-                for (; at < last; at++, from++) *at = *from;
-            } else if (have == $B) {
-                for (; at < last; at += $B, from += step) {
-$pieces                }
-            } else {
-                for (; at < last; at += $B, from += step)
-                    for (int64_t c = 0; c < $B; c++) at[c] = c < have ? from[c] : 0;
-            }
+    const int64_t pitch = tall * wide * $B, step = g->x_pixel * $SC;
+    const int64_t whole = ${S}_least(blocks, g->ic / $B - block), rest = g->ic - (block + whole) * $B;
+    for (int64_t r = 0; r < tall; r++, to += wide * $B) {
+        const int64_t iy = y + $line - g->pad_h;
+        const int inside = iy >= 0 && iy < g->ih;
+        const int64_t begin = inside ? lo : wide, stop = inside ? hi : wide;
+        for (int64_t b = 0; b < blocks; b++) {
+            for (int64_t j = 0; j < begin * $B; j++) to[b * pitch + j] = 0;
+            for (int64_t j = stop * $B; j < wide * $B; j++) to[b * pitch + j] = 0;
+        }
+        if (begin >= stop) continue;
+        const $T *from = image + iy * g->x_row + (ix + begin * $SC) * g->x_pixel + block * $B;
+        $T *at = to + begin * $B, *const last = to + stop * $B;
+        if (step == $B && whole == 1) {
+            for (; at + $L <= last; at += $L, from += $L) ${V}_store(at, ${V}_load(from));
+            for (; at < last; at++, from++) *at = *from;
+        }
+        for (; at < last; at += $B, from += step) {
+            const $T *in = from;
+            $T *out = at;
+            for (int64_t b = 0; b < whole; b++, in += $B, out += pitch) {
+$pieces            }
+            for (int64_t c = 0; c < $B && whole < blocks; c++) out[c] = c < rest ? in[c] : 0;
         }
     }
 }
@@ -217,13 +222,45 @@ $pieces                }
 _BODY = """
 static ${body}_run *const ${S}_bodies[$S_][$R][$NV] = {$table};
 
-/* Strip (rows y0 to y1, tiles t0 to t1), panels p0 to p1 of the output channels of one group. */
-static void ${S}_strip(const ${S}_call *g, const ${S}_out *o, const $T *image, const $T *w, int64_t y0, int64_t y1,
-                       int64_t t0, int64_t t1, int64_t p0, int64_t p1) {
+typedef struct {
+    int64_t image, group, y0, y1, t0, t1; /* rows y0 to y1 of the output, tiles t0 to t1 of each */
+    const $T *from;                       /* the input that is under them: `rows` times `length` elements */
+    int64_t rows, length;
+} ${S}_strip;
+
+/* Strip number `at`: images outermost, then groups, rows, and parts of the rows. */
+static ${S}_strip ${S}_find(const ${S}_call *g, int64_t at) {
+    const int64_t t = at % g->across, y = at / g->across % g->strips, matrix = at / g->across / g->strips;
+    const int64_t rows = (g->oh + $S_ - 1) / $S_;
+    ${S}_strip s = {.image = matrix / g->groups, .group = matrix % g->groups};
+    s.y0 = rows * y / g->strips * $S_;
+    s.y1 = ${S}_least(rows * (y + 1) / g->strips * $S_, g->oh);
+    s.t0 = g->tiles * t / g->across;
+    s.t1 = g->tiles * (t + 1) / g->across;
+    const int64_t top = s.y0 * $SH - g->pad_h, left = ${S}_edge(g, s.t0) * $SW - g->pad_w;
+    const int64_t y0 = top < 0 ? 0 : top, x0 = left < 0 ? 0 : left;
+    s.rows = ${S}_least(top + (s.y1 - s.y0 - 1) * $SH + $KH * $DH, g->ih) - y0;
+    s.length = (${S}_least(left + ${S}_wide(${S}_edge(g, s.t1) - ${S}_edge(g, s.t0)) * $SC, g->iw) - x0) * g->x_pixel;
+    s.from = g->x + s.image * g->x_batch + s.group * g->ic + y0 * g->x_row + x0 * g->x_pixel;
+    if (s.length <= 0 || s.rows <= 0 || g->x_pixel > 2 * g->ic) s.rows = 0;
+    return s;
+}
+
+/* Panels p0 to p1 of the output channels of a strip.  Fetches what comes next: weights, or the input of strip `next`
+   where there is one and the weights are in a cache already. */
+static void ${S}_do(const ${S}_call *g, const ${S}_out *o, const ${S}_strip *s, const ${S}_strip *next, int64_t p0,
+                    int64_t p1) {
     _Alignas(64) $T copy[$room * $B];
-    const int64_t x0 = ${S}_edge(g, t0), tall = ${S}_tall(y1 - y0), wide = ${S}_wide(${S}_edge(g, t1) - x0);
+    const $T *image = g->x + s->image * g->x_batch + s->group * g->ic;
+    const $T *w = g->w + s->group * g->panels * g->blocks * ($B * $KH * $KW * $NR);
+    const int64_t y0 = s->y0, y1 = s->y1, t0 = s->t0, t1 = s->t1, x0 = ${S}_edge(g, t0);
+    const int64_t tall = ${S}_tall(y1 - y0), wide = ${S}_wide(${S}_edge(g, t1) - x0);
     const int64_t depth = g->blocks * $KH, tiles = (y1 - y0 + $S_ - 1) / $S_ * (t1 - t0);
-    ${body}_shape shape = {.x_row = wide * $B * $DY, .x_segment = wide * $B * $YS};
+    const int stay = next && (p1 - p0) * depth * ($KW * $B * $NR * $size) <= $l2 / 8 * 5; /* in a cache */
+    const int64_t line = 64 / $size, todo = stay ? next->rows * next->length : 0;
+    const int64_t share = todo / (tiles * depth * (p1 - p0) * line) + 1;
+    int64_t fetched = 0;
+    ${body}_shape shape = {.x_row = wide * $B * $DY};
     shape.x_wrap = tall * wide * $B - $KH * shape.x_row;
     for (int64_t b = 0; b < g->blocks; b += g->chunk) {
         const int64_t taps = ${S}_least(g->chunk, g->blocks - b) * $KH;
@@ -233,7 +270,7 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *o, const $T *image, c
             for (int64_t q = 0; q < taps; q += step) {
                 shape.n = ${S}_least(step, taps - q);
                 shape.dy = q % $KH;
-                shape.fetch = (shape.n * $KW * $B * $NR * $size / 64 + tiles * shape.n - 1) / (tiles * shape.n);
+                shape.fetch = stay ? share : $KW * $B * $NR / line / tiles + 1;
                 const $T *from = copy + q / $KH * tall * wide * $B + shape.dy * shape.x_row;
                 const $T *weights = w + (p * depth + b * $KH + q) * ($KW * $B * $NR);
                 const $T *ahead = weights + (q + step < taps ? step : depth - q) * ($KW * $B * $NR);
@@ -242,10 +279,16 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *o, const $T *image, c
                     const int64_t segments = ${S}_least(y1 - y, $S_);
                     for (int64_t t = t0; t < t1; t++) {
                         const int64_t x = ${S}_edge(g, t), pixels = ${S}_edge(g, t + 1) - x;
+                        if (stay) {
+                            shape.fetch = fetched < todo ? share : 0;
+                            if (shape.fetch)
+                                ahead = next->from + fetched / next->length * g->x_row + fetched % next->length;
+                            fetched += share * shape.n * line;
+                        }
                         ${S}_block(o, ${S}_bodies[segments - 1][pixels - 1], y * g->ow + x, p * $NR, segments * pixels,
-                                   &shape, from + (y - y0) * shape.x_segment + (x - x0) * $PIXEL, weights, ahead, first,
+                                   &shape, from + (y - y0) * $YS * wide * $B + (x - x0) * $PIXEL, weights, ahead, first,
                                    last);
-                        ahead += shape.fetch * shape.n * (64 / $size);
+                        if (!stay) ahead += shape.fetch * shape.n * line;
                     }
                 }
             }
@@ -256,17 +299,12 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *o, const $T *image, c
 /* Tasks begin to end: images, groups, strips, parts of the panels (innermost; neighbours are joined). */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
-    while (begin < end) {
-        const int64_t part = begin % g->parts, at = begin / g->parts, t = at % g->across;
-        const int64_t y = at / g->across % g->strips, matrix = at / g->across / g->strips;
-        const int64_t image = matrix / g->groups, group = matrix % g->groups, channel = group * g->oc;
-        const int64_t run = ${S}_least(g->parts - part, end - begin), rows = (g->oh + $S_ - 1) / $S_;
+    for (int first = 1; begin < end; first = 0) {
+        const int64_t at = begin / g->parts, part = begin % g->parts, run = ${S}_least(g->parts - part, end - begin);
+        const ${S}_strip strip = ${S}_find(g, at), next = ${S}_find(g, begin + run < end ? at + 1 : at);
+        const int64_t image = strip.image, channel = strip.group * g->oc;
         ${S}_out o = {.c = g->y + image * g->y_batch + channel, .c_row = g->y_pixel, .n = g->oc};$slot_starts
-        ${S}_strip(g, &o, g->x + image * g->x_batch + group * g->ic,
-                   g->w + group * g->panels * g->blocks * ($B * $KH * $KW * $NR),
-                   rows * y / g->strips * $S_, ${S}_least(rows * (y + 1) / g->strips * $S_, g->oh),
-                   g->tiles * t / g->across, g->tiles * (t + 1) / g->across,
-                   g->panels * part / g->parts, g->panels * (part + run) / g->parts);
+        ${S}_do(g, &o, &strip, first ? 0 : &next, g->panels * part / g->parts, g->panels * (part + run) / g->parts);
         begin += run;
     }
 }
@@ -306,8 +344,7 @@ class DirectConvKernel(Kernel):
     @cached_property
     def symbol(self) -> str:
         words = self._body.removeprefix("irc_direct_")
-        details = (self.strides, self.dilations, self.heights, self.widths)
-        return symbol("direct_conv", words, f"{self.epilogue.key()}{details}")
+        return symbol("direct_conv", words, f"{self.epilogue.key()}{self.heights}{self.widths}")
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
@@ -374,21 +411,23 @@ class DirectConvKernel(Kernel):
     @property
     def _body(self) -> str:
         """The C name of the tile's body, which holds all constants that it depends on."""
-        (kh, kw), (_, sw), (_, dw), t = self.window, self.strides, self.dilations, self.tile
-        shape = f"{t.dtype.name}_{t.isa.name}_{t.rows}x{t.vectors}_k{kh}x{kw}_s{sw}_d{dw}_b{self.block}"
+        (kh, kw), (sh, sw), (dh, dw), t = self.window, self.strides, self.dilations, self.tile
+        shape = f"{t.dtype.name}_{t.isa.name}_{self.segments}x{self._reach}x{t.vectors}"
+        shape += f"_k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}_b{self.block}"
         return f"irc_direct_{shape}"
 
     @property
     def _reach(self) -> int:
         return self.tile.rows // self.segments
 
-    def _constants(self) -> dict[str, object]:
+    def _constants(self) -> dict[str, Any]:
         """What the templates call the constants of the geometry."""
         (kh, kw), (sh, sw), dw, block = self.window, self.strides, self.dilations[1], self.block
         dense = dw == 1  # the taps of a row and their channels stand side by side
         run = kw * block if dense else block
         column = sw if kw == 1 else 1  # of every so many columns, one is copied
-        return _rows(self.window, self.strides, self.dilations) | {
+        rows = _rows(self.window, self.strides, self.dilations)
+        return rows | {
             "KH": kh,
             "KW": kw,
             "SH": sh,
@@ -398,6 +437,7 @@ class DirectConvKernel(Kernel):
             "S_": self.segments,
             "R": self._reach,
             "PIXEL": sw // column * block,
+            "SEGMENT": rows["YS"] * ((self._reach - 1) * (sw // column) + (kw - 1) * dw + 1) * block,
             "TAPS": 1 if dense else kw,
             "DX": dw * block,
             "RUN": run,
@@ -410,6 +450,8 @@ class DirectConvKernel(Kernel):
             "few": FEW_TASKS,
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
+            "l2": self.tile.isa.l2,
+            "DH": self.dilations[0],
             "wide": _span("n", kw, sw // column, dw),
         }
 
@@ -440,10 +482,10 @@ class DirectConvKernel(Kernel):
         for lanes in _lanes(self.tile.lanes):
             v = vector_name(lanes, self.tile.dtype)
             for _ in range((self.block - at) // lanes):
-                yield f"                    {v}_store(at + {at}, {v}_load(from + {at}));\n"
+                yield f"                {v}_store(out + {at}, {v}_load(in + {at}));\n"
                 at += lanes
         for c in range(at, self.block):
-            yield f"                    at[{c}] = from[{c}];\n"
+            yield f"                out[{c}] = in[{c}];\n"
 
     def _slot_sizes(self) -> list[tuple[int, str]]:
         axes = enumerate(self.epilogue.slots)
@@ -462,7 +504,7 @@ def _span(n: str, window: int, stride: int, dilation: int) -> str:
     return f"({n} - 1) * {stride} + {(window - 1) * dilation + 1}"
 
 
-def _rows(window: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int]) -> dict[str, object]:
+def _rows(window: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int]) -> dict[str, Any]:
     """Constants of the rows that are copied: those between the first and the last one, or only those that taps meet."""
     kh, sh, dh = window[0], strides[0], dilations[0]
     if sh > kh or dh > DENSE:
