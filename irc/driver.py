@@ -246,7 +246,7 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
     graph = model.graph.copy()
     states = make_states_explicit(graph)
     isa = isa_of(frozenset(target.features), target.machine)
-    prepare(graph, options, pipelines.compile_c(isa))
+    prepare(graph, options, pipelines.compile_c(isa, options.precision))
     require_ranks(graph)
     program = lower.lower(graph, group.run(graph), model.graph.name or "model")
     keep_states(program, states)

@@ -6,7 +6,7 @@ any target; the width only decides what is fast.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Template
 
 from irc.ir.types import DType
