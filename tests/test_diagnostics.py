@@ -2,7 +2,9 @@
 
 `tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's, `.bytes.txt`: as it
 is, `.hex.txt`: in hexadecimal, `.size.txt`: so many zero bytes) holds a broken model, a line `===== expected`, and what
-`irc validate` says.  Run with IRC_UPDATE=1 to write that part anew, and read the change.
+`irc validate` says.  Where a line `===== convert FILE option=value…` or `===== compile option=value…` stands before,
+the model is right, and what `irc.convert` to that file or `irc.compile` for NumPy refuses is expected.  Run with
+IRC_UPDATE=1 to write the expected part anew, and read the change.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ FOLDER = ROOT / "tests" / "diagnostics"
 CASES = sorted(FOLDER.glob("IRC*.txt"))
 MARK = "===== expected\n"
 NO_FILE = "(there is no file)\n"
+ORDER = re.compile(r"^===== (convert|compile)\b(.*)\n", re.MULTILINE)
 
 MATMUL = Diagnostic(
     "IRC3104",
@@ -154,7 +159,7 @@ def write_model(case: Path, folder: Path) -> str:
     The weights of an .xml are 64 zero bytes, or the text after `<!-- weights: ` (`none`: there is no file, `folder`: it
     is a folder).
     """
-    text = case.read_text("utf-8").partition(MARK)[0]
+    text = ORDER.sub("", case.read_text("utf-8").partition(MARK)[0])
     name = re.sub(r"\.(pb|bytes|hex|size)$", ".onnx", case.name.removesuffix(".txt"))
     if text == NO_FILE:
         return name
@@ -191,17 +196,32 @@ def write_weights(path: Path, said: re.Match[str] | None) -> None:
         path.write_bytes(said[1].encode() if said else bytes(64))
 
 
+def findings(name: str, order: re.Match[str] | None) -> list[Diagnostic]:
+    """What `irc.validate` finds, or what the order of the case is refused with."""
+    import irc
+
+    if order is None:
+        return irc.validate(name)
+    words = order[2].split()
+    options: dict[str, Any] = {k: int(v) if v.isdigit() else v for k, v in (w.split("=") for w in words if "=" in w)}
+    if order[1] == "convert":
+        run: Callable[[], Any] = partial(irc.convert, name, words[0], **options)
+    else:
+        run = partial(irc.compile, name, backend="numpy", cache=False, **options)
+    with pytest.raises(irc.IrcError) as refused:
+        run()
+    return refused.value.diagnostics
+
+
 def code_of(case: Path) -> str:
     return case.name.split("-")[0]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda p: p.name.removesuffix(".txt"))
 def test_broken_model_is_reported_as_expected(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import irc
-
     monkeypatch.chdir(tmp_path)
-    said = render_text(irc.validate(write_model(case, tmp_path))) + "\n"
     model, _, expected = case.read_text("utf-8").partition(MARK)
+    said = render_text(findings(write_model(case, tmp_path), ORDER.search(model))) + "\n"
     if os.environ.get("IRC_UPDATE"):
         case.write_text(model + MARK + said, "utf-8")
         expected = said

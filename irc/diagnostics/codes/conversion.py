@@ -60,7 +60,7 @@ NO_ELEMENT_TYPE = Code(
     "the fnuz forms of f8 only in ONNX.",
     example="an nf4 weight table of an OpenVINO model, written as ONNX",
     fix="Convert the tensor to an element type that both formats have, such as f16 or f32.",
-    help="store it as f16 or f32 in the source model",
+    help="store it in an element type that {target} has, such as f32",
 )  # fmt: skip
 STATE_INITIAL = Code(
     "IRC4101", "error", "Initial state depends on the inputs",
