@@ -9,6 +9,7 @@ import numpy as np
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import TensorType
 from irc.ops.builder import run_reference
+from irc.passes.replace import put_in_place
 
 LARGEST = 16 << 20
 """Bytes of a result that is folded in any case."""
@@ -54,7 +55,5 @@ def fold(graph: Graph, node: Node) -> bool:
 def make_constant(graph: Graph, value: Value, array: np.ndarray[Any, Any]) -> Value:
     """A constant in the place of a value, under its name."""
     new = graph.add_constant(Constant.of(array, value.dtype), value.name)
-    if value in graph.outputs:
-        new.name, new.names, new.extras, new.loc = value.name, value.names, value.extras, value.loc
-    graph.replace_uses(value, new)
+    put_in_place(graph, value, new)
     return new

@@ -12,6 +12,7 @@ from irc.ir.graph import Graph, Value
 from irc.ir.types import i64
 from irc.ops.builder import Builder
 from irc.passes.fold import make_constant
+from irc.passes.replace import put_in_place
 
 
 def run(graph: Graph) -> int:
@@ -42,6 +43,4 @@ def _sizes(graph: Graph, value: Value) -> None:
     if value.dtype != i64:
         new = b.Cast(new, to=value.dtype)
     new.contents = value.contents
-    if value in graph.outputs:
-        new.name, new.names, new.extras, new.loc = value.name, value.names, value.extras, value.loc
-    graph.replace_uses(value, new)
+    put_in_place(graph, value, new)

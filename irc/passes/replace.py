@@ -10,9 +10,14 @@ def replace_value(graph: Graph, old: Value, new: Value) -> bool:
 
     An output that is replaced by what another node computes hands its name on.
     """
+    if old in graph.outputs and (new in graph.outputs or new in graph.inputs or new.producer is None):
+        return False
+    put_in_place(graph, old, new)
+    return True
+
+
+def put_in_place(graph: Graph, old: Value, new: Value) -> None:
+    """`new` for `old` everywhere; in the place of an output it gets what users know that by."""
     if old in graph.outputs:
-        if new in graph.outputs or new in graph.inputs or new.producer is None:
-            return False
         new.name, new.names, new.extras, new.loc = old.name, old.names, old.extras, old.loc
     graph.replace_uses(old, new)
-    return True
