@@ -497,3 +497,17 @@ def test_an_unknown_rank_is_no_internal_error() -> None:
     assert {d.code for d in error.value.diagnostics} == {"IRC5003"}
     (found,) = irc.compile(made, backend="c", shapes={"x": (2, 3)})(np.full((2, 3), -1, np.float32))
     np.testing.assert_array_equal(found, 0)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+def test_sizes_that_do_not_fit_name_both_inputs(tmp_path: Path) -> None:
+    node = helper.make_node("Add", ["x", "z"], ["y"], name="join")
+    x, z = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [s, 4]) for n, s in (("x", "n"), ("z", "m")))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    made = helper.make_model(helper.make_graph([node], "g", [x, z], [y]), ir_version=8)
+    irc.compile(made, backend="c").save(tmp_path)
+    again = irc.load_compiled(tmp_path)
+    for n, m in ((3, 3), (1, 3), (3, 1)):
+        assert again(np.ones((n, 4), np.float32), np.ones((m, 4), np.float32))[0].shape == (3, 4)
+    with pytest.raises(ValueError, match=r"IRC6313: join cannot .* n = 3 \(axis 0 of 'x'\), m = 5 \(axis 0 of 'z'\)"):
+        again(np.ones((3, 4), np.float32), np.ones((5, 4), np.float32))

@@ -117,6 +117,57 @@ def test_module_runs_by_itself(tmp_path: Path, weights: str) -> None:
         np.testing.assert_array_equal(found["y"], x @ w)
 
 
+ALONE = """import sys
+sys.path += [{packages!r}]
+sys.meta_path.insert(0, type("Only", (), {{"find_spec": staticmethod(
+    lambda name, *_: name.partition(".")[0] in {refused!r} and sys.exit("imports " + name) or None)}}))
+sys.argv[0] = "model.py"
+import runpy
+runpy.run_path("model.py", run_name="__main__")
+"""
+
+
+def alone(folder: Path, refused: set[str]) -> subprocess.CompletedProcess[str]:
+    """model.py as a script, in.npz to out.npz, by a Python without site packages but those of NumPy's folder."""
+    code = ALONE.format(packages=str(Path(np.__file__).parent.parent), refused=sorted(refused))
+    command = [sys.executable, "-I", "-S", "-c", code, "in.npz", "out.npz"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+REFUSED = {"irc", "onnx", "networkx", "lxml", "scipy", "ml_dtypes"}
+
+
+@pytest.mark.parametrize("ending", ["xml", "onnx"])
+def test_a_sample_needs_numpy_only(tmp_path: Path, ending: str) -> None:
+    samples = Path(__file__).resolve().parent.parent / "samples" / "digits"
+    irc.compile(samples / f"digits.{ending}", backend="numpy").save(tmp_path)
+    with np.load(samples / "heldout.npz") as held:
+        image, label = held["image"], held["label"]
+    np.savez(tmp_path / "in.npz", image=image)
+    done = alone(tmp_path, REFUSED)
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "out.npz") as found:
+        assert (found["scores"].argmax(1) == label).sum() == 354
+
+
+def test_narrow_types_need_ml_dtypes_besides(tmp_path: Path) -> None:
+    """f32 in and out; f16 and bf16 in between."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
+        helper.make_node("Mul", ["h", "h"], ["hh"]),
+        helper.make_node("Cast", ["hh"], ["b"], to=TensorProto.BFLOAT16),
+        helper.make_node("Add", ["b", "b"], ["bb"]),
+        helper.make_node("Cast", ["bb"], ["y"], to=TensorProto.FLOAT),
+    ]
+    irc.compile(graph_of(nodes, {"x": ["n"]}, ["y"]), backend="numpy").save(tmp_path)
+    np.savez(tmp_path / "in.npz", x=np.array([1, 1.1, -3.3, 1000], np.float32))
+    assert "imports ml_dtypes" in alone(tmp_path, REFUSED).stderr
+    done = alone(tmp_path, REFUSED - {"ml_dtypes"})
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "out.npz") as found:  # 1.1 squared is 1.2100 in f16 and 1.2109 in bf16
+        assert found["y"].tolist() == [2, 2.421875, 21.75, np.inf]
+
+
 def test_names_that_are_python_words_or_builtins() -> None:
     nodes = [
         helper.make_node("Mul", ["class", "list"], ["np"], name="1"),

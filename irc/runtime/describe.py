@@ -13,7 +13,7 @@ from irc.version import VERSION
 
 
 def describe(model: Model, graph: Graph, backend: str, program: Program | None = None) -> dict[str, Any]:
-    """name, prefix, inputs, outputs, symbols: what the executor needs; without files and target.
+    """name, prefix, inputs, outputs, symbols, constraints: what the executor needs; without files and target.
 
     A lowered program decides the order of the symbols, and how many of the graph's first inputs and outputs are
     the model's (the others stand for variables).
@@ -31,6 +31,11 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
         "inputs": [port(v, symbols) for v in inputs],
         "outputs": [port(v, symbols) for v in outputs],
         "symbols": [_symbol(found[name]) for name in symbols],
+        "constraints": [
+            {"a": size(c.a, symbols), "b": size(c.b, symbols), "what": c.what}
+            for c in (program.constraints if program is not None else ())
+            if all(s.name in symbols for d in (c.a, c.b) for s in d.symbols())
+        ],
     }
 
 

@@ -19,7 +19,7 @@ from irc.runtime import artifact as storage
 from irc.runtime.artifact import Artifact
 from irc.runtime.errors import InputTypeError, InputValueError, failure
 from irc.runtime.module_engine import ModuleEngine
-from irc.runtime.ports import Array, Port, ShapeCheck, SymbolicSize
+from irc.runtime.ports import Agreement, Array, Port, ShapeCheck, SymbolicSize
 
 
 class CompiledModel:
@@ -39,7 +39,8 @@ class CompiledModel:
             self.inputs = [Port.of(row) for row in manifest["inputs"]]
             self.outputs = [Port.of(row) for row in manifest["outputs"]]
             self.symbols = [SymbolicSize(**row) for row in manifest.get("symbols", [])]
-            self._check = ShapeCheck(self.inputs, self.symbols)
+            agreements = [Agreement(**row) for row in manifest.get("constraints", [])]
+            self._check = ShapeCheck(self.inputs, self.symbols, agreements)
         except _MALFORMED as e:
             raise storage.malformed(artifact.folder, e) from e
         self._keys = _keys(self.inputs)

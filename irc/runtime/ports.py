@@ -31,6 +31,15 @@ class SymbolicSize:
     hi: int | None = None
 
 
+@dataclass(frozen=True)
+class Agreement:
+    """Two sizes, expressions over the symbols d0, d1, …, that must be equal for `what`, an operation."""
+
+    a: int | str
+    b: int | str
+    what: str
+
+
 def _ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
@@ -154,8 +163,11 @@ def strings(value: Any) -> Array:
 class ShapeCheck:
     """Compares the shapes of a call's arrays with the inputs, and yields the values of the symbols."""
 
-    def __init__(self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize]) -> None:
+    def __init__(
+        self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize], agreements: Sequence[Agreement] = ()
+    ) -> None:
         self.inputs, self.symbols = inputs, symbols
+        self.agreements = [(c, *(size_code(str(d)) for d in (c.a, c.b))) for c in agreements]
         self.all_tensors = all(p.kind == "tensor" for p in inputs)
         self.known: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}  # shapes that were found good
         self.simple: list[list[tuple[int, int | None, CodeType | None]]] = []
@@ -203,7 +215,17 @@ class ShapeCheck:
                         where_first=where[symbol], second=given, where_second=f"axis {axis} of {port.name!r}",
                     )  # fmt: skip
         self._check_derived(derived, dims)
+        self._check_agreements(dims, where)
         return tuple(d or 0 for d in dims)
+
+    def _check_agreements(self, dims: list[int | None], where: list[str]) -> None:
+        space = {f"d{i}": d for i, d in enumerate(dims) if d is not None}
+        for agreement, a, b in self.agreements:
+            used = sorted({n for n in (*a.co_names, *b.co_names) if n not in _FUNCTIONS}, key=lambda n: int(n[1:]))
+            if all(n in space for n in used) and eval(a, _FUNCTIONS, space) != eval(b, _FUNCTIONS, space):
+                numbers = [int(n[1:]) for n in used]
+                sizes = ", ".join(f"{self.symbols[k].name} = {dims[k]} ({where[k]})" for k in numbers)
+                raise failure(codes.SIZES_MISFIT, InputValueError, what=agreement.what, sizes=sizes)
 
     def _check_derived(self, derived: list[tuple[Port, int, int, CodeType]], dims: list[int | None]) -> None:
         space = {f"d{i}": d for i, d in enumerate(dims) if d is not None}

@@ -98,6 +98,14 @@ CODE_FAILED = Code(
     fix="See `irc explain` for the code reported.",
     help="check the sizes of the inputs",
 )  # fmt: skip
+SIZES_MISFIT = Code(
+    "IRC6313", "error", "Sizes of inputs do not fit together",
+    "{what} cannot combine the sizes of the inputs: {sizes}",
+    why="Operations such as an addition demand sizes that are equal (or 1), which only the real inputs can show.",
+    example="two inputs x[n,4] and z[m,4] that are added, with n = 3 and m = 5",
+    fix="Give inputs whose sizes fit.  Generated C returns 6104 for this.",
+    help="give arrays whose sizes {what} can combine",
+)  # fmt: skip
 NO_ARTEFACT = Code(
     "IRC6320", "error", "Not an artefact",
     "{path} holds no artefact of irc: {reason}",
