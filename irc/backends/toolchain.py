@@ -160,8 +160,8 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
     march = _MARCH.get(name, name)
-    if "ziglang" in compiler.command:  # zig spells processor names with underscores
-        march = march.replace("-", "_")
+    if "ziglang" in compiler.command:  # zig: names with underscores, and no name for plain armv8-a
+        march = "generic" if name == "aarch64" else march.replace("-", "_")
     flags = (f"-march={march}",)
     command = [*compiler.command, *flags, "-dM", "-E", "-x", "c", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
