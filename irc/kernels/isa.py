@@ -108,6 +108,9 @@ IRC_HELPER ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
 HEAD = """#include <math.h>
 #include <stdint.h>
 #ifndef IRC_INLINE
+#ifdef __GNUC__ /* gcc and clang; all functions of vectors are static, so that no vector crosses an interface */
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
 #define IRC_INLINE static inline __attribute__((always_inline))
 #define IRC_HELPER static inline __attribute__((unused))
 #define IRC_STRING(x) #x
