@@ -42,13 +42,12 @@ typedef struct {
     int64_t x_row, x_wrap; /* from a row of taps to the next, and what is added after $KH of them */
     int64_t c_row, fetch;  /* lines of `ahead` that each row of taps fetches */
 } ${body}_shape;
-typedef void ${body}_run(const ${body}_shape *g, const $T *x, const $T *w, const $T *ahead, $T *c, int first);
-/* C[S segments of R pixels][W vectors] (+)= sum over taps of X[pixel, tap] * weights[tap][$NR]. */
+/* acc[S segments of R pixels][W vectors] = sum over taps of X[pixel, tap] * weights[tap], + C where not `first`. */
 IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_shape *g, const $T *restrict x,
-                        const $T *restrict w, const $T *ahead, $T *restrict c, int first) {
-    $V acc[$MR][$NV], bv[$NV];
+                        const $T *restrict w, const $T *ahead, const $T *c, int first, $V acc[$MR][$NV]) {
     const int64_t c_row = g->c_row;
     int64_t dy = g->dy;
+    $V bv[$NV];
     IRC_FULL_UNROLL
     for (int i = 0; i < S * R; i++) {
         IRC_FULL_UNROLL
@@ -86,36 +85,54 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_sha
             x += g->x_wrap;
         }
     }
+    if (first) return;
     IRC_FULL_UNROLL
     for (int i = 0; i < S * R; i++) {
         IRC_FULL_UNROLL
-        for (int v = 0; v < W; v++) {
-            if (!first) acc[i][v] += ${V}_load(c + i * c_row + v * $L);
-            ${V}_store(c + i * c_row + v * $L, acc[i][v]);
-        }
+        for (int v = 0; v < W; v++) acc[i][v] += ${V}_load(c + i * c_row + v * $L);
     }
 }
 #endif
 """
 
-_INSTANCE = """#ifndef IRC_TILE_${body}_$instance
-#define IRC_TILE_${body}_$instance
-static void ${body}_$instance(const ${body}_shape *g, const $T *x, const $T *w, const $T *ahead, $T *c, int first) {
-    $body($S, $R, $W, g, x, w, ahead, c, first);
+_INSTANCE = """
+/* C[S x R pixels][W vectors] (+)= the sums; the epilogue of pixel `row` and channel `col` on where `last`. */
+static void ${S}_$instance(const ${S}_out *o, int64_t row, int64_t col, const ${body}_shape *g, const $T *x,
+                           const $T *w, const $T *ahead, $T *c, int first, int last) {
+    (void)o, (void)row, (void)col, (void)last;
+    $V acc[$MR][$NV];
+    $body($segments, $height, $width, g, x, w, ahead, c, first, acc);
+    const int64_t c_row = g->c_row;
+    if ($light && last) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < $segments * $height; i++) {
+            IRC_FULL_UNROLL
+            for (int v = 0; v < $width; v++)
+                ${V}_store(c + i * c_row + v * $L, ${S}_epilogue(o, acc[i][v], row + i, col + v * $L, $L));
+        }
+        return;
+    }
+    IRC_FULL_UNROLL
+    for (int i = 0; i < $segments * $height; i++) {
+        IRC_FULL_UNROLL
+        for (int v = 0; v < $width; v++) ${V}_store(c + i * c_row + v * $L, acc[i][v]);
+    }
 }
-#endif
 """
 
 _BLOCK = """
+typedef void ${S}_run(const ${S}_out *o, int64_t row, int64_t col, const ${body}_shape *g, const $T *x, const $T *w,
+                      const $T *ahead, $T *c, int first, int last);
+
 /* The tile of `pixels` pixels at (row, col), adds a part of its sums; the epilogue when that is the last one. */
-static void ${S}_block(const ${S}_out *o, ${body}_run *const *bodies, int64_t row, int64_t col, int64_t pixels,
+static void ${S}_block(const ${S}_out *o, ${S}_run *const *bodies, int64_t row, int64_t col, int64_t pixels,
                        ${body}_shape *g, const $T *x, const $T *w, const $T *ahead, int first, int last) {
     const int64_t left = o->n - col;
     $T *c = o->c + row * o->c_row + col;
     if (left >= $NR) {
         g->c_row = o->c_row;
-        bodies[$NV - 1](g, x, w, ahead, c, first);
-        for (int64_t i = 0; i < pixels && last; i++) {
+        bodies[$NV - 1](o, row, col, g, x, w, ahead, c, first, last);
+        for (int64_t i = 0; i < pixels && last && !$light; i++) {
             IRC_FULL_UNROLL
             for (int v = 0; v < $NV; v++) {
                 $T *at = c + i * o->c_row + v * $L;
@@ -129,7 +146,7 @@ static void ${S}_block(const ${S}_out *o, ${body}_run *const *bodies, int64_t ro
         for (int64_t v = 0; v * $L < left; v++)
             ${V}_store(part + i * $NR + v * $L, ${V}_load_part(c + i * o->c_row + v * $L, left - v * $L));
     g->c_row = $NR;
-    bodies[(left - 1) / $L](g, x, w, ahead, part, first);
+    bodies[(left - 1) / $L](o, row, col, g, x, w, ahead, part, first, 0);
     for (int64_t i = 0; i < pixels; i++) {
         for (int64_t v = 0; v * $L < left; v++) {
             $V y = ${V}_load(part + i * $NR + v * $L);
@@ -220,7 +237,7 @@ $pieces            }
 """
 
 _BODY = """
-static ${body}_run *const ${S}_bodies[$S_][$R][$NV] = {$table};
+static ${S}_run *const ${S}_bodies[$S_][$R][$NV] = {$table};
 
 typedef struct {
     int64_t image, group, y0, y1, t0, t1; /* rows y0 to y1 of the output, tiles t0 to t1 of each */
@@ -387,17 +404,18 @@ class DirectConvKernel(Kernel):
         given["slot_starts"] = "".join(self._starts())
         given["pieces"] = "".join(self._pieces())
         given["table"] = self._table()
+        given["light"] = int(not self.epilogue.functions())  # else its registers would push the sums out of theirs
         return "".join(
             (
                 prelude(t, self.epilogue),
                 *(vector_type(n, t.dtype) for n in _lanes(t.lanes)),
                 f"/* {self.summary} */\n",
                 fill(_TILE, **given),
+                epilogue_of(s, t, self.epilogue),
                 *(
-                    fill(_INSTANCE, **given | {"S": n, "R": r, "W": v, "instance": f"{n}x{r}x{v}"})
+                    fill(_INSTANCE, **given, segments=n, height=r, width=v, instance=f"{n}x{r}x{v}")
                     for n, r, v in self._instances()
                 ),
-                epilogue_of(s, t, self.epilogue),
                 *(fill(text, **given) for text in (_BLOCK, _CALL, _COPY, _BODY)),
             )
         )
@@ -466,7 +484,7 @@ class DirectConvKernel(Kernel):
         have = set(self._instances())
 
         def entry(*key: int) -> str:
-            return f"{self._body}_{key[0]}x{key[1]}x{key[2]}" if key in have else "0"
+            return f"{self.symbol}_{key[0]}x{key[1]}x{key[2]}" if key in have else "0"
 
         def row(n: int, r: int) -> str:
             return "{" + ", ".join(entry(n, r, v) for v in range(1, self.tile.vectors + 1)) + "}"
