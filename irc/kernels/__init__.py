@@ -60,6 +60,7 @@ from irc.kernels.catalogue import (
     select_pool,
     select_small_conv,
     select_transpose,
+    select_winograd,
 )
 from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
@@ -104,6 +105,7 @@ __all__ = [
     "select_pool",
     "select_small_conv",
     "select_transpose",
+    "select_winograd",
     "slot",
     "supported",
     "transposed",

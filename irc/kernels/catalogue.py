@@ -27,6 +27,7 @@ from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits a
 from irc.kernels.small_conv import PIXELS, SmallConvKernel
 from irc.kernels.tile import Tile, heights_of
 from irc.kernels.transpose import TransposeKernel
+from irc.kernels.winograd import MOST_ROWS, WinogradKernel
 
 UNKNOWN = 4096  # what a symbolic size is taken for
 
@@ -293,3 +294,21 @@ def select_direct_conv(
                 DirectConvKernel(tile, segments, window, strides, dilations, block, epilogue, heights, have),
             )
     return found[1] if found else None
+
+
+def select_winograd(
+    isa: Isa, dtype: DType, oc: DimLike, ic: int, oh: DimLike, ow: DimLike, epilogue: Epilogue
+) -> WinogradKernel | None:
+    """The kernel for windows of 3 × 3 at every pixel, NHWC, one group; None where `select_direct_conv`'s is better.
+
+    With few channels the transforms cost more than they save; its weights are 16 / 9 as many, so that there must be
+    enough pixels to make up for reading them.
+    """
+    height, width = Dim.of(oh), Dim.of(ow)
+    if not (height.is_const and width.is_const) or ic < 32 or known(oc) < 32 or int(height) * int(width) < 128:
+        return None
+    tiles = (int(height) + 1) // 2 * ((int(width) + 1) // 2)
+    rows = heights_of(tiles, isa.rows)[-1]
+    tile = Tile(isa, dtype, rows, isa.vectors)
+    at_once = isa.l2 // 2 // (16 * rows * dtype.itemsize * (ic + tile.panel))
+    return WinogradKernel(tile, max(1, min(MOST_ROWS, at_once, -(-tiles // rows))), epilogue)

@@ -10,7 +10,7 @@ import numpy as np
 
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Node, Value
-from irc.kernels import Epilogue, select_depthwise_last, select_direct_conv
+from irc.kernels import Epilogue, select_depthwise_last, select_direct_conv, select_winograd
 from irc.ops.window import spatial, window_padding
 from irc.passes.access import ZERO, Access, Space, find, row_major
 from irc.passes.claim import Claim, Claimer, worthwhile
@@ -38,7 +38,7 @@ class Planes:
         axes = merged(self.result[1:] if self.flat else self.result, strides[1:-1])
         return ZERO if not axes else axes[0][1] if len(axes) == 1 else None
 
-    def sizes(self, source: Access, to: Sequence[Dim]) -> dict[str, Dim | int]:
+    def sizes(self, source: Access, to: Sequence[Dim]) -> dict[str, Dim]:
         """The sizes that all kernels over planes have."""
         rows = source.strides[1:-1]
         return {
@@ -98,7 +98,7 @@ def _chosen(
     claimer: Claimer, planes: Planes, groups: int, x: Value, weights: Value, constant: Constant, tail: Tail
 ) -> Claim | None:  # fmt: skip
     """The kernel selected, sizes by name, weights packed."""
-    dtype, oc = tail.value.dtype, int(weights.shape[0])
+    oc = int(weights.shape[0])
     epilogue = Epilogue(tail.expr, tuple(_kind(planes, s) for s in tail.slots))
     source = source_of(claimer, x)
     sizes = planes.sizes(source, row_major(tail.value.shape))
@@ -106,38 +106,49 @@ def _chosen(
         sizes[f"s{k}_batch"] = s.strides[0]
         if kind in ("column", "full"):
             sizes[f"s{k}_pixel"] = planes.pixel(s.strides) or ZERO
-    window = (planes.window, planes.strides, planes.dilations)
-    kernel: Any
-    depthwise = groups == planes.channels == oc > 1
-    if depthwise:
-        kernel = select_depthwise_last(claimer.isa, dtype, *window, epilogue, planes.result[1])
-        sizes["channels"] = oc
-    else:
-        ic = int(planes.channels) // groups
-        kernel = select_direct_conv(claimer.isa, dtype, oc // groups, ic, *window, *planes.result, epilogue)
-        sizes |= {"groups": groups, "ic": ic, "oc": oc // groups}
-    if kernel is None:
+    found = _select(claimer, planes, groups, oc, epilogue)
+    if found is None:
         return None
-    packed = _packed(claimer, kernel, weights, constant, 0 if depthwise else groups, planes.window)
-    operands = [(source.value, source.offset), (packed, ZERO), *((s.value, s.offset) for s in tail.slots)]
-    return Claim(kernel, operands, sizes, kernel.scratch_bytes(), tail.value, tail)  # type: ignore[arg-type]
-
-
-def _packed(
-    claimer: Claimer, kernel: Any, weights: Value, constant: Constant, groups: int, window: tuple[int, int]
-) -> Value:  # fmt: skip
-    """The weights in the kernel's packing; no groups: one for each channel."""
-    shape = (int(weights.shape[0]), int(weights.shape[1]), *window)
-    given = (groups,) if groups else ()
-    elements = (
-        kernel.packed_elements(shape[0] // groups, shape[1], groups) if groups else kernel.packed_elements(shape[0])
-    )
+    shape = (oc, int(weights.shape[1]), *planes.window)
 
     def packed() -> np.ndarray[Any, Any]:
-        return kernel.pack_weights(constant.array.reshape(shape), *given)
+        return found.kernel.pack_weights(constant.array.reshape(shape), *found.given)
 
-    key = (weights, type(kernel), kernel.tile, getattr(kernel, "block", 0), *given)
-    return claimer.packed(key, packed, constant.dtype, elements, weights.name)
+    key = (weights, type(found.kernel), found.kernel.tile, getattr(found.kernel, "block", 0), *found.given)
+    filled = claimer.packed(key, packed, constant.dtype, found.elements, weights.name)
+    operands = [(source.value, source.offset), (filled, ZERO), *((s.value, s.offset) for s in tail.slots)]
+    return Claim(found.kernel, operands, sizes | found.sizes, found.scratch, tail.value, tail)
+
+
+@dataclass
+class Selection:
+    """A kernel with the sizes that only its family has; elements: of the packed weights; given: to pack them."""
+
+    kernel: Any
+    sizes: dict[str, Dim]
+    elements: int
+    given: tuple[int, ...] = ()
+    scratch: Dim = ZERO
+
+
+def _select(claimer: Claimer, planes: Planes, groups: int, outputs: int, epilogue: Epilogue) -> Selection | None:
+    isa, dtype = claimer.isa, epilogue.dtype
+    ic, oc = int(planes.channels) // groups, outputs // groups
+    window = (planes.window, planes.strides, planes.dilations)
+    if groups == planes.channels == outputs > 1:
+        depthwise = select_depthwise_last(isa, dtype, *window, epilogue, planes.result[1])
+        if depthwise is not None:
+            return Selection(depthwise, {"channels": planes.channels}, depthwise.packed_elements(outputs))
+    if groups == 1 and window == ((3, 3), (1, 1), (1, 1)):
+        winograd = select_winograd(isa, dtype, oc, ic, *planes.result, epilogue)
+        if winograd is not None:
+            elements, scratch = winograd.packed_elements(oc, ic), winograd.scratch_bytes(ic)
+            return Selection(winograd, {"ic": Dim.of(ic), "oc": Dim.of(oc)}, elements, scratch=scratch)
+    direct = select_direct_conv(isa, dtype, oc, ic, *window, *planes.result, epilogue)
+    if direct is None:
+        return None
+    sizes = {"groups": Dim.of(groups), "ic": Dim.of(ic), "oc": Dim.of(oc)}
+    return Selection(direct, sizes, direct.packed_elements(oc, ic, groups), (groups,), direct.scratch_bytes())
 
 
 def _kind(planes: Planes, access: Access) -> Any:
