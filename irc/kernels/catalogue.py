@@ -24,6 +24,7 @@ from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import Isa
 from irc.kernels.pixels import pixels_of
 from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
+from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
 from irc.kernels.small_conv import PIXELS, SmallConvKernel
 from irc.kernels.tile import Tile, heights_of
 from irc.kernels.transpose import TransposeKernel
@@ -217,6 +218,28 @@ def select_pool(
 def select_global_pool(isa: Isa, dtype: DType, mode: Mode) -> GlobalPoolKernel:
     """The kernel for the largest element or the mean of whole planes."""
     return GlobalPoolKernel(Tile(isa, dtype, 1, 1), mode)
+
+
+def select_pool_last(
+    isa: Isa,
+    dtype: DType,
+    mode: Mode,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    counted: Counted,
+    epilogue: Epilogue,
+    ow: DimLike,
+) -> PoolLastKernel | None:
+    """The kernel for channels last and rows of `ow` outputs; None where the window is too wide for it."""
+    pixels = pixels_of(ow, window[1], strides[1], dilations[1])
+    tile = Tile(isa, dtype, pixels, 1)
+    return PoolLastKernel(tile, mode, window, strides, dilations, counted, epilogue) if pixels else None
+
+
+def select_global_pool_last(isa: Isa, dtype: DType, mode: Mode, epilogue: Epilogue) -> GlobalPoolLastKernel:
+    """The kernel for the largest element or the mean of all pixels of an image, channels last."""
+    return GlobalPoolLastKernel(Tile(isa, dtype, 4, 4 if isa.name in REGISTERS else 2), mode, epilogue)
 
 
 def select_transpose(isa: Isa, dtype: DType) -> TransposeKernel:
