@@ -1,4 +1,4 @@
-"""Kernels beside the machine's peak: python bench/kernels.py [gemm] [matmul] [conv] [direct] [depthwise].
+"""Kernels beside the machine's peak: python bench/kernels.py [gemm] [matmul] [conv] [direct] [depthwise] [last].
 
 The FMA peak is measured between the kernels, in the same process, because clocks drift; processor time, the best of
 several rounds.  One thread.
@@ -25,8 +25,13 @@ from irc.kernels import (
     plain,
     select_conv,
     select_depthwise,
+    select_depthwise_last,
     select_direct_conv,
     select_gemm,
+    select_global_pool,
+    select_global_pool_last,
+    select_pool,
+    select_pool_last,
 )
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
@@ -275,6 +280,69 @@ def bench_depthwise() -> None:
         name = f"depthwise {channels} {size} {window}x{window}/{stride}"
         report(name, 2 * channels * out * out * window * window, run, lib)
         print(f"    {(x.nbytes + y.nbytes) / best(run) / 1e9:.1f} GB/s of input and output")
+
+
+DEPTHWISE_LAST = [  # channels, height, width, window, stride: MobileNets, keyword spotting, ConvNeXt
+    (32, 112, 112, 3, 1),
+    (96, 112, 112, 3, 2),
+    (144, 56, 56, 3, 1),
+    (144, 56, 56, 3, 2),
+    (192, 28, 28, 3, 1),
+    (384, 14, 14, 3, 1),
+    (576, 14, 14, 3, 2),
+    (960, 7, 7, 3, 1),
+    (72, 28, 28, 5, 1),
+    (120, 28, 28, 5, 1),
+    (672, 14, 14, 5, 2),
+    (64, 25, 5, 3, 1),
+    (96, 56, 56, 7, 1),
+]
+POOLS_LAST = [(64, 112, 3, 2, "max"), (64, 56, 2, 2, "max"), (128, 20, 5, 1, "max"), (192, 28, 3, 1, "average")]
+GLOBAL_LAST = [(1280, 7), (480, 14), (120, 28), (64, 112)]
+
+
+def versus(name: str, size: int, last: Callable[[], None], first: Callable[[], None]) -> None:
+    """Two kernels in turn: time, and bytes of input and output by time, of the first; how much longer the second."""
+    times = [min(t) for t in zip(*((best(last, 1, 0.01), best(first, 1, 0.01)) for _ in range(5)), strict=True)]
+    rate = size / times[0] / 1e9
+    print(f"{name:34s} {times[0] * 1e6:9.1f} us {rate:6.1f} GB/s; NCHW {times[1] / times[0]:5.2f} times", flush=True)
+
+
+def bench_last() -> None:
+    """Kernels of channels-last activations beside those of NCHW."""
+    isa = host_isa()
+    for c, ih, iw, k, stride in DEPTHWISE_LAST:
+        pad, oh, ow = k // 2, (ih - 1) // stride + 1, (iw - 1) // stride + 1
+        x, y, w = aligned((ih, iw, c)), aligned((oh, ow, c), "zero"), aligned((c, 1, k, k))
+        shape = ((k, k), (stride, stride), (1, 1))
+        last, first = select_depthwise_last(isa, f32, *shape, plain(), ow), select_depthwise(isa, f32, *shape, plain())
+        assert last is not None and first is not None
+        lib = build([PROTOTYPES, last.source(), first.source()])
+        packed = aligned((last.packed_elements(c),))
+        packed[...] = last.pack_weights(w)
+        extents = (1, c, ih, iw, oh, ow, pad, pad)
+        run = invoke(lib, last, x, packed, y, *extents, 0, iw * c, c, 0, c)
+        other = invoke(lib, first, x, first.pack_weights(w), y, *extents, 0, ih * iw, 0, oh * ow)
+        versus(f"depthwise {c} {ih}x{iw} {k}x{k}/{stride}", x.nbytes + y.nbytes, run, other)
+    for c, size, k, stride, mode in POOLS_LAST:
+        pad = k // 2 if k % 2 else 0
+        out = (size + 2 * pad - k) // stride + 1
+        x, y = aligned((size, size, c)), aligned((out, out, c), "zero")
+        shape = (mode, (k, k), (stride, stride), (1, 1), "inside")
+        pools = select_pool_last(isa, f32, *shape, plain(), out), select_pool(isa, f32, *shape)
+        assert pools[0] is not None and pools[1] is not None
+        lib = build([PROTOTYPES, pools[0].source(), pools[1].source()])
+        extents = (1, c, size, size, out, out, pad, pad, pad, pad, 0)
+        run = invoke(lib, pools[0], x, y, *extents, size * c, c, 0, c)
+        other = invoke(lib, pools[1], x, y, *extents, size * size, 0, out * out)
+        versus(f"{mode} pool {c} {size} {k}x{k}/{stride}", x.nbytes + y.nbytes, run, other)
+    for c, size in GLOBAL_LAST:
+        x, y = aligned((size, size, c)), aligned((c,), "zero")
+        kernels = select_global_pool_last(isa, f32, "average", plain()), select_global_pool(isa, f32, "average")
+        lib = build([PROTOTYPES, *(kernel.source() for kernel in kernels)])
+        run = invoke(lib, kernels[0], x, y, 1, c, size * size, 0, c, 0)
+        other = invoke(lib, kernels[1], x, y, 1, c, size * size, 0, size * size, 0, 1)
+        versus(f"mean {c} {size}x{size}", x.nbytes, run, other)
 
 
 def main() -> None:

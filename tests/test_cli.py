@@ -176,7 +176,7 @@ def test_validate_a_good_model(irc: Run) -> None:
 def test_validate_a_broken_model(irc: Run, broken: str) -> None:
     said = irc("validate", broken)
     assert said.status == 1
-    assert "error[IRC3104]: MatMul: inner dimensions differ: 3 and 2" in said.out
+    assert "error[IRC3104]: MatMul-13: inner dimensions differ: 3 and 2" in said.out
     assert said.out.endswith(f"{broken}: invalid, 1 error\n")
 
 

@@ -21,6 +21,11 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     kernel = select_direct_conv(isa, f32, oc_per_group, ic_per_group, window, strides, dilations, oh, ow, epilogue)
     weights = kernel.pack_weights(array, groups)                        # NHWC; may be None
 
+    kernel = select_depthwise_last(isa, f32, window, strides, dilations, epilogue, ow)   # NHWC; may be None
+    weights = kernel.pack_weights(array)
+    kernel = select_pool_last(isa, f32, "max", window, strides, dilations, counted, epilogue, ow)   # NHWC; may be None
+    kernel = select_global_pool_last(isa, f32, "average", epilogue)     # all pixels of [batch, pixels, channels]
+
     kernel = select_attention(isa, rows, width, scale, mask, causal)   # softmax(scale Q Kᵀ + mask) V; may be None
     kernel = select_pool(isa, f32, "max", window, strides, dilations, counted)   # NCHW; may be None
     kernel = select_global_pool(isa, f32, "average")                    # planes
@@ -43,7 +48,8 @@ The epilogue is an expression over `acc()` and `slot(0)`, `slot(1)`, …; `Epilo
 the tile each slot varies, and `supported(expr, slots, dtype)` whether an expression can be one.  For `select_gemm`
 rows are m and columns n: a bias over the last axis is "row".  For `select_conv` (NCHW) rows are output channels and
 columns pixels: a bias over channels is "column", a residual "full".  For `select_direct_conv` (NHWC) rows are output
-pixels and columns output channels: a bias is "row", a residual "full".
+pixels and columns output channels: a bias is "row", a residual "full"; the same for `select_depthwise_last` and the
+pools of channels last.
 """
 
 from irc.kernels.amx_gemm import AmxGemmKernel
@@ -56,8 +62,10 @@ from irc.kernels.catalogue import (
     select_direct_conv,
     select_gemm,
     select_global_pool,
+    select_global_pool_last,
     select_matrix_gemm,
     select_pool,
+    select_pool_last,
     select_small_conv,
     select_transpose,
     select_winograd,
@@ -70,6 +78,7 @@ from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.pool import GlobalPoolKernel, PoolKernel
+from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
 from irc.kernels.small_conv import SmallConvKernel
 from irc.kernels.text import PROTOTYPES
 from irc.kernels.transpose import TransposeKernel, transposed
@@ -86,8 +95,10 @@ __all__ = [
     "Epilogue",
     "GemmKernel",
     "GlobalPoolKernel",
+    "GlobalPoolLastKernel",
     "Isa",
     "PoolKernel",
+    "PoolLastKernel",
     "SmallConvKernel",
     "TransposeKernel",
     "acc",
@@ -101,8 +112,10 @@ __all__ = [
     "select_direct_conv",
     "select_gemm",
     "select_global_pool",
+    "select_global_pool_last",
     "select_matrix_gemm",
     "select_pool",
+    "select_pool_last",
     "select_small_conv",
     "select_transpose",
     "select_winograd",

@@ -24,6 +24,7 @@ from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import Isa
 from irc.kernels.pixels import pixels_of
 from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
+from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
 from irc.kernels.small_conv import PIXELS, SmallConvKernel
 from irc.kernels.tile import Tile, heights_of
 from irc.kernels.transpose import TransposeKernel
@@ -220,6 +221,28 @@ def select_global_pool(isa: Isa, dtype: DType, mode: Mode) -> GlobalPoolKernel:
     return GlobalPoolKernel(Tile(isa, dtype, 1, 1), mode)
 
 
+def select_pool_last(
+    isa: Isa,
+    dtype: DType,
+    mode: Mode,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    counted: Counted,
+    epilogue: Epilogue,
+    ow: DimLike,
+) -> PoolLastKernel | None:
+    """The kernel for channels last and rows of `ow` outputs; None where the window is too wide for it."""
+    pixels = pixels_of(ow, window[1], strides[1], dilations[1])
+    tile = Tile(isa, dtype, pixels, 1)
+    return PoolLastKernel(tile, mode, window, strides, dilations, counted, epilogue) if pixels else None
+
+
+def select_global_pool_last(isa: Isa, dtype: DType, mode: Mode, epilogue: Epilogue) -> GlobalPoolLastKernel:
+    """The kernel for the largest element or the mean of all pixels of an image, channels last."""
+    return GlobalPoolLastKernel(Tile(isa, dtype, 4, 4 if isa.name in REGISTERS else 2), mode, epilogue)
+
+
 def select_transpose(isa: Isa, dtype: DType) -> TransposeKernel:
     """The kernel for a copy that reorders axes; see `irc.kernels.transpose.transposed` for its sizes."""
     return TransposeKernel(Tile(isa, dtype, 1, 1))
@@ -243,12 +266,13 @@ def _cycles(tile: Tile, isa: Isa, m: DimLike, n: DimLike) -> float:
 
 
 REGISTERS = {"avx512": 32, "neon": 32}  # of vectors; 16 elsewhere
+SEGMENTS = 4  # rows of output pixels in one tile, at most
 
 
 def select_direct_conv(
     isa: Isa,
     dtype: DType,
-    oc: DimLike,
+    oc: int,
     ic: int,
     window: tuple[int, int],
     strides: tuple[int, int],
@@ -259,41 +283,47 @@ def select_direct_conv(
 ) -> DirectConvKernel | None:
     """The kernel for NHWC tensors, `oc` output and `ic` input channels of each group; None where it does not fit.
 
-    ow: the width of the output; a kernel made for a known width must be called with it.
+    oh, ow: the output's; a kernel that is selected for a known width must be called with it.
     """
-    found: tuple[float, DirectConvKernel] | None = None
-    for vectors in (2, 3, 4, 6, 1):
-        most = (REGISTERS.get(isa.name, 16) - 1 - vectors) // vectors
-        width, channels = known(ow), known(oc)
-        lanes = isa.lanes(dtype)
-        panels, rest = divmod(channels, lanes * vectors)
-        if most < 1 or (vectors > 2 and not panels):
+    best: tuple[float, DirectConvKernel] | None = None
+    lanes = isa.lanes(dtype)
+    for vectors in (2, 3, 4, 6, 1):  # the first of about equals
+        reach = (REGISTERS.get(isa.name, 16) - 1 - vectors) // vectors
+        if reach < 1 or -(-oc // lanes) < vectors:
             continue
-        heights = heights_of(ow, most)
-        segments = max(1, min(most // heights[-1], known(oh), 4)) if Dim.of(ow).is_const and width <= most else 1
-        last = -(-rest // lanes)
-        widths = {vectors: panels, last: int(rest > 0)}
-        tiles = -(-width // most)
-        rows = {width // tiles * segments: tiles - width % tiles, (width // tiles + 1) * segments: width % tiles}
-        cycles = sum(
-            count * times * max(height * v / 2, (height + v) / 2, 4.0, v * 2.0) / segments
-            for v, count in widths.items()
-            for height, times in rows.items()
-            if v
-        )
-        if found is None or cycles < 0.99 * found[0]:
-            tile = Tile(isa, dtype, segments * heights[-1], vectors)
-            block = block_of(ic)
-            if not direct_fits(tile, segments, window, strides, dilations, block):
-                continue
-            have = tuple(sorted(v for v, n in widths.items() if v and n))
-            if not Dim.of(oc).is_const:
-                have = tuple(range(1, vectors + 1))
-            found = (
-                cycles,
-                DirectConvKernel(tile, segments, window, strides, dilations, block, epilogue, heights, have),
-            )
-    return found[1] if found else None
+        heights = heights_of(ow, reach)
+        whole = Dim.of(ow).is_const and known(ow) <= reach  # a row of the output is one segment of a tile
+        segments = max(1, min(reach // heights[-1], known(oh), SEGMENTS)) if whole else 1
+        tile, block = Tile(isa, dtype, segments * heights[-1], vectors), block_of(ic)
+        if not direct_fits(tile, segments, window, strides, dilations, block):
+            continue
+        widths = _widths(oc, lanes, vectors)
+        cycles = _direct_cycles(known(ow), reach, segments, widths)
+        if best is None or cycles < 0.99 * best[0]:
+            have = tuple(sorted(widths))
+            kernel = DirectConvKernel(tile, segments, window, strides, dilations, block, epilogue, heights, have)
+            best = (cycles, kernel)
+    return best[1] if best else None
+
+
+def _widths(columns: int, lanes: int, vectors: int) -> dict[int, int]:
+    """How many panels of so many vectors cover the columns; the last one is as wide as it must be."""
+    panels, rest = divmod(columns, lanes * vectors)
+    widths = {vectors: panels} if panels else {}
+    if rest:
+        widths[-(-rest // lanes)] = widths.get(-(-rest // lanes), 0) + 1
+    return widths
+
+
+def _direct_cycles(width: int, reach: int, segments: int, widths: dict[int, int]) -> float:
+    """Cycles for one product of every sum in a row of outputs: multiply-adds, loads, latency, weights from a cache."""
+    tiles = -(-width // reach)
+    heights = {width // tiles: tiles - width % tiles, width // tiles + 1: width % tiles}
+    return sum(
+        panels * count * max(rows * vectors / 2, (rows + vectors) / 2, 4.0, vectors * 2.0) / segments
+        for vectors, panels in widths.items()
+        for rows, count in ((segments * height, count) for height, count in heights.items())
+    )
 
 
 def select_winograd(

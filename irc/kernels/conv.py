@@ -100,7 +100,7 @@ IRC_INLINE ${S}_plan ${S}_split(const ${S}_call *g) {
 /* Pixels p0 to p1 of the output channels in tiles t0 to t1 of one group. */
 static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const ${S}_plan *plan, const $T *x, const $T *w,
                        int64_t p0, int64_t p1, int64_t t0, int64_t t1) {
-    _Alignas(64) $T packed[$room * $NB];
+    _Alignas(64) $T packed[$room * $NB], sums[$MR * $NR];
     const int64_t depth = g->ic * g->kh * g->kw, count = (depth + $room - 1) / $room;
     const int64_t step = count ? (depth + count - 1) / count : 0;
     int64_t k0 = 0;
@@ -111,8 +111,8 @@ static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const ${S}_plan *p
             const int height = (int)(plan->low + (t < plan->extra));
             const int64_t row = t * plan->low + (t < plan->extra ? t : plan->extra);
             for (int64_t p = p0; p < p1; p += $NR)
-                ${S}_block(o, height, row, p, k, w + k0 * g->oc + row * k, packed + (p - p0) * k, k0 == 0,
-                           k0 + k >= depth);
+                ${S}_block(o, height, row, p, k, w + k0 * g->oc + row * k, packed + (p - p0) * k, sums, 1, 1, k0 > 0,
+                           k0 + k >= depth, w + k0 * g->oc + row * k + $far, height);
         }
         k0 += k;
     } while (k0 < depth);
@@ -219,9 +219,10 @@ class ConvKernel(Kernel):
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
-        variants = Variants(self.heights, self.narrow, streamed=True)
+        variants = Variants(self.heights, self.narrow)
         given = names(t) | {
             "S": s,
+            "far": 64 * t.rows,  # a tile of weights comes from memory
             "NB": self.panels * t.panel,
             "NPB": self.panels,
             "room": self._room,

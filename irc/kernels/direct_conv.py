@@ -40,12 +40,12 @@ _TILE = """#ifndef IRC_TILE_$body
 typedef struct {
     int64_t n, dy;         /* rows of taps, and which row of the window the first one is */
     int64_t x_row, x_wrap; /* from a row of taps to the next, and what is added after $KH of them */
-    int64_t c_row, fetch;  /* lines of `ahead` that each row of taps fetches */
+    int64_t c_row, hop;    /* elements of `ahead` from one fetch of two lines to the next */
 } ${body}_shape;
 /* acc[S segments of R pixels][W vectors] = sum over taps of X[pixel, tap] * weights[tap], + C where not `first`. */
 IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_shape *g, const $T *restrict x,
                         const $T *restrict w, const $T *ahead, const $T *c, int first, $V acc[$MR][$NV]) {
-    const int64_t c_row = g->c_row;
+    const int64_t c_row = g->c_row, hop = g->hop;
     int64_t dy = g->dy;
     $V bv[$NV];
     IRC_FULL_UNROLL
@@ -57,10 +57,11 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_sha
         }
     }
     for (int64_t q = g->n; q > 0; q--) {
-        for (int64_t l = g->fetch; l > 0; l--, ahead += 64 / $size) __builtin_prefetch(ahead, 0, 2);
         for (int64_t dx = 0; dx < $TAPS; dx++) {
             const $T *at = x + dx * $DX;
-            for (int j = 0; j < $RUN; j += $U, at += $U, w += $U * $NR) {
+            for (int j = 0; j < $RUN; j += $U, at += $U, w += $U * $NR, ahead += hop) {
+                __builtin_prefetch(ahead, 0, 2);
+                __builtin_prefetch(ahead + 64 / $size, 0, 2);
                 IRC_FULL_UNROLL
                 for (int u = 0; u < $U; u++) {
                     IRC_FULL_UNROLL
@@ -274,8 +275,8 @@ static void ${S}_do(const ${S}_call *g, const ${S}_out *o, const ${S}_strip *s, 
     const int64_t tall = ${S}_tall(y1 - y0), wide = ${S}_wide(${S}_edge(g, t1) - x0);
     const int64_t depth = g->blocks * $KH, tiles = (y1 - y0 + $S_ - 1) / $S_ * (t1 - t0);
     const int stay = next && (p1 - p0) * depth * ($KW * $B * $NR * $size) <= $l2 / 8 * 5; /* in a cache */
-    const int64_t line = 64 / $size, todo = stay ? next->rows * next->length : 0;
-    const int64_t share = todo / (tiles * depth * (p1 - p0) * line) + 1;
+    const int64_t todo = stay ? next->rows * next->length : 0, rounds = $KW * $B / $U; /* in a row of taps */
+    const int64_t hop = ${S}_least(todo / (tiles * depth * (p1 - p0) * rounds) + 1, 128 / $size);
     int64_t fetched = 0;
     ${body}_shape shape = {.x_row = wide * $B * $DY};
     shape.x_wrap = tall * wide * $B - $KH * shape.x_row;
@@ -287,7 +288,7 @@ static void ${S}_do(const ${S}_call *g, const ${S}_out *o, const ${S}_strip *s, 
             for (int64_t q = 0; q < taps; q += step) {
                 shape.n = ${S}_least(step, taps - q);
                 shape.dy = q % $KH;
-                shape.fetch = stay ? share : $KW * $B * $NR / line / tiles + 1;
+                shape.hop = stay ? hop : ${S}_least($U * $NR / tiles + 1, 128 / $size);
                 const $T *from = copy + q / $KH * tall * wide * $B + shape.dy * shape.x_row;
                 const $T *weights = w + (p * depth + b * $KH + q) * ($KW * $B * $NR);
                 const $T *ahead = weights + (q + step < taps ? step : depth - q) * ($KW * $B * $NR);
@@ -297,15 +298,16 @@ static void ${S}_do(const ${S}_call *g, const ${S}_out *o, const ${S}_strip *s, 
                     for (int64_t t = t0; t < t1; t++) {
                         const int64_t x = ${S}_edge(g, t), pixels = ${S}_edge(g, t + 1) - x;
                         if (stay) {
-                            shape.fetch = fetched < todo ? share : 0;
-                            if (shape.fetch)
+                            ahead = weights;
+                            shape.hop = fetched < todo ? hop : 0;
+                            if (shape.hop)
                                 ahead = next->from + fetched / next->length * g->x_row + fetched % next->length;
-                            fetched += share * shape.n * line;
+                            fetched += hop * shape.n * rounds;
                         }
                         ${S}_block(o, ${S}_bodies[segments - 1][pixels - 1], y * g->ow + x, p * $NR, segments * pixels,
                                    &shape, from + (y - y0) * $YS * wide * $B + (x - x0) * $PIXEL, weights, ahead, first,
                                    last);
-                        if (!stay) ahead += shape.fetch * shape.n * line;
+                        if (!stay) ahead += shape.hop * shape.n * rounds;
                     }
                 }
             }

@@ -1,8 +1,9 @@
 """Matrix product: C[m, n] = epilogue(A[m, k] · B[k, n]), with up to two batch axes.
 
 B is packed in panels of `panel` columns, [n / panel][k][panel], zero padded: at compile time (`pack_b`) where it is
-constant, else by the kernel into its scratch.  A is read in place with any strides and packed tile by tile on the
-stack.  Rows are split into tiles of nearly equal height, k into blocks that keep the packed operands in cache.
+constant, else by the kernel into its scratch.  A is read in place with any strides and packed on the stack, as many
+tiles of rows and as much of k as stay in the second cache; each panel of B then meets all of them while the next one is
+fetched.  Rows are split into tiles of nearly equal height, k into blocks of which a panel stays in the first cache.
 
 Threads split the output into tasks (a range of rows × a range of panels), never k: results do not depend on them.
 """
@@ -21,12 +22,13 @@ from irc.kernels.epilogue import Epilogue
 from irc.kernels.isa import vector_name
 from irc.kernels.lanes import square
 from irc.kernels.text import fill, symbol
-from irc.kernels.thin import THIN, THIN_ROWS
+from irc.kernels.thin import THIN, THIN_COLUMNS, THIN_ROWS
 from irc.kernels.tile import Tile, Variants, block, bodies, names, prelude
 
-TILES_PER_BLOCK = 4  # tiles of A packed at a time
-BLOCKS_PER_TASK = 3  # such blocks in one task
-COLUMNS_PER_TASK = 128
+TILES_AT_ONCE = 5  # that meet a panel of B; more rows need more pages of memory than are found quickly
+TILES_PER_TASK = 4
+COLUMNS_PER_TASK = 32
+AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 WORTHWHILE = 100_000  # products below which one thread does all
 
@@ -129,66 +131,84 @@ IRC_INLINE ${S}_rows ${S}_split(int64_t m) {
 /* Tiles t0 to t1, columns col0 to col1 of one matrix. */
 static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b,
                        int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
-    _Alignas(64) $T packed[$stack + $L];
+    _Alignas(64) $T packed[$room + $L], sums[$most * $MR * $NR];
     const ${S}_rows m = ${S}_split(g->m);
-    const int64_t groups = (t1 - t0 + $TB - 1) / $TB, per = (t1 - t0 + groups - 1) / groups;
-    const int64_t space = $stack / (per * (m.low + (m.extra > 0))), room = space < $sum ? space : $sum;
-    const int64_t blocks = g->k > room ? (g->k + room - 1) / room : 1;
-    const int64_t step = (g->k + blocks - 1) / blocks;
+    const int64_t high = m.low + (m.extra > 0);
+    const int64_t groups = (t1 - t0 + $most - 1) / $most, per = (t1 - t0 + groups - 1) / groups;
+    /* k in blocks that are summed up at once; a chunk is as many of them as A has room for. */
+    const int64_t blocks = g->k > 0 ? (g->k + $sum - 1) / $sum : 1, step = (g->k + blocks - 1) / blocks;
+    const int64_t fit = step > 0 ? $room / (per * high * step) : 1, chunks = (blocks + fit - 1) / fit;
+    const int64_t deep = (blocks + chunks - 1) / chunks * step;
     int64_t k0 = 0;
     do {
-        const int64_t k = g->k - k0 < step ? g->k - k0 : step;
-        const int first = k0 == 0, last = k0 + k >= g->k;
+        const int64_t chunk = g->k - k0 < deep ? g->k - k0 : deep;
         for (int64_t top = t0; top < t1; top += per) {
-            const int64_t end = top + per < t1 ? top + per : t1;
+            const int64_t end = top + per < t1 ? top + per : t1, hop = ($NR + end - top - 1) / (end - top);
             const int64_t start = top * m.low + (top < m.extra ? top : m.extra);
-            $T *to = packed;
-            for (int64_t t = top, r = start; t < end; t++) {
-                const int height = (int)(m.low + (t < m.extra));
-                ${S}_pack_rows(a + r * g->a_row + k0 * g->a_col, g->a_row, g->a_col, height, k, to);
-                to += height * k;
-                r += height;
-            }
-            /* Few columns: the rows of A that are packed next are fetched during the products. */
-            const int64_t high = per * (m.low + 1), dense = g->a_col == 1 && g->a_row == g->k && g->k == k;
-            const int64_t fetch = dense && g->n <= $few && g->m >= start + 2 * high;
-            const $T *ahead = fetch ? a + (start + per * m.low) * g->k : a, *const stop = ahead + fetch * high * g->k;
-            const int64_t share = (stop - ahead) / ((end - top) * ((col1 - col0 + $NR - 1) / $NR)) + 1;
-            for (int64_t col = col0; col < col1; col += $NR) {
-                const $T *panel = b + col * g->k + k0 * $NR, *from = packed;
+            const int64_t stop = end * m.low + (end < m.extra ? end : m.extra);
+            for (int64_t k1 = 0; k1 < chunk; k1 += step) {
+                const int64_t k = chunk - k1 < step ? chunk - k1 : step;
+                $T *to = packed + (stop - start) * k1;
                 for (int64_t t = top, r = start; t < end; t++) {
                     const int height = (int)(m.low + (t < m.extra));
-                    const $T *const now = stop - ahead < share ? stop : ahead + share;
-                    for (; ahead < now; ahead += 64 / $size) __builtin_prefetch(ahead, 0, 2);
-                    ${S}_block(o, height, r, col, k, from, panel, first, last);
-                    from += height * k;
+                    ${S}_pack_rows(a + r * g->a_row + (k0 + k1) * g->a_col, g->a_row, g->a_col, height, k, to);
+                    to += height * k;
                     r += height;
                 }
             }
+            for (int64_t col = col0; col < col1; col += $NR) {
+                int64_t k1 = 0;
+                do {
+                    const int64_t k = chunk - k1 < step ? chunk - k1 : step;
+                    const $T *panel = b + col * g->k + (k0 + k1) * $NR, *from = packed + (stop - start) * k1;
+                    /* The tiles share the fetching of what comes next of B; a single one fetches what it needs soon. */
+                    const $T *ahead = panel + (k1 + k < chunk ? k : g->k - k1) * $NR;
+                    if (end - top == 1) ahead = panel + $far * $NR;
+                    for (int64_t t = top, r = start; t < end; t++) {
+                        const int height = (int)(m.low + (t < m.extra));
+                        ${S}_block(o, height, r, col, k, from, panel, sums + (r - start) * $NR, k1 == 0,
+                                   k1 + k >= chunk, k0 > 0, k0 + chunk >= g->k, ahead, hop);
+                        from += height * k;
+                        ahead += hop * k;
+                        r += height;
+                    }
+                    k1 += k;
+                } while (k1 < chunk);
+            }
         }
-        k0 += k;
+        k0 += chunk;
     } while (k0 < g->k);
 }
 
-static int64_t ${S}_tasks(const ${S}_call *g) {
-    if (g->m <= 0 || g->n <= 0) return 0;
-    return g->batch0 * g->batch1 * ((${S}_split(g->m).tiles + $TT - 1) / $TT) * ((g->n + $NT - 1) / $NT);
+/* Tasks: ranges of rows × ranges of columns of every matrix.  Those in a column follow one another where the output is
+ * wide, those in a row where it is high, so that neighbours, which are done together, share more. */
+typedef struct {
+    int64_t tiles, down, across, inner, outer;
+} ${S}_plan;
+
+IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_call *g) {
+    const int64_t tiles = ${S}_split(g->m).tiles, down = (tiles + $TT - 1) / $TT, across = (g->n + $NT - 1) / $NT;
+    const int wide = g->n > g->m;
+    return (${S}_plan){tiles, down, across, wide ? down : across, wide ? across : down};
 }
 
-/* Tasks begin to end: matrices outermost, then rows, then columns; neighbours in one row range are done together. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
-    const int64_t tiles = ${S}_split(g->m).tiles, across = (g->n + $NT - 1) / $NT, down = (tiles + $TT - 1) / $TT;
+    const ${S}_plan plan = ${S}_tasks(g);
     while (begin < end) {
-        const int64_t at = begin % across, line = begin / across % down, image = begin / across / down;
-        const int64_t run = across - at < end - begin ? across - at : end - begin;
+        const int64_t first = begin % plan.inner, line = begin / plan.inner % plan.outer;
+        const int64_t image = begin / plan.inner / plan.outer, left = end - begin;
+        int64_t run = plan.inner - first < left ? plan.inner - first : left, lines = 1;
+        if (run == plan.inner) lines = left / run < plan.outer - line ? left / run : plan.outer - line;
+        const int wide = g->n > g->m;
+        const int64_t row0 = wide ? first : line, row1 = row0 + (wide ? run : lines);
+        const int64_t at0 = wide ? line : first, at1 = at0 + (wide ? lines : run);
         const int64_t i = image / g->batch1, j = image % g->batch1;
-        const int64_t col0 = at * $NT, col1 = (at + run) * $NT < g->n ? (at + run) * $NT : g->n;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
         const $T *b = $packed_b;
-        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, tiles * line / down, tiles * (line + 1) / down,
-                   col0, col1);
-        begin += run;
+        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, plan.tiles * row0 / plan.down,
+                   plan.tiles * row1 / plan.down, at0 * $NT, at1 * $NT < g->n ? at1 * $NT : g->n);
+        begin += run * lines;
     }
 }
 """
@@ -196,15 +216,17 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 _ENTRY = """
 void $S($parameters) {
     ${S}_call g = {$fields};
-    const int64_t tasks = ${S}_tasks(&g);
-    const int alone = !pool || (double)tasks * (double)g.k * (g.m < $MT ? g.m : $MT) * $NT < $worthwhile;
+    if (m <= 0 || n <= 0) return;
+    const ${S}_plan plan = ${S}_tasks(&g);
+    const int64_t tasks = batch0 * batch1 * plan.inner * plan.outer;
+    const int alone = !pool || (double)(batch0 * batch1) * (double)(m * n) * (double)k < $worthwhile;
 $pack    if (alone || tasks < 2) ${S}_part(&g, 0, tasks);
     else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
 }
 """
 
 _PACK = """    if (${S}_is_thin(&g)) {
-        const int64_t ranges = batch0 * batch1 * ((n + $NT - 1) / $NT);
+        const int64_t ranges = batch0 * batch1 * ((n + $TN - 1) / $TN);
         if (alone || ranges < 2) ${S}_thin_part(&g, 0, ranges);
         else pool->parallel_for(pool->self, ranges, ${S}_thin_part, &g);
         return;
@@ -273,18 +295,18 @@ class GemmKernel(Kernel):
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
-        variants = Variants(self.heights, self.narrow, streamed=False)
+        variants = Variants(self.heights, self.narrow)
         given = names(t) | {
             "S": s,
             "Q": vector_name(4, t.dtype),
-            "TB": TILES_PER_BLOCK,
-            "TT": TILES_PER_BLOCK * BLOCKS_PER_TASK,
-            "MT": TILES_PER_BLOCK * BLOCKS_PER_TASK * t.rows,
-            "NT": max(COLUMNS_PER_TASK, t.panel),
-            "stack": t.isa.stack // t.dtype.itemsize,
+            "TT": TILES_PER_TASK,
+            "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,
+            "room": t.isa.l2 // 4 // t.dtype.itemsize,
             "worthwhile": WORTHWHILE,
-            "few": COLUMNS_PER_TASK,
+            "TN": THIN_COLUMNS,
+            "far": AHEAD,
             "sum": LONGEST_SUM,
+            "most": min(TILES_AT_ONCE, t.isa.l2 // 4 // t.dtype.itemsize // (LONGEST_SUM * t.rows)),
         }
         slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
         fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))

@@ -83,11 +83,8 @@ IRC_HELPER void ${V}_store_part($T *p, ${V} x, int64_t n) {
 IRC_HELPER ${V} ${V}_select(${V}_mask mask, ${V} a, ${V} b) {
     return (${V})((mask & (${V}_mask)a) | (~mask & (${V}_mask)b));
 }
-/* The smaller and the larger; NaN where either is NaN. */
-IRC_HELPER ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a < b) | (a != a)), a, b); }
-IRC_HELPER ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)((a > b) | (a != a)), a, b); }
-/* The same of a bound, which is not NaN, and x: one instruction on x86, which gives its last operand where that is NaN.
-   Compilers do not find it in the expression. */
+/* The smaller and the larger of a bound and x; x where either is NaN: one instruction on x86, which compilers do not
+   find in the expression. */
 #if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32)
 IRC_HELPER ${V} ${V}_at_most(${V} bound, ${V} x) {
     __asm__("vmin$packed %1, %2, %0" : "=v"(x) : "v"(x), "v"(bound));
@@ -101,6 +98,9 @@ IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) {
 IRC_HELPER ${V} ${V}_at_most(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound < x), bound, x); }
 IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound > x), bound, x); }
 #endif
+/* The smaller and the larger; NaN where either is NaN. */
+IRC_HELPER ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)(a != a), a, ${V}_at_most(a, b)); }
+IRC_HELPER ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)(a != a), a, ${V}_at_least(a, b)); }
 IRC_HELPER ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
 #endif
 """)

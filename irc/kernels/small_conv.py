@@ -112,7 +112,8 @@ static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *x, const
             (void)left;
             for (int64_t t = 0, r = 0; t < tiles; t++) {
                 const int64_t height = low + (t < extra);
-                ${choose}(k, packed + r * k, panel, sums + r * row + (n - n0) * $NR, row, k0 == 0);
+                $T *sum = sums + r * row + (n - n0) * $NR;
+                ${choose}(k, packed + r * k, panel, k0 > 0 ? sum : 0, row, sum, row, panel + 16 * $NR, $NR);
                 r += height;
             }
         }
@@ -202,7 +203,7 @@ class SmallConvKernel(Kernel):
 
     def source(self) -> str:
         s, t = self.symbol, self.tile
-        variants = Variants(self.heights, self.narrow, streamed=False)
+        variants = Variants(self.heights, self.narrow)
         given = names(t) | {
             "S": s,
             "I": C_TYPES[t.dtype.name][1],

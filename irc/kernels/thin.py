@@ -4,6 +4,7 @@ B is read in place, its rows contiguous (sums over many columns at once) or its 
 """
 
 THIN_ROWS = 2  # up to as many rows
+THIN_COLUMNS = 128  # of a task
 
 THIN = """
 /* Whether the product is better done without packing B. */
@@ -67,13 +68,13 @@ static void ${S}_thin_dots(const ${S}_call *g, const ${S}_out *o, const $T *a, c
     }
 }
 
-/* Tasks begin to end: matrices outermost, then ranges of $NT columns. */
+/* Tasks begin to end: matrices outermost, then ranges of $TN columns. */
 static void ${S}_thin_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
-    const int64_t across = (g->n + $NT - 1) / $NT;
+    const int64_t across = (g->n + $TN - 1) / $TN;
     for (; begin < end; begin++) {
-        const int64_t image = begin / across, i = image / g->batch1, j = image % g->batch1, col = begin % across * $NT;
-        const int64_t col1 = col + $NT < g->n ? col + $NT : g->n;
+        const int64_t image = begin / across, i = image / g->batch1, j = image % g->batch1, col = begin % across * $TN;
+        const int64_t col1 = col + $TN < g->n ? col + $TN : g->n;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
         const $T *a = g->a + i * g->a_batch0 + j * g->a_batch1, *b = g->b + i * g->b_batch0 + j * g->b_batch1;
         for (int64_t row = 0; row < g->m; row++) {

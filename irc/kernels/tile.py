@@ -19,10 +19,11 @@ from irc.kernels.vecmath import definitions
 
 _TILE = """#ifndef IRC_TILE_$tile
 #define IRC_TILE_$tile
-typedef void ${tile}_run(int64_t k, const $T *a, const $T *b, $T *c, int64_t c_row, int first);
-/* C[R][W vectors] (+)= A[k][R] * B[k][$NR]; `streamed`: A comes from memory, else B does, and is prefetched. */
-IRC_INLINE void ${tile}(const int R, const int W, const int streamed, int64_t k, const $T *restrict a,
-                        const $T *restrict b, $T *restrict c, int64_t c_row, int first) {
+typedef void ${tile}_run(int64_t k, const $T *a, const $T *b, const $T *from, int64_t from_row, $T *to, int64_t to_row,
+                         const $T *ahead, int64_t hop);
+/* to[R][W vectors] = from + A[k][R] * B[k][$NR], from NULL: 0; fetches from `ahead` on `hop` elements for each k. */
+IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict a, const $T *restrict b,
+                        const $T *from, int64_t from_row, $T *to, int64_t to_row, const $T *ahead, int64_t hop) {
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
     const int U = R <= 3 ? 2 : 1; /* few rows: two independent sums hide the latency of the additions */
     IRC_FULL_UNROLL
@@ -36,8 +37,9 @@ IRC_INLINE void ${tile}(const int R, const int W, const int streamed, int64_t k,
     for (; k >= U; k -= U, a += U * R, b += U * $NR) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-        __builtin_prefetch(streamed ? a + $far : b + $ahead);
-        if (!streamed && $NR * $size > 64) __builtin_prefetch(b + $ahead + 64 / $size);
+        IRC_FULL_UNROLL
+        for (int line = 0; line < U * $NR * $size; line += 64) __builtin_prefetch(ahead + line / $size);
+        ahead += U * hop;
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             IRC_FULL_UNROLL
@@ -52,15 +54,27 @@ IRC_INLINE void ${tile}(const int R, const int W, const int streamed, int64_t k,
             for (int w = 0; w < W; w++) odd[i][w] += a[R + i] * bv[w];
         }
     }
-    IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++) {
+    if (U == 2) {
         IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) {
-            if (U == 2 && k) acc[i][w] += a[i] * ${V}_load(b + w * $L);
-            if (U == 2) acc[i][w] += odd[i][w];
-            if (!first) acc[i][w] += ${V}_load(c + i * c_row + w * $L);
-            ${V}_store(c + i * c_row + w * $L, acc[i][w]);
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) {
+                if (k) acc[i][w] += a[i] * ${V}_load(b + w * $L);
+                acc[i][w] += odd[i][w];
+            }
         }
+    }
+    if (from) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++, from += from_row) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(from + w * $L);
+        }
+    }
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++, to += to_row) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) ${V}_store(to + w * $L, acc[i][w]);
     }
 }
 #endif
@@ -68,8 +82,9 @@ IRC_INLINE void ${tile}(const int R, const int W, const int streamed, int64_t k,
 
 _INSTANCE = """#ifndef IRC_TILE_${tile}_$instance
 #define IRC_TILE_${tile}_$instance
-static void ${tile}_$instance(int64_t k, const $T *a, const $T *b, $T *c, int64_t c_row, int first) {
-    $tile($R, $W, $streamed, k, a, b, c, c_row, first);
+static void ${tile}_$instance(int64_t k, const $T *a, const $T *b, const $T *from, int64_t from_row, $T *to,
+                              int64_t to_row, const $T *ahead, int64_t hop) {
+    $tile($R, $W, k, a, b, from, from_row, to, to_row, ahead, hop);
 }
 #endif
 """
@@ -87,39 +102,46 @@ IRC_INLINE $V ${S}_epilogue(const ${S}_out *o, $V acc, int64_t row, int64_t col,
 """
 
 _BLOCK = """
-/* The tile of `rows` rows at (row, col): adds k products, and applies the epilogue when they are the last ones. */
+/* k more products of the tile of `rows` rows at (row, col).  Its sums are in `sums`; before the `first` products they
+ * are in the output if `begun`, else 0; after the `last` they go to the output, through the epilogue if `done`. */
 static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, const $T *b,
-                       int first, int last) {
+                       $T *sums, int first, int last, int begun, int done, const $T *ahead, int64_t hop) {
     static ${tile}_run *const whole[] = {$whole};$narrow_table
     $T *c = o->c + row * o->c_row + col;
     const int64_t left = o->n - col;
-    if (left >= $NR) {
-        whole[rows - 1](k, a, b, c, o->c_row, first);$finish
+    const int direct = left >= $NR;
+    const $T *from = first ? begun ? c : 0 : sums;
+    if (from == c && !direct) {
+        for (int i = 0; i < rows; i++)
+            for (int w = 0; w < $NV; w++)
+                ${V}_store(sums + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
+        from = sums;
+    }
+    const int64_t from_row = from == c ? o->c_row : $NR;
+    if (last && direct && (!done || $plain)) {
+        whole[rows - 1](k, a, b, from, from_row, c, o->c_row, ahead, hop);
         return;
     }
-    $T part[$MR * $NR];
-    for (int i = 0; i < rows && !first; i++)
-        for (int w = 0; w < $NV; w++)
-            ${V}_store(part + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
-    ${choose}(k, a, b, part, $NR, first);
+    ${choose}(k, a, b, from, from_row, sums, $NR, ahead, hop);
+    if (!last) return;
+    if (direct) {
+        for (int i = 0; i < rows; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < $NV; w++)
+                ${V}_store(c + i * o->c_row + w * $L,
+                           ${S}_epilogue(o, ${V}_load(sums + i * $NR + w * $L), row + i, col + w * $L, $L));
+        }
+        return;
+    }
     for (int i = 0; i < rows; i++) {
         for (int w = 0; w * $L < left; w++) {
-            $V x = ${V}_load(part + i * $NR + w * $L);
-            if (last) x = ${S}_epilogue(o, x, row + i, col + w * $L, left - w * $L);
+            $V x = ${V}_load(sums + i * $NR + w * $L);
+            if (done) x = ${S}_epilogue(o, x, row + i, col + w * $L, left - w * $L);
             ${V}_store_part(c + i * o->c_row + w * $L, x, left - w * $L);
         }
     }
 }
 """
-
-_FINISH = """
-        for (int i = 0; i < rows && last; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < $NV; w++) {
-                $T *at = c + i * o->c_row + w * $L;
-                ${V}_store(at, ${S}_epilogue(o, ${V}_load(at), row + i, col + w * $L, $L));
-            }
-        }"""
 
 
 @dataclass(frozen=True)
@@ -178,24 +200,20 @@ def prelude(tile: Tile, epilogue: Epilogue) -> str:
 
 @dataclass(frozen=True)
 class Variants:
-    """The bodies that a kernel needs: tiles of these heights, full width and (`narrow`) one vector wide.
-
-    `streamed`: A comes from memory and B from a cache; else B comes from memory.
-    """
+    """The bodies that a kernel needs: tiles of these heights, full width and (`narrow`) one vector wide."""
 
     heights: tuple[int, ...]
     narrow: bool
-    streamed: bool
 
     def instance(self, rows: int, vectors: int) -> str:
-        return f"{rows}x{vectors}{'s' if self.streamed else ''}"
+        return f"{rows}x{vectors}"
 
 
 def bodies(tile: Tile, variants: Variants) -> str:
     """The bodies of the variants, guarded."""
-    given = names(tile) | {"streamed": int(variants.streamed)}
+    given = names(tile)
     widths = (1, tile.vectors) if variants.narrow and tile.vectors > 1 else (tile.vectors,)
-    return fill(_TILE, **given, ahead=16 * tile.panel, far=64 * tile.rows) + "".join(
+    return fill(_TILE, **given) + "".join(
         fill(_INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w)) for r in variants.heights for w in widths
     )
 
@@ -216,7 +234,7 @@ def block(symbol: str, tile: Tile, epilogue: Epilogue, variants: Variants) -> st
         whole=table(tile.vectors),
         narrow_table=one,
         choose=body_of(tile, narrow, "rows"),
-        finish=fill(_FINISH, **given) if epilogue.key() else "\n        (void)last;",
+        plain=int(not epilogue.key()),
     )
 
 
