@@ -231,7 +231,7 @@ void $S($parameters) {
 
 @dataclass(frozen=True)
 class WinogradKernel(Kernel):
-    """A generated convolution 3 × 3, stride 1; rows of `tile` are tiles of 2 × 2 outputs, `rows` of it done at a time."""
+    """A generated convolution 3 × 3, stride 1; a row of `tile` is 2 × 2 outputs, `rows` register tiles are one chunk."""
 
     tile: Tile
     rows: int
