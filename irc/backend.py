@@ -5,8 +5,8 @@ The module itself uses the default backend; `irc.backend.c` and `irc.backend.num
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import onnx
 from onnx.backend.base import Backend, BackendRep
@@ -63,7 +63,7 @@ class IrcBackend(Backend):
         `opset_version` (keyword) is the opset of the node's domain, by default the newest.
         """
         opset = int(kwargs.pop("opset_version", onnx.defs.onnx_opset_version()))
-        given = iter(inputs if isinstance(inputs, list | tuple) else [inputs])
+        given = iter(cast("Iterable[Any]", inputs) if isinstance(inputs, list | tuple) else [inputs])
         feeds = {name: next(given) for name in node.input if name}
         infos = [_info(name, value) for name, value in feeds.items()]
         results = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output if name]
@@ -81,7 +81,8 @@ def _info(name: str, value: Any) -> onnx.ValueInfoProto:
     import numpy as np
 
     if isinstance(value, list | tuple):
-        element = np.asarray(value[0]) if value else np.zeros(0, np.float32)
+        items = list(cast("Iterable[Any]", value))
+        element: np.ndarray[Any, Any] = np.asarray(items[0]) if items else np.zeros(0, np.float32)
         kind = onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(element.dtype), None)
         return onnx.helper.make_value_info(name, onnx.helper.make_sequence_type_proto(kind))
     array = np.asarray(value)

@@ -87,7 +87,7 @@ class SaveOptions:
 
 def ending_of(path: str | Path) -> str:
     """The ending of a file's name, which decides its format."""
-    return os.path.splitext(os.fspath(path))[1].lower()
+    return os.path.splitext(str(os.fspath(path)))[1].lower()
 
 
 def _is_number(value: Any, lo: int, hi: int) -> bool:

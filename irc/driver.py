@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from irc import pipelines
 from irc.backends import toolchain
@@ -69,7 +69,7 @@ def validate(source: Any) -> list[Diagnostic]:
         if is_openvino(source):
             from irc.formats.openvino.schema import validate_schema
 
-            validate_schema(os.fspath(source), sink)
+            validate_schema(str(Path(source)), sink)
         if raw is not None:
             read_model(raw, sink)
     except Exception as e:  # the promise is that no file makes this raise
@@ -90,14 +90,14 @@ def read(source: Any, sink: Sink) -> RawModel | None:
 
 def is_openvino(source: Any) -> bool:
     """Whether a source is an OpenVINO IR: a path that ends in .xml."""
-    return isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(".xml")
+    return isinstance(source, str | os.PathLike) and str(cast("str", source)).lower().endswith(".xml")
 
 
 def report_crash(error: Exception, source: Any, sink: Sink) -> None:
     """An exception nobody foresaw, as a finding; IRC_TRACEBACK=1 prints where it happened."""
     if os.environ.get("IRC_TRACEBACK"):
         traceback.print_exception(error)
-    file = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+    file = str(cast("str", source)) if isinstance(source, str | os.PathLike) else ""
     sink.report(internal.CRASH, Loc(file), what=f"{type(error).__name__}: {error}")
 
 

@@ -1,3 +1,5 @@
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 """Python source of constant values: what the NumPy backend writes in place of attributes and tables."""
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -262,7 +262,8 @@ class Rewriter(ast.NodeTransformer):
             and not inner.args
         ):
             assert isinstance(func, ast.Attribute)
-            return getattr(super(self.static.outer["__class__"], self.static.value("self")), func.attr)
+            parent = cast("Any", super(self.static.outer["__class__"], self.static.value("self")))
+            return getattr(parent, func.attr)
         return self._known(func)
 
     def _plain_call(self, node: ast.Call) -> ast.Call:

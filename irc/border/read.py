@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import networkx as nx
 
@@ -137,7 +138,8 @@ class _Reader:
             made = form.read(b, SimpleNamespace(**fields, outputs=len(raw.outputs), opset=raw.version), *operands)
         else:
             made = b.add_all(cls(**{k: v for k, v in fields.items() if k in cls.__dataclass_fields__}), *operands)
-        values = tuple(made) if isinstance(made, tuple | list) else (made,)
+        several = isinstance(made, tuple | list)
+        values: tuple[Value, ...] = tuple(cast("Iterable[Value]", made)) if several else (cast("Value", made),)
         if not inputs and not origin.nodes and len(values) == 1 and values[0].const is not None:
             self.out.extras["constant_nodes"].append((origin, values[0].const))
         else:

@@ -7,7 +7,7 @@ that, a 4xxx finding names the version that could.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -143,7 +143,8 @@ class _Writer:
     def _constant_nodes(self, graph: Graph) -> list[Origin]:
         """The file's Constant nodes, in its order, where they can be written as nodes again."""
         found: list[Origin] = []
-        for origin, const in graph.extras.get("constant_nodes", []) if self.same else []:
+        given: list[tuple[Origin, Constant]] = graph.extras.get("constant_nodes", []) if self.same else []
+        for origin, const in given:
             if self._verbatim(origin) and id(const) not in self.constants:
                 self.constants[id(const)] = self._new_key(origin.outputs[0])
                 found.append(origin)
@@ -214,9 +215,9 @@ class _Writer:
             if form.direct and self._can_say(form, op, inputs, outputs):
                 self._emit(form, op, inputs, outputs, name, loc, extras or {})
                 return
-        rewrite = next((f.write for f in rows if f.write is not None), None)
+        rewrite: Callable[..., Any] | None = next((f.write for f in rows if f.write is not None), None)
         if rewrite is None and op.decompose is not None:
-            rewrite = lambda b, o, *xs: o.decompose(b, *xs)  # noqa: E731
+            rewrite = _decomposed
         if rewrite is None or depth > 20:
             raise self._refusal(op, inputs)
         try:
@@ -396,3 +397,7 @@ def _raw_tensor(value: Value, key: str, same: bool) -> RawTensor:
     extras = dict(value.extras) if same else {}
     load = const.load if same else lambda: np.asarray(const.array)  # a sparse tensor stays one in its own format
     return RawTensor(value.name, const.dtype, const.shape, load, value.loc, extras)
+
+
+def _decomposed(b: Builder, op: Any, *operands: Value | None) -> Any:
+    return op.decompose(b, *operands)

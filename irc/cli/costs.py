@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Tensor, Un, Var
 from irc.ir.dim import Dim, product
@@ -77,7 +77,7 @@ def _of_op(op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> 
         return None if op.loops is None or bodies_of(op) else Dim.of(0)
     types = [v.tensor for v in outputs]
     made: Any = op.compute(types[0] if len(types) == 1 else types, *[None if v is None else _tensor(v) for v in inputs])
-    functions = made if isinstance(made, tuple | list) else [made]
+    functions: list[Any] = list(cast("Iterable[Any]", made)) if isinstance(made, tuple | list) else [made]
     total = Dim.of(0)
     for type, function in zip(types, functions, strict=True):
         element = function(*[Var(f"i{k}") for k in range(len(type.dims()))])
@@ -112,7 +112,7 @@ def _is_product(e: Expr) -> bool:
 
 def _parts(e: Expr) -> list[Expr]:
     if isinstance(e, Bin | Un | Select | Cast | Call):
-        fields = [getattr(e, f.name) for f in dataclasses.fields(e)]
-        flat = [x for f in fields for x in (f if isinstance(f, tuple) else (f,))]
+        fields: list[Any] = [getattr(e, f.name) for f in dataclasses.fields(e)]
+        flat = [x for f in fields for x in cast("tuple[Any, ...]", f if isinstance(f, tuple) else (f,))]
         return [x for x in flat if isinstance(x, Expr)]
     return []

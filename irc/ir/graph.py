@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import networkx as nx
 import numpy as np
@@ -175,7 +175,7 @@ class Graph:
     @property
     def dag(self) -> nx.DiGraph[Node]:
         """The dependencies between nodes, read-only; ports are on the nodes."""
-        return nx.DiGraph.copy(self._dag, as_view=True)
+        return cast("nx.DiGraph[Node]", nx.DiGraph.copy(self._dag, as_view=True))  # pyright: ignore[reportUnknownMemberType]
 
     @property
     def nodes(self) -> list[Node]:

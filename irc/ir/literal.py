@@ -1,3 +1,5 @@
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 """Names, sizes, types and attribute values in the text form of graphs."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 """Runs a `Program` on NumPy arrays, statement by statement: what the generated C has to compute.
 
 Slow, for tiny shapes: the oracle of lowering's tests.  Every index is checked.

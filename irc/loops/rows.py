@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -131,11 +132,11 @@ class RowEmitter:
         size = product(self.frame.shape[k] for k in self.frame.reduced) * value.dtype.itemsize
         return not self.tiled and size.is_const and int(size) <= LOCAL_BYTES
 
-    def _full_reader(self, value: Value):  # type: ignore[no-untyped-def]
+    def _full_reader(self, value: Value) -> Callable[[Sequence[Expr]], Load]:
         if value in self.group.results or not self._row_local(value) or self.home[value].where == "output":
-            return lambda at: Load(self.home[value], at)  # pyright: ignore[reportUnknownLambdaType]
+            return lambda at: Load(self.home[value], tuple(at))
         row = self._row_buffer(value)
-        return lambda at: Load(row, tuple(at[k] for k in sorted(self.frame.reduced)))  # pyright: ignore
+        return lambda at: Load(row, tuple(at[k] for k in sorted(self.frame.reduced)))
 
     def _row_buffer(self, value: Value) -> Buffer:
         found = self.home[value]
@@ -184,7 +185,7 @@ class RowEmitter:
     def _scalar(self, value: Value, at: tuple[Expr, ...], e: Expr) -> None:
         b = self.b
         held = b.let(share(b, Scalars(b, self.ranges).value(e)), "row")
-        self.scope.local[value] = lambda _: held
+        self.scope.local[value] = lambda _at: held  # pyright: ignore[reportUnknownLambdaType]
         if value in self.group.results:
             b.store(self.scope.lowering.buffer(value), at, held)
 
@@ -199,4 +200,4 @@ class RowEmitter:
             if value in self.group.results:
                 place = self._tile_place(t)
                 b.store(self.scope.lowering.buffer(value), tuple(substitute(i, place) for i in at), Load(held, (t,)))
-        self.scope.local[value] = lambda _: Load(held, (TILE_VAR,))
+        self.scope.local[value] = lambda _at: Load(held, (TILE_VAR,))  # pyright: ignore[reportUnknownLambdaType]

@@ -257,7 +257,7 @@ class TileReducer:
 
     def _close(self, stack: ExitStack, guards: list[Expr], opened: set[Expr], r: Reduce, span: Span) -> list[Expr]:
         """Turn guards whose variables are known by now into `If`s, or into bounds of the tile."""
-        blocked: set[Expr] = set().union(*(set(x) for x in self.blocks))
+        blocked: set[Expr] = set[Expr]().union(*(set(x) for x in self.blocks))
         later: list[Expr] = []
         for guard in guards:
             waiting: set[Expr] = (set(r.vars) - opened) | blocked

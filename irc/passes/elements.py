@@ -6,9 +6,9 @@ value in terms of the *leaves*: the values that the caller says stand in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import lowering as codes
@@ -109,7 +109,8 @@ def trace_node(node: Node) -> list[Element]:
     assert node.op.compute is not None
     types = [v.tensor for v in node.outputs]
     found = node.op.compute(types[0] if len(types) == 1 else types, *map(operand_tensor, node.inputs))
-    functions: list[Callable[..., Expr]] = list(found) if isinstance(found, tuple | list) else [found]
+    several = isinstance(found, tuple | list)
+    functions: list[Callable[..., Expr]] = list(cast("Iterable[Any]", found)) if several else [found]
     elements: list[Element] = []
     for kind, function in zip(types, functions, strict=False):
         vars = tuple(Var(f"o{k}") for k in range(len(kind.dims())))

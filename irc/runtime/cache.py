@@ -18,7 +18,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError, fill
@@ -224,10 +224,10 @@ def remember(key: str, value: Any) -> None:
 def _read_memo() -> dict[str, Any]:
     base = root()
     try:
-        found = json.loads((base / _MEMO).read_text("utf-8")) if base else {}
+        found: Any = json.loads((base / _MEMO).read_text("utf-8")) if base else {}
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _write_memo(memo: dict[str, Any]) -> None:
