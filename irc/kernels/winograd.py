@@ -231,7 +231,7 @@ void $S($parameters) {
 
 @dataclass(frozen=True)
 class WinogradKernel(Kernel):
-    """A generated convolution 3 × 3, stride 1; a row of `tile` is 2 × 2 outputs, `rows` register tiles are one chunk."""
+    """A generated convolution 3 × 3, stride 1: a row of `tile` is 2 × 2 outputs, `rows` such tiles are a chunk."""
 
     tile: Tile
     rows: int
