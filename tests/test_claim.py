@@ -119,6 +119,11 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
             output_padding=(1, 0), group=2,
         ), [random(2, 8, 9, 7)], 1, 2,
     ),
+    "mean of planes": (lambda b, x: b.ReduceMean(x, [2, 3]), [random(2, 8, 9, 17)], 1, 1),
+    "mean of planes, channels last": (
+        lambda b, x: b.ReduceMean(b.Transpose(x, [0, 3, 1, 2]), [-1, 2], keepdims=False), [random(2, 9, 17, 8)], 1, 1,
+    ),
+    "largest of a line": (lambda b, x: b.ReduceMax(x, [2], keepdims=False), [random(2, 8, 400)], 1, 1),
     "max pool": (
         lambda b, x: b.MaxPool(x, kernel=(3, 3), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1))[0],
         [random(2, 8, 15, 12)], 1, 1,

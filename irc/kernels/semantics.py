@@ -19,7 +19,7 @@ from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import GemmKernel
-from irc.kernels.pool import PoolKernel
+from irc.kernels.pool import GlobalPoolKernel, PoolKernel
 from irc.kernels.small_conv import SmallConvKernel
 
 Array = np.ndarray[Any, Any]
@@ -84,11 +84,17 @@ def conv(
     """Weights are unpacked by packing their positions, counted from 1: what is 0 fills up."""
     groups, ic, oc = sizes["groups"], sizes["ic"], sizes["oc"]
     shape = (groups * oc, ic, sizes["kh"], sizes["kw"])
-    place = kernel.pack_weights(np.arange(1, np.prod(shape) + 1).reshape(shape), groups).astype(np.int64)
-    w = np.empty(int(np.prod(shape)), kernel.tile.dtype.numpy)
-    w[place[place > 0] - 1] = reads[1][: place.size][place > 0]
+    w = unpacked(reads[1], shape, kernel, groups)
     window = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
-    _convolve(kernel.epilogue, w.reshape(shape), groups, window, reads, writes, sizes)
+    _convolve(kernel.epilogue, w, groups, window, reads, writes, sizes)
+
+
+def unpacked(packed: Array, shape: Sequence[int], kernel: Any, *given: int) -> Array:
+    """The weights of that shape that `kernel.pack_weights(weights, *given)` only rearranged."""
+    place = kernel.pack_weights(np.arange(1, np.prod(shape) + 1).reshape(shape), *given).astype(np.int64)
+    w = np.empty(int(np.prod(shape)), kernel.tile.dtype.numpy)
+    w[place[place > 0] - 1] = packed[: place.size][place > 0]
+    return w.reshape(shape)
 
 
 @run.register
@@ -127,13 +133,16 @@ def attention(kernel: AttentionKernel, reads: Sequence[Array], writes: Sequence[
 @run.register
 def pool(kernel: PoolKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
     """The largest element, or the mean of the positions that count, of every window."""
-    planes, (ih, iw), (oh, ow) = (
-        (sizes["batch"], sizes["channels"]),
-        (sizes["ih"], sizes["iw"]),
-        (sizes["oh"], sizes["ow"]),
-    )
-    x = strided(reads[0], (*planes, ih, iw), (sizes["x_batch"], sizes["x_channel"], iw, 1))
-    y = strided(writes[0], (*planes, oh, ow), (sizes["y_batch"], sizes["y_channel"], ow, 1))
+    planes, iw, ow = (sizes["batch"], sizes["channels"]), sizes["iw"], sizes["ow"]
+    x = strided(reads[0], (*planes, sizes["ih"], iw), (sizes["x_batch"], sizes["x_channel"], iw, 1))
+    y = strided(writes[0], (*planes, sizes["oh"], ow), (sizes["y_batch"], sizes["y_channel"], ow, 1))
+    y[...] = pooled(kernel, x, sizes)
+
+
+def pooled(kernel: Any, x: Array, sizes: Sizes) -> Array:
+    """The pool of x[n, c, h, w]: window, strides, dilations, mode and what is counted are the kernel's."""
+    (ih, iw), (oh, ow) = x.shape[2:], (sizes["oh"], sizes["ow"])
+    y = np.empty((*x.shape[:2], oh, ow), x.dtype)
 
     def taps(o: int, axis: int, size: int, before: int, after: int) -> tuple[list[int], int]:
         """Positions inside the input, and how many count."""
@@ -150,17 +159,40 @@ def pool(kernel: PoolKernel, reads: Sequence[Array], writes: Sequence[Array], si
             y[:, :, i, j] = part.max((-2, -1), initial=-np.inf)
         else:
             y[:, :, i, j] = part.sum((-2, -1)) / (high * wide)
+    return y
+
+
+@run.register
+def global_pool(kernel: GlobalPoolKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    planes = (sizes["batch"], sizes["channels"])
+    x = strided(reads[0], (*planes, sizes["n"]), (sizes["x_batch"], sizes["x_channel"], 1))
+    y = strided(writes[0], planes, (sizes["y_batch"], sizes["y_channel"]))
+    y[...] = x.max(-1) if kernel.mode == "max" else x.mean(-1)
 
 
 def _convolve(
     epilogue: Epilogue, w: Array, groups: int, window: Any,
     reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes,
 ) -> None:  # fmt: skip
+    batch, ow = sizes["batch"], sizes["ow"]
+    outputs, inside = w.shape[:2]
+    space = (batch, groups * inside, sizes["ih"], sizes["iw"])
+    x = strided(reads[0], space, (sizes["x_batch"], sizes["x_channel"], sizes["iw"], 1))
+    to = (batch, outputs, sizes["oh"], ow)
+    slots = [
+        strided(flat, to, (sizes[f"s{i}_batch"], sizes.get(f"s{i}_channel", 0), *_pixels(axes, ow)))
+        for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
+    ]
+    y = strided(writes[0], to, (sizes["y_batch"], sizes["y_channel"], ow, 1))
+    y[...] = apply(epilogue, convolution(x, w, groups, window, sizes), slots)
+
+
+def convolution(x: Array, w: Array, groups: int, window: Any, sizes: Sizes) -> Array:
+    """The sums of x[n, groups · inside, h, w] and w[outputs, inside, kh, kw]; window: strides and dilations."""
     (stride_h, stride_w), (dilation_h, dilation_w) = window
-    batch, (oh, ow), (ih, iw) = sizes["batch"], (sizes["oh"], sizes["ow"]), (sizes["ih"], sizes["iw"])
+    (oh, ow), (ih, iw) = (sizes["oh"], sizes["ow"]), x.shape[2:]
     outputs, inside, kh, kw = w.shape
-    x = strided(reads[0], (batch, groups * inside, ih, iw), (sizes["x_batch"], sizes["x_channel"], iw, 1))
-    total = np.zeros((batch, outputs, oh, ow), w.dtype)
+    total = np.zeros((x.shape[0], outputs, oh, ow), w.dtype)
     per = outputs // groups
     for y, o in np.ndindex(oh, ow):
         for ky, kx in np.ndindex(kh, kw):
@@ -170,12 +202,7 @@ def _convolve(
                 for g in range(groups):
                     part = x[:, g * inside : (g + 1) * inside, row, col]
                     total[:, g * per : (g + 1) * per, y, o] += part @ w[g * per : (g + 1) * per, :, ky, kx].T
-    to = (batch, outputs, oh, ow)
-    slots = [
-        strided(flat, to, (sizes[f"s{i}_batch"], sizes.get(f"s{i}_channel", 0), *_pixels(axes, ow)))
-        for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
-    ]
-    strided(writes[0], to, (sizes["y_batch"], sizes["y_channel"], ow, 1))[...] = apply(epilogue, total, slots)
+    return total
 
 
 def _pixels(axes: str, ow: int) -> tuple[int, int]:

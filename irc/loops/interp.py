@@ -15,7 +15,7 @@ import numpy as np
 
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.types import DType
-from irc.kernels import semantics
+from irc.kernels import semantics_last
 from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
 
 Array = np.ndarray[Any, Any]
@@ -104,7 +104,7 @@ class Interpreter:
             self.array(b).reshape(-1)[at:] for b, at in zip((*s.reads, *s.writes), starts, strict=True)
         ]
         sizes = dict(zip(s.kernel.sizes, (int(self.value(e)) for e in s.sizes), strict=True))
-        semantics.run(s.kernel, memory[: len(s.reads)], memory[len(s.reads) :], sizes)
+        semantics_last.run(s.kernel, memory[: len(s.reads)], memory[len(s.reads) :], sizes)
 
     def index(self, buffer: Buffer, at: tuple[Expr, ...]) -> tuple[int, ...]:
         found = tuple(int(self.value(i)) for i in at)

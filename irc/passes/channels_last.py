@@ -134,14 +134,18 @@ class _Region:
         if out is None or not isinstance(out.type, TensorType) or out.type.rank not in (3, 4):
             return
         if node.op.name == "Conv":
-            if _kernel_takes(node) or (node.inputs[0] in self._inside and _is_product(node)):
+            x = node.inputs[0]
+            near = x in self._inside or (x is not None and all(d == 1 for d in x.shape[2:]))
+            if _kernel_takes(node) or (near and _is_product(node)):
                 self._put(node, [self._conv(node)])
         elif any(v in self._inside for v in node.operands):
             rank = len(out.shape)
             if node.op.elementwise and len(node.outputs) == 1:
                 self._put(node, [self._elementwise(node, rank)])
-            elif node.op.name in FOLLOWS and all(
-                isinstance(v.type, TensorType) and v.rank == rank for v in node.outputs
+            elif (
+                node.op.name in FOLLOWS
+                and not _of_planes(node)
+                and all(isinstance(v.type, TensorType) and v.rank == rank for v in node.outputs)
             ):
                 operands = tuple(k for k, v in enumerate(node.inputs) if v is not None and v.rank == rank)
                 self._put(node, self._wrapped(node, rank, operands))
@@ -227,6 +231,15 @@ class _Region:
         return y if not rest or rest[0] is None else b.Add(y, rest[0])
 
 
+def _of_planes(node: Node) -> bool:
+    """Whether a reduction leaves one element of each plane: its result is the same wherever the channels stand."""
+    x, *rest = node.inputs
+    axes = rest[0].ints() if rest and rest[0] is not None else None
+    if not node.op.name.startswith("Reduce") or axes is None or x is None:
+        return False
+    return sorted(a % len(x.shape) for a in axes) == list(range(2, len(x.shape)))
+
+
 def _is_product(node: Node) -> bool:
     """Whether a Conv is a matrix product: one tap, no stride, no padding, no groups."""
     op: Any = node.op
@@ -235,7 +248,7 @@ def _is_product(node: Node) -> bool:
     rank = len(x.shape) - 2
     begin, end = window_padding(op, x.shape[2:], w.shape[2:])
     taps = (*w.shape[2:], *spatial("Conv", "strides", op.strides, rank, 1))
-    return op.group == 1 and all(t == 1 for t in taps) and all(p == 0 for p in (*begin, *end))
+    return op.group == 1 and all(t == 1 for t in taps) and all(p == 0 for p in [*begin, *end])
 
 
 def _kernel_takes(node: Node) -> bool:

@@ -107,13 +107,14 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     early: before composite operations are decomposed, those of which a kernel takes the whole.
     precision: the least that f32 products must have.
     """
-    from irc.passes import claim_attention, claim_conv, claim_last, claim_matmul, claim_pool
+    from irc.passes import claim_attention, claim_conv, claim_last, claim_matmul, claim_planes, claim_pool
 
     claimer = Claimer(graph, isa, precision)
     done = 0
     families: dict[str, Family] = {
         "MatMul": claim_matmul.claim, "Conv": claim_conv.claim,
         "MaxPool": claim_pool.claim, "AveragePool": claim_pool.claim, "ChannelsLast": claim_last.claim,
+        "ReduceMean": claim_planes.claim, "ReduceMax": claim_planes.claim,
     }  # fmt: skip
     if early:
         families = {"Softmax": claim_attention.claim}

@@ -10,7 +10,7 @@ import numpy as np
 
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Node, Value
-from irc.kernels import Epilogue, select_depthwise_last, select_direct_conv, select_winograd
+from irc.kernels import Epilogue, select_depthwise_last, select_direct_conv, select_pool_last, select_winograd
 from irc.ops.window import spatial, window_padding
 from irc.passes.access import ZERO, Access, Space, find, row_major
 from irc.passes.claim import Claim, Claimer, worthwhile
@@ -51,8 +51,10 @@ class Planes:
 
 def claim(claimer: Claimer, node: Node) -> Claim | None:
     """A kernel for an operation with the channels last, or None where loops do it."""
-    wrapped: Any = node.op
-    return _conv(claimer, node, wrapped.op) if wrapped.op.name == "Conv" else None
+    op: Any = node.op.op  # type: ignore[attr-defined]
+    if op.name == "Conv":
+        return _conv(claimer, node, op)
+    return _pool(claimer, node, op) if op.name in ("MaxPool", "AveragePool") else None
 
 
 def planes_of(op: Any, x: Value, y: Value, window: Sequence[int]) -> Planes | None:
@@ -94,6 +96,45 @@ def _conv(claimer: Claimer, node: Node, op: Any) -> Claim | None:
     return _chosen(claimer, planes, op.group, x, weights, weights.const, tail)
 
 
+def _pool(claimer: Claimer, node: Node, op: Any) -> Claim | None:
+    """A pool whose indices nobody wants; whether a window may see nothing but padding is for loops to say."""
+    x, out = node.inputs[0], node.outputs[0]
+    assert x is not None
+    planes = planes_of(op, x, out, op.kernel)
+    wanted = any(v.uses or v in claimer.graph.outputs for v in node.outputs[1:])
+    if planes is None or wanted or not worthwhile(*out.shape, *map(Dim.of, op.kernel)):
+        return None
+    begin, end = window_padding(op, x.shape[1:-1], op.kernel)
+    if any(not d.is_const or int(d) < 0 for d in (*begin, *end)):
+        return None
+    if any(int(p) >= w for p, w in zip((*begin, *end), (*op.kernel, *op.kernel), strict=True)):
+        return None
+    tail = claimer.collector.tail(out, [], lambda a: a.strides[-1] in (0, 1) and planes.pixel(a.strides) is not None)
+    epilogue = Epilogue(tail.expr, tuple(_kind(planes, s) for s in tail.slots))
+    mode: Any = "max" if op.name == "MaxPool" else "average"
+    counted: Any = getattr(op, "counted", "inside")
+    window = (planes.window, planes.strides, planes.dilations)
+    kernel = select_pool_last(claimer.isa, out.dtype, mode, *window, counted, epilogue, planes.result[1])
+    if kernel is None:
+        return None
+    source = source_of(claimer, x)
+    sizes = planes.sizes(source, row_major(tail.value.shape)) | slot_strides(planes, tail, epilogue)
+    after = (ZERO, *end) if planes.flat else end
+    sizes |= {"channels": planes.channels, "end_h": after[0], "end_w": after[1]}
+    operands = [(source.value, source.offset), *((s.value, s.offset) for s in tail.slots)]
+    return Claim(kernel, operands, sizes, ZERO, tail.value, tail)
+
+
+def slot_strides(planes: Planes, tail: Tail, epilogue: Epilogue) -> dict[str, Dim]:
+    """The sizes that say where the operands of an epilogue stand."""
+    sizes: dict[str, Dim] = {}
+    for k, (kind, s) in enumerate(zip(epilogue.slots, tail.slots, strict=True)):
+        sizes[f"s{k}_batch"] = s.strides[0]
+        if kind in ("column", "full"):
+            sizes[f"s{k}_pixel"] = planes.pixel(s.strides) or ZERO
+    return sizes
+
+
 def _chosen(
     claimer: Claimer, planes: Planes, groups: int, x: Value, weights: Value, constant: Constant, tail: Tail
 ) -> Claim | None:  # fmt: skip
@@ -101,11 +142,7 @@ def _chosen(
     oc = int(weights.shape[0])
     epilogue = Epilogue(tail.expr, tuple(_kind(planes, s) for s in tail.slots))
     source = source_of(claimer, x)
-    sizes = planes.sizes(source, row_major(tail.value.shape))
-    for k, (kind, s) in enumerate(zip(epilogue.slots, tail.slots, strict=True)):
-        sizes[f"s{k}_batch"] = s.strides[0]
-        if kind in ("column", "full"):
-            sizes[f"s{k}_pixel"] = planes.pixel(s.strides) or ZERO
+    sizes = planes.sizes(source, row_major(tail.value.shape)) | slot_strides(planes, tail, epilogue)
     found = _select(claimer, planes, groups, oc, epilogue)
     if found is None:
         return None
