@@ -176,7 +176,8 @@ def select_depthwise_last(
     ow: DimLike,
 ) -> DepthwiseLastKernel | None:
     """The kernel for channels last and rows of `ow` outputs; None where the window is too wide for it."""
-    pixels = pixels_of(ow, window[1], strides[1], dilations[1])
+    room = REGISTERS.get(isa.name, 16) - 2 - window[1]  # beside the taps of a row and the input
+    pixels = pixels_of(ow, window[1], strides[1], dilations[1], room)
     return DepthwiseLastKernel(Tile(isa, dtype, pixels, 1), window, strides, dilations, epilogue) if pixels else None
 
 
@@ -233,7 +234,7 @@ def select_pool_last(
     ow: DimLike,
 ) -> PoolLastKernel | None:
     """The kernel for channels last and rows of `ow` outputs; None where the window is too wide for it."""
-    pixels = pixels_of(ow, window[1], strides[1], dilations[1])
+    pixels = pixels_of(ow, window[1], strides[1], dilations[1], REGISTERS.get(isa.name, 16) - 4)
     tile = Tile(isa, dtype, pixels, 1)
     return PoolLastKernel(tile, mode, window, strides, dilations, counted, epilogue) if pixels else None
 
