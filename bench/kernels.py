@@ -33,6 +33,7 @@ from irc.kernels import (
     select_pool,
     select_pool_last,
 )
+from irc.kernels.pool import Mode
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 PEAK = """
@@ -297,7 +298,12 @@ DEPTHWISE_LAST = [  # channels, height, width, window, stride: MobileNets, keywo
     (64, 25, 5, 3, 1),
     (96, 56, 56, 7, 1),
 ]
-POOLS_LAST = [(64, 112, 3, 2, "max"), (64, 56, 2, 2, "max"), (128, 20, 5, 1, "max"), (192, 28, 3, 1, "average")]
+POOLS_LAST: list[tuple[int, int, int, int, Mode]] = [
+    (64, 112, 3, 2, "max"),
+    (64, 56, 2, 2, "max"),
+    (128, 20, 5, 1, "max"),
+    (192, 28, 3, 1, "average"),
+]
 GLOBAL_LAST = [(1280, 7), (480, 14), (120, 28), (64, 112)]
 
 
@@ -328,8 +334,11 @@ def bench_last() -> None:
         pad = k // 2 if k % 2 else 0
         out = (size + 2 * pad - k) // stride + 1
         x, y = aligned((size, size, c)), aligned((out, out, c), "zero")
-        shape = (mode, (k, k), (stride, stride), (1, 1), "inside")
-        pools = select_pool_last(isa, f32, *shape, plain(), out), select_pool(isa, f32, *shape)
+        window, strides = (k, k), (stride, stride)
+        pools = (
+            select_pool_last(isa, f32, mode, window, strides, (1, 1), "inside", plain(), out),
+            select_pool(isa, f32, mode, window, strides),
+        )
         assert pools[0] is not None and pools[1] is not None
         lib = build([PROTOTYPES, pools[0].source(), pools[1].source()])
         extents = (1, c, size, size, out, out, pad, pad, pad, pad, 0)

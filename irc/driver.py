@@ -278,15 +278,23 @@ def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:
     graph = model.graph.copy()
     if options.backend != "numpy":
         make_states_explicit(graph)
-    names = passes_of(options.backend)
-    passes = pipelines.COMPILE_NUMPY if options.backend == "numpy" else pipelines.COMPILE_C
-    prepare(graph, options, passes[: names.index(name)])
+    passes = _passes(options)
+    prepare(graph, options, passes[: ["load", *(n for n, _ in passes)].index(name)])
     return graph
 
 
-def passes_of(backend: str | None) -> list[str]:
+def passes_of(options: CompileOptions) -> list[str]:
     """The names of what happens to a graph before code is made of it, in order; "load" stands for nothing yet."""
-    return ["load", *(n for n, _ in (pipelines.COMPILE_NUMPY if backend == "numpy" else pipelines.COMPILE_C))]
+    return ["load", *(n for n, _ in _passes(options))]
+
+
+def _passes(options: CompileOptions) -> tuple[pipelines.Pass, ...]:
+    if options.backend == "numpy":
+        return pipelines.COMPILE_NUMPY
+    from irc.kernels import isa_of
+
+    target = toolchain.target_of_sources(options.target)
+    return pipelines.compile_c(isa_of(frozenset(target.features), target.machine), options.precision)
 
 
 def require_ranks(graph: Graph) -> None:

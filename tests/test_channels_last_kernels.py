@@ -93,7 +93,8 @@ def run_depthwise(lib: ctypes.CDLL, kernel: DepthwiseLastKernel, case: Any, pool
     pixel, image = channels + 2, oh * ow * (channels + 2) + 9
     whole = np.full(n * image + 32, 77, dtype.numpy)
     y = whole[:-32].reshape(n, image)[:, :-9].reshape(n, oh, ow, pixel)
-    slots, sizes = [], []
+    slots: list[Array] = []
+    sizes: list[int] = []
     if kernel.epilogue.slots:
         scale, bias = noise(n, channels, dtype=dtype), noise(channels, dtype=dtype)
         add, (add_image, _, add_pixel) = spaced((n, oh, ow, channels), (1, 0, 4), dtype)
@@ -190,7 +191,8 @@ def run_pool(lib: ctypes.CDLL, kernel: PoolLastKernel, case: Any, pool: Pool | N
     pixel = c + 3
     whole = np.full((n, oh * ow * pixel + 5), 77, dtype.numpy)
     y = whole[:, :-5].reshape(n, oh, ow, pixel)
-    slots, sizes = [], []
+    slots: list[Array] = []
+    sizes: list[int] = []
     if kernel.epilogue.slots:
         slots = [noise(c, dtype=dtype), noise(n, oh, ow, c, dtype=dtype)]
         sizes = [0, oh * ow * c, c]
@@ -204,7 +206,7 @@ def run_pool(lib: ctypes.CDLL, kernel: PoolLastKernel, case: Any, pool: Pool | N
 @pytest.mark.parametrize(("isa", "dtype"), [("avx512", f32), ("avx512", f64), ("avx2", f32), ("plain", f32)])
 def test_pool(tmp_path: Path, isa: str, dtype: DType) -> None:
     scaled = Epilogue(acc(dtype) * slot(0, dtype) + slot(1, dtype), ("row", "full"))
-    found = []
+    found: list[tuple[PoolLastKernel, Any]] = []
     pairs = [(case, mode) for k, case in enumerate(POOLS) for mode in (MODES[0], MODES[1 + k % 3])]
     for k, (case, (mode, counted)) in enumerate(pairs):
         epilogue = scaled if k % 3 == 1 else plain(dtype)
@@ -256,7 +258,8 @@ def test_global_pool(tmp_path: Path, isa: str, dtype: DType) -> None:
             x, (image, _, pixel) = spaced((2, 1, n, c), (3, 0, 2), dtype)
             y = np.full((2, c + 2), 77, dtype.numpy)
             exact = x.astype(np.float64).max((1, 2)) if kernel.mode == "max" else x.astype(np.float64).mean((1, 2))
-            slots, sizes = [], []
+            slots: list[Array] = []
+            sizes: list[int] = []
             if kernel.epilogue.slots:
                 slots, sizes = [noise(2, c, dtype=dtype), noise(2, dtype=dtype)], [c, 1]
                 exact = (exact + slots[0]) * slots[1][:, None]

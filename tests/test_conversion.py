@@ -176,3 +176,29 @@ def test_options_of_openvino(tmp_path: Path, options: dict[str, Any], version: i
     assert max(int(n) for n in re.findall(r'version="opset(\d+)"', text)) == newest
     x = rng.normal(size=(2, 3)).astype(np.float32)
     np.testing.assert_array_equal(run(tmp_path / "b.xml", x), run(source, x))
+
+
+def pooled(second: bool) -> onnx.ModelProto:
+    outputs, results = ("y, i", ", int64[1,2,3,3] i") if second else ("y", "")
+    return onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> m (float[1,2,6,6] x) => (float[1,2,3,3] y'
+        f"{results}) {{ {outputs} = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x) }}"
+    )
+
+
+def test_a_version_without_the_second_result(tmp_path: Path) -> None:
+    irc.convert(pooled(False), tmp_path / "b.onnx", opset=7)
+    back = onnx.load(tmp_path / "b.onnx")
+    onnx.checker.check_model(back, full_check=True)
+    assert [list(n.output) for n in back.graph.node] == [["y"]]
+    irc.convert(pooled(False), tmp_path / "b.xml", max_opset="opset1")
+    layer = (tmp_path / "b.xml").read_text().partition('type="MaxPool"')[2].partition("</layer>")[0]
+    assert layer.partition("<output>")[2].count("<port ") == 1
+    x = rng.normal(size=(1, 2, 6, 6)).astype(np.float32)
+    np.testing.assert_array_equal(run(tmp_path / "b.xml", x), run(tmp_path / "b.onnx", x))
+
+
+def test_a_second_result_that_is_used_needs_a_version_with_it(tmp_path: Path) -> None:
+    for target, options in (("b.onnx", {"opset": 7}), ("b.xml", {"max_opset": "opset1"})):
+        with pytest.raises(ConversionError, match=r"opset ?8"):
+            irc.convert(pooled(True), tmp_path / target, **options)

@@ -41,7 +41,6 @@ KNOWN: dict[str, dict[str, str]] = {
     **{f"onnx BatchNormalization-{n}": {"5 results": "those of training are not read"} for n in (6, 7, 9)},
     **{f"onnx BatchNormalization-{n}": {"3 results": "those of training are not read"} for n in (14, 15)},
     "onnx LayerNormalization-17": {"3 results": "mean and inverse deviation are not read"},
-    "onnx MaxPool-1": {"1 results": "the second is absent"},
     "openvino Divide-1": {"m_pythondiv": "the CPU plugin truncates whatever it says"},
     **{f"openvino AvgPool-{n}": {"exclude-pad": "what absence means to the reader"} for n in (1, 14, 16)},
     **{f"openvino {n}-1": {"dilations": ASSUMED, "strides": ASSUMED, "output_shape": "i32 and i64 are specified",

@@ -60,11 +60,13 @@ class _Writer:
         self.constants: dict[int, str] = {}
         self.used: set[str] = set()
         self.names: set[str] = set()
+        self.results: set[Value] = set()  # values that are used without being an operand: outputs of a graph
         self.scope = Graph()  # names of what is made here
 
     def graph(self, graph: Graph) -> RawGraph:
         out = self.out
         out.name = graph.name
+        self.results.update(graph.outputs)
         skip = ("values", "outputs", "constant_nodes", "order", "constants")
         out.extras = {k: v for k, v in graph.extras.items() if k not in skip} if self.same else {}
         out.values = dict(graph.extras.get("values", {})) if self.same else {}
@@ -243,6 +245,8 @@ class _Writer:
         for node in graph.nodes:
             for value in node.outputs:
                 if value in renamed:
+                    if self._is_used(renamed[value]):
+                        self.results.add(value)
                     self.keys[value] = self._key(renamed[value])
                     value.names, value.extras = renamed[value].names, renamed[value].extras
                 else:
@@ -273,7 +277,12 @@ class _Writer:
                 return False
         if form.when is not None and not form.when(op, *inputs):
             return False
+        if any(self._is_used(v) for v in outputs[_results_of(form, op) :]):
+            return False
         return self._operands_fit(form, op, inputs) and self._attributes(form, op, inputs) is not None
+
+    def _is_used(self, value: Value) -> bool:
+        return bool(value.uses) or value in self.results
 
     def _operands_fit(self, form: Form, op: Op, inputs: Sequence[Value | None]) -> bool:
         sig = form.sig or op.sig
@@ -340,6 +349,7 @@ class _Writer:
             keys.pop()
         attrs = self._attributes(form, op, inputs) or {}
         raws = [RawValue(self._key(v), v.names, v.type, v.loc, dict(v.extras) if self.same else {}) for v in outputs]
+        raws = raws[: _results_of(form, op)]  # what this version does not give, nobody uses
         if self.format == "onnx":
             raws = [replace(r, names=(r.key,)) for r in raws]
             empty = {n: _list_type(form.attrs[n]) for n, v in attrs.items() if v == []}
@@ -370,6 +380,12 @@ class _Writer:
                 asked = support.opset_label(self.format, self.options.opset(form.domain))
                 return Problem(codes.NEEDS_NEWER_OPSET, needed=needed, asked=asked, **what)
         return Problem(codes.CANNOT_EXPRESS, **what)
+
+
+def _results_of(form: Form, op: Op) -> int | None:
+    """How many results this version has at most; None where there may be any number."""
+    sig = form.sig or op.sig
+    return None if any(p.variadic for p in sig.outputs) else len(sig.outputs)
 
 
 def _list_type(codec: Codec) -> int:

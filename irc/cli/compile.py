@@ -64,10 +64,11 @@ def _dump(path: str, name: str, backend: str | None, options: dict[str, Any]) ->
     from irc import driver
     from irc.ir.text import print_graph
 
-    known = driver.passes_of(backend)
+    chosen = driver.CompileOptions(backend, **options)
+    known = driver.passes_of(chosen)
     if name not in known:
         raise click.BadParameter(f"{name!r} is no pass; passes are {', '.join(known)}", param_hint="--dump-after")
-    graph = driver.graph_after(irc.load(path), name, driver.CompileOptions(backend, **options))
+    graph = driver.graph_after(irc.load(path), name, chosen)
     console.out(print_graph(graph).rstrip())
     return 0
 

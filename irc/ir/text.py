@@ -55,6 +55,9 @@ def node_text(node: Node) -> str:
 
 
 def _op(op: Any) -> str:
+    spelled = getattr(op, "spelled", None)
+    if spelled is not None:  # made by a pass of compiling, and not to be read again
+        return str(spelled())
     default = {f.name: f.default for f in dataclasses.fields(op)}
     shown = [
         f"{k}={literal(v, print_graph)}"

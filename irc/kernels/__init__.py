@@ -52,6 +52,7 @@ pixels and columns output channels: a bias is "row", a residual "full"; the same
 pools of channels last.
 """
 
+from irc.kernels.amx_conv import AmxConvKernel
 from irc.kernels.amx_gemm import AmxGemmKernel
 from irc.kernels.attention import AttentionKernel
 from irc.kernels.catalogue import (
@@ -63,6 +64,7 @@ from irc.kernels.catalogue import (
     select_gemm,
     select_global_pool,
     select_global_pool_last,
+    select_matrix_conv,
     select_matrix_gemm,
     select_pool,
     select_pool_last,
@@ -86,6 +88,7 @@ from irc.kernels.transpose import TransposeKernel, transposed
 __all__ = [
     "ISAS",
     "PROTOTYPES",
+    "AmxConvKernel",
     "AmxGemmKernel",
     "AttentionKernel",
     "ConvKernel",
@@ -113,6 +116,7 @@ __all__ = [
     "select_gemm",
     "select_global_pool",
     "select_global_pool_last",
+    "select_matrix_conv",
     "select_matrix_gemm",
     "select_pool",
     "select_pool_last",

@@ -122,6 +122,24 @@ $store}
 #endif
 """
 
+_TAPS = """#ifndef IRC_AMX_TAPS_$name
+#define IRC_AMX_TAPS_$name
+/* The same of A read where it is: row tiles a0 and a1, their rows `row` bytes apart, chunk c at + offsets[c] and its
+ * terms `term` elements apart. */
+static void irc_taps_$name(int64_t chunks, const uint16_t *a0, const uint16_t *a1, const int64_t *offsets, int64_t term,
+                           int64_t row, int64_t height, const uint16_t *b, float *out, const char *ahead,
+                           int64_t lines) {
+    (void)a1, (void)height, (void)term;
+    IRC_TILES_READ(a0);
+    IRC_TILES_READ(b);
+$zero    for (int64_t c = 0; c < chunks; c++, b += $T * 1024) {
+        const int64_t at = offsets[c];
+        for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+$body    }
+$store}
+#endif
+"""
+
 # Pairs (term of A, term of B) in an order in which every pair shares a term, and so its tiles, with the one before.
 ORDER = {
     1: ((0, 0),),
@@ -148,21 +166,33 @@ def products_name(terms: int, rows: int, columns: int) -> str:
 
 
 def products(terms: int, rows: int, columns: int) -> str:
-    """`irc_products_NAME`, guarded."""
+    """`irc_products_NAME`, guarded: A packed."""
+    return _products(_PRODUCTS, terms, rows, columns, "a + {term} * term + {r} * tile, 64")
+
+
+def taps(terms: int, rows: int, columns: int) -> str:
+    """`irc_taps_NAME`, guarded: A where it is."""
+    return _products(_TAPS, terms, rows, columns, "a{r} + at + {term} * term, row")
+
+
+def _products(text: str, terms: int, rows: int, columns: int, place: str) -> str:
+    """The text with its loads and products; place: of the tile of term `term` and row tile `r`, with its stride."""
     accumulators = [(r, w, 2 * r + w) for r in range(rows) for w in range(columns)]
     lines: list[str] = []
     here = (-1, -1)
     for a, b in ORDER[terms]:
         loaded: set[str] = set()
         for r, w, sums in accumulators:
-            for name, load in ((f"a{r}", _load_a(a, r)), (f"b{w}", _load_b(b, w))):
+            load_a = f"_tile_loadd({4 + r}, {place.format(term=a, r=r)});"
+            load_b = f"_tile_loadd({6 + w}, b + {(b * 2 + w) * 512}, 64);"
+            for name, load in ((f"a{r}", load_a), (f"b{w}", load_b)):
                 if name not in loaded and (a != here[0] if name[0] == "a" else b != here[1]):
                     lines.append(load)
                 loaded.add(name)
             lines.append(f"_tile_dpbf16ps({sums}, {4 + r}, {6 + w});")
         here = (a, b)
     return fill(
-        _PRODUCTS,
+        text,
         name=products_name(terms, rows, columns),
         T=terms,
         R=rows,
@@ -171,11 +201,3 @@ def products(terms: int, rows: int, columns: int) -> str:
         body="".join(f"        {line}\n" for line in lines),
         store="".join(f"    _tile_stored({s}, out + {r} * 32 * height + {16 * w}, 128);\n" for r, w, s in accumulators),
     )
-
-
-def _load_a(term: int, r: int) -> str:
-    return f"_tile_loadd({4 + r}, a + {term} * term + {r} * tile, 64);"
-
-
-def _load_b(term: int, w: int) -> str:
-    return f"_tile_loadd({6 + w}, b + {(term * 2 + w) * 512}, 64);"

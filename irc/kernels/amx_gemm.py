@@ -160,8 +160,8 @@ class AmxGemmKernel(Kernel):
         variants = [(r, w) for r in self.heights for w in self.widths]
         stored = f"        const uint16_t *const b = stored + g->chunk0 * {t * 1024};"
         calls = [
-            f"        {'else ' if i else ''}{_condition(r, w, variants) if i + 1 < len(variants) else ''}"
-            f"irc_products_{amx.products_name(t, r, w)}(chunks, packed, g->height, b, out, ahead, fetched);"
+            f"        {variant_of(i, variants, 'g->n - col')}irc_products_{amx.products_name(t, r, w)}("
+            "chunks, packed, g->height, b, out, ahead, fetched);"
             for i, (r, w) in enumerate(variants)
         ]
         return [
@@ -275,11 +275,12 @@ def widths_of(n: DimLike) -> tuple[int, ...]:
     return (last,) if int(columns) <= PANEL else (2, 1) if last == 1 else (2,)
 
 
-def _condition(rows: int, columns: int, variants: list[tuple[int, int]]) -> str:
-    """The `if` that picks a block among several."""
+def variant_of(number: int, variants: list[tuple[int, int]], left: str) -> str:
+    """The `if` that picks a block of row × column tiles among several; left: the columns that are left, in C."""
+    (rows, columns), last = variants[number], number + 1 == len(variants)
     tests = ["two" if rows == 2 else "!two"] if len({r for r, _ in variants}) > 1 else []
-    tests += ["g->n - col > 16" if columns == 2 else "g->n - col <= 16"] if len({w for _, w in variants}) > 1 else []
-    return f"if ({' && '.join(tests)}) "
+    tests += [f"{left} > 16" if columns == 2 else f"{left} <= 16"] if len({w for _, w in variants}) > 1 else []
+    return ("else " if number else "") + ("" if last else f"if ({' && '.join(tests)}) ")
 
 
 def _strides(axes: str) -> tuple[str, ...]:

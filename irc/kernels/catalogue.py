@@ -13,6 +13,7 @@ from typing import Literal
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32
 from irc.kernels import amx
+from irc.kernels.amx_conv import AmxConvKernel, positions
 from irc.kernels.amx_gemm import THIN, AmxGemmKernel, blocks_of, widths_of
 from irc.kernels.attention import WIDEST, AttentionKernel, Mask
 from irc.kernels.conv import ConvKernel
@@ -133,6 +134,38 @@ def select_matrix_gemm(
     return AmxGemmKernel(terms, epilogue, blocks_of(m), widths_of(n), thin=not Dim.of(m).is_const)
 
 
+def select_matrix_conv(
+    isa: Isa,
+    precision: str,
+    dtype: DType,
+    oc: int,
+    ic: int,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    oh: DimLike,
+    ow: DimLike,
+    epilogue: Epilogue,
+    rival: float = 1.0,
+) -> AmxConvKernel | None:
+    """The kernel from bf16 terms, NHWC, `oc` output and `ic` input channels of each group; None where FMA is as fast.
+
+    precision: as `select_matrix_gemm`'s.  The size of the output must be known.  rival: how many times faster than
+    the direct convolution the best kernel in f32 is.
+    """
+    height, width, terms = Dim.of(oh), Dim.of(ow), amx.TERMS[precision]
+    if not isa.tiles or dtype != f32 or not (height.is_const and width.is_const and oc and ic):
+        return None
+    kernel = AmxConvKernel(terms, window, strides, dilations, epilogue, widths_of(oc))
+    taps, pixels = window[0] * window[1], int(height) * int(width)
+    rows = positions(int(height), int(width), kernel)
+    deep, panels = -(-ic // amx.CHUNK) * amx.CHUNK, -(-oc // amx.PANEL)
+    tiles = rows * -(-oc // amx.ROWS) * amx.ROWS * deep * taps * len(amx.ORDER[terms]) / TILES
+    tiles += pixels * max(strides[0] * strides[1], 1) * deep * SPLITTING[terms] + oc * deep * taps * SPLITTING_B[terms]
+    tiles += CALL + BLOCK * -(-rows // 32) * panels
+    return kernel if tiles < pixels * oc * ic * taps / (FMA * rival) else None
+
+
 def select_conv(
     isa: Isa,
     dtype: DType,
@@ -176,7 +209,8 @@ def select_depthwise_last(
     ow: DimLike,
 ) -> DepthwiseLastKernel | None:
     """The kernel for channels last and rows of `ow` outputs; None where the window is too wide for it."""
-    pixels = pixels_of(ow, window[1], strides[1], dilations[1])
+    room = REGISTERS.get(isa.name, 16) - 2 - window[1]  # beside the taps of a row and the input
+    pixels = pixels_of(ow, window[1], strides[1], dilations[1], room)
     return DepthwiseLastKernel(Tile(isa, dtype, pixels, 1), window, strides, dilations, epilogue) if pixels else None
 
 
@@ -233,7 +267,7 @@ def select_pool_last(
     ow: DimLike,
 ) -> PoolLastKernel | None:
     """The kernel for channels last and rows of `ow` outputs; None where the window is too wide for it."""
-    pixels = pixels_of(ow, window[1], strides[1], dilations[1])
+    pixels = pixels_of(ow, window[1], strides[1], dilations[1], REGISTERS.get(isa.name, 16) - 4)
     tile = Tile(isa, dtype, pixels, 1)
     return PoolLastKernel(tile, mode, window, strides, dilations, counted, epilogue) if pixels else None
 

@@ -78,10 +78,13 @@ def bounds(symbol: str, places: tuple[int, ...]) -> str:
     return fill(BOUNDS, S=symbol, bits=bits)
 
 
-def pixels_of(width: DimLike, taps: int, stride: int, dilation: int) -> int:
-    """The pixels of a tile for rows of `width` outputs: tiles as equal as possible; 0 where no tile is possible."""
-    row = Dim.of(width)
-    most = next((p for p in range(PIXELS, 0, -1) if len(columns(p, taps, stride, dilation)) <= COLUMNS), 0)
+def pixels_of(width: DimLike, taps: int, stride: int, dilation: int, registers: int) -> int:
+    """The pixels of a tile for rows of `width` outputs: tiles as equal as possible; 0 where no tile is possible.
+
+    registers: how many vectors of sums they may take; two pixels are allowed always.
+    """
+    row, room = Dim.of(width), min(PIXELS, max(registers, 2))
+    most = next((p for p in range(room, 0, -1) if len(columns(p, taps, stride, dilation)) <= COLUMNS), 0)
     if not most or not row.is_const or int(row) <= 0:
         return most
     tiles = -(-int(row) // most)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.kernels.amx_conv import AmxConvKernel
 from irc.kernels.amx_gemm import VECTOR, AmxGemmKernel
 from irc.kernels.attention import AttentionKernel
 from irc.kernels.base import Kernel
@@ -95,6 +96,32 @@ def unpacked(packed: Array, shape: Sequence[int], kernel: Any, *given: int) -> A
     w = np.empty(int(np.prod(shape)), kernel.tile.dtype.numpy)
     w[place[place > 0] - 1] = packed[: place.size][place > 0]
     return w.reshape(shape)
+
+
+@run.register
+def split_conv(kernel: AmxConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """Channels last, X as it is, weights the sums of the terms that are stored of them."""
+    groups, ic, oc, batch = sizes["groups"], sizes["ic"], sizes["oc"], sizes["batch"]
+    (kh, kw), (oh, ow), (ih, iw) = kernel.window, (sizes["oh"], sizes["ow"]), (sizes["ih"], sizes["iw"])
+    stored = reads[1][: kernel.packed_elements(oc, ic, groups)].reshape(groups, -1)
+    w = np.stack([kernel.unpack_weights(part, oc, ic) for part in stored])
+    x = strided(reads[0], (batch, ih, iw, groups * ic), (sizes["x_batch"], sizes["x_row"], sizes["x_pixel"], 1))
+    total = np.zeros((batch, oh, ow, groups, oc), np.float32)
+    for place in np.ndindex(oh, ow, kh, kw):
+        at = [
+            place[a] * kernel.strides[a] + place[2 + a] * kernel.dilations[a] - pad
+            for a, pad in enumerate((sizes["pad_h"], sizes["pad_w"]))
+        ]
+        if 0 <= at[0] < ih and 0 <= at[1] < iw:
+            part = x[:, at[0], at[1]].reshape(batch, groups, ic)
+            total[:, place[0], place[1]] += np.einsum("bgi,goi->bgo", part, w[:, :, :, place[2], place[3]])
+    to = (batch, oh * ow, groups * oc)
+    slots = [
+        strided(flat, to, (sizes[f"s{i}_batch"], sizes.get(f"s{i}_pixel", 0), int(axes in ("row", "full"))))
+        for i, (flat, axes) in enumerate(zip(reads[2:], kernel.epilogue.slots, strict=True))
+    ]
+    result = apply(kernel.epilogue, total.reshape(to), slots)
+    strided(writes[0], to, (sizes["y_batch"], sizes["y_pixel"], 1))[...] = result
 
 
 @run.register

@@ -20,7 +20,7 @@ from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
 from irc.ops.conv import padding_of
-from irc.ops.forms import PREV, Form
+from irc.ops.forms import PREV, Declined, Form
 from irc.ops.layout import normal_axis
 from irc.ops.precision import narrowed, wide, widened
 from irc.ops.reduce import lowest
@@ -90,10 +90,11 @@ def pool_windows(
 def floored(op: Any, x: Value) -> dict[str, Any]:
     """The attributes that say the same with rounding down: the end padding grows by what rounding up ran over.
 
-    Problem IRC4002 where the spatial sizes are not static.
+    Declined where that is what it does already; Problem IRC4002 where the spatial sizes are not static.
     """
-    static = x.tensor.is_static and op.rounding != "floor"
-    require(static, conversion.CANNOT_EXPRESS, target="ONNX", op=str(op), types=x.tensor)
+    if op.rounding == "floor":
+        raise Declined
+    require(x.tensor.is_static, conversion.CANNOT_EXPRESS, target="ONNX", op=str(op), types=x.tensor)
     begin, _end = window_padding(op, x.shape[2:], op.kernel)
     count = window_count(op, x.shape[2:], op.kernel, effective_rounding(op))
     rank = len(op.kernel)
@@ -219,8 +220,11 @@ class MaxPool(Op):
         return flatten_index([places[a] for a in order], [x.shape[a] for a in order])
 
     onnx = (
-        Form("MaxPool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS, write=write_max_pool),
-        Form("MaxPool", 8, attrs={**ONNX_WINDOW, **KERNEL, "storage_order": Bool(False, to="column_major")}),
+        Form(
+            "MaxPool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS, write=write_max_pool,
+            sig=Sig("x: T -> y: T", T=NUMERIC),
+        ),
+        Form("MaxPool", 8, sig=None, attrs={**ONNX_WINDOW, **KERNEL, "storage_order": Bool(False, to="column_major")}),
         Form(
             "MaxPool", 10,
             attrs={

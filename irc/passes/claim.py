@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from irc.expr import Expr, index
+from irc.expr import Const, Expr, Size, index
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import f32, f64, u8
@@ -44,6 +44,11 @@ class KernelOp(Op):
     demands: tuple[tuple[Dim, Dim], ...]
     sig: ClassVar[Sig] = Sig("*xs: any -> y: any")
 
+    def spelled(self) -> str:
+        """The kernel and its sizes, as graphs are printed."""
+        sizes = ", ".join(f"{n}={_number(e)}" for n, e in zip(self.kernel.sizes, self.sizes, strict=True))
+        return f"KernelOp[{self.kernel.symbol}]({sizes})"
+
     def loops(self, b: LoopBuilder, *operands: Place) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """A call of the kernel, which splits its work over the threads itself."""
         *reads, result = (x.buffer for x in operands)
@@ -52,6 +57,10 @@ class KernelOp(Op):
             scratch = (Buffer(f"packed{len(b.scratch)}", u8, (self.scratch,), "arena", origin=b.origin),)
             b.scratch.extend(scratch)
         b.add(KernelCall(self.kernel, tuple(reads), (result,), self.sizes, scratch, self.starts))  # type: ignore[arg-type]
+
+
+def _number(e: Expr) -> str:
+    return str(e.value if isinstance(e, Const) else e.dim if isinstance(e, Size) else e)
 
 
 @dataclass
@@ -107,7 +116,15 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     early: before composite operations are decomposed, those of which a kernel takes the whole.
     precision: the least that f32 products must have.
     """
-    from irc.passes import claim_attention, claim_conv, claim_last, claim_matmul, claim_planes, claim_pool
+    from irc.passes import (
+        claim_attention,
+        claim_conv,
+        claim_last,
+        claim_matmul,
+        claim_planes,
+        claim_pool,
+        claim_recurrent,
+    )
 
     claimer = Claimer(graph, isa, precision)
     done = 0
@@ -118,6 +135,9 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     }  # fmt: skip
     if early:
         families = {"Softmax": claim_attention.claim}
+    for node in [n for n in graph.nodes if n.op.name in ("LSTMSteps", "GRUSteps")]:
+        done += claim_recurrent.claim(claimer, node)
+    graph.prune()
     for node in graph.nodes:
         family = families.get(node.op.name)
         value = node.outputs[0] if node.outputs else None

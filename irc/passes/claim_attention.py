@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.ir.types import f32
 from irc.kernels import acc, select_attention
@@ -21,6 +21,8 @@ from irc.passes.claim_matmul import Product, operand, product_of, result_of
 from irc.passes.epilogues import Tail, merged
 
 ONE = Dim.of(1)
+_MOVES = ("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand", "Broadcast")
+_CHAIN = 6  # of these between the product and the repetition, at most
 
 
 @dataclass
@@ -172,27 +174,33 @@ def _only_use(claimer: Claimer, value: Value) -> Node | None:
 def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value, k: Value) -> Claim | None:
     op, after = found.scores.op, found.values.op
     v = _two(found.values)[1]
-    first, second = Space(p.space), Space(o.space)
-    left = operand(claimer, first, p, q, op.transpose_a, right=False)  # type: ignore[attr-defined]
-    keys = operand(claimer, first, p, k, op.transpose_b, right=True)  # type: ignore[attr-defined]
-    values = operand(claimer, second, o, v, after.transpose_b, right=True)  # type: ignore[attr-defined]
+    depth, shared = len(p.lead), _repeated(p, k)
+    parts = (p.lead[-1].exact_div(shared) or ONE, shared) if shared != 1 else p.lead[-1:]
+    lead = (*p.lead[:-1], *parts)
+    left = operand(claimer, Space(p.space), p, q, op.transpose_a, right=False)  # type: ignore[attr-defined]
+    keys = operand(claimer, Space((*lead, p.m, p.n, p.k)), p, k, op.transpose_b, True, shared)  # type: ignore[attr-defined]
+    values = operand(claimer, Space((*lead, o.m, o.n, o.k)), o, v, after.transpose_b, True, shared)  # type: ignore[attr-defined]
     if left is None or keys is None or values is None or left.strides[-1] not in (0, 1):
         return None
-    depth = len(p.lead)
     mask = _mask(claimer, p, found.mask)
     if found.mask is not None and mask is None:
         return None
     result, to = result_of(claimer, o, Tail(found.values.outputs[0], acc(f32)))
-    over = [x.strides[:depth] for x in (left, keys, values)] + [to[:depth]] + ([mask.strides[:depth]] if mask else [])
-    axes = merged(p.lead, *over)
+
+    def apart(strides: Sequence[Dim]) -> tuple[Dim, ...]:
+        last = strides[depth - 1] if depth else ZERO
+        return (*strides[: depth - 1], last * shared, last) if shared != 1 else tuple(strides[:depth])
+
+    over = [apart(left.strides), keys.strides[:-3], values.strides[:-3], apart(to)]
+    over += [apart(mask.strides)] if mask else []
+    axes = merged(lead, *over)
     group = ONE
-    if len(axes) == 3:  # batch, heads of the keys, queries of one head
-        grouped = _joined(axes[1], axes[2])
-        if grouped is None:
-            return None
-        group = axes[2][0]
-        axes = [axes[0], grouped]
-    if len(axes) > 2 or values.strides[depth + 1] not in (0, 1) or 1 not in (keys.strides[-1], keys.strides[depth + 1]):
+    if len(axes) > 1 and axes[-1][2] == axes[-1][3] == 0:  # queries that share a head of the keys
+        grouped = _joined(axes[-2], axes[-1])
+        if grouped is not None:
+            group = axes[-1][0]
+            axes[-2:] = [grouped]
+    if len(axes) > 2 or values.strides[-2] not in (0, 1) or 1 not in (keys.strides[-1], keys.strides[-2]):
         return None
     kernel = select_attention(
         claimer.isa, p.m * group, _wider(p.k, o.n), found.scale, "none" if mask is None else "add", False, found.empty
@@ -203,7 +211,7 @@ def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value
     heads, batch = (axes[-1] if axes else none), (axes[-2] if len(axes) > 1 else none)
     sizes: dict[str, Any] = {
         "batch": batch[0], "heads": heads[0], "group": group, "m": p.m, "n": p.n, "d": p.k, "dv": o.n,
-        "q_row": left.strides[depth], "k_row": keys.strides[depth + 1], "k_col": keys.strides[-1],
+        "q_row": left.strides[depth], "k_row": keys.strides[-2], "k_col": keys.strides[-1],
         "v_row": values.strides[-1], "o_row": to[depth],
     }  # fmt: skip
     for place, name in enumerate(("q", "k", "v", "o", *(["mask"] if mask else [])), 1):
@@ -213,6 +221,22 @@ def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value
         sizes |= {"mask_row": mask.strides[depth], "mask_col": mask.strides[depth + 1]}
     tail = Tail(found.values.outputs[0], acc(f32))
     return Claim(kernel, operands, sizes, ZERO, result, tail, tuple(dict.fromkeys(found.nodes)))
+
+
+def _repeated(p: Product, k: Value) -> Dim:
+    """How often each head of K was repeated for the query heads, as exporters write grouped queries; else 1."""
+    value, heads = k, p.lead[-1] if p.lead else ONE
+    for _ in range(_CHAIN):
+        node = value.producer
+        if node is None or node.inputs[0] is None or node.op.name not in _MOVES:
+            break
+        before = node.inputs[0]
+        if node.op.name in ("Expand", "Broadcast"):
+            ratio = product(value.shape).exact_div(product(before.shape))
+            whole = ratio is not None and ratio.is_const and heads.is_const and int(heads) % int(ratio) == 0
+            return ratio if ratio is not None and whole else ONE
+        value = before
+    return ONE
 
 
 def _joined(heads: Sequence[Dim], queries: Sequence[Dim]) -> tuple[Dim, ...] | None:

@@ -10,13 +10,22 @@ import numpy as np
 
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Node, Value
-from irc.kernels import Epilogue, select_depthwise_last, select_direct_conv, select_pool_last, select_winograd
+from irc.kernels import (
+    AmxConvKernel,
+    Epilogue,
+    select_depthwise_last,
+    select_direct_conv,
+    select_matrix_conv,
+    select_pool_last,
+    select_winograd,
+)
 from irc.ops.window import spatial, window_padding
 from irc.passes.access import ZERO, Access, Space, find, row_major
 from irc.passes.claim import Claim, Claimer, worthwhile
 from irc.passes.epilogues import Tail, merged
 
 ONE = Dim.of(1)
+WINOGRAD = 1.7  # times faster than `select_direct_conv`'s kernel
 
 
 @dataclass
@@ -151,8 +160,12 @@ def _chosen(
     def packed() -> np.ndarray[Any, Any]:
         return found.kernel.pack_weights(constant.array.reshape(shape), *found.given)
 
-    key = (weights, type(found.kernel), found.kernel.tile, getattr(found.kernel, "block", 0), *found.given)
-    filled = claimer.packed(key, packed, constant.dtype, found.elements, weights.name)
+    if isinstance(found.kernel, AmxConvKernel):
+        key, stored = (weights, found.kernel.packing, *found.given), found.kernel.w_dtype
+    else:
+        key = (weights, type(found.kernel), found.kernel.tile, getattr(found.kernel, "block", 0), *found.given)
+        stored = constant.dtype
+    filled = claimer.packed(key, packed, stored, found.elements, weights.name)
     operands = [(source.value, source.offset), (filled, ZERO), *((s.value, s.offset) for s in tail.slots)]
     return Claim(found.kernel, operands, sizes | found.sizes, found.scratch, tail.value, tail)
 
@@ -176,15 +189,20 @@ def _select(claimer: Claimer, planes: Planes, groups: int, outputs: int, epilogu
         depthwise = select_depthwise_last(isa, dtype, *window, epilogue, planes.result[1])
         if depthwise is not None:
             return Selection(depthwise, {"channels": planes.channels}, depthwise.packed_elements(outputs))
-    if groups == 1 and window == ((3, 3), (1, 1), (1, 1)):
-        winograd = select_winograd(isa, dtype, oc, ic, *planes.result, epilogue)
-        if winograd is not None:
-            elements, scratch = winograd.packed_elements(oc, ic), winograd.scratch_bytes(ic)
-            return Selection(winograd, {"ic": Dim.of(ic), "oc": Dim.of(oc)}, elements, scratch=scratch)
+    regular = groups == 1 and window == ((3, 3), (1, 1), (1, 1))
+    winograd = select_winograd(isa, dtype, oc, ic, *planes.result, epilogue) if regular else None
+    sizes = {"groups": Dim.of(groups), "ic": Dim.of(ic), "oc": Dim.of(oc)}
+    shape, rival = (dtype, oc, ic, *window, *planes.result, epilogue), 1.0 if winograd is None else WINOGRAD
+    matrix = select_matrix_conv(isa, claimer.precision, *shape, rival)
+    if matrix is not None:
+        scratch = Dim.of(matrix.scratch_bytes(ic, *map(int, planes.result)))
+        return Selection(matrix, sizes, matrix.packed_elements(oc, ic, groups), (groups,), scratch)
+    if winograd is not None:
+        elements, scratch = winograd.packed_elements(oc, ic), winograd.scratch_bytes(ic)
+        return Selection(winograd, {"ic": Dim.of(ic), "oc": Dim.of(oc)}, elements, scratch=scratch)
     direct = select_direct_conv(isa, dtype, oc, ic, *window, *planes.result, epilogue)
     if direct is None:
         return None
-    sizes = {"groups": Dim.of(groups), "ic": Dim.of(ic), "oc": Dim.of(oc)}
     return Selection(direct, sizes, direct.packed_elements(oc, ic, groups), (groups,), direct.scratch_bytes())
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from irc.expr import index
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
 from irc.ir.types import DType, TensorType
@@ -68,10 +69,16 @@ def product_of(node: Node, a: Value, b: Value) -> Product | None:
     return Product(lead, m if rows else ONE, n if columns else ONE, k, rows, columns)
 
 
-def operand(claimer: Claimer, space: Space, p: Product, v: Value, swap: bool, right: bool) -> Access | None:
-    """How an operand is read over (lead, m, n, k)."""
+def operand(
+    claimer: Claimer, space: Space, p: Product, v: Value, swap: bool, right: bool, group: Dim = ONE
+) -> Access | None:
+    """How an operand is read over (lead, m, n, k); where group > 1, the space has the last of lead as two axes, groups
+    and what is in each."""
     depth = len(p.lead)
-    i, j, k = space.at[depth:]
+    place = space.at
+    if group != 1:
+        place = (*place[: depth - 1], place[depth - 1] * index(group) + place[depth], *place[depth + 1 :])
+    i, j, k = place[depth:]
     inner = (k, j) if right else (i, k)
     if len(v.shape) == 1:
         at = [k]
@@ -83,7 +90,7 @@ def operand(claimer: Claimer, space: Space, p: Product, v: Value, swap: bool, ri
     if any(size not in (1, full) for size, full in zip(lead_shape, p.lead[skip:], strict=True)):
         return None
     zero = Space((ONE,)).at[0]
-    lead = [zero if size == 1 else space.at[skip + n] for n, size in enumerate(lead_shape)]
+    lead = [zero if size == 1 else place[skip + n] for n, size in enumerate(lead_shape)]
     found = find(claimer.elements, space, v, (*lead, *at))
     return found[0] if found else None
 

@@ -234,7 +234,7 @@ _COMBINE: dict[str, Callable[[Dim, Dim], Dim]] = {
 
 
 def split(a: Dim, c: Dim) -> tuple[Dim, Dim]:
-    """(q, r) with a = q · c + r, taking out every term that divides exactly."""
+    """(q, r) with a = q · c + r, taking out every term, and every loop variable's factor, that divides exactly."""
     whole, rest = Dim.of(0), Dim.of(0)
     for monomial, k in a.terms:
         term = Dim({monomial: k})
@@ -245,6 +245,15 @@ def split(a: Dim, c: Dim) -> tuple[Dim, Dim]:
         elif exact is None:
             rest = rest + term
         whole = whole + (exact if exact is not None else 0)
+    if len(c.terms) < 2:
+        return whole, rest
+    for name in dict.fromkeys(x.name for m, _ in rest.terms for x in m if isinstance(x, Symbol) and x.name[0] == "%"):
+        factor = coefficient(rest, name)
+        exact = factor.exact_div(c) if factor is not None and factor != 0 else None
+        if factor is not None and exact is not None:
+            symbol = next(x for m, _ in rest.terms for x in m if isinstance(x, Symbol) and x.name == name)
+            whole = whole + Dim({(symbol,): 1}) * exact
+            rest = rest - Dim({(symbol,): 1}) * factor
     return whole, rest
 
 

@@ -1,0 +1,429 @@
+"""Convolution on AMX, NHWC: Y[pixels, oc] = epilogue(sum over window and ic of X[pixel + tap, ic] · W[oc, ic, tap]).
+
+f32 from bf16 terms, see `irc.kernels.amx`; the numbers, and what becomes of infinities and NaN, are those of
+`irc.kernels.amx_gemm`.  For a strip of output rows the input under it is copied once, split into terms, as planes
+[32 channels][term][row][column][channel], zeros standing for the padding: at most about 1 MiB, unless one row needs
+more.  A tile of A is up to 16 pixels of a plane: with stride 1 of the strip's positions one after the other, the
+padding between rows among them, else of one row.  A chunk of the sum is 32 channels of a tap.
+
+Weights stand in the order of `irc.kernels.amx_gemm`, k being [ic / 32][kh][kw][32].  Threads split rows, channels and
+pixels, never the sum: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from irc.ir.types import DType
+from irc.kernels import amx, amx_text as text
+from irc.kernels.amx import CHUNK, ROWS
+from irc.kernels.amx_gemm import PANEL_TILES, STRIPE, TASKS, VECTOR, WORTHWHILE, AmxGemmKernel, variant_of
+from irc.kernels.base import Kernel
+from irc.kernels.epilogue import Epilogue
+from irc.kernels.text import fill, symbol
+from irc.kernels.tile import epilogue_of, prelude
+
+_CALL = """
+typedef struct {
+    const float *x;
+    const $B *w;
+    float *y;
+    uint16_t *scratch;
+    int64_t batch, groups, ic, oc, ih, iw, oh, ow, pad_h, pad_w, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
+    /* Chunks of 32 channels, and of the sum; columns of a plane, and its elements.  The strip: output rows y0 to y1, in
+       `tiles` tiles of `height` pixels, `across` of them a row; into how many parts its tiles are divided. */
+    int64_t channels, chunks, wide, plane, y0, y1, tiles, height, across, parts;
+} ${S}_call;
+
+/* Rows of a plane under n rows of the output. */
+IRC_INLINE int64_t ${S}_tall(int64_t n) { return (n - 1) * $SH + $TALL; }
+
+typedef struct {
+    int64_t y, x; /* the first pixel of a tile, from the strip's first row on */
+    const uint16_t *from;
+} ${S}_spot;
+
+IRC_INLINE ${S}_spot ${S}_find(const ${S}_call *g, int64_t tile) {
+    if ($flat) {
+        const int64_t at = tile * g->height;
+        return (${S}_spot){at / g->wide, at % g->wide, g->scratch + at * 32};
+    }
+    const int64_t y = tile / g->across, x = tile % g->across * g->height;
+    return (${S}_spot){y, x, g->scratch + (y * $SH * g->wide + x * $SW) * 32};
+}
+"""
+
+_COPY = """
+/* Rows begin to end of the planes. */
+static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    for (; begin < end; begin++) {
+        const int64_t iy = (g->y0 * $SH + begin) * $ROW_STEP - g->pad_h;
+        uint16_t *to = g->scratch + begin * g->wide * 32;
+        for (int64_t at = 0; at < g->wide; at++, to += 32) {
+            const int64_t ix = at * $COLUMN_STEP - g->pad_w;
+            const int inside = iy >= 0 && iy < g->ih && ix >= 0 && ix < g->iw;
+            const float *from = inside ? g->x + iy * g->x_row + ix * g->x_pixel : g->x;
+            for (int64_t c = 0; c < g->channels; c++, from += 32) {
+                const int64_t have = inside ? g->ic - c * 32 : 0;
+                irc_f32x16 x = {0}, y = {0};
+                if (have >= 32) {
+                    x = irc_f32x16_load(from);
+                    y = irc_f32x16_load(from + 16);
+                } else if (have > 0) {
+                    x = irc_f32x16_load_part(from, have);
+                    if (have > 16) y = irc_f32x16_load_part(from + 16, have - 16);
+                }
+                irc_split_$T(x, y, to + c * $T * g->plane, g->plane);
+            }
+        }
+    }
+}
+"""
+
+_EXACT = """
+$load_b
+/* The pixels of a tile and the panel at channel col in f32 throughout, from the input itself. */
+static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const $B *b, ${S}_spot s, int64_t col) {
+    for (int64_t i = 0; i < g->height && g->y0 + s.y < g->y1; i++, s.x++) {
+        if ($flat && s.x == g->wide) {
+            s.x = 0;
+            if (g->y0 + ++s.y >= g->y1) return;
+        }
+        if (s.x >= g->ow) continue;
+        irc_f32x16 sum[2] = {{0}};
+        for (int64_t c = 0; c < g->chunks; c++) {
+            const int64_t iy = (g->y0 + s.y) * $STRIDE_H + c / $KW % $KH * $DH - g->pad_h;
+            const int64_t ix = s.x * $STRIDE_W + c % $KW * $DW - g->pad_w, channel = c / ($KH * $KW) * 32;
+            const int inside = iy >= 0 && iy < g->ih && ix >= 0 && ix < g->iw;
+            const float *x = inside ? g->x + iy * g->x_row + ix * g->x_pixel + channel : g->x;
+            irc_f32x16 part[2] = {{0}};
+            for (int64_t k = 0; k < 32; k += 2) {
+                irc_f32x16 even[2], odd[2];
+                ${S}_load_b(b, c * 32 + k, g->chunks * 32, even, odd);
+                const float x0 = inside && channel + k < g->ic ? x[k] : 0;
+                const float x1 = inside && channel + k + 1 < g->ic ? x[k + 1] : 0;
+                for (int w = 0; w < 2; w++) part[w] += x0 * even[w] + x1 * odd[w];
+            }
+            for (int w = 0; w < 2; w++) sum[w] += part[w];
+        }
+        const int64_t pixel = (g->y0 + s.y) * g->ow + s.x;
+        for (int w = 0; w < 2 && col + 16 * w < g->oc; w++) {
+            const int64_t at = col + 16 * w;
+            const irc_f32x16 y = ${S}_epilogue(o, sum[w], pixel, at, g->oc - at);
+            irc_f32x16_store_part(o->c + pixel * o->c_row + at, y, g->oc - at);
+        }
+    }
+}
+"""
+
+_PRODUCTS = """
+/* The pixels of a tile to Y: earlier sums added, the epilogue applied when these are the last ones.  Whether a sum was
+ * not finite. */
+static int ${S}_finish(const ${S}_call *g, const ${S}_out *o, const float *block, ${S}_spot s, int64_t col, int first,
+                       int last) {
+    const int64_t left = g->oc - col;
+    irc_f32x16 poison = {0};
+    for (int64_t i = 0; i < g->height; i++, s.x++) {
+        if ($flat && s.x == g->wide) {
+            s.x = 0;
+            s.y++;
+        }
+        if (s.x >= g->ow) continue;
+        if (g->y0 + s.y >= g->y1) break;
+        const int64_t pixel = (g->y0 + s.y) * g->ow + s.x;
+        for (int w = 0; w < 2 && 16 * w < left; w++) {
+            const int64_t part = left - 16 * w;
+            float *const to = o->c + pixel * o->c_row + col + 16 * w;
+            irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
+            if (!first) x += part < 16 ? irc_f32x16_load_part(to, part) : irc_f32x16_load(to);
+            if (last) {
+                poison += x * 0.0f;
+                x = ${S}_epilogue(o, x, pixel, col + 16 * w, part);
+            }
+            if (part < 16) irc_f32x16_store_part(to, x, part);
+            else irc_f32x16_store(to, x);
+        }
+    }
+    int32_t found = 0;
+    const irc_f32x16_mask bad = poison != poison;
+    for (int i = 0; i < 16; i++) found |= bad[i];
+    return found;
+}
+
+/* Tiles tile to end with chunks c0 to c1 of the panel at channel col; meanwhile `next` comes nearer. */
+static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $B *stored, const uint16_t *b, int64_t c0,
+                        int64_t c1, int64_t tile, int64_t end, int64_t col, const $B *next) {
+    _Alignas(64) float out[1024];
+    int64_t offsets[$most_chunks];
+    for (int64_t c = c0; c < c1; c++)
+        offsets[c - c0] = c / ($KH * $KW) * $T * g->plane + (c / $KW % $KH * $DY * g->wide + c % $KW * $DX) * 32;
+    const int first = c0 == 0, last = c1 == g->chunks;
+    const int64_t chunks = c1 - c0, total = chunks * $panel_lines;
+    const int64_t lines = 2 * $panel_lines / (end - tile + 1) + 1;
+    for (int64_t done = 0; tile < end; tile += 2, done += chunks * lines) {
+        const int64_t two = tile + 1 < end;
+        const ${S}_spot s0 = ${S}_find(g, tile), s1 = ${S}_find(g, tile + two);
+        const char *const ahead = (const char *)next + (done < total ? done * 64 : 0);
+        const int64_t fetched = done < total ? lines : 0;
+$choose
+        if (${S}_finish(g, o, out, s0, col, first, last)) ${S}_exact(g, o, stored, s0, col);
+        if (two && ${S}_finish(g, o, out + g->height * 32, s1, col, first, last)) ${S}_exact(g, o, stored, s1, col);
+    }
+}
+
+/* Parts of the tiles × panels of channels, begin to end, of the strip that is copied. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t panels = (g->oc + 31) / 32, cuts = (g->chunks + $most_chunks - 1) / $most_chunks;
+    const int64_t blocks = (g->tiles + 1) / 2;
+    ${S}_out o = {.c = g->y, .c_row = g->y_pixel, .n = g->oc};$slots_here
+    irc_tiles_begin(g->height);
+    for (; begin < end; begin++) {
+        const int64_t at = begin / panels, p = begin % panels, stop = blocks * (at + 1) / g->parts * 2;
+        const $B *const stored = g->w + p * g->chunks * $chunk;
+        for (int64_t cut = 0; cut < cuts; cut++) {
+            const int64_t c0 = g->chunks * cut / cuts, c1 = g->chunks * (cut + 1) / cuts;
+            const $B *const next = stored + (p + 1 < panels || cut + 1 < cuts ? c1 : c0) * $chunk;
+$operand
+            ${S}_blocks(g, &o, stored, b, c0, c1, blocks * at / g->parts * 2, stop < g->tiles ? stop : g->tiles, p * 32,
+                        next);
+        }
+    }
+    _tile_release();
+}
+"""
+
+_ENTRY = """
+/* Output rows in strips of equal height whose planes fit. */
+static void ${S}_image(${S}_call *g, const irc_pool *pool) {
+    const int64_t panels = (g->oc + 31) / 32, fit = $room / (g->channels * $T * 32 * g->wide);
+    const int64_t most = fit < $TALL + $SH ? 1 : (fit - $TALL) / $SH + 1;
+    const int64_t strips = (g->oh + most - 1) / most;
+    const double work = (double)(g->oh * g->ow) * (double)g->oc * (double)g->chunks * (32 * $passes);
+    const int alone = !pool || work < $worthwhile;
+    for (int64_t strip = 0; strip < strips; strip++) {
+        g->y0 = g->oh * strip / strips;
+        g->y1 = g->oh * (strip + 1) / strips;
+        const int64_t rows = g->y1 - g->y0, tall = ${S}_tall(rows);
+        const int64_t length = $flat ? (rows - 1) * g->wide + g->ow : g->ow, count = (length + 15) / 16;
+        g->plane = tall * g->wide * 32;
+        g->height = (length + count - 1) / count;
+        g->across = (length + g->height - 1) / g->height;
+        g->tiles = $flat ? g->across : g->across * rows;
+        const int64_t blocks = (g->tiles + 1) / 2, wanted = ($tasks + panels - 1) / panels;
+        g->parts = alone ? 1 : wanted < blocks ? wanted : blocks;
+        if (alone) {
+            ${S}_copy_part(g, 0, tall);
+            ${S}_part(g, 0, g->parts * panels);
+        } else {
+            pool->parallel_for(pool->self, tall, ${S}_copy_part, g);
+            pool->parallel_for(pool->self, g->parts * panels, ${S}_part, g);
+        }
+    }
+}
+
+void $S($parameters) {
+    ${S}_call whole = {$fields};
+    if (oc <= 0 || oh <= 0 || ow <= 0) return;
+    whole.channels = (ic + 31) / 32;
+    whole.chunks = whole.channels * ($KH * $KW);
+    whole.wide = (ow - 1) * $SW + $WIDE;
+    for (int64_t i = 0; i < batch; i++) {
+        for (int64_t j = 0; j < groups; j++) {
+            ${S}_call g = whole;
+            g.x += i * x_batch + j * ic;
+            g.w += j * ((oc + 31) / 32) * whole.chunks * $chunk;
+            g.y += i * y_batch + j * oc;$slot_moves
+            ${S}_image(&g, pool);
+        }
+    }
+}
+"""
+
+
+@dataclass(frozen=True)
+class AmxConvKernel(Kernel):
+    """A generated convolution of NHWC tensors; called like `irc.kernels.direct_conv.DirectConvKernel`, with scratch."""
+
+    terms: int
+    window: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    epilogue: Epilogue
+    widths: tuple[int, ...]
+
+    @cached_property
+    def symbol(self) -> str:
+        (kh, kw), (sh, sw), (dh, dw) = self.window, self.strides, self.dilations
+        return symbol(
+            "conv_amx", self.terms, f"k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}", f"{self.epilogue.key()}{self.widths}"
+        )
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
+        return self._matrix.features
+
+    @property
+    def packing(self) -> tuple[object, ...]:
+        """Equal for kernels that store weights alike."""
+        return "amx conv", self.terms
+
+    @property
+    def w_dtype(self) -> DType:
+        """The element type of packed weights."""
+        return self._matrix.b_dtype
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the pointers: read, written, scratch."""
+        slots = tuple((f"s{i}", "const float *") for i in range(len(self.epilogue.slots)))
+        w = "float" if self.terms == 3 else "uint16_t"
+        return (("x", "const float *"), ("w", f"const {w} *"), *slots, ("y", "float *"), ("scratch", "uint16_t *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
+        extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self._slot_sizes()))
+
+    @property
+    def _matrix(self) -> AmxGemmKernel:
+        """The matrix product whose weights are stored in the same way."""
+        return AmxGemmKernel(self.terms, self.epilogue, (2, 1), self.widths, False)
+
+    def packed_elements(self, oc: int, ic: int, groups: int = 1) -> int:
+        """Elements (`w_dtype`) of packed weights: `oc` output and `ic` input channels of a group."""
+        return groups * int(self._matrix.packed_b_elements(oc, _depth(ic, self.window)))
+
+    def pack_weights(self, w: np.ndarray[Any, Any], groups: int = 1) -> np.ndarray[Any, Any]:
+        """w[oc, ic, kh, kw] of all groups as the kernel reads it, flat; channels filled up with zeros."""
+        oc, ic, (kh, kw) = w.shape[0] // groups, w.shape[1], self.window
+        channels = -(-ic // CHUNK)
+        full = np.zeros((groups, oc, channels * CHUNK, kh, kw), np.float32)
+        full[:, :, :ic] = w.reshape(groups, oc, ic, kh, kw)
+        split = full.reshape(groups, oc, channels, CHUNK, kh, kw).transpose(0, 2, 4, 5, 3, 1)
+        return self._matrix.pack_b(split.reshape(groups, _depth(ic, self.window), oc)).ravel()
+
+    def unpack_weights(self, packed: np.ndarray[Any, Any], oc: int, ic: int) -> np.ndarray[Any, Any]:
+        """w[oc, ic, kh, kw] of one group as the kernel takes it, f32; terms are added up."""
+        b = self._matrix.unpack_b(packed, oc, _depth(ic, self.window))
+        return b.reshape(-1, *self.window, CHUNK, oc).transpose(4, 0, 3, 1, 2).reshape(oc, -1, *self.window)[:, :ic]
+
+    def scratch_bytes(self, ic: int, oh: int, ow: int) -> int:
+        """Bytes of scratch: the planes under the largest strip, and what a tile reads behind them."""
+        g = self._geometry()
+        wide, pixel = (ow - 1) * g["SW"] + g["WIDE"], -(-ic // CHUNK) * self.terms * CHUNK
+        fit = g["room"] // (pixel * wide)
+        most = 1 if fit < g["TALL"] + g["SH"] else (fit - g["TALL"]) // g["SH"] + 1
+        strips = -(-oh // most) if oh else 1
+        tall = (-(-oh // strips) - 1) * g["SH"] + g["TALL"]
+        return 2 * (tall * wide * pixel + ROWS * CHUNK * max(g["SW"], 1))
+
+    def source(self) -> str:
+        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+        t, given = self.terms, self._names()
+        variants = [(r, w) for r in (2, 1) for w in self.widths]
+        calls = "\n".join(
+            f"        {variant_of(i, variants, 'g->oc - col')}irc_taps_{amx.products_name(t, r, w)}("
+            f"chunks, s0.from, s1.from, offsets, g->plane, {64 * given['SW']}, g->height, b, out, ahead, fetched);"
+            for i, (r, w) in enumerate(variants)
+        )
+        stored = f"            const uint16_t *const b = stored + c0 * {t * 1024};"
+        split = f"            _Alignas(64) uint16_t b[{PANEL_TILES // t * 3072}];\n"
+        split += "            irc_split_panel(stored, c0 * 32, c1 - c0, g->chunks * 32, b);"
+        return "".join(
+            (
+                prelude(VECTOR, self.epilogue),
+                amx.TYPES,
+                amx.head(),
+                f"/* {self.summary} */",
+                epilogue_of(self.symbol, VECTOR, self.epilogue),
+                amx.split(t),
+                amx.SPLIT_PANEL if t == 3 else "",
+                *(amx.taps(t, r, w) for r, w in variants),
+                fill(_CALL, **given),
+                fill(_COPY, **given),
+                fill(_EXACT, **given, load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t)),
+                fill(_PRODUCTS, **given, choose=calls, operand=split if t == 3 else stored),
+                fill(_ENTRY, **given),
+            )
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        (kh, kw), (sh, sw) = self.window, self.strides
+        return f"Convolution {kh}x{kw}/{sh}x{sw}, NHWC, on AMX, bf16 terms of a value: {self.terms}."
+
+    def _geometry(self) -> dict[str, int]:
+        """Constants: of a window of one row or column, only those pixels are copied that it meets."""
+        (kh, kw), (sh, sw), (dh, dw) = self.window, self.strides, self.dilations
+        row_step, column_step = sh if kh == 1 else 1, sw if kw == 1 else 1
+        return {
+            "KH": kh, "KW": kw, "DH": dh, "DW": dw, "STRIDE_H": sh, "STRIDE_W": sw, "DY": dh, "DX": dw,
+            "ROW_STEP": row_step, "COLUMN_STEP": column_step, "SH": sh // row_step, "SW": sw // column_step,
+            "TALL": (kh - 1) * dh + 1, "WIDE": (kw - 1) * dw + 1, "room": STRIPE * ROWS * CHUNK,
+        }  # fmt: skip
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether tiles run on from row to row."""
+        g = self._geometry()
+        return g["SH"] == g["SW"] == 1
+
+    def _names(self) -> dict[str, Any]:
+        """What the templates refer to."""
+        t, slots = self.terms, list(enumerate(self.epilogue.slots))
+        fields = "".join(f"\n    const float *s{i};" for i, _ in slots)
+        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self._slot_sizes())
+        return self._geometry() | {
+            "S": self.symbol,
+            "B": "float" if t == 3 else "uint16_t",
+            "T": t,
+            "flat": int(self.is_flat),
+            "slot_fields": fields,
+            "slots_here": "".join(self._starts()),
+            "slot_moves": "".join(self._moves()),
+            "most_chunks": PANEL_TILES // t,
+            "panel_lines": 64 if t == 3 else 32 * t,
+            "chunk": 1024 if t == 3 else t * 1024,
+            "tasks": TASKS,
+            "passes": len(amx.ORDER[t]),
+            "worthwhile": WORTHWHILE,
+            "parameters": self.parameters,
+            "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
+        }
+
+    def _slot_sizes(self) -> list[tuple[int, str]]:
+        axes = enumerate(self.epilogue.slots)
+        return [(i, f) for i, a in axes for f in (("batch", "pixel") if a in ("column", "full") else ("batch",))]
+
+    def _starts(self) -> Iterator[str]:
+        for i, axes in enumerate(self.epilogue.slots):
+            yield f"\n    o.s{i} = g->s{i};"
+            if axes in ("column", "full"):
+                yield f"\n    o.s{i}_row = g->s{i}_pixel;"
+
+    def _moves(self) -> Iterator[str]:
+        for i, axes in enumerate(self.epilogue.slots):
+            channel = " + j * oc" if axes in ("row", "full") else ""
+            yield f"\n            g.s{i} += i * s{i}_batch{channel};"
+
+
+def positions(oh: int, ow: int, kernel: AmxConvKernel) -> int:
+    """Rows of tiles for oh × ow outputs, about: with the padding that flat tiles run over."""
+    if kernel.is_flat:
+        return oh * (ow + (kernel.window[1] - 1) * kernel.dilations[1])
+    return oh * -(-ow // ROWS) * ROWS
+
+
+def _depth(ic: int, window: tuple[int, int]) -> int:
+    """Length of the sum, channels filled up."""
+    return -(-ic // CHUNK) * CHUNK * window[0] * window[1]
