@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from irc.ir.dim import Dim, product
 from irc.ir.types import DType
 from irc.kernels import amx, amx_text as text
 from irc.kernels.amx import CHUNK, ROWS
 from irc.kernels.amx_gemm import PANEL_TILES, STRIPE, TASKS, VECTOR, WORTHWHILE, AmxGemmKernel, variant_of
-from irc.kernels.base import Kernel
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import epilogue_of, prelude
@@ -325,6 +326,16 @@ class AmxConvKernel(Kernel):
         strips = -(-oh // most) if oh else 1
         tall = (-(-oh // strips) - 1) * g["SH"] + g["TALL"]
         return 2 * (tall * wide * pixel + ROWS * CHUNK * max(g["SW"], 1))
+
+    @property
+    def executed(self) -> float:
+        """Products of bf16 terms for each product."""
+        return float(len(amx.ORDER[self.terms]))
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        extents = product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow"))
+        return extents * (2 * self.window[0] * self.window[1])
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim, DimLike
+from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, u16
 from irc.kernels import amx, amx_text as text
 from irc.kernels.amx import CHUNK, PANEL, ROWS
-from irc.kernels.base import Kernel
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.isa import AVX512
 from irc.kernels.text import fill, symbol
@@ -136,6 +136,15 @@ class AmxGemmKernel(Kernel):
         halves = packed.reshape(count, chunks, self.terms, 2, CHUNK // 2, PANEL // 2, 2)
         values = (halves.astype(np.uint32) << 16).view(np.float32).sum(axis=2, dtype=np.float32)
         return values.transpose(1, 3, 5, 0, 2, 4).reshape(chunks * CHUNK, -1)[:k, :n]
+
+    @property
+    def executed(self) -> float:
+        """Products of bf16 terms for each product."""
+        return float(len(amx.ORDER[self.terms]))
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        return 2 * product(sizes[n] for n in ("batch0", "batch1", "m", "n", "k"))
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""

@@ -18,7 +18,7 @@ from typing import Literal
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.kernels.attention_text import CALL, DECODE, ENTRY, INSTANCE, PACK, SOFTMAX, TILE, TILES
-from irc.kernels.base import Kernel
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import HEAD, vector_type
 from irc.kernels.lanes import dots, exp_below, folds, square
@@ -91,6 +91,14 @@ class AttentionKernel(Kernel):
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
         return Dim.of(0)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of a query with a key, or of a weight with V."""
+        m, n = sizes["m"], sizes["n"]
+        pairs = m * n
+        if self.causal:  # query i sees the keys up to i + shift
+            pairs = pairs.minimum(m * (sizes["shift"] + 1) + (m * (m - 1)) // 2)
+        return 2 * sizes["batch"] * sizes["heads"] * pairs * (sizes["d"] + sizes["dv"])
 
     def source(self) -> str:
         s, t = self.symbol, self.tile

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from irc.expr import Expr, Operand, index
+from irc.ir.dim import Dim
+
+Sizes = Mapping[str, Dim]
+"""The values of a kernel's sizes in a call, by name."""
 
 
 class Kernel:
@@ -24,6 +28,15 @@ class Kernel:
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; strides of memory are in elements."""
         raise NotImplementedError
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call, as the definition of what it computes counts them, without epilogue."""
+        raise NotImplementedError
+
+    @property
+    def executed(self) -> float:
+        """How many operations the processor executes for each of `flops`."""
+        return 1.0
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""

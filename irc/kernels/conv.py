@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim
-from irc.kernels.base import Kernel
+from irc.ir.dim import Dim, product
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import vector_name, vector_type
@@ -215,6 +215,10 @@ class ConvKernel(Kernel):
     def _room(self) -> int:
         """Rows of the matrix X in a block, at most."""
         return self.tile.isa.stack // self.tile.dtype.itemsize // (self.panels * self.tile.panel)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        return 2 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw"))
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""

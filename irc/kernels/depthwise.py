@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from irc.kernels.base import Kernel
+from irc.ir.dim import Dim, product
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.isa import vector_name, vector_type
 from irc.kernels.text import fill, symbol
@@ -178,6 +179,11 @@ class DepthwiseKernel(Kernel):
     def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """w[channels, 1, kh, kw] as the kernel reads it: [channels, kh, kw]."""
         return np.ascontiguousarray(w.reshape(w.shape[0], *w.shape[2:]), self.tile.dtype.numpy)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
+        return extents * (2 * self.window[0] * self.window[1])
 
     def source(self) -> str:
         s, t = self.symbol, self.tile

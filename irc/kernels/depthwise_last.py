@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim
-from irc.kernels.base import Kernel
+from irc.ir.dim import Dim, product
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.pixels import bounds, columns, keep, slot_fields, slot_sizes, slot_starts, users, window_names
 from irc.kernels.text import fill, symbol
@@ -189,6 +189,11 @@ class DepthwiseLastKernel(Kernel):
         full[:count] = w.reshape(count, taps)
         starts = [min(c, len(full) - lanes) for c in range(0, len(full), lanes)]
         return np.concatenate([full[c : c + lanes].T.ravel() for c in starts])
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
+        return extents * (2 * self.window[0] * self.window[1])
 
     def source(self) -> str:
         t = self.tile

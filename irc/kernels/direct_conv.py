@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim
-from irc.kernels.base import Kernel
+from irc.ir.dim import Dim, product
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import vector_name, vector_type
@@ -395,6 +395,11 @@ class DirectConvKernel(Kernel):
         full[:, :oc, :ic] = w.reshape(groups, oc, ic, kh, kw)
         split = full.reshape(groups, panels, self.tile.panel, blocks, self.block, kh, kw)
         return np.ascontiguousarray(split.transpose(0, 1, 3, 5, 6, 4, 2)).ravel()
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        extents = product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow"))
+        return extents * (2 * self.window[0] * self.window[1])
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""

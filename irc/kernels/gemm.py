@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim, DimLike
-from irc.kernels.base import Kernel
+from irc.ir.dim import Dim, DimLike, product
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.isa import vector_name
 from irc.kernels.lanes import square
@@ -291,6 +291,10 @@ class GemmKernel(Kernel):
         full = np.zeros((*b.shape[:-2], k, count * panel), self.tile.dtype.numpy)
         full[..., :n] = b
         return np.ascontiguousarray(np.moveaxis(full.reshape(*b.shape[:-2], k, count, panel), -2, -3))
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        return 2 * product(sizes[n] for n in ("batch0", "batch1", "m", "n", "k"))
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""

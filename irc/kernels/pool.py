@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from irc.ir.dim import Dim
-from irc.kernels.base import Kernel
+from irc.ir.dim import Dim, product
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import plain
 from irc.kernels.lanes import folds
 from irc.kernels.text import fill, symbol
@@ -221,6 +221,11 @@ class PoolKernel(Kernel):
         """Bytes of scratch: none."""
         return Dim.of(0)
 
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: one for each element of a window."""
+        extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
+        return extents * (self.window[0] * self.window[1])
+
     def source(self) -> str:
         t = self.tile
         average = self.mode == "average"
@@ -313,6 +318,10 @@ class GlobalPoolKernel(Kernel):
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
         return Dim.of(0)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: one for each element."""
+        return product(sizes[n] for n in ("batch", "channels", "n"))
 
     def source(self) -> str:
         t, average = self.tile, self.mode == "average"

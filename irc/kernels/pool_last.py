@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from irc.ir.dim import Dim
-from irc.kernels.base import Kernel
+from irc.ir.dim import Dim, product
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.pixels import (
     Pair,
@@ -336,6 +336,11 @@ class PoolLastKernel(_Pool):
         words = self.tile.name.removeprefix("irc_tile_")
         return symbol("pool_last", self.mode, shape, gaps, self.counted, words, self.epilogue.key())
 
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: one for each element of a window."""
+        extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
+        return extents * (self.window[0] * self.window[1])
+
     def source(self) -> str:
         t = self.tile
         given = self._given() | window_names(self.window, self.strides, self.dilations)
@@ -418,6 +423,10 @@ class GlobalPoolLastKernel(_Pool):
     def symbol(self) -> str:
         words = self.tile.name.removeprefix("irc_tile_")
         return symbol("global_pool_last", self.mode, words, self.epilogue.key())
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: one for each element."""
+        return product(sizes[n] for n in ("batch", "channels", "n"))
 
     def source(self) -> str:
         t, given = self.tile, self._given()

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim
-from irc.kernels.base import Kernel
+from irc.ir.dim import Dim, product
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import C_TYPES
@@ -200,6 +200,10 @@ class SmallConvKernel(Kernel):
         full = np.zeros((groups, depth, count * panel), self.tile.dtype.numpy)
         full[:, :, :per] = w.reshape(groups, per, w.shape[1], -1).transpose(0, 3, 2, 1).reshape(groups, depth, per)
         return np.ascontiguousarray(full.reshape(groups, depth, count, panel).transpose(0, 2, 1, 3)).ravel()
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        return 2 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw"))
 
     def source(self) -> str:
         s, t = self.symbol, self.tile

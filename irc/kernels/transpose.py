@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from irc.ir.dim import Dim, DimLike
-from irc.kernels.base import Kernel
+from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import plain
 from irc.kernels.lanes import square
 from irc.kernels.text import fill, symbol
@@ -157,6 +157,10 @@ class TransposeKernel(Kernel):
 
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
+        return Dim.of(0)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: none."""
         return Dim.of(0)
 
     def source(self) -> str:
