@@ -92,8 +92,9 @@ def compile(
 ) -> CompiledModel:  # fmt: skip
     """Compile a model.
 
-    backend: "c", "numpy", or None (C where a compiler is found, else NumPy).  precision of f32 products:
-    "highest", "high" (two bf16 terms) or "medium" (bf16).  target: "native", "x86-64-v2" … "aarch64".
+    backend: "c", "numpy", or None (C where a compiler is found, else NumPy).  precision: the least of f32
+    products where matrix units compute them from bf16 terms: "highest" (as f32), "high" (two terms, error about
+    2^-16 a product), "medium" (one).  target: "native", "x86-64-v2" … "aarch64".
     shapes fixes symbolic sizes ({"x": (1, 3, 224, 224)}); bounds limits data-dependent ones ({"n": 100}).
     With cache, artefacts are reused by content.  Raises InvalidModel, CompileError.
     """

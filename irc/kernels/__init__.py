@@ -9,6 +9,9 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     kernel = select_matrix_gemm(isa, precision, f32, m, n, k, epilogue)    # from bf16 terms, on AMX; may be None
     weights = kernel.pack_b(array)                      # uint16 or f32: kernel.b_dtype; k is the call's
 
+    kernel = select_matrix_conv(isa, precision, f32, oc_per_group, ic_per_group, window, strides, dilations, oh, ow,
+                                epilogue)               # NHWC, called like select_direct_conv's, with scratch
+
     kernel = select_conv(isa, f32, oc_per_group, ic_per_group * kh * kw, oh * ow, stride_w, epilogue)
     weights = kernel.pack_weights(array, groups)
 

@@ -104,7 +104,7 @@ def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilog
 
 
 FMA = 27.0  # products a cycle of `select_gemm`'s kernels with 512-bit vectors: 85 % of the peak
-TILES = 380.0  # terms' products a cycle of AMX: 75 % of the peak
+TILES = 290.0  # terms' products a cycle of AMX: 57 % of the peak, as a prototype reached
 SPLITTING = {3: 0.5, 2: 0.4, 1: 0.25}  # cycles for each element of A, by terms
 SPLITTING_B = {3: 0.35, 2: 0.0, 1: 0.0}  # and of B, where its terms are not stored
 PACKING = 0.25  # the same for `select_gemm`'s A
