@@ -50,9 +50,10 @@ def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
     given, found = nhwc(x, 3, np.nan), []
     packed = kernel.pack_weights(w)
     assert packed.size == kernel.packed_elements(oc, ic)
-    room = int(kernel.scratch_bytes(ic)) // dtype.itemsize
+    most = kernel.most(ic, -(-oh // 2) * -(-ow // 2))
+    room = int(kernel.scratch_bytes(ic, most)) // dtype.itemsize
     scratch = np.full(room + 64, np.nan, dtype.numpy)
-    sizes: dict[str, Any] = {"batch": n, "ic": ic, "oc": oc, "ih": ih, "iw": iw, "oh": oh, "ow": ow}
+    sizes: dict[str, Any] = {"batch": n, "ic": ic, "oc": oc, "ih": ih, "iw": iw, "oh": oh, "ow": ow, "most": most}
     sizes |= {"pad_h": pads[0], "pad_w": pads[1], "x_pixel": ic + 3, "x_row": iw * (ic + 3)}
     sizes |= {"x_batch": ih * iw * (ic + 3), "y_pixel": oc + 5, "y_batch": oh * ow * (oc + 5)}
     slots: list[np.ndarray[Any, Any]] = []
@@ -110,7 +111,7 @@ def test_accuracy(tmp_path: Path) -> None:
     x, w = noise(1, 512, 14, 14), noise(64, 512, 3, 3)
     exact = exact_conv(x, w, 1, (1, 1), (1, 1), (1, 1, 1, 1))
     y = np.zeros((1, 14, 14, 64), np.float32)
-    scratch = np.zeros(int(kernel.scratch_bytes(512)) // 4, np.float32)
-    sizes = (1, 512, 64, 14, 14, 14, 14, 1, 1, 0, 14 * 512, 512, 0, 64)
+    scratch = np.zeros(int(kernel.scratch_bytes(512, 2)) // 4, np.float32)
+    sizes = (1, 512, 64, 14, 14, 14, 14, 1, 1, 2, 0, 14 * 512, 512, 0, 64)
     invoke(lib, kernel, nhwc(x, 0, np.nan), kernel.pack_weights(w), y, scratch, *sizes)
     assert np.abs(y.transpose(0, 3, 1, 2) - exact).max() <= 1e-6 * np.abs(exact).max()

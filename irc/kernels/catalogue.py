@@ -29,7 +29,7 @@ from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
 from irc.kernels.small_conv import PIXELS, SmallConvKernel
 from irc.kernels.tile import Tile, heights_of
 from irc.kernels.transpose import TransposeKernel
-from irc.kernels.winograd import MOST_ROWS, WinogradKernel
+from irc.kernels.winograd import WinogradKernel
 
 UNKNOWN = 4096  # what a symbolic size is taken for
 
@@ -373,6 +373,4 @@ def select_winograd(
         return None
     tiles = (int(height) + 1) // 2 * ((int(width) + 1) // 2)
     rows = heights_of(tiles, isa.rows)[-1]
-    tile = Tile(isa, dtype, rows, isa.vectors)
-    at_once = isa.l2 // 2 // (16 * rows * dtype.itemsize * (ic + tile.panel))
-    return WinogradKernel(tile, max(1, min(MOST_ROWS, at_once, -(-tiles // rows))), epilogue)
+    return WinogradKernel(Tile(isa, dtype, rows, isa.vectors), epilogue)

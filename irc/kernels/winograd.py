@@ -124,8 +124,8 @@ typedef struct {
     const $T *x, *w;
     char *scratch;
     $T *y;
-    int64_t batch, ic, oc, ih, iw, oh, ow, pad_h, pad_w, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
-    /* Blocks and panels of channels; tiles of an image, `across` in a row; register tiles, up to $rows of them
+    int64_t batch, ic, oc, ih, iw, oh, ow, pad_h, pad_w, most, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
+    /* Blocks and panels of channels; tiles of an image, `across` in a row; register tiles, up to `most` of them
        transformed at a time, in `chunks`; `parts` of the panels are tasks of their own. */
     int64_t blocks, panels, across, tiles, groups, chunks, parts;
 } ${S}_call;
@@ -136,7 +136,7 @@ static void ${S}_plan(${S}_call *g) {
     g->across = (g->ow + 1) / 2;
     g->tiles = (g->oh + 1) / 2 * g->across;
     g->groups = (g->tiles + $MR - 1) / $MR;
-    g->chunks = (g->groups + $rows - 1) / $rows;
+    g->chunks = (g->groups + g->most - 1) / g->most;
     g->parts = g->batch * g->chunks >= $few ? 1 : g->panels < $few ? g->panels : $few;
 }
 
@@ -151,7 +151,7 @@ static void ${S}_enter(const ${S}_call *g, const $T *image, int64_t t0, int64_t 
         const $T *from = image + y * g->x_row + x * g->x_pixel;
         for (int64_t b = 0; b < g->blocks; b++) {
             const int64_t left = g->ic - b * $L;
-            $T *at = to + b * ($rows * $MR * $L);
+            $T *at = to + b * (g->most * $MR * $L);
             if (inside == 65535 && left >= $L)
                 ${body}_enter(1, inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
             else
@@ -184,8 +184,8 @@ static void ${S}_leave(const ${S}_call *g, const ${S}_out *o, int64_t t0, int64_
 _BODY = """
 /* Tasks begin to end: images, chunks of tiles, parts of the panels (innermost; neighbours share the transform). */
 static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t end) {
-    const int64_t block = $rows * $MR * $L; /* between blocks of channels; positions are no power of two apart */
-    const int64_t v_step = g->blocks * block + $L, m_step = $rows * $MR * $NR + $L;
+    const int64_t block = g->most * $MR * $L; /* between blocks of channels; positions are no power of two apart */
+    const int64_t v_step = g->blocks * block + $L, m_step = g->most * $MR * $NR + $L;
     $T *const v = ($T *)g->scratch + slot * 16 * (v_step + m_step), *const m = v + 16 * v_step;
     while (begin < end) {
         const int64_t part = begin % g->parts, chunk = begin / g->parts % g->chunks;
@@ -231,16 +231,15 @@ void $S($parameters) {
 
 @dataclass(frozen=True)
 class WinogradKernel(Kernel):
-    """A generated convolution 3 × 3, stride 1: a row of `tile` is 2 × 2 outputs, `rows` such tiles are a chunk."""
+    """A generated convolution 3 × 3, stride 1: a row of `tile` is 2 × 2 outputs."""
 
     tile: Tile
-    rows: int
     epilogue: Epilogue
 
     @cached_property
     def symbol(self) -> str:
         words = self._body.removeprefix("irc_winograd_")
-        return symbol("winograd_conv", words, f"{self.epilogue.key()}{self.rows}")
+        return symbol("winograd_conv", words, self.epilogue.key())
 
     @property
     def _body(self) -> str:
@@ -257,13 +256,19 @@ class WinogradKernel(Kernel):
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; channels follow one another, strides of memory in elements."""
-        extents = "batch ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
+        extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in slot_sizes(self.epilogue)))
 
-    def scratch_bytes(self, ic: int) -> Dim:
+    def most(self, ic: int, tiles: int) -> int:
+        """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
+        t = self.tile
+        at_once = t.isa.l2 // 2 // (16 * t.rows * t.dtype.itemsize * (ic + t.panel))
+        return max(1, min(MOST_ROWS, at_once, -(-tiles // t.rows)))
+
+    def scratch_bytes(self, ic: int, most: int) -> Dim:
         """Bytes of scratch: the transformed tiles and the sums of a panel, for each task that runs at a time."""
         t = self.tile
-        tiles = self.rows * t.rows
+        tiles = most * t.rows
         elements = (-(-ic // t.lanes) * tiles + 1) * t.lanes + tiles * t.panel + t.lanes
         return Dim.of(SLOTS * 16 * elements * t.dtype.itemsize)
 
@@ -293,7 +298,7 @@ class WinogradKernel(Kernel):
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
-        given = names(t) | {"S": s, "body": self._body, "parameters": self.parameters, "rows": self.rows}
+        given = names(t) | {"S": s, "body": self._body, "parameters": self.parameters}
         given |= {"U": 4, "near": 16 * t.panel, "few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE}
         given["sum"] = LONGEST_SUM // t.lanes
         given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])

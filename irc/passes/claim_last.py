@@ -198,8 +198,10 @@ def _select(claimer: Claimer, planes: Planes, groups: int, outputs: int, epilogu
         scratch = Dim.of(matrix.scratch_bytes(ic, *map(int, planes.result)))
         return Selection(matrix, sizes, matrix.packed_elements(oc, ic, groups), (groups,), scratch)
     if winograd is not None:
-        elements, scratch = winograd.packed_elements(oc, ic), winograd.scratch_bytes(ic)
-        return Selection(winograd, {"ic": Dim.of(ic), "oc": Dim.of(oc)}, elements, scratch=scratch)
+        height, width = map(int, planes.result)
+        most = winograd.most(ic, -(-height // 2) * -(-width // 2))
+        sizes = {"ic": Dim.of(ic), "oc": Dim.of(oc), "most": Dim.of(most)}
+        return Selection(winograd, sizes, winograd.packed_elements(oc, ic), scratch=winograd.scratch_bytes(ic, most))
     direct = select_direct_conv(isa, dtype, oc, ic, *window, *planes.result, epilogue)
     if direct is None:
         return None
