@@ -35,7 +35,7 @@ from irc.passes.state import make_states_explicit
 from irc.runtime import cache as store
 from irc.runtime.artifact import Content, Draft
 from irc.runtime.content import source_hash
-from irc.runtime.describe import describe
+from irc.runtime.describe import describe, profile_of_groups, profile_of_program
 from irc.runtime.executor import CompiledModel
 from irc.version import VERSION
 
@@ -113,7 +113,7 @@ def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> 
 # ----------------------------------------------------------------------------- compile
 @dataclass(frozen=True)
 class CompileOptions:
-    """What `irc.compile` is asked for; weights: "file" or "embed"."""
+    """What `irc.compile` is asked for; weights: "file" or "embed"; profile: what `irc.runtime.profiling` reads."""
 
     backend: str | None = None
     threads: int = 1
@@ -123,6 +123,7 @@ class CompileOptions:
     bounds: dict[str, int] = field(default_factory=dict[str, int])
     cache: bool = True
     weights: str = "file"
+    profile: bool = False
 
     def check(self) -> None:
         """CompileError IRC6350 for a value that does not exist."""
@@ -211,7 +212,9 @@ def generate_numpy(model: Model, options: CompileOptions) -> Draft:
     graph = model.graph.copy()
     prepare(graph, options, pipelines.COMPILE_NUMPY)
     manifest = describe(model, graph, "numpy")
-    emitted = backend.emit(graph, manifest["name"], backend.Options(options.weights, VERSION))
+    emitted = backend.emit(graph, manifest["name"], backend.Options(options.weights, VERSION, options.profile))
+    if options.profile:
+        manifest["profile"] = profile_of_groups(emitted.groups, graph)
     files: dict[str, Content] = {"model.py": emitted.source}
     if emitted.weights and options.weights == "file":
         files["weights.bin"] = emitted.weight_chunks()
@@ -253,7 +256,9 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
     plan = memory.plan(program)
     manifest = describe(model, graph, "c", program)
     weights = "embed" if options.weights == "embed" else "file"
-    wanted = c.EmitOptions(manifest["prefix"], weights=weights, target=target.flags)
+    wanted = c.EmitOptions(manifest["prefix"], weights=weights, target=target.flags, profile=options.profile)
+    if options.profile:
+        manifest["profile"] = profile_of_program(program)
     manifest |= {
         "target": {"name": target.name, "machine": target.machine, "features": list(target.features)},
         "precision": options.precision,
@@ -341,7 +346,7 @@ def cache_key(content: str, backend: str, options: CompileOptions) -> str:
     """The artefact's key: of the model's content, the options, irc itself, the compiler and the processor."""
     parts = [
         content, backend, options.precision, sorted(options.shapes.items()), sorted(options.bounds.items()),
-        options.weights, VERSION, store.generator_hash(),
+        options.weights, options.profile, VERSION, store.generator_hash(),
     ]  # fmt: skip
     if backend == "c":
         compiler = toolchain.require_compiler()

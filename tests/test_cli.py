@@ -524,5 +524,5 @@ def test_dump_after_shows_what_kernels_take(irc: Run) -> None:
     assert places == sorted(places)
     dumped = {n: irc("compile", ONNX, "--target", "x86-64-v3", "--dump-after", n).out for n in ("cse", "claim")}
     assert "KernelOp" not in dumped["cse"] and "Conv(" in dumped["cse"]
-    assert len(re.findall(r"= KernelOp\[\w+\]\(\w+=", dumped["claim"])) == 3 and "Conv(" not in dumped["claim"]
+    assert len(re.findall(r"= KernelOp\[\w+\]\(\w+=", dumped["claim"])) >= 3 and "Conv(" not in dumped["claim"]
     assert irc("compile", ONNX, "--backend", "numpy", "--dump-after", "claim").status == 2

@@ -35,24 +35,25 @@ Files = dict[str, str | list[bytes | memoryview]]
 class EmitOptions:
     """prefix: of every public name (None: from the program's name).  stem: file names `<stem>.c`, `<stem>.h`.
     weights: "file" for weights.bin, "embed" for one C file with the data in it.  target: the compiler's flags for
-    the processor, which the files state."""
+    the processor, which the files state.  profile: P_run notes the time around every function (P_profile)."""
 
     prefix: str | None = None
     stem: str = "model"
     weights: Literal["file", "embed"] = "file"
     target: tuple[str, ...] = ()
+    profile: bool = False
 
 
 def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None) -> Files:
     """The files of the artefact by name: text of C files, weights.bin in pieces."""
     options = options or EmitOptions()
     prefix = identifier(options.prefix or program.name)
-    unit = _unit(program, prefix)
+    unit = _unit(program, prefix, ("profile", "times", "stamp") if options.profile else ())
     weights = Weights(prefix, options.weights == "embed")
     for b in program.buffers():
         if b.data is not None:
             weights.pointer(b.data, b.dtype)
-    interface = Interface(unit, program, plan, weights)
+    interface = Interface(unit, program, plan, weights, profile=options.profile)
     groups, calls = print_functions(unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, plan))
     unit.helpers.clear()
     interface_text = [context(interface), entry_points(interface, calls)]
@@ -180,9 +181,9 @@ _MACROS = """#if defined(__clang__)
 """
 
 
-def _unit(program: Program, prefix: str) -> Unit:
+def _unit(program: Program, prefix: str, more: Sequence[str]) -> Unit:
     names = Names()
-    names.taken |= {f"{prefix}_{f}" for f in ("ctx", "run", "init", "plan", "reset", "check", "context_size")}
+    names.taken |= {f"{prefix}_{f}" for f in ("ctx", "run", "init", "plan", "reset", "check", "context_size", *more)}
     symbols: dict[str, str] = {}
     for s in program.symbols:
         symbols[s] = names.unique(stem(s), numbered="?" in s)

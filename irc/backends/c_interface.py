@@ -49,6 +49,7 @@ class Interface:
     weights: Weights
     states: list[State] = field(default_factory=list[State])
     slots: dict[Dim, int] = field(default_factory=dict[Dim, int])  # symbolic offsets kept in the context
+    profile: bool = False  # whether P_run notes the time before and after each function
 
     def __post_init__(self) -> None:
         self.arena = self._place_states(Dim.of(0))
@@ -132,6 +133,8 @@ def header(i: Interface) -> str:
     parts += ['#ifdef __cplusplus\nextern "C" {\n#endif\n', POOL]
     parts.append("\n".join(f"#define {m}_{name} {value}" for name, value in _constants(i)) + "\n")
     declared = re.sub(r"\bP_PUBLIC\b", f"{m}_PUBLIC", _DECLARATIONS.replace("WEIGHTS_NOTE", _weights_note(i)))
+    if i.profile:
+        declared += re.sub(r"\bP_PUBLIC\b", f"{m}_PUBLIC", _PROFILE_DECLARATION)
     parts.append(re.sub(r"\bP_", f"{p}_", declared))
     parts.append("#ifdef __cplusplus\n}\n#endif\n#endif")
     return "\n".join(parts) + "\n"
@@ -167,6 +170,12 @@ P_PUBLIC int P_run(P_ctx *ctx, const void *const *in, void *const *out, int64_t 
 
 /* Puts the state back to its initial values. */
 P_PUBLIC void P_reset(P_ctx *ctx);
+"""
+
+_PROFILE_DECLARATION = """
+/* The times of the latest run that ended in this process, in nanoseconds: when it began, when each of its functions
+ * had returned, and when the results were in their places. */
+P_PUBLIC const int64_t *P_profile(void);
 """
 
 
@@ -222,7 +231,7 @@ def context(i: Interface) -> str:
 
 def entry_points(i: Interface, calls: list[Signature]) -> str:
     """The P_* functions."""
-    parts = [_check(i), _context_size(i), _init(i), _reset(i), _plan(i), _run(i, calls)]
+    parts = [_check(i), _context_size(i), _init(i), _reset(i), _plan(i), _clock(i, len(calls)), _run(i, calls)]
     return "\n".join(part for part in parts if part)
 
 
@@ -344,8 +353,10 @@ def _run(i: Interface, calls: list[Signature]) -> str:
     called = (b for s in calls for b in s.buffers)
     given = (o.root for o in i.program.outputs)
     places = {b: names.unique(b.name) for b in dict.fromkeys([*called, *given, *(s.following for s in i.states)])}
-    body = [line for call in calls for line in _call(i, call, places)]
-    body += _copies(i, places)
+    body = _stamp(i, 0)
+    for k, call in enumerate(calls, 1):
+        body += _call(i, call, places) + _stamp(i, k)
+    body += _copies(i, places) + _stamp(i, len(calls) + 1)
     if any(s.swapped is not None for s in i.states):
         body.append("    ctx->turn ^= 1;")
     body += _output_sizes(i)
@@ -364,6 +375,31 @@ def _run(i: Interface, calls: list[Signature]) -> str:
     if not any("ctx" in line for line in [text, *head[1:]]):
         head.append("    (void)ctx;")
     return "\n".join([*head, text, "    return 0;", "}"]) + "\n"
+
+
+def _clock(i: Interface, calls: int) -> str:
+    """What a build for profiling has besides: its clock, and the times that it notes."""
+    if not i.profile:
+        return ""
+    p = i.prefix
+    return f"""#include <time.h>
+
+static int64_t {p}_times[{calls + 2}];
+
+const int64_t *{p}_profile(void) {{
+    return {p}_times;
+}}
+
+static inline void {p}_stamp(int place) {{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    {p}_times[place] = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}}
+"""
+
+
+def _stamp(i: Interface, place: int) -> list[str]:
+    return [f"    {i.prefix}_stamp({place});"] if i.profile else []
 
 
 def _call(i: Interface, call: Signature, places: dict[Buffer, str]) -> list[str]:

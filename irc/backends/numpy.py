@@ -37,18 +37,21 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Options:
-    """weights: "file" (weights.bin beside the module) or "embed" (base64 inside it)."""
+    """weights: "file" (weights.bin beside the module) or "embed" (base64 inside it).  profile: `run` notes the time
+    around every group in TIMES (nanoseconds)."""
 
     weights: str = "file"
     version: str = ""
+    profile: bool = False
 
 
 @dataclass
 class Emitted:
-    """The module's source, and the arrays of weights.bin at their offsets."""
+    """The module's source, the arrays of weights.bin at their offsets, and the groups that `run` computes in order."""
 
     source: str
     weights: list[tuple[int, np.ndarray[Any, Any]]] = field(default_factory=list[Any])
+    groups: list[Group] = field(default_factory=list[Group])
 
     def weight_chunks(self) -> list[bytes | memoryview]:
         """The content of weights.bin, piece by piece."""
@@ -72,12 +75,13 @@ def emit(graph: Graph, name: str, options: Options | None = None) -> Emitted:
     writer = _ModuleWriter(graph, name, options or Options(), sink)
     source = writer.text()
     sink.stop_on_errors(CompileError)
-    return Emitted(source, writer.weights)
+    return Emitted(source, writer.weights, writer.groups)
 
 
 class _ModuleWriter:
     def __init__(self, graph: Graph, name: str, options: Options, sink: Sink) -> None:
         self.graph, self.name, self.options, self.sink = graph, name, options, sink
+        self.groups: list[Group] = []
         self.library = Library()
         self.chains = ChainWriter(self.library)
         self.weights: list[tuple[int, np.ndarray[Any, Any]]] = []
@@ -87,6 +91,7 @@ class _ModuleWriter:
         self.shared: dict[int, str] = {}
         self.taken = self.library.taken
         self.taken |= {"inputs", "state", "os", "math", "INPUTS", "OUTPUTS"}
+        self.taken |= {"time", "TIMES"} if options.profile else set()
         self.sizes: dict[str, str] = {}  # symbol → expression
         self.following: list[str] = []  # what sets the variables at the end of a run
         self.stateful = any(isinstance(n.op, ReadValue | Assign) for n in graph.nodes)
@@ -99,6 +104,8 @@ class _ModuleWriter:
             self.library.note(text)
         imports = "\n".join(sorted(set(self.library.imports.values()), key=_import_order))
         parts = [self._head(), imports, self._metadata(), *loader]
+        if self.options.profile:
+            parts.append(f"TIMES = [0] * {len(self.groups) + 2}")
         if self.library.constants or self.constants:
             parts.append("\n".join([*self.library.constants.values(), *self.constants]))
         main = _MAIN.replace("NAME in INPUTS]", "NAME in INPUTS], {}" if self.stateful else "NAME in INPUTS]").replace(
@@ -135,8 +142,15 @@ class _ModuleWriter:
         return 'np.memmap(os.path.join(os.path.dirname(os.path.abspath(__file__)), "weights.bin"), np.uint8, "r")'
 
     # ------------------------------------------------------------------------ run()
+    def _stamp(self, place: int) -> list[str]:
+        """Notes the time: when the run began, when each group was computed, when the run ended."""
+        if not self.options.profile:
+            return []
+        self.library.imports.setdefault("time", "import time")
+        return [f"TIMES[{place}] = time.perf_counter_ns()"]
+
     def _run(self) -> str:
-        groups = grouped(self.graph)
+        groups = self.groups = grouped(self.graph)
         self.locals = {v: self._local(v) for v in self.graph.inputs}
         lines: list[str] = []
         if self.graph.inputs:
@@ -146,6 +160,7 @@ class _ModuleWriter:
         for value in self.graph.inputs:
             lines += self._sizes_of(value)
         last = self._last_uses(groups)
+        lines += self._stamp(0)
         for i, group in enumerate(groups):
             with self.sink.catching(group.root.loc):
                 lines += self._group(group)
@@ -156,8 +171,9 @@ class _ModuleWriter:
                 dead = [self.locals[v] for v in last.get(i, []) if v in self.locals]
                 if dead:
                     lines.append(f"del {', '.join(dead)}")
+            lines += self._stamp(i + 1)
         results = ", ".join(self._operand(v) for v in self.graph.outputs)
-        lines += [*self.following, f"return [{results}]"]
+        lines += [*self.following, *self._stamp(len(groups) + 1), f"return [{results}]"]
         doc = '    """The outputs, in the order of OUTPUTS, for a list of inputs in the order of INPUTS."""'
         body = "\n".join(f"        {line}" for line in lines)
         parameters = "inputs, state" if self.stateful else "inputs"

@@ -1,8 +1,8 @@
 """Model → RawModel: every canonical operation in a form of the target format and version.
 
 A node that came from this format untouched is written as it was read.  Otherwise the newest row that
-can say it is taken; failing that, a row's `write`, or `decompose`, says it in simpler operations; failing
-that, a 4xxx finding names the version that could.
+can say it is taken; failing that, the rows' `write`s and `decompose`, in this order, say it in simpler
+operations; failing that, a 4xxx finding names the version that could.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from irc.ops.builder import Builder, trace
 from irc.ops.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
 from irc.ops.forms import Declined, Form
 from irc.ops.opaque import Opaque
+
+Path = tuple[tuple[Op, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -202,9 +204,12 @@ class _Writer:
 
     def _legalise(
         self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc,
-        extras: dict[str, Any] | None = None, depth: int = 0,
+        extras: dict[str, Any] | None = None, path: Path = (),
     ) -> None:  # fmt: skip
-        """Emit `op` in the newest row that can say it, else rewritten by a row's `write` or `decompose`."""
+        """Emit `op` in the newest row that can say it, else rewritten by a row's `write` or by `decompose`.
+
+        `path`: the operations whose rewrites led here.  Where nothing says it, the first refusal is raised.
+        """
         if isinstance(op, Opaque):
             source = {"onnx": "ONNX", "openvino": "OpenVINO"}[op.format]
             if op.format != self.format:
@@ -217,22 +222,50 @@ class _Writer:
             if form.direct and self._can_say(form, op, inputs, outputs):
                 self._emit(form, op, inputs, outputs, name, loc, extras or {})
                 return
-        rewrite: Callable[..., Any] | None = next((f.write for f in rows if f.write is not None), None)
-        if rewrite is None and op.decompose is not None:
-            rewrite = _decomposed
-        if rewrite is None or depth > 20:
-            raise self._refusal(op, inputs)
-        try:
-            graph, results, formals = trace(op, inputs, rewrite)
-        except Declined:
-            raise self._refusal(op, inputs) from None
+        rewrites: list[Callable[..., Any]] = [f.write for f in rows if f.write is not None]
+        if op.decompose is not None:
+            rewrites.append(_decomposed)
+        key = op, tuple(str(v.type) if v is not None else "" for v in inputs)
+        if key in path:
+            rewrites = rewrites[:1]  # a rewrite that leads back here: its other ways are being tried already
+        refusal: Problem | UnknownRank | None = None
+        for i, rewrite in enumerate(rewrites if len(path) <= 20 else []):
+            before = self._mark()
+            try:
+                self._rewrite(rewrite, op, inputs, outputs, name, loc, (*path, key))
+                return
+            except (Declined, Problem, UnknownRank) as e:
+                self._undo(before)
+                if i == 0 and not isinstance(e, Declined):
+                    refusal = e
+        raise refusal or self._refusal(op, inputs)
+
+    def _rewrite(
+        self, rewrite: Callable[..., Any], op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str,
+        loc: Loc, path: Path,
+    ) -> None:  # fmt: skip
+        """Emit `op` in the operations that `rewrite` says it in."""
+        graph, results, formals = trace(op, inputs, rewrite)
         given = [v for v in inputs if v is not None and v.const is None]
         for formal, value in zip(formals, given, strict=True):
             self.keys[formal] = self._key(value)
-        self._splice(graph, results, outputs, name or op.name, loc, depth)
+        self._splice(graph, results, outputs, name or op.name, loc, path)
+
+    def _mark(self) -> tuple[int, int, int]:
+        return len(self.out.nodes), len(self.out.constants), len(self.constants)
+
+    def _undo(self, mark: tuple[int, int, int]) -> None:
+        """Take back what was written since the mark."""
+        nodes, written, known = mark
+        self.names.difference_update(n.name for n in self.out.nodes[nodes:])
+        del self.out.nodes[nodes:]
+        while len(self.out.constants) > written:
+            self.used.discard(self.out.constants.popitem()[0])
+        while len(self.constants) > known:
+            self.constants.popitem()
 
     def _splice(
-        self, graph: Graph, results: Sequence[Value], outputs: Sequence[Value], name: str, loc: Loc, depth: int
+        self, graph: Graph, results: Sequence[Value], outputs: Sequence[Value], name: str, loc: Loc, path: Path
     ) -> None:
         """Emit a traced graph's nodes with its results named as `outputs`."""
         renamed: dict[Value, Value] = {}
@@ -252,7 +285,7 @@ class _Writer:
                 else:
                     value.name = self.scope.fresh_name(f"{name}/{value.name}")
             label = f"{name}/{node.op.name}" if len(graph) > 1 else name
-            self._legalise(node.op, list(node.inputs), node.outputs, label, loc, None, depth + 1)
+            self._legalise(node.op, list(node.inputs), node.outputs, label, loc, None, path)
 
     def _rows(self, op: Op) -> list[Form]:
         """The rows of the operation that apply in the target version, newest first."""

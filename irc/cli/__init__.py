@@ -19,7 +19,7 @@ import click
 from irc.cli import console
 from irc.diagnostics.core import IrcError
 
-VERBS = ("compile", "run", "validate", "convert", "info", "explain", "bench", "cache")
+VERBS = ("compile", "run", "validate", "convert", "info", "explain", "bench", "profile", "compare", "cache")
 
 
 class _Verbs(click.Group):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from irc.cli import feeds
 from irc.diagnostics.core import IrcError
+from irc.ops.base import is_array
 
 RELATIVE = 1e-4
 """Largest difference allowed, relative to the largest magnitude of the output."""
@@ -42,7 +43,7 @@ def same_results(source: Any, written: Any) -> Outcome:
         except IrcError as e:
             outcome = Outcome(None, f"the source cannot be run on random inputs ({e})")
             continue
-        if any(_difference(a, b) for a, b in zip(expected, again, strict=True)):
+        if any(difference(a, b) for a, b in zip(expected, again, strict=True)):
             return Outcome(None, "its results are random")
         return _compare(reference, expected, _run(_compiled(written), arrays, initial_states(written)))
     return outcome
@@ -79,19 +80,26 @@ def initial_states(model: Any) -> dict[str, Any]:
 def _compare(reference: Any, expected: list[Any], got: list[Any]) -> Outcome:
     worst = 0.0
     for spec, a, b in zip(reference.outputs, expected, got, strict=False):
-        difference = _difference(a, b)
-        allowed = NARROW if isinstance(a, np.ndarray) and a.dtype.itemsize <= 2 else RELATIVE
-        if difference > allowed:
-            return Outcome(False, f"output {spec.name} differs by {difference:.3g} of its largest magnitude")
-        worst = max(worst, difference)
+        apart = difference(a, b)
+        allowed = NARROW if is_array(a) and a.dtype.itemsize <= 2 else RELATIVE
+        if apart > allowed:
+            return Outcome(False, f"output {spec.name} differs by {apart:.3g} of its largest magnitude")
+        worst = max(worst, apart)
     return Outcome(True, f"{len(expected)} outputs agree, largest relative difference {worst:.2g}")
 
 
-def _difference(a: Any, b: Any) -> float:
-    """The largest difference relative to the largest magnitude; inf where types, shapes or kinds differ."""
-    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        return max((_difference(x, y) for x, y in zip(a, b, strict=True)), default=0.0)
-    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def difference(a: Any, b: Any, exact_integers: bool = True) -> float:
+    """The largest difference relative to the largest magnitude; inf where types, shapes or kinds differ.
+
+    exact_integers: any difference of integers is infinite.
+    """
+    if _is_list(a) and _is_list(b) and len(a) == len(b):
+        return max((difference(x, y, exact_integers) for x, y in zip(a, b, strict=True)), default=0.0)
+    if not is_array(a) or not is_array(b):
         return 0.0 if a == b else float("inf")
     if a.shape != b.shape or a.dtype != b.dtype:
         return float("inf")
@@ -101,6 +109,6 @@ def _difference(a: Any, b: Any) -> float:
     alike = (x == y) | (np.isnan(x) & np.isnan(y))
     if alike.all():
         return 0.0
-    if a.dtype.kind in "iu" or not np.isfinite(np.stack([x[~alike], y[~alike]])).all():
+    if (exact_integers and a.dtype.kind in "iu") or not np.isfinite(np.stack([x[~alike], y[~alike]])).all():
         return float("inf")
     return float(np.abs(x - y)[~alike].max() / max(np.abs(x[np.isfinite(x)]).max(), 1e-6))

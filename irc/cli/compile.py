@@ -34,6 +34,7 @@ SOURCES = (".c", ".h", ".py")
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
 @click.option("--bound", "bounds", metavar="name=N", multiple=True, help="Limit a data-dependent dimension.")
 @click.option("--dump-after", metavar="PASS", help="Only print the graph after this pass, as text, and stop.")
+@click.option("--profile", is_flag=True, help="With a clock around every function, for `irc profile DIR`.")
 @click.option("--weights", type=click.Choice(["file", "embed"]), default="file", show_default=True)
 def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tuple[str, ...], **options: Any) -> int:
     """Compile MODEL into a folder, which `irc run` and `irc.load_compiled` open."""

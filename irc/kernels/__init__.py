@@ -32,6 +32,8 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     kernel = select_attention(isa, rows, width, scale, mask, causal)   # softmax(scale Q Kᵀ + mask) V; may be None
     kernel = select_pool(isa, f32, "max", window, strides, dilations, counted)   # NCHW; may be None
     kernel = select_global_pool(isa, f32, "average")                    # planes
+    kernel = select_recurrent(isa, f32, "lstm", direction, batch)      # the steps of LSTM and GRU
+    weights = kernel.pack_weights(array)
     kernel = select_transpose(isa, f32)                                 # kernel.order(**transposed(shape, order))
 
 Every kernel has
@@ -71,6 +73,7 @@ from irc.kernels.catalogue import (
     select_matrix_gemm,
     select_pool,
     select_pool_last,
+    select_recurrent,
     select_small_conv,
     select_transpose,
     select_winograd,
@@ -84,6 +87,7 @@ from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.pool import GlobalPoolKernel, PoolKernel
 from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
+from irc.kernels.recurrent import RecurrentKernel
 from irc.kernels.small_conv import SmallConvKernel
 from irc.kernels.text import PROTOTYPES
 from irc.kernels.transpose import TransposeKernel, transposed
@@ -105,6 +109,7 @@ __all__ = [
     "Isa",
     "PoolKernel",
     "PoolLastKernel",
+    "RecurrentKernel",
     "SmallConvKernel",
     "TransposeKernel",
     "acc",
@@ -123,6 +128,7 @@ __all__ = [
     "select_matrix_gemm",
     "select_pool",
     "select_pool_last",
+    "select_recurrent",
     "select_small_conv",
     "select_transpose",
     "select_winograd",

@@ -106,7 +106,7 @@ static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const $B *b, ${S}_
             irc_f32x16 part[2] = {{0}};
             for (int64_t k = 0; k < 32; k += 2) {
                 irc_f32x16 even[2], odd[2];
-                ${S}_load_b(b, c * 32 + k, g->chunks * 32, even, odd);
+                ${S}_load_b(b + c * $chunk + k / 2 * $pair, 1, even, odd);
                 const float x0 = inside && channel + k < g->ic ? x[k] : 0;
                 const float x1 = inside && channel + k + 1 < g->ic ? x[k + 1] : 0;
                 for (int w = 0; w < 2; w++) part[w] += x0 * even[w] + x1 * odd[w];
@@ -405,6 +405,7 @@ class AmxConvKernel(Kernel):
             "most_chunks": PANEL_TILES // t,
             "panel_lines": 64 if t == 3 else 32 * t,
             "chunk": 1024 if t == 3 else t * 1024,
+            "pair": 64 if t == 3 else 32,
             "tasks": TASKS,
             "passes": len(amx.ORDER[t]),
             "worthwhile": WORTHWHILE,

@@ -37,6 +37,7 @@ LEAST_TILES = 16  # row tiles: B is read, and split, once for each stripe
 TASKS = 12  # pieces of a stripe, if its panels are fewer
 WORTHWHILE = 5_000_000  # tile products below which one thread does all
 THIN_WORTHWHILE = 100_000  # the same of products in f32
+FAR = 4096  # elements ahead that are fetched: whole chunks
 THIN = {3: 24, 2: 12, 1: 8}  # rows, by terms, below which f32 is as fast
 
 
@@ -221,6 +222,11 @@ class AmxGemmKernel(Kernel):
             "slot_moves": "".join(moves),
             "slots_here": "".join(here),
             "panel_elements": "g->k * 32" if t == 3 else f"(g->k + 31) / 32 * {t * 1024}",
+            "chunk": 1024 if t == 3 else t * 1024,
+            "pair": 64 if t == 3 else 32,
+            "far": 2 * FAR if t == 3 else FAR * t,
+            "lines": 4 if t == 3 else 2 * t,  # of a pair of rows
+            "line": 16 if t == 3 else 512,
             "panel_lines": 64 if t == 3 else 32 * t,
             "chunk_start": "g->chunk0 * 1024" if t == 3 else f"g->chunk0 * {t * 1024}",
             "most_chunks": self._most_chunks,

@@ -25,30 +25,40 @@ IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const float *a, const
     int64_t k = 0;
     do {
         const int64_t end = g->k - k < $sum ? g->k : k + $sum;
-        irc_f32x16 part[4][2];
+        irc_f32x16 part[4][2], other[4][2], even[2], odd[2];
         IRC_FULL_UNROLL
-        for (int r = 0; r < R; r++) part[r][0] = part[r][1] = (irc_f32x16){0};
-        for (; k < end; k += 2) {
-            irc_f32x16 even[2], odd[2];
-            ${S}_load_b(b, k, g->k, even, odd);
+        for (int r = 0; r < R; r++) part[r][0] = part[r][1] = other[r][0] = other[r][1] = (irc_f32x16){0};
+        while (k < end) {
+            const $B *at = b + k / 32 * $chunk;
+            const int64_t stop = end - k < 32 ? end : k + 32;
+            const float *x = a + k * g->a_col;
+            for (; k + 1 < stop; k += 2, at += $pair, x += 2 * g->a_col) {
+                IRC_FULL_UNROLL
+                for (int i = 0; i < $lines; i++) __builtin_prefetch(at + $far + i * $line);
+                ${S}_load_b(at, 1, even, odd);
+                IRC_FULL_UNROLL
+                for (int r = 0; r < R; r++) {
+                    const float x0 = x[r * g->a_row], x1 = x[r * g->a_row + g->a_col];
+                    IRC_FULL_UNROLL
+                    for (int w = 0; w < 2; w++) {
+                        part[r][w] += x0 * even[w];
+                        other[r][w] += x1 * odd[w];
+                    }
+                }
+            }
+            if (k == stop) continue;
+            ${S}_load_b(at, 0, even, odd);
             IRC_FULL_UNROLL
             for (int r = 0; r < R; r++) {
-                const float x = a[r * g->a_row + k * g->a_col];
-                part[r][0] += x * even[0];
-                part[r][1] += x * even[1];
+                part[r][0] += x[r * g->a_row] * even[0];
+                part[r][1] += x[r * g->a_row] * even[1];
             }
-            if (k + 1 == end) continue;
-            IRC_FULL_UNROLL
-            for (int r = 0; r < R; r++) {
-                const float x = a[r * g->a_row + (k + 1) * g->a_col];
-                part[r][0] += x * odd[0];
-                part[r][1] += x * odd[1];
-            }
+            k++;
         }
         IRC_FULL_UNROLL
         for (int r = 0; r < R; r++) {
-            sum[r][0] += part[r][0];
-            sum[r][1] += part[r][1];
+            sum[r][0] += part[r][0] + other[r][0];
+            sum[r][1] += part[r][1] + other[r][1];
         }
     } while (k < g->k);
     IRC_FULL_UNROLL
@@ -85,30 +95,26 @@ static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const float *a, co
 IRC_INLINE const $B *${S}_panel(const ${S}_call *g, const $B *b, int64_t p) { return b + p * ($panel_elements); }
 """
 
-LOAD_F32 = """/* Rows k and k + 1 of the panel; zeros behind the last row. */
-IRC_INLINE void ${S}_load_b(const float *b, int64_t k, int64_t rows, irc_f32x16 *even, irc_f32x16 *odd) {
-    const float *const next = b + (k + 1 < rows ? k + 1 : k) * 32;
-    __builtin_prefetch(next + 512);
-    __builtin_prefetch(next + 528);
-    even[0] = irc_f32x16_load(b + k * 32);
-    even[1] = irc_f32x16_load(b + k * 32 + 16);
-    odd[0] = irc_f32x16_load(next);
-    odd[1] = irc_f32x16_load(next + 16);
-}"""
-
-LOAD_TERMS = """/* Rows k and k + 1 of the panel, k even: sums of their terms, which f32 holds exactly. */
-IRC_INLINE void ${S}_load_b(const uint16_t *b, int64_t k, int64_t rows, irc_f32x16 *even, irc_f32x16 *odd) {
-    (void)rows;
-    const uint16_t *const pair = b + k / 32 * ($T * 1024) + k % 32 * 16;
+LOAD_F32 = """/* Two rows of a panel; where not `both`, the first one. */
+IRC_INLINE void ${S}_load_b(const float *b, const int both, irc_f32x16 *even, irc_f32x16 *odd) {
     IRC_FULL_UNROLL
     for (int w = 0; w < 2; w++) {
-        even[w] = odd[w] = (irc_f32x16){0};
+        even[w] = irc_f32x16_load(b + w * 16);
+        odd[w] = both ? irc_f32x16_load(b + 32 + w * 16) : even[w];
+    }
+}"""
+
+LOAD_TERMS = """/* Two rows of a panel: sums of their terms, which f32 holds exactly. */
+IRC_INLINE void ${S}_load_b(const uint16_t *b, const int both, irc_f32x16 *even, irc_f32x16 *odd) {
+    (void)both;
+    IRC_FULL_UNROLL
+    for (int w = 0; w < 2; w++) {
         IRC_FULL_UNROLL
         for (int t = 0; t < $T; t++) {
-            const irc_u32x16 words = *(const irc_u32x16_memory *)(pair + t * 1024 + w * 512);
-            __builtin_prefetch(pair + t * 1024 + w * 512 + $T * 1024);
-            even[w] += (irc_f32x16)(words << 16);
-            odd[w] += (irc_f32x16)(words & 0xffff0000);
+            const irc_u32x16 words = *(const irc_u32x16_memory *)(b + t * 1024 + w * 512);
+            const irc_f32x16 low = (irc_f32x16)(words << 16), high = (irc_f32x16)(words & 0xffff0000);
+            even[w] = t ? even[w] + low : low;
+            odd[w] = t ? odd[w] + high : high;
         }
     }
 }"""

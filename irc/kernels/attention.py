@@ -116,6 +116,7 @@ class AttentionKernel(Kernel):
             "scale": f"{float(self.scale).hex()}f",
             "H0": max(self.heights),
             "G": count,
+            "U": 4 if self.mask == "none" else 1,  # vectors at a time; masks take instructions enough
             "dots": dots(count, t.lanes, f32),
             "tiles": TILES_PER_TASK,
             "few_tiles": FEW_TILES,

@@ -122,28 +122,47 @@ IRC_INLINE void ${S}_softmax(const ${S}_call *g, int64_t batch, int64_t head, in
     $mask_at
     int64_t have = ${S}_reach(g, i) - k0;
     have = have < 0 ? 0 : have < keys ? have : keys;
-    $V most = ${V}_all(row->largest), sum = ($V){0};
+    $V most[$U], sum[$U];
+    IRC_FULL_UNROLL
+    for (int u = 0; u < $U; u++) most[u] = ${V}_all(row->largest), sum[u] = ($V){0};
     int64_t j = 0;
+    for (int64_t next = 0; $U > 1 && next + $U * $L <= have; next += $U * $L) {
+        IRC_FULL_UNROLL
+        for (int u = 0; u < $U; u++, j += $L) most[u] = ${V}_largest(${V}_load(scores + j), most[u]);
+    }
     for (; j < have; j += $L) {
         const int64_t part = have - j;
         $V x = ${V}_load(scores + j);
         $masked
         if (part < $L) x = ${V}_select((${V}_mask)(lane < (int32_t)part), x, ${V}_all(-INFINITY));
         ${V}_store(scores + j, x);
-        most = ${V}_largest(x, most);
+        most[0] = ${V}_largest(x, most[0]);
     }
-    for (int64_t rest = j; rest < keys; rest += $L) ${V}_store(scores + rest, ($V){0});
-    const float largest = ${V}_max_all(most)[0];
+    const int64_t stop = j;
+    for (; j < keys; j += $L) ${V}_store(scores + j, ($V){0});
+    IRC_FULL_UNROLL
+    for (int u = 1; u < $U; u++) most[0] = ${V}_largest(most[0], most[u]);
+    const float largest = ${V}_max_all(most[0])[0];
     const $V base = ${V}_all(largest == -INFINITY ? 0.0f : largest); /* nothing seen so far: all exponentials are 0 */
-    for (j = 0; j < have; j += $L) {
+    for (j = 0; $U > 1 && j + $U * $L <= stop; j += $U * $L) {
+        IRC_FULL_UNROLL
+        for (int u = 0; u < $U; u++) {
+            const $V x = ${V}_exp_below(${V}_load(scores + j + u * $L) - base);
+            ${V}_store(scores + j + u * $L, x);
+            sum[u] += x;
+        }
+    }
+    for (; j < stop; j += $L) {
         const $V x = ${V}_exp_below(${V}_load(scores + j) - base);
         ${V}_store(scores + j, x);
-        sum += x;
+        sum[0] += x;
     }
+    IRC_FULL_UNROLL
+    for (int u = 1; u < $U; u++) sum[0] += sum[u];
     row->factor = 1;
     if (row->largest != largest && k0 > 0) row->factor = ${V}_exp_below(${V}_all(row->largest) - base)[0];
     row->largest = largest;
-    row->sum = row->sum * row->factor + ${V}_sum_all(sum)[0];
+    row->sum = row->sum * row->factor + ${V}_sum_all(sum[0])[0];
 }
 
 /* to = from * factor, n values. */

@@ -26,6 +26,7 @@ from irc.kernels.isa import Isa
 from irc.kernels.pixels import pixels_of
 from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
 from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
+from irc.kernels.recurrent import GATES, Cell, Direction, RecurrentKernel
 from irc.kernels.small_conv import PIXELS, SmallConvKernel
 from irc.kernels.tile import Tile, heights_of
 from irc.kernels.transpose import TransposeKernel
@@ -232,6 +233,23 @@ def select_attention(
     tile = Tile(isa, f32, isa.rows, isa.vectors)
     heights = heights_of(rows, tile.rows) if Dim.of(rows).is_const else (*range(2, tile.rows, 2), tile.rows)
     return AttentionKernel(tile, int(Dim.of(width)), scale, mask, causal, empty, heights)
+
+
+def select_recurrent(
+    isa: Isa,
+    dtype: DType,
+    cell: Cell,
+    direction: Direction,
+    batch: DimLike,
+    h: bool = False,
+    c: bool = False,
+    lengths: str = "",
+    bias: bool = False,
+) -> RecurrentKernel:
+    """The kernel for the steps of an LSTM or a GRU over `batch` sequences; see `RecurrentKernel` for the operands."""
+    gates = GATES[cell]
+    rows = max(1, (REGISTERS.get(isa.name, 16) - 1 - gates) // gates)
+    return RecurrentKernel(Tile(isa, dtype, rows, 1), cell, direction, heights_of(batch, rows), h, c, lengths, bias)
 
 
 def select_pool(

@@ -18,7 +18,8 @@ from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, i32
 from irc.ops.base import Op, op
 from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
-from irc.ops.forms import Form
+from irc.ops.forms import Declined, Form
+from irc.ops.precision import narrowed, widened
 from irc.ops.recurrent import DIRECTIONS, GRU, LSTM, RNN, Recurrent
 from irc.ops.recurrent_steps import FUNCTIONS
 from irc.ops.signature import Sig
@@ -254,6 +255,29 @@ class Cell(OpenVinoRecurrent):
         return tuple(results) if len(results) > 1 else results[0]
 
 
+def write_coupled(
+    b: Any, op: Any, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None
+) -> Any:
+    """A cell with coupled gates (f = 1 - i), which LSTMCell-4 lacks, in simple operations."""
+    known = {"sigmoid": b.Sigmoid, "tanh": b.Tanh, "relu": b.Relu}
+    names = [name.lower() for name in op.activations]
+    if not op.input_forget or len(names) != 3 or not set(names) <= set(known):
+        raise Declined
+    at, of, out = (known[name] for name in names)
+    like = x
+    x, h, c, w, r = (widened(b, v) for v in (x, h, c, w, r))
+    gates = b.Add(b.MatMul(x, b.Transpose(w, [1, 0])), b.MatMul(h, b.Transpose(r, [1, 0])))
+    if bias is not None:
+        gates = b.Add(gates, widened(b, bias))
+    if op.clip:
+        gates = b.Clip(gates, b.like(-op.clip, x), b.like(op.clip, x))
+    size = r.shape[1]
+    i, fresh, o = (b.Slice(gates, b.dims([size * k]), b.dims([size * (k + 1)]), [1]) for k in (1, 2, 3))
+    i = at(i)
+    cell = b.Add(b.Mul(b.Sub(b.like(1.0, x), i), c), b.Mul(i, of(fresh)))
+    return narrowed(b, b.Mul(at(o), out(cell)), like), narrowed(b, cell, like)
+
+
 @op
 class LSTMCell(Cell):
     """One step of an LSTM.  Opset 1 can name another order of gates, which the CPU plugin ignores."""
@@ -279,7 +303,7 @@ class LSTMCell(Cell):
         ),
         Form(
             "LSTMCell", 4, T=FLOATS_BF16,
-            attrs={**CELL_ATTRIBUTES, "activations": Strs(LSTM_NAMES)},
+            attrs={**CELL_ATTRIBUTES, "activations": Strs(LSTM_NAMES)}, write=write_coupled,
         ),
     )  # fmt: skip
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from irc.ir.dim import Dim, Func, Symbol
+from irc.ir.dim import Dim, Func, Symbol, product
 from irc.ir.graph import Graph, Model, Value, symbols_of
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from irc.loops.ir import Program
 from irc.version import VERSION
+
+if TYPE_CHECKING:
+    from irc.backends.numpy_groups import Group
 
 
 def describe(model: Model, graph: Graph, backend: str, program: Program | None = None) -> dict[str, Any]:
@@ -95,3 +99,57 @@ def _atom(atom: Symbol | Func, symbols: dict[str, int]) -> str:
     if isinstance(atom, Symbol):
         return f"d{symbols[atom.name]}"
     return f"{atom.op}({', '.join(str(size(a, symbols)) for a in atom.args)})"
+
+
+# ------------------------------------------------------------------------------ profiles
+def profile_of_program(program: Program) -> list[dict[str, Any]]:
+    """A row for each function in the order they run: its layers and kernels, and its work as size expressions.
+
+    `executed`: operations that the processor executes for each that is counted.
+    """
+    from irc.loops.work import work_of
+
+    symbols = {name: i for i, name in enumerate(program.symbols)}
+    rows: list[dict[str, Any]] = []
+    for f in program.functions:
+        work = work_of(f)
+        kernels = [
+            {"symbol": k.symbol, "flops": _size_or_none(k.flops, symbols), "executed": k.executed} for k in work.kernels
+        ]
+        rows.append(
+            {
+                "function": f.name, "layers": list(f.origin), "kernels": kernels,
+                "flops": _size_or_none(work.flops, symbols), "read": _size_or_none(work.read, symbols),
+                "written": _size_or_none(work.written, symbols),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def profile_of_groups(groups: Sequence[Group], graph: Graph) -> list[dict[str, Any]]:
+    """The same for the groups of a NumPy module, whose operations are not counted."""
+    symbols = {name: i for i, name in enumerate(symbols_of(graph.inputs))}
+    return [
+        {
+            "function": "+".join(dict.fromkeys(n.op.name for n in g.nodes)),
+            "layers": list(dict.fromkeys(n.name or n.op.name for n in g.nodes)), "kernels": [], "flops": None,
+            "read": _bytes(g.operands, symbols), "written": _bytes(g.root.outputs, symbols),
+        }
+        for g in groups
+    ]  # fmt: skip
+
+
+def _bytes(values: Sequence[Value], symbols: dict[str, int]) -> int | str | None:
+    """Of all tensors; None where their sizes are not known."""
+    total = Dim.of(0)
+    for v in values:
+        if not isinstance(v.type, TensorType) or v.type.shape is None:
+            return None
+        total = total + product(v.type.shape) * v.dtype.itemsize
+    return _size_or_none(total, symbols)
+
+
+def _size_or_none(dim: Dim | None, symbols: dict[str, int]) -> int | str | None:
+    if dim is None or any(s.name not in symbols for s in dim.symbols()):
+        return None
+    return size(dim, symbols)

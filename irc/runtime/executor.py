@@ -124,6 +124,16 @@ class CompiledModel:
         with self._lock:
             self._engine.reset()
 
+    def run_times(self) -> list[int]:
+        """Of a model compiled for profiling: when the latest run began, when each function had returned, when the
+        run ended, in nanoseconds.  Empty for other models."""
+        rows = self.artifact.manifest.get("profile")
+        return [] if rows is None else self._engine.times(len(rows) + 2)
+
+    def symbol_values(self, inputs: Sequence[Array] | Mapping[str, Array]) -> tuple[int, ...]:
+        """The sizes that these inputs give the model's symbols, in their order.  TypeError, ValueError."""
+        return self._check(self._arguments((inputs,)))
+
     # ------------------------------------------------------------------------ storing
     def save(self, folder: str | Path) -> None:
         """Write the artefact, for `irc.load_compiled`.  Raises OSError.

@@ -40,7 +40,8 @@ class NativeEngine:
         library = manifest.get("library")
         if not library or not artifact.path(library).is_file():
             raise failure(codes.NO_LIBRARY, path=artifact.folder, holds="no shared library")
-        self._load(artifact.path(library), manifest["prefix"])
+        self._prefix: str = manifest["prefix"]
+        self._load(artifact.path(library), self._prefix)
         self._weights = self._map_weights(artifact.path("weights.bin"))
         self._stateful = bool(manifest.get("states"))
         self._pool_library = artifact.path(manifest["pool"]) if manifest.get("pool") else None
@@ -117,6 +118,10 @@ class NativeEngine:
         """Variables to their initial values."""
         if self._memory is not None:
             self._reset(self._context)
+
+    def times(self, count: int) -> list[int]:
+        """What P_profile of a build for profiling gives: that many times, in nanoseconds."""
+        return list(self._function(f"{self._prefix}_profile", ctypes.POINTER(ctypes.c_int64))()[:count])
 
     # ---------------------------------------------------------------------------- runs
     def run(self, arrays: Sequence[Array], dims: tuple[int, ...], out: Sequence[Array] | None) -> list[Array]:

@@ -57,6 +57,13 @@ def size_code(text: str) -> CodeType:
     return compile(text, "<size>", "eval")
 
 
+def size_for(size: int | str | None, dims: Sequence[int]) -> int | None:
+    """A size expression's value for the values of the symbols; None stays None."""
+    if not isinstance(size, str):
+        return size
+    return int(eval(size_code(size), _FUNCTIONS, {f"d{i}": d for i, d in enumerate(dims)}))
+
+
 @dataclass(frozen=True)
 class Port:
     """An input or output.

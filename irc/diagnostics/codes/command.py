@@ -36,3 +36,12 @@ NO_PEER = Code(
     fix="Install it, or leave it out of --vs.",
     help="python -m pip install {package}",
 )  # fmt: skip
+NO_CLOCK = Code(
+    "IRC4905", "error", "Compiled folder cannot be profiled",
+    "the folder was compiled without a clock around its functions",
+    why="`irc profile` reads the times that a compiled model notes around each of its functions. Models are compiled "
+    "without that unless it is asked for.",
+    example="irc compile model.onnx -o build; irc profile build",
+    fix="Profile the model itself, or compile the folder again with `--profile`.",
+    help="irc compile MODEL --profile -o DIR",
+)  # fmt: skip

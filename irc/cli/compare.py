@@ -1,0 +1,174 @@
+"""`irc compare`: whether two models, or one model in two backends, give the same results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from irc.cli import console, feeds
+
+if TYPE_CHECKING:
+    from irc.runtime.executor import CompiledModel
+    from irc.runtime.ports import Port
+
+BACKENDS = ("c", "numpy")
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="[B]", required=False)
+@click.option("--backends", metavar="c,numpy", help="Of A and of B; two of one model, if B is left out.")
+@click.option("--input", "inputs", metavar="x=FILE.npy|FILE.npz|random", multiple=True, help="Repeat for each input.")
+@click.option(
+    "--tolerance", type=click.FloatRange(min=0), metavar="T",
+    help="Largest difference allowed, relative to the largest magnitude of the output.  [default: 1e-4; 2e-2 where "
+    "the elements have 16 bits or fewer]",
+)  # fmt: skip
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def command(
+    a: str, b: str | None, backends: str | None, inputs: tuple[str, ...], tolerance: float | None, threads: int,
+    shapes: tuple[str, ...], as_json: bool,
+) -> int:  # fmt: skip
+    """Run two models (files, or folders that `irc compile` wrote) on the same inputs and compare their outputs.
+
+    Inputs and outputs meet by name, or by position where the names differ.  Inputs that are not given are random
+    (seeded).  Exit status 1 if a type, a shape or a value differs by more than the tolerance.
+    """
+    chosen = _backends(backends, b)
+    fixed = console.parse_shapes(shapes)
+    first = _open(a, chosen[0], threads, fixed)
+    second = _open(a if b is None else b, chosen[1], threads, fixed)
+    arrays, at_random = feeds.gather(first.inputs, feeds.parse_inputs(inputs))
+    given = _matched(first.inputs, second.inputs, arrays)
+    with console.progress("running both"):
+        results = [list(first(arrays)), list(second(given))]
+    pairs = _pairs(first.outputs, second.outputs)
+    if pairs is None:
+        found = [{"name": "", "same": False, "reason": _counts("outputs", first.outputs, second.outputs)}]
+    else:
+        found = [_row(first.outputs[i].name, results[0][i], results[1][k], tolerance) for i, k in pairs]
+    names = [f"{path} ({model.backend})" for path, model in ((a, first), (b or a, second))]
+    same = all(row["same"] for row in found)
+    said = {"a": names[0], "b": names[1], "random_inputs": at_random, "same": same, "outputs": found}
+    console.out(json.dumps(said, indent=2) if as_json else _text(said))
+    return 0 if same else 1
+
+
+def _backends(text: str | None, b: str | None) -> Sequence[str | None]:
+    if text is None:
+        if b is None:
+            raise click.UsageError("name a second model, or two backends: --backends c,numpy")
+        return None, None
+    found = [name.strip() for name in text.split(",")]
+    if len(found) != 2 or not set(found) <= set(BACKENDS):
+        raise click.BadParameter(f"{text!r} is not two of {', '.join(BACKENDS)}", param_hint="--backends")
+    return found
+
+
+def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple[int, ...]]) -> CompiledModel:
+    import irc
+
+    if Path(model).is_dir():
+        if backend or shapes:
+            raise click.UsageError(f"--backends and --shape are fixed in a compiled folder: {model}")
+        return irc.load_compiled(model, threads=threads)
+    with console.progress(f"compiling {model}"):
+        return irc.compile(model, backend=backend, threads=threads, shapes=shapes or None)
+
+
+def _counts(what: str, a: Sequence[Port], b: Sequence[Port]) -> str:
+    names = [", ".join(p.name for p in ports) or "none" for ports in (a, b)]
+    return f"A has {len(a)} {what} and B {len(b)} ({names[0]}; {names[1]})"
+
+
+def _pairs(a: Sequence[Port], b: Sequence[Port]) -> list[tuple[int, int]] | None:
+    """The places of ports that belong together: by name where all names are the same; None if the counts differ."""
+    if len(a) != len(b):
+        return None
+    places = {p.name: k for k, p in enumerate(b)}
+    if len(places) == len(b) and {p.name for p in a} == set(places):
+        return [(i, places[p.name]) for i, p in enumerate(a)]
+    return [(i, i) for i in range(len(a))]
+
+
+def _matched(a: Sequence[Port], b: Sequence[Port], arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of A for B."""
+    pairs = _pairs(a, b)
+    if pairs is None:
+        raise click.UsageError(f"the models take different inputs: {_counts('inputs', a, b)}")
+    return {b[k].name: arrays[a[i].name] for i, k in pairs}
+
+
+# ---------------------------------------------------------------------------- differences
+def _row(name: str, a: Any, b: Any, tolerance: float | None) -> dict[str, Any]:
+    """What is said of an output; `reason` where it differs."""
+    import numpy as np
+
+    from irc.cli.check import NARROW, RELATIVE, difference
+
+    row: dict[str, Any] = {"name": name, "same": False, "reason": ""}
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        row["relative"] = _number(difference(a, b))
+        allowed = RELATIVE if tolerance is None else tolerance
+    else:
+        row |= {"dtype": str(a.dtype), "shape": list(a.shape)}
+        if a.dtype != b.dtype or a.shape != b.shape:
+            types = [feeds.describe(x.dtype, x.shape) for x in (a, b)]
+            return row | {"reason": f"{types[0]} and {types[1]}"}
+        allowed = (NARROW if a.dtype.itemsize <= 2 else RELATIVE) if tolerance is None else tolerance
+        row |= {"relative": _number(difference(a, b, exact_integers=tolerance is None)), **_largest(a, b)}
+    row["tolerance"] = allowed
+    row["same"] = row["relative"] is not None and row["relative"] <= allowed
+    if not row["same"]:
+        row["reason"] = "not within the tolerance"
+    return row
+
+
+def _number(value: float) -> float | None:
+    """JSON has no infinity: None stands for what no number says."""
+    return value if value != float("inf") else None
+
+
+def _largest(a: Any, b: Any) -> dict[str, Any]:
+    """The largest absolute difference of numbers, where it is, and how many elements differ at all."""
+    import numpy as np
+
+    if a.dtype.kind in "OUS" or not a.size:
+        return {"different": int((a != b).sum()) if a.size else 0}
+    x, y = (v.astype(np.complex128 if v.dtype.kind == "c" else np.float64) for v in (a, b))
+    with np.errstate(invalid="ignore"):
+        apart = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    place = np.unravel_index(int(apart.argmax()), apart.shape)
+    return {
+        "absolute": _number(float(apart.max())), "at": [int(i) for i in place],
+        "different": int((apart > 0).sum()), "elements": int(apart.size),
+    }  # fmt: skip
+
+
+def _text(said: dict[str, Any]) -> str:
+    lines = [f"A: {said['a']}", f"B: {said['b']}"]
+    if said["random_inputs"]:
+        lines.append(f"random inputs: {', '.join(said['random_inputs'])}")
+    for row in said["outputs"]:
+        parts = [f"{'same     ' if row['same'] else 'DIFFERENT'}  {row['name']}"]
+        if "dtype" in row:
+            parts.append(f"{row['dtype']}[{','.join(map(str, row['shape']))}]")
+        if "relative" in row:
+            parts.append(f"relative {_said(row['relative'])} of {row['tolerance']:g} allowed")
+        if "absolute" in row:
+            at = f" at [{','.join(map(str, row['at']))}]" if row["absolute"] != 0 else ""
+            parts.append(f"absolute {_said(row['absolute'])}{at}")
+            parts.append(f"{row['different']} of {row['elements']} elements differ")
+        lines.append("  ".join([*parts, *([row["reason"]] if row["reason"] else [])]))
+    return "\n".join(lines)
+
+
+def _said(value: float | None) -> str:
+    return "infinite" if value is None else f"{value:.3g}"

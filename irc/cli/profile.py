@@ -1,0 +1,98 @@
+"""`irc profile`: where the time of a run goes, by layer and by kernel, beside what the machine can do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from irc.cli import console, feeds
+
+if TYPE_CHECKING:
+    from irc.cli.profile_report import Report
+    from irc.runtime.executor import CompiledModel
+
+SECONDS = 1.0
+
+
+@click.command()
+@click.argument("model", metavar="MODEL|DIR")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--input", "inputs", metavar="x=FILE.npy|FILE.npz|random", multiple=True, help="Repeat for each input.")
+@click.option("--backend", type=click.Choice(["c", "numpy"]), help="Default: C where a compiler is found.")
+@click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v2, x86-64-v3, aarch64 …")
+@click.option("--precision", type=click.Choice(["highest", "high", "medium"]), default="highest", show_default=True)
+@click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
+@click.option("--top", type=click.IntRange(min=1), default=25, show_default=True, help="Rows of each table.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--trace", metavar="FILE.json", help="Write one run as a trace for chrome://tracing or Perfetto.")
+@click.option("--html", metavar="FILE.html", help="Write a page with a picture of the run and the tables.")
+@click.option("--measure-limits", is_flag=True, help="Measure the machine again; else once, kept with the cache.")
+def command(
+    model: str, threads: int, inputs: tuple[str, ...], shapes: tuple[str, ...], top: int, as_json: bool,
+    trace: str | None, html: str | None, measure_limits: bool, **options: Any,
+) -> int:  # fmt: skip
+    """Time every function of a compiled model: a group of layers each.
+
+    MODEL is compiled for it, with a clock around every function; DIR is one that `irc compile --profile` wrote.
+    Times are medians. GFLOP/s count the operations of a layer's definition, a multiply-add as two; in brackets, what
+    the processor executes for them where that differs (Winograd, products of bf16 terms). GB/s count the tensors that
+    a function reads and writes, which may lie in caches.
+    """
+    from irc.cli import profile_report
+    from irc.runtime import profiling
+    from irc.runtime.limits import limits
+
+    compiled = _open(model, threads, console.parse_shapes(shapes), options)
+    arrays, _ = feeds.gather(compiled.inputs, feeds.parse_inputs(inputs))
+    dims = compiled.symbol_values(arrays)
+    with console.progress("measuring the machine"):
+        most = limits(threads, measure_limits)
+    with console.progress(f"running {model}"):
+        found = profiling.measure(compiled, lambda: compiled(arrays), dims, SECONDS)
+    given = {n: "absent" if a is None else feeds.describe(a.dtype, a.shape) for n, a in arrays.items()}
+    report = profile_report.Report(model, compiled.backend, threads, given, found, most)
+    console.out(json.dumps(report.as_json(), indent=2) if as_json else report.as_text(top))
+    return _write(report, trace, html)
+
+
+def _open(model: str, threads: int, shapes: dict[str, tuple[int, ...]], options: dict[str, Any]) -> CompiledModel:
+    """The model with its clock."""
+    from click.core import ParameterSource
+
+    from irc import driver
+
+    if not Path(model).is_dir():
+        with console.progress(f"compiling {model}"):
+            chosen = driver.CompileOptions(threads=threads, shapes={**shapes}, profile=True, **options)
+            return driver.compile(model, chosen)
+    context = click.get_current_context()
+    if shapes or any(context.get_parameter_source(n) is not ParameterSource.DEFAULT for n in options):
+        raise click.UsageError("a compiled folder has its backend, target, precision and shapes already")
+    from irc.runtime.executor import load_compiled
+
+    compiled = load_compiled(model, threads)
+    if "profile" not in compiled.artifact.manifest:
+        from irc.diagnostics import Loc, Sink
+        from irc.diagnostics.codes import command as codes
+        from irc.diagnostics.core import IrcError
+
+        sink = Sink()
+        sink.report(codes.NO_CLOCK, Loc(model))
+        raise IrcError(sink.diagnostics)
+    return compiled
+
+
+def _write(report: Report, trace: str | None, html: str | None) -> int:
+    made = ((trace, lambda: json.dumps(report.as_trace())), (html, report.as_html))
+    for target, text in made:
+        if target is None:
+            continue
+        try:
+            Path(target).write_text(text(), "utf-8")
+        except OSError as e:
+            return console.cannot_write(target, e)
+        console.note(f"wrote {target}")
+    return 0

@@ -1,0 +1,271 @@
+"""What `irc profile` shows: tables of text, JSON, a trace for chrome://tracing, and an HTML page of its own."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+from irc.cli import console
+from irc.runtime.limits import Limits
+from irc.runtime.profiling import Profile, Step
+
+WIDTH = 150
+"""Of tables where standard output is no terminal."""
+COLUMNS = ("ms", "%", "calls", "GFLOP/s", "% of FMA", "GB/s", "% of memory")
+
+
+@dataclass
+class Row:
+    """Calls that are reported together.  flops, executed, bytes: None if they are unknown of any."""
+
+    name: str
+    kind: str
+    calls: int
+    seconds: float
+    flops: int | None
+    executed: float | None
+    bytes: int | None
+
+    def rate(self, amount: float | None) -> float | None:
+        """Of an amount, a second."""
+        return amount / self.seconds if amount and self.seconds else None
+
+
+_SIGNATURE = re.compile(r"^irc_|_(f32|f64|avx|sse|neon|plain|\d|[0-9a-f]{10}$).*")
+"""What a kernel's symbol has besides its family."""
+
+
+def kind_of(step: Step) -> str:
+    """The family of the step's kernels: `gemm`, `direct_conv`; `generated` where it has none."""
+    return " + ".join(dict.fromkeys(_SIGNATURE.sub("", s) for s in step.kernels)) or "generated"
+
+
+def layers_of(step: Step) -> str:
+    return ", ".join(step.layers) or step.function
+
+
+def kernel_of(step: Step) -> str:
+    """The kernels that the step calls, or the generated function itself."""
+    return " + ".join(step.kernels) or step.function
+
+
+def rows(steps: list[Step], name: Callable[[Step], str]) -> list[Row]:
+    """The steps added up by name, the longest first."""
+    found: dict[str, Row] = {}
+    for s in steps:
+        row = found.setdefault(name(s), Row(name(s), kind_of(s), 0, 0.0, 0, 0.0, 0))
+        row.calls += 1
+        row.seconds += s.seconds
+        row.flops = None if row.flops is None or s.flops is None else row.flops + s.flops
+        row.executed = None if row.executed is None or s.executed is None else row.executed + s.executed
+        row.bytes = None if row.bytes is None or s.bytes is None else row.bytes + s.bytes
+    return sorted(found.values(), key=lambda r: -r.seconds)
+
+
+@dataclass
+class Report:
+    """A profile of a model, and the limits of the machine where they are known.  inputs: their types by name."""
+
+    model: str
+    backend: str
+    threads: int
+    inputs: dict[str, str]
+    profile: Profile
+    limits: Limits | None
+
+    def __post_init__(self) -> None:
+        self.layers = rows(self.profile.steps, layers_of)
+        self.kernels = rows(self.profile.steps, kernel_of)
+        total = Row("all functions", "", len(self.profile.steps), sum(s.seconds for s in self.profile.steps), 0, 0.0, 0)
+        for r in self.layers:
+            total.flops = None if total.flops is None or r.flops is None else total.flops + r.flops
+            total.executed = None if total.executed is None or r.executed is None else total.executed + r.executed
+            total.bytes = None if total.bytes is None or r.bytes is None else total.bytes + r.bytes
+        self.total = total
+
+    # -------------------------------------------------------------------------- figures
+    def figures(self, row: Row) -> dict[str, Any]:
+        """Everything about a row, None where it is unknown; seconds, and per second."""
+        rate, moved = row.rate(row.flops), row.rate(row.bytes)
+        most = self.limits
+        return {
+            **asdict(row),
+            "share": row.seconds / self.profile.seconds if self.profile.seconds else None,
+            "flops_per_second": rate, "executed_per_second": row.rate(row.executed), "bytes_per_second": moved,
+            "of_peak": rate / most.flops if rate and most else None,
+            "of_bandwidth": moved / most.bandwidth if moved and most else None,
+        }  # fmt: skip
+
+    def cells(self, row: Row) -> list[str]:
+        """The texts of COLUMNS."""
+        f = self.figures(row)
+
+        def text(value: float | None, scale: float, form: str) -> str:
+            return "" if value is None else format(value * scale, form)
+
+        rate = text(f["flops_per_second"], 1e-9, ".1f")
+        if row.executed is not None and row.flops is not None and abs(row.executed - row.flops) > 0.01 * row.flops:
+            rate += f" ({text(f['executed_per_second'], 1e-9, '.1f')})"
+        return [
+            text(row.seconds, 1e3, ".4f"), text(f["share"], 100, ".1f"), str(row.calls), rate,
+            text(f["of_peak"], 100, ".1f"), text(f["bytes_per_second"], 1e-9, ".1f"),
+            text(f["of_bandwidth"], 100, ".1f"),
+        ]  # fmt: skip
+
+    def heading(self) -> list[str]:
+        """What was measured, and beside what."""
+        p = self.profile
+        inputs = ", ".join(f"{name} {text}" for name, text in self.inputs.items()) or "none"
+        lines = [f"{self.model}: {self.backend}, threads: {self.threads}, inputs: {inputs}"]
+        lines.append(f"one run: {p.seconds * 1e3:.4f} ms, median of {p.runs}; outputs and state {p.rest * 1e3:.4f} ms")
+        if self.limits:
+            flops, bandwidth = self.limits.flops / 1e9, self.limits.bandwidth / 1e9
+            lines.append(f"limits: {flops:.1f} GFLOP/s of f32 multiply-adds, {bandwidth:.1f} GB/s read from memory")
+        return lines
+
+    # ---------------------------------------------------------------------------- forms
+    def as_text(self, top: int) -> str:
+        """Both tables, of that many rows."""
+        from rich.console import Console
+
+        colour = console.wants_colour(sys.stdout)
+        out = Console(
+            file=io.StringIO(), force_terminal=colour, no_color=not colour, width=None if colour else WIDTH,
+            highlight=False, markup=False,
+        )  # fmt: skip
+        for line in self.heading():
+            out.print(line, soft_wrap=True)
+        for title, found in (("layers", self.layers), ("kernel or generated function", self.kernels)):
+            out.print(self._table(title, found, top))
+        assert isinstance(out.file, io.StringIO)
+        return "\n".join(line.rstrip() for line in out.file.getvalue().splitlines())
+
+    def _table(self, title: str, found: list[Row], top: int) -> Any:
+        from rich.box import SIMPLE
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
+        for name in COLUMNS:
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(title, overflow="ellipsis", no_wrap=True)
+        for r in found[:top]:
+            table.add_row(*self.cells(r), Text(r.name))
+        if rest := found[top:]:
+            seconds = sum(r.seconds for r in rest)
+            share = f"{100 * seconds / self.profile.seconds:.1f}" if self.profile.seconds else ""
+            calls = str(sum(r.calls for r in rest))
+            table.add_row(f"{seconds * 1e3:.4f}", share, calls, *[""] * 4, f"{len(rest)} more (--top)")
+        table.add_section()
+        table.add_row(*self.cells(self.total), self.total.name)
+        return table
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, in seconds, operations and bytes."""
+        p = self.profile
+        return {
+            "model": self.model, "backend": self.backend, "threads": self.threads, "inputs": self.inputs,
+            "seconds": p.seconds, "rest_seconds": p.rest, "runs": p.runs,
+            "limits": asdict(self.limits) if self.limits else None,
+            "total": self.figures(self.total),
+            "layers": [self.figures(r) for r in self.layers],
+            "kernels": [self.figures(r) for r in self.kernels],
+            "steps": [asdict(s) for s in p.steps],
+        }  # fmt: skip
+
+    def as_trace(self) -> dict[str, Any]:
+        """One run in the Trace Event Format (times in microseconds), for chrome://tracing and Perfetto."""
+        events: list[dict[str, Any]] = [
+            {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": self.model}},
+            {"name": "thread_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": f"{self.backend}: functions"}},
+        ]
+        for s in self.profile.steps:
+            (row,) = rows([s], layers_of)
+            facts = {name: value for name, value in self.figures(row).items() if value is not None}
+            told = {"kernel": kernel_of(s), "function": s.function, **{k: facts[k] for k in TRACED if k in facts}}
+            events.append(
+                {
+                    "name": layers_of(s), "cat": kind_of(s), "ph": "X", "pid": 1, "tid": 1, "ts": s.begin * 1e6,
+                    "dur": (s.end - s.begin) * 1e6, "args": told,
+                }
+            )  # fmt: skip
+        return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+    def as_html(self) -> str:
+        """A page that needs nothing else: the run as a bar, function by function, and both tables."""
+        colours = {kind: f"hsl({47 * k % 360} 65% 62%)" for k, kind in enumerate(self._kinds())}
+        heading = "".join(f"<p>{escape(line)}</p>" for line in self.heading())
+        legend = "".join(
+            f'<span><i style="background:{colours[kind]}"></i>{escape(kind)} {100 * share:.1f} %</span>'
+            for kind, share in self._kinds().items()
+        )
+        tables = [
+            self._html_table(title, found, colours)
+            for title, found in (("Layers", self.layers), ("Kernels and generated functions", self.kernels))
+        ]
+        return _PAGE.format(
+            title=escape(f"{self.model}: profile"), heading=heading, legend=legend, bar=self._bar(colours),
+            tables="".join(tables),
+        )  # fmt: skip
+
+    def _kinds(self) -> dict[str, float]:
+        """Families of kernels with their part of the time, the longest first."""
+        whole = self.total.seconds or 1.0
+        return {r.name: r.seconds / whole for r in rows(self.profile.steps, kind_of)}
+
+    def _bar(self, colours: dict[str, str]) -> str:
+        whole = self.total.seconds or 1.0
+        parts: list[str] = []
+        for s in self.profile.steps:
+            (row,) = rows([s], layers_of)
+            figures = "\n".join(f"{n}: {c}" for n, c in zip(COLUMNS, self.cells(row), strict=True) if c)
+            told = escape(f"{layers_of(s)}\n{kernel_of(s)}\n{figures}", quote=True)
+            share = 100 * s.seconds / whole
+            label = escape(layers_of(s)) if share > 2 else ""
+            colour = colours[kind_of(s)]
+            parts.append(f'<div style="width:{share:.4f}%;background:{colour}" title="{told}">{label}</div>')
+        return "\n".join(parts)
+
+    def _html_table(self, title: str, found: list[Row], colours: dict[str, str]) -> str:
+        head = "".join(f"<th>{escape(c)}</th>" for c in COLUMNS)
+        longest = max((r.seconds for r in found), default=0.0) or 1.0
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in self.cells(r))}"
+            f'<td><i style="width:{100 * r.seconds / longest:.2f}%;background:{colours[r.kind]}"></i>'
+            f"{escape(r.name)}</td></tr>\n"
+            for r in found
+        )
+        return f"<h2>{escape(title)}</h2><table><tr>{head}<th></th></tr>\n{body}</table>"
+
+
+TRACED = ("seconds", "flops", "executed", "bytes", "flops_per_second", "bytes_per_second", "of_peak", "of_bandwidth")
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 14px system-ui, sans-serif; margin: 2em; color: #222; background: #fff }}
+p {{ margin: .2em 0 }} h1 {{ font-size: 1.3em }} h2 {{ font-size: 1.1em; margin: 1.5em 0 .4em }}
+#run {{ display: flex; height: 5em; margin: 1em 0; border: 1px solid #888 }}
+#run div {{ box-sizing: border-box; overflow: hidden; white-space: nowrap; font-size: 11px; padding: .3em 0 0 .2em;
+  border-right: 1px solid #fff8; writing-mode: vertical-rl }}
+#run div:hover {{ filter: brightness(.8) }}
+#legend span {{ margin-right: 1.2em }}
+#legend i {{ display: inline-block; width: .8em; height: .8em; margin-right: .3em }}
+table {{ border-collapse: collapse; width: 100% }}
+th, td {{ text-align: right; padding: .1em .6em; white-space: nowrap }}
+th {{ border-bottom: 1px solid #888; font-weight: 600 }}
+td:last-child {{ text-align: left; width: 60%; position: relative; max-width: 0 }}
+td:last-child {{ overflow: hidden; text-overflow: ellipsis }}
+td:last-child i {{ position: absolute; left: 0; top: 15%; height: 70%; opacity: .35 }}
+</style></head><body>
+<h1>{title}</h1>{heading}
+<p id="legend">{legend}</p>
+<div id="run">
+{bar}
+</div>
+{tables}
+</body></html>
+"""

@@ -1,0 +1,128 @@
+"""What a function of a program does in a run: floating-point operations, and bytes of the tensors it touches.
+
+Both follow from the Loop IR, as sizes over the program's symbols; None where only running tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from irc.expr import Bin, Call, Const, Expr, Load, Size, Un, children
+from irc.ir.dim import Dim
+from irc.loops.ir import Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
+
+COUNTED = {"add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow", "neg"}
+"""What counts as an operation where the type is a float; so does every function."""
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """A call of a kernel: operations of its definition, and how many the processor executes for each."""
+
+    symbol: str
+    flops: Dim | None
+    executed: float
+
+
+@dataclass
+class Work:
+    """flops: with those of the kernels, as both sides of every branch count them.  read, written: bytes of the tensors,
+    each once; of a tensor that loops read, no more than they load."""
+
+    flops: Dim | None
+    read: Dim
+    written: Dim
+    kernels: list[KernelWork] = field(default_factory=list[KernelWork])
+
+
+def work_of(function: Function) -> Work:
+    """The work of one call of the function."""
+    counter = _Counter()
+    try:
+        flops: Dim | None = counter.block(function.body, Dim.of(1))
+    except _Unknown:
+        flops = None
+    kernels = [_kernel(s) for s in walk(function.body) if isinstance(s, KernelCall)]
+    for k in kernels:
+        flops = None if flops is None or k.flops is None else flops + k.flops
+    whole = {b.root for s in walk(function.body) if isinstance(s, KernelCall) for b in s.reads}
+    read, written = Dim.of(0), Dim.of(0)
+    for b in _tensors(function.reads):
+        loaded = counter.loads.get(b)
+        partly = loaded is not None and flops is not None and b not in whole
+        read = read + (b.bytes.minimum(loaded * b.dtype.itemsize) if partly and loaded is not None else b.bytes)
+    for b in _tensors(function.writes):
+        written = written + b.bytes
+    return Work(flops, read, written, kernels)
+
+
+def _tensors(buffers: tuple[Buffer, ...]) -> list[Buffer]:
+    return list(dict.fromkeys(b.root for b in buffers))
+
+
+def _kernel(call: KernelCall) -> KernelWork:
+    kernel = call.kernel
+    try:
+        sizes = {n: _dim(e) for n, e in zip(kernel.sizes, call.sizes, strict=True)}
+        return KernelWork(kernel.symbol, kernel.flops(sizes), kernel.executed)
+    except _Unknown:
+        return KernelWork(kernel.symbol, None, kernel.executed)
+
+
+class _Unknown(Exception):
+    """A size that only running tells."""
+
+
+def _dim(e: Expr) -> Dim:
+    if isinstance(e, Const):
+        return Dim.of(int(e.value))
+    if isinstance(e, Size):
+        return e.dim
+    raise _Unknown
+
+
+class _Counter:
+    """Operations of statements, and how often elements of each tensor are loaded."""
+
+    def __init__(self) -> None:
+        self.loads: dict[Buffer, Dim] = {}
+        self._known: dict[int, tuple[Expr, int, tuple[Buffer, ...]]] = {}
+
+    def block(self, stmts: list[Stmt], times: Dim) -> Dim:
+        total = Dim.of(0)
+        for s in stmts:
+            match s:
+                case For():
+                    total = total + self.block(s.body, times * _dim(s.extent))
+                case If():
+                    total = total + self.block(s.then, times) + self.block(s.orelse, times)
+                    self._count(s.cond, times)
+                case Block():
+                    total = total + self.block(s.body, times)
+                case Store() | Let() | Assign():
+                    total = total + self._count(s.value, times)
+                    for e in s.index if isinstance(s, Store) else ():
+                        self._count(e, times)
+                case _:
+                    pass
+        return total
+
+    def _count(self, e: Expr, times: Dim) -> Dim:
+        operations, loaded = self._of(e)
+        for b in loaded:
+            self.loads[b] = self.loads.get(b, Dim.of(0)) + times
+        return times * operations
+
+    def _of(self, e: Expr) -> tuple[int, tuple[Buffer, ...]]:
+        """Operations of one evaluation, and the tensors it loads elements of, one entry for each load."""
+        found = self._known.get(id(e))
+        if found is None:
+            parts = [self._of(c) for c in children(e)]
+            operations = sum(n for n, _ in parts)
+            loaded = tuple(b for _, bs in parts for b in bs)
+            if isinstance(e, Load):
+                loaded = (*loaded, e.buffer.root)
+            elif isinstance(e, Bin | Un | Call) and (isinstance(e, Call) or e.op in COUNTED):
+                operations += e.dtype.is_float
+            found = self._known[id(e)] = e, operations, loaded
+        return found[1:]

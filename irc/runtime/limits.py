@@ -1,0 +1,100 @@
+"""What this machine can do at most: multiply-adds in registers and bytes read from memory a second.
+
+Measured once for each number of threads by a small C program (limits.c), and kept with the artefact cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irc.backends import toolchain
+from irc.runtime import cache
+
+SOURCE = Path(__file__).with_name("limits.c")
+MEGABYTES = 256
+"""Memory that is read, of all threads: more than caches hold."""
+ROUNDS = 5
+SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Limits:
+    """flops: f32 operations a second, a multiply-add is two; bandwidth: bytes a second; of that many threads."""
+
+    flops: float
+    bandwidth: float
+    threads: int
+
+
+def limits(threads: int, again: bool = False) -> Limits | None:
+    """The limits with that many threads, from the cache unless `again`; None without a C compiler."""
+    compiler = toolchain.find_compiler()
+    if compiler is None:
+        return None
+    target = toolchain.resolve_target("native", compiler)
+    parts = (SOURCE.read_bytes(), compiler, target, _processor(), threads)
+    key = f"limits:{hashlib.sha256(repr(parts).encode()).hexdigest()[:24]}"
+    known = cache.remembered(key)
+    if known is None or again:
+        known = asdict(_measure(threads, _library(compiler, target)))
+        cache.remember(key, known)
+    return Limits(**known)
+
+
+def _processor() -> str:
+    """The processor's name, for the cache: another one may have the same features."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith("model name")), "")
+
+
+def _library(compiler: toolchain.Compiler, target: toolchain.Target) -> Any:
+    folder = cache.temporary_folder()
+    folder.mkdir()
+    (folder / "kernels_limits.c").write_bytes(SOURCE.read_bytes())  # by that name it is compiled as kernels are
+    library: Any = ctypes.CDLL(str(toolchain.build(folder, ["kernels_limits.c"], target, compiler)))
+    library.irc_round.restype = ctypes.c_int64
+    library.irc_multiply_add.restype = library.irc_read.restype = ctypes.c_float
+    library.irc_multiply_add.argtypes = ctypes.c_int64, ctypes.c_float
+    library.irc_read.argtypes = ctypes.c_void_p, ctypes.c_int64
+    return library
+
+
+def _measure(threads: int, library: Any) -> Limits:
+    memory = np.ones(MEGABYTES << 18, np.float32)
+    share = memory.size // threads // 1024 * 1024
+    parts = [memory[k * share : (k + 1) * share].ctypes.data for k in range(threads)]
+    rounds = 1000
+    with ThreadPoolExecutor(threads) as pool:
+
+        def multiply() -> None:
+            list(pool.map(lambda _: library.irc_multiply_add(rounds, 0.5), parts))
+
+        def read() -> None:
+            list(pool.map(lambda at: library.irc_read(at, share), parts))
+
+        while _best(multiply, 1) < SECONDS:
+            rounds *= 2
+        operations = library.irc_round() * rounds * threads
+        return Limits(operations / _best(multiply, ROUNDS), 4 * share * threads / _best(read, ROUNDS), threads)
+
+
+def _best(run: Callable[[], None], rounds: int) -> float:
+    """Seconds of the fastest of some runs."""
+    times: list[float] = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return min(times)
