@@ -110,9 +110,10 @@ def _missing(engine: str, error: ImportError) -> IrcError:
 
 def _onnxruntime(model: str, threads: int, arrays: dict[str, Any]) -> Callable[[], Any]:
     try:
-        import onnxruntime as ort
+        import onnxruntime
     except ImportError as e:
         raise _missing("onnxruntime", e) from e
+    ort: Any = onnxruntime  # it has no types
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
@@ -142,9 +143,10 @@ def _as_onnx(model: str) -> str | bytes:
 
 def _openvino(model: str, threads: int, arrays: dict[str, Any]) -> Callable[[], Any]:
     try:
-        import openvino as ov
+        import openvino
     except ImportError as e:
         raise _missing("openvino", e) from e
+    ov: Any = openvino  # its types are partly open
     core = ov.Core()
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     request = core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()

@@ -6,7 +6,7 @@ import json
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import click
 
@@ -77,7 +77,7 @@ def _read(source: str, port: Port, shared: bool) -> Array:
         if key is None:
             held = ", ".join(found.files)
             raise click.BadParameter(f"{source} has no array {port.name!r}; it has {held}", param_hint="--input")
-        return _viewed(found[key], port)
+        return _viewed(cast("Array", found[key]), port)
 
 
 def _viewed(array: Array, port: Port) -> Array:
@@ -140,12 +140,19 @@ def _flat(named: dict[str, Any]) -> Iterable[tuple[str, Array]]:
     import numpy as np
 
     for name, value in named.items():
-        if isinstance(value, np.ndarray | np.generic):
+        if _is_array(value):
             yield name, np.asarray(value)
         elif isinstance(value, list):
-            yield from _flat({f"{name}.{i}": v for i, v in enumerate(value)})
+            yield from _flat({f"{name}.{i}": v for i, v in enumerate(cast("list[Any]", value))})
         elif isinstance(value, dict):
-            yield name, np.asarray(json.dumps({str(k): float(v) for k, v in value.items()}))
+            numbers = {str(k): float(v) for k, v in cast("dict[Any, Any]", value).items()}
+            yield name, np.asarray(json.dumps(numbers))
+
+
+def _is_array(value: Any) -> TypeGuard[Array | np.generic[Any]]:
+    import numpy as np
+
+    return isinstance(value, np.ndarray | np.generic)
 
 
 def _file_name(name: str) -> str:
@@ -156,7 +163,7 @@ def summarise(name: str, value: Any) -> dict[str, Any]:
     """What is printed of an output: type, shape and a few figures."""
     import numpy as np
 
-    if not isinstance(value, np.ndarray | np.generic):
+    if not _is_array(value):
         return {"name": name, "kind": "absent" if value is None else type(value).__name__, "length": len(value or ())}
     array = np.asarray(value)
     said: dict[str, Any] = {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}

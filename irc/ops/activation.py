@@ -33,7 +33,7 @@ from irc.ir.types import (
     u4,
 )  # fmt: skip
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
-from irc.ops.base import Array, op
+from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_shapes
 from irc.ops.codecs import AsInput, Enum, Float, Ignored
 from irc.ops.elementwise import Elementwise, unary
@@ -105,12 +105,16 @@ def softsign(x: Array) -> Array:
     return rounded(w / (1.0 + np.abs(w)), x)
 
 
+def write_softsign(b: Any, op: Op, x: Value) -> Value:
+    return b.Div(x, b.Add(b.const(1.0, x.dtype), b.Abs(x)))
+
+
 Softsign = unary(
     "Softsign", "x / (1 + |x|)", softsign, widely(lambda x: x / (Const(1.0, x.dtype) + x.max(-x))), T=FLOATS_BF16,
     onnx=(Form("Softsign", 1, T=FLOATS), Form("Softsign", 22, T=PREV | {bf16})),
     openvino=(
         Form("SoftSign", 9, T=FLOATS_BF16 | {f8e4m3fn, f8e5m2}, read=float_read("Softsign"), direct=True),
-        write_only(lambda b, op, x: b.Div(x, b.Add(b.const(1.0, x.dtype), b.Abs(x)))),
+        write_only(write_softsign),
     ),
 )  # fmt: skip
 
@@ -231,6 +235,10 @@ class Gelu(FloatUnary):
 LEAKY_ALPHA = single(0.01)
 
 
+def write_leaky_relu(b: Any, op: LeakyRelu, x: Value) -> Value:
+    return b.PRelu(x, b.const([op.alpha], x.dtype))
+
+
 @op
 class LeakyRelu(FloatUnary):
     """x where x >= 0, else alpha · x."""
@@ -250,7 +258,7 @@ class LeakyRelu(FloatUnary):
         Form("LeakyRelu", 6, attrs={"alpha": Float(LEAKY_ALPHA)}),
         Form("LeakyRelu", 16, T=PREV | {bf16}),
     )
-    openvino = (write_only(lambda b, op, x: b.PRelu(x, b.const([op.alpha], x.dtype))),)
+    openvino = (write_only(write_leaky_relu),)
 
 
 def channel_slope(b: Any, x: Value, slope: Value) -> Value:

@@ -216,6 +216,14 @@ def whole_or_fmod(op: Any, x: Value, y: Value) -> bool:
     return op.fmod or x.dtype.is_integer
 
 
+def floored(op: Mod, x: Value, y: Value) -> bool:
+    return not op.fmod
+
+
+def truncated(op: Mod, x: Value, y: Value) -> bool:
+    return op.fmod
+
+
 @op
 class Mod(Elementwise):
     """The remainder of x / y: with the sign of y, or with `fmod` of x.  An integer modulo 0 is 0."""
@@ -237,12 +245,12 @@ class Mod(Elementwise):
     openvino = (
         Form(
             "FloorMod", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, read=auto_read("Mod"), direct=True, judges=("fmod",),
-            when=lambda op, x, y: not op.fmod,
+            when=floored,
         ),
         Form(
             "Mod", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, read=auto_read("Mod", fmod=True),
             direct=True, judges=("fmod",),
-            when=lambda op, x, y: op.fmod,
+            when=truncated,
         ),
     )  # fmt: skip
 
@@ -362,10 +370,14 @@ def reciprocal(x: Array) -> Array:
     return (1.0 / wide(x)).astype(x.dtype)
 
 
+def write_reciprocal(b: Any, op: Any, x: Value) -> Value:
+    return b.Div(b.const(1.0, x.dtype), x)
+
+
 Reciprocal = unary(
     "Reciprocal", "1 / x", reciprocal, lambda x: Const(1.0, x.dtype) / x, T=FLOATS | {bf16},
     onnx=rounding_rows("Reciprocal"),
-    openvino=(write_only(lambda b, op, x: b.Div(b.const(1.0, x.dtype), x)),),
+    openvino=(write_only(write_reciprocal),),
 )  # fmt: skip
 Sqrt = unary(
     "Sqrt", "The square root; NaN below 0", np.sqrt, lambda x: call("sqrt", x), T=FLOATS | {bf16},

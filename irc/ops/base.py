@@ -23,7 +23,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeGuard, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
@@ -35,6 +35,10 @@ from irc.ops.forms import Form, resolve
 from irc.ops.signature import Sig
 
 Array = np.ndarray[Any, Any]
+
+
+def is_array(value: Any) -> TypeGuard[Array]:
+    return isinstance(value, np.ndarray)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,10 +124,10 @@ class Op:
         for value in inputs:
             if value is not None and isinstance(value.type, TensorType) and value.type.shape is None:
                 try:
-                    return _as_list(self.infer(*inputs))
+                    return as_list(self.infer(*inputs))
                 except (ValueError, AssertionError, IndexError, TypeError):
                     return [TensorType(t, None) for t in self._result_dtypes(inputs)]
-        return _as_list(self.infer(*inputs))
+        return as_list(self.infer(*inputs))
 
     def _result_dtypes(self, inputs: Sequence[Value | None]) -> Iterable[Any]:
         """Element types of the results where the shapes cannot be inferred."""
@@ -134,8 +138,9 @@ class Op:
             yield bound.get(result.type) or DTYPES.get(result.type) or dynamic
 
 
-def _as_list(types: Type | Sequence[Type]) -> list[Type]:
-    return list(types) if isinstance(types, list | tuple) else [types]  # pyright: ignore[reportReturnType]
+def as_list(found: Any) -> list[Any]:
+    """What a function of an operation returned, a single result or a list or tuple of them, as a list."""
+    return list(cast("Sequence[Any]", found)) if isinstance(found, list | tuple) else [found]
 
 
 OPS: dict[str, type[Op]] = {}
@@ -157,7 +162,8 @@ def op(cls: C) -> C:
     OPS[made.__name__] = made
     for format in ("onnx", "openvino"):
         setattr(made, format, resolve(getattr(made, format), made.sig))
-        for form in filter(lambda form: form.name, getattr(made, format)):  # a row without name is for writing only
+        named: list[Form] = [form for form in getattr(made, format) if form.name]  # one without is for writing only
+        for form in named:
             rows = FORMS.setdefault((format, form.domain, form.name.lower()), [])
             rows.append((form, made))
             rows.sort(key=lambda row: row[0].since)

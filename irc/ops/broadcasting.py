@@ -53,8 +53,12 @@ def legacy_fit(x: Shape, y: Shape) -> int | None:
     return 1 if all(d == 1 for d in y) or x[len(x) - len(y) :] == y else None
 
 
+def legacy_fit_of(op: Any, x: Value, y: Value) -> int | None:
+    return legacy_fit(x.shape, y.shape)
+
+
 LEGACY_BROADCAST_6: dict[str, Codec] = {
-    "broadcast": FromOperands(0, of=lambda op, x, y: legacy_fit(x.shape, y.shape)),
+    "broadcast": FromOperands(0, of=legacy_fit_of),
     "axis": Int(None),
 }
 LEGACY_BROADCAST: dict[str, Codec] = {**LEGACY_BROADCAST_6, "consumed_inputs": Ignored()}

@@ -17,7 +17,7 @@ from irc.diagnostics import NOWHERE, Loc
 from irc.ir.dim import Dim
 from irc.ir.graph import CONTENTS_LIMIT, Constant, Graph, Node, Origin, Value
 from irc.ir.types import DType, TensorType, Type, i64
-from irc.ops.base import Array, Op, find_op
+from irc.ops.base import Array, Op, as_list, find_op
 
 Operand = Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | None
 
@@ -133,7 +133,7 @@ def trace(
             twins.append(graph.add_input(value.name, value.type, contents=value.contents))
     b = Builder(graph)
     found = rewrite(b, op, *twins) if rewrite else op.decompose(b, *twins)  # type: ignore[misc]
-    results = tuple(found) if isinstance(found, tuple | list) else (found,)
+    results = tuple(as_list(found))
     graph.outputs = list(results)
     return graph, results, graph.inputs
 
@@ -156,9 +156,7 @@ def run_reference(node: Node, args: Sequence[Any]) -> list[Any]:
     """One node's reference on arrays; results as a list, each of its declared element type."""
     with np.errstate(all="ignore"):
         found = node.op.reference(*args)
-    results = (
-        list(found) if isinstance(found, tuple | list) and len(node.op.sig.outputs) + _variadic(node) > 1 else [found]
-    )
+    results = as_list(found) if len(node.op.sig.outputs) + _variadic(node) > 1 else [found]
     return [_typed(a, v.type) for a, v in zip(results, node.outputs, strict=False)]
 
 

@@ -7,7 +7,7 @@ Sources: ONNX Cast, CastLike; OpenVINO specification, Convert-1, ConvertLike-1.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -82,9 +82,13 @@ def to_e8m0(x: Array, round_mode: str, saturate: bool, kind: Any) -> Array:
     return byte.astype(np.uint8).view(kind)
 
 
+def is_float(value: Any) -> TypeGuard[float]:
+    return isinstance(value, float | np.floating)
+
+
 def text_of(value: Any) -> str:
     """A number as ONNX writes it: NaN, INF, -INF, shortest decimal."""
-    if isinstance(value, float | np.floating):
+    if is_float(value):
         if np.isnan(value):
             return "NaN"
         if np.isinf(value):
@@ -194,7 +198,11 @@ ONNX_NAMES = _onnx_names()
 # ------------------------------------------------------------------------------------ operations
 def onnx_when(opset: int) -> Any:
     """Whether ONNX's Cast of that opset has the target type."""
-    return lambda op, x: op.to in ONNX_CAST[opset]
+
+    def when(op: Cast, x: Value) -> bool:
+        return op.to in ONNX_CAST[opset]
+
+    return when
 
 
 def write_constant(b: Any, op: Any, x: Value) -> Any:
@@ -313,6 +321,15 @@ def nearest_nf4(x: Expr) -> Expr:
     return found.cast(nf4)
 
 
+def read_convert_like(b: Any, a: Any, x: Value, like: Value) -> Value:
+    """OpenVINO's narrow floats of eight bits do not saturate."""
+    return b.CastLike(x, like, saturate=like.dtype not in F8)
+
+
+def says_saturation(op: CastLike, x: Value, like: Value) -> bool:
+    return like.dtype not in F8 or not op.saturate
+
+
 @op
 class CastLike(Op):
     """The first operand in the second's element type; the second's elements do not matter."""
@@ -341,7 +358,6 @@ class CastLike(Op):
     openvino = (
         Form(
             "ConvertLike", 1, T={"T1": OV_CONVERT_ALL, "T2": OV_CONVERT_ALL}, judges=("saturate",),
-            read=lambda b, a, x, like: b.CastLike(x, like, saturate=like.dtype not in F8), direct=True,
-            when=lambda op, x, like: like.dtype not in F8 or not op.saturate,
+            read=read_convert_like, direct=True, when=says_saturation,
         ),
     )  # fmt: skip

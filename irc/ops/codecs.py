@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -18,7 +18,18 @@ from irc.diagnostics import Problem, Sink
 from irc.diagnostics.codes import operation as codes
 from irc.ir.types import DType, dtype_from_onnx, dtype_from_ov
 
-REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "REQUIRED"})()
+
+class Named:
+    """An object that stands for what no value says, told by identity."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+REQUIRED: Any = Named("REQUIRED")
 """Default of an attribute that must be written."""
 
 
@@ -76,7 +87,8 @@ class Codec:
         return getattr(op, own) if own in op.__dataclass_fields__ else self.default
 
     def in_range(self, value: Any, r: Reading) -> Any:
-        for x in value if isinstance(value, tuple) else (value,):
+        values: Any = value if isinstance(value, tuple) else (value,)
+        for x in values:
             if (self.lo is not None and x < self.lo) or (self.hi is not None and x > self.hi):
                 expected = f"at least {self.lo:g}" if self.hi is None else f"in {self.lo:g}..{self.hi:g}"
                 raise Problem(codes.ATTRIBUTE_RANGE, op=r.op, attribute=r.attribute, value=x, expected=expected)
@@ -114,7 +126,7 @@ def _items(raw: Any, r: Reading) -> list[Any]:
         return [item.strip() for item in text.split(",")] if text else []
     if not isinstance(raw, Sequence):
         raise r.bad(raw, "a list")
-    return list(raw)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return list(cast("Sequence[Any]", raw))
 
 
 def _ov_float(value: float) -> str:
@@ -336,12 +348,16 @@ class AsInput(Codec):
         return items[0] if self.scalar else items
 
 
+def _nothing(op: Any, *operands: Any) -> int | None:
+    return None
+
+
 @dataclass(frozen=True)
 class FromOperands(Int):
     """An integer that says something about the operands and is no field of the operation (`broadcast` before ONNX
     opset 7): read like any other; `of(op, *operands)` is what to write, None where the row cannot say it."""
 
-    of: Callable[..., int | None] = lambda op, *operands: None
+    of: Callable[..., int | None] = _nothing
 
     def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
         return self.of(op, *operands)

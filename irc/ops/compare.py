@@ -32,7 +32,7 @@ from irc.ir.types import (
     string,
 )
 from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array, op
+from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6
 from irc.ops.codecs import Bool
 from irc.ops.elementwise import Elementwise, auto_read, comparison, legacy_read, legacy_write
@@ -81,9 +81,15 @@ Equal = comparison(
     openvino=openvino_rows("Equal", "Equal"),
     **decided(lambda a, b: a.equals(b)),
 )  # fmt: skip
+
+
+def write_not_equal(b: Any, op: Op, x: Value, y: Value) -> Value:
+    return b.Not(b.Equal(x, y))
+
+
 NotEqual = comparison(
     "NotEqual", "x != y; NaN differs from everything", np.not_equal, lambda x, y: x.ne(y), T=COMPARED, commutative=True,
-    onnx=(write_only(lambda b, op, x, y: b.Not(b.Equal(x, y))),),
+    onnx=(write_only(write_not_equal),),
     openvino=openvino_rows("NotEqual", "NotEqual"),
     **decided(lambda a, b: _not(a.equals(b))),
 )  # fmt: skip
@@ -101,8 +107,12 @@ def order_rows(name: str) -> tuple[Form, ...]:
 
 def order_equal_rows(name: str, strict: str) -> tuple[Form, ...]:
     """ONNX rows of LessOrEqual and GreaterOrEqual; before opset 12 they are written as `strict` or equal."""
+
+    def write_or_equal(b: Any, op: Op, x: Value, y: Value) -> Value:
+        return b.Or(getattr(b, strict)(x, y), b.Equal(x, y))
+
     return (
-        write_only(lambda b, op, x, y: b.Or(getattr(b, strict)(x, y), b.Equal(x, y)), since=7),
+        write_only(write_or_equal, since=7),
         Form(name, 12, T=FLOATS | INTEGERS),
         Form(name, 16, T=PREV | {bf16}),
     )
@@ -147,6 +157,10 @@ class Test(Elementwise):
     """test(self, x), where x is wide enough to compute with."""
 
 
+def write_is_nan(b: Any, op: Op, x: Value) -> Value:
+    return b.NotEqual(x, x)
+
+
 @op
 class IsNaN(Test):
     """Whether x is NaN."""
@@ -164,7 +178,7 @@ class IsNaN(Test):
         Form("IsNaN", 13, T=PREV | {bf16}),
         Form("IsNaN", 20, T=PREV | F8),
     )
-    openvino = (Form("IsNaN", 10, T=OV_CLASSED), write_only(lambda b, op, x: b.NotEqual(x, x)))
+    openvino = (Form("IsNaN", 10, T=OV_CLASSED), write_only(write_is_nan))
 
 
 @op
@@ -198,6 +212,10 @@ class IsInf(Test):
     openvino = (Form("IsInf", 10, T=OV_CLASSED, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),)
 
 
+def write_is_finite(b: Any, op: Op, x: Value) -> Value:
+    return b.Not(b.Or(b.IsNaN(x), b.IsInf(x)))
+
+
 @op
 class IsFinite(Test):
     """Whether x is neither NaN nor infinite."""
@@ -210,5 +228,5 @@ class IsFinite(Test):
     def test(self, x: Expr) -> Expr:
         return Un("abs", x).lt(Const(float("inf"), x.dtype))
 
-    onnx = (write_only(lambda b, op, x: b.Not(b.Or(b.IsNaN(x), b.IsInf(x))), since=10),)
+    onnx = (write_only(write_is_finite, since=10),)
     openvino = (Form("IsFinite", 10, T=OV_CLASSED),)

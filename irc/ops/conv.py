@@ -120,6 +120,10 @@ def known_padding(op: Any, x: Value, w: Value) -> dict[str, Any] | None:
     return {"auto_pad": "explicit", "pads_begin": tuple(map(int, begin)), "pads_end": tuple(map(int, end))}
 
 
+def without_padding(op: Any, x: Value, w: Value, bias: Value | None = None) -> bool:
+    return known_padding(op, x, w) is None
+
+
 def write_padding(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
     return b.Conv(x, w, bias, **{**op.attributes(), **(known_padding(op, x, w) or {})})
 
@@ -205,7 +209,7 @@ class Conv(Convolution):
     onnx = (
         Form(
             "Conv", 1, attrs=CONV, T=FLOATS, read=read_conv, direct=True,
-            when=lambda op, x, w, *bias: known_padding(op, x, w) is None, write=write_padding,
+            when=without_padding, write=write_padding,
         ),
         Form("Conv", 11),
         Form("Conv", 22, T=PREV | {bf16}),

@@ -43,7 +43,7 @@ class Dropout(Op):
         chance = 0.5 if ratio is None else float(ratio)
         if training_mode is None or not bool(training_mode) or chance == 0.0:
             return x, np.ones(x.shape, np.bool_)
-        mask = np.random.RandomState(self.seed).uniform(0.0, 1.0, x.shape) >= chance
+        mask: Array = np.random.RandomState(self.seed).uniform(0.0, 1.0, x.shape) >= chance
         return rounded(mask * wide(x) * wide(x).dtype.type(1.0 / (1.0 - chance)), x), mask
 
     def decompose(self, b: Any, x: Value, ratio: Value | None = None, training_mode: Value | None = None) -> Any:

@@ -19,6 +19,8 @@ from irc.ops.forms import Form
 from irc.ops.signature import Sig
 
 Scalar = Callable[..., Expr]
+Unary = Callable[[Expr], Expr]
+Binary = Callable[[Expr, Expr], Expr]
 
 
 class Elementwise(Op):
@@ -55,7 +57,7 @@ def make(
 
 
 def unary(
-    name: str, doc: str, ufunc: Callable[..., Any], scalar: Scalar, T: frozenset[DType],
+    name: str, doc: str, ufunc: Callable[..., Any], scalar: Unary, T: frozenset[DType],
     onnx: tuple[Form, ...] = (), openvino: tuple[Form, ...] = (), **fields: Any,
 ) -> type[Op]:  # fmt: skip
     """y = f(x)."""
@@ -64,7 +66,7 @@ def unary(
 
 
 def binary(
-    name: str, doc: str, ufunc: Callable[..., Any], scalar: Scalar, T: frozenset[DType],
+    name: str, doc: str, ufunc: Callable[..., Any], scalar: Binary, T: frozenset[DType],
     onnx: tuple[Form, ...] = (), openvino: tuple[Form, ...] = (), **fields: Any,
 ) -> type[Op]:  # fmt: skip
     """z = f(x, y), broadcasting."""
@@ -73,7 +75,7 @@ def binary(
 
 
 def comparison(
-    name: str, doc: str, ufunc: Callable[..., Any], scalar: Scalar, T: frozenset[DType],
+    name: str, doc: str, ufunc: Callable[..., Any], scalar: Binary, T: frozenset[DType],
     onnx: tuple[Form, ...] = (), openvino: tuple[Form, ...] = (), **fields: Any,
 ) -> type[Op]:  # fmt: skip
     """z = f(x, y) as a boolean, broadcasting."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from irc.ir.types import DType
-from irc.ops.codecs import AsInput, Codec
+from irc.ops.codecs import AsInput, Codec, Named
 from irc.ops.signature import Sig
 
 TypeSet = frozenset[DType]
@@ -29,7 +29,7 @@ class Previous:
 
 PREV = Previous()
 Types = frozenset[DType] | set[DType] | Previous
-INHERIT: Any = type("Inherit", (), {"__repr__": lambda self: "INHERIT"})()
+INHERIT: Any = Named("INHERIT")
 
 Read = Callable[..., Any]
 """read(b, a, *operands) → value or values: builds the canonical nodes for one node of the file.
@@ -102,7 +102,7 @@ def _resolve_types(row: Form, before: Mapping[str, TypeSet], sig: Sig) -> dict[s
     given = row.T if isinstance(row.T, Mapping) else {only: row.T}
     found = dict(before)
     for name, types in given.items():
-        base = before.get(name, frozenset()) if isinstance(types, Previous) else frozenset()
+        base: TypeSet = before.get(name, frozenset()) if isinstance(types, Previous) else frozenset()
         found[name] = base | (types.more if isinstance(types, Previous) else frozenset(types))
     return found
 

@@ -86,6 +86,10 @@ def identity_of(opset: int) -> Callable[..., bool]:
     return when
 
 
+def of_tensor(op: Op, x: Value) -> bool:
+    return isinstance(x.type, TensorType)
+
+
 def write_identity(b: Any, op: Any, x: Value) -> Value:
     """OpenVINO before opset16."""
     if not isinstance(x.type, TensorType):
@@ -111,7 +115,7 @@ class Identity(Op):
 
     onnx = tuple(Form("Identity", n, when=identity_of(n)) for n in (1, 13, 14, 16, 19, 21, 23, 24, 25))
     openvino = (
-        Form("Identity", 16, when=lambda op, x: isinstance(x.type, TensorType)),
+        Form("Identity", 16, when=of_tensor),
         write_only(write_identity),
     )
 
@@ -464,4 +468,7 @@ class DimVector(Op):
         return dims_array(self.dims)
 
     def compute(self, out: TensorType) -> IndexFunction:
-        return lambda i: pick(self.dims, i)
+        def element(i: Expr) -> Expr:
+            return pick(self.dims, i)
+
+        return element

@@ -57,6 +57,10 @@ class LpNormalization(Op):
     )
 
 
+def read_normalize_l2(b: Any, a: Any, x: Value, axes: Value) -> Value:
+    return b.NormalizeL2(x, axes_vector(b, axes), eps=a.eps, eps_mode=a.eps_mode)
+
+
 @op
 class NormalizeL2(Op):
     """x / sqrt(s), s = Σ x² over the axes + eps, or with eps_mode "max" at least eps.  Without axes all ones."""
@@ -87,7 +91,7 @@ class NormalizeL2(Op):
     openvino = (
         Form(
             "NormalizeL2", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, direct=True,
-            read=lambda b, a, x, axes: b.NormalizeL2(x, axes_vector(b, axes), eps=a.eps, eps_mode=a.eps_mode),
+            read=read_normalize_l2,
             attrs={"eps": Float(assumed=0.0), "eps_mode": Enum(["add", "max"], assumed="add")},
         ),
     )  # fmt: skip
@@ -145,6 +149,10 @@ def window_sum(w: Array, axis: int, size: int) -> Array:
     for k in range(1, size):
         total = total + np.take(padded, np.arange(k, k + n), axis)
     return total
+
+
+def over_channels(op: LRN, x: Value, axes: Value | None = None) -> bool:
+    return axes is None
 
 
 def write_lrn(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
@@ -219,7 +227,7 @@ class LRN(Op):
     onnx = (
         Form(
             "LRN", 1, T={"T": FLOATS}, sig=Sig("x: T -> y: T", T=FLOATS_BF16),
-            when=lambda op, x, axes=None: axes is None, write=write_lrn,
+            when=over_channels, write=write_lrn,
             attrs={"size": Int(), "alpha": Float(single(1e-4)), "beta": Float(0.75), "bias": Float(1.0)},
         ),
         Form("LRN", 13, T={"T": FLOATS_BF16}),

@@ -17,14 +17,14 @@ from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6, auto_align, broadcast_shapes
 from irc.ops.codecs import Enum
-from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
+from irc.ops.elementwise import Binary, Elementwise, auto_read, binary, legacy_read, legacy_write, unary
 from irc.ops.forms import PREV, Form
 from irc.ops.signature import Sig
 
 BOOL = frozenset({boolean})
 
 
-def logical(name: str, doc: str, ufunc: Any, scalar: Any, openvino: tuple[Form, ...]) -> Any:
+def logical(name: str, doc: str, ufunc: Any, scalar: Binary, openvino: tuple[Form, ...]) -> Any:
     """A row of And, Or, Xor: legacy broadcasting in ONNX until 6."""
     return binary(
         name, doc, ufunc, scalar, T=BOOL, commutative=True,
@@ -83,7 +83,7 @@ class Where(Elementwise):
         """Known where the condition is."""
         if any(not d.is_const for d in condition.flat):
             return None
-        return np.where(np.vectorize(lambda d: int(d) != 0, otypes=[bool])(condition), x, y)
+        return np.where(np.array([int(d) != 0 for d in condition.flat], bool).reshape(condition.shape), x, y)
 
     def scalar(self, condition: Expr, x: Expr, y: Expr) -> Expr:
         return select(condition, x, y)
@@ -126,6 +126,15 @@ BitwiseNot = unary(
 )  # fmt: skip
 
 
+def shifts(direction: str) -> Any:
+    """Whether BitShift goes that way."""
+
+    def when(op: BitShift, x: Value, y: Value) -> bool:
+        return op.direction == direction
+
+    return when
+
+
 @op
 class BitShift(Elementwise):
     """x shifted by y bits.  To the right, signed integers keep their sign; from the width on nothing is left."""
@@ -146,10 +155,10 @@ class BitShift(Elementwise):
     openvino = (
         Form(
             "BitwiseLeftShift", 15, attrs=AUTO_BROADCAST, T=OV_SHIFTED, read=auto_read("BitShift", direction="LEFT"),
-            direct=True, judges=("direction",), when=lambda op, x, y: op.direction == "LEFT",
+            direct=True, judges=("direction",), when=shifts("LEFT"),
         ),
         Form(
             "BitwiseRightShift", 15, attrs=AUTO_BROADCAST, T=OV_SHIFTED, read=auto_read("BitShift", direction="RIGHT"),
-            direct=True, judges=("direction",), when=lambda op, x, y: op.direction == "RIGHT",
+            direct=True, judges=("direction",), when=shifts("RIGHT"),
         ),
     )  # fmt: skip

@@ -91,9 +91,10 @@ class MatMul(Op):
                 at = [*batch[skip:], *inner]
                 return x.broadcast(at, [*shape[skip:lead], *x.shape[x.rank - len(inner) :]])
 
-            return reduce(
-                "sum", [depth], lambda k: pick(a, self.transpose_a, row, k) * pick(b, self.transpose_b, k, column)
-            )
+            def term(k: Expr) -> Expr:
+                return pick(a, self.transpose_a, row, k) * pick(b, self.transpose_b, k, column)
+
+            return reduce("sum", [depth], term)
 
         return element
 

@@ -6,6 +6,7 @@ Sources: ONNX MaxPool, AveragePool, LpPool, Global*Pool; OpenVINO specification,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def pool_windows(
     sizes, rank = x.shape[2:], len(kernel)
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
     begin, end = padding_of(auto_pad, begin, end, sizes, kernel, strides, dilations)
-    count = []
+    count: list[int] = []
     for n, k, s, d, p, q in zip(sizes, kernel, strides, dilations, begin, end):
         room = n + p + q - (k - 1) * d - 1
         c = (room // s if rounding == "floor" or auto_pad.startswith("same") else -(-room // s)) + 1
@@ -168,10 +169,10 @@ class MaxPool(Op):
         flat = view.reshape(*view.shape[: x.ndim], math.prod(view.shape[x.ndim :]))
         best = flat.argmax(axis=-1)
         y = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
-        at = np.unravel_index(best, self.kernel)
+        at: Sequence[Array] = np.unravel_index(best, self.kernel)
         start = max(self.axis % x.ndim, 0)
         position = np.zeros(best.shape, np.int64)
-        grids = np.indices(best.shape)
+        grids: Array = np.indices(best.shape)
         places = [grids[0], grids[1]]
         rank = x.ndim - 2
         for k in range(rank):
@@ -271,7 +272,8 @@ ONNX_COUNTED = Enum({0: "inside", 1: "padded"}, "inside", to="counted")
 
 def read_avg_pool(b: Any, a: Any, x: Value) -> Value:
     """Without rounding up no window runs past the padding, and both ways of counting padding agree."""
-    fields = {k: v for k, v in vars(a).items() if k in AveragePool.__dataclass_fields__}
+    given: dict[str, Any] = vars(a)
+    fields = {k: v for k, v in given.items() if k in AveragePool.__dataclass_fields__}
     if a.counted == "window" and (a.rounding == "floor" or a.auto_pad.startswith("same")):
         fields["counted"] = "padded"
     return b.AveragePool(x, **fields)
@@ -386,7 +388,8 @@ def read_whole_p(name: str) -> Any:
     def read(b: Any, a: Any, x: Value) -> Value:
         whole = a.p == int(a.p) and a.p >= 1
         require(whole, operation.ATTRIBUTE_RANGE, op=name, attribute="p", value=a.p, expected="a whole number")
-        fields = {k: v for k, v in vars(a).items() if k not in ("outputs", "opset")}
+        given: dict[str, Any] = vars(a)
+        fields = {k: v for k, v in given.items() if k not in ("outputs", "opset")}
         if "kernel" in fields:
             require(len(a.kernel) > 0, operation.MISSING_ATTRIBUTE, op=name, attribute="kernel_shape")
         return getattr(b, name)(x, **{**fields, "p": int(a.p)})

@@ -23,11 +23,15 @@ def rounded(y: Array, like: Array) -> Array:
     return y if y.dtype == like.dtype else y.astype(like.dtype)
 
 
-def widely(formula: Callable[..., Expr]) -> Callable[..., Expr]:
+Formula = Callable[[Expr], Expr] | Callable[[Expr, Expr], Expr] | Callable[[Expr, Expr, Expr], Expr]
+
+
+def widely(formula: Formula) -> Callable[..., Expr]:
     """A scalar formula that computes narrow floats in f32 and rounds at the end."""
 
     def scalar(*args: Expr) -> Expr:
-        return formula(*[a.cast(a.dtype.compute) for a in args]).cast(args[0].dtype)
+        compute: Callable[..., Expr] = formula
+        return compute(*[a.cast(a.dtype.compute) for a in args]).cast(args[0].dtype)
 
     return scalar
 

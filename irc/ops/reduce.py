@@ -319,7 +319,10 @@ class ReduceL1(Reduction):
         return rounded(np.sum(w, axis=over, dtype=w.dtype, keepdims=self.keepdims), x)
 
     def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
-        return self._over("sum", extents, lambda *r: magnitude(at(*r)))
+        def term(*r: Expr) -> Expr:
+            return magnitude(at(*r))
+
+        return self._over("sum", extents, term)
 
     onnx = onnx_rows("ReduceL1", WIDE_STEPS, 18)
     openvino = openvino_rows("ReduceL1", "ReduceL1", 4)
@@ -412,9 +415,9 @@ class ReduceLogSumExp(ComposedReduction):
     def reference(self, x: Array, axes: Array | None = None) -> Array:
         over = self.over(x, axes)
         w = as_float_array(x)
-        top = np.max(w, axis=over, keepdims=True, initial=lowest(w.dtype))
+        top: Array = np.max(w, axis=over, keepdims=True, initial=lowest(w.dtype))
         top = np.where(np.abs(top) == np.inf, w.dtype.type(0), top)
-        found = np.log(np.sum(np.exp(w - top), axis=over, keepdims=True)) + top
+        found: Array = np.log(np.sum(np.exp(w - top), axis=over, keepdims=True)) + top
         return rounded(found if self.keepdims else np.squeeze(found, axis=over), x)
 
     def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:

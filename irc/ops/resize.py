@@ -97,7 +97,8 @@ def taps(
     reach = 1 if mode == "linear" else 2
     first = math.floor(-reach / shrink) + 1
     base = xp.floor(x)
-    indices, weights = [], []
+    indices: list[Any] = []
+    weights: list[Any] = []
     for k in range(first, 2 - first):
         at = base + k
         weight = kernel(xp, (at - x) * shrink, mode, a)

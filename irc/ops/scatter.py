@@ -143,7 +143,7 @@ class ScatterElements(Op):
     def reference(self, data: Array, indices: Array, updates: Array, axis: Array) -> Array:
         at = int(np.asarray(axis).reshape(-1)[0]) % data.ndim
         where, valid = normal_index(indices, data.shape[at])
-        places = list(np.indices(indices.shape))
+        places: list[Array] = list(np.indices(indices.shape))
         places[at] = where
         chosen = tuple(p[valid] for p in places)
         return scattered(data.copy(), chosen, updates[valid], self.reduction, self.use_init)
@@ -247,14 +247,15 @@ class ScatterND(Op):
 
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
         depth = indices.shape[-1]
-        picks, valid = [], np.ones(indices.shape[:-1], bool)
+        picks: list[Array] = []
+        valid = np.ones(indices.shape[:-1], bool)
         for k in range(depth):
             where, ok = normal_index(indices[..., k], data.shape[k])
             picks.append(where)
             valid &= ok
         tail = data.shape[depth:]
         updates = np.broadcast_to(updates, (*indices.shape[:-1], *tail))
-        rest = np.indices(tail)
+        rest: Array = np.indices(tail)
         places = [np.broadcast_to(p.reshape(p.shape + (1,) * len(tail)), updates.shape) for p in picks]
         places += [np.broadcast_to(r, updates.shape) for r in rest]
         keep = np.broadcast_to(valid.reshape(valid.shape + (1,) * len(tail)), updates.shape)

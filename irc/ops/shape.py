@@ -60,7 +60,10 @@ class Shape(Op):
         return dims_array(x.shape[self.start : self.end])
 
     def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
-        return lambda i: pick(x.shape[self.start : self.end], i).cast(self.output_type)
+        def element(i: Expr) -> Expr:
+            return pick(x.shape[self.start : self.end], i).cast(self.output_type)
+
+        return element
 
     onnx = (
         *onnx_rows("Shape", 1, 13, write=write_shape),
@@ -453,7 +456,10 @@ class EyeLike(Op):
         return np.eye(x.shape[0], x.shape[1], self.k).astype(self.dtype.numpy)
 
     def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
-        return lambda row, column: select((row + self.k).eq(column), one(out.dtype), zero(out.dtype))
+        def element(row: Expr, column: Expr) -> Expr:
+            return select((row + self.k).eq(column), one(out.dtype), zero(out.dtype))
+
+        return element
 
     onnx = (
         Form(

@@ -269,7 +269,7 @@ class StridedSlice(Op):
         return moved_contents(self, x, *operands)
 
     def reference(self, x: Array, begin: Array, end: Array, strides: Array | None = None) -> Array:
-        parts = []
+        parts: list[Any] = []
         for k in range(len(begin)):
             if k < len(self.ellipsis_mask) and self.ellipsis_mask[k]:
                 parts.append(Ellipsis)

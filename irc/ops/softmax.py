@@ -92,6 +92,19 @@ def read_softmax(b: Any, a: Any, x: Value) -> Any:
     return b.Cast(b.Softmax(b.Cast(x, to=f32), axis=a.axis), to=x.dtype)
 
 
+def from_the_front(op: AlongAxis, x: Value) -> bool:
+    """OpenVINO counts the axis from the front until version 8."""
+    return op.axis >= 0
+
+
+def write_from_the_front(b: Any, op: AlongAxis, x: Value) -> Value:
+    return b.Softmax(x, axis=op.axis % len(x.shape))
+
+
+def write_decomposed(b: Any, op: Any, x: Value) -> Value:
+    return op.decompose(b, x)
+
+
 @op
 class Softmax(AlongAxis):
     """e^(x - m) / Σ e^(x - m) along the axis, m the largest x there."""
@@ -110,8 +123,7 @@ class Softmax(AlongAxis):
     openvino = (
         Form(
             "SoftMax", 1, attrs={"axis": Int(1)}, T=OV_SOFTMAX, read=read_softmax, direct=True,
-            when=lambda op, x: op.axis >= 0,
-            write=lambda b, op, x: b.Softmax(x, axis=op.axis % len(x.shape)),
+            when=from_the_front, write=write_from_the_front,
         ),
         Form("SoftMax", 8, when=None, write=None),
     )  # fmt: skip
@@ -134,7 +146,7 @@ class LogSoftmax(AlongAxis):
     onnx = onnx_rows("LogSoftmax")
     openvino = (
         Form("LogSoftmax", 5, attrs={"axis": Int(1)}, T=FLOATS_BF16),
-        write_only(lambda b, op, x: op.decompose(b, x)),
+        write_only(write_decomposed),
     )
 
 

@@ -19,7 +19,7 @@ from irc.expr import Expr, IndexFunction, Tensor
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import TensorType, Type, f32, f64
-from irc.ops.base import Array, Op
+from irc.ops.base import Array, Op, as_list
 from irc.ops.builder import Builder
 from irc.ops.signature import Sig
 from irc.ops.window import spatial, window_padding
@@ -56,20 +56,20 @@ class ChannelsLast(Op):
         first = [
             x.transpose(first_of(self.rank)) if x is not None and k in self.operands else x for k, x in enumerate(xs)
         ]
-        found = self.op.reference(*first)
-        results = found if isinstance(found, tuple | list) else (found,)
+        results = as_list(self.op.reference(*first))
         return [y.transpose(last_of(self.rank)) if y.ndim == self.rank else y for y in results]
 
     def compute(self, out: Any, *xs: Tensor | None) -> list[IndexFunction]:  # pyright: ignore
         assert self.op.compute is not None
-        outs = [permuted_type(t, first_of(self.rank)) for t in (out if isinstance(out, list) else [out])]
+        outs = [permuted_type(t, first_of(self.rank)) for t in as_list(out)]
         first = [self._first(x) if x is not None and k in self.operands else x for k, x in enumerate(xs)]
         found = self.op.compute(outs[0] if len(outs) == 1 else outs, *first)
+        return [self._moved(f) for f in as_list(found)]
+
+    def _moved(self, f: IndexFunction) -> IndexFunction:
+        """A result of `op`, by its place with the channels last."""
         order = first_of(self.rank)
-        return [
-            lambda *at, f=f: f(*permuted(at, order))
-            for f in (found if isinstance(found, tuple | list) else (found,))
-        ]  # fmt: skip
+        return lambda *at: f(*permuted(at, order))
 
     def _first(self, x: Tensor) -> Tensor:
         """An operand as `op` sees it."""

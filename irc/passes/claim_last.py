@@ -60,7 +60,8 @@ class Planes:
 
 def claim(claimer: Claimer, node: Node) -> Claim | None:
     """A kernel for an operation with the channels last, or None where loops do it."""
-    op: Any = node.op.op  # type: ignore[attr-defined]
+    wrapped: Any = node.op
+    op: Any = wrapped.op
     if op.name == "Conv":
         return _conv(claimer, node, op)
     return _pool(claimer, node, op) if op.name in ("MaxPool", "AveragePool") else None
@@ -163,7 +164,7 @@ def _chosen(
     if isinstance(found.kernel, AmxConvKernel):
         key, stored = (weights, found.kernel.packing, *found.given), found.kernel.w_dtype
     else:
-        key = (weights, type(found.kernel), found.kernel.tile, getattr(found.kernel, "block", 0), *found.given)
+        key = (weights, found.kernel.__class__, found.kernel.tile, getattr(found.kernel, "block", 0), *found.given)
         stored = constant.dtype
     filled = claimer.packed(key, packed, stored, found.elements, weights.name)
     operands = [(source.value, source.offset), (filled, ZERO), *((s.value, s.offset) for s in tail.slots)]

@@ -61,9 +61,9 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
 
 def product_of(node: Node, a: Value, b: Value) -> Product | None:
     out = node.outputs[0].shape
-    pick: Any = node.op._matrix  # type: ignore[attr-defined]
-    m, k = pick(a.shape, node.op.transpose_a, 0)  # type: ignore[attr-defined]
-    n = pick(b.shape, node.op.transpose_b, 1)[1]  # type: ignore[attr-defined]
+    op: Any = node.op
+    m, k = op._matrix(a.shape, op.transpose_a, 0)
+    n = op._matrix(b.shape, op.transpose_b, 1)[1]
     rows, columns = len(a.shape) > 1, len(b.shape) > 1
     lead = out[: len(out) - rows - columns]
     return Product(lead, m if rows else ONE, n if columns else ONE, k, rows, columns)

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.runtime.errors import failure
@@ -112,9 +112,10 @@ def read_artifact(folder: str | Path, verify: bool = True) -> Artifact:
         raise failure(codes.NO_ARTEFACT, path=path, reason=e) from e
     if not isinstance(manifest, dict) or "files" not in manifest:
         raise failure(codes.NO_ARTEFACT, path=path, reason="its manifest.json is not one of irc's")
+    manifest = cast("dict[str, Any]", manifest)
     if manifest.get("format") != FORMAT:
         raise failure(codes.ARTEFACT_FORMAT, path=path, found=manifest.get("format"), wanted=FORMAT)
-    found = Artifact(path, manifest)  # pyright: ignore[reportUnknownArgumentType]
+    found = Artifact(path, manifest)
     if verify:
         try:
             check_files(found)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,7 +22,7 @@ def source_hash(source: Any) -> str | None:
         except OSError:
             return None  # reading the model says what is wrong with it
     if isinstance(source, bytes | bytearray | memoryview):
-        return hashlib.sha256(source).hexdigest()
+        return hashlib.sha256(cast("bytes | bytearray | memoryview[Any]", source)).hexdigest()
     if hasattr(source, "SerializeToString"):
         return hashlib.sha256(source.SerializeToString(deterministic=True)).hexdigest()
     return model_hash(source)
@@ -88,16 +89,18 @@ def _feed(item: Any, digest: Any) -> None:
     if isinstance(item, Graph):
         _feed_graph(item, digest)
     elif isinstance(item, np.ndarray):
-        digest.update(f"{item.dtype}{item.shape}".encode())  # pyright: ignore[reportUnknownMemberType]
-        digest.update(repr(item.tolist()).encode() if item.dtype == object else np.ascontiguousarray(item).data)
+        array = cast("np.ndarray[Any, Any]", item)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).data)
     elif dataclasses.is_dataclass(item) and not isinstance(item, type):
         digest.update(type(item).__name__.encode())
         for f in dataclasses.fields(item):
             digest.update(f.name.encode())
             _feed(getattr(item, f.name), digest)
     elif isinstance(item, tuple | list):
-        digest.update(f"({len(item)}".encode())  # pyright: ignore[reportUnknownArgumentType]
-        for x in item:  # pyright: ignore[reportUnknownVariableType]
+        items = cast("Sequence[Any]", item)
+        digest.update(f"({len(items)}".encode())
+        for x in items:
             _feed(x, digest)
     else:
         digest.update(repr(item).encode())
