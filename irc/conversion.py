@@ -15,7 +15,7 @@ import numpy as np
 
 from irc.border import WriteOptions, write_model
 from irc.border.support import NEWEST_OPENVINO_OPSET, bodies_of, newest_onnx_opset
-from irc.diagnostics import ConversionError, Problem, Sink
+from irc.diagnostics import NOWHERE, ConversionError, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion, runtime_io as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Model
@@ -131,8 +131,17 @@ def write_file(model: Model, path: str | Path, options: SaveOptions) -> None:
 
             onnx.write(raw, path)
     except Problem as p:
-        sink.report(p.code, notes=p.notes, **p.facts)
+        sink.report(p.code, _place(raw.graph, str(p.facts.get("name"))), p.notes, **p.facts)
         raise ConversionError(sink.diagnostics) from p
+
+
+def _place(graph: RawGraph, name: str) -> Loc:
+    """Where the source model has the value or constant that a writer calls by that name."""
+    values = [*graph.inputs, *(v for n in graph.nodes for v in n.outputs), *graph.outputs]
+    found = [v.loc for v in values if name == v.key or name in v.names]
+    found += [t.loc for key, t in graph.constants.items() if name in (key, t.name)]
+    found += [_place(body, name) for body in _bodies(graph)]
+    return next((loc for loc in found if loc != NOWHERE), NOWHERE)
 
 
 # --------------------------------------------------------------------------------- ONNX

@@ -573,4 +573,5 @@ def test_attribute_types_of_new_values():
 def test_every_code_of_the_container_is_tested():
     text = Path(__file__).read_text()
     rows = [row for row in vars(container_onnx).values() if isinstance(row, Code)]
-    assert [row.id for row in rows if f'"{row.id}"' not in text] == []
+    elsewhere = {case.name.split("-")[0] for case in Path(__file__).parent.parent.joinpath("diagnostics").glob("*.txt")}
+    assert [row.id for row in rows if f'"{row.id}"' not in text and row.id not in elsewhere] == []
