@@ -484,6 +484,7 @@ class Scale:
     """A kernel: y = 3 x."""
 
     symbol = "irc_scale"
+    features: frozenset[str] = frozenset()
 
     def declaration(self) -> str:
         return "void irc_scale(const irc_pool *pool, const float *x, float *y, int64_t n);"

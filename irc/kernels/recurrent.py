@@ -50,6 +50,16 @@ IRC_INLINE $V ${S}_load(const $T *p, int64_t part) {
 }
 """
 
+_KEEP = """
+/* The same value, in a register: gcc would read what several rows need from memory for each of them. */
+IRC_INLINE $V ${S}_keep($V x) {
+#if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32)
+    __asm__("" : "+v"(x));
+#endif
+    return x;
+}
+"""
+
 _PASS = """
 /* sums of $count gates: all panels of $rows sequences at most. */
 static void ${S}_pass$index($T *rows, int64_t pitch, int64_t height, const $T *h, const $T *w, int64_t hidden,
@@ -287,6 +297,7 @@ class RecurrentKernel(Kernel):
                 definitions(("sigmoid", "tanh"), t.lanes, t.dtype),
                 f"/* {self.cell.upper()}, {self.direction}. */",
                 fill(_CALL, **given, fields=fields),
+                fill(_KEEP, **given, bytes=t.lanes * t.dtype.itemsize) if max(self.heights) > 1 else "",
                 *(self._pass(i, gates, given) for i, gates in enumerate(passes)),
                 self._cell(given),
                 fill(
@@ -350,7 +361,8 @@ def _products(s: str, rows: int, gates: int, given: dict[str, object]) -> str:
     sums = [f"a{r}_{g}_{p}" for r in range(rows) for g in range(gates) for p in range(chains)]
 
     def terms(p: int, k: str) -> list[str]:
-        lines = [f"const {v} w{g}_{p} = {v}_load(w + {(p * gates + g) * lanes});" for g in range(gates)]
+        load = "{}_load(w + {})" if rows == 1 else s + "_keep({}_load(w + {}))"
+        lines = [f"const {v} w{g}_{p} = {load.format(v, (p * gates + g) * lanes)};" for g in range(gates)]
         for r in range(rows):
             lines += [f"a{r}_{g}_{p} += h[{r} * pitch + {k}] * w{g}_{p};" for g in range(gates)]
         return lines
