@@ -5,7 +5,6 @@
  * (no configuration, shapes that do not match) ends the program. */
 #ifndef IRC_TEST_IMMINTRIN_H
 #define IRC_TEST_IMMINTRIN_H
-#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 typedef float __m512 __attribute__((vector_size(64)));
 typedef uint16_t __m512bh __attribute__((vector_size(64)));
+typedef uint32_t irc_test_words __attribute__((vector_size(64)));
 
 struct irc_test_tiles {
     int ready;
@@ -26,29 +26,23 @@ IRC_TEST void irc_test_demand(int fine) {
     if (!fine) abort();
 }
 
-IRC_TEST float irc_test_flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
-
-IRC_TEST float irc_test_float(uint16_t half) {
-    const uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, 4);
-    return irc_test_flush(x);
-}
-
-IRC_TEST uint16_t irc_test_bf16(float x) {
-    uint32_t bits;
-    x = irc_test_flush(x);
-    memcpy(&bits, &x, 4);
-    if (x != x) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+/* 16 floats as bf16, nearest even; denormals become zero, a NaN stays one. */
+IRC_TEST void irc_test_round(__m512 x, uint16_t *to) {
+    const irc_test_words bits = (irc_test_words)x, magnitude = bits & 0x7fffffff;
+    irc_test_words kept = (bits & (irc_test_words)(magnitude < 0x800000) & 0x80000000);
+    kept |= bits & ~(irc_test_words)(magnitude < 0x800000);
+    const irc_test_words nan = (irc_test_words)(magnitude > 0x7f800000);
+    const irc_test_words nearest = (kept + 0x7fff + (kept >> 16 & 1)) >> 16;
+    const irc_test_words found = (nan & (bits >> 16 | 0x40)) | (~nan & nearest);
+    for (int i = 0; i < 16; i++) to[i] = (uint16_t)found[i];
 }
 
 IRC_TEST __m512bh _mm512_cvtne2ps_pbh(__m512 high, __m512 low) {
-    __m512bh found = {0};
-    for (int i = 0; i < 16; i++) {
-        found[i] = irc_test_bf16(low[i]);
-        found[16 + i] = irc_test_bf16(high[i]);
-    }
+    uint16_t halves[32];
+    __m512bh found;
+    irc_test_round(low, halves);
+    irc_test_round(high, halves + 16);
+    memcpy(&found, halves, sizeof found);
     return found;
 }
 
@@ -85,29 +79,42 @@ IRC_TEST void _tile_stored(int t, void *base, int64_t stride) {
         memcpy((uint8_t *)base + r * stride, irc_test_tiles.data[t][r], (size_t)irc_test_tiles.bytes[t]);
 }
 
-IRC_TEST float irc_test_fma(uint16_t a, uint16_t b, float c) {
-    return irc_test_flush(fmaf(irc_test_float(a), irc_test_float(b), c));
+/* All sums of a tile. A product of two bf16 is exact in f32, so that it matters little whether the compiler fuses. */
+IRC_TEST void irc_test_sums(struct irc_test_tiles *t, int c, int a, int b) {
+    __m512 even[16], odd[16];
+    for (int k = 0; k < t->rows[b]; k++) {
+        irc_test_words pair;
+        memcpy(&pair, t->data[b][k], 64);
+        even[k] = (__m512)(pair << 16);
+        odd[k] = (__m512)(pair & 0xffff0000);
+    }
+    for (int m = 0; m < t->rows[c]; m++) {
+        __m512 left = {0}, right = {0}, sum;
+        irc_test_words pair;
+        float x[16], y[16];
+        memcpy(&pair, t->data[a][m], 64);
+        irc_test_words low = pair << 16, high = pair & 0xffff0000;
+        memcpy(x, &low, 64);
+        memcpy(y, &high, 64);
+        for (int k = 0; k < t->rows[b]; k++) {
+            left += x[k] * even[k];
+            right += y[k] * odd[k];
+        }
+        memcpy(&sum, t->data[c][m], 64);
+        sum += left + right;
+        memcpy(t->data[c][m], &sum, 64);
+    }
 }
 
 IRC_TEST void _tile_dpbf16ps(int c, int a, int b) {
     struct irc_test_tiles *t = &irc_test_tiles;
     irc_test_demand(t->ready && c != a && c != b && a != b && t->rows[c] == t->rows[a]);
     irc_test_demand(t->bytes[c] == t->bytes[b] && t->bytes[a] == 4 * t->rows[b] && t->rows[c]);
-    for (int m = 0; m < t->rows[c]; m++) {
-        uint16_t x[32], y[32];
-        float sum[16];
-        memcpy(x, t->data[a][m], 64);
-        memcpy(sum, t->data[c][m], 64);
-        for (int n = 0; n < t->bytes[c] / 4; n++) {
-            float even = 0, odd = 0;
-            for (int k = 0; k < t->rows[b]; k++) {
-                memcpy(y, t->data[b][k], 64);
-                even = irc_test_fma(x[2 * k], y[2 * n], even);
-                odd = irc_test_fma(x[2 * k + 1], y[2 * n + 1], odd);
-            }
-            sum[n] = irc_test_flush(irc_test_flush(sum[n]) + irc_test_flush(even + odd));
-        }
-        memcpy(t->data[c][m], sum, 64);
-    }
+    uint32_t before;
+    __asm__ volatile("stmxcsr %0" : "=m"(before));
+    const uint32_t nearest = (before & ~0x6000u) | 0x8040; /* denormals are zero, operands and results */
+    __asm__ volatile("ldmxcsr %0" : : "m"(nearest) : "memory");
+    irc_test_sums(t, c, a, b);
+    __asm__ volatile("ldmxcsr %0" : : "m"(before) : "memory");
 }
 #endif
