@@ -21,7 +21,7 @@ import numpy as np
 
 from irc.ir.dim import Dim, product
 from irc.ir.types import DType
-from irc.kernels import amx, amx_text as text
+from irc.kernels import amx, amx_text as text, dots
 from irc.kernels.amx import CHUNK, ROWS
 from irc.kernels.amx_gemm import PANEL_TILES, STRIPE, TASKS, VECTOR, WORTHWHILE, AmxGemmKernel, variant_of
 from irc.kernels.base import Kernel, Sizes
@@ -184,8 +184,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const int64_t panels = (g->oc + 31) / 32, cuts = (g->chunks + $most_chunks - 1) / $most_chunks;
     const int64_t blocks = (g->tiles + 1) / 2;
     ${S}_out o = {.c = g->y, .c_row = g->y_pixel, .n = g->oc};$slots_here
-    irc_tiles_begin(g->height);
-    for (; begin < end; begin++) {
+$begin    for (; begin < end; begin++) {
         const int64_t at = begin / panels, p = begin % panels, stop = blocks * (at + 1) / g->parts * 2;
         const $B *const stored = g->w + p * g->chunks * $chunk;
         for (int64_t cut = 0; cut < cuts; cut++) {
@@ -196,8 +195,7 @@ $operand
                         next);
         }
     }
-    _tile_release();
-}
+$end}
 """
 
 _ENTRY = """
@@ -258,12 +256,13 @@ class AmxConvKernel(Kernel):
     dilations: tuple[int, int]
     epilogue: Epilogue
     widths: tuple[int, ...]
+    unit: amx.Unit = "tile"
 
     @cached_property
     def symbol(self) -> str:
         (kh, kw), (sh, sw), (dh, dw) = self.window, self.strides, self.dilations
         return symbol(
-            "conv_amx", self.terms, f"k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}", f"{self.epilogue.key()}{self.widths}"
+            f"conv_{self.unit}", self.terms, f"k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}", f"{self.epilogue.key()}{self.widths}"
         )
 
     @property
@@ -297,7 +296,7 @@ class AmxConvKernel(Kernel):
     @property
     def _matrix(self) -> AmxGemmKernel:
         """The matrix product whose weights are stored in the same way."""
-        return AmxGemmKernel(self.terms, self.epilogue, (2, 1), self.widths, False)
+        return AmxGemmKernel(self.terms, self.epilogue, (2, 1), self.widths, False, self.unit)
 
     def packed_elements(self, oc: int, ic: int, groups: int = 1) -> int:
         """Elements (`w_dtype`) of packed weights: `oc` output and `ic` input channels of a group."""
@@ -342,8 +341,8 @@ class AmxConvKernel(Kernel):
         t, given = self.terms, self._names()
         variants = [(r, w) for r in (2, 1) for w in self.widths]
         calls = "\n".join(
-            f"        {variant_of(i, variants, 'g->oc - col')}irc_taps_{amx.products_name(t, r, w)}("
-            f"chunks, s0.from, s1.from, offsets, g->plane, {64 * given['SW']}, g->height, b, out, ahead, fetched);"
+            f"        {variant_of(i, variants, 'g->oc - col')}irc_taps_{amx.products_name(t, r, w, self.unit)}("
+            f"chunks, s0.from, s1.from, offsets, g->plane, {64 * given['SW']}, g->height, b, out, 32, ahead, fetched);"
             for i, (r, w) in enumerate(variants)
         )
         stored = f"            const uint16_t *const b = stored + c0 * {t * 1024};"
@@ -353,12 +352,12 @@ class AmxConvKernel(Kernel):
             (
                 prelude(VECTOR, self.epilogue),
                 amx.TYPES,
-                amx.head(),
+                amx.head(self.unit),
                 f"/* {self.summary} */",
                 epilogue_of(self.symbol, VECTOR, self.epilogue),
                 amx.split(t),
                 amx.SPLIT_PANEL if t == 3 else "",
-                *(amx.taps(t, r, w) for r, w in variants),
+                *(amx.taps(t, r, w, self.unit) for r, w in variants),
                 fill(_CALL, **given),
                 fill(_COPY, **given),
                 fill(_EXACT, **given, load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t)),
@@ -385,9 +384,9 @@ class AmxConvKernel(Kernel):
 
     @property
     def is_flat(self) -> bool:
-        """Whether tiles run on from row to row."""
+        """Whether tiles run on from row to row; vectors need no tiles as high as can be."""
         g = self._geometry()
-        return g["SH"] == g["SW"] == 1
+        return self.unit == "tile" and g["SH"] == g["SW"] == 1
 
     def _names(self) -> dict[str, Any]:
         """What the templates refer to."""
@@ -410,6 +409,8 @@ class AmxConvKernel(Kernel):
             "passes": len(amx.ORDER[t]),
             "worthwhile": WORTHWHILE,
             "parameters": self.parameters,
+            "begin": amx.BEGIN[self.unit].format(rows="g->height"),
+            "end": amx.END[self.unit],
             "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
         }
 
@@ -433,7 +434,9 @@ def positions(oh: int, ow: int, kernel: AmxConvKernel) -> int:
     """Rows of tiles for oh × ow outputs, about: with the padding that flat tiles run over."""
     if kernel.is_flat:
         return oh * (ow + (kernel.window[1] - 1) * kernel.dilations[1])
-    return oh * -(-ow // ROWS) * ROWS
+    tiles = -(-ow // ROWS)
+    high = -(-ow // tiles) if tiles else 1
+    return oh * tiles * (ROWS if kernel.unit == "tile" else dots.covered(high))
 
 
 def _depth(ic: int, window: tuple[int, int]) -> int:

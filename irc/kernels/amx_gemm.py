@@ -54,10 +54,11 @@ class AmxGemmKernel(Kernel):
     heights: tuple[int, ...]
     widths: tuple[int, ...]
     thin: bool
+    unit: amx.Unit = "tile"
 
     @cached_property
     def symbol(self) -> str:
-        return symbol("gemm_amx", self.terms, f"{self.epilogue.key()}{self.heights}{self.widths}{self.thin} ")
+        return symbol(f"gemm_{self.unit}", self.terms, f"{self.epilogue.key()}{self.heights}{self.widths}{self.thin} ")
 
     @property
     def packing(self) -> tuple[object, ...]:
@@ -170,15 +171,15 @@ class AmxGemmKernel(Kernel):
         variants = [(r, w) for r in self.heights for w in self.widths]
         stored = f"        const uint16_t *const b = stored + g->chunk0 * {t * 1024};"
         calls = [
-            f"        {variant_of(i, variants, 'g->n - col')}irc_products_{amx.products_name(t, r, w)}("
-            "chunks, packed, g->height, b, out, ahead, fetched);"
+            f"        {variant_of(i, variants, 'g->n - col')}irc_products_{amx.products_name(t, r, w, self.unit)}("
+            "chunks, packed, g->height, b, out, 32, ahead, fetched);"
             for i, (r, w) in enumerate(variants)
         ]
         return [
-            amx.head(),
+            amx.head(self.unit),
             amx.split(t),
             amx.SPLIT_PANEL if t == 3 else "",
-            *(amx.products(t, r, w) for r, w in variants),
+            *(amx.products(t, r, w, self.unit) for r, w in variants),
             fill(text.PACK, **given),
             fill(
                 text.PRODUCTS,
@@ -234,6 +235,8 @@ class AmxGemmKernel(Kernel):
             "least_tiles": LEAST_TILES,
             "tasks": TASKS,
             "passes": len(amx.ORDER[t]),
+            "begin": amx.BEGIN[self.unit].format(rows="g->height"),
+            "end": amx.END[self.unit],
             "worthwhile": WORTHWHILE,
             "thin_worthwhile": THIN_WORTHWHILE,
         }
@@ -241,7 +244,7 @@ class AmxGemmKernel(Kernel):
     @property
     def features(self) -> frozenset[str]:
         """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
-        return frozenset(("amx_tile", "amx_bf16", "avx512_bf16")) if self.heights else frozenset()
+        return amx.FEATURES[self.unit] if self.heights else frozenset()
 
     @property
     def summary(self) -> str:

@@ -221,16 +221,14 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t panels = (g->n + 31) / 32, blocks = (g->tile1 - g->tile0 + 1) / 2;
     ${S}_out o = {.c = g->c, .c_row = g->c_row, .n = g->n};$slots_here
-    irc_tiles_begin(g->height);
-    for (; begin < end; begin++) {
+$begin    for (; begin < end; begin++) {
         const int64_t group = begin / panels, p = begin % panels;
         const $B *const stored = ${S}_panel(g, g->b, p);
         const $B *const next = p + 1 < panels && begin + 1 < end ? ${S}_panel(g, g->b, p + 1) + $chunk_start : 0;
 $operand
         ${S}_blocks(g, &o, g->a, stored, b, blocks * group / g->groups, blocks * (group + 1) / g->groups, p * 32, next);
     }
-    _tile_release();
-}
+$end}
 """
 
 SPLIT_OPERAND = """        _Alignas(64) uint16_t b[$most_chunks * 3072];

@@ -13,6 +13,7 @@ from typing import Literal
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32
 from irc.kernels import amx
+from irc.kernels.amx_attention import FEW_KEYS, AmxAttentionKernel, fits as tiles_fit
 from irc.kernels.amx_conv import AmxConvKernel, positions
 from irc.kernels.amx_gemm import THIN, AmxGemmKernel, blocks_of, widths_of
 from irc.kernels.attention import WIDEST, AttentionKernel, Mask
@@ -105,12 +106,18 @@ def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilog
 
 
 FMA = 27.0  # products a cycle of `select_gemm`'s kernels with 512-bit vectors: 85 % of the peak
-TILES = 290.0  # terms' products a cycle of AMX: 57 % of the peak, as a prototype reached
+UNITS: dict[amx.Unit, float] = {"tile": 290.0, "dot": 52.0}
+"""Terms' products a cycle: of AMX 57 % of the peak, as a prototype reached; of AVX512-BF16 as measured on Zen 5."""
 SPLITTING = {3: 0.5, 2: 0.4, 1: 0.25}  # cycles for each element of A, by terms
 SPLITTING_B = {3: 0.35, 2: 0.0, 1: 0.0}  # and of B, where its terms are not stored
 PACKING = 0.25  # the same for `select_gemm`'s A
 CALL, BLOCK = 500.0, 150.0  # cycles to configure the tiles, and to hand a block of C to the epilogue
 STREAMED = 1 << 17  # elements of B that no longer fit the second cache: a product with few rows waits for them
+
+
+def _unit(isa: Isa, terms: int) -> amx.Unit | None:
+    """What multiplies terms; vectors do so at most twice as fast as FMA multiplies f32, so they pay with one term."""
+    return "tile" if isa.tiles else "dot" if isa.dots and terms == 1 else None
 
 
 def select_matrix_gemm(
@@ -127,12 +134,15 @@ def select_matrix_gemm(
         few = precision == "medium" and n * k >= STREAMED
         return AmxGemmKernel(terms, epilogue, (), (), True) if few else None
     padded_n = -(-n // amx.ROWS) * amx.ROWS
-    tiles = rows * padded_n * (-(-k // amx.CHUNK) * amx.CHUNK) * len(amx.ORDER[terms]) / TILES
+    unit = _unit(isa, terms)
+    if unit is None:
+        return None
+    tiles = rows * padded_n * (-(-k // amx.CHUNK) * amx.CHUNK) * len(amx.ORDER[terms]) / UNITS[unit]
     tiles += rows * k * SPLITTING[terms] + n * k * SPLITTING_B[terms] * -(-rows // 256)
     tiles += CALL + BLOCK * -(-rows // 32) * -(-n // amx.PANEL)
-    if not isa.tiles or tiles >= rows * n * k / FMA + rows * k * PACKING:
+    if tiles >= rows * n * k / FMA + rows * k * PACKING:
         return None
-    return AmxGemmKernel(terms, epilogue, blocks_of(m), widths_of(n), thin=not Dim.of(m).is_const)
+    return AmxGemmKernel(terms, epilogue, blocks_of(m), widths_of(n), not Dim.of(m).is_const, unit)
 
 
 def select_matrix_conv(
@@ -155,13 +165,14 @@ def select_matrix_conv(
     the direct convolution the best kernel in f32 is.
     """
     height, width, terms = Dim.of(oh), Dim.of(ow), amx.TERMS[precision]
-    if not isa.tiles or dtype != f32 or not (height.is_const and width.is_const and oc and ic):
+    unit = _unit(isa, terms)
+    if unit is None or dtype != f32 or not (height.is_const and width.is_const and oc and ic):
         return None
-    kernel = AmxConvKernel(terms, window, strides, dilations, epilogue, widths_of(oc))
+    kernel = AmxConvKernel(terms, window, strides, dilations, epilogue, widths_of(oc), unit)
     taps, pixels = window[0] * window[1], int(height) * int(width)
     rows = positions(int(height), int(width), kernel)
     deep, panels = -(-ic // amx.CHUNK) * amx.CHUNK, -(-oc // amx.PANEL)
-    tiles = rows * -(-oc // amx.ROWS) * amx.ROWS * deep * taps * len(amx.ORDER[terms]) / TILES
+    tiles = rows * -(-oc // amx.ROWS) * amx.ROWS * deep * taps * len(amx.ORDER[terms]) / UNITS[unit]
     tiles += pixels * max(strides[0] * strides[1], 1) * deep * SPLITTING[terms] + oc * deep * taps * SPLITTING_B[terms]
     tiles += CALL + BLOCK * -(-rows // 32) * panels
     return kernel if tiles < pixels * oc * ic * taps / (FMA * rival) else None
@@ -233,6 +244,26 @@ def select_attention(
     tile = Tile(isa, f32, isa.rows, isa.vectors)
     heights = heights_of(rows, tile.rows) if Dim.of(rows).is_const else (*range(2, tile.rows, 2), tile.rows)
     return AttentionKernel(tile, int(Dim.of(width)), scale, mask, causal, empty, heights)
+
+
+def select_matrix_attention(
+    isa: Isa, precision: str, plain: AttentionKernel, rows: DimLike, keys: DimLike
+) -> AmxAttentionKernel | None:
+    """The kernel from bf16 terms for what `plain` computes; None where that is as fast.
+
+    precision: as `select_matrix_gemm`'s.  rows, keys: of one key-value head; unknown ones count as large.
+    """
+    terms, m, n = amx.TERMS[precision], known(rows), known(keys)
+    unit = _unit(isa, terms)
+    if unit is None or plain.tile.dtype != f32 or not tiles_fit(Dim.of(rows), Dim.of(plain.width)):
+        return None
+    wide, blocks = -(-plain.width // amx.CHUNK) * amx.CHUNK, -(-m // (2 * amx.ROWS))
+    covered = blocks * 2 * amx.ROWS * -(-n // amx.CHUNK) * amx.CHUNK
+    tiles = 2 * covered * wide * len(amx.ORDER[terms]) / UNITS[unit] + covered * SPLITTING[terms]
+    tiles += 2 * n * wide * 2 * SPLITTING[terms] + CALL + BLOCK * (covered + blocks * 32 * wide) / 1024
+    if n < FEW_KEYS or tiles >= 2 * m * n * plain.width / FMA + 2 * n * plain.width * PACKING:
+        return None
+    return AmxAttentionKernel(plain, terms, unit)
 
 
 def select_recurrent(

@@ -19,6 +19,7 @@ class Isa:
     name: as in the symbols of kernels.  vector: bytes of a register.  rows, vectors: the largest tile of
     accumulators, rows × vectors, that leaves registers for the operands.  stack: bytes a kernel may keep on the
     stack for packed operands.  l2: bytes of second-level cache that a kernel counts on.  tiles: has AMX for bf16.
+    dots: has AVX512-BF16.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Isa:
     stack: int = 128 << 10
     l2: int = 1 << 20
     tiles: bool = False
+    dots: bool = False
 
     def lanes(self, dtype: DType) -> int:
         """Elements of one register."""
@@ -35,12 +37,13 @@ class Isa:
 
 
 AVX512 = Isa("avx512", 64, 14, 2)
-AMX = replace(AVX512, l2=2 << 20, tiles=True)
+AVX512_BF16 = replace(AVX512, dots=True)
+AMX = replace(AVX512, l2=2 << 20, tiles=True, dots=True)
 AVX2 = Isa("avx2", 32, 6, 2, 64 << 10, 256 << 10)
 NEON = Isa("neon", 16, 12, 2, 64 << 10, 256 << 10)
 SSE = Isa("sse", 16, 6, 2, 64 << 10, 256 << 10)
 PLAIN = Isa("plain", 16, 4, 2, 32 << 10, 256 << 10)
-ISAS = {isa.name: isa for isa in (AVX512, AVX2, NEON, SSE, PLAIN)} | {"amx": AMX}
+ISAS = {isa.name: isa for isa in (AVX512, AVX2, NEON, SSE, PLAIN)} | {"avx512_bf16": AVX512_BF16, "amx": AMX}
 
 
 def isa_of(features: frozenset[str], machine: str) -> Isa:
@@ -50,7 +53,9 @@ def isa_of(features: frozenset[str], machine: str) -> Isa:
     if machine not in ("x86_64", "amd64", "AMD64"):
         return PLAIN
     if {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= features:
-        return AMX if {"amx_tile", "amx_bf16", "avx512_bf16"} <= features else AVX512
+        if "avx512_bf16" not in features:
+            return AVX512
+        return AMX if {"amx_tile", "amx_bf16"} <= features else AVX512_BF16
     return AVX2 if {"avx2", "fma"} <= features else SSE
 
 
