@@ -41,7 +41,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     from irc.passes import channels_last, claim, transposed_conv  # here: loading and validating need no kernels
 
     at = [name for name, _ in COMPILE_C].index("decompose")
-    early: Pass = ("claim-composites", lambda graph, sink: claim.run(graph, isa, early=True))
+    early: Pass = ("claim-composites", lambda graph, sink: claim.run(graph, isa, True, precision))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
     last: Pass = ("claim", lambda graph, sink: claim.run(graph, isa, precision=precision))
     layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph))

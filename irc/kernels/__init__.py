@@ -30,6 +30,7 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     kernel = select_global_pool_last(isa, f32, "average", epilogue)     # all pixels of [batch, pixels, channels]
 
     kernel = select_attention(isa, rows, width, scale, mask, causal)   # softmax(scale Q Kᵀ + mask) V; may be None
+    kernel = select_matrix_attention(isa, precision, kernel, rows, keys)       # the same on AMX; may be None
     kernel = select_pool(isa, f32, "max", window, strides, dilations, counted)   # NCHW; may be None
     kernel = select_global_pool(isa, f32, "average")                    # planes
     kernel = select_recurrent(isa, f32, "lstm", direction, batch)      # the steps of LSTM and GRU
@@ -46,7 +47,7 @@ Every kernel has
     order(name=value, …)              the sizes in that order; batch strides default to 0, batch counts to 1
     scratch_bytes(…)                  of the scratch buffer; no scratch pointer where it is always 0
 
-A kernel needs up to 200 KiB of stack in every thread.  Strides are in elements.  Memory written must not overlap memory
+A kernel needs up to 250 KiB of stack in every thread.  Strides are in elements.  Memory written must not overlap memory
 read (a residual slot included): partial sums stand in the output while a kernel runs.  k = 0 gives epilogue(0).
 
 The epilogue is an expression over `acc()` and `slot(0)`, `slot(1)`, …; `Epilogue(expr, axes)` says along which axes of
@@ -57,6 +58,7 @@ pixels and columns output channels: a bias is "row", a residual "full"; the same
 pools of channels last.
 """
 
+from irc.kernels.amx_attention import AmxAttentionKernel
 from irc.kernels.amx_conv import AmxConvKernel
 from irc.kernels.amx_gemm import AmxGemmKernel
 from irc.kernels.attention import AttentionKernel
@@ -69,6 +71,7 @@ from irc.kernels.catalogue import (
     select_gemm,
     select_global_pool,
     select_global_pool_last,
+    select_matrix_attention,
     select_matrix_conv,
     select_matrix_gemm,
     select_pool,
@@ -95,6 +98,7 @@ from irc.kernels.transpose import TransposeKernel, transposed
 __all__ = [
     "ISAS",
     "PROTOTYPES",
+    "AmxAttentionKernel",
     "AmxConvKernel",
     "AmxGemmKernel",
     "AttentionKernel",
@@ -124,6 +128,7 @@ __all__ = [
     "select_gemm",
     "select_global_pool",
     "select_global_pool_last",
+    "select_matrix_attention",
     "select_matrix_conv",
     "select_matrix_gemm",
     "select_pool",

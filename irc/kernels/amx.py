@@ -19,6 +19,7 @@ CHUNK = 32  # products that one tile instruction sums
 ROWS = 16  # of a tile
 PANEL = 32  # columns of two tiles
 TERMS = {"highest": 3, "high": 2, "medium": 1}
+FEATURES = frozenset(("amx_tile", "amx_bf16", "avx512_bf16"))  # as in /proc/cpuinfo
 
 TYPES = """#ifndef IRC_TERMS
 #define IRC_TERMS
@@ -80,6 +81,24 @@ _TERM = """    const irc_f32x16 x$t = irc_bf16_round(x), y$t = irc_bf16_round(y)
     to += step;
 """
 
+_PAIR = """#ifndef IRC_AMX_PAIR_$T
+#define IRC_AMX_PAIR_$T
+/* 16 columns of two rows, neighbours in k, as $T terms `step` elements apart in the order of tiles. */
+IRC_INLINE void irc_pair_$T(irc_f32x16 x, irc_f32x16 y, uint16_t *to, int64_t step) {
+    (void)step;
+$statements}
+#endif
+"""
+
+_PAIR_TERM = """    const irc_f32x16 x$t = irc_bf16_round(x), y$t = irc_bf16_round(y);
+    irc_bf16_store(to, (irc_u16x32)((irc_u32x16)x$t >> 16 | (irc_u32x16)y$t));
+    x -= x$t;
+    y -= y$t;
+    to += step;
+"""
+_PAIR_REST = "(irc_u16x32)((irc_u32x16)x >> 16 | ((irc_u32x16)y & 0xffff0000))"  # exactly what is left
+_PAIR_NEAREST = "__builtin_shufflevector(irc_bf16_nearest(x, y), (irc_u16x32){{0}}, {order})"
+
 SPLIT_PANEL = """#ifndef IRC_AMX_SPLIT_PANEL
 #define IRC_AMX_SPLIT_PANEL
 /* B[k][32], rows k0 to k0 + 32 * chunks, as three terms in the order of tiles; zeros beyond row k. */
@@ -107,10 +126,10 @@ static void irc_split_panel(const float *b, int64_t k0, int64_t chunks, int64_t 
 
 _PRODUCTS = """#ifndef IRC_AMX_PRODUCTS_$name
 #define IRC_AMX_PRODUCTS_$name
-/* A block of $R x $W tiles, each `height` rows: out[row][32] = sum over k.  With each chunk, `lines` cache lines from
- * `ahead` on are fetched. */
+/* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart.  With
+ * each chunk, `lines` cache lines from `ahead` on are fetched. */
 static void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height, const uint16_t *b, float *out,
-                               const char *ahead, int64_t lines) {
+                               int64_t out_row, const char *ahead, int64_t lines) {
     const int64_t tile = height * 32, term = tile * $R, step = term * $T;
     (void)term;
     IRC_TILES_READ(a);
@@ -127,8 +146,8 @@ _TAPS = """#ifndef IRC_AMX_TAPS_$name
 /* The same of A read where it is: row tiles a0 and a1, their rows `row` bytes apart, chunk c at + offsets[c] and its
  * terms `term` elements apart. */
 static void irc_taps_$name(int64_t chunks, const uint16_t *a0, const uint16_t *a1, const int64_t *offsets, int64_t term,
-                           int64_t row, int64_t height, const uint16_t *b, float *out, const char *ahead,
-                           int64_t lines) {
+                           int64_t row, int64_t height, const uint16_t *b, float *out, int64_t out_row,
+                           const char *ahead, int64_t lines) {
     (void)a1, (void)height, (void)term;
     IRC_TILES_READ(a0);
     IRC_TILES_READ(b);
@@ -158,6 +177,14 @@ def split(terms: int) -> str:
     last = "irc_bf16_halves(x, y)" if terms == 3 else "irc_bf16_nearest(x, y)"  # three terms: nothing is left
     lines = "".join(fill(_TERM, t=t) for t in range(terms - 1)) + f"    irc_bf16_store(to, {last});\n"
     return fill(_SPLIT, T=terms, statements=lines)
+
+
+def pair(terms: int) -> str:
+    """`irc_pair_TERMS`, guarded."""
+    order = ", ".join(f"{i}, {16 + i}" for i in range(16))
+    last = _PAIR_REST if terms == 3 else _PAIR_NEAREST.format(order=order)
+    lines = "".join(fill(_PAIR_TERM, t=t) for t in range(terms - 1)) + f"    irc_bf16_store(to, {last});\n"
+    return fill(_PAIR, T=terms, statements=lines)
 
 
 def products_name(terms: int, rows: int, columns: int) -> str:
@@ -199,5 +226,8 @@ def _products(text: str, terms: int, rows: int, columns: int, place: str) -> str
         W=columns,
         zero="".join(f"    _tile_zero({s});\n" for *_, s in accumulators),
         body="".join(f"        {line}\n" for line in lines),
-        store="".join(f"    _tile_stored({s}, out + {r} * 32 * height + {16 * w}, 128);\n" for r, w, s in accumulators),
+        store="".join(
+            f"    _tile_stored({s}, out + {r} * height * out_row + {16 * w}, 4 * out_row);\n"
+            for r, w, s in accumulators
+        ),
     )

@@ -343,7 +343,7 @@ class AmxConvKernel(Kernel):
         variants = [(r, w) for r in (2, 1) for w in self.widths]
         calls = "\n".join(
             f"        {variant_of(i, variants, 'g->oc - col')}irc_taps_{amx.products_name(t, r, w)}("
-            f"chunks, s0.from, s1.from, offsets, g->plane, {64 * given['SW']}, g->height, b, out, ahead, fetched);"
+            f"chunks, s0.from, s1.from, offsets, g->plane, {64 * given['SW']}, g->height, b, out, 32, ahead, fetched);"
             for i, (r, w) in enumerate(variants)
         )
         stored = f"            const uint16_t *const b = stored + c0 * {t * 1024};"

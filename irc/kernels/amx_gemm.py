@@ -171,7 +171,7 @@ class AmxGemmKernel(Kernel):
         stored = f"        const uint16_t *const b = stored + g->chunk0 * {t * 1024};"
         calls = [
             f"        {variant_of(i, variants, 'g->n - col')}irc_products_{amx.products_name(t, r, w)}("
-            "chunks, packed, g->height, b, out, ahead, fetched);"
+            "chunks, packed, g->height, b, out, 32, ahead, fetched);"
             for i, (r, w) in enumerate(variants)
         ]
         return [
@@ -241,7 +241,7 @@ class AmxGemmKernel(Kernel):
     @property
     def features(self) -> frozenset[str]:
         """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
-        return frozenset(("amx_tile", "amx_bf16", "avx512_bf16")) if self.heights else frozenset()
+        return amx.FEATURES if self.heights else frozenset()
 
     @property
     def summary(self) -> str:

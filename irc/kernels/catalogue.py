@@ -13,6 +13,7 @@ from typing import Literal
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32
 from irc.kernels import amx
+from irc.kernels.amx_attention import FEW_KEYS, AmxAttentionKernel, fits as tiles_fit
 from irc.kernels.amx_conv import AmxConvKernel, positions
 from irc.kernels.amx_gemm import THIN, AmxGemmKernel, blocks_of, widths_of
 from irc.kernels.attention import WIDEST, AttentionKernel, Mask
@@ -233,6 +234,25 @@ def select_attention(
     tile = Tile(isa, f32, isa.rows, isa.vectors)
     heights = heights_of(rows, tile.rows) if Dim.of(rows).is_const else (*range(2, tile.rows, 2), tile.rows)
     return AttentionKernel(tile, int(Dim.of(width)), scale, mask, causal, empty, heights)
+
+
+def select_matrix_attention(
+    isa: Isa, precision: str, plain: AttentionKernel, rows: DimLike, keys: DimLike
+) -> AmxAttentionKernel | None:
+    """The kernel from bf16 terms for what `plain` computes; None where that is as fast.
+
+    precision: as `select_matrix_gemm`'s.  rows, keys: of one key-value head; unknown ones count as large.
+    """
+    terms, m, n = amx.TERMS[precision], known(rows), known(keys)
+    if not isa.tiles or plain.tile.dtype != f32 or not tiles_fit(Dim.of(rows), Dim.of(plain.width)):
+        return None
+    wide, blocks = -(-plain.width // amx.CHUNK) * amx.CHUNK, -(-m // (2 * amx.ROWS))
+    covered = blocks * 2 * amx.ROWS * -(-n // amx.CHUNK) * amx.CHUNK
+    tiles = 2 * covered * wide * len(amx.ORDER[terms]) / TILES + covered * SPLITTING[terms]
+    tiles += 2 * n * wide * 2 * SPLITTING[terms] + CALL + BLOCK * (covered + blocks * 32 * wide) / 1024
+    if n < FEW_KEYS or tiles >= 2 * m * n * plain.width / FMA + 2 * n * plain.width * PACKING:
+        return None
+    return AmxAttentionKernel(plain, terms)
 
 
 def select_recurrent(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.kernels.amx_attention import AmxAttentionKernel
 from irc.kernels.amx_conv import AmxConvKernel
 from irc.kernels.amx_gemm import VECTOR, AmxGemmKernel
 from irc.kernels.attention import AttentionKernel
@@ -155,6 +156,14 @@ def attention(kernel: AttentionKernel, reads: Sequence[Array], writes: Sequence[
     if kernel.empty == "zero":
         weights = np.where(np.isneginf(scores).all(-1, keepdims=True), np.float32(0), weights)
     at("o", writes[0], (m, sizes["dv"]), (sizes["o_row"], 1))[...] = np.matmul(weights, v)
+
+
+@run.register
+def split_attention(
+    kernel: AmxAttentionKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes
+) -> None:  # fmt: skip
+    """The same, in f32."""
+    attention(kernel.plain, reads, writes, sizes)
 
 
 @run.register

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.ir.types import f32
-from irc.kernels import acc, select_attention
+from irc.kernels import acc, select_attention, select_matrix_attention
 from irc.passes.access import ZERO, Access, Space, find
 from irc.passes.claim import Claim, Claimer, worthwhile
 from irc.passes.claim_matmul import Product, operand, product_of, result_of
@@ -207,6 +207,7 @@ def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value
     )
     if kernel is None:
         return None
+    kernel = select_matrix_attention(claimer.isa, claimer.precision, kernel, p.m * group, p.n) or kernel
     none = (ONE, *[ZERO] * len(over))
     heads, batch = (axes[-1] if axes else none), (axes[-2] if len(axes) > 1 else none)
     sizes: dict[str, Any] = {
