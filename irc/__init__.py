@@ -76,8 +76,9 @@ def save(
     and then nothing is written; OSError.
     """
     from irc import driver
+    from irc.conversion import SaveOptions
 
-    options = driver.SaveOptions(opset, ir_version, max_opset, for_openvino, compress_fp16)
+    options = SaveOptions(opset, ir_version, max_opset, for_openvino, compress_fp16)
     driver.save(model, path, options)
 
 

@@ -4,6 +4,8 @@ load      reader → border.read_model → checks
 validate  reader → schema (OpenVINO) → border.read_model → checks
 save      border.write_model → compress → writer
 compile   load → copy → bind shapes → passes → backend → artefact
+
+What only a step needs is imported in it: an artefact from the cache takes none of them.
 """
 
 from __future__ import annotations
@@ -18,28 +20,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from irc import pipelines
 from irc.backends import toolchain
-from irc.border import read_model
-from irc.conversion import SaveOptions, write_file
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, Problem, RunError, Sink, require
 from irc.diagnostics.codes import internal, lowering, runtime_io as codes
-from irc.formats.document import RawModel
-from irc.ir.graph import Graph, Model, Value
-from irc.ir.types import TensorType
-from irc.loops.ir import Program
-from irc.passes.bind import bind_shapes
-from irc.passes.state import make_states_explicit
 from irc.runtime import cache as store
 from irc.runtime.artifact import Content, Draft
 from irc.runtime.content import source_hash
-from irc.runtime.describe import describe, profile_of_groups, profile_of_program
 from irc.runtime.executor import CompiledModel
 from irc.version import VERSION
 
-__all__ = ["CompileOptions", "SaveOptions", "compile", "load", "save", "validate"]
+if TYPE_CHECKING:
+    from irc.conversion import SaveOptions
+    from irc.formats.document import RawModel
+    from irc.ir.graph import Graph, Model, Value
+    from irc.loops.ir import Program
+    from irc.pipelines import Pass
+
+__all__ = ["CompileOptions", "compile", "load", "save", "validate"]
 
 PRECISIONS = ("highest", "high", "medium")
 BACKENDS = ("c", "numpy")
@@ -48,6 +47,9 @@ BACKENDS = ("c", "numpy")
 # ----------------------------------------------------------------------- load, validate
 def load(source: Any) -> Model:
     """A model; InvalidModel with every finding if any is an error.  A Model is handed through."""
+    from irc.border import read_model
+    from irc.ir.graph import Model
+
     if isinstance(source, Model):
         return source
     sink = Sink()
@@ -61,6 +63,9 @@ def load(source: Any) -> Model:
 
 def validate(source: Any) -> list[Diagnostic]:
     """Every finding; a crash of irc is one too (IRC9002)."""
+    from irc.border import read_model
+    from irc.ir.graph import Model
+
     if isinstance(source, Model):
         return []
     sink = Sink()
@@ -104,6 +109,8 @@ def report_crash(error: Exception, source: Any, sink: Sink) -> None:
 # ------------------------------------------------------------------------------- save
 def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> None:
     """Write a model; ConversionError with every finding, and then nothing is written."""
+    from irc.conversion import SaveOptions, write_file
+
     try:
         write_file(model, path, options or SaveOptions())
     except OSError as e:  # say the name that was asked for, not a temporary one
@@ -207,7 +214,9 @@ def located(model: Model) -> Generator[None]:
 
 def generate_numpy(model: Model, options: CompileOptions) -> Draft:
     """compile(numpy): copy → bind shapes → COMPILE_NUMPY → emit."""
+    from irc import pipelines
     from irc.backends import numpy as backend
+    from irc.runtime.describe import describe, profile_of_groups
 
     graph = model.graph.copy()
     prepare(graph, options, pipelines.COMPILE_NUMPY)
@@ -241,10 +250,13 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
 
 def generate_sources(model: Model, options: CompileOptions, target: toolchain.Target) -> Draft:
     """sources(c): copy → bind shapes → COMPILE_C → group → lower → memory → C."""
+    from irc import pipelines
     from irc.backends import c
     from irc.kernels import isa_of
     from irc.loops import lower, memory
     from irc.passes import group
+    from irc.passes.state import make_states_explicit
+    from irc.runtime.describe import describe, profile_of_program
 
     graph = model.graph.copy()
     states = make_states_explicit(graph)
@@ -268,8 +280,10 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
     return Draft(dict(c.emit(program, plan, wanted)), manifest)
 
 
-def prepare(graph: Graph, options: CompileOptions, passes: Sequence[pipelines.Pass]) -> None:
+def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> None:
     """Give the graph the shapes asked for, and run these passes on it."""
+    from irc.passes.bind import bind_shapes
+
     sink = Sink()
     bind_shapes(graph, options.shapes, options.bounds, sink)
     sink.stop_on_errors(CompileError)
@@ -280,6 +294,8 @@ def prepare(graph: Graph, options: CompileOptions, passes: Sequence[pipelines.Pa
 
 def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:
     """The graph as it is after the pass of that name (`passes_of`), for `irc compile --dump-after`.  CompileError."""
+    from irc.passes.state import make_states_explicit
+
     graph = model.graph.copy()
     if options.backend != "numpy":
         make_states_explicit(graph)
@@ -293,7 +309,9 @@ def passes_of(options: CompileOptions) -> list[str]:
     return ["load", *(n for n, _ in _passes(options))]
 
 
-def _passes(options: CompileOptions) -> tuple[pipelines.Pass, ...]:
+def _passes(options: CompileOptions) -> tuple[Pass, ...]:
+    from irc import pipelines
+
     if options.backend == "numpy":
         return pipelines.COMPILE_NUMPY
     from irc.kernels import isa_of
@@ -304,6 +322,8 @@ def _passes(options: CompileOptions) -> tuple[pipelines.Pass, ...]:
 
 def require_ranks(graph: Graph) -> None:
     """CompileError IRC5003 with every value whose rank is unknown: index functions and loops need it."""
+    from irc.ir.types import TensorType
+
     sink = Sink()
     for value in graph.values():
         if isinstance(value.type, TensorType) and value.type.shape is None:

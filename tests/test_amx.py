@@ -36,9 +36,10 @@ pytestmark = [
     pytest.mark.skipif(not compilers(), reason="no C compiler"),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 only"),
 ]
+DOT = 0
 HERE = Path(__file__).resolve().parent
-ERROR = {3: 3e-7, 2: 6e-6, 1: 3e-3}
-"""By terms: root mean square of the error over that of the result, sums of normal numbers."""
+ERROR = {3: 3e-7, 2: 6e-6, 1: 3e-3, DOT: 3e-3}
+"""By terms, DOT for one that vectors multiply: norm of the error over that of the result, of normal numbers."""
 VECTORS = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"]
 
 
@@ -91,8 +92,10 @@ def error(found: Array, wanted: Array) -> float:
 def kernels(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, tuple[ctypes.CDLL, AmxGemmKernel]]:
     """For any sizes, by terms and whether with the residual epilogue."""
     found = {
-        (t, fused): AmxGemmKernel(t, residual() if fused else plain(), (2, 1), (2, 1), not fused)
-        for t in TERMS.values()
+        (t, fused): AmxGemmKernel(
+            t or 1, residual() if fused else plain(), (2, 1), (2, 1), not fused, "amx" if t else "dot"
+        )
+        for t in ERROR
         for fused in (False, True)
     }
     folder = tmp_path_factory.mktemp("amx")
@@ -112,7 +115,7 @@ SIZES = [
 FEW = [(1, 1, 1), (1, 64, 300), (2, 33, 31), (3, 20, 2), (5, 40, 513), (7, 31, 64), (8, 16, 33), (15, 17, 70)]
 
 
-@pytest.mark.parametrize("terms", [3, 2, 1])
+@pytest.mark.parametrize("terms", ERROR)
 @pytest.mark.parametrize("size", SIZES + FEW, ids=str)
 def test_errors_at_edges(kernels: Any, terms: int, size: tuple[int, int, int]) -> None:
     m, n, k = size
@@ -133,7 +136,7 @@ def test_three_terms_are_as_good_as_f32(kernels: Any) -> None:
         assert error(run(lib, kernel, a, b), wanted) <= 1.2 * error(a @ b, wanted)
 
 
-@pytest.mark.parametrize("terms", [3, 2, 1])
+@pytest.mark.parametrize("terms", ERROR)
 @pytest.mark.parametrize("m", [40, 49, 90])
 def test_epilogues(kernels: Any, terms: int, m: int) -> None:
     n, k = 41, 900
@@ -145,7 +148,7 @@ def test_epilogues(kernels: Any, terms: int, m: int) -> None:
     assert error(found, wanted) < ERROR[terms]
 
 
-@pytest.mark.parametrize("terms", [3, 2, 1])
+@pytest.mark.parametrize("terms", ERROR)
 @pytest.mark.parametrize("m", [3, 40])
 def test_batches(kernels: Any, terms: int, m: int) -> None:
     a, b, c = random(3, m, 70), random(70, 40, seed=1), random(3, 70, 40, seed=2)
@@ -165,7 +168,7 @@ def same_classes(found: Array, wanted: Array) -> None:
 ODD_NAN = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x7FC00000], np.uint32).view(np.float32)
 
 
-@pytest.mark.parametrize("terms", [3, 2, 1])
+@pytest.mark.parametrize("terms", ERROR)
 @pytest.mark.parametrize("m", [5, 60])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, *ODD_NAN], ids=lambda v: hex(np.float32(v).view(np.uint32)))
 def test_not_finite(kernels: Any, terms: int, m: int, value: float) -> None:
@@ -186,21 +189,21 @@ def test_not_finite(kernels: Any, terms: int, m: int, value: float) -> None:
         assert error(found[finite], wanted[finite]) < ERROR[terms]
 
 
-@pytest.mark.parametrize("terms", [3, 2, 1])
+@pytest.mark.parametrize("terms", ERROR)
 def test_infinities_that_meet(kernels: Any, terms: int) -> None:
     a, b = random(40, 70), np.abs(random(70, 40, seed=1))
     a[5, 3], a[5, 60], a[6, 3], a[6, 4] = np.inf, -np.inf, np.inf, np.inf
     same_classes(run(*kernels[terms, False], a, b), exact(a, b))
 
 
-@pytest.mark.parametrize("terms", [3, 2, 1])
+@pytest.mark.parametrize("terms", ERROR)
 @pytest.mark.parametrize("m", [4, 40])
 def test_largest_floats(kernels: Any, terms: int, m: int) -> None:
     """They keep their value in A and B, though rounding their first term up would overflow; sums overflow as in f32."""
     largest = np.finfo(np.float32).max
     a, b = np.zeros((m, 40), np.float32), np.eye(40, dtype=np.float32)
     a[:, :] = np.linspace(-1, 1, 40) * float(largest)
-    bound = {3: 0, 2: 2.0**-16, 1: 2.0**-8}[terms]
+    bound = {3: 0, 2: 2.0**-16, 1: 2.0**-8, DOT: 2.0**-8}[terms]
     np.testing.assert_allclose(run(*kernels[terms, False], a, b).astype(np.float64), a, rtol=bound)
     x = np.zeros((m, 40), np.float32)
     x[:, 0], x[1, 1] = 1, 1
@@ -214,7 +217,7 @@ def test_largest_floats(kernels: Any, terms: int, m: int) -> None:
     np.testing.assert_allclose(found[1][np.isfinite(wanted)], wanted[np.isfinite(wanted)], rtol=max(bound, 1e-7))
 
 
-@pytest.mark.parametrize("terms", [3, 2, 1])
+@pytest.mark.parametrize("terms", ERROR)
 def test_products_that_overflow_are_infinite(kernels: Any, terms: int) -> None:
     """The terms of a product have different signs: their sum would be NaN."""
     a, b = random(40, 40), random(40, 40, seed=1)
@@ -223,7 +226,7 @@ def test_products_that_overflow_are_infinite(kernels: Any, terms: int) -> None:
         same_classes(run(*kernels[terms, False], a, b), exact(a, b).astype(np.float32))
 
 
-@pytest.mark.parametrize("terms", [3, 2, 1])
+@pytest.mark.parametrize("terms", ERROR)
 @pytest.mark.parametrize("scale", [1e-30, 1e-36, 1e-40, 1e-44])
 def test_small_numbers(kernels: Any, terms: int, scale: float) -> None:
     """Tiles flush what is denormal: at most 2^-126 of every product of terms is lost, nothing is invented."""
@@ -294,6 +297,9 @@ def test_selection() -> None:
     few = select_matrix_gemm(avx512, "medium", f32, 1, 768, 768, e)
     assert few is not None and few.heights == () and not few.features
     assert select_matrix_gemm(ISAS["avx2"], "medium", f32, 1, 768, 768, e) is None
+    dots = select_matrix_gemm(ISAS["avx512_bf16"], "medium", f32, 128, 768, 768, e)
+    assert dots is not None and dots.unit == "dot" and dots.features == {"avx512_bf16"}
+    assert select_matrix_gemm(ISAS["avx512_bf16"], "high", f32, 128, 768, 768, e) is None
     assert amx.name == "avx512" and select_gemm(amx, f32, 4, 64, e, True) is not None
 
 
@@ -301,8 +307,9 @@ def test_instruction_sets() -> None:
     have = {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx2", "fma"}
     tiles = {"amx_tile", "amx_bf16", "avx512_bf16"}
     assert isa_of(frozenset(have | tiles), "x86_64") is ISAS["amx"]
-    for lacking in tiles:
-        assert isa_of(frozenset(have | tiles - {lacking}), "x86_64") is ISAS["avx512"]
+    for lacking, rest in (("avx512_bf16", "avx512"), ("amx_tile", "avx512_bf16"), ("amx_bf16", "avx512_bf16")):
+        assert isa_of(frozenset(have | tiles - {lacking}), "x86_64") is ISAS[rest]
+    assert ISAS["avx512_bf16"].name == "avx512"
 
 
 # ------------------------------------------------------------------------------- whole programs
@@ -435,3 +442,17 @@ def test_on_the_processor(precision: str, tmp_path: Path) -> None:
     library = Library(program(graph, precision), tmp_path)
     (found,) = library.run(library.context(), [x], [x.shape])
     assert error(found, wanted) < 3 * ERROR[TERMS[precision]]
+
+
+@pytest.mark.skipif("avx512_bf16" not in toolchain.cpu_features(), reason="this machine has no AVX512-BF16")
+@pytest.mark.parametrize("rows", [1, 45, 200])
+def test_pairs_on_the_processor(rows: int, tmp_path: Path) -> None:
+    x = random(2, rows, 96)
+    graph = graph_of(two_layers, x, shapes=[(2, M, 96)])
+    (wanted,) = evaluate(graph, {graph.inputs[0]: x})
+    made = program(graph, "medium", "avx512_bf16")
+    kernels = [s.kernel for f in made.functions for s in walk(f.body) if isinstance(s, KernelCall)]
+    assert [k.unit for k in kernels] == ["dot"] * 2
+    library = Library(made, tmp_path)
+    (found,) = library.run(library.context([rows]), [x], [x.shape])
+    assert error(found, wanted) < 3 * ERROR[DOT]

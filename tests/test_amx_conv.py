@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from c_program import Library
 from lowering import graph_of
-from test_amx import ERROR, HERE, REAL, error, flags, program, pytestmark as needs_x86, same_classes
+from test_amx import DOT, ERROR, HERE, REAL, error, flags, program, pytestmark as needs_x86, same_classes
 from test_direct_conv import CASES, SAME, Case, fused, nhwc
 from test_kernels import FLAGS, Pool, compilers, exact_conv, invoke, noise
 
@@ -27,10 +27,12 @@ pytestmark = needs_x86
 STRIPS = Case(64, 40, (70, 66), (3, 3), pads=SAME)  # more than one strip with three terms
 LONG = Case(100, 20, (5, 40), (3, 3), (2, 1), pads=SAME, batch=2)  # sums in several blocks, across and down
 PICKED = {3: [*CASES[2:24:2], STRIPS, LONG], 2: [*CASES[1:24:3], LONG], 1: [*CASES[0:24:4], STRIPS]}
+PICKED[DOT] = [*CASES[:24:3], LONG]
 
 
 def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> AmxConvKernel:
-    return AmxConvKernel(terms, case.window, case.strides, case.dilations, epilogue, widths_of(case.oc))
+    unit = "dot" if terms == DOT else "amx"
+    return AmxConvKernel(terms or 1, case.window, case.strides, case.dilations, epilogue, widths_of(case.oc), unit)
 
 
 def built(folder: Path, kernels: list[AmxConvKernel], compiler: list[str] | None = None) -> ctypes.CDLL:
@@ -87,7 +89,7 @@ def test_every_case(terms: int, tmp_path: Path) -> None:
         np.testing.assert_array_equal(run(lib, kernel, case, Pool(1), (x, w), slots), found)
 
 
-@pytest.mark.parametrize("terms", [3, 2, 1])
+@pytest.mark.parametrize("terms", ERROR)
 def test_not_finite(terms: int, tmp_path: Path) -> None:
     """An infinity in the input spreads over its windows alone; NaN, and the largest floats, as in f32."""
     for number, case in enumerate((Case(40, 40, (9, 11), (3, 3), pads=SAME), Case(40, 20, (9, 11), (3, 3), (2, 2)))):
@@ -121,6 +123,8 @@ def test_selection() -> None:
         assert select_matrix_conv(amx, precision, f64, 64, 64, *geometry, 56, 56, plain()) is None
         assert select_matrix_conv(ISAS["avx512"], precision, f32, 64, 64, *geometry, 56, 56, plain()) is None
         assert select_matrix_conv(amx, precision, f32, 1, 1, *geometry, 56, 56, plain()) is None
+        dots = select_matrix_conv(ISAS["avx512_bf16"], precision, f32, 64, 64, *geometry, 56, 56, plain())
+        assert (dots is not None and dots.unit == "dot") == (precision == "medium")
     assert select_matrix_conv(amx, "highest", f32, 64, 3, (7, 7), (2, 2), (1, 1), 112, 112, plain()) is None
 
 

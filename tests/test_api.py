@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import irc
 from irc.backends.toolchain import find_compiler
-from irc.runtime import cache
+from irc.runtime import artifact, cache
 
 BACKENDS = ["numpy", pytest.param("c", marks=pytest.mark.skipif(find_compiler() is None, reason="no C compiler"))]
 W = np.arange(32, dtype=np.float32).reshape(4, 8) / 16
@@ -163,6 +163,44 @@ def test_damaged_artefacts_are_refused(compiled: Any, tmp_path: Path) -> None:
         irc.load_compiled(tmp_path / "nowhere")
 
 
+def test_a_known_folder_is_not_read_again(
+    compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    compiled.save(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")  # with new inodes: nobody knows it
+    read: list[str] = []
+    file_hash = artifact.file_hash
+
+    def noticed(path: Path) -> str:
+        read.append(path.parent.name)
+        return file_hash(path)
+
+    monkeypatch.setattr(artifact, "file_hash", noticed)
+    monkeypatch.setattr(cache, "_SETTLED", -1e12)  # the copy need not grow old first
+    for folder in ("a", "b", "b"):
+        irc.load_compiled(tmp_path / folder)
+    assert read == ["b"] * len(compiled.artifact.files)
+    name = next(n for n in compiled.artifact.files if n.endswith((".c", ".py")))
+    for folder in ("a", "b"):
+        text = (tmp_path / folder / name).read_text()
+        (tmp_path / folder / name).write_text(text[:-1] + " ")
+        with pytest.raises(irc.RunError, match="IRC6322"):
+            irc.load_compiled(tmp_path / folder)
+
+
+def test_a_young_folder_is_read_again(compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of a file system may be too coarse to tell of a change right after a check."""
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    compiled.save(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copyfile)
+    irc.load_compiled(tmp_path / "b")
+    known = (tmp_path / "cache" / "hashes.json").read_text()
+    monkeypatch.setattr(cache, "_SETTLED", -1e12)
+    irc.load_compiled(tmp_path / "b")
+    assert (tmp_path / "cache" / "hashes.json").read_text() != known
+
+
 def test_threads_may_call_one_object(compiled: Any) -> None:
     x, z, y = arrays(16)
     wrong: list[int] = []
@@ -298,6 +336,19 @@ def test_load_compiled_is_light(compiled: Any, tmp_path: Path) -> None:
         "c(np.ones((2, 8), np.float32), np.ones((2, 4), np.float32))\n"
         "heavy = {'onnx', 'networkx', 'lxml', 'ml_dtypes', 'click', 'irc.ir', 'irc.ops'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(irc.__file__).parent.parent)
+
+
+def test_a_hit_in_the_cache_is_light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    onnx.save(model(), tmp_path / "m.onnx")
+    irc.compile(tmp_path / "m.onnx")
+    code = (
+        "import sys, irc\n"
+        f"irc.compile({str(tmp_path / 'm.onnx')!r})\n"
+        "heavy = {'onnx', 'networkx', 'lxml', 'ml_dtypes', 'irc.ir.graph', 'irc.ops', 'irc.kernels', 'irc.passes'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(irc.__file__).parent.parent)
 

@@ -428,7 +428,10 @@ def test_bench_measures_irc_beside_others(irc: Run, monkeypatch: pytest.MonkeyPa
     assert [row["engine"] for row in result["engines"]] == ["irc", "onnxruntime", "openvino"]
     assert all(0 < row["min_ms"] <= row["median_ms"] for row in result["engines"])
     assert result["threads"] == 1
-    assert result["engines"][0]["irc_ratio"] == 1
+    assert result["engines"][0]["ratio"] == 1
+    for row in result["engines"]:
+        assert row["ratio"] == pytest.approx(row["median_ms"] / result["engines"][0]["median_ms"])
+        assert row["difference"] < 1e-5
 
 
 def test_bench_says_what_is_not_installed(irc: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -18,61 +18,98 @@ PEERS = {"onnxruntime": "onnxruntime", "openvino": "openvino"}
 """Engines to compare with, and the packages that bring them."""
 ROUNDS = 7
 BURST_SECONDS = 0.2
+PAUSE_SECONDS = 0.02
+"""Between two engines: threads of the one before stop spinning."""
+
+
+class Engine(NamedTuple):
+    """A model loaded into an engine: one run, and the outputs of the latest."""
+
+    run: Callable[[], Any]
+    outputs: Callable[[], list[Any]]
 
 
 @click.command()
 @click.argument("model")
 @click.option("--vs", metavar="onnxruntime,openvino", default="", help="Other engines to measure beside it.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--precision", type=click.Choice(["highest", "high", "medium"]), default="highest", show_default=True,
+              help="Of irc; the others compute in f32.")  # fmt: skip
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def command(model: str, vs: str, threads: int, shapes: tuple[str, ...], as_json: bool) -> None:
+def command(model: str, vs: str, threads: int, precision: str, shapes: tuple[str, ...], as_json: bool) -> None:
     """Time a model, in rounds that alternate between engines, on random inputs.
 
-    Prints the median and minimum time of one run, and the ratio of irc's median to each other engine's.
+    Prints the median and minimum time of one run, how many times as long as irc's median each other engine's is,
+    and the largest difference of its outputs from irc's, relative to the output's largest element.
     """
     engines = [name.strip() for name in vs.split(",") if name.strip()]
     for name in engines:
         if name not in PEERS:
             raise click.BadParameter(f"{name!r} is not one of {', '.join(PEERS)}", param_hint="--vs")
     with console.progress(f"compiling {model}"):
-        runs, arrays = _prepare(model, engines, threads, console.parse_shapes(shapes))
+        runs, arrays = _prepare(model, engines, threads, precision, console.parse_shapes(shapes))
     with console.progress("measuring"):
-        times = measure(runs)
-    said = _result(model, threads, arrays, times)
+        times = measure({name: engine.run for name, engine in runs.items()})
+    said = _result(model, threads, arrays, times, differences(runs))
     console.out(json.dumps(said, indent=2) if as_json else _text(said))
 
 
 def _prepare(
-    model: str, engines: list[str], threads: int, shapes: dict[str, tuple[int, ...]]
-) -> tuple[dict[str, Callable[[], Any]], dict[str, Any]]:
+    model: str, engines: list[str], threads: int, precision: str, shapes: dict[str, tuple[int, ...]]
+) -> tuple[dict[str, Engine], dict[str, Any]]:
     import irc
 
-    compiled = irc.compile(model, threads=threads, shapes=shapes or None)
+    compiled = irc.compile(model, threads=threads, precision=precision, shapes=shapes or None)
     arrays, _ = feeds.gather(compiled.inputs, {})
-    call: Callable[[], Any] = compiled.bind(arrays)
-    makers = {"onnxruntime": _onnxruntime, "openvino": _openvino}
-    return {"irc": call, **{name: makers[name](model, threads, arrays) for name in engines}}, arrays
+    makers = {"onnxruntime": onnxruntime_engine, "openvino": openvino_engine}
+    source = {"openvino": model, "onnxruntime": _as_onnx(model) if "onnxruntime" in engines else model}
+    found = {name: makers[name](source[name], threads, arrays) for name in engines}
+    return {"irc": irc_engine(compiled, arrays), **found}, arrays
 
 
 def measure(runs: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
-    """Seconds of every single run: each round lets each engine run for a while after a warm-up."""
+    """Seconds of every single run: in each round each engine runs for a while after a warm-up; another one begins."""
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(ROUNDS):
-        for name, run in runs.items():
-            run()
-            until = time.perf_counter() + BURST_SECONDS
-            while True:
-                before = time.perf_counter()
-                run()
-                after = time.perf_counter()
-                times[name].append(after - before)
-                if after > until:
-                    break
+    order = list(runs)
+    for turn in range(ROUNDS):
+        at = turn % len(order)
+        for name in order[at:] + order[:at]:
+            time.sleep(PAUSE_SECONDS)
+            times[name] += _burst(runs[name])
     return times
 
 
-def _result(model: str, threads: int, arrays: dict[str, Any], times: dict[str, list[float]]) -> dict[str, Any]:
+def _burst(run: Callable[[], Any]) -> list[float]:
+    found: list[float] = []
+    run()
+    until = time.perf_counter() + BURST_SECONDS
+    while True:
+        before = time.perf_counter()
+        run()
+        after = time.perf_counter()
+        found.append(after - before)
+        if after > until:
+            return found
+
+
+def differences(engines: Mapping[str, Engine]) -> dict[str, float]:
+    """The largest difference of each engine's outputs from the first one's, relative to the largest element."""
+    from irc.cli.check import difference
+
+    (_, first), *others = engines.items()
+    first.run()
+    ours = [o.copy() if hasattr(o, "copy") else o for o in first.outputs()]
+    found: dict[str, float] = {}
+    for name, engine in others:
+        engine.run()
+        found[name] = max((difference(b, a, False) for a, b in zip(ours, engine.outputs(), strict=True)), default=0.0)
+    return found
+
+
+def _result(
+    model: str, threads: int, arrays: dict[str, Any], times: dict[str, list[float]], apart: dict[str, float]
+) -> dict[str, Any]:
     ours = statistics.median(times["irc"])
     rows = [
         {
@@ -80,7 +117,8 @@ def _result(model: str, threads: int, arrays: dict[str, Any], times: dict[str, l
             "median_ms": statistics.median(found) * 1e3,
             "min_ms": min(found) * 1e3,
             "runs": len(found),
-            "irc_ratio": ours / statistics.median(found),
+            "ratio": statistics.median(found) / ours,
+            "difference": apart.get(name, 0.0) if apart.get(name) != float("inf") else None,
         }
         for name, found in times.items()
     ]
@@ -91,14 +129,27 @@ def _result(model: str, threads: int, arrays: dict[str, Any], times: dict[str, l
 def _text(said: dict[str, Any]) -> str:
     inputs = ", ".join(f"{name} {text}" for name, text in said["inputs"].items())
     lines = [f"{said['model']}, threads: {said['threads']}, inputs: {inputs or 'none'}"]
-    lines.append(f"{'engine':12} {'median ms':>11} {'min ms':>11} {'runs':>7}  irc's time / its time")
+    lines.append(f"{'engine':12} {'median ms':>11} {'min ms':>11} {'runs':>7}  its time / irc's   difference")
     for row in said["engines"]:
-        figures = f"{row['median_ms']:11.4f} {row['min_ms']:11.4f} {row['runs']:7}"
-        lines.append(f"{row['engine']:12} {figures}  {row['irc_ratio']:.2f}")
+        figures = f"{row['median_ms']:11.4f} {row['min_ms']:11.4f} {row['runs']:7}  {row['ratio']:16.2f}"
+        apart = "infinite" if row["difference"] is None else f"{row['difference']:.1e}"
+        apart = "" if row["engine"] == "irc" else apart
+        lines.append(f"{row['engine']:12} {figures}   {apart:>10}".rstrip())
     return "\n".join(lines)
 
 
-# ------------------------------------------------------------------------------- peers
+# ----------------------------------------------------------------------------- engines
+def irc_engine(compiled: Any, arrays: Mapping[str, Any]) -> Engine:
+    """irc over these buffers; by plain calls where an output's size is known only after a run."""
+    import irc
+
+    try:
+        call: Callable[[], Any] = compiled.bind(arrays)
+    except (irc.RunError, TypeError):
+        call = lambda: compiled(arrays)  # noqa: E731
+    return Engine(call, lambda: list(call()))
+
+
 def _missing(engine: str, error: ImportError) -> IrcError:
     from irc.diagnostics import Sink
     from irc.diagnostics.codes import command as codes
@@ -108,7 +159,8 @@ def _missing(engine: str, error: ImportError) -> IrcError:
     return IrcError(sink.diagnostics)
 
 
-def _onnxruntime(model: str, threads: int, arrays: dict[str, Any]) -> Callable[[], Any]:
+def onnxruntime_engine(model: str | bytes, threads: int, arrays: Mapping[str, Any]) -> Engine:
+    """ONNX Runtime on these inputs, through plain calls or bound buffers: what is faster.  IrcError IRC4904."""
     try:
         import onnxruntime
     except ImportError as e:
@@ -117,13 +169,28 @@ def _onnxruntime(model: str, threads: int, arrays: dict[str, Any]) -> Callable[[
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
-    session = ort.InferenceSession(_as_onnx(model), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [spec.name for spec in session.get_inputs()]
+    given = dict(zip(names, _in_order([{n} for n in names], arrays), strict=True))
+    plain = Engine(lambda: session.run(None, given), lambda: session.run(None, given))
     binding = session.io_binding()
-    for spec, array in zip(session.get_inputs(), arrays.values(), strict=True):
-        binding.bind_cpu_input(spec.name, array)
+    for name, array in given.items():
+        binding.bind_cpu_input(name, array)
     for spec in session.get_outputs():
         binding.bind_output(spec.name)
-    return lambda: session.run_with_iobinding(binding)
+    bound = Engine(lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu)
+    return min((plain, bound), key=lambda engine: _quickest(engine.run))
+
+
+def _quickest(run: Callable[[], Any]) -> float:
+    run()
+    times: list[float] = []
+    until = time.perf_counter() + 0.05
+    while len(times) < 3 or time.perf_counter() < until:
+        before = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - before)
+    return min(times)
 
 
 def _as_onnx(model: str) -> str | bytes:
@@ -141,15 +208,30 @@ def _as_onnx(model: str) -> str | bytes:
         return target.read_bytes()
 
 
-def _openvino(model: str, threads: int, arrays: dict[str, Any]) -> Callable[[], Any]:
+def openvino_engine(model: str | bytes, threads: int, arrays: Mapping[str, Any]) -> Engine:
+    """OpenVINO in f32 on these inputs, as shared buffers.  IrcError IRC4904."""
     try:
         import openvino
     except ImportError as e:
         raise _missing("openvino", e) from e
     ov: Any = openvino  # its types are partly open
     core = ov.Core()
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-    request = core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()
-    for i, array in enumerate(arrays.values()):
+    settings = {
+        "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": "1", "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY", "ENABLE_CPU_PINNING": False,
+    }  # fmt: skip
+    compiled = core.compile_model(core.read_model(model), "CPU", settings)
+    request = compiled.create_infer_request()
+    for i, array in enumerate(_in_order([set(port.names) for port in compiled.inputs], arrays)):
         request.set_input_tensor(i, ov.Tensor(array, shared_memory=True))
-    return request.infer
+    count = len(compiled.outputs)
+    return Engine(
+        lambda: request.infer(share_outputs=True),
+        lambda: [request.get_output_tensor(i).data.copy() for i in range(count)],
+    )
+
+
+def _in_order(names: Sequence[set[str]], arrays: Mapping[str, Any]) -> list[Any]:
+    """The arrays in an engine's order of inputs: by name where every name is known, else as they stand."""
+    found = [next((arrays[n] for n in known if n in arrays), None) for known in names]
+    return list(arrays.values()) if any(a is None for a in found) else found

@@ -60,8 +60,8 @@ def command(source: str, target: str, check: bool, **options: Any) -> int:
 
 def _check_options(target: str, given: dict[str, Any]) -> None:
     """What `irc.save` refuses of its options is wrong usage here, said before anything is read."""
+    from irc.conversion import SaveOptions
     from irc.diagnostics import ConversionError
-    from irc.driver import SaveOptions
 
     try:
         SaveOptions(**given).check(target)

@@ -22,14 +22,14 @@ CHUNK = 32  # products that one tile instruction sums
 ROWS = 16  # of a tile
 PANEL = 32  # columns of two tiles
 TERMS = {"highest": 3, "high": 2, "medium": 1}
-Unit = Literal["tile", "dot"]  # what multiplies: AMX, or for one term the vectors of `irc.kernels.dots`
+Unit = Literal["amx", "dot"]  # what multiplies: AMX, or for one term the vectors of `irc.kernels.dots`
 FEATURES: dict[Unit, frozenset[str]] = {
-    "tile": frozenset(("amx_tile", "amx_bf16", "avx512_bf16")),
+    "amx": frozenset(("amx_tile", "amx_bf16", "avx512_bf16")),
     "dot": frozenset(("avx512_bf16",)),
 }
 """What the processor must have beyond 512-bit vectors, in the names of /proc/cpuinfo."""
-BEGIN: dict[Unit, str] = {"tile": "    irc_tiles_begin({rows});\n", "dot": ""}
-END: dict[Unit, str] = {"tile": "    _tile_release();\n", "dot": ""}
+BEGIN: dict[Unit, str] = {"amx": "    irc_tiles_begin({rows});\n", "dot": ""}
+END: dict[Unit, str] = {"amx": "    _tile_release();\n", "dot": ""}
 """C statements before and after products, of tiles with that many rows."""
 
 TYPES = """#ifndef IRC_TERMS
@@ -141,8 +141,8 @@ static void irc_split_panel(const float *b, int64_t k0, int64_t chunks, int64_t 
 
 _PRODUCTS = """#ifndef IRC_AMX_PRODUCTS_$name
 #define IRC_AMX_PRODUCTS_$name
-/* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart.  With each
- * chunk, `lines` cache lines from `ahead` on are fetched. */
+/* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart.  With
+ * each chunk, `lines` cache lines from `ahead` on are fetched. */
 static void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height, const uint16_t *b, float *out,
                                int64_t out_row, const char *ahead, int64_t lines) {
     const int64_t tile = height * 32, term = tile * $R, step = term * $T;
@@ -185,7 +185,7 @@ ORDER = {
 def head(unit: Unit) -> str:
     """Helpers, guarded; needs `TYPES` and the vector type of 16 floats."""
     common = fill(_HEAD, odd=", ".join(str(2 * i + 1) for i in range(32)))
-    return common + _TILES if unit == "tile" else common
+    return common + _TILES if unit == "amx" else common
 
 
 def split(terms: int) -> str:
@@ -205,7 +205,7 @@ def pair(terms: int) -> str:
 
 def products_name(terms: int, rows: int, columns: int, unit: Unit) -> str:
     """The C name of a block of rows × columns tiles."""
-    return f"{terms}_{rows}x{columns}" if unit == "tile" else f"dot_{rows}x{columns}"
+    return f"{terms}_{rows}x{columns}" if unit == "amx" else f"dot_{rows}x{columns}"
 
 
 def products(terms: int, rows: int, columns: int, unit: Unit) -> str:
@@ -240,11 +240,14 @@ def _products(text: str, terms: int, rows: int, columns: int, place: str) -> str
         here = (a, b)
     return fill(
         text,
-        name=products_name(terms, rows, columns, "tile"),
+        name=products_name(terms, rows, columns, "amx"),
         T=terms,
         R=rows,
         W=columns,
         zero="".join(f"    _tile_zero({s});\n" for *_, s in accumulators),
         body="".join(f"        {line}\n" for line in lines),
-        store="".join(f"    _tile_stored({s}, out + {r} * height * out_row + {16 * w}, 4 * out_row);\n" for r, w, s in accumulators),
+        store="".join(
+            f"    _tile_stored({s}, out + {r} * height * out_row + {16 * w}, 4 * out_row);\n"
+            for r, w, s in accumulators
+        ),
     )

@@ -131,8 +131,8 @@ static void ${S}_pack_q(const ${S}_call *g, const ${S}_task *at, int64_t r0, int
         const float *q = g->q + at->batch * g->q_batch + (at->head + r / g->m) * g->q_head + r % g->m * g->q_row;
         for (int64_t c = 0; c < chunks; c++) {
             const int64_t left = r0 + i < r1 ? g->d - c * 32 : 0;
-            const irc_f32x16 x = ${S}_some(q + c * 32, left) * $scale, y = ${S}_some(q + c * 32 + 16, left - 16) * $scale;
-            irc_split_$T(x, y, to + c * $T * term, term);
+            const irc_f32x16 x = ${S}_some(q + c * 32, left) * $scale;
+            irc_split_$T(x, ${S}_some(q + c * 32 + 16, left - 16) * $scale, to + c * $T * term, term);
         }
     }
 }
@@ -320,7 +320,7 @@ class AmxAttentionKernel(Kernel):
 
     plain: AttentionKernel
     terms: int
-    unit: amx.Unit = "tile"
+    unit: amx.Unit = "amx"
 
     @cached_property
     def symbol(self) -> str:

@@ -256,7 +256,7 @@ class AmxConvKernel(Kernel):
     dilations: tuple[int, int]
     epilogue: Epilogue
     widths: tuple[int, ...]
-    unit: amx.Unit = "tile"
+    unit: amx.Unit = "amx"
 
     @cached_property
     def symbol(self) -> str:
@@ -386,7 +386,7 @@ class AmxConvKernel(Kernel):
     def is_flat(self) -> bool:
         """Whether tiles run on from row to row; vectors need no tiles as high as can be."""
         g = self._geometry()
-        return self.unit == "tile" and g["SH"] == g["SW"] == 1
+        return self.unit == "amx" and g["SH"] == g["SW"] == 1
 
     def _names(self) -> dict[str, Any]:
         """What the templates refer to."""
@@ -436,7 +436,7 @@ def positions(oh: int, ow: int, kernel: AmxConvKernel) -> int:
         return oh * (ow + (kernel.window[1] - 1) * kernel.dilations[1])
     tiles = -(-ow // ROWS)
     high = -(-ow // tiles) if tiles else 1
-    return oh * tiles * (ROWS if kernel.unit == "tile" else dots.covered(high))
+    return oh * tiles * (ROWS if kernel.unit == "amx" else dots.covered(high))
 
 
 def _depth(ic: int, window: tuple[int, int]) -> int:

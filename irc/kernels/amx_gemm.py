@@ -54,7 +54,7 @@ class AmxGemmKernel(Kernel):
     heights: tuple[int, ...]
     widths: tuple[int, ...]
     thin: bool
-    unit: amx.Unit = "tile"
+    unit: amx.Unit = "amx"
 
     @cached_property
     def symbol(self) -> str:

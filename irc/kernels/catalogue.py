@@ -106,7 +106,7 @@ def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilog
 
 
 FMA = 27.0  # products a cycle of `select_gemm`'s kernels with 512-bit vectors: 85 % of the peak
-UNITS: dict[amx.Unit, float] = {"tile": 290.0, "dot": 52.0}
+UNITS: dict[amx.Unit, float] = {"amx": 290.0, "dot": 52.0}
 """Terms' products a cycle: of AMX 57 % of the peak, as a prototype reached; of AVX512-BF16 as measured on Zen 5."""
 SPLITTING = {3: 0.5, 2: 0.4, 1: 0.25}  # cycles for each element of A, by terms
 SPLITTING_B = {3: 0.35, 2: 0.0, 1: 0.0}  # and of B, where its terms are not stored
@@ -117,7 +117,7 @@ STREAMED = 1 << 17  # elements of B that no longer fit the second cache: a produ
 
 def _unit(isa: Isa, terms: int) -> amx.Unit | None:
     """What multiplies terms; vectors do so at most twice as fast as FMA multiplies f32, so they pay with one term."""
-    return "tile" if isa.tiles else "dot" if isa.dots and terms == 1 else None
+    return "amx" if isa.tiles else "dot" if isa.dots and terms == 1 else None
 
 
 def select_matrix_gemm(

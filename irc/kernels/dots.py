@@ -1,7 +1,7 @@
 """Products of bf16 pairs by the instructions of AVX512-BF16: what `irc.kernels.amx` does with tiles, of one term.
 
-The operands are stored as for tiles.  A block of rows is multiplied with both column tiles of a panel at a time: each pair
-of A is spread over a vector, and its products with 16 pairs of B are added to 16 sums.
+The operands are stored as for tiles.  A block of rows is multiplied with both column tiles of a panel at a time: each
+pair of A is spread over a vector, and its products with 16 pairs of B are added to 16 sums.
 
 Not as in f32: pairs are rounded as tiles round them; denormal terms and sums are zero.
 """

@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,8 @@ from irc.runtime.artifact import MANIFEST, Artifact, Draft, file_hash, read_arti
 
 _MEMO = "hashes.json"
 _MEMO_LIMIT = 4096
+_SETTLED = 2e9
+"""Nanoseconds: a change this long after another leaves another time, however coarse the file system's clock is."""
 _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -38,8 +41,8 @@ def location() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "irc"
 
 
-def root() -> Path | None:
-    """The cache folder, made if missing; None (with a warning) where it must not be used."""
+def root(warn: bool = True) -> Path | None:
+    """The cache folder, made if missing; None (with a warning, unless told not to) where it must not be used."""
     path = location()
     reason = ""
     try:
@@ -55,7 +58,8 @@ def root() -> Path | None:
     except OSError as e:
         reason = e.strerror or str(e)
     if reason:
-        _warn(str(path), reason)
+        if warn:
+            _warn(str(path), reason)
         return None
     return path
 
@@ -130,6 +134,45 @@ def shared_folder(name: str) -> Path:
     return path
 
 
+# ------------------------------------------------------------------- folders elsewhere
+def open_folder(folder: str | Path) -> Artifact:
+    """The artefact of a folder outside the cache, each file compared with the sha256 in its manifest.  RunError.
+
+    Files that were found right before, and have not changed since (device, inode, size, times), are not read again.
+    """
+    found = read_artifact(folder, verify=False)
+    try:
+        key, newest = _files_key(found)
+    except (OSError, TypeError, AttributeError):  # a file is missing, or the manifest is not irc's
+        return read_artifact(folder)
+    if not remembered(key):
+        found = read_artifact(folder)
+        if newest < time.time_ns() - _SETTLED:
+            remember(key, True)
+    return found
+
+
+def remember_written(folder: str | Path) -> None:
+    """Let `open_folder` know a folder that was just written, if its files are as its manifest says."""
+    try:
+        found = read_artifact(folder)
+        now = time.time_ns()  # finer than a file system's clock: any later change leaves another time
+        for name in found.files:
+            os.utime(found.path(name), ns=(now, now))
+        if all(found.path(name).stat().st_mtime_ns == now for name in found.files):
+            remember(_files_key(found)[0], True)
+    except (RunError, OSError):
+        return  # who opens the folder is told
+
+
+def _files_key(artifact: Artifact) -> tuple[str, int]:
+    """Under which it is remembered that these files are right, and the time of the latest change to one."""
+    states = [artifact.path(name).stat() for name in (MANIFEST, *sorted(artifact.files))]
+    text = "\n".join(map(_identity, states))
+    newest = max(max(s.st_mtime_ns, s.st_ctime_ns) for s in states)
+    return f"checked:{hashlib.sha256(text.encode()).hexdigest()}", newest
+
+
 # --------------------------------------------------------------------------- size
 @dataclass(frozen=True)
 class CacheInfo:
@@ -199,13 +242,17 @@ def _entries(base: Path) -> list[tuple[float, int, Path]]:
 # --------------------------------------------------------------------------- hashes
 def content_hash(path: str | Path) -> str:
     """sha256 of a file, remembered by device, inode, size and times."""
-    status = os.stat(path)
-    identity = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+    identity = _identity(os.stat(path))
     memo = _read_memo()
     if identity not in memo:
         memo[identity] = file_hash(Path(path))
         _write_memo(memo)
     return str(memo[identity])
+
+
+def _identity(status: os.stat_result) -> str:
+    """What changes when a file's content does."""
+    return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
 
 def remembered(key: str) -> Any:
@@ -222,7 +269,7 @@ def remember(key: str, value: Any) -> None:
 
 
 def _read_memo() -> dict[str, Any]:
-    base = root()
+    base = root(warn=False)
     try:
         found: Any = json.loads((base / _MEMO).read_text("utf-8")) if base else {}
     except (OSError, ValueError):
@@ -231,7 +278,7 @@ def _read_memo() -> dict[str, Any]:
 
 
 def _write_memo(memo: dict[str, Any]) -> None:
-    base = root()
+    base = root(warn=False)
     if base is None:
         return
     kept = dict(list(memo.items())[-_MEMO_LIMIT:])

@@ -17,6 +17,7 @@ from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.runtime import artifact as storage
 from irc.runtime.artifact import Artifact
+from irc.runtime.cache import open_folder, remember_written, unpacked_folder
 from irc.runtime.errors import InputTypeError, InputValueError, failure
 from irc.runtime.module_engine import ModuleEngine
 from irc.runtime.ports import Agreement, Array, Port, ShapeCheck, SymbolicSize
@@ -149,6 +150,7 @@ class CompiledModel:
                 shutil.copyfile(self._file(name), Path(temporary, name))
             for name in (*self.artifact.files, storage.MANIFEST):
                 os.replace(Path(temporary, name), target / name)
+        remember_written(target)
 
     def _file(self, name: str) -> Path:
         """A file of the artefact; RunError IRC6320 where its folder has been removed meanwhile."""
@@ -278,11 +280,9 @@ def load_compiled(folder: str | Path, threads: int = 1) -> CompiledModel:
 
     Needs neither compiler nor model.  An artefact is code: load only what you trust.  Raises RunError.
     """
-    return CompiledModel(storage.read_artifact(folder), threads)
+    return CompiledModel(open_folder(folder), threads)
 
 
 def _unpickle(files: dict[str, bytes], threads: int) -> CompiledModel:
-    from irc.runtime.cache import unpacked_folder
-
     digest = hashlib.sha256(files[storage.MANIFEST]).hexdigest()
     return CompiledModel(storage.unpack(files, unpacked_folder(digest)), threads)

@@ -1,4 +1,4 @@
-/* AMX in plain C: found instead of the compiler's <immintrin.h>, for tests on processors without it.
+/* AMX and AVX512-BF16 in plain C: found instead of the compiler's <immintrin.h>, for tests on processors without it.
  *
  * As Intel's manual has it: TDPBF16PS sums even and odd products of a row apart, from zero, in f32 with one rounding
  * each, adds the two, then the accumulator; denormal operands and results are zero.  What the processor refuses
@@ -116,5 +116,18 @@ IRC_TEST void _tile_dpbf16ps(int c, int a, int b) {
     __asm__ volatile("ldmxcsr %0" : : "m"(nearest) : "memory");
     irc_test_sums(t, c, a, b);
     __asm__ volatile("ldmxcsr %0" : : "m"(before) : "memory");
+}
+
+/* VDPBF16PS: sum += odd products, then even ones, with one rounding each. */
+IRC_TEST __m512 _mm512_dpbf16_ps(__m512 sum, __m512bh a, __m512bh b) {
+    const irc_test_words x = (irc_test_words)a, y = (irc_test_words)b;
+    uint32_t before;
+    __asm__ volatile("stmxcsr %0" : "=m"(before));
+    const uint32_t nearest = (before & ~0x6000u) | 0x8040; /* denormals are zero, operands and results */
+    __asm__ volatile("ldmxcsr %0" : : "m"(nearest) : "memory");
+    sum += (__m512)(x & 0xffff0000) * (__m512)(y & 0xffff0000);
+    sum += (__m512)(x << 16) * (__m512)(y << 16);
+    __asm__ volatile("ldmxcsr %1" : "+v"(sum) : "m"(before) : "memory");
+    return sum;
 }
 #endif

@@ -1,0 +1,78 @@
+"""The networks of bench/: they compile, and compute what ONNX Runtime and NumPy do; the report's arithmetic."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import irc
+from irc.backends.toolchain import find_compiler
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+
+
+def module(name: str) -> ModuleType:
+    sys.path.insert(0, str(BENCH))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(BENCH))
+
+
+@pytest.fixture(scope="module")
+def networks() -> Any:
+    return module("networks")
+
+
+NAMES = ("mlp", "resnet", "mobilenet", "unet", "encoder", "lstm", "decoder")
+
+
+def test_the_names(networks: Any) -> None:
+    assert tuple(networks.NETWORKS) == NAMES
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.parametrize("name", NAMES)
+def test_networks_are_right(name: str, networks: Any) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    model = networks.NETWORKS[name](True)
+    feeds = networks.feeds(model)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    wanted = session.run(None, feeds)
+    for backend in ("c", "numpy"):
+        found = irc.compile(model, backend=backend)(feeds)
+        for a, b in zip(found, wanted, strict=True):
+            largest = np.abs(b).max()
+            assert 1e-2 < largest < 1e3, "activations keep their size"
+            assert np.abs(a - b).max() <= 5e-6 * largest
+
+
+def test_the_report_adds_up(networks: Any) -> None:
+    models: Any = module("models")
+    times = {"irc": [0.002, 0.001, 0.004], "onnxruntime": [0.003], "openvino": [0.005, 0.004]}
+    slower = {**times, "irc": [0.012]}
+    rows = [models.Row("one", 0.5, 1, times, {"irc": 1e-6}), models.Row("two", 2, 1, slower, {"irc": 0})]
+    assert rows[0].ratio("irc") == pytest.approx(1.5) and rows[1].ratio("irc") == pytest.approx(0.25)
+    lines = models.table(rows, ["highest"], True).splitlines()
+    assert [line.count("|") for line in lines] == [9] * 5
+    assert lines[2] == "| one | 0.5 | 1 | 2 (1) | 3 (3) | 4.5 (4) | 1.50 | 1.0e-06 |"
+    assert lines[-1].split(" | ")[-2] == f"{np.sqrt(1.5 * 0.25):.2f}"
+    assert "irc" in models.machine() and "ONNX Runtime" in models.machine()
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+def test_a_measurement(networks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    monkeypatch.setattr("irc.cli.bench.ROUNDS", 2)
+    monkeypatch.setattr("irc.cli.bench.BURST_SECONDS", 0.001)
+    row = module("models").measure("mlp", 2, ["highest", "medium"], small=True)
+    assert set(row.times) == {"irc", "irc medium", "onnxruntime", "openvino"}
+    assert all(t > 0 for times in row.times.values() for t in times)
+    assert row.difference["irc"] < 1e-5 and row.gflop == pytest.approx(2e-9 * (64 * 64 + 64 * 32 + 32 * 10))
