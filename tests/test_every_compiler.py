@@ -119,6 +119,7 @@ KERNELS: dict[str, Callable[..., list[Any]]] = {
         f(isa, f32, M, M, every_function(), True), f(isa, f32, M, M, BIASED, False),
         f(isa, f64, 7, 21, plain(f64), True),
     ],
+    "select_rows_gemm": lambda f, isa: [f(isa, f32, M, 40, 60, BIASED), f(isa, f64, 49, 8, 60, plain(f64))],
     "select_matrix_gemm": lambda f, isa: [f(isa, name, f32, M, 200, 300, BIASED) for name in ("high", "medium")],
     "select_conv": lambda f, isa: [f(isa, f32, M, 1000, M, stride, BIASED) for stride in (0, 1, 2)],
     "select_small_conv": lambda f, isa: [f(isa, f32, 64, 49, BIASED), f(isa, f32, 24, 9, plain())],

@@ -22,7 +22,8 @@ from irc.kernels.depthwise import DepthwiseKernel, fits
 from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.direct_conv import DirectConvKernel, block_of, fits as direct_fits
 from irc.kernels.epilogue import Epilogue
-from irc.kernels.gemm import GemmKernel
+from irc.kernels.gemm import LONGEST_SUM, GemmKernel
+from irc.kernels.gemm_rows import RowsGemmKernel, heights_for
 from irc.kernels.isa import Isa
 from irc.kernels.pixels import pixels_of
 from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
@@ -103,6 +104,20 @@ def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilog
     """The kernel for C[m, n] = epilogue(A[m, k] · B[k, n]); any k."""
     tile = choose(isa, dtype, m, n)
     return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), _narrow(tile, n))
+
+
+def select_rows_gemm(
+    isa: Isa, dtype: DType, m: DimLike, n: DimLike, k: DimLike, epilogue: Epilogue
+) -> RowsGemmKernel | None:
+    """The kernel for A with contiguous columns and a constant B that stays in the second cache, read once for each tile
+    of rows; None where `select_gemm`'s is better."""
+    columns, depth = Dim.of(n), Dim.of(k)
+    tile = choose(isa, dtype, m, n)
+    if not (columns.is_const and depth.is_const) or known(m) < tile.rows or epilogue.functions():
+        return None
+    if not 0 < int(depth) <= LONGEST_SUM or int(columns) * int(depth) * dtype.itemsize > isa.l2 // 2:
+        return None
+    return RowsGemmKernel(tile, epilogue, True, heights_for(m, tile.rows), _narrow(tile, n))
 
 
 FMA = 27.0  # products a cycle of `select_gemm`'s kernels with 512-bit vectors: 85 % of the peak
