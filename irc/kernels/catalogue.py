@@ -14,7 +14,7 @@ from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32
 from irc.kernels import amx
 from irc.kernels.amx_attention import FEW_KEYS, AmxAttentionKernel, fits as tiles_fit
-from irc.kernels.amx_conv import AmxConvKernel, positions
+from irc.kernels.amx_conv import AmxConvKernel, few_of, positions
 from irc.kernels.amx_gemm import THIN, AmxGemmKernel, blocks_of, widths_of
 from irc.kernels.attention import WIDEST, AttentionKernel, Mask
 from irc.kernels.conv import ConvKernel
@@ -173,12 +173,13 @@ def select_matrix_conv(
     height, width, terms = Dim.of(oh), Dim.of(ow), amx.TERMS[precision]
     if not isa.tiles or dtype != f32 or not (height.is_const and width.is_const and oc and ic):
         return None
-    kernel = AmxConvKernel(terms, window, strides, dilations, epilogue, widths_of(oc))
+    few = few_of(ic, window, dilations)
+    kernel = AmxConvKernel(terms, window, strides, dilations, epilogue, widths_of(oc), few)
     taps, pixels = window[0] * window[1], int(height) * int(width)
     rows = positions(int(height), int(width), kernel)
-    deep, panels = -(-ic // amx.CHUNK) * amx.CHUNK, -(-oc // amx.PANEL)
-    tiles = rows * -(-oc // amx.ROWS) * amx.ROWS * deep * taps * len(amx.ORDER[terms]) / TILES
-    tiles += pixels * max(strides[0] * strides[1], 1) * deep * SPLITTING[terms] + oc * deep * taps * SPLITTING_B[terms]
+    depth, panels, copied = kernel.depth(ic), -(-oc // amx.PANEL), few or -(-ic // amx.CHUNK) * amx.CHUNK
+    tiles = rows * -(-oc // amx.ROWS) * amx.ROWS * depth * len(amx.ORDER[terms]) / TILES
+    tiles += pixels * strides[0] * strides[1] * copied * SPLITTING[terms] + oc * depth * SPLITTING_B[terms]
     tiles += CALL + BLOCK * -(-rows // 32) * panels
     return kernel if tiles < pixels * oc * ic * taps / (FMA * rival) else None
 
