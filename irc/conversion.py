@@ -147,11 +147,8 @@ def _place(graph: RawGraph, name: str) -> Loc:
 # --------------------------------------------------------------------------------- ONNX
 def to_onnx(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     """The model as ONNX, at the opset asked for or by default the lowest that can say it (see `irc.save`)."""
-    try:
-        model = states.explicit(model)
-    except Problem as p:
-        sink.report(p.code, notes=p.notes, **p.facts)
-        raise ConversionError(sink.diagnostics) from p
+    model = states.explicit(model, sink)
+    sink.stop_on_errors(ConversionError)
     if options.opset is not None:
         return _onnx_at(model, options.opset, sink)
     if model.format == "onnx":

@@ -255,11 +255,10 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
     from irc.kernels import isa_of
     from irc.loops import lower, memory
     from irc.passes import group
-    from irc.passes.state import make_states_explicit
     from irc.runtime.describe import describe, profile_of_program
 
     graph = model.graph.copy()
-    states = make_states_explicit(graph)
+    states = explicit_states(graph)
     isa = isa_of(frozenset(target.features), target.machine)
     prepare(graph, options, pipelines.compile_c(isa, options.precision))
     require_ranks(graph)
@@ -294,11 +293,9 @@ def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> No
 
 def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:
     """The graph as it is after the pass of that name (`passes_of`), for `irc compile --dump-after`.  CompileError."""
-    from irc.passes.state import make_states_explicit
-
     graph = model.graph.copy()
     if options.backend != "numpy":
-        make_states_explicit(graph)
+        explicit_states(graph)
     passes = _passes(options)
     prepare(graph, options, passes[: ["load", *(n for n, _ in passes)].index(name)])
     return graph
@@ -330,6 +327,16 @@ def require_ranks(graph: Graph) -> None:
             loc = value.producer.loc if value.producer else value.loc
             sink.report(lowering.UNSUPPORTED_TYPE, loc, value=value.name, type=value.type)
     sink.stop_on_errors(CompileError)
+
+
+def explicit_states(graph: Graph) -> list[tuple[Value, Value, Any]]:
+    """Variables as inputs and outputs, in place; see `make_states_explicit`.  CompileError IRC4101."""
+    from irc.passes.state import make_states_explicit
+
+    sink = Sink()
+    states = make_states_explicit(graph, sink)
+    sink.stop_on_errors(CompileError)
+    return states
 
 
 def keep_states(program: Program, states: Sequence[tuple[Value, Value, Any]]) -> None:

@@ -17,7 +17,7 @@ from test_kernels import FLAGS, Pool, compilers, exact_conv, invoke, noise
 
 from irc.ir.types import f32, f64
 from irc.kernels import ISAS, PROTOTYPES, Epilogue, plain, select_matrix_conv
-from irc.kernels.amx_conv import AmxConvKernel
+from irc.kernels.amx_conv import AmxConvKernel, few_of
 from irc.kernels.amx_gemm import widths_of
 from irc.loops import interp
 from irc.loops.ir import KernelCall, walk
@@ -31,8 +31,11 @@ PICKED[DOT] = [*CASES[:24:3], LONG]
 
 
 def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> AmxConvKernel:
+    few = few_of(case.ic, case.window, case.dilations)
     unit = "dot" if terms == DOT else "amx"
-    return AmxConvKernel(terms or 1, case.window, case.strides, case.dilations, epilogue, widths_of(case.oc), unit)
+    return AmxConvKernel(
+        terms or 1, case.window, case.strides, case.dilations, epilogue, widths_of(case.oc), few, unit
+    )
 
 
 def built(folder: Path, kernels: list[AmxConvKernel], compiler: list[str] | None = None) -> ctypes.CDLL:
@@ -109,6 +112,22 @@ def test_not_finite(terms: int, tmp_path: Path) -> None:
         assert error(found[small], exact[small]) < ERROR[terms]
 
 
+@pytest.mark.parametrize("terms", [3, 1])
+def test_not_finite_in_few_channels(terms: int, tmp_path: Path) -> None:
+    """What a chunk reads beyond the window is not in the result."""
+    case = Case(3, 20, (15, 17), (7, 5), (2, 1), pads=(3, 2, 3, 2))
+    kernel = kernel_of(terms, case, plain())
+    assert kernel.few == 3
+    x, w = noise(1, 3, *case.size), noise(case.oc, 3, 7, 5)
+    x[0, 1, 0, 9], x[0, 2, 7, 16], x[0, 0, 14, 0] = np.inf, np.nan, -np.inf
+    with np.errstate(all="ignore"):
+        exact = exact_conv(x, w, 1, case.strides, case.dilations, case.pads)
+    found = run(built(tmp_path, [kernel]), kernel, case, None, (x, w), [])
+    same_classes(found, exact)
+    finite = np.isfinite(exact)
+    assert error(found[finite], exact[finite]) < ERROR[terms]
+
+
 def test_scratch_is_small() -> None:
     kernel = AmxConvKernel(3, (3, 3), (1, 1), (1, 1), plain(), (2,))
     for ic, side in ((64, 56), (128, 28), (256, 14), (512, 7), (64, 256), (320, 80)):
@@ -125,7 +144,9 @@ def test_selection() -> None:
         assert select_matrix_conv(amx, precision, f32, 1, 1, *geometry, 56, 56, plain()) is None
         dots = select_matrix_conv(ISAS["avx512_bf16"], precision, f32, 64, 64, *geometry, 56, 56, plain())
         assert (dots is not None and dots.unit == "dot") == (precision == "medium")
-    assert select_matrix_conv(amx, "highest", f32, 64, 3, (7, 7), (2, 2), (1, 1), 112, 112, plain()) is None
+    first = select_matrix_conv(amx, "highest", f32, 64, 3, (7, 7), (2, 2), (1, 1), 112, 112, plain())
+    assert first is not None and first.few == 3 and first.depth(3) == 7 * 32
+    assert select_matrix_conv(amx, "high", f32, 64, 1, (5, 5), (1, 1), (1, 1), 224, 224, plain()) is None
 
 
 @pytest.mark.parametrize("compiler", compilers(), ids=lambda c: Path(c[0]).name)

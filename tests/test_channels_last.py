@@ -131,6 +131,23 @@ def test_compiled(tmp_path: Path) -> None:
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6 * np.abs(want).max(), err_msg=name)
 
 
+def test_elementwise_after_a_transposed_convolution_goes_before_the_rearrangement() -> None:
+    """What is the same for all elements; not what differs by channel, nor what comes after."""
+
+    def build(b: Any, x: Any) -> Any:
+        y = b.ConvTranspose(x, random(6, 5, 2, 2), None, strides=(2, 2))
+        y = b.Mul(np.full((1, 1, 1), 0.5, np.float32), b.Tanh(y))
+        return b.Relu(b.Add(y, random(5, 1, 1)))
+
+    x = random(1, 6, 4, 3)
+    graph = graph_of(build, x)
+    (wanted,) = evaluate(graph, {graph.inputs[0]: x})
+    assert transposed_conv.run(graph) == 1
+    assert not problems(graph)
+    assert [n.op.name for n in graph.nodes] == ["Conv", "Tanh", "Mul", "Interleave", "Add", "Relu"]
+    np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_what_stays() -> None:
     """Convolutions without constant weights, with few products, or of three axes, or alone; and a graph without any."""
     w = random(8, 8, 3, 3)

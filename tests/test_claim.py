@@ -133,6 +133,10 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
             x, kernel=(3, 2), strides=(2, 2), pads_begin=(1, 0), pads_end=(1, 1), rounding="ceil", counted="padded"
         ), [random(2, 8, 15, 12)], 1, 1,
     ),
+    "columns by a table are copied": (
+        lambda b, x, y: b.Add(conv(b, x, 8, size=1), b.Gather(y, np.array([3, 1, 1, 0, 2, 3]), 3)),
+        [random(2, 8, 9, 6), random(2, 8, 9, 4)], 1, 2,
+    ),
     "half of the columns are copied": (
         lambda b, x: conv(b, b.Slice(x, [0], [4], [3]), 9, size=3), [random(2, 16, 9, 9)], 1, 2,
     ),

@@ -9,6 +9,7 @@ IRC_UPDATE=1 to write the expected part anew, and read the change.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -229,14 +230,26 @@ def test_broken_model_is_reported_as_expected(case: Path, tmp_path: Path, monkey
     assert said == expected
 
 
-def test_every_code_has_a_broken_model() -> None:
-    """`not_covered.txt` lists the codes that still lack one; it may only shrink."""
+def test_every_code_is_raised_by_a_test() -> None:
+    """A code without a broken model stands in `raised_elsewhere.txt` with the test that expects it."""
     covered = {code_of(case) for case in CASES}
-    lines = (FOLDER / "not_covered.txt").read_text("utf-8").splitlines()
-    listed = {line.split()[0] for line in lines if line and not line.startswith("#")}
-    assert set(all_codes()) - covered - listed == set(), "neither a broken model nor a line in not_covered.txt"
-    assert listed & covered == set(), "now covered: take them out of not_covered.txt"
-    assert listed <= set(all_codes()), "no such codes"
+    lines = (FOLDER / "raised_elsewhere.txt").read_text("utf-8").splitlines()
+    listed = dict(line.split() for line in lines if line and not line.startswith("#"))
+    assert set(all_codes()) - covered - set(listed) == set(), "neither a broken model nor a line in the table"
+    assert set(listed) & covered == set(), "now have a broken model: take them out of the table"
+    assert set(listed) <= set(all_codes()), "no such codes"
+    for code, test in listed.items():
+        file, _, name = test.partition("::")
+        assert re.search(rf"\b(IRC)?{code[3:]}\b", source_of_test(ROOT / "tests" / file, name)), f"{test}: no {code}"
+
+
+def source_of_test(file: Path, name: str) -> str:
+    """The text of a test function, decorators included."""
+    text = file.read_text("utf-8")
+    found = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == name]
+    assert name.startswith("test_") and len(found) == 1, f"{file.name} has no test {name}"
+    first = min([found[0].lineno, *(d.lineno for d in found[0].decorator_list)])
+    return "\n".join(text.splitlines()[first - 1 : found[0].end_lineno])
 
 
 def test_a_mistake_far_down_a_file_is_located(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ KERNELS: dict[str, Callable[..., list[Any]]] = {
         f(isa, f32, M, M, every_function(), True), f(isa, f32, M, M, BIASED, False),
         f(isa, f64, 7, 21, plain(f64), True),
     ],
+    "select_rows_gemm": lambda f, isa: [f(isa, f32, M, 40, 60, BIASED), f(isa, f64, 49, 8, 60, plain(f64))],
     "select_matrix_gemm": lambda f, isa: [f(isa, name, f32, M, 200, 300, BIASED) for name in ("high", "medium")],
     "select_conv": lambda f, isa: [f(isa, f32, M, 1000, M, stride, BIASED) for stride in (0, 1, 2)],
     "select_small_conv": lambda f, isa: [f(isa, f32, 64, 49, BIASED), f(isa, f32, 24, 9, plain())],
@@ -129,8 +130,16 @@ KERNELS: dict[str, Callable[..., list[Any]]] = {
         f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED, M), f(isa, f32, (5, 5), (2, 2), (1, 1), plain(), 56),
     ],
     "select_direct_conv": lambda f, isa: [
-        f(isa, f32, M, 64, (3, 3), (1, 1), (1, 1), M, M, BIASED),
+        f(isa, f32, 64, 64, (3, 3), (1, 1), (1, 1), M, M, BIASED),
         f(isa, f32, 64, 3, (7, 7), (2, 2), (1, 1), 112, 112, plain()),
+    ],
+    "select_matrix_conv": lambda f, isa: [
+        f(isa, name, f32, 64, 64, (3, 3), (1, 1), (1, 1), 56, 56, BIASED) for name in ("high", "medium")
+    ],
+    "select_winograd": lambda f, isa: [f(isa, dtype, 64, 64, 56, 56, BIASED) for dtype in (f32, f64)],
+    "select_matrix_attention": lambda f, isa: [
+        f(isa, name, kernels.select_attention(isa, M, 64, 0.125, mask, causal), M, M)
+        for name in ("high", "medium") for mask, causal in (("add", True), ("bool", False), ("none", False))
     ],
     "select_attention": lambda f, isa: [
         f(isa, M, 64, 0.125, "add", True), f(isa, 1, 80, 0.125, "bool", False, "zero"), f(isa, M, 64, 0.125),
@@ -140,6 +149,15 @@ KERNELS: dict[str, Callable[..., list[Any]]] = {
         for mode, stride, counted in (("max", 2, "inside"), ("average", 1, "inside"), ("average", 3, "window"))
     ],
     "select_global_pool": lambda f, isa: [f(isa, dtype, mode) for dtype in (f32, f64) for mode in ("max", "average")],
+    "select_pool_last": lambda f, isa: [
+        f(isa, f32, mode, (3, 3), (stride, stride), (1, 1), counted, BIASED, width)
+        for mode, stride, counted, width in (("max", 2, "inside", 56), ("average", 1, "window", M))
+    ],
+    "select_global_pool_last": lambda f, isa: [f(isa, f32, mode, BIASED) for mode in ("max", "average")],
+    "select_recurrent": lambda f, isa: [
+        f(isa, f32, "lstm", "bidirectional", M, True, True, "int32_t"), f(isa, f64, "gru", "reverse", 7),
+        f(isa, f32, "gru_linear", "forward", 1, True, False, "int64_t", True),
+    ],
     "select_transpose": lambda f, isa: [f(isa, f32), f(isa, f64)],
 }  # fmt: skip
 
@@ -165,7 +183,7 @@ def usable(command: tuple[str, ...]) -> bool:
         (selector, isa)
         for isa in ISAS
         for selector in kernels.__all__
-        if selector.startswith("select_") and (selector == "select_matrix_gemm") == (isa == "amx")
+        if selector.startswith("select_") and selector.startswith("select_matrix") == (isa == "amx")
     ],
 )
 def test_kernels(selector: str, isa: str, tmp_path: Path) -> None:

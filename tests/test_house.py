@@ -202,3 +202,11 @@ def test_each_operation_belongs_to_a_format() -> None:
     nowhere = [n for n, c in OPS.items() if not c.onnx and not c.openvino and not c.__module__.endswith(".opaque")]
     unexplained = [n for n in nowhere if not re.search(r"compil|internal|passes", OPS[n].__doc__ or "")]
     assert not unexplained, f"operations with no form and no word why: {unexplained}"
+
+
+def test_each_kernel_is_compiled_for_other_processors() -> None:
+    """`pytest -m full` compiles every kernel for every instruction set: it needs arguments for each selector."""
+    from irc import kernels
+    from tests.test_every_compiler import KERNELS
+
+    assert {n for n in kernels.__all__ if n.startswith("select_")} == set(KERNELS)

@@ -16,9 +16,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -140,9 +141,17 @@ def target_of_sources(name: str) -> Target:
     if name != "native":
         raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
     features = tuple(sorted({*_FEATURES.values()} & cpu_features()))
-    if matrix_units.needed(features) and not matrix_units.permitted():
-        return Target(name, _machine(), ("-march=native", "-mno-amx-tile"), matrix_units.without(features))
-    return Target(name, _machine(), ("-march=native",), features)
+    return _permitted(Target(name, _machine(), ("-march=native",), features))
+
+
+def _permitted(target: Target) -> Target:
+    """The target without AMX, and a warning, where the operating system refuses it."""
+    if not matrix_units.needed(target.features) or matrix_units.permitted():
+        return target
+    text = "the operating system refuses AMX; compiling for the rest of this processor"
+    warnings.warn(f"{codes.TILES_REFUSED.id}: {text}", RuntimeWarning, stacklevel=2)
+    features = matrix_units.without(target.features)
+    return replace(target, flags=(*target.flags, "-mno-amx-tile"), features=features)
 
 
 def _full_name(name: str) -> str:
@@ -172,9 +181,8 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
     machine = "x86_64" if "__x86_64__" in macros else "aarch64" if "__aarch64__" in macros else platform.machine()
     features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
-    if name == "native" and matrix_units.needed(features) and not matrix_units.permitted():
-        flags, features = (*flags, "-mno-amx-tile"), matrix_units.without(features)
-    return Target(name, machine, flags, features)
+    target = Target(name, machine, flags, features)
+    return _permitted(target) if name == "native" else target
 
 
 @cache

@@ -6,8 +6,11 @@ f32 from bf16 terms, see `irc.kernels.amx`; the numbers, and what becomes of inf
 more.  A tile of A is up to 16 pixels of a plane: with stride 1 of the strip's positions one after the other, the
 padding between rows among them, else of one row.  A chunk of the sum is 32 channels of a tap.
 
-Weights stand in the order of `irc.kernels.amx_gemm`, k being [ic / 32][kh][kw][32].  Threads split rows, channels and
-pixels, never the sum: results do not depend on them.
+With few channels the copy is one plane without gaps, [term][row][column][channel], and a chunk is 32 neighbours of it
+in a row of the window; what stands beyond the window meets weights of zero.
+
+Weights stand in the order of `irc.kernels.amx_gemm`, k being [ic / 32][kh][kw][32], or [kh][kw · ic / 32][32].
+Threads split rows, channels and pixels, never the sum: results do not depend on them.
 """
 
 from __future__ import annotations
@@ -52,10 +55,10 @@ typedef struct {
 IRC_INLINE ${S}_spot ${S}_find(const ${S}_call *g, int64_t tile) {
     if ($flat) {
         const int64_t at = tile * g->height;
-        return (${S}_spot){at / g->wide, at % g->wide, g->scratch + at * 32};
+        return (${S}_spot){at / g->wide, at % g->wide, g->scratch + at * $PIXEL};
     }
     const int64_t y = tile / g->across, x = tile % g->across * g->height;
-    return (${S}_spot){y, x, g->scratch + (y * $SH * g->wide + x * $SW) * 32};
+    return (${S}_spot){y, x, g->scratch + (y * $SH * g->wide + x * $SW) * $PIXEL};
 }
 """
 
@@ -87,8 +90,50 @@ static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
 }
 """
 
+_COPY_ROWS = """
+/* Rows begin to end of the plane. */
+static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t count = g->wide * $PIXEL, first = g->pad_w * $PIXEL, last = first + g->iw * $PIXEL;
+    for (; begin < end; begin++) {
+        const int64_t iy = (g->y0 * $SH + begin) * $ROW_STEP - g->pad_h;
+        const int inside = iy >= 0 && iy < g->ih;
+        const float *const row = inside ? g->x + iy * g->x_row : g->x;
+        uint16_t *const to = g->scratch + begin * count;
+        for (int64_t at = 0; at < count; at += 32) {
+            float copy[32] = {0};
+            uint16_t terms[$T * 32];
+            const float *from = copy;
+            if (inside && at >= first && at + 32 <= last && g->x_pixel == $PIXEL) from = row + at - first;
+            else if (inside)
+                for (int64_t i = 0; i < 32; i++) {
+                    const int64_t k = at + i - first;
+                    if (k >= 0 && at + i < last) copy[i] = row[k / $PIXEL * g->x_pixel + k % $PIXEL];
+                }
+            const int64_t left = count - at;
+            if (left >= 32) {
+                irc_split_$T(irc_f32x16_load(from), irc_f32x16_load(from + 16), to + at, g->plane);
+                continue;
+            }
+            irc_split_$T(irc_f32x16_load(from), irc_f32x16_load(from + 16), terms, 32);
+            for (int64_t t = 0; t < $T; t++)
+                for (int64_t i = 0; i < left; i++) to[t * g->plane + at + i] = terms[t * 32 + i];
+        }
+    }
+}
+"""
+
 _EXACT = """
 $load_b
+/* What element k of chunk c is for a pixel. */
+IRC_INLINE float ${S}_value(const ${S}_call *g, ${S}_spot s, int64_t c, int64_t k) {
+    $element
+    const int64_t iy = (g->y0 + s.y) * $STRIDE_H + tap_y * $DH - g->pad_h;
+    const int64_t ix = s.x * $STRIDE_W + tap_x * $DW - g->pad_w;
+    const int inside = iy >= 0 && iy < g->ih && ix >= 0 && ix < g->iw && tap_x < $KW && channel < g->ic;
+    return inside ? g->x[iy * g->x_row + ix * g->x_pixel + channel] : 0;
+}
+
 /* The pixels of a tile and the panel at channel col in f32 throughout, from the input itself. */
 static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const $B *b, ${S}_spot s, int64_t col) {
     for (int64_t i = 0; i < g->height && g->y0 + s.y < g->y1; i++, s.x++) {
@@ -99,16 +144,11 @@ static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const $B *b, ${S}_
         if (s.x >= g->ow) continue;
         irc_f32x16 sum[2] = {{0}};
         for (int64_t c = 0; c < g->chunks; c++) {
-            const int64_t iy = (g->y0 + s.y) * $STRIDE_H + c / $KW % $KH * $DH - g->pad_h;
-            const int64_t ix = s.x * $STRIDE_W + c % $KW * $DW - g->pad_w, channel = c / ($KH * $KW) * 32;
-            const int inside = iy >= 0 && iy < g->ih && ix >= 0 && ix < g->iw;
-            const float *x = inside ? g->x + iy * g->x_row + ix * g->x_pixel + channel : g->x;
             irc_f32x16 part[2] = {{0}};
             for (int64_t k = 0; k < 32; k += 2) {
                 irc_f32x16 even[2], odd[2];
                 ${S}_load_b(b + c * $chunk + k / 2 * $pair, 1, even, odd);
-                const float x0 = inside && channel + k < g->ic ? x[k] : 0;
-                const float x1 = inside && channel + k + 1 < g->ic ? x[k + 1] : 0;
+                const float x0 = ${S}_value(g, s, c, k), x1 = ${S}_value(g, s, c, k + 1);
                 for (int w = 0; w < 2; w++) part[w] += x0 * even[w] + x1 * odd[w];
             }
             for (int w = 0; w < 2; w++) sum[w] += part[w];
@@ -163,7 +203,7 @@ static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $B *stored,
     _Alignas(64) float out[1024];
     int64_t offsets[$most_chunks];
     for (int64_t c = c0; c < c1; c++)
-        offsets[c - c0] = c / ($KH * $KW) * $T * g->plane + (c / $KW % $KH * $DY * g->wide + c % $KW * $DX) * 32;
+        offsets[c - c0] = $offset;
     const int first = c0 == 0, last = c1 == g->chunks;
     const int64_t chunks = c1 - c0, total = chunks * $panel_lines;
     const int64_t lines = 2 * $panel_lines / (end - tile + 1) + 1;
@@ -201,7 +241,7 @@ $end}
 _ENTRY = """
 /* Output rows in strips of equal height whose planes fit. */
 static void ${S}_image(${S}_call *g, const irc_pool *pool) {
-    const int64_t panels = (g->oc + 31) / 32, fit = $room / (g->channels * $T * 32 * g->wide);
+    const int64_t panels = (g->oc + 31) / 32, fit = $room / (g->channels * $T * $PIXEL * g->wide);
     const int64_t most = fit < $TALL + $SH ? 1 : (fit - $TALL) / $SH + 1;
     const int64_t strips = (g->oh + most - 1) / most;
     const double work = (double)(g->oh * g->ow) * (double)g->oc * (double)g->chunks * (32 * $passes);
@@ -211,7 +251,8 @@ static void ${S}_image(${S}_call *g, const irc_pool *pool) {
         g->y1 = g->oh * (strip + 1) / strips;
         const int64_t rows = g->y1 - g->y0, tall = ${S}_tall(rows);
         const int64_t length = $flat ? (rows - 1) * g->wide + g->ow : g->ow, count = (length + 15) / 16;
-        g->plane = tall * g->wide * 32;
+        g->plane = tall * g->wide * $PIXEL;
+        for (int64_t i = 0; i < $beyond; i++) g->scratch[$T * g->plane + i] = 0; /* what the last pixels read */
         g->height = (length + count - 1) / count;
         g->across = (length + g->height - 1) / g->height;
         g->tiles = $flat ? g->across : g->across * rows;
@@ -230,9 +271,9 @@ static void ${S}_image(${S}_call *g, const irc_pool *pool) {
 void $S($parameters) {
     ${S}_call whole = {$fields};
     if (oc <= 0 || oh <= 0 || ow <= 0) return;
-    whole.channels = (ic + 31) / 32;
-    whole.chunks = whole.channels * ($KH * $KW);
-    whole.wide = (ow - 1) * $SW + $WIDE;
+    whole.channels = $channels;
+    whole.chunks = $chunks;
+    whole.wide = ((ow - 1) * $SW + $WIDE + $ROUND) / ($ROUND + 1) * ($ROUND + 1);
     for (int64_t i = 0; i < batch; i++) {
         for (int64_t j = 0; j < groups; j++) {
             ${S}_call g = whole;
@@ -248,7 +289,10 @@ void $S($parameters) {
 
 @dataclass(frozen=True)
 class AmxConvKernel(Kernel):
-    """A generated convolution of NHWC tensors; called like `irc.kernels.direct_conv.DirectConvKernel`, with scratch."""
+    """A generated convolution of NHWC tensors; called like `irc.kernels.direct_conv.DirectConvKernel`, with scratch.
+
+    few: input channels of a group where chunks run along the rows of the window; 0: a chunk is channels of a tap.
+    """
 
     terms: int
     window: tuple[int, int]
@@ -256,13 +300,17 @@ class AmxConvKernel(Kernel):
     dilations: tuple[int, int]
     epilogue: Epilogue
     widths: tuple[int, ...]
+    few: int = 0
     unit: amx.Unit = "amx"
 
     @cached_property
     def symbol(self) -> str:
         (kh, kw), (sh, sw), (dh, dw) = self.window, self.strides, self.dilations
         return symbol(
-            f"conv_{self.unit}", self.terms, f"k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}", f"{self.epilogue.key()}{self.widths}"
+            f"conv_{self.unit}",
+            self.terms,
+            f"k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}",
+            f"{self.epilogue.key()}{self.widths}{self.few}",
         )
 
     @property
@@ -273,7 +321,7 @@ class AmxConvKernel(Kernel):
     @property
     def packing(self) -> tuple[object, ...]:
         """Equal for kernels that store weights alike."""
-        return "amx conv", self.terms
+        return "amx conv", self.terms, self.few
 
     @property
     def w_dtype(self) -> DType:
@@ -300,31 +348,41 @@ class AmxConvKernel(Kernel):
 
     def packed_elements(self, oc: int, ic: int, groups: int = 1) -> int:
         """Elements (`w_dtype`) of packed weights: `oc` output and `ic` input channels of a group."""
-        return groups * int(self._matrix.packed_b_elements(oc, _depth(ic, self.window)))
+        return groups * int(self._matrix.packed_b_elements(oc, self.depth(ic)))
 
     def pack_weights(self, w: np.ndarray[Any, Any], groups: int = 1) -> np.ndarray[Any, Any]:
         """w[oc, ic, kh, kw] of all groups as the kernel reads it, flat; channels filled up with zeros."""
         oc, ic, (kh, kw) = w.shape[0] // groups, w.shape[1], self.window
         channels = -(-ic // CHUNK)
+        if self.few:
+            rows = w.reshape(groups, oc, ic, kh, kw).transpose(0, 3, 4, 2, 1).reshape(groups, kh, kw * ic, oc)
+            full = np.zeros((groups, kh, self.depth(ic) // kh, oc), np.float32)
+            full[:, :, : kw * ic] = rows
+            return self._matrix.pack_b(full.reshape(groups, -1, oc)).ravel()
         full = np.zeros((groups, oc, channels * CHUNK, kh, kw), np.float32)
         full[:, :, :ic] = w.reshape(groups, oc, ic, kh, kw)
         split = full.reshape(groups, oc, channels, CHUNK, kh, kw).transpose(0, 2, 4, 5, 3, 1)
-        return self._matrix.pack_b(split.reshape(groups, _depth(ic, self.window), oc)).ravel()
+        return self._matrix.pack_b(split.reshape(groups, self.depth(ic), oc)).ravel()
 
     def unpack_weights(self, packed: np.ndarray[Any, Any], oc: int, ic: int) -> np.ndarray[Any, Any]:
         """w[oc, ic, kh, kw] of one group as the kernel takes it, f32; terms are added up."""
-        b = self._matrix.unpack_b(packed, oc, _depth(ic, self.window))
+        b, (kh, kw) = self._matrix.unpack_b(packed, oc, self.depth(ic)), self.window
+        if self.few:
+            return b.reshape(kh, -1, oc)[:, : kw * ic].reshape(kh, kw, ic, oc).transpose(3, 2, 0, 1)
         return b.reshape(-1, *self.window, CHUNK, oc).transpose(4, 0, 3, 1, 2).reshape(oc, -1, *self.window)[:, :ic]
 
     def scratch_bytes(self, ic: int, oh: int, ow: int) -> int:
         """Bytes of scratch: the planes under the largest strip, and what a tile reads behind them."""
         g = self._geometry()
-        wide, pixel = (ow - 1) * g["SW"] + g["WIDE"], -(-ic // CHUNK) * self.terms * CHUNK
-        fit = g["room"] // (pixel * wide)
+        pixel = self.few or -(-ic // CHUNK) * CHUNK  # elements of a term
+        round_to = g["ROUND"] + 1
+        wide = -(-((ow - 1) * g["SW"] + g["WIDE"]) // round_to) * round_to
+        fit = g["room"] // (pixel * self.terms * wide)
         most = 1 if fit < g["TALL"] + g["SH"] else (fit - g["TALL"]) // g["SH"] + 1
         strips = -(-oh // most) if oh else 1
         tall = (-(-oh // strips) - 1) * g["SH"] + g["TALL"]
-        return 2 * (tall * wide * pixel + ROWS * CHUNK * max(g["SW"], 1))
+        behind = ROWS * g["PIXEL"] * max(g["SW"], 1) + CHUNK * self._across
+        return 2 * (tall * wide * pixel * self.terms + behind)
 
     @property
     def executed(self) -> float:
@@ -339,10 +397,10 @@ class AmxConvKernel(Kernel):
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         t, given = self.terms, self._names()
-        variants = [(r, w) for r in (2, 1) for w in self.widths]
+        variants, row = [(r, w) for r in (2, 1) for w in self.widths], 2 * given["PIXEL"] * given["SW"]
         calls = "\n".join(
             f"        {variant_of(i, variants, 'g->oc - col')}irc_taps_{amx.products_name(t, r, w, self.unit)}("
-            f"chunks, s0.from, s1.from, offsets, g->plane, {64 * given['SW']}, g->height, b, out, 32, ahead, fetched);"
+            f"chunks, s0.from, s1.from, offsets, g->plane, {row}, g->height, b, out, 32, ahead, fetched);"
             for i, (r, w) in enumerate(variants)
         )
         stored = f"            const uint16_t *const b = stored + c0 * {t * 1024};"
@@ -359,7 +417,7 @@ class AmxConvKernel(Kernel):
                 amx.SPLIT_PANEL if t == 3 else "",
                 *(amx.taps(t, r, w, self.unit) for r, w in variants),
                 fill(_CALL, **given),
-                fill(_COPY, **given),
+                fill(_COPY_ROWS if self.few else _COPY, **given),
                 fill(_EXACT, **given, load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t)),
                 fill(_PRODUCTS, **given, choose=calls, operand=split if t == 3 else stored),
                 fill(_ENTRY, **given),
@@ -380,6 +438,7 @@ class AmxConvKernel(Kernel):
             "KH": kh, "KW": kw, "DH": dh, "DW": dw, "STRIDE_H": sh, "STRIDE_W": sw, "DY": dh, "DX": dw,
             "ROW_STEP": row_step, "COLUMN_STEP": column_step, "SH": sh // row_step, "SW": sw // column_step,
             "TALL": (kh - 1) * dh + 1, "WIDE": (kw - 1) * dw + 1, "room": STRIPE * ROWS * CHUNK,
+            "PIXEL": self.few or CHUNK, "ROUND": 1 if self.few else 0,
         }  # fmt: skip
 
     @property
@@ -393,26 +452,58 @@ class AmxConvKernel(Kernel):
         t, slots = self.terms, list(enumerate(self.epilogue.slots))
         fields = "".join(f"\n    const float *s{i};" for i, _ in slots)
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self._slot_sizes())
-        return self._geometry() | {
-            "S": self.symbol,
-            "B": "float" if t == 3 else "uint16_t",
-            "T": t,
-            "flat": int(self.is_flat),
-            "slot_fields": fields,
-            "slots_here": "".join(self._starts()),
-            "slot_moves": "".join(self._moves()),
-            "most_chunks": PANEL_TILES // t,
-            "panel_lines": 64 if t == 3 else 32 * t,
-            "chunk": 1024 if t == 3 else t * 1024,
-            "pair": 64 if t == 3 else 32,
-            "tasks": TASKS,
-            "passes": len(amx.ORDER[t]),
-            "worthwhile": WORTHWHILE,
-            "parameters": self.parameters,
-            "begin": amx.BEGIN[self.unit].format(rows="g->height"),
-            "end": amx.END[self.unit],
-            "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
-        }
+        return (
+            self._geometry()
+            | self._chunks()
+            | {
+                "S": self.symbol,
+                "B": "float" if t == 3 else "uint16_t",
+                "T": t,
+                "flat": int(self.is_flat),
+                "slot_fields": fields,
+                "slots_here": "".join(self._starts()),
+                "slot_moves": "".join(self._moves()),
+                "most_chunks": PANEL_TILES // t,
+                "panel_lines": 64 if t == 3 else 32 * t,
+                "chunk": 1024 if t == 3 else t * 1024,
+                "pair": 64 if t == 3 else 32,
+                "tasks": TASKS,
+                "passes": len(amx.ORDER[t]),
+                "worthwhile": WORTHWHILE,
+                "parameters": self.parameters,
+                "begin": amx.BEGIN[self.unit].format(rows="g->height"),
+                "end": amx.END[self.unit],
+                "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
+            }
+        )
+
+    @property
+    def _across(self) -> int:
+        """Chunks of a row of the window, where they run along it."""
+        return -(-self.window[1] * self.few // CHUNK)
+
+    def depth(self, ic: int) -> int:
+        """Length of the sum over `ic` channels, chunks filled up."""
+        kh, kw = self.window
+        return CHUNK * kh * (self._across if self.few else -(-ic // CHUNK) * kw)
+
+    def _chunks(self) -> dict[str, str | int]:
+        """What a chunk is."""
+        if self.few:
+            return {
+                "channels": 1, "chunks": self.window[0] * self._across,
+                "beyond": CHUNK * self._across,
+                "offset": f"c / {self._across} * {self.dilations[0]} * g->wide * {self.few} + c % {self._across} * 32",
+                "element": f"const int64_t tap_y = c / {self._across}, e = c % {self._across} * 32 + k;\n"
+                f"    const int64_t tap_x = e / {self.few}, channel = e % {self.few};",
+            }  # fmt: skip
+        (kh, kw), (dh, dw) = self.window, self.dilations
+        return {
+            "channels": "(ic + 31) / 32", "chunks": f"whole.channels * {kh * kw}", "beyond": 0,
+            "offset": f"c / {kh * kw} * {self.terms} * g->plane"
+            f" + (c / {kw} % {kh} * {dh} * g->wide + c % {kw} * {dw}) * 32",
+            "element": f"const int64_t tap_y = c / {kw} % {kh}, tap_x = c % {kw}, channel = c / {kh * kw} * 32 + k;",
+        }  # fmt: skip
 
     def _slot_sizes(self) -> list[tuple[int, str]]:
         axes = enumerate(self.epilogue.slots)
@@ -439,6 +530,7 @@ def positions(oh: int, ow: int, kernel: AmxConvKernel) -> int:
     return oh * tiles * (ROWS if kernel.unit == "amx" else dots.covered(high))
 
 
-def _depth(ic: int, window: tuple[int, int]) -> int:
-    """Length of the sum, channels filled up."""
-    return -(-ic // CHUNK) * CHUNK * window[0] * window[1]
+def few_of(ic: int, window: tuple[int, int], dilations: tuple[int, int]) -> int:
+    """`few` of the kernel for so many channels: where chunks along the rows of the window are fewer."""
+    kw = window[1]
+    return ic if dilations[1] == 1 < kw and -(-kw * ic // CHUNK) < kw * -(-ic // CHUNK) else 0

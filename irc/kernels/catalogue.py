@@ -14,7 +14,7 @@ from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32
 from irc.kernels import amx
 from irc.kernels.amx_attention import FEW_KEYS, AmxAttentionKernel, fits as tiles_fit
-from irc.kernels.amx_conv import AmxConvKernel, positions
+from irc.kernels.amx_conv import AmxConvKernel, few_of, positions
 from irc.kernels.amx_gemm import THIN, AmxGemmKernel, blocks_of, widths_of
 from irc.kernels.attention import WIDEST, AttentionKernel, Mask
 from irc.kernels.conv import ConvKernel
@@ -22,7 +22,8 @@ from irc.kernels.depthwise import DepthwiseKernel, fits
 from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.direct_conv import DirectConvKernel, block_of, fits as direct_fits
 from irc.kernels.epilogue import Epilogue
-from irc.kernels.gemm import GemmKernel
+from irc.kernels.gemm import LONGEST_SUM, GemmKernel
+from irc.kernels.gemm_rows import RowsGemmKernel, heights_for
 from irc.kernels.isa import Isa
 from irc.kernels.pixels import pixels_of
 from irc.kernels.pool import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
@@ -105,6 +106,20 @@ def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilog
     return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), _narrow(tile, n))
 
 
+def select_rows_gemm(
+    isa: Isa, dtype: DType, m: DimLike, n: DimLike, k: DimLike, epilogue: Epilogue
+) -> RowsGemmKernel | None:
+    """The kernel for A with contiguous columns and a constant B that stays in the second cache, read once for each tile
+    of rows; None where `select_gemm`'s is better."""
+    columns, depth = Dim.of(n), Dim.of(k)
+    tile = choose(isa, dtype, m, n)
+    if not (columns.is_const and depth.is_const) or known(m) < tile.rows or epilogue.functions():
+        return None
+    if not 0 < int(depth) <= LONGEST_SUM or int(columns) * int(depth) * dtype.itemsize > isa.l2 // 2:
+        return None
+    return RowsGemmKernel(tile, epilogue, True, heights_for(m, tile.rows), _narrow(tile, n))
+
+
 FMA = 27.0  # products a cycle of `select_gemm`'s kernels with 512-bit vectors: 85 % of the peak
 UNITS: dict[amx.Unit, float] = {"amx": 290.0, "dot": 52.0}
 """Terms' products a cycle: of AMX 57 % of the peak, as a prototype reached; of AVX512-BF16 as measured on Zen 5."""
@@ -168,12 +183,13 @@ def select_matrix_conv(
     unit = _unit(isa, terms)
     if unit is None or dtype != f32 or not (height.is_const and width.is_const and oc and ic):
         return None
-    kernel = AmxConvKernel(terms, window, strides, dilations, epilogue, widths_of(oc), unit)
+    few = few_of(ic, window, dilations)
+    kernel = AmxConvKernel(terms, window, strides, dilations, epilogue, widths_of(oc), few, unit)
     taps, pixels = window[0] * window[1], int(height) * int(width)
     rows = positions(int(height), int(width), kernel)
-    deep, panels = -(-ic // amx.CHUNK) * amx.CHUNK, -(-oc // amx.PANEL)
-    tiles = rows * -(-oc // amx.ROWS) * amx.ROWS * deep * taps * len(amx.ORDER[terms]) / UNITS[unit]
-    tiles += pixels * max(strides[0] * strides[1], 1) * deep * SPLITTING[terms] + oc * deep * taps * SPLITTING_B[terms]
+    depth, panels, copied = kernel.depth(ic), -(-oc // amx.PANEL), few or -(-ic // amx.CHUNK) * amx.CHUNK
+    tiles = rows * -(-oc // amx.ROWS) * amx.ROWS * depth * len(amx.ORDER[terms]) / UNITS[unit]
+    tiles += pixels * strides[0] * strides[1] * copied * SPLITTING[terms] + oc * depth * SPLITTING_B[terms]
     tiles += CALL + BLOCK * -(-rows // 32) * panels
     return kernel if tiles < pixels * oc * ic * taps / (FMA * rival) else None
 

@@ -108,7 +108,7 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 }
 """
 
-_CALL = """
+CALL = """
 typedef struct {
     const $T *a, *b;
     $T *c;
@@ -296,6 +296,25 @@ class GemmKernel(Kernel):
         """Floating-point operations of a call: two for each product of the definition."""
         return 2 * product(sizes[n] for n in ("batch0", "batch1", "m", "n", "k"))
 
+    def slot_fields(self) -> str:
+        """The epilogue's operands and their strides, as fields of the call."""
+        t = names(self.tile)["T"]
+        slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
+        pointers = "".join(f"\n    const {t} *s{i};" for i in range(len(self.epilogue.slots)))
+        return pointers + "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
+
+    def slot_starts(self) -> str:
+        """Statements that place the epilogue's operands `o` of matrix i, j."""
+        return "".join(
+            f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;"
+            + (f"\n        o.s{i}_row = g->s{i}_row;" if "row" in _slot_strides(axes) else "")
+            for i, axes in enumerate(self.epilogue.slots)
+        )
+
+    def assigned(self) -> str:
+        """Initialisers of the call's fields from the arguments."""
+        return ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
@@ -312,17 +331,9 @@ class GemmKernel(Kernel):
             "sum": LONGEST_SUM,
             "most": min(TILES_AT_ONCE, t.isa.l2 // 4 // t.dtype.itemsize // (LONGEST_SUM * t.rows)),
         }
-        slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
-        fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
-        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
-        starts = "".join(
-            f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;"
-            + (f"\n        o.s{i}_row = g->s{i}_row;" if "row" in _slot_strides(axes) else "")
-            for i, axes in enumerate(self.epilogue.slots)
-        )
+        starts = self.slot_starts()
         whole = f"(g->n + {t.panel - 1}) / {t.panel} * {t.panel} * g->k"
         packed = "g->b + i * g->b_batch0 + j * g->b_batch1" if self.b_constant else f"g->scratch + image * ({whole})"
-        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         return "".join(
             (
                 prelude(t, self.epilogue),
@@ -330,7 +341,7 @@ class GemmKernel(Kernel):
                 f"/* {self.summary} */",
                 bodies(t, variants),
                 block(s, t, self.epilogue, variants),
-                fill(_CALL, **given, slot_fields=fields),
+                fill(CALL, **given, slot_fields=self.slot_fields()),
                 fill(_PACK_A, **given),
                 "" if self.b_constant else fill(_PACK_B, **given),
                 "" if self.b_constant else fill(THIN, **given, thin=THIN_ROWS, slot_starts=starts),
@@ -339,7 +350,7 @@ class GemmKernel(Kernel):
                     _ENTRY,
                     **given,
                     parameters=self.parameters,
-                    fields=assigned,
+                    fields=self.assigned(),
                     pack="" if self.b_constant else fill(_PACK, **given),
                 ),
             )

@@ -110,8 +110,13 @@ def repeated(b: Any, value: Value, shape: Shape) -> Value:
 
 
 def auto_align(b: Any, a: Any, x: Value, y: Value) -> tuple[Value, Value]:
-    """Operands as NumPy's rule needs them, from OpenVINO's `auto_broadcast`."""
-    if a.auto_broadcast == "numpy" or x.rank is None or y.rank is None:
+    """Operands as NumPy's rule needs them, from OpenVINO's `auto_broadcast`.
+
+    Raises UnknownRank for pdpd from an axis that is counted from the left, Problem where the shapes do not fit.
+    """
+    if a.auto_broadcast == "numpy":
+        return x, y
+    if (x.rank is None or y.rank is None) and (a.auto_broadcast == "none" or a.axis == -1):
         return x, y
     if a.auto_broadcast == "none":
         same = x.rank == y.rank and all(p.equals(q) is not False for p, q in zip(x.shape, y.shape, strict=True))

@@ -13,7 +13,7 @@ from irc.expr import Const, Expr, Load, Var
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import i64
-from irc.passes.elements import Elements, Flat, Inliner, known_element, value_of
+from irc.passes.elements import Elements, Flat, Inliner, is_index, known_element, value_of
 from irc.passes.indexing import Ranges, coefficient
 
 ZERO = Dim.of(0)
@@ -74,9 +74,9 @@ def find(elements: Elements, space: Space, value: Value, index: tuple[Expr, ...]
         if not isinstance(element, Load) or known_element(value_of(element), element.index) is not None:
             return found
         operand = value_of(element)
-        moved = Inliner(elements, lambda v, leaf=operand: v is leaf, space.ranges).at(value, index)
-        if not isinstance(moved, Load) or value_of(moved) is not operand:
-            return found
+        moved = Inliner(elements, lambda v, here=value: v is not here, space.ranges).at(value, index)
+        if not isinstance(moved, Load) or value_of(moved) is not operand or not all(map(is_index, moved.index)):
+            return found  # for one, where a table says which element to read
         if isinstance(moved.buffer, Flat):
             line = space.linear(space.ranges.dim(moved.index[0]))
             return [Access(operand, *line), *found] if line is not None else found

@@ -11,7 +11,7 @@ from irc.expr import index
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
 from irc.ir.types import DType, TensorType
-from irc.kernels import AmxGemmKernel, Epilogue, GemmKernel, select_gemm, select_matrix_gemm
+from irc.kernels import AmxGemmKernel, Epilogue, GemmKernel, select_gemm, select_matrix_gemm, select_rows_gemm
 from irc.passes.access import ZERO, Access, Space, find, row_major
 from irc.passes.claim import Claim, Claimer, batch_names, worthwhile
 from irc.passes.epilogues import Tail, merged
@@ -143,7 +143,7 @@ def _arranged(
         return None
     kinds = [_kind(s[depth + 1], r) for s, r in zip(slots, m[4:], strict=True)]
     epilogue = Epilogue(tail.expr, tuple(kinds))
-    kernel = _select(claimer, p, m[0], tail.value.dtype, epilogue, constant)
+    kernel = _select(claimer, p, m[0], tail.value.dtype, epilogue, constant, left.strides[-1] == 1)
     unit = kernel.packed_b_elements(p.n, p.k) if constant else ONE
     sizes: dict[str, Dim] = {"m": m[0], "n": p.n, "k": p.k, "a_row": m[2], "a_col": left.strides[-1], "c_row": m[3]}
     sizes |= {f"batch{i}": axis[0] for i, axis in enumerate(axes)}
@@ -167,14 +167,15 @@ def _arranged(
 
 
 def _select(
-    claimer: Claimer, p: Product, m: Dim, dtype: DType, epilogue: Epilogue, constant: bool
+    claimer: Claimer, p: Product, m: Dim, dtype: DType, epilogue: Epilogue, constant: bool, rows: bool
 ) -> GemmKernel | AmxGemmKernel:
-    """From bf16 terms where the weights are constant and that is faster, else with vectors."""
+    """From bf16 terms where the weights are constant and that is faster, else with vectors; rows: A has whole rows."""
     if constant:
         found = select_matrix_gemm(claimer.isa, claimer.precision, dtype, m, int(p.n), int(p.k), epilogue)
         if found is not None:
             return found
-    return select_gemm(claimer.isa, dtype, m, p.n, epilogue, b_constant=constant)
+    in_place = select_rows_gemm(claimer.isa, dtype, m, p.n, p.k, epilogue) if constant and rows else None
+    return in_place or select_gemm(claimer.isa, dtype, m, p.n, epilogue, b_constant=constant)
 
 
 def _kind(column: Dim, row: Dim) -> Any:

@@ -19,7 +19,5 @@ def run(graph: Graph, sink: Sink) -> None:
             continue
         if isinstance(node.op, Opaque):
             sink.report(codes.OPAQUE, node.loc, op=node.op.name)
-        elif node.op.effect:
-            sink.report(codes.STATE, node.loc, op=node.op.name)
         elif node.op.decompose is None:
             sink.report(codes.NO_LOWERING, node.loc, op=node.op.name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import Problem
+from irc.diagnostics import Problem, Sink
 from irc.diagnostics.codes import conversion
 from irc.ir.graph import Graph, Model, Node, Value
 from irc.ops.builder import Builder, run_reference
@@ -19,11 +19,11 @@ from irc.ops.builder import Builder, run_reference
 METADATA = "irc.state"
 
 
-def make_states_explicit(graph: Graph) -> list[tuple[Value, Value, np.ndarray[Any, Any] | None]]:
+def make_states_explicit(graph: Graph, sink: Sink) -> list[tuple[Value, Value, np.ndarray[Any, Any] | None]]:
     """Replace every ReadValue by a new input and every Assign by a new output, in place.
 
     For each variable, in order of its first ReadValue: (input, output, initial value or None for zeros).
-    Raises Problem IRC4101 where an initial value depends on the model's inputs.
+    An initial value that depends on the model's inputs is a finding (IRC4101).
     """
     reads: dict[str, list[Node]] = {}
     writes: dict[str, Node] = {}
@@ -34,7 +34,11 @@ def make_states_explicit(graph: Graph) -> list[tuple[Value, Value, np.ndarray[An
             writes[node.op.variable_id] = node  # type: ignore[attr-defined]
     found: list[tuple[Value, Value, np.ndarray[Any, Any] | None]] = []
     for variable, nodes in reads.items():
-        initial = initial_value(variable, nodes[0].inputs[0] if nodes[0].inputs else None)
+        try:
+            initial = initial_value(variable, nodes[0].inputs[0] if nodes[0].inputs else None)
+        except Problem as p:
+            sink.report(p.code, nodes[0].loc, p.notes, **p.facts)
+            initial = None
         entry = graph.add_input(variable, nodes[0].outputs[0].type)
         for node in nodes:
             graph.replace_uses(node.outputs[0], entry)
@@ -90,16 +94,16 @@ def _constant(value: Value) -> np.ndarray[Any, Any] | None:
     return run_reference(node, args)[value.index]
 
 
-def explicit(model: Model) -> Model:
+def explicit(model: Model, sink: Sink) -> Model:
     """The model with its states as inputs and outputs, and metadata that says so; itself if it has none.
 
-    The given model is not changed.  Raises Problem IRC4101.
+    The given model is not changed.  Findings: IRC4101.
     """
     if not any(n.op.name in ("ReadValue", "Assign") for n in model.graph.nodes):
         return model
     graph = model.graph.copy()
     declared = list(graph.extras.get("outputs", []))
-    states = make_states_explicit(graph)
+    states = make_states_explicit(graph, sink)
     graph.extras["outputs"] = declared
     rows = [[i.name, o.name, None if a is None else _numbers(a)] for i, o, a in states]
     return replace(model, graph=graph, metadata={**model.metadata, METADATA: json.dumps(rows)})

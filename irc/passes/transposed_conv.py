@@ -1,7 +1,8 @@
 """ConvTranspose as Conv: results of one remainder by the stride are a convolution of their own.
 
 With stride s and kernel k, result o = s·q + r − pad is Σ x[q − t] · w[s·t + r] over t < ceil(k / s).  So one Conv of
-stride 1 computes all remainders as channels, and a rearrangement puts them beside each other.
+stride 1 computes all remainders as channels, and a rearrangement puts them beside each other.  Elementwise operations
+that follow go before the rearrangement: they become the convolution's, and work on whole vectors.
 """
 
 from __future__ import annotations
@@ -64,14 +65,32 @@ def run(graph: Graph) -> int:
     done = 0
     for node in graph.nodes:
         if node.op.name == "ConvTranspose":
-            made = _rewritten(graph, node)
-            if made is not None and made.type == node.outputs[0].type:
-                done += replace_value(graph, node.outputs[0], made)
+            after = _followers(graph, node.outputs[0])
+            last = (after or [node])[-1].outputs[0]
+            made = _rewritten(graph, node, after)
+            if made is not None and made.type == last.type:
+                done += replace_value(graph, last, made)
     graph.prune()
     return done
 
 
-def _rewritten(graph: Graph, node: Node) -> Value | None:
+def _followers(graph: Graph, value: Value) -> list[Node]:
+    """The elementwise operations that follow one after the other and are the same for all elements."""
+    found: list[Node] = []
+    while len(value.uses) == 1 and value not in graph.outputs:
+        (node,) = value.uses
+        others = [v for v in node.operands if v is not value]
+        if not node.op.elementwise or len(node.outputs) != 1 or node.outputs[0].type != value.type:
+            break
+        if any(v.const is None or any(d != 1 for d in v.shape) for v in others):
+            break
+        found.append(node)
+        value = node.outputs[0]
+    return found
+
+
+def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
+    """What the node and those `after` it compute."""
     op: Any = node.op
     x, w, *rest = node.inputs
     assert x is not None and w is not None
@@ -97,6 +116,10 @@ def _rewritten(graph: Graph, node: Node) -> Value | None:
     elif bias is not None:
         return None
     y = b.Conv(x, weights, bias, pads_begin=around, pads_end=around, group=op.group)
+    before = node.outputs[0]
+    for follower in after:
+        y = b.add(follower.op, *(y if v is before else v for v in follower.inputs))
+        before = follower.outputs[0]
     if times > 1:
         y = b.add(Interleave(strides, op.group), y)
     for axis, (p, o, r) in enumerate(zip(begin, out[2:], ready, strict=True), 2):

@@ -32,7 +32,7 @@ NEEDS_RANK = Code(
     "IRC4004", "error", "Conversion needs a rank that is unknown",
     "{op} of {types} can be written as {target} only when the ranks of its operands are known",
     why="What the source says in one operation takes several of the target's, and which ones depends on the rank.",
-    example="Multiply of a tensor of unknown rank with auto_broadcast pdpd",
+    example="Sub of a tensor of unknown rank in ONNX opset 6, which broadcasts by other rules",
     fix="Give the model's inputs shapes.",
     help="declare the shapes of the inputs (-1, or a name in ONNX, for sizes that vary)",
 )  # fmt: skip
@@ -64,10 +64,9 @@ NO_ELEMENT_TYPE = Code(
 )  # fmt: skip
 STATE_INITIAL = Code(
     "IRC4101", "error", "Initial state depends on the inputs",
-    'the initial value of variable "{variable}" is computed from the model\'s inputs; ONNX metadata can only hold '
-    "numbers",
+    'the initial value of variable "{variable}" is computed from the model\'s inputs, but must be known before it runs',
     why="A model with state is written to ONNX with an extra input and output for each variable, and its metadata "
-    "lists their initial values, which must be known when the file is written.",
+    "lists their initial values; generated C holds them as numbers too.",
     example="ReadValue whose initial value is a projection of an input",
     fix="Initialise the variable with a constant, or with zeros of the right shape.",
     help='give "{variable}" a constant initial value',

@@ -15,7 +15,7 @@ NO_LOWERING = Code(
     "IRC5002", "error", "Operation cannot be compiled to C",
     "{op} has no form that can be compiled to C",
     why="irc can evaluate this operation, but has no loops for it.",
-    example="an operation on sequences or strings",
+    example="NonZero, whose result has as many elements as its operand has values other than 0",
     fix="Use the numpy backend, or replace the operation in the source model.",
     help="compile with backend=\"numpy\" (--backend numpy)",
 )  # fmt: skip
@@ -52,12 +52,4 @@ WRONG_ELEMENT_TYPE = Code(
     example="a compute whose result is not cast to the declared type",
     fix="This is a bug in irc.",
     help="please report it with the model, or a reduced one",
-)  # fmt: skip
-STATE = Code(
-    "IRC5007", "error", "Operation with an effect cannot be compiled to C",
-    "{op} keeps or draws something besides its operands, which generated C cannot do yet",
-    why="Random numbers and control flow are evaluated by the numpy backend only.",
-    example="RandomNormal without a seed",
-    fix="Use the numpy backend, or replace the operation in the source model.",
-    help="compile with backend=\"numpy\"",
 )  # fmt: skip

@@ -1,0 +1,172 @@
+"""Matrix product with few products in a sum, C[m, n] = epilogue(A[m, k] · B[k, n]): A is read where it stands.
+
+Packing A would cost as much as the products: here a tile reads its rows of A by broadcasts.  All of B stays in the
+caches, packed at compile time as `GemmKernel` packs it, so tiles of rows are the outer loop: A is read once, C is
+written row by row, each element once, the epilogue applied in registers.
+
+Threads split the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from irc.ir.dim import Dim, DimLike
+from irc.kernels.gemm import CALL, WORTHWHILE, GemmKernel
+from irc.kernels.text import fill, symbol
+from irc.kernels.tile import epilogue_of, names, prelude
+
+_TILE = """
+/* The last columns of some rows: fewer than a tile has. */
+static void ${S}_edge(const ${S}_out *o, int rows, int64_t row, int64_t col, const $T *sums) {
+    $T *c = o->c + row * o->c_row + col;
+    const int64_t left = o->n - col;
+    for (int i = 0; i < rows; i++) {
+        for (int w = 0; w * $L < left; w++) {
+            const $V x = ${S}_epilogue(o, ${V}_load(sums + i * $NR + w * $L), row + i, col + w * $L, left - w * $L);
+            ${V}_store_part(c + i * o->c_row + w * $L, x, left - w * $L);
+        }
+    }
+}
+
+/* Rows row to row + R, columns col to col + W vectors; `a` is the first of the rows of A, `b` the panel. */
+IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t row, int64_t col, int64_t k,
+                          const $T *restrict a, int64_t a_row, const $T *restrict b) {
+    $V acc[$MR][$NV], bv[$NV];
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) acc[i][w] = ($V){0};
+    }
+    for (; k > 0; k--, a++, b += $NR) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
+        }
+    }
+    if (o->n - col < W * $L) {
+        _Alignas(64) $T sums[$MR * $NR];
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
+        }
+        ${S}_edge(o, R, row, col, sums);
+        return;
+    }
+    $T *c = o->c + row * o->c_row + col;
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++, c += o->c_row) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++)
+            ${V}_store(c + w * $L, ${S}_epilogue(o, acc[i][w], row + i, col + w * $L, $L));
+    }
+}
+"""
+
+_INSTANCE = """
+static void ${S}_${R}x$W(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
+                     const $T *b) {
+    ${S}_tile($R, $W, o, row, col, k, a, a_row, b);
+}
+"""
+
+_BODY = """
+typedef void ${S}_run(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row, const $T *b);
+
+/* Rows row to end of one matrix. */
+static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b, int64_t row, int64_t end) {
+$tables
+    while (row < end) {
+        const int64_t rows = $height;
+        for (int64_t col = 0; col < g->n; col += $NR)
+            $run[rows](o, row, col, g->k, a + row * g->a_row, g->a_row, b + col * g->k);
+        row += rows;
+    }
+}
+
+/* Tasks: $MR rows of a matrix. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t tiles = (g->m + $MR - 1) / $MR;
+    while (begin < end) {
+        const int64_t image = begin / tiles, first = begin % tiles, i = image / g->batch1, j = image % g->batch1;
+        const int64_t last = tiles - first < end - begin ? tiles : first + end - begin;
+        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
+        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1,
+                   first * $MR, last * $MR < g->m ? last * $MR : g->m);
+        begin += last - first;
+    }
+}
+
+void $S($parameters) {
+    (void)a_col;
+    ${S}_call g = {$fields};
+    if (m <= 0 || n <= 0) return;
+    const int64_t tasks = batch0 * batch1 * ((m + $MR - 1) / $MR);
+    if (!pool || tasks < 2 || (double)(batch0 * batch1) * (double)(m * n) * (double)k < $worthwhile)
+        ${S}_part(&g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+}
+"""
+
+
+def heights_for(m: DimLike, rows: int) -> tuple[int, ...]:
+    """Tile heights for m rows: as many as possible of the highest, then what is left."""
+    size = Dim.of(m)
+    if not size.is_const:
+        return (rows, *(h for h in (8, 4, 2, 1) if h < rows))
+    return tuple(h for h in (rows if int(size) >= rows else 0, int(size) % rows) if h) or (1,)
+
+
+@dataclass(frozen=True)
+class RowsGemmKernel(GemmKernel):
+    """A generated matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
+
+    `heights` are those of the tiles, highest first: each is as high as the rows that are left allow.
+    """
+
+    @cached_property
+    def symbol(self) -> str:
+        kind = self.tile.name.removeprefix("irc_tile_")
+        return symbol("gemm_rows", kind, f"{self.epilogue.key()}{self.heights}{self.narrow}")
+
+    def source(self) -> str:
+        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+        t, s = self.tile, self.symbol
+        given = names(t) | {"S": s, "worthwhile": WORTHWHILE}
+        widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
+        tables = "".join(
+            f"    static {s}_run *const {name}[] = {{{', '.join(f'[{r}] = {s}_{r}x{w}' for r in self.heights)}}};\n"
+            for name, w in widths.items()
+        )
+        height = "".join(f"left >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
+        return "".join(
+            (
+                prelude(t, self.epilogue),
+                f"/* {self.summary} */",
+                epilogue_of(s, t, self.epilogue),
+                fill(_TILE, **given),
+                *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self.heights),
+                fill(CALL, **given, slot_fields=self.slot_fields()),
+                fill(
+                    _BODY,
+                    **given,
+                    tables=tables.rstrip(),
+                    height=height.replace("left", "end - row"),
+                    run=f"(g->n - col <= {t.lanes} ? narrow : whole)" if self.narrow else "whole",
+                    slot_starts=self.slot_starts(),
+                    parameters=self.parameters,
+                    fields=self.assigned(),
+                ),
+            )
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, A read in place."
