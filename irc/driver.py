@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from irc.backends import toolchain
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, Problem, RunError, Sink, require
 from irc.diagnostics.codes import internal, lowering, runtime_io as codes
-from irc.runtime import cache as store
+from irc.runtime import cache as store, tuned
 from irc.runtime.artifact import Content, Draft
 from irc.runtime.content import source_hash
 from irc.runtime.executor import CompiledModel
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from irc.conversion import SaveOptions
     from irc.formats.document import RawModel
     from irc.ir.graph import Graph, Model, Value
+    from irc.kernels.choices import Choices
     from irc.loops.ir import Program
     from irc.pipelines import Pass
 
@@ -231,10 +232,13 @@ def generate_numpy(model: Model, options: CompileOptions) -> Draft:
 
 
 def generate_c(model: Model, options: CompileOptions) -> Draft:
-    """compile(c): the sources → compiler."""
+    """compile(c): the sources, with kernels that were measured where artefacts are cached → compiler."""
+    from irc.kernels import choices
+
     compiler = toolchain.require_compiler()
     target = toolchain.resolve_target(options.target, compiler)
-    draft = generate_sources(model, options, target)
+    with choices.using(choices.Measured(measured_kernels(options, target, compiler))):
+        draft = generate_sources(model, options, target)
     names = sorted(draft.files)
 
     def finish(folder: Path) -> list[str]:
@@ -279,6 +283,27 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
     return Draft(dict(c.emit(program, plan, wanted)), manifest)
 
 
+def claimed_graph(model: Model, options: CompileOptions, target: toolchain.Target, choices: Choices) -> Graph:
+    """copy → bind shapes → COMPILE_C, with the kernels that `choices` picks.  CompileError."""
+    from irc import pipelines
+    from irc.kernels import isa_of
+    from irc.kernels.choices import using
+
+    graph = model.graph.copy()
+    explicit_states(graph)
+    with located(model), using(choices):
+        isa = isa_of(frozenset(target.features), target.machine)
+        prepare(graph, options, pipelines.compile_c(isa, options.precision))
+    return graph
+
+
+def measured_kernels(
+    options: CompileOptions, target: toolchain.Target, compiler: toolchain.Compiler
+) -> dict[str, str]:  # fmt: skip
+    """What `irc compile --tune` found in the cache that these options use."""
+    return tuned.read(tuned.table_name(target, compiler, options.threads)) if options.cache else {}
+
+
 def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> None:
     """Give the graph the shapes asked for, and run these passes on it."""
     from irc.passes.bind import bind_shapes
@@ -293,11 +318,18 @@ def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> No
 
 def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:
     """The graph as it is after the pass of that name (`passes_of`), for `irc compile --dump-after`.  CompileError."""
+    from irc.kernels import choices
+
     graph = model.graph.copy()
     if options.backend != "numpy":
         explicit_states(graph)
     passes = _passes(options)
-    prepare(graph, options, passes[: ["load", *(n for n, _ in passes)].index(name)])
+    compiler = None if options.backend == "numpy" else toolchain.find_compiler()
+    table: dict[str, str] = {}
+    if compiler is not None:
+        table = measured_kernels(options, toolchain.resolve_target(options.target, compiler), compiler)
+    with choices.using(choices.Measured(table)):
+        prepare(graph, options, passes[: ["load", *(n for n, _ in passes)].index(name)])
     return graph
 
 
@@ -377,5 +409,7 @@ def cache_key(content: str, backend: str, options: CompileOptions) -> str:
     ]  # fmt: skip
     if backend == "c":
         compiler = toolchain.require_compiler()
-        parts += [str(compiler), compiler.version, toolchain.resolve_target(options.target, compiler)]
+        target = toolchain.resolve_target(options.target, compiler)
+        parts += [str(compiler), compiler.version, target]
+        parts += sorted(measured_kernels(options, target, compiler).items())
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]

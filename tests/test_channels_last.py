@@ -76,6 +76,14 @@ def signal(b: Any, x: Any) -> Any:
     return conv(b, y, 8, strides=(2,))
 
 
+def volumes(b: Any, x: Any) -> Any:
+    """Taps along the depth, with dilation, strides and unequal padding; one tap; a residual; groups of one tap."""
+    y = b.Relu(conv(b, x, 16, strides=(2, 1, 2), dilations=(2, 1, 1), pads_begin=(2, 1, 0), pads_end=(1, 0, 1)))
+    z = b.Add(b.Conv(y, random(16, 16, 1, 1, 1)), y)
+    z = b.MaxPool(z, kernel=(1, 2, 2), strides=(1, 2, 2))[0]
+    return b.Conv(z, random(16, 4, 1, 3, 3), group=4, strides=(2, 1, 1), pads_begin=(0, 1, 1), pads_end=(0, 1, 1))
+
+
 # name: (build, input, Transposes left)
 MODELS: dict[str, tuple[Callable[..., Any], Array, int]] = {
     "residual": (residual, X, 2),
@@ -87,6 +95,8 @@ MODELS: dict[str, tuple[Callable[..., Any], Array, int]] = {
     "broadcast operands": (broadcast, X, 2),
     "left in the middle": (ended, X, 3),
     "one spatial axis": (signal, random(2, 6, 40), 2),
+    "volumes": (volumes, random(2, 4, 9, 9, 8), 2),
+    "a volume alone": (lambda b, x: conv(b, x, 8), random(1, 4, 5, 7, 6), 2),
     "padding": (lambda b, x: conv(b, b.Pad(conv(b, x, 8, size=1), [0, 0, 1, 2, 0, 0, 1, 2]), 8), X, 2),
     "average": (lambda b, x: conv(b, b.AveragePool(conv(b, x, 8, **SAME), kernel=(2, 2)), 8, size=1), X, 2),
     "one channel in": (lambda b, x: conv(b, conv(b, x, 64, size=3, strides=(2, 2)), 8), random(2, 1, 12, 9), 1),
@@ -149,13 +159,13 @@ def test_elementwise_after_a_transposed_convolution_goes_before_the_rearrangemen
 
 
 def test_what_stays() -> None:
-    """Convolutions without constant weights, with few products, or of three axes, or alone; and a graph without any."""
+    """Convolutions without constant weights, with few products, over volumes in groups, or alone; a graph without."""
     w = random(8, 8, 3, 3)
     for build, feeds in (
         (lambda b, x, w: b.Conv(x, w), (X, w)),
         (lambda b, x: conv(b, conv(b, x, 2, size=1), 2, size=1), (X[:, :, :2, :2],)),
         (lambda b, x: conv(b, x, 8), (X,)),
-        (lambda b, x: conv(b, x, 8), (random(1, 4, 5, 5, 5),)),
+        (lambda b, x: conv(b, x, 8, group=2), (random(1, 8, 5, 5, 5),)),
         (lambda b, x: b.Relu(b.MaxPool(x, kernel=(2, 2))[0]), (X,)),
     ):
         graph = graph_of(build, *feeds)

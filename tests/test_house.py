@@ -33,7 +33,7 @@ LAYERS = (
     ("irc.loops",),
     ("irc.backends",),
     ("irc.runtime",),
-    ("irc.conversion", "irc.pipelines", "irc.driver"),
+    ("irc.conversion", "irc.pipelines", "irc.driver", "irc.tuning"),
     ("irc.backend",),
     ("irc.cli",),
 )

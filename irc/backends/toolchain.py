@@ -185,6 +185,15 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     return _permitted(target) if name == "native" else target
 
 
+def processor() -> str:
+    """The processor's name, or nothing: another one may have the same features."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith("model name")), "")
+
+
 @cache
 def cpu_features() -> frozenset[str]:
     """The features of this processor, in the names of /proc/cpuinfo; empty where the system does not say."""

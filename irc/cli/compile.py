@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ import click
 from irc.cli import console
 
 if TYPE_CHECKING:
-    from irc.ir.graph import Model
     from irc.runtime.executor import CompiledModel
 
 SOURCES = (".c", ".h", ".py")
@@ -33,31 +33,70 @@ SOURCES = (".c", ".h", ".py")
               help="Least precision of f32 products on matrix units: as f32, two bf16 terms, bf16.")
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
 @click.option("--bound", "bounds", metavar="name=N", multiple=True, help="Limit a data-dependent dimension.")
+@click.option("--tune", is_flag=True, help="Measure which kernel is the fastest for each product and convolution.")
 @click.option("--dump-after", metavar="PASS", help="Only print the graph after this pass, as text, and stop.")
 @click.option("--profile", is_flag=True, help="With a clock around every function, for `irc profile DIR`.")
 @click.option("--weights", type=click.Choice(["file", "embed"]), default="file", show_default=True)
 def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tuple[str, ...], **options: Any) -> int:
-    """Compile MODEL into a folder, which `irc run` and `irc.load_compiled` open."""
+    """Compile MODEL into a folder, which `irc run` and `irc.load_compiled` open.
+
+    The artefact is taken from the cache where it has been compiled before.  --tune runs every kernel that fits a
+    product or a convolution of known sizes, on one thread or on --threads of them, and keeps the choices in the
+    cache folder: from then on everything compiled with that cache, on this processor and for as many threads, follows
+    them.  `irc cache clear` forgets them.  Other kernels add in another order: results can differ in the last bits.
+    """
+    began = time.perf_counter()
     backend, emit = _backend(options.pop("backend"), options.pop("emit"))
     options |= {"shapes": console.parse_shapes(shapes), "bounds": console.parse_bounds(bounds)}
-    import irc
-
-    dump_after = options.pop("dump_after")
+    tune, dump_after = options.pop("tune"), options.pop("dump_after")
     if dump_after is not None:
         return _dump(model, dump_after, backend, options)
     target = Path(output or Path(model).stem)
     if target.exists() and not target.is_dir():
         raise click.BadParameter(f"{target} is a file; name a folder", param_hint="--output")
-    with console.progress(f"reading {model}"):
-        loaded = irc.load(model)
+    if tune:
+        if backend == "numpy" or emit == "c":
+            raise click.UsageError("--tune needs a library: neither --backend numpy nor --emit c")
+        _tune(model, options)
     with console.progress(f"compiling {model}"):
         try:
-            _emit(loaded, target, backend, emit, options)
+            manifest = _emit(model, target, backend, emit, options)
         except OSError as e:
             return console.cannot_write(str(target), e)
     for file in sorted(f for f in target.rglob("*") if f.is_file()):
         console.out(str(file))
+    console.note(_summary(target, manifest, time.perf_counter() - began))
     return 0
+
+
+def _summary(target: Path, manifest: dict[str, Any], seconds: float) -> str:
+    """A line: what the folder takes, what memory a run takes, how long it took."""
+    from irc.cli.info import size
+
+    total = sum(f.stat().st_size for f in target.rglob("*") if f.is_file())
+    arena = manifest.get("arena_bytes")
+    memory = "" if arena is None else f", arena {size(arena) if isinstance(arena, int) else f'{arena} bytes'}"
+    return f"{manifest['backend']}: {size(total)}{memory}, in {seconds:.1f} s"
+
+
+def _tune(path: str, options: dict[str, Any]) -> None:
+    """Measure the kernels of a model; says which differ from the catalogue's choice."""
+    import irc
+    from irc import driver, tuning
+    from irc.runtime import cache
+
+    with console.steps() as tell:
+        tell(f"reading {path}")
+        found = tuning.tune(irc.load(path), driver.CompileOptions(backend="c", **options), tell=tell)
+    for work, name in found.chosen.items():
+        times = found.times[work]
+        rule = next(iter(times))
+        told = f"{times[name] * 1e6:.1f} us instead of {times[rule] * 1e6:.1f} us ({rule})"
+        console.note(f"tuned: {work}: {name}, {told}")
+    measured = f"{len(found.times)} kernels measured, {found.known} known before"
+    where = cache.root()
+    kept = f"kept in {where / 'tuned'}" if where else "not kept: there is no cache folder"
+    console.note(f"tuned: {measured}, {len(found.chosen)} differ from the catalogue's choice; {kept}")
 
 
 def _dump(path: str, name: str, backend: str | None, options: dict[str, Any]) -> int:
@@ -82,48 +121,55 @@ def _backend(backend: str | None, emit: str | None) -> tuple[str | None, str | N
     return wanted, emit
 
 
-def _emit(model: Model, target: Path, backend: str | None, emit: str | None, options: dict[str, Any]) -> None:
-    """Make everything in a folder beside the target, then move it there."""
+def _emit(path: str, target: Path, backend: str | None, emit: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Make everything in a folder beside the target, then move it there; the manifest."""
+    from irc.runtime.cache import remember_written
+
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=".irc-"))
     try:
         folder = staging / "made"
         if emit == "c":
-            _write_sources(model, folder, options)
+            manifest = _write_sources(path, folder, options)
         else:
-            _save(_compile(model, backend, options), folder, SOURCES if emit == "so" else ())
+            manifest = _save(_compile(path, backend, options), folder, SOURCES if emit == "so" else ())
         if emit == "all":
-            _save(_compile(model, "numpy", options), folder / "numpy", ())
+            _save(_compile(path, "numpy", options), folder / "numpy", ())
         _move(folder, target)
+        for made in [target, *([target / "numpy"] if emit == "all" else [])]:
+            remember_written(made)
+        return manifest
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _compile(model: Model, backend: str | None, options: dict[str, Any]) -> CompiledModel:
+def _compile(path: str, backend: str | None, options: dict[str, Any]) -> CompiledModel:
     from irc import driver
 
-    return driver.compile(model, driver.CompileOptions(backend=backend, cache=False, **options))
+    return driver.compile(path, driver.CompileOptions(backend=backend, **options))
 
 
-def _write_sources(model: Model, folder: Path, options: dict[str, Any]) -> None:
-    """The C without a library: nothing is compiled."""
+def _write_sources(path: str, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """The C without a library: nothing is compiled, and no choices of kernels that --tune made are followed."""
     from irc import driver
     from irc.runtime.artifact import write_artifact
 
-    write_artifact(folder, driver.sources(model, driver.CompileOptions(backend="c", **options)))
+    draft = driver.sources(driver.load(path), driver.CompileOptions(backend="c", **options))
+    return write_artifact(folder, draft).manifest
 
 
-def _save(compiled: CompiledModel, folder: Path, without: tuple[str, ...]) -> None:
-    """Write the artefact, less the files with these endings, and a manifest that says so."""
+def _save(compiled: CompiledModel, folder: Path, without: tuple[str, ...]) -> dict[str, Any]:
+    """Write the artefact, less the files with these endings, and a manifest that says so; the manifest."""
     from irc.runtime.artifact import seal
 
-    compiled.save(folder)
+    compiled.copy_files(folder)
     dropped = [f for f in folder.iterdir() if f.suffix in without]
     if dropped:
         for file in dropped:
             file.unlink()
         names = [n for n in compiled.artifact.files if (folder / n).exists()]
         seal(folder, names, {k: v for k, v in compiled.artifact.manifest.items() if k not in ("format", "files")})
+    return compiled.artifact.manifest
 
 
 def _move(source: Path, target: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -74,13 +74,21 @@ def status_of(found: Iterable[Diagnostic]) -> int:
 @contextmanager
 def progress(text: str) -> Generator[None]:
     """Says on a terminal what is going on, for as long as it does."""
-    if not wants_colour(sys.stderr):
+    with steps() as tell:
+        tell(text)
         yield
+
+
+@contextmanager
+def steps() -> Generator[Callable[[str], None]]:
+    """A function that says on a terminal what is going on, until it is called again or the block ends."""
+    if not wants_colour(sys.stderr):
+        yield lambda text: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(text):
-        yield
+    with Console(stderr=True).status("") as status:
+        yield status.update
 
 
 # ----------------------------------------------------------------------------- options

@@ -47,7 +47,7 @@ Every kernel has
     order(name=value, …)              the sizes in that order; batch strides default to 0, batch counts to 1
     scratch_bytes(…)                  of the scratch buffer; no scratch pointer where it is always 0
 
-A kernel needs up to 250 KiB of stack in every thread.  Strides are in elements.  Memory written must not overlap memory
+A kernel needs up to 400 KiB of stack in every thread.  Strides are in elements.  Memory written must not overlap memory
 read (a residual slot included): partial sums stand in the output while a kernel runs.  k = 0 gives epilogue(0).
 
 The epilogue is an expression over `acc()` and `slot(0)`, `slot(1)`, …; `Epilogue(expr, axes)` says along which axes of

@@ -7,6 +7,7 @@ quality; the cheapest row is taken, the first of equals.  Unknown sizes count as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -100,9 +101,16 @@ def _narrow(tile: Tile, n: DimLike) -> bool:
     return tile.vectors > 1 and (not columns.is_const or 0 < int(columns) % tile.panel <= tile.lanes)
 
 
-def select_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilogue, b_constant: bool) -> GemmKernel:
-    """The kernel for C[m, n] = epilogue(A[m, k] · B[k, n]); any k."""
-    tile = choose(isa, dtype, m, n)
+def tiles(isa: Isa, dtype: DType) -> list[Tile]:
+    """Every register tile that `choose` chooses from."""
+    return [Tile(isa, dtype, row.rows, row.vectors) for row in ROWS if row.isa == isa.name]
+
+
+def select_gemm(
+    isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilogue, b_constant: bool, tile: Tile | None = None
+) -> GemmKernel:
+    """The kernel for C[m, n] = epilogue(A[m, k] · B[k, n]); any k.  tile: default, the cheapest of the catalogue."""
+    tile = tile or choose(isa, dtype, m, n)
     return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), _narrow(tile, n))
 
 
@@ -366,6 +374,7 @@ def _cycles(tile: Tile, isa: Isa, m: DimLike, n: DimLike) -> float:
 
 REGISTERS = {"avx512": 32, "neon": 32}  # of vectors; 16 elsewhere
 SEGMENTS = 4  # rows of output pixels in one tile, at most
+DIRECT_WIDTHS = (2, 3, 4, 6, 1)  # of a tile of `select_direct_conv`, in vectors: the first of about equals is taken
 
 
 def select_direct_conv(
@@ -379,14 +388,16 @@ def select_direct_conv(
     oh: DimLike,
     ow: DimLike,
     epilogue: Epilogue,
+    widths_allowed: Sequence[int] = DIRECT_WIDTHS,
 ) -> DirectConvKernel | None:
     """The kernel for NHWC tensors, `oc` output and `ic` input channels of each group; None where it does not fit.
 
-    oh, ow: the output's; a kernel that is selected for a known width must be called with it.
+    oh, ow: the output's; a kernel that is selected for a known width must be called with it.  widths_allowed: of the
+    register tile, in vectors.
     """
     best: tuple[float, DirectConvKernel] | None = None
     lanes = isa.lanes(dtype)
-    for vectors in (2, 3, 4, 6, 1):  # the first of about equals
+    for vectors in widths_allowed:
         reach = (REGISTERS.get(isa.name, 16) - 1 - vectors) // vectors
         if reach < 1 or -(-oc // lanes) < vectors:
             continue

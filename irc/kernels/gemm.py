@@ -29,6 +29,7 @@ TILES_AT_ONCE = 5  # that meet a panel of B; more rows need more pages of memory
 TILES_PER_TASK = 4
 COLUMNS_PER_TASK = 32
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
+PACKED = 384 << 10  # bytes of A, packed, on the stack at most: 1000 products of the rows of TILES_AT_ONCE tiles
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 WORTHWHILE = 100_000  # products below which one thread does all
 
@@ -319,17 +320,18 @@ class GemmKernel(Kernel):
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         s, t = self.symbol, self.tile
         variants = Variants(self.heights, self.narrow)
+        room = min(t.isa.l2 * 3 // 8, PACKED) // t.dtype.itemsize
         given = names(t) | {
             "S": s,
             "Q": vector_name(4, t.dtype),
             "TT": TILES_PER_TASK,
             "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,
-            "room": t.isa.l2 // 4 // t.dtype.itemsize,
+            "room": room,
             "worthwhile": WORTHWHILE,
             "TN": THIN_COLUMNS,
             "far": AHEAD,
             "sum": LONGEST_SUM,
-            "most": min(TILES_AT_ONCE, t.isa.l2 // 4 // t.dtype.itemsize // (LONGEST_SUM * t.rows)),
+            "most": min(TILES_AT_ONCE, room // (LONGEST_SUM * t.rows)),
         }
         starts = self.slot_starts()
         whole = f"(g->n + {t.panel - 1}) / {t.panel} * {t.panel} * g->k"

@@ -16,7 +16,7 @@ from irc.loops.schedule import Axis
 from irc.loops.simplify import depends, substitute
 from irc.passes.indexing import Ranges, coefficient
 
-MOST_PIECES = 12
+MOST_PIECES = 32
 
 
 def pieces(

@@ -1,6 +1,6 @@
-"""Blocks of space moved into channels and back: DepthToSpace, SpaceToDepth.
+"""Blocks of space moved into channels and back, and channels among themselves.
 
-Sources: ONNX DepthToSpace, SpaceToDepth; OpenVINO specification, DepthToSpace-1, SpaceToDepth-1.
+Sources: ONNX DepthToSpace, SpaceToDepth; OpenVINO specification, DepthToSpace-1, SpaceToDepth-1, ShuffleChannels-1.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import Any
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
 from irc.ir.graph import Value
-from irc.ir.types import ANY, TensorType
+from irc.ir.types import ANY, NUMERIC, TensorType
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Codec, Enum, Int
 from irc.ops.forms import Form
+from irc.ops.layout import normal_axis
 from irc.ops.signature import Sig
 from irc.ops.typesets import ONNX_ALL, OV_ANY, onnx_all
 
@@ -132,3 +133,31 @@ class SpaceToDepth(Blocks):
         Form("SpaceToDepth", 28, attrs={"blocksize": Int(to="block_size", lo=1), "mode": ONNX_MODE}),
     )
     openvino = (Form("SpaceToDepth", 1, attrs=OV_BLOCKS, T=OV_ANY),)
+
+
+@op
+class ShuffleChannels(Op):
+    """The groups of an axis interleaved: element i of each of the `group` groups, then element i + 1 of each."""
+
+    axis: int = 1
+    group: int = 1
+    sig = Sig("x: T -> y: T", T=NUMERIC)
+
+    def infer(self, x: Value) -> TensorType:
+        size = x.shape[normal_axis(self.name, self.axis, len(x.shape))]
+        facts: dict[str, Any] = {"op": self.name, "what": f"size of axis {self.axis} of {x.tensor}", "value": size}
+        require((size % self.group).equals(0), codes.SIZE_RANGE, **facts, expected=f"a multiple of {self.group}")
+        return x.tensor
+
+    def reference(self, x: Array) -> Array:
+        axis = self.axis % x.ndim
+        parts = x.reshape(*x.shape[:axis], self.group, x.shape[axis] // self.group, *x.shape[axis + 1 :])
+        return parts.swapaxes(axis, axis + 1).reshape(x.shape)
+
+    def decompose(self, b: Any, x: Value) -> Value:
+        axis = self.axis % len(x.shape)
+        parts = [*x.shape[:axis], self.group, x.shape[axis] // self.group, *x.shape[axis + 1 :]]
+        order = [*range(axis), axis + 1, axis, *range(axis + 2, len(parts))]
+        return b.Reshape(b.Transpose(b.Reshape(x, b.dims(parts)), order), b.dims(x.shape))
+
+    openvino = (Form("ShuffleChannels", 1, attrs={"axis": Int(1), "group": Int(1, lo=1)}, T=NUMERIC),)

@@ -23,7 +23,7 @@ from irc.ops.base import Array, Op, as_list
 from irc.ops.builder import Builder
 from irc.ops.signature import Sig
 from irc.ops.window import spatial, window_padding
-from irc.passes import simplify
+from irc.passes import simplify, volumes
 from irc.passes.claim import worthwhile
 from irc.passes.replace import replace_value
 
@@ -33,7 +33,8 @@ FOLLOWS = frozenset((
 ))  # fmt: skip
 """Operations, besides the elementwise ones, that do as well with the channels last."""
 FEWEST = 2
-"""Convolutions in a graph for which rearranging its inputs and outputs pays; a single one is as well off as it is."""
+"""Convolutions in a graph for which rearranging its inputs and outputs pays; a single one is as well off as it is,
+but for one over volumes: only over planes is there a kernel."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ def run(graph: Graph) -> int:
     """Rewrite in place; how many nodes now compute channels last."""
     region = _Region(graph)
     nodes = graph.nodes
-    if sum(node.op.name == "Conv" and _kernel_takes(node) for node in nodes) < FEWEST:
+    taken = [node for node in nodes if node.op.name == "Conv" and _kernel_takes(node)]
+    if len(taken) < FEWEST and not any(node.outputs[0].rank == 5 for node in taken):
         return 0
     for node in nodes:
         region.visit(node)
@@ -131,7 +133,7 @@ class _Region:
     def visit(self, node: Node) -> None:
         """Rewrite the node if it is a convolution, or follows one."""
         out = node.outputs[0] if node.outputs else None
-        if out is None or not isinstance(out.type, TensorType) or out.type.rank not in (3, 4):
+        if out is None or not isinstance(out.type, TensorType) or out.type.rank not in (3, 4, 5):
             return
         if node.op.name == "Conv":
             x = node.inputs[0]
@@ -221,7 +223,7 @@ class _Region:
         x, w, *rest = node.inputs
         assert x is not None and w is not None
         if not _is_product(node):
-            return self._wrapped(node, len(x.shape), (0,))[0]
+            return self._volumes(node, x) if len(x.shape) == 5 else self._wrapped(node, len(x.shape), (0,))[0]
         constant = w.const
         assert constant is not None
         shape = (int(w.shape[1]), int(w.shape[0]))
@@ -229,6 +231,13 @@ class _Region:
         b = Builder(self.graph, node.name or node.op.name, node.loc)
         y = b.MatMul(self.last(x), self.graph.add_constant(matrix, w.name))
         return y if not rest or rest[0] is None else b.Add(y, rest[0])
+
+    def _volumes(self, node: Node, x: Value) -> Value:
+        """A Conv over volumes, by one over planes."""
+        op, flat, weights = volumes.planes(self.graph, node, self.last(x))
+        b = Builder(self.graph, node.name or node.op.name, node.loc)
+        y = b.add(ChannelsLast(op, 4, (0,)), flat, weights, *node.inputs[2:])
+        return b.Reshape(y, b.dims(permuted(node.outputs[0].shape, last_of(5))), special_zero=False)
 
 
 def _of_planes(node: Node) -> bool:
@@ -257,6 +266,8 @@ def _kernel_takes(node: Node) -> bool:
     x, w = node.inputs[0], node.inputs[1]
     assert x is not None and w is not None
     if x.dtype not in (f32, f64) or w.const is None or not w.tensor.is_static or not x.shape[1].is_const:
+        return False
+    if len(x.shape) == 5 and not volumes.is_volume(node):
         return False
     outputs, per, *window = w.shape
     if not worthwhile(*node.outputs[0].shape, per, *window):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,10 @@ from irc.kernels import (
     select_pool_last,
     select_winograd,
 )
+from irc.kernels.catalogue import DIRECT_WIDTHS
+from irc.kernels.choices import current
+from irc.kernels.direct_conv import DirectConvKernel
+from irc.kernels.winograd import WinogradKernel
 from irc.ops.window import spatial, window_padding
 from irc.passes.access import ZERO, Access, Space, find, row_major
 from irc.passes.claim import Claim, Claimer, worthwhile
@@ -192,21 +197,35 @@ def _select(claimer: Claimer, planes: Planes, groups: int, outputs: int, epilogu
             return Selection(depthwise, {"channels": planes.channels}, depthwise.packed_elements(outputs))
     regular = groups == 1 and window == ((3, 3), (1, 1), (1, 1))
     winograd = select_winograd(isa, dtype, oc, ic, *planes.result, epilogue) if regular else None
-    sizes = {"groups": Dim.of(groups), "ic": Dim.of(ic), "oc": Dim.of(oc)}
     shape, rival = (dtype, oc, ic, *window, *planes.result, epilogue), 1.0 if winograd is None else WINOGRAD
-    matrix = select_matrix_conv(isa, claimer.precision, *shape, rival)
-    if matrix is not None:
-        scratch = Dim.of(matrix.scratch_bytes(ic, *map(int, planes.result)))
-        return Selection(matrix, sizes, matrix.packed_elements(oc, ic, groups), (groups,), scratch)
-    if winograd is not None:
+    candidates: dict[str, Callable[[], AmxConvKernel | WinogradKernel | DirectConvKernel | None]] = {
+        "terms": lambda: select_matrix_conv(isa, claimer.precision, *shape, rival),
+        "winograd": lambda: winograd,
+        "rule": lambda: select_direct_conv(isa, *shape),
+    }
+    for vectors in DIRECT_WIDTHS:
+        candidates[f"{vectors} vectors"] = partial(select_direct_conv, isa, *shape, (vectors,))
+    known = planes.batch.is_const and all(d.is_const for d in planes.result)
+    sides = f"{planes.batch}x{planes.result[0]}x{planes.result[1]}, {groups}x{ic} to {oc} channels"
+    work = f"convolution {claimer.precision} {dtype.name} {sides}, window {window[0]} {window[1]} {window[2]}"
+    kernel = current().pick(work if known else None, candidates)
+    return None if kernel is None else _selection(kernel, planes, groups, ic, oc)
+
+
+def _selection(
+    kernel: AmxConvKernel | WinogradKernel | DirectConvKernel, planes: Planes, groups: int, ic: int, oc: int
+) -> Selection:  # fmt: skip
+    """The kernel's own sizes and its memory."""
+    sizes = {"groups": Dim.of(groups), "ic": Dim.of(ic), "oc": Dim.of(oc)}
+    if isinstance(kernel, AmxConvKernel):
+        scratch = Dim.of(kernel.scratch_bytes(ic, *map(int, planes.result)))
+        return Selection(kernel, sizes, kernel.packed_elements(oc, ic, groups), (groups,), scratch)
+    if isinstance(kernel, WinogradKernel):
         height, width = map(int, planes.result)
-        most = winograd.most(ic, -(-height // 2) * -(-width // 2))
+        most = kernel.most(ic, -(-height // 2) * -(-width // 2))
         sizes = {"ic": Dim.of(ic), "oc": Dim.of(oc), "most": Dim.of(most)}
-        return Selection(winograd, sizes, winograd.packed_elements(oc, ic), scratch=winograd.scratch_bytes(ic, most))
-    direct = select_direct_conv(isa, dtype, oc, ic, *window, *planes.result, epilogue)
-    if direct is None:
-        return None
-    return Selection(direct, sizes, direct.packed_elements(oc, ic, groups), (groups,), direct.scratch_bytes())
+        return Selection(kernel, sizes, kernel.packed_elements(oc, ic), scratch=kernel.scratch_bytes(ic, most))
+    return Selection(kernel, sizes, kernel.packed_elements(oc, ic, groups), (groups,), kernel.scratch_bytes())
 
 
 def _kind(planes: Planes, access: Access) -> Any:

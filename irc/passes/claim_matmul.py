@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
 from irc.ir.types import DType, TensorType
 from irc.kernels import AmxGemmKernel, Epilogue, GemmKernel, select_gemm, select_matrix_gemm, select_rows_gemm
+from irc.kernels.catalogue import tiles
+from irc.kernels.choices import current
 from irc.passes.access import ZERO, Access, Space, find, row_major
 from irc.passes.claim import Claim, Claimer, batch_names, worthwhile
 from irc.passes.epilogues import Tail, merged
@@ -170,12 +174,20 @@ def _select(
     claimer: Claimer, p: Product, m: Dim, dtype: DType, epilogue: Epilogue, constant: bool, rows: bool
 ) -> GemmKernel | AmxGemmKernel:
     """From bf16 terms where the weights are constant and that is faster, else with vectors; rows: A has whole rows."""
+    isa, precision = claimer.isa, claimer.precision
+    candidates: dict[str, Callable[[], GemmKernel | AmxGemmKernel | None]] = {}
     if constant:
-        found = select_matrix_gemm(claimer.isa, claimer.precision, dtype, m, int(p.n), int(p.k), epilogue)
-        if found is not None:
-            return found
-    in_place = select_rows_gemm(claimer.isa, dtype, m, p.n, p.k, epilogue) if constant and rows else None
-    return in_place or select_gemm(claimer.isa, dtype, m, p.n, epilogue, b_constant=constant)
+        candidates["terms"] = lambda: select_matrix_gemm(isa, precision, dtype, m, int(p.n), int(p.k), epilogue)
+    if constant and rows:
+        candidates["rows"] = lambda: select_rows_gemm(isa, dtype, m, p.n, p.k, epilogue)
+    candidates["rule"] = lambda: select_gemm(isa, dtype, m, p.n, epilogue, constant)
+    for tile in tiles(isa, dtype):
+        candidates[f"{tile.rows}x{tile.vectors}"] = partial(select_gemm, isa, dtype, m, p.n, epilogue, constant, tile)
+    known = m.is_const and p.n.is_const and p.k.is_const
+    work = f"product {precision} {dtype.name} {m}x{p.n}x{p.k} {'weights' if constant else 'operands'}"
+    found = current().pick(work if known else None, candidates)
+    assert found is not None
+    return found
 
 
 def _kind(column: Dim, row: Dim) -> Any:

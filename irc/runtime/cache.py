@@ -201,10 +201,10 @@ def info() -> CacheInfo:
 
 
 def clear() -> int:
-    """Remove every artefact; how many there were."""
+    """Remove every artefact, and what was measured of kernels; how many artefacts there were."""
     path = location()
     entries = _entries(path)
-    for name in ("artefacts", "unpacked"):
+    for name in ("artefacts", "unpacked", "tuned"):
         shutil.rmtree(path / name, ignore_errors=True)
     (path / _MEMO).unlink(missing_ok=True)
     return len(entries)

@@ -141,16 +141,21 @@ class CompiledModel:
 
         Files of an artefact that was there before are replaced, not written over: who has it open keeps it.
         """
+        if self.copy_files(folder):
+            remember_written(folder)
+
+    def copy_files(self, folder: str | Path) -> bool:
+        """`save` for who changes the folder afterwards; whether it is another one than the artefact's own."""
         target = Path(folder)
         if target.exists() and target.samefile(self.artifact.folder):
-            return
+            return False
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".irc-", dir=target) as temporary:
             for name in (*self.artifact.files, storage.MANIFEST):
                 shutil.copyfile(self._file(name), Path(temporary, name))
             for name in (*self.artifact.files, storage.MANIFEST):
                 os.replace(Path(temporary, name), target / name)
-        remember_written(target)
+        return True
 
     def _file(self, name: str) -> Path:
         """A file of the artefact; RunError IRC6320 where its folder has been removed meanwhile."""

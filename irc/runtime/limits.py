@@ -41,22 +41,13 @@ def limits(threads: int, again: bool = False) -> Limits | None:
     if compiler is None:
         return None
     target = toolchain.resolve_target("native", compiler)
-    parts = (SOURCE.read_bytes(), compiler, target, _processor(), threads)
+    parts = (SOURCE.read_bytes(), compiler, target, toolchain.processor(), threads)
     key = f"limits:{hashlib.sha256(repr(parts).encode()).hexdigest()[:24]}"
     known = cache.remembered(key)
     if known is None or again:
         known = asdict(_measure(threads, _library(compiler, target)))
         cache.remember(key, known)
     return Limits(**known)
-
-
-def _processor() -> str:
-    """The processor's name, for the cache: another one may have the same features."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line for line in lines if line.startswith("model name")), "")
 
 
 def _library(compiler: toolchain.Compiler, target: toolchain.Target) -> Any:

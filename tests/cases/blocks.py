@@ -1,7 +1,7 @@
-"""DepthToSpace and SpaceToDepth."""
+"""DepthToSpace, SpaceToDepth and ShuffleChannels."""
 
 from cases import Case, Spec
-from irc.ops.blocks import DepthToSpace, SpaceToDepth
+from irc.ops.blocks import DepthToSpace, ShuffleChannels, SpaceToDepth
 
 MODES = ("blocks_first", "depth_first")
 CASES = [
@@ -27,4 +27,8 @@ CASES = [
             (2, (2, 3, 4)),
         ]
     ),
+    Case(ShuffleChannels(group=2), (Spec("f32", (2, 6, 3, 2)),)),
+    Case(ShuffleChannels(axis=-1, group=3), (Spec("i32", (2, 9)),)),
+    Case(ShuffleChannels(axis=0, group=1), (Spec("f16", (3, 2)),)),
+    Case(ShuffleChannels(axis=1, group=4), (Spec("f32", (2, 0, 3)),)),
 ]

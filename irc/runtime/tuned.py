@@ -1,0 +1,52 @@
+"""Choices of kernels that were measured on this machine, kept in the cache folder: work → name of the candidate.
+
+A table is of one processor, target, compiler, number of threads and version of irc.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from irc.backends import toolchain
+from irc.runtime import cache
+from irc.version import VERSION
+
+FOLDER = "tuned"
+
+
+def table_name(target: toolchain.Target, compiler: toolchain.Compiler, threads: int) -> str:
+    """The name of the table for code of that target, run here by so many threads."""
+    parts = (toolchain.processor(), target, compiler, threads, VERSION)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+
+
+def read(name: str) -> dict[str, str]:
+    """What is known; empty if nothing is."""
+    path = cache.location() / FOLDER / f"{name}.json"
+    if not path.parent.is_dir() or cache.root() is None:
+        return {}
+    try:
+        found: Any = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {str(k): str(v) for k, v in cast("dict[Any, Any]", found).items()}
+
+
+def write(name: str, table: Mapping[str, str]) -> Path | None:
+    """Keep a table in place of what was known; where, or None if there is no cache folder.  Raises OSError."""
+    if cache.root() is None:
+        return None
+    target = cache.shared_folder(FOLDER) / f"{name}.json"
+    handle, temporary = tempfile.mkstemp(prefix=".tuned.", dir=target.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(dict(sorted(table.items())), file, indent=1)
+    os.replace(temporary, target)
+    return target
