@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import pytest
 
 import irc
 from irc import driver
-from irc.cli import main, profile_report
+from irc.cli import main, profile, profile_report
 from irc.expr import Load, Var, index
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.loops.ir import Buffer, For, Function, Store
 from irc.loops.work import work_of
 from irc.runtime import limits as limits_module
+from irc.runtime.artifact import Artifact
 from irc.runtime.limits import Limits
 from irc.runtime.ports import size_for
 from irc.runtime.profiling import Profile, Step, measure
@@ -58,9 +60,34 @@ def test_a_profiled_model_computes_the_same_and_tells_times(backend: str) -> Non
     assert {n for r in rows for n in r["layers"]} >= {"conv1", "conv2", "pool", "dense"}
     found = measure(with_clock, lambda: with_clock(x), with_clock.symbol_values([x]), 0)
     assert found.runs == 5 and all(s.seconds >= 0 for s in found.steps)
+    assert sum(s.seconds for s in found.steps) + found.rest == pytest.approx(found.seconds)
     assert found.steps[-1].end <= found.seconds * 2 and [s.begin for s in found.steps[1:]] == [
         s.end for s in found.steps[:-1]
     ]
+
+
+def test_times_are_those_of_the_faster_half() -> None:
+    """Five runs of two steps and a rest; an interruption lengthens two of them."""
+    lengths = iter([[2, 3, 1]] * 3 + [[1, 1, 1], [2, 3, 2], [90, 3, 1], [3, 4, 2], [2, 80, 1]])  # three warm up
+
+    class Fake:
+        artifact = Artifact(Path(), {"profile": [_counted("a"), _counted("b")]})
+
+        def run_times(self) -> list[int]:
+            return [0, *(int(1e9) * t for t in self.ends)]
+
+        def __call__(self) -> None:
+            self.ends = list(accumulate(next(lengths)))
+
+    fake: Any = Fake()
+    found = measure(fake, fake, (), 0)
+    assert [s.seconds for s in found.steps] == [2, pytest.approx(8 / 3)]
+    assert found.rest == pytest.approx(5 / 3) and found.seconds == pytest.approx(2 + 8 / 3 + 5 / 3)
+    assert [(s.begin, s.end) for s in found.steps] == [(0, 2), (2, 5)]
+
+
+def _counted(name: str) -> dict[str, Any]:
+    return {"function": name, "layers": [name], "kernels": [], "flops": None, "read": None, "written": None}
 
 
 def test_the_clock_is_all_that_differs() -> None:
@@ -121,6 +148,7 @@ def test_limits_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert limits_module.limits(1) == first and not made
     assert limits_module.limits(1, again=True) == limits_module.limits(1) == Limits(1.0, 2.0, 1)
     assert len(made) == 1
+    assert limits_module.limits(1, True, Limits(9.0, 0.5, 1)) == limits_module.limits(1) == Limits(9.0, 2.0, 1)
 
 
 # -------------------------------------------------------------------------------- reports
@@ -132,8 +160,8 @@ def report() -> profile_report.Report:
         Step("c", ("one", "two"), (gemm,), 0.003, 0.003, 0.006, 2_000_000, 2e6, 2_000_000),
         Step("d", (), (), 0.004, 0.006, 0.010, None, None, 8_000_000),
     ]
-    profile = Profile(steps, 0.010, 0.0, 5)
-    return profile_report.Report("m.onnx", "c", 2, {"x": "float32[2]"}, profile, Limits(1e10, 1e10, 2))
+    found = Profile(steps, 0.010, 0.0, 5)
+    return profile_report.Report("m.onnx", "c", 2, {"x": "float32[2]"}, found, Limits(1e10, 1e10, 2))
 
 
 def test_figures_of_a_report() -> None:
@@ -145,6 +173,8 @@ def test_figures_of_a_report() -> None:
     assert first["of_peak"] == pytest.approx(0.12) and first["of_bandwidth"] == pytest.approx(0.06)
     three = said["layers"][2]
     assert three["executed_per_second"] == pytest.approx(4e9) and three["of_bandwidth"] is None
+    assert three["of_peak"] == pytest.approx(0.4), "of what Winograd leaves to be done"
+    assert profile.fastest(report().profile) == pytest.approx(4e9)
     assert said["total"]["flops"] is None  # of one function it is not known
     assert [r["kind"] for r in said["kernels"]] == ["gemm", "generated", "winograd_conv"]
     assert json.loads(json.dumps(said))["steps"][1]["layers"] == ["<three>"]

@@ -91,13 +91,13 @@ class Report:
     # -------------------------------------------------------------------------- figures
     def figures(self, row: Row) -> dict[str, Any]:
         """Everything about a row, None where it is unknown; seconds, and per second."""
-        rate, moved = row.rate(row.flops), row.rate(row.bytes)
-        most = self.limits
+        rate, moved, executed = row.rate(row.flops), row.rate(row.bytes), row.rate(row.executed)
+        fewer, most = min(rate or 0.0, executed or 0.0), self.limits
         return {
             **asdict(row),
             "share": row.seconds / self.profile.seconds if self.profile.seconds else None,
-            "flops_per_second": rate, "executed_per_second": row.rate(row.executed), "bytes_per_second": moved,
-            "of_peak": rate / most.flops if rate and most else None,
+            "flops_per_second": rate, "executed_per_second": executed, "bytes_per_second": moved,
+            "of_peak": fewer / most.flops if fewer and most else None,
             "of_bandwidth": moved / most.bandwidth if moved and most else None,
         }  # fmt: skip
 
@@ -122,7 +122,8 @@ class Report:
         p = self.profile
         inputs = ", ".join(f"{name} {text}" for name, text in self.inputs.items()) or "none"
         lines = [f"{self.model}: {self.backend}, threads: {self.threads}, inputs: {inputs}"]
-        lines.append(f"one run: {p.seconds * 1e3:.4f} ms, median of {p.runs}; outputs and state {p.rest * 1e3:.4f} ms")
+        run, rest = f"{p.seconds * 1e3:.4f} ms", f"{p.rest * 1e3:.4f} ms"
+        lines.append(f"one run: {run}, mean of the faster half of {p.runs}; of it outputs and state {rest}")
         if self.limits:
             flops, bandwidth = self.limits.flops / 1e9, self.limits.bandwidth / 1e9
             lines.append(f"limits: {flops:.1f} GFLOP/s of f32 multiply-adds, {bandwidth:.1f} GB/s read from memory")

@@ -22,8 +22,8 @@ from irc.runtime import cache
 SOURCE = Path(__file__).with_name("limits.c")
 MEGABYTES = 256
 """Memory that is read, of all threads: more than caches hold."""
-ROUNDS = 5
-SECONDS = 0.05
+ROUNDS = 20
+SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,11 @@ class Limits:
     threads: int
 
 
-def limits(threads: int, again: bool = False) -> Limits | None:
-    """The limits with that many threads, from the cache unless `again`; None without a C compiler."""
+def limits(threads: int, again: bool = False, least: Limits | None = None) -> Limits | None:
+    """The limits with that many threads, from the cache unless `again`; None without a C compiler.
+
+    least: what was measured before, of which the result keeps what is larger.
+    """
     compiler = toolchain.find_compiler()
     if compiler is None:
         return None
@@ -46,6 +49,8 @@ def limits(threads: int, again: bool = False) -> Limits | None:
     known = cache.remembered(key)
     if known is None or again:
         known = asdict(_measure(threads, _library(compiler, target)))
+        if least is not None:
+            known = {name: max(value, known[name]) for name, value in asdict(least).items()}
         cache.remember(key, known)
     return Limits(**known)
 

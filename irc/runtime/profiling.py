@@ -19,7 +19,7 @@ WARM_UP, LEAST, MOST = 3, 5, 10_000
 class Step:
     """A call of a function of the compiled model, for a group of layers.
 
-    seconds: the median of all runs.  begin, end: in the run whose length is the median of all, from its beginning.
+    seconds: the mean of the faster half of all runs.  begin, end: in the run in their middle, from its beginning.
     flops: operations of its definition; executed: those that the processor executes for them; bytes: of the tensors
     that it reads and writes.  None where only running tells, or the backend does not count.
     """
@@ -37,7 +37,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Profile:
-    """The steps of a run in order.  seconds: of a whole run, the median; rest: of it, copying outputs and state."""
+    """The steps of a run in order.  seconds: of a whole run; rest: of it, copying outputs and state.
+
+    All are means of the faster half of the runs: steps and rest add up, and what interrupts some runs does not count.
+    """
 
     steps: list[Step]
     seconds: float
@@ -54,14 +57,14 @@ def measure(compiled: CompiledModel, call: Callable[[], Any], dims: Sequence[int
     while len(runs) < LEAST or (time.perf_counter() < until and len(runs) < MOST):
         call()
         runs.append(compiled.run_times())
-    lengths = [r[-1] - r[0] for r in runs]
-    middle = sorted(runs, key=lambda r: r[-1] - r[0])[len(runs) // 2]
-    medians = [statistics.median(r[k + 1] - r[k] for r in runs) / 1e9 for k in range(len(middle) - 1)]
+    faster = sorted(runs, key=lambda r: r[-1] - r[0])[: (len(runs) + 1) // 2]
+    middle = faster[len(faster) // 2]
+    means = [statistics.fmean(r[k + 1] - r[k] for r in faster) / 1e9 for k in range(len(middle) - 1)]
     rows = compiled.artifact.manifest["profile"]
     steps = [
-        _step(row, dims, medians[k], *((t - middle[0]) / 1e9 for t in middle[k : k + 2])) for k, row in enumerate(rows)
+        _step(row, dims, means[k], *((t - middle[0]) / 1e9 for t in middle[k : k + 2])) for k, row in enumerate(rows)
     ]
-    return Profile(steps, statistics.median(lengths) / 1e9, medians[-1], len(runs))
+    return Profile(steps, sum(means), means[-1], len(runs))
 
 
 def _step(row: dict[str, Any], dims: Sequence[int], seconds: float, begin: float, end: float) -> Step:
