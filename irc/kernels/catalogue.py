@@ -114,6 +114,9 @@ def select_gemm(
     return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), _narrow(tile, n))
 
 
+DEEPEST = 1023  # products in a sum of `select_rows_gemm`: rows of 1024 elements share few sets of the first cache
+
+
 def select_rows_gemm(
     isa: Isa, dtype: DType, m: DimLike, n: DimLike, k: DimLike, epilogue: Epilogue
 ) -> RowsGemmKernel | None:
@@ -123,9 +126,10 @@ def select_rows_gemm(
     tile = choose(isa, dtype, m, n)
     if not (columns.is_const and depth.is_const) or known(m) < tile.rows or epilogue.functions():
         return None
-    if not 0 < int(depth) <= LONGEST_SUM or int(columns) * int(depth) * dtype.itemsize > isa.l2 // 2:
+    if not 0 < int(depth) <= DEEPEST or int(columns) * int(depth) * dtype.itemsize > isa.l2 * 3 // 4:
         return None
-    return RowsGemmKernel(tile, epilogue, True, heights_for(m, tile.rows), _narrow(tile, n))
+    heights, even, deep = heights_for(m, tile.rows), Dim.of(m).is_const, int(depth) > LONGEST_SUM
+    return RowsGemmKernel(tile, epilogue, True, heights, _narrow(tile, n), even, deep)
 
 
 FMA = 27.0  # products a cycle of `select_gemm`'s kernels with 512-bit vectors: 85 % of the peak

@@ -1,8 +1,8 @@
-"""Matrix product with few products in a sum, C[m, n] = epilogue(A[m, k] · B[k, n]): A is read where it stands.
+"""Matrix product with a small B, C[m, n] = epilogue(A[m, k] · B[k, n]): A is read where it stands.
 
-Packing A would cost as much as the products: here a tile reads its rows of A by broadcasts.  All of B stays in the
-caches, packed at compile time as `GemmKernel` packs it, so tiles of rows are the outer loop: A is read once, C is
-written row by row, each element once, the epilogue applied in registers.
+Where B has few columns, packing A would cost as much as the products: here a tile reads its rows of A by broadcasts.
+All of B stays in the caches, packed at compile time as `GemmKernel` packs it, so tiles of rows are the outer loop: A is
+read once, C is written row by row, each element once, the epilogue applied in registers.
 
 Threads split the rows.
 """
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from irc.ir.dim import Dim, DimLike
-from irc.kernels.gemm import CALL, WORTHWHILE, GemmKernel
+from irc.kernels.gemm import CALL, LONGEST_SUM, WORTHWHILE, GemmKernel
 from irc.kernels.text import fill, symbol
-from irc.kernels.tile import epilogue_of, names, prelude
+from irc.kernels.tile import epilogue_of, heights_of, names, prelude
 
 _TILE = """
 /* The last columns of some rows: fewer than a tile has. */
@@ -33,23 +33,8 @@ static void ${S}_edge(const ${S}_out *o, int rows, int64_t row, int64_t col, con
 /* Rows row to row + R, columns col to col + W vectors; `a` is the first of the rows of A, `b` the panel. */
 IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t row, int64_t col, int64_t k,
                           const $T *restrict a, int64_t a_row, const $T *restrict b) {
-    $V acc[$MR][$NV], bv[$NV];
-    IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) acc[i][w] = ($V){0};
-    }
-    for (; k > 0; k--, a++, b += $NR) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
-        }
-    }
-    if (o->n - col < W * $L) {
-        _Alignas(64) $T sums[$MR * $NR];
+    _Alignas(64) $T sums[$MR * $NR];
+    $V acc[$MR][$NV], bv[$NV];$products    if (o->n - col < W * $L) {
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             IRC_FULL_UNROLL
@@ -68,6 +53,55 @@ IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t r
 }
 """
 
+_SHORT = """
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) acc[i][w] = ($V){0};
+    }
+    for (; k > 0; k--, a++, b += $NR) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
+        }
+    }
+"""
+
+_DEEP = """
+    const $T *so_far = 0; /* long sums are sums of sums, which lose less */
+    for (int64_t left = k;; left -= $sum) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] = ($V){0};
+        }
+        for (int64_t j = left < $sum ? left : $sum; j > 0; j--, a++, b += $NR) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < R; i++) {
+                IRC_FULL_UNROLL
+                for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
+            }
+        }
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R && so_far; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);
+        }
+        if (left <= $sum) break;
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
+        }
+        so_far = sums;
+    }
+"""
+
 _INSTANCE = """
 static void ${S}_${R}x$W(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
                      const $T *b) {
@@ -78,18 +112,25 @@ static void ${S}_${R}x$W(const ${S}_out *o, int64_t row, int64_t col, int64_t k,
 _BODY = """
 typedef void ${S}_run(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row, const $T *b);
 
-/* Rows row to end of one matrix. */
-static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b, int64_t row, int64_t end) {
+/* Where a tile starts. */
+IRC_INLINE int64_t ${S}_start(int64_t m, int64_t tile) {
+$start
+}
+
+/* Some tiles of one matrix. */
+static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b, int64_t tile, int64_t last) {
 $tables
-    while (row < end) {
-        const int64_t rows = $height;
-        for (int64_t col = 0; col < g->n; col += $NR)
-            $run[rows](o, row, col, g->k, a + row * g->a_row, g->a_row, b + col * g->k);
-        row += rows;
+    for (; tile < last; tile++) {
+        const int64_t end = ${S}_start(g->m, tile + 1);
+        for (int64_t row = ${S}_start(g->m, tile), rows; row < end; row += rows) {
+            rows = $height;
+            for (int64_t col = 0; col < g->n; col += $NR)
+                $run[rows](o, row, col, g->k, a + row * g->a_row, g->a_row, b + col * g->k);
+        }
     }
 }
 
-/* Tasks: $MR rows of a matrix. */
+/* Tasks: tiles of a matrix. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t tiles = (g->m + $MR - 1) / $MR;
@@ -97,8 +138,8 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const int64_t image = begin / tiles, first = begin % tiles, i = image / g->batch1, j = image % g->batch1;
         const int64_t last = tiles - first < end - begin ? tiles : first + end - begin;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
-        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1,
-                   first * $MR, last * $MR < g->m ? last * $MR : g->m);
+        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1, first,
+                   last);
         begin += last - first;
     }
 }
@@ -114,50 +155,58 @@ void $S($parameters) {
 }
 """
 
+_EVEN = """    const int64_t tiles = (m + $MR - 1) / $MR, low = m / tiles, extra = m % tiles;
+    return tile * low + (tile < extra ? tile : extra);"""
+
+_WHOLE = """    return tile * $MR < m ? tile * $MR : m;"""
+
 
 def heights_for(m: DimLike, rows: int) -> tuple[int, ...]:
-    """Tile heights for m rows: as many as possible of the highest, then what is left."""
-    size = Dim.of(m)
-    if not size.is_const:
-        return (rows, *(h for h in (8, 4, 2, 1) if h < rows))
-    return tuple(h for h in (rows if int(size) >= rows else 0, int(size) % rows) if h) or (1,)
+    """Heights that cover m rows: of nearly equal tiles; where m is unknown, of whole tiles, and of the parts of what is
+    left, highest first."""
+    return heights_of(m, rows) if Dim.of(m).is_const else (rows, *(h for h in (8, 4, 2, 1) if h < rows))
 
 
 @dataclass(frozen=True)
 class RowsGemmKernel(GemmKernel):
     """A generated matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
 
-    `heights` are those of the tiles, highest first: each is as high as the rows that are left allow.
+    `heights` as `heights_for` finds them; `even`: for a number of rows that is known.  `deep`: takes more than
+    LONGEST_SUM products in a sum.
     """
+
+    even: bool = False
+    deep: bool = True
 
     @cached_property
     def symbol(self) -> str:
         kind = self.tile.name.removeprefix("irc_tile_")
-        return symbol("gemm_rows", kind, f"{self.epilogue.key()}{self.heights}{self.narrow}")
+        return symbol("gemm_rows", kind, f"{self.epilogue.key()}{self.heights}{self.narrow}{self.even}{self.deep}")
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         t, s = self.tile, self.symbol
-        given = names(t) | {"S": s, "worthwhile": WORTHWHILE}
+        given = names(t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
         widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
         tables = "".join(
             f"    static {s}_run *const {name}[] = {{{', '.join(f'[{r}] = {s}_{r}x{w}' for r in self.heights)}}};\n"
             for name, w in widths.items()
         )
-        height = "".join(f"left >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
+        greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
         return "".join(
             (
                 prelude(t, self.epilogue),
                 f"/* {self.summary} */",
                 epilogue_of(s, t, self.epilogue),
-                fill(_TILE, **given),
+                fill(_TILE, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
                 *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self.heights),
                 fill(CALL, **given, slot_fields=self.slot_fields()),
                 fill(
                     _BODY,
                     **given,
                     tables=tables.rstrip(),
-                    height=height.replace("left", "end - row"),
+                    start=fill(_EVEN if self.even else _WHOLE, **given),
+                    height="end - row" if self.even else greedy,
                     run=f"(g->n - col <= {t.lanes} ? narrow : whole)" if self.narrow else "whole",
                     slot_starts=self.slot_starts(),
                     parameters=self.parameters,
