@@ -76,6 +76,14 @@ IRC_HELPER irc_u16x32 irc_bf16_halves(irc_f32x16 x, irc_f32x16 y) {
 IRC_HELPER irc_u16x32 irc_bf16_nearest(irc_f32x16 x, irc_f32x16 y) {
     return (irc_u16x32)_mm512_cvtne2ps_pbh((__m512)y, (__m512)x);
 }
+/* Whether a lane is NaN. */
+IRC_HELPER int irc_any_nan(irc_f32x16 x) {
+    const irc_f32x16_mask bad = x != x;
+    uint64_t words[8], any = 0;
+    __builtin_memcpy(words, &bad, sizeof words);
+    for (int i = 0; i < 8; i++) any |= words[i];
+    return any != 0;
+}
 IRC_HELPER void irc_bf16_store(uint16_t *p, irc_u16x32 x) { *(irc_u32x16_memory *)p = (irc_u32x16)x; }
 #endif
 """

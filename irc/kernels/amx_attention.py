@@ -233,10 +233,7 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_task *at, int64_t r, float
         if (g->dv - j < 16) irc_f32x16_store_part(o + j, x * factor, g->dv - j);
         else irc_f32x16_store(o + j, x * factor);
     }
-    int32_t found = sum != sum;
-    const irc_f32x16_mask bad = poison != poison;
-    for (int i = 0; i < 16; i++) found |= bad[i];
-    return found;
+    return sum != sum || irc_any_nan(poison);
 }
 
 /* Row r in f32 throughout. */

@@ -164,20 +164,47 @@ static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const $B *b, ${S}_
 """
 
 _PRODUCTS = """
+/* A pixel of a block of 32 channels to Y, as below. */
+IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *o, const float *block, int64_t pixel, int64_t col, const int first,
+                                 const int last) {
+    irc_f32x16 poison = {0};
+    IRC_FULL_UNROLL
+    for (int w = 0; w < 2; w++) {
+        float *const to = o->c + pixel * o->c_row + col + 16 * w;
+        irc_f32x16 x = irc_f32x16_load(block + 16 * w);
+        if (!first) x += irc_f32x16_load(to);
+        if (last) {
+            poison += x * 0.0f;
+            x = ${S}_epilogue(o, x, pixel, col + 16 * w, 16);
+        }
+        irc_f32x16_store(to, x);
+    }
+    return poison;
+}
+
 /* The pixels of a tile to Y: earlier sums added, the epilogue applied when these are the last ones.  Whether a sum was
  * not finite. */
-static int ${S}_finish(const ${S}_call *g, const ${S}_out *o, const float *block, ${S}_spot s, int64_t col, int first,
-                       int last) {
-    const int64_t left = g->oc - col;
+static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *block, ${S}_spot s, int64_t col,
+                       int first, int last) {
+    const ${S}_out own = *given, *const o = &own; /* stores do not change it */
+    const int64_t left = g->oc - col, wide = g->wide, ow = g->ow, height = g->height, rows = g->y1 - g->y0;
+    const int64_t start = g->y0 * ow;
     irc_f32x16 poison = {0};
-    for (int64_t i = 0; i < g->height; i++, s.x++) {
-        if ($flat && s.x == g->wide) {
+    for (int64_t i = 0; i < height; i++, s.x++) {
+        if ($flat && s.x == wide) {
             s.x = 0;
             s.y++;
         }
-        if (s.x >= g->ow) continue;
-        if (g->y0 + s.y >= g->y1) break;
-        const int64_t pixel = (g->y0 + s.y) * g->ow + s.x;
+        if (s.x >= ow) continue;
+        if (s.y >= rows) break;
+        const int64_t pixel = start + s.y * ow + s.x;
+        if (left >= 32) {
+            if (first && last) poison += ${S}_whole(o, block + i * 32, pixel, col, 1, 1);
+            else if (last) poison += ${S}_whole(o, block + i * 32, pixel, col, 0, 1);
+            else if (first) ${S}_whole(o, block + i * 32, pixel, col, 1, 0);
+            else ${S}_whole(o, block + i * 32, pixel, col, 0, 0);
+            continue;
+        }
         for (int w = 0; w < 2 && 16 * w < left; w++) {
             const int64_t part = left - 16 * w;
             float *const to = o->c + pixel * o->c_row + col + 16 * w;
@@ -191,10 +218,7 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *o, const float *block
             else irc_f32x16_store(to, x);
         }
     }
-    int32_t found = 0;
-    const irc_f32x16_mask bad = poison != poison;
-    for (int i = 0; i < 16; i++) found |= bad[i];
-    return found;
+    return irc_any_nan(poison);
 }
 
 /* Tiles tile to end with chunks c0 to c1 of the panel at channel col; meanwhile `next` comes nearer. */

@@ -172,12 +172,39 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 """
 
 PRODUCTS = """
+/* Rows of a block of 32 columns to C, as below. */
+IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *given, const float *block, int64_t rows, int64_t row, int64_t col,
+                                 const int first, const int last) {
+    const ${S}_out o = *given; /* stores do not change it */
+    irc_f32x16 poison = {0};
+    float *to = o.c + row * o.c_row + col;
+    for (int64_t i = 0; i < rows; i++, block += 32, to += o.c_row) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < 2; w++) {
+            irc_f32x16 x = irc_f32x16_load(block + 16 * w);
+            if (!first) x += irc_f32x16_load(to + 16 * w);
+            if (last) {
+                poison += x * 0.0f;
+                x = ${S}_epilogue(&o, x, row + i, col + 16 * w, 16);
+            }
+            irc_f32x16_store(to + 16 * w, x);
+        }
+    }
+    return poison;
+}
+
 /* Rows of a block to C: sums of earlier chunks added, the epilogue applied when these are the last ones.  Whether a
  * sum was not finite: terms of an infinity cancel to NaN, so f32 must tell what it is. */
 static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int64_t row, int64_t col, int first,
                        int last) {
     const int64_t left = o->n - col;
     irc_f32x16 poison = {0};
+    if (left >= 32) {
+        if (first && last) return irc_any_nan(${S}_whole(o, block, rows, row, col, 1, 1));
+        if (last) return irc_any_nan(${S}_whole(o, block, rows, row, col, 0, 1));
+        ${S}_whole(o, block, rows, row, col, first, 0);
+        return 0;
+    }
     for (int64_t i = 0; i < rows; i++) {
         for (int w = 0; w < 2 && 16 * w < left; w++) {
             const int64_t part = left - 16 * w;
@@ -192,10 +219,7 @@ static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int6
             else irc_f32x16_store(to, x);
         }
     }
-    int32_t found = 0;
-    const irc_f32x16_mask bad = poison != poison;
-    for (int i = 0; i < 16; i++) found |= bad[i];
-    return found;
+    return irc_any_nan(poison);
 }
 
 /* Blocks of two row tiles of a group with one panel of B, all packed chunks; meanwhile `next` comes nearer. */
