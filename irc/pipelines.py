@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph
-from irc.passes import cse, decompose, fold, infer, materialize, simplify, weights
+from irc.passes import cse, decompose, fold, infer, materialize, recompose, simplify, weights
 
 if TYPE_CHECKING:
     from irc.kernels import Isa
@@ -19,6 +19,7 @@ COMPILE_C: tuple[Pass, ...] = (
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
     ("simplify", lambda graph, sink: simplify.run(graph)),
+    ("recompose", lambda graph, sink: recompose.run(graph)),
     ("decompose", decompose.run),
     ("materialize-2", lambda graph, sink: materialize.run(graph)),
     ("fold-2", lambda graph, sink: fold.run(graph)),
@@ -53,6 +54,7 @@ COMPILE_NUMPY: tuple[Pass, ...] = (
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
     ("simplify", lambda graph, sink: simplify.run(graph)),
+    ("recompose", lambda graph, sink: recompose.run(graph)),
     ("cse", lambda graph, sink: cse.run(graph)),
 )
 """From a loaded graph to one that `irc.backends.numpy` writes, in the same way."""

@@ -18,7 +18,7 @@ from irc.ir.types import TensorType, f32
 from irc.ir.verify import problems
 from irc.ops.builder import evaluate
 from irc.ops.opaque import Opaque
-from irc.passes import cse, decompose, fold, group, infer, materialize, simplify, weights
+from irc.passes import cse, decompose, fold, group, infer, materialize, recompose, simplify, weights
 from irc.passes.indexing import Ranges
 
 X = random(3, 4)
@@ -80,6 +80,26 @@ def test_outputs_keep_their_names() -> None:
     graph.outputs[0].name, graph.outputs[0].names = "y", ("alias",)
     simplify.run(graph)
     assert ops(graph) == ["Exp"] and graph.outputs[0].name == "y" and graph.outputs[0].names == ("alias",)
+
+
+# ------------------------------------------------------------------------- recompose
+SPELLED: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "x · sigmoid(x)": (lambda b, x: b.Mul(x, b.Sigmoid(x)), ["Swish"]),
+    "sigmoid(x) · x": (lambda b, x: b.Exp(b.Mul(b.Sigmoid(x), x)), ["Swish", "Exp"]),
+    "of something else": (lambda b, x: b.Mul(x, b.Sigmoid(b.Neg(x))), ["Neg", "Sigmoid", "Mul"]),
+    "that is used elsewhere": (lambda b, x: b.Add(b.Mul(x, s := b.Sigmoid(x)), s), ["Sigmoid", "Mul", "Add"]),
+}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_recompose(name: str) -> None:
+    build, left = SPELLED[name]
+    graph = graph_of(build, X)
+    graph.outputs[0].names = ("alias",)
+    (before,) = evaluate(graph, {graph.inputs[0]: X})
+    assert recompose.run(graph) == ("Swish" in left)
+    assert ops(graph) == left and not problems(graph) and graph.outputs[0].names == ("alias",)
+    np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: X})[0], before, rtol=3e-7)
 
 
 # ------------------------------------------------------------------------------ fold
