@@ -12,7 +12,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import irc
+from irc.border.sizes import SizeBuilder
 from irc.diagnostics import ConversionError
+from irc.ir.dim import Dim
+from irc.ir.graph import Graph
+from irc.ir.types import TensorType, f32
+from irc.ops.builder import evaluate
+from irc.ops.forms import Declined
 
 rng = np.random.default_rng(0)
 
@@ -202,3 +208,49 @@ def test_a_second_result_that_is_used_needs_a_version_with_it(tmp_path: Path) ->
     for target, options in (("b.onnx", {"opset": 7}), ("b.xml", {"max_opset": "opset1"})):
         with pytest.raises(ConversionError, match=r"opset ?8"):
             irc.convert(pooled(True), tmp_path / target, **options)
+
+
+HEADER = '<ir_version: 10, opset_import: ["": 23]>'
+SYMBOLIC = {
+    "GroupNormalization": """g (float[n,4,w] x, float[4] s, float[4] b) => (float[n,4,w] y) {
+        y = GroupNormalization <num_groups = 2> (x, s, b) }""",
+    "Attention": """g (float[n,s,32] q, float[n,t,32] k, float[n,t,32] v) => (float[n,s,32] y) {
+        y = Attention <q_num_heads = 4, kv_num_heads = 4> (q, k, v) }""",
+    "LSTM": """g (float[t,n,6] x, float[1,16,6] w, float[1,16,4] r) => (float[t,1,n,4] y) {
+        y = LSTM <hidden_size = 4> (x, w, r) }""",
+    "Dropout": "g (float[n,8] x) => (float[n,8] y, bool[n,8] m) { y, m = Dropout (x) }",
+}
+
+
+@pytest.mark.parametrize("target", ["onnx 13", "onnx 17", "xml"])
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_sizes_that_vary_are_computed_from_shapes(name: str, target: str, tmp_path: Path) -> None:
+    """Operations whose replacement needs a size: one written model serves every size."""
+    source = onnx.parser.parse_model(HEADER + SYMBOLIC[name])
+    suffix, _, opset = target.partition(" ")
+    written = tmp_path / f"m.{suffix}"
+    irc.convert(source, written, **({"opset": int(opset)} if opset else {}))
+    a, b = (irc.compile(m, backend="numpy", cache=False) for m in (source, written))
+    for n, t, s, w in ((1, 2, 3, 4), (3, 5, 1, 6)):
+        sizes = {"n": n, "t": t, "s": s, "w": w}
+        shapes = [[sizes.get(d, d) for d in port.shape] for port in a.inputs]
+        arrays = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+        for got, want in zip(b(*arrays), a(*arrays), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_sizes_by_arithmetic() -> None:
+    """Every kind of a size, at sizes for which rounding down and up differ."""
+    graph = Graph()
+    n, m = Dim.symbol("n"), Dim.symbol("m")
+    graph.add_input("x", TensorType.of(f32, [n, m]))
+    sizes = [n, m * 2 + 3, n * m - 1, n // 2, (n - 7) // 2, (n + m).ceildiv(3), n % 3]
+    sizes += [n.minimum(m), n.maximum(5), Dim.of(4)]
+    graph.outputs = [SizeBuilder(graph).dims(sizes)]
+    (x,) = graph.inputs
+    assert "DimVector" not in {node.op.name for node in graph.nodes}
+    for a, b in ((5, 2), (2, 5), (8, 8)):
+        (found,) = evaluate(graph, {x: np.zeros((a, b), np.float32)})
+        assert found.tolist() == [size.evaluate({"n": a, "m": b}) for size in sizes]
+    with pytest.raises(Declined):
+        SizeBuilder(graph).dims([Dim.symbol("k")])

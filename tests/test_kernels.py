@@ -303,14 +303,15 @@ def test_gemm_known_rows_emit_two_tiles() -> None:
 
 # ---------------------------------------------------------------------------- vector functions
 def exact_values(name: str) -> Callable[[Any], Any]:
-    erf = pytest.importorskip("scipy.special").erf
+    scipy_special = pytest.importorskip("scipy.special")
     found: dict[str, Callable[[Any], Any]] = {
         "exp": np.exp,
         "log": np.log,
         "tanh": np.tanh,
-        "erf": erf,
+        "erf": scipy_special.erf,
         "sqrt": np.sqrt,
         "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+        "gelu": lambda x: x * 0.5 * scipy_special.erfc(x * -(0.5**0.5)),
         "atan": np.arctan,
     }
     return found.get(name) or getattr(np, name)
@@ -362,6 +363,8 @@ def test_function(functions: ctypes.CDLL, name: str, dtype: DType, lanes: int) -
         bound = np.full(x.shape, ULP.get(name, 2.0) if dtype == f32 else 4.0)
         if name == "sigmoid" and dtype == f32:
             bound = np.where(x < -87, 1.2e-38 / step, bound)
+        if name == "gelu":
+            bound = np.abs(x) * (2.5 * 2.0**-24 if dtype == f32 else 2.0**-52) / step + 1
         worst = np.where(unequal, error - bound, -1.0)
         at = int(np.nanargmax(worst))
     assert not (worst > 0).any(), f"{name}({x[at]!r}) = {y[at]!r}, exact {exact[at]!r}: {error[at]:.2f} ULP"
@@ -378,6 +381,10 @@ def epilogues() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
         "gelu": (
             x * 0.5 * (call("erf", x * 0.70710678) + 1.0),
             lambda a: a * 0.5 * (1 + exact_values("erf")(a / 2**0.5)),
+        ),
+        "gelu, divided, then added to": (
+            (call("erf", (x + 1.0) / 1.4142135) + 1.0) * (x + 1.0) * 0.5 + x,
+            lambda a: (a + 1) * 0.5 * (1 + exact_values("erf")((a + 1) / 2**0.5)) + a,
         ),
         "tanh": (call("tanh", x), np.tanh),
         "leaky": (select(x.lt(0.0), x * 0.1, x), lambda a: np.where(a < 0, a * 0.1, a)),
@@ -406,6 +413,16 @@ def test_epilogue_propagates_nan(tmp_path: Path) -> None:
     c = np.zeros((7, 16), np.float32)
     invoke(lib, g, a, g.pack_b(np.abs(noise(3, 16))), c, 7, 16, 3, 0, 0, 3, 1, 0, 0, 0, 0, 16, 1, 1)
     assert np.isnan(c[2]).all() and (c[3] == 0.5).all() and np.isfinite(np.delete(c, 2, 0)).all()
+
+
+def test_gelu_is_recognised() -> None:
+    x, other = acc() + slot(0), acc() * slot(0)
+    erf = call("erf", x * 0.70710678)
+    for e in (x * 0.5 * (erf + 1.0), (x * 0.5) * (1.0 + erf), (erf + 1.0) * (0.5 * x), (x * (erf + 1.0)) / 2.0):
+        assert Epilogue(e, ("row",)).functions() == ("gelu",)
+    for e in (x * (erf + 1.0), x * 0.5 * (erf + 2.0), x * 0.5 * (call("erf", x) + 1.0), other * 0.5 * (erf + 1.0)):
+        assert Epilogue(e, ("row",)).functions() == ("erf",)
+    assert Epilogue(acc(f64) * 0.5 * (call("erf", acc(f64) * 0.5**0.5) + 1.0)).functions() == ("erf",)
 
 
 def test_epilogue_support() -> None:

@@ -28,6 +28,8 @@ from irc.kernels import (
     slot,
     transposed,
 )
+from irc.kernels.isa import HEAD, host_isa, vector_name, vector_type
+from irc.kernels.lanes import exp_below
 from tests.test_kernels import Pool, build, close, compilers, guarded, invoke, noise, run_conv
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
@@ -204,6 +206,23 @@ def test_attention_wide_heads(tmp_path: Path, width: int) -> None:
     for kernel in kernels:
         assert kernel is not None
         run_attention(lib, kernel, (1, 1, 1, 50, 100, width, width - 1))
+
+
+@pytest.mark.parametrize("lanes", [16, 8, 4])
+def test_exponentials_of_a_softmax(tmp_path: Path, lanes: int) -> None:
+    v = vector_name(lanes, f32)
+    text = f"void f(const float *x, float *y) {{ {v}_store(y, {v}_exp_below({v}_load(x))); }}\n"
+    lib = build(tmp_path, [], HEAD + vector_type(lanes, f32) + exp_below(lanes, f32) + text)
+    special = [0, -0.0, -1e-45, -88, -88.1, -1e9, -np.inf, np.nan] * 2
+    x = np.concatenate([-np.logspace(-9, np.log10(87), 2**16), special]).astype(np.float32)
+    y = np.empty_like(x)
+    for at in range(0, len(x), lanes):
+        lib.f(ctypes.c_void_p(x[at:].ctypes.data), ctypes.c_void_p(y[at:].ctypes.data))
+    assert np.array_equal(np.isnan(x), np.isnan(y)) and (y[x == 0] == 1).all() and (y[x <= -88] == 0).all()
+    x, y = x[x > -87.3].astype(np.float64), y[x > -87.3]
+    fused = host_isa().name not in ("plain", "sse")
+    bound = (3 - 0.25 * x if fused else 3.25 - 0.75 * x) * 2.0**-24
+    assert (np.abs(y / np.exp(x) - 1) <= bound).all()
 
 
 # ---------------------------------------------------------------------------- pools

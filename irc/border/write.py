@@ -15,6 +15,7 @@ import numpy as np
 
 from irc.border import support
 from irc.border.read import ordered
+from irc.border.sizes import SizeBuilder
 from irc.diagnostics import Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
@@ -245,7 +246,7 @@ class _Writer:
         loc: Loc, path: Path,
     ) -> None:  # fmt: skip
         """Emit `op` in the operations that `rewrite` says it in."""
-        graph, results, formals = trace(op, inputs, rewrite)
+        graph, results, formals = trace(op, inputs, rewrite, SizeBuilder)
         given = [v for v in inputs if v is not None and v.const is None]
         for formal, value in zip(formals, given, strict=True):
             self.keys[formal] = self._key(value)

@@ -3,7 +3,7 @@
 A task is a range of query rows of one key-value head; with grouped queries the rows of all query heads that share
 the head follow one another.  It goes through the keys in blocks, packs K and V of a block on the stack, and for each
 tile of rows computes the scores, their exponentials and the products with V: scores never leave the first cache.
-Rows whose keys are one block (`keys`, 256 for heads up to 64 wide) get the exact two-pass softmax; longer ones carry
+Rows whose keys are one block (`keys`, up to 512) get the exact two-pass softmax; longer ones carry
 the maximum and the sum from block to block.  With few rows (decoding) K and V are read in place instead.
 
 Nothing outside the operands is read or written.  Threads split tasks: results do not depend on them.
@@ -27,9 +27,8 @@ from irc.kernels.tile import Tile, body_of, names
 
 Mask = Literal["none", "add", "bool"]
 WIDEST = 512  # elements of a row of Q or V, at most
-KEYS = 256  # keys of a block, at most
-ROOM = 16384  # elements of a packed block of K or V
-TILES_PER_TASK = 16
+KEYS = 512  # keys of a block, at most
+TILES_PER_TASK = 32
 FEW_TILES = 4
 FEW_TASKS = 8
 DECODE_ROWS = 4  # query rows of a key-value head up to which K and V are not packed
@@ -86,7 +85,12 @@ class AttentionKernel(Kernel):
     def keys(self) -> int:
         """Keys of a block."""
         panel = self.tile.panel
-        return max(panel, min(KEYS, ROOM // -(-self.width // panel) // panel // panel * panel))
+        return max(panel, min(KEYS, self._room // -(-self.width // panel) // panel // panel * panel))
+
+    @property
+    def _room(self) -> int:
+        """Elements of a packed block of K or V."""
+        return self.tile.isa.stack // 4
 
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
@@ -111,12 +115,12 @@ class AttentionKernel(Kernel):
             "body": body,
             "AS": stride,
             "KB": self.keys,
-            "room": max(self.keys * padded, ROOM),
+            "room": max(self.keys * padded, self._room),
             "wide": padded,
             "scale": f"{float(self.scale).hex()}f",
             "H0": max(self.heights),
             "G": count,
-            "U": 4 if self.mask == "none" else 1,  # vectors at a time; masks take instructions enough
+            "some": -(-max(*self.heights, DECODE_ROWS) // t.lanes) * t.lanes,
             "dots": dots(count, t.lanes, f32),
             "tiles": TILES_PER_TASK,
             "few_tiles": FEW_TILES,
@@ -142,7 +146,7 @@ class AttentionKernel(Kernel):
                 instances,
                 fill(CALL, **given, fields=fields, reach=self._reach),
                 fill(PACK, **given),
-                fill(SOFTMAX, **given, mask_at=self._mask_at, masked=self._masked, empty=self._inverse),
+                fill(SOFTMAX, **given, mask_at=self._mask_at, **self._masking, empty=self._inverse),
                 fill(TILES, **given, tables=self._tables(body), pick=body_of(t, t.vectors > 1, "rows")),
                 fill(DECODE, **given, empty=self._inverse),
                 fill(ENTRY, **given, parameters=self.parameters, assigned=assigned),
@@ -166,24 +170,34 @@ class AttentionKernel(Kernel):
     @property
     def _mask_at(self) -> str:
         if self.mask == "none":
-            return "(void)g, (void)batch, (void)head, (void)i;"
+            return "(void)at;"
         kind = "float" if self.mask == "add" else "uint8_t"
-        at = "g->mask + batch * g->mask_batch + head * g->mask_head + i * g->mask_row"
+        at = (
+            "g->mask + at->batch * g->mask_batch"
+            f" + (at->head + {self.symbol}_head(g, r)) * g->mask_head + i * g->mask_row"
+        )
         return f"const {kind} *const mask = {at};"
 
     @property
-    def _masked(self) -> str:
-        """Adds the mask of up to `part` keys from j on to the scores x."""
+    def _masking(self) -> dict[str, str]:
+        """How the mask is added to scores x from j on: to whole vectors where they allow it, and to `part` of one."""
         v, lanes = names(self.tile)["V"], self.tile.lanes
         if self.mask == "none":
-            return ""
+            return {"whole": "1", "added": "", "masked": ""}
         seen = " ? 0.0f : -INFINITY" if self.mask == "bool" else ""
-        return f"""float lanes[{lanes}] = {{0}};
+        part = f"""float lanes[{lanes}] = {{0}};
         if (g->mask_col == 1 && part >= {lanes})
             for (int l = 0; l < {lanes}; l++) lanes[l] = mask[k0 + j + l]{seen};
         else
             for (int l = 0; l < {lanes} && l < part; l++) lanes[l] = mask[(k0 + j + l) * g->mask_col]{seen};
         x += {v}_load(lanes);"""
+        if self.mask == "bool":
+            return {"whole": "0", "added": "", "masked": part}
+        at = f"scores + j + u * {lanes}"
+        added = f"""
+            x += {v}_load(mask + k0 + j + u * {lanes});
+            {v}_store({at}, x);"""
+        return {"whole": "g->mask_col == 1", "added": added, "masked": part}
 
     @property
     def _inverse(self) -> str:

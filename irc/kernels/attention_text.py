@@ -60,16 +60,24 @@ IRC_INLINE int64_t ${S}_reach(const ${S}_call *g, int64_t i) {
     $reach
 }
 
-/* Row r of the task's head: query r % m of query head r / m of the group, times the scale, zeros up to a vector. */
+/* Which query, of which query head of the group, row r of the task's head is. */
+IRC_INLINE int64_t ${S}_head(const ${S}_call *g, int64_t r) { return r < g->m ? 0 : r / g->m; }
+IRC_INLINE int64_t ${S}_index(const ${S}_call *g, int64_t r) { return r < g->m ? r : r % g->m; }
+
+/* Row r, times the scale, zeros up to a vector. */
 static void ${S}_query(const ${S}_call *g, const ${S}_place *at, int64_t r, float *to) {
-    const float *q = g->q + at->batch * g->q_batch + (at->head + r / g->m) * g->q_head + r % g->m * g->q_row;
+    const float *q = g->q + at->batch * g->q_batch + (at->head + ${S}_head(g, r)) * g->q_head
+                     + ${S}_index(g, r) * g->q_row;
     int64_t j = 0;
-    for (; j + $L <= g->d; j += $L) ${V}_store(to + j, ${V}_load(q + j) * $scale);
+    for (; j + $L <= g->d; j += $L) {
+        __builtin_prefetch(q + $H0 * g->q_row + j); /* of the next tile */
+        ${V}_store(to + j, ${V}_load(q + j) * $scale);
+    }
     if (j < g->d) ${V}_store(to + j, ${V}_load_part(q + j, g->d - j) * $scale);
 }
 
 IRC_INLINE float *${S}_output(const ${S}_call *g, const ${S}_place *at, int64_t r) {
-    return g->o + at->batch * g->o_batch + (at->head + r / g->m) * g->o_head + r % g->m * g->o_row;
+    return g->o + at->batch * g->o_batch + (at->head + ${S}_head(g, r)) * g->o_head + ${S}_index(g, r) * g->o_row;
 }
 """
 
@@ -89,7 +97,10 @@ static void ${S}_pack_k(const ${S}_call *g, const float *from, int64_t keys, flo
         for (; g->k_col == 1 && j + $L <= g->d; j += $L) {
             $V x[$L];
             IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) x[i] = ${V}_load(k + (i < have ? i : 0) * g->k_row + j);
+            for (int i = 0; i < $L; i++) {
+                x[i] = ${V}_load(k + (i < have ? i : 0) * g->k_row + j);
+                __builtin_prefetch(k + (i + $L) * g->k_row + j);
+            }
             ${V}_square(x);
             IRC_FULL_UNROLL
             for (int i = 0; i < $L; i++) ${V}_store(out + (j + i) * $NR, x[i]);
@@ -106,6 +117,7 @@ static void ${S}_pack_v(const ${S}_call *g, const float *from, int64_t keys, flo
             const float *v = from + i * g->v_row + col;
             IRC_FULL_UNROLL
             for (int w = 0; w < $NV; w++) {
+                __builtin_prefetch(v + 12 * g->v_row + w * $L);
                 const int64_t left = g->dv - col - w * $L;
                 ${V}_store(to + w * $L, left >= $L ? ${V}_load(v + w * $L) : ${V}_load_part(v + w * $L, left));
             }
@@ -115,20 +127,24 @@ static void ${S}_pack_v(const ${S}_call *g, const float *from, int64_t keys, flo
 """
 
 SOFTMAX = """
-/* Scores of one row against keys k0 to k0 + keys become exponentials of their distance to the largest so far. */
-IRC_INLINE void ${S}_softmax(const ${S}_call *g, int64_t batch, int64_t head, int64_t i, int64_t k0, int64_t keys,
-                             float *scores, ${S}_row *row) {
+/* The largest score that row `r` has seen, and how many of the keys k0 to k0 + keys it sees; its mask is added. */
+IRC_INLINE float ${S}_largest(const ${S}_call *g, const ${S}_place *at, int64_t r, int64_t k0, int64_t keys,
+                              float *scores, float before, int64_t *seen) {
     static const ${V}_mask lane = {$iota};
+    const int64_t i = ${S}_index(g, r);
     $mask_at
     int64_t have = ${S}_reach(g, i) - k0;
     have = have < 0 ? 0 : have < keys ? have : keys;
-    $V most[$U], sum[$U];
+    $V most[4];
     IRC_FULL_UNROLL
-    for (int u = 0; u < $U; u++) most[u] = ${V}_all(row->largest), sum[u] = ($V){0};
+    for (int u = 0; u < 4; u++) most[u] = ${V}_all(before);
     int64_t j = 0;
-    for (int64_t next = 0; $U > 1 && next + $U * $L <= have; next += $U * $L) {
+    for (; $whole && j + 4 * $L <= have; j += 4 * $L) {
         IRC_FULL_UNROLL
-        for (int u = 0; u < $U; u++, j += $L) most[u] = ${V}_largest(${V}_load(scores + j), most[u]);
+        for (int u = 0; u < 4; u++) {
+            $V x = ${V}_load(scores + j + u * $L);$added
+            most[u] = ${V}_largest(x, most[u]);
+        }
     }
     for (; j < have; j += $L) {
         const int64_t part = have - j;
@@ -138,31 +154,58 @@ IRC_INLINE void ${S}_softmax(const ${S}_call *g, int64_t batch, int64_t head, in
         ${V}_store(scores + j, x);
         most[0] = ${V}_largest(x, most[0]);
     }
-    const int64_t stop = j;
-    for (; j < keys; j += $L) ${V}_store(scores + j, ($V){0});
+    *seen = have;
     IRC_FULL_UNROLL
-    for (int u = 1; u < $U; u++) most[0] = ${V}_largest(most[0], most[u]);
-    const float largest = ${V}_max_all(most[0])[0];
-    const $V base = ${V}_all(largest == -INFINITY ? 0.0f : largest); /* nothing seen so far: all exponentials are 0 */
-    for (j = 0; $U > 1 && j + $U * $L <= stop; j += $U * $L) {
+    for (int u = 1; u < 4; u++) most[0] = ${V}_largest(most[0], most[u]);
+    return ${V}_max_all(most[0])[0];
+}
+
+/* The first `have` of a row's scores become exponentials of their distance to `largest`, the rest 0.  Their sum. */
+IRC_INLINE float ${S}_exponentials(float *scores, float largest, int64_t have, int64_t keys) {
+    const $V base = ${V}_all(largest);
+    $V sum[4];
+    IRC_FULL_UNROLL
+    for (int u = 0; u < 4; u++) sum[u] = ($V){0};
+    int64_t j = 0;
+    for (; j + 4 * $L <= have; j += 4 * $L) {
         IRC_FULL_UNROLL
-        for (int u = 0; u < $U; u++) {
+        for (int u = 0; u < 4; u++) {
             const $V x = ${V}_exp_below(${V}_load(scores + j + u * $L) - base);
             ${V}_store(scores + j + u * $L, x);
             sum[u] += x;
         }
     }
-    for (; j < stop; j += $L) {
+    for (; j < have; j += $L) {
         const $V x = ${V}_exp_below(${V}_load(scores + j) - base);
         ${V}_store(scores + j, x);
         sum[0] += x;
     }
-    IRC_FULL_UNROLL
-    for (int u = 1; u < $U; u++) sum[0] += sum[u];
-    row->factor = 1;
-    if (row->largest != largest && k0 > 0) row->factor = ${V}_exp_below(${V}_all(row->largest) - base)[0];
-    row->largest = largest;
-    row->sum = row->sum * row->factor + ${V}_sum_all(sum[0])[0];
+    for (; j < keys; j += $L) ${V}_store(scores + j, ($V){0});
+    return ${V}_sum_all(sum[0] + sum[1] + (sum[2] + sum[3]))[0];
+}
+
+/* Scores of `rows` rows from r0 on against keys k0 to k0 + keys become exponentials of their distances to the largest
+ * that the row has seen.  One step after the other for all rows: their latencies overlap. */
+static void ${S}_softmax(const ${S}_call *g, const ${S}_place *at, int64_t r0, int rows, int64_t k0, int64_t keys,
+                         float *scores, ${S}_row *row) {
+    _Alignas(64) float before[$some], after[$some], factor[$some];
+    int64_t seen[$some];
+    for (int r = 0; r < rows; r++) {
+        before[r] = row[r].largest;
+        after[r] = ${S}_largest(g, at, r0 + r, k0, keys, scores + r * $AS, before[r], seen + r);
+    }
+    for (int r = rows; r < $some; r++) before[r] = after[r] = 0;
+    for (int r = 0; r < $some; r += $L) { /* nothing seen so far: all exponentials are 0 */
+        const $V old = ${V}_load(before + r), most = ${V}_load(after + r);
+        const $V base = ${V}_select((${V}_mask)(most == -INFINITY), ($V){0}, most);
+        ${V}_store(after + r, base);
+        ${V}_store(factor + r, ${V}_select((${V}_mask)(old == most), ${V}_all(1.0f), ${V}_exp_below(old - base)));
+        ${V}_store(before + r, most);
+    }
+    for (int r = 0; r < rows; r++) {
+        const float sum = ${S}_exponentials(scores + r * $AS, after[r], seen[r], keys);
+        row[r] = (${S}_row){before[r], row[r].sum * factor[r] + sum, factor[r]};
+    }
 }
 
 /* to = from * factor, n values. */
@@ -186,11 +229,9 @@ static void ${S}_tile(const ${S}_call *g, const ${S}_place *at, int64_t r0, int 
         (void)left;
         $pick(g->d, queries, kp + col * g->d, scores + col, 1);
     }
-    for (int r = 0; r < rows; r++) {
-        const int64_t head = at->head + (r0 + r) / g->m, i = (r0 + r) % g->m;
-        ${S}_softmax(g, at->batch, head, i, k0, keys, scores + r * $AS, row + r);
-        if (k0 > 0) ${S}_scaled(${S}_output(g, at, r0 + r), row[r].factor, g->dv, sums + r * $AS);
-    }
+    ${S}_softmax(g, at, r0, rows, k0, keys, scores, row);
+    for (int r = 0; k0 > 0 && r < rows; r++)
+        ${S}_scaled(${S}_output(g, at, r0 + r), row[r].factor, g->dv, sums + r * $AS);
     for (int64_t col = 0; col < g->dv; col += $NR) {
         const int64_t left = g->dv - col;
         (void)left;
@@ -207,7 +248,7 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_place *at, int64_t begin, i
     const int64_t tiles = (end - begin + $H0 - 1) / $H0;
     int64_t furthest = 0;
     for (int64_t r = begin; r < end; r++) {
-        const int64_t reach = ${S}_reach(g, r % g->m);
+        const int64_t reach = ${S}_reach(g, ${S}_index(g, r));
         furthest = reach > furthest ? reach : furthest;
         rows[r - begin] = (${S}_row){-INFINITY, 0, 1};
     }
@@ -220,7 +261,7 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_place *at, int64_t begin, i
             const int64_t r0 = begin + (end - begin) * t / tiles, r1 = begin + (end - begin) * (t + 1) / tiles;
             int64_t reach = 0;
             for (int64_t r = r0; r < r1; r++) {
-                const int64_t one = ${S}_reach(g, r % g->m);
+                const int64_t one = ${S}_reach(g, ${S}_index(g, r));
                 reach = one > reach ? one : reach;
             }
             if (reach <= k0 && k0 > 0) continue;
@@ -300,15 +341,14 @@ static void ${S}_decode(const ${S}_call *g, const ${S}_place *at, int64_t begin,
         ${S}_query(g, at, begin + r, queries[r]);
         rows[r] = (${S}_row){-INFINITY, 0, 1};
         for (int64_t j = 0; j < g->dv; j += $L) ${V}_store(sums[r] + j, ($V){0});
-        const int64_t reach = ${S}_reach(g, (begin + r) % g->m);
+        const int64_t reach = ${S}_reach(g, ${S}_index(g, begin + r));
         furthest = reach > furthest ? reach : furthest;
     }
     for (int64_t k0 = 0; k0 < furthest; k0 += $KB) {
         const int64_t keys = furthest - k0 < $KB ? furthest - k0 : $KB;
         for (int64_t r = 0; r < end - begin; r++) {
-            const int64_t head = at->head + (begin + r) / g->m, i = (begin + r) % g->m;
             ${S}_dots(g, queries[r], at->k + k0 * g->k_row, keys, scores);
-            ${S}_softmax(g, at->batch, head, i, k0, keys, scores, rows + r);
+            ${S}_softmax(g, at, begin + r, 1, k0, keys, scores, rows + r);
             if (k0 > 0) ${S}_scaled(sums[r], rows[r].factor, g->dv, sums[r]);
             ${S}_mix(g, scores, at->v + k0 * g->v_row, keys, sums[r]);
         }

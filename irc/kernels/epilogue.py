@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, transform
 from irc.ir.types import DType, boolean, f32
 from irc.kernels.isa import C_TYPES
 from irc.kernels.vecmath import FUNCTIONS
@@ -55,11 +55,11 @@ class Epilogue:
 
     def functions(self) -> tuple[str, ...]:
         """Names of the mathematical functions it calls, each once."""
-        return tuple(dict.fromkeys(e.fn for e in walk(self.expr) if isinstance(e, Call)))
+        return tuple(dict.fromkeys(e.fn for e in walk(recognised(self.expr)) if isinstance(e, Call)))
 
     def vector(self, v: str) -> str:
         """The expression in C, over vectors of the type named `v`."""
-        return _vector(self.expr, v)
+        return _vector(recognised(self.expr), v)
 
 
 def plain(dtype: DType = f32) -> Epilogue:
@@ -71,6 +71,47 @@ def supported(expr: Expr, slots: int, dtype: DType) -> bool:
     """Whether `expr` can be an epilogue of a kernel that accumulates in `dtype` and has that many slots."""
     names = {"acc", *(f"slot{i}" for i in range(slots))}
     return dtype.name in C_TYPES and expr.dtype == dtype and all(_supported(e, names, dtype) for e in walk(expr))
+
+
+def recognised(expr: Expr) -> Expr:
+    """The expression with GELUs, products x/2 · (1 + erf(x/√2)) in any order, as calls of one function."""
+
+    def visit(e: Expr) -> Expr:
+        x = _gelu(e)
+        return e if x is None else Call("gelu", (x,))
+
+    return transform(expr, visit)
+
+
+def _gelu(expr: Expr) -> Expr | None:
+    """The operand of the GELU that an f32 expression is, if it is one."""
+    scale, factors = _product(expr)
+    if scale != 0.5 or len(factors) != 2 or expr.dtype != f32:
+        return None
+    for x, phi in (factors, factors[::-1]):
+        match phi:
+            case Bin("add", Const(1.0), Call("erf", (inner,))) | Bin("add", Call("erf", (inner,)), Const(1.0)):
+                root, rest = _product(inner)
+                if rest == _product(x)[1] == [x] and abs(root - 0.5**0.5) < 1e-7:
+                    return x
+            case _:
+                pass
+    return None
+
+
+def _product(e: Expr) -> tuple[float, list[Expr]]:
+    """The constant and the other factors of a product."""
+    match e:
+        case Const(value) if e.dtype == f32:
+            return float(value), []  # type: ignore[arg-type]
+        case Bin("mul", a, b):
+            (p, left), (q, right) = _product(a), _product(b)
+            return p * q, [*left, *right]
+        case Bin("div", a, Const(value)) if e.dtype == f32 and value:
+            p, left = _product(a)
+            return p / float(value), left  # type: ignore[arg-type]
+        case _:
+            return 1.0, [e]
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from irc.ir.types import DType
+from irc.kernels import polynomials as poly
 from irc.kernels.isa import vector_name
+from irc.kernels.polynomials import horner
 from irc.kernels.text import fill
 
 _FOLD = """#ifndef IRC_VECTOR_${V}_folds
@@ -12,7 +14,7 @@ _FOLD = """#ifndef IRC_VECTOR_${V}_folds
 IRC_HELPER $V ${V}_sum_all($V x) {
 $sums    return x;
 }
-IRC_HELPER $V ${V}_largest($V a, $V b) { return ${V}_select((${V}_mask)(a > b), a, b); }
+IRC_HELPER $V ${V}_largest($V a, $V b) { return ${V}_at_least(a, b); }
 IRC_HELPER $V ${V}_max_all($V x) {
 $maxima    return x;
 }
@@ -85,26 +87,23 @@ def dots(count: int, lanes: int, dtype: DType) -> str:
 
 
 def exp_below(lanes: int, dtype: DType) -> str:
-    """`V_exp_below`: exp(x) for x <= 0 within 1.5 ULP, 0 below -87 (the exact value is less than 1.7e-38)."""
+    """`V_exp_below`: exp(x) for x <= 0, 0 from -88 on.
+
+    The relative error is at most (3 + 0.25 |x|) · 2^-24, without fused products (3.25 + 0.75 |x|) · 2^-24: for the
+    weights of a softmax, which the larger ones decide.
+    """
     v = vector_name(lanes, dtype)
-    return fill(_EXP_BELOW, V=v)
+    return fill(_EXP_BELOW, V=v, exp2_r=horner(v, "p", "r", poly.EXP2))
 
 
+# exp(x) = 2^n · 2^r; n stays in the low bits of `shifted`, with the bias of exponents added.
 _EXP_BELOW = """#ifndef IRC_VECTOR_${V}_exp_below
 #define IRC_VECTOR_${V}_exp_below
 IRC_HELPER $V ${V}_exp_below($V x) {
-    const ${V}_mask keep = ~(${V}_mask)(x < -87.0f);
-    const $V t = ($V)((${V}_mask)x & keep);
-    const $V shifted = t * 0x1.715476p+0f + 0x1.8p+23f;
-    const ${V}_mask n = (${V}_mask)shifted - 0x4b400000;
-    const $V whole = shifted - 0x1.8p+23f;
-    const $V r = (t - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
-    $V p = r * 0x1.6a2998p-10f + 0x1.123f3p-7f;
-    p = p * r + 0x1.5558fcp-5f;
-    p = p * r + 0x1.55548ap-3f;
-    p = p * r + 0x1.fffffcp-2f;
-    p = p * (r * r) + r + 1.0f;
-    return ($V)((${V}_mask)(p * ($V)((n + 127) << 23)) & keep);
+    const $V t = ${V}_at_least(${V}_all(-88.03f), x), shifted = t * 0x1.715476p+0f + 0x1.8000fep+23f;
+    const $V r = t * 0x1.715476p+0f - (shifted - 0x1.8000fep+23f);
+$exp2_r
+    return p * ($V)((${V}_bits)shifted << 23);
 }
 #endif
 """

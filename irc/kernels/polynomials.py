@@ -26,6 +26,13 @@ ERF_FAR = (
     "0x1.6377ecp-18", "-0x1.a2ebc4p-15", "-0x1.cc6136p-16", "0x1.78108p-9", "-0x1.71e116p-6", "0x1.aec63ap-4",
     "0x1.4576f4p-1", "0x1.20e818p+0",
 )  # fmt: skip
+# 2^r, |r| <= 1/2
+EXP2 = ("0x1.5bf9eap-10", "0x1.3cee74p-7", "0x1.c6b62ep-5", "0x1.ebf9b2p-3", "0x1.62e42cp-1", "0x1p+0")
+# erfc(a / sqrt(2)) = 2^(a · p(a)), a >= 0: the error is largest, 2.5e-8, up to 5.5, and the value nothing beyond
+ERFC_LOG2 = (
+    "-0x1.7ee1dp-20", "0x1.8c3b18p-16", "-0x1.f0c7e8p-14", "-0x1.264a08p-12", "0x1.d96584p-8", "-0x1.aecbeep-5",
+    "-0x1.d6345ep-2", "-0x1.26aefap+0",
+)  # fmt: skip
 # sinh(x) = x + x³ · p(x²), |x| < 1
 SINH = ("0x1.78a7c2p-19", "0x1.a008fcp-13", "0x1.11111ep-7", "0x1.555556p-3")
 

@@ -4,6 +4,7 @@ f32 functions are polynomials of our own, fitted so that the largest weighted er
 their errors against the exact value, over every range that the tests cover (infinities, NaN, denormals included):
 
     exp 1.5 ULP · log 1.5 ULP · tanh 2.5 ULP · erf 2.5 ULP · sigmoid 3 ULP above -87, 1.2e-38 below · sqrt exact
+    gelu 2.5 · 2^-24 · |x|: what x/2 · (1 + erf(x/√2)) loses in its roundings
 
 f64 functions, and the f32 functions in `LIBRARY`, call the C library lane by lane.  All are compiled with products
 and sums contracted.
@@ -20,7 +21,7 @@ from irc.kernels.polynomials import horner
 from irc.kernels.text import fill
 
 LIBRARY = ("sqrt", "floor", "ceil", "trunc", "log1p", "expm1", "exp2", "sin", "cos", "atan")  # lane by lane
-FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", *LIBRARY})
+FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "gelu", *LIBRARY})
 
 # exp(x) = 2^n · exp(r), |r| <= ln(2)/2: n by adding 1.5 · 2^23, which leaves it in the low bits; 2^n in two factors,
 # so that results below the normal range are rounded once and those above it become infinite.
@@ -75,13 +76,25 @@ $erf_t
 _SIGMOID = """
     return 1.0f / (1.0f + ${V}_exp(-x));"""
 
+# x · Φ(x): Φ(-|x|) is half of 2^(|x| · p(|x|)).  The exponent stays in the low bits of `shifted`, one less and with the
+# bias of exponents added; at -126 and below it is 0.
+_GELU = """
+    const $V a = ${V}_abs(x);
+$gelu_a
+    const $V t = ${V}_at_least(${V}_all(-126.0f), a * q), shifted = t + 0x1.8000fcp+23f;
+    const $V r = t - (shifted - 0x1.8000fcp+23f);
+$exp2_r
+    const $V tail = p * ($V)((${V}_bits)shifted << 23);
+    return x * ${V}_select((${V}_mask)(x < 0.0f), tail, 1.0f - tail);"""
+
 _LANES = """
     $T lanes[$L];
     ${V}_store(lanes, x);
     for (int i = 0; i < $L; i++) lanes[i] = $call;
     return ${V}_load(lanes);"""
 
-_BODIES = {"exp": _EXP, "log": _LOG, "tanh": _TANH, "erf": _ERF, "sigmoid": _SIGMOID}
+_BODIES = {"exp": _EXP, "log": _LOG, "tanh": _TANH, "erf": _ERF, "sigmoid": _SIGMOID, "gelu": _GELU}
+_CALLS = {"sigmoid": "1 / (1 + exp(-lanes[i]))", "gelu": "lanes[i] * 0.5 * erfc(lanes[i] * -0.70710678118654752440)"}
 _NEEDS = {"tanh": ("exp",), "erf": ("exp",), "sigmoid": ("exp",)}
 
 
@@ -95,13 +108,15 @@ def _definition(function: str, lanes: int, dtype: DType) -> str:
     v, scalar = vector_name(lanes, dtype), C_TYPES[dtype.name][0]
     body = _BODIES.get(function, _LANES) if dtype.name == "f32" else _LANES
     suffix = "f" if dtype.name == "f32" else ""
-    call = "1 / (1 + exp(-lanes[i]))" if function == "sigmoid" else f"{function}{suffix}(lanes[i])"
+    call = _CALLS.get(function, f"{function}{suffix}(lanes[i])")
     places = {
         "exp_r": horner(v, "p", "r", poly.EXP),
         "log_f": horner(v, "q", "f", poly.LOG),
         "tanh_s": horner(v, "q", "s", poly.TANH),
         "erf_s": horner(v, "q", "s", poly.ERF_NEAR),
         "erf_t": horner(v, "p", "t", poly.ERF_FAR),
+        "gelu_a": horner(v, "q", "a", poly.ERFC_LOG2),
+        "exp2_r": horner(v, "p", "r", poly.EXP2),
     }
     text = fill(body, V=v, T=scalar, L=lanes, call=call, **places)
     guard = f"IRC_VECTOR_{v}_{function}"

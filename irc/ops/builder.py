@@ -117,7 +117,10 @@ def infer_node(node: Node) -> None:
 
 # ------------------------------------------------------------------- decomposition
 def trace(
-    op: Op, operands: Sequence[Value | None], rewrite: Callable[..., Any] | None = None
+    op: Op,
+    operands: Sequence[Value | None],
+    rewrite: Callable[..., Any] | None = None,
+    builder: type[Builder] = Builder,
 ) -> tuple[Graph, tuple[Value, ...], list[Value]]:
     """`op.decompose` (or `rewrite(b, op, *operands)`) run on fresh inputs.
 
@@ -131,7 +134,7 @@ def trace(
             twins.append(None if value is None else graph.add_constant(value.const, value.name))  # type: ignore[arg-type]
         else:
             twins.append(graph.add_input(value.name, value.type, contents=value.contents))
-    b = Builder(graph)
+    b = builder(graph)
     found = rewrite(b, op, *twins) if rewrite else op.decompose(b, *twins)  # type: ignore[misc]
     results = tuple(as_list(found))
     graph.outputs = list(results)
