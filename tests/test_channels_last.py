@@ -84,6 +84,15 @@ def volumes(b: Any, x: Any) -> Any:
     return b.Conv(z, random(16, 4, 1, 3, 3), group=4, strides=(2, 1, 1), pads_begin=(0, 1, 1), pads_end=(0, 1, 1))
 
 
+def tokens(b: Any, x: Any) -> Any:
+    """What linear layers give is channels last already, as planes or as tokens that become planes."""
+    y = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), [2, -1, 8])
+    planes = b.Reshape(b.Transpose(b.MatMul(y, random(8, 8)), [0, 2, 1]), [2, 8, 6, 5])
+    wide = b.Gather(planes, b.const(np.repeat(np.arange(6), 2)), b.const(2))
+    other = b.Transpose(b.MatMul(b.Transpose(wide, [0, 2, 3, 1]), random(8, 8)), [0, 3, 1, 2])
+    return conv(b, b.Relu(conv(b, b.Concat(wide, b.Sigmoid(other), axis=1), 16, size=1)), 8, size=1)
+
+
 # name: (build, input, Transposes left)
 MODELS: dict[str, tuple[Callable[..., Any], Array, int]] = {
     "residual": (residual, X, 2),
@@ -95,6 +104,7 @@ MODELS: dict[str, tuple[Callable[..., Any], Array, int]] = {
     "broadcast operands": (broadcast, X, 2),
     "left in the middle": (ended, X, 3),
     "one spatial axis": (signal, random(2, 6, 40), 2),
+    "tokens and planes of linear layers": (tokens, X, 2),
     "volumes": (volumes, random(2, 4, 9, 9, 8), 2),
     "a volume alone": (lambda b, x: conv(b, x, 8), random(1, 4, 5, 7, 6), 2),
     "padding": (lambda b, x: conv(b, b.Pad(conv(b, x, 8, size=1), [0, 0, 1, 2, 0, 0, 1, 2]), 8), X, 2),

@@ -115,8 +115,8 @@ def run(graph: Graph) -> int:
         return 0
     for node in nodes:
         region.visit(node)
+    graph.prune()
     if region.done:
-        graph.prune()
         simplify.run(graph)
     return region.done
 
@@ -140,6 +140,8 @@ class _Region:
             near = x in self._inside or (x is not None and all(d == 1 for d in x.shape[2:]))
             if _kernel_takes(node) or (near and _is_product(node)):
                 self._put(node, [self._conv(node)])
+        elif node.op.name in ("Transpose", "Reshape"):
+            self._enter(node, out)
         elif any(v in self._inside for v in node.operands):
             rank = len(out.shape)
             if node.op.elementwise and len(node.outputs) == 1:
@@ -151,6 +153,25 @@ class _Region:
             ):
                 operands = tuple(k for k, v in enumerate(node.inputs) if v is not None and v.rank == rank)
                 self._put(node, self._wrapped(node, rank, operands))
+
+    def _enter(self, node: Node, out: Value) -> None:
+        """A tensor that the model itself has channels last, as what a linear layer makes of pixels or tokens."""
+        x = node.inputs[0]
+        if node.op.name == "Reshape" and x is not None and len(out.shape) > 3 and x.shape[:2] == out.shape[:2]:
+            node, shape = x.producer or node, permuted(out.shape, last_of(len(out.shape)))
+        else:
+            shape = None
+        source = node.inputs[0]
+        order = node.inputs[1].ints() if node.op.name == "Transpose" and node.inputs[1] is not None else None
+        if source is None or order is None or tuple(order) != first_of(len(order)):
+            return
+        if shape is not None:
+            b = Builder(self.graph, out.name, node.loc)
+            source = b.Reshape(source, b.dims(shape), special_zero=False)
+        elif len(order) == 3:  # tokens: attention and linear layers have no use for it
+            return
+        self._last[out] = source
+        self._inside.add(out)
 
     def last(self, value: Value) -> Value:
         """The value with its channels last: computed so, or transposed here."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import prod
 
 import networkx as nx
 
@@ -24,6 +25,9 @@ CHEAP = 4
 """A value of up to this cost is computed again by each of its consumers rather than stored."""
 HEAVY = 12
 """Cost of a call of a mathematical function; arithmetic costs 1, a division 3."""
+OFTEN = 16
+"""Times from which on computing an element again for each of its places costs more than storing it; a symbolic size
+counts as that many."""
 LARGEST = 600
 """Distinct expressions that one element may consist of."""
 
@@ -169,9 +173,19 @@ class Grouper:
             return False  # only ever left unstored for this consumer
         if self._read_again(value, load) and (self.cost[operand] > 0 or not self._regular_at(value, load)):
             return True
-        if view_base(self.elements, value) is not None or self._regular_at(value, load):
+        if view_base(self.elements, value) is not None:
             return False
+        if self._regular_at(value, load):
+            return self.cost[operand] > CHEAP and self._broadcast(value, load, operand)
         return self.cost[operand] > CHEAP or self._chooses(operand)
+
+    def _broadcast(self, value: Value, load: Load, operand: Value) -> bool:
+        """Whether an element of the operand is read at many places of the value; rows see to that by themselves."""
+        if operand.producer in self.cluster_of:
+            return False
+        moving = {x for i in load.index for x in walk(i) if isinstance(x, Var)}
+        axes = zip(self.elements.of(value).vars, value.shape, strict=True)
+        return prod(d.const or OFTEN for v, d in axes if v not in moving) >= OFTEN
 
     def _chooses(self, value: Value) -> bool:
         """Whether an element comes from one place or another: with a regular index, loops choose once and for all."""
