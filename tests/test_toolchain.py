@@ -7,6 +7,8 @@ import os
 import platform
 import stat
 import subprocess
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,25 @@ def test_a_busy_pool_runs_on_the_caller(runtime: ctypes.CDLL) -> None:
     pool.contents.parallel_for(pool.contents.self, 2, body, None)
     assert inner == [[(0, 6)], [(0, 6)]]
     runtime.irc_rt_destroy(pool)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot choose a processor")
+def test_the_caller_takes_what_no_thread_has_begun(runtime: ctypes.CDLL) -> None:
+    """Four threads with one processor: those that sleep are not waited for."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})  # of this thread, and of those that it starts
+    try:
+        pool = runtime.irc_rt_create(4)
+        callers: list[bool] = []
+        body = BODY(lambda _, begin, end: callers.append(threading.get_ident() == here))
+        here = threading.get_ident()
+        for _ in range(50):
+            time.sleep(0.002)  # they park
+            pool.contents.parallel_for(pool.contents.self, 4, body, None)
+        runtime.irc_rt_destroy(pool)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert len(callers) == 200 and sum(callers) > 50
 
 
 STRESS = """#include "irc_rt.h"

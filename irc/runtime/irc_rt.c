@@ -16,7 +16,8 @@ typedef struct pool pool;
 
 typedef struct {
     pool *owner;
-    int index; /* 1 .. threads - 1; the caller is 0 */
+    int index;         /* 1 .. threads - 1; the caller is 0 */
+    atomic_uint taken; /* the latest job of which somebody has begun this worker's part */
     pthread_t thread;
 } worker;
 
@@ -27,13 +28,14 @@ struct pool {
     worker *workers;
     pthread_mutex_t busy; /* held during a parallel_for */
 
-    /* The job, written while no worker looks at it and published by `epoch`. */
+    /* The job, published by `epoch`, its number.  It is read only by who has taken a part of it, and written only when
+     * all parts are finished. */
     void (*fn)(void *arg, int64_t begin, int64_t end);
     void *arg;
     int64_t n;
-    int stop;
+    atomic_int stop;
     atomic_uint epoch;
-    atomic_int pending; /* workers that have not finished the job */
+    atomic_int pending; /* parts of workers that are not finished */
 
     /* Sleeping, once spinning has taken too long. */
     pthread_mutex_t lock;
@@ -75,6 +77,13 @@ static void run_part(pool *p, int k) {
     if (begin < end) p->fn(p->arg, begin, end);
 }
 
+/* Whether the part of worker w in that job is ours to run: its own thread and the caller both ask.  A thread that comes
+ * late, when the caller is at a later job, is refused, because `taken` has moved on. */
+static int take(worker *w, unsigned job) {
+    unsigned before = job - 1;
+    return atomic_compare_exchange_strong(&w->taken, &before, job);
+}
+
 /* Waits until the epoch is no longer `seen`. */
 static void wait_for_job(pool *p, unsigned seen) {
     const int64_t limit = nanoseconds() + SPIN_NANOSECONDS;
@@ -92,11 +101,13 @@ static void wait_for_job(pool *p, unsigned seen) {
 }
 
 static void *work(void *arg) {
-    const worker *const w = arg;
+    worker *const w = arg;
     pool *const p = w->owner;
-    for (unsigned seen = 0;; ++seen) {
+    for (unsigned seen = 0;;) {
         wait_for_job(p, seen);
-        if (p->stop) return NULL;
+        seen = atomic_load(&p->epoch);
+        if (atomic_load(&p->stop)) return NULL;
+        if (!take(w, seen)) continue;
         run_part(p, w->index);
         if (atomic_fetch_sub(&p->pending, 1) == 1 && atomic_load(&p->caller_sleeps)) {
             pthread_mutex_lock(&p->lock);
@@ -143,12 +154,18 @@ static void parallel_for(void *self, int64_t n, void (*fn)(void *arg, int64_t be
     atomic_store(&p->pending, p->threads - 1);
     publish(p);
     run_part(p, 0);
+    const unsigned job = atomic_load(&p->epoch);
+    for (int k = 0; k + 1 < p->threads; ++k) { /* threads that sleep, or have to share their processor */
+        if (!take(&p->workers[k], job)) continue;
+        run_part(p, k + 1);
+        atomic_fetch_sub(&p->pending, 1);
+    }
     wait_for_workers(p);
     pthread_mutex_unlock(&p->busy);
 }
 
 static void end_workers(pool *p, int started) {
-    p->stop = 1;
+    atomic_store(&p->stop, 1);
     publish(p);
     for (int k = 0; k < started; ++k) pthread_join(p->workers[k].thread, NULL);
 }
