@@ -21,7 +21,7 @@ from irc.passes.claim_matmul import Product, operand, product_of, result_of
 from irc.passes.epilogues import Tail, merged
 
 ONE = Dim.of(1)
-_MOVES = ("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand", "Broadcast")
+_MOVES = ("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand")
 _CHAIN = 6  # of these between the product and the repetition, at most
 
 
@@ -232,7 +232,7 @@ def _repeated(p: Product, k: Value) -> Dim:
         if node is None or node.inputs[0] is None or node.op.name not in _MOVES:
             break
         before = node.inputs[0]
-        if node.op.name in ("Expand", "Broadcast"):
+        if node.op.name == "Expand":
             ratio = product(value.shape).exact_div(product(before.shape))
             whole = ratio is not None and ratio.is_const and heads.is_const and int(heads) % int(ratio) == 0
             return ratio if ratio is not None and whole else ONE
