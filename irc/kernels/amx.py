@@ -45,6 +45,12 @@ _TILES = """#ifndef IRC_TILES
 /* Compilers do not know that tile instructions read memory: what is written before this stays before it. */
 #define IRC_TILES_READ(p) __asm__ volatile("" : : "r"(p) : "memory")
 
+/* 1 KiB into the first cache. */
+IRC_HELPER void irc_fetch_tile(const char *p) {
+    IRC_FULL_UNROLL
+    for (int i = 0; i < 1024; i += 64) __builtin_prefetch(p + i);
+}
+
 /* Tiles 0 to 3: sums, 4 and 5: A, both `rows` high; 6 and 7: B. */
 IRC_HELPER void irc_tiles_begin(int64_t rows) {
     struct {
@@ -150,7 +156,7 @@ static void irc_split_panel(const float *b, int64_t k0, int64_t chunks, int64_t 
 _PRODUCTS = """#ifndef IRC_AMX_PRODUCTS_$name
 #define IRC_AMX_PRODUCTS_$name
 /* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart.  With
- * each chunk, `lines` cache lines from `ahead` on are fetched. */
+ * each chunk, `lines` cache lines from `ahead` on are fetched, and between products the tiles of the next chunk. */
 static void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height, const uint16_t *b, float *out,
                                int64_t out_row, const char *ahead, int64_t lines) {
     const int64_t tile = height * 32, term = tile * $R, step = term * $T;
@@ -158,6 +164,7 @@ static void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height
     IRC_TILES_READ(a);
     IRC_TILES_READ(b);
 $zero    for (; chunks > 0; chunks--, a += step, b += $T * 1024) {
+        const char *const a_next = (const char *)(a + step), *const b_next = (const char *)(b + $T * 1024);
         for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
 $body    }
 $store}
@@ -176,6 +183,7 @@ static void irc_taps_$name(int64_t chunks, const uint16_t *a0, const uint16_t *a
     IRC_TILES_READ(b);
 $zero    for (int64_t c = 0; c < chunks; c++, b += $T * 1024) {
         const int64_t at = offsets[c];
+        const char *const b_next = (const char *)(b + $T * 1024);
         for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
 $body    }
 $store}
@@ -220,21 +228,36 @@ def products(terms: int, rows: int, columns: int, unit: Unit) -> str:
     """`irc_products_NAME`, guarded: A packed."""
     if unit == "dot":
         return dots.products(rows, columns, products_name(terms, rows, columns, unit))
-    return _products(_PRODUCTS, terms, rows, columns, "a + {term} * term + {r} * tile, 64")
+    return _products(_PRODUCTS, terms, rows, columns, "a + {term} * term + {r} * tile, 64", terms * rows)
 
 
 def taps(terms: int, rows: int, columns: int, unit: Unit) -> str:
     """`irc_taps_NAME`, guarded: A where it is."""
     if unit == "dot":
         return dots.taps(rows, columns, products_name(terms, rows, columns, unit))
-    return _products(_TAPS, terms, rows, columns, "a{r} + at + {term} * term, row")
+    return _products(_TAPS, terms, rows, columns, "a{r} + at + {term} * term, row", 0)
 
 
-def _products(text: str, terms: int, rows: int, columns: int, place: str) -> str:
+def _fetches(terms: int, rows: int, columns: int, fetched: int) -> dict[int, list[str]]:
+    """Statements that bring the tiles of the next chunk into the first cache, by the product that they follow.
+
+    Tiles load faster than the second cache answers, and few loads are under way at a time.  fetched: tiles of A, one
+    after the other from `a_next` on.  Those of B: of both columns, or the first of each term.
+    """
+    places = [f"a_next + {1024 * i}" for i in range(fetched)]
+    places += [f"b_next + {1024 * (2 * t + w)}" for t in range(terms) for w in range(columns)]
+    products, found = len(ORDER[terms]) * rows * columns, dict[int, list[str]]()
+    for i, place in enumerate(places):
+        found.setdefault(products * i // len(places), []).append(f"irc_fetch_tile({place});")
+    return found
+
+
+def _products(text: str, terms: int, rows: int, columns: int, place: str, fetched: int) -> str:
     """The text with its loads and products; place: of the tile of term `term` and row tile `r`, with its stride."""
     accumulators = [(r, w, 2 * r + w) for r in range(rows) for w in range(columns)]
+    fetches = _fetches(terms, rows, columns, fetched)
     lines: list[str] = []
-    here = (-1, -1)
+    here, number = (-1, -1), 0
     for a, b in ORDER[terms]:
         loaded: set[str] = set()
         for r, w, sums in accumulators:
@@ -244,7 +267,8 @@ def _products(text: str, terms: int, rows: int, columns: int, place: str) -> str
                 if name not in loaded and (a != here[0] if name[0] == "a" else b != here[1]):
                     lines.append(load)
                 loaded.add(name)
-            lines.append(f"_tile_dpbf16ps({sums}, {4 + r}, {6 + w});")
+            lines += [f"_tile_dpbf16ps({sums}, {4 + r}, {6 + w});", *fetches.get(number, [])]
+            number += 1
         here = (a, b)
     return fill(
         text,
