@@ -137,6 +137,15 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
         lambda b, x, y: b.Add(conv(b, x, 8, size=1), b.Gather(y, np.array([3, 1, 1, 0, 2, 3]), 3)),
         [random(2, 8, 9, 6), random(2, 8, 9, 4)], 1, 2,
     ),
+    "a product, transposed": (lambda b, x: b.Transpose(dense(b, x), [0, 2, 1]), [random(2, 13, 64)], 2, 2),
+    "a view of a product, transposed": (
+        lambda b, x: b.Transpose(b.Reshape(dense(b, x), [2, 13, 6, 8]), [0, 3, 1, 2]), [random(2, 13, 64)], 2, 2,
+    ),
+    "an input, transposed": (lambda b, x: b.Transpose(x, [3, 1, 2, 0]), [random(17, 2, 3, 40)], 1, 1),
+    "a transpose with few rows stays loops": (lambda b, x: b.Transpose(x, [0, 2, 1]), [random(5, 3, 40)], 0, 1),
+    "a transpose that loops read stays loops": (
+        lambda b, x: b.Relu(b.Transpose(b.Sqrt(b.Abs(x)), [0, 2, 1])), [random(2, 13, 64)], 0, 1,
+    ),
     "half of the columns are copied": (
         lambda b, x: conv(b, b.Slice(x, [0], [4], [3]), 9, size=3), [random(2, 16, 9, 9)], 1, 2,
     ),

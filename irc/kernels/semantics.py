@@ -23,6 +23,7 @@ from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.pool import GlobalPoolKernel, PoolKernel
 from irc.kernels.small_conv import SmallConvKernel
+from irc.kernels.transpose import TransposeKernel
 
 Array = np.ndarray[Any, Any]
 Sizes = Mapping[str, int]
@@ -76,6 +77,15 @@ def split_gemm(kernel: AmxGemmKernel, reads: Sequence[Array], writes: Sequence[A
     packed = plain.pack_b(b).reshape(-1)
     unit = int(plain.packed_b_elements(n, k))
     gemm(plain, [reads[0], packed, *reads[2:]], writes, {**sizes, "b_batch0": lead[1] * unit, "b_batch1": unit})
+
+
+@run.register
+def transpose(kernel: TransposeKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """Element by element, each array by its strides."""
+    shape = [sizes[n] for n in ("n0", "n1", "n2", "rows", "cols")]
+    x = strided(reads[0], shape, [sizes[n] for n in ("x0", "x1", "x2", "x_row")] + [1])
+    y = strided(writes[0], shape, [sizes[n] for n in ("y0", "y1", "y2", "y_row", "y_col")])
+    y[...] = x
 
 
 @run.register(ConvKernel)

@@ -6,7 +6,7 @@ operands are read where they stand, by strides, through rearrangements in betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -92,6 +92,27 @@ class Claimer:
             self._packed[key] = self.graph.add_constant(constant, f"{name}/packed")
         return self._packed[key]
 
+    def take(self, families: Mapping[str, Family]) -> int:
+        """Claim, in order, what operations of these names a kernel takes; how many."""
+        done = 0
+        for node in self.graph.nodes:
+            family = families.get(node.op.name)
+            value = node.outputs[0] if node.outputs else None
+            if (
+                family is None
+                or value is None
+                or value.dtype not in DTYPES
+                or node.inputs[0] is None
+                or not (value.uses or value in self.graph.outputs)
+            ):
+                continue
+            found = family(self, node)
+            if found is not None:
+                self.apply(node, found)
+                done += 1
+                self.graph.prune()
+        return done
+
     def apply(self, node: Node, claim: Claim) -> None:
         """Put the kernel in the place of a node and its tail."""
         covered = [node, *claim.tail.nodes, *claim.more, *([claim.result.producer] if claim.result.producer else [])]
@@ -124,6 +145,7 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
         claim_planes,
         claim_pool,
         claim_recurrent,
+        claim_transpose,
     )
 
     claimer = Claimer(graph, isa, precision)
@@ -138,22 +160,9 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     for node in [n for n in graph.nodes if n.op.name in ("LSTMSteps", "GRUSteps")]:
         done += claim_recurrent.claim(claimer, node)
     graph.prune()
-    for node in graph.nodes:
-        family = families.get(node.op.name)
-        value = node.outputs[0] if node.outputs else None
-        if (
-            family is None
-            or value is None
-            or value.dtype not in DTYPES
-            or node.inputs[0] is None
-            or not (value.uses or value in graph.outputs)
-        ):
-            continue
-        found = family(claimer, node)
-        if found is not None:
-            claimer.apply(node, found)
-            done += 1
-            graph.prune()
+    done += claimer.take(families)
+    if not early:
+        done += claimer.take({"Transpose": claim_transpose.claim})  # last: the others read through it
     return done
 
 

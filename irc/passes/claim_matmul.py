@@ -114,7 +114,7 @@ def result_of(claimer: Claimer, p: Product, tail: Tail) -> tuple[Value, tuple[Di
     if after.op.name != "Transpose" or not isinstance(out.type, TensorType):
         return tail.value, plain
     rank = len(out.shape)
-    order = _order(after, rank)
+    order = order_of(after, rank)
     if order is None or order[-1] != rank - 1:
         return tail.value, plain
     there = row_major(out.shape)
@@ -124,7 +124,8 @@ def result_of(claimer: Claimer, p: Product, tail: Tail) -> tuple[Value, tuple[Di
     return out, p.of_result(tuple(strides))
 
 
-def _order(node: Node, rank: int) -> list[int] | None:
+def order_of(node: Node, rank: int) -> list[int] | None:
+    """The axes of a Transpose's operand in the order of its result; None: not known."""
     given = node.inputs[1] if len(node.inputs) > 1 else None
     if given is None:
         return list(range(rank))[::-1]
