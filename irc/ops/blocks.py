@@ -5,10 +5,12 @@ Sources: ONNX DepthToSpace, SpaceToDepth; OpenVINO specification, DepthToSpace-1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
+from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import ANY, NUMERIC, TensorType
 from irc.ops.base import Array, Op, op
@@ -23,6 +25,11 @@ OV_BLOCKS: dict[str, Codec] = {
     "block_size": Int(1, lo=1),
     "mode": Enum(["blocks_first", "depth_first"], assumed="blocks_first"),
 }
+
+
+def reshaped(b: Any, x: Value, sizes: Sequence[Dim | int]) -> Value:
+    """x under these sizes, of which one that is 0 is meant so."""
+    return b.Reshape(x, b.dims(sizes), special_zero=all(d != 0 for d in sizes))
 
 
 def square(op: Any, x: Value) -> bool:
@@ -79,8 +86,8 @@ class DepthToSpace(Blocks):
         else:
             parts, order = [n, left, *[size] * k, *space], [0, 1]
             pairs = [(k + 2 + j, 2 + j) for j in range(k)]
-        moved = b.Transpose(b.Reshape(x, b.dims(parts)), [*order, *(axis for pair in pairs for axis in pair)])
-        return b.Reshape(moved, b.dims(out.dims()))
+        moved = b.Transpose(reshaped(b, x, parts), [*order, *(axis for pair in pairs for axis in pair)])
+        return reshaped(b, moved, out.dims())
 
     onnx = (
         Form("DepthToSpace", 1, attrs={"blocksize": Int(to="block_size", lo=1)}, T=ONNX_ALL, when=square),
@@ -125,7 +132,7 @@ class SpaceToDepth(Blocks):
         k = len(x.shape) - 2
         blocks, places = [3 + 2 * j for j in range(k)], [2 + 2 * j for j in range(k)]
         order = [0, *blocks, 1, *places] if self.mode == "blocks_first" else [0, 1, *blocks, *places]
-        return b.Reshape(b.Transpose(b.Reshape(x, b.dims(parts)), order), b.dims(out.dims()))
+        return reshaped(b, b.Transpose(reshaped(b, x, parts), order), out.dims())
 
     onnx = (
         Form("SpaceToDepth", 1, attrs={"blocksize": Int(to="block_size", lo=1)}, T=ONNX_ALL, when=square),
@@ -158,6 +165,6 @@ class ShuffleChannels(Op):
         axis = self.axis % len(x.shape)
         parts = [*x.shape[:axis], self.group, x.shape[axis] // self.group, *x.shape[axis + 1 :]]
         order = [*range(axis), axis + 1, axis, *range(axis + 2, len(parts))]
-        return b.Reshape(b.Transpose(b.Reshape(x, b.dims(parts)), order), b.dims(x.shape))
+        return reshaped(b, b.Transpose(reshaped(b, x, parts), order), x.shape)
 
     openvino = (Form("ShuffleChannels", 1, attrs={"axis": Int(1), "group": Int(1, lo=1)}, T=NUMERIC),)
