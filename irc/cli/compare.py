@@ -108,12 +108,11 @@ def _matched(a: Sequence[Port], b: Sequence[Port], arrays: dict[str, Any]) -> di
 # ---------------------------------------------------------------------------- differences
 def _row(name: str, a: Any, b: Any, tolerance: float | None) -> dict[str, Any]:
     """What is said of an output; `reason` where it differs."""
-    import numpy as np
-
     from irc.cli.check import NARROW, RELATIVE, difference
+    from irc.ops.base import is_array
 
     row: dict[str, Any] = {"name": name, "same": False, "reason": ""}
-    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+    if not is_array(a) or not is_array(b):
         row["relative"] = _number(difference(a, b))
         allowed = RELATIVE if tolerance is None else tolerance
     else:

@@ -199,7 +199,7 @@ class ConvKernel(Kernel):
     def pack_weights(self, w: np.ndarray[Any, Any], groups: int = 1) -> np.ndarray[Any, Any]:
         """w[oc, ic, kh, kw] of all groups as the kernel reads it: flat, as many elements."""
         per = w.shape[0] // groups
-        depth = int(np.prod(w.shape[1:]))
+        depth = int(np.prod(w.shape[1:]))  # pyright: ignore
         count = max(1, -(-depth // self._room))
         step = -(-depth // count)
         flat = w.reshape(groups, per, w.shape[1], -1).transpose(0, 3, 2, 1).reshape(groups, depth, per)

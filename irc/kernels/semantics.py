@@ -286,7 +286,7 @@ def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Arr
             case Call():
                 return (_CALLS.get(e.fn) or getattr(np, e.fn))(value(e.args[0]))
             case Select():
-                return np.where(value(e.cond), value(e.a), value(e.b))
+                return np.where(value(e.cond), value(e.a), value(e.b))  # pyright: ignore
             case Cast():
                 return np.asarray(value(e.a)).astype(e.type.numpy)
             case _:

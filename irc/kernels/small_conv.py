@@ -196,7 +196,7 @@ class SmallConvKernel(Kernel):
     def pack_weights(self, w: np.ndarray[Any, Any], groups: int = 1) -> np.ndarray[Any, Any]:
         """w[oc, ic, kh, kw] of all groups as the kernel reads it: flat, channels of a group filled up to panels."""
         panel, per = self.tile.panel, w.shape[0] // groups
-        depth, count = int(np.prod(w.shape[1:])), -(-per // panel)
+        depth, count = int(np.prod(w.shape[1:])), -(-per // panel)  # pyright: ignore
         full = np.zeros((groups, depth, count * panel), self.tile.dtype.numpy)
         full[:, :, :per] = w.reshape(groups, per, w.shape[1], -1).transpose(0, 3, 2, 1).reshape(groups, depth, per)
         return np.ascontiguousarray(full.reshape(groups, depth, count, panel).transpose(0, 2, 1, 3)).ravel()

@@ -129,11 +129,11 @@ def running(x: Array, axis: Array | None, exclusive: bool, reverse: bool, produc
     """Running sums or products along an axis (0 where absent)."""
     along = 0 if axis is None else int(np.asarray(axis).reshape(-1)[0])
     w = np.flip(wide(x), along) if reverse else wide(x)
-    y: Array = np.cumprod(w, along, dtype=w.dtype) if product else np.cumsum(w, along, dtype=w.dtype)
-    if exclusive:
-        first: Array = np.full_like(np.take(y, [0], along), 1 if product else 0) if y.shape[along] else y
-        y = np.concatenate([first, np.delete(y, -1, along)], along) if y.shape[along] else y
-    return rounded(np.flip(y, along) if reverse else y, x)
+    y: Array = np.cumprod(w, along, dtype=w.dtype) if product else np.cumsum(w, along, dtype=w.dtype)  # pyright: ignore
+    if exclusive and w.shape[along]:
+        first = np.full_like(np.take(y, [0], along), 1 if product else 0)  # pyright: ignore
+        y = np.concatenate([first, np.delete(y, -1, along)], along)  # pyright: ignore
+    return rounded(np.flip(y, along) if reverse else y, x)  # pyright: ignore
 
 
 class Running(Op):

@@ -87,12 +87,12 @@ class Codec:
         return getattr(op, own) if own in op.__dataclass_fields__ else self.default
 
     def in_range(self, value: Any, r: Reading) -> Any:
-        values: Any = value if isinstance(value, tuple) else (value,)
+        values: Any = value if isinstance(value, tuple) else (value,)  # pyright: ignore
         for x in values:
             if (self.lo is not None and x < self.lo) or (self.hi is not None and x > self.hi):
                 expected = f"at least {self.lo:g}" if self.hi is None else f"in {self.lo:g}..{self.hi:g}"
                 raise Problem(codes.ATTRIBUTE_RANGE, op=r.op, attribute=r.attribute, value=x, expected=expected)
-        return value
+        return value  # pyright: ignore
 
 
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*$")

@@ -39,7 +39,7 @@ class Texts(Codec):
     """A string, or a list of them, as the file's bytes or text."""
 
     def decode(self, raw: Any, r: Reading) -> Any:
-        items: list[Any] = raw if isinstance(raw, list) else [raw]
+        items: list[Any] = list(raw) if isinstance(raw, list) else [raw]  # pyright: ignore
         texts = [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in items]
         return texts if isinstance(raw, list) else texts[0]
 
@@ -49,7 +49,7 @@ class Texts(Codec):
 
 def read_constant(b: Any, a: Any) -> Value:
     """The data of whichever attribute is given; there must be exactly one."""
-    fields: dict[str, Any] = vars(a)
+    fields: dict[str, Any] = a.__dict__
     given = {k: v for k, v in fields.items() if k.startswith(("value", "sparse")) and v is not None}
     facts = {"op": "Constant", "attribute": "value", "given": len(given), "needed": 1}
     require(len(given) == 1, operation.ATTRIBUTE_LENGTH, **facts)

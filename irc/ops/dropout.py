@@ -43,8 +43,8 @@ class Dropout(Op):
         chance = 0.5 if ratio is None else float(ratio)
         if training_mode is None or not bool(training_mode) or chance == 0.0:
             return x, np.ones(x.shape, np.bool_)
-        mask: Array = np.random.RandomState(self.seed).uniform(0.0, 1.0, x.shape) >= chance
-        return rounded(mask * wide(x) * wide(x).dtype.type(1.0 / (1.0 - chance)), x), mask
+        mask: Array = np.random.RandomState(self.seed).uniform(0.0, 1.0, x.shape) >= chance  # pyright: ignore
+        return rounded(mask * wide(x) * wide(x).dtype.type(1.0 / (1.0 - chance)), x), mask  # pyright: ignore
 
     def decompose(self, b: Any, x: Value, ratio: Value | None = None, training_mode: Value | None = None) -> Any:
         off = training_mode is None or (training_mode.array is not None and not bool(training_mode.array))

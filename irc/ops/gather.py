@@ -220,7 +220,7 @@ class GatherElements(Op):
         where, valid = normal_index(indices, data.shape[axis])
         if data.shape[axis] == 0:
             return np.zeros(indices.shape, data.dtype)
-        places: list[Array] = list(np.indices(indices.shape, sparse=True))
+        places: list[Array] = list(np.indices(indices.shape, sparse=True))  # pyright: ignore
         places[axis] = where
         found = data[tuple(places)]
         return found if valid.all() else np.where(valid, found, np.zeros((), data.dtype))

@@ -43,7 +43,7 @@ class LpNormalization(Op):
         w = wide(x)
         length = np.sum(np.abs(w) if self.p == 1 else w * w, axis=self.axis, keepdims=True)
         length = length if self.p == 1 else np.sqrt(length)
-        return rounded(np.where(length == 0, w.dtype.type(0), w / length), x)
+        return rounded(np.where(length == 0, w.dtype.type(0), w / length), x)  # pyright: ignore
 
     def decompose(self, b: Any, x: Value) -> Value:
         w = widened(b, x)
@@ -145,9 +145,9 @@ def window_sum(w: Array, axis: int, size: int) -> Array:
     pads = [(before, after) if i == axis else (0, 0) for i in range(w.ndim)]
     padded = np.pad(w, pads)
     n = w.shape[axis]
-    total = np.take(padded, np.arange(n), axis)
+    total = np.take(padded, np.arange(n), axis)  # pyright: ignore
     for k in range(1, size):
-        total = total + np.take(padded, np.arange(k, k + n), axis)
+        total = total + np.take(padded, np.arange(k, k + n), axis)  # pyright: ignore
     return total
 
 

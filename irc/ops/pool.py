@@ -169,22 +169,22 @@ class MaxPool(Op):
         flat = view.reshape(*view.shape[: x.ndim], math.prod(view.shape[x.ndim :]))
         best = flat.argmax(axis=-1)
         y = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
-        at: Sequence[Array] = np.unravel_index(best, self.kernel)
+        at: Sequence[Array] = np.unravel_index(best, self.kernel)  # pyright: ignore
         start = max(self.axis % x.ndim, 0)
         position = np.zeros(best.shape, np.int64)
-        grids: Array = np.indices(best.shape)
-        places = [grids[0], grids[1]]
+        grids: Array = np.indices(best.shape)  # pyright: ignore
+        places = [grids[0], grids[1]]  # pyright: ignore
         rank = x.ndim - 2
         for k in range(rank):
             step = (self.strides or (1,) * rank)[k]
             gap = (self.dilations or (1,) * rank)[k]
-            places.append(grids[2 + k] * step + at[k] * gap - begin[k])
+            places.append(grids[2 + k] * step + at[k] * gap - begin[k])  # pyright: ignore
         order = list(range(start, x.ndim))
         if self.column_major:
             order = [a for a in order if a < 2] + [a for a in order if a >= 2][::-1]
         for a in order:
-            position = position * x.shape[a] + places[a]
-        return y, position.astype(self.index_type.numpy)
+            position = position * x.shape[a] + places[a]  # pyright: ignore
+        return y, position.astype(self.index_type.numpy)  # pyright: ignore
 
     def compute(self, out: Any, x: Tensor) -> tuple[IndexFunction, IndexFunction]:
         sizes = x.shape[2:]
@@ -272,7 +272,7 @@ ONNX_COUNTED = Enum({0: "inside", 1: "padded"}, "inside", to="counted")
 
 def read_avg_pool(b: Any, a: Any, x: Value) -> Value:
     """Without rounding up no window runs past the padding, and both ways of counting padding agree."""
-    given: dict[str, Any] = vars(a)
+    given: dict[str, Any] = a.__dict__
     fields = {k: v for k, v in given.items() if k in AveragePool.__dataclass_fields__}
     if a.counted == "window" and (a.rounding == "floor" or a.auto_pad.startswith("same")):
         fields["counted"] = "padded"
@@ -388,7 +388,7 @@ def read_whole_p(name: str) -> Any:
     def read(b: Any, a: Any, x: Value) -> Value:
         whole = a.p == int(a.p) and a.p >= 1
         require(whole, operation.ATTRIBUTE_RANGE, op=name, attribute="p", value=a.p, expected="a whole number")
-        given: dict[str, Any] = vars(a)
+        given: dict[str, Any] = a.__dict__
         fields = {k: v for k, v in given.items() if k not in ("outputs", "opset")}
         if "kernel" in fields:
             require(len(a.kernel) > 0, operation.MISSING_ATTRIBUTE, op=name, attribute="kernel_shape")

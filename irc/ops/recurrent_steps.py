@@ -122,7 +122,7 @@ class Steps(Op):
         counts = np.full(batch, steps) if lengths is None else np.minimum(lengths, steps)
         y = np.zeros((steps, directions, batch, size), projected.dtype)
         last = [np.zeros((directions, batch, size), projected.dtype) if s is None else s.copy() for s in initial]
-        rows = np.arange(batch)
+        rows = np.arange(batch)  # pyright: ignore
         for d in range(directions):
             for t in range(steps):
                 at = step_order(self.direction == "reverse" or d == 1, t, counts)

@@ -257,7 +257,7 @@ class Extreme(Reduction):
 
     def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
         of_booleans = at(*[Const(0, i64)] * len(extents)).dtype == boolean
-        return self._over(self.kinds[of_booleans], extents, at)
+        return self._over(self.kinds[of_booleans], extents, at)  # pyright: ignore
 
 
 @op

@@ -280,7 +280,7 @@ def write_fixed(
     if known is None and counts and all(d.is_const for d in (*counts, *shape)) and op.policy == "stretch":
         factors = [1.0] * len(shape)
         for k, n in zip(axes, counts, strict=True):
-            factors[k] = int(n) / int(shape[k])
+            factors[k] = int(n) / int(shape[k])  # pyright: ignore
         known = b.const(factors, f32)
         axes = list(range(len(shape)))
     made = dataclasses.replace(op, axes=())

@@ -78,7 +78,7 @@ def whole_lengths(x: Value, axes: Any, scales: Value | None) -> bool:
     """Whether size · scale is whole on every axis: ONNX aligns corners by that number, OpenVINO by
     the size it rounds to."""
     factors = None if scales is None else scales.array
-    sizes: list[int | None] = [x.shape[a].const for a in axes]
+    sizes: list[int | None] = [x.shape[a].const for a in axes]  # pyright: ignore
     if factors is None or None in sizes:
         return False
     lengths = [float(f) * (n or 0) for f, n in zip(factors.reshape(-1), sizes, strict=True)]

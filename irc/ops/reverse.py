@@ -138,8 +138,8 @@ class ReverseSequence(Op):
         batch, time = self.batch_axis % x.ndim, self.time_axis % x.ndim
         size = x.shape[time]
         until = lengths.astype(np.int64).reshape(-1, 1)
-        t: Array = np.arange(size).reshape(1, -1)
-        order: Array = np.where(t < until, until - 1 - t, t).clip(0, max(size - 1, 0))
+        t: Array = np.arange(size).reshape(1, -1)  # pyright: ignore
+        order: Array = np.where(t < until, until - 1 - t, t).clip(0, max(size - 1, 0))  # pyright: ignore
         order = order if batch < time else order.T
         shape = [1] * x.ndim
         shape[batch], shape[time] = x.shape[batch], size

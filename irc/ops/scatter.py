@@ -143,7 +143,7 @@ class ScatterElements(Op):
     def reference(self, data: Array, indices: Array, updates: Array, axis: Array) -> Array:
         at = int(np.asarray(axis).reshape(-1)[0]) % data.ndim
         where, valid = normal_index(indices, data.shape[at])
-        places: list[Array] = list(np.indices(indices.shape))
+        places: list[Array] = list(np.indices(indices.shape))  # pyright: ignore
         places[at] = where
         chosen = tuple(p[valid] for p in places)
         return scattered(data.copy(), chosen, updates[valid], self.reduction, self.use_init)
@@ -255,9 +255,9 @@ class ScatterND(Op):
             valid &= ok
         tail = data.shape[depth:]
         updates = np.broadcast_to(updates, (*indices.shape[:-1], *tail))
-        rest: Array = np.indices(tail)
+        rest: Array = np.indices(tail)  # pyright: ignore
         places = [np.broadcast_to(p.reshape(p.shape + (1,) * len(tail)), updates.shape) for p in picks]
-        places += [np.broadcast_to(r, updates.shape) for r in rest]
+        places += [np.broadcast_to(r, updates.shape) for r in rest]  # pyright: ignore
         keep = np.broadcast_to(valid.reshape(valid.shape + (1,) * len(tail)), updates.shape)
         return scattered(data.copy(), tuple(p[keep] for p in places), updates[keep], self.reduction, True)
 

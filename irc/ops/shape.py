@@ -310,7 +310,7 @@ class Range(Op):
         if any(d is None for d in dims):
             return TensorType.of(start.dtype, [Dim.fresh("range")])
         (first,), (last,), (by,) = dims  # type: ignore[misc]
-        return TensorType(start.dtype, ((last - first).ceildiv(by).maximum(0),))
+        return TensorType(start.dtype, ((last - first).ceildiv(by).maximum(0),))  # pyright: ignore
 
     def reference(self, start: Array, limit: Array, step: Array) -> Array:
         first, last, by = (np.asarray(v).reshape(()) for v in (start, limit, step))

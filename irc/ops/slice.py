@@ -187,10 +187,10 @@ class Slice(Op):
             at = list(i)
             for k, axis in enumerate(chosen):
                 step = by[k] if by is not None else steps[k].cast(i64)  # type: ignore[index]
-                place = first(k, axis) + at[axis] * step
+                place = first(k, axis) + at[axis] * step  # pyright: ignore
                 # What is known only when the model runs must not lead outside, whatever it is.
                 top = index(x.shape[axis] - 1)
-                at[axis] = place if numbers is not None and by is not None else place.min(top).max(0)
+                at[axis] = place if numbers is not None and by is not None else place.min(top).max(0)  # pyright: ignore
             return x[tuple(at)]
 
         return element

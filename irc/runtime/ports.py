@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -44,9 +45,8 @@ def _ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-_FUNCTIONS = {
-    "__builtins__": {}, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "ceildiv": _ceildiv, "min": min,
-    "max": max,
+_FUNCTIONS: dict[str, Any] = {
+    "__builtins__": {}, "floordiv": operator.floordiv, "mod": operator.mod, "ceildiv": _ceildiv, "min": min, "max": max,
 }  # fmt: skip
 
 
@@ -123,7 +123,7 @@ class Port:
         """A tensor argument as an array of the declared element type; never converts the element type."""
         if self.dtype == object:
             return strings(value)
-        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        array: Array = np.asarray(value) if not isinstance(value, np.ndarray) else value  # pyright: ignore
         if array.dtype != self.dtype:
             raise failure(
                 codes.INPUT_TYPE,
