@@ -1,6 +1,7 @@
 """Measures the networks of `networks.py` with irc beside ONNX Runtime and OpenVINO: the table in README.md.
 
-python bench/models.py --markdown        about three minutes, of which compiling is the first
+python bench/models.py --markdown             about two minutes on two idle cores; compiling is most of the first
+python bench/models.py --write README.md      the same, into the file
 
 All engines of a network run in one process, in rounds that alternate between them; each round begins with another
 engine.  A cell is the median of all runs in ms, with the minimum in brackets.  "Ratio" is the faster peer's median by
@@ -30,6 +31,7 @@ from irc.backends.toolchain import cpu_features, find_compiler
 from irc.cli import bench, costs
 
 PEERS = {"onnxruntime": bench.onnxruntime_engine, "openvino": bench.openvino_engine}
+MARKS = ("<!-- speed", "<!-- /speed -->")
 TITLES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 
 
@@ -116,12 +118,22 @@ def machine() -> str:
     return "; ".join(parts)
 
 
+def written(text: str, report: str) -> str:
+    """A file's text with the report between its marks.  ValueError: it has none."""
+    before, mark, rest = text.partition(MARKS[0])
+    old, end, after = rest.partition(MARKS[1])
+    if not mark or not end:
+        raise ValueError(f"the file has no {MARKS[0]} … {MARKS[1]}")
+    return f"{before}{mark}{old.splitlines()[0]}\n\n{report}\n\n{end}{after}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}; all by default")
     parser.add_argument("--threads", default="1,2", help="default 1,2")
     parser.add_argument("--precision", default="highest", help="highest, high, medium; several with commas between")
     parser.add_argument("--markdown", action="store_true", help="print the table as README.md has it")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between the marks in a file")
     given = parser.parse_args(arguments)
     names: list[str] = given.names or list(NETWORKS)
     if unknown := set(names) - set(NETWORKS):
@@ -132,8 +144,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in names:
             print(f"{name}, threads: {threads}", file=sys.stderr, flush=True)
             rows.append(measure(name, threads, precisions))
-    print(table(rows, precisions, given.markdown))
-    print(f"\n{machine()}.")
+    report = f"{table(rows, precisions, given.markdown or given.write is not None)}\n\n{machine()}."
+    print(report)
+    if given.write:
+        given.write.write_text(written(given.write.read_text("utf-8"), report), "utf-8")
 
 
 if __name__ == "__main__":

@@ -64,6 +64,12 @@ def test_the_report_adds_up(networks: Any) -> None:
     assert lines[2] == "| one | 0.5 | 1 | 2 (1) | 3 (3) | 4.5 (4) | 1.50 | 1.0e-06 |"
     assert lines[-1].split(" | ")[-2] == f"{np.sqrt(1.5 * 0.25):.2f}"
     assert "irc" in models.machine() and "ONNX Runtime" in models.machine()
+    readme = (BENCH.parent / "README.md").read_text("utf-8")
+    assert lines[0] in readme and lines[1] in readme, "the table of the README is of this command"
+    again = models.written(readme, "| new |")
+    assert lines[0] not in again and "| new |" in again and models.written(again, "| new |") == again
+    with pytest.raises(ValueError, match="speed"):
+        models.written("nothing", "")
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
