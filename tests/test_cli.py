@@ -388,6 +388,22 @@ def test_convert_says_when_it_cannot_check(irc: Run, tmp_path: Path) -> None:
     assert (tmp_path / "n.onnx").exists()
 
 
+def test_compile_takes_artefacts_from_the_cache(irc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from irc import driver
+
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    first = irc("compile", ONNX, "-o", str(tmp_path / "a"))
+    assert first.status == 0 and re.search(r"^(c|numpy): .*, in \d+\.\d s$", first.err, re.MULTILINE)
+
+    def generate(*_: Any) -> None:
+        raise AssertionError("the model was compiled already")
+
+    monkeypatch.setattr(driver, "generate", generate)
+    assert irc("compile", ONNX, "-o", str(tmp_path / "b")).status == 0
+    assert (tmp_path / "a" / "manifest.json").read_bytes() == (tmp_path / "b" / "manifest.json").read_bytes()
+    assert irc("compile", ONNX, "-o", str(tmp_path / "c"), "--shape", "image[1,1,8,8]").status == 3
+
+
 # -------------------------------------------------------------- info, explain, bench, cache
 def test_info_of_both_formats_agrees(irc: Run) -> None:
     first, second = (json.loads(irc("info", path, "--json").out) for path in (ONNX, XML))
