@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -178,7 +178,7 @@ class CompiledModel:
             if isinstance(only, Mapping) and not self._takes_one("map"):
                 values = self._by_name(only)  # pyright: ignore[reportUnknownArgumentType]
             elif isinstance(only, list | tuple) and not self._is_the_sequence(only):  # pyright: ignore
-                values = only  # pyright: ignore[reportUnknownVariableType]
+                values = cast("Sequence[Any]", only)
         if len(values) != len(self.inputs):
             names = ", ".join(p.name for p in self.inputs) or "none"
             raise failure(codes.INPUT_COUNT, InputValueError, wanted=len(self.inputs), given=len(values), names=names)
@@ -239,7 +239,7 @@ class CompiledModel:
 
     @staticmethod
     def _bindable(port: Port, array: Any, role: str) -> None:
-        if not isinstance(array, np.ndarray) or array.dtype == object:
+        if not isinstance(array, np.ndarray) or array.dtype == object:  # pyright: ignore
             raise failure(codes.CANNOT_BIND, InputTypeError, role=role, name=port.name, type=port.type)
         if not array.flags.c_contiguous or not array.flags.aligned:
             raise failure(codes.NOT_CONTIGUOUS, InputValueError, role=role, name=port.name, extra="")
@@ -264,7 +264,9 @@ def _in_order(array: Array) -> Array:
 def _keys(inputs: Sequence[Port]) -> dict[str, int]:
     """Names an input may be called by: its own, its tensor names, its layer's name."""
     found: dict[str, int] = {}
-    for pick in (lambda p: (p.name,), lambda p: p.names, lambda p: (p.layer,)):  # type: ignore[misc]
+    ways: tuple[Callable[[Port], Sequence[str]], ...]
+    ways = (lambda p: (p.name,), lambda p: p.names, lambda p: (p.layer,))
+    for pick in ways:
         for i, port in enumerate(inputs):
             for name in pick(port):
                 if name:

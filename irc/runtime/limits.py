@@ -75,10 +75,10 @@ def _measure(threads: int, library: Any) -> Limits:
     with ThreadPoolExecutor(threads) as pool:
 
         def multiply() -> None:
-            list(pool.map(lambda _: library.irc_multiply_add(rounds, 0.5), parts))
+            list(pool.map(lambda _: library.irc_multiply_add(rounds, 0.5), parts))  # pyright: ignore
 
         def read() -> None:
-            list(pool.map(lambda at: library.irc_read(at, share), parts))
+            list(pool.map(lambda at: library.irc_read(at, share), parts))  # pyright: ignore
 
         while _best(multiply, 1) < SECONDS:
             rounds *= 2

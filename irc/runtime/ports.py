@@ -46,7 +46,8 @@ def _ceildiv(a: int, b: int) -> int:
 
 
 _FUNCTIONS: dict[str, Any] = {
-    "__builtins__": {}, "floordiv": operator.floordiv, "mod": operator.mod, "ceildiv": _ceildiv, "min": min, "max": max,
+    "__builtins__": {}, "mod": operator.mod, "ceildiv": _ceildiv, "min": min, "max": max,
+    "floordiv": operator.floordiv,  # pyright: ignore
 }  # fmt: skip
 
 
