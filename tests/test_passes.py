@@ -184,6 +184,19 @@ def test_expensive_shared_values_are_stored() -> None:
     assert grouped(cheap) == [["Exp"], ["Abs"]]
 
 
+def test_what_is_read_at_many_places_is_stored() -> None:
+    """Unless it is as cheap to compute, or few places read it."""
+
+    def scaled(rows: int, f: str) -> list[list[str]]:
+        def build(b: Any, x: Any, v: Any) -> Any:
+            return b.Mul(x, getattr(b, f)(v))
+
+        return grouped(graph_of(build, random(rows, 4), random(4)))
+
+    assert scaled(group.OFTEN, "Exp") == [["Exp"], ["Mul"]]
+    assert scaled(group.OFTEN - 1, "Exp") == scaled(group.OFTEN, "Neg") == [["Mul"]]
+
+
 def test_epilogue() -> None:
     graph = graph_of(lambda b, x, w: b.Relu(b.Add(b.MatMul(x, w), 1.0)), X, random(4, 5))
     assert grouped(graph) == [["Relu"]]
