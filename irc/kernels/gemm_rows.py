@@ -20,12 +20,14 @@ from irc.kernels.tile import epilogue_of, heights_of, names, prelude
 _TILE = """
 /* The last columns of some rows: fewer than a tile has. */
 static void ${S}_edge(const ${S}_out *o, int rows, int64_t row, int64_t col, const $T *sums) {
-    $T *c = o->c + row * o->c_row + col;
     const int64_t left = o->n - col;
-    for (int i = 0; i < rows; i++) {
-        for (int w = 0; w * $L < left; w++) {
-            const $V x = ${S}_epilogue(o, ${V}_load(sums + i * $NR + w * $L), row + i, col + w * $L, left - w * $L);
-            ${V}_store_part(c + i * o->c_row + w * $L, x, left - w * $L);
+    for (int64_t at = 0; at < left; at += $L) {
+        const int64_t part = left - at;
+        $T *c = o->c + row * o->c_row + col + at;
+        for (int i = 0; i < rows; i++, c += o->c_row) {
+            const $V x = ${S}_epilogue(o, ${V}_load(sums + i * $NR + at), row + i, col + at, part);
+            if (part < $L) ${V}_store_part(c, x, part);
+            else ${V}_store(c, x);
         }
     }
 }

@@ -74,6 +74,7 @@ IRC_HELPER ${V} ${V}_all($T x) { return x - (${V}){0}; }
 IRC_HELPER ${V} ${V}_load_part(const $T *p, int64_t n) {
     const $I have = ($I)n;
     $T lanes[$L] __attribute__((aligned($bytes)));
+    IRC_AS_LOOP
     for ($I i = 0; i < $L; i++) lanes[i] = i < have ? p[i] : 0;
     return ${V}_load(lanes);
 }
@@ -81,6 +82,7 @@ IRC_HELPER void ${V}_store_part($T *p, ${V} x, int64_t n) {
     const $I have = ($I)n;
     $T lanes[$L] __attribute__((aligned($bytes)));
     ${V}_store(lanes, x);
+    IRC_AS_LOOP
     for ($I i = 0; i < $L; i++)
         if (i < have) p[i] = lanes[i];
 }
@@ -121,8 +123,10 @@ HEAD = """#include <math.h>
 #define IRC_STRING(x) #x
 #ifdef __clang__
 #define IRC_FULL_UNROLL _Pragma("clang loop unroll(full)")
+#define IRC_AS_LOOP
 #else
 #define IRC_FULL_UNROLL _Pragma("GCC unroll 64")
+#define IRC_AS_LOOP _Pragma("GCC unroll 1") /* so that it becomes an access with a mask before it is unrolled */
 #endif
 #endif
 """
