@@ -96,7 +96,7 @@ def test_real_architectures(name: str) -> None:
 
 # ---------------------------------------------------------------------------- kernels of other processors
 TARGETS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64", "plain": "x86-64", "neon": "aarch64",
-           "amx": "sapphirerapids"}  # fmt: skip
+           "amx": "sapphirerapids", "avx512_bf16": "cooperlake"}  # fmt: skip
 FOREIGN = (  # compilers for AArch64
     ("clang", "--target=aarch64-linux-gnu"),
     ("aarch64-linux-gnu-gcc",),
@@ -183,7 +183,7 @@ def usable(command: tuple[str, ...]) -> bool:
         (selector, isa)
         for isa in ISAS
         for selector in kernels.__all__
-        if selector.startswith("select_") and selector.startswith("select_matrix") == (isa == "amx")
+        if selector.startswith("select_") and selector.startswith("select_matrix") == (isa in ("amx", "avx512_bf16"))
     ],
 )
 def test_kernels(selector: str, isa: str, tmp_path: Path) -> None:
