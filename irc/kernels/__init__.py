@@ -6,6 +6,8 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
     weights = kernel.pack_b(array)                      # goes into the weights file, 64-byte aligned
     KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), sizes=kernel.order(m=…, n=…, k=…, a_row=…, …))
 
+    kernel = select_rows_gemm(isa, f32, m, n, k, epilogue)     # the same for a small constant B; may be None
+
     kernel = select_matrix_gemm(isa, precision, f32, m, n, k, epilogue)    # from bf16 terms, on AMX; may be None
     weights = kernel.pack_b(array)                      # uint16 or f32: kernel.b_dtype; k is the call's
 
