@@ -132,7 +132,7 @@ def test_the_same_results(name: str) -> None:
     assert not problems(graph)
     assert sum(n.op.name == "Transpose" for n in graph.nodes) == transposes
     for got, want in zip(evaluate(graph, {graph.inputs[0]: x}), wanted, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())  # sums in another order
 
 
 @pytest.mark.compiler

