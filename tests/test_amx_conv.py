@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from irc.ir.types import f32, f64
 from irc.kernels import ISAS, PROTOTYPES, Epilogue, plain, select_matrix_conv
 from irc.kernels.amx_conv import AmxConvKernel, few_of
 from irc.kernels.amx_gemm import widths_of
+from irc.kernels.base import Kernel
 from irc.loops import interp
 from irc.loops.ir import KernelCall, walk
 from irc.ops.builder import evaluate
@@ -38,7 +40,7 @@ def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> AmxConvKernel:
     )
 
 
-def built(folder: Path, kernels: list[AmxConvKernel], compiler: list[str] | None = None) -> ctypes.CDLL:
+def built(folder: Path, kernels: Sequence[Kernel], compiler: list[str] | None = None) -> ctypes.CDLL:
     distinct = {k.symbol: k for k in kernels}.values()
     (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in distinct)]))
     command = [*(compiler or compilers()[0]), *FLAGS, *flags(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]

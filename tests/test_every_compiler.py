@@ -136,6 +136,7 @@ KERNELS: dict[str, Callable[..., list[Any]]] = {
     "select_matrix_conv": lambda f, isa: [
         f(isa, name, f32, 64, 64, (3, 3), (1, 1), (1, 1), 56, 56, BIASED) for name in ("high", "medium")
     ],
+    "select_matrix_winograd": lambda f, isa: [f(isa, "medium", f32, 48, 64, 56, 56, BIASED)],
     "select_winograd": lambda f, isa: [f(isa, dtype, 64, 64, 56, 56, BIASED) for dtype in (f32, f64)],
     "select_matrix_attention": lambda f, isa: [
         f(isa, name, kernels.select_attention(isa, M, 64, 0.125, mask, causal), M, M)

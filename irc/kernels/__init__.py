@@ -13,6 +13,7 @@ Lowering asks the catalogue for a kernel, packs constant operands with it, and c
 
     kernel = select_matrix_conv(isa, precision, f32, oc_per_group, ic_per_group, window, strides, dilations, oh, ow,
                                 epilogue)               # NHWC, called like select_direct_conv's, with scratch
+    kernel = select_matrix_winograd(isa, precision, f32, oc, ic, oh, ow, epilogue)   # 3 x 3, AVX512-BF16; or None
 
     kernel = select_conv(isa, f32, oc_per_group, ic_per_group * kh * kw, oh * ow, stride_w, epilogue)
     weights = kernel.pack_weights(array, groups)
@@ -76,6 +77,7 @@ from irc.kernels.catalogue import (
     select_matrix_attention,
     select_matrix_conv,
     select_matrix_gemm,
+    select_matrix_winograd,
     select_pool,
     select_pool_last,
     select_recurrent,
@@ -88,6 +90,7 @@ from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel
 from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.direct_conv import DirectConvKernel
+from irc.kernels.dot_winograd import DotWinogradKernel
 from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.gemm import GemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
@@ -109,6 +112,7 @@ __all__ = [
     "DepthwiseKernel",
     "DepthwiseLastKernel",
     "DirectConvKernel",
+    "DotWinogradKernel",
     "Epilogue",
     "GemmKernel",
     "GlobalPoolKernel",
@@ -134,6 +138,7 @@ __all__ = [
     "select_matrix_attention",
     "select_matrix_conv",
     "select_matrix_gemm",
+    "select_matrix_winograd",
     "select_pool",
     "select_pool_last",
     "select_recurrent",

@@ -91,6 +91,11 @@ IRC_HELPER int irc_any_nan(irc_f32x16 x) {
     return any != 0;
 }
 IRC_HELPER void irc_bf16_store(uint16_t *p, irc_u16x32 x) { *(irc_u32x16_memory *)p = (irc_u32x16)x; }
+/* 16 floats as bf16, nearest even. */
+IRC_HELPER void irc_bf16_store_16(uint16_t *p, irc_f32x16 x) {
+    const __m256bh y = _mm512_cvtneps_pbh((__m512)x);
+    __builtin_memcpy(p, &y, sizeof y);
+}
 #endif
 """
 

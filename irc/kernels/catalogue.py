@@ -22,6 +22,7 @@ from irc.kernels.conv import ConvKernel
 from irc.kernels.depthwise import DepthwiseKernel, fits
 from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.direct_conv import DirectConvKernel, block_of, fits as direct_fits
+from irc.kernels.dot_winograd import DEEPEST as DEEPEST_DOTS, DotWinogradKernel
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import LONGEST_SUM, GemmKernel
 from irc.kernels.gemm_rows import RowsGemmKernel, heights_for
@@ -454,3 +455,16 @@ def select_winograd(
     tiles = (int(height) + 1) // 2 * ((int(width) + 1) // 2)
     rows = heights_of(tiles, isa.rows)[-1]
     return WinogradKernel(Tile(isa, dtype, rows, isa.vectors), epilogue)
+
+
+def select_matrix_winograd(
+    isa: Isa, precision: str, dtype: DType, oc: int, ic: int, oh: DimLike, ow: DimLike, epilogue: Epilogue
+) -> DotWinogradKernel | None:
+    """The kernel from bf16 terms for windows of 3 × 3 at every pixel, NHWC, one group; None where
+    `select_matrix_conv`'s is better.  precision: as `select_matrix_gemm`'s."""
+    height, width, terms = Dim.of(oh), Dim.of(ow), amx.TERMS[precision]
+    if _unit(isa, terms) != "dot" or dtype != f32 or not (height.is_const and width.is_const):
+        return None
+    if ic < 32 or oc < 32 or int(height) * int(width) < 128 or ic > DEEPEST_DOTS * amx.CHUNK:
+        return None
+    return DotWinogradKernel(epilogue, widths_of(oc))

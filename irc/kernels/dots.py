@@ -95,13 +95,13 @@ _SECOND = """    irc_dot_rows_$W(height, chunks, a1, row / 2, 0, offsets, b, out
 
 def products(rows: int, columns: int, name: str) -> str:
     """`irc_products_NAME` for a block of rows × columns tiles of one term, guarded: A packed."""
-    return _core(columns) + fill(_PRODUCTS, name=name, R=rows, W=columns)
+    return core(columns) + fill(_PRODUCTS, name=name, R=rows, W=columns)
 
 
 def taps(rows: int, columns: int, name: str) -> str:
     """`irc_taps_NAME`, guarded: A where it is."""
     second = fill(_SECOND, W=columns) if rows == 2 else ""
-    return _core(columns) + fill(_TAPS, name=name, W=columns, second=second)
+    return core(columns) + fill(_TAPS, name=name, W=columns, second=second)
 
 
 def height_of(rows: int) -> int:
@@ -115,7 +115,8 @@ def covered(rows: int) -> int:
     return -(-rows // height) * height
 
 
-def _core(columns: int) -> str:
+def core(columns: int) -> str:
+    """`irc_dots_COLUMNS` and `irc_dot_rows_COLUMNS`, guarded."""
     call = "irc_dots_{}({}, chunks, from, row, step, offsets, b, to, out_row, ahead, lines);\n"
     calls = "        else ".join(f"if (n == {h}) " * (h > 1) + call.format(columns, h) for h in HEIGHTS)
     heights = ", ".join(str(height_of(rows) if rows else 0) for rows in range(ROWS + 1))

@@ -9,6 +9,7 @@ import numpy as np
 
 from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.direct_conv import DirectConvKernel
+from irc.kernels.dot_winograd import DotWinogradKernel
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
 from irc.kernels.semantics import Array, Sizes, apply, convolution, pooled, run, strided, unpacked
@@ -34,6 +35,13 @@ def winograd(kernel: WinogradKernel, reads: Sequence[Array], writes: Sequence[Ar
     back = np.linalg.pinv(TRANSFORM)
     g = np.einsum("ya,pabio,xb->poiyx", back, u.astype(np.float64), back).reshape(-1, depth, 3, 3)[:oc, :ic]
     total = convolution(source(reads[0], ic, sizes), g.astype(t.dtype.numpy), 1, ((1, 1), (1, 1)), sizes)
+    _finish(kernel.epilogue, total, reads[2:], writes, sizes)
+
+
+@run.register
+def dot_winograd(kernel: DotWinogradKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    w = kernel.unpack_weights(reads[1][: kernel.packed_elements(sizes["oc"], sizes["ic"])], sizes["oc"], sizes["ic"])
+    total = convolution(source(reads[0], sizes["ic"], sizes), w, 1, ((1, 1), (1, 1)), sizes)
     _finish(kernel.epilogue, total, reads[2:], writes, sizes)
 
 

@@ -99,9 +99,13 @@ IRC_INLINE void ${body}_enter(const int whole, unsigned inside, const $T *from, 
         ${V}_store(to + (4 * y + 3) * step, t[y][1] - t[y][3]);
     }
 }
+#endif
+"""
 
+LEAVE = """#ifndef IRC_WINOGRAD_LEAVE_$V
+#define IRC_WINOGRAD_LEAVE_$V
 /* The 2 x 2 outputs of one vector of channels of one tile. */
-IRC_INLINE void ${body}_leave(const $T *from, int64_t step, $V y[2][2]) {
+IRC_INLINE void irc_winograd_leave_$V(const $T *from, int64_t step, $V y[2][2]) {
     $V t[2][4];
     IRC_FULL_UNROLL
     for (int x = 0; x < 4; x++) {
@@ -168,7 +172,7 @@ static void ${S}_leave(const ${S}_call *g, const ${S}_out *o, int64_t t0, int64_
         for (int64_t v = 0; v * $L < $NR && col + v * $L < g->oc; v++) {
             const int64_t at = col + v * $L, left = g->oc - at;
             $V y[2][2];
-            ${body}_leave(from + v * $L, step, y);
+            irc_winograd_leave_$V(from + v * $L, step, y);
             for (int k = 0; k < 4; k++) {
                 if (oy + k / 2 >= g->oh || ox + k % 2 >= g->ow) continue;
                 const int64_t pixel = (oy + k / 2) * g->ow + ox + k % 2;
@@ -312,6 +316,7 @@ class WinogradKernel(Kernel):
                 prelude(t, self.epilogue),
                 summary,
                 fill(_TILE, **given),
+                fill(LEAVE, **given),
                 epilogue_of(s, t, self.epilogue),
                 *(fill(text, **given) for text in (_CALL, _BODY)),
             )

@@ -13,10 +13,12 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Node, Value
 from irc.kernels import (
     AmxConvKernel,
+    DotWinogradKernel,
     Epilogue,
     select_depthwise_last,
     select_direct_conv,
     select_matrix_conv,
+    select_matrix_winograd,
     select_pool_last,
     select_winograd,
 )
@@ -30,6 +32,7 @@ from irc.passes.claim import Claim, Claimer, worthwhile
 from irc.passes.epilogues import Tail, merged
 
 ONE = Dim.of(1)
+LastConvKernel = AmxConvKernel | DotWinogradKernel | WinogradKernel | DirectConvKernel
 WINOGRAD = 1.7  # times faster than `select_direct_conv`'s kernel
 
 
@@ -166,7 +169,7 @@ def _chosen(
     def packed() -> np.ndarray[Any, Any]:
         return found.kernel.pack_weights(constant.array.reshape(shape), *found.given)
 
-    if isinstance(found.kernel, AmxConvKernel):
+    if isinstance(found.kernel, AmxConvKernel | DotWinogradKernel):
         key, stored = (weights, found.kernel.packing, *found.given), found.kernel.w_dtype
     else:
         key = (weights, found.kernel.__class__, found.kernel.tile, getattr(found.kernel, "block", 0), *found.given)
@@ -198,7 +201,10 @@ def _select(claimer: Claimer, planes: Planes, groups: int, outputs: int, epilogu
     regular = groups == 1 and window == ((3, 3), (1, 1), (1, 1))
     winograd = select_winograd(isa, dtype, oc, ic, *planes.result, epilogue) if regular else None
     shape, rival = (dtype, oc, ic, *window, *planes.result, epilogue), 1.0 if winograd is None else WINOGRAD
-    candidates: dict[str, Callable[[], AmxConvKernel | WinogradKernel | DirectConvKernel | None]] = {
+    candidates: dict[str, Callable[[], LastConvKernel | None]] = {
+        "terms winograd": lambda: (
+            select_matrix_winograd(isa, claimer.precision, dtype, oc, ic, *planes.result, epilogue) if regular else None
+        ),
         "terms": lambda: select_matrix_conv(isa, claimer.precision, *shape, rival),
         "winograd": lambda: winograd,
         "rule": lambda: select_direct_conv(isa, *shape),
@@ -212,15 +218,13 @@ def _select(claimer: Claimer, planes: Planes, groups: int, outputs: int, epilogu
     return None if kernel is None else _selection(kernel, planes, groups, ic, oc)
 
 
-def _selection(
-    kernel: AmxConvKernel | WinogradKernel | DirectConvKernel, planes: Planes, groups: int, ic: int, oc: int
-) -> Selection:  # fmt: skip
+def _selection(kernel: LastConvKernel, planes: Planes, groups: int, ic: int, oc: int) -> Selection:
     """The kernel's own sizes and its memory."""
     sizes = {"groups": Dim.of(groups), "ic": Dim.of(ic), "oc": Dim.of(oc)}
     if isinstance(kernel, AmxConvKernel):
         scratch = Dim.of(kernel.scratch_bytes(ic, *map(int, planes.result)))
         return Selection(kernel, sizes, kernel.packed_elements(oc, ic, groups), (groups,), scratch)
-    if isinstance(kernel, WinogradKernel):
+    if isinstance(kernel, WinogradKernel | DotWinogradKernel):
         height, width = map(int, planes.result)
         most = kernel.most(ic, -(-height // 2) * -(-width // 2))
         sizes = {"ic": Dim.of(ic), "oc": Dim.of(oc), "most": Dim.of(most)}

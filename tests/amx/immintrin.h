@@ -13,6 +13,7 @@
 
 typedef float __m512 __attribute__((vector_size(64)));
 typedef uint16_t __m512bh __attribute__((vector_size(64)));
+typedef uint16_t __m256bh __attribute__((vector_size(32)));
 typedef uint32_t irc_test_words __attribute__((vector_size(64)));
 
 struct irc_test_tiles {
@@ -42,6 +43,14 @@ IRC_TEST __m512bh _mm512_cvtne2ps_pbh(__m512 high, __m512 low) {
     __m512bh found;
     irc_test_round(low, halves);
     irc_test_round(high, halves + 16);
+    memcpy(&found, halves, sizeof found);
+    return found;
+}
+
+IRC_TEST __m256bh _mm512_cvtneps_pbh(__m512 x) {
+    uint16_t halves[16];
+    __m256bh found;
+    irc_test_round(x, halves);
     memcpy(&found, halves, sizeof found);
     return found;
 }
