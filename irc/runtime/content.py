@@ -34,7 +34,8 @@ def path_hash(path: Path) -> str:
     main = cache.content_hash(path)
     digest.update(main.encode())
     for other in weight_files(path, main):
-        digest.update(f"\n{other}:{cache.content_hash(path.parent / other)}".encode())
+        line = f"\n{other}:{cache.content_hash(path.parent / other)}"
+        digest.update(line.encode("utf-8", "surrogateescape"))  # a file's name is not always text
     return digest.hexdigest()
 
 
