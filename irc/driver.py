@@ -26,7 +26,7 @@ from irc.backends import toolchain
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, Problem, RunError, Sink, require
 from irc.diagnostics.codes import internal, lowering, runtime_io as codes
 from irc.runtime import cache as store, tuned
-from irc.runtime.artifact import Content, Draft
+from irc.runtime.artifact import Artifact, Content, Draft
 from irc.runtime.content import source_hash
 from irc.runtime.executor import CompiledModel
 from irc.version import VERSION
@@ -183,9 +183,17 @@ def compile_with(source: Any, backend: str, options: CompileOptions) -> Compiled
             return CompiledModel(found, options.threads)
         except RunError:  # damaged, or made for another processor: compile again
             pass
-    draft = generate(load(source), backend, options)
-    draft.manifest["source_sha256"] = content
-    made = store.store(key, draft) if key else store.keep_for_process(draft)
+    def make() -> Artifact:
+        draft = generate(load(source), backend, options)
+        draft.manifest["source_sha256"] = content
+        return store.store(key, draft) if key else store.keep_for_process(draft)
+
+    try:
+        made = make()
+    except OSError as e:  # a full disk, say, is no reason not to run a model
+        if not key or not store.give_up(e):
+            raise
+        made = make()
     return CompiledModel(made, options.threads)
 
 

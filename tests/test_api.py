@@ -21,6 +21,7 @@ import irc
 from irc.backends.toolchain import find_compiler
 from irc.runtime import artifact, cache
 
+DIGITS = Path(__file__).resolve().parent.parent / "samples" / "digits"
 BACKENDS = ["numpy", pytest.param("c", marks=pytest.mark.skipif(find_compiler() is None, reason="no C compiler"))]
 W = np.arange(32, dtype=np.float32).reshape(4, 8) / 16
 
@@ -370,6 +371,18 @@ def test_cache_reuses_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(irc.compile(tmp_path / "m.onnx", backend="numpy")(x, z)[0], y)
     assert cache.clear() == 2
     assert cache.info().entries == 0
+
+
+def test_cache_sees_the_bounds_of_a_model_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    text = (DIGITS / "digits.xml").read_text()
+    for name, shape in (("free", "?,1,8,8"), ("bounded", "1..2,1,8,8")):
+        (tmp_path / f"{name}.xml").write_text(text.replace('shape="?,1,8,8"', f'shape="{shape}"', 1))
+        shutil.copy(DIGITS / "digits.bin", tmp_path / f"{name}.bin")
+    images = np.zeros((5, 1, 8, 8), np.float32)
+    assert irc.compile(irc.load(tmp_path / "free.xml"), backend="numpy")(images)[0].shape == (5, 10)
+    with pytest.raises(irc.RunError, match="IRC6306"):
+        irc.compile(irc.load(tmp_path / "bounded.xml"), backend="numpy")(images)
 
 
 def test_cache_sees_changed_external_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

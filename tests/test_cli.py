@@ -332,7 +332,7 @@ def test_compile_emits_what_is_asked_for(irc: Run, tmp_path: Path, emit: str, ha
 def test_convert_checks_and_writes(irc: Run, tmp_path: Path) -> None:
     said = irc("convert", ONNX, str(tmp_path / "d.xml"))
     assert said.status == 0
-    assert "checked: 1 outputs agree" in said.err
+    assert "checked: 1 output agrees" in said.err
     assert sorted(f.name for f in tmp_path.iterdir()) == ["d.bin", "d.xml"]
 
 
@@ -465,7 +465,7 @@ def test_cache_info_and_clear(irc: Run, tmp_path: Path, monkeypatch: pytest.Monk
     assert before["path"] == str(tmp_path / "cache")
     assert before["entries"] == 1
     assert before["bytes"] > 15_000
-    assert irc("cache", "clear").out == "removed 1 artefacts\n"
+    assert irc("cache", "clear").out == "removed 1 artefact\n"
     assert "0 artefacts, 0 B of" in irc("cache", "info").out
 
 

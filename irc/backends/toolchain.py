@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -294,13 +295,19 @@ def build(
         objects = [str(Path(scratch, f"{k}.o")) for k in range(len(units))]
         flags = [*COMMON, *target.flags, *extra]
 
+        running = _Running()
+
         def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> None:
             source, kernels, part = unit
             chosen = [*optimisation(kernels, compiler), *flags, contraction(kernels), *part]
-            _run(compiler, [*chosen, "-c", source, "-o", result], source, folder)
+            _run(compiler, [*chosen, "-c", source, "-o", result], source, folder, running)
 
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-            list(pool.map(one, units, objects))
+            try:
+                list(pool.map(one, units, objects))
+            except BaseException:  # an interrupt, or one file's error: nobody waits for the others
+                running.end()
+                raise
         made = Path(scratch, library)
         _run(compiler, ["-shared", *target.flags, *extra, *objects, "-o", str(made), "-lm"], library, folder)
         return made.replace(folder / library)
@@ -323,8 +330,42 @@ def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:
         return made.replace(library)
 
 
-def _run(compiler: Compiler, arguments: list[str], file: str, folder: Path) -> None:
-    """Run the compiler with a time limit; it and what it started are ended when time is up."""
+class _Running:
+    """The compilers that build one library, so that all can be ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._ended = False
+
+    def add(self, process: subprocess.Popen[str]) -> None:
+        with self._lock:
+            self._processes.add(process)
+            if self._ended:
+                _kill(process)
+
+    def discard(self, process: subprocess.Popen[str]) -> None:
+        with self._lock:
+            self._processes.discard(process)
+
+    def end(self) -> None:
+        with self._lock:
+            self._ended = True
+            for process in self._processes:
+                _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End a process that leads its own group, and what it started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _run(
+    compiler: Compiler, arguments: list[str], file: str, folder: Path, running: _Running | None = None
+) -> None:  # fmt: skip
+    """Run the compiler with a time limit; it and what it started are ended when time is up or on an interrupt."""
+    running = running or _Running()
     seconds = float(os.environ.get("IRC_COMPILE_TIMEOUT") or 900)
     command = [*compiler.command, *arguments]
     env = {**os.environ, "LC_ALL": "C"}
@@ -332,12 +373,18 @@ def _run(compiler: Compiler, arguments: list[str], file: str, folder: Path) -> N
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", start_new_session=True,
     ) as process:  # fmt: skip
+        running.add(process)
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             process.communicate()
             raise _error(codes.COMPILE_TIMEOUT, command=compiler, file=file, seconds=f"{seconds:g}") from None
+        except BaseException:
+            _kill(process)
+            raise
+        finally:
+            running.discard(process)
     if process.returncode:
         notes = tuple(output.strip().splitlines()[-_STDERR_LINES:])
         raise _error(codes.COMPILE_FAILED, notes=notes, command=compiler, file=file, status=process.returncode)

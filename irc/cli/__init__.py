@@ -7,6 +7,7 @@ functions, so that `irc --help` and `irc validate` start fast.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -19,6 +20,8 @@ import click
 from irc.cli import console
 from irc.diagnostics.core import IrcError
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors of the system that say nothing about irc, wherever they happen."""
 VERBS = ("compile", "run", "validate", "convert", "info", "explain", "bench", "profile", "compare", "cache")
 
 
@@ -56,7 +59,7 @@ def main(args: Sequence[str] | None = None) -> int:
             warnings.showwarning = _warning
             given = None if args is None else list(args)
             status: Any = commands.main(args=given, prog_name="irc", standalone_mode=False)
-        sys.stdout.flush()
+        console.flush()
         return status if isinstance(status, int) else 0
     except click.ClickException as e:
         e.show()
@@ -64,11 +67,19 @@ def main(args: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:  # the reader of our output has gone; nothing more can be said to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _without_output()
     except IrcError as e:
         console.report(e.diagnostics)
         return console.status_of(e.diagnostics) or 1
     except Exception as e:
+        if isinstance(e, OSError) and (e.filename == console.STDOUT or e.errno in NO_SPACE):
+            status = console.cannot_write(str(e.filename or "a temporary file"), e)
+            return _without_output() if e.filename == console.STDOUT else status
         console.report([console.crash(e)])
         return 3
+
+
+def _without_output() -> int:
+    """The exit status where stdout takes nothing more: what is still kept for it must not fail again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

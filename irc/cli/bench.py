@@ -29,7 +29,7 @@ class Engine(NamedTuple):
     outputs: Callable[[], list[Any]]
 
 
-@click.command()
+@click.command(short_help="Time a model, also beside other engines.")
 @click.argument("model")
 @click.option("--vs", metavar="onnxruntime,openvino", default="", help="Other engines to measure beside it.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)

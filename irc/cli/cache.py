@@ -9,7 +9,7 @@ import click
 from irc.cli import console
 
 
-@click.group()
+@click.group(short_help="How full the cache of compiled models is, and emptying it.")
 def command() -> None:
     """The cache of compiled models: $IRC_CACHE_DIR, else irc in the XDG cache folder."""
 
@@ -26,7 +26,8 @@ def info(as_json: bool) -> None:
         said = {"path": str(found.path), "entries": found.entries, "bytes": found.bytes, "limit": found.limit}
         console.out(json.dumps(said, indent=2))
     else:
-        console.out(f"{found.path}: {found.entries} artefacts, {size(found.bytes)} of at most {size(found.limit)}")
+        held = console.count(found.entries, "artefact")
+        console.out(f"{found.path}: {held}, {size(found.bytes)} of at most {size(found.limit)}")
 
 
 @command.command()
@@ -34,4 +35,4 @@ def clear() -> None:
     """Remove every artefact."""
     from irc.runtime import cache
 
-    console.out(f"removed {cache.clear()} artefacts")
+    console.out(f"removed {console.count(cache.clear(), 'artefact')}")

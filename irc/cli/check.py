@@ -85,7 +85,8 @@ def _compare(reference: Any, expected: list[Any], got: list[Any]) -> Outcome:
         if apart > allowed:
             return Outcome(False, f"output {spec.name} differs by {apart:.3g} of its largest magnitude")
         worst = max(worst, apart)
-    return Outcome(True, f"{len(expected)} outputs agree, largest relative difference {worst:.2g}")
+    agree = f"{len(expected)} output{' agrees' if len(expected) == 1 else 's agree'}"
+    return Outcome(True, f"{agree}, largest relative difference {worst:.2g}")
 
 
 def _is_list(value: Any) -> TypeGuard[list[Any]]:

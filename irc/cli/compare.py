@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 BACKENDS = ("c", "numpy")
 
 
-@click.command()
+@click.command(short_help="Whether two models give the same results.")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="[B]", required=False)
 @click.option("--backends", metavar="c,numpy", help="Of A and of B; two of one model, if B is left out.")
@@ -45,14 +44,7 @@ def command(
     first = _open(a, chosen[0], threads, fixed)
     second = _open(a if b is None else b, chosen[1], threads, fixed)
     arrays, at_random = feeds.gather(first.inputs, feeds.parse_inputs(inputs))
-    given = _matched(first.inputs, second.inputs, arrays)
-    with console.progress("running both"):
-        results = [list(first(arrays)), list(second(given))]
-    pairs = _pairs(first.outputs, second.outputs)
-    if pairs is None:
-        found = [{"name": "", "same": False, "reason": _counts("outputs", first.outputs, second.outputs)}]
-    else:
-        found = [_row(first.outputs[i].name, results[0][i], results[1][k], tolerance) for i, k in pairs]
+    found = _rows(first, second, arrays, tolerance)
     names = [f"{path} ({model.backend})" for path, model in ((a, first), (b or a, second))]
     same = all(row["same"] for row in found)
     said = {"a": names[0], "b": names[1], "random_inputs": at_random, "same": same, "outputs": found}
@@ -74,7 +66,7 @@ def _backends(text: str | None, b: str | None) -> Sequence[str | None]:
 def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple[int, ...]]) -> CompiledModel:
     import irc
 
-    if Path(model).is_dir():
+    if console.is_folder(model):
         if backend or shapes:
             raise click.UsageError(f"--backends and --shape are fixed in a compiled folder: {model}")
         return irc.load_compiled(model, threads=threads)
@@ -84,7 +76,7 @@ def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple
 
 def _counts(what: str, a: Sequence[Port], b: Sequence[Port]) -> str:
     names = [", ".join(p.name for p in ports) or "none" for ports in (a, b)]
-    return f"A has {len(a)} {what} and B {len(b)} ({names[0]}; {names[1]})"
+    return f"A has {console.count(len(a), what)} and B {len(b)} ({names[0]}; {names[1]})"
 
 
 def _pairs(a: Sequence[Port], b: Sequence[Port]) -> list[tuple[int, int]] | None:
@@ -97,15 +89,19 @@ def _pairs(a: Sequence[Port], b: Sequence[Port]) -> list[tuple[int, int]] | None
     return [(i, i) for i in range(len(a))]
 
 
-def _matched(a: Sequence[Port], b: Sequence[Port], arrays: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of A for B."""
-    pairs = _pairs(a, b)
-    if pairs is None:
-        raise click.UsageError(f"the models take different inputs: {_counts('inputs', a, b)}")
-    return {b[k].name: arrays[a[i].name] for i, k in pairs}
-
-
 # ---------------------------------------------------------------------------- differences
+def _rows(a: CompiledModel, b: CompiledModel, arrays: dict[str, Any], tolerance: float | None) -> list[dict[str, Any]]:
+    """What is said of each output on these inputs of A; one row without a name where the models do not fit."""
+    inputs, outputs = _pairs(a.inputs, b.inputs), _pairs(a.outputs, b.outputs)
+    if inputs is None or outputs is None:
+        counts = _counts("input", a.inputs, b.inputs) if inputs is None else _counts("output", a.outputs, b.outputs)
+        return [{"name": "", "same": False, "reason": counts}]
+    given = {b.inputs[k].name: arrays[a.inputs[i].name] for i, k in inputs}
+    with console.progress("running both"):
+        results = [list(a(arrays)), list(b(given))]
+    return [_row(a.outputs[i].name, results[0][i], results[1][k], tolerance) for i, k in outputs]
+
+
 def _row(name: str, a: Any, b: Any, tolerance: float | None) -> dict[str, Any]:
     """What is said of an output; `reason` where it differs."""
     from irc.cli.check import NARROW, RELATIVE, difference

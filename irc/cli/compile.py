@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 SOURCES = (".c", ".h", ".py")
 
 
-@click.command()
+@click.command(short_help="Compile a model into a folder that `irc run` opens.")
 @click.argument("model")
 @click.option("-o", "--output", metavar="DIR", help="Default: the model's name without its ending.")
 @click.option("--backend", type=click.Choice(["c", "numpy"]), help="Default: C where a compiler is found.")
@@ -52,7 +54,7 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     if dump_after is not None:
         return _dump(model, dump_after, backend, options)
     target = Path(output or Path(model).stem)
-    if target.exists() and not target.is_dir():
+    if os.path.exists(target) and not os.path.isdir(target):
         raise click.BadParameter(f"{target} is a file; name a folder", param_hint="--output")
     if tune:
         if backend == "numpy" or emit == "c":
@@ -60,20 +62,20 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
         _tune(model, options)
     with console.progress(f"compiling {model}"):
         try:
-            manifest = _emit(model, target, backend, emit, options)
+            files, manifest = _emit(model, target, backend, emit, options)
         except OSError as e:
             return console.cannot_write(str(target), e)
-    for file in sorted(f for f in target.rglob("*") if f.is_file()):
+    for file in files:
         console.out(str(file))
-    console.note(_summary(target, manifest, time.perf_counter() - began))
+    console.note(_summary(files, manifest, time.perf_counter() - began))
     return 0
 
 
-def _summary(target: Path, manifest: dict[str, Any], seconds: float) -> str:
-    """A line: what the folder takes, what memory a run takes, how long it took."""
+def _summary(files: Sequence[Path], manifest: dict[str, Any], seconds: float) -> str:
+    """A line: what the files take, what memory a run takes, how long it took."""
     from irc.cli.info import size
 
-    total = sum(f.stat().st_size for f in target.rglob("*") if f.is_file())
+    total = sum(f.stat().st_size for f in files)
     arena = manifest.get("arena_bytes")
     memory = "" if arena is None else f", arena {size(arena) if isinstance(arena, int) else f'{arena} bytes'}"
     return f"{manifest['backend']}: {size(total)}{memory}, in {seconds:.1f} s"
@@ -93,7 +95,7 @@ def _tune(path: str, options: dict[str, Any]) -> None:
         rule = next(iter(times))
         told = f"{times[name] * 1e6:.1f} us instead of {times[rule] * 1e6:.1f} us ({rule})"
         console.note(f"tuned: {work}: {name}, {told}")
-    measured = f"{len(found.times)} kernels measured, {found.known} known before"
+    measured = f"{console.count(len(found.times), 'kernel')} measured, {found.known} known before"
     where = cache.root()
     kept = f"kept in {where / 'tuned'}" if where else "not kept: there is no cache folder"
     console.note(f"tuned: {measured}, {len(found.chosen)} differ from the catalogue's choice; {kept}")
@@ -121,8 +123,11 @@ def _backend(backend: str | None, emit: str | None) -> tuple[str | None, str | N
     return wanted, emit
 
 
-def _emit(path: str, target: Path, backend: str | None, emit: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Make everything in a folder beside the target, then move it there; the manifest."""
+def _emit(
+    path: str, target: Path, backend: str | None, emit: str | None, options: dict[str, Any]
+) -> tuple[list[Path], dict[str, Any]]:  # fmt: skip
+    """Make everything in a folder beside the target, then move it there; the files and the manifest."""
+    from irc.runtime.artifact import remove_former
     from irc.runtime.cache import remember_written
 
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -135,10 +140,11 @@ def _emit(path: str, target: Path, backend: str | None, emit: str | None, option
             manifest = _save(_compile(path, backend, options), folder, SOURCES if emit == "so" else ())
         if emit == "all":
             _save(_compile(path, "numpy", options), folder / "numpy", ())
-        _move(folder, target)
+        remove_former(target, keep=[f.name for f in folder.iterdir()])
+        files = _move(folder, target)
         for made in [target, *([target / "numpy"] if emit == "all" else [])]:
             remember_written(made)
-        return manifest
+        return sorted(files), manifest
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -172,11 +178,13 @@ def _save(compiled: CompiledModel, folder: Path, without: tuple[str, ...]) -> di
     return compiled.artifact.manifest
 
 
-def _move(source: Path, target: Path) -> None:
-    """Put a complete folder in place: replaces files of the same names, leaves others alone."""
+def _move(source: Path, target: Path) -> list[Path]:
+    """Put a complete folder in place: replaces files of the same names, leaves others alone; the files."""
     target.mkdir(exist_ok=True)
+    made: list[Path] = []
     for file in sorted(source.iterdir(), key=lambda f: f.name == "manifest.json"):
         if file.is_dir():
-            _move(file, target / file.name)
+            made += _move(file, target / file.name)
         else:
-            file.replace(target / file.name)
+            made.append(file.replace(target / file.name))
+    return made

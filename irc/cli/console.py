@@ -7,7 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 import click
@@ -15,10 +15,14 @@ import click
 from irc.diagnostics.codes import internal
 from irc.diagnostics.core import Diagnostic, Loc, fill
 
+STDOUT = "standard output"
+"""What messages call it, in place of a file's name."""
 
-def wants_colour(stream: TextIO) -> bool:
+
+def wants_colour(stream: TextIO | None) -> bool:
     """Only on a terminal, and never with NO_COLOR."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    terminal = stream is not None and stream.isatty()
+    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def report(found: Sequence[Diagnostic]) -> None:
@@ -26,23 +30,41 @@ def report(found: Sequence[Diagnostic]) -> None:
     from irc.diagnostics.render import render_text
 
     if found:
-        write(render_text(found, color=wants_colour(sys.stderr)), sys.stderr)
+        note(render_text(found, color=wants_colour(sys.stderr)))
 
 
-def write(text: str, stream: TextIO) -> None:
-    """A line, whatever the stream's encoding can say."""
+def write(text: str, stream: TextIO | None) -> None:
+    """A line, whatever the stream's encoding can say; nothing where the stream is closed.  Raises OSError."""
+    if stream is None:
+        return
     encoding = stream.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
 
 
 def out(text: str = "") -> None:
-    """A line of the result."""
-    write(text, sys.stdout)
+    """A line of the result.  Raises OSError, with the name of the stream."""
+    try:
+        write(text, sys.stdout)
+    except OSError as e:
+        e.filename = STDOUT
+        raise
+
+
+def flush() -> None:
+    """See that what was printed has been taken.  Raises OSError like `out`."""
+    stream: TextIO | None = sys.stdout
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError as e:
+        e.filename = STDOUT
+        raise
 
 
 def note(text: str) -> None:
-    """A line beside the result."""
-    write(text, sys.stderr)
+    """A line beside the result; that nobody can read it makes nothing fail."""
+    with suppress(OSError):
+        write(text, sys.stderr)
 
 
 def crash(error: BaseException, file: str = "") -> Diagnostic:
@@ -63,6 +85,16 @@ def cannot_write(target: str, error: OSError) -> int:
     code = codes.CANNOT_WRITE
     report([Diagnostic(code.id, code.severity, fill(code.message, facts), Loc(), (), fill(code.help, facts))])
     return 1
+
+
+def is_folder(path: str) -> bool:
+    """Whether a model is a compiled folder; not what cannot be looked at, which reading it then explains."""
+    return os.path.isdir(path)
+
+
+def count(number: int, what: str) -> str:
+    """`1 artefact`, `2 artefacts`"""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def status_of(found: Iterable[Diagnostic]) -> int:

@@ -13,7 +13,7 @@ import click
 from irc.cli import console
 
 
-@click.command()
+@click.command(short_help="Convert a model and compare the results.")
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
 @click.option("--opset", type=click.IntRange(min=1), help="ONNX: the opset to write.")
@@ -34,13 +34,14 @@ def command(source: str, target: str, check: bool, **options: Any) -> int:
     sink = Sink()
     with console.progress(f"reading {source}"):
         model = irc.load(source)
-    folder = Path(target).resolve().parent
+    path = Path(os.path.realpath(target) if os.path.islink(target) else target)  # a link stays one
+    folder = path.parent
     try:
         staging = Path(tempfile.mkdtemp(dir=folder, prefix=".irc-"))
     except OSError as e:
         return console.cannot_write(target, e)
     try:
-        staged = staging / Path(target).name
+        staged = staging / path.name
         with console.progress(f"writing {target}"):
             irc.save(model, str(staged), **given)
         if check:
@@ -49,12 +50,12 @@ def command(source: str, target: str, check: bool, **options: Any) -> int:
         console.report(sink.diagnostics)
         if sink.errors:
             return 1
-        publish(staging, folder, last=staged.name)
+        made = publish(staging, folder, last=staged.name)
     except OSError as e:
         return console.cannot_write(target, e)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    console.note(f"wrote {target}")
+    console.note(f"wrote {' and '.join(map(str, made))}")
     return 0
 
 
@@ -83,7 +84,9 @@ def _compare(model: Any, written: str, sink: Any) -> None:
         sink.report(codes.CHECK_DIFFERS, Loc(model.file), reason=outcome.reason)
 
 
-def publish(staging: Path, folder: Path, last: str) -> None:
-    """Move finished files to their place; the one that names the others moves last."""
-    for file in sorted(staging.iterdir(), key=lambda f: f.name == last):
+def publish(staging: Path, folder: Path, last: str) -> list[Path]:
+    """Move finished files to their place, the one that names the others last; what was written, that one first."""
+    files = sorted(staging.iterdir(), key=lambda f: (f.name == last, f.name))
+    for file in files:
         os.replace(file, folder / file.name)
+    return [folder / file.name for file in reversed(files)]

@@ -9,7 +9,7 @@ import click
 from irc.cli import console
 
 
-@click.command()
+@click.command(short_help="What a diagnostic means, and how to mend it.")
 @click.argument("code", required=False)
 def command(code: str | None) -> None:
     """What a diagnostic means, with an example and the fix; without CODE, the list of all codes."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import IO, TYPE_CHECKING, Any, TypeGuard, cast
 
 import click
 
@@ -25,7 +27,7 @@ def parse_inputs(texts: Iterable[str]) -> dict[str, str]:
     """`x=FILE` or `x=random` to sources by input name; without a name, the source is for all ("")."""
     found: dict[str, str] = {}
     for text in texts:
-        name, equals, source = text.partition("=") if not Path(text).exists() else ("", "", text)
+        name, equals, source = text.partition("=") if not os.path.exists(text) else ("", "", text)
         if equals and (not name or not source):
             raise click.BadParameter(f"{text!r} is not an input; write x=FILE.npy, x=FILE.npz or x=random")
         found[name if equals else ""] = source if equals else text
@@ -117,22 +119,43 @@ def describe(dtype: Any, shape: Sequence[Any]) -> str:
 
 # ----------------------------------------------------------------------------- outputs
 def save(target: str, named: dict[str, Any]) -> list[str]:
-    """Write arrays to FILE.npz, or one .npy each into a folder; the files written.  Strings become `U` arrays."""
+    """Write arrays to FILE.npz, or one .npy each into a folder; the files written.  Strings become `U` arrays.
+
+    A file appears under its name, or takes the place of one that was there, only when it is complete.  OSError.
+    """
     import numpy as np
 
     arrays = {name: np.asarray(a, dtype="U") if a.dtype.kind == "O" else a for name, a in _flat(named)}
     path = Path(target)
     if path.suffix == ".npz":
-        with zipfile.ZipFile(path, "w") as archive:
+        with _written(path) as file, zipfile.ZipFile(file, "w") as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
                     np.lib.format.write_array(stream, array, allow_pickle=False)
         return [str(path)]
     path.mkdir(parents=True, exist_ok=True)
     files = [path / f"{_file_name(name)}.npy" for name in arrays]
-    for file, array in zip(files, arrays.values(), strict=True):
-        np.save(file, array, allow_pickle=False)
+    for target_file, array in zip(files, arrays.values(), strict=True):
+        with _written(target_file) as file:
+            np.save(file, array, allow_pickle=False)
     return [str(f) for f in files]
+
+
+@contextmanager
+def _written(path: Path) -> Generator[IO[bytes]]:
+    """A file to write to, which then takes that name; what is not finished is removed."""
+    if path.exists() and not path.is_file():  # a device or a pipe takes what it gets
+        with open(path, "wb") as file:
+            yield file
+        return
+    path = Path(os.path.realpath(path))  # a link stays one
+    partial = path.with_name(f".{path.name[:100]}.{os.getpid()}")
+    try:
+        with open(partial, "wb") as file:
+            yield file
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _flat(named: dict[str, Any]) -> Iterable[tuple[str, Array]]:

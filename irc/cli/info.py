@@ -12,12 +12,12 @@ import click
 from irc.cli import console
 
 
-@click.command()
+@click.command(short_help="What is in a model: inputs, outputs, operations, memory.")
 @click.argument("model", metavar="MODEL|DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def command(model: str, as_json: bool) -> None:
     """What is in a model: inputs, outputs, operations, parameters, multiply-accumulates, memory."""
-    said = _of_folder(Path(model)) if Path(model).is_dir() else _of_model(model)
+    said = _of_folder(Path(model)) if console.is_folder(model) else _of_model(model)
     console.out(json.dumps(said, indent=2) if as_json else _text(said))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SECONDS = 1.0
 
 
-@click.command()
+@click.command(short_help="Time by layer and by kernel.")
 @click.argument("model", metavar="MODEL|DIR")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--input", "inputs", metavar="x=FILE.npy|FILE.npz|random", multiple=True, help="Repeat for each input.")
@@ -74,7 +74,7 @@ def _open(model: str, threads: int, shapes: dict[str, tuple[int, ...]], options:
 
     from irc import driver
 
-    if not Path(model).is_dir():
+    if not console.is_folder(model):
         with console.progress(f"compiling {model}"):
             chosen = driver.CompileOptions(threads=threads, shapes={**shapes}, profile=True, **options)
             return driver.compile(model, chosen)

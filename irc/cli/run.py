@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from irc.cli import console, feeds
 
 
-@click.command()
+@click.command(short_help="Run a model or a compiled folder.")
 @click.argument("model", metavar="MODEL|DIR")
 @click.option("--input", "inputs", metavar="x=FILE.npy|FILE.npz|random", multiple=True, help="Repeat for each input.")
 @click.option("--output", metavar="DIR|FILE.npz", help="Where to write the outputs.")
@@ -54,7 +53,7 @@ def command(
 def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple[int, ...]]) -> Any:
     import irc
 
-    if Path(model).is_dir():
+    if console.is_folder(model):
         if backend or shapes:
             raise click.UsageError("--backend and --shape are fixed in a compiled folder; give them to `irc compile`")
         return irc.load_compiled(model, threads=threads)

@@ -10,7 +10,7 @@ from irc.cli import console
 from irc.diagnostics.core import Diagnostic
 
 
-@click.command()
+@click.command(short_help="Check models and list every finding.")
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 @click.option("--format", type=click.Choice(["text", "json", "sarif", "github"]), default="text", show_default=True)
 def command(models: tuple[str, ...], format: str) -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from irc.diagnostics.codes import runtime_io as codes
+from irc.diagnostics.core import RunError
 from irc.runtime.errors import failure
 
 FORMAT = 1
@@ -96,6 +97,21 @@ def publish(source: Path, target: Path) -> None:
     entries = sorted(os.listdir(source), key=lambda n: n == MANIFEST)  # the manifest last
     for name in entries:
         os.replace(source / name, target / name)
+
+
+def remove_former(folder: Path, keep: Iterable[str]) -> None:
+    """Remove the files of an artefact that is about to be replaced, but for those that the new one has too.
+
+    Only what is still as its manifest says: who changed a file keeps it.
+    """
+    try:
+        former = read_artifact(folder, verify=False)
+        for name in {*former.files}.difference(keep):
+            path = folder / name
+            if path.parent == folder and path.is_file() and file_hash(path) == former.files[name]["sha256"]:
+                path.unlink()
+    except (RunError, OSError, KeyError, TypeError, AttributeError):
+        return  # no artefact of ours: nothing of it is
 
 
 def read_artifact(folder: str | Path, verify: bool = True) -> Artifact:

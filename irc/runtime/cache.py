@@ -41,10 +41,14 @@ def location() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "irc"
 
 
+_failed: dict[Path, str] = {}
+"""Cache folders that could not be written, and why: this process does without them."""
+
+
 def root(warn: bool = True) -> Path | None:
     """The cache folder, made if missing; None (with a warning, unless told not to) where it must not be used."""
     path = location()
-    reason = ""
+    reason = _failed.get(path, "")
     try:
         if not path.exists():
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -88,8 +92,18 @@ def lookup(key: str) -> Artifact | None:
     return found
 
 
+def give_up(error: OSError) -> bool:
+    """Do without the cache from now on; whether there was one that can be at fault."""
+    path = root(warn=False)
+    if path is None:
+        return False
+    _failed[path] = error.strerror or str(error)
+    root()
+    return True
+
+
 def store(key: str, draft: Draft) -> Artifact:
-    """Keep an artefact under a key; in a folder of this process where there is no cache."""
+    """Keep an artefact under a key; in a folder of this process where there is no cache.  OSError."""
     base = root()
     if base is None:
         return keep_for_process(draft)

@@ -34,7 +34,8 @@ def path_hash(path: Path) -> str:
     main = cache.content_hash(path)
     digest.update(main.encode())
     for other in weight_files(path, main):
-        digest.update(f"\n{other}:{cache.content_hash(path.parent / other)}".encode())
+        line = f"\n{other}:{cache.content_hash(path.parent / other)}"
+        digest.update(line.encode("utf-8", "surrogateescape"))  # a file's name is not always text
     return digest.hexdigest()
 
 
@@ -107,6 +108,8 @@ def _feed(item: Any, digest: Any) -> None:
 
 
 def _feed_graph(graph: Any, digest: Any) -> None:
+    from irc.ir.graph import symbols_of
+
     number: dict[Any, int] = {}
 
     def value(v: Any) -> None:
@@ -131,6 +134,9 @@ def _feed_graph(graph: Any, digest: Any) -> None:
     digest.update(graph.name.encode())
     for v in graph.inputs:
         value(v)
+        digest.update(f":{v.extras.get('layer_name')}".encode())  # by which callers may name it
+    for name, symbol in symbols_of(graph.inputs).items():  # a type prints only their names
+        digest.update(f"\n{name} in {symbol.bounds()}".encode())
     for node in graph.nodes:
         digest.update(f"\n{node.name}".encode())
         _feed(node.op, digest)

@@ -31,7 +31,6 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
         "prefix": c_name(model.graph.name),
         "backend": backend,
         "irc": VERSION,
-        "source": model.file,
         "inputs": [port(v, symbols) for v in inputs],
         "outputs": [port(v, symbols) for v in outputs],
         "symbols": [_symbol(found[name]) for name in symbols],

@@ -139,7 +139,8 @@ class CompiledModel:
     def save(self, folder: str | Path) -> None:
         """Write the artefact, for `irc.load_compiled`.  Raises OSError.
 
-        Files of an artefact that was there before are replaced, not written over: who has it open keeps it.
+        Files of an artefact that was there before are replaced or removed, not written over: who has it open keeps
+        it.  Other files in the folder are left alone.
         """
         if self.copy_files(folder):
             remember_written(folder)
@@ -153,6 +154,7 @@ class CompiledModel:
         with tempfile.TemporaryDirectory(prefix=".irc-", dir=target) as temporary:
             for name in (*self.artifact.files, storage.MANIFEST):
                 shutil.copyfile(self._file(name), Path(temporary, name))
+            storage.remove_former(target, keep=self.artifact.files)
             for name in (*self.artifact.files, storage.MANIFEST):
                 os.replace(Path(temporary, name), target / name)
         return True
