@@ -33,20 +33,21 @@ Each adds its findings to the sink; stop on errors after each pass.
 """
 
 
-
 def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     """COMPILE_C, with what kernels of that instruction set take: composites before they are decomposed.
 
     precision: the least that products of f32 must have.
     """
-    from irc.passes import channels_last, claim, transposed_conv  # here: loading and validating need no kernels
+    # here: loading and validating need no kernels
+    from irc.passes import channels_last, claim, in_place, transposed_conv
 
     at = [name for name, _ in COMPILE_C].index("decompose")
     early: Pass = ("claim-composites", lambda graph, sink: claim.run(graph, isa, True, precision))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
     last: Pass = ("claim", lambda graph, sink: claim.run(graph, isa, precision=precision))
     layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph))
-    return (*COMPILE_C[:at], early, convolutions, *COMPILE_C[at:], layout, last)
+    places: Pass = ("in-place", lambda graph, sink: in_place.run(graph))
+    return (*COMPILE_C[:at], early, convolutions, *COMPILE_C[at:], layout, places, last)
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (

@@ -9,6 +9,7 @@ from irc.ir.dim import Dim
 
 Sizes = Mapping[str, Dim]
 """The values of a kernel's sizes in a call, by name."""
+RESULT_STRIDES = frozenset(("c_batch0", "c_batch1", "c_row", "y_batch", "y_pixel"))
 
 
 class Kernel:
@@ -28,6 +29,11 @@ class Kernel:
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; strides of memory are in elements."""
         raise NotImplementedError
+
+    @property
+    def result_strides(self) -> tuple[str, ...]:
+        """Those sizes that are strides of the result, where all are of rows of its last axis; else none."""
+        return tuple(n for n in self.sizes if n in RESULT_STRIDES) if {"c_row", "y_pixel"} & {*self.sizes} else ()
 
     def flops(self, sizes: Sizes) -> Dim:
         """Floating-point operations of a call, as the definition of what it computes counts them, without epilogue."""

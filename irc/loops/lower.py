@@ -32,6 +32,7 @@ from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
 from irc.passes.elements import Flat, Inliner
 from irc.passes.group import Group, Grouping
+from irc.passes.room import Room
 
 
 def lower(graph: Graph, grouping: Grouping, name: str, sink: Sink | None = None) -> Program:
@@ -84,6 +85,8 @@ class Lowering:
         self.sink.stop_on_errors(CompileError)
         copies = self._outputs()
         for group in self.grouping.groups:
+            if group.node is not None and isinstance(group.node.op, Room):
+                continue
             with self.sink.catching(group.node.loc if group.node else _loc(group)):
                 self.program.functions.append(self._function(group))
         for value, out in copies:

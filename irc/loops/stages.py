@@ -28,14 +28,21 @@ from irc.loops.simplify import depends, has_reduce, share, split_guards, substit
 from irc.loops.split import pieces
 from irc.passes.elements import is_index
 from irc.passes.indexing import Ranges, coefficient
+from irc.passes.room import Part
 
 if TYPE_CHECKING:
     from irc.loops.lower import Lowering, Scope
 
 
 def emit_element(scope: Scope, value: Value) -> None:
-    """Loops that store every element of `value` in its buffer."""
-    buffer = scope.lowering.buffer(value)
+    """Loops that store every element of `value`, or those that a `Part` writes, in its buffer."""
+    buffer, node = scope.lowering.buffer(value), value.producer
+    if node is not None and isinstance(node.op, Part) and (x := node.inputs[1]) is not None:
+        axes, at = axes_of(scope.b, scope.inliner.ranges, x.shape)
+        e = scope.resolve(scope.inliner.read(x, at))
+        there = (*at[:-1], scope.inliner.ranges.simplify(at[-1] + node.op.start))
+        emit_store(scope.lowering, scope.b, scope.inliner.ranges, axes, buffer, there, e)
+        return
     axes, at = axes_of(scope.b, scope.inliner.ranges, value.shape)
     e = scope.element(value, at)
     emit_store(scope.lowering, scope.b, scope.inliner.ranges, axes, buffer, at, e)

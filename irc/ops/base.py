@@ -57,6 +57,8 @@ class Op:
     commutative: ClassVar[bool] = False
     effect: ClassVar[bool] = False
     """Must not be removed, duplicated or folded although nobody uses it, or its result varies (state, random)."""
+    part_of: ClassVar[int | None] = None
+    """The operand in whose memory the result stands: the result is that operand with a part of it written."""
 
     # ------------------------------------------------ what each operation defines
     def infer(self, *args: Any) -> Type | Sequence[Type]:

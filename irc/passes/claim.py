@@ -7,7 +7,7 @@ operands are read where they stand, by strides, through rearrangements in betwee
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from irc.expr import Const, Expr, Size, index
@@ -15,7 +15,7 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import f32, f64, u8
 from irc.kernels import Isa
-from irc.loops.builder import LoopBuilder, Place
+from irc.loops import builder
 from irc.loops.ir import Buffer, KernelCall
 from irc.ops.base import Op
 from irc.ops.signature import Sig
@@ -24,6 +24,7 @@ from irc.passes.demands import demands
 from irc.passes.elements import Elements
 from irc.passes.epilogues import Collector, Tail
 from irc.passes.replace import replace_value
+from irc.passes.room import Part
 
 WORTH = 2048
 """Products below which loops do as well."""
@@ -35,6 +36,7 @@ class KernelOp(Op):
     """A kernel with its operands: those it reads, in its order; its result is the node's.
 
     starts: of each operand, then of the result, in elements.  scratch: bytes.  demands: sizes that must be equal.
+    part_of: the operand, after all that are read, of which the result is a part.
     """
 
     kernel: Any
@@ -42,6 +44,7 @@ class KernelOp(Op):
     starts: tuple[Expr, ...]
     scratch: Dim
     demands: tuple[tuple[Dim, Dim], ...]
+    part_of: int | None = field(default=None, kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride]
     sig: ClassVar[Sig] = Sig("*xs: any -> y: any")
 
     def spelled(self) -> str:
@@ -49,9 +52,9 @@ class KernelOp(Op):
         sizes = ", ".join(f"{n}={_number(e)}" for n, e in zip(self.kernel.sizes, self.sizes, strict=True))
         return f"KernelOp[{self.kernel.symbol}]({sizes})"
 
-    def loops(self, b: LoopBuilder, *operands: Place) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def loops(self, b: builder.LoopBuilder, *operands: builder.Place) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """A call of the kernel, which splits its work over the threads itself."""
-        *reads, result = (x.buffer for x in operands)
+        *reads, result = (x.buffer for k, x in enumerate(operands) if k != self.part_of)
         scratch: tuple[Buffer, ...] = ()
         if self.scratch != 0:
             scratch = (Buffer(f"packed{len(b.scratch)}", u8, (self.scratch,), "arena", origin=b.origin),)
@@ -74,6 +77,16 @@ class Claim:
     result: Value
     tail: Tail
     more: tuple[Node, ...] = ()  # further nodes that it takes the place of
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of a room: where it starts, the kernel's strides there, and the value that is the room with it."""
+
+    room: Value
+    start: int
+    strides: dict[str, Dim]
+    result: Value
 
 
 class Claimer:
@@ -115,20 +128,36 @@ class Claimer:
 
     def apply(self, node: Node, claim: Claim) -> None:
         """Put the kernel in the place of a node and its tail."""
+        part = self._part(claim)
         covered = [node, *claim.tail.nodes, *claim.more, *([claim.result.producer] if claim.result.producer else [])]
         pairs = [p for n in dict.fromkeys(covered) for p in demands(n, self.elements)]
         op = KernelOp(
             claim.kernel,
-            claim.kernel.order(**claim.sizes),
-            (*tuple(index(offset) for _, offset in claim.operands), index(0)),
+            claim.kernel.order(**claim.sizes | (part.strides if part else {})),
+            (*tuple(index(offset) for _, offset in claim.operands), index(part.start if part else 0)),
             claim.scratch,
             tuple(dict.fromkeys(pairs)),
+            part_of=len(claim.operands) if part else None,
         )
-        old = claim.result
-        made = self.graph.new_value(old.name, old.type)
+        old = part.result if part else claim.result
+        made = self.graph.new_value(claim.result.name, old.type)
         name = node.name or (old.producer.name if old.producer else "")
-        self.graph.add_node(op, [v for v, _ in claim.operands], [made], name, node.loc)
+        operands = [v for v, _ in claim.operands] + ([part.room] if part else [])
+        self.graph.add_node(op, operands, [made], name, node.loc)
         replace_value(self.graph, old, made)
+
+    def _part(self, claim: Claim) -> Place | None:
+        """Where in a concatenation the result goes, if all its strides are of whole rows of its last axis."""
+        value = claim.result
+        user = next(iter(value.uses)) if len(value.uses) == 1 and value not in self.graph.outputs else None
+        if user is None or not isinstance(user.op, Part) or not claim.kernel.result_strides:
+            return None
+        room = user.inputs[0]
+        assert room is not None
+        own, whole = int(value.shape[-1]), int(room.shape[-1])
+        strides = {n: claim.sizes[n].exact_div(own) for n in claim.kernel.result_strides if n in claim.sizes}
+        found = {n: s * whole for n, s in strides.items() if s is not None}
+        return Place(room, user.op.start, found, user.outputs[0]) if len(found) == len(strides) else None
 
 
 def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest") -> int:

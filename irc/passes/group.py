@@ -119,13 +119,25 @@ class Grouper:
         if node.op.compute is None:
             for operand in self.elements.operands(node):
                 self._store(operand)
-            stored.add(value)
+            self._write(node, value)
+            return
+        if node.op.part_of is not None:
+            self._measure(value)
+            self._write(node, value)
             return
         if self._try_view(value):
             return
         self._measure(value)
         if value in self.graph.outputs or self._must_store(node, value):
             stored.add(value)
+
+    def _write(self, node: Node, value: Value) -> None:
+        """The value stands in memory: its own, or that of the operand that it is a part of."""
+        room = None if node.op.part_of is None else node.inputs[node.op.part_of]
+        if room is None:
+            self.result.stored.add(value)
+        else:
+            self.result.views[value] = room
 
     def _try_view(self, value: Value) -> bool:
         """Make the value a view where its element is the same row-major position of a stored operand."""
@@ -266,7 +278,7 @@ class Grouper:
                 yield Group(node.name or node.op.name, list(node.outputs), list(node.outputs), node=node)
                 continue
             for value in node.outputs:
-                if value in self.result.stored:
+                if value in self.result.stored or node.op.part_of is not None:
                     yield Group(node.name or node.op.name, [value], [value])
 
     def _row_group(self, cluster: Cluster, order: list[Node]) -> Group | None:
@@ -335,6 +347,7 @@ class Grouper:
             seen.add(value)
             if value in self.result.views:
                 stack.append(self.result.views[value])
+                found.add(value)
             elif value in self.result.stored:
                 found.add(value)
             elif value.producer is not None and value.producer.op.compute is not None:
