@@ -158,7 +158,7 @@ def test_files_state_the_flags_of_the_toolchain(weights: Any, tmp_path: Path, mo
         tmp_path.joinpath(name).write_text(text if isinstance(text, str) else "")
     used: dict[str, set[str]] = {}
 
-    def note(compiler: Any, arguments: list[str], file: str, folder: Path) -> None:
+    def note(compiler: Any, arguments: list[str], file: str, folder: Path, running: Any = None) -> None:
         Path(folder, arguments[-1]).touch()
         if "-c" in arguments:
             part = "kernels" if file.startswith("kernels_") or f"-D{ONLY_KERNELS}" in arguments else "rest"

@@ -38,6 +38,7 @@ from irc.diagnostics import Problem
 from irc.diagnostics.codes import runtime_io as codes
 from irc.ir.names import unused
 from irc.ops.base import Op
+from irc.ops.elementwise import Elementwise
 
 _ENTRY = "\n\n\n"
 
@@ -76,9 +77,12 @@ class Library:
     # ------------------------------------------------------------------ entrances
     def operation(self, op: Op) -> str:
         """The function of an operation's reference.  Problem IRC6360 where it cannot be written."""
-        method = type(op).reference
+        method: Any = type(op).reference
+        known: dict[str, Any] = {"self": op}
+        if isinstance(op, Elementwise) and method is Elementwise.reference and isinstance(op.ufunc, types.FunctionType):
+            method, known = op.ufunc, {}  # of which `reference` is only a call
         try:
-            return self.function(method, {"self": op}, operation_hint(op), op.__doc__ or "")
+            return self.function(method, known, operation_hint(op), op.__doc__ or "")
         except NoSource as e:
             raise Problem(codes.NO_NUMPY_SOURCE, op=op.name, reason=e) from e
 
