@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import runpy
+import shlex
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +16,7 @@ import numpy as np
 import pytest
 
 import irc
+from irc.backends.toolchain import require_compiler
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 MODELS = {"digits": "heldout.npz", "encoder": "inputs.npz"}
@@ -87,3 +93,23 @@ def test_digits_file_is_what_its_script_writes() -> None:
     weights = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     scores, _ = train["forward"](weights, inputs("digits")["image"])
     np.testing.assert_allclose(scores, expected("digits"), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.compiler
+def test_the_c_program_recognises_digits_as_the_readme_says(tmp_path: Path) -> None:
+    text = (SAMPLES / "README.md").read_text().split("## From C")[1].split("```")[1]
+    commands = [line.replace("samples/", f"{SAMPLES}/") for line in text.strip().splitlines()]
+    assert [c.split()[0] for c in commands] == ["irc", "cc", "cc", "python", "./classify"]
+    compiler = shlex.join(require_compiler().command)
+    environment = {**os.environ, "PYTHONPATH": str(SAMPLES.parent)}
+    for command in commands:
+        command = re.sub("^cc ", f"{compiler} -Wall -Wextra -Werror ", command)
+        command = re.sub("^irc ", f"{sys.executable} -c 'from irc.cli import main; main()' ", command)
+        command = re.sub("^python ", f"{sys.executable} ", command)
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    found = np.array(done.stdout.split(), int)
+    (scores,) = irc.compile(str(SAMPLES / "digits" / "digits.onnx"), backend="numpy")(inputs("digits"))
+    np.testing.assert_array_equal(found, scores.argmax(1))
