@@ -74,6 +74,14 @@ def linear(b: Any, x: Any) -> Any:
     return b.MatMul(b.Concat(*made, axis=-1), random(32, 16))
 
 
+def heads(b: Any, x: Any) -> Any:
+    """What is found in planes of several sizes, one after the other, channels first."""
+    y = conv(b, x, 16, **SAME)
+    small = conv(b, y, 16, strides=(2, 2), **SAME)
+    found = [b.Concat(conv(b, z, 16, size=1), conv(b, z, 8, **SAME), axis=1) for z in (y, small)]
+    return b.Softmax(b.Concat(*[b.Reshape(z, [2, 24, -1]) for z in found], axis=2), axis=1)
+
+
 # name: (build, concatenations gone, results that kernels write to a part)
 MODELS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "squeeze and expand": (fire, 1, 2),
@@ -82,6 +90,7 @@ MODELS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "skip": (skip, 1, 1),
     "a part that is a result": (kept, 1, 2),
     "linear layers": (linear, 1, 2),
+    "heads": (heads, 3, 6),
 }
 
 

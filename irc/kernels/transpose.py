@@ -155,6 +155,11 @@ class TransposeKernel(Kernel):
         """
         return tuple("n0 n1 n2 rows cols x0 x1 x2 x_row y0 y1 y2 y_row y_col".split())  # noqa: SIM905
 
+    @property
+    def result_strides(self) -> tuple[str, ...]:
+        """Strides of the result, where its rows are contiguous."""
+        return ("y0", "y1", "y2", "y_col")
+
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
         return Dim.of(0)

@@ -1,26 +1,31 @@
-"""Transpose between kernels as a kernel: where nobody can read through it, it is a copy by squares of registers."""
+"""Transpose between kernels as a kernel: where nobody can read through it, it is a copy by squares of registers.
+
+So is one from a kernel's result to a part of a concatenation.
+"""
 
 from __future__ import annotations
 
-from irc.ir.graph import Node
+from irc.ir.graph import Node, Value
 from irc.kernels import acc, select_transpose, transposed
 from irc.passes.access import ZERO, Space, find, row_major
 from irc.passes.claim import Claim, Claimer
 from irc.passes.claim_matmul import order_of
 from irc.passes.epilogues import Tail
+from irc.passes.room import Part
 
 NARROWEST = 8  # rows and columns that change places, at least
 
 
 def claim(claimer: Claimer, node: Node) -> Claim | None:
-    """A kernel for a Transpose whose operand is stored and whose result only kernels read; None where loops do it.
+    """A kernel for a Transpose of what is stored, whose result kernels read or is a part; None where loops do it.
 
     Call when all other kernels are in the graph: they read through rearrangements.
     """
     x, y = node.inputs[0], node.outputs[0]
     assert x is not None
     order = order_of(node, len(x.shape))
-    if order is None or any(reader.op.name != "KernelOp" for reader in y.uses):
+    result = _part(claimer, y)
+    if order is None or (result is None and any(reader.op.name != "KernelOp" for reader in y.uses)):
         return None
     sizes, rows = transposed(x.shape, [a % len(x.shape) for a in order]), row_major(x.shape)
     if sizes is None or sizes["y_row"] != 1 or any(sizes[n].bounds()[0] < NARROWEST for n in ("rows", "cols")):
@@ -30,5 +35,17 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
         stored = source.value.producer is None or source.value.producer.op.name == "KernelOp"
         if stored and source.strides == rows:
             kernel = select_transpose(claimer.isa, y.dtype)
-            return Claim(kernel, [(source.value, source.offset)], sizes, ZERO, y, Tail(y, acc(y.dtype)))
+            return Claim(kernel, [(source.value, source.offset)], sizes, ZERO, result or y, Tail(y, acc(y.dtype)))
+    return None
+
+
+def _part(claimer: Claimer, y: Value) -> Value | None:
+    """The value, under another shape, that is written to a part of a concatenation and read by nobody else."""
+    while len(y.uses) == 1 and y not in claimer.graph.outputs:
+        reader = next(iter(y.uses))
+        if isinstance(reader.op, Part):
+            return y
+        if reader.op.name != "Reshape" or y is not reader.inputs[0]:
+            return None
+        y = reader.outputs[0]
     return None

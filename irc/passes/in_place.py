@@ -21,6 +21,7 @@ from irc.passes.room import Part, Room
 
 KERNELS = ("MatMul", "ChannelsLast")
 """Operations whose results a kernel may write to a part; elementwise ones after them go with them."""
+MOVED = ("Transpose", "Reshape")
 
 
 def run(graph: Graph) -> int:
@@ -94,11 +95,12 @@ def _slice_of(value: Value) -> tuple[Value, int] | None:
 
 
 def _from_kernel(value: Value) -> bool:
-    """Whether a kernel probably computes a value."""
-    node = value.producer
-    while node is not None and node.op.elementwise and node.inputs[0] is not None:
+    """Whether a kernel probably computes a value, or a transposed copy of one."""
+    node, moved = value.producer, False
+    while node is not None and (node.op.elementwise or node.op.name in MOVED) and node.inputs[0] is not None:
+        moved = moved or node.op.name == "Transpose"
         node = node.inputs[0].producer
-    return node is not None and node.op.name in KERNELS and not _is_last(node)
+    return node is not None and node.op.name in KERNELS and (moved or not _is_last(node))
 
 
 def _placeable(operands: Sequence[Value]) -> bool:
