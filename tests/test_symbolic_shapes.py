@@ -7,6 +7,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import irc
+from irc import driver
 
 
 def constant(name: str, data: Any, dtype: Any = np.int64) -> onnx.NodeProto:
@@ -108,3 +109,66 @@ def test_constant_nodes_survive_a_round_trip(tmp_path: Any) -> None:
     again = onnx.load(tmp_path / "again.onnx")
     assert list(again.graph.node) == nodes
     assert not again.graph.initializer
+
+
+def test_parts_of_a_shape() -> None:
+    """Split of a shape; the number of parts and what is left over, as `chunk` and `pad` to a multiple compute them."""
+    nodes = [
+        *SIZES, constant("window", 4), constant("two", 2), constant("depth_at", 2), constant("axis1", [1]),
+        helper.make_node("Split", ["shape"], ["rows", "columns", "depth"], axis=0),
+        helper.make_node("Mod", ["seq", "window"], ["over"]),
+        helper.make_node("Sub", ["window", "over"], ["lacking"]),
+        helper.make_node("Mod", ["lacking", "window"], ["more"]),
+        helper.make_node("Abs", ["more"], ["padding"]),
+        helper.make_node("Unsqueeze", ["padding", "axis0"], ["padding1"]),
+        constant("before", [0, 0, 0, 0]), constant("after", [0]),
+        helper.make_node("Concat", ["before", "padding1", "after"], ["pads"], axis=0),
+        helper.make_node("Pad", ["x", "pads"], ["padded"]),
+        helper.make_node("Concat", ["rows", "columns"], ["both"], axis=0),
+        helper.make_node("ReduceSum", ["both", "axis0"], ["count"], keepdims=1),
+        helper.make_node("Expand", ["count", "count"], ["counted"]),
+        helper.make_node("Gather", ["shape", "depth_at"], ["size"]),
+        helper.make_node("Mod", ["size", "two"], ["rest"]),
+        helper.make_node("Greater", ["rest", "zero"], ["odd"]),
+        helper.make_node("Cast", ["odd"], ["extra"], to=TensorProto.INT64),
+        helper.make_node("Div", ["size", "two"], ["whole"]),
+        helper.make_node("Add", ["whole", "extra"], ["half"]),
+        helper.make_node("Sub", ["size", "half"], ["left"]),
+        helper.make_node("Unsqueeze", ["half", "axis0"], ["half1"]),
+        helper.make_node("Unsqueeze", ["left", "axis0"], ["left1"]),
+        helper.make_node("Concat", ["half1", "left1"], ["lengths"], axis=0),
+        helper.make_node("Split", ["x", "lengths"], ["first", "second"], axis=2),
+    ]  # fmt: skip
+    found = shapes(load(nodes, {"padded": 1, "counted": 7, "first": 1}))
+    assert found == ["f32[batch,-seq%4%4 + seq,12]", "i64[batch + seq]", "f32[batch,seq,6]"]
+
+
+def test_sizes_that_come_back_are_computed_once() -> None:
+    """Offsets in memory are long sums of products of sizes: their quotients have names in P_plan."""
+    nodes = [
+        *SIZES, constant("three", 3), constant("four", 4), constant("tail", [12]),
+        helper.make_node("Div", ["batch", "three"], ["a"]), helper.make_node("Unsqueeze", ["a", "axis0"], ["a1"]),
+        helper.make_node("Div", ["seq", "four"], ["b"]), helper.make_node("Unsqueeze", ["b", "axis0"], ["b1"]),
+        helper.make_node("Concat", ["axis0", "axis0"], ["starts"], axis=0),
+        helper.make_node("Concat", ["a1", "b1"], ["ends"], axis=0),
+        helper.make_node("Slice", ["x", "starts", "ends"], ["part"]),
+        helper.make_node("Softmax", ["part"], ["p"], axis=0), helper.make_node("Softmax", ["part"], ["q"], axis=1),
+        helper.make_node("Softmax", ["p"], ["r"], axis=1), helper.make_node("Softmax", ["q"], ["s"], axis=0),
+        helper.make_node("Add", ["r", "s"], ["y"]),
+    ]  # fmt: skip
+    model = load(nodes, {"y": 1})
+    files = driver.sources(model, driver.CompileOptions(backend="c", cache=False)).files
+    text = "".join(str(t) for name, t in files.items() if name == "model.c")
+    plan = text[text.index("_plan(") :]
+    plan = plan[: plan.index("\n}")]
+    assert "ctx->at[1] = " in plan and plan.count("/ 3") == 1 and plan.count("/ 4") == 1
+    x = np.random.default_rng(0).normal(size=(7, 9, 12)).astype(np.float32)
+
+    def softmax(v: Any, axis: int) -> Any:
+        return np.exp(v) / np.exp(v).sum(axis, keepdims=True)
+
+    part = x[:2, :2].astype(np.float64)
+    expected = softmax(softmax(part, 0), 1) + softmax(softmax(part, 1), 0)
+    for backend in ("c", "numpy"):
+        (y,) = irc.compile(model, backend=backend)({"x": x, "ids": np.zeros((7, 9), np.int64)})
+        np.testing.assert_allclose(y, expected, rtol=1e-5)

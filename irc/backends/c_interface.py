@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from irc.backends.c_names import Names
 from irc.backends.c_types import describe, storage
 from irc.diagnostics.codes import runtime
 from irc.diagnostics.core import Code
-from irc.ir.dim import Dim, Symbol
+from irc.ir.dim import INF, Dim, Func, Symbol
 from irc.loops.ir import Buffer, Program
 from irc.loops.memory import MemoryPlan, aligned
 
@@ -110,6 +111,47 @@ class Interface:
     def load_sizes(self, source: str, used: set[str]) -> list[str]:
         names = self.unit.symbols
         return [f"    const int64_t {names[s]} = {source}[{k}];" for k, s in enumerate(names) if s in used]
+
+
+class Sizes:
+    """Sizes as C expressions in one function, where quotients, remainders and extremes are computed once: in long
+    sums of products they come back often, and compilers are slow to find that out."""
+
+    def __init__(self, i: Interface) -> None:
+        self.i, self.names = i, Names(frozenset(i.unit.names.taken))
+        self.lines: list[str] = []  # to stand before what `text` returned
+        self.found: dict[Func, Symbol] = {}
+        self.written: list[tuple[Dim, str]] = []
+
+    def text(self, dim: Dim) -> str:
+        return dim_text(self._plain(dim), self._name, self.i.unit.helper)
+
+    def next(self, dim: Dim, place: str) -> str:
+        """The text of what is stored at `place`: where that is shorter, what an earlier one is and the difference."""
+        best = min(((dim - d, at) for d, at in self.written[-8:]), key=lambda b: len(b[0].terms), default=(dim, ""))
+        self.written.append((dim, place))
+        return self.text(dim) if len(best[0].terms) >= len(dim.terms) else f"{best[1]} + {self.text(best[0])}"
+
+    def _plain(self, dim: Dim) -> Dim:
+        """The size over symbols only."""
+        plain = Dim.of(0)
+        for monomial, c in dim.terms:
+            plain = plain + math.prod((Dim({(self._symbol(a),): 1}) for a in monomial), start=Dim.of(c))
+        return plain
+
+    def _symbol(self, atom: Symbol | Func) -> Symbol:
+        if isinstance(atom, Symbol):
+            return atom
+        if atom not in self.found:
+            plain = Dim({(Func(atom.op, tuple(map(self._plain, atom.args))),): 1})
+            name, (lo, hi) = self.names.unique("size", numbered=True), atom.bounds()
+            text = dim_text(plain, self._name, self.i.unit.helper)
+            self.lines.append(f"    const int64_t {name} = {text};")
+            self.found[atom] = Symbol(f"= {name}", int(max(lo, -LARGEST_SIZE)), None if hi == INF else int(hi))
+        return self.found[atom]
+
+    def _name(self, symbol: str) -> str:
+        return symbol[2:] if symbol.startswith("= ") else self.i.unit.symbols[symbol]
 
 
 # -------------------------------------------------------------------- model.h
@@ -271,7 +313,9 @@ def _context_size(i: Interface) -> str:
         lines += ["    (void)dims;"]
     else:
         lines += [f"    if (!dims || {p}_check(dims)) return 0;", *i.load_sizes("dims", _used(i.total))]
-    return "\n".join([*lines, f"    return {_bytes(i, i.total + i.header)};", "}"]) + "\n"
+    total, sizes = i.total + i.header, Sizes(i)
+    text = str(int(total)) if total.is_const else f"(size_t)({sizes.text(total)})"
+    return "\n".join([*lines, *sizes.lines, f"    return {text};", "}"]) + "\n"
 
 
 def _init(i: Interface) -> str:
@@ -340,7 +384,9 @@ def _plan(i: Interface) -> str:
         changed = "const int changed = !ctx->planned || memcmp(ctx->dims, dims, sizeof ctx->dims) != 0;"
         lines.append(f"    {changed}")
     lines.append("    memcpy(ctx->dims, dims, sizeof ctx->dims);")
-    lines += [f"    ctx->at[{k}] = {i.size(d + i.header)};" for d, k in i.slots.items()]
+    sizes = Sizes(i)
+    offsets = [f"    ctx->at[{k}] = {sizes.next(d + i.header, f'ctx->at[{k}]')};" for d, k in i.slots.items()]
+    lines += [*sizes.lines, *offsets]
     lines.append("    ctx->planned = 1;")
     if _moving_states(i):
         lines.append(f"    if (changed) {p}_reset(ctx); /* the state's own sizes may have changed */")

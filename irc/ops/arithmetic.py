@@ -38,7 +38,7 @@ from irc.ir.types import (
     u32,
     u64,
 )  # fmt: skip
-from irc.ops.base import Array, op
+from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes
 from irc.ops.codecs import Bool, Enum, Ignored
 from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
@@ -230,9 +230,15 @@ class Mod(Elementwise):
 
     fmod: bool = False
     sig = Sig("x: T, y: T -> z: T", T=NUMERIC)
+    carries_contents = True
 
     def reference(self, x: Array, y: Array) -> Array:
         return remainder(x, y, self.fmod)
+
+    def contents(self, x: Array, y: Array) -> Any:
+        """Known where both signs are: then truncation and rounding down agree."""
+        known = all(d.bounds()[0] >= 0 for d in x.flat) and all(d.bounds()[0] > 0 for d in y.flat)
+        return x % y if known else None
 
     def scalar(self, x: Expr, y: Expr) -> Expr:
         return call("fmod", x, y) if self.fmod else x % y
@@ -288,6 +294,15 @@ def read_rounding(name: str) -> Any:
     return read
 
 
+def absolute_sizes(op: Op, x: Array) -> Any:
+    """|x| of integers that are known symbolically."""
+    return np.frompyfunc(absolute_size, 1, 1)(x)
+
+
+def absolute_size(d: Dim) -> Dim:
+    return d.maximum(-d)
+
+
 Neg = unary(
     "Neg", "-x", np.negative, lambda x: -x, T=NUMERIC, carries_contents=True,
     onnx=(
@@ -300,6 +315,7 @@ Neg = unary(
 Abs = unary(
     "Abs", "|x|; the smallest integer stays itself", np.abs,
     lambda x: Un("abs", x) if x.dtype.is_signed else x, T=NUMERIC,
+    carries_contents=True, contents=absolute_sizes,
     onnx=(
         Form("Abs", 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS),
         Form("Abs", 6, attrs={}, T=FLOATS | INTEGERS),

@@ -89,13 +89,9 @@ class Builder:
 
 
 def set_contents(node: Node) -> None:
-    """Compute the symbolic contents of a node's result from those of its operands, where it is small."""
-    op, (out, *rest) = node.op, node.outputs
-    if rest or not op.carries_contents or not isinstance(out.type, TensorType) or out.type.shape is None:
-        return
-    if not out.type.is_static or int(out.type.elements()) > CONTENTS_LIMIT:
-        return
-    if not (out.dtype.is_integer or out.dtype.kind == "b"):
+    """Compute the symbolic contents of a node's results from those of its operands, where they are small."""
+    op = node.op
+    if not op.carries_contents or not all(_may_be_known(out.type) for out in node.outputs):
         return
     args: list[Any] = []
     for value in node.inputs:
@@ -103,8 +99,17 @@ def set_contents(node: Node) -> None:
             return
         args.append(None if value is None else value.contents if value.contents is not None else value)
     found = op.contents(*args)
-    if found is not None:
-        out.contents = np.asarray(found, dtype=object).reshape(out.type.static_shape())
+    if found is None:
+        return
+    for out, elements in zip(node.outputs, found if len(node.outputs) > 1 else [found], strict=False):
+        out.contents = np.asarray(elements, dtype=object).reshape(out.tensor.static_shape())
+
+
+def _may_be_known(type: Type | None) -> bool:
+    """Whether a value of that type is small enough to carry its elements, and integers or booleans."""
+    if not isinstance(type, TensorType) or not type.is_static or int(type.elements()) > CONTENTS_LIMIT:
+        return False
+    return type.dtype.is_integer or type.dtype.kind == "b"
 
 
 def infer_node(node: Node) -> None:

@@ -18,7 +18,7 @@ from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Int, Ints
 from irc.ops.forms import Form
-from irc.ops.layout import constant_int, normal_axis
+from irc.ops.layout import constant_int, moved_contents, normal_axis
 from irc.ops.signature import Sig
 from irc.ops.typesets import ONNX_ALL, OV_ANY, onnx_all
 
@@ -157,6 +157,7 @@ class Split(Op):
 
     num: int | None = None
     sig = Sig("x: T, axis: A, lengths?: I -> *ys: T", T=ANY, A=INTEGERS, I=INTEGERS)
+    carries_contents = True
 
     def lengths(self, x: Value, axis: Value, lengths: Value | None) -> list[Dim]:
         """The size of every part along the axis."""
@@ -192,6 +193,10 @@ class Split(Op):
             sizes = [size - sum(given) - 1 if n == -1 else n for n in given]
         ends = np.cumsum(sizes)[:-1]
         return [np.ascontiguousarray(part) for part in np.split(x, ends, axis=k)]
+
+    def contents(self, x: Array, *operands: Array | None) -> Any:
+        parts = moved_contents(self, x, *operands)
+        return parts if parts is None or len(parts) > 1 else parts[0]
 
     def decompose(self, b: Any, x: Value, axis: Value, lengths: Value | None = None) -> Any:
         """A Slice for each part."""

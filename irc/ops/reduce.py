@@ -175,6 +175,15 @@ EXTREME_STEPS: dict[int, Any] = {
     1: ONNX_REDUCED, 11: ONNX_REDUCED, 12: EXTREME, 13: EXTREME | {bf16}, 18: EXTREME | {bf16},
     20: EXTREME | {bf16, boolean},
 }  # fmt: skip
+def of_sizes(function: Any, op: Any, x: Array, axes: Array | None) -> Any:
+    """np.sum or np.prod of sizes, for shapes that are computed; None where the axes are not numbers."""
+    if axes is not None and not all(Dim.of(a).is_const for a in axes.flat):
+        return None
+    given = None if axes is None else np.array([int(a) for a in axes.reshape(-1)], np.int64)
+    found = function(x, axis=chosen_axes(x.ndim, given, op.noop_with_empty_axes), keepdims=op.keepdims)
+    return np.vectorize(Dim.of, otypes=[object])(found)
+
+
 SIG = Sig("x: T, axes?: I -> y: T", T=NUMERIC, I=INTEGERS)
 SIG_BOOL = Sig("x: T, axes?: I -> y: T", T=NUMERIC | {boolean}, I=INTEGERS)
 
@@ -188,6 +197,11 @@ class ReduceSum(Reduction):
     def reference(self, x: Array, axes: Array | None = None) -> Array:
         over = self.over(x, axes)
         return rounded(np.sum(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), x)
+
+    carries_contents = True
+
+    def contents(self, x: Array, axes: Array | None = None) -> Any:
+        return of_sizes(np.sum, self, x, axes)
 
     def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
         return self._over("sum", extents, at)
@@ -291,10 +305,7 @@ class ReduceProd(Reduction):
     carries_contents = True
 
     def contents(self, x: Array, axes: Array | None = None) -> Any:
-        """The product of sizes, for shapes that are computed."""
-        given = None if axes is None else np.array([int(a) for a in axes.reshape(-1)], np.int64)
-        found = np.prod(x, axis=chosen_axes(x.ndim, given, self.noop_with_empty_axes), keepdims=self.keepdims)
-        return np.vectorize(Dim.of, otypes=[object])(found)
+        return of_sizes(np.prod, self, x, axes)
 
     def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
         return self._over("prod", extents, at)

@@ -5,6 +5,7 @@ Sources: ONNX ReverseSequence; OpenVINO specification, Reverse-1, ReverseSequenc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,13 @@ class Reverse(Op):
     )
 
 
+def rolled(b: Any, x: Value, shift: Value, axis: int) -> Value:
+    """x rolled along one axis by an i64 scalar: element i is element (i - shift) mod size."""
+    size = b.Reshape(b.dims([x.shape[axis]]), [])
+    places = b.Mod(b.Sub(b.Range(b.const(0), size, b.const(1)), shift), size)
+    return b.Gather(x, places, b.const(axis))
+
+
 @op
 class Roll(Op):
     """The elements shifted along axes, those that leave at the end coming back at the start."""
@@ -70,26 +78,33 @@ class Roll(Op):
         return np.roll(x, by * len(named) if len(by) == 1 else by, tuple(named))
 
     def decompose(self, b: Any, x: Value, shift: Value, axes: Value) -> Value:
-        """For every axis, the end before the start."""
-        named = constant_ints("Roll", "axes", axes)
-        by = constant_ints("Roll", "shift", shift)
+        """For every axis, the end before the start; picked by index where size or shift vary."""
+        named = [normal_axis("Roll", a, len(x.shape)) for a in constant_ints("Roll", "axes", axes)]
+        by = shift.ints()
+        if by is None:
+            return self._picked(b, x, shift, named)
         by = by * len(named) if len(by) == 1 else by
         total: dict[int, int] = {}
         for axis, s in zip(named, by, strict=True):
-            axis = axis % len(x.shape)
             total[axis] = total.get(axis, 0) + s
         found = x
         for axis, s in total.items():
             size = x.shape[axis].const
-            s = s % size if size else s
-            if s and (size or 0) != 0:
-                tail = b.Slice(found, [-s], [LARGEST], [axis])
-                found = b.Concat(tail, b.Slice(found, [0], [-s], [axis]), axis=axis)
-            elif size is None:
-                long_enough = abs(s) <= 1 or x.shape[axis].bounds()[0] >= abs(s)
-                require(long_enough, operation.NEEDS_CONSTANT, op="Roll", operand="data")
-                tail = b.Slice(found, [-s], [LARGEST], [axis])
-                found = b.Concat(tail, b.Slice(found, [0], [-s], [axis]), axis=axis) if s else found
+            if size is None and s:
+                found = rolled(b, found, b.const(s), axis)
+            elif size and s % size:
+                tail = b.Slice(found, [-(s % size)], [LARGEST], [axis])
+                found = b.Concat(tail, b.Slice(found, [0], [-(s % size)], [axis]), axis=axis)
+        return found if found is not x else b.Identity(x)
+
+    def _picked(self, b: Any, x: Value, shift: Value, axes: Sequence[int]) -> Value:
+        """For shifts that are known when the model runs: one for each axis, or one for all of them."""
+        shift = shift if shift.dtype == i64 else b.Cast(shift, to=i64)
+        single = shift.rank == 0 or shift.tensor.elements().equals(1)
+        found = x
+        for k, axis in enumerate(axes):
+            by = b.Reshape(shift, []) if single else b.Gather(shift, b.const(k), b.const(0))
+            found = rolled(b, found, by, axis)
         return found if found is not x else b.Identity(x)
 
     openvino = (Form("Roll", 7, T={"T": OV_ANY}),)
