@@ -100,7 +100,9 @@ def _from_kernel(value: Value) -> bool:
     while node is not None and (node.op.elementwise or node.op.name in MOVED) and node.inputs[0] is not None:
         moved = moved or node.op.name == "Transpose"
         node = node.inputs[0].producer
-    return node is not None and node.op.name in KERNELS and (moved or not _is_last(node))
+    if moved:
+        return node is not None and (node.op.name in KERNELS or isinstance(node.op, Part))
+    return node is not None and node.op.name in KERNELS and not _is_last(node)
 
 
 def _placeable(operands: Sequence[Value]) -> bool:
