@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from irc.diagnostics.codes import all_codes
 from irc.diagnostics.core import Code
 from irc.ir.types import DTYPES, DType
 from irc.ops.base import OPS, Op, load_all
+from irc.ops.codecs import AsInput
 from irc.ops.forms import Form
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,7 +42,10 @@ def ops_page() -> str:
     families = sorted(OPS.values(), key=lambda cls: (_family(cls), cls.__name__))
     for family, members in groupby(families, key=_family):
         parts.append(f"## {family}\n")
-        parts += [_operation(cls) for cls in members]
+        classes = list(members)
+        if tables := _cases(family, classes):
+            parts.append(f"Tested by {', '.join(f'[{name}](../{name})' for name in tables)}.\n")
+        parts += [_operation(cls) for cls in classes]
     parts.append(_missing())
     return "\n".join(parts)
 
@@ -50,8 +54,10 @@ def _introduction() -> str:
     counts = {f: len({(r.domain, r.name) for c in OPS.values() for r in getattr(c, f) if r.name}) for f in FORMATS}
     return (
         f"irc has {len(OPS)} operations, which {counts['onnx']} names of ONNX and {counts['openvino']} of OpenVINO\n"
-        "map to. A version is the first opset with that definition, with the element types it takes; `+` adds to the\n"
-        "version before. `compute` (an index function), `loops` (loop code) and `decompose` (other operations) say\n"
+        "map to. A version is the first opset with that definition, with its attributes and the element types it\n"
+        "takes; a later one shows what it changed: `+` is new, `-` is gone. Its operands are listed where they are\n"
+        "not those of the signature or of the version before; an attribute that is one of the signature's operands\n"
+        "has its number. `compute` (an index function), `loops` (loop code) and `decompose` (other operations) say\n"
         "how an operation is compiled to C. One that has none of them runs in the NumPy backend only.\n"
     )
 
@@ -60,15 +66,28 @@ def _family(cls: type[Op]) -> str:
     return cls.__module__.rsplit(".", 1)[-1]
 
 
+def _cases(family: str, classes: Sequence[type[Op]]) -> list[str]:
+    """The tables with a family's cases: the one of its name, else those that name one of its operations."""
+    own = f"tests/cases/{family}.py"
+    if (ROOT / own).exists():
+        return [own]
+    named = re.compile(rf"\b({'|'.join(cls.__name__ for cls in classes)})[(,]")
+    tables = sorted((ROOT / "tests" / "cases").glob("[a-z]*.py"))
+    return [f"tests/cases/{path.name}" for path in tables if named.search(path.read_text("utf-8"))]
+
+
 def _operation(cls: type[Op]) -> str:
     how = next((f"`{k}`" for k in ("compute", "loops", "decompose") if getattr(cls, k) is not None), "none")
     lines = [f"### {cls.__name__}\n", f"{_summary(cls)} {_place(cls)}\n", f"- compiled by: {how}"]
+    lines.append(f"- signature: `{cls.sig.text}`")
     for format, title in FORMATS.items():
         rows: tuple[Form, ...] = getattr(cls, format)
-        for (domain, name), versions in groupby(rows, key=lambda r: (r.domain, r.name)):
+        for (domain, name), versions in groupby((r for r in rows if r.name), key=lambda r: (r.domain, r.name)):
             label = f"{domain}.{name}" if domain else name
-            said = f"{label}: {_versions(list(versions), format)}" if name else "written as other operations"
-            lines.append(f"- {title} {said}")
+            lines.append(f"- {title} {label}: {_versions(cls, list(versions), format)}")
+        if any(not r.name for r in rows):
+            where = f"{title}, where that does not fit" if any(r.name for r in rows) else f"{title} has none"
+            lines.append(f"- {where}: written as other operations")
     return "\n".join(lines) + "\n"
 
 
@@ -86,16 +105,35 @@ def _place(cls: type[Op]) -> str:
     return f"[{path}](../{path}): `{declared}`"
 
 
-def _versions(rows: list[Form], format: str) -> str:
+def _versions(cls: type[Op], rows: list[Form], format: str) -> str:
     said: list[str] = []
-    before: Mapping[str, frozenset[DType]] = {}
+    before: Form | None = None
     for row in rows:
-        types = _types(row.types, before)
+        types = _types(row.types, before.types if before else {})
+        parts = [_operands(cls, row, before), _attributes(row, before), types]
         until = f" to {row.last}" if row.last else ""
         label = f"opset{row.since}" if format == "openvino" else str(row.since)
-        said.append(f"{label}{until}{f' ({types})' if types else ''}")
-        before = row.types
+        changes = "; ".join(filter(None, parts))
+        said.append(f"{label}{until}{f' ({changes})' if changes else ''}")
+        before = row
     return " · ".join(said)
+
+
+def _operands(cls: type[Op], row: Form, before: Form | None) -> str:
+    """The operands of a version, where they are not the operation's or not those of the version before."""
+    now = (row.sig or cls.sig).operands
+    return "" if now == ((before and before.sig) or cls.sig).operands else f"operands {now}"
+
+
+def _attributes(row: Form, before: Form | None) -> str:
+    """The attributes of the first version, or what is new and gone."""
+    places = {n: f" = operand {codec.index}" for n, codec in row.attrs.items() if isinstance(codec, AsInput)}
+    now = {name: f"`{name}`{places.get(name, '')}" for name in row.attrs}
+    if before is None:
+        return " ".join(now.values())
+    new = [text for name, text in now.items() if name not in before.attrs]
+    gone = [f"`{name}`" for name in before.attrs if name not in now]
+    return "; ".join(f"{sign} {' '.join(texts)}" for sign, texts in (("+", new), ("-", gone)) if texts)
 
 
 def _types(types: Mapping[str, frozenset[DType]], before: Mapping[str, frozenset[DType]]) -> str:
@@ -114,8 +152,9 @@ def _types(types: Mapping[str, frozenset[DType]], before: Mapping[str, frozenset
 
 def _missing() -> str:
     lines = ["## Not supported yet\n"]
-    for (format, domain, _), (since, reason) in sorted(unsupported().items()):
-        lines.append(f"- {FORMATS[format]} {domain + '.' if domain else ''}{_} (since {since}): {reason}")
+    for (format, domain, _), row in sorted(unsupported().items()):
+        name = f"{domain}.{row.name}" if domain else row.name
+        lines.append(f"- {FORMATS[format]} {name} (since {row.since}): {row.reason}")
     return "\n".join(lines if len(lines) > 1 else [*lines, "Every operation of both formats is supported."]) + "\n"
 
 

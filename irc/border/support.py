@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import shape as codes
@@ -18,13 +18,22 @@ NEWEST_OPENVINO_OPSET = 16
 IGNORED_OPENVINO_ATTRIBUTES = frozenset({"PrimitivesPriority", "alt_width", "execOrder", "execTimeMcs"})
 
 
+class Unsupported(NamedTuple):
+    """An operation of a format that irc lacks, the first opset that has it, and why."""
+
+    name: str
+    since: int
+    reason: str
+
+
 @cache
-def unsupported() -> dict[tuple[str, str, str], tuple[int, str]]:
-    """(format, domain, lower-case name) → (first opset, reason), from unsupported.toml."""
+def unsupported() -> dict[tuple[str, str, str], Unsupported]:
+    """(format, domain, lower-case name) → row of unsupported.toml."""
     text = resources.files("irc.ops").joinpath("unsupported.toml").read_text("utf-8")
     rows = tomllib.loads(text).get("operation", [])
     return {
-        (r["format"], r.get("domain", ""), r["name"].lower()): (int(r["since"]), str(r["reason"])) for r in rows
+        (r["format"], r.get("domain", ""), r["name"].lower()): Unsupported(r["name"], int(r["since"]), r["reason"])
+        for r in rows
     }
 
 
@@ -35,8 +44,8 @@ def is_custom(format: str, domain: str) -> bool:
 
 def why_unsupported(format: str, raw: RawNode) -> str:
     """Why irc lacks an operation that exists; empty if it does not exist in that opset."""
-    since, reason = unsupported().get((format, raw.domain, raw.type.lower()), (0, ""))
-    return reason if reason and since <= raw.version else ""
+    row = unsupported().get((format, raw.domain, raw.type.lower()))
+    return row.reason if row is not None and row.since <= raw.version else ""
 
 
 def opset_label(format: str, version: int) -> str:

@@ -1,6 +1,6 @@
 """What a reader hands over and a writer is given: the file's content, no operation knowledge.
 
-Both formats are read into these classes; `irc.ops.border` turns them into a Graph and back.
+Both formats are read into these classes; `irc.border` turns them into a Graph and back.
 Values are named by `key`, unique in a model: for ONNX the tensor's name, for OpenVINO
 "layer:port" (bodies: prefixed with the path of the layer that holds them).
 """
