@@ -74,6 +74,15 @@ def linear(b: Any, x: Any) -> Any:
     return b.MatMul(b.Concat(*made, axis=-1), random(32, 16))
 
 
+def rows(b: Any, x: Any) -> Any:
+    """Row groups before and behind a concatenation of which loops compute a part."""
+    x = b.Reshape(x, [2, 16, 90])
+    made = b.MatMul(b.Softmax(x, axis=-1), random(90, 24))
+    other = b.Sigmoid(b.Mul(made, random(24)))
+    y = b.Concat(made, b.Softmax(x, axis=-1), other, axis=-1)
+    return b.Div(y, b.Sqrt(b.ReduceSum(b.Mul(y, y), [2], keepdims=True)))
+
+
 def heads(b: Any, x: Any) -> Any:
     """What is found in planes of several sizes, one after the other, channels first."""
     y = conv(b, x, 16, **SAME)
@@ -90,6 +99,7 @@ MODELS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "skip": (skip, 1, 1),
     "a part that is a result": (kept, 1, 2),
     "linear layers": (linear, 1, 2),
+    "rows": (rows, 1, 1),
     "heads": (heads, 3, 6),
 }
 

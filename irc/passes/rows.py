@@ -102,9 +102,8 @@ class RowFinder:
     def find(self) -> list[Cluster]:
         order = self.graph.nodes
         for node in order:
-            if node.op.compute is None or len(node.outputs) != 1:
-                continue
-            self._place(node)
+            if node.op.compute is not None and node.op.part_of is None and len(node.outputs) == 1:
+                self._place(node)
         self._absorb(order)
         return self._worthwhile()
 
@@ -174,7 +173,7 @@ class RowFinder:
             if node in self.cluster_of or node.op.compute is None or len(node.outputs) != 1:
                 continue
             value = node.outputs[0]
-            if value in self.graph.outputs or not value.uses or reduces(self.elements.of(value)):
+            if node.op.part_of is not None or value in self.graph.outputs or not value.uses or reduces(self.elements.of(value)):
                 continue
             homes = {self.cluster_of.get(n) for n in value.uses}
             home = homes.pop() if len(homes) == 1 else None
