@@ -24,7 +24,7 @@ import numpy as np
 
 from irc.ir.dim import Dim, product
 from irc.ir.types import DType
-from irc.kernels import amx, amx_text as text, dots
+from irc.kernels import amx, amx_text as text, dots, halves
 from irc.kernels.amx import CHUNK, ROWS
 from irc.kernels.amx_gemm import PANEL_TILES, STRIPE, TASKS, VECTOR, WORTHWHILE, AmxGemmKernel, variant_of
 from irc.kernels.base import Kernel, Sizes
@@ -34,9 +34,9 @@ from irc.kernels.tile import epilogue_of, prelude
 
 _CALL = """
 typedef struct {
-    const float *x;
+    const $X *x;
     const $B *w;
-    float *y;
+    $Y *y;
     uint16_t *scratch;
     int64_t batch, groups, ic, oc, ih, iw, oh, ow, pad_h, pad_w, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
     /* Chunks of 32 channels, and of the sum; columns of a plane, and its elements.  The strip: output rows y0 to y1, in
@@ -90,6 +90,29 @@ static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
 }
 """
 
+_COPY_HALVES = """
+/* Rows begin to end of the planes. */
+static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    for (; begin < end; begin++) {
+        const int64_t iy = (g->y0 * $SH + begin) * $ROW_STEP - g->pad_h;
+        uint16_t *to = g->scratch + begin * g->wide * 32;
+        for (int64_t at = 0; at < g->wide; at++, to += 32) {
+            const int64_t ix = at * $COLUMN_STEP - g->pad_w;
+            const int inside = iy >= 0 && iy < g->ih && ix >= 0 && ix < g->iw;
+            const uint16_t *from = inside ? g->x + iy * g->x_row + ix * g->x_pixel : g->x;
+            for (int64_t c = 0; c < g->channels; c++, from += 32) {
+                const int64_t have = inside ? g->ic - c * 32 : 0;
+                irc_u16x32 x = {0};
+                if (have >= 32) __builtin_memcpy(&x, from, 64);
+                else if (have > 0) x = irc_halves_part(from, have);
+                irc_bf16_store(to + c * g->plane, x);
+            }
+        }
+    }
+}
+"""
+
 _COPY_ROWS = """
 /* Rows begin to end of the plane. */
 static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
@@ -98,24 +121,31 @@ static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
     for (; begin < end; begin++) {
         const int64_t iy = (g->y0 * $SH + begin) * $ROW_STEP - g->pad_h;
         const int inside = iy >= 0 && iy < g->ih;
-        const float *const row = inside ? g->x + iy * g->x_row : g->x;
+        const $X *const row = inside ? g->x + iy * g->x_row : g->x;
         uint16_t *const to = g->scratch + begin * count;
         for (int64_t at = 0; at < count; at += 32) {
             float copy[32] = {0};
             uint16_t terms[$T * 32];
-            const float *from = copy;
-            if (inside && at >= first && at + 32 <= last && g->x_pixel == $PIXEL) from = row + at - first;
-            else if (inside)
+            const int whole = inside && at >= first && at + 32 <= last && g->x_pixel == $PIXEL;
+            if (inside && !whole && $PIXEL % 16 == 0) {
+                for (int64_t i = 0; i < 32; i += 16) {
+                    const int64_t k = at + i - first;
+                    if (k < 0 || at + i >= last) continue;
+                    irc_f32x16_store(copy + i, $LX(row + k / $PIXEL * g->x_pixel + k % $PIXEL));
+                }
+            } else if (inside && !whole)
                 for (int64_t i = 0; i < 32; i++) {
                     const int64_t k = at + i - first;
-                    if (k >= 0 && at + i < last) copy[i] = row[k / $PIXEL * g->x_pixel + k % $PIXEL];
+                    if (k >= 0 && at + i < last) copy[i] = $VX(row[k / $PIXEL * g->x_pixel + k % $PIXEL]);
                 }
             const int64_t left = count - at;
+            const irc_f32x16 x = whole ? $LX(row + at - first) : irc_f32x16_load(copy);
+            const irc_f32x16 y = whole ? $LX(row + at - first + 16) : irc_f32x16_load(copy + 16);
             if (left >= 32) {
-                irc_split_$T(irc_f32x16_load(from), irc_f32x16_load(from + 16), to + at, g->plane);
+                irc_split_$T(x, y, to + at, g->plane);
                 continue;
             }
-            irc_split_$T(irc_f32x16_load(from), irc_f32x16_load(from + 16), terms, 32);
+            irc_split_$T(x, y, terms, 32);
             for (int64_t t = 0; t < $T; t++)
                 for (int64_t i = 0; i < left; i++) to[t * g->plane + at + i] = terms[t * 32 + i];
         }
@@ -131,7 +161,7 @@ IRC_INLINE float ${S}_value(const ${S}_call *g, ${S}_spot s, int64_t c, int64_t 
     const int64_t iy = (g->y0 + s.y) * $STRIDE_H + tap_y * $DH - g->pad_h;
     const int64_t ix = s.x * $STRIDE_W + tap_x * $DW - g->pad_w;
     const int inside = iy >= 0 && iy < g->ih && ix >= 0 && ix < g->iw && tap_x < $KW && channel < g->ic;
-    return inside ? g->x[iy * g->x_row + ix * g->x_pixel + channel] : 0;
+    return inside ? $VX(g->x[iy * g->x_row + ix * g->x_pixel + channel]) : 0;
 }
 
 /* The pixels of a tile and the panel at channel col in f32 throughout, from the input itself. */
@@ -157,7 +187,7 @@ static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const $B *b, ${S}_
         for (int w = 0; w < 2 && col + 16 * w < g->oc; w++) {
             const int64_t at = col + 16 * w;
             const irc_f32x16 y = ${S}_epilogue(o, sum[w], pixel, at, g->oc - at);
-            irc_f32x16_store_part(o->c + pixel * o->c_row + at, y, g->oc - at);
+            ${SY}_part(o->c + pixel * o->c_row + at, y, g->oc - at);
         }
     }
 }
@@ -170,14 +200,14 @@ IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *o, const float *block, int64_t 
     irc_f32x16 poison = {0};
     IRC_FULL_UNROLL
     for (int w = 0; w < 2; w++) {
-        float *const to = o->c + pixel * o->c_row + col + 16 * w;
+        $Y *const to = o->c + pixel * o->c_row + col + 16 * w;
         irc_f32x16 x = irc_f32x16_load(block + 16 * w);
-        if (!first) x += irc_f32x16_load(to);
+        if (!first) x += $LY(to);
         if (last) {
             poison += x * 0.0f;
             x = ${S}_epilogue(o, x, pixel, col + 16 * w, 16);
         }
-        irc_f32x16_store(to, x);
+        $SY(to, x);
     }
     return poison;
 }
@@ -207,15 +237,15 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *b
         }
         for (int w = 0; w < 2 && 16 * w < left; w++) {
             const int64_t part = left - 16 * w;
-            float *const to = o->c + pixel * o->c_row + col + 16 * w;
+            $Y *const to = o->c + pixel * o->c_row + col + 16 * w;
             irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
-            if (!first) x += part < 16 ? irc_f32x16_load_part(to, part) : irc_f32x16_load(to);
+            if (!first) x += part < 16 ? ${LY}_part(to, part) : $LY(to);
             if (last) {
                 poison += x * 0.0f;
                 x = ${S}_epilogue(o, x, pixel, col + 16 * w, part);
             }
-            if (part < 16) irc_f32x16_store_part(to, x, part);
-            else irc_f32x16_store(to, x);
+            if (part < 16) ${SY}_part(to, x, part);
+            else $SY(to, x);
         }
     }
     return irc_any_nan(poison);
@@ -316,6 +346,7 @@ class AmxConvKernel(Kernel):
     """A generated convolution of NHWC tensors; called like `irc.kernels.direct_conv.DirectConvKernel`, with scratch.
 
     few: input channels of a group where chunks run along the rows of the window; 0: a chunk is channels of a tap.
+    x_half, y_half: X and Y are bf16 (`irc.kernels.halves`), of one term; Y only where `is_one_sum`.
     """
 
     terms: int
@@ -326,6 +357,8 @@ class AmxConvKernel(Kernel):
     widths: tuple[int, ...]
     few: int = 0
     unit: amx.Unit = "amx"
+    x_half: bool = False
+    y_half: bool = False
 
     @cached_property
     def symbol(self) -> str:
@@ -334,7 +367,7 @@ class AmxConvKernel(Kernel):
             f"conv_{self.unit}",
             self.terms,
             f"k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}",
-            f"{self.epilogue.key()}{self.widths}{self.few}",
+            f"{self.epilogue.key()}{self.widths}{self.few}{halves.key(self.x_half, self.y_half)}",
         )
 
     @property
@@ -357,7 +390,8 @@ class AmxConvKernel(Kernel):
         """Name and C type of the pointers: read, written, scratch."""
         slots = tuple((f"s{i}", "const float *") for i in range(len(self.epilogue.slots)))
         w = "float" if self.terms == 3 else "uint16_t"
-        return (("x", "const float *"), ("w", f"const {w} *"), *slots, ("y", "float *"), ("scratch", "uint16_t *"))
+        x, y = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
+        return (("x", f"const {x} *"), ("w", f"const {w} *"), *slots, ("y", f"{y} *"), ("scratch", "uint16_t *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -369,6 +403,10 @@ class AmxConvKernel(Kernel):
     def _matrix(self) -> AmxGemmKernel:
         """The matrix product whose weights are stored in the same way."""
         return AmxGemmKernel(self.terms, self.epilogue, (2, 1), self.widths, False, self.unit)
+
+    def is_one_sum(self, ic: int) -> bool:
+        """Whether sums over so many channels are finished at once."""
+        return self.depth(ic) <= PANEL_TILES // self.terms * CHUNK
 
     def packed_elements(self, oc: int, ic: int, groups: int = 1) -> int:
         """Elements (`w_dtype`) of packed weights: `oc` output and `ic` input channels of a group."""
@@ -436,12 +474,13 @@ class AmxConvKernel(Kernel):
                 amx.TYPES,
                 amx.head(self.unit),
                 f"/* {self.summary} */",
-                epilogue_of(self.symbol, VECTOR, self.epilogue),
-                amx.split(t),
+                halves.text(self.x_half, self.y_half),
+                epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
+                amx.split(t) if self.few or not self.x_half else "",
                 amx.SPLIT_PANEL if t == 3 else "",
                 *(amx.taps(t, r, w, self.unit) for r, w in variants),
                 fill(_CALL, **given),
-                fill(_COPY_ROWS if self.few else _COPY, **given),
+                fill(_COPY_ROWS if self.few else _COPY_HALVES if self.x_half else _COPY, **given),
                 fill(_EXACT, **given, load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t)),
                 fill(_PRODUCTS, **given, choose=calls, operand=split if t == 3 else stored),
                 fill(_ENTRY, **given),
@@ -479,6 +518,7 @@ class AmxConvKernel(Kernel):
         return (
             self._geometry()
             | self._chunks()
+            | halves.names(self.x_half, self.y_half)
             | {
                 "S": self.symbol,
                 "B": "float" if t == 3 else "uint16_t",

@@ -21,7 +21,7 @@ import numpy as np
 
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, u16
-from irc.kernels import amx, amx_text as text
+from irc.kernels import amx, amx_text as text, halves
 from irc.kernels.amx import CHUNK, PANEL, ROWS
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
@@ -46,7 +46,8 @@ class AmxGemmKernel(Kernel):
     """A generated matrix product.
 
     `heights`: numbers of row tiles it has blocks of; none: all its rows are few.  `thin`: whether they may be few.
-    `widths`: column tiles it has blocks of.
+    `widths`: column tiles it has blocks of.  `x_half`, `y_half`: A and C are bf16 (`irc.kernels.halves`), of one term;
+    C only where `is_one_sum`, because partial sums stand in it.
     """
 
     terms: int
@@ -55,10 +56,13 @@ class AmxGemmKernel(Kernel):
     widths: tuple[int, ...]
     thin: bool
     unit: amx.Unit = "amx"
+    x_half: bool = False
+    y_half: bool = False
 
     @cached_property
     def symbol(self) -> str:
-        return symbol(f"gemm_{self.unit}", self.terms, f"{self.epilogue.key()}{self.heights}{self.widths}{self.thin} ")
+        key = f"{self.epilogue.key()}{self.heights}{self.widths}{self.thin} {halves.key(self.x_half, self.y_half)}"
+        return symbol(f"gemm_{self.unit}", self.terms, key)
 
     @property
     def packing(self) -> tuple[object, ...]:
@@ -75,7 +79,8 @@ class AmxGemmKernel(Kernel):
         """Name and C type of the pointers: read, written, scratch (where tiles are used)."""
         slots = tuple((f"s{i}", "const float *") for i in range(len(self.epilogue.slots)))
         scratch = (("scratch", "uint16_t *"),) if self.heights else ()
-        return (("a", "const float *"), ("b", f"const {self._b} *"), *slots, ("c", "float *"), *scratch)
+        a, c = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
+        return (("a", f"const {a} *"), ("b", f"const {self._b} *"), *slots, ("c", f"{c} *"), *scratch)
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -91,6 +96,10 @@ class AmxGemmKernel(Kernel):
     @property
     def _most_chunks(self) -> int:
         return PANEL_TILES // self.terms
+
+    def is_one_sum(self, k: int) -> bool:
+        """Whether sums of k products are finished at once."""
+        return k <= self._most_chunks * CHUNK
 
     def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
         """Elements (`b_dtype`) of one packed matrix B[k, n]: also the batch stride of packed constants."""
@@ -155,8 +164,9 @@ class AmxGemmKernel(Kernel):
         parts = [
             prelude(VECTOR, self.epilogue),
             amx.TYPES,
+            halves.text(self.x_half, self.y_half),
             f"/* {self.summary} */",
-            epilogue_of(self.symbol, VECTOR, self.epilogue),
+            epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             fill(text.CALL, **given),
             fill(text.ROWS, **given, load_b=rows),
         ]
@@ -175,12 +185,14 @@ class AmxGemmKernel(Kernel):
             "chunks, packed, g->height, b, out, 32, ahead, fetched);"
             for i, (r, w) in enumerate(variants)
         ]
+        if self._direct:
+            calls = [*self._in_place(), "        } else {", *("    " + c for c in calls), "        }"]
         return [
             amx.head(self.unit),
-            amx.split(t),
+            "" if self.x_half else amx.split(t),
             amx.SPLIT_PANEL if t == 3 else "",
             *(amx.products(t, r, w, self.unit) for r, w in variants),
-            fill(text.PACK, **given),
+            fill(text.PACK_HALVES if self.x_half else text.PACK, **given),
             fill(
                 text.PRODUCTS,
                 **given,
@@ -189,6 +201,28 @@ class AmxGemmKernel(Kernel):
             ),
             fill(text.MATRIX, **given),
         ]
+
+    @property
+    def _direct(self) -> bool:
+        """Whether A may be read in place."""
+        return self.x_half and self.unit == "dot"
+
+    def _in_place(self) -> list[str]:
+        """The products of rows that need no packing, up to the `else` of those that do."""
+        found = [
+            "        if (g->direct) {",
+            "            const uint16_t *const from = a + row * g->a_row + g->chunk0 * 32;",
+            "            if (col == 0 && block + 1 < end) /* the next rows come nearer */",
+            "                for (int64_t r = 0; r < high && row + high + r < g->m; r++)",
+            "                    for (int64_t c = 0; c < chunks; c++)",
+            "                        __builtin_prefetch(from + (high + r) * g->a_row + c * 32, 0, 2);",
+        ]
+        for i, w in enumerate(self.widths):
+            test = "if (g->n - col > 16) " if i + 1 < len(self.widths) else "else " if i else ""
+            found.append(
+                f"            {test}irc_dot_rows_{w}(real, chunks, from, g->a_row, 32, 0, b, out, 32, ahead, fetched);"
+            )
+        return found
 
     def _entry(self, given: dict[str, object]) -> str:
         only = f"    if (m < {THIN[self.terms]}) {{\n" if self.heights else ""
@@ -214,6 +248,10 @@ class AmxGemmKernel(Kernel):
         moves = (f"\n            g.s{i} += i * s{i}_batch0 + j * s{i}_batch1;" for i, _ in slots)
         here = (f"\n    o.s{i} = g->s{i};{rows[i].replace('        ', '    ')}" for i, _ in slots)
         return {
+            **halves.names(self.x_half, self.y_half),
+            "direct": "\n    int direct; /* A is read in place */" if self._direct else "",
+            "packed": "if (!g->direct) " if self._direct else "",
+            "set_direct": "\n    whole.direct = a_col == 1 && k % 32 == 0;" if self._direct else "",
             "S": self.symbol,
             "B": self._b,
             "T": t,

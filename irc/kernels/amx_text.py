@@ -2,15 +2,15 @@
 
 CALL = """
 typedef struct {
-    const float *a;
+    const $X *a;
     const $B *b;
-    float *c;
+    $Y *c;
     uint16_t *scratch;
     int64_t m, n, k, a_batch0, a_batch1, a_row, a_col, b_batch0, b_batch1, c_batch0, c_batch1, c_row;
     int64_t batch0, batch1;$slot_fields
     /* Rows come in `tiles` tiles of `height`, k in chunks of 32.  Packed are tiles tile0 to tile1, chunk0 to chunk1. */
     int64_t tiles, height, tile0, tile1, chunk0, chunk1;
-    int64_t groups; /* into which the packed rows are divided among threads */
+    int64_t groups; /* into which the packed rows are divided among threads */$direct
 } ${S}_call;
 """
 
@@ -18,7 +18,7 @@ typedef struct {
 ROWS = """
 $load_b
 /* R rows, one panel of 32 columns: out[row][32], all of k in f32. */
-IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const float *a, const $B *b, irc_f32x16 *out) {
+IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const $X *a, const $B *b, irc_f32x16 *out) {
     irc_f32x16 sum[4][2];
     IRC_FULL_UNROLL
     for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = (irc_f32x16){0};
@@ -31,14 +31,14 @@ IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const float *a, const
         while (k < end) {
             const $B *at = b + k / 32 * $chunk;
             const int64_t stop = end - k < 32 ? end : k + 32;
-            const float *x = a + k * g->a_col;
+            const $X *x = a + k * g->a_col;
             for (; k + 1 < stop; k += 2, at += $pair, x += 2 * g->a_col) {
                 IRC_FULL_UNROLL
                 for (int i = 0; i < $lines; i++) __builtin_prefetch(at + $far + i * $line);
                 ${S}_load_b(at, 1, even, odd);
                 IRC_FULL_UNROLL
                 for (int r = 0; r < R; r++) {
-                    const float x0 = x[r * g->a_row], x1 = x[r * g->a_row + g->a_col];
+                    const float x0 = $VX(x[r * g->a_row]), x1 = $VX(x[r * g->a_row + g->a_col]);
                     IRC_FULL_UNROLL
                     for (int w = 0; w < 2; w++) {
                         part[r][w] += x0 * even[w];
@@ -50,8 +50,8 @@ IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const float *a, const
             ${S}_load_b(at, 0, even, odd);
             IRC_FULL_UNROLL
             for (int r = 0; r < R; r++) {
-                part[r][0] += x[r * g->a_row] * even[0];
-                part[r][1] += x[r * g->a_row] * even[1];
+                part[r][0] += $VX(x[r * g->a_row]) * even[0];
+                part[r][1] += $VX(x[r * g->a_row]) * even[1];
             }
             k++;
         }
@@ -70,11 +70,11 @@ IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const float *a, const
 
 /* Rows row to row1 of the panel at column col, in f32 throughout: few rows, or what f32 alone gets right (infinities,
  * NaN, sums near the largest float). */
-static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const float *a, const $B *b, int64_t row, int64_t row1,
+static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const $X *a, const $B *b, int64_t row, int64_t row1,
                        int64_t col) {
     irc_f32x16 out[8];
     for (int64_t rows = 4; row < row1; row += rows) {
-        const float *from = a + row * g->a_row;
+        const $X *from = a + row * g->a_row;
         while (rows > row1 - row) rows /= 2;
         if (rows == 4) ${S}_rows(4, g, from, b, out);
         else if (rows == 2) ${S}_rows(2, g, from, b, out);
@@ -83,9 +83,9 @@ static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const float *a, co
             for (int w = 0; w < 2 && col + 16 * w < g->n; w++) {
                 const int64_t at = col + 16 * w, part = g->n - at;
                 const irc_f32x16 y = ${S}_epilogue(o, out[2 * r + w], row + r, at, part);
-                float *const to = o->c + (row + r) * o->c_row + at;
-                if (part < 16) irc_f32x16_store_part(to, y, part);
-                else irc_f32x16_store(to, y);
+                $Y *const to = o->c + (row + r) * o->c_row + at;
+                if (part < 16) ${SY}_part(to, y, part);
+                else $SY(to, y);
             }
         }
     }
@@ -171,23 +171,48 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 }
 """
 
+PACK_HALVES = """
+/* Row tiles begin to end of the stripe: their chunks.  Two tiles stand beside each other, a last one alone. */
+static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t chunks = g->chunk1 - g->chunk0, tile = g->height * 32;
+    for (; begin < end; begin++) {
+        const int64_t row = (g->tile0 + begin) * g->height, left = g->m - row;
+        const int64_t term = ((begin | 1) < g->tile1 - g->tile0 ? 2 : 1) * tile;
+        uint16_t *to = g->scratch + begin / 2 * (chunks * 2 * tile) + begin % 2 * tile;
+        const uint16_t *a = g->a + row * g->a_row + g->chunk0 * 32 * g->a_col;
+        for (int64_t c = g->chunk0; c < g->chunk1; c++, to += term, a += 32 * g->a_col) {
+            const int64_t have = g->k - c * 32 < 32 ? g->k - c * 32 : 32;
+            for (int64_t i = 0; i < g->height; i++) {
+                const uint16_t *const from = a + i * g->a_row;
+                irc_u16x32 x = {0};
+                if (i < left && g->a_col == 1) x = irc_halves_part(from, have);
+                else if (i < left)
+                    for (int64_t j = 0; j < have; j++) ((uint16_t *)&x)[j] = from[j * g->a_col];
+                irc_bf16_store(to + i * 32, x);
+            }
+        }
+    }
+}
+"""
+
 PRODUCTS = """
 /* Rows of a block of 32 columns to C, as below. */
 IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *given, const float *block, int64_t rows, int64_t row, int64_t col,
                                  const int first, const int last) {
     const ${S}_out o = *given; /* stores do not change it */
     irc_f32x16 poison = {0};
-    float *to = o.c + row * o.c_row + col;
+    $Y *to = o.c + row * o.c_row + col;
     for (int64_t i = 0; i < rows; i++, block += 32, to += o.c_row) {
         IRC_FULL_UNROLL
         for (int w = 0; w < 2; w++) {
             irc_f32x16 x = irc_f32x16_load(block + 16 * w);
-            if (!first) x += irc_f32x16_load(to + 16 * w);
+            if (!first) x += $LY(to + 16 * w);
             if (last) {
                 poison += x * 0.0f;
                 x = ${S}_epilogue(&o, x, row + i, col + 16 * w, 16);
             }
-            irc_f32x16_store(to + 16 * w, x);
+            $SY(to + 16 * w, x);
         }
     }
     return poison;
@@ -208,22 +233,22 @@ static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int6
     for (int64_t i = 0; i < rows; i++) {
         for (int w = 0; w < 2 && 16 * w < left; w++) {
             const int64_t part = left - 16 * w;
-            float *const to = o->c + (row + i) * o->c_row + col + 16 * w;
+            $Y *const to = o->c + (row + i) * o->c_row + col + 16 * w;
             irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
-            if (!first) x += part < 16 ? irc_f32x16_load_part(to, part) : irc_f32x16_load(to);
+            if (!first) x += part < 16 ? ${LY}_part(to, part) : $LY(to);
             if (last) {
                 poison += x * 0.0f;
                 x = ${S}_epilogue(o, x, row + i, col + 16 * w, part);
             }
-            if (part < 16) irc_f32x16_store_part(to, x, part);
-            else irc_f32x16_store(to, x);
+            if (part < 16) ${SY}_part(to, x, part);
+            else $SY(to, x);
         }
     }
     return irc_any_nan(poison);
 }
 
 /* Blocks of two row tiles of a group with one panel of B, all packed chunks; meanwhile `next` comes nearer. */
-static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const float *a, const $B *stored, const uint16_t *b,
+static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $X *a, const $B *stored, const uint16_t *b,
                         int64_t block, int64_t end, int64_t col, const $B *next) {
     _Alignas(64) float out[1024];
     const int64_t chunks = g->chunk1 - g->chunk0, count = g->tile1 - g->tile0;
@@ -234,8 +259,8 @@ static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const float *a, c
         const uint16_t *const packed = g->scratch + block * chunks * (2 * $T * 32) * g->height;
         const char *const ahead = (const char *)next + (done < total ? done * 64 : 0);
         const int64_t fetched = done < total ? lines : 0;
-$choose
         const int64_t high = two ? 2 * g->height : g->height, real = high < rows ? high : rows;
+$choose
         if (${S}_finish(o, out, real, row, col, first, last)) ${S}_exact(g, o, a, stored, row, row + real, col);
     }
 }
@@ -277,10 +302,10 @@ static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
         do {
             g->chunk1 = chunks - g->chunk0 < step ? chunks : g->chunk0 + step;
             if (alone) {
-                ${S}_pack_part(g, 0, g->tile1 - g->tile0);
+                ${packed}${S}_pack_part(g, 0, g->tile1 - g->tile0);
                 ${S}_part(g, 0, g->groups * panels);
             } else {
-                pool->parallel_for(pool->self, g->tile1 - g->tile0, ${S}_pack_part, g);
+                ${packed}pool->parallel_for(pool->self, g->tile1 - g->tile0, ${S}_pack_part, g);
                 pool->parallel_for(pool->self, g->groups * panels, ${S}_part, g);
             }
             g->chunk0 = g->chunk1;
@@ -292,7 +317,7 @@ static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
 ENTRY = """
 void $S($parameters) {
     ${S}_call whole = {$fields};
-    if (m <= 0 || n <= 0) return;
+    if (m <= 0 || n <= 0) return;$set_direct
 $body}
 """
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from irc.ir.dim import Dim, product
+from irc.kernels import halves
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.pixels import bounds, columns, keep, slot_fields, slot_sizes, slot_starts, users, window_names
@@ -32,7 +33,7 @@ WORTHWHILE = 50_000  # products below which one thread does all
 _CALL = """
 typedef struct {
     const $T *x, *w;
-    $T *y;
+    $Y *y;
     int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w, x_batch, x_row, x_pixel, y_batch, y_pixel;
     int64_t strip;$slot_fields
 } ${S}_call;
@@ -50,11 +51,11 @@ $columns}
 
 /* Applies the epilogue to n pixels of a vector of channels, and stores them. */
 IRC_INLINE void ${S}_finish(const ${S}_out *o, $V *acc, const int whole, int64_t pixel, int64_t n, int64_t channel) {
-    $T *to = o->c + pixel * o->c_row + channel;
+    $Y *to = o->c + pixel * o->c_row + channel;
     IRC_FULL_UNROLL
     for (int p = 0; p < $P; p++, to += o->c_row) {
         if (!whole && p >= n) return;
-        ${V}_store(to, ${S}_epilogue(o, acc[p], pixel + p, channel, $L));
+        $SY(to, ${S}_epilogue(o, acc[p], pixel + p, channel, $L));
     }
 }
 
@@ -103,7 +104,7 @@ static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $T *x, int64_t
                 }
             }
             acc = ${S}_epilogue(o, acc, oy * g->ow + ox, 0, g->channels);
-            ${V}_store_part(o->c + (oy * g->ow + ox) * o->c_row, acc, g->channels);
+            ${SY}_part(o->c + (oy * g->ow + ox) * o->c_row, acc, g->channels);
         }
     }
 }
@@ -145,6 +146,7 @@ class DepthwiseLastKernel(Kernel):
     """A generated depthwise convolution, channels last; tile.rows is the number of pixels of a register tile.
 
     The epilogue's rows are pixels and its columns channels: a bias is a `row`, a residual `full`.
+    y_half: y is bf16 (`irc.kernels.halves`), for 16 lanes of f32.
     """
 
     tile: Tile
@@ -152,18 +154,21 @@ class DepthwiseLastKernel(Kernel):
     strides: tuple[int, int]
     dilations: tuple[int, int]
     epilogue: Epilogue
+    y_half: bool = False
 
     @cached_property
     def symbol(self) -> str:
         shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
         words = self.tile.name.removeprefix("irc_tile_")
-        return symbol("depthwise_last", shape, words, f"{self.dilations}{self.epilogue.key()}")
+        key = f"{self.dilations}{self.epilogue.key()}{halves.key(False, self.y_half)}"
+        return symbol("depthwise_last", shape, words, key)
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         t = str(names(self.tile)["T"])
         slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *slots, ("y", f"{t} *"))
+        y = "uint16_t" if self.y_half else t
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *slots, ("y", f"{y} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -199,6 +204,7 @@ class DepthwiseLastKernel(Kernel):
         t = self.tile
         given = names(t) | window_names(self.window, self.strides, self.dilations)
         given |= {"S": self.symbol, "P": t.rows, "strip": STRIP, "worthwhile": WORTHWHILE}
+        given |= halves.names(False, self.y_half, t)
         given["span"] = self._places[-1] + 1
         fields = slot_fields(self.epilogue, str(given["T"]))
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
@@ -208,8 +214,9 @@ class DepthwiseLastKernel(Kernel):
             (
                 prelude(t, self.epilogue),
                 keep(t),
+                halves.text(False, self.y_half),
                 f"/* {self.summary} */",
-                epilogue_of(self.symbol, t, self.epilogue),
+                epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
                 fill(_CALL, **given, slot_fields=fields),
                 bounds(self.symbol, self._places),
                 fill(_TILE, **given, columns="".join(self._columns()), unroll=unroll),

@@ -22,7 +22,7 @@ import numpy as np
 
 from irc.ir.dim import Dim, product
 from irc.ir.types import DType, u16
-from irc.kernels import amx, amx_text, dots
+from irc.kernels import amx, amx_text, dots, halves
 from irc.kernels.amx import CHUNK, PANEL
 from irc.kernels.amx_gemm import VECTOR, WORTHWHILE, AmxGemmKernel
 from irc.kernels.base import Kernel, Sizes
@@ -36,22 +36,22 @@ MOST_TILES = 128  # transformed at a time
 FAR = 6  # pixels ahead that are fetched
 DEEPEST = 64  # chunks of 32 channels: longer sums would have to be cut
 
-_ENTER = """#ifndef IRC_DOT_WINOGRAD
-#define IRC_DOT_WINOGRAD
+_ENTER = """#ifndef IRC_DOT_WINOGRAD_$X
+#define IRC_DOT_WINOGRAD_$X
 /* 16 channels of one tile, transformed and rounded: 4 x 4 pixels, those outside (a bit is 0) are zero.  Meanwhile the
  * pixels that a tile `far` elements on does not share with its neighbours come nearer. */
-IRC_INLINE void irc_dot_winograd_enter(const int whole, unsigned inside, const float *from, int64_t row, int64_t pixel,
-                                       int64_t channels, int64_t far, uint16_t *to, int64_t step) {
+IRC_INLINE void irc_dot_winograd_enter_$X(const int whole, unsigned inside, const $X *from, int64_t row, int64_t pixel,
+                                          int64_t channels, int64_t far, uint16_t *to, int64_t step) {
     irc_f32x16 t[4][4];
     IRC_FULL_UNROLL
     for (int y = 0; y < 4; y++, from += row) {
         irc_f32x16 d[4];
         IRC_FULL_UNROLL
         for (int x = 0; x < 4; x++) {
-            const float *p = from + x * pixel;
-            if (whole) d[x] = irc_f32x16_load(p);
+            const $X *p = from + x * pixel;
+            if (whole) d[x] = $LX(p);
             else if (!(inside >> (4 * y + x) & 1)) d[x] = (irc_f32x16){0};
-            else d[x] = channels >= 16 ? irc_f32x16_load(p) : irc_f32x16_load_part(p, channels);
+            else d[x] = channels >= 16 ? $LX(p) : ${LX}_part(p, channels);
             if (whole && y > 1 && x > 1) __builtin_prefetch(p + far);
         }
         t[y][0] = d[0] - d[2];
@@ -72,10 +72,10 @@ IRC_INLINE void irc_dot_winograd_enter(const int whole, unsigned inside, const f
 
 _CALL = """
 typedef struct {
-    const float *x;
+    const $X *x;
     const uint16_t *w;
     char *scratch;
-    float *y;
+    $Y *y;
     int64_t batch, ic, oc, ih, iw, oh, ow, pad_h, pad_w, most, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
     /* Chunks of 32 input and panels of 32 output channels; tiles of an image, `across` in a row, up to `most` of them
        transformed at a time, in `groups`; `parts` of the panels are tasks of their own. */
@@ -92,12 +92,12 @@ static void ${S}_plan(${S}_call *g) {
 }
 
 /* Tiles t0 to t1 of an image, transformed. */
-static void ${S}_enter(const ${S}_call *g, const float *image, int64_t t0, int64_t t1, uint16_t *to, int64_t step) {
+static void ${S}_enter(const ${S}_call *g, const $X *image, int64_t t0, int64_t t1, uint16_t *to, int64_t step) {
     const int64_t right = g->iw - 3, bottom = g->ih - 3, wide = g->across * 2 - g->pad_w, row = g->x_row;
     const int64_t pixel = g->x_pixel, whole = g->ic / 16, vectors = g->chunks * 2, most = g->most, far = $far * pixel;
     int64_t y = t0 / g->across * 2 - g->pad_h, x = t0 % g->across * 2 - g->pad_w;
     for (int64_t t = t0; t < t1; t++, to += 32) {
-        const float *from = image + y * row + x * pixel;
+        const $X *from = image + y * row + x * pixel;
         const int every = y >= 0 && y < bottom && x >= 0 && x < right;
         unsigned inside = 0;
         if (!every)
@@ -105,10 +105,10 @@ static void ${S}_enter(const ${S}_call *g, const float *image, int64_t t0, int64
                 inside |= (unsigned)(y + k / 4 >= 0 && y + k / 4 < g->ih && x + k % 4 >= 0 && x + k % 4 < g->iw) << k;
         for (int64_t c = 0; c < vectors; c++, from += 16) {
             uint16_t *const at = to + c / 2 * (most * 32) + c % 2 * 16;
-            if (every && c < whole) irc_dot_winograd_enter(1, 0, from, row, pixel, 16, far, at, step);
+            if (every && c < whole) irc_dot_winograd_enter_$X(1, 0, from, row, pixel, 16, far, at, step);
             else {
                 const unsigned here = c * 16 >= g->ic ? 0 : every ? 65535 : inside;
-                irc_dot_winograd_enter(0, here, from, row, pixel, g->ic - c * 16, far, at, step);
+                irc_dot_winograd_enter_$X(0, here, from, row, pixel, g->ic - c * 16, far, at, step);
             }
         }
         x += 2;
@@ -119,19 +119,19 @@ static void ${S}_enter(const ${S}_call *g, const float *image, int64_t t0, int64
 }
 $load_b
 /* 16 channels of an output from `col` on, in f32 from the input itself. */
-static irc_f32x16 ${S}_exact(const ${S}_call *g, const float *image, int64_t oy, int64_t ox, int64_t col) {
+static irc_f32x16 ${S}_exact(const ${S}_call *g, const $X *image, int64_t oy, int64_t ox, int64_t col) {
     const uint16_t *w = g->w + g->panels * g->chunks * (16 * 1024) + col / 32 * g->chunks * (9 * 1024);
     irc_f32x16 sum = {0};
     for (int64_t tap = 0; tap < 9; tap++) {
         const int64_t y = oy + tap / 3 - g->pad_h, x = ox + tap % 3 - g->pad_w;
         const int inside = y >= 0 && y < g->ih && x >= 0 && x < g->iw;
-        const float *from = inside ? image + y * g->x_row + x * g->x_pixel : image;
+        const $X *from = inside ? image + y * g->x_row + x * g->x_pixel : image;
         irc_f32x16 part = {0};
         for (int64_t c = 0; c < g->ic && inside; c += 2) {
             irc_f32x16 even[2], odd[2];
             ${S}_load_b(w + c / 32 * 1024 + c % 32 * 16, 1, even, odd);
-            part += from[c] * even[col / 16 % 2];
-            if (c + 1 < g->ic) part += from[c + 1] * odd[col / 16 % 2];
+            part += $VX(from[c]) * even[col / 16 % 2];
+            if (c + 1 < g->ic) part += $VX(from[c + 1]) * odd[col / 16 % 2];
         }
         w += g->chunks * 1024;
         sum += part;
@@ -141,7 +141,7 @@ static irc_f32x16 ${S}_exact(const ${S}_call *g, const float *image, int64_t oy,
 
 /* Sums of tiles t0 to t1, for channels from `col` on, transformed back and through the epilogue to the output.  Whether
  * one was not finite; where it is `careful` those are computed again. */
-IRC_INLINE int ${S}_leave(const ${S}_call *g, const ${S}_out *given, const float *image, int64_t t0, int64_t t1,
+IRC_INLINE int ${S}_leave(const ${S}_call *g, const ${S}_out *given, const $X *image, int64_t t0, int64_t t1,
                           int64_t col, const float *from, int64_t step, const int careful) {
     const ${S}_out own = *given, *const o = &own; /* stores do not change it */
     const int64_t across = g->across, oh = g->oh, ow = g->ow, oc = g->oc;
@@ -160,9 +160,9 @@ IRC_INLINE int ${S}_leave(const ${S}_call *g, const ${S}_out *given, const float
                 if (careful && irc_any_nan(sum * 0.0f)) sum = ${S}_exact(g, image, oy + k / 2, ox + k % 2, at);
                 else poison += sum * 0.0f;
                 const int64_t pixel = (oy + k / 2) * ow + ox + k % 2;
-                float *const to = o->c + pixel * o->c_row + at;
-                if (left >= 16) irc_f32x16_store(to, ${S}_epilogue(o, sum, pixel, at, 16));
-                else irc_f32x16_store_part(to, ${S}_epilogue(o, sum, pixel, at, left), left);
+                $Y *const to = o->c + pixel * o->c_row + at;
+                if (left >= 16) $SY(to, ${S}_epilogue(o, sum, pixel, at, 16));
+                else ${SY}_part(to, ${S}_epilogue(o, sum, pixel, at, left), left);
             }
         }
         ox += 2;
@@ -173,7 +173,7 @@ IRC_INLINE int ${S}_leave(const ${S}_call *g, const ${S}_out *given, const float
     return irc_any_nan(poison);
 }
 
-static __attribute__((noinline)) void ${S}_leave_carefully(const ${S}_call *g, const ${S}_out *o, const float *image,
+static __attribute__((noinline)) void ${S}_leave_carefully(const ${S}_call *g, const ${S}_out *o, const $X *image,
                                                            int64_t t0, int64_t t1, int64_t col, const float *from,
                                                            int64_t step) {
     ${S}_leave(g, o, image, t0, t1, col, from, step, 1);
@@ -206,7 +206,7 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
         const int64_t image = begin / g->parts / g->groups;
         const int64_t run = g->parts - part < end - begin ? g->parts - part : end - begin;
         const int64_t t0 = g->tiles * group / g->groups, t1 = g->tiles * (group + 1) / g->groups;
-        const float *const x = g->x + image * g->x_batch;
+        const $X *const x = g->x + image * g->x_batch;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->oc};$slot_starts
         ${S}_enter(g, x, t0, t1, v, v_step);
         for (int64_t p = g->panels * part / g->parts; p < g->panels * (part + run) / g->parts; p++) {
@@ -243,10 +243,13 @@ class DotWinogradKernel(Kernel):
     """A generated convolution 3 × 3, stride 1, of one bf16 term; called like `WinogradKernel`.
 
     widths: column tiles of the panels it has products for, as `irc.kernels.amx_gemm.widths_of`.
+    x_half, y_half: X and Y are bf16 (`irc.kernels.halves`).
     """
 
     epilogue: Epilogue
     widths: tuple[int, ...]
+    x_half: bool = False
+    y_half: bool = False
 
     @property
     def tile(self) -> Tile:
@@ -254,7 +257,7 @@ class DotWinogradKernel(Kernel):
 
     @cached_property
     def symbol(self) -> str:
-        return symbol("winograd_conv_dot", f"{self.epilogue.key()}{self.widths}")
+        return symbol("winograd_conv_dot", f"{self.epilogue.key()}{self.widths}{halves.key(self.x_half, self.y_half)}")
 
     @property
     def features(self) -> frozenset[str]:
@@ -275,7 +278,8 @@ class DotWinogradKernel(Kernel):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers, in the order of the call."""
         slots = tuple((f"s{i}", "const float *") for i in range(len(self.epilogue.slots)))
-        return (("x", "const float *"), ("w", "const uint16_t *"), *slots, ("y", "float *"), ("scratch", "void *"))
+        x, y = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
+        return (("x", f"const {x} *"), ("w", "const uint16_t *"), *slots, ("y", f"{y} *"), ("scratch", "void *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -336,7 +340,8 @@ class DotWinogradKernel(Kernel):
         calls = [f"            {call.format(w)}" for w in self.widths]
         if len(calls) == 2:
             calls = [f"            if (left > 16) {calls[0].strip()}", f"            else {calls[1].strip()}"]
-        given = names(VECTOR) | {"S": self.symbol, "parameters": self.parameters}
+        given = names(VECTOR) | halves.names(self.x_half, self.y_half)
+        given |= {"S": self.symbol, "parameters": self.parameters}
         given |= {"few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE, "rows": dots.ROWS, "far": FAR}
         given |= {"choose": "\n".join(calls), "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])}
         given |= {"slot_fields": slot_fields(self.epilogue, "float"), "slot_starts": slot_starts(self.epilogue)}
@@ -348,9 +353,10 @@ class DotWinogradKernel(Kernel):
                 amx.head("dot"),
                 "/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, of pairs of bf16. */\n",
                 *(dots.core(w) for w in self.widths),
+                halves.text(self.x_half, self.y_half),
                 fill(LEAVE, **given),
-                _ENTER,
-                epilogue_of(self.symbol, VECTOR, self.epilogue),
+                fill(_ENTER, **given),
+                epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
                 fill(_CALL, **given),
                 fill(_BODY, **given),
             )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from irc.ir.dim import Dim, product
+from irc.kernels import halves
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.pixels import (
@@ -39,8 +40,8 @@ UNROLLED = 3  # rows of a window up to which they are unrolled
 
 _CALL = """
 typedef struct {
-    const $T *x;
-    $T *y;
+    const $X *x;
+    $Y *y;
     int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w, end_h, end_w, x_batch, x_row, x_pixel, y_batch, y_pixel;
     int64_t strip;$slot_fields
 } ${S}_call;
@@ -48,16 +49,16 @@ typedef struct {
 
 _TILE = """
 /* The n rows of a column of windows, folded; n > 0. */
-IRC_INLINE $V ${S}_column(const $T *from, int64_t down, const int whole, int64_t n) {
-    $V acc = ${V}_load(from);
+IRC_INLINE $V ${S}_column(const $X *from, int64_t down, const int whole, int64_t n) {
+    $V acc = $LX(from);
     if (whole) {$unroll
         for (int k = 1; k < $KH; k++) {
-            const $V next = ${V}_load(from + k * down);
+            const $V next = $LX(from + k * down);
             acc = $fold;
         }
     } else {
         for (int64_t k = 1; k < n; k++) {
-            const $V next = ${V}_load(from + k * down);
+            const $V next = $LX(from + k * down);
             acc = $fold;
         }
     }
@@ -66,14 +67,14 @@ IRC_INLINE $V ${S}_column(const $T *from, int64_t down, const int whole, int64_t
 
 /* The columns under a tile: `from` stands on the first row of the first column; without `inside` only the columns in
    `in` exist, and n rows of the window. */
-IRC_INLINE void ${S}_fold($V *sum, const int inside, const $T *from, int64_t step, int64_t down, int64_t n,
+IRC_INLINE void ${S}_fold($V *sum, const int inside, const $X *from, int64_t step, int64_t down, int64_t n,
                           uint64_t in) {
     $V acc, next;
     (void)in;
 $columns}
 
 /* Output rows y0 to y1 of a vector of channels, which starts at x. */
-static void ${S}_rows(const ${S}_call *g, const ${S}_out *o, const $T *x, int64_t y0, int64_t y1, int64_t channel) {
+static void ${S}_rows(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_t y0, int64_t y1, int64_t channel) {
     const int64_t last = g->ow > $P ? g->ow - $P : 0, n = g->ow < $P ? g->ow : $P;
     const int64_t step = g->x_pixel, down = $DH * g->x_row;
     for (int64_t oy = y0; oy < y1; oy++) {
@@ -83,8 +84,8 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *o, const $T *x, int64_
         for (int64_t ox = 0;; ox += $P) {
             if (ox > last) ox = last;
             const int64_t left = ox * $SW - g->pad_w, pixel = oy * g->ow + ox;
-            const $T *at = x + (top + first * $DH) * g->x_row + left * step;
-            $T *to = o->c + pixel * o->c_row + channel;
+            const $X *at = x + (top + first * $DH) * g->x_row + left * step;
+            $Y *to = o->c + pixel * o->c_row + channel;
             $V acc[$P];
             IRC_FULL_UNROLL
             for (int p = 0; p < $P; p++) acc[p] = ${V}_all($empty);
@@ -92,13 +93,13 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *o, const $T *x, int64_
                 ${S}_fold(acc, 1, at, step, down, $KH, 0);
                 IRC_FULL_UNROLL
                 for (int p = 0; p < $P; p++, to += o->c_row)
-                    ${V}_store(to, ${S}_epilogue(o, acc[p]$whole, pixel + p, channel, $L));
+                    $SY(to, ${S}_epilogue(o, acc[p]$whole, pixel + p, channel, $L));
             } else {
                 if (rows > 0) ${S}_fold(acc, 0, at, step, down, rows, ${S}_columns(left, g->iw));
                 IRC_FULL_UNROLL
                 for (int p = 0; p < $P; p++, to += o->c_row) {
                     if (p >= n) break;
-                    ${V}_store(to, ${S}_epilogue(o, acc[p]$edge, pixel + p, channel, $L));
+                    $SY(to, ${S}_epilogue(o, acc[p]$edge, pixel + p, channel, $L));
                 }
             }
             if (ox == last) break;
@@ -107,7 +108,7 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *o, const $T *x, int64_
 }
 
 /* Output rows y0 to y1 where there are fewer channels than a vector holds. */
-static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $T *x, int64_t y0, int64_t y1) {
+static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_t y0, int64_t y1) {
     for (int64_t oy = y0; oy < y1; oy++) {
         for (int64_t ox = 0; ox < g->ow; ox++) {
             int64_t ky, first;
@@ -116,13 +117,13 @@ static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $T *x, int64_t
             $V acc = ${V}_all($empty);
             for (; ky < bottom; ky++) {
                 for (int64_t kx = first; kx < end; kx++) {
-                    const $T *at = x + (top + ky * $DH) * g->x_row + (left + kx * $DW) * g->x_pixel;
-                    const $V next = ${V}_load_part(at, g->channels);
+                    const $X *at = x + (top + ky * $DH) * g->x_row + (left + kx * $DW) * g->x_pixel;
+                    const $V next = ${LX}_part(at, g->channels);
                     acc = $fold;
                 }
             }
             acc = ${S}_epilogue(o, acc$few, oy * g->ow + ox, 0, g->channels);
-            ${V}_store_part(o->c + (oy * g->ow + ox) * o->c_row, acc, g->channels);
+            ${SY}_part(o->c + (oy * g->ow + ox) * o->c_row, acc, g->channels);
         }
     }
 }
@@ -149,7 +150,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const int64_t image = begin / vectors / strips, y0 = begin / vectors % strips * g->strip;
         const int64_t y1 = g->oh - y0 < g->strip ? g->oh : y0 + g->strip;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->channels};$slot_starts
-        const $T *x = g->x + image * g->x_batch;
+        const $X *x = g->x + image * g->x_batch;
         if (last < 0) ${S}_few(g, &o, x, y0, y1);
         else ${S}_rows(g, &o, x + channel, y0, y1, channel);
         if (vector == vectors - 1 && channel < last) ${S}_rows(g, &o, x + last, y0, y1, last);
@@ -281,13 +282,16 @@ class _Pool(Kernel):
     tile: Tile
     mode: Mode
     epilogue: Epilogue
+    x_half: bool
+    y_half: bool
     extents: str
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         t = str(names(self.tile)["T"])
         slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
-        return (("x", f"const {t} *"), *slots, ("y", f"{t} *"))
+        x, y = "uint16_t" if self.x_half else t, "uint16_t" if self.y_half else t
+        return (("x", f"const {x} *"), *slots, ("y", f"{y} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -318,6 +322,7 @@ class PoolLastKernel(_Pool):
     """A generated pool, channels last; tile.rows is the number of pixels of a register tile.
 
     counted: as for `irc.kernels.pool.PoolKernel`.  The epilogue's rows are pixels and its columns channels.
+    x_half, y_half: x and y are bf16 (`irc.kernels.halves`), for 16 lanes of f32.
     """
 
     tile: Tile
@@ -327,6 +332,8 @@ class PoolLastKernel(_Pool):
     dilations: Pair
     counted: Counted
     epilogue: Epilogue
+    x_half: bool = False
+    y_half: bool = False
     extents = "batch channels ih iw oh ow pad_h pad_w end_h end_w x_batch x_row x_pixel y_batch y_pixel"
 
     @cached_property
@@ -334,7 +341,8 @@ class PoolLastKernel(_Pool):
         shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
         gaps = f"d{self.dilations[0]}x{self.dilations[1]}"
         words = self.tile.name.removeprefix("irc_tile_")
-        return symbol("pool_last", self.mode, shape, gaps, self.counted, words, self.epilogue.key())
+        key = f"{self.epilogue.key()}{halves.key(self.x_half, self.y_half)}"
+        return symbol("pool_last", self.mode, shape, gaps, self.counted, words, key)
 
     def flops(self, sizes: Sizes) -> Dim:
         """Floating-point operations of a call: one for each element of a window."""
@@ -344,14 +352,15 @@ class PoolLastKernel(_Pool):
     def source(self) -> str:
         t = self.tile
         given = self._given() | window_names(self.window, self.strides, self.dilations)
-        given |= {"P": t.rows, "strip": STRIP, "span": self._places[-1] + 1}
+        given |= halves.names(self.x_half, self.y_half, t) | {"P": t.rows, "strip": STRIP, "span": self._places[-1] + 1}
         unroll = "\n        IRC_FULL_UNROLL" if self.window[0] <= UNROLLED else ""
         return "".join(
             (
                 prelude(t, self.epilogue),
                 keep(t),
+                halves.text(self.x_half, self.y_half),
                 f"/* {self.summary} */",
-                epilogue_of(self.symbol, t, self.epilogue),
+                epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
                 fill(_CALL, **given),
                 bounds(self.symbol, self._places),
                 self._count(given),
@@ -417,6 +426,7 @@ class GlobalPoolLastKernel(_Pool):
     tile: Tile
     mode: Mode
     epilogue: Epilogue
+    x_half = y_half = False
     extents = "batch channels n x_batch x_pixel y_batch"
 
     @cached_property

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from irc.ir.types import bf16
+from irc.kernels.base import Kernel
 from irc.kernels.depthwise_last import DepthwiseLastKernel
 from irc.kernels.direct_conv import DirectConvKernel
 from irc.kernels.dot_winograd import DotWinogradKernel
@@ -14,6 +16,19 @@ from irc.kernels.epilogue import Epilogue
 from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
 from irc.kernels.semantics import Array, Sizes, apply, convolution, pooled, run, strided, unpacked
 from irc.kernels.winograd import TRANSFORM, WinogradKernel
+
+LARGEST = 3.3895313892515355e38  # of the finite bf16
+
+
+def call(kernel: Kernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """`run`, of inputs and results that may be bf16: rounded to nearest, where finite to finite values."""
+    memory = [x.astype(np.float32) if x.dtype == bf16.numpy else x for x in reads]
+    results = [y.astype(np.float32) if y.dtype == bf16.numpy else y for y in writes]
+    run(kernel, memory, results, sizes)
+    for y, found in zip(writes, results, strict=True):
+        if y is not found:
+            most = np.float32(LARGEST)
+            y[...] = np.where(np.isfinite(found), found.clip(-most, most), found).astype(y.dtype)
 
 
 @run.register

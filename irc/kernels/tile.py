@@ -91,7 +91,7 @@ static void ${tile}_$instance(int64_t k, const $T *a, const $T *b, const $T *fro
 
 _EPILOGUE = """
 typedef struct {
-    $T *c;
+    $stored *c;
     int64_t c_row, n;$slot_fields
 } ${S}_out;
 
@@ -246,9 +246,13 @@ def body_of(tile: Tile, narrow: bool, rows: str) -> str:
     return f"(left <= {tile.lanes} ? narrow[{rows} - 1] : whole[{rows} - 1])" if narrow else f"whole[{rows} - 1]"
 
 
-def epilogue_of(symbol: str, tile: Tile, epilogue: Epilogue) -> str:
-    """The struct `NAME_out` and `NAME_epilogue`, which turns a vector of accumulators into what is stored."""
+def epilogue_of(symbol: str, tile: Tile, epilogue: Epilogue, stored: object = None) -> str:
+    """The struct `NAME_out` and `NAME_epilogue`, which turns a vector of accumulators into what is stored.
+
+    stored: the C type of the result's elements, if it is not the tile's.
+    """
     given = names(tile) | {"S": symbol}
+    given["stored"] = stored or given["T"]
     return fill(
         _EPILOGUE,
         **given,

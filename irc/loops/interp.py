@@ -104,7 +104,7 @@ class Interpreter:
             self.array(b).reshape(-1)[at:] for b, at in zip((*s.reads, *s.writes), starts, strict=True)
         ]
         sizes = dict(zip(s.kernel.sizes, (int(self.value(e)) for e in s.sizes), strict=True))
-        semantics_last.run(s.kernel, memory[: len(s.reads)], memory[len(s.reads) :], sizes)
+        semantics_last.call(s.kernel, memory[: len(s.reads)], memory[len(s.reads) :], sizes)
 
     def index(self, buffer: Buffer, at: tuple[Expr, ...]) -> tuple[int, ...]:
         found = tuple(int(self.value(i)) for i in at)

@@ -14,6 +14,9 @@
 typedef float __m512 __attribute__((vector_size(64)));
 typedef uint16_t __m512bh __attribute__((vector_size(64)));
 typedef uint16_t __m256bh __attribute__((vector_size(32)));
+typedef uint32_t __m512i __attribute__((vector_size(64)));
+typedef uint32_t __m256i __attribute__((vector_size(32)));
+typedef uint16_t __mmask16;
 typedef uint32_t irc_test_words __attribute__((vector_size(64)));
 
 struct irc_test_tiles {
@@ -53,6 +56,51 @@ IRC_TEST __m256bh _mm512_cvtneps_pbh(__m512 x) {
     irc_test_round(x, halves);
     memcpy(&found, halves, sizeof found);
     return found;
+}
+
+/* Lanes that are quiet (1) or signalling (0x80) NaN, +infinity (8) or -infinity (0x10): no other class is asked for. */
+IRC_TEST __mmask16 _mm512_fpclass_ps_mask(__m512 x, int classes) {
+    __mmask16 found = 0;
+    irc_test_demand(classes == 0x99);
+    for (int i = 0; i < 16; i++) found |= (__mmask16)(((((irc_test_words)x)[i] & 0x7f800000) == 0x7f800000) << i);
+    return found;
+}
+
+/* Where masked the smaller magnitude of a and b with the sign of a (2: nothing else is asked for), else `from`. */
+IRC_TEST __m512 _mm512_mask_range_ps(__m512 from, __mmask16 mask, __m512 a, __m512 b, int how) {
+    irc_test_words x = (irc_test_words)a, y = (irc_test_words)b, z = (irc_test_words)from;
+    irc_test_demand(how == 2);
+    for (int i = 0; i < 16; i++) {
+        const uint32_t p = x[i] & 0x7fffffff, q = y[i] & 0x7fffffff;
+        if (mask >> i & 1) z[i] = (p < q ? p : q) | (x[i] & 0x80000000);
+    }
+    return (__m512)z;
+}
+
+/* Masked accesses: what is masked is neither read nor written. */
+IRC_TEST __m256i _mm256_maskz_loadu_epi16(uint16_t mask, const void *p) {
+    uint16_t found[16] = {0};
+    __m256i x;
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1) memcpy(found + i, (const uint16_t *)p + i, 2);
+    memcpy(&x, found, sizeof x);
+    return x;
+}
+
+IRC_TEST __m512i _mm512_maskz_loadu_epi16(uint32_t mask, const void *p) {
+    uint16_t found[32] = {0};
+    __m512i x;
+    for (int i = 0; i < 32; i++)
+        if (mask >> i & 1) memcpy(found + i, (const uint16_t *)p + i, 2);
+    memcpy(&x, found, sizeof x);
+    return x;
+}
+
+IRC_TEST void _mm256_mask_storeu_epi16(void *p, uint16_t mask, __m256i x) {
+    uint16_t given[16];
+    memcpy(given, &x, sizeof given);
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1) memcpy((uint16_t *)p + i, given + i, 2);
 }
 
 IRC_TEST void _tile_loadconfig(const void *config) {
