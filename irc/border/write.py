@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from irc.border import support
+from irc.border.metadata import of_runtime_info, to_runtime_info
 from irc.border.read import ordered
 from irc.border.sizes import SizeBuilder
 from irc.diagnostics import Loc, Problem, Sink
@@ -49,9 +50,13 @@ def write_model(model: Model, options: WriteOptions, sink: Sink) -> RawModel:
     same = model.format == options.format
     writer = _Writer(options, sink, same)
     graph = writer.graph(model.graph)
+    metadata, extras = dict(model.metadata), dict(model.extras)
+    if not same:
+        metadata = {**of_runtime_info(extras), **metadata} if model.format == "openvino" else metadata
+        extras = to_runtime_info(metadata) if options.format == "openvino" else {}
     return RawModel(
         options.format, options.version, graph, dict(options.opsets) if options.format == "onnx" else {},
-        list(model.functions) if same else [], dict(model.metadata), dict(model.extras) if same else {}, model.file,
+        list(model.functions) if same else [], metadata, extras, model.file,
     )  # fmt: skip
 
 
