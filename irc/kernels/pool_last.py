@@ -286,8 +286,7 @@ class _Pool(Kernel):
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         t = str(names(self.tile)["T"])
-        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
-        return (("x", f"const {t} *"), *slots, ("y", f"{t} *"))
+        return (("x", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
