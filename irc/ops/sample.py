@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
-from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, call, index, inside, select
-from irc.ir.dim import Dim
+from irc.expr import Expr, Tensor, select
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import ANY, FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, f8e4m3fn, f8e5m2, f32, f64, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Bool, Enum
 from irc.ops.forms import PREV, Form
-from irc.ops.pad import mirrored
 from irc.ops.precision import rounded
 from irc.ops.shape import zero
 from irc.ops.signature import Sig
@@ -130,55 +131,98 @@ def sampled(x: Array, places: Sequence[Array], mode: str, outside: str) -> Array
     return total
 
 
+# ----------------------------------------------------------------------------------------- on graph values
+def inner_index(b: Any, i: Value, size: Value, outside: str) -> Value:
+    """The index of the element that stands at i, which may lie outside."""
+    one, two = b.const(1), b.const(2)
+    if outside == "edge":
+        return b.Min(b.Max(i, b.const(0)), b.Sub(size, one))
+    period = b.Mul(b.Sub(size, one) if outside == "reflect" else size, two)
+    m = b.Mod(i, period)
+    back = b.Sub(period, m)
+    return b.Where(b.Less(m, size), m, back if outside == "reflect" else b.Sub(back, one))
+
+
+def taps_along(b: Any, place: Value, mode: str) -> tuple[list[Value], list[Value]]:
+    """Indices (i64) and weights of the elements along one axis that make up the result at `place`."""
+    far = 2.0**40  # far beyond the operand it does not matter where: i64 holds such an index
+    place = b.Max(b.Min(place, far), -far)
+    if mode == "nearest":
+        return [b.Cast(b.Round(place), to=i64)], []
+    before = b.Floor(place)
+    t, first, one = b.Sub(place, before), b.Cast(before, to=i64), b.const(1.0, place.dtype)
+    if mode == "linear":
+        return [first, b.Add(first, 1)], [b.Sub(one, t), t]
+    weights = cubic_weights(Written(b, t), Written(b, one))
+    return [b.Add(first, k) if k else first for k in range(-1, 3)], [w.value for w in weights]
+
+
+class Written:
+    """A value whose arithmetic with others and with numbers is written into the graph."""
+
+    def __init__(self, b: Any, value: Value) -> None:
+        self.b, self.value = b, value
+
+    def _with(self, name: str, other: Any) -> Written:
+        return Written(self.b, getattr(self.b, name)(self.value, other.value if isinstance(other, Written) else other))
+
+    def __add__(self, other: Any) -> Written:
+        return self._with("Add", other)
+
+    def __sub__(self, other: Any) -> Written:
+        return self._with("Sub", other)
+
+    def __mul__(self, other: Any) -> Written:
+        return self._with("Mul", other)
+
+    __rmul__ = __mul__
+
+
 # --------------------------------------------------------------------------------------- the operations
 @op
-class SampleAt(Op):
-    """x (n, c, …) at positions counted in elements, one operand (n, …) for each spatial axis: GridSample when it is
-    compiled, its positions computed once for all channels.
+class WeightedTaps(Op):
+    """The sum of elements x[n, c, i] · w over pairs of operands i (n, …; below 0: an element that is 0) and w (n, …),
+    or the element itself for a single i: what GridSample becomes when it is compiled, indices and weights computed
+    once for all channels."""
 
-    outside: what a tap beyond x is: zeros, edge, reflect, symmetric.
-    """
+    sig = Sig("x: T, *indices_weights: any -> y: T", T=ANY)
 
-    mode: str
-    outside: str
-    sig = Sig("x: T, *places: P -> y: T", T=ANY, P={f32, f64})
+    def infer(self, x: Value, *given: Value) -> TensorType:
+        return TensorType(x.dtype, (*x.shape[:2], *given[0].shape[1:]))
 
-    def infer(self, x: Value, *places: Value) -> TensorType:
-        return TensorType(x.dtype, (*x.shape[:2], *places[0].shape[1:]))
+    def reference(self, x: Array, *given: Array) -> Array:
+        def taps(i: Array) -> Array:
+            found = np.take_along_axis(x, np.maximum(i, 0).reshape(x.shape[0], 1, -1), axis=2)
+            found = found.reshape(*x.shape[:2], *i.shape[1:])
+            return np.where(np.expand_dims(i < 0, 1), np.zeros((), x.dtype), found)
 
-    def reference(self, x: Array, *places: Array) -> Array:
-        return rounded(sampled(x, places, self.mode, self.outside), x)
+        if len(given) == 1:
+            return taps(given[0])
+        total: Any = 0
+        for i, w in zip(given[::2], given[1::2]):
+            total = total + taps(i).astype(w.dtype) * np.expand_dims(w, 1)
+        return rounded(total, x)
 
-    def compute(self, out: TensorType, x: Tensor, *places: Tensor) -> IndexFunction:
-        kind, sizes = places[0].dtype, x.shape[2:]
+    def loops(self, b: Any, x: Tensor, *operands: Tensor) -> None:
+        """Indices and weights stand in memory: loops of reads and products are left."""
+        *given, y = operands
 
-        def tap(n: Expr, c: Expr, at: Sequence[Expr]) -> Expr:
-            if self.outside != "zeros":
-                inner = [mirrored(a, index(s), self.outside) for a, s in zip(at, sizes, strict=True)]
-                return x[(n, c, *inner)]
-            ok = all_of([inside(a, s) for a, s in zip(at, sizes, strict=True)])
-            return select(ok, x[(n, c, *at)], zero(x.dtype))
+        def tap(i: Tensor, *place: Expr) -> Expr:
+            n, c, *o = place
+            at = b.let(i[(n, *o)], "at")
+            return select(at.lt(0), zero(x.dtype), x[(n, c, at.max(0))])
 
-        def element(n: Expr, c: Expr, *o: Expr) -> Expr:
-            # Far beyond the operand it does not matter where: i64 holds such a position.
-            at = [p[(n, *o)].max(-(2.0**40)).min(2.0**40) for p in places]
-            if self.mode == "nearest":
-                return tap(n, c, [call("round", a).cast(i64) for a in at])
-            first = [call("floor", a) for a in at]
-            one, start = Const(1.0, kind), 0 if self.mode == "linear" else -1
-            along = [a - f for a, f in zip(at, first, strict=True)]
-            weights = [[one - t, t] if self.mode == "linear" else cubic_weights(t, one) for t in along]
-            total: Expr | None = None
-            for corner in itertools.product(*(range(len(w)) for w in weights)):
-                taps = tap(n, c, [f.cast(i64) + (start + k) for f, k in zip(first, corner, strict=True)]).cast(kind)
-                weight = weights[0][corner[0]]
-                for w, k in zip(weights[1:], corner[1:], strict=True):
-                    weight = weight * w[k]
-                total = taps * weight if total is None else total + taps * weight
-            assert total is not None
-            return total.cast(x.dtype)
-
-        return element
+        columns = b.for_(y.shape[-1], "simd")
+        with b.nest(y.shape[:2], "parallel") as plane, b.nest(y.shape[2:-1]) as rows, columns as column:
+            place = (*plane, *rows, column)
+            if len(given) == 1:
+                b.store(y, place, tap(given[0], *place))
+                return
+            terms = [
+                tap(i, *place).cast(w.dtype) * w[(plane[0], *rows, column)]
+                for i, w in zip(given[::2], given[1::2], strict=True)
+            ]
+            b.store(y, place, reduce(add, terms).cast(x.dtype))
 
 
 def planes(op: Any, x: Value, grid: Value) -> bool:
@@ -230,11 +274,33 @@ class GridSample(Op):
         kind = self._kind(x.dtype, grid.dtype)
         g = grid if grid.dtype == kind else b.Cast(grid, to=kind)
         count, padding = len(x.shape) - 2, "zeros" if self.mode == "cubic" else self.padding
-        places: list[Value] = []
+        outside = tap_padding(self.mode, self.padding, self.align_corners)
+        along: list[tuple[list[Value], list[Value]]] = []
         for a in range(count):
             own = b.Gather(g, b.const(count - 1 - a), b.const(count + 1))
-            places.append(unnormalised_value(b, own, x.shape[2 + a], self.align_corners, padding))
-        return b.SampleAt(x, *places, mode=self.mode, outside=tap_padding(self.mode, self.padding, self.align_corners))
+            place = unnormalised_value(b, own, x.shape[2 + a], self.align_corners, padding)
+            along.append(taps_along(b, place, self.mode))
+        given: list[Value] = []
+        for corner in itertools.product(*(range(len(taps)) for taps, _ in along)):
+            given.append(self._flat(b, x, [taps[k] for (taps, _), k in zip(along, corner, strict=True)], outside))
+            chosen = [weights[k] for (_, weights), k in zip(along, corner, strict=True) if weights]
+            given += [reduce(b.Mul, chosen)] if chosen else []
+        planes = b.Reshape(x, b.dims([*x.shape[:2], product(x.shape[2:])]), special_zero=False)
+        return b.WeightedTaps(planes, *given)
+
+    def _flat(self, b: Any, x: Value, at: Sequence[Value], outside: str) -> Value:
+        """The index of an element in its plane; -1 where it is a zero outside."""
+        found: Value | None = None
+        checks: list[Value] = []
+        for i, size in zip(at, x.shape[2:], strict=True):
+            length = b.Reshape(b.dims([size]), [])
+            if outside == "zeros":
+                checks += [b.GreaterOrEqual(i, b.const(0)), b.Less(i, length)]
+            else:
+                i = inner_index(b, i, length, outside)
+            found = i if found is None else b.Add(b.Mul(found, length), i)
+        assert found is not None
+        return b.Where(reduce(b.And, checks), found, b.const(-1)) if checks else found
 
     onnx = (
         Form(
