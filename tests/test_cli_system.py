@@ -52,6 +52,12 @@ def test_run_keeps_the_old_output_where_the_new_one_cannot_be_written(
     assert target.read_bytes() == b"old" and list(tmp_path.iterdir()) == [target]
 
 
+def test_files_that_are_no_arrays_and_names_that_are_none(irc: Run) -> None:
+    said = irc("run", ONNX, "--backend", "numpy", "--input", f"image={ONNX}")
+    assert said.status == 2 and "neither .npy nor .npz" in said.err
+    assert irc("run", ONNX, "--backend", "numpy", "--output", "").status == 2
+
+
 def test_a_link_to_the_target_stays_one(irc: Run, tmp_path: Path) -> None:
     real, link = tmp_path / "a" / "real.xml", tmp_path / "b" / "link.xml"
     real.parent.mkdir()
