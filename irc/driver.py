@@ -292,7 +292,7 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
 
 
 def claimed_graph(model: Model, options: CompileOptions, target: toolchain.Target, choices: Choices) -> Graph:
-    """copy → bind shapes → COMPILE_C, with the kernels that `choices` picks.  CompileError."""
+    """copy → bind shapes → COMPILE_C up to claim, with the kernels that `choices` picks.  CompileError."""
     from irc import pipelines
     from irc.kernels import isa_of
     from irc.kernels.choices import using
@@ -301,7 +301,8 @@ def claimed_graph(model: Model, options: CompileOptions, target: toolchain.Targe
     explicit_states(graph)
     with located(model), using(choices):
         isa = isa_of(frozenset(target.features), target.machine)
-        prepare(graph, options, pipelines.compile_c(isa, options.precision))
+        passes = pipelines.compile_c(isa, options.precision)
+        prepare(graph, options, passes[: [name for name, _ in passes].index("claim") + 1])
     return graph
 
 

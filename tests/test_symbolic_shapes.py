@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irc
@@ -172,3 +173,58 @@ def test_sizes_that_come_back_are_computed_once() -> None:
     for backend in ("c", "numpy"):
         (y,) = irc.compile(model, backend=backend)({"x": x, "ids": np.zeros((7, 9), np.int64)})
         np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
+def half_range(size: int | str) -> onnx.ModelProto:
+    """exp(range(0, shape[0] · factor)), where the range is one of floats."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]), constant("at", 0),
+        helper.make_node("Gather", ["shape", "at"], ["n"]),
+        helper.make_node("Cast", ["n"], ["f"], to=TensorProto.FLOAT), constant("zero", 0, np.float32),
+        constant("one", 1, np.float32), constant("factor", 2 if isinstance(size, str) else 0.5, np.float32),
+        helper.make_node("Mul", ["f", "factor"], ["m"]), helper.make_node("Range", ["zero", "m", "one"], ["r"]),
+        helper.make_node("Exp", ["r"], ["y"]),
+    ]  # fmt: skip
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [size])
+    graph = helper.make_graph(nodes, "halves", [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(("size", "count"), [("N", 14), (7, 4)])
+@pytest.mark.parametrize("backend", ["c", "numpy"])
+def test_sizes_in_float_arithmetic(size: int | str, count: int, backend: str) -> None:
+    """Whole numbers stay symbolic; others are known once constants are folded."""
+    if size == "N":
+        assert shapes(irc.load(half_range(size))) == ["f32[2*N]"]
+    (y,) = irc.compile(half_range(size), backend=backend)(np.zeros(7, np.float32))
+    np.testing.assert_allclose(y, np.exp(np.arange(count, dtype=np.float32)), rtol=1e-6)
+
+
+def test_what_is_no_whole_number_is_not_known() -> None:
+    """-0, fractions and products that might be -0 have no symbolic contents."""
+    nodes = [
+        constant("minus", -0.0, np.float32), constant("half", 0.5, np.float32), constant("whole", 3, np.float32),
+        constant("negative", -2, np.float32), constant("zero", 0, np.float32),
+        helper.make_node("Mul", ["negative", "zero"], ["product"]),
+        helper.make_node("Add", ["whole", "whole"], ["sum"]),
+        helper.make_node("Sum", ["minus", "half"], ["others"]),
+    ]  # fmt: skip
+    graph = load(nodes, {"product": 1, "sum": 1, "others": 1}).graph
+    known = {v.name: v.contents is not None for v in graph.values()}
+    assert known["sum"] and known["whole"] and not (known["product"] or known["minus"] or known["half"])
+
+
+def test_roll_as_the_new_exporter_writes_it() -> None:
+    """Slices from -2 mod size and up to there, side by side."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["size"], start=1, end=2), constant("back", [-2]), constant("one", [1]),
+        helper.make_node("Mod", ["back", "size"], ["at"]), constant("none", [0]),
+        helper.make_node("Slice", ["x", "at", "size", "one"], ["tail"]),
+        helper.make_node("Slice", ["x", "none", "at", "one"], ["head"]),
+        helper.make_node("Concat", ["tail", "head"], ["y"], axis=1),
+    ]  # fmt: skip
+    model = load(nodes, {"y": 1})
+    x = np.random.default_rng(0).normal(size=(2, 9, 12)).astype(np.float32)
+    for backend in ("c", "numpy"):
+        (y,) = irc.compile(model, backend=backend)({"x": x, "ids": np.zeros((2, 9), np.int64)})
+        np.testing.assert_array_equal(y, np.roll(x, 2, 1))

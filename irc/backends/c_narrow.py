@@ -42,7 +42,6 @@ class Layout:
     overflow: int
     nan: int
     nan_exact: bool = False
-    negative_zero: bool = True
 
     @property
     def width(self) -> int:
@@ -52,9 +51,9 @@ class Layout:
 _LAYOUTS = (
     Layout("f16", 5, 10, 15, 0x7BFF, 0x7C00, 0x7E00),
     Layout("f8e4m3fn", 4, 3, 7, 0x7E, 0x7F, 0x7F),
-    Layout("f8e4m3fnuz", 4, 3, 8, 0x7F, 0x80, 0x80, nan_exact=True, negative_zero=False),
+    Layout("f8e4m3fnuz", 4, 3, 8, 0x7F, 0x80, 0x80, nan_exact=True),
     Layout("f8e5m2", 5, 2, 15, 0x7B, 0x7C, 0x7E),
-    Layout("f8e5m2fnuz", 5, 2, 16, 0x7F, 0x80, 0x80, nan_exact=True, negative_zero=False),
+    Layout("f8e5m2fnuz", 5, 2, 16, 0x7F, 0x80, 0x80, nan_exact=True),
     Layout("f6e2m3", 2, 3, 1, 0x1F, 0x1F, 0),
     Layout("f6e3m2", 3, 2, 3, 0x1F, 0x1F, 0),
     Layout("f4e2m1", 2, 1, 1, 0x7, 0x7, 0),

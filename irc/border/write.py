@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from irc.border import support
+from irc.border.metadata import of_runtime_info, to_runtime_info
 from irc.border.read import ordered
 from irc.border.sizes import SizeBuilder
 from irc.diagnostics import Loc, Problem, Sink
@@ -49,9 +50,13 @@ def write_model(model: Model, options: WriteOptions, sink: Sink) -> RawModel:
     same = model.format == options.format
     writer = _Writer(options, sink, same)
     graph = writer.graph(model.graph)
+    metadata, extras = dict(model.metadata), dict(model.extras)
+    if not same:
+        metadata = {**of_runtime_info(extras), **metadata} if model.format == "openvino" else metadata
+        extras = to_runtime_info(metadata) if options.format == "openvino" else {}
     return RawModel(
         options.format, options.version, graph, dict(options.opsets) if options.format == "onnx" else {},
-        list(model.functions) if same else [], dict(model.metadata), dict(model.extras) if same else {}, model.file,
+        list(model.functions) if same else [], metadata, extras, model.file,
     )  # fmt: skip
 
 
@@ -350,7 +355,7 @@ class _Writer:
                 if value is None and codec.default is REQUIRED:
                     return None
                 if value is not None:
-                    found[name] = codec.encode(value.array, self.format)
+                    found[name] = self._from_front(form, name, codec.encode(value.array, self.format), inputs)
                 continue
             value = codec.value(name, op, inputs)
             if value is None and isinstance(codec, FromOperands):
@@ -359,10 +364,22 @@ class _Writer:
             if value is None or (default and (self.format == "onnx" or codec.silent)):
                 continue
             try:
-                found[name] = codec.encode(value, self.format)
+                found[name] = self._from_front(form, name, codec.encode(value, self.format), inputs)
             except (ValueError, TypeError):
                 return None
         return found
+
+    def _from_front(self, form: Form, name: str, value: Any, inputs: Sequence[Value | None]) -> Any:
+        """Before opset 11, most operations of ONNX count axes from the front only."""
+        counted = self.format == "onnx" and form.domain == "" and name in ("axis", "axes")
+        rank = inputs[0].rank if inputs and inputs[0] is not None else None
+        if not counted or rank is None or self.options.opset("") > 10:
+            return value
+        if not isinstance(value, list):
+            return value + rank if value < 0 else value
+        axes = cast("list[int]", value)
+        rank += len(axes) if form.name == "Unsqueeze" else 0
+        return [a + rank if a < 0 else a for a in axes]
 
     def _emit(
         self, form: Form, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc,

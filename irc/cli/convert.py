@@ -6,11 +6,15 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from irc.cli import console
+
+if TYPE_CHECKING:
+    from irc.diagnostics import Sink
+    from irc.ir.graph import Model
 
 
 @click.command(short_help="Convert a model and compare the results.")
@@ -47,6 +51,7 @@ def command(source: str, target: str, check: bool, **options: Any) -> int:
         if check:
             with console.progress("comparing results"):
                 _compare(model, str(staged), sink)
+        _tell_left_behind(model, path, given, sink)
         console.report(sink.diagnostics)
         if sink.errors:
             return 1
@@ -70,7 +75,20 @@ def _check_options(target: str, given: dict[str, Any]) -> None:
         raise click.UsageError("\n".join(f"{d.message} ({d.code})" for d in e.diagnostics)) from e
 
 
-def _compare(model: Any, written: str, sink: Any) -> None:
+def _tell_left_behind(model: Model, target: Path, given: dict[str, Any], sink: Sink) -> None:
+    from irc.cli.left_behind import left_behind
+    from irc.conversion import SaveOptions, ending_of, openvino_target
+    from irc.diagnostics import Loc
+    from irc.diagnostics.codes import command as codes
+
+    version, _ = openvino_target(SaveOptions(**given))
+    openvino = ending_of(target) == ".xml"
+    if found := left_behind(model, "openvino" if openvino else "onnx", version):
+        name = "ONNX" if not openvino else f"OpenVINO IR {version}" if version else "OpenVINO IR"
+        sink.report(codes.LEFT_BEHIND, Loc(model.file), format=name, what=", ".join(found))
+
+
+def _compare(model: Model, written: str, sink: Sink) -> None:
     from irc.cli.check import same_results
     from irc.diagnostics import Loc
     from irc.diagnostics.codes import command as codes

@@ -67,6 +67,9 @@ def _read(source: str, port: Port, shared: bool) -> Array:
     import numpy as np
 
     try:
+        with open(source, "rb") as file:
+            if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
+                raise ValueError("it is neither .npy nor .npz")
         found = np.load(source, allow_pickle=False)
     except (OSError, ValueError, zipfile.BadZipFile) as e:
         raise click.BadParameter(f"{source} cannot be read: {e}", param_hint="--input") from e

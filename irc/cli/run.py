@@ -24,6 +24,8 @@ def command(
 ) -> int:  # fmt: skip
     """Run a model or a compiled folder; inputs that are not given are random (seeded)."""
     sources, fixed = feeds.parse_inputs(inputs), console.parse_shapes(shapes)
+    if output == "":
+        raise click.BadParameter("name a folder or a file that ends in .npz", param_hint="--output")
     compiled = _open(model, backend, threads, fixed)
     arrays, at_random = feeds.gather(compiled.inputs, sources)
     for name in at_random:

@@ -24,6 +24,27 @@ if TYPE_CHECKING:
 
 CONTENTS_LIMIT = 64
 """Integer tensors up to this many elements carry their symbolic contents."""
+WHOLE_LIMIT = 8
+"""Float tensors, if their elements are whole numbers: sizes on their way through float arithmetic."""
+LARGEST_WHOLE = 1 << 24
+"""Up to here f32 has every whole number."""
+
+
+def carries(type: TensorType) -> bool:
+    """Whether a value of that type may carry its elements: it is small, and of integers, booleans, f32 or f64."""
+    if type.dtype.name in ("f32", "f64"):
+        limit = WHOLE_LIMIT
+    elif type.dtype.kind in "iub":
+        limit = CONTENTS_LIMIT
+    else:
+        return False
+    return type.is_static and int(type.elements()) <= limit
+
+
+def whole_numbers(array: np.ndarray[Any, Any]) -> bool:
+    """Whether floats are whole numbers that `contents` can hold; it does not know -0."""
+    whole = (np.abs(array) <= LARGEST_WHOLE) & (array == np.rint(array)) & ~((array == 0) & np.signbit(array))
+    return bool(np.all(whole))
 
 
 class Constant:
@@ -63,7 +84,8 @@ class Value:
 
     `name` is unique in a model; `names` are those a user may call it by.  `const` holds its data
     if it is constant, and then `producer` is None.  `contents` are the elements as Dims, for small
-    integer tensors whose elements are known symbolically (an object array of the tensor's shape).
+    integer tensors (and floats that are whole numbers) whose elements are known symbolically (an object array of
+    the tensor's shape).
     """
 
     name: str
@@ -227,7 +249,7 @@ class Graph:
     def add_constant(self, constant: Constant | np.ndarray[Any, Any], hint: str = "const", **fields: Any) -> Value:
         const = constant if isinstance(constant, Constant) else Constant.of(constant)
         value = self.new_value(hint, const.type, const=const, **fields)
-        if const.dtype.kind in "iub" and int(np.prod(const.shape, dtype=object)) <= CONTENTS_LIMIT:
+        if carries(const.type) and (const.dtype.kind != "f" or whole_numbers(const.array)):
             dims = [Dim.of(int(x)) for x in const.array.reshape(-1)]
             value.contents = np.array([*dims, None], dtype=object)[:-1].reshape(const.shape)
         return value

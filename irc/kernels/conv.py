@@ -181,13 +181,12 @@ class ConvKernel(Kernel):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers, in the order of the call."""
         t = str(names(self.tile)["T"])
-        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *slots, ("y", f"{t} *"))
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
-        slots = [f"s{i}_{f}" for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
+        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")]
         window = "kh kw stride_h stride_w dilation_h dilation_w pad_h pad_w"
         extents = f"batch groups ic oc ih iw oh ow {window} x_batch x_channel y_batch y_channel"
         return (*extents.split(), *slots)
@@ -234,7 +233,7 @@ class ConvKernel(Kernel):
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
         }
-        slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
+        slots = self.epilogue.strides("batch", "channel")
         fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
         starts = "".join(
@@ -269,10 +268,6 @@ class ConvKernel(Kernel):
         along = f"stride {self.stride} along the width" if self.stride else "any stride"
         t = self.tile
         return f"Convolution, NCHW, {t.dtype}, tiles of {t.rows} channels x {t.panel} pixels, {along}."
-
-
-def _slot_strides(axes: str) -> tuple[str, ...]:
-    return ("batch", "channel") if axes in ("column", "full") else ("batch",)
 
 
 def _tiles(channels: int, rows: int) -> Iterator[tuple[int, int]]:

@@ -167,14 +167,13 @@ class DepthwiseKernel(Kernel):
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         t = str(names(self.tile)["T"])
-        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *slots, ("y", f"{t} *"))
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order."""
         extents = "batch channels ih iw oh ow pad_h pad_w x_batch x_channel y_batch y_channel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self._slot_sizes()))
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")))
 
     def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """w[channels, 1, kh, kw] as the kernel reads it: [channels, kh, kw]."""
@@ -190,7 +189,7 @@ class DepthwiseKernel(Kernel):
         given = names(t) | {"S": s, "U": 4, "worthwhile": 50_000} | self._window()
         given |= {"strip": STRIP, "outputs": OUTPUTS, "slack": 8 * t.lanes, "width": WIDTH}
         fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
-        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self._slot_sizes())
+        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self.epilogue.strides("batch", "channel"))
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         return "".join(
             (
@@ -225,10 +224,6 @@ class DepthwiseKernel(Kernel):
         {one}
         return;
     }}"""
-
-    def _slot_sizes(self) -> list[tuple[int, str]]:
-        axes = enumerate(self.epilogue.slots)
-        return [(i, f) for i, a in axes for f in (("batch", "channel") if a in ("column", "full") else ("batch",))]
 
     def _starts(self) -> Iterator[str]:
         for i, axes in enumerate(self.epilogue.slots):

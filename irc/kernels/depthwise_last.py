@@ -166,9 +166,8 @@ class DepthwiseLastKernel(Kernel):
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         t = str(names(self.tile)["T"])
-        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
         y = "uint16_t" if self.y_half else t
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *slots, ("y", f"{y} *"))
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{y} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:

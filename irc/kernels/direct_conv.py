@@ -369,14 +369,13 @@ class DirectConvKernel(Kernel):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers, in the order of the call."""
         t = str(names(self.tile)["T"])
-        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *slots, ("y", f"{t} *"))
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
         extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self._slot_sizes()))
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "pixel")))
 
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
@@ -407,7 +406,7 @@ class DirectConvKernel(Kernel):
         given = names(t) | self._constants() | {"S": s, "body": self._body, "parameters": self.parameters}
         given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         given["slot_fields"] = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
-        given["slot_fields"] += "".join(f"\n    int64_t s{i}_{f};" for i, f in self._slot_sizes())
+        given["slot_fields"] += "".join(f"\n    int64_t s{i}_{f};" for i, f in self.epilogue.strides("batch", "pixel"))
         given["slot_starts"] = "".join(self._starts())
         given["pieces"] = "".join(self._pieces())
         given["table"] = self._table()
@@ -511,10 +510,6 @@ class DirectConvKernel(Kernel):
                 at += lanes
         for c in range(at, self.block):
             yield f"                out[{c}] = in[{c}];\n"
-
-    def _slot_sizes(self) -> list[tuple[int, str]]:
-        axes = enumerate(self.epilogue.slots)
-        return [(i, f) for i, a in axes for f in (("batch", "pixel") if a in ("column", "full") else ("batch",))]
 
     def _starts(self) -> Iterator[str]:
         for i, axes in enumerate(self.epilogue.slots):

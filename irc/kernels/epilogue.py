@@ -57,6 +57,15 @@ class Epilogue:
         """Names of the mathematical functions it calls, each once."""
         return tuple(dict.fromkeys(e.fn for e in walk(recognised(self.expr)) if isinstance(e, Call)))
 
+    def pointers(self, scalar: str) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the operands, as a kernel takes them."""
+        return tuple((f"s{i}", f"const {scalar} *") for i in range(len(self.slots)))
+
+    def strides(self, *names: str) -> list[tuple[int, str]]:
+        """(slot, name) of every stride that a kernel takes of the operands; the last of `names` is the stride along the
+        tile's rows, which only slots have that vary along them."""
+        return [(i, n) for i, a in enumerate(self.slots) for n in (names if a in ("column", "full") else names[:-1])]
+
     def vector(self, v: str) -> str:
         """The expression in C, over vectors of the type named `v`."""
         return _vector(recognised(self.expr), v)

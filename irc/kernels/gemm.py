@@ -263,14 +263,13 @@ class GemmKernel(Kernel):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers: read, written, scratch (where `b_constant` is false)."""
         t = str(names(self.tile)["T"])
-        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
         scratch = () if self.b_constant else (("scratch", f"{t} *"),)
-        return (("a", f"const {t} *"), ("b", f"const {t} *"), *slots, ("c", f"{t} *"), *scratch)
+        return (("a", f"const {t} *"), ("b", f"const {t} *"), *self.epilogue.pointers(t), ("c", f"{t} *"), *scratch)
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; strides are in elements."""
-        slots = [f"s{i}_{f}" for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
+        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch0", "batch1", "row")]
         b = "" if self.b_constant else "b_row b_col"
         matrices = f"m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 {b} c_batch0 c_batch1 c_row batch0 batch1"
         return (*matrices.split(), *slots)
@@ -300,7 +299,7 @@ class GemmKernel(Kernel):
     def slot_fields(self) -> str:
         """The epilogue's operands and their strides, as fields of the call."""
         t = names(self.tile)["T"]
-        slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
+        slots = self.epilogue.strides("batch0", "batch1", "row")
         pointers = "".join(f"\n    const {t} *s{i};" for i in range(len(self.epilogue.slots)))
         return pointers + "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
 
@@ -308,7 +307,7 @@ class GemmKernel(Kernel):
         """Statements that place the epilogue's operands `o` of matrix i, j."""
         return "".join(
             f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;"
-            + (f"\n        o.s{i}_row = g->s{i}_row;" if "row" in _slot_strides(axes) else "")
+            + (f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "")
             for i, axes in enumerate(self.epilogue.slots)
         )
 
@@ -363,7 +362,3 @@ class GemmKernel(Kernel):
         """One line for the reader of the generated code."""
         what = "B packed at compile time" if self.b_constant else "B packed when called"
         return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, {what}."
-
-
-def _slot_strides(axes: str) -> tuple[str, ...]:
-    return ("batch0", "batch1", "row") if axes in ("column", "full") else ("batch0", "batch1")

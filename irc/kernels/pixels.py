@@ -99,8 +99,7 @@ def window_names(window: Pair, strides: Pair, dilations: Pair) -> dict[str, obje
 
 def slot_sizes(epilogue: Epilogue) -> list[tuple[int, str]]:
     """The strides of the slots: along images, and along pixels where the slot has them."""
-    axes = enumerate(epilogue.slots)
-    return [(i, f) for i, a in axes for f in (("batch", "pixel") if a in ("column", "full") else ("batch",))]
+    return epilogue.strides("batch", "pixel")
 
 
 def slot_fields(epilogue: Epilogue, scalar: str) -> str:

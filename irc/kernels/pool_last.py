@@ -289,9 +289,8 @@ class _Pool(Kernel):
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         t = str(names(self.tile)["T"])
-        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
         x, y = "uint16_t" if self.x_half else t, "uint16_t" if self.y_half else t
-        return (("x", f"const {x} *"), *slots, ("y", f"{y} *"))
+        return (("x", f"const {x} *"), *self.epilogue.pointers(t), ("y", f"{y} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:

@@ -174,13 +174,12 @@ class SmallConvKernel(Kernel):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers, in the order of the call."""
         t = str(names(self.tile)["T"])
-        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *slots, ("y", f"{t} *"))
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; as those of `ConvKernel`."""
-        slots = [f"s{i}_{f}" for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
+        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")]
         window = "kh kw stride_h stride_w dilation_h dilation_w pad_h pad_w"
         extents = f"batch groups ic oc ih iw oh ow {window} x_batch x_channel y_batch y_channel"
         return (*extents.split(), *slots)
@@ -216,7 +215,7 @@ class SmallConvKernel(Kernel):
             "sums": max(SUMS * 4 // t.dtype.itemsize, PIXELS * t.panel),
             "worthwhile": WORTHWHILE,
         }
-        slots = [(i, f) for i, axes in enumerate(self.epilogue.slots) for f in _slot_strides(axes)]
+        slots = self.epilogue.strides("batch", "channel")
         fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
         narrow = f"\n    static {t.name}_run *const narrow[] = {{{self._table(variants, 1)}}};"
@@ -253,7 +252,3 @@ class SmallConvKernel(Kernel):
                 found.append(f" + channel * g->s{i}_channel;\n        o.s{i}_row = g->s{i}_channel")
             found.append(";")
         return found
-
-
-def _slot_strides(axes: str) -> tuple[str, ...]:
-    return ("batch", "channel") if axes in ("column", "full") else ("batch",)

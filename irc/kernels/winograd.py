@@ -254,8 +254,8 @@ class WinogradKernel(Kernel):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers, in the order of the call."""
         t = str(names(self.tile)["T"])
-        slots = tuple((f"s{i}", f"const {t} *") for i in range(len(self.epilogue.slots)))
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *slots, ("y", f"{t} *"), ("scratch", "void *"))
+        read = (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t))
+        return (*read, ("y", f"{t} *"), ("scratch", "void *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:

@@ -70,16 +70,16 @@ def openvino_rows(name: str, canonical: str) -> tuple[Form, ...]:
 
 
 Add = binary(
-    "Add", "x + y", np.add, lambda x, y: x + y, T=NUMERIC, commutative=True, carries_contents=True,
+    "Add", "x + y", np.add, lambda x, y: x + y, T=NUMERIC, commutative=True, carries_contents=True, whole_floats=True,
     onnx=legacy_rows("Add"), openvino=openvino_rows("Add", "Add"),
 )  # fmt: skip
 Sub = binary(
-    "Sub", "x - y", np.subtract, lambda x, y: x - y, T=NUMERIC, carries_contents=True,
+    "Sub", "x - y", np.subtract, lambda x, y: x - y, T=NUMERIC, carries_contents=True, whole_floats=True,
     onnx=legacy_rows("Sub"), openvino=openvino_rows("Subtract", "Sub"),
 )  # fmt: skip
 Mul = binary(
     "Mul", "x · y", np.multiply, lambda x, y: x * y, T=NUMERIC, commutative=True, carries_contents=True,
-    onnx=legacy_rows("Mul"), openvino=openvino_rows("Multiply", "Mul"),
+    whole_floats=True, onnx=legacy_rows("Mul"), openvino=openvino_rows("Multiply", "Mul"),
 )  # fmt: skip
 
 
@@ -236,8 +236,9 @@ class Mod(Elementwise):
         return remainder(x, y, self.fmod)
 
     def contents(self, x: Array, y: Array) -> Any:
-        """Known where both signs are: then truncation and rounding down agree."""
-        known = all(d.bounds()[0] >= 0 for d in x.flat) and all(d.bounds()[0] > 0 for d in y.flat)
+        """Sizes' remainders round down; those that truncate agree where nothing is negative."""
+        signed = y.flat if not self.fmod else (*x.flat, *y.flat)
+        known = all(d.bounds()[0] >= 0 for d in signed) and not any(d == 0 for d in y.flat)
         return x % y if known else None
 
     def scalar(self, x: Expr, y: Expr) -> Expr:

@@ -50,6 +50,8 @@ class Op:
     openvino: ClassVar[tuple[Form, ...]] = ()
     carries_contents: ClassVar[bool] = False
     """`reference` also works on object arrays of Dims, so shape arithmetic stays symbolic."""
+    whole_floats: ClassVar[bool] = False
+    """`contents` holds for floats too, where they are whole numbers."""
     reads_type_only: ClassVar[bool] = False
     """Reads its operand's type, not its elements (Shape, Size); `contents` then gets the Value itself."""
     elementwise: ClassVar[bool] = False

@@ -15,7 +15,7 @@ import numpy as np
 
 from irc.diagnostics import NOWHERE, Loc
 from irc.ir.dim import Dim
-from irc.ir.graph import CONTENTS_LIMIT, Constant, Graph, Node, Origin, Value
+from irc.ir.graph import Constant, Graph, Node, Origin, Value, carries
 from irc.ir.types import DType, TensorType, Type, i64
 from irc.ops.base import Array, Op, as_list, find_op
 
@@ -91,25 +91,23 @@ class Builder:
 def set_contents(node: Node) -> None:
     """Compute the symbolic contents of a node's results from those of its operands, where they are small."""
     op = node.op
-    if not op.carries_contents or not all(_may_be_known(out.type) for out in node.outputs):
+    if not op.carries_contents or not all(isinstance(o.type, TensorType) and carries(o.type) for o in node.outputs):
         return
     args: list[Any] = []
     for value in node.inputs:
         if value is not None and value.contents is None and not (op.reads_type_only and value.type is not None):
             return
         args.append(None if value is None else value.contents if value.contents is not None else value)
+    floats = [v for v in node.operands if v.contents is not None and v.dtype.is_float]
+    if (floats or any(out.dtype.is_float for out in node.outputs)) and not op.whole_floats:
+        return
+    if any(Dim.of(d).bounds()[0] < 0 for v in floats for d in v.contents.flat):  # type: ignore[union-attr]
+        return  # a product might be -0
     found = op.contents(*args)
     if found is None:
         return
     for out, elements in zip(node.outputs, found if len(node.outputs) > 1 else [found], strict=False):
         out.contents = np.asarray(elements, dtype=object).reshape(out.tensor.static_shape())
-
-
-def _may_be_known(type: Type | None) -> bool:
-    """Whether a value of that type is small enough to carry its elements, and integers or booleans."""
-    if not isinstance(type, TensorType) or not type.is_static or int(type.elements()) > CONTENTS_LIMIT:
-        return False
-    return type.dtype.is_integer or type.dtype.kind == "b"
 
 
 def infer_node(node: Node) -> None:

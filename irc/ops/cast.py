@@ -259,6 +259,7 @@ class Cast(Elementwise):
     round_mode: str = "up"
     sig = Sig("x: T1 -> y: T2", T1=ANY, T2=ANY)
     carries_contents = True
+    whole_floats = True
 
     def infer(self, x: Value) -> TensorType:
         return TensorType(self.to, x.tensor.shape)
@@ -271,7 +272,7 @@ class Cast(Elementwise):
         return convert(x, self.to.name, self.to.numpy, self.saturate, self.round_mode)
 
     def contents(self, x: Array) -> Any:
-        return x if self.to.is_integer else None
+        return x if self.to.is_integer or self.to.name in ("f32", "f64") else None
 
     def scalar(self, x: Expr) -> Expr:
         to = self.to

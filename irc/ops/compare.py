@@ -66,7 +66,7 @@ def decided(compare: Callable[[Dim, Dim], bool | None]) -> dict[str, Any]:
         found = np.vectorize(compare, otypes=[object])(x, y)
         return None if any(f is None for f in found.flat) else np.vectorize(Dim.of, otypes=[object])(found)
 
-    return {"carries_contents": True, "contents": contents}
+    return {"carries_contents": True, "whole_floats": True, "contents": contents}
 
 
 Equal = comparison(

@@ -35,6 +35,7 @@ class Concat(Op):
     axis: int
     sig = Sig("*xs: T -> y: T", T=ANY)
     carries_contents = True
+    whole_floats = True
 
     def infer(self, *xs: Value) -> TensorType:
         require(len(xs) > 0, operation.TOO_FEW_INPUTS, op="Concat", given=0, needed=1, operands=self.sig.operands)

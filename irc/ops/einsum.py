@@ -27,6 +27,13 @@ Labels = tuple[str, ...]
 """The name of each axis: a letter, or "…k" for the axis that is k-th from the end of what an ellipsis stands for."""
 
 
+class Equation(Str):
+    """An equation; OpenVINO refuses one with spaces, which mean nothing."""
+
+    def encode(self, value: Any, format: str) -> Any:
+        return value.replace(" ", "") if format == "openvino" else value
+
+
 def labels_of(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
     """The axes of the operands and of the result; Problem IRC2207 where the equation is none for such operands."""
     given, arrow, wanted = equation.replace(" ", "").partition("->")
@@ -97,7 +104,7 @@ class Einsum(Op):
         Form("Einsum", 12, attrs={"equation": Str()}, T=FLOATS | INTEGERS),
         Form("Einsum", 28, T=PREV | {bf16}),
     )
-    openvino = (Form("Einsum", 7, attrs={"equation": Str()}, T=OV_NUMERIC),)
+    openvino = (Form("Einsum", 7, attrs={"equation": Equation()}, T=OV_NUMERIC),)
 
 
 def _diagonal(b: Any, x: Value, labels: Labels) -> tuple[Value, Labels]:

@@ -120,6 +120,7 @@ class Gather(Op):
     batch_dims: int = 0
     sig = Sig("data: T, indices: I, axis: A -> y: T", T=ANY, I=INTEGERS, A=INTEGERS)
     carries_contents = True
+    whole_floats = True
 
     def batch(self, rank: int) -> int:
         """batch_dims counted from 0, for indices of that rank."""
@@ -196,6 +197,26 @@ class Gather(Op):
     )
 
 
+def larger_axes(op: Any, data: Value, indices: Value) -> list[int]:
+    """The axes, but for the one that is picked from, in which the data are known to be larger than the indices."""
+    if data.rank is None or indices.rank is None:
+        return []
+    sizes = enumerate(zip(data.shape, indices.shape, strict=False))
+    return [k for k, (p, q) in sizes if k != op.axis % data.rank and p.is_const and q.is_const and int(p) != int(q)]
+
+
+def same_sizes(op: Any, data: Value, indices: Value) -> bool:
+    """OpenVINO wants data and indices of the same sizes in every other axis."""
+    return not larger_axes(op, data, indices)
+
+
+def write_cut(b: Any, op: Any, data: Value, indices: Value) -> Value:
+    """OpenVINO: from the part of the data that indices of these sizes reach."""
+    axes = larger_axes(op, data, indices)
+    reached = b.Slice(data, [0] * len(axes), [int(indices.shape[k]) for k in axes], axes)
+    return b.GatherElements(reached, indices, axis=op.axis)
+
+
 @op
 class GatherElements(Op):
     """y[i, j, …] = data[…, indices[i, j, …], …]: each element of `indices` picks along `axis`."""
@@ -240,7 +261,11 @@ class GatherElements(Op):
         Form("GatherElements", 11, attrs={"axis": Int(0)}, T={"T": ONNX_ALL, "I": INDEX}),
         Form("GatherElements", 13, T={"T": onnx_all(13)}),
     )
-    openvino = (Form("GatherElements", 6, attrs={"axis": Int(assumed=0)}, T={"T": OV_ANY}),)
+    openvino = (
+        Form(
+            "GatherElements", 6, attrs={"axis": Int(assumed=0)}, T={"T": OV_ANY}, when=same_sizes, write=write_cut
+        ),
+    )  # fmt: skip
 
 
 def read_gather_nd_5(b: Any, a: Any, data: Value, indices: Value) -> Value:

@@ -103,6 +103,7 @@ class Identity(Op):
 
     sig = Sig("x: any -> y: any")
     carries_contents = True
+    whole_floats = True
 
     def infer(self, x: Value) -> Any:
         return x.type
@@ -145,6 +146,7 @@ class Reshape(Op):
     special_zero: bool = True
     sig = Sig("x: T, shape: I -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
+    whole_floats = True
 
     def infer(self, x: Value, shape: Value) -> TensorType:
         sizes = shape.dims()
@@ -360,6 +362,7 @@ class Squeeze(AxesOp):
     allow_axis_skip: bool = False
     sig = Sig("x: T, axes?: I -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
+    whole_floats = True
 
     def infer(self, x: Value, axes: Value | None = None) -> TensorType:
         rank = len(x.shape)
@@ -422,6 +425,7 @@ class Unsqueeze(AxesOp):
 
     sig = Sig("x: T, axes: I -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
+    whole_floats = True
 
     def infer(self, x: Value, axes: Value) -> TensorType:
         given = axes.ints()

@@ -72,6 +72,7 @@ class Where(Elementwise):
 
     sig = Sig("condition: bool, x: T, y: T -> z: T", T=ANY)
     carries_contents = True
+    whole_floats = True
 
     def infer(self, condition: Value, x: Value, y: Value) -> TensorType:
         return TensorType(x.dtype, broadcast_shapes("Where", [condition.shape, x.shape, y.shape]))

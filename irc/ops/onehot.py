@@ -38,6 +38,8 @@ def write_one_hot(b: Any, op: Any, indices: Value, depth: Value, on: Value, off:
     if op.negative == "ignore":
         indices = b.Where(b.Less(indices, b.like(0, indices)), _depth_like(b, depth, indices), indices)
     values = b.Concat(b.Reshape(off, [1]), b.Reshape(on, [1]), axis=0)
+    if indices.rank == 0:  # which ONNX takes no indices of
+        return b.Reshape(b.OneHotPair(b.Reshape(indices, [1]), depth, values), [-1])
     return b.OneHotPair(indices, depth, values, axis=op.axis)
 
 

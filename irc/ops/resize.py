@@ -267,6 +267,14 @@ def write_all_given(
     return b.add(op, x, nothing if roi is None else roi, nothing if scales is None else scales, sizes)
 
 
+def least_scale(size: int, count: int) -> float:
+    """The f32 number nearest to count / size by which `size` becomes `count`, and not one less, when rounded down."""
+    scale = np.float32(count / size)
+    while math.floor(size * float(scale)) < count:
+        scale = np.nextafter(scale, np.float32(np.inf))
+    return float(scale)
+
+
 def write_fixed(
     b: Any, op: Any, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
 ) -> Any:
@@ -280,7 +288,7 @@ def write_fixed(
     if known is None and counts and all(d.is_const for d in (*counts, *shape)) and op.policy == "stretch":
         factors = [1.0] * len(shape)
         for k, n in zip(axes, counts, strict=True):
-            factors[k] = int(n) / int(shape[k])  # pyright: ignore
+            factors[k] = least_scale(int(shape[k]), int(n))  # pyright: ignore
         known = b.const(factors, f32)
         axes = list(range(len(shape)))
     made = dataclasses.replace(op, axes=())

@@ -164,6 +164,7 @@ class Expand(Op):
     mode: str = "bidirectional"
     sig = Sig("x: T, shape: I -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
+    whole_floats = True
 
     def infer(self, x: Value, shape: Value) -> TensorType:
         target = shape.dims()
@@ -212,6 +213,25 @@ class Expand(Op):
 
 
 # ------------------------------------------------------------------------------ Tile
+def _difference(x: Value, repeats: Value) -> int | None:
+    """How many more axes x has than there are repeats."""
+    count = repeats.shape[0].const if repeats.rank == 1 else None
+    return None if count is None or x.rank is None else x.rank - count
+
+
+def once_per_axis(op: Any, x: Value, repeats: Value) -> bool:
+    """ONNX: one number for each axis."""
+    return not _difference(x, repeats)
+
+
+def write_once_per_axis(b: Any, op: Any, x: Value, repeats: Value) -> Value:
+    """ONNX: ones in front of the shorter of shape and repeats."""
+    more = _difference(x, repeats) or 0
+    if more > 0:
+        return b.Tile(x, b.Concat(b.const([1] * more, repeats.dtype), repeats, axis=0))
+    return b.Tile(b.Unsqueeze(x, list(range(-more))), repeats)
+
+
 def read_tile_1(b: Any, a: Any, x: Value, tiles: Value, axis: Value) -> Value:
     """Tile-1 repeats one axis; count and axis are operands of the data's type."""
     require(tiles.array is not None, operation.NEEDS_CONSTANT, op="Tile", operand="tiles")
@@ -255,7 +275,7 @@ class Tile(Op):
             "Tile", 1, T={"T": FLOATS, "I": {i64}}, read=read_tile_1, direct=False,
             sig=Sig("x: T, tiles: T, axis: T -> y: T", T=FLOATS),
         ),
-        Form("Tile", 6, T={"T": ONNX_ALL}, sig=None, read=None),
+        Form("Tile", 6, T={"T": ONNX_ALL}, sig=None, read=None, when=once_per_axis, write=write_once_per_axis),
         Form("Tile", 13, T={"T": onnx_all(13)}),
     )  # fmt: skip
     openvino = (Form("Tile", 1, T={"T": OV_ANY, "I": INTEGERS}),)
@@ -297,6 +317,7 @@ class Range(Op):
 
     sig = Sig("start: T, limit: T, step: T -> y: T", T=NUMERIC)
     carries_contents = True
+    whole_floats = True
 
     def infer(self, start: Value, limit: Value, step: Value) -> TensorType:
         for name, v in (("start", start), ("limit", limit), ("step", step)):
@@ -354,9 +375,10 @@ class RangeTo(Op):
     output_type: DType
     sig = Sig("start: A, stop: B, step: C -> y: any", A=NUMERIC, B=NUMERIC, C=NUMERIC)
     carries_contents = True
+    whole_floats = True
 
     def contents(self, start: Array, stop: Array, step: Array) -> Any:
-        return Range().contents(start, stop, step) if self.output_type.is_integer else None
+        return Range().contents(start, stop, step)
 
     def decompose(self, b: Any, start: Value, stop: Value, step: Value) -> Value:
         return read_range_4(b, self, start, stop, step)

@@ -128,6 +128,7 @@ class Slice(Op):
         "x: T, starts: I, ends: J, axes?: A, steps?: S -> y: T", T=ANY, I=INTEGERS, J=INTEGERS, A=INTEGERS, S=INTEGERS
     )
     carries_contents = True
+    whole_floats = True
 
     def _axes(self, rank: int, count: int, axes: list[int] | None) -> tuple[int, ...]:
         return normal_axes("Slice", list(range(count)) if axes is None else axes, rank)

@@ -38,6 +38,11 @@ def scalar_k(op: Any, x: Value, k: Value) -> bool:
     return k.rank == 0
 
 
+def stable_k(op: Any, x: Value, k: Value) -> bool:
+    """OpenVINO refuses a stable order of what is in no order."""
+    return k.rank == 0 and not (op.stable and op.sort == "none")
+
+
 def write_top_k(b: Any, op: Any, x: Value, k: Value) -> Any:
     """ONNX: k as a vector, indices as i64, and no sorting by index."""
     count = k if k.rank == 1 and k.dtype == i64 else b.Reshape(k if k.dtype == i64 else b.Cast(k, to=i64), [1])
@@ -52,10 +57,11 @@ def write_top_k(b: Any, op: Any, x: Value, k: Value) -> Any:
 
 
 def write_scalar_k(b: Any, op: Any, x: Value, k: Value) -> Any:
-    """OpenVINO: k as a scalar; before opset 3, indices are i32."""
+    """OpenVINO: k as a scalar; sorted, where it matters which of equal elements is taken."""
     numbers = k.ints()
     count = k if k.rank == 0 else b.const(numbers[0], k.dtype) if numbers is not None else b.Reshape(k, [])
-    return b.TopK(x, count, **op.attributes())
+    sort = "value" if op.stable and op.sort == "none" else op.sort
+    return b.TopK(x, count, **{**op.attributes(), "sort": sort})
 
 
 @op
@@ -171,5 +177,5 @@ class TopK(Op):
     openvino = (
         Form("TopK", 1, attrs=OV_TOPK, T={"T": NUMERIC}, when=scalar_k, write=write_scalar_k, judges=("stable",)),
         Form("TopK", 3),
-        Form("TopK", 11, attrs={**OV_TOPK, "stable": Bool(False)}),
+        Form("TopK", 11, attrs={**OV_TOPK, "stable": Bool(False)}, when=stable_k),
     )

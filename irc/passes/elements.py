@@ -241,7 +241,7 @@ def known_element(value: Value, index: tuple[Expr, ...]) -> Expr | None:
             found: Any = value.contents[numbers]
             dim = Dim.of(found)
             if dim.is_const:
-                return Const(int(dim) != 0 if value.dtype.kind == "b" else int(dim), value.dtype)
+                return Const({"b": bool, "f": float}.get(value.dtype.kind, int)(int(dim)), value.dtype)
             return wrap(dim, i64).cast(value.dtype)
     if value.const is not None and product(value.shape) == 1 and value.dtype.kind in "fiub":
         number = value.const.array.reshape(-1)[0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import TensorType
-from irc.ops.builder import run_reference
+from irc.ops.builder import infer_node, run_reference
 from irc.passes.replace import put_in_place
 
 LARGEST = 16 << 20
@@ -20,10 +20,22 @@ GROWTH = 4
 def run(graph: Graph) -> int:
     """Fold in place; how many nodes went."""
     folded = 0
+    better: set[Value] = set()  # of which a type says more than when it was inferred
     for node in graph.nodes:
+        if better.intersection(node.operands) or _unsized(node):
+            before = [v.type for v in node.outputs]
+            infer_node(node)
+            better.update(v for v, known in zip(node.outputs, before, strict=True) if v.type != known)
         if foldable(node):
             folded += fold(graph, node)
     return folded
+
+
+def _unsized(node: Node) -> bool:
+    """Whether a result's sizes were not known, although now all operands are."""
+    if not node.inputs or any(v.const is None for v in node.operands):
+        return False
+    return any(isinstance(v.type, TensorType) and not v.type.is_static for v in node.outputs)
 
 
 def foldable(node: Node) -> bool:

@@ -43,9 +43,10 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
 
 
 def c_name(name: str) -> str:
-    """A C identifier made of the model's name."""
+    """A C identifier made of the model's name; those that begin with irc_ are irc's own."""
     made = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()[:40].rstrip("_")
-    return made if made and not made[0].isdigit() else f"model_{made}".rstrip("_")
+    free = made and not made[0].isdigit() and not made.startswith("irc_")
+    return made if free else f"model_{made}".rstrip("_")
 
 
 def port(value: Value, symbols: dict[str, int]) -> dict[str, Any]:

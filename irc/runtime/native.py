@@ -43,7 +43,6 @@ class NativeEngine:
         self._prefix: str = manifest["prefix"]
         self._load(artifact.path(library), self._prefix)
         self._weights = self._map_weights(artifact.path("weights.bin"))
-        self._stateful = bool(manifest.get("states"))
         self._pool_library = artifact.path(manifest["pool"]) if manifest.get("pool") else None
         self._symbols = len(manifest.get("symbols", ()))
         self._memory: Array | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -260,6 +260,3 @@ class ShapeCheck:
         return failure(
             codes.INPUT_SHAPE, InputValueError, role="input", name=port.name, wanted=port.describe(), given=given
         )
-
-
-Checker = Callable[[Sequence[Any]], tuple[int, ...]]

@@ -45,3 +45,13 @@ NO_CLOCK = Code(
     fix="Profile the model itself, or compile the folder again with `--profile`.",
     help="irc compile MODEL --profile -o DIR",
 )  # fmt: skip
+LEFT_BEHIND = Code(
+    "IRC4906", "note", "Something has no place in the target format",
+    "{format} has no place for {what}",
+    why="What a model computes is converted; what else its file says can have no counterpart. OpenVINO IR knows no doc "
+    "strings, producers and names of sizes, ONNX no layouts, bounds of sizes and second names of tensors, and runtime "
+    "information only as metadata.",
+    example="irc convert documented.onnx model.xml",
+    fix="Keep the source file where these matter.",
+    help="the converted model computes the same without it",
+)  # fmt: skip

@@ -6,7 +6,7 @@ from irc.diagnostics.core import Code
 
 # ------------------------------------------------------------------ the .xml as a file
 FILE_UNREADABLE = Code(
-    "IRC1001", "error", "file cannot be read",
+    "IRC1001", "error", "File cannot be read",
     "cannot read {file}: {reason}",
     "The operating system refused to open or read the file.",
     "a path that does not exist, a folder, or a file without read permission",
@@ -14,7 +14,7 @@ FILE_UNREADABLE = Code(
     "check the path and its permissions",
 )  # fmt: skip
 XML_EMPTY = Code(
-    "IRC1002", "error", "file is empty",
+    "IRC1002", "error", "File is empty",
     "the file is empty",
     "An OpenVINO IR is an XML document with one <net> element; an empty file is usually an interrupted"
     " download or save.",
@@ -23,7 +23,7 @@ XML_EMPTY = Code(
     "download or save the model again",
 )  # fmt: skip
 XML_SYNTAX = Code(
-    "IRC1003", "error", "not well-formed XML",
+    "IRC1003", "error", "Not well-formed XML",
     "the XML is not well-formed: {reason}",
     "A tag is not closed, a character is not allowed, or the file was cut off, so nothing after that place"
     " can be trusted.",
@@ -32,7 +32,7 @@ XML_SYNTAX = Code(
     "repair this place, or export the model again",
 )  # fmt: skip
 XML_NOT_NET = Code(
-    "IRC1004", "error", "root element is not <net>",
+    "IRC1004", "error", "Root element is not <net>",
     "the root element is <{tag}>, an OpenVINO IR has <net>",
     "The file is XML, but not an OpenVINO model.",
     "a configuration or annotation file with the extension .xml",
@@ -40,7 +40,7 @@ XML_NOT_NET = Code(
     "give the .xml that was saved together with the .bin",
 )  # fmt: skip
 XML_TOO_DEEP = Code(
-    "IRC1005", "error", "elements nested too deeply",
+    "IRC1005", "error", "Elements nested too deeply",
     "elements are nested more than {limit} deep",
     "Nested bodies need three levels each; nothing a converter writes comes near the limit, so the file is"
     " damaged or hostile.",
@@ -49,7 +49,7 @@ XML_TOO_DEEP = Code(
     "check where the file comes from",
 )  # fmt: skip
 XML_DOCTYPE = Code(
-    "IRC1006", "warning", "document type declaration ignored",
+    "IRC1006", "warning", "Document type declaration ignored",
     "the file has a <!DOCTYPE ...>; it is ignored, and its entities are not expanded",
     "OpenVINO ignores document types. Entities can make a small file huge or pull in other files, so irc"
     " never expands them.",
@@ -101,7 +101,7 @@ VERSION_NEW = Code(
     "save the model as IR version 11",
 )  # fmt: skip
 V10_RT_INFO = Code(
-    "IRC1014", "warning", "runtime attributes are not read in IR v10",
+    "IRC1014", "warning", "Runtime attributes are not read in IR v10",
     "runtime attribute \"{name}\" is ignored: IR version 10 has none on layers and ports",
     "OpenVINO reads layer and port attributes such as the layout only from version 11 on.",
     "a layout inside a Parameter's port of a version 10 file",
@@ -109,7 +109,7 @@ V10_RT_INFO = Code(
     "set version=\"11\" if it is meant to count",
 )  # fmt: skip
 LAYERS_MISSING = Code(
-    "IRC1015", "warning", "no layers",
+    "IRC1015", "warning", "No layers",
     "<{holder}> has no <layers> section, so it is empty",
     "OpenVINO accepts such a file as an empty model, which is hardly what was meant.",
     "<net name=\"m\" version=\"11\"></net>",
@@ -117,7 +117,7 @@ LAYERS_MISSING = Code(
     "export the model again",
 )  # fmt: skip
 NO_RESULT = Code(
-    "IRC1016", "warning", "no Result",
+    "IRC1016", "warning", "No Result",
     "<{holder}> has no Result and no Assign layer, so it computes nothing",
     "Only layers that reach a Result or an Assign are part of the model.",
     "a model whose Result layer was deleted",
@@ -127,7 +127,7 @@ NO_RESULT = Code(
 
 # ------------------------------------------------------------------ <layer>
 LAYER_ATTRIBUTE_MISSING = Code(
-    "IRC1020", "error", "layer attribute missing",
+    "IRC1020", "error", "Layer attribute missing",
     "the layer has no {attribute} attribute",
     "id, name, type and version are mandatory for every layer.",
     "<layer id=\"2\" name=\"mul\" version=\"opset1\"> (no type)",
@@ -135,7 +135,7 @@ LAYER_ATTRIBUTE_MISSING = Code(
     "add {attribute}=\"...\"",
 )  # fmt: skip
 LAYER_ID_INVALID = Code(
-    "IRC1021", "error", "layer id is not a number",
+    "IRC1021", "error", "Layer id is not a number",
     "layer id \"{text}\" is not an unsigned 64-bit number",
     "Edges refer to layers by number.",
     "<layer id=\"abc\" ...> or id=\"-1\"",
@@ -143,7 +143,7 @@ LAYER_ID_INVALID = Code(
     "give the layer a number of its own",
 )  # fmt: skip
 LAYER_ID_DUPLICATE = Code(
-    "IRC1022", "error", "layer id used twice",
+    "IRC1022", "error", "Layer id used twice",
     "layer id {id} is already used by {other}",
     "Edges to and from that id are ambiguous; OpenVINO silently drops the first layer.",
     "two <layer id=\"1\" ...>",
@@ -151,7 +151,7 @@ LAYER_ID_DUPLICATE = Code(
     "renumber one of the two layers and its edges",
 )  # fmt: skip
 LAYER_VERSION_INVALID = Code(
-    "IRC1023", "error", "unknown opset",
+    "IRC1023", "error", "Unknown opset",
     "version \"{text}\" of a {type} layer is not an opset; opset1 to opset{newest} exist",
     "The version names the operation set the layer's definition is taken from.",
     "<layer type=\"Parameter\" version=\"opset99\" ...>",
@@ -159,7 +159,7 @@ LAYER_VERSION_INVALID = Code(
     "write version=\"opset1\"",
 )  # fmt: skip
 LAYER_TYPE_SPELLING = Code(
-    "IRC1024", "warning", "unusual spelling of a layer type",
+    "IRC1024", "warning", "Unusual spelling of a layer type",
     "layer type \"{text}\" is read as \"{type}\", which is how the format spells it",
     "OpenVINO does not load the data of a layer whose type is spelled this way, and may fail later.",
     "<layer type=\"Constant\" ...>",
@@ -167,7 +167,7 @@ LAYER_TYPE_SPELLING = Code(
     "write type=\"{type}\"",
 )  # fmt: skip
 RT_INFO_DUPLICATE = Code(
-    "IRC1025", "error", "runtime attribute given twice",
+    "IRC1025", "error", "Runtime attribute given twice",
     "<rt_info> has the attribute \"{name}\" more than once",
     "A runtime attribute has one value; OpenVINO refuses the file.",
     "two <attribute name=\"layout\" version=\"0\" .../> in one <rt_info>",
@@ -177,7 +177,7 @@ RT_INFO_DUPLICATE = Code(
 
 # ------------------------------------------------------------------ <port> and <dim>
 PORT_ID_INVALID = Code(
-    "IRC1030", "error", "port without a proper id",
+    "IRC1030", "error", "Port without a proper id",
     "{side} port {position} has {problem}",
     "Edges refer to ports by number.",
     "<port precision=\"FP32\"> or <port id=\"x\">",
@@ -185,7 +185,7 @@ PORT_ID_INVALID = Code(
     "give the port a number",
 )  # fmt: skip
 PORT_ID_DUPLICATE = Code(
-    "IRC1031", "error", "port id used twice",
+    "IRC1031", "error", "Port id used twice",
     "two {side} ports of the layer have the id {id}",
     "The second one cannot be reached by any edge.",
     "<input><port id=\"0\"/><port id=\"0\"/></input>",
@@ -193,7 +193,7 @@ PORT_ID_DUPLICATE = Code(
     "renumber the ports of the layer",
 )  # fmt: skip
 PRECISION_MISSING = Code(
-    "IRC1032", "error", "output port without precision",
+    "IRC1032", "error", "Output port without precision",
     "output port {id} has no precision attribute",
     "The element type of every output port is mandatory.",
     "<output><port id=\"2\"> (no precision)",
@@ -201,7 +201,7 @@ PRECISION_MISSING = Code(
     "add precision=\"...\"",
 )  # fmt: skip
 PRECISION_UNKNOWN = Code(
-    "IRC1033", "error", "unknown precision",
+    "IRC1033", "error", "Unknown precision",
     "precision \"{text}\" of output port {id} is not an element type",
     "Known are FP64 FP32 FP16 BF16 I64 I32 I16 I8 I4 U64 U32 U16 U8 U6 U4 U3 U2 BIN BOOL NF4 F4E2M1 F8E4M3"
     " F8E5M2 F8E8M0 STRING"
@@ -211,7 +211,7 @@ PRECISION_UNKNOWN = Code(
     "write a known name such as FP32 or I64",
 )  # fmt: skip
 INPUT_PRECISION_UNKNOWN = Code(
-    "IRC1034", "warning", "unknown precision on an input port",
+    "IRC1034", "warning", "Unknown precision on an input port",
     "precision \"{text}\" of input port {id} is not an element type; it is ignored",
     "The type of an input is that of its producer, so OpenVINO does not look at it.",
     "<input><port id=\"0\" precision=\"FP33\">",
@@ -219,7 +219,7 @@ INPUT_PRECISION_UNKNOWN = Code(
     "write the producer's precision",
 )  # fmt: skip
 DIM_INVALID = Code(
-    "IRC1035", "error", "bad <dim>",
+    "IRC1035", "error", "Bad <dim>",
     "<dim>{text}</dim> of {side} port {id} is not a number from -1 up",
     "A dimension is a size, or -1 where it is not known.",
     "<dim>two</dim>, <dim>-2</dim> or <dim></dim>",
@@ -227,7 +227,7 @@ DIM_INVALID = Code(
     "write the size, or -1",
 )  # fmt: skip
 DIM_FRACTION = Code(
-    "IRC1036", "warning", "junk after a <dim>",
+    "IRC1036", "warning", "Junk after a <dim>",
     "<dim>{text}</dim> of {side} port {id} is read as {value}",
     "OpenVINO reads the leading digits and drops the rest.",
     "<dim>2.5</dim>",
@@ -237,7 +237,7 @@ DIM_FRACTION = Code(
 
 # ------------------------------------------------------------------ <edges>
 EDGE_ATTRIBUTE_INVALID = Code(
-    "IRC1040", "error", "edge attribute missing or not a number",
+    "IRC1040", "error", "Edge attribute missing or not a number",
     "the edge has {problem}",
     "An edge needs from-layer, from-port, to-layer and to-port, all of them numbers.",
     "<edge from-layer=\"0\" to-layer=\"2\" to-port=\"0\" />",
@@ -245,7 +245,7 @@ EDGE_ATTRIBUTE_INVALID = Code(
     "complete the edge",
 )  # fmt: skip
 EDGE_FROM_UNKNOWN_LAYER = Code(
-    "IRC1041", "error", "edge from a layer that does not exist",
+    "IRC1041", "error", "Edge from a layer that does not exist",
     "the edge comes from layer {id}, which does not exist",
     "The consumer would have no data.",
     "<edge from-layer=\"99\" ...> in a model of 4 layers",
@@ -253,7 +253,7 @@ EDGE_FROM_UNKNOWN_LAYER = Code(
     "correct from-layer, or remove the edge",
 )  # fmt: skip
 EDGE_TO_UNKNOWN_LAYER = Code(
-    "IRC1042", "warning", "edge to a layer that does not exist",
+    "IRC1042", "warning", "Edge to a layer that does not exist",
     "the edge goes to layer {id}, which does not exist; it is ignored",
     "OpenVINO ignores such an edge, but a layer or a number may be missing.",
     "<edge ... to-layer=\"99\" to-port=\"0\" />",
@@ -261,7 +261,7 @@ EDGE_TO_UNKNOWN_LAYER = Code(
     "correct to-layer, or remove the edge",
 )  # fmt: skip
 EDGE_FROM_UNKNOWN_PORT = Code(
-    "IRC1043", "error", "edge from a port that does not exist",
+    "IRC1043", "error", "Edge from a port that does not exist",
     "the edge comes from port {port} of {layer}, which has {known}",
     "An edge must start at an output port that the layer declares.",
     "<edge from-layer=\"1\" from-port=\"5\" ...> where layer 1 has output port 0 only",
@@ -269,7 +269,7 @@ EDGE_FROM_UNKNOWN_PORT = Code(
     "correct from-port, or declare the port in <output>",
 )  # fmt: skip
 EDGE_TO_UNKNOWN_PORT = Code(
-    "IRC1044", "error", "edge to a port that does not exist",
+    "IRC1044", "error", "Edge to a port that does not exist",
     "the edge goes to port {port} of {layer}, which has {known}",
     "An edge must end at an input port that the layer declares.",
     "<edge ... to-layer=\"2\" to-port=\"5\" /> where layer 2 has input ports 0 and 1",
@@ -277,7 +277,7 @@ EDGE_TO_UNKNOWN_PORT = Code(
     "correct to-port, or declare the port in <input>",
 )  # fmt: skip
 EDGE_DUPLICATE = Code(
-    "IRC1045", "error", "two edges into one port",
+    "IRC1045", "error", "Two edges into one port",
     "input port {port} of {layer} already has an edge, from layer {source}",
     "An input takes its data from one place; OpenVINO refuses a repeated edge too.",
     "two <edge ... to-layer=\"2\" to-port=\"1\" />",
@@ -285,7 +285,7 @@ EDGE_DUPLICATE = Code(
     "remove one of the edges",
 )  # fmt: skip
 INPUT_UNCONNECTED = Code(
-    "IRC1046", "error", "input without an edge",
+    "IRC1046", "error", "Input without an edge",
     "input port {port} has no edge",
     "Every declared input port needs data; optional inputs are left out at the end instead.",
     "a Multiply with two input ports and one edge",
@@ -301,7 +301,7 @@ RESULT_UNCONNECTED = Code(
     "add an edge to it, or remove it",
 )  # fmt: skip
 CYCLE = Code(
-    "IRC1048", "error", "layers depend on each other in a cycle",
+    "IRC1048", "error", "Layers depend on each other in a cycle",
     "these layers depend on each other: {path}",
     "No order exists in which these layers could run. Loops are written with TensorIterator or Loop, state"
     " with ReadValue and Assign.",
@@ -310,7 +310,7 @@ CYCLE = Code(
     "remove or redirect one of these edges",
 )  # fmt: skip
 TENSOR_NAME_DUPLICATE = Code(
-    "IRC1049", "warning", "tensor name used twice",
+    "IRC1049", "warning", "Tensor name used twice",
     "tensor name \"{name}\" already belongs to {other}",
     "A name finds one tensor; OpenVINO renames the second one silently.",
     "names=\"x\" on two output ports",
@@ -320,7 +320,7 @@ TENSOR_NAME_DUPLICATE = Code(
 
 # ------------------------------------------------------------------ Parameter
 DATA_MISSING = Code(
-    "IRC1060", "error", "layer without <data>",
+    "IRC1060", "error", "Layer without <data>",
     "a {type} layer needs <data>",
     "Type and shape are in <data>; nothing else in the file has them reliably.",
     "<layer type=\"Parameter\" ...> with only <output>",
@@ -344,7 +344,7 @@ PARAMETER_SHAPE_MISSING = Code(
     "add {suggested}",
 )  # fmt: skip
 SHAPE_INVALID = Code(
-    "IRC1063", "error", "bad shape",
+    "IRC1063", "error", "Bad shape",
     "shape \"{shape}\": {problem}",
     "A Parameter's shape is a comma separated list of sizes, ? (or -1) for unknown ones, lo..hi for ranges,"
     " or ... for any rank;"
@@ -354,7 +354,7 @@ SHAPE_INVALID = Code(
     "write sizes, ? or ranges such as 1..5, separated by commas",
 )  # fmt: skip
 RANGE_REVERSED = Code(
-    "IRC1064", "warning", "reversed range in a shape",
+    "IRC1064", "warning", "Reversed range in a shape",
     "shape \"{shape}\": the range {text} is empty; it is read as ?",
     "OpenVINO drops the bounds of such a range and takes any size.",
     "shape=\"5..2,3\"",
@@ -362,7 +362,7 @@ RANGE_REVERSED = Code(
     "write the smaller bound first",
 )  # fmt: skip
 ELEMENT_TYPE_UNKNOWN = Code(
-    "IRC1065", "error", "unknown element_type",
+    "IRC1065", "error", "Unknown element_type",
     "element_type \"{text}\" does not exist",
     "Attributes use f64 f32 f16 bf16 i64 i32 i16 i8 i4 u64 u32 u16 u8 u6 u4 u3 u2 u1 boolean nf4 f4e2m1"
     " f8e4m3 f8e5m2 f8e8m0 string"
@@ -372,7 +372,7 @@ ELEMENT_TYPE_UNKNOWN = Code(
     "write a known name such as f32 or i64",
 )  # fmt: skip
 PORT_DISAGREES = Code(
-    "IRC1066", "warning", "port disagrees with <data>",
+    "IRC1066", "warning", "Port disagrees with <data>",
     "the output port says {port}, <data> says {data}; <data> counts",
     "OpenVINO takes type and shape from <data> and does not look at the port; one of the two is out of date.",
     "<data shape=\"2,3\" .../> with the port dims 5, 3",
@@ -380,7 +380,7 @@ PORT_DISAGREES = Code(
     "make the two agree",
 )  # fmt: skip
 OUTPUT_PORT_COUNT = Code(
-    "IRC1067", "error", "wrong number of output ports",
+    "IRC1067", "error", "Wrong number of output ports",
     "a {type} layer has one output port, this one has {count}",
     "Parameter and Const each produce one tensor.",
     "a Const without <output>",
@@ -398,7 +398,7 @@ CONST_ATTRIBUTE_MISSING = Code(
     "add {attribute}=\"...\"",
 )  # fmt: skip
 CONST_NUMBER_INVALID = Code(
-    "IRC1071", "error", "bad offset or size",
+    "IRC1071", "error", "Bad offset or size",
     "{attribute}=\"{text}\" of the Const is not a number from 0 to 2^63-1",
     "It counts bytes from the start of the .bin.",
     "offset=\"18446744073709551612\"",
@@ -447,7 +447,7 @@ CONST_OUTSIDE = Code(
     "copy the .bin again; .xml and .bin must come from the same export",
 )  # fmt: skip
 CONST_STRING_DAMAGED = Code(
-    "IRC1077", "error", "damaged string constant",
+    "IRC1077", "error", "Damaged string constant",
     "the string Const at offset {offset} with {size} bytes is damaged: {problem}",
     "String data is a 32-bit count, count + 1 rising 32-bit offsets from 0, and the UTF-8 bytes.",
     "an offset beyond the end of the text",
@@ -463,7 +463,7 @@ CONST_TYPE_DYNAMIC = Code(
     "write the type of the stored data",
 )  # fmt: skip
 BIN_MISSING = Code(
-    "IRC1080", "error", "weights file missing",
+    "IRC1080", "error", "Weights file missing",
     "there is no {bin} beside the .xml, but the Const needs {size} bytes at offset {offset} of it",
     "Constants are stored in a .bin of the same name in the same folder.",
     "model.xml copied without model.bin",
@@ -471,7 +471,7 @@ BIN_MISSING = Code(
     "put {bin} beside the .xml",
 )  # fmt: skip
 BIN_LFS = Code(
-    "IRC1081", "error", "weights file is a Git LFS pointer",
+    "IRC1081", "error", "Weights file is a Git LFS pointer",
     "{bin} is a Git LFS pointer, not the weights (the Const needs {size} bytes at offset {offset})",
     "The repository was cloned without Git LFS, so the large file is still on the server.",
     "a .bin of 130 bytes that begins with \"version https://git-lfs.github.com/spec/v1\"",
@@ -479,7 +479,7 @@ BIN_LFS = Code(
     "run `git lfs pull` in the repository",
 )  # fmt: skip
 BIN_IS_XML = Code(
-    "IRC1082", "error", "weights file is XML",
+    "IRC1082", "error", "Weights file is XML",
     "{bin} is an XML or HTML file, not the weights (the Const needs {size} bytes at offset {offset})",
     "The .xml was copied over the .bin, or a download saved an error page.",
     "a .bin that begins with <?xml or <!DOCTYPE html>",
@@ -487,7 +487,7 @@ BIN_IS_XML = Code(
     "copy or download the .bin again",
 )  # fmt: skip
 BIN_UNREADABLE = Code(
-    "IRC1083", "error", "weights file cannot be read",
+    "IRC1083", "error", "Weights file cannot be read",
     "cannot read {bin}: {reason} (the Const needs {size} bytes at offset {offset})",
     "The operating system refused to open or map the weights file.",
     "a .bin without read permission, or a folder of that name",
@@ -497,7 +497,7 @@ BIN_UNREADABLE = Code(
 
 # ------------------------------------------------------------------ TensorIterator, Loop, If
 BODY_MISSING = Code(
-    "IRC1090", "error", "body missing",
+    "IRC1090", "error", "Body missing",
     "{type} has no <{body}>",
     "The body holds the layers that the {type} runs.",
     "<layer type=\"TensorIterator\" ...> with only ports",
@@ -505,7 +505,7 @@ BODY_MISSING = Code(
     "add <{body}> with <layers> and <edges>",
 )  # fmt: skip
 PORT_MAP_INVALID = Code(
-    "IRC1091", "error", "bad port map entry",
+    "IRC1091", "error", "Bad port map entry",
     "<{section}> {kind} entry: {problem}",
     "A port map joins a port of the layer (external_port_id) to a Parameter or Result layer of the body"
     " (internal_layer_id).",
@@ -514,7 +514,7 @@ PORT_MAP_INVALID = Code(
     "correct the entry",
 )  # fmt: skip
 BACK_EDGE_INVALID = Code(
-    "IRC1092", "error", "bad back edge",
+    "IRC1092", "error", "Bad back edge",
     "<back_edges> entry: {problem}",
     "A back edge goes from a Result of the body to a Parameter of the body.",
     "<edge from-layer=\"7\" to-layer=\"99\" />",
@@ -522,7 +522,7 @@ BACK_EDGE_INVALID = Code(
     "correct the entry",
 )  # fmt: skip
 PORT_MAP_MISSING = Code(
-    "IRC1093", "error", "port map missing",
+    "IRC1093", "error", "Port map missing",
     "no entry of the port map names {what}",
     "Every Parameter of a body needs an input entry, and every output port of the layer an output entry.",
     "a body Parameter that no <input internal_layer_id=...> names",
@@ -532,7 +532,7 @@ PORT_MAP_MISSING = Code(
 
 # ------------------------------------------------------------------ schema
 SCHEMA_ELEMENT = Code(
-    "IRC1100", "warning", "unexpected element",
+    "IRC1100", "warning", "Unexpected element",
     "<{tag}> is not expected inside <{parent}>; it is ignored",
     "The element is no part of the format, so whatever it says has no effect.",
     "<weights offset=\"0\" size=\"12\"/> inside a <layer> (a leftover of IR version 7)",
@@ -540,7 +540,7 @@ SCHEMA_ELEMENT = Code(
     "remove it",
 )  # fmt: skip
 SCHEMA_ATTRIBUTE = Code(
-    "IRC1101", "warning", "unexpected attribute",
+    "IRC1101", "warning", "Unexpected attribute",
     "<{tag}> has an attribute {attribute}=\"{value}\" that the format does not know; it is ignored",
     "The attribute has no effect; it may be misspelled.",
     "<port id=\"0\" presicion=\"FP32\">",
@@ -548,7 +548,7 @@ SCHEMA_ATTRIBUTE = Code(
     "correct its name, or remove it",
 )  # fmt: skip
 SCHEMA_ATTRIBUTE_MISSING = Code(
-    "IRC1102", "warning", "attribute missing",
+    "IRC1102", "warning", "Attribute missing",
     "<{tag}> has no {attribute} attribute",
     "The format asks for it, though readers may do without.",
     "<input external_port_id=\"0\" /> in a <port_map> of a layer without body",
@@ -556,7 +556,7 @@ SCHEMA_ATTRIBUTE_MISSING = Code(
     "add {attribute}=\"...\"",
 )  # fmt: skip
 SCHEMA_VALUE = Code(
-    "IRC1103", "warning", "value of an unexpected form",
+    "IRC1103", "warning", "Value of an unexpected form",
     "{what} of <{tag}> is \"{value}\", the format expects {expected}",
     "Readers differ in what they make of such a value.",
     "<dim>+2</dim>",
@@ -564,7 +564,7 @@ SCHEMA_VALUE = Code(
     "write {expected}",
 )  # fmt: skip
 SCHEMA_OTHER = Code(
-    "IRC1104", "warning", "not according to the schema",
+    "IRC1104", "warning", "Not according to the schema",
     "<{tag}> does not have the form that the schema ir-v{version}.rng describes: {reason}",
     "The RELAX NG schema describes what OpenVINO writes; this file is different in a way irc has no closer words for.",
     "a section that occurs twice",
