@@ -66,13 +66,15 @@ class _Reader:
         return next(n for n in names if n)
 
     def _constant(self, key: str, tensor: RawTensor) -> Value:
-        const = Constant(tensor.dtype, tensor.shape, tensor.load)
         fields: dict[str, Any] = {"names": tuple(tensor.extras.get("names", ())), "loc": tensor.loc}
-        value = self.out.add_constant(const, tensor.name or key, extras={**tensor.extras, "key": key}, **fields)
+        fields["extras"] = {**tensor.extras, "key": key}
+        if "unread" in tensor.extras:  # an error that is reported already: its users are checked against its type
+            value = self.out.new_value(tensor.name or key, tensor.extras["unread"], **fields)
+        else:
+            const = Constant(tensor.dtype, tensor.shape, tensor.load)
+            value = self.out.add_constant(const, tensor.name or key, **fields)
         if self.format == "onnx":
             value.name = key
-        if "unread" in tensor.extras:  # an error that is reported already: its users are checked against its type
-            value.const, value.type = None, tensor.extras["unread"]
         return value
 
     # ------------------------------------------------------------------- one node

@@ -173,7 +173,9 @@ class RowFinder:
             if node in self.cluster_of or node.op.compute is None or len(node.outputs) != 1:
                 continue
             value = node.outputs[0]
-            if node.op.part_of is not None or value in self.graph.outputs or not value.uses or reduces(self.elements.of(value)):
+            if node.op.part_of is not None or value in self.graph.outputs or not value.uses:
+                continue
+            if reduces(self.elements.of(value)):
                 continue
             homes = {self.cluster_of.get(n) for n in value.uses}
             home = homes.pop() if len(homes) == 1 else None
