@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph
-from irc.passes import cse, decompose, fold, infer, materialize, recompose, simplify, weights
+from irc.passes import cse, decompose, demands, fold, infer, materialize, recompose, simplify, weights
 
 if TYPE_CHECKING:
     from irc.kernels import Isa
@@ -17,6 +17,7 @@ Pass = tuple[str, Callable[[Graph, Sink], object]]
 COMPILE_C: tuple[Pass, ...] = (
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
+    ("record-demands", lambda graph, sink: demands.record(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),

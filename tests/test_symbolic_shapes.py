@@ -228,3 +228,19 @@ def test_roll_as_the_new_exporter_writes_it() -> None:
     for backend in ("c", "numpy"):
         (y,) = irc.compile(model, backend=backend)({"x": x, "ids": np.zeros((2, 9), np.int64)})
         np.testing.assert_array_equal(y, np.roll(x, 2, 1))
+
+
+def test_a_reshape_must_fit_when_the_model_runs() -> None:
+    """A size that an exporter has written as a number, where kernels and views read the memory behind the reshape."""
+    nodes = [
+        constant("fixed", [4, 3, 12]), helper.make_node("Reshape", ["x", "fixed"], ["rows"]),
+        helper.make_node("Transpose", ["rows"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["rows", "turned"], ["y"]),
+    ]  # fmt: skip
+    compiled = irc.compile(load(nodes, {"y": 1}), backend="c")
+    rng = np.random.default_rng(0)
+    x, ids = rng.normal(size=(6, 2, 12)).astype(np.float32), np.zeros((6, 2), np.int64)
+    rows = x.reshape(4, 3, 12)
+    np.testing.assert_allclose(compiled({"x": x, "ids": ids})[0], rows @ rows.transpose(0, 2, 1), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="IRC6313"):
+        compiled({"x": x[:1], "ids": ids[:1]})

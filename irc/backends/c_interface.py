@@ -288,12 +288,13 @@ def _check(i: Interface) -> str:
     for d in _byte_sizes(i):
         real = dim_text(d, lambda s: f"(double){i.unit.symbols[s]}", i.unit.helper)
         lines.append(f"    if ({real} > 0x1p62) return {number(runtime.MODEL_TOO_LARGE)};")
+    sizes, checks = Sizes(i), list[str]()
     for c in i.program.constraints:
-        lines.append(
-            f"    if ({i.size(c.a)} != {i.size(c.b)}) return {number(runtime.SIZES_DIFFER)}; /* {comment(c.what)} */"
-        )
-    sizes = i.load_sizes("dims", set(i.unit.symbols))
-    return "\n".join([f"static int {p}_check(const int64_t *dims) {{", *sizes, *lines, "    return 0;", "}"]) + "\n"
+        differ = f"{sizes.text(c.a)} != {sizes.text(c.b)}"
+        checks.append(f"    if ({differ}) return {number(runtime.SIZES_DIFFER)}; /* {comment(c.what)} */")
+    lines += [*sizes.lines, *checks]
+    given = i.load_sizes("dims", set(i.unit.symbols))
+    return "\n".join([f"static int {p}_check(const int64_t *dims) {{", *given, *lines, "    return 0;", "}"]) + "\n"
 
 
 def _byte_sizes(i: Interface) -> list[Dim]:

@@ -6,7 +6,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Graph
 from irc.loops.ir import Constraint
 from irc.passes.claim import KernelOp
-from irc.passes.demands import demands
+from irc.passes.demands import RECORDED, demands
 from irc.passes.elements import Elements
 
 
@@ -17,4 +17,6 @@ def constraints(graph: Graph, elements: Elements) -> list[Constraint]:
         pairs = node.op.demands if isinstance(node.op, KernelOp) else demands(node, elements)
         for a, b in pairs:
             found.setdefault((a, b), Constraint(a, b, node.name or node.op.name))
+    for a, b, name in graph.extras.get(RECORDED, ()):
+        found.setdefault((a, b), Constraint(a, b, name))
     return list(found.values())

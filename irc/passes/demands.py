@@ -4,9 +4,29 @@ from __future__ import annotations
 
 from irc.expr import Load, Var, walk
 from irc.ir.dim import Dim
-from irc.ir.graph import Node
+from irc.ir.graph import Graph, Node
 from irc.passes.elements import Elements, Flat, value_of
 from irc.passes.rows import reduces
+from irc.passes.simplify import RESHAPES
+
+RECORDED = "sizes that reshapes keep"
+"""Key in a graph's extras of what `record` found."""
+
+
+def record(graph: Graph) -> None:
+    """Note, for every reshape of the model, that its result has as many elements as its operand.
+
+    Later it may be gone: kernels and views read its operand's memory in its place.
+    """
+    found: list[tuple[Dim, Dim, str]] = []
+    for node in graph.nodes:
+        x, out = node.inputs[0] if node.inputs else None, node.outputs[0] if node.outputs else None
+        if node.op.name not in RESHAPES or x is None or out is None or x.rank is None or out.rank is None:
+            continue
+        a, b = x.tensor.elements(), out.tensor.elements()
+        if a.equals(b) is None:
+            found.append((a, b, node.name or node.op.name))
+    graph.extras[RECORDED] = found
 
 
 def demands(node: Node, elements: Elements) -> list[tuple[Dim, Dim]]:
