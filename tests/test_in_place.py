@@ -51,6 +51,23 @@ def dense(b: Any, x: Any) -> Any:
     return conv(b, b.Concat(*parts, axis=1), 16, size=1)
 
 
+def nested(b: Any, x: Any) -> Any:
+    """Each concatenation adds one to the one before."""
+    whole = conv(b, x, 16, **SAME)
+    for _ in range(3):
+        scaled = b.Relu(b.Mul(whole, random(int(whole.shape[1]), 1, 1)))
+        whole = b.Concat(whole, conv(b, scaled, 16, **SAME), axis=1)
+    return conv(b, whole, 16, size=1)
+
+
+def again(b: Any, x: Any) -> Any:
+    """A concatenation that is an operand of two others."""
+    y, z = conv(b, x, 16, **SAME), b.Relu(conv(b, x, 16, size=1))
+    both = b.Concat(y, z, axis=1)
+    last, other = conv(b, both, 16, **SAME), conv(b, z, 16, **SAME)
+    return conv(b, b.Concat(both, last, axis=1), 8, size=1), conv(b, b.Concat(other, both, axis=1), 8, size=1)
+
+
 def skip(b: Any, x: Any) -> Any:
     """A part that is pooled before the other is computed, by loops."""
     y = b.Relu(conv(b, x, 16, **SAME))
@@ -96,6 +113,8 @@ MODELS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "squeeze and expand": (fire, 1, 2),
     "halves": (halves, 1, 3),
     "dense": (dense, 3, 4),
+    "nested": (nested, 3, 4),
+    "again": (again, 3, 4),
     "skip": (skip, 1, 1),
     "a part that is a result": (kept, 1, 2),
     "linear layers": (linear, 1, 2),

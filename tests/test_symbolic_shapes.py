@@ -144,6 +144,7 @@ def test_parts_of_a_shape() -> None:
     assert found == ["f32[batch,-seq%4%4 + seq,12]", "i64[batch + seq]", "f32[batch,seq,6]"]
 
 
+@pytest.mark.compiler
 def test_sizes_that_come_back_are_computed_once() -> None:
     """Offsets in memory are long sums of products of sizes: their quotients have names in P_plan."""
     nodes = [
@@ -214,6 +215,7 @@ def test_what_is_no_whole_number_is_not_known() -> None:
     assert known["sum"] and known["whole"] and not (known["product"] or known["minus"] or known["half"])
 
 
+@pytest.mark.compiler
 def test_roll_as_the_new_exporter_writes_it() -> None:
     """Slices from -2 mod size and up to there, side by side."""
     nodes = [
@@ -230,6 +232,7 @@ def test_roll_as_the_new_exporter_writes_it() -> None:
         np.testing.assert_array_equal(y, np.roll(x, 2, 1))
 
 
+@pytest.mark.compiler
 def test_a_reshape_must_fit_when_the_model_runs() -> None:
     """A size that an exporter has written as a number, where kernels and views read the memory behind the reshape."""
     nodes = [

@@ -27,16 +27,16 @@ MOVED = ("Transpose", "Reshape")
 def run(graph: Graph) -> int:
     """Write in place what is worth it; how many concatenations are gone."""
     found = [n for n in graph.nodes if _is_last(n)]
-    place = {n: i for i, n in enumerate(graph.nodes)}
     done: set[Node] = set()
-    for node in sorted(found, key=lambda n: -len(n.inputs)):
+    for node in sorted(found, key=lambda n: -len(_operands(n))):
         if node in done:
             continue
         operands = _operands(node)
         if node.outputs[0] in graph.outputs or not any(map(_from_kernel, operands)) or not _placeable(operands):
             continue
-        inner = [(n, at) for n in found if n not in done and (at := _within(_operands(n), operands)) is not None]
-        _replace(graph, node, operands, inner, place)
+        within = [(n, _within(_operands(n), operands)) for n in found if n not in done]
+        inner = [(n, at) for n, at in within if at is not None]
+        _replace(graph, node, operands, inner)
         done.update(n for n, _ in inner)
     graph.prune()
     return len(done)
@@ -53,9 +53,12 @@ def _is_last(node: Node) -> bool:
 
 
 def _operands(node: Node) -> list[Value]:
-    """The operands, those in one that are all the slices of a value one after the other."""
+    """The operands, those of concatenations among them, and in one all the slices of a value one after the other."""
     found: list[Value] = []
     values = [v for v in node.inputs if v is not None]
+    while any(v.producer is not None and _is_last(v.producer) for v in values):
+        nodes = [(v, v.producer) for v in values]
+        values = [u for v, n in nodes for u in (n.inputs if n is not None and _is_last(n) else (v,)) if u is not None]
     while values:
         base, taken = _sliced(values)
         found.append(base)
@@ -110,19 +113,20 @@ def _placeable(operands: Sequence[Value]) -> bool:
     return len(set(operands)) == len(operands) and all(v.producer is not None for v in operands)
 
 
-def _within(few: Sequence[Value], many: Sequence[Value]) -> int | None:
-    """The place among `many` operands from which on they are the `few`."""
+def _within(few: Sequence[Value], many: Sequence[Value]) -> tuple[int, int] | None:
+    """From which to which place the `many` operands are the `few`."""
     starts = range(len(many) - len(few) + 1)
-    return next((i for i in starts if list(many[i : i + len(few)]) == list(few)), None)
+    return next(((i, i + len(few)) for i in starts if list(many[i : i + len(few)]) == list(few)), None)
 
 
 def _replace(
-    graph: Graph, node: Node, operands: Sequence[Value], inner: Sequence[tuple[Node, int]], place: dict[Node, int]
+    graph: Graph, node: Node, operands: Sequence[Value], inner: Sequence[tuple[Node, tuple[int, int]]]
 ) -> None:  # fmt: skip
     """The room and its parts for a concatenation and for those of its neighbours that are `inner`."""
     whole, starts = node.outputs[0], [0]
     for v in operands:
         starts.append(starts[-1] + int(v.shape[-1]))
+    place = {n: i for i, n in enumerate(graph.nodes)}
     b = Builder(graph, node.name, node.loc)
     room = b.add(Room(whole.dtype, whole.shape))
 
@@ -140,12 +144,10 @@ def _replace(
             for user in others:
                 graph.set_op(user, user.op, [part if v is value else v for v in user.inputs])
     rank = {k: n for n, k in enumerate(after)}
-    for other, first in inner:
-        count = len(_operands(other))
-        last = max(range(first, first + count), key=rank.__getitem__)
-        here = after[last]
-        if count < len(operands):
-            here = _slice(b, here, starts[first], starts[first + count])
+    for other, (first, end) in inner:
+        here = after[max(range(first, end), key=rank.__getitem__)]
+        if end - first < len(operands):
+            here = _slice(b, here, starts[first], starts[end])
         put_in_place(graph, other.outputs[0], here)
 
 
