@@ -72,10 +72,17 @@ static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
         for (int64_t at = 0; at < g->wide; at++, to += 32) {
             const int64_t ix = at * $COLUMN_STEP - g->pad_w;
             const int inside = iy >= 0 && iy < g->ih && ix >= 0 && ix < g->iw;
-            const float *from = inside ? g->x + iy * g->x_row + ix * g->x_pixel : g->x;
+            const $X *from = inside ? g->x + iy * g->x_row + ix * g->x_pixel : g->x;
             for (int64_t c = 0; c < g->channels; c++, from += 32) {
                 const int64_t have = inside ? g->ic - c * 32 : 0;
-                irc_f32x16 x = {0}, y = {0};
+$load
+            }
+        }
+    }
+}
+"""
+
+_LOAD_F32 = """                irc_f32x16 x = {0}, y = {0};
                 if (have >= 32) {
                     x = irc_f32x16_load(from);
                     y = irc_f32x16_load(from + 16);
@@ -83,35 +90,12 @@ static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
                     x = irc_f32x16_load_part(from, have);
                     if (have > 16) y = irc_f32x16_load_part(from + 16, have - 16);
                 }
-                irc_split_$T(x, y, to + c * $T * g->plane, g->plane);
-            }
-        }
-    }
-}
-"""
+                irc_split_$T(x, y, to + c * $T * g->plane, g->plane);"""
 
-_COPY_HALVES = """
-/* Rows begin to end of the planes. */
-static void ${S}_copy_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
-    for (; begin < end; begin++) {
-        const int64_t iy = (g->y0 * $SH + begin) * $ROW_STEP - g->pad_h;
-        uint16_t *to = g->scratch + begin * g->wide * 32;
-        for (int64_t at = 0; at < g->wide; at++, to += 32) {
-            const int64_t ix = at * $COLUMN_STEP - g->pad_w;
-            const int inside = iy >= 0 && iy < g->ih && ix >= 0 && ix < g->iw;
-            const uint16_t *from = inside ? g->x + iy * g->x_row + ix * g->x_pixel : g->x;
-            for (int64_t c = 0; c < g->channels; c++, from += 32) {
-                const int64_t have = inside ? g->ic - c * 32 : 0;
-                irc_u16x32 x = {0};
+_LOAD_HALVES = """                irc_u16x32 x = {0};
                 if (have >= 32) __builtin_memcpy(&x, from, 64);
                 else if (have > 0) x = irc_halves_part(from, have);
-                irc_bf16_store(to + c * g->plane, x);
-            }
-        }
-    }
-}
-"""
+                irc_bf16_store(to + c * g->plane, x);"""
 
 _COPY_ROWS = """
 /* Rows begin to end of the plane. */
@@ -388,7 +372,7 @@ class AmxConvKernel(Kernel):
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers: read, written, scratch."""
-        slots = tuple((f"s{i}", "const float *") for i in range(len(self.epilogue.slots)))
+        slots = self.epilogue.pointers("float")
         w = "float" if self.terms == 3 else "uint16_t"
         x, y = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
         return (("x", f"const {x} *"), ("w", f"const {w} *"), *slots, ("y", f"{y} *"), ("scratch", "uint16_t *"))
@@ -459,6 +443,7 @@ class AmxConvKernel(Kernel):
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         t, given = self.terms, self._names()
+        load = fill(_LOAD_HALVES if self.x_half else _LOAD_F32, T=t)
         variants, row = [(r, w) for r in (2, 1) for w in self.widths], 2 * given["PIXEL"] * given["SW"]
         calls = "\n".join(
             f"        {variant_of(i, variants, 'g->oc - col')}irc_taps_{amx.products_name(t, r, w, self.unit)}("
@@ -480,7 +465,7 @@ class AmxConvKernel(Kernel):
                 amx.SPLIT_PANEL if t == 3 else "",
                 *(amx.taps(t, r, w, self.unit) for r, w in variants),
                 fill(_CALL, **given),
-                fill(_COPY_ROWS if self.few else _COPY_HALVES if self.x_half else _COPY, **given),
+                fill(_COPY_ROWS, **given) if self.few else fill(_COPY, **given, load=load),
                 fill(_EXACT, **given, load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t)),
                 fill(_PRODUCTS, **given, choose=calls, operand=split if t == 3 else stored),
                 fill(_ENTRY, **given),

@@ -77,7 +77,7 @@ class AmxGemmKernel(Kernel):
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers: read, written, scratch (where tiles are used)."""
-        slots = tuple((f"s{i}", "const float *") for i in range(len(self.epilogue.slots)))
+        slots = self.epilogue.pointers("float")
         scratch = (("scratch", "uint16_t *"),) if self.heights else ()
         a, c = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
         return (("a", f"const {a} *"), ("b", f"const {self._b} *"), *slots, ("c", f"{c} *"), *scratch)

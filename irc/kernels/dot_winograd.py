@@ -30,7 +30,7 @@ from irc.kernels.epilogue import Epilogue
 from irc.kernels.pixels import slot_fields, slot_sizes, slot_starts
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import Tile, epilogue_of, names, prelude
-from irc.kernels.winograd import FEW_TASKS, LEAVE, SLOTS, TRANSFORM
+from irc.kernels.winograd import ENTRY, FEW_TASKS, LEAVE, SLOTS, TRANSFORM
 
 MOST_TILES = 128  # transformed at a time
 FAR = 6  # pixels ahead that are fetched
@@ -217,24 +217,6 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
         begin += run;
     }
 }
-
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
-    const int64_t tasks = g->batch * g->groups * g->parts, slots = tasks < $slots ? tasks : $slots;
-    ${S}_tasks(g, begin, tasks * begin / slots, tasks * end / slots);
-}
-
-void $S($parameters) {
-    ${S}_call g = {$fields};
-    if (batch <= 0 || oh <= 0 || ow <= 0) return;
-    ${S}_plan(&g);
-    const int64_t tasks = batch * g.groups * g.parts;
-    const double work = (double)(batch * oh * ow) * (double)oc * (double)(4 * ic);
-    if (!pool || tasks < 2 || work < $worthwhile)
-        ${S}_tasks(&g, 0, 0, tasks);
-    else
-        pool->parallel_for(pool->self, tasks < $slots ? tasks : $slots, ${S}_part, &g);
-}
 """
 
 
@@ -277,9 +259,9 @@ class DotWinogradKernel(Kernel):
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers, in the order of the call."""
-        slots = tuple((f"s{i}", "const float *") for i in range(len(self.epilogue.slots)))
         x, y = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
-        return (("x", f"const {x} *"), ("w", "const uint16_t *"), *slots, ("y", f"{y} *"), ("scratch", "void *"))
+        read = (("x", f"const {x} *"), ("w", "const uint16_t *"), *self.epilogue.pointers("float"))
+        return (*read, ("y", f"{y} *"), ("scratch", "void *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -359,5 +341,6 @@ class DotWinogradKernel(Kernel):
                 epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
                 fill(_CALL, **given),
                 fill(_BODY, **given),
+                fill(ENTRY, **given, groups="groups"),
             )
         )

@@ -212,10 +212,13 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
         begin += run;
     }
 }
+"""
 
+# Tasks are divided among threads; the call counts what is transformed at a time of an image in `$groups`.
+ENTRY = """
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
-    const int64_t tasks = g->batch * g->chunks * g->parts, slots = tasks < $slots ? tasks : $slots;
+    const int64_t tasks = g->batch * g->$groups * g->parts, slots = tasks < $slots ? tasks : $slots;
     ${S}_tasks(g, begin, tasks * begin / slots, tasks * end / slots);
 }
 
@@ -223,7 +226,7 @@ void $S($parameters) {
     ${S}_call g = {$fields};
     if (batch <= 0 || oh <= 0 || ow <= 0) return;
     ${S}_plan(&g);
-    const int64_t tasks = batch * g.chunks * g.parts;
+    const int64_t tasks = batch * g.$groups * g.parts;
     const double work = (double)(batch * oh * ow) * (double)oc * (double)(4 * ic);
     if (!pool || tasks < 2 || work < $worthwhile)
         ${S}_tasks(&g, 0, 0, tasks);
@@ -319,5 +322,6 @@ class WinogradKernel(Kernel):
                 fill(LEAVE, **given),
                 epilogue_of(s, t, self.epilogue),
                 *(fill(text, **given) for text in (_CALL, _BODY)),
+                fill(ENTRY, **given, groups="chunks"),
             )
         )

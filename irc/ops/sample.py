@@ -30,6 +30,12 @@ from irc.ops.typesets import ONNX_ALL, OV_ANY
 
 GRID = FLOATS_BF16 | {f8e4m3fn, f8e5m2}
 PADDINGS = ["zeros", "border", "reflection"]
+ATTRIBUTES = {
+    "mode": Enum({"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}, "linear"),
+    "padding_mode": Enum(PADDINGS, "zeros", to="padding"),
+    "align_corners": Bool(False),
+}
+"""GridSample over planes."""
 CUBIC = -0.75
 """The cubic kernel's coefficient."""
 
@@ -303,28 +309,11 @@ class GridSample(Op):
         return b.Where(reduce(b.And, checks), found, b.const(-1)) if checks else found
 
     onnx = (
-        Form(
-            "GridSample", 16, T={"T": ONNX_ALL, "G": FLOATS}, when=planes,
-            attrs={
-                "mode": Enum({"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}, "linear"),
-                "padding_mode": Enum(PADDINGS, "zeros", to="padding"), "align_corners": Bool(False),
-            },
-        ),
+        Form("GridSample", 16, T={"T": ONNX_ALL, "G": FLOATS}, when=planes, attrs=ATTRIBUTES),
         Form(
             "GridSample", 20, when=None,
-            attrs={
-                "mode": Enum(["linear", "nearest", "cubic"], "linear"),
-                "padding_mode": Enum(PADDINGS, "zeros", to="padding"), "align_corners": Bool(False),
-            },
+            attrs=ATTRIBUTES | {"mode": Enum(["linear", "nearest", "cubic"], "linear")},
         ),
         Form("GridSample", 22, T={"T": PREV | {bf16}, "G": PREV | {bf16}}),
     )  # fmt: skip
-    openvino = (
-        Form(
-            "GridSample", 9, T={"T": OV_ANY, "G": GRID}, when=planes,
-            attrs={
-                "mode": Enum({"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}, "linear"),
-                "padding_mode": Enum(PADDINGS, "zeros", to="padding"), "align_corners": Bool(False),
-            },
-        ),
-    )  # fmt: skip
+    openvino = (Form("GridSample", 9, T={"T": OV_ANY, "G": GRID}, when=planes, attrs=ATTRIBUTES),)
