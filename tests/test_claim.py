@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,18 @@ def check(found: list[Array], wanted: list[Array]) -> None:
         np.testing.assert_allclose(got, want, rtol=3e-5, atol=3e-5)
 
 
+def check_compiled(cases: dict[str, Any], program_of: Callable[[Graph], Program], folder: Path) -> None:
+    """The programs of cases (build, feeds, …), compiled, give what the operations' references give."""
+    for name, (build, feeds, *_) in cases.items():
+        graph = graph_of(build, *feeds)
+        wanted = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
+        library = Library(program_of(graph), folder)
+        try:
+            check(library.run(library.context(), feeds, [w.shape for w in wanted]), wanted)
+        except AssertionError as e:
+            raise AssertionError(f"{name}: {e}") from e
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_claims(name: str) -> None:
     """The program has that many kernels and functions, and its interpretation is the references' result."""
@@ -183,14 +196,7 @@ def test_claims(name: str) -> None:
 @pytest.mark.compiler
 def test_compiled(tmp_path: Path) -> None:
     """All of them as one library."""
-    for name, (build, feeds, *_) in CASES.items():
-        graph = graph_of(build, *feeds)
-        wanted = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
-        library = Library(claimed(graph), tmp_path)
-        try:
-            check(library.run(library.context(), feeds, [w.shape for w in wanted]), wanted)
-        except AssertionError as e:
-            raise AssertionError(f"{name}: {e}") from e
+    check_compiled(CASES, claimed, tmp_path)
 
 
 N, S = Dim.symbol("n", 1), Dim.symbol("s", 1)

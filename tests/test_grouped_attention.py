@@ -26,7 +26,7 @@ from irc.loops.lower import lower
 from irc.ops.builder import evaluate
 from irc.passes import group
 from irc.pipelines import compile_c
-from tests.test_claim import check
+from tests.test_claim import check, check_compiled
 from tests.test_kernels import build as compiled_kernels, compilers
 from tests.test_kernels_more import masks, run_attention
 
@@ -172,14 +172,7 @@ def test_claims(name: str, isa: str) -> None:
 @pytest.mark.compiler
 def test_compiled(tmp_path: Path) -> None:
     """All of them as one library each."""
-    for name, (build, feeds, *_) in CASES.items():
-        graph = graph_of(build, *feeds)
-        wanted = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
-        library = Library(program_of(graph), tmp_path)
-        try:
-            check(library.run(library.context(), feeds, [w.shape for w in wanted]), wanted)
-        except AssertionError as e:
-            raise AssertionError(f"{name}: {e}") from e
+    check_compiled(CASES, program_of, tmp_path)
 
 
 @pytest.mark.compiler
