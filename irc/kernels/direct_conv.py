@@ -405,8 +405,7 @@ class DirectConvKernel(Kernel):
         s, t = self.symbol, self.tile
         given = names(t) | self._constants() | {"S": s, "body": self._body, "parameters": self.parameters}
         given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-        given["slot_fields"] = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
-        given["slot_fields"] += "".join(f"\n    int64_t s{i}_{f};" for i, f in self.epilogue.strides("batch", "pixel"))
+        given["slot_fields"] = self.epilogue.fields(str(given["T"]), "batch", "pixel")
         given["slot_starts"] = "".join(self._starts())
         given["pieces"] = "".join(self._pieces())
         given["table"] = self._table()
