@@ -203,7 +203,8 @@ static void ${S}_plan(${S}_call *g) {
 """
 
 _COPY = """
-/* `blocks` blocks of channels from `block` on, of `tall` x `wide` pixels that begin at (y, x) of the padded input. */
+/* `blocks` blocks of channels from `block` on, of `tall` x `wide` pixels that begin at (y, x) of the padded input.  Of
+   an image that leaves no room in the second cache, what the next call copies is fetched. */
 static void ${S}_copy(const ${S}_call *g, const $T *image, int64_t block, int64_t blocks, int64_t y, int64_t x,
                       int64_t tall, int64_t wide, $T *to) {
     const int64_t ix = x - g->pad_w;
@@ -211,6 +212,8 @@ static void ${S}_copy(const ${S}_call *g, const $T *image, int64_t block, int64_
     const int64_t end = ${S}_least(g->iw > ix ? (g->iw - ix - 1) / $SC + 1 : 0, wide), hi = end < lo ? lo : end;
     const int64_t pitch = tall * wide * $B, step = g->x_pixel * $SC;
     const int64_t whole = ${S}_least(blocks, g->ic / $B - block), rest = g->ic - (block + whole) * $B;
+    const int large = g->ih * g->x_row * $size > $l2 / 2;
+    const int64_t later = large ? ${S}_least(blocks, g->blocks - block - blocks) * $B : 0;
     for (int64_t r = 0; r < tall; r++, to += wide * $B) {
         const int64_t iy = y + $line - g->pad_h;
         const int inside = iy >= 0 && iy < g->ih;
@@ -231,6 +234,7 @@ static void ${S}_copy(const ${S}_call *g, const $T *image, int64_t block, int64_
             $T *out = at;
             for (int64_t b = 0; b < whole; b++, in += $B, out += pitch) {
 $pieces            }
+            for (int64_t c = 0; c < later; c += 64 / $size) __builtin_prefetch(from + blocks * $B + c, 0, 2);
             for (int64_t c = 0; c < $B && whole < blocks; c++) out[c] = c < rest ? in[c] : 0;
         }
     }
