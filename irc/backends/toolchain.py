@@ -19,7 +19,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -29,6 +29,7 @@ from irc.backends import matrix_units, processor
 from irc.backends.processor import cpu_features
 from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.core import NOWHERE, Code, CompileError, Sink
+from irc.diagnostics.progress import tell
 
 _LANGUAGE = ("-std=c11", "-fno-math-errno", "-fno-trapping-math")
 COMMON = (*_LANGUAGE, "-fPIC", "-fvisibility=hidden")
@@ -250,7 +251,11 @@ def build(
 
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             try:
-                list(pool.map(one, units, objects))
+                begun = [pool.submit(one, *pair) for pair in zip(units, objects, strict=True)]
+                tell(f"{compiler.command[0]}: 0 of {len(units)} files")
+                for done, unit in enumerate(as_completed(begun), start=1):
+                    unit.result()
+                    tell(f"{compiler.command[0]}: {done} of {len(units)} files")
             except BaseException:  # an interrupt, or one file's error: nobody waits for the others
                 running.end()
                 raise

@@ -14,6 +14,7 @@ import click
 
 from irc.diagnostics.codes import internal, runtime, runtime_io
 from irc.diagnostics.core import Diagnostic, Loc, fill
+from irc.diagnostics.progress import told_to
 
 STDOUT = "standard output"
 """What messages call it, in place of a file's name."""
@@ -114,8 +115,8 @@ def status_of(found: Iterable[Diagnostic]) -> int:
 
 @contextmanager
 def progress(text: str) -> Generator[None]:
-    """Says on a terminal what is going on, for as long as it does."""
-    with steps() as tell:
+    """Says on a terminal what is going on, for as long as it does, and which step of it."""
+    with steps() as tell, told_to(lambda step: tell(f"{text}: {step}")):
         tell(text)
         yield
 
