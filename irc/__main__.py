@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 
 INTERRUPTED = 130
+SOON = 0.01
+"""Seconds until an interrupt is tried again."""
 
 
 def main() -> int:
     """Run the command line of this process; the exit status."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         from irc import cli
 
         return cli.main()
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    """KeyboardInterrupt, after the import that is going on: NumPy's would print it, and make an ImportError of it."""
+    if _importing(frame) and sys.platform != "win32":
+        signal.signal(signal.SIGALRM, _interrupt)
+        signal.setitimer(signal.ITIMER_REAL, SOON)
+    else:
+        raise KeyboardInterrupt
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 if __name__ == "__main__":
