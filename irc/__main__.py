@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from importlib.machinery import ExtensionFileLoader
 from types import FrameType
 
 INTERRUPTED = 130
@@ -24,18 +25,20 @@ def main() -> int:
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
-    """KeyboardInterrupt, after the import that is going on: NumPy's would print it, and make an ImportError of it."""
-    if _importing(frame) and sys.platform != "win32":
+    """KeyboardInterrupt; not while an extension module is loaded: NumPy's prints it and makes an ImportError of it."""
+    if sys.platform != "win32" and _loads_extension(frame):
         signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, SOON)
     else:
         raise KeyboardInterrupt
 
 
-def _importing(frame: FrameType | None) -> bool:
-    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+def _loads_extension(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 if __name__ == "__main__":
