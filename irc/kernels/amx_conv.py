@@ -464,7 +464,7 @@ class AmxConvKernel(Kernel):
                 amx.TYPES,
                 amx.head(self.unit),
                 f"/* {self.summary} */",
-                halves.text(self.x_half, self.y_half),
+                halves.text(self.x_half, self.y_half, self.epilogue.halves),
                 epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
                 amx.split(t) if self.few or not self.x_half else "",
                 amx.SPLIT_PANEL if t == 3 else "",
@@ -503,8 +503,8 @@ class AmxConvKernel(Kernel):
 
     def _names(self) -> dict[str, Any]:
         """What the templates refer to."""
-        t, slots = self.terms, list(enumerate(self.epilogue.slots))
-        fields = "".join(f"\n    const float *s{i};" for i, _ in slots)
+        t = self.terms
+        fields = "".join(f"\n    {kind}{n};" for n, kind in self.epilogue.pointers("float"))
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self._slot_sizes())
         return (
             self._geometry()

@@ -164,7 +164,7 @@ class AmxGemmKernel(Kernel):
         parts = [
             prelude(VECTOR, self.epilogue),
             amx.TYPES,
-            halves.text(self.x_half, self.y_half),
+            halves.text(self.x_half, self.y_half, self.epilogue.halves),
             f"/* {self.summary} */",
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             fill(text.CALL, **given),
@@ -251,7 +251,7 @@ class AmxGemmKernel(Kernel):
     def _names(self) -> dict[str, object]:
         """What the templates refer to."""
         t, slots = self.terms, list(enumerate(self.epilogue.slots))
-        fields = "".join(f"\n    const float *s{i};" for i, _ in slots)
+        fields = "".join(f"\n    {kind}{n};" for n, kind in self.epilogue.pointers("float"))
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, axes in slots for f in _strides(axes))
         rows = {i: f"\n        o.s{i}_row = g->s{i}_row;" if "row" in _strides(axes) else "" for i, axes in slots}
         starts = (f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;{rows[i]}" for i, _ in slots)
