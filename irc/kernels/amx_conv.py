@@ -188,7 +188,7 @@ IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *o, const float *block, int64_t 
         irc_f32x16 x = irc_f32x16_load(block + 16 * w);
         if (!first) x += $LY(to);
         if (last) {
-            poison = irc_note_$unit(poison, x * 0.0f);
+            poison = irc_note(poison, x * 0.0f);
             x = ${S}_epilogue(o, x, pixel, col + 16 * w, 16);
         }
         $SY(to, x);
@@ -213,8 +213,8 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *b
         if (s.y >= rows) break;
         const int64_t pixel = start + s.y * ow + s.x;
         if (left >= 32) {
-            if (first && last) poison = irc_note_$unit(poison, ${S}_whole(o, block + i * 32, pixel, col, 1, 1));
-            else if (last) poison = irc_note_$unit(poison, ${S}_whole(o, block + i * 32, pixel, col, 0, 1));
+            if (first && last) poison = irc_note(poison, ${S}_whole(o, block + i * 32, pixel, col, 1, 1));
+            else if (last) poison = irc_note(poison, ${S}_whole(o, block + i * 32, pixel, col, 0, 1));
             else if (first) ${S}_whole(o, block + i * 32, pixel, col, 1, 0);
             else ${S}_whole(o, block + i * 32, pixel, col, 0, 0);
             continue;
@@ -225,7 +225,7 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *b
             irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
             if (!first) x += part < 16 ? ${LY}_part(to, part) : $LY(to);
             if (last) {
-                poison = irc_note_$unit(poison, x * 0.0f);
+                poison = irc_note(poison, x * 0.0f);
                 x = ${S}_epilogue(o, x, pixel, col + 16 * w, part);
             }
             if (part < 16) ${SY}_part(to, x, part);
@@ -528,7 +528,6 @@ class AmxConvKernel(Kernel):
                 "parameters": self.parameters,
                 "begin": amx.BEGIN[self.unit].format(rows="g->height"),
                 "end": amx.END[self.unit],
-                "unit": self.unit,
                 "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
             }
         )

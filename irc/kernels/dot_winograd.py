@@ -318,7 +318,8 @@ class DotWinogradKernel(Kernel):
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
-        call = "irc_dot_rows_{}(r1 - r0, chunks, v + r0 * 32, 32, g->most * 32, 0, w, m + r0 * 32, 32, ahead, lines);"
+        call = "irc_dots_{}_rows(r1 - r0, chunks, 32, v + r0 * 32, 32, g->most * 32, 0, w, m + r0 * 32, 32, ahead,"
+        call += " lines);"
         calls = [f"            {call.format(w)}" for w in self.widths]
         if len(calls) == 2:
             calls = [f"            if (left > 16) {calls[0].strip()}", f"            else {calls[1].strip()}"]
