@@ -381,7 +381,7 @@ class AmxConvKernel(Kernel):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
         extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self._slot_sizes()))
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "pixel")))
 
     @property
     def _matrix(self) -> AmxGemmKernel:
@@ -504,8 +504,7 @@ class AmxConvKernel(Kernel):
     def _names(self) -> dict[str, Any]:
         """What the templates refer to."""
         t = self.terms
-        fields = "".join(f"\n    {kind}{n};" for n, kind in self.epilogue.pointers("float"))
-        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self._slot_sizes())
+        fields = self.epilogue.fields("float", "batch", "pixel")
         return (
             self._geometry()
             | self._chunks()
@@ -559,10 +558,6 @@ class AmxConvKernel(Kernel):
             f" + (c / {kw} % {kh} * {dh} * g->wide + c % {kw} * {dw}) * 32",
             "element": f"const int64_t tap_y = c / {kw} % {kh}, tap_x = c % {kw}, channel = c / {kh * kw} * 32 + k;",
         }  # fmt: skip
-
-    def _slot_sizes(self) -> list[tuple[int, str]]:
-        axes = enumerate(self.epilogue.slots)
-        return [(i, f) for i, a in axes for f in (("batch", "pixel") if a in ("column", "full") else ("batch",))]
 
     def _starts(self) -> Iterator[str]:
         for i, axes in enumerate(self.epilogue.slots):

@@ -85,7 +85,7 @@ class AmxGemmKernel(Kernel):
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; strides are in elements."""
-        slots = [f"s{i}_{f}" for i, axes in enumerate(self.epilogue.slots) for f in _strides(axes)]
+        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch0", "batch1", "row")]
         matrices = "m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 c_batch0 c_batch1 c_row batch0 batch1"
         return (*matrices.split(), *slots)
 
@@ -277,9 +277,8 @@ class AmxGemmKernel(Kernel):
     def _names(self) -> dict[str, object]:
         """What the templates refer to."""
         t, slots = self.terms, list(enumerate(self.epilogue.slots))
-        fields = "".join(f"\n    {kind}{n};" for n, kind in self.epilogue.pointers("float"))
-        fields += "".join(f"\n    int64_t s{i}_{f};" for i, axes in slots for f in _strides(axes))
-        rows = {i: f"\n        o.s{i}_row = g->s{i}_row;" if "row" in _strides(axes) else "" for i, axes in slots}
+        fields = self.epilogue.fields("float", "batch0", "batch1", "row")
+        rows = {i: f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "" for i, axes in slots}
         starts = (f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;{rows[i]}" for i, _ in slots)
         moves = (f"\n            g.s{i} += i * s{i}_batch0 + j * s{i}_batch1;" for i, _ in slots)
         here = (f"\n    o.s{i} = g->s{i};{rows[i].replace('        ', '    ')}" for i, _ in slots)
@@ -373,7 +372,3 @@ def variant_of(number: int, variants: list[tuple[int, int]], left: str) -> str:
     tests = ["two" if rows == 2 else "!two"] if len({r for r, _ in variants}) > 1 else []
     tests += [f"{left} > 16" if columns == 2 else f"{left} <= 16"] if len({w for _, w in variants}) > 1 else []
     return ("else " if number else "") + ("" if last else f"if ({' && '.join(tests)}) ")
-
-
-def _strides(axes: str) -> tuple[str, ...]:
-    return ("batch0", "batch1", "row") if axes in ("column", "full") else ("batch0", "batch1")

@@ -24,7 +24,6 @@ from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import vector_name, vector_type
-from irc.kernels.pixels import slot_fields
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import Tile, epilogue_of, names, prelude
 
@@ -212,7 +211,8 @@ static void ${S}_plan(${S}_call *g) {
 """
 
 _COPY = """
-/* `blocks` blocks of channels from `block` on, of `tall` x `wide` pixels that begin at (y, x) of the padded input. */
+/* `blocks` blocks of channels from `block` on, of `tall` x `wide` pixels that begin at (y, x) of the padded input.  Of
+   an image that leaves no room in the second cache, what the next call copies is fetched. */
 static void ${S}_copy(const ${S}_call *g, const $T *image, int64_t block, int64_t blocks, int64_t y, int64_t x,
                       int64_t tall, int64_t wide, $T *to) {
     const int64_t ix = x - g->pad_w;
@@ -220,6 +220,8 @@ static void ${S}_copy(const ${S}_call *g, const $T *image, int64_t block, int64_
     const int64_t end = ${S}_least(g->iw > ix ? (g->iw - ix - 1) / $SC + 1 : 0, wide), hi = end < lo ? lo : end;
     const int64_t pitch = tall * wide * $B, step = g->x_pixel * $SC;
     const int64_t whole = ${S}_least(blocks, g->ic / $B - block), rest = g->ic - (block + whole) * $B;
+    const int large = g->ih * g->x_row * $size > $l2 / 2;
+    const int64_t later = large ? ${S}_least(blocks, g->blocks - block - blocks) * $B : 0;
     for (int64_t r = 0; r < tall; r++, to += wide * $B) {
         const int64_t iy = y + $line - g->pad_h;
         const int inside = iy >= 0 && iy < g->ih;
@@ -240,6 +242,7 @@ static void ${S}_copy(const ${S}_call *g, const $T *image, int64_t block, int64_
             $T *out = at;
             for (int64_t b = 0; b < whole; b++, in += $B, out += pitch) {
 $pieces            }
+            for (int64_t c = 0; c < later; c += 64 / $size) __builtin_prefetch(from + blocks * $B + c, 0, 2);
             for (int64_t c = 0; c < $B && whole < blocks; c++) out[c] = c < rest ? in[c] : 0;
         }
     }
@@ -424,7 +427,7 @@ class DirectConvKernel(Kernel):
         given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         given |= halves.names(False, self.y_half, t)
         given["light"] = int(not self.epilogue.functions())  # else its registers would push the sums out of theirs
-        given["slot_fields"] = slot_fields(self.epilogue, str(given["T"]))
+        given["slot_fields"] = self.epilogue.fields(str(given["T"]), "batch", "pixel")
         given["slot_starts"] = "".join(self._starts())
         given["whole"] = self._whole(given)
         given["pieces"] = "".join(self._pieces())

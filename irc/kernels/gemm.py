@@ -298,10 +298,7 @@ class GemmKernel(Kernel):
 
     def slot_fields(self) -> str:
         """The epilogue's operands and their strides, as fields of the call."""
-        t = names(self.tile)["T"]
-        slots = self.epilogue.strides("batch0", "batch1", "row")
-        pointers = "".join(f"\n    {kind}{n};" for n, kind in self.epilogue.pointers(str(t)))
-        return pointers + "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
+        return self.epilogue.fields(str(names(self.tile)["T"]), "batch0", "batch1", "row")
 
     def slot_starts(self) -> str:
         """Statements that place the epilogue's operands `o` of matrix i, j."""
