@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim, product
+from irc.ir.dim import Dim, DimLike, product
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import LONGEST_SUM, WORTHWHILE
@@ -266,11 +266,11 @@ class WinogradKernel(Kernel):
         extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in slot_sizes(self.epilogue)))
 
-    def most(self, ic: int, tiles: int) -> int:
+    def most(self, ic: int, tiles: DimLike) -> int:
         """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
         t = self.tile
         at_once = t.isa.l2 // 2 // (16 * t.rows * t.dtype.itemsize * (ic + t.panel))
-        return max(1, min(MOST_ROWS, at_once, -(-tiles // t.rows)))
+        return max(1, min(MOST_ROWS, at_once, Dim.of(tiles).ceildiv(t.rows).const or MOST_ROWS))
 
     def scratch_bytes(self, ic: int, most: int) -> Dim:
         """Bytes of scratch: the transformed tiles and the sums of a panel, for each task that runs at a time."""

@@ -24,8 +24,6 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     rank = len(x.shape)
     if sorted(a % rank for a in axes) != list(range(2, rank)) or not worthwhile(*x.shape):
         return None
-    if any(d.bounds()[0] < 1 for d in x.shape[2:]):
-        return None
     space = Space(x.shape)
     for source in find(claimer.elements, space, x, space.at):
         pixels = merged(x.shape[2:], source.strides[2:]) or [(Dim.of(1), ZERO)]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from irc.ir.graph import Node, Value
 from irc.kernels import acc, select_transpose, transposed
+from irc.kernels.catalogue import expected
 from irc.passes.access import ZERO, Space, find, row_major
 from irc.passes.claim import Claim, Claimer
 from irc.passes.claim_matmul import order_of
 from irc.passes.epilogues import Tail
 from irc.passes.room import Part
 
-NARROWEST = 8  # rows and columns that change places, at least
+NARROWEST = 8  # rows and columns that change places, at least; symbolic ones count as `expected`
 
 
 def claim(claimer: Claimer, node: Node) -> Claim | None:
@@ -28,7 +29,7 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     if order is None or (result is None and any(reader.op.name != "KernelOp" for reader in y.uses)):
         return None
     sizes, rows = transposed(x.shape, [a % len(x.shape) for a in order]), row_major(x.shape)
-    if sizes is None or sizes["y_row"] != 1 or any(sizes[n].bounds()[0] < NARROWEST for n in ("rows", "cols")):
+    if sizes is None or sizes["y_row"] != 1 or any(expected(sizes[n]) < NARROWEST for n in ("rows", "cols")):
         return None
     space = Space(x.shape)
     for source in find(claimer.elements, space, x, space.at):
