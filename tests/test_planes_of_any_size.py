@@ -162,3 +162,15 @@ def test_known_and_symbolic_planes_have_the_same_kernels() -> None:
         words.append(sorted(k.split("_f32")[0].split("_conv")[0].removeprefix("irc_") for k in kernels))
     assert words[0] == words[1]
     assert {"winograd", "depthwise_last_3x3_s1x1", "direct", "global_pool_last_average"} <= set(words[0])
+
+
+def test_a_resize_is_computed_as_it_stands() -> None:
+    """Its result changes order afterwards, by a kernel."""
+
+    def build(b: Any, x: Any) -> Any:
+        y = b.Conv(b.Relu(b.Conv(x, random(64, 32, 3, 3))), random(21, 64, 1, 1))
+        return b.Resize(y, None, None, b.const([2, 21, 20, 16]), mode="linear")
+
+    for shape in ((2, 32, 9, 8), (2, 32, Dim.symbol("h", 3), Dim.symbol("w", 3))):
+        last = claimed(build, random(2, 32, 9, 8), shape).outputs[0].producer
+        assert last is not None and last.op.spelled().startswith("KernelOp[irc_transpose_")  # type: ignore[attr-defined]

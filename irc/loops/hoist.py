@@ -1,15 +1,14 @@
-"""Index arithmetic that stays the same in a loop is done in front of it.
+"""What stays the same in a loop is computed in front of it.
 
 A reflecting Pad or the table of a Resize costs divisions and choices for each row; inside a loop over channels they
-would keep the compiler from vectorising it.  Only whole numbers and conditions move: nothing that rounds.
+would keep the compiler from vectorising it.  It also cannot know that what a loop reads is not what it writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from irc.expr import Bin, Const, Expr, Load, Select, Var, children, rebuilt, walk
-from irc.ir.types import boolean, i64
+from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, children, rebuilt, walk
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Assign, Block, Buffer, For, If, Let, Stmt, Store, walk as statements
 
@@ -52,7 +51,7 @@ class _Loop:
         """Take the invariant parts out of the loop's own statements; the statements for in front of it."""
         kept: list[Stmt] = []
         for s in self.loop.body:
-            if isinstance(s, Let) and not s.mutable and self._moves(s.value, True):
+            if isinstance(s, Let) and not s.mutable and self._stays(s.value):
                 self.front.append(s)
                 self.changing.discard(s.var)
                 continue
@@ -88,16 +87,18 @@ class _Loop:
 
         sure: it is computed whenever the loop's body runs; else it must not read, and not divide by what may be 0.
         """
-        if x.dtype not in (i64, boolean) or not children(x):
+        if not children(x) or not self._stays(x):
             return False
         parts = list(walk(x))
-        if any(y in self.changing or (isinstance(y, Load) and y.buffer.root in self.written) for y in parts):
-            return False
         divisions = [y for y in parts if isinstance(y, Bin) and y.op in ("floordiv", "mod", "div")]
         reads = any(isinstance(y, Load) for y in parts)
         if not sure and (reads or not all(isinstance(y.b, Const) and y.b.value for y in divisions)):
             return False
-        return bool(divisions) or reads or any(isinstance(y, Select) for y in parts)
+        return bool(divisions) or reads or any(isinstance(y, Select | Call) for y in parts)
+
+    def _stays(self, x: Expr) -> bool:
+        """Whether every iteration computes the same."""
+        return not any(y in self.changing or (isinstance(y, Load) and y.buffer.root in self.written) for y in walk(x))
 
     def _named(self, x: Expr) -> Expr:
         if x not in self.moved:
