@@ -168,6 +168,47 @@ def test_elementwise_after_a_transposed_convolution_goes_before_the_rearrangemen
     np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], wanted, rtol=1e-5, atol=1e-6)
 
 
+# name: (shape of x, window, fields, operations)
+SMALL_PLANES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], set[str]]] = {
+    "remainders": ((2, 6, 4, 5), (4, 4), {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1)}, {"Concat"}),
+    "a tap more or less": (
+        (1, 6, 3, 4), (3, 5), {"strides": (2, 3), "pads_begin": (1, 2), "pads_end": (1, 0), "output_padding": (1, 0)},
+        {"Concat"},
+    ),
+    "one axis": ((2, 6, 3), (6,), {"strides": (2,), "pads_begin": (2,), "pads_end": (2,)}, {"Concat"}),
+    "nothing is wasted": ((1, 6, 4, 5), (2, 2), {"strides": (2, 2)}, {"Interleave"}),
+    "little is wasted": (
+        (1, 6, 40, 40), (4, 4), {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1)}, {"Interleave", "Slice"}
+    ),
+    "a window smaller than the stride": ((1, 6, 2, 2), (1, 2), {"strides": (2, 2)}, {"Interleave", "Slice"}),
+    "in groups": ((1, 6, 2, 2), (4, 4), {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1), "group": 2},
+                  {"Interleave", "Slice"}),
+    "one pixel": ((2, 6, 1, 1), (4, 3), {}, {"MatMul"}),
+    "one pixel, cropped": (
+        (2, 6, 1, 1), (4, 4), {"strides": (2, 2), "pads_begin": (1, 0), "pads_end": (1, 2)}, {"MatMul"}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALL_PLANES)
+@pytest.mark.parametrize("bias", [False, True])
+def test_transposed_convolutions_of_small_planes(name: str, bias: bool) -> None:
+    shape, window, fields, expected = SMALL_PLANES[name]
+
+    def build(b: Any, x: Any) -> Any:
+        w = random(6, 5 if "group" not in fields else 2, *window)
+        y = b.ConvTranspose(x, w, random(int(w.shape[1]) * fields.get("group", 1)) if bias else None, **fields)
+        return b.Relu(y)
+
+    x = random(*shape)
+    graph = graph_of(build, x)
+    (wanted,) = evaluate(graph, {graph.inputs[0]: x})
+    assert transposed_conv.run(graph) == 1 and not problems(graph)
+    assert expected <= {n.op.name for n in graph.nodes}
+    assert ("Concat" in expected) == any(n.op.name == "Concat" for n in graph.nodes)
+    np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_what_stays() -> None:
     """Convolutions without constant weights, with few products, over volumes in groups, or alone; a graph without."""
     w = random(8, 8, 3, 3)
