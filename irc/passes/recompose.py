@@ -6,13 +6,13 @@ differ from the pattern's by roundings that are left out.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import TensorType
 from irc.ops.builder import Builder
+from irc.ops.norm import InstanceNormalization
 from irc.passes.replace import put_in_place
 from irc.passes.simplify import Rule
 
@@ -43,22 +43,23 @@ def swish(graph: Graph, node: Node) -> Value | None:
 
 def group_norm(graph: Graph, node: Node) -> Value | None:
     """InstanceNormalization of groups of channels, reshaped to [n, groups, …] and back: as GroupNormalization."""
-    norm = node.inputs[0].producer if node.inputs[0] is not None else None
+    y, norm = node.outputs[0], node.inputs[0].producer if node.inputs[0] is not None else None
     if norm is None or norm.op.name != "InstanceNormalization" or not _alone(graph, norm):
         return None
-    flat, scale, bias = norm.operands
-    entry, y = flat.producer, node.outputs[0]
-    x = entry.inputs[0] if entry is not None and entry.op.name == "Reshape" else None
-    if x is None or not _alone(graph, entry) or x.type != y.type or not isinstance(y.type, TensorType):
+    flat, *parameters = norm.operands
+    entry = flat.producer
+    if entry is None or entry.op.name != "Reshape" or not _alone(graph, entry):
         return None
-    channels, groups = (v.shape[1].const if v.rank and v.rank > 2 else None for v in (y, flat))
-    whole = groups and channels and channels % groups == 0 and flat.shape[0].equals(y.shape[0]) is True
-    if not whole or scale.array is None or bias.array is None:
+    x = entry.inputs[0]
+    if x is None or x.type != y.type or not x.rank or x.rank < 3 or flat.shape[0].equals(x.shape[0]) is not True:
         return None
-    b, per = Builder(graph, node.name, node.loc), channels // groups
-    parameters = (b.const(np.repeat(v.array, per), v.dtype) for v in (scale, bias))
-    op: Any = norm.op
-    return b.GroupNormalization(x, *parameters, num_groups=groups, epsilon=op.epsilon)
+    channels, groups = x.shape[1].const, flat.shape[1].const
+    arrays = [v.array for v in parameters if v.array is not None]
+    if not channels or not groups or channels % groups or len(arrays) != 2:
+        return None
+    b, op = Builder(graph, node.name, node.loc), cast(InstanceNormalization, norm.op)
+    spread = (b.const(np.repeat(a, channels // groups), x.dtype) for a in arrays)
+    return b.GroupNormalization(x, *spread, num_groups=groups, epsilon=op.epsilon)
 
 
 def _alone(graph: Graph, node: Node) -> bool:
