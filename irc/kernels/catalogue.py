@@ -458,10 +458,11 @@ def select_winograd(
     enough pixels to make up for reading them.  Symbolic sizes count as `expected`.
     """
     height, width = Dim.of(oh), Dim.of(ow)
-    if ic < 32 or known(oc) < 32 or expected(height) * expected(width) < 128:
+    vectors = min(isa.vectors, -(-known(oc) // isa.lanes(dtype)))
+    if ic < 32 or known(oc) < 16 or expected(height) * expected(width) < 128:
         return None
     rows = heights_of(height.ceildiv(2) * width.ceildiv(2), isa.rows)[-1]
-    return WinogradKernel(Tile(isa, dtype, rows, isa.vectors), epilogue)
+    return WinogradKernel(Tile(isa, dtype, rows, vectors), epilogue)
 
 
 def select_matrix_winograd(

@@ -19,7 +19,7 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     op: Any = node.op
     x, y = node.inputs[0], node.outputs[0]
     axes = node.inputs[1].ints() if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    if x is None or axes is None or len(x.shape) not in (3, 4):
+    if x is None or axes is None or len(x.shape) not in (3, 4, 5):
         return None
     rank = len(x.shape)
     if sorted(a % rank for a in axes) != list(range(2, rank)) or not worthwhile(*x.shape):
