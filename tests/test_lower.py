@@ -200,6 +200,21 @@ def test_index_arithmetic_of_a_row_is_done_once() -> None:
         assert not any(isinstance(x, Select) or (isinstance(x, Bin) and x.op in ("floordiv", "mod")) for x in parts)
 
 
+def test_axes_that_a_reshape_leaves_alone_divide_nothing() -> None:
+    def build(b: Any, x: Any) -> Any:
+        n, c, h, w = x.shape
+        groups = b.Transpose(b.Reshape(x, b.dims([n, 2, c // 2, h, w])), [0, 2, 1, 3, 4])
+        return b.Relu(b.Reshape(groups, b.dims([n, c, h * w])))
+
+    x, (n, h, w) = random(2, 6, 3, 5), (Dim.symbol(s) for s in "nhw")
+    program = compiled(graph_of(build, x, shapes=[[n, 6, h, w]]))
+    (got,) = interp.run(program, [x])
+    np.testing.assert_array_equal(got, np.maximum(x.reshape(2, 2, 3, 15).swapaxes(1, 2).reshape(2, 6, 15), 0))
+    stores = [s for f in program.functions for s in walk(f.body) if isinstance(s, Store)]
+    parts = [y for s in stores for e in (*s.index, s.value) for y in walk_expression(e)]
+    assert not any(isinstance(y, Bin) and y.op in ("floordiv", "mod") for y in parts)
+
+
 def test_what_may_not_be_computed_stays_in_its_branch() -> None:
     """A table is only looked up where the condition holds that keeps the position inside of it."""
 

@@ -116,8 +116,22 @@ def group_norm(net: Net) -> None:
     net.conv(32)
 
 
+def shuffles(net: Net) -> None:
+    """Channels of groups, then channels to blocks of pixels."""
+    y = net.conv(36)
+    shape = net.add("Shape", of=[y])
+    net.add("Reshape", net.const([0, 4, 9, -1]), of=[y])
+    net.add("Transpose", perm=[0, 2, 1, 3])
+    net.add("Reshape", shape)
+    net.conv(36, size=1, group=4)
+    net.add("DepthToSpace", blocksize=3, mode="CRD")
+    net.channels = 4
+    net.conv(32)
+    net.add("DepthToSpace", blocksize=2, mode="DCR")
+
+
 NETS: dict[str, Callable[[Net], None]] = {
-    f.__name__: f for f in (windows, depthwise, pools, few_outputs, up, group_norm)
+    f.__name__: f for f in (windows, depthwise, pools, few_outputs, up, group_norm, shuffles)
 }
 
 
