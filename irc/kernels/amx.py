@@ -31,6 +31,8 @@ FEATURES: dict[Unit, frozenset[str]] = {
 BEGIN: dict[Unit, str] = {"amx": "    irc_tiles_begin({rows});\n", "dot": ""}
 END: dict[Unit, str] = {"amx": "    _tile_release();\n", "dot": ""}
 """C statements before and after products, of tiles with that many rows."""
+POINTS: dict[Unit, int] = {"amx": 4, "dot": 1}  # with each chunk, places where lines that are far ahead are fetched
+SPLITS = 8  # with each chunk, places where rows of the next panel of B are split
 
 TYPES = """#ifndef IRC_TERMS
 #define IRC_TERMS
@@ -90,6 +92,11 @@ IRC_HELPER int irc_any_nan(irc_f32x16 x) {
     for (int i = 0; i < 8; i++) any |= words[i];
     return any != 0;
 }
+/* `poison`, NaN also where x is; else zeros.  For tiles of bits, because each sum would wait for the one before. */
+IRC_HELPER irc_f32x16 irc_note_amx(irc_f32x16 poison, irc_f32x16 x) {
+    return (irc_f32x16)((irc_u32x16)poison | (irc_u32x16)x);
+}
+IRC_HELPER irc_f32x16 irc_note_dot(irc_f32x16 poison, irc_f32x16 x) { return poison + x; }
 IRC_HELPER void irc_bf16_store(uint16_t *p, irc_u16x32 x) { *(irc_u32x16_memory *)p = (irc_u32x16)x; }
 /* 16 floats as bf16, nearest even. */
 IRC_HELPER void irc_bf16_store_16(uint16_t *p, irc_f32x16 x) {
@@ -135,10 +142,24 @@ _PAIR_NEAREST = "__builtin_shufflevector(irc_bf16_nearest(x, y), (irc_u16x32){{0
 
 SPLIT_PANEL = """#ifndef IRC_AMX_SPLIT_PANEL
 #define IRC_AMX_SPLIT_PANEL
-/* B[k][32], rows k0 to k0 + 32 * chunks, as three terms in the order of tiles; zeros beyond row k. */
-static void irc_split_panel(const float *b, int64_t k0, int64_t chunks, int64_t k, uint16_t *to) {
-    for (int64_t at = k0; at < k0 + 32 * chunks; at += 2) {
-        uint16_t *const pair = to + (at - k0) / 32 * 3072 + at % 32 * 16;
+/* B[k][32]: rows from 32 * chunk0 on are to become three terms, in the order of tiles; zeros beyond row k. */
+typedef struct {
+    const float *b;
+    int64_t at, end, k; /* rows that are left, and that there are */
+    uint16_t *to;       /* the chunk of row `at` */
+} irc_splitting;
+
+IRC_HELPER irc_splitting irc_split_later(const float *b, int64_t chunk0, int64_t chunk1, int64_t k, uint16_t *to) {
+    return (irc_splitting){b, 32 * chunk0, 32 * chunk1, k, to};
+}
+
+/* The next pairs of rows, at most so many. */
+static void irc_split_pairs(irc_splitting *s, int64_t pairs) {
+    const float *const b = s->b;
+    const int64_t k = s->k, left = (s->end - s->at) / 2, end = s->at + 2 * (pairs < left ? pairs : left);
+    for (int64_t at = s->at; at < end; at += 2) {
+        uint16_t *const pair = s->to + at % 32 * 16;
+        if (at % 32 == 30) s->to += 3072;
         IRC_FULL_UNROLL
         for (int w = 0; w < 2; w++) {
             irc_f32x16 x = {0}, y = {0};
@@ -154,23 +175,23 @@ static void irc_split_panel(const float *b, int64_t k0, int64_t chunks, int64_t 
             }
         }
     }
+    s->at = end;
 }
 #endif
 """
 
 _PRODUCTS = """#ifndef IRC_AMX_PRODUCTS_$name
 #define IRC_AMX_PRODUCTS_$name
-/* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart.  With
- * each chunk, `lines` cache lines from `ahead` on are fetched, and between products the tiles of the next chunk. */
+/* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart.  Between
+ * products the tiles of the next chunk are fetched, and at $points places `lines` cache lines from `ahead` on. */
 static void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height, const uint16_t *b, float *out,
-                               int64_t out_row, const char *ahead, int64_t lines) {
+                               int64_t out_row, const char *ahead, int64_t lines$meanwhile) {
     const int64_t tile = height * 32, term = tile * $R, step = term * $T;
     (void)term;
     IRC_TILES_READ(a);
     IRC_TILES_READ(b);
 $zero    for (; chunks > 0; chunks--, a += step, b += $T * 1024) {
         const char *const a_next = (const char *)(a + step), *const b_next = (const char *)(b + $T * 1024);
-        for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
 $body    }
 $store}
 #endif
@@ -182,14 +203,13 @@ _TAPS = """#ifndef IRC_AMX_TAPS_$name
  * terms `term` elements apart. */
 static void irc_taps_$name(int64_t chunks, const uint16_t *a0, const uint16_t *a1, const int64_t *offsets, int64_t term,
                            int64_t row, int64_t height, const uint16_t *b, float *out, int64_t out_row,
-                           const char *ahead, int64_t lines) {
+                           const char *ahead, int64_t lines$meanwhile) {
     (void)a1, (void)height, (void)term;
     IRC_TILES_READ(a0);
     IRC_TILES_READ(b);
 $zero    for (int64_t c = 0; c < chunks; c++, b += $T * 1024) {
         const int64_t at = offsets[c];
         const char *const b_next = (const char *)(b + $T * 1024);
-        for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
 $body    }
 $store}
 #endif
@@ -224,43 +244,64 @@ def pair(terms: int) -> str:
     return fill(_PAIR, T=terms, statements=lines)
 
 
-def products_name(terms: int, rows: int, columns: int, unit: Unit) -> str:
-    """The C name of a block of rows × columns tiles."""
-    return f"{terms}_{rows}x{columns}" if unit == "amx" else f"dot_{rows}x{columns}"
+def products_name(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> str:
+    """The C name of a block of rows × columns tiles; splitting: another panel of B is split meanwhile."""
+    meanwhile = "_splitting" if splitting else ""
+    return f"{terms}_{rows}x{columns}{meanwhile}" if unit == "amx" else f"dot_{rows}x{columns}"
 
 
-def products(terms: int, rows: int, columns: int, unit: Unit) -> str:
+def products(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> str:
     """`irc_products_NAME`, guarded: A packed."""
     if unit == "dot":
         return dots.products(rows, columns, products_name(terms, rows, columns, unit))
-    return _products(_PRODUCTS, terms, rows, columns, "a + {term} * term + {r} * tile, 64", terms * rows)
+    place = "a + {term} * term + {r} * tile, 64"
+    return _products(_PRODUCTS, terms, rows, columns, place, terms * rows, splitting)
 
 
-def taps(terms: int, rows: int, columns: int, unit: Unit) -> str:
+def taps(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> str:
     """`irc_taps_NAME`, guarded: A where it is."""
     if unit == "dot":
         return dots.taps(rows, columns, products_name(terms, rows, columns, unit))
-    return _products(_TAPS, terms, rows, columns, "a{r} + at + {term} * term, row", 0)
+    return _products(_TAPS, terms, rows, columns, "a{r} + at + {term} * term, row", 0, splitting)
 
 
-def _fetches(terms: int, rows: int, columns: int, fetched: int) -> dict[int, list[str]]:
-    """Statements that bring the tiles of the next chunk into the first cache, by the product that they follow.
+SPLITTING_ARGUMENTS = ", meanwhile, pairs"
+"""What calls of products that split another panel pass on, as C."""
 
-    Tiles load faster than the second cache answers, and few loads are under way at a time.  fetched: tiles of A, one
-    after the other from `a_next` on.  Those of B: of both columns, or the first of each term.
+
+def splitting_names(splitting: bool, blocks: str) -> dict[str, str]:
+    """What templates refer to around such calls; blocks: how many multiply one panel, in C."""
+    given = {"meanwhile": ", irc_splitting *meanwhile", "pairs": f"\n    const int64_t splits = {SPLITS} * ({blocks});"}
+    given |= {"split": ", &split"}
+    given["pairs"] += f" /* of {CHUNK // 2} pairs of rows in a chunk */"
+    given["pairs"] += f"\n    const int64_t pairs = ({CHUNK // 2} + splits - 1) / splits;"
+    return given if splitting else dict.fromkeys(given, "")
+
+
+def _meanwhile(terms: int, rows: int, columns: int, fetched: int, splitting: bool) -> dict[int, list[str]]:
+    """What the vectors and the loads do between the products of a chunk, by the product that the statements follow.
+
+    The tiles of the next chunk come into the first cache: tiles load faster than the second cache answers, and few
+    loads are under way at a time.  fetched: tiles of A, one after the other from `a_next` on.  Those of B: of both
+    columns, or the first of each term.  The lines `ahead` are fetched a few at a time, because they keep what waits
+    for the first cache from its few places.
     """
     places = [f"a_next + {1024 * i}" for i in range(fetched)]
     places += [f"b_next + {1024 * (2 * t + w)}" for t in range(terms) for w in range(columns)]
+    ahead = "for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);"
+    works = [[f"irc_fetch_tile({place});" for place in places], [ahead] * POINTS["amx"]]
+    works += [["irc_split_pairs(meanwhile, pairs);"] * SPLITS] if splitting else []
     products, found = len(ORDER[terms]) * rows * columns, dict[int, list[str]]()
-    for i, place in enumerate(places):
-        found.setdefault(products * i // len(places), []).append(f"irc_fetch_tile({place});")
+    for work in works:
+        for i, statement in enumerate(work):
+            found.setdefault(products * i // len(work), []).append(statement)
     return found
 
 
-def _products(text: str, terms: int, rows: int, columns: int, place: str, fetched: int) -> str:
+def _products(text: str, terms: int, rows: int, columns: int, place: str, fetched: int, splitting: bool) -> str:
     """The text with its loads and products; place: of the tile of term `term` and row tile `r`, with its stride."""
     accumulators = [(r, w, 2 * r + w) for r in range(rows) for w in range(columns)]
-    fetches = _fetches(terms, rows, columns, fetched)
+    meanwhile = _meanwhile(terms, rows, columns, fetched, splitting)
     lines: list[str] = []
     here, number = (-1, -1), 0
     for a, b in ORDER[terms]:
@@ -272,12 +313,14 @@ def _products(text: str, terms: int, rows: int, columns: int, place: str, fetche
                 if name not in loaded and (a != here[0] if name[0] == "a" else b != here[1]):
                     lines.append(load)
                 loaded.add(name)
-            lines += [f"_tile_dpbf16ps({sums}, {4 + r}, {6 + w});", *fetches.get(number, [])]
+            lines += [f"_tile_dpbf16ps({sums}, {4 + r}, {6 + w});", *meanwhile.get(number, [])]
             number += 1
         here = (a, b)
     return fill(
         text,
-        name=products_name(terms, rows, columns, "amx"),
+        name=products_name(terms, rows, columns, "amx", splitting),
+        points=POINTS["amx"],
+        meanwhile=", irc_splitting *meanwhile, int64_t pairs" if splitting else "",
         T=terms,
         R=rows,
         W=columns,

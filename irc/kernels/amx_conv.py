@@ -188,7 +188,7 @@ IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *o, const float *block, int64_t 
         irc_f32x16 x = irc_f32x16_load(block + 16 * w);
         if (!first) x += $LY(to);
         if (last) {
-            poison += x * 0.0f;
+            poison = irc_note_$unit(poison, x * 0.0f);
             x = ${S}_epilogue(o, x, pixel, col + 16 * w, 16);
         }
         $SY(to, x);
@@ -213,8 +213,8 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *b
         if (s.y >= rows) break;
         const int64_t pixel = start + s.y * ow + s.x;
         if (left >= 32) {
-            if (first && last) poison += ${S}_whole(o, block + i * 32, pixel, col, 1, 1);
-            else if (last) poison += ${S}_whole(o, block + i * 32, pixel, col, 0, 1);
+            if (first && last) poison = irc_note_$unit(poison, ${S}_whole(o, block + i * 32, pixel, col, 1, 1));
+            else if (last) poison = irc_note_$unit(poison, ${S}_whole(o, block + i * 32, pixel, col, 0, 1));
             else if (first) ${S}_whole(o, block + i * 32, pixel, col, 1, 0);
             else ${S}_whole(o, block + i * 32, pixel, col, 0, 0);
             continue;
@@ -225,7 +225,7 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *b
             irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
             if (!first) x += part < 16 ? ${LY}_part(to, part) : $LY(to);
             if (last) {
-                poison += x * 0.0f;
+                poison = irc_note_$unit(poison, x * 0.0f);
                 x = ${S}_epilogue(o, x, pixel, col + 16 * w, part);
             }
             if (part < 16) ${SY}_part(to, x, part);
@@ -237,15 +237,15 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *b
 
 /* Tiles tile to end with chunks c0 to c1 of the panel at channel col; meanwhile `next` comes nearer. */
 static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $B *stored, const uint16_t *b, int64_t c0,
-                        int64_t c1, int64_t tile, int64_t end, int64_t col, const $B *next) {
+                        int64_t c1, int64_t tile, int64_t end, int64_t col, const $B *next$meanwhile) {
     _Alignas(64) float out[1024];
     int64_t offsets[$most_chunks];
     for (int64_t c = c0; c < c1; c++)
         offsets[c - c0] = $offset;
     const int first = c0 == 0, last = c1 == g->chunks;
     const int64_t chunks = c1 - c0, total = chunks * $panel_lines;
-    const int64_t lines = 2 * $panel_lines / (end - tile + 1) + 1;
-    for (int64_t done = 0; tile < end; tile += 2, done += chunks * lines) {
+    const int64_t lines = 2 * $panel_lines / ((end - tile + 1) * $points) + 1;$pairs
+    for (int64_t done = 0; tile < end; tile += 2, done += chunks * lines * $points) {
         const int64_t two = tile + 1 < end;
         const ${S}_spot s0 = ${S}_find(g, tile), s1 = ${S}_find(g, tile + two);
         const char *const ahead = (const char *)next + (done < total ? done * 64 : 0);
@@ -262,15 +262,15 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const int64_t panels = (g->oc + 31) / 32, cuts = (g->chunks + $most_chunks - 1) / $most_chunks;
     const int64_t blocks = (g->tiles + 1) / 2;
     ${S}_out o = {.c = g->y, .c_row = g->y_pixel, .n = g->oc};$slots_here
-$begin    for (; begin < end; begin++) {
+$begin$first    for (; begin < end; begin++) {
         const int64_t at = begin / panels, p = begin % panels, stop = blocks * (at + 1) / g->parts * 2;
         const $B *const stored = g->w + p * g->chunks * $chunk;
         for (int64_t cut = 0; cut < cuts; cut++) {
             const int64_t c0 = g->chunks * cut / cuts, c1 = g->chunks * (cut + 1) / cuts;
-            const $B *const next = stored + (p + 1 < panels || cut + 1 < cuts ? c1 : c0) * $chunk;
+            const $B *const next = stored + ($next : c0) * $chunk;
 $operand
             ${S}_blocks(g, &o, stored, b, c0, c1, blocks * at / g->parts * 2, stop < g->tiles ? stop : g->tiles, p * 32,
-                        next);
+                        next$split);
         }
     }
 $end}
@@ -442,32 +442,38 @@ class AmxConvKernel(Kernel):
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
-        t, given = self.terms, self._names()
+        t, given, splitting = self.terms, self._names(), self.terms == 3
         load = fill(_LOAD_HALVES if self.x_half else _LOAD_F32, T=t)
         variants, row = [(r, w) for r in (2, 1) for w in self.widths], 2 * given["PIXEL"] * given["SW"]
         calls = "\n".join(
-            f"        {variant_of(i, variants, 'g->oc - col')}irc_taps_{amx.products_name(t, r, w, self.unit)}("
-            f"chunks, s0.from, s1.from, offsets, g->plane, {row}, g->height, b, out, 32, ahead, fetched);"
+            f"        {variant_of(i, variants, 'g->oc - col')}"
+            f"irc_taps_{amx.products_name(t, r, w, self.unit, splitting)}(chunks, s0.from, s1.from, offsets, g->plane,"
+            f" {row}, g->height, b, out, 32, ahead, fetched{amx.SPLITTING_ARGUMENTS if splitting else ''});"
             for i, (r, w) in enumerate(variants)
         )
         stored = f"            const uint16_t *const b = stored + c0 * {t * 1024};"
-        split = f"            _Alignas(64) uint16_t b[{PANEL_TILES // t * 3072}];\n"
-        split += "            irc_split_panel(stored, c0 * 32, c1 - c0, g->chunks * 32, b);"
+        around = amx.splitting_names(splitting, "(end - tile + 1) / 2") | {
+            "points": amx.POINTS[self.unit],
+            "first": fill(text.CONV_SPLIT_FIRST, **given) if splitting else "",
+            "operand": fill(text.CONV_SPLIT_OPERAND, **given) if splitting else stored,
+            "next": text.CONV_SPLIT_NEXT if splitting else text.CONV_NEXT,
+        }
         return "".join(
             (
                 prelude(VECTOR, self.epilogue),
                 amx.TYPES,
                 amx.head(self.unit),
                 f"/* {self.summary} */",
-                halves.text(self.x_half, self.y_half),
+                halves.text(self.x_half, self.y_half, self.epilogue.halves),
                 epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
                 amx.split(t) if self.few or not self.x_half else "",
                 amx.SPLIT_PANEL if t == 3 else "",
-                *(amx.taps(t, r, w, self.unit) for r, w in variants),
+                *(amx.taps(t, r, w, self.unit, splitting) for r, w in variants),
                 fill(_CALL, **given),
                 fill(_COPY_ROWS, **given) if self.few else fill(_COPY, **given, load=load),
                 fill(_EXACT, **given, load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t)),
-                fill(_PRODUCTS, **given, choose=calls, operand=split if t == 3 else stored),
+                fill(text.CONV_SPLIT, **given) if splitting else "",
+                fill(_PRODUCTS, **given, **around, choose=calls),
                 fill(_ENTRY, **given),
             )
         )
@@ -497,8 +503,8 @@ class AmxConvKernel(Kernel):
 
     def _names(self) -> dict[str, Any]:
         """What the templates refer to."""
-        t, slots = self.terms, list(enumerate(self.epilogue.slots))
-        fields = "".join(f"\n    const float *s{i};" for i, _ in slots)
+        t = self.terms
+        fields = "".join(f"\n    {kind}{n};" for n, kind in self.epilogue.pointers("float"))
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self._slot_sizes())
         return (
             self._geometry()
@@ -522,6 +528,7 @@ class AmxConvKernel(Kernel):
                 "parameters": self.parameters,
                 "begin": amx.BEGIN[self.unit].format(rows="g->height"),
                 "end": amx.END[self.unit],
+                "unit": self.unit,
                 "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
             }
         )

@@ -164,7 +164,7 @@ class AmxGemmKernel(Kernel):
         parts = [
             prelude(VECTOR, self.epilogue),
             amx.TYPES,
-            halves.text(self.x_half, self.y_half),
+            halves.text(self.x_half, self.y_half, self.epilogue.halves),
             f"/* {self.summary} */",
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             fill(text.CALL, **given),
@@ -179,25 +179,35 @@ class AmxGemmKernel(Kernel):
     def _with_tiles(self, given: dict[str, object]) -> list[str]:
         t = self.terms
         variants = [(r, w) for r in self.heights for w in self.widths]
-        stored = f"        const uint16_t *const b = stored + g->chunk0 * {t * 1024};"
+        splitting = t == 3
         calls = [
-            f"        {variant_of(i, variants, 'g->n - col')}irc_products_{amx.products_name(t, r, w, self.unit)}("
-            "chunks, packed, g->height, b, out, 32, ahead, fetched);"
+            f"        {variant_of(i, variants, 'g->n - col')}"
+            f"irc_products_{amx.products_name(t, r, w, self.unit, splitting)}("
+            f"chunks, packed, g->height, b, out, 32, ahead, fetched{amx.SPLITTING_ARGUMENTS if splitting else ''});"
             for i, (r, w) in enumerate(variants)
         ]
+        if splitting:
+            operand, first, split = text.SPLIT_OPERAND, text.SPLIT_FIRST, text.SPLIT
+        else:
+            operand, first, split = f"        const uint16_t *const b = stored + g->chunk0 * {t * 1024};", "", ""
         if self._direct:
             calls = [*self._in_place(), "        } else {", *("    " + c for c in calls), "        }"]
         return [
             amx.head(self.unit),
             "" if self.x_half else amx.split(t),
             amx.SPLIT_PANEL if t == 3 else "",
-            *(amx.products(t, r, w, self.unit) for r, w in variants),
+            *(amx.products(t, r, w, self.unit, splitting) for r, w in variants),
             fill(text.PACK_HALVES if self.x_half else text.PACK, **given),
+            fill(split, **given),
             fill(
                 text.PRODUCTS,
                 **given,
+                **amx.splitting_names(splitting, "end - block"),
+                points=amx.POINTS[self.unit],
                 choose="\n".join(calls),
-                operand=fill(text.SPLIT_OPERAND, **given) if t == 3 else stored,
+                first=fill(first, **given),
+                operand=fill(operand, **given),
+                next=fill(text.SPLIT_NEXT if splitting else text.NEXT, **given),
             ),
             fill(text.MATRIX, **given),
         ]
@@ -241,7 +251,7 @@ class AmxGemmKernel(Kernel):
     def _names(self) -> dict[str, object]:
         """What the templates refer to."""
         t, slots = self.terms, list(enumerate(self.epilogue.slots))
-        fields = "".join(f"\n    const float *s{i};" for i, _ in slots)
+        fields = "".join(f"\n    {kind}{n};" for n, kind in self.epilogue.pointers("float"))
         fields += "".join(f"\n    int64_t s{i}_{f};" for i, axes in slots for f in _strides(axes))
         rows = {i: f"\n        o.s{i}_row = g->s{i}_row;" if "row" in _strides(axes) else "" for i, axes in slots}
         starts = (f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;{rows[i]}" for i, _ in slots)
@@ -275,6 +285,7 @@ class AmxGemmKernel(Kernel):
             "passes": len(amx.ORDER[t]),
             "begin": amx.BEGIN[self.unit].format(rows="g->height"),
             "end": amx.END[self.unit],
+            "unit": self.unit,
             "worthwhile": WORTHWHILE,
             "thin_worthwhile": THIN_WORTHWHILE,
         }

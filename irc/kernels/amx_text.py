@@ -1,4 +1,4 @@
-"""The C text of `irc.kernels.amx_gemm`."""
+"""The C text of `irc.kernels.amx_gemm`, and what is like it in `irc.kernels.amx_conv`."""
 
 CALL = """
 typedef struct {
@@ -209,7 +209,7 @@ IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *given, const float *block, int6
             irc_f32x16 x = irc_f32x16_load(block + 16 * w);
             if (!first) x += $LY(to + 16 * w);
             if (last) {
-                poison += x * 0.0f;
+                poison = irc_note_$unit(poison, x * 0.0f);
                 x = ${S}_epilogue(&o, x, row + i, col + 16 * w, 16);
             }
             $SY(to + 16 * w, x);
@@ -237,7 +237,7 @@ static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int6
             irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
             if (!first) x += part < 16 ? ${LY}_part(to, part) : $LY(to);
             if (last) {
-                poison += x * 0.0f;
+                poison = irc_note_$unit(poison, x * 0.0f);
                 x = ${S}_epilogue(o, x, row + i, col + 16 * w, part);
             }
             if (part < 16) ${SY}_part(to, x, part);
@@ -249,12 +249,13 @@ static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int6
 
 /* Blocks of two row tiles of a group with one panel of B, all packed chunks; meanwhile `next` comes nearer. */
 static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $X *a, const $B *stored, const uint16_t *b,
-                        int64_t block, int64_t end, int64_t col, const $B *next) {
+                        int64_t block, int64_t end, int64_t col, const $B *next$meanwhile) {
     _Alignas(64) float out[1024];
     const int64_t chunks = g->chunk1 - g->chunk0, count = g->tile1 - g->tile0;
     const int first = g->chunk0 == 0, last = g->chunk1 * 32 >= g->k;
-    const int64_t total = next ? chunks * $panel_lines : 0, lines = ($panel_lines + end - block - 1) / (end - block);
-    for (int64_t done = 0; block < end; block++, done += chunks * lines) {
+    const int64_t total = next ? chunks * $panel_lines : 0, places = (end - block) * $points;
+    const int64_t lines = ($panel_lines + places - 1) / places;$pairs
+    for (int64_t done = 0; block < end; block++, done += chunks * lines * $points) {
         const int64_t row = (g->tile0 + 2 * block) * g->height, rows = g->m - row, two = 2 * block + 1 < count;
         const uint16_t *const packed = g->scratch + block * chunks * (2 * $T * 32) * g->height;
         const char *const ahead = (const char *)next + (done < total ? done * 64 : 0);
@@ -270,18 +271,60 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t panels = (g->n + 31) / 32, blocks = (g->tile1 - g->tile0 + 1) / 2;
     ${S}_out o = {.c = g->c, .c_row = g->c_row, .n = g->n};$slots_here
-$begin    for (; begin < end; begin++) {
+$begin$first    for (; begin < end; begin++) {
         const int64_t group = begin / panels, p = begin % panels;
         const $B *const stored = ${S}_panel(g, g->b, p);
-        const $B *const next = p + 1 < panels && begin + 1 < end ? ${S}_panel(g, g->b, p + 1) + $chunk_start : 0;
+        const $B *const next = $next + $chunk_start : 0;
 $operand
-        ${S}_blocks(g, &o, g->a, stored, b, blocks * group / g->groups, blocks * (group + 1) / g->groups, p * 32, next);
+        ${S}_blocks(g, &o, g->a, stored, b, blocks * group / g->groups, blocks * (group + 1) / g->groups, p * 32,
+                    next$split);
     }
 $end}
 """
 
-SPLIT_OPERAND = """        _Alignas(64) uint16_t b[$most_chunks * 3072];
-        irc_split_panel(stored, g->chunk0 * 32, g->chunk1 - g->chunk0, g->k, b);"""
+NEXT = "p + 1 < panels && begin + 1 < end ? ${S}_panel(g, g->b, p + 1)"
+
+# Where B is split: while a panel is multiplied the next one is split, and the one after it fetched.
+SPLIT_FIRST = """    _Alignas(64) uint16_t terms[2][$most_chunks * 3072];
+    irc_splitting split = ${S}_split(g, begin % panels, terms[begin % 2]);
+"""
+
+SPLIT_OPERAND = """        const uint16_t *const b = terms[begin % 2];
+        irc_split_pairs(&split, split.end); /* all of the first panel; others are done */
+        if (begin + 1 < end) split = ${S}_split(g, (begin + 1) % panels, terms[(begin + 1) % 2]);"""
+
+SPLIT_NEXT = "begin + 2 < end ? ${S}_panel(g, g->b, (begin + 2) % panels)"
+
+SPLIT = """
+/* The packed chunks of panel p are to be split. */
+IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, uint16_t *to) {
+    return irc_split_later(${S}_panel(g, g->b, p), g->chunk0, g->chunk1, g->k, to);
+}
+"""
+
+CONV_NEXT = "p + 1 < panels || cut + 1 < cuts ? c1"
+
+# The same of convolutions.
+CONV_SPLIT = """
+/* Part `cut` of `cuts` of the chunks of panel p is to be split. */
+IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, int64_t cut, int64_t cuts, uint16_t *to) {
+    const float *const w = g->w + p * g->chunks * $chunk;
+    return irc_split_later(w, g->chunks * cut / cuts, g->chunks * (cut + 1) / cuts, g->chunks * 32, to);
+}
+"""
+
+CONV_SPLIT_FIRST = """    _Alignas(64) uint16_t terms[2][$most_chunks * 3072];
+    int turn = 0;
+    irc_splitting split = ${S}_split(g, begin % panels, 0, cuts, terms[0]);
+"""
+
+CONV_SPLIT_OPERAND = """            const uint16_t *const b = terms[turn];
+            irc_split_pairs(&split, split.end); /* all of the first ones; others are done */
+            turn = !turn;
+            if (cut + 1 < cuts) split = ${S}_split(g, p, cut + 1, cuts, terms[turn]);
+            else if (begin + 1 < end) split = ${S}_split(g, (begin + 1) % panels, 0, cuts, terms[turn]);"""
+
+CONV_SPLIT_NEXT = "(panels - p) * cuts - cut > 2 ? 2 * c1 - c0"
 
 MATRIX = """
 /* One matrix: stripes of rows × blocks of k are packed, then multiplied by all panels of B. */

@@ -336,7 +336,7 @@ class DotWinogradKernel(Kernel):
                 amx.head("dot"),
                 "/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, of pairs of bf16. */\n",
                 *(dots.core(w) for w in self.widths),
-                halves.text(self.x_half, self.y_half),
+                halves.text(self.x_half, self.y_half, self.epilogue.halves),
                 fill(LEAVE, **given),
                 fill(_ENTER, **given),
                 epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),

@@ -40,10 +40,14 @@ def slot(number: int, dtype: DType = f32) -> Var:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """An expression over the accumulator and operand slots."""
+    """An expression over the accumulator and operand slots.
+
+    halves: the slots whose operands are stored as bf16 (`irc.kernels.halves`), of an f32 expression.
+    """
 
     expr: Expr
     slots: tuple[Axes, ...] = ()
+    halves: frozenset[int] = frozenset()
 
     @property
     def dtype(self) -> DType:
@@ -51,7 +55,9 @@ class Epilogue:
 
     def key(self) -> str:
         """Equal for equal epilogues; part of a kernel's signature."""
-        return "" if isinstance(self.expr, Var) and not self.slots else f"{self.expr!r}{self.slots!r}"
+        if isinstance(self.expr, Var) and not self.slots:
+            return ""
+        return f"{self.expr!r}{self.slots!r}" + (f"{sorted(self.halves)}" if self.halves else "")
 
     def functions(self) -> tuple[str, ...]:
         """Names of the mathematical functions it calls, each once."""
@@ -59,7 +65,7 @@ class Epilogue:
 
     def pointers(self, scalar: str) -> tuple[tuple[str, str], ...]:
         """Name and C type of the operands, as a kernel takes them."""
-        return tuple((f"s{i}", f"const {scalar} *") for i in range(len(self.slots)))
+        return tuple((f"s{i}", f"const {'uint16_t' if i in self.halves else scalar} *") for i in range(len(self.slots)))
 
     def strides(self, *names: str) -> list[tuple[int, str]]:
         """(slot, name) of every stride that a kernel takes of the operands; the last of `names` is the stride along the

@@ -20,14 +20,17 @@ IRC_HELPER float irc_half_value(uint16_t x) {
     __builtin_memcpy(&y, &bits, 4);
     return y;
 }
-/* 16 bf16 as floats. */
+/* 16 bf16 as floats.  GCC 12 converts such a vector in two halves, so not __builtin_convertvector. */
+IRC_HELPER irc_f32x16 irc_half_floats(irc_u16x16 x) {
+    return (irc_f32x16)((irc_u32x16)_mm512_cvtepu16_epi32((__m256i)x) << 16);
+}
 IRC_HELPER irc_f32x16 irc_half_load(const uint16_t *p) {
-    return (irc_f32x16)(__builtin_convertvector(*(const irc_u16x16_memory *)p, irc_u32x16) << 16);
+    return irc_half_floats(*(const irc_u16x16_memory *)p);
 }
 /* The first n, zeros behind them; nothing else is read. */
 IRC_HELPER irc_f32x16 irc_half_load_part(const uint16_t *p, int64_t n) {
     const irc_u16x16 x = (irc_u16x16)_mm256_maskz_loadu_epi16((uint16_t)(n < 16 ? (1u << n) - 1 : 0xffff), p);
-    return (irc_f32x16)(__builtin_convertvector(x, irc_u32x16) << 16);
+    return irc_half_floats(x);
 }
 /* The same of 32, as they are. */
 IRC_HELPER irc_u16x32 irc_halves_part(const uint16_t *p, int64_t n) {
@@ -68,6 +71,6 @@ def key(x: bool, y: bool) -> str:
     return f" halves {int(x)}{int(y)}" if x or y else ""
 
 
-def text(x: bool, y: bool) -> str:
-    """Helpers, guarded, where one of both is bf16; needs the vector type of 16 floats."""
-    return amx.TYPES + _TEXT if x or y else ""
+def text(*stored: object) -> str:
+    """Helpers, guarded, where any of these is bf16; needs the vector type of 16 floats."""
+    return amx.TYPES + _TEXT if any(stored) else ""

@@ -271,7 +271,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Array:
     """The epilogue of accumulators; slots broadcast."""
-    known = {"acc": accumulator, **{f"slot{i}": s for i, s in enumerate(slots)}}
+    operands = (s.astype(epilogue.dtype.numpy) if i in epilogue.halves else s for i, s in enumerate(slots))
+    known = {"acc": accumulator, **{f"slot{i}": s for i, s in enumerate(operands)}}
 
     def value(e: Expr) -> Any:
         match e:

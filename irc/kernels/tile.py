@@ -263,10 +263,8 @@ def epilogue_of(symbol: str, tile: Tile, epilogue: Epilogue, stored: object = No
 
 
 def _fields(epilogue: Epilogue, given: dict[str, object]) -> str:
-    return "".join(
-        f"\n    const {given['T']} *s{i};" + (f"\n    int64_t s{i}_row;" if axes in ("column", "full") else "")
-        for i, axes in enumerate(epilogue.slots)
-    )
+    rows = {f"s{i}": f"\n    int64_t s{i}_row;" for i, axes in enumerate(epilogue.slots) if axes in ("column", "full")}
+    return "".join(f"\n    {t}{n};{rows.get(n, '')}" for n, t in epilogue.pointers(str(given["T"])))
 
 
 def _loads(epilogue: Epilogue, given: dict[str, object]) -> str:
@@ -274,10 +272,11 @@ def _loads(epilogue: Epilogue, given: dict[str, object]) -> str:
     found: list[str] = []
     for i, axes in enumerate(epilogue.slots):
         at = f"o->s{i}" + (f" + row * o->s{i}_row" if axes in ("column", "full") else "")
+        half = i in epilogue.halves
         if axes in ("row", "full"):
-            at += " + col"
-            value = f"part < {lanes} ? {v}_load_part({at}, part) : {v}_load({at})"
+            at, load = f"{at} + col", "irc_half_load" if half else f"{v}_load"
+            value = f"part < {lanes} ? {load}_part({at}, part) : {load}({at})"
         else:
-            value = f"{v}_all(*({at}))"
+            value = f"{v}_all(irc_half_value(*({at})))" if half else f"{v}_all(*({at}))"
         found.append(f"\n    const {v} slot{i} = {value};")
     return "".join(found)

@@ -1,10 +1,10 @@
 """Activations between kernels of one bf16 term, stored as bf16: half the memory traffic, and nothing to round.
 
-A kernel of one term rounds its input to bf16, whoever made it; so a value that only such kernels read, as their input
-and not in an epilogue, may be rounded when it is written.  That changes no result, but for kernels that would not have
-rounded the input itself: Winograd's convolution rounds transformed inputs, and a call with few rows of a product whose
-number of rows is symbolic none.  Maxima, and what only moves elements, choose among the same values before or after
-rounding.
+A kernel of one term rounds its input to bf16, whoever made it; so a value that only such kernels read may be rounded
+when it is written.  Others that read it then see it rounded, which is what one term promises of any factor: Winograd's
+convolution (which rounds transformed inputs), depthwise convolutions, residual sums in an epilogue, and a call with few
+rows of a product whose number of rows is symbolic.  All of them add up in f32.  Maxima, and what only moves elements,
+choose among the same values before or after rounding.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from irc.passes.room import Room
 
 MOVES = frozenset(("Concat", "Interleave", "Part", "Reshape", "Slice", "Split", "Transpose"))
 """Operations whose results are elements of their operands."""
+SLOTS = 2
+"""Operands of a kernel before those of its epilogue: input and weights."""
 
 
 def run(graph: Graph) -> int:
@@ -36,13 +38,20 @@ def run(graph: Graph) -> int:
         value.type = TensorType(bf16, value.shape)
     for node in graph.nodes:
         if isinstance(node.op, KernelOp):
-            where = {"x_half": node.inputs[0] in found, "y_half": node.outputs[0] in found}
-            stored = {name: True for name, is_half in where.items() if is_half}
-            if stored:
-                node.op = replace(node.op, kernel=replace(node.op.kernel, **stored))
+            node.op = replace(node.op, kernel=_stored(node.op.kernel, node, found))
         elif isinstance(node.op, Room) and node.outputs[0] in found:
             node.op = replace(node.op, dtype=bf16)
     return len(found)
+
+
+def _stored(kernel: Any, node: Node, found: set[Value]) -> Any:
+    """The variant of a kernel for operands and a result that are stored as bf16 where they are in `found`."""
+    halves = frozenset(i for i, v in enumerate(node.inputs[SLOTS:]) if v in found and _adds(kernel, i))
+    changes: dict[str, Any] = {"x_half": node.inputs[0] in found, "y_half": node.outputs[0] in found}
+    changes = {name: True for name, is_half in changes.items() if is_half}
+    if halves:
+        changes["epilogue"] = replace(kernel.epilogue, halves=halves)
+    return replace(kernel, **changes) if changes else kernel
 
 
 def _is_f32(v: Value) -> bool:
@@ -70,10 +79,13 @@ def _read(v: Value, node: Node, found: set[Value]) -> bool:
     if not isinstance(node.op, KernelOp):
         return _is_move(node, found)
     kernel: Any = node.op.kernel
-    places = [i for i, x in enumerate(node.inputs) if x is v]
-    if places == [node.op.part_of]:
-        return node.outputs[0] in found
-    return places == [0] and (node.outputs[0] in found if _is_maximum(kernel) else _takes(kernel))
+
+    def may(place: int) -> bool:
+        if place == node.op.part_of or _is_maximum(kernel):
+            return node.outputs[0] in found
+        return _takes(kernel) if place == 0 else _adds(kernel, place - SLOTS)
+
+    return all(may(i) for i, x in enumerate(node.inputs) if x is v)
 
 
 def _is_move(node: Node, found: set[Value]) -> bool:
@@ -99,7 +111,12 @@ def _takes(kernel: object) -> bool:
         return kernel.terms == 1 and bool(kernel.heights)
     if isinstance(kernel, AmxConvKernel):
         return kernel.terms == 1
-    return isinstance(kernel, DotWinogradKernel)
+    return isinstance(kernel, DotWinogradKernel) or (isinstance(kernel, DepthwiseLastKernel) and _is_wide(kernel))
+
+
+def _adds(kernel: Any, slot: int) -> bool:
+    """Whether a kernel has a variant that reads that operand of its epilogue as bf16: a residual."""
+    return _takes(kernel) and 0 <= slot < len(kernel.epilogue.slots) and kernel.epilogue.slots[slot] == "full"
 
 
 def _gives(kernel: object, sizes: dict[str, Expr]) -> bool:

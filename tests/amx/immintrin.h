@@ -77,6 +77,16 @@ IRC_TEST __m512 _mm512_mask_range_ps(__m512 from, __mmask16 mask, __m512 a, __m5
     return (__m512)z;
 }
 
+IRC_TEST __m512i _mm512_cvtepu16_epi32(__m256i x) {
+    uint16_t given[16];
+    uint32_t found[16];
+    __m512i wide;
+    memcpy(given, &x, sizeof given);
+    for (int i = 0; i < 16; i++) found[i] = given[i];
+    memcpy(&wide, found, sizeof wide);
+    return wide;
+}
+
 /* Masked accesses: what is masked is neither read nor written. */
 IRC_TEST __m256i _mm256_maskz_loadu_epi16(uint16_t mask, const void *p) {
     uint16_t found[16] = {0};
