@@ -75,6 +75,9 @@ IRC_INLINE void ${body}_enter(const int whole, unsigned inside, const $T *from, 
                               int64_t channels, $T *to, int64_t step) {
     $V d[4][4], t[4][4];
     IRC_FULL_UNROLL
+    for (int k = 0; k < 4; k++) /* what is new three tiles further on */
+        __builtin_prefetch(from + (2 + k / 2) * row + (8 + k % 2) * pixel);
+    IRC_FULL_UNROLL
     for (int y = 0; y < 4; y++) {
         IRC_FULL_UNROLL
         for (int x = 0; x < 4; x++) {
