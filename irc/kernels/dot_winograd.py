@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim, product
+from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, u16
 from irc.kernels import amx, amx_text, dots, halves
 from irc.kernels.amx import CHUNK, PANEL
@@ -274,11 +274,12 @@ class DotWinogradKernel(Kernel):
         """The matrix product whose weights are stored in the same way."""
         return AmxGemmKernel(1, self.epilogue, (2, 1), self.widths, False, "dot")
 
-    def most(self, ic: int, tiles: int) -> int:
+    def most(self, ic: int, tiles: DimLike) -> int:
         """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
         at_once = VECTOR.isa.l2 // 2 // (16 * (-(-ic // CHUNK) * CHUNK * 2 + PANEL * 4))
         most = max(dots.ROWS, min(MOST_TILES, at_once))
-        return -(-tiles // -(-tiles // most)) if tiles else 1
+        known = Dim.of(tiles).const
+        return -(-known // -(-known // most)) if known else most
 
     def scratch_bytes(self, ic: int, most: int) -> Dim:
         """Bytes of scratch: the transformed tiles and the sums of a panel, for each task that runs at a time."""
