@@ -27,7 +27,8 @@ import onnx
 from networks import NETWORKS, feeds
 
 import irc
-from irc.backends.toolchain import cpu_features, find_compiler
+from irc.backends.processor import cpu_features
+from irc.backends.toolchain import find_compiler
 from irc.cli import bench, costs
 
 PEERS = {"onnxruntime": bench.onnxruntime_engine, "openvino": bench.openvino_engine}

@@ -17,15 +17,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from irc.diagnostics.core import (
-    CompileError,
-    ConversionError,
-    Diagnostic,
-    InvalidModel,
-    IrcError,
-    Loc,
-    RunError,
-)  # fmt: skip
 from irc.version import VERSION
 
 __version__ = VERSION
@@ -34,6 +25,15 @@ if TYPE_CHECKING:
     import onnx
 
     from irc import backend
+    from irc.diagnostics.core import (
+        CompileError,
+        ConversionError,
+        Diagnostic,
+        InvalidModel,
+        IrcError,
+        Loc,
+        RunError,
+    )  # fmt: skip
     from irc.ir.graph import Model
     from irc.runtime.executor import CompiledModel
 
@@ -115,7 +115,12 @@ def load_compiled(folder: str | Path, *, threads: int = 1) -> CompiledModel:
     return executor.load_compiled(folder, threads)
 
 
-_LAZY = {"CompiledModel": "irc.runtime.executor", "Model": "irc.ir.graph"}
+_LAZY = {
+    "CompiledModel": "irc.runtime.executor", "Model": "irc.ir.graph", "CompileError": "irc.diagnostics.core",
+    "ConversionError": "irc.diagnostics.core", "Diagnostic": "irc.diagnostics.core",
+    "InvalidModel": "irc.diagnostics.core", "IrcError": "irc.diagnostics.core", "Loc": "irc.diagnostics.core",
+    "RunError": "irc.diagnostics.core",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from irc.backends import toolchain
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, Problem, RunError, Sink, require
 from irc.diagnostics.codes import internal, lowering, runtime_io as codes
+from irc.diagnostics.progress import tell
 from irc.runtime import cache as store, tuned
 from irc.runtime.artifact import Artifact, Content, Draft
 from irc.runtime.content import source_hash
@@ -53,6 +54,7 @@ def load(source: Any) -> Model:
 
     if isinstance(source, Model):
         return source
+    tell("reading")
     sink = Sink()
     raw = read(source, sink)
     if raw is None:
@@ -274,6 +276,7 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
     isa = isa_of(frozenset(target.features), target.machine)
     prepare(graph, options, pipelines.compile_c(isa, options.precision))
     require_ranks(graph)
+    tell("loops")
     program = lower.lower(graph, group.run(graph), model.graph.name or "model")
     keep_states(program, states)
     plan = memory.plan(program)
@@ -288,6 +291,7 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
         "arena_bytes": int(plan.size) if plan.size.is_const else str(plan.size),
         "states": [name for name, *_ in program.states],
     }
+    tell("writing C")
     return Draft(dict(c.emit(program, plan, wanted)), manifest)
 
 
@@ -320,7 +324,8 @@ def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> No
     sink = Sink()
     bind_shapes(graph, options.shapes, options.bounds, sink)
     sink.stop_on_errors(CompileError)
-    for _, run in passes:
+    for name, run in passes:
+        tell(name)
         run(graph, sink)
         sink.stop_on_errors(CompileError)
 

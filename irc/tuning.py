@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from irc import driver
-from irc.backends import toolchain
+from irc.backends import processor, toolchain
 from irc.expr import Const, Size
 from irc.ir.graph import Model, Node
 from irc.kernels import PROTOTYPES
@@ -75,7 +75,7 @@ def tune(
     """
     compiler = toolchain.require_compiler()
     target = toolchain.resolve_target(options.target, compiler)
-    toolchain.check_features(target.name, target.machine, target.features)
+    processor.check_features(target.name, target.machine, target.features)
     name = tuned.table_name(target, compiler, options.threads)
     table = tuned.read(name)
     works = candidates(model, options, target)

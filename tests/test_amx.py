@@ -19,7 +19,7 @@ from c_program import Library
 from lowering import Array, graph_of, random
 from test_kernels import FLAGS, M, Pool, compilers, residual
 
-from irc.backends import matrix_units, toolchain
+from irc.backends import matrix_units, processor, toolchain
 from irc.diagnostics import RunError, Sink
 from irc.expr import call
 from irc.ir.types import f32, f64
@@ -397,17 +397,17 @@ def test_real_instructions_compile(compiler: list[str], tmp_path: Path) -> None:
 def test_nobody_runs_tiles_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """An artefact for AMX is refused where the processor lacks it, and where the system does."""
     needs = ["avx512f", "amx_tile", "amx_bf16"]
-    monkeypatch.setattr(toolchain, "cpu_features", lambda: frozenset({"avx512f"}))
+    monkeypatch.setattr(processor, "cpu_features", lambda: frozenset({"avx512f"}))
     with pytest.raises(RunError) as e:
-        toolchain.check_features("native", "x86_64", needs)
+        processor.check_features("native", "x86_64", needs)
     assert e.value.diagnostics[0].code == "IRC6007" and "amx_tile" in str(e.value)
-    monkeypatch.setattr(toolchain, "cpu_features", lambda: frozenset(needs))
+    monkeypatch.setattr(processor, "cpu_features", lambda: frozenset(needs))
     monkeypatch.setattr(matrix_units, "permitted", lambda: False)
     with pytest.raises(RunError) as e:
-        toolchain.check_features("native", "x86_64", needs)
+        processor.check_features("native", "x86_64", needs)
     assert e.value.diagnostics[0].code == "IRC6007" and "operating system" in str(e.value)
     monkeypatch.setattr(matrix_units, "permitted", lambda: True)
-    toolchain.check_features("native", "x86_64", needs)
+    processor.check_features("native", "x86_64", needs)
 
 
 @pytest.mark.parametrize("allowed", [True, False])

@@ -15,7 +15,7 @@ from lowering import graph_of, random
 from test_amx import HERE, compilers, pytestmark as needs_x86
 
 import irc
-from irc.backends import matrix_units, toolchain
+from irc.backends import matrix_units, processor, toolchain
 from irc.diagnostics import RunError
 from irc.driver import CompileOptions, sources
 from irc.ir.dim import Dim
@@ -39,7 +39,7 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = frozenset(toolchain.resolve_target(TARGET, toolchain.require_compiler()).features)
     if lacking := {f for f in needed - here if not f.startswith("amx_")}:
         pytest.skip(f"this processor lacks {', '.join(sorted(lacking))}")
-    monkeypatch.setattr(toolchain, "cpu_features", lambda: here | needed)
+    monkeypatch.setattr(processor, "cpu_features", lambda: here | needed)
     monkeypatch.setattr(matrix_units, "permitted", lambda: True)
 
 
@@ -132,7 +132,7 @@ def test_with_the_real_instructions(compiler: list[str], monkeypatch: pytest.Mon
         return irc.compile(model, backend="c", target=TARGET, precision="high", cache=False)([x])
 
     needed = toolchain.resolve_target(TARGET, toolchain.require_compiler()).features
-    if toolchain.missing_features("x86_64", needed):
+    if processor.missing_features("x86_64", needed):
         with pytest.raises(RunError) as e:
             run()
         assert e.value.diagnostics[0].code == "IRC6007"

@@ -17,7 +17,8 @@ from irc import driver
 from irc.backends import toolchain
 from irc.backends.c import EmitOptions, emit
 from irc.backends.c_names import identifier
-from irc.backends.toolchain import ONLY_KERNELS, WITHOUT_KERNELS, cpu_features
+from irc.backends.processor import cpu_features
+from irc.backends.toolchain import ONLY_KERNELS, WITHOUT_KERNELS
 from irc.cli import main
 from irc.expr import Load, Var
 from irc.ir.types import f32

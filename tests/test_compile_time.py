@@ -17,6 +17,7 @@ import irc
 from irc import driver
 from irc.backends.c_shared import common_name
 from irc.backends.toolchain import find_compiler
+from irc.diagnostics.progress import told_to
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 LAYERS = 5
@@ -53,6 +54,18 @@ def expected(path: Path, x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
 def sources(path: Path) -> dict[str, str]:
     draft = driver.generate(irc.load(path), "c", driver.CompileOptions(cache=False))
     return {name: text for name, text in draft.files.items() if isinstance(text, str)}
+
+
+@needs_compiler
+def test_progress_is_told_step_by_step(tmp_path: Path) -> None:
+    path, steps = repeated_layers(tmp_path / "m.onnx"), list[str]()
+    with told_to(steps.append):
+        irc.compile(path, backend="c", cache=False)
+    assert steps[0] == "reading" and steps.index("fold") < steps.index("claim") < steps.index("writing C")
+    files = steps[steps.index("writing C") + 1 :]
+    assert len(files) > 1 and all(f": {k} of {len(files) - 1} files" in step for k, step in enumerate(files))
+    irc.compile(path, backend="c", cache=False)
+    assert steps[-1] == files[-1], "nobody listens any more"
 
 
 @needs_compiler

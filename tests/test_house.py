@@ -36,6 +36,7 @@ LAYERS = (
     ("irc.conversion", "irc.pipelines", "irc.driver", "irc.tuning"),
     ("irc.backend",),
     ("irc.cli",),
+    ("irc.__main__",),
 )
 """From the bottom up; loading a module may import its own layer and those below.  The longest name decides."""
 

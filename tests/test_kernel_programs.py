@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from irc.backends.c import EmitOptions
-from irc.backends.toolchain import cpu_features, find_compiler
+from irc.backends.processor import cpu_features
+from irc.backends.toolchain import find_compiler
 from irc.expr import Const, Size, call
 from irc.ir.dim import Dim
 from irc.ir.types import f32

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from itertools import accumulate
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 
 import irc
 from irc import driver
-from irc.cli import main, profile, profile_report
+from irc.cli import feeds, main, profile, profile_report
 from irc.expr import Load, Var, index
 from irc.ir.dim import Dim
 from irc.ir.types import f32
@@ -174,10 +176,30 @@ def test_figures_of_a_report() -> None:
     three = said["layers"][2]
     assert three["executed_per_second"] == pytest.approx(4e9) and three["of_bandwidth"] is None
     assert three["of_peak"] == pytest.approx(0.4), "of what Winograd leaves to be done"
-    assert profile.fastest(report().profile) == pytest.approx(4e9)
     assert said["total"]["flops"] is None  # of one function it is not known
     assert [r["kind"] for r in said["kernels"]] == ["gemm", "generated", "winograd_conv"]
     assert json.loads(json.dumps(said))["steps"][1]["layers"] == ["<three>"]
+
+
+def test_limits_that_a_step_exceeds_are_measured_again() -> None:
+    found = report().profile
+    assert profile.beyond(found, Limits(3.9e9, 1e10, 1)) and not profile.beyond(found, Limits(4.1e9, 1e8, 1))
+    found.steps.append(Step("e", (), (), 0.02, 0.0, 0.02, None, None, 200 << 20))
+    assert profile.beyond(found, Limits(4.1e9, 1e10, 1)) and not profile.beyond(found, Limits(4.1e9, 1.1e10, 1))
+
+
+def test_what_exceeds_a_limit_is_explained() -> None:
+    plain = report()
+    assert plain.notes() == [next(n for n in plain.notes() if "Winograd" in n)]
+    found = replace(plain, limits=Limits(1e9, 1e8, 2))
+    assert len(found.notes()) == 3 and [found.cells(r)[-1] for r in found.layers] == ["cache", "cache", ""]
+    assert all(note in found.as_text(1).splitlines() and escape(note) in found.as_html() for note in found.notes())
+
+
+def test_many_inputs_are_not_all_named() -> None:
+    assert feeds.listed({}) == "none"
+    assert feeds.listed({f"x{k}": "f32[2]" for k in range(5)}).endswith("x3 f32[2], x4 f32[2]")
+    assert feeds.listed({f"x{k}": "f32[2]" for k in range(6)}).endswith("x3 f32[2], and 2 more")
 
 
 def test_tables_are_short_where_asked() -> None:

@@ -12,7 +12,7 @@ import pytest
 from test_kernels import Pool, build, compilers, invoke, noise
 
 import irc
-from irc.backends.toolchain import cpu_features
+from irc.backends.processor import cpu_features
 from irc.diagnostics import Sink
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model

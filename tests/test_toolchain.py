@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from irc.backends import toolchain
+from irc.backends import processor, toolchain
 from irc.backends.c import EmitOptions, emit
 from irc.diagnostics import CompileError, RunError
 from irc.loops.memory import plan
@@ -64,8 +64,8 @@ def test_native_features_are_here() -> None:
     compiler = toolchain.require_compiler()
     target = toolchain.resolve_target("native", compiler)
     assert target.features
-    assert toolchain.missing_features(target.machine, target.features) == []
-    toolchain.check_features("native", target.machine, target.features)
+    assert processor.missing_features(target.machine, target.features) == []
+    processor.check_features("native", target.machine, target.features)
 
 
 @needs_compiler
@@ -79,10 +79,10 @@ def test_levels_of_x86_64() -> None:
 
 def test_a_missing_feature_is_an_error_not_a_crash() -> None:
     with pytest.raises(RunError) as error:
-        toolchain.check_features("made-up", platform.machine(), ["no_such_instruction"])
+        processor.check_features("made-up", platform.machine(), ["no_such_instruction"])
     assert code_of(error) == "IRC6007" and "no_such_instruction" in str(error.value)
     with pytest.raises(RunError):
-        toolchain.check_features("made-up", "another-machine", [])
+        processor.check_features("made-up", "another-machine", [])
 
 
 @needs_compiler

@@ -18,16 +18,18 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from irc.backends import matrix_units
+from irc.backends import matrix_units, processor
+from irc.backends.processor import cpu_features
 from irc.diagnostics.codes import runtime as codes
-from irc.diagnostics.core import NOWHERE, Code, CompileError, RunError, Sink
+from irc.diagnostics.core import NOWHERE, Code, CompileError, Sink
+from irc.diagnostics.progress import tell
 
 _LANGUAGE = ("-std=c11", "-fno-math-errno", "-fno-trapping-math")
 COMMON = (*_LANGUAGE, "-fPIC", "-fvisibility=hidden")
@@ -142,7 +144,7 @@ def target_of_sources(name: str) -> Target:
     if name != "native":
         raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
     features = tuple(sorted({*_FEATURES.values()} & cpu_features()))
-    return _permitted(Target(name, _machine(), ("-march=native",), features))
+    return _permitted(Target(name, processor.machine(), ("-march=native",), features))
 
 
 def _permitted(target: Target) -> Target:
@@ -158,11 +160,6 @@ def _permitted(target: Target) -> Target:
 def _full_name(name: str) -> str:
     """x86-64-v3 of v3."""
     return f"x86-64-{name}" if re.fullmatch("v[234]", name) else name
-
-
-def _machine() -> str:
-    """This machine's family, as Linux names it."""
-    return {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
 
 
 @cache
@@ -184,56 +181,6 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
     target = Target(name, machine, flags, features)
     return _permitted(target) if name == "native" else target
-
-
-def processor() -> str:
-    """The processor's name, or nothing: another one may have the same features."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line for line in lines if line.startswith("model name")), "")
-
-
-@cache
-def cpu_features() -> frozenset[str]:
-    """The features of this processor, in the names of /proc/cpuinfo; empty where the system does not say."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return _sysctl_features()
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    return frozenset(found.group(1).split()) if found else frozenset()
-
-
-def _sysctl_features() -> frozenset[str]:
-    """macOS: the same names, as far as they exist there."""
-    keys = ("machdep.cpu.features", "machdep.cpu.leaf7_features", "machdep.cpu.extfeatures")
-    try:
-        done = subprocess.run(["sysctl", "-n", *keys], capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return frozenset()
-    words = done.stdout.lower().replace("avx1.0", "avx").split()
-    renamed = {"sse3": "pni", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "lzcnt": "abm"}
-    neon = ["asimd"] if platform.machine() == "arm64" else []
-    return frozenset([renamed.get(w, w) for w in words] + neon)
-
-
-def missing_features(machine: str, features: Iterable[str]) -> list[str]:
-    """What of these this machine does not have; the machine itself if it is of another family."""
-    if machine != _machine():
-        return [machine]
-    missing = sorted(set(features) - cpu_features())
-    if not missing and matrix_units.needed(features) and not matrix_units.permitted():
-        return ["amx_tile (the operating system refuses it)"]
-    return missing
-
-
-def check_features(target: str, machine: str, features: Iterable[str]) -> None:
-    """RunError IRC6007 unless this processor can run code built with these features."""
-    missing = missing_features(machine, features)
-    if missing:
-        raise _error(codes.MISSING_FEATURES, RunError, target=target, missing=", ".join(missing))
 
 
 # -------------------------------------------------------------------- building
@@ -304,7 +251,11 @@ def build(
 
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             try:
-                list(pool.map(one, units, objects))
+                begun = [pool.submit(one, *pair) for pair in zip(units, objects, strict=True)]
+                tell(f"{compiler.command[0]}: 0 of {len(units)} files")
+                for done, unit in enumerate(as_completed(begun), start=1):
+                    unit.result()
+                    tell(f"{compiler.command[0]}: {done} of {len(units)} files")
             except BaseException:  # an interrupt, or one file's error: nobody waits for the others
                 running.end()
                 raise
@@ -390,9 +341,7 @@ def _run(
         raise _error(codes.COMPILE_FAILED, notes=notes, command=compiler, file=file, status=process.returncode)
 
 
-def _error(
-    code: Code, error: type[CompileError | RunError] = CompileError, notes: tuple[str, ...] = (), **facts: object
-) -> CompileError | RunError:  # fmt: skip
+def _error(code: Code, notes: tuple[str, ...] = (), **facts: object) -> CompileError:
     sink = Sink()
     sink.report(code, NOWHERE, notes, **facts)
-    return error(sink.diagnostics)
+    return CompileError(sink.diagnostics)

@@ -1,8 +1,8 @@
 """The command line: one module per verb, each with a click command named `command`.
 
 Exit status: 0 done (warnings allowed) · 1 the model, conversion or toolchain failed, with diagnostics ·
-2 wrong usage · 3 a bug of irc (IRC9xxx).  Modules of verbs import what they need inside their
-functions, so that `irc --help` and `irc validate` start fast.
+2 wrong usage, also where only the model shows it · 3 a bug of irc (IRC9xxx).  Modules of verbs import what
+they need inside their functions, so that `irc --help` and `irc validate` start fast.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def command(model: str, vs: str, threads: int, precision: str, shapes: tuple[str
         runs, arrays = _prepare(model, engines, threads, precision, console.parse_shapes(shapes))
     with console.progress("measuring"):
         times = measure({name: engine.run for name, engine in runs.items()})
-    said = _result(model, threads, arrays, times, differences(runs))
+    said = _result(model, threads, precision, arrays, times, differences(runs))
     console.out(json.dumps(said, indent=2) if as_json else _text(said))
 
 
@@ -108,8 +108,9 @@ def differences(engines: Mapping[str, Engine]) -> dict[str, float]:
 
 
 def _result(
-    model: str, threads: int, arrays: dict[str, Any], times: dict[str, list[float]], apart: dict[str, float]
-) -> dict[str, Any]:
+    model: str, threads: int, precision: str, arrays: dict[str, Any], times: dict[str, list[float]],
+    apart: dict[str, float],
+) -> dict[str, Any]:  # fmt: skip
     ours = statistics.median(times["irc"])
     rows = [
         {
@@ -122,13 +123,14 @@ def _result(
         }
         for name, found in times.items()
     ]
-    inputs = {name: feeds.describe(a.dtype, a.shape) for name, a in arrays.items()}
-    return {"model": model, "threads": threads, "inputs": inputs, "engines": rows}
+    inputs = feeds.described(arrays)
+    return {"model": model, "threads": threads, "precision": precision, "inputs": inputs, "engines": rows}
 
 
 def _text(said: dict[str, Any]) -> str:
-    inputs = ", ".join(f"{name} {text}" for name, text in said["inputs"].items())
-    lines = [f"{said['model']}, threads: {said['threads']}, inputs: {inputs or 'none'}"]
+    inputs, peers = feeds.listed(said["inputs"]), len(said["engines"]) > 1
+    precision = said["precision"] + (", the others in f32" if peers and said["precision"] != "highest" else "")
+    lines = [f"{said['model']}, threads: {said['threads']}, precision: {precision}, inputs: {inputs}"]
     lines.append(f"{'engine':12} {'median ms':>11} {'min ms':>11} {'runs':>7}  its time / irc's   difference")
     for row in said["engines"]:
         figures = f"{row['median_ms']:11.4f} {row['min_ms']:11.4f} {row['runs']:7}  {row['ratio']:16.2f}"

@@ -12,11 +12,19 @@ from typing import TextIO
 
 import click
 
-from irc.diagnostics.codes import internal
+from irc.diagnostics.codes import internal, runtime, runtime_io
 from irc.diagnostics.core import Diagnostic, Loc, fill
+from irc.diagnostics.progress import told_to
 
 STDOUT = "standard output"
 """What messages call it, in place of a file's name."""
+WRONG_USAGE = frozenset(
+    code.id for code in (
+        runtime.UNKNOWN_TARGET, runtime_io.UNKNOWN_INPUT, runtime_io.BAD_OPTION, runtime_io.BAD_SHAPE_OPTION,
+        runtime_io.UNKNOWN_BOUND, runtime_io.OPTION_OF_OTHER_FORMAT,
+    )
+)  # fmt: skip
+"""Findings about options, some of which only the model shows to be wrong."""
 
 
 def wants_colour(stream: TextIO | None) -> bool:
@@ -100,13 +108,15 @@ def count(number: int, what: str) -> str:
 def status_of(found: Iterable[Diagnostic]) -> int:
     """The exit status that findings mean."""
     errors = [d for d in found if d.severity == "error"]
-    return 3 if any(d.code.startswith("IRC9") for d in errors) else 1 if errors else 0
+    if any(d.code.startswith("IRC9") for d in errors):
+        return 3
+    return 0 if not errors else 2 if all(d.code in WRONG_USAGE for d in errors) else 1
 
 
 @contextmanager
 def progress(text: str) -> Generator[None]:
-    """Says on a terminal what is going on, for as long as it does."""
-    with steps() as tell:
+    """Says on a terminal what is going on, for as long as it does, and which step of it."""
+    with steps() as tell, told_to(lambda step: tell(f"{text}: {step}")):
         tell(text)
         yield
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard, cast
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SYMBOL_SIZE = 2
 """What random inputs take for a symbolic dimension that nothing fixes."""
+LISTED = 4
+"""Inputs that a line names."""
 
 
 def parse_inputs(texts: Iterable[str]) -> dict[str, str]:
@@ -118,6 +120,19 @@ def random_value(port: Port, sizes: dict[str, int], seed: int = 0) -> Any:
 def describe(dtype: Any, shape: Sequence[Any]) -> str:
     """`float32[1,3,224,224]`"""
     return f"{'string' if getattr(dtype, 'kind', '') in 'OUS' else dtype}[{','.join(map(str, shape))}]"
+
+
+def described(arrays: Mapping[str, Any]) -> dict[str, str]:
+    """What `describe` says of each argument by name; `absent` of an optional one without a value."""
+    return {n: "absent" if a is None else describe(a.dtype, a.shape) for n, a in arrays.items()}
+
+
+def listed(inputs: Mapping[str, str]) -> str:
+    """Names and types in a line: a few of many."""
+    parts = [f"{name} {text}" for name, text in inputs.items()]
+    if len(parts) > LISTED + 1:
+        parts[LISTED:] = [f"and {len(parts) - LISTED} more"]
+    return ", ".join(parts) or "none"
 
 
 # ----------------------------------------------------------------------------- outputs

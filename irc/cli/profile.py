@@ -13,9 +13,12 @@ from irc.cli import console, feeds
 if TYPE_CHECKING:
     from irc.cli.profile_report import Report
     from irc.runtime.executor import CompiledModel
+    from irc.runtime.limits import Limits
     from irc.runtime.profiling import Profile
 
 SECONDS = 1.0
+STREAMED = 128 << 20
+"""Bytes that a step surely reads from memory."""
 
 
 @click.command(short_help="Time by layer and by kernel.")
@@ -44,6 +47,7 @@ def command(
     100. GB/s count the tensors that a function reads and writes, which may lie in caches.
     """
     from irc.cli import profile_report
+    from irc.cli.bench import irc_engine
     from irc.runtime import profiling
     from irc.runtime.limits import limits
 
@@ -53,19 +57,21 @@ def command(
     with console.progress("measuring the machine"):
         most = limits(threads, measure_limits)
     with console.progress(f"running {model}"):
-        found = profiling.measure(compiled, lambda: compiled(arrays), dims, SECONDS)
-        if most and fastest(found) > most.flops:  # the machine was busy when its limits were measured
+        found = profiling.measure(compiled, irc_engine(compiled, arrays).run, dims, SECONDS)
+        if most and beyond(found, most):  # the machine was busy when its limits were measured
             most = limits(threads, True, most)
-    given = {n: "absent" if a is None else feeds.describe(a.dtype, a.shape) for n, a in arrays.items()}
+    given = feeds.described(arrays)
     report = profile_report.Report(model, compiled.backend, threads, given, found, most)
     console.out(json.dumps(report.as_json(), indent=2) if as_json else report.as_text(top))
     return _write(report, trace, html)
 
 
-def fastest(found: Profile) -> float:
-    """The most operations a second of a step that has no terms to multiply."""
-    vectors = [s for s in found.steps if s.flops and s.executed and s.executed <= s.flops and s.seconds]
-    return max((s.executed / s.seconds for s in vectors if s.executed), default=0.0)
+def beyond(found: Profile, most: Limits) -> bool:
+    """Whether a step without terms to multiply, or one over tensors larger than caches, was faster than the limits."""
+    timed = [s for s in found.steps if s.seconds]
+    flops = [s.executed / s.seconds for s in timed if s.flops and s.executed and s.executed <= s.flops]
+    moved = [s.bytes / s.seconds for s in timed if s.bytes and s.bytes >= STREAMED]
+    return max(flops, default=0.0) > most.flops or max(moved, default=0.0) > most.bandwidth
 
 
 def _open(model: str, threads: int, shapes: dict[str, tuple[int, ...]], options: dict[str, Any]) -> CompiledModel:

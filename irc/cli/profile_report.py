@@ -10,13 +10,16 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
-from irc.cli import console
+from irc.cli import console, feeds
 from irc.runtime.limits import Limits
 from irc.runtime.profiling import Profile, Step
 
 WIDTH = 150
 """Of tables where standard output is no terminal."""
 COLUMNS = ("ms", "%", "calls", "GFLOP/s", "% of FMA", "GB/s", "% of memory")
+
+IN_CACHES = "cache"
+"""In place of a percentage of the memory's rate that is over 100."""
 
 
 @dataclass
@@ -114,14 +117,27 @@ class Report:
         return [
             text(row.seconds, 1e3, ".4f"), text(f["share"], 100, ".1f"), str(row.calls), rate,
             text(f["of_peak"], 100, ".1f"), text(f["bytes_per_second"], 1e-9, ".1f"),
-            text(f["of_bandwidth"], 100, ".1f"),
+            IN_CACHES if (f["of_bandwidth"] or 0.0) > 1 else text(f["of_bandwidth"], 100, ".1f"),
         ]  # fmt: skip
+
+    def notes(self) -> list[str]:
+        """What the cells need to be said to them."""
+        shown = [self.figures(r) for r in (*self.layers, *self.kernels)]
+        said = {
+            "in brackets: operations that the processor executes, fewer than the definition has in Winograd's "
+            "convolution, more in products of bf16 terms; % of FMA is of the fewer":
+                any("(" in self.cells(r)[3] for r in (*self.layers, *self.kernels)),
+            "over 100 % of FMA: products of bf16 terms, of which an instruction adds more than of f32":
+                any((f["of_peak"] or 0.0) > 1 for f in shown),
+            f"{IN_CACHES}: faster than memory, so caches held what was read or written":
+                any((f["of_bandwidth"] or 0.0) > 1 for f in shown),
+        }  # fmt: skip
+        return [text for text, needed in said.items() if needed]
 
     def heading(self) -> list[str]:
         """What was measured, and beside what."""
         p = self.profile
-        inputs = ", ".join(f"{name} {text}" for name, text in self.inputs.items()) or "none"
-        lines = [f"{self.model}: {self.backend}, threads: {self.threads}, inputs: {inputs}"]
+        lines = [f"{self.model}: {self.backend}, threads: {self.threads}, inputs: {feeds.listed(self.inputs)}"]
         run, rest = f"{p.seconds * 1e3:.4f} ms", f"{p.rest * 1e3:.4f} ms"
         lines.append(f"one run: {run}, mean of the faster half of {p.runs}; of it outputs and state {rest}")
         if self.limits:
@@ -142,7 +158,10 @@ class Report:
         for line in self.heading():
             out.print(line, soft_wrap=True)
         for title, found in (("layers", self.layers), ("kernel or generated function", self.kernels)):
+            out.print()
             out.print(self._table(title, found, top))
+        for line in ["", *self.notes()] if self.notes() else []:
+            out.print(line, soft_wrap=True)
         assert isinstance(out.file, io.StringIO)
         return "\n".join(line.rstrip() for line in out.file.getvalue().splitlines())
 
@@ -211,7 +230,7 @@ class Report:
         ]
         return _PAGE.format(
             title=escape(f"{self.model}: profile"), heading=heading, legend=legend, bar=self._bar(colours),
-            tables="".join(tables),
+            tables="".join(tables), notes="".join(f"<p>{escape(line)}</p>" for line in self.notes()),
         )  # fmt: skip
 
     def _kinds(self) -> dict[str, float]:
@@ -260,6 +279,7 @@ th, td {{ text-align: right; padding: .1em .6em; white-space: nowrap }}
 th {{ border-bottom: 1px solid #888; font-weight: 600 }}
 td:last-child {{ text-align: left; width: 60%; position: relative; max-width: 0 }}
 td:last-child {{ overflow: hidden; text-overflow: ellipsis }}
+#notes {{ margin-top: 1.5em; color: #555 }}
 td:last-child i {{ position: absolute; left: 0; top: 15%; height: 70%; opacity: .35 }}
 </style></head><body>
 <h1>{title}</h1>{heading}
@@ -268,5 +288,6 @@ td:last-child i {{ position: absolute; left: 0; top: 15%; height: 70%; opacity: 
 {bar}
 </div>
 {tables}
+<div id="notes">{notes}</div>
 </body></html>
 """

@@ -37,6 +37,7 @@ from irc.kernels.transpose import TransposeKernel
 from irc.kernels.winograd import WinogradKernel
 
 UNKNOWN = 4096  # what a symbolic size is taken for
+TYPICAL = 224  # what each symbol of a height or a width is taken for
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,13 @@ def known(size: DimLike) -> int:
     """The size, or what an unknown one is taken for."""
     dim = Dim.of(size)
     return int(dim) if dim.is_const else UNKNOWN
+
+
+def expected(extent: DimLike) -> int:
+    """A height or width, or what it is in an image of `TYPICAL` size: deep in a network planes are small."""
+    dim = Dim.of(extent)
+    sizes = {s.name: int(min(max(TYPICAL, s.lo), TYPICAL if s.hi is None else s.hi)) for s in dim.symbols()}
+    return dim.evaluate(sizes)
 
 
 def cost(row: Row, isa: Isa, dtype: DType, m: int, n: int) -> float:
@@ -448,14 +456,14 @@ def select_winograd(
     """The kernel for windows of 3 × 3 at every pixel, NHWC, one group; None where `select_direct_conv`'s is better.
 
     With few channels the transforms cost more than they save; its weights are 16 / 9 as many, so that there must be
-    enough pixels to make up for reading them.
+    enough pixels to make up for reading them.  Symbolic sizes count as `expected`.
     """
     height, width = Dim.of(oh), Dim.of(ow)
-    if not (height.is_const and width.is_const) or ic < 32 or known(oc) < 32 or int(height) * int(width) < 128:
+    vectors = min(isa.vectors, -(-known(oc) // isa.lanes(dtype)))
+    if ic < 32 or known(oc) < 16 or expected(height) * expected(width) < 128:
         return None
-    tiles = (int(height) + 1) // 2 * ((int(width) + 1) // 2)
-    rows = heights_of(tiles, isa.rows)[-1]
-    return WinogradKernel(Tile(isa, dtype, rows, isa.vectors), epilogue)
+    rows = heights_of(height.ceildiv(2) * width.ceildiv(2), isa.rows)[-1]
+    return WinogradKernel(Tile(isa, dtype, rows, vectors), epilogue)
 
 
 def select_matrix_winograd(

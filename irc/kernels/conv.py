@@ -233,9 +233,7 @@ class ConvKernel(Kernel):
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
         }
-        slots = self.epilogue.strides("batch", "channel")
-        fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
-        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
+        fields = self.epilogue.fields(str(given["T"]), "batch", "channel")
         starts = "".join(
             f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch"
             + (

@@ -188,8 +188,7 @@ class DepthwiseKernel(Kernel):
         s, t = self.symbol, self.tile
         given = names(t) | {"S": s, "U": 4, "worthwhile": 50_000} | self._window()
         given |= {"strip": STRIP, "outputs": OUTPUTS, "slack": 8 * t.lanes, "width": WIDTH}
-        fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
-        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self.epilogue.strides("batch", "channel"))
+        fields = self.epilogue.fields(str(given["T"]), "batch", "channel")
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         return "".join(
             (

@@ -72,6 +72,11 @@ class Epilogue:
         tile's rows, which only slots have that vary along them."""
         return [(i, n) for i, a in enumerate(self.slots) for n in (names if a in ("column", "full") else names[:-1])]
 
+    def fields(self, scalar: str, *names: str) -> str:
+        """The operands and their `strides`, as members of a struct of arguments in C."""
+        pointers = "".join(f"\n    {kind}{name};" for name, kind in self.pointers(scalar))
+        return pointers + "".join(f"\n    int64_t s{i}_{n};" for i, n in self.strides(*names))
+
     def vector(self, v: str) -> str:
         """The expression in C, over vectors of the type named `v`."""
         return _vector(recognised(self.expr), v)

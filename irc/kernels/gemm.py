@@ -112,7 +112,7 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 CALL = """
 typedef struct {
     const $T *a, *b;
-    $T *c;
+    $Y *c;
     $T *scratch;
     int64_t m, n, k, a_batch0, a_batch1, a_row, a_col, b_batch0, b_batch1, b_row, b_col, c_batch0, c_batch1, c_row;
     int64_t batch0, batch1;$slot_fields
@@ -298,10 +298,7 @@ class GemmKernel(Kernel):
 
     def slot_fields(self) -> str:
         """The epilogue's operands and their strides, as fields of the call."""
-        t = names(self.tile)["T"]
-        slots = self.epilogue.strides("batch0", "batch1", "row")
-        pointers = "".join(f"\n    const {t} *s{i};" for i in range(len(self.epilogue.slots)))
-        return pointers + "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
+        return self.epilogue.fields(str(names(self.tile)["T"]), "batch0", "batch1", "row")
 
     def slot_starts(self) -> str:
         """Statements that place the epilogue's operands `o` of matrix i, j."""
@@ -322,6 +319,7 @@ class GemmKernel(Kernel):
         room = min(t.isa.l2 * 3 // 8, PACKED) // t.dtype.itemsize
         given = names(t) | {
             "S": s,
+            "Y": names(t)["T"],
             "Q": vector_name(4, t.dtype),
             "TT": TILES_PER_TASK,
             "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,

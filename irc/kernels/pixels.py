@@ -104,8 +104,7 @@ def slot_sizes(epilogue: Epilogue) -> list[tuple[int, str]]:
 
 def slot_fields(epilogue: Epilogue, scalar: str) -> str:
     """The slots and their strides as members of a struct of arguments."""
-    pointers = "".join(f"\n    {t}{n};" for n, t in epilogue.pointers(scalar))
-    return pointers + "".join(f"\n    int64_t s{i}_{f};" for i, f in slot_sizes(epilogue))
+    return epilogue.fields(scalar, "batch", "pixel")
 
 
 def slot_starts(epilogue: Epilogue) -> str:

@@ -215,9 +215,7 @@ class SmallConvKernel(Kernel):
             "sums": max(SUMS * 4 // t.dtype.itemsize, PIXELS * t.panel),
             "worthwhile": WORTHWHILE,
         }
-        slots = self.epilogue.strides("batch", "channel")
-        fields = "".join(f"\n    const {given['T']} *s{i};" for i in range(len(self.epilogue.slots)))
-        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in slots)
+        fields = self.epilogue.fields(str(given["T"]), "batch", "channel")
         narrow = f"\n    static {t.name}_run *const narrow[] = {{{self._table(variants, 1)}}};"
         body = fill(
             _BODY,

@@ -118,6 +118,13 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
         from = sums;
     }
     const int64_t from_row = from == c ? o->c_row : $NR;
+    if (first && direct && rows > 1) { /* of rows far apart nothing is fetched ahead: stores would wait for it */
+        for (int i = 0; i < rows; i++) {
+            IRC_FULL_UNROLL
+            for (int line = 0; line < $NR * $size; line += 64)
+                __builtin_prefetch(c + i * o->c_row + line / $size, 1, 2);
+        }
+    }
     if (last && direct && (!done || $plain)) {
         whole[rows - 1](k, a, b, from, from_row, c, o->c_row, ahead, hop);
         return;

@@ -26,7 +26,8 @@ MOVED = ("Transpose", "Reshape")
 
 def run(graph: Graph) -> int:
     """Write in place what is worth it; how many concatenations are gone."""
-    found = [n for n in graph.nodes if _is_last(n)]
+    place = {n: k for k, n in enumerate(graph.nodes)}
+    found = [n for n in place if _is_last(n)]
     done: set[Node] = set()
     for node in sorted(found, key=lambda n: -len(_operands(n))):
         if node in done:
@@ -34,9 +35,10 @@ def run(graph: Graph) -> int:
         operands = _operands(node)
         if node.outputs[0] in graph.outputs or not any(map(_from_kernel, operands)) or not _placeable(operands):
             continue
-        within = [(n, _within(_operands(n), operands)) for n in found if n not in done]
+        others = sorted(_concatenations(operands) - done, key=place.__getitem__)
+        within = [(n, _within(_operands(n), operands)) for n in others]
         inner = [(n, at) for n, at in within if at is not None]
-        _replace(graph, node, operands, inner)
+        _replace(graph, node, operands, inner, place)
         done.update(n for n, _ in inner)
     graph.prune()
     return len(done)
@@ -54,32 +56,52 @@ def _is_last(node: Node) -> bool:
 
 def _operands(node: Node) -> list[Value]:
     """The operands, those of concatenations among them, and in one all the slices of a value one after the other."""
+    values: list[Value] = []
+    last = [*reversed(node.inputs)]
+    while last:
+        value = last.pop()
+        if value is not None and value.producer is not None and _is_last(value.producer):
+            last += reversed(value.producer.inputs)
+        elif value is not None:
+            values.append(value)
     found: list[Value] = []
-    values = [v for v in node.inputs if v is not None]
-    while any(v.producer is not None and _is_last(v.producer) for v in values):
-        nodes = [(v, v.producer) for v in values]
-        values = [u for v, n in nodes for u in (n.inputs if n is not None and _is_last(n) else (v,)) if u is not None]
-    while values:
-        base, taken = _sliced(values)
+    at = 0
+    while at < len(values):
+        base, taken = _sliced(values, at)
         found.append(base)
-        values = values[taken:]
+        at += taken
     return found
 
 
-def _sliced(values: Sequence[Value]) -> tuple[Value, int]:
-    """The value of which the first of these are the whole, and how many they are: else the first one."""
-    first = _slice_of(values[0])
+def _concatenations(operands: Sequence[Value]) -> set[Node]:
+    """Those that may begin with one of the operands, or with a slice of one, or with a concatenation that does."""
+    found: set[Node] = set()
+    values = list(operands)
+    while values:
+        for user in values.pop().uses:
+            if _is_last(user) and user not in found:
+                found.add(user)
+                values += user.outputs
+            elif _slice_of(user.outputs[0]) is not None:
+                values += user.outputs
+    return found
+
+
+def _sliced(values: Sequence[Value], at: int) -> tuple[Value, int]:
+    """The value of which those from place `at` on are the whole, and how many they are: else the first one."""
+    first = _slice_of(values[at])
     if first is None or first[1] != 0:
-        return values[0], 1
+        return values[at], 1
     base, end = first[0], 0
-    for count, value in enumerate(values, start=1):
+    for count in range(1, len(values) - at + 1):
+        value = values[at + count - 1]
         here = _slice_of(value)
         if here is None or here[0] is not base or here[1] != end:
             break
         end += int(value.shape[-1])
         if base.shape[-1] == end:
             return base, count
-    return values[0], 1
+    return values[at], 1
 
 
 def _slice_of(value: Value) -> tuple[Value, int] | None:
@@ -114,42 +136,52 @@ def _placeable(operands: Sequence[Value]) -> bool:
 
 
 def _within(few: Sequence[Value], many: Sequence[Value]) -> tuple[int, int] | None:
-    """From which to which place the `many` operands are the `few`."""
-    starts = range(len(many) - len(few) + 1)
-    return next(((i, i + len(few)) for i in starts if list(many[i : i + len(few)]) == list(few)), None)
+    """From which to which place the `many` operands, each there once, are the `few`."""
+    at = next((i for i, v in enumerate(many) if v is few[0]), None)
+    if at is None or list(many[at : at + len(few)]) != list(few):
+        return None
+    return at, at + len(few)
 
 
 def _replace(
-    graph: Graph, node: Node, operands: Sequence[Value], inner: Sequence[tuple[Node, tuple[int, int]]]
+    graph: Graph, node: Node, operands: Sequence[Value], inner: Sequence[tuple[Node, tuple[int, int]]],
+    place: dict[Node, int],
 ) -> None:  # fmt: skip
-    """The room and its parts for a concatenation and for those of its neighbours that are `inner`."""
+    """The room and its parts for a concatenation and for those of its neighbours that are `inner`.
+
+    place: of the nodes in a dependency order, to which the new ones are added.
+    """
     whole, starts = node.outputs[0], [0]
     for v in operands:
         starts.append(starts[-1] + int(v.shape[-1]))
-    place = {n: i for i, n in enumerate(graph.nodes)}
-    b = Builder(graph, node.name, node.loc)
+    b, gone = Builder(graph, node.name, node.loc), {n for n, _ in inner}
     room = b.add(Room(whole.dtype, whole.shape))
 
-    def order(k: int) -> int:
-        producer = operands[k].producer
-        return place[producer] if producer is not None else -1
+    def made(value: Value, where: int) -> Value:
+        place[_producer(value)] = where
+        return value
 
+    def piece(x: Value, start: int, end: int) -> Value:
+        return made(b.Slice(x, b.dims([start]), b.dims([end]), b.dims([len(x.shape) - 1])), place[_producer(x)])
+
+    order = [place[_producer(v)] for v in operands]
     after: dict[int, Value] = {}
-    for k in sorted(range(len(operands)), key=order):
+    for k in sorted(range(len(operands)), key=order.__getitem__):
         value = operands[k]
-        others = [n for n in value.uses if n not in {m for m, _ in inner}]
-        room = after[k] = b.add(Part(starts[k]), room, value)
+        others = [n for n in value.uses if n not in gone]
+        room = after[k] = made(b.add(Part(starts[k]), room, value), order[k])
         if others and value not in graph.outputs:
-            part = _slice(b, room, starts[k], starts[k + 1])
+            part = piece(room, starts[k], starts[k + 1])
             for user in others:
                 graph.set_op(user, user.op, [part if v is value else v for v in user.inputs])
     rank = {k: n for n, k in enumerate(after)}
     for other, (first, end) in inner:
         here = after[max(range(first, end), key=rank.__getitem__)]
         if end - first < len(operands):
-            here = _slice(b, here, starts[first], starts[end])
+            here = piece(here, starts[first], starts[end])
         put_in_place(graph, other.outputs[0], here)
 
 
-def _slice(b: Builder, x: Value, start: int, end: int) -> Value:
-    return b.Slice(x, b.dims([start]), b.dims([end]), b.dims([len(x.shape) - 1]))
+def _producer(value: Value) -> Node:
+    assert value.producer is not None
+    return value.producer

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from irc.backends import toolchain
+from irc.backends.processor import model_name
 from irc.runtime import cache
 
 SOURCE = Path(__file__).with_name("limits.c")
@@ -44,7 +45,7 @@ def limits(threads: int, again: bool = False, least: Limits | None = None) -> Li
     if compiler is None:
         return None
     target = toolchain.resolve_target("native", compiler)
-    parts = (SOURCE.read_bytes(), compiler, target, toolchain.processor(), threads)
+    parts = (SOURCE.read_bytes(), compiler, target, model_name(), threads)
     key = f"limits:{hashlib.sha256(repr(parts).encode()).hexdigest()[:24]}"
     known = cache.remembered(key)
     if known is None or again:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.backends.toolchain import check_features
+from irc.backends.processor import check_features
 from irc.diagnostics.codes import find, runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.runtime.artifact import Artifact

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from irc.backends import toolchain
+from irc.backends.processor import model_name
 from irc.runtime import cache
 from irc.version import VERSION
 
@@ -22,7 +23,7 @@ FOLDER = "tuned"
 
 def table_name(target: toolchain.Target, compiler: toolchain.Compiler, threads: int) -> str:
     """The name of the table for code of that target, run here by so many threads."""
-    parts = (toolchain.processor(), target, compiler, threads, VERSION)
+    parts = (model_name(), target, compiler, threads, VERSION)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
 
