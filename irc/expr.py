@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from irc.ir.dim import Dim, DimLike
+from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, TensorType, boolean, i64
 
 
@@ -420,6 +420,21 @@ def unflatten_index(position: Expr, shape: Sequence[Dim]) -> Index:
         rest = math.prod([Dim.of(d) for d in shape[k + 1 :]], start=Dim.of(1))
         i = position // index(rest)
         found.append(i % index(shape[k]) if k else i)
+    return tuple(found)
+
+
+def reshaped_index(at: Sequence[Expr], shape: Sequence[Dim], to: Sequence[Dim]) -> Index:
+    """The index under shape `to` of the element at index `at` of `shape`, the same row-major position.
+
+    Axes whose products are equal are dealt with on their own, so that no symbolic size of others divides.
+    """
+    found: list[Expr] = []
+    a = b = 0
+    while b < len(to):
+        ends = ((i, j) for i in range(a + 1, len(shape) + 1) for j in range(b + 1, len(to) + 1))
+        i, j = next((e for e in ends if product(shape[a : e[0]]) == product(to[b : e[1]])), (len(shape), len(to)))
+        found += unflatten_index(flatten_index(at[a:i], shape[a:i]), to[b:j])
+        a, b = i, j
     return tuple(found)
 
 

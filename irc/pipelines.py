@@ -40,17 +40,18 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     precision: the least that products of f32 must have.
     """
     # here: loading and validating need no kernels
-    from irc.passes import channels_last, claim, halves, in_place, transposed_conv
+    from irc.passes import channels_last, claim, few_outputs, halves, in_place, transposed_conv
 
     at = [name for name, _ in COMPILE_C].index("decompose")
     early: Pass = ("claim-composites", lambda graph, sink: claim.run(graph, isa, True, precision))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
+    few: Pass = ("few-outputs", lambda graph, sink: few_outputs.run(graph, isa))
     last: Pass = ("claim", lambda graph, sink: claim.run(graph, isa, precision=precision))
     layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph))
     places: Pass = ("in-place", lambda graph, sink: in_place.run(graph))
     stored: Pass = ("halves", lambda graph, sink: halves.run(graph))
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
-    return (*COMPILE_C[:at], early, convolutions, *COMPILE_C[at:], *kernels)
+    return (*COMPILE_C[:at], early, convolutions, few, *COMPILE_C[at:], *kernels)
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (

@@ -27,7 +27,7 @@ from irc.ops.builder import evaluate
 
 pytestmark = needs_x86
 STRIPS = Case(64, 40, (70, 66), (3, 3), pads=SAME)  # more than one strip with three terms
-LONG = Case(100, 20, (5, 40), (3, 3), (2, 1), pads=SAME, batch=2)  # sums in several blocks, across and down
+LONG = Case(100, 70, (5, 40), (3, 3), (2, 1), pads=SAME, batch=2)  # sums in several blocks, several panels
 PICKED = {3: [*CASES[2:24:2], STRIPS, LONG], 2: [*CASES[1:24:3], LONG], 1: [*CASES[0:24:4], STRIPS]}
 PICKED[DOT] = [*CASES[:24:3], LONG]
 

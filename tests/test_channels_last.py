@@ -15,12 +15,12 @@ from irc.diagnostics import Sink
 from irc.ir.graph import Graph, Node
 from irc.ir.types import TensorType, f32
 from irc.ir.verify import problems
-from irc.kernels import host_isa
+from irc.kernels import ISAS, host_isa
 from irc.loops import interp
 from irc.loops.ir import For, walk
 from irc.loops.lower import lower
 from irc.ops.builder import evaluate
-from irc.passes import channels_last, group, transposed_conv
+from irc.passes import channels_last, few_outputs, group, transposed_conv
 from irc.passes.channels_last import ChannelsLast
 from irc.pipelines import COMPILE_C, compile_c
 
@@ -168,6 +168,47 @@ def test_elementwise_after_a_transposed_convolution_goes_before_the_rearrangemen
     np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], wanted, rtol=1e-5, atol=1e-6)
 
 
+# name: (shape of x, window, fields, operations)
+SMALL_PLANES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], set[str]]] = {
+    "remainders": ((2, 6, 4, 5), (4, 4), {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1)}, {"Concat"}),
+    "a tap more or less": (
+        (1, 6, 3, 4), (3, 5), {"strides": (2, 3), "pads_begin": (1, 2), "pads_end": (1, 0), "output_padding": (1, 0)},
+        {"Concat"},
+    ),
+    "one axis": ((2, 6, 3), (6,), {"strides": (2,), "pads_begin": (2,), "pads_end": (2,)}, {"Concat"}),
+    "nothing is wasted": ((1, 6, 4, 5), (2, 2), {"strides": (2, 2)}, {"Interleave"}),
+    "little is wasted": (
+        (1, 6, 40, 40), (4, 4), {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1)}, {"Interleave", "Slice"}
+    ),
+    "a window smaller than the stride": ((1, 6, 2, 2), (1, 2), {"strides": (2, 2)}, {"Interleave", "Slice"}),
+    "in groups": ((1, 6, 2, 2), (4, 4), {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1), "group": 2},
+                  {"Interleave", "Slice"}),
+    "one pixel": ((2, 6, 1, 1), (4, 3), {}, {"MatMul"}),
+    "one pixel, cropped": (
+        (2, 6, 1, 1), (4, 4), {"strides": (2, 2), "pads_begin": (1, 0), "pads_end": (1, 2)}, {"MatMul"}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALL_PLANES)
+@pytest.mark.parametrize("bias", [False, True])
+def test_transposed_convolutions_of_small_planes(name: str, bias: bool) -> None:
+    shape, window, fields, expected = SMALL_PLANES[name]
+
+    def build(b: Any, x: Any) -> Any:
+        w = random(6, 5 if "group" not in fields else 2, *window)
+        y = b.ConvTranspose(x, w, random(int(w.shape[1]) * fields.get("group", 1)) if bias else None, **fields)
+        return b.Relu(y)
+
+    x = random(*shape)
+    graph = graph_of(build, x)
+    (wanted,) = evaluate(graph, {graph.inputs[0]: x})
+    assert transposed_conv.run(graph) == 1 and not problems(graph)
+    assert expected <= {n.op.name for n in graph.nodes}
+    assert ("Concat" in expected) == any(n.op.name == "Concat" for n in graph.nodes)
+    np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_what_stays() -> None:
     """Convolutions without constant weights, with few products, over volumes in groups, or alone; a graph without."""
     w = random(8, 8, 3, 3)
@@ -250,3 +291,34 @@ def test_pieces(build: Callable[..., Any], loops: int) -> None:
     assert not any("Select" in repr(s) for f in program.functions for s in walk(f.body))
     (want,) = evaluate(graph, {graph.inputs[0]: SMALL})
     np.testing.assert_allclose(interp.run(program, [SMALL])[0], want, rtol=1e-6)
+
+
+FEW: dict[str, tuple[Callable[..., Any], Array]] = {
+    "planes": (lambda b, x: conv(b, x, 3, 5, pads_begin=(2, 1), pads_end=(2, 3), strides=(2, 1)), random(2, 32, 9, 7)),
+    "dilation": (lambda b, x: conv(b, x, 2, size=3, bias=False, dilations=(2, 3)), random(1, 64, 9, 11)),
+    "one axis": (lambda b, x: conv(b, x, 1, size=7, auto_pad="same_upper"), random(2, 96, 20)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_taps_of_a_row_as_channels(name: str) -> None:
+    build, x = FEW[name]
+    graph = graph_of(build, x)
+    (wanted,) = evaluate(graph, {graph.inputs[0]: x})
+    window = next(n for n in graph.nodes if n.op.name == "Conv").inputs[1]
+    assert few_outputs.run(graph, ISAS["avx512"]) == 1
+    assert not problems(graph)
+    weights = next(n for n in graph.nodes if n.op.name == "Conv").inputs[1]
+    assert window is not None and weights is not None
+    assert weights.shape == (window.shape[0] * window.shape[-1], *window.shape[1:-1], 1)
+    (got,) = evaluate(graph, {graph.inputs[0]: x})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_taps_that_stay() -> None:
+    """Channels that fill vectors, a stride along the rows, groups, one tap, too few products to save any."""
+    for outputs, inputs, fields in (
+        (16, 64, {}), (3, 64, {"strides": (1, 2)}), (4, 64, {"group": 2}), (3, 64, {"size": 1}), (3, 4, {}),
+    ):  # fmt: skip
+        graph = graph_of(lambda b, x, o=outputs, f=fields: conv(b, x, o, **f), random(1, inputs, 9, 9))
+        assert few_outputs.run(graph, ISAS["avx512"]) == 0

@@ -20,8 +20,10 @@ from irc.kernels import (
     AmxConvKernel,
     AmxGemmKernel,
     DepthwiseLastKernel,
+    DirectConvKernel,
     DotWinogradKernel,
     PoolLastKernel,
+    RowsGemmKernel,
     halves as text,
     plain,
 )
@@ -59,6 +61,16 @@ def network(b: Any, x: Any) -> Any:
     d = b.Relu(b.Conv(z, weights(96, 1, 3, 3), noise(96), pads_begin=(1, 1), pads_end=(1, 1), group=96))
     d = b.Add(b.Conv(d, weights(96, 96, 1, 1), noise(96)), z)
     return b.Add(b.Conv(d, weights(96, 96, 1, 1), noise(96)), d)
+
+
+def first_layers(b: Any, x: Any) -> Any:
+    """Few channels: kernels of f32 that write bf16, and add a residual that is bf16."""
+    y = b.Relu(b.Conv(x, weights(16, 3, 3, 3), noise(16), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1)))
+    d = b.Relu(b.Conv(y, weights(16, 1, 3, 3), noise(16), pads_begin=(1, 1), pads_end=(1, 1), group=16))
+    y = b.Add(b.Conv(d, weights(16, 16, 1, 1), noise(16)), y)
+    z = b.Relu(b.Conv(y, weights(104, 16, 1, 1), noise(104)))
+    z = b.Conv(z, weights(104, 1, 3, 3), noise(104), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1), group=104)
+    return b.Conv(b.Relu(z), weights(40, 104, 1, 1), noise(40))
 
 
 def planes(b: Any, x: Any) -> Any:
@@ -131,6 +143,20 @@ def test_depthwise_and_residual(isa: str, tmp_path: Path, monkeypatch: pytest.Mo
     kernels = kernels_of(made)
     assert [(k.x_half, k.y_half) for k in kernels if isinstance(k, DepthwiseLastKernel)] == [(True, True)]
     assert sum(bool(k.epilogue.halves) for k in kernels if hasattr(k, "epilogue")) == 2
+    assert error(run(made, x, wanted.shape, tmp_path / "c", monkeypatch), wanted) < 1e-2
+    (meant,) = interp.run(made, [x])
+    assert error(meant, wanted) < 1e-2
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+def test_first_layers(bits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = noise(2, 3, 61, 58)
+    graph = graph_of(first_layers, x)
+    (wanted,) = evaluate(graph, {graph.inputs[0]: x})
+    made = both(graph, "avx512_bf16", monkeypatch)[bits == 16]
+    kernels = kernels_of(made)
+    for kind, stored in ((DirectConvKernel, [1]), (DepthwiseLastKernel, [0, 1]), (RowsGemmKernel, [0, 1])):
+        assert [k.y_half for k in kernels if isinstance(k, kind)] == [bits == 16 and bool(half) for half in stored]
     assert error(run(made, x, wanted.shape, tmp_path / "c", monkeypatch), wanted) < 1e-2
     (meant,) = interp.run(made, [x])
     assert error(meant, wanted) < 1e-2

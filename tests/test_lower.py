@@ -9,10 +9,11 @@ import pytest
 from lowering import Array, assert_same, compiled, graph_of, random
 
 from irc.diagnostics import CompileError
+from irc.expr import Bin, Load, Select, walk as walk_expression
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.loops import interp
-from irc.loops.ir import For, walk
+from irc.loops.ir import For, Store, walk
 from irc.loops.memory import lives, plan
 
 INT = np.arange(49, dtype=np.int32).reshape(7, 7) * 123456789
@@ -180,6 +181,49 @@ def test_shape_arithmetic_needs_no_buffers() -> None:
 
     program = compiled(graph_of(build, random(3, 4, 5), shapes=[[Dim.symbol("N"), 4, 5]]))
     assert [len(f.reads) for f in program.functions] == [1]
+
+
+def test_index_arithmetic_of_a_row_is_done_once() -> None:
+    """A reflecting Pad of rows chosen by a table: nothing is left to divide, choose or look up along the channels."""
+
+    def build(b: Any, x: Any) -> Any:
+        rows = b.Gather(x, b.const([0, 0, 1, 1, 2, 2, -1, 3]), b.const(0))
+        return b.Relu(b.Pad(rows, [3, 2, 0, 3, 2, 0], mode="reflect"))
+
+    for shapes in (None, [[4, Dim.symbol("N", 3), Dim.symbol("C", 1)]]):
+        program = assert_same(graph_of(build, random(4, 5, 8), shapes=shapes), random(4, 5, 8))
+        (loop,) = (s for f in program.functions for s in walk(f.body) if isinstance(s, For) and s.kind == "simd")
+        (store,) = loop.body
+        assert isinstance(store, Store)
+        parts = list(walk_expression(store.value))
+        assert sum(isinstance(x, Load) for x in parts) == 1
+        assert not any(isinstance(x, Select) or (isinstance(x, Bin) and x.op in ("floordiv", "mod")) for x in parts)
+
+
+def test_axes_that_a_reshape_leaves_alone_divide_nothing() -> None:
+    def build(b: Any, x: Any) -> Any:
+        n, c, h, w = x.shape
+        groups = b.Transpose(b.Reshape(x, b.dims([n, 2, c // 2, h, w])), [0, 2, 1, 3, 4])
+        return b.Relu(b.Reshape(groups, b.dims([n, c, h * w])))
+
+    x, (n, h, w) = random(2, 6, 3, 5), (Dim.symbol(s) for s in "nhw")
+    program = compiled(graph_of(build, x, shapes=[[n, 6, h, w]]))
+    (got,) = interp.run(program, [x])
+    np.testing.assert_array_equal(got, np.maximum(x.reshape(2, 2, 3, 15).swapaxes(1, 2).reshape(2, 6, 15), 0))
+    stores = [s for f in program.functions for s in walk(f.body) if isinstance(s, Store)]
+    parts = [y for s in stores for e in (*s.index, s.value) for y in walk_expression(e)]
+    assert not any(isinstance(y, Bin) and y.op in ("floordiv", "mod") for y in parts)
+
+
+def test_what_may_not_be_computed_stays_in_its_branch() -> None:
+    """A table is only looked up where the condition holds that keeps the position inside of it."""
+
+    def build(b: Any, x: Any, table: Any) -> Any:
+        rows = b.Gather(x, table, b.const(0))
+        return b.Relu(b.Pad(rows, [2, 0, 0, 2, 0, 1], b.const(7.0, x.dtype)))
+
+    table, shapes = np.array([3, -4, 1]), [[4, 5, Dim.symbol("C", 1)], [Dim.symbol("N", 1)]]
+    assert_same(graph_of(build, random(4, 5, 8), table, shapes=shapes), random(4, 5, 8), table)
 
 
 def test_softmax_row_stays_local() -> None:

@@ -102,6 +102,30 @@ def test_recompose(name: str) -> None:
     np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: X})[0], before, rtol=3e-7)
 
 
+GROUPS: dict[str, tuple[list[int], bool]] = {
+    "groups of channels": ([0, 3, -1], True), "channels": ([0, 6, -1], True), "across samples": ([-1, 3, 10], False),
+    "parts of channels": ([0, 4, -1], False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_recompose_group_norm(name: str) -> None:
+    """As exporters write it before opset 21; groups that are no whole channels stay."""
+    (to, whole), x = GROUPS[name], np.random.default_rng(5).standard_normal((2, 6, 2, 5)).astype(np.float32)
+
+    def build(b: Any, x: Any) -> Any:
+        flat = b.Reshape(x, to)
+        count = int(flat.shape[1])
+        scale, bias = (b.const(np.linspace(low, 2, count), f32) for low in (0.5, -1))
+        return b.Reshape(b.InstanceNormalization(flat, scale, bias), [2, 6, 2, 5])
+
+    graph = graph_of(build, x)
+    (before,) = evaluate(graph, {graph.inputs[0]: x})
+    assert recompose.run(graph) == whole
+    assert ("GroupNormalization" in ops(graph)) == whole and not problems(graph)
+    np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], before, rtol=2e-6, atol=2e-6)
+
+
 # ------------------------------------------------------------------------------ fold
 def test_fold() -> None:
     graph = graph_of(lambda b, x: b.Mul(x, b.Exp(b.Neg(b.const([1.0, 2.0, 3.0, 4.0], f32)))), X)

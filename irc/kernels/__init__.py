@@ -93,6 +93,7 @@ from irc.kernels.direct_conv import DirectConvKernel
 from irc.kernels.dot_winograd import DotWinogradKernel
 from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.gemm import GemmKernel
+from irc.kernels.gemm_rows import RowsGemmKernel
 from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.pool import GlobalPoolKernel, PoolKernel
 from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
@@ -121,6 +122,7 @@ __all__ = [
     "PoolKernel",
     "PoolLastKernel",
     "RecurrentKernel",
+    "RowsGemmKernel",
     "SmallConvKernel",
     "TransposeKernel",
     "acc",

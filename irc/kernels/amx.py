@@ -92,11 +92,10 @@ IRC_HELPER int irc_any_nan(irc_f32x16 x) {
     for (int i = 0; i < 8; i++) any |= words[i];
     return any != 0;
 }
-/* `poison`, NaN also where x is; else zeros.  For tiles of bits, because each sum would wait for the one before. */
-IRC_HELPER irc_f32x16 irc_note_amx(irc_f32x16 poison, irc_f32x16 x) {
+/* `poison`, NaN also where x is; else zeros.  Of bits, because each sum would wait for the one before. */
+IRC_HELPER irc_f32x16 irc_note(irc_f32x16 poison, irc_f32x16 x) {
     return (irc_f32x16)((irc_u32x16)poison | (irc_u32x16)x);
 }
-IRC_HELPER irc_f32x16 irc_note_dot(irc_f32x16 poison, irc_f32x16 x) { return poison + x; }
 IRC_HELPER void irc_bf16_store(uint16_t *p, irc_u16x32 x) { *(irc_u32x16_memory *)p = (irc_u32x16)x; }
 /* 16 floats as bf16, nearest even. */
 IRC_HELPER void irc_bf16_store_16(uint16_t *p, irc_f32x16 x) {

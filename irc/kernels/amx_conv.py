@@ -188,7 +188,7 @@ IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *o, const float *block, int64_t 
         irc_f32x16 x = irc_f32x16_load(block + 16 * w);
         if (!first) x += $LY(to);
         if (last) {
-            poison = irc_note_$unit(poison, x * 0.0f);
+            poison = irc_note(poison, x * 0.0f);
             x = ${S}_epilogue(o, x, pixel, col + 16 * w, 16);
         }
         $SY(to, x);
@@ -213,8 +213,8 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *b
         if (s.y >= rows) break;
         const int64_t pixel = start + s.y * ow + s.x;
         if (left >= 32) {
-            if (first && last) poison = irc_note_$unit(poison, ${S}_whole(o, block + i * 32, pixel, col, 1, 1));
-            else if (last) poison = irc_note_$unit(poison, ${S}_whole(o, block + i * 32, pixel, col, 0, 1));
+            if (first && last) poison = irc_note(poison, ${S}_whole(o, block + i * 32, pixel, col, 1, 1));
+            else if (last) poison = irc_note(poison, ${S}_whole(o, block + i * 32, pixel, col, 0, 1));
             else if (first) ${S}_whole(o, block + i * 32, pixel, col, 1, 0);
             else ${S}_whole(o, block + i * 32, pixel, col, 0, 0);
             continue;
@@ -225,7 +225,7 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *b
             irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
             if (!first) x += part < 16 ? ${LY}_part(to, part) : $LY(to);
             if (last) {
-                poison = irc_note_$unit(poison, x * 0.0f);
+                poison = irc_note(poison, x * 0.0f);
                 x = ${S}_epilogue(o, x, pixel, col + 16 * w, part);
             }
             if (part < 16) ${SY}_part(to, x, part);
@@ -381,7 +381,7 @@ class AmxConvKernel(Kernel):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
         extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self._slot_sizes()))
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "pixel")))
 
     @property
     def _matrix(self) -> AmxGemmKernel:
@@ -504,8 +504,7 @@ class AmxConvKernel(Kernel):
     def _names(self) -> dict[str, Any]:
         """What the templates refer to."""
         t = self.terms
-        fields = "".join(f"\n    {kind}{n};" for n, kind in self.epilogue.pointers("float"))
-        fields += "".join(f"\n    int64_t s{i}_{f};" for i, f in self._slot_sizes())
+        fields = self.epilogue.fields("float", "batch", "pixel")
         return (
             self._geometry()
             | self._chunks()
@@ -528,7 +527,6 @@ class AmxConvKernel(Kernel):
                 "parameters": self.parameters,
                 "begin": amx.BEGIN[self.unit].format(rows="g->height"),
                 "end": amx.END[self.unit],
-                "unit": self.unit,
                 "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
             }
         )
@@ -560,10 +558,6 @@ class AmxConvKernel(Kernel):
             f" + (c / {kw} % {kh} * {dh} * g->wide + c % {kw} * {dw}) * 32",
             "element": f"const int64_t tap_y = c / {kw} % {kh}, tap_x = c % {kw}, channel = c / {kh * kw} * 32 + k;",
         }  # fmt: skip
-
-    def _slot_sizes(self) -> list[tuple[int, str]]:
-        axes = enumerate(self.epilogue.slots)
-        return [(i, f) for i, a in axes for f in (("batch", "pixel") if a in ("column", "full") else ("batch",))]
 
     def _starts(self) -> Iterator[str]:
         for i, axes in enumerate(self.epilogue.slots):

@@ -21,7 +21,7 @@ import numpy as np
 
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, u16
-from irc.kernels import amx, amx_text as text, halves
+from irc.kernels import amx, amx_text as text, dots, halves
 from irc.kernels.amx import CHUNK, PANEL, ROWS
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
@@ -85,7 +85,7 @@ class AmxGemmKernel(Kernel):
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; strides are in elements."""
-        slots = [f"s{i}_{f}" for i, axes in enumerate(self.epilogue.slots) for f in _strides(axes)]
+        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch0", "batch1", "row")]
         matrices = "m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 c_batch0 c_batch1 c_row batch0 batch1"
         return (*matrices.split(), *slots)
 
@@ -180,23 +180,22 @@ class AmxGemmKernel(Kernel):
         t = self.terms
         variants = [(r, w) for r in self.heights for w in self.widths]
         splitting = t == 3
-        calls = [
-            f"        {variant_of(i, variants, 'g->n - col')}"
-            f"irc_products_{amx.products_name(t, r, w, self.unit, splitting)}("
-            f"chunks, packed, g->height, b, out, 32, ahead, fetched{amx.SPLITTING_ARGUMENTS if splitting else ''});"
-            for i, (r, w) in enumerate(variants)
-        ]
+        if self.unit == "dot":
+            calls, products = self._dots(), [dots.core(w) for w in self.widths]
+            if 2 in self.widths:
+                products.append(dots.finished(self.symbol, 2, halves.names(self.x_half, self.y_half)))
+        else:
+            calls = self._products(variants)
+            products = [amx.products(t, r, w, self.unit, splitting) for r, w in variants]
         if splitting:
             operand, first, split = text.SPLIT_OPERAND, text.SPLIT_FIRST, text.SPLIT
         else:
             operand, first, split = f"        const uint16_t *const b = stored + g->chunk0 * {t * 1024};", "", ""
-        if self._direct:
-            calls = [*self._in_place(), "        } else {", *("    " + c for c in calls), "        }"]
         return [
             amx.head(self.unit),
             "" if self.x_half else amx.split(t),
             amx.SPLIT_PANEL if t == 3 else "",
-            *(amx.products(t, r, w, self.unit, splitting) for r, w in variants),
+            *products,
             fill(text.PACK_HALVES if self.x_half else text.PACK, **given),
             fill(split, **given),
             fill(
@@ -217,21 +216,48 @@ class AmxGemmKernel(Kernel):
         """Whether A may be read in place."""
         return self.x_half and self.unit == "dot"
 
-    def _in_place(self) -> list[str]:
-        """The products of rows that need no packing, up to the `else` of those that do."""
-        found = [
-            "        if (g->direct) {",
-            "            const uint16_t *const from = a + row * g->a_row + g->chunk0 * 32;",
-            "            if (col == 0 && block + 1 < end) /* the next rows come nearer */",
-            "                for (int64_t r = 0; r < high && row + high + r < g->m; r++)",
-            "                    for (int64_t c = 0; c < chunks; c++)",
-            "                        __builtin_prefetch(from + (high + r) * g->a_row + c * 32, 0, 2);",
+    def _products(self, variants: list[tuple[int, int]]) -> list[str]:
+        """The products of a block, tiles by tiles."""
+        splitting = self.terms == 3
+        return [
+            f"        {variant_of(i, variants, 'g->n - col')}"
+            f"irc_products_{amx.products_name(self.terms, r, w, self.unit, splitting)}("
+            f"chunks, packed, g->height, b, out, 32, ahead, fetched{amx.SPLITTING_ARGUMENTS if splitting else ''});"
+            for i, (r, w) in enumerate(variants)
         ]
+
+    def _dots(self) -> list[str]:
+        """The same row by row: of the last chunk what there is, and rows that need no packing where they stand."""
+        found = [
+            "        const int64_t tail = last ? (g->k - (g->chunk1 - 1) * 32 + 1) / 2 * 2 : 32;",
+            "        const uint16_t *from = packed;",
+            "        int64_t apart = 32, step = high * 32;",
+        ]
+        if self._direct:
+            found += [
+                "        if (g->direct) {",
+                "            from = a + row * g->a_row + g->chunk0 * 32;",
+                "            apart = g->a_row;",
+                "            step = 32;",
+                "            if (col == 0 && block + 1 < end) /* the next rows come nearer */",
+                "                for (int64_t r = 0; r < high && row + high + r < g->m; r++)",
+                "                    for (int64_t c = 0; c < chunks; c++)",
+                "                        __builtin_prefetch(from + (high + r) * apart + c * 32, 0, 2);",
+                "        }",
+            ]
+        rows = "(real, chunks, tail, from, apart, step, 0, b, {}, ahead, fetched);"
+        if 2 in self.widths:
+            found += [
+                "        if (first && last && g->n - col >= 32) {",
+                "            irc_f32x16 poison = {0};",
+                f"            {self.symbol}_dots_2_rows{rows.format('o, row, col, &poison')}",
+                f"            if (irc_any_nan(poison)) {self.symbol}_exact(g, o, a, stored, row, row + real, col);",
+                "            continue;",
+                "        }",
+            ]
         for i, w in enumerate(self.widths):
             test = "if (g->n - col > 16) " if i + 1 < len(self.widths) else "else " if i else ""
-            found.append(
-                f"            {test}irc_dot_rows_{w}(real, chunks, from, g->a_row, 32, 0, b, out, 32, ahead, fetched);"
-            )
+            found.append(f"        {test}irc_dots_{w}_rows{rows.format('out, 32')}")
         return found
 
     def _entry(self, given: dict[str, object]) -> str:
@@ -251,9 +277,8 @@ class AmxGemmKernel(Kernel):
     def _names(self) -> dict[str, object]:
         """What the templates refer to."""
         t, slots = self.terms, list(enumerate(self.epilogue.slots))
-        fields = "".join(f"\n    {kind}{n};" for n, kind in self.epilogue.pointers("float"))
-        fields += "".join(f"\n    int64_t s{i}_{f};" for i, axes in slots for f in _strides(axes))
-        rows = {i: f"\n        o.s{i}_row = g->s{i}_row;" if "row" in _strides(axes) else "" for i, axes in slots}
+        fields = self.epilogue.fields("float", "batch0", "batch1", "row")
+        rows = {i: f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "" for i, axes in slots}
         starts = (f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;{rows[i]}" for i, _ in slots)
         moves = (f"\n            g.s{i} += i * s{i}_batch0 + j * s{i}_batch1;" for i, _ in slots)
         here = (f"\n    o.s{i} = g->s{i};{rows[i].replace('        ', '    ')}" for i, _ in slots)
@@ -261,7 +286,7 @@ class AmxGemmKernel(Kernel):
             **halves.names(self.x_half, self.y_half),
             "direct": "\n    int direct; /* A is read in place */" if self._direct else "",
             "packed": "if (!g->direct) " if self._direct else "",
-            "set_direct": "\n    whole.direct = a_col == 1 && k % 32 == 0;" if self._direct else "",
+            "set_direct": "\n    whole.direct = a_col == 1 && k % 2 == 0;" if self._direct else "",
             "S": self.symbol,
             "B": self._b,
             "T": t,
@@ -285,7 +310,6 @@ class AmxGemmKernel(Kernel):
             "passes": len(amx.ORDER[t]),
             "begin": amx.BEGIN[self.unit].format(rows="g->height"),
             "end": amx.END[self.unit],
-            "unit": self.unit,
             "worthwhile": WORTHWHILE,
             "thin_worthwhile": THIN_WORTHWHILE,
         }
@@ -348,7 +372,3 @@ def variant_of(number: int, variants: list[tuple[int, int]], left: str) -> str:
     tests = ["two" if rows == 2 else "!two"] if len({r for r, _ in variants}) > 1 else []
     tests += [f"{left} > 16" if columns == 2 else f"{left} <= 16"] if len({w for _, w in variants}) > 1 else []
     return ("else " if number else "") + ("" if last else f"if ({' && '.join(tests)}) ")
-
-
-def _strides(axes: str) -> tuple[str, ...]:
-    return ("batch0", "batch1", "row") if axes in ("column", "full") else ("batch0", "batch1")

@@ -209,7 +209,7 @@ IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *given, const float *block, int6
             irc_f32x16 x = irc_f32x16_load(block + 16 * w);
             if (!first) x += $LY(to + 16 * w);
             if (last) {
-                poison = irc_note_$unit(poison, x * 0.0f);
+                poison = irc_note(poison, x * 0.0f);
                 x = ${S}_epilogue(&o, x, row + i, col + 16 * w, 16);
             }
             $SY(to + 16 * w, x);
@@ -237,7 +237,7 @@ static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int6
             irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
             if (!first) x += part < 16 ? ${LY}_part(to, part) : $LY(to);
             if (last) {
-                poison = irc_note_$unit(poison, x * 0.0f);
+                poison = irc_note(poison, x * 0.0f);
                 x = ${S}_epilogue(o, x, row + i, col + 16 * w, part);
             }
             if (part < 16) ${SY}_part(to, x, part);

@@ -37,6 +37,7 @@ from irc.kernels.transpose import TransposeKernel
 from irc.kernels.winograd import WinogradKernel
 
 UNKNOWN = 4096  # what a symbolic size is taken for
+TYPICAL = 224  # what each symbol of a height or a width is taken for
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,13 @@ def known(size: DimLike) -> int:
     """The size, or what an unknown one is taken for."""
     dim = Dim.of(size)
     return int(dim) if dim.is_const else UNKNOWN
+
+
+def expected(extent: DimLike) -> int:
+    """A height or width, or what it is in an image of `TYPICAL` size: deep in a network planes are small."""
+    dim = Dim.of(extent)
+    sizes = {s.name: int(min(max(TYPICAL, s.lo), TYPICAL if s.hi is None else s.hi)) for s in dim.symbols()}
+    return dim.evaluate(sizes)
 
 
 def cost(row: Row, isa: Isa, dtype: DType, m: int, n: int) -> float:
@@ -134,10 +142,11 @@ def select_rows_gemm(
 
 
 FMA = 27.0  # products a cycle of `select_gemm`'s kernels with 512-bit vectors: 85 % of the peak
-UNITS: dict[amx.Unit, float] = {"amx": 290.0, "dot": 52.0}
-"""Terms' products a cycle: of AMX 57 % of the peak, as a prototype reached; of AVX512-BF16 as measured on Zen 5."""
+UNITS: dict[tuple[amx.Unit, int], float] = {("amx", 3): 390.0, ("amx", 2): 380.0, ("amx", 1): 310.0, ("dot", 1): 52.0}
+"""Terms' products a cycle: of AMX, whose peak is 512, estimated from the loops' cycles and their bytes from the second
+cache, less a tenth (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5."""
 SPLITTING = {3: 0.5, 2: 0.4, 1: 0.25}  # cycles for each element of A, by terms
-SPLITTING_B = {3: 0.35, 2: 0.0, 1: 0.0}  # and of B, where its terms are not stored
+SPLITTING_B = {3: 0.1, 2: 0.0, 1: 0.0}  # and of B, where its terms are not stored: most of it between products
 PACKING = 0.25  # the same for `select_gemm`'s A
 CALL, BLOCK = 500.0, 150.0  # cycles to configure the tiles, and to hand a block of C to the epilogue
 STREAMED = 1 << 17  # elements of B that no longer fit the second cache: a product with few rows waits for them
@@ -165,7 +174,7 @@ def select_matrix_gemm(
     unit = _unit(isa, terms)
     if unit is None:
         return None
-    tiles = rows * padded_n * (-(-k // amx.CHUNK) * amx.CHUNK) * len(amx.ORDER[terms]) / UNITS[unit]
+    tiles = rows * padded_n * (-(-k // amx.CHUNK) * amx.CHUNK) * len(amx.ORDER[terms]) / UNITS[unit, terms]
     tiles += rows * k * SPLITTING[terms] + n * k * SPLITTING_B[terms] * -(-rows // 256)
     tiles += CALL + BLOCK * -(-rows // 32) * -(-n // amx.PANEL)
     if tiles >= rows * n * k / FMA + rows * k * PACKING:
@@ -201,7 +210,7 @@ def select_matrix_conv(
     taps, pixels = window[0] * window[1], int(height) * int(width)
     rows = positions(int(height), int(width), kernel)
     depth, panels, copied = kernel.depth(ic), -(-oc // amx.PANEL), few or -(-ic // amx.CHUNK) * amx.CHUNK
-    tiles = rows * -(-oc // amx.ROWS) * amx.ROWS * depth * len(amx.ORDER[terms]) / UNITS[unit]
+    tiles = rows * -(-oc // amx.ROWS) * amx.ROWS * depth * len(amx.ORDER[terms]) / UNITS[unit, terms]
     tiles += pixels * strides[0] * strides[1] * copied * SPLITTING[terms] + oc * depth * SPLITTING_B[terms]
     tiles += CALL + BLOCK * -(-rows // 32) * panels
     return kernel if tiles < pixels * oc * ic * taps / (FMA * rival) else None
@@ -288,7 +297,7 @@ def select_matrix_attention(
         return None
     wide, blocks = -(-plain.width // amx.CHUNK) * amx.CHUNK, -(-m // (2 * amx.ROWS))
     covered = blocks * 2 * amx.ROWS * -(-n // amx.CHUNK) * amx.CHUNK
-    tiles = 2 * covered * wide * len(amx.ORDER[terms]) / UNITS[unit] + covered * SPLITTING[terms]
+    tiles = 2 * covered * wide * len(amx.ORDER[terms]) / UNITS[unit, terms] + covered * SPLITTING[terms]
     tiles += 2 * n * wide * 2 * SPLITTING[terms] + CALL + BLOCK * (covered + blocks * 32 * wide) / 1024
     if n < FEW_KEYS or tiles >= 2 * m * n * plain.width / FMA + 2 * n * plain.width * PACKING:
         return None
@@ -447,14 +456,14 @@ def select_winograd(
     """The kernel for windows of 3 × 3 at every pixel, NHWC, one group; None where `select_direct_conv`'s is better.
 
     With few channels the transforms cost more than they save; its weights are 16 / 9 as many, so that there must be
-    enough pixels to make up for reading them.
+    enough pixels to make up for reading them.  Symbolic sizes count as `expected`.
     """
     height, width = Dim.of(oh), Dim.of(ow)
-    if not (height.is_const and width.is_const) or ic < 32 or known(oc) < 32 or int(height) * int(width) < 128:
+    vectors = min(isa.vectors, -(-known(oc) // isa.lanes(dtype)))
+    if ic < 32 or known(oc) < 16 or expected(height) * expected(width) < 128:
         return None
-    tiles = (int(height) + 1) // 2 * ((int(width) + 1) // 2)
-    rows = heights_of(tiles, isa.rows)[-1]
-    return WinogradKernel(Tile(isa, dtype, rows, isa.vectors), epilogue)
+    rows = heights_of(height.ceildiv(2) * width.ceildiv(2), isa.rows)[-1]
+    return WinogradKernel(Tile(isa, dtype, rows, vectors), epilogue)
 
 
 def select_matrix_winograd(

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from irc.ir.dim import Dim, product
+from irc.kernels import halves
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import WORTHWHILE
@@ -97,71 +98,78 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_sha
 """
 
 _INSTANCE = """
-/* C[S x R pixels][W vectors] (+)= the sums; the epilogue of pixel `row` and channel `col` on where `last`. */
+/* C[S x R pixels][W vectors] (+)= the sums; the epilogue of pixel `row` and channel `col` on where `last`, when C is
+   what is stored in the end, else sums. */
 static void ${S}_$instance(const ${S}_out *o, int64_t row, int64_t col, const ${body}_shape *g, const $T *x,
-                           const $T *w, const $T *ahead, $T *c, int first, int last) {
+                           const $T *w, const $T *ahead, void *c, int first, int last) {
     (void)o, (void)row, (void)col, (void)last;
     $V acc[$MR][$NV];
     $body($segments, $height, $width, g, x, w, ahead, c, first, acc);
     const int64_t c_row = g->c_row;
     if ($light && last) {
+        $Y *const to = c;
         IRC_FULL_UNROLL
         for (int i = 0; i < $segments * $height; i++) {
             IRC_FULL_UNROLL
             for (int v = 0; v < $width; v++)
-                ${V}_store(c + i * c_row + v * $L, ${S}_epilogue(o, acc[i][v], row + i, col + v * $L, $L));
+                $SY(to + i * c_row + v * $L, ${S}_epilogue(o, acc[i][v], row + i, col + v * $L, $L));
         }
         return;
     }
+    $T *const to = c;
     IRC_FULL_UNROLL
     for (int i = 0; i < $segments * $height; i++) {
         IRC_FULL_UNROLL
-        for (int v = 0; v < $width; v++) ${V}_store(c + i * c_row + v * $L, acc[i][v]);
+        for (int v = 0; v < $width; v++) ${V}_store(to + i * c_row + v * $L, acc[i][v]);
     }
 }
 """
 
 _BLOCK = """
 typedef void ${S}_run(const ${S}_out *o, int64_t row, int64_t col, const ${body}_shape *g, const $T *x, const $T *w,
-                      const $T *ahead, $T *c, int first, int last);
+                      const $T *ahead, void *c, int first, int last);
 
 /* The tile of `pixels` pixels at (row, col), adds a part of its sums; the epilogue when that is the last one. */
 static void ${S}_block(const ${S}_out *o, ${S}_run *const *bodies, int64_t row, int64_t col, int64_t pixels,
                        ${body}_shape *g, const $T *x, const $T *w, const $T *ahead, int first, int last) {
     const int64_t left = o->n - col;
-    $T *c = o->c + row * o->c_row + col;
-    if (left >= $NR) {
+    $Y *c = o->c + row * o->c_row + col;
+$whole    $T part[$MR * $NR];
+    for (int64_t i = 0; i < pixels && !first; i++)
+        for (int64_t v = 0; v * $L < left; v++)
+            ${V}_store(part + i * $NR + v * $L, ${LY}_part(c + i * o->c_row + v * $L, left - v * $L));
+    g->c_row = $NR;
+    bodies[left < $NR ? (left - 1) / $L : $NV - 1](o, row, col, g, x, w, ahead, part, first, 0);
+    for (int64_t i = 0; i < pixels; i++) {
+        for (int64_t v = 0; v < $NV && v * $L < left; v++) {
+            $V y = ${V}_load(part + i * $NR + v * $L);
+            if (last) y = ${S}_epilogue(o, y, row + i, col + v * $L, left - v * $L);
+            ${SY}_part(c + i * o->c_row + v * $L, y, left - v * $L);
+        }
+    }
+}
+"""
+
+_WHOLE = """    if (left >= $NR) {
         g->c_row = o->c_row;
         bodies[$NV - 1](o, row, col, g, x, w, ahead, c, first, last);
-        for (int64_t i = 0; i < pixels && last && !$light; i++) {
+$epilogue        return;
+    }
+"""
+
+_LATER = """        for (int64_t i = 0; i < pixels && last; i++) {
             IRC_FULL_UNROLL
             for (int v = 0; v < $NV; v++) {
                 $T *at = c + i * o->c_row + v * $L;
                 ${V}_store(at, ${S}_epilogue(o, ${V}_load(at), row + i, col + v * $L, $L));
             }
         }
-        return;
-    }
-    $T part[$MR * $NR];
-    for (int64_t i = 0; i < pixels && !first; i++)
-        for (int64_t v = 0; v * $L < left; v++)
-            ${V}_store(part + i * $NR + v * $L, ${V}_load_part(c + i * o->c_row + v * $L, left - v * $L));
-    g->c_row = $NR;
-    bodies[(left - 1) / $L](o, row, col, g, x, w, ahead, part, first, 0);
-    for (int64_t i = 0; i < pixels; i++) {
-        for (int64_t v = 0; v * $L < left; v++) {
-            $V y = ${V}_load(part + i * $NR + v * $L);
-            if (last) y = ${S}_epilogue(o, y, row + i, col + v * $L, left - v * $L);
-            ${V}_store_part(c + i * o->c_row + v * $L, y, left - v * $L);
-        }
-    }
-}
 """
 
 _CALL = """
 typedef struct {
     const $T *x, *w;
-    $T *y;
+    $Y *y;
     int64_t batch, groups, ic, oc, ih, iw, oh, ow, pad_h, pad_w, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
     /* The plan: blocks and panels of channels; strips of `rows` rows and `across` parts of the tiles of a row; `chunk`
        blocks of input channels are copied at a time; `parts` of the panels are tasks of their own. */
@@ -351,7 +359,8 @@ class DirectConvKernel(Kernel):
     tile: `segments` rows of output pixels × vectors of output channels; with more than one segment, a segment is a
     whole row, and the width of the output must be `heights[0]`.  heights: of segments, those that a row is cut into.
     widths: vectors of the tiles that there are, the last panel of channels included.  block: input channels that are
-    copied side by side.
+    copied side by side.  y_half: y is bf16 (`irc.kernels.halves`), for 16 lanes of f32; only where `is_one_sum`,
+    because partial sums stand in it.
     """
 
     tile: Tile
@@ -363,17 +372,24 @@ class DirectConvKernel(Kernel):
     epilogue: Epilogue
     heights: tuple[int, ...]
     widths: tuple[int, ...]
+    y_half: bool = False
 
     @cached_property
     def symbol(self) -> str:
         words = self._body.removeprefix("irc_direct_")
-        return symbol("direct_conv", words, f"{self.epilogue.key()}{self.heights}{self.widths}")
+        key = f"{self.epilogue.key()}{self.heights}{self.widths}{halves.key(False, self.y_half)}"
+        return symbol("direct_conv", words, key)
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of the pointers, in the order of the call."""
         t = str(names(self.tile)["T"])
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
+        y = "uint16_t" if self.y_half else t
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{y} *"))
+
+    def is_one_sum(self, ic: int) -> bool:
+        """Whether the sums of ic input channels are finished at once."""
+        return ic <= self.block and self.window[0] * self.window[1] * self.block <= LONGEST_SUM
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -409,18 +425,21 @@ class DirectConvKernel(Kernel):
         s, t = self.symbol, self.tile
         given = names(t) | self._constants() | {"S": s, "body": self._body, "parameters": self.parameters}
         given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+        given |= halves.names(False, self.y_half, t)
+        given["light"] = int(not self.epilogue.functions())  # else its registers would push the sums out of theirs
         given["slot_fields"] = self.epilogue.fields(str(given["T"]), "batch", "pixel")
         given["slot_starts"] = "".join(self._starts())
+        given["whole"] = self._whole(given)
         given["pieces"] = "".join(self._pieces())
         given["table"] = self._table()
-        given["light"] = int(not self.epilogue.functions())  # else its registers would push the sums out of theirs
         return "".join(
             (
                 prelude(t, self.epilogue),
                 *(vector_type(n, t.dtype) for n in _lanes(t.lanes)),
                 f"/* {self.summary} */\n",
                 fill(_TILE, **given),
-                epilogue_of(s, t, self.epilogue),
+                halves.text(self.y_half, self.epilogue.halves),
+                epilogue_of(s, t, self.epilogue, given["Y"]),
                 *(
                     fill(_INSTANCE, **given, segments=n, height=r, width=v, instance=f"{n}x{r}x{v}")
                     for n, r, v in self._instances()
@@ -428,6 +447,12 @@ class DirectConvKernel(Kernel):
                 *(fill(text, **given) for text in (_BLOCK, _CALL, _COPY, _BODY)),
             )
         )
+
+    def _whole(self, given: dict[str, Any]) -> str:
+        """How a tile of whole vectors goes to the output itself."""
+        if given["light"]:
+            return fill(_WHOLE, **given, epilogue="")
+        return "" if self.y_half else fill(_WHOLE, **given, epilogue=fill(_LATER, **given))
 
     @property
     def summary(self) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim, product
+from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, u16
 from irc.kernels import amx, amx_text, dots, halves
 from irc.kernels.amx import CHUNK, PANEL
@@ -274,11 +274,12 @@ class DotWinogradKernel(Kernel):
         """The matrix product whose weights are stored in the same way."""
         return AmxGemmKernel(1, self.epilogue, (2, 1), self.widths, False, "dot")
 
-    def most(self, ic: int, tiles: int) -> int:
+    def most(self, ic: int, tiles: DimLike) -> int:
         """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
         at_once = VECTOR.isa.l2 // 2 // (16 * (-(-ic // CHUNK) * CHUNK * 2 + PANEL * 4))
         most = max(dots.ROWS, min(MOST_TILES, at_once))
-        return -(-tiles // -(-tiles // most)) if tiles else 1
+        known = Dim.of(tiles).const
+        return -(-known // -(-known // most)) if known else most
 
     def scratch_bytes(self, ic: int, most: int) -> Dim:
         """Bytes of scratch: the transformed tiles and the sums of a panel, for each task that runs at a time."""
@@ -318,7 +319,8 @@ class DotWinogradKernel(Kernel):
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
-        call = "irc_dot_rows_{}(r1 - r0, chunks, v + r0 * 32, 32, g->most * 32, 0, w, m + r0 * 32, 32, ahead, lines);"
+        call = "irc_dots_{}_rows(r1 - r0, chunks, 32, v + r0 * 32, 32, g->most * 32, 0, w, m + r0 * 32, 32, ahead,"
+        call += " lines);"
         calls = [f"            {call.format(w)}" for w in self.widths]
         if len(calls) == 2:
             calls = [f"            if (left > 16) {calls[0].strip()}", f"            else {calls[1].strip()}"]

@@ -14,13 +14,26 @@ HEIGHTS = (14, 8, 7, 4, 2, 1)  # rows of the blocks: 14 × 2 sums and three oper
 LATENCY = 6  # rows that keep the processor busy: two products a cycle, of which each waits for the one before
 ROWS = 32  # at most, of two tiles
 
-_HEAD = """#ifndef IRC_DOTS_$W
-#define IRC_DOTS_$W
-/* N rows x $W columns of 16: out[row][column] = sum over k.  Rows of A stand `row` elements apart, their chunk c at
- * + offsets[c], or without offsets at + c * step.  With each chunk, `lines` cache lines from `ahead` on are fetched. */
-IRC_INLINE void irc_dots_$W(const int N, int64_t chunks, const uint16_t *a, int64_t row, int64_t step,
-                            const int64_t *offsets, const uint16_t *b, float *out, int64_t out_row, const char *ahead,
-                            int64_t lines) {
+_HEAD = """#ifndef ${name}_IS_DEFINED
+#define ${name}_IS_DEFINED
+/* One pair of k more. */
+IRC_INLINE void ${name}_pair(const int N, const uint16_t *a, int64_t row, const uint16_t *b,
+                             irc_f32x16 (*const sums)[$W]) {
+    irc_u32x16 pairs[$W];
+    IRC_FULL_UNROLL
+    for (int w = 0; w < $W; w++) pairs[w] = *(const irc_u32x16_memory *)(b + w * 512);
+    IRC_FULL_UNROLL
+    for (int r = 0; r < N; r++) {
+        const irc_u32x16 x = *(const irc_pair_memory *)(a + r * row) - (irc_u32x16){0};
+        for (int w = 0; w < $W; w++) sums[r][w] = irc_dot(sums[r][w], x, pairs[w]);
+    }
+}
+
+/* N rows x $W columns of 16, $what: sums over k, of `tail` elements (an even number) in the last chunk and 32 in the
+ * others.  Rows of A stand `row` elements apart, their chunk c at + offsets[c], or without offsets at + c * step.  With
+ * each chunk, `lines` cache lines from `ahead` on are fetched. */
+IRC_INLINE void $name(const int N, int64_t chunks, int64_t tail, const uint16_t *a, int64_t row, int64_t step,
+                      const int64_t *offsets, const uint16_t *b, $result, const char *ahead, int64_t lines) {
     irc_f32x16 sums[$most][$W];
     IRC_FULL_UNROLL
     for (int r = 0; r < N; r++)
@@ -28,36 +41,38 @@ IRC_INLINE void irc_dots_$W(const int N, int64_t chunks, const uint16_t *a, int6
     for (int64_t c = 0; c < chunks; c++, b += 1024) {
         const uint16_t *const from = a + (offsets ? offsets[c] : c * step);
         for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
-        for (int64_t k = 0; k < 32; k += 2) {
-            irc_u32x16 pairs[$W];
+        const int64_t length = c + 1 < chunks ? 32 : tail, most = length / 8 * 8;
+        for (int64_t k = 0; k < most; k += 8) {
             IRC_FULL_UNROLL
-            for (int w = 0; w < $W; w++) pairs[w] = *(const irc_u32x16_memory *)(b + w * 512 + k * 16);
-            IRC_FULL_UNROLL
-            for (int r = 0; r < N; r++) {
-                const irc_u32x16 x = *(const irc_pair_memory *)(from + r * row + k) - (irc_u32x16){0};
-                for (int w = 0; w < $W; w++) sums[r][w] = irc_dot(sums[r][w], x, pairs[w]);
-            }
+            for (int u = 0; u < 8; u += 2) ${name}_pair(N, from + k + u, row, b + (k + u) * 16, sums);
         }
+        for (int64_t k = most; k < length; k += 2) ${name}_pair(N, from + k, row, b + k * 16, sums);
     }
     IRC_FULL_UNROLL
-    for (int r = 0; r < N; r++)
-        for (int w = 0; w < $W; w++) irc_f32x16_store(out + r * out_row + 16 * w, sums[r][w]);
+    for (int r = 0; r < N; r++) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < $W; w++) $finish
+    }
 }
 
 /* The same of 1 to $rows rows, in blocks of equal height: where they do not come out even, some are computed twice. */
-static void irc_dot_rows_$W(int64_t rows, int64_t chunks, const uint16_t *a, int64_t row, int64_t step,
-                            const int64_t *offsets, const uint16_t *b, float *out, int64_t out_row, const char *ahead,
-                            int64_t lines) {
+static void ${name}_rows(int64_t rows, int64_t chunks, int64_t tail, const uint16_t *a, int64_t row, int64_t step,
+                         const int64_t *offsets, const uint16_t *b, $result, const char *ahead, int64_t lines) {
     static const uint8_t heights[] = {$heights};
     const int64_t n = heights[rows];
     for (int64_t r = 0; r < rows; r += n, lines = 0) {
         if (r > rows - n) r = rows - n;
         const uint16_t *const from = a + r * row;
-        float *const to = out + r * out_row;
 $calls    }
 }
 #endif
 """
+
+_FINISH = """{
+            const irc_f32x16 x = sums[r][w];
+            *poison = irc_note(*poison, x * 0.0f);
+            $SY(o->c + (at + r) * o->c_row + col + 16 * w, ${S}_epilogue(o, x, at + r, col + 16 * w, 16));
+        }"""
 
 _TYPES = """#ifndef IRC_DOTS
 #define IRC_DOTS
@@ -73,7 +88,7 @@ _PRODUCTS = """#ifndef IRC_DOT_PRODUCTS_$name
 /* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart. */
 IRC_INLINE void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height, const uint16_t *b, float *out,
                                    int64_t out_row, const char *ahead, int64_t lines) {
-    irc_dot_rows_$W(height * $R, chunks, a, 32, height * ($R * 32), 0, b, out, out_row, ahead, lines);
+    irc_dots_${W}_rows(height * $R, chunks, 32, a, 32, height * ($R * 32), 0, b, out, out_row, ahead, lines);
 }
 #endif
 """
@@ -85,11 +100,12 @@ IRC_INLINE void irc_taps_$name(int64_t chunks, const uint16_t *a0, const uint16_
                                int64_t term, int64_t row, int64_t height, const uint16_t *b, float *out,
                                int64_t out_row, const char *ahead, int64_t lines) {
     (void)a1, (void)term;
-    irc_dot_rows_$W(height, chunks, a0, row / 2, 0, offsets, b, out, out_row, ahead, lines);
+    irc_dots_${W}_rows(height, chunks, 32, a0, row / 2, 0, offsets, b, out, out_row, ahead, lines);
 $second}
 #endif
 """
-_SECOND = """    irc_dot_rows_$W(height, chunks, a1, row / 2, 0, offsets, b, out + height * out_row, out_row, ahead, 0);
+_SECOND = """    irc_dots_${W}_rows(height, chunks, 32, a1, row / 2, 0, offsets, b, out + height * out_row, out_row,
+                       ahead, 0);
 """
 
 
@@ -116,8 +132,46 @@ def covered(rows: int) -> int:
 
 
 def core(columns: int) -> str:
-    """`irc_dots_COLUMNS` and `irc_dot_rows_COLUMNS`, guarded."""
-    call = "irc_dots_{}({}, chunks, from, row, step, offsets, b, to, out_row, ahead, lines);\n"
-    calls = "        else ".join(f"if (n == {h}) " * (h > 1) + call.format(columns, h) for h in HEIGHTS)
+    """`irc_dots_COLUMNS` and `irc_dots_COLUMNS_rows`, guarded: sums go to `out`, whose rows are `out_row` apart."""
+    return _rows(
+        f"irc_dots_{columns}",
+        columns,
+        "to `out`",
+        ("float *out", "int64_t out_row"),
+        ("out + r * out_row", "out_row"),
+        "irc_f32x16_store(out + r * out_row + 16 * w, sums[r][w]);",
+    )
+
+
+def finished(symbol: str, columns: int, names: dict[str, object]) -> str:
+    """`NAME_dots_COLUMNS` and its `_rows`: sums through the epilogue to C; `poison` is NaN where one is not finite.
+
+    names: those of `irc.kernels.halves.names`.
+    """
+    return _rows(
+        f"{symbol}_dots_{columns}",
+        columns,
+        "through the epilogue",
+        (f"const {symbol}_out *o", "int64_t at", "int64_t col", "irc_f32x16 *poison"),
+        ("o", "at + r", "col", "poison"),
+        fill(_FINISH, **names, S=symbol),
+    )
+
+
+def _rows(name: str, columns: int, what: str, result: tuple[str, ...], given: tuple[str, ...], finish: str) -> str:
+    """Both functions; result: parameters for where sums go, given: the same of the rows from r on."""
+    call = f"{name}({{}}, chunks, tail, from, row, step, offsets, b, {', '.join(given)}, ahead, lines);\n"
+    calls = "        else ".join(f"if (n == {h}) " * (h > 1) + call.format(h) for h in HEIGHTS)
     heights = ", ".join(str(height_of(rows) if rows else 0) for rows in range(ROWS + 1))
-    return _TYPES + fill(_HEAD, W=columns, most=HEIGHTS[0], rows=ROWS, heights=heights, calls=f"        {calls}")
+    return _TYPES + fill(
+        _HEAD,
+        name=name,
+        W=columns,
+        what=what,
+        result=", ".join(result),
+        finish=finish,
+        most=HEIGHTS[0],
+        rows=ROWS,
+        heights=heights,
+        calls=f"        {calls}",
+    )

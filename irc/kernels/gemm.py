@@ -112,7 +112,7 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 CALL = """
 typedef struct {
     const $T *a, *b;
-    $T *c;
+    $Y *c;
     $T *scratch;
     int64_t m, n, k, a_batch0, a_batch1, a_row, a_col, b_batch0, b_batch1, b_row, b_col, c_batch0, c_batch1, c_row;
     int64_t batch0, batch1;$slot_fields
@@ -319,6 +319,7 @@ class GemmKernel(Kernel):
         room = min(t.isa.l2 * 3 // 8, PACKED) // t.dtype.itemsize
         given = names(t) | {
             "S": s,
+            "Y": names(t)["T"],
             "Q": vector_name(4, t.dtype),
             "TT": TILES_PER_TASK,
             "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from irc.ir.dim import Dim, DimLike
+from irc.kernels import halves
 from irc.kernels.gemm import CALL, LONGEST_SUM, WORTHWHILE, GemmKernel
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import epilogue_of, heights_of, names, prelude
@@ -23,11 +24,11 @@ static void ${S}_edge(const ${S}_out *o, int rows, int64_t row, int64_t col, con
     const int64_t left = o->n - col;
     for (int64_t at = 0; at < left; at += $L) {
         const int64_t part = left - at;
-        $T *c = o->c + row * o->c_row + col + at;
+        $Y *c = o->c + row * o->c_row + col + at;
         for (int i = 0; i < rows; i++, c += o->c_row) {
             const $V x = ${S}_epilogue(o, ${V}_load(sums + i * $NR + at), row + i, col + at, part);
-            if (part < $L) ${V}_store_part(c, x, part);
-            else ${V}_store(c, x);
+            if (part < $L) ${SY}_part(c, x, part);
+            else $SY(c, x);
         }
     }
 }
@@ -45,12 +46,12 @@ IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t r
         ${S}_edge(o, R, row, col, sums);
         return;
     }
-    $T *c = o->c + row * o->c_row + col;
+    $Y *c = o->c + row * o->c_row + col;
     IRC_FULL_UNROLL
     for (int i = 0; i < R; i++, c += o->c_row) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++)
-            ${V}_store(c + w * $L, ${S}_epilogue(o, acc[i][w], row + i, col + w * $L, $L));
+            $SY(c + w * $L, ${S}_epilogue(o, acc[i][w], row + i, col + w * $L, $L));
     }
 }
 """
@@ -174,21 +175,29 @@ class RowsGemmKernel(GemmKernel):
     """A generated matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
 
     `heights` as `heights_for` finds them; `even`: for a number of rows that is known.  `deep`: takes more than
-    LONGEST_SUM products in a sum.
+    LONGEST_SUM products in a sum.  `y_half`: C is bf16 (`irc.kernels.halves`), for 16 lanes of f32.
     """
 
     even: bool = False
     deep: bool = True
+    y_half: bool = False
 
     @cached_property
     def symbol(self) -> str:
         kind = self.tile.name.removeprefix("irc_tile_")
-        return symbol("gemm_rows", kind, f"{self.epilogue.key()}{self.heights}{self.narrow}{self.even}{self.deep}")
+        key = f"{self.epilogue.key()}{self.heights}{self.narrow}{self.even}{self.deep}"
+        return symbol("gemm_rows", kind, f"{key}{halves.key(False, self.y_half)}")
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the pointers: read, written."""
+        found = super().pointers
+        return (*found[:-1], ("c", "uint16_t *")) if self.y_half else found
 
     def source(self) -> str:
         """Definitions; needs the type irc_pool, and may share a file with other kernels."""
         t, s = self.tile, self.symbol
-        given = names(t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
+        given = names(t) | halves.names(False, self.y_half, t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
         widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
         tables = "".join(
             f"    static {s}_run *const {name}[] = {{{', '.join(f'[{r}] = {s}_{r}x{w}' for r in self.heights)}}};\n"
@@ -198,8 +207,9 @@ class RowsGemmKernel(GemmKernel):
         return "".join(
             (
                 prelude(t, self.epilogue),
+                halves.text(self.y_half, self.epilogue.halves),
                 f"/* {self.summary} */",
-                epilogue_of(s, t, self.epilogue),
+                epilogue_of(s, t, self.epilogue, given["Y"]),
                 fill(_TILE, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
                 *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self.heights),
                 fill(CALL, **given, slot_fields=self.slot_fields()),

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.dim import Dim, product
+from irc.ir.dim import Dim, DimLike, product
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import LONGEST_SUM, WORTHWHILE
@@ -74,6 +74,9 @@ static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const
 IRC_INLINE void ${body}_enter(const int whole, unsigned inside, const $T *from, int64_t row, int64_t pixel,
                               int64_t channels, $T *to, int64_t step) {
     $V d[4][4], t[4][4];
+    IRC_FULL_UNROLL
+    for (int k = 0; k < 4; k++) /* what is new three tiles further on */
+        __builtin_prefetch(from + (2 + k / 2) * row + (8 + k % 2) * pixel);
     IRC_FULL_UNROLL
     for (int y = 0; y < 4; y++) {
         IRC_FULL_UNROLL
@@ -266,11 +269,11 @@ class WinogradKernel(Kernel):
         extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in slot_sizes(self.epilogue)))
 
-    def most(self, ic: int, tiles: int) -> int:
+    def most(self, ic: int, tiles: DimLike) -> int:
         """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
         t = self.tile
         at_once = t.isa.l2 // 2 // (16 * t.rows * t.dtype.itemsize * (ic + t.panel))
-        return max(1, min(MOST_ROWS, at_once, -(-tiles // t.rows)))
+        return max(1, min(MOST_ROWS, at_once, Dim.of(tiles).ceildiv(t.rows).const or MOST_ROWS))
 
     def scratch_bytes(self, ic: int, most: int) -> Dim:
         """Bytes of scratch: the transformed tiles and the sums of a panel, for each task that runs at a time."""

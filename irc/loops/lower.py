@@ -15,6 +15,7 @@ from irc.ir.types import DType, TensorType
 from irc.loops.builder import LoopBuilder, Place, place
 from irc.loops.constraints import constraints
 from irc.loops.expand import expand
+from irc.loops.hoist import hoist
 from irc.loops.ir import (
     Assign,
     Buffer,
@@ -203,6 +204,7 @@ class Lowering:
         return self._finished(f"copy {value.name}", b, out.origin)
 
     def _finished(self, name: str, b: LoopBuilder, origin: tuple[str, ...]) -> Function:
+        hoist(b)
         reads, writes = touched(b.body)
         inner = set(b.scratch)
         return Function(

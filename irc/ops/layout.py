@@ -12,7 +12,17 @@ import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
-from irc.expr import Const, Expr, IndexFunction, Tensor, flatten_index, index, select, unflatten_index
+from irc.expr import (
+    Const,
+    Expr,
+    IndexFunction,
+    Tensor,
+    flatten_index,
+    index,
+    reshaped_index,
+    select,
+    unflatten_index,
+)
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, dynamic, i64
@@ -188,7 +198,7 @@ class Reshape(Op):
         return moved_contents(self, x, shape)
 
     def compute(self, out: TensorType, x: Tensor, shape: Tensor) -> IndexFunction:
-        return lambda *i: x[unflatten_index(flatten_index(i, out.dims()), x.shape)]
+        return lambda *i: x[reshaped_index(i, out.dims(), x.shape)]
 
     onnx = (
         Form(

@@ -431,12 +431,24 @@ class GroupNormalization(Op):
         y = rounded((d / np.sqrt(mean_square(d, 2) + self.epsilon)).reshape(x.shape), x)
         return y * channelwise(scale, x.ndim) + channelwise(bias, x.ndim)
 
+    def _group_mean(self, b: Any, w: Value) -> Value:
+        """For each channel the mean of its group."""
+        planes = b.ReduceMean(w, list(range(2, len(w.shape))))
+        n, channels = w.shape[:2]
+        per = channels // self.num_groups
+        means = b.ReduceMean(b.Reshape(planes, b.dims([n, self.num_groups, per])), [2])
+        return b.Reshape(b.Expand(means, b.dims([n, self.num_groups, per])), b.dims(planes.shape))
+
     def decompose(self, b: Any, x: Value, scale: Value, bias: Value) -> Value:
-        rank = len(x.shape)
-        flat = b.dims([x.shape[0], self.num_groups, x.tensor.elements() // (x.shape[0] * self.num_groups)])
-        d, variance = centred(b, b.Reshape(widened(b, x), flat), [2])
-        y = b.Div(d, b.Sqrt(b.Add(variance, b.const(self.epsilon, d.dtype))))
-        y = narrowed(b, b.Reshape(y, b.dims(x.shape)), x)
+        rank, w = len(x.shape), widened(b, x)
+        if rank > 2:  # by planes: no Reshape keeps the channels from standing last
+            d = b.Sub(w, self._group_mean(b, w))
+            y = b.Mul(d, inverse_root(b, self._group_mean(b, b.Mul(d, d)), self.epsilon))
+        else:
+            flat = b.dims([x.shape[0], self.num_groups, x.shape[1] // self.num_groups])
+            d, variance = centred(b, b.Reshape(w, flat), [2])
+            y = b.Reshape(b.Mul(d, inverse_root(b, variance, self.epsilon)), b.dims(x.shape))
+        y = narrowed(b, y, x)
         return scaled(b, y, per_channel(b, scale, rank), per_channel(b, bias, rank))
 
     onnx = (

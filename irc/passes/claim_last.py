@@ -225,8 +225,8 @@ def _selection(kernel: LastConvKernel, planes: Planes, groups: int, ic: int, oc:
         scratch = Dim.of(kernel.scratch_bytes(ic, *map(int, planes.result)))
         return Selection(kernel, sizes, kernel.packed_elements(oc, ic, groups), (groups,), scratch)
     if isinstance(kernel, WinogradKernel | DotWinogradKernel):
-        height, width = map(int, planes.result)
-        most = kernel.most(ic, -(-height // 2) * -(-width // 2))
+        tiles = planes.result[0].ceildiv(2) * planes.result[1].ceildiv(2)
+        most = kernel.most(ic, tiles)
         sizes = {"ic": Dim.of(ic), "oc": Dim.of(oc), "most": Dim.of(most)}
         return Selection(kernel, sizes, kernel.packed_elements(oc, ic), scratch=kernel.scratch_bytes(ic, most))
     return Selection(kernel, sizes, kernel.packed_elements(oc, ic, groups), (groups,), kernel.scratch_bytes())

@@ -19,12 +19,10 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     op: Any = node.op
     x, y = node.inputs[0], node.outputs[0]
     axes = node.inputs[1].ints() if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    if x is None or axes is None or len(x.shape) not in (3, 4):
+    if x is None or axes is None or len(x.shape) not in (3, 4, 5):
         return None
     rank = len(x.shape)
     if sorted(a % rank for a in axes) != list(range(2, rank)) or not worthwhile(*x.shape):
-        return None
-    if any(d.bounds()[0] < 1 for d in x.shape[2:]):
         return None
     space = Space(x.shape)
     for source in find(claimer.elements, space, x, space.at):

@@ -381,9 +381,11 @@ def view_base(elements: Elements, value: Value) -> Value | None:
         or known_element(load.buffer, load.index) is not None
     ):
         return None
-    operand = load.buffer
-    if product(value.shape).at_most(product(operand.shape)) is False:
+    operand, own = load.buffer, product(value.shape)
+    if own.at_most(product(operand.shape)) is False:
         return None
+    if value.producer.op.name == "Reshape" and own == product(operand.shape):
+        return operand  # with sizes of several symbols, positions alone do not always show it
     ranges = extents_of(element, value)
     same = ranges.flat(load.index, operand.shape) == ranges.flat(element.vars, value.shape)
     return operand if same else None

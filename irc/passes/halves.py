@@ -15,7 +15,15 @@ from typing import Any
 from irc.expr import Const, Expr, Size
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, bf16, f32
-from irc.kernels import AmxConvKernel, AmxGemmKernel, DepthwiseLastKernel, DotWinogradKernel, PoolLastKernel
+from irc.kernels import (
+    AmxConvKernel,
+    AmxGemmKernel,
+    DepthwiseLastKernel,
+    DirectConvKernel,
+    DotWinogradKernel,
+    PoolLastKernel,
+    RowsGemmKernel,
+)
 from irc.passes.channels_last import ChannelsLast
 from irc.passes.claim import KernelOp
 from irc.passes.room import Room
@@ -101,7 +109,7 @@ def _is_maximum(kernel: object) -> bool:
     return kernel.mode == "max" and not kernel.epilogue.key() and _is_wide(kernel)
 
 
-def _is_wide(kernel: PoolLastKernel | DepthwiseLastKernel) -> bool:
+def _is_wide(kernel: DepthwiseLastKernel | DirectConvKernel | PoolLastKernel | RowsGemmKernel) -> bool:
     return kernel.tile.isa.vector == 64 and kernel.tile.dtype == f32
 
 
@@ -116,7 +124,8 @@ def _takes(kernel: object) -> bool:
 
 def _adds(kernel: Any, slot: int) -> bool:
     """Whether a kernel has a variant that reads that operand of its epilogue as bf16: a residual."""
-    return _takes(kernel) and 0 <= slot < len(kernel.epilogue.slots) and kernel.epilogue.slots[slot] == "full"
+    able = _takes(kernel) or (isinstance(kernel, RowsGemmKernel) and _is_wide(kernel))
+    return able and 0 <= slot < len(kernel.epilogue.slots) and kernel.epilogue.slots[slot] == "full"
 
 
 def _gives(kernel: object, sizes: dict[str, Expr]) -> bool:
@@ -124,10 +133,13 @@ def _gives(kernel: object, sizes: dict[str, Expr]) -> bool:
     if isinstance(kernel, AmxGemmKernel):
         k = _number(sizes["k"])
         return kernel.terms == 1 and bool(kernel.heights) and k is not None and kernel.is_one_sum(k)
-    if isinstance(kernel, AmxConvKernel):
+    if isinstance(kernel, AmxConvKernel | DirectConvKernel):
         ic = _number(sizes["ic"])
-        return kernel.terms == 1 and ic is not None and kernel.is_one_sum(ic)
-    return isinstance(kernel, DotWinogradKernel) or (isinstance(kernel, DepthwiseLastKernel) and _is_wide(kernel))
+        able = kernel.terms == 1 if isinstance(kernel, AmxConvKernel) else _is_wide(kernel)
+        return able and ic is not None and kernel.is_one_sum(ic)
+    if isinstance(kernel, DepthwiseLastKernel | RowsGemmKernel):
+        return _is_wide(kernel)
+    return isinstance(kernel, DotWinogradKernel)
 
 
 def _number(e: Expr) -> int | None:

@@ -6,8 +6,13 @@ differ from the pattern's by roundings that are left out.
 
 from __future__ import annotations
 
+from typing import cast
+
+import numpy as np
+
 from irc.ir.graph import Graph, Node, Value
 from irc.ops.builder import Builder
+from irc.ops.norm import InstanceNormalization
 from irc.passes.replace import put_in_place
 from irc.passes.simplify import Rule
 
@@ -36,10 +41,31 @@ def swish(graph: Graph, node: Node) -> Value | None:
     return None
 
 
+def group_norm(graph: Graph, node: Node) -> Value | None:
+    """InstanceNormalization of groups of channels, reshaped to [n, groups, …] and back: as GroupNormalization."""
+    y, norm = node.outputs[0], node.inputs[0].producer if node.inputs[0] is not None else None
+    if norm is None or norm.op.name != "InstanceNormalization" or not _alone(graph, norm):
+        return None
+    flat, *parameters = norm.operands
+    entry = flat.producer
+    if entry is None or entry.op.name != "Reshape" or not _alone(graph, entry):
+        return None
+    x = entry.inputs[0]
+    if x is None or x.type != y.type or not x.rank or x.rank < 3 or flat.shape[0].equals(x.shape[0]) is not True:
+        return None
+    channels, groups = x.shape[1].const, flat.shape[1].const
+    arrays = [v.array for v in parameters if v.array is not None]
+    if not channels or not groups or channels % groups or len(arrays) != 2:
+        return None
+    b, op = Builder(graph, node.name, node.loc), cast(InstanceNormalization, norm.op)
+    spread = (b.const(np.repeat(a, channels // groups), x.dtype) for a in arrays)
+    return b.GroupNormalization(x, *spread, num_groups=groups, epsilon=op.epsilon)
+
+
 def _alone(graph: Graph, node: Node) -> bool:
     """Whether a node's only result has one use."""
     (value,) = node.outputs
     return len(value.uses) == 1 and value not in graph.outputs
 
 
-RULES: dict[str, tuple[Rule, ...]] = {"Mul": (swish,)}
+RULES: dict[str, tuple[Rule, ...]] = {"Mul": (swish,), "Reshape": (group_norm,)}

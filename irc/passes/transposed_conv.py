@@ -3,11 +3,16 @@
 With stride s and kernel k, result o = s·q + r − pad is Σ x[q − t] · w[s·t + r] over t < ceil(k / s).  So one Conv of
 stride 1 computes all remainders as channels, and a rearrangement puts them beside each other.  Elementwise operations
 that follow go before the rearrangement: they become the convolution's, and work on whole vectors.
+
+Where o + pad is no multiple of s, q starts and ends at another place for each remainder, and that Conv computes more
+than is kept.  On small planes that is much, so that each remainder is a Conv of its own there.  Of one pixel a matrix
+product is left.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -108,24 +113,122 @@ def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
     if any(p < 0 or (o + p).at_most(r) is not True for p, o, r in zip(begin, out[2:], ready, strict=True)):
         return None
     b = Builder(graph, node.name or node.op.name, node.loc)
+    bias = rest[0] if rest else None
+    if bias is not None and bias.const is None:
+        return None
+    small = _OfSmallPlanes(b, node, after, strides, begin)
+    if small.is_product():
+        return small.product()
+    if small.worth(taps):
+        return small.remainders()
     around = tuple(t - 1 for t in taps)
     weights, times = _weights(graph, w, op.group, strides, taps), int(np.prod(strides))
-    bias = rest[0] if rest else None
     if bias is not None and bias.const is not None:
         bias = b.const(_spread(bias.const.array, op.group, times), bias.dtype)
-    elif bias is not None:
-        return None
     y = b.Conv(x, weights, bias, pads_begin=around, pads_end=around, group=op.group)
-    before = node.outputs[0]
-    for follower in after:
-        y = b.add(follower.op, *(y if v is before else v for v in follower.inputs))
-        before = follower.outputs[0]
+    y = _followed(b, node, after, y)
     if times > 1:
         y = b.add(Interleave(strides, op.group), y)
     for axis, (p, o, r) in enumerate(zip(begin, out[2:], ready, strict=True), 2):
         if p or o != r:
             y = b.Slice(y, b.dims([p]), b.dims([o + p]), b.dims([axis]))
     return y
+
+
+def _followed(b: Builder, node: Node, after: list[Node], y: Value) -> Value:
+    """The elementwise operations that follow, on a part of the result."""
+    before = node.outputs[0]
+    for follower in after:
+        y = b.add(follower.op, *(y if v is before else v for v in follower.inputs))
+        before = follower.outputs[0]
+    return y
+
+
+WASTED = 1.2
+"""Positions computed for each that is kept, from which on every remainder is a Conv of its own."""
+
+
+class _OfSmallPlanes:
+    """A ConvTranspose over a plane of known size, one group, with constant weights [in, out, *k]."""
+
+    def __init__(
+        self, b: Builder, node: Node, after: list[Node], strides: Sequence[int], begin: Sequence[int]
+    ) -> None:  # fmt: skip
+        self.b, self.node, self.after, self.strides, self.begin = b, node, after, strides, begin
+        (x, self.w, *rest), self.out = node.operands, node.outputs[0].shape
+        self.x, self.bias = x, rest[0] if rest else None
+        self.window = [int(k) for k in self.w.shape[2:]]
+        op: Any = node.op
+        self.known = op.group == 1 and all(d.is_const for d in (*x.shape[2:], *self.out[2:]))
+
+    def is_product(self) -> bool:
+        """Whether the plane has one pixel, and the result is no larger than what its window reaches."""
+        ends = zip(self.begin, self.out[2:], self.window, strict=True)
+        return self.known and all(d == 1 for d in self.x.shape[2:]) and all(p + int(o) <= k for p, o, k in ends)
+
+    def product(self) -> Value:
+        """[n, in] · [in, taps · out], the channels last."""
+        b, rank = self.b, len(self.window)
+        spans = [slice(p, p + int(o)) for p, o in zip(self.begin, self.out[2:], strict=True)]
+        shape = (*(int(o) for o in self.out[2:]), int(self.out[1]))
+
+        def made(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            kept = np.moveaxis(weights[(slice(None), slice(None), *spans)], 1, -1)
+            return kept.reshape(len(weights), -1)
+
+        rows, matrix = b.Reshape(self.x, b.dims(self.x.shape[:2])), (self.w.shape[0], math.prod(shape))
+        y = b.MatMul(rows, self._constant(matrix, made))
+        y = b.Reshape(y, b.dims((self.out[0], *shape)))
+        if self.bias is not None:
+            y = b.Add(y, self.bias)
+        return b.Transpose(_followed(b, self.node, self.after, y), [0, rank + 1, *range(1, rank + 1)])
+
+    def worth(self, taps: Sequence[int]) -> bool:
+        """Whether one Conv for all remainders, of so many taps, would compute much that is not kept."""
+        if not self.known or any(int(o) % s for o, s in zip(self.out[2:], self.strides, strict=True)):
+            return False
+        if any(min(self._reach(axis, rho)) < 0 for axis, s in enumerate(self.strides) for rho in range(s)):
+            return False
+        computed = math.prod(int(n) + t - 1 for n, t in zip(self.x.shape[2:], taps, strict=True))
+        return computed * math.prod(self.strides) >= WASTED * math.prod(map(int, self.out[2:]))
+
+    def _reach(self, axis: int, rho: int) -> tuple[int, int, int]:
+        """Taps for results s · q + rho of an axis, less one, and the padding before and after."""
+        s = self.strides[axis]
+        carry, r = divmod(rho + self.begin[axis], s)
+        last = -(-(self.window[axis] - r) // s) - 1
+        count = int(self.out[2 + axis]) // s
+        return last, last - carry, count - int(self.x.shape[2 + axis]) + carry
+
+    def remainders(self) -> Value:
+        """A Conv for each remainder, beside each other."""
+        parts: list[Value] = []
+        for at in np.ndindex(*self.strides):
+            reach = [self._reach(axis, rho) for axis, rho in enumerate(at)]
+            first = [(rho + p) % s for rho, p, s in zip(at, self.begin, self.strides, strict=True)]
+            y = self.b.Conv(
+                self.x, self._taps(first, [last + 1 for last, *_ in reach]), self.bias,
+                pads_begin=tuple(p for _, p, _ in reach), pads_end=tuple(p for *_, p in reach),
+            )  # fmt: skip
+            parts.append(_followed(self.b, self.node, self.after, y))
+        return self.b.add(Interleave(tuple(self.strides), 1), self.b.Concat(*parts, axis=1))
+
+    def _taps(self, first: Sequence[int], taps: Sequence[int]) -> Value:
+        """Every s-th tap from the first on, the last one first: [out, in, *taps]."""
+        spans = [slice(r, None, s) for r, s in zip(first, self.strides, strict=True)]
+        axes = tuple(range(2, 2 + len(taps)))
+
+        def made(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            return np.flip(weights[(slice(None), slice(None), *spans)], axes).swapaxes(0, 1)
+
+        return self._constant((self.w.shape[1], self.w.shape[0], *taps), made)
+
+    def _constant(self, shape: Sequence[Any], made: Callable[[Array], Array]) -> Value:
+        source = self.w.const
+        assert source is not None
+        sizes = tuple(int(d) for d in shape)
+        constant = Constant(self.w.dtype, sizes, lambda: np.ascontiguousarray(made(source.array)).reshape(sizes))
+        return self.b.graph.add_constant(constant, f"{self.w.name}/transposed")
 
 
 def _spread(bias: np.ndarray[Any, Any], group: int, times: int) -> np.ndarray[Any, Any]:

@@ -1,0 +1,107 @@
+"""What stays the same in a loop is computed in front of it.
+
+A reflecting Pad or the table of a Resize costs divisions and choices for each row; inside a loop over channels they
+would keep the compiler from vectorising it.  It also cannot know that what a loop reads is not what it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, children, rebuilt, walk
+from irc.loops.builder import LoopBuilder
+from irc.loops.ir import Assign, Block, Buffer, For, If, Let, Stmt, Store, walk as statements
+
+
+def hoist(b: LoopBuilder) -> None:
+    """Rewrite the builder's body in place.  What stands outside all loops stays: it may be run by several threads."""
+    for s in b.body:
+        if isinstance(s, For):
+            s.body = _hoisted(b, s.body)
+
+
+def _hoisted(b: LoopBuilder, body: list[Stmt]) -> list[Stmt]:
+    """The body of a loop, with what loops in it need not do again in front of each of them."""
+    found: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For):
+            s.body = _hoisted(b, s.body)
+            found += _Loop(b, s).run()
+        elif isinstance(s, If):
+            s.then, s.orelse = _hoisted(b, s.then), _hoisted(b, s.orelse)
+        elif isinstance(s, Block):
+            s.body = _hoisted(b, s.body)
+        found.append(s)
+    return found
+
+
+class _Loop:
+    """One loop: what changes in it, and what was moved in front of it."""
+
+    def __init__(self, b: LoopBuilder, loop: For) -> None:
+        self.b, self.loop = b, loop
+        inner = list(statements(loop.body))
+        self.changing: set[Expr] = {loop.var}
+        self.changing |= {s.var for s in inner if isinstance(s, For | Let | Assign)}
+        self.written: set[Buffer] = {s.buffer.root for s in inner if isinstance(s, Store)}
+        self.moved: dict[Expr, Var] = {}
+        self.front: list[Stmt] = []
+
+    def run(self) -> list[Stmt]:
+        """Take the invariant parts out of the loop's own statements; the statements for in front of it."""
+        kept: list[Stmt] = []
+        for s in self.loop.body:
+            if isinstance(s, Let) and not s.mutable and self._stays(s.value):
+                self.front.append(s)
+                self.changing.discard(s.var)
+                continue
+            if isinstance(s, Let | Assign):
+                s.value = self._without(s.value)
+            elif isinstance(s, Store):
+                s.index = tuple(self._without(i) for i in s.index)
+                s.value = self._without(s.value)
+            kept.append(s)
+        self.loop.body = kept
+        return self.front
+
+    def _without(self, e: Expr) -> Expr:
+        done: dict[tuple[int, bool], Expr] = {}
+
+        def go(x: Expr, sure: bool) -> Expr:
+            key = (id(x), sure)
+            if key not in done:
+                done[key] = self._named(x) if self._moves(x, sure) else rebuilt(x, self._parts(x, sure, go))
+            return done[key]
+
+        return go(e, True)
+
+    def _parts(self, x: Expr, sure: bool, go: Callable[[Expr, bool], Expr]) -> tuple[Expr, ...]:
+        if isinstance(x, Select):
+            return go(x.cond, sure), go(x.a, False), go(x.b, False)
+        if isinstance(x, Bin) and x.op in ("and", "or"):  # C leaves out the second where the first decides
+            return go(x.a, sure), go(x.b, False)
+        return tuple(go(c, sure) for c in children(x))
+
+    def _moves(self, x: Expr, sure: bool) -> bool:
+        """Whether an expression is worth a name in front of the loop, and may be computed there.
+
+        sure: it is computed whenever the loop's body runs; else it must not read, and not divide by what may be 0.
+        """
+        if not children(x) or not self._stays(x):
+            return False
+        parts = list(walk(x))
+        divisions = [y for y in parts if isinstance(y, Bin) and y.op in ("floordiv", "mod", "div")]
+        reads = any(isinstance(y, Load) for y in parts)
+        if not sure and (reads or not all(isinstance(y.b, Const) and y.b.value for y in divisions)):
+            return False
+        return bool(divisions) or reads or any(isinstance(y, Select | Call) for y in parts)
+
+    def _stays(self, x: Expr) -> bool:
+        """Whether every iteration computes the same."""
+        return not any(y in self.changing or (isinstance(y, Load) and y.buffer.root in self.written) for y in walk(x))
+
+    def _named(self, x: Expr) -> Expr:
+        if x not in self.moved:
+            var = self.moved[x] = self.b.name("k", x.dtype)
+            self.front.append(Let(var, x))
+        return self.moved[x]
