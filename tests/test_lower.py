@@ -9,11 +9,13 @@ import pytest
 from lowering import Array, assert_same, compiled, graph_of, random
 
 from irc.diagnostics import CompileError
-from irc.expr import Bin, Load, Select, walk as walk_expression
+from irc.expr import Bin, Load, Select, index, walk as walk_expression
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.loops import interp
-from irc.loops.ir import For, Store, walk
+from irc.loops.builder import LoopBuilder
+from irc.loops.hoist import hoist
+from irc.loops.ir import Buffer, For, Let, Store, walk
 from irc.loops.memory import lives, plan
 
 INT = np.arange(49, dtype=np.int32).reshape(7, 7) * 123456789
@@ -198,6 +200,21 @@ def test_index_arithmetic_of_a_row_is_done_once() -> None:
         parts = list(walk_expression(store.value))
         assert sum(isinstance(x, Load) for x in parts) == 1
         assert not any(isinstance(x, Select) or (isinstance(x, Bin) and x.op in ("floordiv", "mod")) for x in parts)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_what_a_loop_without_iterations_reads_is_not_read(reads: bool) -> None:
+    """Loops that an operation writes itself may have none just where there is nothing to read."""
+    b = LoopBuilder()
+    x, y = (Buffer(n, f32, (Dim.symbol("N"),), "arena") for n in "xy")
+    with b.for_(2), b.for_(Dim.symbol("N")) as j:
+        b.store(y, j, Load(x, (index(0),)) + 1.0)
+    with b.for_(2), b.for_(3) as j:
+        b.store(y, j, Load(x, (index(0),)) + 1.0)
+    hoist(b, reads)
+    symbolic, known = (s for s in b.body if isinstance(s, For))
+    assert [isinstance(s, Let) for s in symbolic.body] == ([True, False] if reads else [False])
+    assert [isinstance(s, Let) for s in known.body] == [True, False]
 
 
 def test_axes_that_a_reshape_leaves_alone_divide_nothing() -> None:

@@ -13,24 +13,27 @@ from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Assign, Block, Buffer, For, If, Let, Stmt, Store, walk as statements
 
 
-def hoist(b: LoopBuilder) -> None:
-    """Rewrite the builder's body in place.  What stands outside all loops stays: it may be run by several threads."""
+def hoist(b: LoopBuilder, reads: bool) -> None:
+    """Rewrite the builder's body in place.  What stands outside all loops stays: it may be run by several threads.
+
+    reads: whether what a loop reads may be read even if it runs no iteration, as index functions may.
+    """
     for s in b.body:
         if isinstance(s, For):
-            s.body = _hoisted(b, s.body)
+            s.body = _hoisted(b, s.body, reads)
 
 
-def _hoisted(b: LoopBuilder, body: list[Stmt]) -> list[Stmt]:
+def _hoisted(b: LoopBuilder, body: list[Stmt], reads: bool) -> list[Stmt]:
     """The body of a loop, with what loops in it need not do again in front of each of them."""
     found: list[Stmt] = []
     for s in body:
         if isinstance(s, For):
-            s.body = _hoisted(b, s.body)
-            found += _Loop(b, s).run()
+            s.body = _hoisted(b, s.body, reads)
+            found += _Loop(b, s, reads).run()
         elif isinstance(s, If):
-            s.then, s.orelse = _hoisted(b, s.then), _hoisted(b, s.orelse)
+            s.then, s.orelse = _hoisted(b, s.then, reads), _hoisted(b, s.orelse, reads)
         elif isinstance(s, Block):
-            s.body = _hoisted(b, s.body)
+            s.body = _hoisted(b, s.body, reads)
         found.append(s)
     return found
 
@@ -38,8 +41,9 @@ def _hoisted(b: LoopBuilder, body: list[Stmt]) -> list[Stmt]:
 class _Loop:
     """One loop: what changes in it, and what was moved in front of it."""
 
-    def __init__(self, b: LoopBuilder, loop: For) -> None:
+    def __init__(self, b: LoopBuilder, loop: For, reads: bool) -> None:
         self.b, self.loop = b, loop
+        self.reads = reads or (isinstance(loop.extent, Const) and loop.extent.value > 0)
         inner = list(statements(loop.body))
         self.changing: set[Expr] = {loop.var}
         self.changing |= {s.var for s in inner if isinstance(s, For | Let | Assign)}
@@ -97,8 +101,11 @@ class _Loop:
         return bool(divisions) or reads or any(isinstance(y, Select | Call) for y in parts)
 
     def _stays(self, x: Expr) -> bool:
-        """Whether every iteration computes the same."""
-        return not any(y in self.changing or (isinstance(y, Load) and y.buffer.root in self.written) for y in walk(x))
+        """Whether every iteration computes the same, and it may be computed if there is none."""
+        return not any(
+            y in self.changing or (isinstance(y, Load) and (not self.reads or y.buffer.root in self.written))
+            for y in walk(x)
+        )
 
     def _named(self, x: Expr) -> Expr:
         if x not in self.moved:

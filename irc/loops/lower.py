@@ -177,7 +177,7 @@ class Lowering:
         else:
             emit_element(scope, group.results[0])
         names = dict.fromkeys([*origin, *(n.name for n in inliner.used if n.name)])
-        return self._finished(group.name, b, tuple(names))
+        return self._finished(group.name, b, tuple(names), early=group.node is None)
 
     def _loops(self, node: Node, b: LoopBuilder) -> None:
         """An operation that writes its loops itself."""
@@ -203,8 +203,8 @@ class Lowering:
         emit_copy(self, b, self.buffer(value), out)
         return self._finished(f"copy {value.name}", b, out.origin)
 
-    def _finished(self, name: str, b: LoopBuilder, origin: tuple[str, ...]) -> Function:
-        hoist(b)
+    def _finished(self, name: str, b: LoopBuilder, origin: tuple[str, ...], early: bool = True) -> Function:
+        hoist(b, early)
         reads, writes = touched(b.body)
         inner = set(b.scratch)
         return Function(
