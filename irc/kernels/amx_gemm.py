@@ -182,7 +182,7 @@ class AmxGemmKernel(Kernel):
         splitting = t == 3
         if self.unit == "dot":
             calls, products = self._dots(), [dots.core(w) for w in self.widths]
-            if 2 in self.widths:
+            if self._finishes_in_registers:
                 products.append(dots.finished(self.symbol, 2, halves.names(self.x_half, self.y_half)))
         else:
             calls = self._products(variants)
@@ -210,6 +210,11 @@ class AmxGemmKernel(Kernel):
             ),
             fill(text.MATRIX, **given),
         ]
+
+    @property
+    def _finishes_in_registers(self) -> bool:
+        """Whether a variant of `irc_dots` has the epilogue: functions would push its sums out of registers."""
+        return 2 in self.widths and not self.epilogue.functions()
 
     @property
     def _direct(self) -> bool:
@@ -246,7 +251,7 @@ class AmxGemmKernel(Kernel):
                 "        }",
             ]
         rows = "(real, chunks, tail, from, apart, step, 0, b, {}, ahead, fetched);"
-        if 2 in self.widths:
+        if self._finishes_in_registers:
             found += [
                 "        if (first && last && g->n - col >= 32) {",
                 "            irc_f32x16 poison = {0};",
