@@ -37,6 +37,7 @@ LEAST_TILES = 16  # row tiles: B is read, and split, once for each stripe
 TASKS = 12  # pieces of a stripe, if its panels are fewer
 WORTHWHILE = 5_000_000  # tile products below which one thread does all
 THIN_WORTHWHILE = 100_000  # the same of products in f32
+SHORT = 8  # chunks of a sum up to which vectors apply the epilogue in registers; it is nothing beside longer ones
 FAR = 4096  # elements ahead that are fetched: whole chunks
 THIN = {3: 24, 2: 12, 1: 8}  # rows, by terms, below which f32 is as fast
 
@@ -253,7 +254,7 @@ class AmxGemmKernel(Kernel):
         rows = "(real, chunks, tail, from, apart, step, 0, b, {}, ahead, fetched);"
         if self._finishes_in_registers:
             found += [
-                "        if (first && last && g->n - col >= 32) {",
+                f"        if (first && last && chunks <= {SHORT} && g->n - col >= 32) {{",
                 "            irc_f32x16 poison = {0};",
                 f"            {self.symbol}_dots_2_rows{rows.format('o, row, col, &poison')}",
                 f"            if (irc_any_nan(poison)) {self.symbol}_exact(g, o, a, stored, row, row + real, col);",

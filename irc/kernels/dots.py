@@ -41,12 +41,10 @@ IRC_INLINE void $name(const int N, int64_t chunks, int64_t tail, const uint16_t 
     for (int64_t c = 0; c < chunks; c++, b += 1024) {
         const uint16_t *const from = a + (offsets ? offsets[c] : c * step);
         for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
-        const int64_t length = c + 1 < chunks ? 32 : tail, most = length / 8 * 8;
-        for (int64_t k = 0; k < most; k += 8) {
-            IRC_FULL_UNROLL
-            for (int u = 0; u < 8; u += 2) ${name}_pair(N, from + k + u, row, b + (k + u) * 16, sums);
-        }
-        for (int64_t k = most; k < length; k += 2) ${name}_pair(N, from + k, row, b + k * 16, sums);
+        if (c + 1 < chunks || tail == 32)
+            for (int64_t k = 0; k < 32; k += 2) ${name}_pair(N, from + k, row, b + k * 16, sums);
+        else
+            for (int64_t k = 0; k < tail; k += 2) ${name}_pair(N, from + k, row, b + k * 16, sums);
     }
     IRC_FULL_UNROLL
     for (int r = 0; r < N; r++) {
