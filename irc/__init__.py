@@ -115,12 +115,11 @@ def load_compiled(folder: str | Path, *, threads: int = 1) -> CompiledModel:
     return executor.load_compiled(folder, threads)
 
 
-_LAZY = {
-    "CompiledModel": "irc.runtime.executor", "Model": "irc.ir.graph", "CompileError": "irc.diagnostics.core",
-    "ConversionError": "irc.diagnostics.core", "Diagnostic": "irc.diagnostics.core",
-    "InvalidModel": "irc.diagnostics.core", "IrcError": "irc.diagnostics.core", "Loc": "irc.diagnostics.core",
-    "RunError": "irc.diagnostics.core",
-}  # fmt: skip
+_FINDINGS = ("CompileError", "ConversionError", "Diagnostic", "InvalidModel", "IrcError", "Loc", "RunError")
+_LAZY = dict.fromkeys(_FINDINGS, "irc.diagnostics.core") | {
+    "CompiledModel": "irc.runtime.executor",
+    "Model": "irc.ir.graph",
+}
 
 
 def __getattr__(name: str) -> Any:

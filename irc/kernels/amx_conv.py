@@ -29,6 +29,7 @@ from irc.kernels.amx import CHUNK, ROWS
 from irc.kernels.amx_gemm import PANEL_TILES, STRIPE, TASKS, VECTOR, WORTHWHILE, AmxGemmKernel, variant_of
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
+from irc.kernels.pixels import STRIDES
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import epilogue_of, prelude
 
@@ -381,7 +382,7 @@ class AmxConvKernel(Kernel):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
         extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "pixel")))
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     @property
     def _matrix(self) -> AmxGemmKernel:
@@ -504,7 +505,7 @@ class AmxConvKernel(Kernel):
     def _names(self) -> dict[str, Any]:
         """What the templates refer to."""
         t = self.terms
-        fields = self.epilogue.fields("float", "batch", "pixel")
+        fields = self.epilogue.fields("float", *STRIDES)
         return (
             self._geometry()
             | self._chunks()

@@ -23,7 +23,7 @@ from irc.ir.dim import Dim, product
 from irc.kernels import halves
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
-from irc.kernels.pixels import bounds, columns, keep, slot_fields, slot_sizes, slot_starts, users, window_names
+from irc.kernels.pixels import STRIDES, bounds, columns, keep, slot_starts, users, window_names
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import Tile, epilogue_of, names, prelude
 
@@ -190,7 +190,7 @@ class DepthwiseLastKernel(Kernel):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; channels follow one another."""
         extents = "batch channels ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in slot_sizes(self.epilogue)))
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
@@ -223,7 +223,7 @@ class DepthwiseLastKernel(Kernel):
         given |= {"pieces": PIECES, "worthwhile": WORTHWHILE}
         given |= halves.names(self.x_half, self.y_half, t)
         given["span"] = self._places[-1] + 1
-        fields = slot_fields(self.epilogue, str(given["T"]))
+        fields = self.epilogue.fields(str(given["T"]), *STRIDES)
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         starts = slot_starts(self.epilogue)
         unroll = "\n                IRC_FULL_UNROLL" if self.window[0] * self.window[1] <= UNROLLED else ""

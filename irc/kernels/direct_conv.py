@@ -24,6 +24,7 @@ from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import WORTHWHILE
 from irc.kernels.isa import vector_name, vector_type
+from irc.kernels.pixels import STRIDES
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import Tile, epilogue_of, names, prelude
 
@@ -395,7 +396,7 @@ class DirectConvKernel(Kernel):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
         extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "pixel")))
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
@@ -427,7 +428,7 @@ class DirectConvKernel(Kernel):
         given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         given |= halves.names(False, self.y_half, t)
         given["light"] = int(not self.epilogue.functions())  # else its registers would push the sums out of theirs
-        given["slot_fields"] = self.epilogue.fields(str(given["T"]), "batch", "pixel")
+        given["slot_fields"] = self.epilogue.fields(str(given["T"]), *STRIDES)
         given["slot_starts"] = "".join(self._starts())
         given["whole"] = self._whole(given)
         given["pieces"] = "".join(self._pieces())

@@ -27,7 +27,7 @@ from irc.kernels.amx import CHUNK, PANEL
 from irc.kernels.amx_gemm import VECTOR, WORTHWHILE, AmxGemmKernel
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
-from irc.kernels.pixels import slot_fields, slot_sizes, slot_starts
+from irc.kernels.pixels import STRIDES, slot_starts
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.winograd import ENTRY, FEW_TASKS, LEAVE, SLOTS, TRANSFORM
@@ -267,7 +267,7 @@ class DotWinogradKernel(Kernel):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; channels follow one another, strides of memory in elements."""
         extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in slot_sizes(self.epilogue)))
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     @property
     def _matrix(self) -> AmxGemmKernel:
@@ -328,7 +328,7 @@ class DotWinogradKernel(Kernel):
         given |= {"S": self.symbol, "parameters": self.parameters}
         given |= {"few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE, "rows": dots.ROWS, "far": FAR}
         given |= {"choose": "\n".join(calls), "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])}
-        given |= {"slot_fields": slot_fields(self.epilogue, "float"), "slot_starts": slot_starts(self.epilogue)}
+        given |= {"slot_fields": self.epilogue.fields("float", *STRIDES), "slot_starts": slot_starts(self.epilogue)}
         given["load_b"] = fill(amx_text.LOAD_TERMS, S=self.symbol, T=1)
         return "".join(
             (

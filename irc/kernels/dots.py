@@ -41,7 +41,7 @@ IRC_INLINE void $name(const int N, int64_t chunks, int64_t tail, const uint16_t 
     for (int64_t c = 0; c < chunks; c++, b += 1024) {
         const uint16_t *const from = a + (offsets ? offsets[c] : c * step);
         for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
-        if (c + 1 < chunks || tail == 32)
+        if (c + 1 < chunks || tail == 32) /* the compiler then knows how many rounds */
             for (int64_t k = 0; k < 32; k += 2) ${name}_pair(N, from + k, row, b + k * 16, sums);
         else
             for (int64_t k = 0; k < tail; k += 2) ${name}_pair(N, from + k, row, b + k * 16, sums);

@@ -13,6 +13,7 @@ from irc.kernels.tile import Tile, names
 
 PIXELS = 8  # of a tile, at most
 COLUMNS = 64  # under a tile, at most
+STRIDES = ("batch", "pixel")  # of the slots of an epilogue: along images, and along pixels where a slot has them
 
 Pair = tuple[int, int]
 
@@ -95,16 +96,6 @@ def window_names(window: Pair, strides: Pair, dilations: Pair) -> dict[str, obje
     """$KH, $KW, $SH, $SW, $DH and $DW of templates."""
     pairs = (("K", window), ("S", strides), ("D", dilations))
     return {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
-
-
-def slot_sizes(epilogue: Epilogue) -> list[tuple[int, str]]:
-    """The strides of the slots: along images, and along pixels where the slot has them."""
-    return epilogue.strides("batch", "pixel")
-
-
-def slot_fields(epilogue: Epilogue, scalar: str) -> str:
-    """The slots and their strides as members of a struct of arguments."""
-    return epilogue.fields(scalar, "batch", "pixel")
 
 
 def slot_starts(epilogue: Epilogue) -> str:

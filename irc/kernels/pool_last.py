@@ -19,12 +19,11 @@ from irc.kernels import halves
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.pixels import (
+    STRIDES,
     Pair,
     bounds,
     columns,
     keep,
-    slot_fields,
-    slot_sizes,
     slot_starts,
     users,
     window_names,
@@ -295,7 +294,7 @@ class _Pool(Kernel):
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; channels follow one another."""
-        return (*self.extents.split(), *(f"s{i}_{f}" for i, f in slot_sizes(self.epilogue)))
+        return (*self.extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def scratch_bytes(self) -> Dim:
         """Bytes of scratch: none."""
@@ -311,7 +310,7 @@ class _Pool(Kernel):
             "worthwhile": WORTHWHILE,
             "parameters": self.parameters,
             "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
-            "slot_fields": slot_fields(self.epilogue, str(given["T"])),
+            "slot_fields": self.epilogue.fields(str(given["T"]), *STRIDES),
             "slot_starts": slot_starts(self.epilogue),
         }
 

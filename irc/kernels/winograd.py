@@ -24,7 +24,7 @@ from irc.ir.dim import Dim, DimLike, product
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
 from irc.kernels.gemm import LONGEST_SUM, WORTHWHILE
-from irc.kernels.pixels import slot_fields, slot_sizes, slot_starts
+from irc.kernels.pixels import STRIDES, slot_starts
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import Tile, epilogue_of, names, prelude
 
@@ -267,7 +267,7 @@ class WinogradKernel(Kernel):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order; channels follow one another, strides of memory in elements."""
         extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in slot_sizes(self.epilogue)))
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def most(self, ic: int, tiles: DimLike) -> int:
         """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
@@ -312,7 +312,7 @@ class WinogradKernel(Kernel):
         given |= {"U": 4, "near": 16 * t.panel, "few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE}
         given["sum"] = LONGEST_SUM // t.lanes
         given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-        given["slot_fields"] = slot_fields(self.epilogue, str(given["T"]))
+        given["slot_fields"] = self.epilogue.fields(str(given["T"]), *STRIDES)
         given["slot_starts"] = slot_starts(self.epilogue)
         summary = (
             f"/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, {t.dtype}, {t.rows} tiles x {t.panel} channels. */\n"
