@@ -13,8 +13,10 @@ import numpy as np
 
 from irc.backends.c_math import FUNCTIONS, POWERS
 from irc.backends.c_types import arithmetic, is_narrow, is_sub_byte, register, storage
+from irc.diagnostics import require
+from irc.diagnostics.codes import lowering
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
-from irc.ir.dim import INF, Atom, Dim, Symbol
+from irc.ir.dim import INF, Dim
 from irc.ir.types import DType
 
 # name -> C function of the f32/f64 operands; a `$` takes the suffix f.  These are the functions `Call` may name.
@@ -55,6 +57,7 @@ class Scope(Protocol):
     def variable(self, var: Var) -> str: ...
     def pointer(self, buffer: Any) -> str: ...
     def size(self, dim: Dim) -> str: ...
+    def size_range(self, dim: Dim) -> Range: ...
     def helper(self, name: str) -> str: ...
     def range_of(self, var: Var) -> Range: ...
 
@@ -209,7 +212,8 @@ class Printer:
 
     def dim(self, dim: Dim) -> tuple[str, int]:
         if dim.is_const:
-            return _integer(int(dim), "i64")
+            require(abs(int(dim)) <= _LARGEST_INDEX, lowering.SIZE_LIMIT, what=f"an offset of {dim}", limit="2^62")
+            return integer(int(dim), "i64")
         return self.scope.size(dim), PRIMARY
 
     def range(self, e: Expr) -> Range:
@@ -220,8 +224,7 @@ class Printer:
             case Var():
                 return self.scope.range_of(e)
             case Size():
-                lo, hi = e.dim.bounds()
-                return lo, min(hi, 2.0**40)
+                return self.scope.size_range(e.dim)
             case Select():
                 (a, b), (c, d) = self.range(e.a), self.range(e.b)
                 return min(a, c), max(b, d)
@@ -459,7 +462,7 @@ def constant(value: Any, dtype: DType) -> tuple[str, int]:
     if dtype.kind == "b":
         return str(int(bool(value))), PRIMARY
     if dtype.kind in "iu":
-        return _integer(int(value), dtype.name)
+        return integer(int(value), dtype.name)
     if dtype.name == "f64":
         return _real(np.float64(value), "")
     if is_narrow(dtype):
@@ -467,7 +470,8 @@ def constant(value: Any, dtype: DType) -> tuple[str, int]:
     return _real(np.float32(value), "f")
 
 
-def _integer(value: int, name: str) -> tuple[str, int]:
+def integer(value: int, name: str) -> tuple[str, int]:
+    """A literal of an integer type and how tightly it binds."""
     if name == "u64" and value > 0x7FFFFFFF:
         return f"UINT64_C({value})", PRIMARY
     if name in ("u32", "u64"):
@@ -493,31 +497,3 @@ def _real(x: np.float32 | np.float64, suffix: str) -> tuple[str, int]:
     plain = a == 0 or 1e-4 <= a < 1e9
     text = np.format_float_positional(a, trim="0") if plain else np.format_float_scientific(a, trim="-")
     return sign + text + suffix, level
-
-
-# -------------------------------------------------------------------- sizes
-def dim_text(dim: Dim, symbol: Callable[[str], str], helper: Callable[[str], str]) -> str:
-    """A size as a C expression over its symbols."""
-    parts: list[str] = []
-    ordered = sorted(dim.terms, key=lambda t: -len(t[0]))  # constants last
-    for monomial, c in ordered:
-        factors = [_atom_text(a, symbol, helper) for a in monomial]
-        if abs(c) != 1 or not monomial:
-            factors.insert(0, _integer(abs(c), "i64")[0])
-        sign = ("-" if c < 0 else "") if not parts else ("- " if c < 0 else "+ ")
-        parts.append(sign + " * ".join(factors))
-        if len(dim.terms) == 1 and len(factors) == 1 and factors[0].startswith("("):
-            return sign + factors[0][1:-1] if c > 0 else parts[0]
-    return " ".join(parts)
-
-
-def _atom_text(atom: Atom, symbol: Callable[[str], str], helper: Callable[[str], str]) -> str:
-    if isinstance(atom, Symbol):
-        return symbol(atom.name)
-    a, b = (dim_text(x, symbol, helper) for x in atom.args)
-    if atom.op in ("floordiv", "mod") and atom.args[0].bounds()[0] >= 0 and atom.args[1].bounds()[0] > 0:
-        left = a if len(atom.args[0].terms) == 1 else f"({a})"
-        right = b if b.isidentifier() or b.isdigit() else f"({b})"
-        return f"({left} {'/' if atom.op == 'floordiv' else '%'} {right})"
-    name = "ceildiv" if atom.op == "ceildiv" else f"{atom.op}_i64"
-    return f"{helper(name)}({a}, {b})"

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from irc.backends.c_expr import ANYTHING, Printer, Range, dim_text
+from irc.backends.c_expr import ANYTHING, Printer, Range
 from irc.backends.c_names import Names, identifier, stem
+from irc.backends.c_sizes import dim_text, upper_bound
 from irc.backends.c_types import register, storage
 from irc.expr import Bin, Const, Expr, Load, Size, Var, children
 from irc.ir.dim import INF, Dim
@@ -20,6 +21,8 @@ from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, Kernel
 
 PARALLEL_WORK = 32768
 """Element operations below which a loop is not worth waking threads for."""
+LARGEST_INDEX = 1 << 40
+"""What sizes that loops count to may be at most: index arithmetic on a few of them stays within 64 bits."""
 _LINE = 116
 
 
@@ -43,7 +46,11 @@ class Kernel(Protocol):
 
 @dataclass
 class Unit:
-    """What the functions of a program share; `helpers` and `functions` are those of the one being written."""
+    """What the functions of a program share; `helpers` and `functions` are those of the one being written.
+
+    `sizes` are all that the functions compute, `counts` those of them that are taken to be at most LARGEST_INDEX:
+    P_check has to see to both.
+    """
 
     prefix: str
     symbols: dict[str, str]  # symbol -> C name, in the order of the interface
@@ -51,6 +58,8 @@ class Unit:
     helpers: set[str] = field(default_factory=set[str])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
     functions: list[str] = field(default_factory=list[str])
+    sizes: dict[Dim, None] = field(default_factory=dict[Dim, None])
+    counts: dict[Dim, None] = field(default_factory=dict[Dim, None])
 
     def helper(self, name: str) -> str:
         self.helpers.add(name)
@@ -137,10 +146,19 @@ class Frame:
         text = dim_text(dim, self.symbol, self.helper)
         if text.isidentifier():
             return text
+        self.unit.sizes[dim] = None
         name = self.shared.get(dim) or self.names.unique("n", numbered=True)
         self.shared[dim] = name
         self.hoisted.setdefault(name, text)
         return name
+
+    def size_range(self, dim: Dim) -> Range:
+        """The bounds of a size, which P_check makes sure of."""
+        lo, hi = dim.bounds()[0], upper_bound(dim)
+        if hi > LARGEST_INDEX and not dim.is_const:
+            self.unit.counts[dim] = None
+            return lo, LARGEST_INDEX
+        return lo, hi
 
     def symbol(self, name: str) -> str:
         self.symbols.add(name)
@@ -263,7 +281,7 @@ class Frame:
         elif s.kind == "unroll":
             self.line("IRC_UNROLL")
         scope = dict(self.scope)
-        name = self.declare(s.var, "int64_t", (0, hi - 1 if hi < INF else 2.0**40))
+        name = self.declare(s.var, "int64_t", (0, hi - 1 if hi < INF else LARGEST_INDEX))
         if text.isidentifier() or (isinstance(s.extent, Const) and not end):
             self.line(f"for (int64_t {name} = {begin}; {name} < {text}; ++{name}) {{")
         else:

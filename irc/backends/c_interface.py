@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from irc.backends.c_data import Weights
-from irc.backends.c_expr import dim_text
-from irc.backends.c_function import Signature, Unit, comment, wrapped
+from irc.backends.c_function import LARGEST_INDEX, Signature, Unit, broken, comment, wrapped
 from irc.backends.c_names import Names
+from irc.backends.c_sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, dim_text, largest, least, power
 from irc.backends.c_types import describe, storage
-from irc.diagnostics.codes import runtime
+from irc.diagnostics import require
+from irc.diagnostics.codes import lowering, runtime
 from irc.diagnostics.core import Code
-from irc.ir.dim import INF, Dim, Func, Symbol
+from irc.ir.dim import Dim, Symbol
 from irc.loops.ir import Buffer, Program
 from irc.loops.memory import MemoryPlan, aligned
 
 ABI_VERSION = 1
-LARGEST_SIZE = 0x7FFFFFFF
 
 
 def number(code: Code) -> int:
@@ -61,6 +61,15 @@ class Interface:
             if not a.is_const:
                 self.slots.setdefault(a, len(self.slots))
         self.header = -(-8 * (4 + len(self.unit.symbols) + len(self.slots)) // 64) * 64
+        self._require_limits()
+
+    def _require_limits(self) -> None:
+        """Refuse a program that no sizes make small enough."""
+        for b in (*self.program.buffers(), *self.program.outputs):
+            smallest = math.prod((max(least(d), 1) for d in b.shape), start=b.dtype.itemsize)
+            require(smallest <= LIMIT, lowering.SIZE_LIMIT, what=f"{b.name} {self.shape(b)}", limit=power(LIMIT))
+        fits = least(self.total) <= LIMIT
+        require(fits, lowering.SIZE_LIMIT, what="the memory of all tensors together", limit=power(LIMIT))
 
     @property
     def prefix(self) -> str:
@@ -89,6 +98,7 @@ class Interface:
     # ---------------------------------------------------------------- pieces
     def size(self, dim: Dim) -> str:
         """A size over local variables named like the symbols."""
+        self.unit.sizes[dim] = None
         return dim_text(dim, lambda s: self.unit.symbols[s], self.unit.helper)
 
     def address(self, offset: Dim) -> str:
@@ -96,6 +106,24 @@ class Interface:
         if offset.is_const:
             return f"{int(offset) + self.header}"
         return f"ctx->at[{self.slots[offset]}]"
+
+    def sizes(self) -> Sizes:
+        """Sizes in one function, after P_check has accepted them."""
+        return Sizes(self.unit.symbols, self.unit.names.taken, self.unit.helper)
+
+    def checked_sizes(self) -> CheckedSizes:
+        """Sizes in P_check, below the lines that make sure of all that the program computes."""
+        too_large, too_small = number(runtime.MODEL_TOO_LARGE), number(runtime.SIZE_NEGATIVE)
+        found = CheckedSizes(self.unit.symbols, self.unit.names.taken, self.unit.helper, too_large)
+        buffers, total = [*self.program.buffers(), *self.program.outputs], self.total + self.header
+        found.check(self.unit.counts, LARGEST_INDEX)
+        places = [total, *(at + self.header for at in self.slots)]
+        found.check([*places, *(b.bytes for b in buffers), *self.unit.sizes])
+        if not total.is_const:
+            found.lines.append(f"    if ((uint64_t)({found.text(total)}) > SIZE_MAX / 2) return {too_large};")
+        for d in dict.fromkeys(d for b in buffers for d in b.shape if d.bounds()[0] < 0):
+            found.lines.append(f"    if ({found.text(d)} < 0) return {too_small};")
+        return found
 
     def shape(self, buffer: Buffer) -> str:
         return f"[{', '.join(map(str, buffer.shape))}]"
@@ -111,47 +139,6 @@ class Interface:
     def load_sizes(self, source: str, used: set[str]) -> list[str]:
         names = self.unit.symbols
         return [f"    const int64_t {names[s]} = {source}[{k}];" for k, s in enumerate(names) if s in used]
-
-
-class Sizes:
-    """Sizes as C expressions in one function, where quotients, remainders and extremes are computed once: in long
-    sums of products they come back often, and compilers are slow to find that out."""
-
-    def __init__(self, i: Interface) -> None:
-        self.i, self.names = i, Names(frozenset(i.unit.names.taken))
-        self.lines: list[str] = []  # to stand before what `text` returned
-        self.found: dict[Func, Symbol] = {}
-        self.written: list[tuple[Dim, str]] = []
-
-    def text(self, dim: Dim) -> str:
-        return dim_text(self._plain(dim), self._name, self.i.unit.helper)
-
-    def next(self, dim: Dim, place: str) -> str:
-        """The text of what is stored at `place`: where that is shorter, what an earlier one is and the difference."""
-        best = min(((dim - d, at) for d, at in self.written[-8:]), key=lambda b: len(b[0].terms), default=(dim, ""))
-        self.written.append((dim, place))
-        return self.text(dim) if len(best[0].terms) >= len(dim.terms) else f"{best[1]} + {self.text(best[0])}"
-
-    def _plain(self, dim: Dim) -> Dim:
-        """The size over symbols only."""
-        plain = Dim.of(0)
-        for monomial, c in dim.terms:
-            plain = plain + math.prod((Dim({(self._symbol(a),): 1}) for a in monomial), start=Dim.of(c))
-        return plain
-
-    def _symbol(self, atom: Symbol | Func) -> Symbol:
-        if isinstance(atom, Symbol):
-            return atom
-        if atom not in self.found:
-            plain = Dim({(Func(atom.op, tuple(map(self._plain, atom.args))),): 1})
-            name, (lo, hi) = self.names.unique("size", numbered=True), atom.bounds()
-            text = dim_text(plain, self._name, self.i.unit.helper)
-            self.lines.append(f"    const int64_t {name} = {text};")
-            self.found[atom] = Symbol(f"= {name}", int(max(lo, -LARGEST_SIZE)), None if hi == INF else int(hi))
-        return self.found[atom]
-
-    def _name(self, symbol: str) -> str:
-        return symbol[2:] if symbol.startswith("= ") else self.i.unit.symbols[symbol]
 
 
 # -------------------------------------------------------------------- model.h
@@ -235,7 +222,7 @@ def _header_tensors(i: Interface) -> list[str]:
     bounds = i.symbols()
     for k, (symbol, name) in enumerate(i.unit.symbols.items()):
         s = bounds.get(symbol)
-        limits = f"{s.lo} to {s.hi if s.hi is not None else LARGEST_SIZE}" if s else f"0 to {LARGEST_SIZE}"
+        limits = f"{s.lo} to {largest(s)}" if s else f"0 to {LARGEST_SIZE}"
         lines.append(f" * dims[{k}]  {name}" + (f" ({comment(symbol)})" if name != symbol else "") + f": {limits}")
     lines += [f" * state  {comment(s.name)}: {describe(s.current.dtype)} {i.shape(s.current)}" for s in i.states]
     return lines
@@ -273,8 +260,8 @@ def context(i: Interface) -> str:
 
 def entry_points(i: Interface, calls: list[Signature]) -> str:
     """The P_* functions."""
-    parts = [_check(i), _context_size(i), _init(i), _reset(i), _plan(i), _clock(i, len(calls)), _run(i, calls)]
-    return "\n".join(part for part in parts if part)
+    parts = [_context_size(i), _init(i), _reset(i), _plan(i), _clock(i, len(calls)), _run(i, calls)]
+    return "\n".join(part for part in (_check(i), *parts) if part)  # checked is what the others compute
 
 
 def _check(i: Interface) -> str:
@@ -283,24 +270,20 @@ def _check(i: Interface) -> str:
     p, lines, bounds = i.prefix, list[str](), i.symbols()
     for symbol, name in i.unit.symbols.items():
         s = bounds.get(symbol, Symbol(symbol))
-        hi = LARGEST_SIZE if s.hi is None else s.hi
-        lines.append(f"    if ({name} < {s.lo} || {name} > {hi}) return {number(runtime.SIZE_OUT_OF_RANGE)};")
-    for d in _byte_sizes(i):
-        real = dim_text(d, lambda s: f"(double){i.unit.symbols[s]}", i.unit.helper)
-        lines.append(f"    if ({real} > 0x1p62) return {number(runtime.MODEL_TOO_LARGE)};")
-    sizes, checks = Sizes(i), list[str]()
+        lines.append(f"    if ({name} < {s.lo} || {name} > {largest(s)}) return {number(runtime.SIZE_OUT_OF_RANGE)};")
+    sizes, checks = i.checked_sizes(), list[str]()
     for c in i.program.constraints:
         differ = f"{sizes.text(c.a)} != {sizes.text(c.b)}"
         checks.append(f"    if ({differ}) return {number(runtime.SIZES_DIFFER)}; /* {comment(c.what)} */")
-    lines += [*sizes.lines, *checks]
+    lines += [part for line in (*sizes.lines, *checks) for part in _folded(line)]
     given = i.load_sizes("dims", set(i.unit.symbols))
     return "\n".join([f"static int {p}_check(const int64_t *dims) {{", *given, *lines, "    return 0;", "}"]) + "\n"
 
 
-def _byte_sizes(i: Interface) -> list[Dim]:
-    """Sizes whose product could overflow: those of every buffer, where they are polynomials."""
-    found = dict.fromkeys(b.bytes for b in i.program.buffers()) | {i.total: None}
-    return [d for d in found if not d.is_const and all(isinstance(a, Symbol) for m, _ in d.terms for a in m)]
+def _folded(line: str) -> list[str]:
+    """A line of a function's body, as several if it is long."""
+    first, *rest = broken(line.strip(), 112)
+    return [f"    {first}", *(f"        {part}" for part in rest)]
 
 
 def _used(*dims: Dim) -> set[str]:
@@ -314,7 +297,7 @@ def _context_size(i: Interface) -> str:
         lines += ["    (void)dims;"]
     else:
         lines += [f"    if (!dims || {p}_check(dims)) return 0;", *i.load_sizes("dims", _used(i.total))]
-    total, sizes = i.total + i.header, Sizes(i)
+    total, sizes = i.total + i.header, i.sizes()
     text = str(int(total)) if total.is_const else f"(size_t)({sizes.text(total)})"
     return "\n".join([*lines, *sizes.lines, f"    return {text};", "}"]) + "\n"
 
@@ -385,7 +368,7 @@ def _plan(i: Interface) -> str:
         changed = "const int changed = !ctx->planned || memcmp(ctx->dims, dims, sizeof ctx->dims) != 0;"
         lines.append(f"    {changed}")
     lines.append("    memcpy(ctx->dims, dims, sizeof ctx->dims);")
-    sizes = Sizes(i)
+    sizes = i.sizes()
     offsets = [f"    ctx->at[{k}] = {sizes.next(d + i.header, f'ctx->at[{k}]')};" for d, k in i.slots.items()]
     lines += [*sizes.lines, *offsets]
     lines.append("    ctx->planned = 1;")

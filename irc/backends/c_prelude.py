@@ -182,6 +182,11 @@ static inline int64_t irc_ceildiv(int64_t a, int64_t b) {
     return b == 0 ? 0 : a / b + (a % b != 0 && (a < 0) == (b < 0));
 }
 """
+_FACTOR = """/* For comparing a product of sizes with a limit: the absolute value; 0 counts as 1, to hide no other factor. */
+static inline double irc_factor(int64_t size) {
+    return size == 0 ? 1 : size < 0 ? -(double)size : (double)size;
+}
+"""
 _PARALLEL = """/* Runs body over [0, n): on the pool where there is one and the work is worth it. */
 static inline void irc_parallel(const irc_pool *pool, int64_t n, int worthwhile,
                                 void (*body)(void *arg, int64_t begin, int64_t end), void *arg) {
@@ -199,6 +204,7 @@ def _all() -> dict[str, Helper]:
     for name in ("f32", "f64"):
         found |= _real_helpers(name)
     found["ceildiv"] = Helper(_INDEX)
+    found["factor"] = Helper(_FACTOR)
     found["parallel"] = Helper(_PARALLEL)
     return found
 

@@ -391,8 +391,8 @@ def _replaced(dim: Dim, values: tuple[tuple[str, Dim], ...]) -> Dim:
 def _func(op: str, a: Dim, b: Dim) -> Dim:
     if op in ("min", "max") and str(b) < str(a):
         a, b = b, a
-    if op in ("floordiv", "ceildiv", "mod") and a == 0:
-        return Dim.of(0)
+    if op in ("floordiv", "ceildiv", "mod") and (a == 0 or (a.is_const and b.is_const and b != 0)):
+        return Dim.of(0) if a == 0 else _REBUILD[op](a, b)
     return Dim({(Func(op, (a, b)),): 1})
 
 

@@ -25,7 +25,7 @@ from irc.runtime.pool import pool_for
 from irc.runtime.ports import REMEMBERED, Array, Port
 
 ALIGNMENT = 64
-_SIZE_ERRORS = (6103, 6104, 6105)
+_SIZE_ERRORS = (6103, 6104, 6105, 6107)
 
 
 class NativeEngine:

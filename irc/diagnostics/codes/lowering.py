@@ -53,3 +53,11 @@ WRONG_ELEMENT_TYPE = Code(
     fix="This is a bug in irc.",
     help="please report it with the model, or a reduced one",
 )  # fmt: skip
+SIZE_LIMIT = Code(
+    "IRC5007", "error", "Size beyond 64-bit arithmetic",
+    "{what} is beyond the limit of generated code, {limit}",
+    why="Generated code computes sizes, offsets and indices as 64-bit numbers.",
+    example="a Tile that repeats an axis 2^60 times",
+    fix="Use smaller sizes in the source model.",
+    help="use smaller sizes in the source model",
+)  # fmt: skip

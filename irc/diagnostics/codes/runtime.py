@@ -92,8 +92,9 @@ SIZES_DIFFER = Code(
 )  # fmt: skip
 MODEL_TOO_LARGE = Code(
     "IRC6105", "error", "Sizes are too large",
-    "with these sizes a tensor would have more than 2^62 bytes",
-    why="Offsets are 64-bit numbers.",
+    "with these sizes a tensor would have more than 2^40 elements, or all memory together more than 2^62 bytes",
+    why="Generated code computes indices, offsets and sizes as 64-bit numbers. A size of 0 does not make up for "
+    "others, because partial products and strides have to fit too.",
     example="three sizes of 2^31 - 1 that are multiplied",
     fix="Pass smaller sizes.",
     help="pass smaller sizes",
@@ -105,4 +106,12 @@ TILES_REFUSED = Code(
     example="a model compiled on a machine with AMX, run in a sandbox without it",
     fix="Compile the model for x86-64-v4 or a lower target, or run it where AMX is allowed.",
     help="compile with target=x86-64-v4",
+)  # fmt: skip
+SIZE_NEGATIVE = Code(
+    "IRC6107", "error", "Sizes are too small",
+    "with these sizes a tensor would have a negative size",
+    why="Windows and crops take a fixed amount off a size, which has to be there.",
+    example="a convolution with a window of 7 over a row of 3 elements",
+    fix="Pass larger sizes.",
+    help="pass larger sizes",
 )  # fmt: skip
