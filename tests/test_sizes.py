@@ -16,8 +16,12 @@ import irc
 from irc.backends import c_prelude
 from irc.backends.c_sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, with_operands
 from irc.backends.toolchain import build
+from irc.expr import Load
 from irc.ir.dim import Dim
+from irc.ir.types import f32
+from irc.loops.ir import Program
 from irc.runtime.errors import InputValueError
+from tests.c_program import Library, buffer, elementwise
 
 EXTREMES = (
     0,
@@ -172,14 +176,18 @@ def test_tensors_that_are_together_too_large() -> None:
     assert model(np.ones((1, 2, 3), np.float32))[0] == 18
 
 
-def test_a_window_larger_than_its_axis() -> None:
-    nodes = [helper.make_node("Conv", ["x", "w"], ["h"]), helper.make_node("CumSum", ["h", "axis"], ["y"])]
-    constants = [constant("w", np.ones((1, 1, 5)), np.float32), constant("axis", 2)]
-    model = compiled(nodes, [value("x", [1, 1, "N"])], constants)
-    with pytest.raises(InputValueError, match="IRC6107"):
-        model(np.ones((1, 1, 3), np.float32))
-    assert model(np.ones((1, 1, 4), np.float32))[0].shape == (1, 1, 0)
-    assert model(np.ones((1, 1, 6), np.float32))[0].tolist() == [[[5, 10]]]
+def test_a_tensor_that_would_have_a_negative_size(tmp_path: Path) -> None:
+    n = Dim.symbol("n")
+    x, y = buffer("x", f32, (n,), "input"), buffer("y", f32, (n - 3,), "output")
+    h = buffer("h", f32, (n - 3,), "arena")
+    functions = [
+        elementwise("crop", h, lambda i: Load(x, (i + 3,)), [x]), elementwise("copy", y, lambda i: Load(h, (i,)), [h])
+    ]  # fmt: skip
+    library = Library(Program("m", [x], [y], [], functions, ["n"]), tmp_path)
+    memory = library.context([7])
+    for size in range(7):
+        assert library.plan(memory, [size]) == (6107 if size < 3 else 0)
+    assert library.run(memory, [np.arange(6, dtype=np.float32)], [(3,)])[0].tolist() == [3, 4, 5]
 
 
 TYPES = [

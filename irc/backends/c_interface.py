@@ -113,7 +113,7 @@ class Interface:
 
     def checked_sizes(self) -> CheckedSizes:
         """Sizes in P_check, below the lines that make sure of all that the program computes."""
-        too_large, too_small = number(runtime.MODEL_TOO_LARGE), number(runtime.SIZE_NEGATIVE)
+        too_large = number(runtime.MODEL_TOO_LARGE)
         found = CheckedSizes(self.unit.symbols, self.unit.names.taken, self.unit.helper, too_large)
         buffers, total = [*self.program.buffers(), *self.program.outputs], self.total + self.header
         found.check(self.unit.counts, LARGEST_INDEX)
@@ -121,9 +121,12 @@ class Interface:
         found.check([*places, *(b.bytes for b in buffers), *self.unit.sizes])
         if not total.is_const:
             found.lines.append(f"    if ((uint64_t)({found.text(total)}) > SIZE_MAX / 2) return {too_large};")
-        for d in dict.fromkeys(d for b in buffers for d in b.shape if d.bounds()[0] < 0):
-            found.lines.append(f"    if ({found.text(d)} < 0) return {too_small};")
         return found
+
+    def doubtful_sizes(self) -> list[Dim]:
+        """The sizes of tensors that small inputs would make negative."""
+        buffers = [*self.program.buffers(), *self.program.outputs]
+        return list(dict.fromkeys(d for b in buffers for d in b.shape if d.bounds()[0] < 0))
 
     def shape(self, buffer: Buffer) -> str:
         return f"[{', '.join(map(str, buffer.shape))}]"
@@ -275,6 +278,7 @@ def _check(i: Interface) -> str:
     for c in i.program.constraints:
         differ = f"{sizes.text(c.a)} != {sizes.text(c.b)}"
         checks.append(f"    if ({differ}) return {number(runtime.SIZES_DIFFER)}; /* {comment(c.what)} */")
+    checks += [f"    if ({sizes.text(d)} < 0) return {number(runtime.SIZE_NEGATIVE)};" for d in i.doubtful_sizes()]
     lines += [part for line in (*sizes.lines, *checks) for part in _folded(line)]
     given = i.load_sizes("dims", set(i.unit.symbols))
     return "\n".join([f"static int {p}_check(const int64_t *dims) {{", *given, *lines, "    return 0;", "}"]) + "\n"

@@ -182,7 +182,7 @@ static inline int64_t irc_ceildiv(int64_t a, int64_t b) {
     return b == 0 ? 0 : a / b + (a % b != 0 && (a < 0) == (b < 0));
 }
 """
-_FACTOR = """/* For comparing a product of sizes with a limit: the absolute value; 0 counts as 1, to hide no other factor. */
+_FACTOR = """/* The absolute value, for a product that is compared with a limit; 0 counts as 1, to hide no other. */
 static inline double irc_factor(int64_t size) {
     return size == 0 ? 1 : size < 0 ? -(double)size : (double)size;
 }

@@ -1,6 +1,6 @@
 """Parts of a tensor: Slice, StridedSlice.
 
-Bounds clamp as ONNX's Slice-13 says.  Sizes known symbolically are taken to be not negative, as sizes are.
+Bounds clamp as ONNX's Slice-13 says, also symbolic ones: what may be negative counts from the end where it is.
 Sources: ONNX Slice; OpenVINO specification, Slice-8, StridedSlice-1.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select
-from irc.ir.dim import Dim
+from irc.ir.dim import INF, Dim, Symbol
 from irc.ir.graph import Value
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.ops.base import Array, Op, op
@@ -24,47 +24,77 @@ from irc.ops.layout import constant_ints, moved_contents, normal_axes
 from irc.ops.signature import Sig
 from irc.ops.typesets import INDEX, OV_ANY, onnx_all
 
-FAR = 1 << 30
-"""Bounds beyond this mean "to the end" (exporters write the largest i32 or i64)."""
-LARGEST = int(np.iinfo(np.int32).max)
+LARGEST = int(np.iinfo(np.int64).max)
+"""As a bound: to the end; negated: from the first element."""
+_LONGEST_AXIS = (1 << 31) - 1
+"""Of an axis that is a size of an input (model.h states it), and `_LONGEST_PRODUCT` of any other."""
+_LONGEST_PRODUCT = 1 << 40
 
 
 def slice_of(start: int, end: int, step: int, size: int) -> slice:
     """One axis of a Slice as a Python slice."""
+    if not size:
+        return slice(0, 0)
     start = min(max(start + size if start < 0 else start, 0), size - 1 if step < 0 else size)
     end = end + size if end < 0 else end
     if step > 0:
         return slice(start, min(max(end, 0), size), step)
     end = min(max(end, -1), size - 1)
-    return slice(start, None if end < 0 else end, step) if size else slice(0, 0)
+    return slice(start, None if end < 0 else end, step)
+
+
+def longest(size: Dim) -> int:
+    """A number that no value of a size exceeds."""
+    hi = size.bounds()[1]
+    if hi < INF:
+        return int(hi)
+    plain = [(m, c) for m, c in size.terms if m]
+    alone = len(plain) == 1 and plain[0][1] == 1 and len(plain[0][0]) == 1 and isinstance(plain[0][0][0], Symbol)
+    return _LONGEST_AXIS + sum(abs(c) for m, c in size.terms if not m) if alone else _LONGEST_PRODUCT
+
+
+def counted(bound: Dim, size: Dim) -> Dim:
+    """A bound counted from 0: a negative one counts from the end."""
+    lo, hi = bound.bounds()
+    return bound if lo >= 0 else bound + size if hi < 0 else bound + size * (-bound).maximum(0).minimum(1)
 
 
 def clamp_bound(bound: Dim, size: Dim, lowest: int, highest: Dim) -> Dim:
     """A bound counted from 0, within lowest..highest."""
     number = bound.const
-    if number is not None and abs(number) >= FAR:
-        return highest if number > 0 else Dim.of(lowest)
-    if number is not None and number < 0:
-        bound = size + number
+    if number is not None and not -longest(size) <= number < longest(size):
+        return highest if number > 0 or size == 0 else Dim.of(lowest).minimum(highest)
+    less = (size - bound).const  # where size - 1 or size - 2 is negative, twice of it from the end is not positive
+    if less is None or less > 2 or lowest < 0:
+        bound = counted(bound, size)
     return bound.maximum(lowest).minimum(highest)
 
 
 def slice_dim(start: Dim, end: Dim, step: int, size: Dim) -> tuple[Dim, Dim]:
     """(first index, number of elements) of one axis."""
-    far = start.is_const and abs(int(start)) >= FAR, end.is_const and abs(int(end)) >= FAR
-    if step > 0:
-        first, last = clamp_bound(start, size, 0, size), clamp_bound(end, size, 0, size)
-        if last == size and start.is_const and not far[0] and int(start) < 0:
-            length = size.minimum(-int(start))
-        elif start.is_const and not far[0] and int(start) >= 0:
-            length = (last - start).maximum(0)  # last <= size already: clamping start would say nothing new
-        else:
-            length = (last - first).maximum(0)
-        return first, length if step == 1 else length.ceildiv(step)
-    if all(far) and int(start) > 0 > int(end):
-        return size - 1, size.ceildiv(-step)
-    first, last = clamp_bound(start, size, 0, (size - 1).maximum(0)), clamp_bound(end, size, -1, size - 1)
-    return first, (first - last).ceildiv(-step).maximum(0)
+    first, stride = slice_first(start, step, size), slice_step(step, size)
+    if step < 0:
+        last = clamp_bound(end, size, -1, size - 1)
+        return first, (first - last).ceildiv(-stride).maximum(0)
+    last, number = clamp_bound(end, size, 0, size), start.const
+    if last == size and number is not None and -longest(size) <= number < 0:
+        length = size.minimum(-number)
+    elif number is not None and 0 <= number < longest(size):
+        length = (last - start).maximum(0)  # last <= size already: clamping start would say nothing new
+    else:
+        length = (last - first).maximum(0)
+    return first, length.ceildiv(stride)
+
+
+def slice_first(start: Dim, step: int, size: Dim) -> Dim:
+    """The first index of one axis; -1 where a backward slice has nothing to start from."""
+    return clamp_bound(start, size, 0, size) if step > 0 else clamp_bound(start, size, 0, size - 1)
+
+
+def slice_step(step: int, size: Dim) -> int:
+    """The step, or a smaller one that leads outside like it."""
+    most = max(longest(size), 1)
+    return min(max(step, -most), most)
 
 
 def clamp_expr(bound: Expr, size: Dim, lowest: int, highest: Expr) -> Expr:
@@ -180,14 +210,14 @@ class Slice(Op):
         def first(k: int, axis: int) -> Expr:
             size = x.shape[axis]
             if numbers is not None and by is not None:
-                return index(slice_dim(Dim.of(numbers[k]), Dim.of(FAR if by[k] > 0 else -FAR), by[k], size)[0])
+                return index(slice_first(Dim.of(numbers[k]), by[k], size))
             backwards = steps is not None and (by is None or by[k] < 0)
             return clamp_expr(starts[k], size, 0, index((size - 1).maximum(0)) if backwards else index(size))
 
         def element(*i: Expr) -> Expr:
             at = list(i)
             for k, axis in enumerate(chosen):
-                step = by[k] if by is not None else steps[k].cast(i64)  # type: ignore[index]
+                step = slice_step(by[k], x.shape[axis]) if by is not None else steps[k].cast(i64)  # type: ignore[index]
                 place = first(k, axis) + at[axis] * step  # pyright: ignore
                 # What is known only when the model runs must not lead outside, whatever it is.
                 top = index(x.shape[axis] - 1)
@@ -217,7 +247,6 @@ class Slice(Op):
                     S=INTEGERS, A=INTEGERS),
         ),
     )  # fmt: skip
-
 
 
 def bits(mask: Sequence[int], k: int) -> bool:
@@ -315,9 +344,8 @@ class StridedSlice(Op):
     def _shrunk_ends(self, b: Any, begin: Value, ends: Value, positions: list[int], shrunk: list[int]) -> Value:
         numbers = begin.ints()
         if numbers is not None:
-            return chosen(b, ends, list(range(len(positions))), {
-                n: numbers[k] + 1 if numbers[k] != -1 else LARGEST for n, k in enumerate(positions) if k in shrunk
-            })  # fmt: skip
+            after = {n: numbers[k] + 1 or LARGEST for n, k in enumerate(positions) if k in shrunk}
+            return chosen(b, ends, list(range(len(positions))), {n: min(e, LARGEST) for n, e in after.items()})
         start = b.Cast(b.Gather(begin, b.const(positions), b.const(0)), to=i64)
         after = b.Where(b.Equal(start, b.const(-1)), b.const(LARGEST), b.Add(start, b.const(1)))
         return b.Where(b.const([k in shrunk for k in positions], boolean), after, b.Cast(ends, to=i64))
@@ -333,7 +361,7 @@ class StridedSlice(Op):
 
 def step_first(step: int) -> int:
     """The bound that means "from the outermost element" for that direction (negated: "to the other end")."""
-    return 2147483647 if step < 0 else -2147483647
+    return LARGEST if step < 0 else -LARGEST
 
 
 def parts_axis(parts: Sequence[Any], rank: int, taken: int, position: int) -> int:
