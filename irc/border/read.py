@@ -20,6 +20,7 @@ from irc.ir.types import TensorType, Type, UnknownRank, dynamic
 from irc.ops.base import FORMS, Op, form_at, forms_of
 from irc.ops.builder import Builder
 from irc.ops.codecs import AsInput, Reading
+from irc.ops.extent import require_possible
 from irc.ops.forms import Form
 from irc.ops.opaque import Opaque
 
@@ -51,6 +52,8 @@ class _Reader:
             graph.reserve(keys)
         for value in raw.inputs:
             type = value.type or TensorType(dynamic, None)
+            with self.sink.catching(value.loc):
+                require_possible("an input", type)
             self.known[value.key] = graph.add_input(self._name(value), type, **_fields(value))
         for key, tensor in raw.constants.items():
             self.known[key] = self._constant(key, tensor)

@@ -18,6 +18,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Node, Origin, Value, carries
 from irc.ir.types import DType, TensorType, Type, i64
 from irc.ops.base import Array, Op, as_list, find_op
+from irc.ops.extent import require_possible
 
 Operand = Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | None
 
@@ -51,7 +52,7 @@ class Builder:
         inputs = [self._value(v, op, i, first) for i, v in enumerate(operands)]
         while inputs and inputs[-1] is None:
             inputs.pop()
-        types = op.result_types(inputs)
+        types = possible_types(op, inputs)
         hint = f"{self.hint}/{op.name}" if self.hint else op.name
         outputs = [self.graph.new_value(hint if i == 0 else f"{hint}.{i}", t) for i, t in enumerate(types)]
         node = self.graph.add_node(op, inputs, outputs, hint, self.loc)
@@ -110,9 +111,17 @@ def set_contents(node: Node) -> None:
         out.contents = np.asarray(elements, dtype=object).reshape(out.tensor.static_shape())
 
 
+def possible_types(op: Op, inputs: Sequence[Value | None]) -> list[Type]:
+    """The types of an operation's results.  Raises Problem, also where no memory could hold one."""
+    types = op.result_types(inputs)
+    for found in types:
+        require_possible(op.name, found)
+    return types
+
+
 def infer_node(node: Node) -> None:
     """Set the types and contents of a node's results.  Raises Problem; then nothing is changed."""
-    types = node.op.result_types(node.inputs)
+    types = possible_types(node.op, node.inputs)
     for value, found in zip(node.outputs, types, strict=False):
         value.type = found
     set_contents(node)

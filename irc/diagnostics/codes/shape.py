@@ -83,6 +83,14 @@ RANK_UNKNOWN = Code(
     fix="Declare the shapes of the model's inputs; a size may stay symbolic.",
     help="declare the shapes of the model's inputs",
 )  # fmt: skip
+TENSOR_TOO_LARGE = Code(
+    "IRC3302", "error", "Tensor too large",
+    "{op}: {type} would have more than 2^62 bytes (a size of 0 counts as 1)",
+    why="Offsets are 64-bit numbers. A size of 0 makes no other one small: strides and partial products count too.",
+    example="a Tile that repeats an axis 2^62 times",
+    fix="Correct the sizes or repeats.",
+    help="use smaller sizes",
+)  # fmt: skip
 DECLARED_SHAPE = Code(
     "IRC3201", "warning", "Declared shape disagrees with inference",
     "{value} is declared {declared}; inference says {inferred}",
