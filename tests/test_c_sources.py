@@ -16,7 +16,7 @@ import irc
 from irc import driver
 from irc.backends import toolchain
 from irc.backends.c import EmitOptions, emit
-from irc.backends.c_names import identifier
+from irc.backends.c_names import identifier, prefix_of
 from irc.backends.processor import cpu_features
 from irc.backends.toolchain import ONLY_KERNELS, WITHOUT_KERNELS
 from irc.cli import main
@@ -26,7 +26,6 @@ from irc.kernels import Epilogue, acc, isa_of, select_gemm
 from irc.loops.ir import Function, KernelCall, Program
 from irc.loops.memory import plan
 from irc.runtime.artifact import write_artifact
-from irc.runtime.describe import c_name
 from tests.c_program import Array, Library, buffer, elementwise
 from tests.test_c_backend import state_program
 
@@ -216,5 +215,5 @@ def test_a_plain_c_program_resets_state(cc: str, kind: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["irc", "irc_pool", "irc_", "9x", "é", "main", "", "a" * 90, "_x_", "x__y", "a/b c"])
 def test_the_manifest_and_the_sources_agree_on_the_prefix(name: str) -> None:
-    prefix = c_name(name)
+    prefix = prefix_of(name)
     assert identifier(prefix) == prefix and not prefix.startswith("irc_")

@@ -16,10 +16,11 @@ from typing import Literal, TypeVar
 from irc.backends import c_prelude
 from irc.backends.c_data import Weights
 from irc.backends.c_expr import MATH, PREDICATES
-from irc.backends.c_function import Kernel, Signature, Unit, comment, wrapped
-from irc.backends.c_interface import Interface, context, entry_points, header
-from irc.backends.c_names import Names, identifier, stem
+from irc.backends.c_function import Kernel, Signature, Unit, wrapped
+from irc.backends.c_interface import INTERFACE, Interface, context, entry_points, header
+from irc.backends.c_names import Names, prefix_of, stem
 from irc.backends.c_shared import print_functions
+from irc.backends.c_text import CComment, CName, cut
 from irc.backends.toolchain import ONLY_KERNELS, WITHOUT_KERNELS, stated_flags
 from irc.loops.ir import Buffer, Program
 from irc.loops.memory import MemoryPlan
@@ -47,8 +48,8 @@ class EmitOptions:
 def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None) -> Files:
     """The files of the artefact by name: text of C files, weights.bin in pieces."""
     options = options or EmitOptions()
-    prefix = identifier(options.prefix or program.name)
-    unit = _unit(program, prefix, ("profile", "times", "stamp") if options.profile else ())
+    prefix = prefix_of(program.name) if options.prefix is None else CName(options.prefix)
+    unit = _unit(program, prefix)
     weights = Weights(prefix, options.weights == "embed")
     for b in program.buffers():
         if b.data is not None:
@@ -126,7 +127,7 @@ def _single_source(
 def _top(program: Program, options: EmitOptions, more: str = "") -> str:
     rest, kernels = _flags(False, options), _flags(True, options)
     said = more.format(kernels=kernels, only=ONLY_KERNELS, without=WITHOUT_KERNELS)
-    return _TOP.format(name=comment(program.name), flags=rest, more=said)
+    return _TOP.format(name=CComment(cut(program.name, 120)), flags=rest, more=said)
 
 
 def _flags(kernels: bool, options: EmitOptions) -> str:
@@ -181,12 +182,12 @@ _MACROS = """#if defined(__clang__)
 """
 
 
-def _unit(program: Program, prefix: str, more: Sequence[str]) -> Unit:
+def _unit(program: Program, prefix: CName) -> Unit:
     names = Names()
-    names.taken |= {f"{prefix}_{f}" for f in ("ctx", "run", "init", "plan", "reset", "check", "context_size", *more)}
-    symbols: dict[str, str] = {}
+    names.taken |= {f"{prefix}_{f}" for f in INTERFACE}
+    symbols: dict[str, CName] = {}
     for s in program.symbols:
-        symbols[s] = names.unique(stem(s), numbered="?" in s)
+        symbols[s] = names.of_model(stem(s), numbered="?" in s)
     return Unit(prefix, symbols, names)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from irc.backends.c_expr import constant
+from irc.backends.c_text import CName
 from irc.backends.c_types import is_narrow, is_sub_byte, storage
 from irc.ir.types import DType, dtype
 
@@ -19,7 +20,7 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16}
 class Weights:
     """The distinct arrays of a program, each once, aligned to 64 bytes."""
 
-    def __init__(self, prefix: str, embedded: bool) -> None:
+    def __init__(self, prefix: CName, embedded: bool) -> None:
         self.prefix, self.embedded = prefix, embedded
         self.size = 0
         self._chunks: list[tuple[Array, DType]] = []

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from irc.backends.c_expr import ANYTHING, Printer, Range
-from irc.backends.c_names import Names, identifier, stem
+from irc.backends.c_names import Names, stem
 from irc.backends.c_sizes import dim_text, upper_bound
+from irc.backends.c_text import CComment, CName, block_comment, cut, remark
 from irc.backends.c_types import register, storage
 from irc.expr import Bin, Const, Expr, Load, Size, Var, children
 from irc.ir.dim import INF, Dim
@@ -52,8 +53,8 @@ class Unit:
     P_check has to see to both.
     """
 
-    prefix: str
-    symbols: dict[str, str]  # symbol -> C name, in the order of the interface
+    prefix: CName
+    symbols: dict[str, CName]  # symbol -> C name, in the order of the interface
     names: Names
     helpers: set[str] = field(default_factory=set[str])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
@@ -70,7 +71,7 @@ class Unit:
 class Local:
     """A C variable in scope."""
 
-    name: str
+    name: CName
     c_type: str
     range: Range = ANYTHING
     mutable: bool = False
@@ -80,7 +81,7 @@ class Local:
 class Signature:
     """The C of a group: how `run` calls it, its static definition, and the helpers that needs."""
 
-    name: str
+    name: CName
     buffers: list[Buffer]
     symbols: list[str]
     pool: bool
@@ -97,22 +98,22 @@ class Frame:
         self.lines: list[str] = []
         self.depth = 1
         self.scope: dict[str, Local] = {}
-        self.locals: dict[Buffer, str] = {}
-        self.pointers: dict[Buffer, str] = {}
+        self.locals: dict[Buffer, CName] = {}
+        self.pointers: dict[Buffer, CName] = {}
         self.captured: dict[str, Local] = {}
         self.symbols: set[str] = set()
-        self.hoisted: dict[str, str] = {}
+        self.hoisted: dict[CName, str] = {}
         self.pool = False
-        self.shared: dict[Any, str] = parent.shared if parent else {}
+        self.shared: dict[Any, CName] = parent.shared if parent else {}
         self.written: set[Buffer] = parent.written if parent else _written(function)
         self.aliased: set[Buffer] = parent.aliased if parent else set()
         self.titles: dict[Buffer, str] = parent.titles if parent else {}
-        self.name: str = parent.name if parent else unit.names.unique(f"{unit.prefix}_{identifier(function.name)}")
+        self.name: CName = parent.name if parent else unit.names.within(unit.prefix, function.name)
         self.parts: list[int] = parent.parts if parent else [0]
         self.print = Printer(self)
 
     # ---------------------------------------------------------------- Scope
-    def variable(self, var: Var) -> str:
+    def variable(self, var: Var) -> CName:
         return self.find(var.name).name
 
     def find(self, name: str) -> Local:
@@ -129,14 +130,14 @@ class Frame:
     def range_of(self, var: Var) -> Range:
         return self.find(var.name).range
 
-    def pointer(self, buffer: Buffer) -> str:
+    def pointer(self, buffer: Buffer) -> CName:
         root = buffer.root
         if root in self.locals:
             return self.locals[root]
         if self.parent is not None:
             name = self.parent.pointer(root)
         else:
-            name = self.shared.get(root) or self.names.unique(self.titles.get(root, root.name))
+            name = self.shared.get(root) or self.names.of_model(self.titles.get(root, root.name))
             self.shared[root] = name
         self.pointers.setdefault(root, name)
         return name
@@ -147,7 +148,7 @@ class Frame:
         if text.isidentifier():
             return text
         self.unit.sizes[dim] = None
-        name = self.shared.get(dim) or self.names.unique("n", numbered=True)
+        name = self.shared.get(dim) or self.names.own("n", numbered=True)
         self.shared[dim] = name
         self.hoisted.setdefault(name, text)
         return name
@@ -160,7 +161,7 @@ class Frame:
             return lo, LARGEST_INDEX
         return lo, hi
 
-    def symbol(self, name: str) -> str:
+    def symbol(self, name: str) -> CName:
         self.symbols.add(name)
         return self.unit.symbols[name]
 
@@ -178,11 +179,11 @@ class Frame:
         for part in rest:
             self.line(f"    {part}")
 
-    def declare(self, var: Var, c_type: str, found: Range = ANYTHING, mutable: bool = False) -> str:
+    def declare(self, var: Var, c_type: str, found: Range = ANYTHING, mutable: bool = False) -> CName:
         base = stem(var.name)
         key = ("var", var.name)
         if key not in self.shared:
-            self.shared[key] = self.names.unique(base, numbered=base != var.name)
+            self.shared[key] = self.names.own(base, numbered=base != var.name)
         name = self.shared[key]
         self.scope[var.name] = Local(name, c_type, found, mutable)
         return name
@@ -210,11 +211,11 @@ class Frame:
             case If():
                 self.branch(s)
             case Block():
-                self.line(f"{{ /* {comment(s.comment)} */" if s.comment else "{")
+                self.line("{ " + remark(s.comment) if s.comment else "{")
                 self.block(s.body)
                 self.line("}")
             case Alloc():
-                self.locals[s.buffer] = self.names.unique(s.buffer.name)
+                self.locals[s.buffer] = self.names.of_model(s.buffer.name)
                 count = max(int(s.buffer.elements), 1)
                 self.line(f"_Alignas(64) {storage(s.buffer.dtype)} {self.locals[s.buffer]}[{count}];")
             case KernelCall():
@@ -285,7 +286,7 @@ class Frame:
         if text.isidentifier() or (isinstance(s.extent, Const) and not end):
             self.line(f"for (int64_t {name} = {begin}; {name} < {text}; ++{name}) {{")
         else:
-            last = self.names.unique(f"{name}_end")
+            last = self.names.own(f"{name}_end")
             self.line(f"for (int64_t {name} = {begin}, {last} = {text}; {name} < {last}; ++{name}) {{")
         self.block(s.body)
         self.line("}")
@@ -294,7 +295,7 @@ class Frame:
     def parallel(self, s: For, work: Dim | None) -> None:
         """The loop as a function over a range of iterations, and the call that runs it."""
         self.parts[0] += 1
-        part = f"{self.name}_part{self.parts[0]}"
+        part = self.name.then(f"_part{self.parts[0]}")
         child = Frame(self.unit, self.function, self.names, self)
         child.serial(s, "begin", "end")
         fields = list(child.fields())
@@ -302,14 +303,14 @@ class Frame:
         child.emit_part(part, fields)
         self.pool = True
         worth = "1" if work is None or work.is_const else f"{self.size(work)} >= {PARALLEL_WORK}"
-        args = self.names.unique("args", numbered=True)
+        args = self.names.own("args", numbered=True)
         values = ", ".join(name for _, name in fields)
         if fields:
             self.line(f"{part}_args {args} = {{{values}}};")
         given = f"&{args}" if fields else "NULL"
         self.line(f"{self.helper('parallel')}(pool, {text}, {worth}, {part}, {given});")
 
-    def fields(self) -> Iterator[tuple[str, str]]:
+    def fields(self) -> Iterator[tuple[str, CName]]:
         """(C type, name) of everything an outlined part takes along."""
         for root, name in self.pointers.items():
             yield self.pointer_type(root), name
@@ -326,7 +327,7 @@ class Frame:
         keyword = "restrict " if restrict and root not in self.aliased else ""
         return f"{const}{storage(root.dtype)} *{keyword}"
 
-    def emit_part(self, part: str, fields: list[tuple[str, str]]) -> None:
+    def emit_part(self, part: CName, fields: list[tuple[str, CName]]) -> None:
         members = " ".join(f"{t}{'' if t.endswith('*') else ' '}{n};" for t, n in fields)
         out = self.unit.functions
         if fields:
@@ -390,16 +391,21 @@ def print_function(
 
 def describe(function: Function, titles: Mapping[Buffer, str], groups: Sequence[Function] = ()) -> str:
     """The comment above a function: its layers (of each group that it stands for), and what it reads and writes."""
-    layers = "\n".join(", ".join(f.origin) or f.comment or f.name for f in groups or [function])
+    layers = "\n".join(", ".join(map(_called, f.origin)) or f.comment or _called(f.name) for f in groups or [function])
     if groups:
         layers = f"{len(groups)} groups of layers:\n{layers}"
     shapes = [
-        " and ".join(f"{titles.get(b.root, b.name)} {b.dtype}[{', '.join(map(str, b.shape))}]" for b in group)
+        " and ".join(f"{_called(titles.get(b.root, b.name))} {b.dtype}[{', '.join(map(str, b.shape))}]" for b in group)
         for group in (function.reads, function.writes)
     ]
     note = f"{function.comment}\n" if function.comment and function.origin else ""
     text = f"{layers}\n{note}{' -> '.join(shapes)}"
-    return "/* " + "\n * ".join(comment(part) for line in text.split("\n") for part in _folded(line)) + " */"
+    return block_comment([CComment(part) for line in text.split("\n") for part in _folded(line)])
+
+
+def _called(name: str) -> str:
+    """A name of the model as one word of a line."""
+    return cut(" ".join(name.split()), 120)
 
 
 def _folded(line: str, width: int = 112) -> list[str]:
@@ -410,11 +416,6 @@ def _folded(line: str, width: int = 112) -> list[str]:
             found.append("")
         found[-1] += f" {word}" if found[-1] else word
     return found
-
-
-def comment(text: str) -> str:
-    """Text that can stand inside a C comment."""
-    return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ").encode("ascii", "replace").decode()
 
 
 def wrapped(head: str, items: list[str], tail: str) -> list[str]:

@@ -1,31 +1,91 @@
-"""C identifiers for names of the user's model: valid, unique, and the same from run to run."""
+"""C identifiers for names of the user's model: valid, unique, and the same from run to run.
+
+A name of the model becomes an identifier that nothing else can be.  It keeps its form where it is made of words that
+`harmless` knows; otherwise it ends with an underscore, as no keyword, macro, function or type of C, POSIX, a compiler
+or irc does.  So no list must foresee what headers define: a word missing here costs an underscore.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from irc.backends.c_expr import MATH, PREDICATES
+from irc.backends.c_text import KEYWORDS, CName
 
-_KEYWORDS = """auto break case char const continue default do double else enum extern float for goto if inline int
-long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-asm typeof main NULL NAN INFINITY memcpy memset in out ctx arena pool dims out_dims arg begin end args linux unix
-int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t uintptr_t base"""
+LONGEST = 60
+"""Characters of a model's name that an identifier keeps."""
+_OWN = """main NULL NAN INFINITY memcpy memset in out ctx arena pool dims out_dims arg begin end args weights
+changed error int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t uintptr_t base linux unix"""
 
 
 def _reserved() -> frozenset[str]:
     functions = {v.replace("$", s) for v in MATH.values() for s in ("", "f")} | set(PREDICATES)
-    return frozenset(_KEYWORDS.split()) | functions
+    return KEYWORDS | frozenset(_OWN.split()) | functions
 
 
 RESERVED = _reserved()
+"""What generated functions use and irc's own variables are not called."""
 
 
+# ---------------------------------------------------------------------- known words
+_ALONE = """
+accumulator activation add affine anchor att attention attn audio average axis backbone base batch beam bert bias
+block bn body box boxes branch cache cat cell centers channel channels classes classifier cls codes concat
+concatenated context conv convolution cosine count counts coverage crop cross current data decoder dense depth
+depthwise detection digits dilation dim dropout edge edges emb embed embedding embeddings encoder entropy epsilon
+expand expanded feature features feed ffn filters flatten following frame frames gate gelu gemm global graph gru
+hardswish head heads height hidden history image images img inception initial inner input inputs instance kernel
+keys label labels lane lanes last latent layer layernorm layers length level linear local logits loss lstm main mask
+matmul matrix mean memory mobile model module momentum most neck node nodes norm normal normalized norms num object
+offset one ones op outer output outputs pad padded padding panel past patch patches pixel pixels place planes points
+pointwise pooled pooling position positions power present prev previous probabilities probs proj projection qkv
+quantized query ratio rec recurrent region relu reshape reshaped residual resized resnet result results rms rnn roi
+rope rotary row rows running samples scale scaled scales score scores scratch self seq seqlen sequence sequences
+shape shift shortcut sigmoid silu size sizes skip softmax source spatial split squeeze stage state states stem steps
+stride strides swish tail target targets tensor text texts tiles timestep timesteps token tokens total transformer
+transpose transposed unit units unpacked unsqueeze upsample value values var variance vector vectors video
+vocabulary weighted width window windows word words zero zeros"""
+_TOGETHER = """
+abs and bool cast ceil clip constant copy cos cumulative div down equal erf exp fc final first floor from gamma
+gather greater group groups h hat high i id identity if in index indices into k key less like log loop low lower
+ltrb max min mod mul mult multi neg negative no not of on or out packed per pool pow product q quant quantize r
+range read reciprocal reduce round scan select set sign sin slice slices sqrt step sub sum t tan tanh tile time to
+top true u up update upper v variable w weight weights where with without write x xor y z"""
+_WORDS = frozenset(_ALONE.split()) - RESERVED
+"""Words that may be names by themselves."""
+_PARTS = _WORDS | frozenset(_TOGETHER.split())
+"""Words of which longer names are made."""
+_PART = re.compile(r"[A-Z]?[a-z]+|[0-9]+|[A-Z]+(?![a-z])", re.ASCII)
+
+
+@lru_cache(1 << 14)
+def harmless(name: str) -> bool:
+    """Whether an identifier is made of words that, so put together, mean nothing to C, its libraries or irc."""
+    parts = name.split("_")
+    if len(parts) == 1:
+        word = re.fullmatch(r"([a-z]+)[0-9]*", name, re.ASCII)
+        if len(name) == 1:
+            return name.isalpha() and name != "I"
+        return word is not None and (word[1] in _WORDS or (word[1] in "abcdefghklmnopqrstuvwxz"))
+    return name != name.upper() and parts[-1] != "t" and parts[0][:1].isalpha() and all(map(_is_known, parts))
+
+
+def _is_known(part: str) -> bool:
+    """Whether a part of a name is a number, a letter with or without one, or words."""
+    if re.fullmatch(r"[0-9]+|[A-Za-z][0-9]*", part, re.ASCII) or part.lower().rstrip("0123456789") in _PARTS:
+        return True
+    found = _PART.findall(part)
+    return bool(part) and "".join(found) == part and all(w.isdigit() or w.lower() in _PARTS for w in found)
+
+
+# ------------------------------------------------------------------------- drawing
 def identifier(name: str) -> str:
-    """The name with everything that C does not allow replaced by one underscore."""
-    text = re.sub(r"_?[^A-Za-z0-9_]+", "_", name).strip("_") or "v"
+    """The name with everything that C does not allow replaced by one underscore; it may be a keyword."""
+    text = re.sub(r"_?[^A-Za-z0-9_]+", "_", name[: 16 * LONGEST]).strip("_") or "v"
     if text[0].isdigit() or text.startswith("irc_"):
         text = f"v{text}"
-    return text[:60]
+    return text[:LONGEST].rstrip("_")
 
 
 def stem(name: str) -> str:
@@ -38,16 +98,48 @@ class Names:
 
     def __init__(self, taken: frozenset[str] = RESERVED) -> None:
         self.taken = set(taken)
+        self._next: dict[tuple[str, str], int] = {}
 
-    def unique(self, wanted: str, numbered: bool = False) -> str:
-        """`wanted`, or `wanted_2`, `wanted_3` …; with `numbered` `wanted0`, `wanted1` …"""
+    def of_model(self, wanted: str, numbered: bool = False) -> CName:
+        """An identifier like a name of the model: `batch`, `batch_2` …, `HUGE_VAL_`, `HUGE_VAL_2_` …
+
+        numbered: `batch0`, `batch1` …
+        """
         base = identifier(wanted)
-        if not numbered and base not in self.taken:
-            self.taken.add(base)
-            return base
-        count = 0 if numbered else 2
-        pattern = "{}{}" if numbered else "{}_{}"
-        while (found := pattern.format(base, count)) in self.taken:
-            count += 1
+        return self._draw(base, "" if harmless(base) else "_", numbered)
+
+    def within(self, prefix: CName, wanted: str) -> CName:
+        """An identifier like a name of the model, for a function: it begins with the model's prefix."""
+        base = identifier(wanted)
+        plain = harmless(base) and not re.fullmatch(r"data[0-9]+", base)  # those are the embedded weights
+        return self._draw(f"{prefix}_{base}", "" if plain else "_", False)
+
+    def own(self, wanted: str, numbered: bool = False) -> CName:
+        """The same for a name that irc gives: ValueError if it is no identifier."""
+        return self._draw(CName(wanted), "", numbered)
+
+    def _draw(self, base: str, end: str, numbered: bool) -> CName:
+        found = base + end
+        if numbered or found in self.taken:
+            between = "" if numbered and not end else "_"
+            count = self._next.get((base, between), 0 if numbered else 2)
+            while (found := f"{base}{between}{count}{end}") in self.taken:
+                count += 1
+            self._next[base, between] = count + 1
         self.taken.add(found)
-        return found
+        return CName(found)
+
+
+# -------------------------------------------------------------------------- prefix
+_NAMESPACES = re.compile(
+    r"(?:irc|pthread|posix|sem|mtx|cnd|tss|thrd|call|atomic|aio|res|svc|inet6?|[fi]+a?notify|clock|timer|timespec"
+    r"|(?:str|mem|wcs)[a-z]*|[a-z]*time)(?:_|$)"
+)
+"""Where names of C and POSIX begin that could end like those of the interface, or that headers declare, and irc's."""
+
+
+def prefix_of(name: str) -> CName:
+    """The prefix of everything public, made of the model's name: `digits` for digits_run and DIGITS_INPUTS."""
+    made = re.sub(r"[^A-Za-z0-9_]+", "_", name[: 16 * LONGEST]).strip("_").lower()[:40].rstrip("_")
+    free = made and not made[0].isdigit() and not _NAMESPACES.match(made) and made not in KEYWORDS
+    return CName(made if free else f"model_{made}".rstrip("_"))

@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from irc.backends.c_expr import integer
 from irc.backends.c_names import Names
+from irc.backends.c_text import CName
 from irc.diagnostics import require
 from irc.diagnostics.codes import lowering
-from irc.ir.dim import INF, Atom, Dim, Func, Monomial, Symbol
+from irc.ir.dim import INF, LOCAL, Atom, Dim, Func, Monomial, Symbol
 
 LARGEST_SIZE = 0x7FFFFFFF
 """Of a symbol whose bound the model does not declare."""
@@ -27,7 +28,7 @@ _ROUNDED = LIMIT + (LIMIT >> 30)
 
 
 # -------------------------------------------------------------------- text
-def dim_text(dim: Dim, symbol: Callable[[str], str], helper: Callable[[str], str]) -> str:
+def dim_text(dim: Dim, symbol: Callable[[str], CName], helper: Callable[[str], str]) -> str:
     """Print a size as a C expression over its symbols."""
     parts: list[str] = []
     ordered = sorted(dim.terms, key=lambda t: -len(t[0]))  # constants last
@@ -42,7 +43,7 @@ def dim_text(dim: Dim, symbol: Callable[[str], str], helper: Callable[[str], str
     return " ".join(parts)
 
 
-def _atom_text(atom: Atom, symbol: Callable[[str], str], helper: Callable[[str], str]) -> str:
+def _atom_text(atom: Atom, symbol: Callable[[str], CName], helper: Callable[[str], str]) -> str:
     if isinstance(atom, Symbol):
         return symbol(atom.name)
     a, b = (dim_text(x, symbol, helper) for x in atom.args)
@@ -117,7 +118,7 @@ class Sizes:
     """Sizes as C expressions in one function, where quotients, remainders and extremes are computed once: in long
     sums of products they come back often, and compilers are slow to find that out.  P_check has checked them."""
 
-    def __init__(self, symbols: Mapping[str, str], taken: Collection[str], helper: Callable[[str], str]) -> None:
+    def __init__(self, symbols: Mapping[str, CName], taken: Collection[str], helper: Callable[[str], str]) -> None:
         self.symbols, self.names, self.helper = symbols, Names(frozenset(taken)), helper
         self.lines: list[str] = []  # to stand before what `text` returned
         self.found: dict[Func, Symbol] = {}
@@ -147,14 +148,14 @@ class Sizes:
             return atom
         if atom not in self.found:
             plain = Dim({(Func(atom.op, tuple(map(self._plain, atom.args))),): 1})
-            name, (lo, hi) = self.names.unique("size", numbered=True), atom.bounds()
+            name, (lo, hi) = self.names.own("size", numbered=True), atom.bounds()
             text = dim_text(plain, self._name, self.helper)
             self.lines.append(f"    const int64_t {name} = {text};")
-            self.found[atom] = Symbol(f"= {name}", int(max(lo, -LARGEST_SIZE)), None if hi == INF else int(hi))
+            self.found[atom] = Symbol(LOCAL + name, int(max(lo, -LARGEST_SIZE)), None if hi == INF else int(hi))
         return self.found[atom]
 
-    def _name(self, symbol: str) -> str:
-        return symbol[2:] if symbol.startswith("= ") else self.symbols[symbol]
+    def _name(self, symbol: str) -> CName:
+        return CName(symbol.removeprefix(LOCAL)) if symbol.startswith(LOCAL) else self.symbols[symbol]
 
 
 class CheckedSizes(Sizes):
@@ -162,7 +163,7 @@ class CheckedSizes(Sizes):
     returns `refusal` where a result would be beyond the limit."""
 
     def __init__(
-        self, symbols: Mapping[str, str], taken: Collection[str], helper: Callable[[str], str], refusal: int
+        self, symbols: Mapping[str, CName], taken: Collection[str], helper: Callable[[str], str], refusal: int
     ) -> None:
         super().__init__(symbols, taken, helper)
         self.refusal = refusal

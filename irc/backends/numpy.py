@@ -7,22 +7,21 @@ mapped from `weights.bin` beside it.
 
 from __future__ import annotations
 
-import keyword
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from irc.backends.numpy_functions import Library, snake
+from irc.backends.numpy_functions import Library
 from irc.backends.numpy_groups import ChainWriter, Group, call, grouped, is_elementwise
 from irc.backends.numpy_literals import array_literal, dtype_text
+from irc.backends.numpy_text import PyComment, PyDocstring, PyName
 from irc.diagnostics import Problem, Sink
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import CompileError
 from irc.ir.dim import Dim, Func, Symbol
+from irc.ir.file_names import member_names
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.names import unused
 from irc.ir.types import TensorType, string
 from irc.ops.base import Op
 from irc.ops.layout import DimVector
@@ -87,12 +86,12 @@ class _ModuleWriter:
         self.weights: list[tuple[int, np.ndarray[Any, Any]]] = []
         self.end = 0
         self.constants: list[str] = []
-        self.locals: dict[Value, str] = {}
-        self.shared: dict[int, str] = {}
+        self.locals: dict[Value, PyName] = {}
+        self.shared: dict[int, PyName] = {}
         self.taken = self.library.taken
         self.taken |= {"inputs", "state", "os", "math", "INPUTS", "OUTPUTS"}
         self.taken |= {"time", "TIMES"} if options.profile else set()
-        self.sizes: dict[str, str] = {}  # symbol → expression
+        self.sizes: dict[str, PyName] = {}  # symbol → variable
         self.following: list[str] = []  # what sets the variables at the end of a run
         self.stateful = any(isinstance(n.op, ReadValue | Assign) for n in graph.nodes)
 
@@ -108,23 +107,27 @@ class _ModuleWriter:
             parts.append(f"TIMES = [0] * {len(self.groups) + 2}")
         if self.library.constants or self.constants:
             parts.append("\n".join([*self.library.constants.values(), *self.constants]))
-        main = _MAIN.replace("NAME in INPUTS]", "NAME in INPUTS], {}" if self.stateful else "NAME in INPUTS]").replace(
-            "NAME", "name, _"
-        )
+        main = _MAIN.format(state=", {}" if self.stateful else "", members=self._members())
         state = [_STATE] if self.stateful else []
         blocks = ["\n\n".join(parts), *self.library.functions.values(), *state, body, main]
         return "\n\n\n".join(b.strip("\n") for b in blocks) + "\n"
 
-    def _head(self) -> str:
+    def _head(self) -> PyDocstring:
         made = f" by irc {self.options.version}" if self.options.version else ""
-        title = self.name.replace("\\", "/").replace('"""', "'''")
-        return f'"""{title}: generated{made}.  Call run(inputs); as a script: python model.py IN.npz OUT.npz."""'
+        usage = "Call run(inputs); as a script: python model.py IN.npz OUT.npz."
+        return PyDocstring("", self.name, f": generated{made}.  {usage}")
 
     def _metadata(self) -> str:
         def rows(values: list[Value]) -> str:
             return "".join(f"    ({v.name!r}, {str(v.type)!r}),\n" for v in values)
 
         return f"INPUTS = [\n{rows(self.graph.inputs)}]\nOUTPUTS = [\n{rows(self.graph.outputs)}]"
+
+    def _members(self) -> str:
+        """The names of the outputs in an archive."""
+        names = [v.name for v in self.graph.outputs]
+        members = member_names(names)
+        return "[name for name, _ in OUTPUTS]" if members == names else repr(members)
 
     def _weight_loader(self) -> str:
         self.library.imports.setdefault("math", "import math")
@@ -165,7 +168,7 @@ class _ModuleWriter:
             with self.sink.catching(group.root.loc):
                 lines += self._group(group)
             if any(v not in self.locals for v in group.root.outputs):  # reported: go on to find the rest
-                self.locals |= dict.fromkeys(group.root.outputs, "None")
+                self.locals |= dict.fromkeys(group.root.outputs, _REPORTED)
                 continue
             with self.sink.catching(group.root.loc):
                 dead = [self.locals[v] for v in last.get(i, []) if v in self.locals]
@@ -195,7 +198,7 @@ class _ModuleWriter:
 
     def _group(self, group: Group) -> list[str]:
         node = group.root
-        comment = f"# {_sources(group)}: {', '.join(str(v.type) for v in node.outputs)}"
+        comment = PyComment(f"{_sources(group)}: {', '.join(str(v.type) for v in node.outputs)}")
         if len(group.nodes) > 1:
             args = ", ".join(self._operand(v) for v in group.operands)
             made = f"{self.chains.function(group)}({args})"
@@ -212,7 +215,7 @@ class _ModuleWriter:
             lines = self._call(node)
         for value in node.outputs:
             lines += self._sizes_of(value)
-        return [_one_line(comment), *lines]
+        return [comment, *lines]
 
     def _variable(self, node: Node) -> list[str]:
         """Reading a variable (its initial value until it is set), or what to set it to when the run is over."""
@@ -252,8 +255,8 @@ class _ModuleWriter:
             return self._constant(value)
         return self.locals[value]
 
-    def _local(self, value: Value) -> str:
-        self.locals[value] = unused(identifier(value.name), self.taken)
+    def _local(self, value: Value) -> PyName:
+        self.locals[value] = PyName.of_model(value.name, self.taken)
         return self.locals[value]
 
     def _constant(self, value: Value) -> str:
@@ -262,7 +265,7 @@ class _ModuleWriter:
         if key in self.shared:
             return self.shared[key]
         array = np.asarray(value.const.array)
-        name = self.shared[key] = self.library.fresh(identifier(value.name).upper().strip("_") or "C")
+        name = self.shared[key] = PyName.of_model(value.name.upper(), self.taken)
         text = array_literal(array) if array.size <= INLINE_LIMIT or value.const.dtype == string else None
         if text is None:
             self.end = -(-self.end // ALIGNMENT) * ALIGNMENT
@@ -281,7 +284,7 @@ class _ModuleWriter:
                 if len(d.terms) == 1 and d.terms[0][1] == 1 and len(d.terms[0][0]) == 1:
                     atom = d.terms[0][0][0]
                     if isinstance(atom, Symbol) and atom.name not in self.sizes and self._needs_sizes:
-                        name = unused(snake(atom.name) if atom.name.isidentifier() else "size", self.taken)
+                        name = PyName.of_model(atom.name, self.taken)
                         self.sizes[atom.name] = name
                         return [f"{name} = {self.locals[value]}.shape[{axis}]", *self._sizes_of(value)]
         return []
@@ -312,11 +315,7 @@ class _ModuleWriter:
         }[atom.op]  # fmt: skip
 
 
-def identifier(name: str) -> str:
-    """A Python name for a value; readable where the name is."""
-    made = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "v"
-    made = f"v{made}" if made[0].isdigit() else made
-    return f"{made}_" if keyword.iskeyword(made) or hasattr(__import__("builtins"), made) else made
+_REPORTED = PyName("reported")  # in place of a value whose operation cannot be written
 
 
 def _typed(made: str, value: Value) -> str:
@@ -328,18 +327,13 @@ def _typed(made: str, value: Value) -> str:
     return f"np.asarray({made}, {dtype_text(value.dtype.numpy)})"
 
 
-def _retyped(node: Node, names: list[str]) -> list[str]:
+def _retyped(node: Node, names: list[PyName]) -> list[str]:
     typed = [(n, _typed(n, v)) for n, v in zip(names, node.outputs, strict=True)]
     return [f"{n} = {t}" for n, t in typed if n != t]
 
 
 def _sources(group: Group) -> str:
-    names = list(dict.fromkeys(n.name or n.op.name for n in group.nodes))
-    return ", ".join(names)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:160]
+    return ", ".join(dict.fromkeys(n.name or n.op.name for n in group.nodes))
 
 
 def _import_order(line: str) -> tuple[int, str]:
@@ -362,10 +356,14 @@ _STATE = '''def initial_state():
 _MAIN = '''def main():
     """python model.py IN.npz OUT.npz: run the model on the arrays named in INPUTS."""
     import sys
+    import zipfile
 
     with np.load(sys.argv[1]) as given:
-        results = run([given[name] for NAME in INPUTS])
-    np.savez(sys.argv[2], **{name: value for (name, _), value in zip(OUTPUTS, results)})
+        results = run([given[name] for name, _ in INPUTS]{state})
+    with zipfile.ZipFile(sys.argv[2], "w") as file:
+        for name, value in zip({members}, results):
+            with file.open(name + ".npy", "w", force_zip64=True) as stream:
+                np.save(stream, value)
 
 
 if __name__ == "__main__":

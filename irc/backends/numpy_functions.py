@@ -13,7 +13,6 @@ import builtins
 import copy
 import dataclasses
 import inspect
-import keyword
 import re
 import types
 from dataclasses import dataclass, field
@@ -34,9 +33,9 @@ from irc.backends.numpy_source import (
     module_value,
     scope,
 )  # fmt: skip
+from irc.backends.numpy_text import PyName
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import runtime_io as codes
-from irc.ir.names import unused
 from irc.ops.base import Op
 from irc.ops.elementwise import Elementwise
 
@@ -46,7 +45,7 @@ _ENTRY = "\n\n\n"
 def snake(name: str) -> str:
     """SoftmaxCrossEntropy → softmax_cross_entropy."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return re.sub(r"\W+", "_", parted).lower().strip("_") or "f"
+    return re.sub(r"[^A-Za-z0-9_]+", "_", parted).lower().strip("_") or "f"
 
 
 def operation_hint(op: Op) -> str:
@@ -58,7 +57,7 @@ def operation_hint(op: Op) -> str:
             continue
         text = f"{f.name}" if value is True else f"{f.name}_{value}"
         if len(text) <= 24:
-            parts.append(re.sub(r"\W+", "_", text.replace("-", "minus_")).strip("_"))
+            parts.append(re.sub(r"[^A-Za-z0-9_]+", "_", text.replace("-", "minus_")).strip("_"))
     name = "_".join(parts)
     return name if len(name) <= 60 else parts[0]
 
@@ -72,10 +71,10 @@ class Library:
     imports: dict[str, str] = field(default_factory=lambda: {"np": "import numpy as np"})
     taken: set[str] = field(default_factory=lambda: {"np", "ml_dtypes", "run", "main", "WEIGHTS", "weight"})
     inner: set[str] = field(default_factory=set[str])  # names that functions use for their own variables
-    _known: dict[Any, str] = field(default_factory=dict[Any, str])
+    _known: dict[Any, PyName] = field(default_factory=dict[Any, PyName])
 
     # ------------------------------------------------------------------ entrances
-    def operation(self, op: Op) -> str:
+    def operation(self, op: Op) -> PyName:
         """The function of an operation's reference.  Problem IRC6360 where it cannot be written."""
         method: Any = type(op).reference
         known: dict[str, Any] = {"self": op}
@@ -88,7 +87,7 @@ class Library:
 
     def function(
         self, function: Any, known: dict[str, Any], hint: str, doc: str = "", avoid: set[str] | None = None
-    ) -> str:
+    ) -> PyName:
         """The name of that function with the parameters in `known` fixed; `avoid` are the caller's variables."""
         key = (function, tuple(sorted(((k, _identity(v)) for k, v in known.items()), key=str)))
         if key not in self._known or self._known[key] in (avoid or ()):
@@ -97,17 +96,16 @@ class Library:
             self.functions[name] = self._source(function, known, name, doc)
         return self._known[key]
 
-    def fresh(self, hint: str, avoid: set[str] | None = None) -> str:
+    def fresh(self, hint: str, avoid: set[str] | None = None) -> PyName:
         """An unused name of the module."""
-        hint = f"{hint}_" if hint in vars(builtins) or keyword.iskeyword(hint) else hint
-        return unused(hint, self.taken, avoid or ())
+        return PyName.of_model(hint, self.taken, avoid or ())
 
     def text(self) -> str:
         """All functions, callees after their callers."""
         return _ENTRY.join(self.functions.values())
 
     # ------------------------------------------------------------------- one function
-    def _source(self, function: types.FunctionType, known: dict[str, Any], name: str, doc: str) -> str:
+    def _source(self, function: types.FunctionType, known: dict[str, Any], name: PyName, doc: str) -> str:
         kept: set[str] = set()  # variables whose assignments stay, although their values are known
         while True:
             try:
@@ -123,7 +121,7 @@ class Library:
         return ast.unparse(node)
 
     def _specialised(
-        self, function: types.FunctionType, known: dict[str, Any], name: str, kept: set[str]
+        self, function: types.FunctionType, known: dict[str, Any], name: PyName, kept: set[str]
     ) -> ast.FunctionDef:
         node = copy.deepcopy(function_node(function))
         if isinstance(node, ast.Lambda):
@@ -177,7 +175,7 @@ class Library:
             return str(name)
         return None
 
-    def constant(self, name: str, value: Any, owner: str) -> str:
+    def constant(self, name: str, value: Any, owner: str) -> PyName:
         """A module-level constant of the emitted module."""
         key = ("constant", owner, name)
         if key in self._known:

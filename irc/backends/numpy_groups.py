@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from irc.backends.numpy_functions import Library, snake
+from irc.backends.numpy_text import PyDocstring, PyName
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType
 from irc.ops.elementwise import Elementwise
@@ -81,12 +82,12 @@ class ChainWriter:
 
     def __init__(self, library: Library) -> None:
         self.library = library
-        self.known: dict[str, str] = {}
+        self.known: dict[str, PyName] = {}
 
-    def function(self, group: Group) -> str:
+    def function(self, group: Group) -> PyName:
         """The name of a function over the group's operands."""
         body, formals = self._body(group)
-        doc = f'    """{" · ".join(n.op.name for n in group.nodes)}."""'
+        doc = f"    {PyDocstring(' · '.join(n.op.name for n in group.nodes))}"
         key = f"({', '.join(formals)})\n{body}"
         if key not in self.known:
             hint = "_".join(dict.fromkeys(snake(n.op.name) for n in group.nodes))

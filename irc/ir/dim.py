@@ -9,6 +9,7 @@ polynomial arithmetic and exact division can tell.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
@@ -17,7 +18,12 @@ from typing import Any, Union
 INF = float("inf")
 DimLike = Union["Dim", int]
 _fresh = itertools.count(1)
+_taken: set[int] = set()  # numbers that names of models end with as those of `fresh` do
+_NUMBERED = re.compile(r"\?(\d{1,18})\Z", re.ASCII)
 _CACHED = 1 << 16  # results remembered of each operation
+LOCAL = "\ud800%"
+"""Begins the names of symbols that are no sizes of a model: loop variables, and what is computed elsewhere.  No file
+and no command line can hold it, so that no size of a model is taken for one of them."""
 
 
 @dataclass(frozen=True, order=True)
@@ -36,7 +42,7 @@ class Symbol:
         return hash((self.name, self.lo, self.hi))
 
     def __str__(self) -> str:
-        return self.name
+        return self.name.replace(LOCAL, "%") if self.name.startswith(LOCAL) else self.name
 
     def bounds(self) -> tuple[float, float]:
         return self.lo, INF if self.hi is None else self.hi
@@ -134,12 +140,16 @@ class Dim:
 
     @staticmethod
     def symbol(name: str, lo: int = 0, hi: int | None = None) -> Dim:
+        """A named size; none that is made up later has its name."""
+        if numbered := _NUMBERED.search(name):
+            _taken.add(int(numbered[1]))
         return Dim({(Symbol(name, lo, hi),): 1})
 
     @staticmethod
     def fresh(hint: str = "d", hi: int | None = None) -> Dim:
         """A size nothing is known about yet; its name is unique in this process."""
-        return Dim.symbol(f"{hint}?{next(_fresh)}", 0, hi)
+        number = next(n for n in _fresh if n not in _taken)
+        return Dim({(Symbol(f"{hint}?{number}", 0, hi),): 1})
 
     # --------------------------------------------------------------- inspecting
     @property

@@ -29,7 +29,7 @@ from irc.loops.simplify import (
     substitute,
 )  # fmt: skip
 from irc.passes.elements import is_index
-from irc.passes.indexing import Ranges, coefficient
+from irc.passes.indexing import Ranges, coefficient, local_name
 
 TILE = 256
 WHOLE_TILE = 512
@@ -154,7 +154,7 @@ def lane_worthy(r: Reduce, ranges: Ranges) -> bool:
 
 def stride_score(load: Load, var: Var, ranges: Ranges) -> int:
     """0 where a load is constant or contiguous along a loop, 1 where it strides, 2 where it is irregular."""
-    slope = coefficient(ranges.flat(load.index, load.buffer.shape), f"%{var.name}")
+    slope = coefficient(ranges.flat(load.index, load.buffer.shape), local_name(var))
     if slope is None or any(depends(i, {var}) and not is_index(i) for i in load.index):
         return 2
     return 0 if slope == 0 or slope == 1 else 1

@@ -13,7 +13,7 @@ from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Var, children
 from irc.ir.types import DType, i64
 from irc.loops.builder import LoopBuilder
 from irc.passes.elements import is_index
-from irc.passes.indexing import Ranges, coefficient
+from irc.passes.indexing import Ranges, coefficient, local_name
 
 
 def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
@@ -132,7 +132,7 @@ def bound(cond: Expr, var: Var, ranges: Ranges, span: Span) -> bool:
     gap = ranges.dim(cond.b) - ranges.dim(cond.a)
     if cond.op == "lt":
         gap = gap - 1
-    slope = coefficient(gap, f"%{var.name}")
+    slope = coefficient(gap, local_name(var))
     if slope is None or not slope.is_const or int(slope) == 0:
         return False
     rest, step = ranges.expr(gap - ranges.symbol(var) * slope), int(slope)

@@ -14,7 +14,7 @@ from irc.ir.types import boolean
 from irc.loops.builder import LoopBuilder
 from irc.loops.schedule import Axis
 from irc.loops.simplify import depends, substitute
-from irc.passes.indexing import Ranges, coefficient
+from irc.passes.indexing import Ranges, coefficient, local_name
 
 MOST_PIECES = 32
 
@@ -59,7 +59,7 @@ def _guards(e: Expr, axis: Axis, ranges: Ranges) -> dict[Expr, tuple[int, bool]]
         for cond in _conjuncts(x.cond):
             if isinstance(cond, Bin) and cond.op in ("lt", "le") and depends(cond, {axis.var}):
                 gap = ranges.dim(index(cond.b)) - ranges.dim(index(cond.a)) - (1 if cond.op == "lt" else 0)
-                slope = coefficient(gap, f"%{axis.var.name}")
+                slope = coefficient(gap, local_name(axis.var))
                 rest = None if slope is None else gap - ranges.symbol(axis.var) * slope
                 if slope is None or rest is None or not (slope.is_const and rest.is_const) or abs(int(slope)) != 1:
                     continue

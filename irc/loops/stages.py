@@ -27,7 +27,7 @@ from irc.loops.schedule import (
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.loops.split import pieces
 from irc.passes.elements import is_index
-from irc.passes.indexing import Ranges, coefficient
+from irc.passes.indexing import Ranges, coefficient, local_name
 from irc.passes.room import Part
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def merged(
             and all(_mergeable(p, outer, inner) for p in [store, *positions])
         ):
             whole = Axis(inner.var, outer.extent * inner.extent)
-            gone = {f"%{outer.var.name}": 0}
+            gone = {local_name(outer.var): 0}
             store, positions = store.subs(gone), [p.subs(gone) for p in positions]
             ranges.declare(inner.var, whole.extent)
             plan[k - 1 : k + 1] = [whole]
@@ -137,7 +137,7 @@ def merged(
 
 def _rescoped(p: Dim, var: Var, ranges: Ranges) -> Dim:
     """The position with the variable's new range (a symbol carries its bounds)."""
-    return p.subs({f"%{var.name}": ranges.symbol(var)})
+    return p.subs({local_name(var): ranges.symbol(var)})
 
 
 def transform_loads(e: Expr, known: dict[Load, Load]) -> Expr:
@@ -169,7 +169,7 @@ def _pinned(e: Expr, loads: list[Load]) -> set[Expr]:
 
 
 def _mergeable(p: Dim, outer: Axis, inner: Axis) -> bool:
-    a, c = coefficient(p, f"%{outer.var.name}"), coefficient(p, f"%{inner.var.name}")
+    a, c = coefficient(p, local_name(outer.var)), coefficient(p, local_name(inner.var))
     return a is not None and c is not None and a == c * inner.extent
 
 

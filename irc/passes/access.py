@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from irc.expr import Const, Expr, Load, Var
-from irc.ir.dim import Dim
+from irc.ir.dim import LOCAL, Dim
 from irc.ir.graph import Value
 from irc.ir.types import i64
 from irc.passes.elements import Elements, Flat, Inliner, is_index, known_element, value_of
-from irc.passes.indexing import Ranges, coefficient
+from irc.passes.indexing import Ranges, coefficient, local_name
 
 ZERO = Dim.of(0)
 
@@ -46,13 +46,13 @@ class Space:
         strides: list[Dim] = []
         rest = position
         for var in self.at:
-            stride = coefficient(position, f"%{var.name}") if isinstance(var, Var) else ZERO
+            stride = coefficient(position, local_name(var)) if isinstance(var, Var) else ZERO
             if stride is None:
                 return None
             strides.append(stride)
             if isinstance(var, Var):
-                rest = rest.subs({f"%{var.name}": 0})
-        if any(s.name.startswith("%") for d in (rest, *strides) for s in d.symbols()):
+                rest = rest.subs({local_name(var): 0})
+        if any(s.name.startswith(LOCAL) for d in (rest, *strides) for s in d.symbols()):
             return None
         return rest, tuple(strides)
 

@@ -1,6 +1,6 @@
 """Integer algebra of index expressions: as polynomials (`Dim`) over loop variables and sizes.
 
-A loop variable `i` becomes the symbol `%i`, so an index is a `Dim` that may also hold sizes; what is no
+A loop variable `i` becomes a symbol (`local_name`), so an index is a `Dim` that may also hold sizes; what is no
 polynomial (a loaded index, a comparison) becomes an opaque symbol.  With the extents of the loop variables known,
 divisions, remainders and comparisons that have only one possible outcome disappear.
 """
@@ -11,10 +11,15 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from irc.expr import Bin, Const, Expr, Size, Var, index
-from irc.ir.dim import Dim, Func, Monomial, Symbol
+from irc.ir.dim import LOCAL, Dim, Func, Monomial, Symbol
 from irc.ir.types import boolean, i64
 
 WIDE = 1 << 62
+
+
+def local_name(var: Var) -> str:
+    """The name of the symbol that stands for a loop variable."""
+    return LOCAL + var.name
 
 
 class Ranges:
@@ -28,7 +33,7 @@ class Ranges:
 
     def declare(self, var: Var, extent: Dim) -> None:
         """`var` runs over 0 <= var < extent."""
-        self.extents[f"%{var.name}"] = extent
+        self.extents[local_name(var)] = extent
 
     # ---------------------------------------------------------------- Expr → Dim
     def dim(self, e: Expr) -> Dim:
@@ -55,7 +60,7 @@ class Ranges:
         return self._opaque_dim(e)
 
     def symbol(self, var: Var) -> Dim:
-        name = f"%{var.name}"
+        name = local_name(var)
         extent = self.extents.get(name)
         if extent is None:
             self._opaque.setdefault(name, var)
@@ -65,7 +70,7 @@ class Ranges:
     def _opaque_dim(self, e: Expr) -> Dim:
         name = self._names.get(e)
         if name is None:
-            name = self._names[e] = f"%?{len(self._names)}"
+            name = self._names[e] = f"{LOCAL}?{len(self._names)}"
             self._opaque[name] = e
         return Dim({(Symbol(name, -WIDE, WIDE),): 1})
 
@@ -163,12 +168,12 @@ class Ranges:
 
     def _moves(self, atom: Symbol | Func) -> bool:
         if isinstance(atom, Symbol):
-            return atom.name.startswith("%")
-        return any(s.name.startswith("%") for arg in atom.args for s in arg.symbols())
+            return atom.name.startswith(LOCAL)
+        return any(s.name.startswith(LOCAL) for arg in atom.args for s in arg.symbols())
 
     def _atom(self, atom: Symbol | Func) -> Expr:
         if isinstance(atom, Symbol):
-            return self._opaque.get(atom.name) or Var(atom.name[1:])
+            return self._opaque.get(atom.name) or Var(atom.name.removeprefix(LOCAL))
         a, b = (self.expr(x) for x in atom.args)
         if atom.op == "ceildiv":
             return (a + (b - 1)) // b
@@ -247,7 +252,8 @@ def split(a: Dim, c: Dim) -> tuple[Dim, Dim]:
         whole = whole + (exact if exact is not None else 0)
     if len(c.terms) < 2:
         return whole, rest
-    for name in dict.fromkeys(x.name for m, _ in rest.terms for x in m if isinstance(x, Symbol) and x.name[0] == "%"):
+    symbols = [x for m, _ in rest.terms for x in m if isinstance(x, Symbol)]
+    for name in dict.fromkeys(x.name for x in symbols if x.name.startswith(LOCAL)):
         factor = coefficient(rest, name)
         exact = factor.exact_div(c) if factor is not None and factor != 0 else None
         if factor is not None and exact is not None:
@@ -275,7 +281,7 @@ def coefficient(d: Dim, name: str) -> Dim | None:
 def irregular(d: Dim) -> bool:
     """Whether a position still divides, or takes remainders or extremes, of something that moves."""
     return any(
-        isinstance(x, Func) and any(s.name.startswith("%") for s in Dim({(x,): 1}).symbols())
+        isinstance(x, Func) and any(s.name.startswith(LOCAL) for s in Dim({(x,): 1}).symbols())
         for monomial, _ in d.terms
         for x in monomial
     )

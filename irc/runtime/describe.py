@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from irc.backends.c_names import prefix_of
 from irc.ir.dim import Dim, Func, Symbol, product
 from irc.ir.graph import Graph, Model, Value, symbols_of
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
@@ -28,7 +28,7 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
     symbols = {name: i for i, name in enumerate(found if program is None else program.symbols)}
     return {
         "name": model.graph.name or "model",
-        "prefix": c_name(model.graph.name),
+        "prefix": prefix_of(model.graph.name),
         "backend": backend,
         "irc": VERSION,
         "inputs": [port(v, symbols) for v in inputs],
@@ -40,13 +40,6 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
             if all(s.name in symbols for d in (c.a, c.b) for s in d.symbols())
         ],
     }
-
-
-def c_name(name: str) -> str:
-    """A C identifier made of the model's name; those that begin with irc_ are irc's own."""
-    made = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()[:40].rstrip("_")
-    free = made and not made[0].isdigit() and not made.startswith("irc_")
-    return made if free else f"model_{made}".rstrip("_")
 
 
 def port(value: Value, symbols: dict[str, int]) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""What a text must be to stand in a generated Python module: an identifier (`PyName`), part of a comment or docstring
+(`PyComment`, `PyDocstring`)."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Container
+from typing import Self
+
+from irc.ir.names import unused
+
+LONGEST = 60
+"""Characters of a model's name that an identifier keeps."""
+COMMENT_LENGTH = 160
+_OPAQUE = re.compile(r"[^\x20-\x7e]")
+_MEANT = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(vars(builtins))
+"""Names that mean something in Python: keywords and built-ins."""
+
+
+class PyName(str):
+    """An identifier of a generated module: ASCII, so that Python's normalising changes nothing, and without a meaning
+    of its own; ValueError for other text."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        if not (text.isascii() and text.isidentifier()) or text in _MEANT:
+            raise ValueError(f"{text[:COMMENT_LENGTH]!r} is no name for a variable")
+        return super().__new__(cls, text)
+
+    @classmethod
+    def of_model(cls, wanted: str, taken: set[str], avoid: Container[str] = ()) -> Self:
+        """An unused name like one of the model: `batch`, `batch_2` …; from then on it is taken."""
+        made = re.sub(r"[^A-Za-z0-9_]+", "_", wanted[: 16 * LONGEST]).strip("_")[:LONGEST].rstrip("_") or "v"
+        made = f"v{made}" if made[0].isdigit() else made
+        return cls(unused(f"{made}_" if made in _MEANT else made, taken, avoid))
+
+
+class PyComment(str):
+    """A comment of a generated module, with its `#`: one line of printable ASCII, cut to COMMENT_LENGTH."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        return super().__new__(cls, f"# {_printable(text)}".rstrip())
+
+
+class PyDocstring(str):
+    """A docstring of one line, with its quotes: printable ASCII."""
+
+    __slots__ = ()
+
+    def __new__(cls, before: str, text: str = "", after: str = "") -> Self:
+        """`before` and `after` are irc's own; `text` is cut to COMMENT_LENGTH."""
+        made = f"{before}{_printable(text)}{after}".replace("\\", "\\\\").replace('"', '\\"')
+        return super().__new__(cls, f'"""{made}"""')
+
+
+def _printable(text: str) -> str:
+    line = " ".join(text[: 4 * COMMENT_LENGTH].split())[:COMMENT_LENGTH]
+    return _OPAQUE.sub(lambda m: m[0].encode("unicode_escape", "surrogatepass").decode("ascii"), line)
