@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from irc.backends import toolchain
-from irc.diagnostics import CompileError, Diagnostic, InvalidModel, Loc, Problem, RunError, Sink, require
-from irc.diagnostics.codes import internal, lowering, runtime_io as codes
+from irc.diagnostics import CompileError, Diagnostic, InvalidModel, IrcError, Loc, Problem, RunError, Sink, require
+from irc.diagnostics.codes import lowering, runtime_io as codes
 from irc.diagnostics.progress import tell
 from irc.runtime import cache as store, tuned
 from irc.runtime.artifact import Artifact, Content, Draft
@@ -56,32 +56,38 @@ def load(source: Any) -> Model:
         return source
     tell("reading")
     sink = Sink()
-    raw = read(source, sink)
-    if raw is None:
-        raise InvalidModel(sink.diagnostics)
-    model = read_model(raw, sink)
+    model: Model | None = None
+    with sink.catching(whole(source)):
+        raw = read(source, sink)
+        model = None if raw is None else read_model(raw, sink)
     sink.stop_on_errors(InvalidModel)
+    if model is None:
+        raise InvalidModel(sink.diagnostics)
     return model
 
 
 def validate(source: Any) -> list[Diagnostic]:
-    """Every finding; a crash of irc is one too (IRC9002)."""
+    """Every finding; a crash of irc is one too (IRC9002).  Its errors are those for which `load` refuses the file."""
     from irc.border import read_model
     from irc.ir.graph import Model
 
     if isinstance(source, Model):
         return []
     sink = Sink()
+    raw: RawModel | None = None
     try:
-        raw = read(source, sink)
+        with sink.catching(whole(source)):
+            raw = read(source, sink)
         if is_openvino(source):
             from irc.formats.openvino.schema import validate_schema
 
-            validate_schema(str(Path(source)), sink)
+            with sink.catching(whole(source)):
+                validate_schema(str(Path(source)), sink)
         if raw is not None:
-            read_model(raw, sink)
-    except Exception as e:  # the promise is that no file makes this raise
-        report_crash(e, source, sink)
+            with sink.catching(whole(source)):
+                read_model(raw, sink)
+    except OSError as e:  # the promise is that no file makes this raise
+        sink.crash(e, whole(source))
     return sink.diagnostics
 
 
@@ -101,12 +107,9 @@ def is_openvino(source: Any) -> bool:
     return isinstance(source, str | os.PathLike) and str(cast("str", source)).lower().endswith(".xml")
 
 
-def report_crash(error: Exception, source: Any, sink: Sink) -> None:
-    """An exception nobody foresaw, as a finding; IRC_TRACEBACK=1 prints where it happened."""
-    if os.environ.get("IRC_TRACEBACK"):
-        traceback.print_exception(error)
-    file = str(cast("str", source)) if isinstance(source, str | os.PathLike) else ""
-    sink.report(internal.CRASH, Loc(file), what=f"{type(error).__name__}: {error}")
+def whole(source: Any) -> Loc:
+    """The place of what concerns a file as a whole."""
+    return Loc(str(cast("str", source)) if isinstance(source, str | os.PathLike) else "")
 
 
 # ------------------------------------------------------------------------------- save
@@ -214,13 +217,28 @@ def sources(model: Model, options: CompileOptions) -> Draft:
 
 @contextmanager
 def located(model: Model) -> Generator[None]:
-    """A Problem that has no place becomes a CompileError about the model."""
+    """What has no place, a Problem or an exception nobody foresaw, becomes a CompileError about the node that was
+    being worked on, or about the model."""
+    sink = Sink()
     try:
         yield
     except Problem as p:
-        sink = Sink()
-        sink.report(p.code, Loc(model.file), p.notes, **p.facts)
+        sink.report(p.code, node_of(p) or Loc(model.file), p.notes, **p.facts)
         raise CompileError(sink.diagnostics) from p
+    except (IrcError, OSError):
+        raise
+    except Exception as e:
+        sink.crash(e, node_of(e) or Loc(model.file))
+        raise CompileError(sink.diagnostics) from e
+
+
+def node_of(error: Exception) -> Loc | None:
+    """The place of the node that was being worked on: passes call it `node`, and the innermost one counts."""
+    from irc.ir.graph import Node
+
+    nodes = [frame.f_locals.get("node") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    places = [n.loc for n in nodes if isinstance(n, Node) and n.loc.where]
+    return places[-1] if places else None
 
 
 def generate_numpy(model: Model, options: CompileOptions) -> Draft:
@@ -342,7 +360,7 @@ def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:
     table: dict[str, str] = {}
     if compiler is not None:
         table = measured_kernels(options, toolchain.resolve_target(options.target, compiler), compiler)
-    with choices.using(choices.Measured(table)):
+    with located(model), choices.using(choices.Measured(table)):
         prepare(graph, options, passes[: ["load", *(n for n, _ in passes)].index(name)])
     return graph
 

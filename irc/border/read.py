@@ -12,7 +12,7 @@ import networkx as nx
 
 from irc.border import support
 from irc.border.functions import Functions
-from irc.diagnostics import Loc, Problem, Sink
+from irc.diagnostics import IrcError, Loc, Problem, Sink
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
@@ -66,7 +66,7 @@ class _Reader:
 
     def _name(self, value: RawValue) -> str:
         names = (*value.names[:1], value.extras.get("layer_name"), value.key)
-        return next(n for n in names if n)
+        return next((n for n in names if n), "input")  # without a name: an error that is reported already
 
     def _constant(self, key: str, tensor: RawTensor) -> Value:
         fields: dict[str, Any] = {"names": tuple(tensor.extras.get("names", ())), "loc": tensor.loc}
@@ -82,7 +82,24 @@ class _Reader:
 
     # ------------------------------------------------------------------- one node
     def node(self, raw: RawNode) -> None:
+        """Read a node, whose results are known then: as `Opaque`, with a finding, where that fails."""
         inputs = [self._operand(key) for key in raw.inputs]
+        before = len(self.out)
+        try:
+            self._node(raw, inputs)
+        except Problem as p:
+            label = {"op": self._title(raw)} if "op" in p.facts else {}
+            self.sink.report(p.code, raw.loc, p.notes + _operand_notes(inputs), **{**p.facts, **label})
+        except (IrcError, OSError):
+            raise
+        except Exception as e:  # a mistake of irc at this node is none of the others
+            self.sink.crash(e, raw.loc, _operand_notes(inputs))
+        else:
+            return
+        self._unmake(before)
+        self._opaque(raw, inputs)
+
+    def _node(self, raw: RawNode, inputs: list[Value | None]) -> None:
         support.compare_inputs(self.sink, inputs, raw)
         function = self.functions.find(raw)
         if function is not None:
@@ -96,14 +113,8 @@ class _Reader:
         before = len(self.out)
         try:
             values = self._read(raw, form, cls, inputs)
-        except Problem as p:
-            label = {"op": self._label(raw, form)} if "op" in p.facts else {}
-            self.sink.report(p.code, raw.loc, p.notes + _operand_notes(inputs), **{**p.facts, **label})
-            self._opaque(raw, inputs)
-            return
         except UnknownRank:
-            for node in reversed(self._made_since(before)):
-                self.out.remove(node)
+            self._unmake(before)
             if not self.sink.errors:  # else a mistake that is reported may be why it is unknown
                 op = self._label(raw, form)
                 self.sink.report(shape_codes.RANK_UNKNOWN, raw.loc, _operand_notes(inputs), op=op)
@@ -119,12 +130,22 @@ class _Reader:
         """The nodes added since the graph had that many."""
         return list(islice(self.out.dag, count, None))
 
+    def _unmake(self, count: int) -> None:
+        """Remove the nodes added since the graph had that many."""
+        for node in reversed(self._made_since(count)):
+            self.out.remove(node)
+
     def _operand(self, key: str) -> Value | None:
         if not key:
             return None
         if key not in self.known:  # the reader has reported it
             self.known[key] = self.out.new_value(key, TensorType(dynamic, None))
         return self.known[key]
+
+    def _title(self, raw: RawNode) -> str:
+        """How messages call a node: as `_label` does where a row reads it."""
+        found = form_at(self.format, raw.domain, raw.type, raw.version)
+        return raw.type if found is None else self._label(raw, found[0])
 
     def _label(self, raw: RawNode, form: Form) -> str:
         """How messages call the operation: `Mul-7`, `Multiply (opset1)`."""
@@ -243,7 +264,7 @@ class _Reader:
         values = [self.out.new_value(v.key, t) for v, t in zip(raw.outputs, types, strict=True)]
         node = self.out.add_node(op, [*inputs, *captured], values, raw.name, raw.loc)
         node.origin = Origin(self.format, raw, None, tuple(inputs), tuple(values), [node])
-        if not values or raw.type == "Assign":
+        if not values or (self.format == "openvino" and raw.type == "Assign"):
             self.out.sinks.append(node)
         for i, (declared, value) in enumerate(zip(raw.outputs, values, strict=True)):
             self._bind(declared, value, raw, i)

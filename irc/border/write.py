@@ -194,14 +194,14 @@ class _Writer:
             extras = {k: v for k, v in node.origin.raw.extras.items() if k in ("rt_info", "doc_string", "metadata")}
         try:
             self._legalise(node.op, list(node.inputs), list(node.outputs), node.name, node.loc, extras)
+        except UnknownRank:
+            self.sink.report(codes.NEEDS_RANK, node.loc, **self._what(node.op, node.inputs))
         except Problem as p:
             if p.code.id.startswith("IRC4"):
                 self.sink.report(p.code, node.loc, p.notes, **p.facts)
             else:
                 facts = {**self._what(node.op, node.inputs), "reason": str(p), "cause": p.code.id}
                 self.sink.report(codes.NOT_AS_WRITTEN, node.loc, p.notes, **facts)
-        except UnknownRank:
-            self.sink.report(codes.NEEDS_RANK, node.loc, **self._what(node.op, node.inputs))
 
     def _what(self, op: Op, inputs: Sequence[Value | None]) -> dict[str, Any]:
         """The facts of every refusal: operation, operand types, target format."""
@@ -234,13 +234,13 @@ class _Writer:
         key = op, tuple(str(v.type) if v is not None else "" for v in inputs)
         if key in path:
             rewrites = rewrites[:1]  # a rewrite that leads back here: its other ways are being tried already
-        refusal: Problem | UnknownRank | None = None
+        refusal: Problem | None = None
         for i, rewrite in enumerate(rewrites if len(path) <= 20 else []):
             before = self._mark()
             try:
                 self._rewrite(rewrite, op, inputs, outputs, name, loc, (*path, key))
                 return
-            except (Declined, Problem, UnknownRank) as e:
+            except (Declined, Problem) as e:
                 self._undo(before)
                 if i == 0 and not isinstance(e, Declined):
                     refusal = e

@@ -15,7 +15,7 @@ from typing import Any, cast
 from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Tensor, Un, Var
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import TensorType
+from irc.ir.types import TensorType, UnknownRank
 from irc.ops.base import Op
 
 OPERAND_LIMIT = 4096
@@ -61,7 +61,7 @@ def multiply_accumulates(graph: Graph) -> tuple[Dim, list[str]]:
 def _of_node(node: Node) -> Dim | None:
     try:
         return _of_op(node.op, node.inputs, node.outputs)
-    except (ValueError, AssertionError):  # unknown rank
+    except (UnknownRank, ValueError, AssertionError):
         return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -146,13 +148,29 @@ class Sink:
             self._seen.add(key)
             self.diagnostics.append(found)
 
+    def crash(self, error: Exception, loc: Loc = NOWHERE, notes: tuple[str, ...] = ()) -> None:
+        """Report an exception nobody foresaw (IRC9002); IRC_TRACEBACK=1 prints where it happened."""
+        from irc.diagnostics.codes import internal
+
+        if os.environ.get("IRC_TRACEBACK"):
+            traceback.print_exception(error)
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        self.report(internal.CRASH, loc, notes, what=what)
+
     @contextmanager
     def catching(self, loc: Loc, notes: tuple[str, ...] = ()) -> Iterator[None]:
-        """Report any Problem raised inside at `loc`, and go on."""
+        """Report what is raised inside at `loc`, and go on: a Problem, or what nobody foresaw.
+
+        Findings of an inner stage and errors of the system (a file that is gone) are raised on.
+        """
         try:
             yield
         except Problem as p:
             self.report(p.code, loc, p.notes + notes, **p.facts)
+        except (IrcError, OSError):
+            raise
+        except Exception as e:
+            self.crash(e, loc, notes)
 
     @property
     def errors(self) -> list[Diagnostic]:

@@ -10,6 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from irc.diagnostics import Problem
+from irc.diagnostics.codes import lowering
 from irc.ir.dim import Dim, DimLike, product
 
 
@@ -110,7 +112,7 @@ dynamic = DType("dynamic", "?", 0, _np("object"), 0, "dynamic", "UNSPECIFIED")
 DTYPES: dict[str, DType] = {v.name: v for v in list(globals().values()) if isinstance(v, DType)}
 _BY_ONNX = {d.onnx: d for d in DTYPES.values() if d.onnx is not None}
 _BY_OV = {d.ov: d for d in DTYPES.values() if d.ov} | {"undefined": dynamic}
-_BY_OV_PORT = {d.ov_port: d for d in DTYPES.values() if d.ov_port} | {"U1": u1}
+_BY_OV_PORT = {d.ov_port: d for d in DTYPES.values() if d.ov_port} | {"U1": u1, "bin": u1}
 _BY_NUMPY = {d.numpy: d for d in reversed(DTYPES.values()) if d.name not in ("nf4", "u6", "u3", "u1", "dynamic")}
 
 FLOATS = frozenset({f16, f32, f64})
@@ -136,10 +138,10 @@ def dtype_from_onnx(enum: int) -> DType | None:
 def dtype_from_ov(text: str, port: bool = False) -> DType | None:
     """OpenVINO's spelling to an element type.
 
-    Attributes take the lower-case names in any case; ports (`precision=`) take both columns.
+    Attributes take the lower-case names in any case (a Const's does not); ports (`precision=`) take both columns as
+    they stand.
     """
-    found = _BY_OV.get(text.lower())
-    return found or (_BY_OV_PORT.get(text.upper()) if port else None)
+    return (_BY_OV.get(text) or _BY_OV_PORT.get(text)) if port else _BY_OV.get(text.lower())
 
 
 def dtype_from_numpy(kind: np.dtype[Any]) -> DType:
@@ -152,11 +154,11 @@ def dtype_from_numpy(kind: np.dtype[Any]) -> DType:
 Shape = tuple[Dim, ...]
 
 
-class UnknownRank(ValueError):
+class UnknownRank(Problem):
     """The shape of a tensor of unknown rank was asked for."""
 
-    def __init__(self) -> None:
-        super().__init__("the rank is unknown")
+    def __init__(self, type: TensorType) -> None:
+        super().__init__(lowering.RANK_NEEDED, type=type)
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ class TensorType:
     def dims(self) -> Shape:
         """The shape, where the rank must be known."""
         if self.shape is None:
-            raise UnknownRank
+            raise UnknownRank(self)
         return self.shape
 
     def static_shape(self) -> tuple[int, ...]:

@@ -392,7 +392,7 @@ def write_selu(b: Any, op: Any, x: Value, alpha: Value, scale: Value) -> Any:
 class Selu(Elementwise):
     """lambda · x where x > 0, else lambda · alpha · (e^x - 1); alpha and lambda are scalars."""
 
-    sig = Sig("x: T, alpha: T, lambda: T -> y: T", T=FLOATS_BF16)
+    sig = Sig("x: T, alpha: T[one], lambda: T[one] -> y: T", T=FLOATS_BF16)
 
     def reference(self, x: Array, alpha: Array, scale: Array) -> Array:
         w = wide(x)
@@ -429,7 +429,7 @@ def write_hard_sigmoid(b: Any, op: Any, x: Value, alpha: Value, beta: Value) -> 
 class HardSigmoid(Elementwise):
     """max(0, min(1, alpha · x + beta)); alpha and beta are scalars."""
 
-    sig = Sig("x: T, alpha: T, beta: T -> y: T", T=FLOATS_BF16)
+    sig = Sig("x: T, alpha: T[one], beta: T[one] -> y: T", T=FLOATS_BF16)
 
     def reference(self, x: Array, alpha: Array, beta: Array) -> Array:
         return rounded(np.maximum(np.minimum(wide(alpha) * wide(x) + wide(beta), 1.0), 0.0), x)
@@ -519,7 +519,7 @@ def write_swish(b: Any, op: Any, x: Value, beta: Value | None = None) -> Any:
 class Swish(Elementwise):
     """x / (1 + e^(-beta x)); beta is a scalar, 1 where absent.  With 1 it is also called SiLU."""
 
-    sig = Sig("x: T, beta?: T -> y: T", T=FLOATS_BF16)
+    sig = Sig("x: T, beta?: T[one] -> y: T", T=FLOATS_BF16)
 
     def infer(self, x: Value, beta: Value | None = None) -> TensorType:
         return TensorType(x.dtype, broadcast_shapes("Swish", [x.shape, *([] if beta is None else [beta.shape])]))

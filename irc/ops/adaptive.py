@@ -26,7 +26,7 @@ from irc.ops.precision import narrowed, rounded, wide, widened
 from irc.ops.reduce import lowest
 from irc.ops.signature import Sig
 
-SIG = Sig("x: T, output_shape: I -> y: T", T=FLOATS_BF16, I={i32, i64})
+SIG = Sig("x: T[>=3], output_shape: I[1] -> y: T", T=FLOATS_BF16, I={i32, i64})
 MOST_PARTS = 64
 """Windows of an axis that are written one by one for a format without these operations."""
 
@@ -173,7 +173,7 @@ class AdaptiveMaxPool(Op):
     """The largest element of every window, and where it stands in its plane (row-major, the first of equals)."""
 
     index_type: DType = i64
-    sig = Sig("x: T, output_shape: I -> y: T, indices: J", T=FLOATS_BF16, I={i32, i64}, J={i32, i64})
+    sig = Sig("x: T[>=3], output_shape: I[1] -> y: T, indices: J", T=FLOATS_BF16, I={i32, i64}, J={i32, i64})
 
     def infer(self, x: Value, output_shape: Value) -> list[TensorType]:
         shape = pooled(self, x, output_shape)

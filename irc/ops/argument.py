@@ -171,8 +171,8 @@ class Running(Op):
 
 RUNNING = {"exclusive": Bool(False), "reverse": Bool(False)}
 INDEX = frozenset({i32, i64})
-RUNNING_SIG = Sig("x: T, axis?: I -> y: T", T=NUMERIC, I=INDEX)
-WITH_AXIS = Sig("x: T, axis: I -> y: T", T=NUMERIC, I=INDEX)
+RUNNING_SIG = Sig("x: T, axis?: I[one] -> y: T", T=NUMERIC, I=INDEX)
+WITH_AXIS = Sig("x: T, axis: I[one] -> y: T", T=NUMERIC, I=INDEX)
 
 
 def write_scalar_axis(b: Any, op: Any, x: Value, axis: Value | None = None) -> Any:

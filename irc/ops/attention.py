@@ -57,12 +57,12 @@ def repeated(b: Any, x: Value, heads: Dim) -> Value:
 
 
 SIG = Sig(
-    "q: T1, k: T1, v: T2, mask?: U, past_key?: T1, past_value?: T2, lengths?: i64"
+    "q: T1[r=3..4], k: T1[r], v: T2[r], mask?: U[2..4], past_key?: T1[4], past_value?: T2[4], lengths?: i64[1]"
     " -> y: T1, present_key: T1, present_value: T2, scores: T1",
     T1=FLOATS_BF16, T2=FLOATS_BF16, U=MASKS,
 )  # fmt: skip
 SIG_23 = Sig(
-    "q: T1, k: T1, v: T2, mask?: U, past_key?: T1, past_value?: T2"
+    "q: T1[r=3..4], k: T1[r], v: T2[r], mask?: U[2..4], past_key?: T1[4], past_value?: T2[4]"
     " -> y: T1, present_key: T1, present_value: T2, scores: T1",
     T1=FLOATS_BF16, T2=FLOATS_BF16, U=MASKS,
 )  # fmt: skip
@@ -186,7 +186,9 @@ class ScaledDotProductAttention(Op):
     """softmax(q·kᵀ·scale + mask)·v over the last two axes; a causal one ignores the mask."""
 
     causal: bool = False
-    sig = Sig("q: T, k?: T, v?: T, mask?: M, scale?: T, sink?: T -> y: T", T=SDPA, M=SDPA | {boolean})
+    sig = Sig(
+        "q: T[>=2], k?: T[>=2], v?: T[>=2], mask?: M, scale?: T[one], sink?: T -> y: T", T=SDPA, M=SDPA | {boolean}
+    )
 
     def decompose(
         self, b: Any, q: Value, k: Value | None = None, v: Value | None = None, mask: Value | None = None,
@@ -230,7 +232,7 @@ class RotaryEmbedding(Op):
     interleaved: bool = False
     num_heads: int | None = None
     rotary_embedding_dim: int = 0
-    sig = Sig("x: T, cos: T, sin: T, position_ids?: i64 -> y: T", T=frozenset({f32, f16, bf16}))
+    sig = Sig("x: T[3..4], cos: T[s=2..3], sin: T[s], position_ids?: i64[2] -> y: T", T=frozenset({f32, f16, bf16}))
 
     def decompose(self, b: Any, x: Value, cos: Value, sin: Value, position_ids: Value | None = None) -> Value:
         flat, shape = len(x.shape) == 3, b.dims(x.shape)

@@ -30,7 +30,7 @@ import numpy as np
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import internal
 from irc.ir.graph import Value
-from irc.ir.types import TensorType, Type
+from irc.ir.types import TensorType, Type, UnknownRank
 from irc.ops.forms import Form, resolve
 from irc.ops.signature import Sig
 
@@ -129,7 +129,7 @@ class Op:
             if value is not None and isinstance(value.type, TensorType) and value.type.shape is None:
                 try:
                     return as_list(self.infer(*inputs))
-                except (ValueError, AssertionError, IndexError, TypeError):
+                except UnknownRank:
                     return [TensorType(t, None) for t in self._result_dtypes(inputs)]
         return as_list(self.infer(*inputs))
 

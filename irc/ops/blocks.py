@@ -52,7 +52,7 @@ class DepthToSpace(Blocks):
 
     block_size: int
     mode: str = "blocks_first"
-    sig = Sig("x: T -> y: T", T=ANY)
+    sig = Sig("x: T[>=3] -> y: T", T=ANY)
 
     def infer(self, x: Value) -> TensorType:
         k = self._checked(x)
@@ -104,7 +104,7 @@ class SpaceToDepth(Blocks):
 
     block_size: int
     mode: str = "blocks_first"
-    sig = Sig("x: T -> y: T", T=ANY)
+    sig = Sig("x: T[>=3] -> y: T", T=ANY)
 
     def infer(self, x: Value) -> TensorType:
         k, b = self._checked(x), self.block_size

@@ -77,7 +77,7 @@ CLIP_6: dict[str, Codec] = {
 class Clip(Elementwise):
     """min(max(x, lo), hi); an absent bound does not limit.  NaN stays NaN."""
 
-    sig = Sig("x: T, lo?: T, hi?: T -> y: T", T=NUMERIC)
+    sig = Sig("x: T, lo?: T[one], hi?: T[one] -> y: T", T=NUMERIC)
 
     def infer(self, x: Value, lo: Value | None = None, hi: Value | None = None) -> TensorType:
         return x.tensor

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -95,7 +95,7 @@ class Codec:
         return value  # pyright: ignore
 
 
-_INTEGER = re.compile(r"\s*[+-]?\d+\s*$")
+_INTEGER = re.compile(r"\s*[+-]?\d{1,40}\s*$")
 _FLOAT = re.compile(r"\s*[+-]?(inf(inity)?|nan|(\d+\.?\d*|\.\d+)(e[+-]?\d+)?)", re.IGNORECASE)
 
 
@@ -104,8 +104,8 @@ def _int(raw: Any, r: Reading) -> int:
         raise r.bad(raw, "an integer")
     if isinstance(raw, str) and not _INTEGER.match(raw):
         raise r.bad(raw, "an integer")
-    if not isinstance(raw, str | int | float):
-        raise r.bad(raw, "an integer")
+    if not isinstance(raw, str | int | float) or not -(2**63) <= int(raw) < 2**63:
+        raise r.bad(raw, "an integer of 64 bits")
     return int(raw)
 
 
@@ -250,7 +250,7 @@ class Strs(Codec):
 class Enum(Codec):
     """One of a list of words (or numbers): `Enum({"file word": canonical}, default)`.
 
-    A list of words stands for themselves.  OpenVINO's words are matched in any case.
+    A list of words stands for themselves.  OpenVINO's words are matched in any case, with a warning.
     """
 
     choices: dict[Any, Any]
@@ -263,12 +263,13 @@ class Enum(Codec):
         object.__setattr__(self, "choices", dict(choices) if isinstance(choices, Mapping) else {c: c for c in choices})
 
     def decode(self, raw: Any, r: Reading) -> Any:
-        if raw in self.choices:
+        if isinstance(raw, Hashable) and raw in self.choices:
             return self.choices[raw]
         words = [str(c) for c in self.choices]
         if r.format == "openvino":
             for word, value in self.choices.items():
                 if str(word).lower() == str(raw).lower():
+                    r.warn(codes.ODD_CASE, text=raw, value=word)
                     return value
         near = difflib.get_close_matches(str(raw), words, 1)
         raise Problem(
@@ -291,6 +292,8 @@ class DTypeAttr(Codec):
         found = dtype_from_ov(str(raw)) if r.format == "openvino" else dtype_from_onnx(_int(raw, r))
         if found is None:
             raise r.bad(raw, "an element type")
+        if r.format == "openvino" and raw not in (found.ov, "undefined"):
+            r.warn(codes.ODD_CASE, text=raw, value=found.ov)
         return found
 
     def encode(self, value: Any, format: str) -> Any:
@@ -336,8 +339,10 @@ class AsInput(Codec):
 
     def array(self, raw: Any, r: Reading, dtype: DType) -> np.ndarray[Any, Any]:
         items = [raw] if self.scalar else _items(raw, r)
-        convert = _int if dtype.is_integer else _float
-        data = np.array([convert(x, r) for x in items], dtype.numpy)
+        whole = dtype.is_integer
+        with np.errstate(all="ignore"):  # a number that is too large for a float is infinite
+            data = np.array([(_int if whole else _float)(x, r) for x in items], np.int64 if whole else np.float64)
+            data = data.astype(dtype.numpy)
         return data.reshape(()) if self.scalar else data
 
     def encode(self, value: Any, format: str) -> Any:

@@ -33,7 +33,7 @@ class Concat(Op):
     """The operands one after the other along `axis`; their other sizes agree."""
 
     axis: int
-    sig = Sig("*xs: T -> y: T", T=ANY)
+    sig = Sig("*xs: T[r>=1] -> y: T", T=ANY)
     carries_contents = True
     whole_floats = True
 
@@ -157,7 +157,7 @@ class Split(Op):
     """
 
     num: int | None = None
-    sig = Sig("x: T, axis: A, lengths?: I -> *ys: T", T=ANY, A=INTEGERS, I=INTEGERS)
+    sig = Sig("x: T[>=1], axis: A[one], lengths?: I[1] -> *ys: T", T=ANY, A=INTEGERS, I=INTEGERS)
     carries_contents = True
 
     def lengths(self, x: Value, axis: Value, lengths: Value | None) -> list[Dim]:
@@ -212,11 +212,11 @@ class Split(Op):
     onnx = (
         Form(
             "Split", 1, attrs={"axis": Int(None), "split": Ints(None)}, T={"T": FLOATS, "I": {i64}, "A": {i64}},
-            sig=Sig("x: T, split?: T -> *ys: T", T=FLOATS), read=read_split_1, direct=False,
+            sig=Sig("x: T[>=1], split?: T[1] -> *ys: T", T=FLOATS), read=read_split_1, direct=False,
         ),
         Form(
             "Split", 2, T={"T": ONNX_ALL}, read=read_split, write=write_lengths, direct=True, when=is_even,
-            sig=Sig("x: T -> *ys: T", T=ONNX_ALL),
+            sig=Sig("x: T[>=1] -> *ys: T", T=ONNX_ALL),
             attrs={"axis": AsInput(0, index=1, dtype=i64, scalar=True), "split": AsInput(None, index=2, dtype=i64)},
             judges=("num",),
         ),
@@ -233,12 +233,12 @@ class Split(Op):
     openvino = (
         Form(
             "Split", 1, T={"T": OV_ANY}, attrs={"num_splits": Int(to="num", lo=1)}, read=read_even_split,
-            sig=Sig("x: T, axis: A -> *ys: T", T=OV_ANY, A=INTEGERS), direct=True, when=equal_parts,
+            sig=Sig("x: T[>=1], axis: A[one] -> *ys: T", T=OV_ANY, A=INTEGERS), direct=True, when=equal_parts,
             write=write_lengths,
         ),
         Form(
             "VariadicSplit", 1, T={"T": OV_ANY}, when=has_lengths,
-            sig=Sig("x: T, axis: A, lengths: I -> *ys: T", T=OV_ANY, A=INTEGERS, I=INTEGERS),
+            sig=Sig("x: T[>=1], axis: A[one], lengths: I[1] -> *ys: T", T=OV_ANY, A=INTEGERS, I=INTEGERS),
         ),
     )  # fmt: skip
 

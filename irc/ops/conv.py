@@ -144,7 +144,7 @@ class Conv(Convolution):
     """y[n, o, p] = Σ x[n, g·I + i, p·stride + k·dilation − pad] · w[o, i, k] + bias[o]"""
 
     group: int = 1
-    sig = Sig("x: T, w: T, bias?: T -> y: T", T=NUMERIC)
+    sig = Sig("x: T[r>=3], w: T[r], bias?: T[1] -> y: T", T=NUMERIC)
 
     def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
         n = len(x.shape)
@@ -216,7 +216,8 @@ class Conv(Convolution):
     )  # fmt: skip
     openvino = (
         Form(
-            "Convolution", 1, attrs=OV_CONV, T=OV_NUMERIC, sig=Sig("x: T, w: T -> y: T", T=NUMERIC), write=write_conv,
+            "Convolution", 1, attrs=OV_CONV, T=OV_NUMERIC, write=write_conv,
+            sig=Sig("x: T[r>=3], w: T[r] -> y: T", T=NUMERIC),
         ),
     )  # fmt: skip
 
@@ -225,7 +226,7 @@ class Conv(Convolution):
 class GroupedConv(Convolution):
     """Conv with OpenVINO's weights [group, out / group, in / group, *kernel]."""
 
-    sig = Sig("x: T, w: T -> y: T", T=NUMERIC)
+    sig = Sig("x: T[>=3], w: T[>=4] -> y: T", T=NUMERIC)
 
     def decompose(self, b: Any, x: Value, w: Value) -> Value:
         weights, groups = fold_groups(b, w)
@@ -339,7 +340,7 @@ class ConvTranspose(Convolution):
     group: int = 1
     output_padding: tuple[int, ...] = ()
     output_shape: tuple[int, ...] = ()
-    sig = Sig("x: T, w: T, bias?: T -> y: T", T=NUMERIC)
+    sig = Sig("x: T[r>=3], w: T[r], bias?: T[1] -> y: T", T=NUMERIC)
 
     def padding(self, sizes: Any, kernel: Any) -> tuple[list[int], list[int]]:
         """Padding before and after each spatial axis; from `output_shape` or a SAME rule where given."""
@@ -464,7 +465,7 @@ class GroupedConvTranspose(Convolution):
     """ConvTranspose with OpenVINO's weights [group, in / group, out / group, *kernel]."""
 
     output_padding: tuple[int, ...] = ()
-    sig = Sig("x: T, w: T -> y: T", T=NUMERIC)
+    sig = Sig("x: T[>=3], w: T[>=4] -> y: T", T=NUMERIC)
 
     def decompose(self, b: Any, x: Value, w: Value) -> Value:
         weights, groups = fold_groups(b, w)

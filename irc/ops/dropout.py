@@ -34,7 +34,9 @@ class Dropout(Op):
     """
 
     seed: int | None = None
-    sig = Sig("x: T, ratio?: T1, training_mode?: bool -> y: T, mask: bool", T=FLOATS_BF16 | F8, T1=FLOATS_BF16 | F8)
+    sig = Sig(
+        "x: T, ratio?: T1[one], training_mode?: bool[one] -> y: T, mask: bool", T=FLOATS_BF16 | F8, T1=FLOATS_BF16 | F8
+    )
 
     def infer(self, x: Value, ratio: Value | None = None, training_mode: Value | None = None) -> list[TensorType]:
         return [x.tensor, TensorType(boolean, x.tensor.shape)]

@@ -118,7 +118,7 @@ class Gather(Op):
     """Slices of `data` along `axis`, picked by `indices`; the first `batch_dims` axes of both go together."""
 
     batch_dims: int = 0
-    sig = Sig("data: T, indices: I, axis: A -> y: T", T=ANY, I=INTEGERS, A=INTEGERS)
+    sig = Sig("data: T[>=1], indices: I, axis: A[one] -> y: T", T=ANY, I=INTEGERS, A=INTEGERS)
     carries_contents = True
     whole_floats = True
 
@@ -222,7 +222,7 @@ class GatherElements(Op):
     """y[i, j, …] = data[…, indices[i, j, …], …]: each element of `indices` picks along `axis`."""
 
     axis: int = 0
-    sig = Sig("data: T, indices: I -> y: T", T=ANY, I=INDEX)
+    sig = Sig("data: T[r>=1], indices: I[r] -> y: T", T=ANY, I=INDEX)
 
     def infer(self, data: Value, indices: Value) -> TensorType:
         if data.rank is None or indices.rank is None:
@@ -287,7 +287,7 @@ class GatherND(Op):
     """Slices of `data` picked by the vectors that the last axis of `indices` holds, one per batch position."""
 
     batch_dims: int = 0
-    sig = Sig("data: T, indices: I -> y: T", T=ANY, I=INTEGERS)
+    sig = Sig("data: T[>=1], indices: I[>=1] -> y: T", T=ANY, I=INTEGERS)
 
     def _depth(self, indices: Any) -> int:
         return int(indices.shape[-1])

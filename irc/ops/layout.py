@@ -154,7 +154,7 @@ class Reshape(Op):
     """
 
     special_zero: bool = True
-    sig = Sig("x: T, shape: I -> y: T", T=ANY, I=INTEGERS)
+    sig = Sig("x: T, shape: I[0..1] -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
     whole_floats = True
 
@@ -279,7 +279,7 @@ def has_order(op: Any, x: Value, perm: Value | None = None) -> bool:
 class Transpose(Op):
     """Permute the axes: y.shape[i] = x.shape[perm[i]]; an absent or empty `perm` reverses them."""
 
-    sig = Sig("x: T, perm?: I -> y: T", T=ANY, I=INTEGERS)
+    sig = Sig("x: T, perm?: I[1] -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
 
     def _perm(self, rank: int, perm: Any) -> list[int]:
@@ -310,7 +310,7 @@ class Transpose(Op):
     )  # fmt: skip
     openvino = (
         Form(
-            "Transpose", 1, T={"T": OV_ANY, "I": INTEGERS}, sig=Sig("x: T, perm: I -> y: T", T=OV_ANY, I=INTEGERS),
+            "Transpose", 1, T={"T": OV_ANY, "I": INTEGERS}, sig=Sig("x: T, perm: I[1] -> y: T", T=OV_ANY, I=INTEGERS),
             write=write_reversed,
         ),
     )  # fmt: skip
@@ -370,7 +370,7 @@ class Squeeze(AxesOp):
     """
 
     allow_axis_skip: bool = False
-    sig = Sig("x: T, axes?: I -> y: T", T=ANY, I=INTEGERS)
+    sig = Sig("x: T, axes?: I[0..1] -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
     whole_floats = True
 
@@ -433,7 +433,7 @@ def write_no_axes(b: Any, op: Any, x: Value, axes: Value) -> Value:
 class Unsqueeze(AxesOp):
     """Insert axes of size 1; `axes` counts in the result."""
 
-    sig = Sig("x: T, axes: I -> y: T", T=ANY, I=INTEGERS)
+    sig = Sig("x: T, axes: I[0..1] -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
     whole_floats = True
 

@@ -67,7 +67,7 @@ class NormalizeL2(Op):
 
     eps: float
     eps_mode: str
-    sig = Sig("x: T, axes: I -> y: T", T=FLOATS_BF16, I=INTEGERS)
+    sig = Sig("x: T, axes: I[0..1] -> y: T", T=FLOATS_BF16, I=INTEGERS)
 
     def infer(self, x: Value, axes: Value) -> TensorType:
         normal_axes(self.name, axes.ints() or [], len(x.shape))
@@ -188,7 +188,7 @@ class LRN(Op):
     alpha: float = single(1e-4)
     beta: float = 0.75
     bias: float = 1.0
-    sig = Sig("x: T, axes?: I -> y: T", T=FLOATS_BF16, I=INTEGERS)
+    sig = Sig("x: T, axes?: I[0..1] -> y: T", T=FLOATS_BF16, I=INTEGERS)
 
     def infer(self, x: Value, axes: Value | None = None) -> TensorType:
         given = [1] if axes is None else constant_ints(self.name, "axes", axes)
@@ -236,7 +236,7 @@ class LRN(Op):
         Form(
             "LRN", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, read=read_lrn, direct=True, when=whole_bias,
             write=write_lrn_openvino,
-            sig=Sig("x: T, axes: I -> y: T", T=FLOATS_BF16, I=INTEGERS),
+            sig=Sig("x: T, axes: I[0..1] -> y: T", T=FLOATS_BF16, I=INTEGERS),
             attrs={
                 "alpha": Float(assumed=0.0), "beta": Float(assumed=0.0), "bias": Float(assumed=0.0),
                 "size": Int(assumed=0),

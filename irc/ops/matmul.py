@@ -50,7 +50,7 @@ class MatMul(Op):
 
     transpose_a: bool = False
     transpose_b: bool = False
-    sig = Sig("a: T, b: T -> y: T", T=NUMERIC)
+    sig = Sig("a: T[>=1], b: T[>=1] -> y: T", T=NUMERIC)
 
     def infer(self, a: Value, b: Value) -> TensorType:
         require(len(a.shape) > 0, codes.WRONG_RANK, op="MatMul", operand="a", type=a.tensor, expected="1 or more")
@@ -129,7 +129,7 @@ def write_legacy_gemm(b: Any, op: Any, A: Value, B: Value, C: Value | None = Non
     return b.Gemm(A, B, repeated(b, C, op.infer(A, B).dims()), **op.attributes())
 
 
-C_REQUIRED = Sig("A: T, B: T, C: T -> Y: T", T=FLOATS | WIDE_INTS | {bf16})
+C_REQUIRED = Sig("A: T[2], B: T[2], C: T[0..2] -> Y: T", T=FLOATS | WIDE_INTS | {bf16})
 GEMM = {"alpha": Float(1.0), "beta": Float(1.0), "transA": Int(0), "transB": Int(0)}
 
 
@@ -141,7 +141,7 @@ class Gemm(Op):
     beta: float = 1.0
     transA: int = 0
     transB: int = 0
-    sig = Sig("A: T, B: T, C?: T -> Y: T", T=FLOATS | WIDE_INTS | {bf16})
+    sig = Sig("A: T[2], B: T[2], C?: T[0..2] -> Y: T", T=FLOATS | WIDE_INTS | {bf16})
 
     def infer(self, A: Value, B: Value, C: Value | None = None) -> TensorType:
         for name, v in (("A", A), ("B", B)):

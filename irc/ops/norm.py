@@ -91,7 +91,7 @@ class MeanVarianceNormalization(Op):
     eps: float = 1e-9
     eps_mode: str = "outside"
     normalize_variance: bool = True
-    sig = Sig("x: T, axes: I -> y: T", T=FLOATS_BF16, I=INTEGERS)
+    sig = Sig("x: T, axes: I[0..1] -> y: T", T=FLOATS_BF16, I=INTEGERS)
 
     def infer(self, x: Value, axes: Value) -> TensorType:
         normal_axes(self.name, axes.ints() or [], len(x.shape))
@@ -192,7 +192,12 @@ BN_TYPES = {"T": FLOATS, "T1": FLOATS, "T2": FLOATS}
 BN_1 = {**BN_ATTRS, "spatial": Int(1), "is_test": Int(0)}
 
 
-BN_SIG_1 = Sig("scale: T1, bias: T1, x: T, mean: T2, var: T2 -> y: T", **dict.fromkeys(("T", "T1", "T2"), FLOATS_BF16))
+BN_SIG_1 = Sig(
+    "scale: T1[1], bias: T1[1], x: T[>=2], mean: T2[1], var: T2[1] -> y: T",
+    **dict.fromkeys(("T", "T1", "T2"), FLOATS_BF16),
+)
+BN_ANY = Sig("x: T[>=2], scale: T1, bias: T1, mean: T2, var: T2 -> y: T", T=FLOATS_BF16, T1=FLOATS_BF16, T2=FLOATS_BF16)
+"""With spatial=0 there is a parameter for each element of a sample."""
 
 
 def read_batch_norm_1(b: Any, a: Any, scale: Value, bias: Value, x: Value, mean: Value, var: Value) -> Any:
@@ -205,7 +210,10 @@ class BatchNormalization(Op):
     """(x - mean) / sqrt(var + epsilon) · scale + bias, parameters per channel (axis 1); inference."""
 
     epsilon: float = EPSILON
-    sig = Sig("x: T, scale: T1, bias: T1, mean: T2, var: T2 -> y: T", T=FLOATS_BF16, T1=FLOATS_BF16, T2=FLOATS_BF16)
+    sig = Sig(
+        "x: T[>=2], scale: T1[1], bias: T1[1], mean: T2[1], var: T2[1] -> y: T",
+        T=FLOATS_BF16, T1=FLOATS_BF16, T2=FLOATS_BF16,
+    )  # fmt: skip
 
     def infer(self, x: Value, *parameters: Value) -> TensorType:
         rank = len(x.shape)
@@ -234,11 +242,14 @@ class BatchNormalization(Op):
         return narrowed(b, b.Add(b.Mul(w, per_channel(b, factor, rank)), per_channel(b, shift, rank)), x)
 
     onnx = (
-        Form("BatchNormalization", 1, attrs={**BN_1, "consumed_inputs": Ignored()}, T=BN_TYPES, read=read_batch_norm),
+        Form(
+            "BatchNormalization", 1, attrs={**BN_1, "consumed_inputs": Ignored()}, T=BN_TYPES, read=read_batch_norm,
+            sig=BN_ANY,
+        ),
         Form("BatchNormalization", 6, attrs=BN_1),
         Form("BatchNormalization", 7, attrs={**BN_ATTRS, "spatial": Int(1)}, direct=True, when=one_type,
              write=write_one_type),
-        Form("BatchNormalization", 9, attrs=BN_ATTRS),
+        Form("BatchNormalization", 9, attrs=BN_ATTRS, sig=None),
         Form(
             "BatchNormalization", 14, attrs={**BN_ATTRS, "training_mode": Bool(False)},
             T={"T": FLOATS_BF16, "T1": FLOATS_BF16, "T2": FLOATS_BF16},
@@ -364,7 +375,7 @@ class InstanceNormalization(Op):
     """(x - mean) / sqrt(variance + epsilon) · scale + bias, statistics per sample and channel."""
 
     epsilon: float = EPSILON
-    sig = Sig("x: T, scale: T, bias: T -> y: T", T=FLOATS_BF16)
+    sig = Sig("x: T[>=2], scale: T[1], bias: T[1] -> y: T", T=FLOATS_BF16)
 
     def infer(self, x: Value, scale: Value, bias: Value) -> TensorType:
         check_channels(self, x, scale, bias)
@@ -407,7 +418,7 @@ class GroupNormalization(Op):
 
     num_groups: int
     epsilon: float = EPSILON
-    sig = Sig("x: T, scale: T, bias: T -> y: T", T=FLOATS_BF16)
+    sig = Sig("x: T[>=2], scale: T[1], bias: T[1] -> y: T", T=FLOATS_BF16)
 
     def infer(self, x: Value, scale: Value, bias: Value) -> TensorType:
         check_channels(self, x, scale, bias)

@@ -69,7 +69,7 @@ class OneHot(Op):
 
     axis: int = -1
     negative: str = "ignore"
-    sig = Sig("indices: I, depth: D, on: T, off: T -> y: T", I=ONNX_ALL, D=ONNX_ALL, T=ANY)
+    sig = Sig("indices: I, depth: D[one], on: T[one], off: T[one] -> y: T", I=ONNX_ALL, D=ONNX_ALL, T=ANY)
 
     def infer(self, indices: Value, depth: Value, on: Value, off: Value) -> TensorType:
         if indices.rank is None:
@@ -118,7 +118,7 @@ class OneHotPair(Op):
     """ONNX's OneHot: operands of any numeric type, `off` and `on` as a vector of two; negative indices wrap."""
 
     axis: int = -1
-    sig = Sig("indices: I, depth: D, values: T -> y: T", I=ONNX_ALL, D=ONNX_ALL, T=ANY)
+    sig = Sig("indices: I, depth: D[one], values: T[1] -> y: T", I=ONNX_ALL, D=ONNX_ALL, T=ANY)
 
     def decompose(self, b: Any, indices: Value, depth: Value, values: Value) -> Value:
         off, on = (b.Gather(values, b.const(k), b.const(0)) for k in (0, 1))

@@ -32,4 +32,5 @@ class Opaque(Op):
 
     @property
     def name(self) -> str:
-        return self.type
+        """A name that no operation of irc has, whatever the file calls this one."""
+        return f"{self.domain or self.format}:{self.type}"

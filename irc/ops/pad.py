@@ -141,7 +141,7 @@ class Pad(Op):
     """
 
     mode: str = "constant"
-    sig = Sig("x: T, pads: P, value?: T, axes?: A -> y: T", T=ANY, P=INTEGERS, A=INTEGERS)
+    sig = Sig("x: T, pads: P[1], value?: T[one], axes?: A[1] -> y: T", T=ANY, P=INTEGERS, A=INTEGERS)
 
     def infer(self, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> TensorType:
         rank, sizes = len(x.shape), pads.dims()
@@ -222,7 +222,7 @@ class Pad(Op):
         ),
         Form(
             "Pad", 11, attrs={"mode": MODES}, T={"T": ONNX_NUMBERS}, when=scalar_value,
-            sig=Sig("x: T, pads: P, value?: T -> y: T", T=ONNX_ALL, P={i64}),
+            sig=Sig("x: T, pads: P[1], value?: T[one] -> y: T", T=ONNX_ALL, P={i64}),
         ),
         Form("Pad", 13, T={"T": onnx_all(13)}),
         Form("Pad", 18, sig=None),
@@ -254,7 +254,7 @@ class PadEach(Op):
     """OpenVINO's Pad: the padding before and after every axis as two operands."""
 
     mode: str = "constant"
-    sig = Sig("x: T, begin: B, end: E, value?: T -> y: T", T=ANY, B=INTEGERS, E=INTEGERS)
+    sig = Sig("x: T, begin: B[1], end: E[1], value?: T[one] -> y: T", T=ANY, B=INTEGERS, E=INTEGERS)
 
     def infer(self, x: Value, begin: Value, end: Value, value: Value | None = None) -> TensorType:
         first, last = begin.dims(), end.dims()

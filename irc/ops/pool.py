@@ -154,7 +154,7 @@ class MaxPool(Op):
     column_major: bool = False
     index_type: DType = i64
     axis: int = 0
-    sig = Sig("x: T -> y: T, indices: I", T=NUMERIC, I={i32, i64})
+    sig = Sig("x: T[>=3] -> y: T, indices: I", T=NUMERIC, I={i32, i64})
 
     def infer(self, x: Value) -> list[TensorType]:
         shape = pooled_shape(self, x)
@@ -223,7 +223,7 @@ class MaxPool(Op):
     onnx = (
         Form(
             "MaxPool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS, write=write_max_pool,
-            sig=Sig("x: T -> y: T", T=NUMERIC),
+            sig=Sig("x: T[>=3] -> y: T", T=NUMERIC),
         ),
         Form("MaxPool", 8, sig=None, attrs={**ONNX_WINDOW, **KERNEL, "storage_order": Bool(False, to="column_major")}),
         Form(
@@ -238,7 +238,7 @@ class MaxPool(Op):
         Form("MaxPool", 22, T=PREV | {bf16}),
     )  # fmt: skip
     openvino = (
-        Form("MaxPool", 1, attrs=OV_POOL, T=OV_NUMERIC, sig=Sig("x: T -> y: T", T=NUMERIC)),
+        Form("MaxPool", 1, attrs=OV_POOL, T=OV_NUMERIC, sig=Sig("x: T[>=3] -> y: T", T=NUMERIC)),
         Form(
             "MaxPool", 8, sig=None,
             attrs={
@@ -300,7 +300,7 @@ class AveragePool(Op):
     auto_pad: str = "explicit"
     rounding: str = "floor"
     counted: str = "inside"
-    sig = Sig("x: T -> y: T", T=NUMERIC)
+    sig = Sig("x: T[>=3] -> y: T", T=NUMERIC)
 
     def infer(self, x: Value) -> TensorType:
         return TensorType(x.dtype, pooled_shape(self, x))
@@ -409,7 +409,7 @@ class LpPool(Op):
     pads_end: tuple[int, ...] = ()
     auto_pad: str = "explicit"
     rounding: str = "floor"
-    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+    sig = Sig("x: T[>=3] -> y: T", T=FLOATS_BF16)
 
     def infer(self, x: Value) -> TensorType:
         return TensorType(x.dtype, pooled_shape(self, x))
@@ -467,7 +467,7 @@ def global_rows(name: str) -> tuple[Form, ...]:
 class GlobalAveragePool(Op):
     """The mean over all spatial axes."""
 
-    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+    sig = Sig("x: T[>=3] -> y: T", T=FLOATS_BF16)
 
     def decompose(self, b: Any, x: Value) -> Value:
         return b.ReduceMean(x, spatial_axes(x), keepdims=True)
@@ -479,7 +479,7 @@ class GlobalAveragePool(Op):
 class GlobalMaxPool(Op):
     """The maximum over all spatial axes."""
 
-    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+    sig = Sig("x: T[>=3] -> y: T", T=FLOATS_BF16)
 
     def decompose(self, b: Any, x: Value) -> Value:
         return b.ReduceMax(x, spatial_axes(x), keepdims=True)
@@ -492,7 +492,7 @@ class GlobalLpPool(Op):
     """(Σ |x|ᵖ)^(1/p) over all spatial axes."""
 
     p: int = 2
-    sig = Sig("x: T -> y: T", T=FLOATS_BF16)
+    sig = Sig("x: T[>=3] -> y: T", T=FLOATS_BF16)
 
     def decompose(self, b: Any, x: Value) -> Value:
         w = widened(b, x)

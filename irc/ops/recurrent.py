@@ -190,9 +190,12 @@ def rows(name: str, sig: Sig, read: Any, opsets: Sequence[int], **more: Codec) -
 
 # ------------------------------------------------------------------------------------- operations
 LSTM_SIG = Sig(
-    "x: T, w: T, r: T, b?: T, lengths?: I, h?: T, c?: T, p?: T -> y: T, y_h: T, y_c: T", T=FLOATS_BF16, I={i32}
+    "x: T[3], w: T[3], r: T[3], b?: T[2], lengths?: I[1], h?: T[3], c?: T[3], p?: T[2]"
+    " -> y: T, y_h: T, y_c: T", T=FLOATS_BF16, I={i32},
 )
-SIG = Sig("x: T, w: T, r: T, b?: T, lengths?: I, h?: T -> y: T, y_h: T", T=FLOATS_BF16, I={i32})
+SIG = Sig(
+    "x: T[3], w: T[3], r: T[3], b?: T[2], lengths?: I[1], h?: T[3] -> y: T, y_h: T", T=FLOATS_BF16, I={i32}
+)
 
 
 def read_lstm(b: Any, a: Any, *operands: Any) -> Any:

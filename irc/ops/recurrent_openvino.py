@@ -171,7 +171,7 @@ SEQUENCE_ATTRIBUTES: dict[str, Codec] = {
     **ATTRIBUTES, "direction": Enum(DIRECTIONS, assumed="forward"), "hidden_size": Int(assumed=0),
 }  # fmt: skip
 SEQUENCE_SIG = Sig(
-    "x: T, h: T, lengths: I, w: T, r: T, b: T -> y: T, y_h: T", T=FLOATS_BF16, I=INTEGERS
+    "x: T[3], h: T[3], lengths: I[1], w: T[3], r: T[3], b: T[2] -> y: T, y_h: T", T=FLOATS_BF16, I=INTEGERS
 )  # fmt: skip
 
 
@@ -182,7 +182,8 @@ class LSTMSequence(OpenVinoRecurrent):
     activations: tuple[str, ...] = LSTM_NAMES
     layer: ClassVar[type[Recurrent]] = LSTM
     sig = Sig(
-        "x: T, h: T, c: T, lengths: I, w: T, r: T, b: T -> y: T, y_h: T, y_c: T", T=FLOATS_BF16, I=INTEGERS
+        "x: T[3], h: T[3], c: T[3], lengths: I[1], w: T[3], r: T[3], b: T[2] -> y: T, y_h: T, y_c: T",
+        T=FLOATS_BF16, I=INTEGERS,
     )  # fmt: skip
 
     def decompose(
@@ -238,7 +239,7 @@ class RNNSequence(OpenVinoRecurrent):
 
 # ------------------------------------------------------------------------------------------ cells
 CELL_ATTRIBUTES: dict[str, Codec] = {**ATTRIBUTES, "hidden_size": Int(assumed=0)}
-CELL_SIG = Sig("x: T, h: T, w: T, r: T, b?: T -> y: T", T=FLOATS_BF16)
+CELL_SIG = Sig("x: T[2], h: T[2], w: T[2], r: T[2], b?: T[1] -> y: T", T=FLOATS_BF16)
 
 
 class Cell(OpenVinoRecurrent):
@@ -285,7 +286,7 @@ class LSTMCell(Cell):
     input_forget: bool = False
     activations: tuple[str, ...] = LSTM_NAMES
     layer: ClassVar[type[Recurrent]] = LSTM
-    sig = Sig("x: T, h: T, c: T, w: T, r: T, b?: T -> y: T, y_c: T", T=FLOATS_BF16)
+    sig = Sig("x: T[2], h: T[2], c: T[2], w: T[2], r: T[2], b?: T[1] -> y: T, y_c: T", T=FLOATS_BF16)
 
     def decompose(
         self, b: Any, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None

@@ -126,7 +126,7 @@ def openvino_write(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
     return getattr(b, op.name)(x, every, keepdims=op.keepdims, noop_with_empty_axes=True)
 
 
-AXES = Sig("x: T, axes: I -> y: T", T=NUMERIC, I=INTEGERS)
+AXES = Sig("x: T, axes: I[0..1] -> y: T", T=NUMERIC, I=INTEGERS)
 
 
 def openvino_rows(name: str, canonical: str, since: int = 1, T: Any = OV_NUMERIC) -> tuple[Form, ...]:
@@ -184,8 +184,8 @@ def of_sizes(function: Any, op: Any, x: Array, axes: Array | None) -> Any:
     return np.vectorize(Dim.of, otypes=[object])(found)
 
 
-SIG = Sig("x: T, axes?: I -> y: T", T=NUMERIC, I=INTEGERS)
-SIG_BOOL = Sig("x: T, axes?: I -> y: T", T=NUMERIC | {boolean}, I=INTEGERS)
+SIG = Sig("x: T, axes?: I[0..1] -> y: T", T=NUMERIC, I=INTEGERS)
+SIG_BOOL = Sig("x: T, axes?: I[0..1] -> y: T", T=NUMERIC | {boolean}, I=INTEGERS)
 
 
 @op
@@ -458,7 +458,7 @@ class LogicalReduction(Reduction):
 
     function: ClassVar[Any]
     kind: ClassVar[str]
-    sig = Sig("x: bool, axes?: I -> y: bool", I=INTEGERS)
+    sig = Sig("x: bool, axes?: I[0..1] -> y: bool", I=INTEGERS)
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
         return self.function(x, axis=self.over(x, axes), keepdims=self.keepdims)

@@ -306,7 +306,7 @@ def write_openvino(b: Any, op: Any, *operands: Value | None) -> Any:
 
 
 # ------------------------------------------------------------------------------------- operation
-SIG = Sig("x: T, roi?: R, scales?: f32, sizes?: i64 -> y: T", T=ANY, R=FLOATS)
+SIG = Sig("x: T, roi?: R[1], scales?: f32[1], sizes?: i64[1] -> y: T", T=ANY, R=FLOATS)
 A = single(-0.75)
 
 
@@ -514,18 +514,18 @@ class Resize(Op):
             attrs={"mode": Enum(["nearest", "linear"], "nearest"), "scales": Floats()},
         ),
         Form(
-            "Upsample", 9, sig=Sig("x: T, scales: f32 -> y: T", T=ANY), read=read_fixed, last=9, order=(0, 2),
+            "Upsample", 9, sig=Sig("x: T, scales: f32[1] -> y: T", T=ANY), read=read_fixed, last=9, order=(0, 2),
             direct=True, when=is_fixed, judges=FIXED_JUDGES, write=write_fixed,
             attrs={"mode": Enum(["nearest", "linear"], "nearest")},
         ),
         Form(
-            "Resize", 10, T={"T": ONNX_ALL, "R": FLOATS}, sig=Sig("x: T, scales: f32 -> y: T", T=ANY),
+            "Resize", 10, T={"T": ONNX_ALL, "R": FLOATS}, sig=Sig("x: T, scales: f32[1] -> y: T", T=ANY),
             read=read_fixed, order=(0, 2), direct=True, when=is_fixed, judges=FIXED_JUDGES, write=write_fixed,
             attrs={"mode": Enum(["nearest", "linear"], "nearest")},
         ),
         Form(
             "Resize", 11, attrs=attributes([*COORDINATES, "tf_half_pixel_for_nn"]), read=None, order=None, judges=(),
-            sig=Sig("x: T, roi: R, scales: f32, sizes?: i64 -> y: T", T=ANY, R=FLOATS),
+            sig=Sig("x: T, roi: R[1], scales: f32[1], sizes?: i64[1] -> y: T", T=ANY, R=FLOATS),
             when=all_given, write=write_all_given, direct=True,
         ),
         Form("Resize", 13, T={"T": PREV | {bf16}, "R": FLOATS}, sig=None, attrs=attributes(COORDINATES), when=None,

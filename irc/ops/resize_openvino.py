@@ -130,7 +130,7 @@ def write_both(b: Any, op: Any, x: Value, given: Value, axes: Value | None = Non
 class Interpolate(OpenVinoResize):
     """x resized along `axes` to sizes, or by scales."""
 
-    sig = Sig("x: T, scales_or_sizes: S, axes?: I -> y: T", T=OV_ANY, S=INTEGERS | FLOATS_BF16, I=INTEGERS)
+    sig = Sig("x: T, scales_or_sizes: S[1], axes?: I[1] -> y: T", T=OV_ANY, S=INTEGERS | FLOATS_BF16, I=INTEGERS)
 
     def decompose(self, b: Any, x: Value, given: Value, axes: Value | None = None) -> Value:
         by_scale = self.shape_by == "scales"
@@ -149,7 +149,7 @@ class Interpolate(OpenVinoResize):
 class InterpolateBoth(OpenVinoResize):
     """Interpolate of opset 4: sizes and scales, of which `shape_by` says the one that counts."""
 
-    sig = Sig("x: T, sizes: N, scales: S, axes?: I -> y: T", T=OV_ANY, N=INTEGERS, S=FLOATS_BF16, I=INTEGERS)
+    sig = Sig("x: T, sizes: N[1], scales: S[1], axes?: I[1] -> y: T", T=OV_ANY, N=INTEGERS, S=FLOATS_BF16, I=INTEGERS)
 
     def decompose(self, b: Any, x: Value, sizes: Value, scales: Value, axes: Value | None = None) -> Value:
         by_scale = self.shape_by == "scales"
@@ -183,7 +183,7 @@ def read_interpolate_1(b: Any, a: Any, x: Value, sizes: Value) -> Any:
 class InterpolateSizes(Op):
     """Interpolate of opset 1, as it is read: it becomes that of opset 11."""
 
-    sig = Sig("x: T, sizes: I -> y: T", T=OV_ANY, I=INTEGERS)
+    sig = Sig("x: T, sizes: I[1] -> y: T", T=OV_ANY, I=INTEGERS)
 
     def decompose(self, b: Any, x: Value, sizes: Value) -> Value:
         return b.Interpolate(x, sizes)

@@ -29,7 +29,7 @@ class Reverse(Op):
     """The elements in opposite order along some axes; mode "mask" names them by a boolean per axis."""
 
     mode: str = "index"
-    sig = Sig("x: T, axes: A -> y: T", T=ANY, A=ANY)
+    sig = Sig("x: T, axes: A[1] -> y: T", T=ANY, A=ANY)
 
     def _axes(self, rank: int, axes: Value) -> list[int]:
         array = axes.array
@@ -67,7 +67,7 @@ def rolled(b: Any, x: Value, shift: Value, axis: int) -> Value:
 class Roll(Op):
     """The elements shifted along axes, those that leave at the end coming back at the start."""
 
-    sig = Sig("x: T, shift: I, axes: A -> y: T", T=ANY, I=INDEX, A=INDEX)
+    sig = Sig("x: T, shift: I[0..1], axes: A[0..1] -> y: T", T=ANY, I=INDEX, A=INDEX)
 
     def infer(self, x: Value, shift: Value, axes: Value) -> TensorType:
         return x.tensor
@@ -134,7 +134,7 @@ class ReverseSequence(Op):
 
     batch_axis: int
     time_axis: int
-    sig = Sig("x: T, lengths: L -> y: T", T=ANY, L=NUMERIC)
+    sig = Sig("x: T[>=2], lengths: L[1] -> y: T", T=ANY, L=NUMERIC)
 
     def infer(self, x: Value, lengths: Value) -> TensorType:
         if x.rank is None:

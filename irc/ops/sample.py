@@ -246,7 +246,7 @@ class GridSample(Op):
     mode: str = "linear"
     padding: str = "zeros"
     align_corners: bool = False
-    sig = Sig("x: T, grid: G -> y: T", T=ANY, G=GRID)
+    sig = Sig("x: T[r>=3], grid: G[r] -> y: T", T=ANY, G=GRID)
 
     def infer(self, x: Value, grid: Value) -> TensorType:
         rank, facts = len(x.shape), {"op": "GridSample", "operand": "grid", "type": grid.tensor}

@@ -126,7 +126,7 @@ class ScatterElements(Op):
 
     reduction: str = "none"
     use_init: bool = True
-    sig = Sig("data: T, indices: I, updates: T, axis: A -> y: T", T=ANY, I=INTEGERS, A=INTEGERS)
+    sig = Sig("data: T[r>=1], indices: I[r], updates: T[r], axis: A[one] -> y: T", T=ANY, I=INTEGERS, A=INTEGERS)
 
     def infer(self, data: Value, indices: Value, updates: Value, axis: Value) -> TensorType:
         if data.rank is None or indices.rank is None or updates.rank is None:
@@ -226,7 +226,7 @@ class ScatterND(Op):
     """data with slices replaced: the last axis of `indices` holds the place of each slice of `updates`."""
 
     reduction: str = "none"
-    sig = Sig("data: T, indices: I, updates: T -> y: T", T=ANY, I=INTEGERS)
+    sig = Sig("data: T[>=1], indices: I[>=1], updates: T -> y: T", T=ANY, I=INTEGERS)
     use_init = True
 
     def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
@@ -287,7 +287,7 @@ class ScatterND(Op):
 class ScatterUpdate(Op):
     """data with the slices `indices` along `axis` replaced by those of `updates`."""
 
-    sig = Sig("data: T, indices: I, updates: T, axis: A -> y: T", T=ANY, I=INTEGERS, A=INTEGERS)
+    sig = Sig("data: T[>=1], indices: I, updates: T, axis: A[one] -> y: T", T=ANY, I=INTEGERS, A=INTEGERS)
 
     def _axis(self, data: Value, axis: Value) -> int:
         return normal_axis("ScatterUpdate", constant_int("ScatterUpdate", "axis", axis), len(data.shape))

@@ -66,7 +66,7 @@ class Compress(Op):
     """The slices along `axis` (absent: the elements) for which the condition holds."""
 
     axis: int | None = None
-    sig = Sig("x: T, condition: bool -> y: T", T=ANY)
+    sig = Sig("x: T[>=1], condition: bool[1] -> y: T", T=ANY)
 
     def infer(self, x: Value, condition: Value) -> TensorType:
         vector = condition.rank is None or condition.rank == 1

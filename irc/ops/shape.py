@@ -151,7 +151,7 @@ def write_expand(b: Any, op: Any, x: Value, shape: Value) -> Value:
 
 BROADCAST_1 = {"mode": Enum({"numpy": "numpy", "none": "explicit", "explicit": "explicit"}, "numpy")}
 BROADCAST_3 = {"mode": Enum({"numpy": "numpy", "explicit": "explicit", "bidirectional": "bidirectional"}, "numpy")}
-BROADCAST_SIG = Sig("x: T, shape: I, axes?: J -> y: T", T=OV_ANY, I=INTEGERS, J=INTEGERS)
+BROADCAST_SIG = Sig("x: T, shape: I[1], axes?: J[0..1] -> y: T", T=OV_ANY, I=INTEGERS, J=INTEGERS)
 
 
 @op
@@ -162,7 +162,7 @@ class Expand(Op):
     """
 
     mode: str = "bidirectional"
-    sig = Sig("x: T, shape: I -> y: T", T=ANY, I=INTEGERS)
+    sig = Sig("x: T, shape: I[1] -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
     whole_floats = True
 
@@ -199,7 +199,7 @@ class Expand(Op):
         Form("Expand", 13, T={"T": onnx_all(13)}),
         *(
             Form("ConstantOfShape", n, attrs={"value": OneElement(None)}, T={"I": {i64}}, direct=False,
-                 sig=Sig("shape: I -> y: T", I={i64}), read=read_constant_of_shape)
+                 sig=Sig("shape: I[1] -> y: T", I={i64}), read=read_constant_of_shape)
             for n in (9, 20, 21, 23, 24, 25)
         ),
     )  # fmt: skip
@@ -245,7 +245,7 @@ def read_tile_1(b: Any, a: Any, x: Value, tiles: Value, axis: Value) -> Value:
 class Tile(Op):
     """x repeated along every axis; where x and `repeats` differ in length, the shorter starts with ones."""
 
-    sig = Sig("x: T, repeats: I -> y: T", T=ANY, I=INTEGERS)
+    sig = Sig("x: T, repeats: I[1] -> y: T", T=ANY, I=INTEGERS)
     carries_contents = True
 
     def infer(self, x: Value, repeats: Value) -> TensorType:
@@ -273,7 +273,7 @@ class Tile(Op):
     onnx = (
         Form(
             "Tile", 1, T={"T": FLOATS, "I": {i64}}, read=read_tile_1, direct=False,
-            sig=Sig("x: T, tiles: T, axis: T -> y: T", T=FLOATS),
+            sig=Sig("x: T, tiles: T[one], axis: T[one] -> y: T", T=FLOATS),
         ),
         Form("Tile", 6, T={"T": ONNX_ALL}, sig=None, read=None, when=once_per_axis, write=write_once_per_axis),
         Form("Tile", 13, T={"T": onnx_all(13)}),
@@ -315,7 +315,7 @@ def write_range_4(b: Any, op: Any, start: Value, stop: Value, step: Value) -> Va
 class Range(Op):
     """start, start + step, … up to, not including, `limit`.  f16 and bf16 are computed in f32."""
 
-    sig = Sig("start: T, limit: T, step: T -> y: T", T=NUMERIC)
+    sig = Sig("start: T[one], limit: T[one], step: T[one] -> y: T", T=NUMERIC)
     carries_contents = True
     whole_floats = True
 
@@ -373,7 +373,7 @@ class RangeTo(Op):
     """OpenVINO's Range-4: operands of any numeric types, each converted to the result's."""
 
     output_type: DType
-    sig = Sig("start: A, stop: B, step: C -> y: any", A=NUMERIC, B=NUMERIC, C=NUMERIC)
+    sig = Sig("start: A[one], stop: B[one], step: C[one] -> y: any", A=NUMERIC, B=NUMERIC, C=NUMERIC)
     carries_contents = True
     whole_floats = True
 
@@ -414,7 +414,9 @@ class Eye(Op):
     """Ones where column = row + `diagonal`, zeros elsewhere, for every index of `batch`."""
 
     output_type: DType
-    sig = Sig("rows: R, columns: C, diagonal: D, batch?: B -> y: any", R=INDEX, C=INDEX, D=INDEX, B=INDEX)
+    sig = Sig(
+        "rows: R[one], columns: C[one], diagonal: D[one], batch?: B[1] -> y: any", R=INDEX, C=INDEX, D=INDEX, B=INDEX
+    )
 
     def infer(self, rows: Value, columns: Value, diagonal: Value, batch: Value | None = None) -> TensorType:
         lead = [] if batch is None else batch.dims()
@@ -467,7 +469,7 @@ class EyeLike(Op):
 
     dtype: DType
     k: int = 0
-    sig = Sig("x: T -> y: any", T=ONNX_NUMBERS | {boolean, bf16})
+    sig = Sig("x: T[2] -> y: any", T=ONNX_NUMBERS | {boolean, bf16})
     reads_type_only = True
 
     def infer(self, x: Value) -> TensorType:
@@ -510,7 +512,7 @@ class Trilu(Op):
     """The upper (or lower) triangle of the matrices of x, zeros elsewhere; `k` moves the diagonal up."""
 
     upper: bool = True
-    sig = Sig("x: T, k?: i64 -> y: T", T=ANY)
+    sig = Sig("x: T[>=2], k?: i64[one] -> y: T", T=ANY)
 
     def infer(self, x: Value, k: Value | None = None) -> TensorType:
         require(len(x.shape) >= 2, codes.WRONG_RANK, op="Trilu", operand="x", type=x.tensor, expected="2 or more")

@@ -1,25 +1,52 @@
 """Signatures: an operation's operands and results with their type variables.
 
-    Sig("x: T, axes?: i64 -> y: T", T=NUMERIC)
-    Sig("*xs: T -> y: T", T=ANY)                      any number of operands
-    Sig("x: T, split?: I -> *ys: T", T=ANY, I={i32, i64})
+    Sig("x: T, axes?: i64[0..1] -> y: T", T=NUMERIC)
+    Sig("*xs: T[r>=1] -> y: T", T=ANY)                any number of operands, of one rank
+    Sig("x: T, split?: I[1] -> *ys: T", T=ANY, I={i32, i64})
 
 `name?` may be absent, `*name` repeats.  A type is a type variable (a set, bound to one element type
-per call), an element type's irc name, or `any` for values that need not be tensors.
+per call), an element type's irc name, or `any` for values that need not be tensors.  Ranks that an
+operand may have stand behind it: `[1]`, `[0..1]`, `[>=2]`; `[one]` is a scalar or a vector of one
+element.  Ranks of one name, `[r]`, `[r>=1]` or `[r=3..4]`, are equal.  What is not known passes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from irc.diagnostics import require
-from irc.diagnostics.codes import operation as codes
+from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
 from irc.ir.types import DTYPES, DType, TensorType, dynamic
 
 TypeSet = frozenset[DType]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The ranks an operand may have: `lo` to `hi` (None: any from there), and the variable that stands for it.
+
+    single: with one element.
+    """
+
+    lo: int = 0
+    hi: int | None = None
+    variable: str = ""
+    single: bool = False
+
+    def __contains__(self, rank: int) -> bool:
+        return self.lo <= rank and (self.hi is None or rank <= self.hi)
+
+    def __str__(self) -> str:
+        if self.single:
+            return "0, or 1 with one element"
+        if self.hi is None:
+            return f"at least {self.lo}"
+        between = " or " if self.hi == self.lo + 1 else ".."
+        return str(self.lo) if self.lo == self.hi else f"{self.lo}{between}{self.hi}"
 
 
 @dataclass(frozen=True)
@@ -30,13 +57,24 @@ class Param:
     type: str
     optional: bool = False
     variadic: bool = False
+    rank: Rank = Rank()
+
+
+_PARAM = re.compile(
+    r"(?P<variadic>\*?)(?P<name>\w+)(?P<optional>\??): (?P<type>\w+)"
+    r"(?:\[(?:(?P<single>one)|(?P<variable>[a-z]?)=?(?:(?P<lo>\d+)(?:\.\.(?P<hi>\d+))?|>=(?P<least>\d+))?)\])?"
+)
 
 
 def _params(text: str) -> tuple[Param, ...]:
     found: list[Param] = []
     for part in filter(None, (p.strip() for p in text.split(","))):
-        name, _, kind = (p.strip() for p in part.partition(":"))
-        found.append(Param(name.strip("*?"), kind, name.endswith("?"), name.startswith("*")))
+        m = _PARAM.fullmatch(part)
+        assert m is not None, f"{part!r} is no operand"
+        hi = "1" if m["single"] else m["hi"] or m["lo"]
+        lo, single = int(m["lo"] or m["least"] or 0), bool(m["single"])
+        rank = Rank(lo, None if hi is None else int(hi), m["variable"] or "", single)
+        found.append(Param(m["name"], m["type"], bool(m["optional"]), bool(m["variadic"]), rank))
     return tuple(found)
 
 
@@ -80,9 +118,9 @@ class Sig:
     def check(
         self, op: str, inputs: Sequence[Value | None], variables: Mapping[str, TypeSet] | None = None
     ) -> dict[str, DType]:
-        """Check number and element types of operands; the binding of each type variable.
+        """Check number, element types and ranks of operands; the binding of each type variable.
 
-        Raises Problem IRC2101..2104.  `variables` narrows type variables (a form's own types).
+        Raises Problem IRC2101..2105, IRC3105, IRC3111.  `variables` narrows type variables (a form's own types).
         """
         given = len(inputs)
         facts: dict[str, Any] = {"op": op, "given": given, "operands": self.operands}
@@ -90,12 +128,18 @@ class Sig:
         most = self.max_inputs
         require(most is None or given <= most, codes.TOO_MANY_INPUTS, **facts, most=most)
         bound: dict[str, tuple[DType, str]] = {}  # and the operand that bound it
+        ranks: dict[str, tuple[Value, str]] = {}
         for i, value in enumerate(inputs):
             param = self.param(i)
             if value is None:
                 require(param.optional, codes.MISSING_OPERAND, op=op, operand=param.name, index=i)
-            elif isinstance(value.type, TensorType) and value.dtype != dynamic:
-                self._check_one(op, param, value, bound, variables)
+            elif isinstance(value.type, TensorType):
+                if value.dtype != dynamic:
+                    self._check_one(op, param, value, bound, variables)
+                _check_rank(op, param, value, ranks)
+            else:
+                tensor = param.type == "any"
+                require(tensor, codes.TYPE_NOT_ALLOWED, op=op, operand=param.name, dtype=value.type, allowed="tensors")
         return {name: dtype for name, (dtype, _) in bound.items()}
 
     def _check_one(
@@ -119,3 +163,18 @@ class Sig:
                 first == value.dtype, codes.TYPE_MISMATCH,
                 op=op, operand=param.name, dtype=value.dtype, other=other, first=first,
             )  # fmt: skip
+
+
+def _check_rank(op: str, param: Param, value: Value, ranks: dict[str, tuple[Value, str]]) -> None:
+    """Check an operand's rank by itself, and against that of the first one with the same variable."""
+    allowed = param.rank
+    if value.rank is None:
+        return
+    fits = value.rank in allowed and (not allowed.single or value.tensor.elements().equals(1) is not False)
+    require(fits, shape_codes.WRONG_RANK, op=op, operand=param.name, type=value.type, expected=str(allowed))
+    if allowed.variable:
+        first, other = ranks.setdefault(allowed.variable, (value, param.name))
+        require(
+            first.rank == value.rank, shape_codes.RANKS_DIFFER,
+            op=op, operand=param.name, type=value.type, other=other, first=first.type,
+        )  # fmt: skip

@@ -155,7 +155,8 @@ class Slice(Op):
     """x[start:end:step] along `axes` (absent: the first ones); bounds clamp, negative ones count from the end."""
 
     sig = Sig(
-        "x: T, starts: I, ends: J, axes?: A, steps?: S -> y: T", T=ANY, I=INTEGERS, J=INTEGERS, A=INTEGERS, S=INTEGERS
+        "x: T[>=1], starts: I[1], ends: J[1], axes?: A[1], steps?: S[1] -> y: T",
+        T=ANY, I=INTEGERS, J=INTEGERS, A=INTEGERS, S=INTEGERS,
     )
     carries_contents = True
     whole_floats = True
@@ -231,7 +232,7 @@ class Slice(Op):
             "Slice", 1, T={"T": onnx_all(1), "I": {i64}, "J": {i64}, "A": {i64}, "S": {i64}},
             attrs={"starts": AsInput(index=1, dtype=i64), "ends": AsInput(index=2, dtype=i64),
                    "axes": AsInput(None, index=3, dtype=i64)},
-            sig=Sig("x: T -> y: T", T=onnx_all(1)), write=write_one_type,
+            sig=Sig("x: T[>=1] -> y: T", T=onnx_all(1)), write=write_one_type,
         ),
         Form(
             "Slice", 10, attrs={}, T={"I": INDEX, "J": INDEX, "A": INDEX, "S": INDEX}, sig=None, when=one_index_type,
@@ -243,8 +244,8 @@ class Slice(Op):
         write_only(write_strided),
         Form(
             "Slice", 8, T={"T": OV_ANY}, order=(0, 1, 2, 4, 3), write=steps_written,
-            sig=Sig("x: T, start: I, stop: J, step: S, axes?: A -> y: T", T=OV_ANY, I=INTEGERS, J=INTEGERS,
-                    S=INTEGERS, A=INTEGERS),
+            sig=Sig("x: T[>=1], start: I[1], stop: J[1], step: S[1], axes?: A[1] -> y: T", T=OV_ANY,
+                    I=INTEGERS, J=INTEGERS, S=INTEGERS, A=INTEGERS),
         ),
     )  # fmt: skip
 
@@ -268,7 +269,7 @@ class StridedSlice(Op):
     new_axis_mask: tuple[int, ...] = ()
     shrink_axis_mask: tuple[int, ...] = ()
     ellipsis_mask: tuple[int, ...] = ()
-    sig = Sig("x: T, begin: I, end: J, strides?: S -> y: T", T=ANY, I=INTEGERS, J=INTEGERS, S=INTEGERS)
+    sig = Sig("x: T, begin: I[1], end: J[1], strides?: S[1] -> y: T", T=ANY, I=INTEGERS, J=INTEGERS, S=INTEGERS)
     carries_contents = True
 
     def _plan(self, rank: int, count: int) -> tuple[list[tuple[int, int]], list[int], list[int]]:

@@ -76,7 +76,7 @@ class TopK(Op):
     sort: str = "value"
     index_type: DType = i64
     stable: bool = True
-    sig = Sig("x: T, k: K -> values: T, indices: i64", T=NUMERIC, K=INTEGERS)
+    sig = Sig("x: T[>=1], k: K[one] -> values: T, indices: i64", T=NUMERIC, K=INTEGERS)
 
     def infer(self, x: Value, k: Value) -> list[TensorType]:
         axis = normal_axis("TopK", self.axis, len(x.shape))
@@ -163,7 +163,7 @@ class TopK(Op):
     onnx = (
         Form(
             "TopK", 1, attrs={"axis": Int(-1), "k": AsInput(index=1, dtype=i64, scalar=True)},
-            T={"T": FLOATS, "K": {i64}}, sig=Sig("x: T -> values: T, indices: i64", T=FLOATS),
+            T={"T": FLOATS, "K": {i64}}, sig=Sig("x: T[>=1] -> values: T, indices: i64", T=FLOATS),
             judges=("stable",), write=write_top_k,
         ),
         Form("TopK", 10, attrs={"axis": Int(-1)}, sig=None, when=onnx_says),

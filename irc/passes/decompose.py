@@ -18,6 +18,6 @@ def run(graph: Graph, sink: Sink) -> None:
         if node.op.compute is not None or node.op.loops is not None:
             continue
         if isinstance(node.op, Opaque):
-            sink.report(codes.OPAQUE, node.loc, op=node.op.name)
+            sink.report(codes.OPAQUE, node.loc, op=node.op.type)
         elif node.op.decompose is None:
             sink.report(codes.NO_LOWERING, node.loc, op=node.op.name)

@@ -66,6 +66,16 @@ XML_ENTITY = Code(
     "write &amp; for a plain &",
 )  # fmt: skip
 
+XML_ENCODING = Code(
+    "IRC1008", "warning", "Encoding is not known",
+    "the file says that its encoding is \"{encoding}\"; it is read as UTF-8, as in OpenVINO",
+    "OpenVINO's parser knows UTF-8, UTF-16, UTF-32 and Latin-1 and takes every other encoding as UTF-8; other tools may"
+    " refuse the file or read other names.",
+    "<?xml version=\"1.0\" encoding=\"shift_jis\"?>",
+    "Write the file in UTF-8, and leave the encoding out or say UTF-8.",
+    "write the file in UTF-8",
+)  # fmt: skip
+
 # ------------------------------------------------------------------ <net>
 VERSION_MISSING = Code(
     "IRC1010", "error", "IR version missing",

@@ -45,6 +45,14 @@ SYMBOL_NOT_AN_INPUT = Code(
     fix="Fix the size when compiling.",
     help="give that size with --shape",
 )  # fmt: skip
+RANK_NEEDED = Code(
+    "IRC5010", "error", "Rank is needed",
+    "a value is {type}; compiling needs to know how many axes it has",
+    why="What is generated for this operation depends on the number of axes of its operands.",
+    example="Attention of an input without a shape",
+    fix="Declare the shapes of the model's inputs, or give them when compiling; a size may stay symbolic.",
+    help="give the input shapes (--shape)",
+)  # fmt: skip
 WRONG_ELEMENT_TYPE = Code(
     "IRC5006", "error", "Loops have the wrong element type",
     "{op} declares {declared} but computes {found}",

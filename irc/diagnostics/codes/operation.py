@@ -124,6 +124,15 @@ BAD_ENUM = Code(
     fix="Use one of the listed words.",
     help="use one of {choices}",
 )  # fmt: skip
+ODD_CASE = Code(
+    "IRC2209", "warning", "Attribute value in other letters",
+    '{op}: {attribute}="{text}" is read as {value}',
+    why="OpenVINO's reader takes the words of an attribute in small or capital letters; its specification has one "
+    "spelling, and other tools may know that one only.",
+    example='auto_broadcast="NUMPY"',
+    fix="Spell the word as the specification does.",
+    help='write {attribute}="{value}"',
+)  # fmt: skip
 ODD_BOOLEAN = Code(
     "IRC2205", "warning", "Boolean attribute is neither true nor false",
     '{op}: {attribute}="{text}" is read as false',

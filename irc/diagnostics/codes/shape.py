@@ -91,6 +91,14 @@ TENSOR_TOO_LARGE = Code(
     fix="Correct the sizes or repeats.",
     help="use smaller sizes",
 )  # fmt: skip
+RANKS_DIFFER = Code(
+    "IRC3111", "error", "Ranks must be equal",
+    "{op}: operand {operand} is {type}, but {other} is {first}: their ranks must be equal",
+    why="The operation pairs the axes of these operands one by one.",
+    example="GatherElements of data [2,3] and indices [2]",
+    fix="Reshape one of the operands.",
+    help="give both operands the same number of axes",
+)  # fmt: skip
 DECLARED_SHAPE = Code(
     "IRC3201", "warning", "Declared shape disagrees with inference",
     "{value} is declared {declared}; inference says {inferred}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from irc.diagnostics.codes import container as codes
+from irc.diagnostics.codes import container as codes, operation
 from irc.formats.document import RawTensor, RawValue
 from irc.formats.openvino.fields import I64, fixed, integer, parse_shape, unsigned
 from irc.formats.openvino.layers import Layer, Port, layer_extras
@@ -63,8 +63,13 @@ class DataReader:
 
     def _dtype(self, layer: Layer, data: Element, text: str) -> DType | None:
         found = dtype_from_ov(text)
-        if found is None:
+        exact = found is None or text in (found.ov, "undefined")
+        if found is None or (layer.kind == "Const" and not exact):
             self.xml.report(codes.ELEMENT_TYPE_UNKNOWN, data, layer.where, layer.dead, text=text[:60])
+            return None
+        if not exact:
+            facts = {"op": layer.kind, "attribute": "element_type", "text": text, "value": found.ov}
+            self.xml.report(operation.ODD_CASE, data, layer.where, layer.dead, **facts)
         return found
 
     def _compare(self, layer: Layer, port: Port, type: TensorType) -> None:

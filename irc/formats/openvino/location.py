@@ -19,30 +19,58 @@ _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->)*+", re.DOTALL)
 _INTERNAL_SUBSET = re.compile(rb"(?:<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|\"[^\"]*\"|'[^']*'|[^\]\"'])*+\]\s*>", re.DOTALL)
 _NOT_TEXT = rb"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)"  # & may stand in these
 _BARE_AMPERSAND = re.compile(_NOT_TEXT + rb"|&(?!(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);)", re.DOTALL)
+_DECLARATION = re.compile(
+    r"(?:\ufeff|\xef\xbb\xbf)?\s*<\?xml\b[^>]*?(?:\bencoding\s*=\s*[\"'](?P<encoding>[^\"']*)[\"'][^>]*?)?\?>"
+)
+_DECLARATION_BYTES = 1024
+_FIRST_BYTES = (
+    (b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"<\0\0\0", "utf-32-le"), (b"\0\0\0<", "utf-32-be"),
+    (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"),
+)  # fmt: skip
+"""How a file begins in other encodings than those that have ASCII in them."""
 _REMEMBERED = 4
 _UNCLOSED = {errors.codes[text] for text in (errors.XML_ERROR_TAG_MISMATCH, errors.XML_ERROR_NO_ELEMENTS)}
 
 
 @dataclass(frozen=True)
 class Source:
-    """Bytes to parse, and where what was changed in them stood (line, column): a document type, bare ampersands."""
+    """Bytes to parse, in UTF-8; where what was changed in them stood (line, column): a document type, bare
+    ampersands; and the encoding that the file declares where that is none OpenVINO knows."""
 
     data: bytes
     doctype: tuple[int, int] | None
     ampersand: tuple[int, int] | None
     ampersands: int
+    encoding: str | None = None
 
 
 def load_bytes(path: str) -> Source:
-    """The file as it is parsed.  Line numbers are those of the file; UTF-16 becomes UTF-8.  Raises OSError."""
-    data = Path(path).read_bytes()
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        text = data.decode("utf-16", "replace")
-        data = re.sub(r"^\s*<\?xml.*?\?>", "", text, count=1).encode("utf-8", "replace")
+    """The file as it is parsed.  Line numbers are those of the file; other encodings become UTF-8.  Raises OSError."""
+    data, encoding = _as_utf8(Path(path).read_bytes())
     data, doctype = _without_doctype(data)
     bare: list[int] = []
     clean = _escape_ampersands(data, bare) if b"&" in data else data
-    return Source(clean, doctype, line_and_column(data, bare[0]) if bare else None, len(bare))
+    return Source(clean, doctype, line_and_column(data, bare[0]) if bare else None, len(bare), encoding)
+
+
+def _as_utf8(data: bytes) -> tuple[bytes, str | None]:
+    """The file in UTF-8 by the rules of pugixml, OpenVINO's parser; the encoding it declares where they know none.
+
+    What the first bytes show counts before what is declared; all but Latin-1 is then taken as UTF-8.
+    """
+    shown = next((name for start, name in _FIRST_BYTES if data.startswith(start)), "")
+    head = data[:_DECLARATION_BYTES].decode(shown or "latin-1", "replace")
+    found = _DECLARATION.match(head)
+    declared = (found["encoding"] or "") if found else ""
+    latin = declared.lower() in ("latin1", "latin-1", "iso-8859-1")
+    if not shown and not latin and declared.lower() in ("", "utf-8", "utf8", "ascii", "us-ascii"):
+        return data, None
+    if shown or latin:
+        data = data.decode(shown or "latin-1", "replace").encode("utf-8", "replace")
+    declaration = _DECLARATION.match(data[:_DECLARATION_BYTES].decode("latin-1"))
+    if declaration is not None:  # spaces, so that columns stay
+        data = re.sub(rb"[^\r\n]", b" ", data[: declaration.end()]) + data[declaration.end() :]
+    return data, None if shown or latin else declared
 
 
 def line_and_column(data: bytes, offset: int) -> tuple[int, int]:

@@ -62,6 +62,9 @@ def parse(path: str, sink: Sink) -> XmlFile | None:
     if not source.data.strip():
         sink.report(codes.XML_EMPTY, Loc(path, "file", FixedPosition(1, 1)))
         return None
+    if source.encoding is not None:
+        facts = {"encoding": source.encoding[:60]}
+        sink.report(codes.XML_ENCODING, Loc(path, "file", FixedPosition(1, 1)), **facts)
     if source.doctype:
         sink.report(codes.XML_DOCTYPE, Loc(path, "file", FixedPosition(*source.doctype)))
     if source.ampersand:
