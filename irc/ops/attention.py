@@ -57,12 +57,12 @@ def repeated(b: Any, x: Value, heads: Dim) -> Value:
 
 
 SIG = Sig(
-    "q: T1[r=3..4], k: T1[r], v: T2[r], mask?: U[2..4], past_key?: T1[4], past_value?: T2[4], lengths?: i64[1]"
+    "q: T1[r=3..4], k: T1[r], v: T2[r], mask?: U[1..4], past_key?: T1[4], past_value?: T2[4], lengths?: i64[1]"
     " -> y: T1, present_key: T1, present_value: T2, scores: T1",
     T1=FLOATS_BF16, T2=FLOATS_BF16, U=MASKS,
 )  # fmt: skip
 SIG_23 = Sig(
-    "q: T1[r=3..4], k: T1[r], v: T2[r], mask?: U[2..4], past_key?: T1[4], past_value?: T2[4]"
+    "q: T1[r=3..4], k: T1[r], v: T2[r], mask?: U[1..4], past_key?: T1[4], past_value?: T2[4]"
     " -> y: T1, present_key: T1, present_value: T2, scores: T1",
     T1=FLOATS_BF16, T2=FLOATS_BF16, U=MASKS,
 )  # fmt: skip

@@ -68,7 +68,7 @@ class DataReader:
             self.xml.report(codes.ELEMENT_TYPE_UNKNOWN, data, layer.where, layer.dead, text=text[:60])
             return None
         if not exact:
-            facts = {"op": layer.kind, "attribute": "element_type", "text": text, "value": found.ov}
+            facts: dict[str, Any] = {"op": layer.kind, "attribute": "element_type", "text": text, "value": found.ov}
             self.xml.report(operation.ODD_CASE, data, layer.where, layer.dead, **facts)
         return found
 

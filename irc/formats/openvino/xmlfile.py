@@ -63,7 +63,7 @@ def parse(path: str, sink: Sink) -> XmlFile | None:
         sink.report(codes.XML_EMPTY, Loc(path, "file", FixedPosition(1, 1)))
         return None
     if source.encoding is not None:
-        facts = {"encoding": source.encoding[:60]}
+        facts: dict[str, Any] = {"encoding": source.encoding[:60]}
         sink.report(codes.XML_ENCODING, Loc(path, "file", FixedPosition(1, 1)), **facts)
     if source.doctype:
         sink.report(codes.XML_DOCTYPE, Loc(path, "file", FixedPosition(*source.doctype)))
