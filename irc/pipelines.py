@@ -17,8 +17,8 @@ Pass = tuple[str, Callable[[Graph, Sink], object]]
 COMPILE_C: tuple[Pass, ...] = (
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
-    ("record-demands", lambda graph, sink: demands.record(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
+    ("record-demands", demands.record),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
     ("decompose", decompose.run),
@@ -58,6 +58,7 @@ COMPILE_NUMPY: tuple[Pass, ...] = (
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
+    ("record-demands", demands.record),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
     ("cse", lambda graph, sink: cse.run(graph)),

@@ -13,16 +13,17 @@ import pytest
 from irc.backends.c import EmitOptions, emit
 from irc.backends.c_expr import MATH
 from irc.backends.toolchain import find_compiler
+from irc.diagnostics.codes.shape import SIZES_DIFFER
 from irc.expr import Bin, Const, Expr, Load, Size, Un, Var, call, select
 from irc.ir import types as t
 from irc.ir.dim import Dim
+from irc.ir.relation import Comparison, Demand
 from irc.ir.types import DType, boolean, f16, f32, f64, i8, i32, i64, u8
 from irc.loops.ir import (
     Alloc,
     Assign,
     Block,
     Buffer,
-    Constraint,
     For,
     Function,
     If,
@@ -351,10 +352,11 @@ def test_sizes_that_must_agree(tmp_path: Path) -> None:
     n, m = Dim.symbol("n"), Dim.symbol("m")
     x, z, y = buffer("x", f32, (n,), "input"), buffer("z", f32, (m,), "input"), buffer("y", f32, (n,), "output")
     f = elementwise("add", y, lambda i: Load(x, (i,)) + Load(z, (i,)), [x, z])
-    program = Program("m", [x, z], [y], [], [f], ["n", "m"], [Constraint(n, m, "Add: x and z")])
+    demand = Demand(Comparison("==", n, m), SIZES_DIFFER, "sizes of x and z", "Add")
+    program = Program("m", [x, z], [y], [], [f], ["n", "m"], [demand])
     library = Library(program, tmp_path)
     memory = library.context([3, 3])
-    assert library.plan(memory, [3, 4]) == 6104
+    assert library.plan(memory, [3, 4]) == 3108
     big = Dim.symbol("a") * Dim.symbol("b") * Dim.symbol("c")
     x, y = buffer("x", f32, (big,), "input"), buffer("y", f32, (big,), "output")
     f = elementwise("copy", y, lambda i: Load(x, (i,)), [x])

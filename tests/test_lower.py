@@ -166,7 +166,7 @@ def test_two_symbols_broadcast() -> None:
 def test_inner_sizes_are_a_constraint() -> None:
     shapes = [[2, Dim.symbol("A", 1)], [Dim.symbol("B", 1), 3]]
     program = compiled(graph_of(lambda b, x, y: b.MatMul(x, y), random(2, 4), random(4, 3), shapes=shapes))
-    assert [(str(c.a), str(c.b)) for c in program.constraints] == [("A", "B")]
+    assert [list(map(str, d.relation.dims())) for d in program.demands] == [["A", "B"]]
 
 
 def test_size_that_depends_on_data() -> None:

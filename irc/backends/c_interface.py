@@ -279,9 +279,10 @@ def _check(i: Interface) -> str:
         s = bounds.get(symbol, Symbol(symbol))
         lines.append(f"    if ({name} < {s.lo} || {name} > {largest(s)}) return {number(runtime.SIZE_OUT_OF_RANGE)};")
     sizes, checks = i.checked_sizes(), list[str]()
-    for c in i.program.constraints:
-        differ = f"{sizes.text(c.a)} != {sizes.text(c.b)}"
-        checks.append(f"    if ({differ}) return {number(runtime.SIZES_DIFFER)}; {remark(c.what)}")
+    for demand in i.program.demands:
+        fails = demand.relation.text(sizes.text, {"and": "&&", "or": "||"}, negated=True)
+        checks.append(f"    {remark(f'{demand.where}: {demand.message}')}")
+        checks.append(f"    if ({fails}) return {number(demand.code)};")
     checks += [f"    if ({sizes.text(d)} < 0) return {number(runtime.SIZE_NEGATIVE)};" for d in i.doubtful_sizes()]
     lines += [part for line in (*sizes.lines, *checks) for part in _folded(line)]
     given = i.load_sizes("dims", set(i.unit.symbols))

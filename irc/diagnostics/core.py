@@ -6,8 +6,9 @@ import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, cast
 
 Severity = Literal["error", "warning", "note"]
 
@@ -123,10 +124,28 @@ class _Missing(dict[str, Any]):
         return f"<{key}>"
 
 
-def require(condition: bool | None, code: Code, **facts: Any) -> None:
-    """Raise `Problem(code)` unless the condition holds; None (undecidable) passes."""
-    if condition is False:
+class Undecided(Protocol):
+    """What may depend on sizes that only a run tells: a relation of `irc.ir.relation`."""
+
+    def decide(self) -> bool | None:
+        """Whether it holds; None where only a run tells."""
+        ...
+
+
+recorder: ContextVar[Callable[[Undecided, Code, dict[str, Any]], None] | None] = ContextVar("recorder", default=None)
+"""What `require` hands a relation that cannot be decided; see `irc.ir.relation.recording`."""
+
+
+def require(condition: bool | Undecided, code: Code, **facts: Any) -> None:
+    """Raise `Problem(code)` unless the condition holds.  What only a run can tell is recorded, to be checked then."""
+    if condition is True:
+        return
+    relation = cast("Undecided | None", condition if hasattr(condition, "decide") else None)
+    holds = bool(condition) if relation is None else relation.decide()
+    if holds is False:
         raise Problem(code, **facts)
+    if holds is None and relation is not None and (note := recorder.get()) is not None:
+        note(relation, code, facts)
 
 
 class Sink:

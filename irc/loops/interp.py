@@ -43,9 +43,9 @@ class Interpreter:
             self.memory[constant] = constant.data
 
     def run(self) -> list[Array]:
-        for c in self.program.constraints:
-            if c.a.evaluate(self.sizes) != c.b.evaluate(self.sizes):
-                raise ValueError(f"{c.what}: {c.a} is not {c.b}")
+        for demand in self.program.demands:
+            if not demand.relation.holds(self.sizes):
+                raise ValueError(demand.message)
         with np.errstate(all="ignore"):
             for f in self.program.functions:
                 self.function(f)

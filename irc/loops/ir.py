@@ -16,6 +16,7 @@ import numpy as np
 
 from irc.expr import Expr, Var
 from irc.ir.dim import Dim, product
+from irc.ir.relation import Demand
 from irc.ir.types import DType
 
 Where = Literal["input", "output", "constant", "arena", "local", "state"]
@@ -150,22 +151,13 @@ class Function:
     scratch: tuple[Buffer, ...] = ()  # arena buffers alive only inside this function
 
 
-@dataclass(frozen=True)
-class Constraint:
-    """Two sizes that must be equal when the model runs, and where the demand comes from."""
-
-    a: Dim
-    b: Dim
-    what: str
-
-
 @dataclass
 class Program:
     """A lowered model.
 
     `symbols` are the parameters, in the order of the `dims` array of the C interface; each is a size of an
-    input.  `buffers` are all buffers but the locals.  `states` are (variable, input buffer, output buffer,
-    initial array or None).
+    input.  `buffers` are all buffers but the locals.  `demands` are what these sizes must fulfil.  `states` are
+    (variable, input buffer, output buffer, initial array or None).
     """
 
     name: str
@@ -174,7 +166,7 @@ class Program:
     constants: list[Buffer]
     functions: list[Function]
     symbols: list[str]
-    constraints: list[Constraint] = field(default_factory=list[Constraint])
+    demands: list[Demand] = field(default_factory=list[Demand])
     states: list[tuple[str, Buffer, Buffer, np.ndarray[Any, Any] | None]] = field(default_factory=list[Any])
 
     def buffers(self) -> list[Buffer]:

@@ -11,9 +11,9 @@ from irc.expr import Expr, Load, Tensor, transform, walk
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.names import unused
+from irc.ir.relation import Demand
 from irc.ir.types import DType, TensorType
 from irc.loops.builder import LoopBuilder, Place, place
-from irc.loops.constraints import constraints
 from irc.loops.expand import expand
 from irc.loops.hoist import hoist
 from irc.loops.ir import (
@@ -31,6 +31,7 @@ from irc.loops.ir import (
 )
 from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
+from irc.passes.demands import recorded
 from irc.passes.elements import Flat, Inliner
 from irc.passes.group import Group, Grouping
 from irc.passes.room import Room
@@ -93,7 +94,7 @@ class Lowering:
         for value, out in copies:
             self.program.functions.append(self._copy(value, out))
         self._constants()
-        self.program.constraints = constraints(self.graph, self.grouping.elements)
+        self.program.demands = self._demands()
         self.sink.stop_on_errors(CompileError)
         return self.program
 
@@ -218,17 +219,25 @@ class Lowering:
 
     # --------------------------------------------------------------------- checks
     def _check_values(self) -> None:
-        """Every stored value must be a tensor of numbers, its sizes known from the inputs' sizes."""
+        """Every stored value must be a tensor of numbers, and all sizes known from the inputs' sizes."""
         for value in self._all_values():
             loc = value.producer.loc if value.producer else value.loc
             kind = value.type
             if not isinstance(kind, TensorType) or kind.shape is None or kind.dtype.kind not in "fiub":
                 self.sink.report(codes.UNSUPPORTED_TYPE, loc, value=value.name, type=kind)
-                continue
-            for d in kind.shape:
-                for symbol in sorted(d.symbols()):
-                    if symbol.name not in self.program.symbols:
-                        self._unknown_symbol(value, symbol.name)
+        for value in dict.fromkeys([*self._all_values(), *(v for n in self.graph.nodes for v in n.outputs)]):
+            for name in sorted(_symbol_names(value).difference(self.program.symbols)):
+                self._unknown_symbol(value, name)
+
+    def _demands(self) -> list[Demand]:
+        """What the sizes of the inputs must fulfil.  A demand on a size that only running tells is a finding."""
+        found: list[Demand] = []
+        for demand in recorded(self.graph):
+            unknown = [s.name for s in demand.symbols() if s.name not in self.program.symbols]
+            for name in unknown:
+                self._unknown_symbol(None, name)
+            found += [] if unknown else [demand]
+        return found
 
     def _all_values(self) -> list[Value]:
         values = [*self.graph.inputs, *self.graph.outputs]
@@ -236,14 +245,17 @@ class Lowering:
             values += [*group.stages, *(group.node.operands if group.node else ())]
         return list(dict.fromkeys(values))
 
-    def _unknown_symbol(self, value: Value, name: str) -> None:
-        """Report the first operation in whose result the symbol appears, or the input that declares it."""
+    def _unknown_symbol(self, value: Value | None, name: str) -> None:
+        """Report the first operation in whose result the symbol appears, or the input that declares it; without
+        a value, no finding where neither is left."""
         for node in self.graph.nodes:
             out = next((v for v in node.outputs if name in _symbol_names(v)), None)
             if out is not None and not any(name in _symbol_names(v) for v in node.operands):
                 self.sink.report(codes.DATA_DEPENDENT, node.loc, symbol=name, value=out.name, op=node.op.name)
                 return
-        self.sink.report(codes.SYMBOL_NOT_AN_INPUT, value.loc, symbol=name, value=value.name)
+        value = value or next((v for v in self.graph.inputs if name in _symbol_names(v)), None)
+        if value is not None:
+            self.sink.report(codes.SYMBOL_NOT_AN_INPUT, value.loc, symbol=name, value=value.name)
 
 
 def _symbol_names(value: Value) -> set[str]:

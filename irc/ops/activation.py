@@ -15,6 +15,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import shape as shape_codes
 from irc.expr import Const, Expr, call, select
 from irc.ir.graph import Value
+from irc.ir.relation import stretches_to
 from irc.ir.types import (
     FLOATS,
     FLOATS_BF16,
@@ -298,11 +299,8 @@ class PRelu(Elementwise):
     sig = Sig("x: T, slope: T -> y: T", T=FLOATS_BF16 | WIDE_INTS)
 
     def infer(self, x: Value, slope: Value) -> TensorType:
-        both = broadcast_shapes("PRelu", [x.shape, slope.shape])
-        fits = len(both) == len(x.shape) and all(p.equals(q) is not False for p, q in zip(both, x.shape, strict=True))
-        require(
-            fits, shape_codes.NOT_BROADCASTABLE, op="PRelu", shapes=f"{slope.tensor} to {x.tensor}", axis="of slope"
-        )
+        facts = {"op": "PRelu", "shapes": f"{slope.tensor} to {x.tensor}", "axis": "of slope"}
+        require(stretches_to(slope.shape, x.shape), shape_codes.NOT_BROADCASTABLE, **facts)
         return x.tensor
 
     def reference(self, x: Array, slope: Array) -> Array:

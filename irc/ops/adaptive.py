@@ -18,6 +18,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, flatten_index, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import at_most
 from irc.ir.types import FLOATS_BF16, DType, TensorType, i32, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import DTypeAttr
@@ -42,7 +43,7 @@ def pooled(op: Op, x: Value, output_shape: Value) -> tuple[Dim, ...]:
     require(fits, operation.ATTRIBUTE_LENGTH, op=op.name, attribute="output_shape", given=len(sizes), needed=rank)
     for k, size in enumerate(sizes):
         what = f"size {k} of output_shape"
-        require(Dim.of(1).at_most(size), codes.SIZE_RANGE, op=op.name, what=what, value=size, expected="1 or more")
+        require(at_most(1, size), codes.SIZE_RANGE, op=op.name, what=what, value=size, expected="1 or more")
     return (*x.shape[:2], *sizes)
 
 

@@ -19,6 +19,7 @@ from irc.diagnostics.codes import conversion, operation, shape as shape_codes
 from irc.expr import Bin, Const, Expr, Un, call, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import every, same
 from irc.ir.types import (
     FLOATS,
     FLOATS_BF16,
@@ -413,9 +414,8 @@ def read_one_shape(name: str) -> Any:
 
     def read(b: Any, a: Any, *xs: Value) -> Any:
         for x in xs[1:]:
-            same = len(x.shape) == len(xs[0].shape)
-            same = same and all(p.equals(q) is not False for p, q in zip(x.shape, xs[0].shape, strict=True))
-            require(same, shape_codes.SHAPES_DIFFER, op=name, first=xs[0].tensor, second=x.tensor)
+            equal = len(x.shape) == len(xs[0].shape) and every(*map(same, x.shape, xs[0].shape))
+            require(equal, shape_codes.SHAPES_DIFFER, op=name, first=xs[0].tensor, second=x.tensor)
         return getattr(b, name)(*xs)
 
     return read

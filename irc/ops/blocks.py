@@ -12,6 +12,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import multiple
 from irc.ir.types import ANY, NUMERIC, TensorType
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Codec, Enum, Int
@@ -59,7 +60,7 @@ class DepthToSpace(Blocks):
         n, channels, *space = x.shape
         blocks = self.block_size**k
         facts: dict[str, Any] = {"op": "DepthToSpace", "what": f"number of channels of {x.tensor}", "value": channels}
-        require((channels % blocks).equals(0), codes.SIZE_RANGE, **facts, expected=f"a multiple of {blocks}")
+        require(multiple(channels, blocks), codes.SIZE_RANGE, **facts, expected=f"a multiple of {blocks}")
         return TensorType(x.dtype, (n, channels // blocks, *(d * self.block_size for d in space)))
 
     def reference(self, x: Array) -> Array:
@@ -111,7 +112,7 @@ class SpaceToDepth(Blocks):
         n, channels, *space = x.shape
         for axis, d in enumerate(space, start=2):
             facts: dict[str, Any] = {"op": "SpaceToDepth", "what": f"size of axis {axis} of {x.tensor}", "value": d}
-            require((d % b).equals(0), codes.SIZE_RANGE, **facts, expected=f"a multiple of {b}")
+            require(multiple(d, b), codes.SIZE_RANGE, **facts, expected=f"a multiple of {b}")
         return TensorType(x.dtype, (n, channels * b**k, *(d // b for d in space)))
 
     def reference(self, x: Array) -> Array:
@@ -153,7 +154,7 @@ class ShuffleChannels(Op):
     def infer(self, x: Value) -> TensorType:
         size = x.shape[normal_axis(self.name, self.axis, len(x.shape))]
         facts: dict[str, Any] = {"op": self.name, "what": f"size of axis {self.axis} of {x.tensor}", "value": size}
-        require((size % self.group).equals(0), codes.SIZE_RANGE, **facts, expected=f"a multiple of {self.group}")
+        require(multiple(size, self.group), codes.SIZE_RANGE, **facts, expected=f"a multiple of {self.group}")
         return x.tensor
 
     def reference(self, x: Array) -> Array:

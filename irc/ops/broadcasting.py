@@ -13,6 +13,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import broadcasts, every, same
 from irc.ir.types import Shape, i64
 from irc.ops.codecs import Codec, Enum, FromOperands, Ignored, Int
 
@@ -23,14 +24,13 @@ def broadcast_dim(a: Dim, b: Dim, **facts: Any) -> Dim:
         return a
     if a == 1:
         return b
+    require(broadcasts(a, b), codes.NOT_BROADCASTABLE, **facts)
     one = a.equals(1), b.equals(1)
-    equal = a.equals(b)
-    require(False if equal is False and one == (False, False) else None, codes.NOT_BROADCASTABLE, **facts)
     if one[0] is False or (a.is_const and not b.is_const):
         return a
     if one[1] is False or b.is_const:
         return b
-    return a.maximum(b) if equal is None else a
+    return a.maximum(b) if a.equals(b) is None else a
 
 
 def broadcast_shapes(op: str, shapes: Sequence[Shape]) -> Shape:
@@ -84,8 +84,8 @@ def legacy_align(b: Any, a: Any, x: Value, y: Value) -> Value:
     """`y` as NumPy's rule needs it, from the rule of ONNX opset 1..6: a suffix match, or at `axis`."""
     if not a.broadcast:
         # Shapes must be equal; the newer rule would accept more.
-        same = x.rank == y.rank and all(p.equals(q) is not False for p, q in zip(x.shape, y.shape, strict=True))
-        require(same, codes.SHAPES_DIFFER, op=b.label, first=x.tensor, second=y.tensor)
+        equal = x.rank == y.rank and every(*map(same, x.shape, y.shape))
+        require(equal, codes.SHAPES_DIFFER, op=b.label, first=x.tensor, second=y.tensor)
         return y
     if all(d == 1 for d in y.shape):
         return b.Reshape(y, []) if y.rank else y
@@ -119,8 +119,8 @@ def auto_align(b: Any, a: Any, x: Value, y: Value) -> tuple[Value, Value]:
     if (x.rank is None or y.rank is None) and (a.auto_broadcast == "none" or a.axis == -1):
         return x, y
     if a.auto_broadcast == "none":
-        same = x.rank == y.rank and all(p.equals(q) is not False for p, q in zip(x.shape, y.shape, strict=True))
-        require(same, codes.SHAPES_DIFFER, op=b.label, first=x.tensor, second=y.tensor)
+        equal = x.rank == y.rank and every(*map(same, x.shape, y.shape))
+        require(equal, codes.SHAPES_DIFFER, op=b.label, first=x.tensor, second=y.tensor)
         return x, y
     if len(y.shape) > len(x.shape):
         require(False, codes.AXIS_DOES_NOT_FIT, op=b.label, axis=a.axis, first=x.tensor, second=y.tensor)

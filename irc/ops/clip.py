@@ -54,7 +54,7 @@ def clip(x: Array, lo: Array | None, hi: Array | None) -> Array:
 def read_clamp(b: Any, a: Any, x: Value, lo: Value, hi: Value) -> Value:
     """OpenVINO refuses bounds that cross; ONNX lets the upper one win."""
     low, high = lo.array, hi.array
-    ordered = None if low is None or high is None else bool(low <= high)
+    ordered = low is None or high is None or bool(low <= high)
     require(
         ordered, operation.ATTRIBUTE_RANGE, op="Clamp", attribute="min", value=low, expected=f"at most max = {high}"
     )

@@ -14,6 +14,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import multiple, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Int, Ints
@@ -45,15 +46,14 @@ class Concat(Op):
         axis = normal_axis("Concat", self.axis, rank)
         result = list(xs[0].shape)
         for n, x in enumerate(xs[1:], start=1):
-            same = len(x.shape) == rank
-            require(same, codes.WRONG_RANK, op="Concat", operand=n, type=x.tensor, expected=rank)
+            require(len(x.shape) == rank, codes.WRONG_RANK, op="Concat", operand=n, type=x.tensor, expected=rank)
             for k in range(rank):
                 if k == axis:
                     result[k] = result[k] + x.shape[k]
                     continue
                 what = f"axis {k} of operands 0 and {n}"
                 a, b = result[k], x.shape[k]
-                require(a.equals(b), codes.SIZES_DIFFER, op="Concat", what=what, a=a, b=b)
+                require(same(a, b), codes.SIZES_DIFFER, op="Concat", what=what, a=a, b=b)
                 result[k] = b if b.is_const else a
         return TensorType(xs[0].dtype, tuple(result))
 
@@ -121,7 +121,7 @@ def read_even_split(b: Any, a: Any, x: Value, axis: Value) -> Any:
 
 def even(size: Dim, num: int) -> None:
     facts: dict[str, Any] = {"op": "Split", "what": "the size of the axis that is split", "value": size}
-    require((size % num).equals(0), codes.SIZE_RANGE, **facts, expected=f"a multiple of {num}")
+    require(multiple(size, num), codes.SIZE_RANGE, **facts, expected=f"a multiple of {num}")
 
 
 def is_even(op: Any, x: Value, axis: Value, lengths: Value | None = None) -> bool:
@@ -175,7 +175,7 @@ class Split(Op):
         known = sum((d for d in given if d != -1), start=Dim.of(0))
         if all(d != -1 for d in given):
             what = "sum of the lengths and the size of the axis"
-            require(known.equals(size), codes.SIZES_DIFFER, op="Split", what=what, a=known, b=size)
+            require(same(known, size), codes.SIZES_DIFFER, op="Split", what=what, a=known, b=size)
         return [size - known if d == -1 else d for d in given]
 
     def infer(self, x: Value, axis: Value, lengths: Value | None = None) -> list[TensorType]:

@@ -18,6 +18,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import every, multiple, same
 from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
@@ -88,8 +89,8 @@ def read_conv(b: Any, a: Any, x: Value, w: Value, bias: Value | None = None) -> 
     """ONNX: `kernel_shape` repeats the weights' shape and must agree with it."""
     if a.kernel_shape is not None:
         given, real = list(a.kernel_shape), list(w.shape[2:])
-        same = len(given) == len(real) and all(r.equals(g) is not False for g, r in zip(given, real, strict=True))
-        require(same, codes.SIZES_DIFFER, op="Conv", what="kernel_shape and the weights' shape", a=given, b=w.tensor)
+        agree = len(given) == len(real) and every(*(same(r, g) for g, r in zip(given, real, strict=True)))
+        require(agree, codes.SIZES_DIFFER, op="Conv", what="kernel_shape and the weights' shape", a=given, b=w.tensor)
     return b.Conv(x, w, bias, **window_fields(a), group=a.group)
 
 
@@ -152,7 +153,7 @@ class Conv(Convolution):
         require(len(w.shape) == n, codes.WRONG_RANK, op="Conv", operand="w", type=w.tensor, expected=n)
         what = f"channels of x ({x.tensor}) and of the weights ({w.tensor}) times {self.group} groups"
         require(
-            x.shape[1].equals(w.shape[1] * self.group),
+            same(x.shape[1], w.shape[1] * self.group),
             codes.SIZES_DIFFER,
             op="Conv",
             what=what,
@@ -160,7 +161,7 @@ class Conv(Convolution):
             b=w.shape[1] * self.group,
         )
         require(
-            (w.shape[0] % self.group).equals(0),
+            multiple(w.shape[0], self.group),
             codes.SIZE_RANGE,
             op="Conv",
             what="output channels",
@@ -169,7 +170,7 @@ class Conv(Convolution):
         )
         if bias is not None:
             require(
-                bias.rank == 1 and bias.shape[0].equals(w.shape[0]) is not False,
+                bias.rank == 1 and same(bias.shape[0], w.shape[0]),
                 codes.SIZES_DIFFER,
                 op="Conv",
                 what="bias and output channels",
@@ -374,7 +375,7 @@ class ConvTranspose(Convolution):
             expected=rank + 2,
         )
         require(
-            x.shape[1].equals(w.shape[0]),
+            same(x.shape[1], w.shape[0]),
             codes.SIZES_DIFFER,
             op="ConvTranspose",
             what="channels of x and of the weights",

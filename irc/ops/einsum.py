@@ -14,6 +14,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
+from irc.ir.relation import same
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
@@ -83,7 +84,7 @@ class Einsum(Op):
                     sizes[label] = broadcast_shapes("Einsum", [(known,), (size,)])[0]
                 else:
                     what = f"axes named {label} of {self.equation}"
-                    require(size.equals(known), codes.SIZES_DIFFER, op="Einsum", what=what, a=known, b=size)
+                    require(same(size, known), codes.SIZES_DIFFER, op="Einsum", what=what, a=known, b=size)
         return TensorType(xs[0].dtype, tuple(sizes[label] for label in result))
 
     def reference(self, *xs: Array) -> Array:

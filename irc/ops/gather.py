@@ -17,6 +17,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, inside, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_dim
@@ -138,7 +139,7 @@ class Gather(Op):
         lead: list[Dim] = []
         for k in range(batch):
             p, q = data.shape[k], indices.shape[k]
-            require(p.equals(q), codes.SIZES_DIFFER, op="Gather", what=f"batch axis {k} of data and indices", a=p, b=q)
+            require(same(p, q), codes.SIZES_DIFFER, op="Gather", what=f"batch axis {k} of data and indices", a=p, b=q)
             lead.append(q if q.is_const else p)
         return TensorType(data.dtype, (*lead, *data.shape[batch:at], *indices.shape[batch:], *data.shape[at + 1 :]))
 
@@ -228,11 +229,11 @@ class GatherElements(Op):
         if data.rank is None or indices.rank is None:
             return TensorType(data.dtype, indices.tensor.shape)
         axis = normal_axis("GatherElements", self.axis, len(data.shape))
-        same = len(data.shape) == len(indices.shape)
-        require(same, codes.WRONG_RANK, op="GatherElements", operand="indices", type=indices.tensor, expected=data.rank)
+        facts = {"op": "GatherElements", "operand": "indices", "type": indices.tensor}
+        require(data.rank == indices.rank, codes.WRONG_RANK, **facts, expected=data.rank)
         for k, (p, q) in enumerate(zip(data.shape, indices.shape, strict=True)):
             what = f"size of axis {k} of the indices"
-            fits = k == axis or q.at_most(p)
+            fits = k == axis or at_most(q, p)
             require(fits, codes.SIZE_RANGE, op="GatherElements", what=what, value=q, expected=f"at most {p}")
         return TensorType(data.dtype, indices.shape)
 

@@ -25,6 +25,7 @@ from irc.expr import (
 )
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
+from irc.ir.relation import multiple, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, dynamic, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool, Choice, Ignored, Int
@@ -174,10 +175,10 @@ class Reshape(Op):
         have, want = x.tensor.elements(), product(result)
         facts = {"op": "Reshape", "source": x.tensor, "have": have, "target": text, "want": want}
         if holes:
-            require((have % want).equals(0) if want != 0 else True, codes.RESHAPE_COUNT, **facts)
+            require(want == 0 or multiple(have, want), codes.RESHAPE_COUNT, **facts)
             result[holes[0]] = have // want if want != 0 else Dim.of(0)
         else:
-            require(have.equals(want), codes.RESHAPE_COUNT, **facts)
+            require(same(have, want), codes.RESHAPE_COUNT, **facts)
         return TensorType(x.dtype, tuple(result))
 
     def _copied(self, i: int, size: Dim, x: Value) -> Dim:
@@ -389,7 +390,7 @@ class Squeeze(AxesOp):
         else:
             for a in gone:
                 what = f"axis {a} of {x.tensor}"
-                require(x.shape[a].equals(1), codes.SIZE_RANGE, op="Squeeze", what=what, value=x.shape[a], expected="1")
+                require(same(x.shape[a], 1), codes.SIZE_RANGE, op="Squeeze", what=what, value=x.shape[a], expected="1")
         return TensorType(x.dtype, tuple(x.shape[k] for k in self._kept(x.shape, sorted(gone))))
 
     def _kept(self, shape: Sequence[Dim], axes: list[int] | None) -> list[int]:

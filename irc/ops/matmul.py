@@ -14,6 +14,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, reduce
 from irc.ir.graph import Value
+from irc.ir.relation import every, same, stretches_to
 from irc.ir.types import FLOATS, NUMERIC, DType, TensorType, bf16, f64, i32, i64, u32, u64
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.base import Array, Op, op
@@ -56,7 +57,7 @@ class MatMul(Op):
         require(len(a.shape) > 0, codes.WRONG_RANK, op="MatMul", operand="a", type=a.tensor, expected="1 or more")
         require(len(b.shape) > 0, codes.WRONG_RANK, op="MatMul", operand="b", type=b.tensor, expected="1 or more")
         (m, k), (l, n) = self._matrix(a.shape, self.transpose_a, 0), self._matrix(b.shape, self.transpose_b, 1)
-        require(k.equals(l), codes.MATMUL_INNER, op="MatMul", a=k, b=l)
+        require(same(k, l), codes.MATMUL_INNER, op="MatMul", a=k, b=l)
         lead = broadcast_shapes("MatMul", [a.shape[:-2], b.shape[:-2]])
         rows = () if len(a.shape) == 1 else (m,)
         columns = () if len(b.shape) == 1 else (n,)
@@ -112,8 +113,8 @@ def legacy_gemm(b: Any, a: Any, x: Value, y: Value, c: Value | None = None) -> A
     """Gemm-1 and -6: C must have the result's shape unless `broadcast` is set."""
     made = b.Gemm(x, y, c, alpha=a.alpha, beta=a.beta, transA=a.transA, transB=a.transB)
     if c is not None and not a.broadcast:
-        same = len(c.shape) == 2 and all(p.equals(q) is not False for p, q in zip(c.shape, made.shape, strict=True))
-        require(same, codes.SHAPES_DIFFER, op="Gemm", first=made.tensor, second=c.tensor)
+        equal = len(c.shape) == 2 and every(*map(same, c.shape, made.shape))
+        require(equal, codes.SHAPES_DIFFER, op="Gemm", first=made.tensor, second=c.tensor)
     return made
 
 
@@ -148,10 +149,9 @@ class Gemm(Op):
             require(len(v.shape) == 2, codes.WRONG_RANK, op="Gemm", operand=name, type=v.tensor, expected=2)
         m, k = A.shape[::-1] if self.transA else A.shape
         l, n = B.shape[::-1] if self.transB else B.shape
-        require(k.equals(l), codes.MATMUL_INNER, op="Gemm", a=k, b=l)
+        require(same(k, l), codes.MATMUL_INNER, op="Gemm", a=k, b=l)
         if C is not None:
-            both = broadcast_shapes("Gemm", [(m, n), C.shape])
-            fits = len(both) == 2 and both[0].equals(m) is not False and both[1].equals(n) is not False
+            fits = stretches_to(C.shape, (m, n))
             require(fits, codes.NOT_BROADCASTABLE, op="Gemm", shapes=f"{C.tensor} to [{m},{n}]", axis="of C")
         return TensorType(A.dtype, (m, n))
 

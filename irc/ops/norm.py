@@ -15,6 +15,7 @@ import numpy as np
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
+from irc.ir.relation import multiple, same
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, DType, TensorType, bf16, f32, i32, i64
 from irc.ops.activation import single
 from irc.ops.base import Array, Op, op
@@ -225,7 +226,7 @@ class BatchNormalization(Op):
                 "a": x.shape[1],
                 "b": v.shape[0] if v.rank else "?",
             }
-            require(v.rank is None or v.shape[0].equals(x.shape[1]), shape_codes.SIZES_DIFFER, op=self.name, **facts)
+            require(v.rank is None or same(v.shape[0], x.shape[1]), shape_codes.SIZES_DIFFER, op=self.name, **facts)
         return x.tensor
 
     def reference(self, x: Array, scale: Array, bias: Array, mean: Array, var: Array) -> Array:
@@ -359,10 +360,8 @@ def check_channels(op: Op, x: Value, *parameters: Value) -> None:
     require(len(x.shape) >= 2, shape_codes.WRONG_RANK, op=op.name, operand="x", type=x.tensor, expected="2 or more")
     for v in parameters:
         require(v.rank == 1, shape_codes.WRONG_RANK, op=op.name, operand="scale or bias", type=v.tensor, expected=1)
-        same = v.shape[0].equals(x.shape[1])
-        require(
-            same, shape_codes.SIZES_DIFFER, op=op.name, what="channels and scale or bias", a=x.shape[1], b=v.shape[0]
-        )
+        facts = {"what": "channels and scale or bias", "a": x.shape[1], "b": v.shape[0]}
+        require(same(v.shape[0], x.shape[1]), shape_codes.SIZES_DIFFER, op=op.name, **facts)
 
 
 def write_instance_norm(b: Any, op: Any, x: Value, scale: Value, bias: Value) -> Any:
@@ -431,7 +430,7 @@ class GroupNormalization(Op):
             value=self.num_groups,
             expected="positive",
         )
-        even = (x.shape[1] % self.num_groups).equals(0)
+        even = multiple(x.shape[1], self.num_groups)
         facts = {"what": "the number of channels", "value": x.shape[1], "expected": f"a multiple of {self.num_groups}"}
         require(even, shape_codes.SIZE_RANGE, op=self.name, **facts)
         return x.tensor

@@ -14,6 +14,7 @@ from irc.diagnostics.codes import shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import at_most
 from irc.ir.types import ANY, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Enum, Int
@@ -79,8 +80,7 @@ class OneHot(Op):
         if sizes is None and depth.array is not None:
             sizes = [Dim.of(int(depth.array.reshape(-1)[0]))]
         size = sizes[0] if sizes else Dim.fresh("depth")
-        positive = Dim.of(0).less_than(size) if size.is_const else None
-        require(positive, codes.SIZE_RANGE, op="OneHot", what="depth", value=size, expected="at least 1")
+        require(at_most(1, size), codes.SIZE_RANGE, op="OneHot", what="depth", value=size, expected="at least 1")
         return TensorType(on.dtype, (*indices.shape[:at], size, *indices.shape[at:]))
 
     def reference(self, indices: Array, depth: Array, on: Array, off: Array) -> Array:

@@ -12,8 +12,9 @@ import numpy as np
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, inside, select
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, DimLike
 from irc.ir.graph import Value
+from irc.ir.relation import any_of, at_most, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Enum
@@ -57,7 +58,7 @@ def pad_by_parts(b: Any, x: Value, padding: list[tuple[int, int]], mode: str) ->
     found = x
     for axis, (begin, end) in enumerate(padding):
         size = x.shape[axis]
-        if size.is_const and min(begin, end) >= 0 and (mode == "reflect" or max(begin, end) > int(size)):
+        if size.is_const and min(begin, end) >= 0 and max(begin, end) > int(size):
             if begin or end:
                 picks = pad_indices(int(size), begin, end, mode)
                 found = b.Gather(found, b.const(picks), b.const(axis))
@@ -109,21 +110,28 @@ def halves(b: Any, pads: Value, rank: int, axes: list[int] | None) -> tuple[Valu
     return b.Gather(wide, b.const(places[0]), b.const(0)), b.Gather(wide, b.const(places[1]), b.const(0))
 
 
-def far(mode: str, size: Dim, count: int) -> bool:
-    """Whether that much padding repeats an element more than once, which OpenVINO refuses."""
-    return Dim.of(count).at_most(size - 1 if mode == "reflect" else size) is False
+def check_padding(axis: str, size: Dim, begin: DimLike, end: DimLike, mode: str) -> None:
+    """Require that cropping leaves the axis a size, and that what is left has what the mode repeats."""
+    begin, end = Dim.of(begin), Dim.of(end)
+    left = size + begin.minimum(0) + end.minimum(0)
+    facts: dict[str, Any] = {"op": "Pad", "what": f"size of axis {axis} after cropping", "value": left}
+    require(at_most(0, left), codes.SIZE_RANGE, **facts, expected="not negative")
+    most = {"reflect": left - 1, "symmetric": left}.get(mode)
+    for count in (begin, end):
+        facts = {"op": "Pad", "what": f"padding of axis {axis}", "value": count}
+        if most is not None:
+            fits = any_of(at_most(count, 0), at_most(count, most))
+            require(fits, codes.SIZE_RANGE, **facts, expected=f"at most {most} in mode {mode}")
+        elif mode != "constant":
+            fits = any_of(at_most(count, 0), at_most(1, left))
+            require(fits, codes.SIZE_RANGE, **facts, expected=f"0 for an empty axis in mode {mode}")
 
 
 def write_each(b: Any, op: Any, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> Value:
     """OpenVINO has begins and ends of all axes as two operands, and does not wrap."""
     named = None if axes is None else constant_ints("Pad", "axes", axes)
-    numbers = pads.ints()
     if op.mode == "wrap":
         return write_pad(b, op, x, pads, value, axes)
-    if op.mode in ("reflect", "symmetric") and numbers is not None:
-        around = axis_padding(len(x.shape), numbers, named)
-        if any(far(op.mode, size, count) for size, both in zip(x.shape, around, strict=True) for count in both):
-            return pad_by_parts(b, x, around, op.mode)
     begin, end = halves(b, pads, len(x.shape), named)
     value = b.Reshape(value, []) if value is not None and value.rank else value
     return b.PadEach(x, begin, end, value if op.mode == "constant" else None, mode=op.mode)
@@ -149,14 +157,12 @@ class Pad(Op):
         if sizes is None or (axes is not None and named is None):
             return TensorType.of(x.dtype, [Dim.fresh("pad") for _ in range(rank)])
         if value is not None:
-            single = value.rank is None or value.tensor.elements().equals(1)
+            single = value.rank is None or same(value.tensor.elements(), 1)
             require(single, codes.WRONG_RANK, op="Pad", operand="value", type=value.tensor, expected=0)
         result: list[Dim] = []
         for axis, (begin, end) in enumerate(axis_padding(rank, sizes, named)):
-            size = x.shape[axis] + begin + end
-            facts: dict[str, Any] = {"op": "Pad", "what": f"size of axis {axis} after padding", "value": size}
-            require(Dim.of(0).at_most(size), codes.SIZE_RANGE, **facts, expected="not negative")
-            result.append(size)
+            check_padding(f"{axis} of {x.tensor}", x.shape[axis], begin, end, self.mode)
+            result.append(x.shape[axis] + begin + end)
         return TensorType(x.dtype, tuple(result))
 
     def reference(self, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Array:
@@ -262,13 +268,8 @@ class PadEach(Op):
             return TensorType.of(x.dtype, [Dim.fresh("pad") for _ in x.shape])
         result: list[Dim] = []
         for axis, (p, q) in enumerate(axis_padding(len(x.shape), [*first, *last], None)):
-            size = x.shape[axis]
-            most = {"reflect": size - 1, "symmetric": size}.get(self.mode)
-            for count in (p, q):
-                facts: dict[str, Any] = {"op": "Pad", "what": f"padding of axis {axis} of {x.tensor}", "value": count}
-                fits = None if most is None else Dim.of(count).at_most(most)
-                require(fits, codes.SIZE_RANGE, **facts, expected=f"at most {most} in mode {self.mode}")
-            result.append(size + p + q)
+            check_padding(f"{axis} of {x.tensor}", x.shape[axis], p, q, self.mode)
+            result.append(x.shape[axis] + p + q)
         return TensorType(x.dtype, tuple(result))
 
     def decompose(self, b: Any, x: Value, begin: Value, end: Value, value: Value | None = None) -> Value:

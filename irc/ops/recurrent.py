@@ -17,6 +17,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, i32
 from irc.ops.base import Op, op
 from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
@@ -95,7 +96,7 @@ class Recurrent(Op):
         if self.hidden_size:
             wanted.append(("hidden_size and columns of R", Dim.of(self.hidden_size), hidden))
         for what, a, b in wanted:
-            require(a.equals(b), shape_codes.SIZES_DIFFER, op=self.name, what=what, a=a, b=b)
+            require(same(a, b), shape_codes.SIZES_DIFFER, op=self.name, what=what, a=a, b=b)
         state = x.tensor.with_shape((self.directions, x.shape[1], hidden))
         states = [state] * (len(self.sig.outputs) - 1)
         return [x.tensor.with_shape((x.shape[0], self.directions, x.shape[1], hidden)), *states]

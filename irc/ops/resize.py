@@ -18,6 +18,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import same
 from irc.ir.types import ANY, FLOATS, TensorType, bf16, boolean, f32, f64, i32, i64
 from irc.ops.activation import single
 from irc.ops.base import Array, Op, op
@@ -353,7 +354,7 @@ class Resize(Op):
         require(given is not None, codes.MISSING_OPERAND, op="Resize", operand="scales or sizes", index=2)
         assert given is not None
         facts = {"what": "the number of axes and of scales or sizes", "a": len(axes), "b": given.tensor.elements()}
-        require(given.tensor.elements().equals(len(axes)), shape_codes.SIZES_DIFFER, op="Resize", **facts)
+        require(same(given.tensor.elements(), len(axes)), shape_codes.SIZES_DIFFER, op="Resize", **facts)
         result = list(x.shape)
         for k, size in zip(axes, self.counts(x, axes, present(scales), present(sizes)), strict=True):
             result[k] = size

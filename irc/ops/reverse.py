@@ -14,6 +14,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select
 from irc.ir.graph import Value
+from irc.ir.relation import same
 from irc.ir.types import ANY, NUMERIC, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Enum, Int
@@ -146,7 +147,7 @@ class ReverseSequence(Op):
             vector = len(lengths.shape) == 1
             require(vector, codes.WRONG_RANK, op="ReverseSequence", operand="lengths", type=lengths.tensor, expected=1)
             what, a, c = "batch size and number of lengths", x.shape[batch], lengths.shape[0]
-            require(a.equals(c), codes.SIZES_DIFFER, op="ReverseSequence", what=what, a=a, b=c)
+            require(same(a, c), codes.SIZES_DIFFER, op="ReverseSequence", what=what, a=a, b=c)
         return x.tensor
 
     def reference(self, x: Array, lengths: Array) -> Array:

@@ -16,6 +16,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, Tensor, all_of, inside
 from irc.ir.graph import Value
+from irc.ir.relation import same
 from irc.ir.types import ANY, INTEGERS, DType, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool, Enum
@@ -133,11 +134,11 @@ class ScatterElements(Op):
             return data.tensor
         normal_axis("ScatterElements", constant_int("ScatterElements", "axis", axis), len(data.shape))
         for name, v in (("indices", indices), ("updates", updates)):
-            same = v.rank == data.rank
-            require(same, codes.WRONG_RANK, op="ScatterElements", operand=name, type=v.tensor, expected=data.rank)
+            facts = {"op": "ScatterElements", "operand": name, "type": v.tensor}
+            require(v.rank == data.rank, codes.WRONG_RANK, **facts, expected=data.rank)
         for k, (p, q) in enumerate(zip(indices.shape, updates.shape, strict=True)):
             what = f"axis {k} of indices and updates"
-            require(p.equals(q), codes.SIZES_DIFFER, op="ScatterElements", what=what, a=p, b=q)
+            require(same(p, q), codes.SIZES_DIFFER, op="ScatterElements", what=what, a=p, b=q)
         return data.tensor
 
     def reference(self, data: Array, indices: Array, updates: Array, axis: Array) -> Array:
@@ -238,11 +239,11 @@ class ScatterND(Op):
         fits = (depth or 0) <= most
         require(fits, codes.SIZE_RANGE, op="ScatterND", what=what, value=depth, expected=f"at most {most}")
         wanted = (*indices.shape[:-1], *data.shape[depth or 0 :])
-        same = len(wanted) == len(updates.shape)
-        require(same, codes.WRONG_RANK, op="ScatterND", operand="updates", type=updates.tensor, expected=len(wanted))
+        facts = {"op": "ScatterND", "operand": "updates", "type": updates.tensor}
+        require(len(wanted) == len(updates.shape), codes.WRONG_RANK, **facts, expected=len(wanted))
         for k, (p, q) in enumerate(zip(wanted, updates.shape, strict=True)):
             what = f"axis {k} of updates and what the indices ask for"
-            require(p.equals(q), codes.SIZES_DIFFER, op="ScatterND", what=what, a=q, b=p)
+            require(same(p, q), codes.SIZES_DIFFER, op="ScatterND", what=what, a=q, b=p)
         return data.tensor
 
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
@@ -297,12 +298,11 @@ class ScatterUpdate(Op):
             return data.tensor
         at = self._axis(data, axis)
         wanted = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
-        same = len(wanted) == len(updates.shape)
         facts = {"op": "ScatterUpdate", "operand": "updates", "type": updates.tensor}
-        require(same, codes.WRONG_RANK, **facts, expected=len(wanted))
+        require(len(wanted) == len(updates.shape), codes.WRONG_RANK, **facts, expected=len(wanted))
         for k, (p, q) in enumerate(zip(wanted, updates.shape, strict=True)):
             what = f"axis {k} of updates and what the indices ask for"
-            require(p.equals(q), codes.SIZES_DIFFER, op="ScatterUpdate", what=what, a=q, b=p)
+            require(same(p, q), codes.SIZES_DIFFER, op="ScatterUpdate", what=what, a=q, b=p)
         return data.tensor
 
     def reference(self, data: Array, indices: Array, updates: Array, axis: Array) -> Array:

@@ -18,6 +18,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, index, select
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Value
+from irc.ir.relation import same
 from irc.ir.types import ANY, FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, f16, f32, f64, i16, i32, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_shapes
@@ -321,7 +322,7 @@ class Range(Op):
 
     def infer(self, start: Value, limit: Value, step: Value) -> TensorType:
         for name, v in (("start", start), ("limit", limit), ("step", step)):
-            one = v.rank is None or v.tensor.elements().equals(1)
+            one = v.rank is None or same(v.tensor.elements(), 1)
             require(one, codes.WRONG_RANK, op="Range", operand=name, type=v.tensor, expected=0)
         arrays = [None if v.array is None else v.array.reshape(()) for v in (start, limit, step)]
         if all(a is not None for a in arrays):

@@ -14,6 +14,7 @@ from irc.diagnostics.codes import shape as codes
 from irc.expr import Const, Expr, Tensor, index, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import at_most, same
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, i32, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool, Choice, Codec, DTypeAttr, Enum, Int
@@ -80,13 +81,13 @@ class TopK(Op):
 
     def infer(self, x: Value, k: Value) -> list[TensorType]:
         axis = normal_axis("TopK", self.axis, len(x.shape))
-        one = k.rank is None or k.tensor.elements().equals(1)
+        one = k.rank is None or same(k.tensor.elements(), 1)
         require(one, codes.WRONG_RANK, op="TopK", operand="k", type=k.tensor, expected=0)
         known = k.dims()
         high = x.shape[axis].bounds()[1]
         size = known[0] if known else Dim.fresh("k", None if high == float("inf") else int(high))
         what = f"k, for an axis of {x.shape[axis]} elements"
-        fits = size.at_most(x.shape[axis])
+        fits = at_most(size, x.shape[axis])
         require(fits, codes.SIZE_RANGE, op="TopK", what=what, value=size, expected=f"at most {x.shape[axis]}")
         values = x.tensor.with_dim(axis, size)
         return [values, values.with_dtype(self.index_type)]

@@ -11,6 +11,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, all_of, index, inside
 from irc.ir.dim import Dim
+from irc.ir.relation import at_most
 from irc.ops.base import Array
 from irc.ops.codecs import Codec, Enum, Ints, Pads, PerAxis
 
@@ -81,9 +82,8 @@ def window_count(
     found: list[Dim] = []
     for n, k, s, d, p, q in zip(sizes, kernel, strides, dilations, begin, end, strict=True):
         room = n + p + q - extent(k, d)
-        fits = room.less_than(0)
         require(
-            None if fits is None else not fits,
+            at_most(0, room),
             codes.SIZE_RANGE,
             op=op.name,
             what="the padded size",

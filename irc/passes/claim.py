@@ -20,7 +20,6 @@ from irc.loops.ir import Buffer, KernelCall
 from irc.ops.base import Op
 from irc.ops.signature import Sig
 from irc.passes.access import Access
-from irc.passes.demands import demands
 from irc.passes.elements import Elements
 from irc.passes.epilogues import Collector, Tail
 from irc.passes.replace import replace_value
@@ -35,7 +34,7 @@ DTYPES = (f32, f64)
 class KernelOp(Op):
     """A kernel with its operands: those it reads, in its order; its result is the node's.
 
-    starts: of each operand, then of the result, in elements.  scratch: bytes.  demands: sizes that must be equal.
+    starts: of each operand, then of the result, in elements.  scratch: bytes.
     part_of: the operand, after all that are read, of which the result is a part.
     """
 
@@ -43,7 +42,6 @@ class KernelOp(Op):
     sizes: tuple[Expr, ...]
     starts: tuple[Expr, ...]
     scratch: Dim
-    demands: tuple[tuple[Dim, Dim], ...]
     part_of: int | None = field(default=None, kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride]
     sig: ClassVar[Sig] = Sig("*xs: any -> y: any")
 
@@ -129,14 +127,11 @@ class Claimer:
     def apply(self, node: Node, claim: Claim) -> None:
         """Put the kernel in the place of a node and its tail."""
         part = self._part(claim)
-        covered = [node, *claim.tail.nodes, *claim.more, *([claim.result.producer] if claim.result.producer else [])]
-        pairs = [p for n in dict.fromkeys(covered) for p in demands(n, self.elements)]
         op = KernelOp(
             claim.kernel,
             claim.kernel.order(**claim.sizes | (part.strides if part else {})),
             (*tuple(index(offset) for _, offset in claim.operands), index(part.start if part else 0)),
             claim.scratch,
-            tuple(dict.fromkeys(pairs)),
             part_of=len(claim.operands) if part else None,
         )
         old = part.result if part else claim.result

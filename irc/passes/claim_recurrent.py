@@ -70,7 +70,7 @@ def claim(claimer: Claimer, node: Node) -> bool:
     results = [y, *node.outputs[1:]]
     starts = (index(source.offset), *[index(0)] * (len(reads) + len(results) - 1))
     made_op = RecurrentOp(
-        kernel, kernel.order(**sizes), starts, kernel.scratch_bytes(batch, int(hidden)), (), len(reads)
+        kernel, kernel.order(**sizes), starts, kernel.scratch_bytes(batch, int(hidden)), len(reads)
     )
     made = [claimer.graph.new_value(v.name, v.type) for v in results]
     claimer.graph.add_node(made_op, reads, made, node.name, node.loc)

@@ -1,68 +1,57 @@
-"""Sizes that type inference took for equal and that only the inputs of a run can confirm."""
+"""What operations demand of sizes that only the inputs of a run tell: recorded before passes change the graph."""
 
 from __future__ import annotations
 
-from irc.expr import Load, Var, walk
-from irc.ir.dim import Dim
-from irc.ir.graph import Graph, Node
-from irc.passes.elements import Elements, Flat, value_of
-from irc.passes.rows import reduces
-from irc.passes.simplify import RESHAPES
+from dataclasses import replace
 
-RECORDED = "sizes that reshapes keep"
+from irc.diagnostics import Problem, Sink
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.relation import Demand, recording
+from irc.ir.types import TensorType
+from irc.ops.base import Op
+from irc.ops.builder import trace
+from irc.passes.infer import infer_at
+
+RECORDED = "demands"
 """Key in a graph's extras of what `record` found."""
 
 
-def record(graph: Graph) -> None:
-    """Note, for every reshape of the model, that its result has as many elements as its operand.
+def record(graph: Graph, sink: Sink) -> None:
+    """Note what inference of the nodes that meet symbolic sizes could not decide, each demand once.
 
-    Later it may be gone: kernels and views read its operand's memory in its place.
+    Later an operation may be gone: rewritten, decomposed, or a part of a kernel that reads its operands' memory.
     """
-    found: list[tuple[Dim, Dim, str]] = []
+    found: dict[object, Demand] = {}
     for node in graph.nodes:
-        x, out = node.inputs[0] if node.inputs else None, node.outputs[0] if node.outputs else None
-        if node.op.name not in RESHAPES or x is None or out is None or x.rank is None or out.rank is None:
-            continue
-        a, b = x.tensor.elements(), out.tensor.elements()
-        if a.equals(b) is None:
-            found.append((a, b, node.name or node.op.name))
-    graph.extras[RECORDED] = found
+        if any(_symbolic(v) for v in (*node.operands, *node.outputs)):
+            for demand in _demands(node, sink):
+                found.setdefault((demand.relation, demand.code), demand)
+    graph.extras[RECORDED] = list(found.values())
 
 
-def demands(node: Node, elements: Elements) -> list[tuple[Dim, Dim]]:
-    """Pairs of sizes that must be equal when the model runs, as far as that is not certain."""
-    pairs = _broadcast(node) if node.op.elementwise else _contracted(node, elements)
-    return [(a, b) for a, b in pairs if a.equals(b) is None]
+def recorded(graph: Graph) -> list[Demand]:
+    """What `record` found."""
+    return graph.extras.get(RECORDED, [])
 
 
-def _broadcast(node: Node) -> list[tuple[Dim, Dim]]:
-    """Every operand size is 1 or the result's.  Where 1 is possible: (size - 1) · (size - full) = 0."""
-    pairs: list[tuple[Dim, Dim]] = []
-    shape = node.outputs[0].shape
-    for value in node.operands:
-        skip = len(shape) - len(value.shape)
-        for size, full in zip(value.shape, shape[skip:], strict=True):
-            if size == full or size == 1:
-                continue
-            if size.bounds()[0] > 1:
-                pairs.append((size, full))
-            else:
-                pairs.append(((size - 1) * (size - full), Dim.of(0)))
-    return pairs
+def _demands(node: Node, sink: Sink) -> list[Demand]:
+    """What a node demands, with the node's place; its types are inferred again."""
+    with recording() as found:
+        infer_at(node, sink)
+        if node.op.decompose is not None and type(node.op).infer is not Op.infer:
+            _trace(node)
+    where = node.loc.where or node.name or node.op.name
+    return [replace(d, where=where) for d in found]
 
 
-def _contracted(node: Node, elements: Elements) -> list[tuple[Dim, Dim]]:
-    """A reduction that runs over an operand's axis must have its size."""
-    pairs: list[tuple[Dim, Dim]] = []
-    if node.op.compute is None:
-        return pairs
-    for out in node.outputs:
-        for r in reduces(elements.of(out)):
-            extents = dict(zip(r.vars, r.extents, strict=True))
-            for load in walk(r.body):
-                if isinstance(load, Load) and not isinstance(load.buffer, Flat):
-                    shape = value_of(load).shape
-                    for i, size in zip(load.index, shape, strict=True):
-                        if isinstance(i, Var) and i in extents and extents[i] != size:
-                            pairs.append((extents[i], size))
-    return pairs
+def _trace(node: Node) -> None:
+    """Meet the demands of the operations that a node is decomposed into; those that need more than is known are silent
+    here, and the pass that decomposes says so."""
+    try:
+        trace(node.op, node.inputs)
+    except Problem:
+        return
+
+
+def _symbolic(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and not value.type.is_static

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from irc.diagnostics import Sink
-from irc.ir.graph import Graph, Value
+from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, Type, dynamic
 from irc.ops.builder import infer_node
 
@@ -14,11 +14,16 @@ def run(graph: Graph, sink: Sink) -> None:
     Where inference knows nothing (a variable without a declared shape), what the file says stays.
     """
     for node in graph.nodes:
-        before = [(v, v.type) for v in node.outputs]
-        with sink.catching(node.loc):
-            infer_node(node)
-        for value, type in before:
-            _keep(value, type)
+        infer_at(node, sink)
+
+
+def infer_at(node: Node, sink: Sink) -> None:
+    """Infer one node again."""
+    before = [(v, v.type) for v in node.outputs]
+    with sink.catching(node.loc):
+        infer_node(node)
+    for value, type in before:
+        _keep(value, type)
 
 
 def _keep(value: Value, before: Type | None) -> None:

@@ -1,8 +1,8 @@
 """What is on disk: a folder with manifest.json, the generated code, weights and shared library.
 
 manifest.json (format 1): name, backend ("c" or "numpy"), prefix of the C symbols, irc version, target,
-precision, sha256 of the source model, inputs and outputs (`irc.runtime.ports.Port`), symbols, constraints
-(`irc.runtime.ports.Agreement`), states, arena bytes, and size and sha256 of every file.  The sha256 guard
+precision, sha256 of the source model, inputs and outputs (`irc.runtime.ports.Port`), symbols, demands
+(`irc.runtime.ports.Demand`), states, arena bytes, and size and sha256 of every file.  The sha256 guard
 against damage, not malice: an artefact is code, so load only what you trust.
 """
 

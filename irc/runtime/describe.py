@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from irc.backends.c_names import prefix_of
 from irc.ir.dim import Dim, Func, Symbol, product
 from irc.ir.graph import Graph, Model, Value, symbols_of
+from irc.ir.relation import Demand
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from irc.loops.ir import Program
+from irc.passes.demands import recorded
 from irc.version import VERSION
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def describe(model: Model, graph: Graph, backend: str, program: Program | None = None) -> dict[str, Any]:
-    """name, prefix, inputs, outputs, symbols, constraints: what the executor needs; without files and target.
+    """name, prefix, inputs, outputs, symbols, demands: what the executor needs; without files and target.
 
     A lowered program decides the order of the symbols, and how many of the graph's first inputs and outputs are
     the model's (the others stand for variables).
@@ -34,10 +36,10 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
         "inputs": [port(v, symbols) for v in inputs],
         "outputs": [port(v, symbols) for v in outputs],
         "symbols": [_symbol(found[name]) for name in symbols],
-        "constraints": [
-            {"a": size(c.a, symbols), "b": size(c.b, symbols), "what": c.what}
-            for c in (program.constraints if program is not None else ())
-            if all(s.name in symbols for d in (c.a, c.b) for s in d.symbols())
+        "demands": [
+            demand(d, symbols)
+            for d in (program.demands if program is not None else recorded(graph))
+            if all(s.name in symbols for s in d.symbols())
         ],
     }
 
@@ -86,6 +88,14 @@ def size(dim: Dim, symbols: dict[str, int]) -> int | str:
         factors = [_atom(a, symbols) for a in monomial]
         terms.append("*".join([*([f"({c})"] if c != 1 or not factors else []), *factors]))
     return " + ".join(terms)
+
+
+def demand(found: Demand, symbols: dict[str, int]) -> dict[str, Any]:
+    """What sizes must fulfil, as `irc.runtime.ports.Demand` reads it."""
+    return {
+        "holds": found.relation.text(lambda d: str(size(d, symbols)), {"and": "and", "or": "or"}),
+        "code": found.code.id, "message": found.message, "where": found.where,
+    }  # fmt: skip
 
 
 def _atom(atom: Symbol | Func, symbols: dict[str, int]) -> str:

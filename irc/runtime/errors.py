@@ -15,7 +15,8 @@ class InputValueError(RunError, ValueError):
     """A wrong number of arrays, a wrong name or a wrong shape."""
 
 
-def failure(code: Code, kind: type[RunError] = RunError, /, **facts: Any) -> RunError:
-    """The error to raise for one finding."""
-    found = Diagnostic(code.id, code.severity, fill(code.message, facts), Loc(), (), fill(code.help, facts))
+def failure(code: Code, kind: type[RunError] = RunError, /, where: str = "", **facts: Any) -> RunError:
+    """The error to raise for one finding; `where` is its place in the model."""
+    place = Loc(where=where)
+    found = Diagnostic(code.id, code.severity, fill(code.message, facts), place, (), fill(code.help, facts))
     return kind([found])

@@ -20,7 +20,7 @@ from irc.runtime.artifact import Artifact
 from irc.runtime.cache import open_folder, remember_written, unpacked_folder
 from irc.runtime.errors import InputTypeError, InputValueError, failure
 from irc.runtime.module_engine import ModuleEngine
-from irc.runtime.ports import Agreement, Array, Port, ShapeCheck, SymbolicSize
+from irc.runtime.ports import Array, Demand, Port, ShapeCheck, SymbolicSize
 
 
 class CompiledModel:
@@ -40,8 +40,8 @@ class CompiledModel:
             self.inputs = [Port.of(row) for row in manifest["inputs"]]
             self.outputs = [Port.of(row) for row in manifest["outputs"]]
             self.symbols = [SymbolicSize(**row) for row in manifest.get("symbols", [])]
-            agreements = [Agreement(**row) for row in manifest.get("constraints", [])]
-            self._check = ShapeCheck(self.inputs, self.symbols, agreements)
+            demands = [Demand(**row) for row in manifest.get("demands", [])]
+            self._check = ShapeCheck(self.inputs, self.symbols, demands)
         except _MALFORMED as e:
             raise storage.malformed(artifact.folder, e) from e
         self._keys = _keys(self.inputs)

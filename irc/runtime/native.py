@@ -25,7 +25,7 @@ from irc.runtime.pool import pool_for
 from irc.runtime.ports import REMEMBERED, Array, Port
 
 ALIGNMENT = 64
-_SIZE_ERRORS = (6103, 6104, 6105, 6107)
+_SIZE_ERRORS = (6103, 6105, 6107)
 
 
 class NativeEngine:
@@ -181,7 +181,7 @@ class NativeEngine:
             return
         code = f"IRC{status}"
         known = find(code)
-        kind = InputValueError if status in _SIZE_ERRORS else RunError
+        kind = InputValueError if status in _SIZE_ERRORS or status < 4000 else RunError
         raise failure(codes.CODE_FAILED, kind, model=self.name, code=code, what=known.message if known else "unknown")
 
 

@@ -16,7 +16,7 @@ from irc.runtime.element_types import numpy_dtype
 from irc.runtime.errors import InputTypeError, InputValueError, failure
 
 Array = np.ndarray[Any, Any]
-_SIZE_EXPRESSION = re.compile(r"(?:d\d+|\d+|floordiv|ceildiv|mod|min|max|[-+*(), ])*")
+_SIZE_EXPRESSION = re.compile(r"(?:d\d+|\d+|floordiv|ceildiv|mod|min|max|==|<=|and|or|[-+*(), ])*")
 
 
 REMEMBERED = 256
@@ -33,12 +33,14 @@ class SymbolicSize:
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """Two sizes, expressions over the symbols d0, d1, …, that must be equal for `what`, an operation."""
+class Demand:
+    """What sizes must fulfil: an expression over the symbols d0, d1, …; the code of a violation, what is wrong then,
+    and the place of the operation in the model."""
 
-    a: int | str
-    b: int | str
-    what: str
+    holds: str
+    code: str
+    message: str
+    where: str
 
 
 def _ceildiv(a: int, b: int) -> int:
@@ -52,7 +54,7 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 def size_code(text: str) -> CodeType:
-    """A compiled size expression over d0, d1, …; ValueError for anything else."""
+    """A compiled size expression, or a relation of some, over d0, d1, …; ValueError for anything else."""
     if not _SIZE_EXPRESSION.fullmatch(text):
         raise ValueError(f"{text!r} is no size expression")
     return compile(text, "<size>", "eval")
@@ -63,6 +65,14 @@ def size_for(size: int | str | None, dims: Sequence[int]) -> int | None:
     if not isinstance(size, str):
         return size
     return int(eval(size_code(size), _FUNCTIONS, {f"d{i}": d for i, d in enumerate(dims)}))
+
+
+def _holds(relation: CodeType, space: dict[str, int]) -> bool:
+    """Whether a relation holds; without a value it does not."""
+    try:
+        return bool(eval(relation, _FUNCTIONS, space))
+    except ZeroDivisionError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -172,10 +182,10 @@ class ShapeCheck:
     """Compares the shapes of a call's arrays with the inputs, and yields the values of the symbols."""
 
     def __init__(
-        self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize], agreements: Sequence[Agreement] = ()
+        self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize], demands: Sequence[Demand] = ()
     ) -> None:
         self.inputs, self.symbols = inputs, symbols
-        self.agreements = [(c, *(size_code(str(d)) for d in (c.a, c.b))) for c in agreements]
+        self.demands = [(d, size_code(d.holds)) for d in demands]
         self.all_tensors = all(p.kind == "tensor" for p in inputs)
         self.known: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}  # shapes that were found good
         self.simple: list[list[tuple[int, int | None, CodeType | None]]] = []
@@ -223,17 +233,18 @@ class ShapeCheck:
                         where_first=where[symbol], second=given, where_second=f"axis {axis} of {port.name!r}",
                     )  # fmt: skip
         self._check_derived(derived, dims)
-        self._check_agreements(dims, where)
+        self._check_demands(dims, where)
         return tuple(d or 0 for d in dims)
 
-    def _check_agreements(self, dims: list[int | None], where: list[str]) -> None:
+    def _check_demands(self, dims: list[int | None], where: list[str]) -> None:
         space = {f"d{i}": d for i, d in enumerate(dims) if d is not None}
-        for agreement, a, b in self.agreements:
-            used = sorted({n for n in (*a.co_names, *b.co_names) if n not in _FUNCTIONS}, key=lambda n: int(n[1:]))
-            if all(n in space for n in used) and eval(a, _FUNCTIONS, space) != eval(b, _FUNCTIONS, space):
+        for demand, code in self.demands:
+            used = sorted({n for n in code.co_names if n not in _FUNCTIONS}, key=lambda n: int(n[1:]))
+            if all(n in space for n in used) and not _holds(code, space):
                 numbers = [int(n[1:]) for n in used]
                 sizes = ", ".join(f"{self.symbols[k].name} = {dims[k]} ({where[k]})" for k in numbers)
-                raise failure(codes.SIZES_MISFIT, InputValueError, what=agreement.what, sizes=sizes)
+                facts = {"message": demand.message, "code": demand.code, "sizes": sizes}
+                raise failure(codes.SIZES_MISFIT, InputValueError, where=demand.where, **facts)
 
     def _check_derived(self, derived: list[tuple[Port, int, int, CodeType]], dims: list[int | None]) -> None:
         space = {f"d{i}": d for i, d in enumerate(dims) if d is not None}

@@ -82,14 +82,6 @@ SIZE_OUT_OF_RANGE = Code(
     fix="Pass sizes within the bounds.",
     help="pass sizes within the bounds that model.h states",
 )  # fmt: skip
-SIZES_DIFFER = Code(
-    "IRC6104", "error", "Sizes that must agree differ",
-    "two sizes that the model uses together are not equal",
-    why="Operations such as an addition demand equal sizes, which only the real inputs can show.",
-    example="two inputs [n] and [m] that are added, with n=3 and m=4",
-    fix="Pass inputs whose sizes agree.",
-    help="pass inputs whose sizes agree",
-)  # fmt: skip
 MODEL_TOO_LARGE = Code(
     "IRC6105", "error", "Sizes are too large",
     "with these sizes a tensor would have more than 2^40 elements, or all memory together more than 2^62 bytes",

@@ -100,11 +100,13 @@ CODE_FAILED = Code(
 )  # fmt: skip
 SIZES_MISFIT = Code(
     "IRC6313", "error", "Sizes of inputs do not fit together",
-    "{what} cannot combine the sizes of the inputs: {sizes}",
-    why="Operations such as an addition demand sizes that are equal (or 1), which only the real inputs can show.",
+    "{message}; here {sizes} ({code})",
+    why="Operations make demands on sizes (equal, at most, a multiple) that only the real inputs of a model with "
+    "symbolic sizes can show; they are checked before it runs. The code in brackets is what a model that breaks the "
+    "demand with fixed sizes is refused with, and what generated C returns.",
     example="two inputs x[n,4] and z[m,4] that are added, with n = 3 and m = 5",
-    fix="Give inputs whose sizes fit.  Generated C returns 6104 for this.",
-    help="give arrays whose sizes {what} can combine",
+    fix="Give inputs whose sizes fit.",
+    help="give arrays with sizes that fit (irc explain {code})",
 )  # fmt: skip
 NO_ARTEFACT = Code(
     "IRC6320", "error", "Not an artefact",
