@@ -62,7 +62,7 @@ def main(args: Sequence[str] | None = None) -> int:
         console.flush()
         return status if isinstance(status, int) else 0
     except click.ClickException as e:
-        e.show()
+        console.wrong_usage(e)
         return 2
     except (click.Abort, KeyboardInterrupt):
         return 130

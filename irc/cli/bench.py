@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,8 @@ import click
 
 from irc.cli import console, feeds
 from irc.diagnostics.core import IrcError
+from irc.diagnostics.json_text import JsonText
+from irc.diagnostics.terminal import TerminalText
 
 PEERS = {"onnxruntime": "onnxruntime", "openvino": "openvino"}
 """Engines to compare with, and the packages that bring them."""
@@ -52,7 +53,7 @@ def command(model: str, vs: str, threads: int, precision: str, shapes: tuple[str
     with console.progress("measuring"):
         times = measure({name: engine.run for name, engine in runs.items()})
     said = _result(model, threads, precision, arrays, times, differences(runs))
-    console.out(json.dumps(said, indent=2) if as_json else _text(said))
+    console.out(JsonText(said, indent=2) if as_json else _text(said))
 
 
 def _prepare(
@@ -127,7 +128,7 @@ def _result(
     return {"model": model, "threads": threads, "precision": precision, "inputs": inputs, "engines": rows}
 
 
-def _text(said: dict[str, Any]) -> str:
+def _text(said: dict[str, Any]) -> TerminalText:
     inputs, peers = feeds.listed(said["inputs"]), len(said["engines"]) > 1
     precision = said["precision"] + (", the others in f32" if peers and said["precision"] != "highest" else "")
     lines = [f"{said['model']}, threads: {said['threads']}, precision: {precision}, inputs: {inputs}"]
@@ -137,7 +138,7 @@ def _text(said: dict[str, Any]) -> str:
         apart = "infinite" if row["difference"] is None else f"{row['difference']:.1e}"
         apart = "" if row["engine"] == "irc" else apart
         lines.append(f"{row['engine']:12} {figures}   {apart:>10}".rstrip())
-    return "\n".join(lines)
+    return TerminalText.lines(lines)
 
 
 # ----------------------------------------------------------------------------- engines

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from irc.cli import console
+from irc.diagnostics.json_text import JsonText
 
 
 @click.group(short_help="How full the cache of compiled models is, and emptying it.")
@@ -24,7 +23,7 @@ def info(as_json: bool) -> None:
     found = cache.info()
     if as_json:
         said = {"path": str(found.path), "entries": found.entries, "bytes": found.bytes, "limit": found.limit}
-        console.out(json.dumps(said, indent=2))
+        console.out(JsonText(said, indent=2))
     else:
         held = console.count(found.entries, "artefact")
         console.out(f"{found.path}: {held}, {size(found.bytes)} of at most {size(found.limit)}")

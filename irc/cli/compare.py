@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from irc.cli import console, feeds
+from irc.diagnostics.json_text import JsonText
+from irc.diagnostics.terminal import TerminalText
 
 if TYPE_CHECKING:
     from irc.runtime.executor import CompiledModel
@@ -48,7 +49,7 @@ def command(
     names = [f"{path} ({model.backend})" for path, model in ((a, first), (b or a, second))]
     same = all(row["same"] for row in found)
     said = {"a": names[0], "b": names[1], "random_inputs": at_random, "same": same, "outputs": found}
-    console.out(json.dumps(said, indent=2) if as_json else _text(said))
+    console.out(JsonText(said, indent=2) if as_json else _text(said))
     return 0 if same else 1
 
 
@@ -147,7 +148,7 @@ def _largest(a: Any, b: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _text(said: dict[str, Any]) -> str:
+def _text(said: dict[str, Any]) -> TerminalText:
     lines = [f"A: {said['a']}", f"B: {said['b']}"]
     if said["random_inputs"]:
         lines.append(f"random inputs: {', '.join(said['random_inputs'])}")
@@ -162,7 +163,7 @@ def _text(said: dict[str, Any]) -> str:
             parts.append(f"absolute {_said(row['absolute'])}{at}")
             parts.append(f"{row['different']} of {row['elements']} elements differ")
         lines.append("  ".join([*parts, *([row["reason"]] if row["reason"] else [])]))
-    return "\n".join(lines)
+    return TerminalText.lines(lines)
 
 
 def _said(value: float | None) -> str:

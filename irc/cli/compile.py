@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from irc.cli import console
+from irc.diagnostics.terminal import TerminalText
 
 if TYPE_CHECKING:
     from irc.runtime.executor import CompiledModel
@@ -112,7 +113,7 @@ def _dump(path: str, name: str, backend: str | None, options: dict[str, Any]) ->
     if name not in known:
         raise click.BadParameter(f"{name!r} is no pass; passes are {', '.join(known)}", param_hint="--dump-after")
     graph = driver.graph_after(irc.load(path), name, chosen)
-    console.out(print_graph(graph).rstrip())
+    console.out(TerminalText.lines(print_graph(graph).rstrip().split("\n")))
     return 0
 
 

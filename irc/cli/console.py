@@ -15,6 +15,7 @@ import click
 from irc.diagnostics.codes import internal, runtime, runtime_io
 from irc.diagnostics.core import Diagnostic, Loc, fill
 from irc.diagnostics.progress import told_to
+from irc.diagnostics.terminal import TerminalText
 
 STDOUT = "standard output"
 """What messages call it, in place of a file's name."""
@@ -42,15 +43,18 @@ def report(found: Sequence[Diagnostic]) -> None:
 
 
 def write(text: str, stream: TextIO | None) -> None:
-    """A line, whatever the stream's encoding can say; nothing where the stream is closed.  Raises OSError."""
+    """A line, in what the stream's encoding can say; nothing where the stream is closed.  Raises OSError.
+
+    Only a TerminalText can be several lines, or coloured: of any other text all that is no letter is shown escaped.
+    """
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
+    print(TerminalText(text).encode(encoding, "backslashreplace").decode(encoding), file=stream)
 
 
 def out(text: str = "") -> None:
-    """A line of the result.  Raises OSError, with the name of the stream."""
+    """A line of the result, as `write` does.  Raises OSError, with the name of the stream."""
     try:
         write(text, sys.stdout)
     except OSError as e:
@@ -73,6 +77,21 @@ def note(text: str) -> None:
     """A line beside the result; that nobody can read it makes nothing fail."""
     with suppress(OSError):
         write(text, sys.stderr)
+
+
+def wrong_usage(error: click.ClickException) -> None:
+    """Say what is wrong with a command line, as click does."""
+    lines: list[str] = []
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None:
+        lines += context.get_usage().split("\n")
+        if context.command.get_help_option(context) is not None:
+            lines.append(f"Try '{context.command_path} {context.help_option_names[0]}' for help.")
+        lines.append("")
+    several = isinstance(error.message, TerminalText)
+    message = error.format_message()
+    first, *rest = message.split("\n") if several else [message]
+    note(TerminalText.lines([*lines, f"Error: {first}", *rest]))
 
 
 def crash(error: BaseException, file: str = "") -> Diagnostic:
@@ -128,9 +147,10 @@ def steps() -> Generator[Callable[[str], None]]:
         yield lambda text: None
         return
     from rich.console import Console
+    from rich.text import Text
 
     with Console(stderr=True).status("") as status:
-        yield status.update
+        yield lambda text: status.update(Text(TerminalText(text)))  # no markup: texts name files
 
 
 # ----------------------------------------------------------------------------- options

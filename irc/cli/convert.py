@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from irc.cli import console
+from irc.diagnostics.terminal import TerminalText
 
 if TYPE_CHECKING:
     from irc.diagnostics import Sink
@@ -72,7 +73,7 @@ def _check_options(target: str, given: dict[str, Any]) -> None:
     try:
         SaveOptions(**given).check(target)
     except ConversionError as e:
-        raise click.UsageError("\n".join(f"{d.message} ({d.code})" for d in e.diagnostics)) from e
+        raise click.UsageError(TerminalText.lines(f"{d.message} ({d.code})" for d in e.diagnostics)) from e
 
 
 def _tell_left_behind(model: Model, target: Path, given: dict[str, Any], sink: Sink) -> None:

@@ -7,6 +7,7 @@ import textwrap
 import click
 
 from irc.cli import console
+from irc.diagnostics.terminal import TerminalText
 
 
 @click.command(short_help="What a diagnostic means, and how to mend it.")
@@ -22,8 +23,8 @@ def command(code: str | None) -> None:
     row = find(code)
     if row is None:
         raise click.BadParameter(f"there is no code {code}; `irc explain` lists all of them", param_hint="CODE")
-    console.out(f"{row.id} ({row.severity}): {row.title}\n")
-    console.out(textwrap.fill(row.why, 100))
+    lines = [f"{row.id} ({row.severity}): {row.title}", "", *textwrap.wrap(row.why, 100)]
     for label, text in (("Says", row.message), ("Example", row.example), ("Fix", row.fix)):
-        indented = textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="  ", break_long_words=False)
-        console.out(f"\n{label}:\n{indented}")
+        lines += ["", f"{label}:"]
+        lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="  ", break_long_words=False)
+    console.out(TerminalText.lines(lines))

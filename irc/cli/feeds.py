@@ -12,6 +12,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard, cast
 
 import click
 
+from irc.ir.file_names import file_names, member_names
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -136,24 +138,25 @@ def listed(inputs: Mapping[str, str]) -> str:
 
 
 # ----------------------------------------------------------------------------- outputs
-def save(target: str, named: dict[str, Any]) -> list[str]:
+def save(target: str, named: Iterable[tuple[str, Any]]) -> list[str]:
     """Write arrays to FILE.npz, or one .npy each into a folder; the files written.  Strings become `U` arrays.
 
-    A file appears under its name, or takes the place of one that was there, only when it is complete.  OSError.
+    Files and members of an archive are called like the arrays, as far as that is safe.  A file appears under its
+    name, or takes the place of one that was there, only when it is complete.  OSError.
     """
     import numpy as np
 
-    arrays = {name: np.asarray(a, dtype="U") if a.dtype.kind == "O" else a for name, a in _flat(named)}
+    arrays = [(name, np.asarray(a, dtype="U") if a.dtype.kind == "O" else a) for name, a in _flat(named)]
     path = Path(target)
     if path.suffix == ".npz":
         with _written(path) as file, zipfile.ZipFile(file, "w") as archive:
-            for name, array in arrays.items():
+            for name, (_, array) in zip(member_names(name for name, _ in arrays), arrays, strict=True):
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
                     np.lib.format.write_array(stream, array, allow_pickle=False)
         return [str(path)]
     path.mkdir(parents=True, exist_ok=True)
-    files = [path / f"{_file_name(name)}.npy" for name in arrays]
-    for target_file, array in zip(files, arrays.values(), strict=True):
+    files = [path / f"{name}.npy" for name in file_names(name for name, _ in arrays)]
+    for target_file, (_, array) in zip(files, arrays, strict=True):
         with _written(target_file) as file:
             np.save(file, array, allow_pickle=False)
     return [str(f) for f in files]
@@ -176,15 +179,15 @@ def _written(path: Path) -> Generator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
-def _flat(named: dict[str, Any]) -> Iterable[tuple[str, Array]]:
+def _flat(named: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Array]]:
     """Arrays by name; a sequence's elements as name.0, name.1 …"""
     import numpy as np
 
-    for name, value in named.items():
+    for name, value in named:
         if _is_array(value):
             yield name, np.asarray(value)
         elif isinstance(value, list):
-            yield from _flat({f"{name}.{i}": v for i, v in enumerate(cast("list[Any]", value))})
+            yield from _flat((f"{name}.{i}", v) for i, v in enumerate(cast("list[Any]", value)))
         elif isinstance(value, dict):
             numbers = {str(k): float(v) for k, v in cast("dict[Any, Any]", value).items()}
             yield name, np.asarray(json.dumps(numbers))
@@ -194,10 +197,6 @@ def _is_array(value: Any) -> TypeGuard[Array | np.generic[Any]]:
     import numpy as np
 
     return isinstance(value, np.ndarray | np.generic)
-
-
-def _file_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name) or "output"
 
 
 def summarise(name: str, value: Any) -> dict[str, Any]:

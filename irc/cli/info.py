@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import click
 
 from irc.cli import console
+from irc.diagnostics.json_text import JsonText
+from irc.diagnostics.terminal import TerminalText
 
 
 @click.command(short_help="What is in a model: inputs, outputs, operations, memory.")
@@ -18,7 +19,7 @@ from irc.cli import console
 def command(model: str, as_json: bool) -> None:
     """What is in a model: inputs, outputs, operations, parameters, multiply-accumulates, memory."""
     said = _of_folder(Path(model)) if console.is_folder(model) else _of_model(model)
-    console.out(json.dumps(said, indent=2) if as_json else _text(said))
+    console.out(JsonText(said, indent=2) if as_json else _text(said))
 
 
 def _of_model(path: str) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def _of_folder(folder: Path) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------------- text
-def _text(said: dict[str, Any]) -> str:
+def _text(said: dict[str, Any]) -> TerminalText:
     lines = [_headline(said)]
     for kind in ("inputs", "outputs"):
         lines.append(f"{kind}:")
@@ -108,7 +109,7 @@ def _text(said: dict[str, Any]) -> str:
     if "files" in said:
         lines.append("files:")
         lines += [f"  {size(n):>10} {name}" for name, n in said["files"].items()]
-    return "\n".join(lines)
+    return TerminalText.lines(lines)
 
 
 _IN_TEXT = ("file", "format", "version", "parameters", "macs")

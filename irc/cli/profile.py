@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from irc.cli import console, feeds
+from irc.diagnostics.json_text import JsonText
 
 if TYPE_CHECKING:
     from irc.cli.profile_report import Report
@@ -62,7 +62,7 @@ def command(
             most = limits(threads, True, most)
     given = feeds.described(arrays)
     report = profile_report.Report(model, compiled.backend, threads, given, found, most)
-    console.out(json.dumps(report.as_json(), indent=2) if as_json else report.as_text(top))
+    console.out(JsonText(report.as_json(), indent=2) if as_json else report.as_text(top))
     return _write(report, trace, html)
 
 
@@ -102,7 +102,7 @@ def _open(model: str, threads: int, shapes: dict[str, tuple[int, ...]], options:
 
 
 def _write(report: Report, trace: str | None, html: str | None) -> int:
-    made = ((trace, lambda: json.dumps(report.as_trace())), (html, report.as_html))
+    made = ((trace, lambda: JsonText(report.as_trace())), (html, report.as_html))
     for target, text in made:
         if target is None:
             continue

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from html import escape
-from typing import Any
+from typing import Any, LiteralString
 
 from irc.cli import console, feeds
+from irc.cli.html_text import HtmlText
+from irc.diagnostics.terminal import TerminalText, visible
 from irc.runtime.limits import Limits
 from irc.runtime.profiling import Profile, Step
 
@@ -146,24 +146,14 @@ class Report:
         return lines
 
     # ---------------------------------------------------------------------------- forms
-    def as_text(self, top: int) -> str:
+    def as_text(self, top: int) -> TerminalText:
         """Both tables, of that many rows."""
-        from rich.console import Console
-
-        colour = console.wants_colour(sys.stdout)
-        out = Console(
-            file=io.StringIO(), force_terminal=colour, no_color=not colour, width=None if colour else WIDTH,
-            highlight=False, markup=False,
-        )  # fmt: skip
-        for line in self.heading():
-            out.print(line, soft_wrap=True)
+        parts: list[Any] = [str(TerminalText(line)) for line in self.heading()]
         for title, found in (("layers", self.layers), ("kernel or generated function", self.kernels)):
-            out.print()
-            out.print(self._table(title, found, top))
-        for line in ["", *self.notes()] if self.notes() else []:
-            out.print(line, soft_wrap=True)
-        assert isinstance(out.file, io.StringIO)
-        return "\n".join(line.rstrip() for line in out.file.getvalue().splitlines())
+            parts += ["", self._table(title, found, top)]
+        parts += ["", *self.notes()] if self.notes() else []
+        colour = console.wants_colour(sys.stdout)
+        return TerminalText.drawn(parts, colour, None if colour else WIDTH)
 
     def _table(self, title: str, found: list[Row], top: int) -> Any:
         from rich.box import SIMPLE
@@ -175,7 +165,7 @@ class Report:
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column(title, overflow="ellipsis", no_wrap=True)
         for r in found[:top]:
-            table.add_row(*self.cells(r), Text(r.name))
+            table.add_row(*self.cells(r), Text(TerminalText(r.name)))
         if rest := found[top:]:
             seconds = sum(r.seconds for r in rest)
             share = f"{100 * seconds / self.profile.seconds:.1f}" if self.profile.seconds else ""
@@ -216,56 +206,64 @@ class Report:
             )  # fmt: skip
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
-    def as_html(self) -> str:
+    def as_html(self) -> HtmlText:
         """A page that needs nothing else: the run as a bar, function by function, and both tables."""
         colours = {kind: f"hsl({47 * k % 360} 65% 62%)" for k, kind in enumerate(self._kinds())}
-        heading = "".join(f"<p>{escape(line)}</p>" for line in self.heading())
-        legend = "".join(
-            f'<span><i style="background:{colours[kind]}"></i>{escape(kind)} {100 * share:.1f} %</span>'
+        legend = [
+            HtmlText.element("span", _coloured("i", colours[kind]), f"{kind} {100 * share:.1f} %")
             for kind, share in self._kinds().items()
-        )
+        ]
         tables = [
             self._html_table(title, found, colours)
             for title, found in (("Layers", self.layers), ("Kernels and generated functions", self.kernels))
         ]
-        return _PAGE.format(
-            title=escape(f"{self.model}: profile"), heading=heading, legend=legend, bar=self._bar(colours),
-            tables="".join(tables), notes="".join(f"<p>{escape(line)}</p>" for line in self.notes()),
-        )  # fmt: skip
+        title = f"{self.model}: profile"
+        parts = {
+            "title": HtmlText.element("title", title), "head": HtmlText.element("h1", title),
+            "heading": HtmlText.element("div", *(HtmlText.element("p", line) for line in self.heading())),
+            "legend": HtmlText.element("p", *legend, id="legend"),
+            "bar": HtmlText.element("div", *self._bar(colours), id="run"),
+            "tables": HtmlText.element("div", *tables),
+            "notes": HtmlText.element("div", *(HtmlText.element("p", line) for line in self.notes()), id="notes"),
+        }  # fmt: skip
+        return HtmlText.page(_PAGE, parts)
 
     def _kinds(self) -> dict[str, float]:
         """Families of kernels with their part of the time, the longest first."""
         whole = self.total.seconds or 1.0
         return {r.name: r.seconds / whole for r in rows(self.profile.steps, kind_of)}
 
-    def _bar(self, colours: dict[str, str]) -> str:
+    def _bar(self, colours: dict[str, str]) -> list[HtmlText]:
         whole = self.total.seconds or 1.0
-        parts: list[str] = []
+        parts: list[HtmlText] = []
         for s in self.profile.steps:
             (row,) = rows([s], layers_of)
-            figures = "\n".join(f"{n}: {c}" for n, c in zip(COLUMNS, self.cells(row), strict=True) if c)
-            told = escape(f"{layers_of(s)}\n{kernel_of(s)}\n{figures}", quote=True)
+            figures = [f"{n}: {c}" for n, c in zip(COLUMNS, self.cells(row), strict=True) if c]
+            told = "\n".join(map(visible, [layers_of(s), kernel_of(s), *figures]))
             share = 100 * s.seconds / whole
-            label = escape(layers_of(s)) if share > 2 else ""
-            colour = colours[kind_of(s)]
-            parts.append(f'<div style="width:{share:.4f}%;background:{colour}" title="{told}">{label}</div>')
-        return "\n".join(parts)
+            label = layers_of(s) if share > 2 else ""
+            style = f"width:{share:.4f}%;background:{colours[kind_of(s)]}"
+            parts.append(HtmlText.element("div", label, style=style, title=told))
+        return parts
 
-    def _html_table(self, title: str, found: list[Row], colours: dict[str, str]) -> str:
-        head = "".join(f"<th>{escape(c)}</th>" for c in COLUMNS)
+    def _html_table(self, title: str, found: list[Row], colours: dict[str, str]) -> HtmlText:
+        head = HtmlText.element("tr", *(HtmlText.element("th", c) for c in (*COLUMNS, "")))
         longest = max((r.seconds for r in found), default=0.0) or 1.0
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in self.cells(r))}"
-            f'<td><i style="width:{100 * r.seconds / longest:.2f}%;background:{colours[r.kind]}"></i>'
-            f"{escape(r.name)}</td></tr>\n"
-            for r in found
-        )
-        return f"<h2>{escape(title)}</h2><table><tr>{head}<th></th></tr>\n{body}</table>"
+        body: list[HtmlText] = []
+        for r in found:
+            cells = [HtmlText.element("td", c) for c in self.cells(r)]
+            bar = _coloured("i", colours[r.kind], f"width:{100 * r.seconds / longest:.2f}%;")
+            body.append(HtmlText.element("tr", *cells, HtmlText.element("td", bar, r.name)))
+        return HtmlText.element("div", HtmlText.element("h2", title), HtmlText.element("table", head, *body))
+
+
+def _coloured(tag: LiteralString, colour: str, more: str = "") -> HtmlText:
+    return HtmlText.element(tag, style=f"{more}background:{colour}")
 
 
 TRACED = ("seconds", "flops", "executed", "bytes", "flops_per_second", "bytes_per_second", "of_peak", "of_bandwidth")
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+<html lang="en"><head><meta charset="utf-8">{title}<style>
 body {{ font: 14px system-ui, sans-serif; margin: 2em; color: #222; background: #fff }}
 p {{ margin: .2em 0 }} h1 {{ font-size: 1.3em }} h2 {{ font-size: 1.1em; margin: 1.5em 0 .4em }}
 #run {{ display: flex; height: 5em; margin: 1em 0; border: 1px solid #888 }}
@@ -282,12 +280,10 @@ td:last-child {{ overflow: hidden; text-overflow: ellipsis }}
 #notes {{ margin-top: 1.5em; color: #555 }}
 td:last-child i {{ position: absolute; left: 0; top: 15%; height: 70%; opacity: .35 }}
 </style></head><body>
-<h1>{title}</h1>{heading}
-<p id="legend">{legend}</p>
-<div id="run">
+{head}{heading}
+{legend}
 {bar}
-</div>
 {tables}
-<div id="notes">{notes}</div>
+{notes}
 </body></html>
 """

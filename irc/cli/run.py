@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from irc.cli import console, feeds
+from irc.diagnostics.json_text import JsonText
 
 
 @click.command(short_help="Run a model or a compiled folder.")
@@ -34,12 +34,12 @@ def command(
         console.note(f"input {name}: {said}")
     with console.progress(f"running {model}"):
         results = compiled(arrays)
-    named = dict(zip([o.name for o in compiled.outputs], results, strict=True))
-    summaries = [feeds.summarise(name, value) for name, value in named.items()]
+    named = list(zip([o.name for o in compiled.outputs], results, strict=True))
+    summaries = [feeds.summarise(name, value) for name, value in named]
     if as_json:
-        console.out(json.dumps({"outputs": summaries}, indent=2))
+        console.out(JsonText({"outputs": summaries}, indent=2))
     else:
-        for said, value in zip(summaries, named.values(), strict=True):
+        for said, (_, value) in zip(summaries, named, strict=True):
             console.out(_line(said, value))
     if not output:
         return 0

@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
+from irc.diagnostics.terminal import visible
+
 Severity = Literal["error", "warning", "note"]
 
 
@@ -88,7 +90,7 @@ class IrcError(Exception):
         errors = [d for d in self.diagnostics if d.severity == "error"] or self.diagnostics
         first = f"{errors[0].code}: {errors[0].message}" if errors else type(self).__name__
         where = f" ({errors[0].location.where})" if errors and errors[0].location.where else ""
-        return first + where + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
+        return visible(first + where) + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
 
 
 class InvalidModel(IrcError):

@@ -6,7 +6,6 @@ same string.  Only text has colour, and only where the caller asks for it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -15,23 +14,22 @@ from typing import Any
 from urllib.parse import quote
 
 from irc.diagnostics.core import Diagnostic
+from irc.diagnostics.json_text import JsonText
+from irc.diagnostics.terminal import TerminalText, visible
 
 COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def visible(text: str) -> str:
-    """Text of a model's file as it may stand on a terminal: control characters escaped."""
-    return _CONTROL.sub(lambda m: m[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
+_LINK = re.compile(r"\[(?=[^\[\]]*\]\()")
+"""Where a link begins that viewers of SARIF would make of plain text."""
 
 
 # ------------------------------------------------------------------------------- text
-def render_text(found: Iterable[Diagnostic], color: bool = False) -> str:
+def render_text(found: Iterable[Diagnostic], color: bool = False) -> TerminalText:
     """The form for people: a headline, the place, the facts, a way out."""
     blocks = [_block(d) for d in found]
-    if not color:
-        return "\n".join("".join(text for text, _ in line) for block in blocks for line in block)
-    return _coloured([line for block in blocks for line in block])
+    lines = [line for block in blocks for line in block]
+    if color:
+        return TerminalText.styled(lines)
+    return TerminalText.lines("".join(TerminalText(text) for text, _ in line) for line in lines)
 
 
 _Line = list[tuple[str, str]]
@@ -40,14 +38,14 @@ _Line = list[tuple[str, str]]
 
 def _block(d: Diagnostic) -> list[_Line]:
     style = COLOURS[d.severity]
-    lines: list[_Line] = [[(f"{d.severity}[{d.code}]", style), (f": {visible(d.message)}", "bold")]]
+    lines: list[_Line] = [[(f"{d.severity}[{d.code}]", style), (f": {d.message}", "bold")]]
     place = _place(d)
     if place:
         lines.append([("  --> ", "blue"), (place, "")])
-    lines += [[("   = ", "blue"), (visible(note), "")] for note in d.notes]
+    lines += [[("   = ", "blue"), (note, "")] for note in d.notes]
     explain = f"irc explain {d.code}"
     if d.help:
-        lines.append([("   = ", "blue"), (f"help: {visible(d.help)}     ", ""), (f"({explain})", "dim")])
+        lines.append([("   = ", "blue"), (f"help: {d.help}     ", ""), (f"({explain})", "dim")])
     else:
         lines.append([("   = ", "blue"), (f"help: {explain}", "")])
     return lines
@@ -56,23 +54,10 @@ def _block(d: Diagnostic) -> list[_Line]:
 def _place(d: Diagnostic) -> str:
     """`model.xml:1834:5  layer 57 …`, as much of it as is known."""
     line, column = d.location.resolve()
-    place = visible(d.location.file)
+    place = d.location.file
     if place and line:
         place += f":{line}" + (f":{column}" if column else "")
-    return "  ".join(part for part in (place, visible(d.location.where)) if part)
-
-
-def _coloured(lines: list[_Line]) -> str:
-    from io import StringIO
-
-    from rich.console import Console
-    from rich.text import Text
-
-    out = StringIO()
-    console = Console(file=out, force_terminal=True, color_system="standard", soft_wrap=True, no_color=False)
-    for line in lines:
-        console.print(Text.assemble(*line), highlight=False)
-    return out.getvalue().rstrip("\n")
+    return "  ".join(part for part in (place, d.location.where) if part)
 
 
 def summary(found: Sequence[Diagnostic]) -> str:
@@ -97,15 +82,15 @@ def as_dict(d: Diagnostic) -> dict[str, Any]:
     }
 
 
-def render_json(found: Iterable[Diagnostic]) -> str:
-    return json.dumps({"schema": 1, "diagnostics": [as_dict(d) for d in found]}, indent=2)
+def render_json(found: Iterable[Diagnostic]) -> JsonText:
+    return JsonText({"schema": 1, "diagnostics": [as_dict(d) for d in found]}, indent=2)
 
 
 # ------------------------------------------------------------------------------ SARIF
 _SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def render_sarif(found: Iterable[Diagnostic]) -> str:
+def render_sarif(found: Iterable[Diagnostic]) -> JsonText:
     """SARIF 2.1.0: one run, a rule for each code that occurs."""
     results = list(found)
     ids = sorted({d.code for d in results})
@@ -114,7 +99,7 @@ def render_sarif(found: Iterable[Diagnostic]) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_result(d, ids.index(d.code)) for d in results],
     }
-    return json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+    return JsonText({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
 def _rule(id: str) -> dict[str, Any]:
@@ -134,7 +119,8 @@ def _rule(id: str) -> dict[str, Any]:
 
 
 def _result(d: Diagnostic, rule: int) -> dict[str, Any]:
-    text = "\n".join([d.message, *d.notes, *([f"help: {d.help}"] if d.help else [])])
+    text = "\n".join(map(visible, [d.message, *d.notes, *([f"help: {d.help}"] if d.help else [])]))
+    text = _LINK.sub(r"\\[", text)
     result: dict[str, Any] = {"ruleId": d.code, "ruleIndex": rule, "level": d.severity, "message": {"text": text}}
     location: dict[str, Any] = {}
     if d.location.file:
@@ -165,9 +151,9 @@ def _version() -> str:
 
 
 # ----------------------------------------------------------------------------- GitHub
-def render_github(found: Iterable[Diagnostic]) -> str:
+def render_github(found: Iterable[Diagnostic]) -> TerminalText:
     """Workflow commands: one line a finding, shown at its place in a pull request."""
-    return "\n".join(_annotation(d) for d in found)
+    return TerminalText.lines(_annotation(d) for d in found)
 
 
 def _annotation(d: Diagnostic) -> str:
@@ -175,7 +161,7 @@ def _annotation(d: Diagnostic) -> str:
     fields = {"file": d.location.file, "line": line, "col": column if line else None, "title": d.code}
     properties = ",".join(f"{k}={_property(str(v))}" for k, v in fields.items() if v)
     where = [f"at {d.location.where}"] if d.location.where else []
-    text = "\n".join([d.message, *where, *d.notes, *([f"help: {d.help}"] if d.help else [])])
+    text = "\n".join(map(visible, [d.message, *where, *d.notes, *([f"help: {d.help}"] if d.help else [])]))
     kind = "notice" if d.severity == "note" else d.severity
     return f"::{kind} {properties}::{_data(text)}"
 
@@ -188,7 +174,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-RENDERERS: dict[str, Callable[[Iterable[Diagnostic]], str]] = {
+RENDERERS: dict[str, Callable[[Iterable[Diagnostic]], TerminalText]] = {
     "text": render_text,
     "json": render_json,
     "sarif": render_sarif,
