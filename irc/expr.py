@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from irc.ir.dim import Dim, DimLike, product
+from irc.ir.limits import LARGEST_SIZE
 from irc.ir.types import DType, TensorType, boolean, i64
 
 
@@ -257,6 +258,20 @@ def wrap(value: Operand, dtype: DType) -> Expr:
     if isinstance(value, Dim):
         return Const(int(value), i64) if value.is_const else Size(value)
     return Const(value, dtype)
+
+
+def size_data(dim: Dim) -> Expr:
+    """A size as data: modulo 2⁶⁴, as the operations that it replaces compute it."""
+    lo, hi = dim.bounds(LARGEST_SIZE)
+    if lo >= -(1 << 63) and hi < 1 << 63:
+        return index(dim)
+    total: Expr = Const(0, i64)
+    for monomial, c in dim.terms:
+        term: Expr = Const((c + (1 << 63)) % (1 << 64) - (1 << 63), i64)
+        for atom in monomial:
+            term = Bin("mul", term, Size(Dim({(atom,): 1})))
+        total = Bin("add", total, term)
+    return total
 
 
 def index(value: Operand) -> Expr:

@@ -7,6 +7,7 @@ mapped from `weights.bin` beside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from irc.diagnostics.core import CompileError
 from irc.ir.dim import Dim, Func, Symbol
 from irc.ir.file_names import member_names
 from irc.ir.graph import Graph, Node, Value
+from irc.ir.limits import LARGEST_SIZE
 from irc.ir.types import TensorType, string
 from irc.ops.base import Op
 from irc.ops.layout import DimVector
@@ -206,8 +208,7 @@ class _ModuleWriter:
         elif isinstance(node.op, ReadValue | Assign):
             lines = self._variable(node)
         elif isinstance(node.op, DimVector):
-            sizes = ", ".join(self._size(d) for d in node.op.dims)
-            lines = [f"{self._local(node.outputs[0])} = np.array([{sizes}], np.int64)"]
+            lines = [f"{self._local(node.outputs[0])} = {self._size_vector(node.op.dims)}"]
         elif is_elementwise(node):
             args = ", ".join(self._operand(v) for v in node.operands)
             lines = [f"{self._local(node.outputs[0])} = {call(self.library, node, args)}"]
@@ -294,6 +295,14 @@ class _ModuleWriter:
         if not hasattr(self, "_dim_vectors"):
             self._dim_vectors = any(isinstance(n.op, DimVector) for n in self.graph.nodes)
         return self._dim_vectors
+
+    def _size_vector(self, dims: Sequence[Dim]) -> str:
+        """Sizes as data: modulo 2⁶⁴ where they may not fit."""
+        bounds = [d.bounds(LARGEST_SIZE) for d in dims]
+        if all(lo >= -(1 << 63) and hi < 1 << 63 for lo, hi in bounds):
+            return f"np.array([{', '.join(map(self._size, dims))}], np.int64)"
+        sizes = ", ".join(f"({self._size(d)}) % 2**64" for d in dims)
+        return f"np.array([{sizes}], np.uint64).view(np.int64)"
 
     def _size(self, dim: Dim) -> str:
         """A Dim as a Python expression over the sizes seen so far."""

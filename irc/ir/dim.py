@@ -3,7 +3,7 @@
 A `Dim` is a polynomial with integer coefficients over *atoms*; an atom is a symbol
 (ONNX `dim_param`, OpenVINO `-1` or `2..8`) or an irreducible `floordiv`, `ceildiv`, `mod`,
 `min` or `max` of Dims.  Equal Dims compare equal whatever way they were built, as far as
-polynomial arithmetic and exact division can tell.
+polynomial arithmetic and exact division can tell.  Formulas that grow beyond `irc.ir.limits` are Problem IRC3301.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from typing import Any, Union
+
+from irc.ir.limits import LARGEST_SIZE, RANK, SIZE_BITS, SIZE_DEPTH, SIZE_PARTS, SIZE_PRODUCTS
 
 INF = float("inf")
 DimLike = Union["Dim", int]
@@ -44,8 +46,17 @@ class Symbol:
     def __str__(self) -> str:
         return self.name.replace(LOCAL, "%") if self.name.startswith(LOCAL) else self.name
 
-    def bounds(self) -> tuple[float, float]:
-        return self.lo, INF if self.hi is None else self.hi
+    @property
+    def parts(self) -> int:
+        """How much of a formula it is; long names count more."""
+        return 1 + len(self.name) // 64
+
+    @property
+    def depth(self) -> int:
+        return 0
+
+    def bounds(self, largest: float = INF) -> tuple[float, float]:
+        return self.lo, max(largest, self.lo) if self.hi is None else self.hi
 
 
 @dataclass(frozen=True)
@@ -74,12 +85,18 @@ class Func:
             return f"{a}{'//' if self.op == 'floordiv' else '%'}{b}"
         return f"{self.op}({', '.join(map(str, self.args))})"
 
-    def bounds(self) -> tuple[float, float]:
-        return self._bounds
+    @cached_property
+    def parts(self) -> int:
+        """The symbols and functions it is made of."""
+        return 1 + sum(a.parts for a in self.args)
 
     @cached_property
-    def _bounds(self) -> tuple[float, float]:
-        (alo, ahi), (blo, bhi) = self.args[0].bounds(), self.args[1].bounds()
+    def depth(self) -> int:
+        """How many functions stand inside each other."""
+        return 1 + max(a.depth for a in self.args)
+
+    def bounds(self, largest: float = INF) -> tuple[float, float]:
+        (alo, ahi), (blo, bhi) = self.args[0].bounds(largest), self.args[1].bounds(largest)
         if self.op == "min":
             return min(alo, blo), min(ahi, bhi)
         if self.op == "max":
@@ -114,10 +131,12 @@ class Dim:
     Shapes are few and come back often: arithmetic, bounds and symbols are remembered.
     """
 
-    __slots__ = ("_bounds", "_hash", "_symbols", "_text", "is_const", "terms")
+    __slots__ = ("_bounds", "_hash", "_symbols", "_text", "depth", "is_const", "parts", "terms")
 
     terms: tuple[tuple[Monomial, int], ...]
     is_const: bool
+    parts: int  # symbols and functions, those of arguments too
+    depth: int  # of functions inside each other
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         kept = [t for t in terms.items() if t[1]]
@@ -126,7 +145,10 @@ class Dim:
         self.terms = tuple(kept) or (((), 0),)
         self.is_const = len(self.terms) == 1 and not self.terms[0][0]
         self._hash = hash(self.terms[0][1] if self.is_const else self.terms)
-        self._bounds: tuple[float, float] | None = None
+        atoms = [a for m, _ in self.terms for a in m]
+        self.parts = sum(a.parts for a in atoms) + len(self.terms)
+        self.depth = max((a.depth for a in atoms), default=0)
+        self._bounds: dict[float, tuple[float, float]] = {}
         self._symbols: frozenset[Symbol] | None = None
         self._text: str | None = None
 
@@ -150,6 +172,12 @@ class Dim:
         """A size nothing is known about yet; its name is unique in this process."""
         number = next(n for n in _fresh if n not in _taken)
         return Dim({(Symbol(f"{hint}?{number}", 0, hi),): 1})
+
+    @staticmethod
+    def fresh_shape(hint: str, rank: int) -> list[Dim]:
+        """That many sizes nothing is known about; Problem IRC3301 for more than an array has axes."""
+        RANK.check(rank, hint)
+        return [Dim.fresh(hint) for _ in range(rank)]
 
     # --------------------------------------------------------------- inspecting
     @property
@@ -179,18 +207,21 @@ class Dim:
                         found |= arg.symbols()
         return frozenset(found)
 
-    def bounds(self) -> tuple[float, float]:
-        """Inclusive lower and upper bound; infinite where unknown."""
-        if self._bounds is None:
-            self._bounds = self._all_bounds()
-        return self._bounds
+    def bounds(self, largest: float = INF) -> tuple[float, float]:
+        """Inclusive lower and upper bound where no symbol is above `largest`; infinite where unknown."""
+        found = self._bounds.get(largest)
+        if found is None:
+            found = self._bounds[largest] = self._all_bounds(largest)
+        return found
 
-    def _all_bounds(self) -> tuple[float, float]:
-        lo = hi = 0.0
+    def _all_bounds(self, largest: float) -> tuple[float, float]:
+        lo: float = 0
+        hi: float = 0
         for monomial, c in self.terms:
-            mlo, mhi = 1.0, 1.0
+            mlo: float = 1
+            mhi: float = 1
             for atom in monomial:
-                alo, ahi = atom.bounds()
+                alo, ahi = atom.bounds(largest)
                 corners = [_scaled(x, y) for x in (mlo, mhi) for y in (alo, ahi)]
                 mlo, mhi = min(corners), max(corners)
             a, b = _scaled(c, mlo), _scaled(c, mhi)
@@ -231,12 +262,12 @@ class Dim:
 
     def equals(self, other: DimLike) -> bool | None:
         """True or False where that is certain, None where it depends on the symbols."""
-        lo, hi = (self - other).bounds()
+        lo, hi = (self - other).bounds(LARGEST_SIZE)
         return True if lo == hi == 0 else False if lo > 0 or hi < 0 else None
 
     def at_most(self, other: DimLike) -> bool | None:
         """Whether self <= other; None where it depends on the symbols."""
-        lo, hi = (self - other).bounds()
+        lo, hi = (self - other).bounds(LARGEST_SIZE)
         return True if hi <= 0 else False if lo > 0 else None
 
     def less_than(self, other: DimLike) -> bool | None:
@@ -273,8 +304,8 @@ class Dim:
         if self == other:
             return Dim.of(1)
         if len(other.terms) != 1:
-            factor = self.terms[0][1] / other.terms[0][1]
-            return Dim.of(int(factor)) if factor == int(factor) and other * int(factor) == self else None
+            factor, rest = divmod(self.terms[0][1], other.terms[0][1])
+            return Dim.of(factor) if not rest and other * factor == self else None
         ((divisor, c),) = other.terms
         quotient: dict[Monomial, int] = {}
         for monomial, k in self.terms:
@@ -298,7 +329,7 @@ class Dim:
         if exact is not None:
             return exact
         whole, rest = self._split(other)
-        return whole + _func("floordiv", rest, other)
+        return whole + (_divided(rest, other, False) or _func("floordiv", rest, other))
 
     def __rfloordiv__(self, other: DimLike) -> Dim:
         return Dim.of(other) // self
@@ -308,7 +339,7 @@ class Dim:
         if self.is_const and other.is_const and other != 0:
             return Dim.of(-(-int(self) // int(other)))
         exact = self.exact_div(other)
-        return exact if exact is not None else _func("ceildiv", self, other)
+        return exact if exact is not None else _divided(self, other, True) or _func("ceildiv", self, other)
 
     def __mod__(self, other: DimLike) -> Dim:
         return _mod(self, Dim.of(other))
@@ -359,7 +390,7 @@ class Dim:
 
 
 def _scaled(a: float, b: float) -> float:
-    return 0.0 if a == 0 or b == 0 else a * b
+    return 0 if a == 0 or b == 0 else a * b
 
 
 @lru_cache(_CACHED)
@@ -375,11 +406,20 @@ def _times(a: Dim, b: Dim) -> Dim:
     factor = b.const
     if factor is not None:
         return a if factor == 1 else Dim({m: c * factor for m, c in a.terms})
+    SIZE_PRODUCTS.check(len(a.terms) * len(b.terms), "size")
+    SIZE_PARTS.check(max(len(a.terms), a.parts) + max(len(b.terms), b.parts), "size")
     total: dict[Monomial, int] = {}
     for (ma, ca), (mb, cb) in itertools.product(a.terms, b.terms):
         monomial = tuple(sorted(ma + mb, key=str))
         total[monomial] = total.get(monomial, 0) + ca * cb
-    return Dim(total)
+    return _checked(Dim(total))
+
+
+def _checked(dim: Dim) -> Dim:
+    """The Dim; Problem IRC3301 if its formula is too large.  Sums alone, as of memory, may have any length."""
+    SIZE_PARTS.check(dim.parts, "size")
+    SIZE_BITS.check(max(abs(c).bit_length() for _, c in dim.terms), "size")
+    return dim
 
 
 _exact = lru_cache(_CACHED)(Dim._exact_div)  # pyright: ignore[reportPrivateUsage]
@@ -398,17 +438,71 @@ def _replaced(dim: Dim, values: tuple[tuple[str, Dim], ...]) -> Dim:
     return total
 
 
+_OF_NUMBERS: dict[str, Callable[[int, int], int]] = {
+    "floordiv": lambda a, b: a // b,
+    "ceildiv": lambda a, b: -(-a // b),
+    "mod": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}
+
+
 def _func(op: str, a: Dim, b: Dim) -> Dim:
     if op in ("min", "max") and str(b) < str(a):
         a, b = b, a
-    if op in ("floordiv", "ceildiv", "mod") and (a == 0 or (a.is_const and b.is_const and b != 0)):
-        return Dim.of(0) if a == 0 else _REBUILD[op](a, b)
-    return Dim({(Func(op, (a, b)),): 1})
+    if op in ("floordiv", "ceildiv", "mod") and a == 0:
+        return Dim.of(0)
+    if a.is_const and b.is_const and (b != 0 or op in ("min", "max")):
+        return _number(_OF_NUMBERS[op](int(a), int(b)))
+    SIZE_DEPTH.check(1 + max(a.depth, b.depth), "size")
+    return _checked(Dim({(Func(op, (a, b)),): 1}))
+
+
+def _shifted(dim: Dim) -> tuple[Func, int] | None:
+    """(f, k) where the Dim is f + k, a function and a number."""
+    head = [t for t in dim.terms if t[0]]
+    if len(head) != 1 or head[0][1] != 1 or len(head[0][0]) != 1:
+        return None
+    atom = head[0][0][0]
+    return (atom, sum(c for m, c in dim.terms if not m)) if isinstance(atom, Func) else None
+
+
+def _divided(dim: Dim, by: Dim, up: bool) -> Dim | None:
+    """dim / by, rounded, where `by` is a positive number and a function inside can take the division in.
+
+    Divisions of rounded divisions are one; an extreme of a number and something is the extreme of the quotients.
+    """
+    c = by.const
+    if c is None or c <= 0:
+        return None
+    if c > LARGEST_SIZE:
+        lo, hi = (_divide(x + (c - 1) * up, c) for x in dim.bounds(LARGEST_SIZE))
+        if lo == hi:
+            return Dim.of(int(lo))
+    found = _shifted(dim)
+    if found is None:
+        return None
+    (inner, k), op = found, found[0].op
+    a, b = inner.args
+    if op in ("floordiv", "ceildiv") and b.is_const and int(b) > 0:
+        if up and op == "ceildiv":
+            return (a + b * k).ceildiv(b * c)
+        return (a + b * (k + (c - 1) * up) + (int(b) - 1) * (op == "ceildiv")) // (b * c)
+    if op in ("min", "max") and (a.is_const or b.is_const):
+        x, y = ((v + k).ceildiv(by) if up else (v + k) // by for v in (a, b))
+        return x.minimum(y) if op == "min" else x.maximum(y)
+    return None
 
 
 def _extreme(op: str, a: Dim, b: Dim) -> Dim:
     """min or max of two Dims; what already stands inside the other adds nothing, and max(min(a, b), b) is b."""
     opposite = "max" if op == "min" else "min"
+    for x, y in ((a, b), (b, a)):
+        inner = _shifted(x)
+        if inner is not None and inner[0].op == op and inner[1] and y.is_const:  # max(max(p, 3) + 1, 0) = max(p + 1, 4)
+            p, q = (v + inner[1] for v in inner[0].args)
+            if p.is_const or q.is_const:
+                return p.maximum(q.maximum(y)) if op == "max" else p.minimum(q.minimum(y))
     for x, y in ((a, b), (b, a)):
         if any(part == y for part in _parts(op, x)):
             return x
@@ -444,6 +538,15 @@ def _subs_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
 @lru_cache(1 << 12)
 def _number(value: int) -> Dim:
     return Dim({(): value})
+
+
+def total(dims: Iterable[DimLike]) -> Dim:
+    """The sum."""
+    found: dict[Monomial, int] = {}
+    for dim in dims:
+        for monomial, c in Dim.of(dim).terms:
+            found[monomial] = found.get(monomial, 0) + c
+    return Dim(found)
 
 
 def product(dims: Iterable[DimLike]) -> Dim:

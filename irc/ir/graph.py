@@ -8,6 +8,7 @@ reachability, dominators, GraphML) are ordinary networkx.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +18,7 @@ import numpy as np
 
 from irc.diagnostics import NOWHERE, Loc
 from irc.ir.dim import Dim
+from irc.ir.limits import ELEMENTS
 from irc.ir.types import DType, Shape, TensorType, Type, dtype_from_numpy
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ class Value:
     `name` is unique in a model; `names` are those a user may call it by.  `const` holds its data
     if it is constant, and then `producer` is None.  `contents` are the elements as Dims, for small
     integer tensors (and floats that are whole numbers) whose elements are known symbolically (an object array of
-    the tensor's shape).
+    the tensor's shape).  They are `assumed` where they hold only if no arithmetic on the way leaves its element type:
+    shapes are computed from them, data are not.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Value:
     index: int = 0
     const: Constant | None = None
     contents: np.ndarray[Any, Any] | None = None
+    assumed: bool = False
     names: tuple[str, ...] = ()
     loc: Loc = NOWHERE
     layout: Any = None
@@ -126,12 +130,14 @@ class Value:
         """The data where it is constant (also when only `contents` are known, all of them numbers)."""
         if self.const is not None:
             return self.const.array
-        if self.contents is not None and all(d.is_const for d in self.contents.flat):
+        if self.contents is not None and not self.assumed and all(d.is_const for d in self.contents.flat):
             return np.array([int(d) for d in self.contents.flat], self.dtype.numpy).reshape(self.contents.shape)
         return None
 
     def ints(self) -> list[int] | None:
         """The elements as Python ints, flattened, where all are known; else None."""
+        if isinstance(self.type, TensorType) and self.const is not None:
+            ELEMENTS.check(math.prod(self.const.shape), self.name)
         array = self.array
         return None if array is None else [int(x) for x in array.reshape(-1)]
 
@@ -330,8 +336,8 @@ class Graph:
         def of(value: Value) -> Value:
             if value not in twins:
                 twins[value] = Value(
-                    value.name, value.type, None, 0, value.const, value.contents, value.names, value.loc, value.layout,
-                    dict(value.extras),
+                    value.name, value.type, None, 0, value.const, value.contents, value.assumed, value.names, value.loc,
+                    value.layout, dict(value.extras),
                 )  # fmt: skip
             return twins[value]
 

@@ -151,6 +151,23 @@ def dtype_from_numpy(kind: np.dtype[Any]) -> DType:
     return _BY_NUMPY[kind]
 
 
+def value_range(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest whole number of an element type; of floats, up to which they have all."""
+    if dtype.kind == "b":
+        return 0, 1
+    if dtype.is_float:
+        return 0, 1 << (24 if dtype.bits == 32 else 53)
+    if dtype.kind == "u":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+
+
+def wrapped(number: int, dtype: DType) -> int:
+    """The integer modulo 2ⁿ, in the range of the type."""
+    least = value_range(dtype)[0]
+    return (number - least) % (1 << dtype.bits) + least
+
+
 Shape = tuple[Dim, ...]
 
 

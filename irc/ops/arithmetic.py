@@ -6,7 +6,7 @@ pages of the same names; OpenVINO specification, "Arithmetic operations".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -39,7 +39,7 @@ from irc.ir.types import (
     u32,
     u64,
 )  # fmt: skip
-from irc.ops.base import Array, Op, op
+from irc.ops.base import Array, Assuming, Op, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes
 from irc.ops.codecs import Bool, Enum, Ignored
 from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
@@ -72,16 +72,32 @@ def openvino_rows(name: str, canonical: str) -> tuple[Form, ...]:
 
 Add = binary(
     "Add", "x + y", np.add, lambda x, y: x + y, T=NUMERIC, commutative=True, carries_contents=True, whole_floats=True,
-    onnx=legacy_rows("Add"), openvino=openvino_rows("Add", "Add"),
+    modular=True, onnx=legacy_rows("Add"), openvino=openvino_rows("Add", "Add"),
 )  # fmt: skip
 Sub = binary(
     "Sub", "x - y", np.subtract, lambda x, y: x - y, T=NUMERIC, carries_contents=True, whole_floats=True,
-    onnx=legacy_rows("Sub"), openvino=openvino_rows("Subtract", "Sub"),
+    modular=True, onnx=legacy_rows("Sub"), openvino=openvino_rows("Subtract", "Sub"),
 )  # fmt: skip
 Mul = binary(
     "Mul", "x · y", np.multiply, lambda x, y: x * y, T=NUMERIC, commutative=True, carries_contents=True,
-    whole_floats=True, onnx=legacy_rows("Mul"), openvino=openvino_rows("Multiply", "Mul"),
+    whole_floats=True, modular=True, onnx=legacy_rows("Mul"), openvino=openvino_rows("Multiply", "Mul"),
 )  # fmt: skip
+
+
+def truncated_quotient(x: Dim, y: Dim) -> Dim:
+    """x / y towards zero; y > 0."""
+    if x.bounds()[0] >= 0:
+        return x // y
+    return x.maximum(0) // y - (-x).maximum(0) // y
+
+
+def quotients(of: Callable[[Dim, Dim], Dim], x: Array, y: Array) -> Any:
+    """`of` each dividend and divisor; assuming that a size that divides is not 0.  None where the sign is unknown."""
+    divisors = [Dim.of(d) for d in y.flat]
+    if any(d == 0 or d.bounds()[0] < 0 for d in divisors):
+        return None
+    found = np.frompyfunc(lambda a, b: of(Dim.of(a), Dim.of(b)), 2, 1)(x, y)
+    return found if all(d.bounds()[0] > 0 for d in divisors) else Assuming(found)
 
 
 @op
@@ -105,8 +121,7 @@ class Div(Elementwise):
         return np.where(y == 0, 0, down + inexact).astype(x.dtype)
 
     def contents(self, x: Array, y: Array) -> Any:
-        """Sizes are not negative, so truncation and rounding down agree."""
-        return None if any(d == 0 for d in y.flat) else x // y
+        return quotients(truncated_quotient, x, y)
 
     def scalar(self, x: Expr, y: Expr) -> Expr:
         return x / y
@@ -237,10 +252,10 @@ class Mod(Elementwise):
         return remainder(x, y, self.fmod)
 
     def contents(self, x: Array, y: Array) -> Any:
-        """Sizes' remainders round down; those that truncate agree where nothing is negative."""
-        signed = y.flat if not self.fmod else (*x.flat, *y.flat)
-        known = all(d.bounds()[0] >= 0 for d in signed) and not any(d == 0 for d in y.flat)
-        return x % y if known else None
+        def rest(a: Dim, b: Dim) -> Dim:
+            return a - b * truncated_quotient(a, b) if self.fmod else a % b
+
+        return quotients(rest, x, y)
 
     def scalar(self, x: Expr, y: Expr) -> Expr:
         return call("fmod", x, y) if self.fmod else x % y
@@ -306,7 +321,7 @@ def absolute_size(d: Dim) -> Dim:
 
 
 Neg = unary(
-    "Neg", "-x", np.negative, lambda x: -x, T=NUMERIC, carries_contents=True,
+    "Neg", "-x", np.negative, lambda x: -x, T=NUMERIC, carries_contents=True, modular=True,
     onnx=(
         Form("Neg", 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS),
         Form("Neg", 6, attrs={}, T=PREV | SIGNED),

@@ -37,6 +37,13 @@ from irc.ops.signature import Sig
 Array = np.ndarray[Any, Any]
 
 
+@dataclasses.dataclass(frozen=True)
+class Assuming:
+    """What `Op.contents` returns where it holds under conditions, as that no divisor is 0: good for shapes only."""
+
+    elements: Any
+
+
 def is_array(value: Any) -> TypeGuard[Array]:
     return isinstance(value, np.ndarray)
 
@@ -50,6 +57,8 @@ class Op:
     openvino: ClassVar[tuple[Form, ...]] = ()
     carries_contents: ClassVar[bool] = False
     """`reference` also works on object arrays of Dims, so shape arithmetic stays symbolic."""
+    modular: ClassVar[bool] = False
+    """Of integers that are known modulo 2ⁿ, `contents` gives the result modulo 2ⁿ: sums, products and moves."""
     whole_floats: ClassVar[bool] = False
     """`contents` holds for floats too, where they are whole numbers."""
     reads_type_only: ClassVar[bool] = False
@@ -95,7 +104,10 @@ class Op:
     """
 
     def contents(self, *args: Array) -> Any:
-        """Symbolic contents of the result from operands' contents (object arrays of Dims)."""
+        """Symbolic contents of the result from operands' contents (object arrays of Dims), as if integers had no end.
+
+        None where they are unknown.  `irc.ops.contents` sees to element types, and to operands that are all numbers.
+        """
         return self.reference(*args)
 
     # ------------------------------------------------------------------ derived

@@ -15,10 +15,12 @@ import numpy as np
 
 from irc.diagnostics import NOWHERE, Loc
 from irc.ir.dim import Dim
-from irc.ir.graph import Constant, Graph, Node, Origin, Value, carries
-from irc.ir.types import DType, TensorType, Type, i64
+from irc.ir.graph import Constant, Graph, Node, Origin, Value
+from irc.ir.types import DType, Type, i64
 from irc.ops.base import Array, Op, as_list, find_op
+from irc.ops.contents import set_contents
 from irc.ops.extent import require_possible
+from irc.ops.reference import run_reference
 
 Operand = Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | None
 
@@ -89,28 +91,6 @@ class Builder:
         return self.const(operand, i64) if not isinstance(operand, np.ndarray) else self.graph.add_constant(operand)
 
 
-def set_contents(node: Node) -> None:
-    """Compute the symbolic contents of a node's results from those of its operands, where they are small."""
-    op = node.op
-    if not op.carries_contents or not all(isinstance(o.type, TensorType) and carries(o.type) for o in node.outputs):
-        return
-    args: list[Any] = []
-    for value in node.inputs:
-        if value is not None and value.contents is None and not (op.reads_type_only and value.type is not None):
-            return
-        args.append(None if value is None else value.contents if value.contents is not None else value)
-    floats = [v for v in node.operands if v.contents is not None and v.dtype.is_float]
-    if (floats or any(out.dtype.is_float for out in node.outputs)) and not op.whole_floats:
-        return
-    if any(Dim.of(d).bounds()[0] < 0 for v in floats for d in v.contents.flat):  # type: ignore[union-attr]
-        return  # a product might be -0
-    found = op.contents(*args)
-    if found is None:
-        return
-    for out, elements in zip(node.outputs, found if len(node.outputs) > 1 else [found], strict=False):
-        out.contents = np.asarray(elements, dtype=object).reshape(out.tensor.static_shape())
-
-
 def possible_types(op: Op, inputs: Sequence[Value | None]) -> list[Type]:
     """The types of an operation's results.  Raises Problem, also where no memory could hold one."""
     types = op.result_types(inputs)
@@ -145,7 +125,7 @@ def trace(
         if value is None or value.const is not None:
             twins.append(None if value is None else graph.add_constant(value.const, value.name))  # type: ignore[arg-type]
         else:
-            twins.append(graph.add_input(value.name, value.type, contents=value.contents))
+            twins.append(graph.add_input(value.name, value.type, contents=value.contents, assumed=value.assumed))
     b = builder(graph)
     found = rewrite(b, op, *twins) if rewrite else op.decompose(b, *twins)  # type: ignore[misc]
     results = tuple(as_list(found))
@@ -165,25 +145,6 @@ def evaluate(graph: Graph, feeds: dict[Value, Any]) -> list[Any]:
     for node in graph.nodes:
         known.update(zip(node.outputs, run_reference(node, [of(v) for v in node.inputs]), strict=False))
     return [of(v) for v in graph.outputs]
-
-
-def run_reference(node: Node, args: Sequence[Any]) -> list[Any]:
-    """One node's reference on arrays; results as a list, each of its declared element type."""
-    with np.errstate(all="ignore"):
-        found = node.op.reference(*args)
-    results = as_list(found) if len(node.op.sig.outputs) + _variadic(node) > 1 else [found]
-    return [_typed(a, v.type) for a, v in zip(results, node.outputs, strict=False)]
-
-
-def _variadic(node: Node) -> int:
-    return sum(1 for p in node.op.sig.outputs if p.variadic)
-
-
-def _typed(array: Any, type: Type | None) -> Any:
-    if not isinstance(type, TensorType) or array is None:
-        return array
-    array = np.asarray(array)
-    return array if array.dtype == type.dtype.numpy or type.dtype.kind == "?" else array.astype(type.dtype.numpy)
 
 
 def evaluate_decomposed(op: Op, args: Sequence[Array | None]) -> Any:

@@ -258,7 +258,7 @@ class Cast(Elementwise):
     saturate: bool = True
     round_mode: str = "up"
     sig = Sig("x: T1 -> y: T2", T1=ANY, T2=ANY)
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def infer(self, x: Value) -> TensorType:
@@ -272,6 +272,7 @@ class Cast(Elementwise):
         return convert(x, self.to.name, self.to.numpy, self.saturate, self.round_mode)
 
     def contents(self, x: Array) -> Any:
+        """Whole numbers stay what they are, as far as they fit."""
         return x if self.to.is_integer or self.to.name in ("f32", "f64") else None
 
     def scalar(self, x: Expr) -> Expr:

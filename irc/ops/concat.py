@@ -14,6 +14,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.limits import RESULTS
 from irc.ir.relation import multiple, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.ops.base import Array, Op, op
@@ -35,7 +36,7 @@ class Concat(Op):
 
     axis: int
     sig = Sig("*xs: T[r>=1] -> y: T", T=ANY)
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def infer(self, *xs: Value) -> TensorType:
@@ -158,19 +159,21 @@ class Split(Op):
 
     num: int | None = None
     sig = Sig("x: T[>=1], axis: A[one], lengths?: I[1] -> *ys: T", T=ANY, A=INTEGERS, I=INTEGERS)
-    carries_contents = True
+    carries_contents = modular = True
 
     def lengths(self, x: Value, axis: Value, lengths: Value | None) -> list[Dim]:
         """The size of every part along the axis."""
         size = x.shape[normal_axis("Split", constant_int("Split", "axis", axis), len(x.shape))]
         if lengths is None:
             num = self.num or 1
+            RESULTS.check(num, "Split")
             part = size.ceildiv(num)
             return [part] * (num - 1) + [size - part * (num - 1)]
         given = lengths.dims()
         if given is None:
             count = lengths.shape[0].const
             require(count is not None, operation.NEEDS_CONSTANT, op="Split", operand="lengths")
+            RESULTS.check(count or 0, "Split")
             return [Dim.fresh("split") for _ in range(count or 0)]
         known = sum((d for d in given if d != -1), start=Dim.of(0))
         if all(d != -1 for d in given):

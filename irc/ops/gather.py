@@ -120,7 +120,7 @@ class Gather(Op):
 
     batch_dims: int = 0
     sig = Sig("data: T[>=1], indices: I, axis: A[one] -> y: T", T=ANY, I=INTEGERS, A=INTEGERS)
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def batch(self, rank: int) -> int:

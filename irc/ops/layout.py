@@ -18,15 +18,15 @@ from irc.expr import (
     IndexFunction,
     Tensor,
     flatten_index,
-    index,
     reshaped_index,
     select,
+    size_data,
     unflatten_index,
 )
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import multiple, same
-from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, dynamic, i64
+from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, dynamic, i64, wrapped
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool, Choice, Ignored, Int
 from irc.ops.forms import Declined, Form, write_only
@@ -82,7 +82,7 @@ def pick(dims: Sequence[Dim], i: Expr) -> Expr:
     """dims[i] as an i64 expression."""
     found: Expr = Const(0, i64)
     for k in reversed(range(len(dims))):
-        found = index(dims[k]) if k == len(dims) - 1 else select(i.eq(k), index(dims[k]), found)
+        found = size_data(dims[k]) if k == len(dims) - 1 else select(i.eq(k), size_data(dims[k]), found)
     return found
 
 
@@ -113,7 +113,7 @@ class Identity(Op):
     """y = x."""
 
     sig = Sig("x: any -> y: any")
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def infer(self, x: Value) -> Any:
@@ -156,14 +156,14 @@ class Reshape(Op):
 
     special_zero: bool = True
     sig = Sig("x: T, shape: I[0..1] -> y: T", T=ANY, I=INTEGERS)
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def infer(self, x: Value, shape: Value) -> TensorType:
         sizes = shape.dims()
         if sizes is None:
             rank = shape.shape[0].const if shape.rank == 1 else None
-            return TensorType.of(x.dtype, None if rank is None else [Dim.fresh("reshape") for _ in range(rank)])
+            return TensorType.of(x.dtype, None if rank is None else Dim.fresh_shape("reshape", rank))
         text = "[" + ",".join(map(str, sizes)) + "]"
         holes = [i for i, size in enumerate(sizes) if size == -1]
         facts: dict[str, Any] = {"op": "Reshape", "attribute": "shape", "value": text}
@@ -281,7 +281,7 @@ class Transpose(Op):
     """Permute the axes: y.shape[i] = x.shape[perm[i]]; an absent or empty `perm` reverses them."""
 
     sig = Sig("x: T, perm?: I[1] -> y: T", T=ANY, I=INTEGERS)
-    carries_contents = True
+    carries_contents = modular = True
 
     def _perm(self, rank: int, perm: Any) -> list[int]:
         given = [] if perm is None else [int(p) for p in perm]
@@ -372,7 +372,7 @@ class Squeeze(AxesOp):
 
     allow_axis_skip: bool = False
     sig = Sig("x: T, axes?: I[0..1] -> y: T", T=ANY, I=INTEGERS)
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def infer(self, x: Value, axes: Value | None = None) -> TensorType:
@@ -381,7 +381,7 @@ class Squeeze(AxesOp):
         if given is None:
             count = axes.tensor.elements().const if axes is not None and axes.rank is not None else None
             known = count is not None and not self.allow_axis_skip
-            return TensorType.of(x.dtype, [Dim.fresh("squeeze") for _ in range(rank - (count or 0))] if known else None)
+            return TensorType.of(x.dtype, Dim.fresh_shape("squeeze", rank - (count or 0)) if known else None)
         gone = {normal_axis("Squeeze", a, rank) for a in given}
         if not gone or self.allow_axis_skip:
             candidates = [x.shape[k] for k in gone] or list(x.shape)
@@ -435,7 +435,7 @@ class Unsqueeze(AxesOp):
     """Insert axes of size 1; `axes` counts in the result."""
 
     sig = Sig("x: T, axes: I[0..1] -> y: T", T=ANY, I=INTEGERS)
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def infer(self, x: Value, axes: Value) -> TensorType:
@@ -443,7 +443,7 @@ class Unsqueeze(AxesOp):
         if given is None:  # only their number is known
             count = axes.tensor.elements().const if axes.rank is not None else None
             rank = None if count is None else len(x.shape) + count
-            return TensorType.of(x.dtype, None if rank is None else [Dim.fresh("unsqueeze") for _ in range(rank)])
+            return TensorType.of(x.dtype, None if rank is None else Dim.fresh_shape("unsqueeze", rank))
         rank = len(x.shape) + len(given)
         new = normal_axes("Unsqueeze", given, rank)
         rest = iter(x.shape)
@@ -471,13 +471,13 @@ class DimVector(Op):
 
     dims: tuple[Dim, ...]
     sig = Sig(" -> y: i64")
-    carries_contents = True
+    carries_contents = modular = True
 
     def infer(self) -> TensorType:
         return TensorType.of(i64, (len(self.dims),))
 
     def reference(self) -> Array:
-        return np.array([int(d) for d in self.dims], np.int64)
+        return np.array([wrapped(int(d), i64) for d in self.dims], np.int64)
 
     def contents(self) -> Any:
         return dims_array(self.dims)

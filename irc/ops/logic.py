@@ -71,7 +71,7 @@ class Where(Elementwise):
     """x where the condition holds, else y; the three broadcast."""
 
     sig = Sig("condition: bool, x: T, y: T -> z: T", T=ANY)
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def infer(self, condition: Value, x: Value, y: Value) -> TensorType:

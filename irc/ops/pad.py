@@ -155,7 +155,7 @@ class Pad(Op):
         rank, sizes = len(x.shape), pads.dims()
         named = None if axes is None else axes.ints()
         if sizes is None or (axes is not None and named is None):
-            return TensorType.of(x.dtype, [Dim.fresh("pad") for _ in range(rank)])
+            return TensorType.of(x.dtype, Dim.fresh_shape("pad", rank))
         if value is not None:
             single = value.rank is None or same(value.tensor.elements(), 1)
             require(single, codes.WRONG_RANK, op="Pad", operand="value", type=value.tensor, expected=0)

@@ -17,7 +17,7 @@ from irc.diagnostics.codes import operation as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, Un, call, index, reduce
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
-from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f32, i8, i32, i64, u8
+from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f32, i8, i32, i64, u8, u64
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool
@@ -198,7 +198,7 @@ class ReduceSum(Reduction):
         over = self.over(x, axes)
         return rounded(np.sum(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), x)
 
-    carries_contents = True
+    carries_contents = modular = True
 
     def contents(self, x: Array, axes: Array | None = None) -> Any:
         return of_sizes(np.sum, self, x, axes)
@@ -213,13 +213,14 @@ class ReduceSum(Reduction):
 def quotient(total: Array, count: int) -> Array:
     """total / count; integers truncate."""
     if total.dtype.kind in "iu":
-        return (np.sign(total) * (np.abs(total) // max(count, 1))).astype(total.dtype)
+        down = total // max(count, 1)
+        return (down + ((down * max(count, 1) != total) & (total < 0))).astype(total.dtype)
     return total / total.dtype.type(count)
 
 
 @op
 class ReduceMean(Reduction):
-    """The mean over the axes; integers truncate, NaN of no floats."""
+    """The mean over the axes; integers are summed in 64 bits and truncate, NaN of no floats."""
 
     sig = SIG
 
@@ -228,12 +229,18 @@ class ReduceMean(Reduction):
         count = 1
         for a in over:
             count = count * x.shape[a]
-        return rounded(quotient(np.sum(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), count), x)
+        kind = {"i": np.dtype(np.int64), "u": np.dtype(np.uint64)}.get(x.dtype.kind, wide(x).dtype)
+        return rounded(quotient(np.sum(wide(x), axis=over, dtype=kind, keepdims=self.keepdims), count), x)
 
     def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
         if not extents:
             return at()
-        total = reduce("sum", extents, lambda *r: at(*r).cast(at(*r).dtype.compute))
+
+        def term(*r: Expr) -> Expr:
+            x = at(*r)
+            return x.cast({"i": i64, "u": u64}.get(x.dtype.kind, x.dtype.compute))
+
+        total = reduce("sum", extents, term)
         kind = at(*[Const(0, i64) for _ in extents]).dtype
         return (total / index(product(extents)).cast(total.dtype)).cast(kind)
 
@@ -302,7 +309,7 @@ class ReduceProd(Reduction):
         over = self.over(x, axes)
         return rounded(np.prod(wide(x), axis=over, dtype=wide(x).dtype, keepdims=self.keepdims), x)
 
-    carries_contents = True
+    carries_contents = modular = True
 
     def contents(self, x: Array, axes: Array | None = None) -> Any:
         return of_sizes(np.prod, self, x, axes)

@@ -46,7 +46,7 @@ class Shape(Op):
     end: int | None = None
     output_type: DType = i64
     sig = Sig("x: T -> y: i64", T=ANY)
-    carries_contents = True
+    carries_contents = modular = True
     reads_type_only = True
 
     def infer(self, x: Value) -> TensorType:
@@ -55,7 +55,7 @@ class Shape(Op):
         return TensorType.of(self.output_type, [len(range(x.rank)[self.start : self.end])])
 
     def reference(self, x: Array) -> Array:
-        return np.array(x.shape[self.start : self.end], self.output_type.numpy)
+        return np.array(x.shape[self.start : self.end], np.int64).astype(self.output_type.numpy)
 
     def contents(self, x: Value) -> Any:
         return dims_array(x.shape[self.start : self.end])
@@ -82,7 +82,7 @@ class Size(Op):
     """The number of elements of x, as a scalar."""
 
     sig = Sig("x: T -> y: i64", T=ANY)
-    carries_contents = True
+    carries_contents = modular = True
     reads_type_only = True
 
     def infer(self, x: Value) -> TensorType:
@@ -164,7 +164,7 @@ class Expand(Op):
 
     mode: str = "bidirectional"
     sig = Sig("x: T, shape: I[1] -> y: T", T=ANY, I=INTEGERS)
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def infer(self, x: Value, shape: Value) -> TensorType:
@@ -174,7 +174,7 @@ class Expand(Op):
             if rank is None or x.rank is None:
                 return TensorType(x.dtype, None)
             rank = max(rank, x.rank) if self.mode == "bidirectional" else rank
-            return TensorType.of(x.dtype, [Dim.fresh("expand") for _ in range(rank)])
+            return TensorType.of(x.dtype, Dim.fresh_shape("expand", rank))
         if x.rank is None and self.mode == "numpy":
             return TensorType(x.dtype, tuple(target))
         found = broadcast_shapes("Expand", [x.shape, tuple(target)])
@@ -247,14 +247,14 @@ class Tile(Op):
     """x repeated along every axis; where x and `repeats` differ in length, the shorter starts with ones."""
 
     sig = Sig("x: T, repeats: I[1] -> y: T", T=ANY, I=INTEGERS)
-    carries_contents = True
+    carries_contents = modular = True
 
     def infer(self, x: Value, repeats: Value) -> TensorType:
         times = repeats.dims()
         if times is None:
             count = repeats.shape[0].const if repeats.rank == 1 else None
             rank = None if count is None else max(count, len(x.shape))
-            return TensorType.of(x.dtype, None if rank is None else [Dim.fresh("tile") for _ in range(rank)])
+            return TensorType.of(x.dtype, None if rank is None else Dim.fresh_shape("tile", rank))
         rank = max(len(times), len(x.shape))
         sizes = [*[Dim.of(1)] * (rank - len(x.shape)), *x.shape]
         times = [*[Dim.of(1)] * (rank - len(times)), *times]
@@ -286,6 +286,8 @@ class Tile(Op):
 def range_length(start: Any, limit: Any, delta: Any) -> int:
     """How many numbers there are; Problem IRC2207 for a step of 0."""
     require(delta != 0, operation.ATTRIBUTE_RANGE, op="Range", attribute="step", value=0, expected="not 0")
+    if isinstance(delta, int):
+        return max(-((start - limit) // delta), 0)
     return max(math.ceil((limit - start) / delta), 0)
 
 
@@ -332,6 +334,7 @@ class Range(Op):
         if any(d is None for d in dims):
             return TensorType.of(start.dtype, [Dim.fresh("range")])
         (first,), (last,), (by,) = dims  # type: ignore[misc]
+        require(by != 0, operation.ATTRIBUTE_RANGE, op="Range", attribute="step", value=0, expected="not 0")
         return TensorType(start.dtype, ((last - first).ceildiv(by).maximum(0),))  # pyright: ignore
 
     def reference(self, start: Array, limit: Array, step: Array) -> Array:
@@ -425,7 +428,7 @@ class Eye(Op):
             count = batch.shape[0].const if batch is not None and batch.rank == 1 else None
             if count is None:
                 return TensorType(self.output_type, None)
-            lead = [Dim.fresh("batch") for _ in range(count)]
+            lead = Dim.fresh_shape("batch", count)
         sizes = [(v.dims() or [Dim.fresh("eye")])[0] for v in (rows, columns)]
         return TensorType(self.output_type, (*lead, *sizes))
 

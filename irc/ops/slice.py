@@ -158,7 +158,7 @@ class Slice(Op):
         "x: T[>=1], starts: I[1], ends: J[1], axes?: A[1], steps?: S[1] -> y: T",
         T=ANY, I=INTEGERS, J=INTEGERS, A=INTEGERS, S=INTEGERS,
     )
-    carries_contents = True
+    carries_contents = modular = True
     whole_floats = True
 
     def _axes(self, rank: int, count: int, axes: list[int] | None) -> tuple[int, ...]:
@@ -270,7 +270,7 @@ class StridedSlice(Op):
     shrink_axis_mask: tuple[int, ...] = ()
     ellipsis_mask: tuple[int, ...] = ()
     sig = Sig("x: T, begin: I[1], end: J[1], strides?: S[1] -> y: T", T=ANY, I=INTEGERS, J=INTEGERS, S=INTEGERS)
-    carries_contents = True
+    carries_contents = modular = True
 
     def _plan(self, rank: int, count: int) -> tuple[list[tuple[int, int]], list[int], list[int]]:
         """([(position, axis of x)] that slice, axes of 1 to insert in the result, axes of x to drop)."""

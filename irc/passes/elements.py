@@ -27,6 +27,7 @@ from irc.expr import (
     children,
     rebuilt,
     select,
+    size_data,
     transform,
     walk,
     wrap,
@@ -235,14 +236,14 @@ def is_index(e: Expr) -> bool:
 
 def known_element(value: Value, index: tuple[Expr, ...]) -> Expr | None:
     """The element where it is known when compiling: symbolic contents, or a constant that is the same everywhere."""
-    if value.contents is not None and all(isinstance(i, Const) for i in index):
+    if value.contents is not None and not value.assumed and all(isinstance(i, Const) for i in index):
         numbers: Any = tuple(int(i.value) for i in index if isinstance(i, Const))
         if all(0 <= n < size for n, size in zip(numbers, value.contents.shape, strict=True)):
             found: Any = value.contents[numbers]
             dim = Dim.of(found)
             if dim.is_const:
                 return Const({"b": bool, "f": float}.get(value.dtype.kind, int)(int(dim)), value.dtype)
-            return wrap(dim, i64).cast(value.dtype)
+            return size_data(dim).cast(value.dtype)
     if value.const is not None and product(value.shape) == 1 and value.dtype.kind in "fiub":
         number = value.const.array.reshape(-1)[0]
         kind = {"f": float, "b": bool}.get(value.dtype.kind, int)

@@ -20,7 +20,7 @@ def run(graph: Graph) -> int:
     replaced = 0
     for node in graph.nodes:
         for value in node.outputs:
-            if value.contents is None or (not value.uses and value not in graph.outputs):
+            if value.contents is None or value.assumed or (not value.uses and value not in graph.outputs):
                 continue
             if all(Dim.of(d).is_const for d in value.contents.flat):
                 numbers = np.array([int(d) for d in value.contents.flat], object).reshape(value.contents.shape)

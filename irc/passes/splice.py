@@ -28,7 +28,7 @@ def splice(graph: Graph, node: Node) -> list[Node]:
         if value not in twins:
             hint = f"{node.name or node.op.name}/{value.name}"
             made = graph.add_constant(value.const, hint) if value.const else graph.new_value(hint, value.type)
-            made.contents = value.contents
+            made.contents, made.assumed = value.contents, value.assumed
             twins[value] = made
         return twins[value]
 

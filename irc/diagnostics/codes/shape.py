@@ -83,6 +83,16 @@ RANK_UNKNOWN = Code(
     fix="Declare the shapes of the model's inputs; a size may stay symbolic.",
     help="declare the shapes of the model's inputs",
 )  # fmt: skip
+BEYOND_LIMIT = Code(
+    "IRC3301", "error", "More than irc handles",
+    "{op}: {what} would be {value}; irc's limit is {limit}",
+    why="A few bytes of a file can ask for more than any machine holds: a tensor of thousands of axes, a size whose "
+    "formula has millions of terms. Limits far beyond what models need are checked before the work is done; "
+    "docs/adr/0015-limits.md lists them.",
+    example="a Reshape whose shape operand has 2^32 elements",
+    fix="Correct the model; where it is meant to be so, build it of smaller parts.",
+    help="correct the operand or attribute that asks for so much",
+)  # fmt: skip
 TENSOR_TOO_LARGE = Code(
     "IRC3302", "error", "Tensor too large",
     "{op}: {type} would have more than 2^62 bytes (a size of 0 counts as 1)",
