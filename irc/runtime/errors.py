@@ -15,6 +15,10 @@ class InputValueError(RunError, ValueError):
     """A wrong number of arrays, a wrong name or a wrong shape."""
 
 
+class OutOfMemory(RunError, MemoryError):
+    """Memory for the sizes of a call that cannot be had."""
+
+
 def failure(code: Code, kind: type[RunError] = RunError, /, where: str = "", **facts: Any) -> RunError:
     """The error to raise for one finding; `where` is its place in the model."""
     place = Loc(where=where)

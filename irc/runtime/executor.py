@@ -20,6 +20,7 @@ from irc.runtime.artifact import Artifact
 from irc.runtime.cache import open_folder, remember_written, unpacked_folder
 from irc.runtime.errors import InputTypeError, InputValueError, failure
 from irc.runtime.module_engine import ModuleEngine
+from irc.runtime.overlap import apart, require_apart
 from irc.runtime.ports import Array, Demand, Port, ShapeCheck, SymbolicSize
 
 
@@ -69,6 +70,7 @@ class CompiledModel:
     def __call__(self, *inputs: Any, out: Sequence[Array] | None = None) -> list[Any]:
         """Run the model.  `out`: arrays that the results are written into, one an output.
 
+        Arrays of `out` may share memory with inputs, which are copied then, but not with each other.
         Raises TypeError for a wrong element type, ValueError for a wrong number, name or shape (both with
         `.diagnostics`), RunError where the model itself fails.  Nothing is ever cast.
         """
@@ -80,6 +82,8 @@ class CompiledModel:
             return results if out is None else self._copied(results, self._results(out, None))
         arrays = [a if a.flags.carray else _in_order(a) for a in arrays]
         given = None if out is None else self._results(out, dims)
+        if given is not None:
+            arrays = apart(arrays, given)
         with self._lock:
             return self._engine.run(arrays, dims, given)
 
@@ -101,7 +105,7 @@ class CompiledModel:
         if self.backend == "numpy":
             return self._bound_module(arrays, dims, outputs)
         made = self._allocate(dims) if outputs is None else self._results(outputs, dims)
-        return self._engine.bind(arrays, dims, made, self._lock)
+        return self._engine.bind(arrays, apart(arrays, made), dims, made, self._lock)
 
     def _bound_module(
         self, arrays: list[Array], dims: tuple[int, ...], outputs: Sequence[Array] | None
@@ -211,7 +215,7 @@ class CompiledModel:
 
     # ----------------------------------------------------------------------- outputs
     def _allocate(self, dims: tuple[int, ...]) -> list[Array]:
-        return [np.empty(p.shape_for(dims), p.dtype) for p in self.outputs]
+        return [p.allocate(dims) for p in self.outputs]
 
     def _results(self, given: Sequence[Array], dims: tuple[int, ...] | None) -> list[Array]:
         """Arrays given for the outputs, checked; shapes too where `dims` are known."""
@@ -231,6 +235,7 @@ class CompiledModel:
                 raise failure(codes.OUTPUT_READ_ONLY, InputValueError, name=port.name)
             if dims is not None and _known(port, len(dims)):
                 self._same_shape(port, array, port.shape_for(dims))
+        require_apart(self.outputs, given)
         return list(given)
 
     @staticmethod

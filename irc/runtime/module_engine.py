@@ -10,7 +10,7 @@ from typing import Any
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.runtime.artifact import Artifact
-from irc.runtime.errors import failure
+from irc.runtime.errors import OutOfMemory, failure
 
 
 class ModuleEngine:
@@ -48,7 +48,9 @@ class ModuleEngine:
             if self._initial is not None:
                 return self._run(list(arrays), self.state)
             return self._run(list(arrays))
-        except (RunError, KeyboardInterrupt, MemoryError):
+        except (RunError, KeyboardInterrupt):
             raise
+        except MemoryError as e:
+            raise failure(codes.NO_MEMORY, OutOfMemory, reason=str(e) or f"while running {self.name!r}") from e
         except Exception as e:  # whatever NumPy raises for values an operation is not defined for
             raise failure(codes.RUN_FAILED, model=self.name, reason=f"{type(e).__name__}: {e}") from e

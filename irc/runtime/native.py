@@ -20,7 +20,7 @@ from irc.backends.processor import check_features
 from irc.diagnostics.codes import find, runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.runtime.artifact import Artifact
-from irc.runtime.errors import InputValueError, failure
+from irc.runtime.errors import InputValueError, OutOfMemory, failure
 from irc.runtime.pool import pool_for
 from irc.runtime.ports import REMEMBERED, Array, Port
 
@@ -95,14 +95,16 @@ class NativeEngine:
 
     def _refuse(self, sizes: Any) -> None:
         """Sizes without a context: the error that P_plan gives for them."""
-        if self._memory is None:
-            self._grow(1 << 16)
-        self._check(self._plan(self._context, sizes) or 6103)
+        self._check(self._plan(None, sizes) or 6103)
 
     def _grow(self, needed: int) -> None:
         """A larger context; what the old one holds (its header and state) is kept."""
         old = self._memory, self._context
-        memory = np.zeros(needed + ALIGNMENT, np.uint8)
+        try:
+            memory = np.zeros(needed + ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError) as e:  # NumPy has its own limit of sizes
+            reason = f"{needed} bytes for the tensors of {self.name!r} could not be allocated"
+            raise failure(codes.NO_MEMORY, OutOfMemory, reason=reason) from e
         start = memory.__array_interface__["data"][0]
         context = -(-start // ALIGNMENT) * ALIGNMENT
         if old[0] is None:
@@ -127,18 +129,25 @@ class NativeEngine:
         """Run on C-contiguous arrays of checked types and sizes."""
         self.plan(dims)
         if out is None:
-            shapes = self._shapes.get(dims)
-            if shapes is None:
-                if len(self._shapes) >= REMEMBERED:
-                    self._shapes.clear()
-                shapes = self._shapes[dims] = [(p.shape_for(dims), p.dtype) for p in self.outputs]
-            made = [np.empty(shape, dtype) for shape, dtype in shapes]
+            made = self._results(dims)
         else:
             made = list(out)
         measured = np.zeros(max(sum(self._ranks), 1), np.int64) if self._measured else None
         where = None if measured is None else measured.__array_interface__["data"][0]
         self._check(self._run(self._context, _pointers(arrays), _pointers(made), where))
         return made if measured is None else self._cut(made, measured)
+
+    def _results(self, dims: tuple[int, ...]) -> list[Array]:
+        """New arrays for the outputs."""
+        shapes = self._shapes.get(dims)
+        if shapes is None:
+            if len(self._shapes) >= REMEMBERED:
+                self._shapes.clear()
+            shapes = self._shapes[dims] = [(p.shape_for(dims), p.dtype) for p in self.outputs]
+        try:
+            return [np.empty(shape, dtype) for shape, dtype in shapes]
+        except (MemoryError, ValueError):
+            return [p.allocate(dims) for p in self.outputs]  # which says for which there is no memory
 
     def _cut(self, made: list[Array], measured: Array) -> list[Array]:
         """Outputs whose size only the run tells, without what was allocated beyond it."""
@@ -155,10 +164,14 @@ class NativeEngine:
         return results
 
     def bind(
-        self, arrays: list[Array], dims: tuple[int, ...], made: list[Array], lock: threading.Lock
+        self, arrays: list[Array], read: list[Array], dims: tuple[int, ...], made: list[Array], lock: threading.Lock
     ) -> Callable[[], list[Array]]:
-        """A function that runs over these buffers: one call into C."""
-        ins, outs = _pointers(arrays), _pointers(made)
+        """A function that runs over these buffers: one call into C.
+
+        `read` are the arrays that it reads: where one is another than in `arrays`, that is copied into it first.
+        """
+        ins, outs = _pointers(read), _pointers(made)
+        copied = [(own, given) for own, given in zip(read, arrays, strict=True) if own is not given]
         run, check = self._run, self._check
         with lock:
             self.plan(dims)
@@ -167,12 +180,14 @@ class NativeEngine:
             with lock:
                 if self._planned != dims:
                     self.plan(dims)
+                for own, given in copied:
+                    np.copyto(own, given)
                 status = run(self._context, ins, outs, None)
             if status:
                 check(status)
             return made
 
-        call.inputs = arrays  # type: ignore[attr-defined]  # their memory must outlive the call
+        call.inputs = read  # type: ignore[attr-defined]  # their memory must outlive the call
         return call
 
     def _check(self, status: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import numpy as np
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.runtime.element_types import numpy_dtype
-from irc.runtime.errors import InputTypeError, InputValueError, failure
+from irc.runtime.errors import InputTypeError, InputValueError, OutOfMemory, failure
 
 Array = np.ndarray[Any, Any]
 _SIZE_EXPRESSION = re.compile(r"(?:d\d+|\d+|floordiv|ceildiv|mod|min|max|==|<=|and|or|[-+*(), ])*")
@@ -43,14 +42,22 @@ class Demand:
     where: str
 
 
+def _floordiv(a: int, b: int) -> int:
+    return a // b if b else 0
+
+
 def _ceildiv(a: int, b: int) -> int:
-    return -(-a // b)
+    return -(-a // b) if b else 0
+
+
+def _mod(a: int, b: int) -> int:
+    return a % b if b else 0
 
 
 _FUNCTIONS: dict[str, Any] = {
-    "__builtins__": {}, "mod": operator.mod, "ceildiv": _ceildiv, "min": min, "max": max,
-    "floordiv": operator.floordiv,  # pyright: ignore
+    "__builtins__": {}, "mod": _mod, "ceildiv": _ceildiv, "floordiv": _floordiv, "min": min, "max": max,
 }  # fmt: skip
+"""Of size expressions; a division by 0 gives 0, as in generated C."""
 
 
 def size_code(text: str) -> CodeType:
@@ -124,6 +131,15 @@ class Port:
         """The shape (its upper bound for a data-dependent one) for the values of the symbols."""
         space = {f"d{i}": d for i, d in enumerate(dims)}
         return tuple(c if isinstance(c, int) else int(eval(c, _FUNCTIONS, space)) for c in self.codes)
+
+    def allocate(self, dims: Sequence[int]) -> Array:
+        """A new array of that shape; OutOfMemory if there is none."""
+        shape = self.shape_for(dims)
+        try:
+            return np.empty(shape, self.dtype)
+        except (MemoryError, ValueError) as e:
+            reason = f"the output {self.name!r} with the shape {list(shape)} could not be allocated"
+            raise failure(codes.NO_MEMORY, OutOfMemory, reason=reason) from e
 
     def describe(self) -> str:
         """The shape as a user reads it."""

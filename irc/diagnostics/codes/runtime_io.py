@@ -108,6 +108,22 @@ SIZES_MISFIT = Code(
     fix="Give inputs whose sizes fit.",
     help="give arrays with sizes that fit (irc explain {code})",
 )  # fmt: skip
+NO_MEMORY = Code(
+    "IRC6314", "error", "Not enough memory",
+    "not enough memory: {reason}",
+    why="The context of a model and its results are memory of the process, as much as the sizes of a call ask for.",
+    example="an input of a million rows for a model that compares every row with every other",
+    fix="Give smaller inputs, or use a machine with more memory.",
+    help="give smaller inputs",
+)  # fmt: skip
+OUTPUTS_OVERLAP = Code(
+    "IRC6315", "error", "Outputs share memory",
+    "the arrays for the outputs {first!r} and {second!r} overlap",
+    why="Each output needs memory of its own: the one written last would spoil the other.",
+    example="out=[y, y] of a model with two outputs",
+    fix="Give every output an array of its own. An output may overlap an input, which is copied then.",
+    help="give each output an array of its own",
+)  # fmt: skip
 NO_ARTEFACT = Code(
     "IRC6320", "error", "Not an artefact",
     "{path} holds no artefact of irc: {reason}",
