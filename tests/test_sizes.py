@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import irc
 from irc.backends import c_prelude
 from irc.backends.c_sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, with_operands
+from irc.backends.c_text import CName
 from irc.backends.toolchain import build
 from irc.expr import Load
 from irc.ir.dim import Dim
@@ -75,7 +76,7 @@ def largest_sum(dim: Dim, values: dict[str, int]) -> int:
 def test_accepted_sizes_are_computed_exactly(tmp_path: Path) -> None:
     """Any sum, product and quotient of sizes: refused, or what Python computes; refused only for their own size."""
     rng = np.random.default_rng(6105)
-    symbols = {"A": "A", "B": "B", "C": "C"}
+    symbols = {n: CName(n) for n in "ABC"}
     dims = [random_dim(rng, [Dim.symbol(s) for s in symbols], 2) for _ in range(60)]
     helpers = set[str]()
     text: list[str] = []

@@ -122,6 +122,7 @@ class Interface:
         found.check(self.unit.counts, LARGEST_INDEX)
         places = [total, *(at + self.header for at in self.slots)]
         found.check([*places, *(b.bytes for b in buffers), *self.unit.sizes])
+        found.check_empty(b.shape for b in buffers)
         if not total.is_const:
             found.lines.append(f"    if ((uint64_t)({found.text(total)}) > SIZE_MAX / 2) return {too_large};")
         return found
@@ -372,7 +373,8 @@ def _plan(i: Interface) -> str:
     if i.is_static:
         return "\n".join([*lines, "    (void)ctx;", "    (void)dims;", "    return 0;", "}"]) + "\n"
     lines += [f"    if (!dims) return {number(runtime.SIZE_OUT_OF_RANGE)};", f"    const int error = {p}_check(dims);"]
-    lines += ["    if (error) return error;", *i.load_sizes("dims", _used(*i.slots))]
+    lines += ["    if (error) return error;", f"    if (!ctx) return {number(runtime.MEMORY_MISALIGNED)};"]
+    lines += i.load_sizes("dims", _used(*i.slots))
     if _moving_states(i):
         changed = "const int changed = !ctx->planned || memcmp(ctx->dims, dims, sizeof ctx->dims) != 0;"
         lines.append(f"    {changed}")

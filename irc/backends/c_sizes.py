@@ -17,12 +17,14 @@ from irc.backends.c_names import Names
 from irc.backends.c_text import CName
 from irc.diagnostics import require
 from irc.diagnostics.codes import lowering
-from irc.ir.dim import INF, LOCAL, Atom, Dim, Func, Monomial, Symbol
+from irc.ir.dim import INF, LOCAL, Atom, Dim, Func, Monomial, Symbol, product
 
 LARGEST_SIZE = 0x7FFFFFFF
 """Of a symbol whose bound the model does not declare."""
 LIMIT = 1 << 62
 """What sizes, bytes and offsets may be at most, and every partial result of computing them."""
+EMPTY = 1 << 32
+"""What the sizes of a tensor without elements may multiply to, the 0 as 1: loops count to them, and do nothing."""
 _ROUNDED = LIMIT + (LIMIT >> 30)
 """What may pass for the limit where terms are added in double: far from the end of the range still."""
 
@@ -186,17 +188,33 @@ class CheckedSizes(Sizes):
                 self.passed[dim] = most
                 self._compare(dim, most)
 
+    def check_empty(self, shapes: Iterable[tuple[Dim, ...]]) -> None:
+        """Refuse tensors without elements that take long to go through."""
+        sums: list[dict[Monomial, int]] = []
+        counts = dict.fromkeys(product(shape) for shape in shapes)
+        for count in sorted(counts, key=lambda d: -magnitude(d)):
+            terms = {m: abs(c) for m, c in count.terms}
+            several = max(len(m) for m, _ in count.terms) > 1 and magnitude(count) > EMPTY
+            if several and count.bounds()[0] <= 0 and not any(_covers(s, terms) for s in sums):
+                sums.append(terms)
+                none = f"{self.text(count)} == 0"
+                self.lines.append(f"    if ({none} && {self._sum(terms)} > 0x1p32) return {self.refusal};")
+
     def _compare(self, dim: Dim, limit: int) -> None:
         require(least(dim) <= limit, lowering.SIZE_LIMIT, what=f"the size {dim}", limit=power(limit))
         terms = {m: abs(c) for m, c in dim.terms}
         if magnitude(dim) <= limit or any(most <= limit and _covers(s, terms) for most, s in self.sums):
             return
         self.sums.append((limit, terms))
+        self.lines.append(f"    if ({self._sum(terms)} > 0x1p{limit.bit_length() - 1}) return {self.refusal};")
+
+    def _sum(self, terms: Mapping[Monomial, int]) -> str:
+        """All terms together, in double."""
         parts: list[str] = []
         for monomial, c in sorted(terms.items(), key=lambda t: -len(t[0])):
             factors = [f"{self.helper('factor')}({self._name(self._symbol(a).name)})" for a in monomial]
             parts.append(" * ".join([f"{float(c)!r}"] * (c != 1 or not factors) + factors))
-        self.lines.append(f"    if ({' + '.join(parts)} > 0x1p{limit.bit_length() - 1}) return {self.refusal};")
+        return " + ".join(parts)
 
 
 def _covers(known: Mapping[Monomial, int], terms: Mapping[Monomial, int]) -> bool:
