@@ -30,6 +30,8 @@ from irc.ops.forms import Declined, Form
 from irc.ops.opaque import Opaque
 
 Path = tuple[tuple[Op, tuple[str, ...]], ...]
+AGAIN = 3
+"""How often rewriting an operation may lead to one of the same name, inside of each other."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,8 @@ class _Writer:
         key = op, tuple(str(v.type) if v is not None else "" for v in inputs)
         if key in path:
             rewrites = rewrites[:1]  # a rewrite that leads back here: its other ways are being tried already
+        if sum(before.name == op.name for before, _ in path) >= AGAIN:
+            rewrites = []  # it leads back here with ever larger sizes: two ways at each turn would be a million
         refusal: Problem | None = None
         for i, rewrite in enumerate(rewrites if len(path) <= 20 else []):
             before = self._mark()

@@ -13,6 +13,6 @@ def unused(hint: str, taken: set[str], avoid: Container[str] = (), first: int = 
     name, n = hint, first
     while name in taken or name in avoid:
         name = f"{hint}_{n}"
-        n += 1
+        n += 1 if n < 1000 else len(taken)  # steps that grow: the next names of a hint are not all tried again
     taken.add(name)
     return name
