@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import shutil
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
+from instruction_sets import EMULATION, emulating, installed, needs, target_of
 from lowering import Array, graph_of, random
 from test_kernels import FLAGS, M, Pool, compilers, residual
 
@@ -38,15 +38,8 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 only"),
 ]
 DOT = 0
-HERE = Path(__file__).resolve().parent
 ERROR = {3: 3e-7, 2: 6e-6, 1: 3e-3, DOT: 3e-3}
 """By terms, DOT for one that vectors multiply: norm of the error over that of the result, of normal numbers."""
-VECTORS = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"]
-
-
-def flags() -> list[str]:
-    """Emulated tiles; 512-bit vectors where the processor has them, else the compiler takes them apart."""
-    return [f"-I{HERE / 'amx'}", *(VECTORS if "avx512bw" in toolchain.cpu_features() else ["-Wno-psabi"])]
 
 
 def run(
@@ -102,7 +95,7 @@ def kernels(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any,
     folder = tmp_path_factory.mktemp("amx")
     text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in found.values())])
     (folder / "k.c").write_text(text)
-    command = [*request.param, *FLAGS, *flags(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
+    command = [*request.param, *FLAGS, *EMULATION, "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     lib = ctypes.CDLL(str(folder / "k.so"))
@@ -340,7 +333,7 @@ def test_compiled(precision: str, rows: Any, tmp_path: Path, monkeypatch: pytest
     assert [(k.terms, type(k)) for k in calls] == [(TERMS[precision], AmxGemmKernel)] * 2
     (found,) = interp.run(made, [x])
     assert error(found, wanted) < 3 * ERROR[TERMS[precision]]
-    monkeypatch.setenv("CC", f"gcc -U__linux__ -I{HERE / 'amx'}" if shutil.which("gcc") else "clang -U__linux__")
+    monkeypatch.setenv("CC", emulating(tmp_path))
     library = Library(made, tmp_path)
     for size in [45] if rows is None else [45, 1, 200]:
         x = random(2, size, 96, seed=size)
@@ -378,7 +371,9 @@ def test_few_rows_in_medium_take_half_the_memory_everywhere(tmp_path: Path) -> N
 
 
 # ------------------------------------------------------------------------------- the real thing
-REAL = ["-mamx-tile", "-mamx-bf16", "-mavx512bf16", *VECTORS]
+def real(compiler: list[str]) -> tuple[str, ...]:
+    """Flags for the instructions themselves."""
+    return target_of("amx", toolchain.describe_compiler(tuple(compiler))).flags
 
 
 @pytest.mark.parametrize("compiler", compilers(), ids=lambda c: Path(c[0]).name)
@@ -387,7 +382,7 @@ def test_real_instructions_compile(compiler: list[str], tmp_path: Path) -> None:
     for terms, loads, products in ((3, 14, 24), (2, 8, 12), (1, 4, 4)):
         kernel = AmxGemmKernel(terms, Epilogue(call("erf", acc())), (2,), (2,), False)
         (tmp_path / "k.c").write_text(PROTOTYPES + kernel.declaration() + "\n" + kernel.source())
-        command = [*compiler, *FLAGS, *REAL, "-S", "-o", "-", "k.c"]
+        command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[:4000]
         found = done.stdout.count("tileloadd"), done.stdout.count("tdpbf16ps")
@@ -427,7 +422,7 @@ def test_native_asks_the_system(allowed: bool, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.skipif(matrix_units.permitted(), reason="this machine has AMX")
 def test_a_program_for_tiles_says_that_they_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", f"gcc -I{HERE / 'amx'}" if shutil.which("gcc") else f"clang -I{HERE / 'amx'}")
+    monkeypatch.setenv("CC", " ".join([installed()[0], *EMULATION]))
     library = Library(program(graph_of(two_layers, random(64, 96)), "high"), tmp_path)
     memory = np.zeros(library._function("context_size")(None) + 64, np.uint8)
     weights = ctypes.c_void_p(library.weights.ctypes.data)
@@ -435,7 +430,7 @@ def test_a_program_for_tiles_says_that_they_are_missing(tmp_path: Path, monkeypa
     assert found == (6106 if toolchain.sys.platform == "linux" else 0)
 
 
-@pytest.mark.skipif(not matrix_units.permitted(), reason="this machine has no AMX")
+@needs("amx")
 @pytest.mark.parametrize("precision", TERMS)
 def test_on_the_processor(precision: str, tmp_path: Path) -> None:
     x = random(2, 45, 96)
@@ -446,7 +441,7 @@ def test_on_the_processor(precision: str, tmp_path: Path) -> None:
     assert error(found, wanted) < 3 * ERROR[TERMS[precision]]
 
 
-@pytest.mark.skipif("avx512_bf16" not in toolchain.cpu_features(), reason="this machine has no AVX512-BF16")
+@needs("avx512_bf16")
 @pytest.mark.parametrize("rows", [1, 45, 200])
 def test_pairs_on_the_processor(rows: int, tmp_path: Path) -> None:
     x = random(2, rows, 96)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_amx import DOT, REAL, flags, pytestmark as needs_x86
+from instruction_sets import EMULATION
+from test_amx import DOT, pytestmark as needs_x86, real
 from test_kernels import FLAGS, Pool, compilers, invoke, noise
 from test_kernels_more import ATTENTION, exact_attention, masks, run_attention
 
@@ -41,7 +42,7 @@ def kernel_of(terms: int, mask: str, causal: bool, empty: str, width: int = 96) 
 
 def built(folder: Path, kernels: list[AmxAttentionKernel], compiler: list[str]) -> ctypes.CDLL:
     (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels)]))
-    command = [*compiler, *FLAGS, *flags(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
+    command = [*compiler, *FLAGS, *EMULATION, "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "k.so"))
@@ -148,7 +149,7 @@ def test_selection() -> None:
 def test_real_instructions_compile(compiler: list[str], tmp_path: Path) -> None:
     kernel = kernel_of(2, "add", True, "zero", 64)
     (tmp_path / "k.c").write_text(PROTOTYPES + kernel.declaration() + "\n" + kernel.source())
-    command = [*compiler, *FLAGS, *REAL, "-S", "-o", "-", "k.c"]
+    command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     assert done.stdout.count("tdpbf16ps") >= 18

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
+from instruction_sets import EMULATION, emulating
 from lowering import graph_of
-from test_amx import DOT, ERROR, HERE, REAL, error, flags, program, pytestmark as needs_x86, same_classes
+from test_amx import DOT, ERROR, error, program, pytestmark as needs_x86, real, same_classes
 from test_direct_conv import CASES, SAME, Case, fused, nhwc
 from test_kernels import FLAGS, Pool, compilers, exact_conv, invoke, noise
 
@@ -43,7 +44,7 @@ def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> AmxConvKernel:
 def built(folder: Path, kernels: Sequence[Kernel], compiler: list[str] | None = None) -> ctypes.CDLL:
     distinct = {k.symbol: k for k in kernels}.values()
     (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in distinct)]))
-    command = [*(compiler or compilers()[0]), *FLAGS, *flags(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
+    command = [*(compiler or compilers()[0]), *FLAGS, *EMULATION, "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "k.so"))
@@ -156,7 +157,7 @@ def test_selection() -> None:
 def test_real_instructions_compile(terms: int, compiler: list[str], tmp_path: Path) -> None:
     kernel = kernel_of(terms, Case(64, 64, (9, 9), (3, 3)), fused())
     (tmp_path / "k.c").write_text(PROTOTYPES + kernel.declaration() + "\n" + kernel.source())
-    command = [*compiler, *FLAGS, *REAL, "-S", "-o", "-", "k.c"]
+    command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     assert done.stdout.count("tdpbf16ps") >= {3: 36, 2: 18, 1: 6}[terms]
@@ -180,7 +181,7 @@ def test_compiled(precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     bound = 4 * ERROR[{"high": 2, "medium": 1}[precision]]
     (found,) = interp.run(made, [x])
     assert error(found, wanted) < bound
-    monkeypatch.setenv("CC", f"{compilers()[-2 if len(compilers()) > 1 else -1][0]} -U__linux__ -I{HERE / 'amx'}")
+    monkeypatch.setenv("CC", emulating(tmp_path))
     library = Library(made, tmp_path)
     (found,) = library.run(library.context(), [x], [wanted.shape])
     assert error(found, wanted) < bound

@@ -1,18 +1,15 @@
-"""Whole models for a processor with AMX, in every precision: compiled, loaded and run as anywhere, on emulated tiles.
-
-The rest of the code is for the same processor, so that the machine must have its vectors; see `test_amx`.
-"""
+"""Whole models for a processor with AMX, in every precision: compiled, loaded and run on emulated tiles."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from instruction_sets import TARGETS, emulating
 from lowering import graph_of, random
-from test_amx import HERE, compilers, pytestmark as needs_x86
+from test_amx import compilers, pytestmark as needs_x86
 
 import irc
 from irc.backends import matrix_units, processor, toolchain
@@ -24,21 +21,18 @@ from irc.kernels.amx import TERMS
 from irc.ops.builder import evaluate
 
 pytestmark = needs_x86
-SAMPLES = HERE.parent / "samples"
-TARGET = "sapphirerapids"
+SAMPLES = Path(__file__).resolve().parent.parent / "samples"
+TARGET = TARGETS["amx"]
 BOUND = {"highest": 2e-6, "high": 5e-5, "medium": 3e-2}
 """Largest error over the largest result."""
 
 
 @pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles in C; nobody asks the processor or the system for them."""
-    compiler = "gcc" if shutil.which("gcc") else "clang"
-    monkeypatch.setenv("CC", f"{compiler} -mno-avx512fp16 -U__linux__ -I{HERE / 'amx'}")
+def emulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Tiles in C, and vectors as the tested processor has them; nobody asks the processor or the system."""
+    monkeypatch.setenv("CC", emulating(tmp_path, TARGET))
     here = toolchain.cpu_features()
     needed = frozenset(toolchain.resolve_target(TARGET, toolchain.require_compiler()).features)
-    if lacking := {f for f in needed - here if not f.startswith("amx_")}:
-        pytest.skip(f"this processor lacks {', '.join(sorted(lacking))}")
     monkeypatch.setattr(processor, "cpu_features", lambda: here | needed)
     monkeypatch.setattr(matrix_units, "permitted", lambda: True)
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
+from instruction_sets import tested_isa
 from lowering import Array, graph_of, random
 
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph, Node
 from irc.ir.types import TensorType, f32
 from irc.ir.verify import problems
-from irc.kernels import ISAS, host_isa
+from irc.kernels import ISAS
 from irc.loops import interp
 from irc.loops.ir import For, walk
 from irc.loops.lower import lower
@@ -141,7 +142,7 @@ def test_compiled(tmp_path: Path) -> None:
     for name, (build, x, _) in MODELS.items():
         graph, sink = graph_of(build, x), Sink()
         wanted = evaluate(graph, {graph.inputs[0]: x})
-        for _, run in compile_c(host_isa()):
+        for _, run in compile_c(tested_isa()):
             run(graph, sink)
         assert not any(isinstance(n.op, ChannelsLast) and n.op.op.name == "Conv" for n in graph.nodes), name
         program = lower(graph, group.run(graph), "test")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
+from instruction_sets import tested_isa
 from lowering import Array, graph_of, random
 
 from irc.diagnostics import Sink
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
-from irc.kernels import host_isa
 from irc.loops import interp
 from irc.loops.ir import Function, KernelCall, Program, walk
 from irc.loops.lower import lower
@@ -155,7 +155,7 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
 
 def claimed(graph: Graph) -> Program:
     graph, sink = graph.copy(), Sink()
-    for _, run in compile_c(host_isa()):
+    for _, run in compile_c(tested_isa()):
         run(graph, sink)
     return lower(graph, group.run(graph), "test")
 

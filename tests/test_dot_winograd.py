@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
+from instruction_sets import needs
 from lowering import graph_of
 from test_amx import error, program, pytestmark as needs_x86, same_classes
 from test_amx_conv import block, built
@@ -16,7 +17,6 @@ from test_direct_conv import fused, nhwc
 from test_kernels import Pool, exact_conv, invoke, noise
 from test_winograd import CASES
 
-from irc.backends import toolchain
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
 from irc.kernels import ISAS, DotWinogradKernel, Epilogue, plain, select_matrix_winograd
@@ -136,7 +136,7 @@ def test_lowered() -> None:
     assert error(found, wanted) < ERROR
 
 
-@pytest.mark.skipif("avx512_bf16" not in toolchain.cpu_features(), reason="this machine has no AVX512-BF16")
+@needs("avx512_bf16")
 def test_on_the_processor(tmp_path: Path) -> None:
     x = noise(2, 64, 15, 14)
     graph = graph_of(block, x)

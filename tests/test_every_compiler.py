@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from instruction_sets import TARGETS, target_of, usable
 from onnx import backend as onnx_backend
 
 import irc
@@ -30,7 +31,6 @@ from irc.backends.toolchain import (
     contraction,
     describe_compiler,
     optimisation,
-    resolve_target,
 )
 from irc.expr import Const, call
 from irc.ir.dim import Dim
@@ -99,8 +99,6 @@ def test_real_architectures(name: str) -> None:
 
 
 # ---------------------------------------------------------------------------- kernels of other processors
-TARGETS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64", "plain": "x86-64", "neon": "aarch64",
-           "amx": "sapphirerapids", "avx512_bf16": "cooperlake"}  # fmt: skip
 FOREIGN = (  # compilers for AArch64
     ("clang", "--target=aarch64-linux-gnu"),
     ("aarch64-linux-gnu-gcc",),
@@ -170,16 +168,7 @@ KERNELS: dict[str, Callable[..., list[Any]]] = {
 def builders(isa: str) -> list[tuple[Compiler, Target]]:
     """The compilers of this machine that can build for a processor that has the instruction set."""
     commands = FOREIGN if isa == "neon" else tuple((cc,) for cc in COMPILERS)
-    return [(c, resolve_target(TARGETS[isa], c)) for c in map(describe_compiler, filter(usable, commands))]
-
-
-def usable(command: tuple[str, ...]) -> bool:
-    """Whether the compiler is there, and has headers."""
-    given = ["-include", "math.h", "-include", "stdint.h", "-E", "-x", "c", os.devnull]
-    try:
-        return not subprocess.run([*command, *given], capture_output=True, check=False).returncode
-    except OSError:
-        return False
+    return [(c, target_of(isa, c)) for c in map(describe_compiler, filter(usable, commands))]
 
 
 @pytest.mark.parametrize(

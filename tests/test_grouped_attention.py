@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
+from instruction_sets import tested_isa
 from lowering import Array, graph_of, random
 
 import irc
@@ -18,7 +19,7 @@ from irc.diagnostics import Sink
 from irc.expr import Const
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
-from irc.kernels import ISAS, AttentionKernel, host_isa, select_attention
+from irc.kernels import ISAS, AttentionKernel, select_attention
 from irc.kernels.isa import Isa
 from irc.loops import interp
 from irc.loops.ir import KernelCall, Program, walk
@@ -139,7 +140,7 @@ CASES: dict[str, tuple[Any, list[Array], list[int], int]] = {
 }
 
 
-ISA = ISAS["avx512"] if host_isa().tiles else host_isa()
+ISA = ISAS["avx512"] if tested_isa().tiles else tested_isa()
 
 
 def program_of(graph: Graph, isa: Isa = ISA) -> Program:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
+from instruction_sets import EMULATION, emulating
 from lowering import graph_of
-from test_amx import HERE, error, flags, program, pytestmark as needs_x86, same_classes
+from test_amx import error, program, pytestmark as needs_x86, same_classes
 from test_kernels import FLAGS, Pool, compilers, noise
 
 from irc.ir.dim import Dim
@@ -97,8 +98,7 @@ def kernels_of(made: Program) -> list[Any]:
 
 
 def emulated(made: Program, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
-    compiler = compilers()[-2 if len(compilers()) > 1 else -1][0]
-    monkeypatch.setenv("CC", f"{compiler} -U__linux__ -I{HERE / 'amx'}")
+    monkeypatch.setenv("CC", emulating(folder))
     return Library(made, folder)
 
 
@@ -206,7 +206,7 @@ def test_what_is_stored(part: int, tmp_path: Path) -> None:
     command = [
         *compilers()[0],
         *FLAGS,
-        *flags(),
+        *EMULATION,
         "-Wno-unused-function",
         "-shared",
         "-fPIC",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
+from instruction_sets import tested_isa
 from lowering import Array, graph_of, random
 from test_channels_last import SAME, conv
 
@@ -16,7 +17,6 @@ from irc.diagnostics import Sink
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
 from irc.ir.verify import problems
-from irc.kernels import host_isa
 from irc.loops import interp
 from irc.loops.lower import lower
 from irc.ops.builder import evaluate
@@ -128,7 +128,7 @@ def prepared(
 ) -> tuple[Graph, int]:
     """The graph after the passes up to `stop`, and how many concatenations were written in place."""
     graph, sink, gone = graph_of(build, x, shapes=shapes), Sink(), 0
-    for name, run in compile_c(host_isa()):
+    for name, run in compile_c(tested_isa()):
         if name == "in-place":
             gone = in_place.run(graph)
         else:

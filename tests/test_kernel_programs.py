@@ -6,20 +6,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from instruction_sets import tested_isa
 
 from irc.backends.c import EmitOptions
-from irc.backends.processor import cpu_features
 from irc.backends.toolchain import find_compiler
 from irc.expr import Const, Size, call
 from irc.ir.dim import Dim
 from irc.ir.types import f32
-from irc.kernels import Epilogue, acc, isa_of, select_conv, select_gemm, slot
+from irc.kernels import Epilogue, acc, select_conv, select_gemm, slot
 from irc.loops.ir import Function, KernelCall, Program
 from tests.c_program import Library, buffer
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 RNG = np.random.default_rng(5)
-ISA = isa_of(cpu_features(), "x86_64")
+ISA = tested_isa()
 
 
 def test_gemm_with_a_symbolic_number_of_rows(tmp_path: Path) -> None:

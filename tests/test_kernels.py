@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from instruction_sets import installed, native_flags
 
 from irc.expr import Const, call, select
 from irc.ir.dim import Dim
@@ -24,7 +24,6 @@ from irc.kernels import (
     Epilogue,
     GemmKernel,
     acc,
-    host_isa,
     plain,
     select_conv,
     select_depthwise,
@@ -45,14 +44,13 @@ FLAGS = [
     "-Wextra",
     "-Werror",
 ]
-NATIVE = ["-march=native", "-mprefer-vector-width=512"]
 RNG = np.random.default_rng(7)
 M = Dim.symbol("m")
 
 
 def compilers() -> list[list[str]]:
     """The C compilers on this machine, the one that $CC names first."""
-    found = [[c] for c in ("gcc", "clang") if shutil.which(c)]
+    found = [[c] for c in installed()]
     return ([os.environ["CC"].split()] if os.environ.get("CC") else []) + found
 
 
@@ -62,9 +60,8 @@ pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str] | None = None) -> ctypes.CDLL:
     text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels), extra])
     (folder / "kernels.c").write_text(text)
-    native = list(NATIVE) if host_isa().name != "plain" else []
-    command = [*(compiler or compilers()[0]), *FLAGS, *native, "-shared", "-fPIC", "-o", "k.so", "kernels.c", "-lm"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = [*(compiler or compilers()[0]), *FLAGS, *native_flags(), "-shared", "-fPIC", "kernels.c", "-lm"]
+    done = subprocess.run([*command, "-o", "k.so"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "k.so"))
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from instruction_sets import tested_isa
 from test_kernels import Pool, build, compilers, invoke, noise
 
 import irc
-from irc.backends.processor import cpu_features
 from irc.diagnostics import Sink
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import DType, TensorType, dtype_from_numpy, f32, f64
-from irc.kernels import ISAS, RecurrentKernel, isa_of, select_recurrent
+from irc.kernels import ISAS, RecurrentKernel, select_recurrent
 from irc.ops.builder import Builder, evaluate
 from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.pipelines import compile_c
@@ -190,7 +190,7 @@ def layer(kind: str, feeds: list[Array], hidden: int, shape: Any = None, swap: b
 def claimed(graph: Graph) -> list[str]:
     """The cells of the kernels in what the graph becomes."""
     graph, sink = graph.copy(), Sink()
-    for _, one in compile_c(isa_of(cpu_features(), "x86_64")):
+    for _, one in compile_c(tested_isa()):
         one(graph, sink)
     assert not sink.errors
     kernels = [getattr(node.op, "kernel", None) for node in graph.nodes]

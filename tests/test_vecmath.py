@@ -5,17 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from instruction_sets import compiler_for, installed
 
 from irc.backends import c_prelude
 from irc.backends.c_math import ULP
-from irc.backends.toolchain import COMMON, describe_compiler, optimisation
+from irc.backends.toolchain import COMMON, describe_compiler, optimisation, resolve_target
 
 F = np.float32
 SPECIAL = np.array(
@@ -24,8 +24,7 @@ SPECIAL = np.array(
      1.5707964, 3.1415927, 16367173.0 * 2.0**72],
     F,
 )  # fmt: skip
-INSTALLED = [c for c in ("gcc", "clang") if shutil.which(c)]
-COMPILERS = [os.environ["CC"], *INSTALLED] if os.environ.get("CC") else INSTALLED
+COMPILERS = [os.environ["CC"], *installed()] if os.environ.get("CC") else installed()
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
 UNARY = sorted(set(ULP) - {"pow"})
 EXPONENTS = (2.5, -0.3, 3.0, -7.0, 0.0, np.inf, -np.inf, np.nan, 0.01, 100.0, 1e30, 16777216.0, -33.0)
@@ -144,12 +143,15 @@ def test_results_do_not_depend_on_vectors(tmp_path: Path, library: ctypes.CDLL) 
             assert np.isnan(got[~number]).all(), name
 
 
-@pytest.mark.parametrize("compiler", INSTALLED)
-def test_loops_vectorise(tmp_path: Path, compiler: str) -> None:
+@pytest.mark.parametrize("target", ["native", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"])
+@pytest.mark.parametrize("compiler", installed())
+def test_loops_vectorise(tmp_path: Path, compiler: str, target: str) -> None:
     """No loop is left to scalar code, and no call is left in one."""
+    command = compiler_for(compiler, target)
     (tmp_path / "f.c").write_text(source())
     report = "-fopt-info-vec" if compiler == "gcc" else "-Rpass=loop-vectorize"
-    command = [*command_of(compiler), "-march=native", report, "-c", "f.c", "-o", "f.o"]
+    march = resolve_target(target, describe_compiler(command)).flags
+    command = [*command_of(shlex.join(command)), *march, report, "-c", "f.c", "-o", "f.o"]
     done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=300)
     lines = {x.split(":")[1] for x in (done.stderr + done.stdout).splitlines() if "vectorized" in x}
     loops = [str(k) for k, x in enumerate(source().splitlines(), 1) if "for (int64_t i" in x]

@@ -134,21 +134,34 @@ IRC_MATH float irc_pow_half_f32(float x) {
 }
 """
 
-_QUARTERS = """/* 2/pi in pieces of 24 bits: the product of each with a float is exact in double. */
-static const double irc_two_over_pi[9] = {
-    0xa2f983p-24, 0x6e4e44p-48, 0x1529fcp-72, 0x2757d1p-96, 0xf534ddp-120, 0xc0db62p-144, 0x95993cp-168, 0x439041p-192,
-    0xfe5163p-216,
-};
-/* x = whole + result quarter turns, |result| <= 1/2.  Pieces that give nothing but whole turns are left out. */
-IRC_MATH double irc_quarters_f32(float x, uint32_t *whole) {
-    const uint32_t e = irc_f32_bits(x) >> 23 & 255u;
-    const double *piece = irc_two_over_pi + (e < 152u ? 0u : (e - 152u) / 24u);
-    const double a = x * piece[0], b = x * piece[1], c = x * piece[2], rest = x * piece[3] + x * piece[4];
+# 2/pi in pieces of 24 bits: the product of each with a float is exact in double.
+_PIECES = (0xA2F983, 0x6E4E44, 0x1529FC, 0x2757D1, 0xF534DD, 0xC0DB62, 0x95993C, 0x439041, 0xFE5163)
+
+
+def _piece(at: int) -> str:
+    """The piece `at` places behind the first that is needed, times x.  Of masks: few processors read a table well in
+    a vectorised loop, and compilers leave such a loop to scalar code for the others."""
+    words = _PIECES[at : at + 5]
+    changes = "".join(f" ^ (m{k} & 0x{words[k - 1] ^ words[k]:06x})" for k in range(1, 5))
+    return f"t * ((0x{words[0]:06x}{changes}) * 0x1p-{24 * at + 24})"
+
+
+_QUARTERS = f"""/* x = whole + result quarter turns, |result| <= 1/2.  Pieces of 2/pi that give nothing but whole turns
+ * are left out: the first where m1, the second where m2, and so on. */
+IRC_MATH double irc_quarters_f32(float x, uint32_t *whole) {{
+    const int32_t e = (int32_t)(irc_f32_bits(x) >> 23 & 255u);
+    const int32_t m1 = -(e >= 176), m2 = -(e >= 200), m3 = -(e >= 224), m4 = -(e >= 248);
+    const double t = x * irc_bits_f32((uint32_t)(127 + 24 * (m1 + m2 + m3 + m4)) << 23);
+    const double a = {_piece(0)};
+    const double b = {_piece(1)};
+    const double c = {_piece(2)};
+    const double rest = {_piece(3)}
+                        + {_piece(4)};
     const double shift = 0x1.8p+52, p = a + shift, q = b + shift;
     const double near = (a - (p - shift)) + (b - (q - shift)), r = near + c + shift;
     *whole = (uint32_t)(irc_f64_bits(p) + irc_f64_bits(q) + irc_f64_bits(r));
     return near - (r - shift) + c + rest;
-}
+}}
 """
 _SINE = """/* sin((whole + r) · pi/2), |r| <= 1/2 */
 IRC_MATH float irc_sine_f32(double r, uint32_t whole) {
@@ -243,7 +256,7 @@ _SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
     "log_sum_f32": (_LOG_TAIL, ()),
     "log2_wide": (_LOG2_WIDE, _BITS_F32),
     "exp2_wide": (_EXP2_WIDE, _BITS_F64),
-    "quarters_f32": (_QUARTERS, ("f32_bits", "f64_bits")),
+    "quarters_f32": (_QUARTERS, ("f32_bits", "bits_f32", "f64_bits")),
     "sine_f32": (_SINE, ()),
     "arc_wide": (_ARC, ()),
 }

@@ -194,7 +194,7 @@ IRC_TEST __m512 _mm512_dpbf16_ps(__m512 sum, __m512bh a, __m512bh b) {
     __asm__ volatile("ldmxcsr %0" : : "m"(nearest) : "memory");
     sum += (__m512)(x & 0xffff0000) * (__m512)(y & 0xffff0000);
     sum += (__m512)(x << 16) * (__m512)(y << 16);
-    __asm__ volatile("ldmxcsr %1" : "+v"(sum) : "m"(before) : "memory");
+    __asm__ volatile("ldmxcsr %1" : "+m"(sum) : "m"(before) : "memory");
     return sum;
 }
 #endif
