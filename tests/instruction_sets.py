@@ -27,20 +27,20 @@ point: no call leaves its file with one."""
 
 
 @cache
-def tested_features() -> frozenset[str]:
+def features_under_test() -> frozenset[str]:
     """What code may use that is compiled with -march=native, in the names of /proc/cpuinfo."""
     compiler = find_compiler()
     return frozenset(resolve_target("native", compiler).features) if compiler else processor.cpu_features()
 
 
-def tested_isa() -> Isa:
+def isa_under_test() -> Isa:
     """The instruction set of kernels for the processor that is tested."""
-    return isa_of(tested_features(), processor.machine())
+    return isa_of(features_under_test(), processor.machine())
 
 
 def native_flags() -> list[str]:
-    """Flags for kernels of the tested processor: vectors as wide as it has them, also in code without vector types."""
-    return ["-march=native", *(["-mprefer-vector-width=512"] if tested_isa().vector == 64 else [])]
+    """Flags for kernels on the tested processor, also for those of wider vectors, which it has in parts (`EMULATION`)."""
+    return ["-march=native", "-mprefer-vector-width=512" if isa_under_test().vector == 64 else "-Wno-psabi"]
 
 
 def target_of(isa: str, compiler: Compiler) -> Target:
@@ -50,7 +50,7 @@ def target_of(isa: str, compiler: Compiler) -> Target:
 
 def needs(isa: str) -> pytest.MarkDecorator:
     """Skip a test of code compiled with -march=native unless that has the kernels of this instruction set."""
-    here = tested_isa()
+    here = isa_under_test()
     has = here.vector >= ISAS[isa].vector and here.dots >= ISAS[isa].dots and here.tiles >= ISAS[isa].tiles
     runs = has and (matrix_units.permitted() or not ISAS[isa].tiles)
     return pytest.mark.skipif(not runs, reason=f"the tested processor has no {isa}")
@@ -86,16 +86,23 @@ def emulating(folder: Path, target: str = "") -> str:
     """A value of $CC: code that the first compiler builds with emulated instructions, and nobody asks the system for
     them.  What is built for `target` is for the tested processor instead, though the compiler describes the target.
     """
-    command = f"exec {installed()[0]} {' '.join(EMULATION)} -U__linux__"
-    script = folder / "emulating-cc"
+    real = f'{installed()[0]} "$@"'
+    described = f'case " $* " in *" -dM "*) exec {real} ;; esac'
+    return compiler_script(folder, f"{real} {' '.join(EMULATION)} -U__linux__", (f"-march={target}", ""), described)
+
+
+def compiler_script(folder: Path, command: str, replaced: tuple[str, str], first: str = ":", name: str = "cc") -> str:
+    """An executable that is a compiler of the shell's command, with one word of its arguments replaced."""
+    script = folder / name
     script.write_text(
         f"""#!/bin/sh
-case " $* " in *" -dM "*) exec {installed()[0]} "$@" ;; esac
+{first}
 for word; do
     shift
-    [ "$word" = "-march={target}" ] || set -- "$@" "$word"
+    if [ "$word" = "{replaced[0]}" ]; then word="{replaced[1]}"; fi
+    set -- "$@" ${{word:+"$word"}}
 done
-{command} "$@"
+exec {command}
 """
     )
     script.chmod(0o755)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from instruction_sets import tested_features, tested_isa
+from instruction_sets import features_under_test, isa_under_test
 
 import irc
 from irc import driver
@@ -87,7 +87,7 @@ def test_levels_are_what_compilers_make_of_them(cc: str) -> None:
 def product_and_square() -> tuple[Program, Array]:
     """y = (x w)², z = y · 0.3 + 0.7: a kernel, and code in which a contraction would show.  Returns w too."""
     w = RNG.standard_normal((40, 32)).astype(np.float32)
-    kernel = select_gemm(tested_isa(), f32, 9, 32, Epilogue(acc() * acc()), True)
+    kernel = select_gemm(isa_under_test(), f32, 9, 32, Epilogue(acc() * acc()), True)
     x, y = buffer("x", f32, (9, 40), "input"), buffer("y", f32, (9, 32), "output")
     packed, z = kernel.pack_b(w), buffer("z", f32, (9, 32), "output")
     w_ = buffer("w", f32, packed.shape, "constant", data=packed)
@@ -115,7 +115,7 @@ def test_one_file_computes_what_several_do(tmp_path: Path, monkeypatch: pytest.M
     np.testing.assert_allclose(y, (x.astype(np.float64) @ w) ** 2, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(z, y * np.float32(0.3) + np.float32(0.7))
     assert y.tobytes() == y_1.tobytes() and z.tobytes() == z_1.tobytes()
-    if "fma" in tested_features():
+    if "fma" in features_under_test():
         monkeypatch.setattr(toolchain, "contraction", lambda kernels: "-ffp-contract=off")
         assert run("embed")[0].tobytes() != y.tobytes()
 

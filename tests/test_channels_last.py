@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
-from instruction_sets import tested_isa
+from instruction_sets import isa_under_test
 from lowering import Array, graph_of, random
 
 from irc.diagnostics import Sink
@@ -142,7 +142,7 @@ def test_compiled(tmp_path: Path) -> None:
     for name, (build, x, _) in MODELS.items():
         graph, sink = graph_of(build, x), Sink()
         wanted = evaluate(graph, {graph.inputs[0]: x})
-        for _, run in compile_c(tested_isa()):
+        for _, run in compile_c(isa_under_test()):
             run(graph, sink)
         assert not any(isinstance(n.op, ChannelsLast) and n.op.op.name == "Conv" for n in graph.nodes), name
         program = lower(graph, group.run(graph), "test")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
-from instruction_sets import tested_isa
+from instruction_sets import isa_under_test
 from lowering import Array, graph_of, random
 
 from irc.diagnostics import Sink
@@ -155,7 +155,7 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
 
 def claimed(graph: Graph) -> Program:
     graph, sink = graph.copy(), Sink()
-    for _, run in compile_c(tested_isa()):
+    for _, run in compile_c(isa_under_test()):
         run(graph, sink)
     return lower(graph, group.run(graph), "test")
 

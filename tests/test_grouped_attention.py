@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
-from instruction_sets import tested_isa
+from instruction_sets import isa_under_test
 from lowering import Array, graph_of, random
 
 import irc
@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Any, list[Array], list[int], int]] = {
 }
 
 
-ISA = ISAS["avx512"] if tested_isa().tiles else tested_isa()
+ISA = ISAS["avx512"] if isa_under_test().tiles else isa_under_test()
 
 
 def program_of(graph: Graph, isa: Isa = ISA) -> Program:

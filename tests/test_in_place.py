@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
-from instruction_sets import tested_isa
+from instruction_sets import isa_under_test
 from lowering import Array, graph_of, random
 from test_channels_last import SAME, conv
 
@@ -128,7 +128,7 @@ def prepared(
 ) -> tuple[Graph, int]:
     """The graph after the passes up to `stop`, and how many concatenations were written in place."""
     graph, sink, gone = graph_of(build, x, shapes=shapes), Sink(), 0
-    for name, run in compile_c(tested_isa()):
+    for name, run in compile_c(isa_under_test()):
         if name == "in-place":
             gone = in_place.run(graph)
         else:

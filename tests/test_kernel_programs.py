@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from instruction_sets import tested_isa
+from instruction_sets import isa_under_test
 
 from irc.backends.c import EmitOptions
 from irc.backends.toolchain import find_compiler
@@ -19,7 +19,7 @@ from tests.c_program import Library, buffer
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 RNG = np.random.default_rng(5)
-ISA = tested_isa()
+ISA = isa_under_test()
 
 
 def test_gemm_with_a_symbolic_number_of_rows(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from instruction_sets import tested_isa
+from instruction_sets import isa_under_test
 from test_kernels import Pool, build, compilers, invoke, noise
 
 import irc
@@ -190,7 +190,7 @@ def layer(kind: str, feeds: list[Array], hidden: int, shape: Any = None, swap: b
 def claimed(graph: Graph) -> list[str]:
     """The cells of the kernels in what the graph becomes."""
     graph, sink = graph.copy(), Sink()
-    for _, one in compile_c(tested_isa()):
+    for _, one in compile_c(isa_under_test()):
         one(graph, sink)
     assert not sink.errors
     kernels = [getattr(node.op, "kernel", None) for node in graph.nodes]
