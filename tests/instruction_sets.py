@@ -39,7 +39,7 @@ def isa_under_test() -> Isa:
 
 
 def native_flags() -> list[str]:
-    """Flags for kernels on the tested processor, also for those of wider vectors, which it has in parts (`EMULATION`)."""
+    """Flags for kernels on the tested processor, which has wider vectors than its own in parts (`EMULATION`)."""
     return ["-march=native", "-mprefer-vector-width=512" if isa_under_test().vector == 64 else "-Wno-psabi"]
 
 
