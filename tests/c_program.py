@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import foreign
 import numpy as np
 
 from irc.backends.c import EmitOptions, emit
@@ -69,17 +70,25 @@ class Library:
         for name, content in self.files.items():
             folder.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else b"".join(content))
         self.path = build(folder, sorted(self.files), extra=("-O1", "-Wall", "-Wextra", "-Werror", *extra))
-        self.library = ctypes.CDLL(str(self.path))
+        self.library = foreign.open_library(self.path)
         self.weights = aligned(np.frombuffer(b"".join(self.files.get("weights.bin", [])), np.uint8))  # type: ignore[arg-type]
-        self._function("context_size").restype = ctypes.c_size_t
+
+    def _there(self, dims: Sequence[int], pool: Any, most: Sequence[int]) -> foreign.Context:
+        """A context of a library for another machine."""
+        made = foreign.Context(self.library, self.prefix, self.weights.tobytes(), foreign.pool_of(self.library, pool))
+        assert made.plan(dims, most) == 0
+        return made
 
     def _function(self, name: str) -> Any:
         return getattr(self.library, f"{self.prefix}_{name}")
 
-    def context(self, dims: Sequence[int] = (), pool: Any = None, most: Sequence[int] = ()) -> Array:
-        """A context with those sizes, in memory for the sizes `most`."""
+    def context(self, dims: Sequence[int] = (), pool: Any = None, most: Sequence[int] = ()) -> Any:
+        """A context with those sizes, in memory for the sizes `most`: its memory, unless it is of another machine."""
+        if isinstance(self.library, foreign.Guest):
+            return self._there(dims, pool, most)
         numbers = (ctypes.c_int64 * len(dims))(*dims) if dims else None
         largest = (ctypes.c_int64 * len(dims))(*(most or dims)) if dims else None
+        self._function("context_size").restype = ctypes.c_size_t
         size = self._function("context_size")(largest)
         assert size > 0
         memory = aligned(np.full(size, 0xCD, np.uint8))
@@ -89,17 +98,27 @@ class Library:
             assert self._function("plan")(ctypes.c_void_p(memory.ctypes.data), numbers) == 0
         return memory
 
-    def plan(self, memory: Array, dims: Sequence[int]) -> int:
+    def plan(self, memory: Any, dims: Sequence[int]) -> int:
+        if isinstance(memory, foreign.Context):
+            return memory.plan(dims, dims)
         return self._function("plan")(ctypes.c_void_p(memory.ctypes.data), (ctypes.c_int64 * len(dims))(*dims))
 
-    def reset(self, memory: Array) -> None:
+    def reset(self, memory: Any) -> None:
+        if isinstance(memory, foreign.Context):
+            memory.reset()
+            return
         self._function("reset").restype = None
         self._function("reset")(ctypes.c_void_p(memory.ctypes.data))
 
-    def run(self, memory: Array, inputs: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    def run(self, memory: Any, inputs: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         """Outputs of those shapes; the sizes that the model reports must be the same."""
         outs = [np.zeros(s, b.dtype.numpy) for s, b in zip(shapes, self.program.outputs, strict=True)]
         keep = [np.ascontiguousarray(x) for x in inputs]
+        if isinstance(memory, foreign.Context):
+            found = np.zeros(64, np.int64)
+            assert memory.run(keep, outs, found) == 0
+            assert list(found)[: sum(map(len, shapes))] == [d for s in shapes for d in s]
+            return outs
         given = (ctypes.c_void_p * max(len(keep), 1))(*[x.ctypes.data for x in keep])
         taken = (ctypes.c_void_p * max(len(outs), 1))(*[y.ctypes.data for y in outs])
         sizes = (ctypes.c_int64 * 64)()

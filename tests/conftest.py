@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import foreign
 import pytest
-from instruction_sets import compiler_script
+from instruction_sets import compiler_script, features_under_test
 
+from irc.backends import processor
 from irc.backends.processor import missing_features
-from irc.backends.toolchain import find_compiler, require_compiler, resolve_target
+from irc.backends.toolchain import describe_compiler, find_compiler, require_compiler, resolve_target
 from irc.diagnostics import CompileError
+from irc.runtime import native
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,18 +30,41 @@ def pytest_configure(config: pytest.Config) -> None:
     target = os.environ.get("IRC_TEST_TARGET")
     if not target or hasattr(config, "workerinput"):  # a worker of pytest-xdist has the environment already
         return
-    try:
-        found = resolve_target(target, require_compiler())
-    except CompileError as e:
-        raise pytest.UsageError(f"IRC_TEST_TARGET={target}: {e}") from e
-    if missing := missing_features(found.machine, found.features):
-        raise pytest.UsageError(f"IRC_TEST_TARGET={target}: this processor lacks {', '.join(missing)}")
     folder = Path(tempfile.mkdtemp(prefix="irc-test-target-"))
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    for name in ("gcc", "clang", "cc"):
-        if real := shutil.which(name):
-            compiler_script(folder, f'{real} "$@"', ("-march=native", found.flags[0]), name=name)
+    try:
+        put_before_path(folder, target)
+    except CompileError as e:
+        raise pytest.UsageError(f"IRC_TEST_TARGET={target}: {e}") from e
+
+
+def put_before_path(folder: Path, target: str) -> None:
+    """Compilers that take `native` for this target, which is one of this machine or one that it emulates."""
+    os.environ["IRC_TEST_MACHINE"] = other = foreign.machine_of(target)
+    commands = {name: (name,) for name in ("gcc", "clang", "cc")}
+    if other:
+        commands = dict.fromkeys(("gcc", "cc"), foreign.COMPILERS[other])
+        if missing := [c[0] for c in (commands["gcc"], foreign.EMULATORS[other]) if not shutil.which(c[0])]:
+            raise pytest.UsageError(f"IRC_TEST_TARGET={target}: needs {' and '.join(missing)}")
+    found = resolve_target(target, describe_compiler(commands["gcc"]) if other else require_compiler())
+    if not other and (missing := missing_features(found.machine, found.features)):
+        raise pytest.UsageError(f"IRC_TEST_TARGET={target}: this processor lacks {', '.join(missing)}")
+    for name, (program, *flags) in commands.items():
+        if real := shutil.which(program):
+            command = shlex.join([real, *flags])
+            compiler_script(folder, f'{command} "$@"', ("-march=native", found.flags[0]), name=name)
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _other_machine() -> Iterator[None]:
+    """Where code of another machine is tested, irc takes this one for it, and its libraries run in the emulator."""
+    with pytest.MonkeyPatch.context() as patch:
+        if other := foreign.machine():
+            patch.setattr(processor, "machine", lambda: other)
+            patch.setattr(processor, "cpu_features", features_under_test)
+            patch.setattr(native, "NativeEngine", foreign.GuestEngine)
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,6 +1,6 @@
 """`-m full`: the generated C of the samples, of every family of operations and of real architectures, in each compiler
 with warnings as errors, every kernel for every instruction set likewise, and the tests of generated C under
-AddressSanitizer and UndefinedBehaviorSanitizer.
+AddressSanitizer and UndefinedBehaviorSanitizer, and in an emulator of another machine.
 
 All go through `$CC`, which may hold flags: `CC="clang -Wall -Wextra -Werror"`.
 """
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import foreign
 import numpy as np
 import onnxruntime
 import pytest
@@ -51,13 +52,14 @@ KERNEL_TESTS = [
         if re.search(r"^from (tests\.)?test_kernels import", p.read_text("utf-8"), re.MULTILINE)
     ),
 ]
-SANITIZED = {
+PARTS = {
     "families": ["tests/test_ops.py", "-k", "compiled_family and c]"],
     "programs": [f"tests/test_{name}.py" for name in ("c_backend", "lower", "kernel_programs", "claim")],
     "functions": ["tests/test_vecmath.py", "-k", "not loops_vectorise"],  # what is checked is not vectorised
     "models": ["tests/test_fuzz.py", "tests/test_samples.py", "-k", "(reference or both_backends) and c]"],
     **{f"kernels {Path(name).stem}": [name, "--dist", "loadfile"] for name in KERNEL_TESTS},  # built once for a file
 }
+SETTINGS = ["-c", "pyproject.toml", "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
 # The flags come last and win: -O1 builds kernels in a seventh of the time of -O3, and -fexpensive-optimizations makes
 # multiply-adds, with which bounds are stated.  The compiler itself is not checked.
 COMPILER = """#!/bin/sh
@@ -196,11 +198,26 @@ def test_kernels(selector: str, isa: str, tmp_path: Path) -> None:
         assert done.returncode == 0, f"{compiler}: {done.stderr[:4000]}"
 
 
+# ---------------------------------------------------------------------------- code of another machine, emulated
+@pytest.mark.parametrize("group", [g for g in PARTS if g != "functions"])
+@pytest.mark.parametrize("target", foreign.EMULATORS)
+def test_another_machine(target: str, group: str) -> None:
+    """The tests again, compiled for another machine's processor and run in its emulator."""
+    programs = [foreign.COMPILERS[target][0], foreign.EMULATORS[target][0]]
+    if missing := [p for p in programs if not shutil.which(p)]:
+        pytest.skip(f"no {' and no '.join(missing)}")
+    environment = {**os.environ, "IRC_TEST_TARGET": target}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", *SETTINGS, *PARTS[group]]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    assert " passed" in done.stdout
+
+
 # ---------------------------------------------------------------------------- sanitisers
-@pytest.mark.parametrize("group", SANITIZED)
+@pytest.mark.parametrize("group", PARTS)
 def test_sanitizers(group: str, tmp_path: Path) -> None:
     """The tests again, with every access and every computation of the C code checked."""
-    done = checked(SANITIZED[group], tmp_path)
+    done = checked(PARTS[group], tmp_path)
     assert done.returncode == 0, f"{done.stdout[-4000:]}{first_report(done.stderr)}"
     assert " passed" in done.stdout
 
@@ -248,9 +265,8 @@ def checked(selection: list[str], folder: Path) -> subprocess.CompletedProcess[s
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",
     }
-    settings = ["-c", "pyproject.toml", "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
     # Not captured: the report of a process that ends with it would be lost.
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-s", "-n", "2", *settings, *selection]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-s", "-n", "2", *SETTINGS, *selection]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 

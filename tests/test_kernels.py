@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import foreign
 import numpy as np
 import pytest
 from instruction_sets import installed, native_flags
@@ -63,7 +64,7 @@ def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str]
     command = [*(compiler or compilers()[0]), *FLAGS, *native_flags(), "-shared", "-fPIC", "kernels.c", "-lm"]
     done = subprocess.run([*command, "-o", "k.so"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
-    return ctypes.CDLL(str(folder / "k.so"))
+    return foreign.open_library(folder / "k.so")
 
 
 PARALLEL_FOR = ctypes.CFUNCTYPE(
@@ -81,7 +82,7 @@ class Pool(ctypes.Structure):
     _fields_ = [("self", ctypes.c_void_p), ("parallel_for", PARALLEL_FOR)]
 
     def __init__(self, chunk: int) -> None:
-        self.calls = 0
+        self.calls, self.chunk = 0, chunk
 
         def run(_self: Any, n: int, fn: Any, arg: Any) -> None:
             self.calls += 1
@@ -91,12 +92,9 @@ class Pool(ctypes.Structure):
         super().__init__(None, PARALLEL_FOR(run))
 
 
-def invoke(lib: ctypes.CDLL, kernel: Any, *args: Any, pool: Pool | None = None) -> None:
-    f = getattr(lib, kernel.symbol)
-    f.restype = None
-    given = [ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.c_int64(int(a)) for a in args]
-    assert len(given) == len(kernel.arguments) - 1
-    f(ctypes.byref(pool) if pool else None, *given)
+def invoke(lib: Any, kernel: Any, *args: Any, pool: Pool | None = None) -> None:
+    assert len(args) == len(kernel.arguments) - 1
+    foreign.call(lib, kernel.symbol, pool, *args)
 
 
 def noise(*shape: int, dtype: DType = f32) -> np.ndarray[Any, Any]:
@@ -348,8 +346,7 @@ def samples(dtype: DType) -> np.ndarray[Any, Any]:
 def test_function(functions: ctypes.CDLL, name: str, dtype: DType, lanes: int) -> None:
     x = samples(dtype)
     y = np.empty_like(x)
-    f = getattr(functions, f"{name}_{vector_name(lanes, dtype)}")
-    f(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(len(x)))
+    foreign.call(functions, f"{name}_{vector_name(lanes, dtype)}", x, y, len(x))
     with np.errstate(all="ignore"):
         exact = exact_values(name)(x.astype(np.float64))
         rounded = exact.astype(dtype.numpy)
