@@ -199,7 +199,12 @@ def test_kernels(selector: str, isa: str, tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------- code of another machine, emulated
-@pytest.mark.parametrize("group", [g for g in PARTS if g != "functions"])
+def x86_only(name: str) -> bool:
+    """Whether a file's tests are about instructions of x86-64."""
+    return "x86-64 only" in (text := (ROOT / name).read_text("utf-8")) or "as needs_x86" in text
+
+
+@pytest.mark.parametrize("group", [g for g, (name, *_) in PARTS.items() if g != "functions" and not x86_only(name)])
 @pytest.mark.parametrize("target", foreign.EMULATORS)
 def test_another_machine(target: str, group: str) -> None:
     """The tests again, compiled for another machine's processor and run in its emulator."""
