@@ -16,7 +16,7 @@ import foreign
 import numpy as np
 import pytest
 from c_program import Library
-from instruction_sets import EMULATION, emulating, installed, needs, target_of
+from instruction_sets import emulating, emulation, installed, needs, target_of
 from lowering import Array, graph_of, random
 from test_kernels import FLAGS, M, Pool, compilers, residual
 
@@ -96,7 +96,7 @@ def kernels(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any,
     folder = tmp_path_factory.mktemp("amx")
     text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in found.values())])
     (folder / "k.c").write_text(text)
-    command = [*request.param, *FLAGS, *EMULATION, "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
+    command = [*request.param, *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     lib = ctypes.CDLL(str(folder / "k.so"))
@@ -423,7 +423,7 @@ def test_native_asks_the_system(allowed: bool, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.skipif(matrix_units.permitted(), reason="this machine has AMX")
 def test_a_program_for_tiles_says_that_they_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", " ".join([installed()[0], *EMULATION]))
+    monkeypatch.setenv("CC", " ".join([installed()[0], *emulation()]))
     library = Library(program(graph_of(two_layers, random(64, 96)), "high"), tmp_path)
     memory = np.zeros(library._function("context_size")(None) + 64, np.uint8)
     weights = ctypes.c_void_p(library.weights.ctypes.data)

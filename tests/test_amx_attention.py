@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from instruction_sets import EMULATION
+from instruction_sets import emulation
 from test_amx import DOT, pytestmark as needs_x86, real
 from test_kernels import FLAGS, Pool, compilers, invoke, noise
 from test_kernels_more import ATTENTION, exact_attention, masks, run_attention
@@ -42,7 +42,7 @@ def kernel_of(terms: int, mask: str, causal: bool, empty: str, width: int = 96) 
 
 def built(folder: Path, kernels: list[AmxAttentionKernel], compiler: list[str]) -> ctypes.CDLL:
     (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels)]))
-    command = [*compiler, *FLAGS, *EMULATION, "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
+    command = [*compiler, *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "k.so"))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
-from instruction_sets import EMULATION, emulating
+from instruction_sets import emulating, emulation
 from lowering import graph_of
 from test_amx import DOT, ERROR, error, program, pytestmark as needs_x86, real, same_classes
 from test_direct_conv import CASES, SAME, Case, fused, nhwc
@@ -44,7 +44,7 @@ def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> AmxConvKernel:
 def built(folder: Path, kernels: Sequence[Kernel], compiler: list[str] | None = None) -> ctypes.CDLL:
     distinct = {k.symbol: k for k in kernels}.values()
     (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in distinct)]))
-    command = [*(compiler or compilers()[0]), *FLAGS, *EMULATION, "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
+    command = [*(compiler or compilers()[0]), *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "k.so"))

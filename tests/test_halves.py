@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_program import Library
-from instruction_sets import EMULATION, emulating
+from instruction_sets import emulating, emulation
 from lowering import graph_of
 from test_amx import error, program, pytestmark as needs_x86, same_classes
 from test_kernels import FLAGS, Pool, compilers, noise
@@ -206,7 +206,7 @@ def test_what_is_stored(part: int, tmp_path: Path) -> None:
     command = [
         *compilers()[0],
         *FLAGS,
-        *EMULATION,
+        *emulation(),
         "-Wno-unused-function",
         "-shared",
         "-fPIC",
