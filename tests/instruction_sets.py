@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from irc.backends import matrix_units, processor
 from irc.backends.toolchain import Compiler, Target, find_compiler, resolve_target
 from irc.kernels import ISAS, Isa, isa_of
+from irc.kernels.base import Kernel
 
 TARGETS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64", "plain": "x86-64", "neon": "aarch64",
            "amx": "sapphirerapids", "avx512_bf16": "cooperlake"}  # fmt: skip
@@ -32,9 +34,12 @@ def isa_under_test() -> Isa:
     return isa_of(features_under_test(), processor.machine())
 
 
-def native_flags() -> list[str]:
-    """Flags for kernels on the tested processor, which has wider vectors than its own in parts (`emulation`)."""
-    return ["-march=native", "-mprefer-vector-width=512" if isa_under_test().vector == 64 else "-Wno-psabi"]
+def native_flags(kernels: Sequence[Kernel] = ()) -> list[str]:
+    """Flags for kernels on the tested processor, which has vectors in parts that are wider than its own."""
+    here = isa_under_test().vector
+    wider = [isa.name for isa in ISAS.values() if isa.vector > here]
+    parts = _IN_PARTS if any(name in k.symbol for name in wider for k in kernels) else []
+    return ["-march=native", *(["-mprefer-vector-width=512"] if here == 64 else []), *parts]
 
 
 def target_of(isa: str, compiler: Compiler) -> Target:
@@ -51,13 +56,9 @@ def needs(isa: str) -> pytest.MarkDecorator:
 
 
 def emulation() -> list[str]:
-    """Flags for code of AMX and AVX512-BF16 on any x86-64: `amx/immintrin.h` computes what their instructions would.
-
-    A processor without 512-bit vectors has each in parts; the compiler's word on passing them is beside the point, since
-    no call leaves its file with one.  -O1 builds the parts in a third of the time; multiply-adds need the other flag.
-    """
-    parts = ["-Wno-psabi", "-O1", "-fexpensive-optimizations"] if isa_under_test().vector < 64 else []
-    return ["-march=native", f"-I{Path(__file__).resolve().parent / 'amx'}", *parts]
+    """Flags for code of AMX and AVX512-BF16 on any x86-64: `amx/immintrin.h` computes what their instructions would."""
+    here = Path(__file__).resolve().parent
+    return ["-march=native", f"-I{here / 'amx'}", *(_IN_PARTS if isa_under_test().vector < 64 else [])]
 
 
 def installed() -> list[str]:
