@@ -395,12 +395,16 @@ def describe(function: Function, titles: Mapping[Buffer, str], groups: Sequence[
     if groups:
         layers = f"{len(groups)} groups of layers:\n{layers}"
     shapes = [
-        " and ".join(f"{_called(titles.get(b.root, b.name))} {b.dtype}[{', '.join(map(str, b.shape))}]" for b in group)
+        " and ".join(f"{_called(titles.get(b.root, b.name))} {b.dtype}[{_sizes(b)}]" for b in group)
         for group in (function.reads, function.writes)
     ]
     note = f"{function.comment}\n" if function.comment and function.origin else ""
     text = f"{layers}\n{note}{' -> '.join(shapes)}"
     return block_comment([CComment(part) for line in text.split("\n") for part in _folded(line)])
+
+
+def _sizes(buffer: Buffer) -> str:
+    return cut(", ".join(map(str, buffer.shape)), 200)
 
 
 def _called(name: str) -> str:

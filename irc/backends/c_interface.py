@@ -133,7 +133,7 @@ class Interface:
         return list(dict.fromkeys(d for b in buffers for d in b.shape if d.bounds()[0] < 0))
 
     def shape(self, buffer: Buffer) -> str:
-        return f"[{', '.join(map(str, buffer.shape))}]"
+        return cut(f"[{', '.join(map(str, buffer.shape))}]", 200)
 
     def symbols(self) -> dict[str, Symbol]:
         """The declared bounds of each symbol."""

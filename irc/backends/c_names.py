@@ -106,7 +106,7 @@ class Names:
         numbered: `batch0`, `batch1` …
         """
         base = identifier(wanted)
-        return self._draw(base, "" if harmless(base) else "_", numbered)
+        return self._draw(base, "" if harmless(base + "0" * numbered) else "_", numbered)
 
     def within(self, prefix: CName, wanted: str) -> CName:
         """An identifier like a name of the model, for a function: it begins with the model's prefix."""
