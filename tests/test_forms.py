@@ -34,6 +34,7 @@ MANY = 15
 EACH_AXIS = {"", "0", "1", "allzeros", "1,1,...", "none"}
 """How the catalogue says that every axis has the usual value, which is an empty list here."""
 ASSUMED = "the specification requires it: absence is an error, although the reader takes ones"
+REFUSED = "the specification has a default, but OpenVINO's reader refuses the layer without it"
 KNOWN: dict[str, dict[str, str]] = {
     "onnx Identity-1": {"input": "any value may pass"},
     "onnx Identity-13": {"input": "any value may pass"},
@@ -46,6 +47,8 @@ KNOWN: dict[str, dict[str, str]] = {
     **{f"openvino {n}-1": {"dilations": ASSUMED, "strides": ASSUMED, "output_shape": "i32 and i64 are specified",
                              "auto_pad": "none is explicit"}
        for n in ("Convolution", "ConvolutionBackpropData", "GroupConvolution", "GroupConvolutionBackpropData")},
+    **{f"openvino {n}-1": {"block_size: required": REFUSED} for n in ("DepthToSpace", "SpaceToDepth")},
+    "openvino ShapeOf-3": {"output_type": REFUSED},
     "openvino LRN-1": {"axes": "optional to the reader only"},
     "openvino MVN-2": {"reduction_axes": "an alternative to across_channels"},
     "openvino ReadValue-6": {"init_value": "optional in opset 6"},

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from irc.diagnostics import require
-from irc.diagnostics.codes import operation as codes
+from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, DType, bf16, boolean, f8e4m3fn, f8e5m2, f16, f32
@@ -23,6 +23,14 @@ from irc.ops.signature import Sig
 
 INFINITE = float("-inf")
 MASKS = FLOATS_BF16 | INTEGERS | {boolean}
+
+
+def usual_scale(op: str, q: Value) -> float:
+    """1 / sqrt(head size); Problem IRC2301 where that is not known, IRC3109 where it is 0."""
+    size = q.shape[-1]
+    require(size.is_const, codes.NEEDS_CONSTANT, op=op, operand="head size")
+    require(size != 0, shape_codes.SIZE_RANGE, op=op, what="head size", value=size, expected="at least 1")
+    return 1.0 / math.sqrt(int(size))
 
 
 def positions(b: Any, count: Dim, axis: int) -> Value:
@@ -118,9 +126,7 @@ class Attention(Op):
         self, b: Any, q: Value, k: Value, mask: Value | None, lengths: Value | None, before: Dim
     ) -> tuple[Value, Value]:
         """The scores to report, and the weights of the values."""
-        known = q.shape[3].is_const or self.scale is not None
-        require(known, codes.NEEDS_CONSTANT, op="Attention", operand="head size")
-        scale = self.scale if self.scale is not None else 1.0 / math.sqrt(int(q.shape[3]))
+        scale = self.scale if self.scale is not None else usual_scale(self.name, q)
         root = b.like(math.sqrt(scale), q)
         products = b.MatMul(b.Mul(q, root), b.Transpose(b.Mul(k, root), [0, 1, 3, 2]))
         capped = products
@@ -199,9 +205,7 @@ class ScaledDotProductAttention(Op):
         assert k is not None and v is not None
         rank = len(k.shape)
         if scale is None:
-            known = q.shape[-1].is_const
-            require(known, codes.NEEDS_CONSTANT, op="ScaledDotProductAttention", operand="head size")
-            scale = b.like(1.0 / math.sqrt(int(q.shape[-1])), q)
+            scale = b.like(usual_scale(self.name, q), q)
         else:
             scale = b.Reshape(scale, b.const(np.zeros(0, np.int64)))
         scores = b.MatMul(b.Mul(q, scale), b.Transpose(k, [*range(rank - 2), rank - 1, rank - 2]))

@@ -23,7 +23,7 @@ from irc.ops.typesets import ONNX_ALL, OV_ANY, onnx_all
 
 ONNX_MODE = Enum({"DCR": "blocks_first", "CRD": "depth_first"}, "blocks_first")
 OV_BLOCKS: dict[str, Codec] = {
-    "block_size": Int(1, lo=1),
+    "block_size": Int(lo=1),
     "mode": Enum(["blocks_first", "depth_first"], assumed="blocks_first"),
 }
 

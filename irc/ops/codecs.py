@@ -89,8 +89,9 @@ class Codec:
     def in_range(self, value: Any, r: Reading) -> Any:
         values: Any = value if isinstance(value, tuple) else (value,)  # pyright: ignore
         for x in values:
-            if (self.lo is not None and x < self.lo) or (self.hi is not None and x > self.hi):
-                expected = f"at least {self.lo:g}" if self.hi is None else f"in {self.lo:g}..{self.hi:g}"
+            if (self.lo is not None and not x >= self.lo) or (self.hi is not None and not x <= self.hi):
+                between = f"in {self.lo or 0:g}..{self.hi or 0:g}"
+                expected = f"at least {self.lo:g}" if self.hi is None else between
                 raise Problem(codes.ATTRIBUTE_RANGE, op=r.op, attribute=r.attribute, value=x, expected=expected)
         return value  # pyright: ignore
 
@@ -114,6 +115,8 @@ def _float(raw: Any, r: Reading) -> float:
         found = _FLOAT.match(raw)  # OpenVINO stops at the first bad character: "1,5" is 1.0
         if not found:
             raise r.bad(raw, "a number")
+        if found.group(0) != raw.rstrip():
+            r.warn(codes.ODD_NUMBER, text=raw, value=found.group(0).strip())
         return float(found.group(0))
     if not isinstance(raw, int | float):
         raise r.bad(raw, "a number")
@@ -123,10 +126,20 @@ def _float(raw: Any, r: Reading) -> float:
 def _items(raw: Any, r: Reading) -> list[Any]:
     if isinstance(raw, str):
         text = raw.strip().rstrip(",")
+        if raw and not text:
+            raise r.bad(raw, "a list")
         return [item.strip() for item in text.split(",")] if text else []
     if not isinstance(raw, Sequence):
         raise r.bad(raw, "a list")
     return list(cast("Sequence[Any]", raw))
+
+
+def _at_least(least: int, values: Any, r: Reading) -> Any:
+    """The values; Problem IRC2208 if they are fewer."""
+    if len(values) < least:
+        given, needed = len(values), f"at least {least}"
+        raise Problem(codes.ATTRIBUTE_LENGTH, op=r.op, attribute=r.attribute, given=given, needed=needed)
+    return values
 
 
 def _ov_float(value: float) -> str:
@@ -203,10 +216,12 @@ class Str(Codec):
 
 @dataclass(frozen=True)
 class Ints(Codec):
-    """A list of integers (a tuple in the operation)."""
+    """A list of integers (a tuple in the operation), `least` of them or more."""
+
+    least: int = 0
 
     def decode(self, raw: Any, r: Reading) -> tuple[int, ...]:
-        return self.in_range(tuple(_int(x, r) for x in _items(raw, r)), r)
+        return _at_least(self.least, self.in_range(tuple(_int(x, r) for x in _items(raw, r)), r), r)
 
     def encode(self, value: Any, format: str) -> Any:
         return ", ".join(str(int(x)) for x in value) if format == "openvino" else [int(x) for x in value]
@@ -238,10 +253,12 @@ class Floats(Codec):
 
 @dataclass(frozen=True)
 class Strs(Codec):
-    """A list of strings."""
+    """A list of strings, `least` of them or more."""
+
+    least: int = 0
 
     def decode(self, raw: Any, r: Reading) -> tuple[str, ...]:
-        return tuple(str(x) for x in _items(raw, r))
+        return _at_least(self.least, tuple(str(x) for x in _items(raw, r)), r)
 
     def encode(self, value: Any, format: str) -> Any:
         return ", ".join(value) if format == "openvino" else list(value)

@@ -106,9 +106,8 @@ def read_split(b: Any, a: Any, x: Value, axis: Value, lengths: Value | None = No
     if lengths is not None and num is not None:
         facts = {"op": "Split", "attribute": "num_outputs", "value": num}
         require(False, operation.ATTRIBUTE_RANGE, **facts, expected="absent where the lengths are given")
-    size = x.shape[constant_int("Split", "axis", axis)] if x.rank else Dim.of(0)
-    if lengths is None and a.opset < 18:
-        even(size, a.outputs)
+    if lengths is None and a.opset < 18 and x.rank is not None:
+        even(x.shape[normal_axis("Split", constant_int("Split", "axis", axis), x.rank)], a.outputs)
     return b.Split(x, axis, lengths, num=None if lengths is not None else num or a.outputs)
 
 
@@ -122,14 +121,15 @@ def read_even_split(b: Any, a: Any, x: Value, axis: Value) -> Any:
 
 def even(size: Dim, num: int) -> None:
     facts: dict[str, Any] = {"op": "Split", "what": "the size of the axis that is split", "value": size}
-    require(multiple(size, num), codes.SIZE_RANGE, **facts, expected=f"a multiple of {num}")
+    require(multiple(size, max(num, 1)), codes.SIZE_RANGE, **facts, expected=f"a multiple of {num}")
 
 
 def is_even(op: Any, x: Value, axis: Value, lengths: Value | None = None) -> bool:
     """Whether a row that knows no smaller last part can say it."""
     if lengths is not None:
         return -1 not in (lengths.ints() or ())
-    return (x.shape[constant_int("Split", "axis", axis)] % op.num).equals(0) is not False
+    size = x.shape[normal_axis("Split", constant_int("Split", "axis", axis), len(x.shape))]
+    return (size % op.num).equals(0) is not False
 
 
 def whole_lengths(op: Any, x: Value, axis: Value, lengths: Value | None = None) -> bool:

@@ -7,6 +7,7 @@ NormalizeL2-1, GRN-1, LRN-1.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,8 @@ class GRN(Op):
 # ----------------------------------------------------------------------- local response normalisation
 def read_lrn(b: Any, a: Any, x: Value, axes: Value) -> Any:
     """OpenVINO's runtime drops the fraction of `bias`."""
+    finite = math.isfinite(a.bias)
+    require(finite, codes.ATTRIBUTE_RANGE, op=b.label, attribute="bias", value=a.bias, expected="finite")
     return b.LRN(x, axes, size=a.size, alpha=a.alpha, beta=a.beta, bias=float(int(a.bias)))
 
 

@@ -259,7 +259,7 @@ class BatchNormalization(Op):
     )  # fmt: skip
     openvino = (
         Form(
-            "BatchNormInference", 1, attrs={"epsilon": Float(assumed=0.0)}, direct=False,
+            "BatchNormInference", 1, attrs={"epsilon": Float(assumed=0.0, lo=0.0)}, direct=False,
             T={"T": FLOATS_BF16, "T1": FLOATS_BF16, "T2": FLOATS_BF16},
             sig=BN_SIG_1,
             read=read_batch_norm_1,

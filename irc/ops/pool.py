@@ -42,9 +42,9 @@ OV_ROUNDING = Enum(["floor", "ceil"], "floor", to="rounding")
 OV_ROUNDING_14 = Enum(["floor", "ceil", "ceil_torch"], "floor", to="rounding")
 OV_POOL = {
     "kernel": Ints(lo=1),
-    "strides": PerAxis(lo=1),
-    "pads_begin": PerAxis(assumed=(), fill=0),
-    "pads_end": PerAxis(assumed=(), fill=0),
+    "strides": PerAxis(lo=1, least=1),
+    "pads_begin": PerAxis(assumed=(), fill=0, lo=0),
+    "pads_end": PerAxis(assumed=(), fill=0, lo=0),
     "rounding_type": OV_ROUNDING,
     "auto_pad": OV_AUTO_PAD,
 }
@@ -276,7 +276,18 @@ def read_avg_pool(b: Any, a: Any, x: Value) -> Value:
     fields = {k: v for k, v in given.items() if k in AveragePool.__dataclass_fields__}
     if a.counted == "window" and (a.rounding == "floor" or a.auto_pad.startswith("same")):
         fields["counted"] = "padded"
+    if a.counted == "inside" and a.auto_pad == "explicit":
+        some_inside(b.label, a)
     return b.AveragePool(x, **fields)
+
+
+def some_inside(label: str, a: Any) -> None:
+    """Check that no window lies in the padding alone, where it has no mean; Problem IRC3109."""
+    gaps = getattr(a, "dilations", ()) or (1,) * len(a.kernel)
+    for k, gap, before, after in zip(a.kernel, gaps, a.pads_begin, a.pads_end):  # other lengths are reported later
+        reach, most = (k - 1) * gap + 1, max(before, after)
+        facts: dict[str, Any] = {"op": label, "what": "the padding", "value": most}
+        require(most < reach, codes.SIZE_RANGE, **facts, expected=f"less than the window's {reach}")
 
 
 def sayable(op: Any, x: Value) -> bool:

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from irc.diagnostics import Problem
-from irc.diagnostics.codes import conversion as conversion_codes
+from irc.diagnostics import Problem, require
+from irc.diagnostics.codes import conversion as conversion_codes, shape as shape_codes
 from irc.ir.graph import Value
+from irc.ir.relation import same
 from irc.ir.types import FLOATS_BF16, INTEGERS, i32
 from irc.ops.base import Op, op
-from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
+from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Int, Strs
 from irc.ops.forms import Declined, Form
 from irc.ops.precision import narrowed, widened
 from irc.ops.recurrent import DIRECTIONS, GRU, LSTM, RNN, Recurrent
@@ -151,6 +152,10 @@ class OpenVinoRecurrent(Op):
         """The results in OpenVINO's layout."""
         fields = self.fields()
         reset = getattr(self, "linear_before_reset", False)
+        if bias is not None:
+            have, want = bias.shape[1], r.shape[2] * (self.layer.gates + bool(reset))
+            what = "elements of B and gates · hidden size"
+            require(same(have, want), shape_codes.SIZES_DIFFER, op=self.name, what=what, a=have, b=want)
         if self.layer is GRU:
             fields["linear_before_reset"] = reset
         pair = bias
@@ -297,14 +302,14 @@ class LSTMCell(Cell):
         Form(
             "LSTMCell", 1, T=FLOATS_BF16, last=3,
             attrs={
-                **ATTRIBUTES, "activations": Strs(LSTM_NAMES), "hidden_size": Int(),
+                **ATTRIBUTES, "activations": Strs(LSTM_NAMES, least=1), "hidden_size": Int(lo=1),
                 "input_forget": Bool(False),
-                "weights_format": Ignored("ifco"),
+                "weights_format": Enum(["fico", "icof", "ifco", "ifoc", "iofc"], "ifco"),
             },
         ),
         Form(
             "LSTMCell", 4, T=FLOATS_BF16,
-            attrs={**CELL_ATTRIBUTES, "activations": Strs(LSTM_NAMES)}, write=write_coupled,
+            attrs={**CELL_ATTRIBUTES, "activations": Strs(LSTM_NAMES, least=1)}, write=write_coupled,
         ),
     )  # fmt: skip
 
@@ -324,7 +329,7 @@ class GRUCell(Cell):
     openvino = (
         Form(
             "GRUCell", 3, T=FLOATS_BF16,
-            attrs={**CELL_ATTRIBUTES, "activations": Strs(GRU_NAMES), "linear_before_reset": Bool(False)},
+            attrs={**CELL_ATTRIBUTES, "activations": Strs(GRU_NAMES, least=1), "linear_before_reset": Bool(False)},
         ),
     )  # fmt: skip
 
@@ -342,6 +347,6 @@ class RNNCell(Cell):
     openvino = (
         Form(
             "RNNCell", 1, T=FLOATS_BF16,
-            attrs={**ATTRIBUTES, "activations": Strs(RNN_NAMES), "hidden_size": Int(0)},
+            attrs={**ATTRIBUTES, "activations": Strs(RNN_NAMES, least=1), "hidden_size": Int(0)},
         ),
     )  # fmt: skip

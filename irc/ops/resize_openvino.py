@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import Problem
-from irc.diagnostics.codes import conversion
+from irc.diagnostics import Problem, require
+from irc.diagnostics.codes import conversion, shape as codes
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, f32, i64
 from irc.ops.base import Op, op
 from irc.ops.codecs import Bool, Codec, Enum, Float, Ints, Str
 from irc.ops.forms import Declined, Form, write_only
+from irc.ops.layout import normal_axes
 from irc.ops.resize import A, present, scaled_dim
 from irc.ops.signature import Sig
 from irc.ops.typesets import OV_ANY
@@ -59,8 +60,11 @@ class OpenVinoResize(Op):
             scales = b.Cast(scales, to=f32)
         if scales is not None and scales.array is not None and self.coordinates == "align_corners":
             # the corners are those of the whole number of elements that the scales make
-            over = named or range(rank)
+            over = normal_axes("Interpolate", named or list(range(rank)), rank)
             numbers = scales.array.reshape(-1)
+            what = "number of axes and of scales"
+            fits = len(over) == len(numbers)
+            require(fits, codes.SIZES_DIFFER, op="Interpolate", what=what, a=len(over), b=len(numbers))
             sizes = b.dims([scaled_dim(x.shape[k], float(s)) for k, s in zip(over, numbers, strict=True)])
             scales = None
         if sizes is not None and sizes.dtype != i64:

@@ -73,7 +73,7 @@ class Shape(Op):
     )
     openvino = (
         Form("ShapeOf", 1, T=OV_ANY, write=write_shape),
-        Form("ShapeOf", 3, attrs={"output_type": DTypeAttr(i64)}),
+        Form("ShapeOf", 3, attrs={"output_type": DTypeAttr()}),
     )
 
 

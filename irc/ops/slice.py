@@ -7,6 +7,7 @@ Sources: ONNX Slice; OpenVINO specification, Slice-8, StridedSlice-1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select
 from irc.ir.dim import INF, Dim, Symbol
 from irc.ir.graph import Value
+from irc.ir.relation import same
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Ints
@@ -250,6 +252,27 @@ class Slice(Op):
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Mask(Ints):
+    """A mask of StridedSlice: OpenVINO wants those that are not empty to be as long as begin_mask."""
+
+    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> tuple[int, ...]:
+        masks: dict[str, tuple[int, ...]] = op.attributes()
+        length, own = max(map(len, masks.values())), masks[attribute]
+        return own + (0,) * (length - len(own)) if own or attribute == "begin_mask" else ()
+
+
+def read_strided(b: Any, a: Any, *operands: Value | None) -> Value:
+    """Masks that are not empty are as long as begin_mask; Problem IRC2208."""
+    given: dict[str, Any] = vars(a)
+    masks = {name: value for name, value in given.items() if name.endswith("_mask")}
+    for name, mask in masks.items():
+        needed = len(a.begin_mask)
+        fits = len(mask) in (0, needed)
+        require(fits, operation.ATTRIBUTE_LENGTH, op=b.label, attribute=name, given=len(mask), needed=needed)
+    return b.StridedSlice(*operands, **{name: mask if any(mask) else () for name, mask in masks.items()})
+
+
 def bits(mask: Sequence[int], k: int) -> bool:
     """Whether a mask names position k."""
     return k < len(mask) and bool(mask[k])
@@ -327,6 +350,7 @@ class StridedSlice(Op):
     def decompose(self, b: Any, x: Value, begin: Value, end: Value, strides: Value | None = None) -> Value:
         count = begin.shape[0].const
         require(count is not None, operation.NEEDS_CONSTANT, op="StridedSlice", operand="begin")
+        self._check_lengths(begin, end, strides)
         slices, inserted, dropped = self._plan(len(x.shape), count or 0)
         by = [1] * (count or 0) if strides is None else constant_ints("StridedSlice", "strides", strides)
         shrunk = [k for k, axis in slices if axis in dropped]
@@ -342,6 +366,13 @@ class StridedSlice(Op):
         found = b.Squeeze(found, dropped) if dropped else found
         return b.Unsqueeze(found, inserted) if inserted else found if found is not x else b.Identity(x)
 
+    def _check_lengths(self, begin: Value, end: Value, strides: Value | None) -> None:
+        """Check that the operands are of one length; Problem IRC3108."""
+        for name, v in (("end", end), ("strides", strides)):
+            if v is not None:
+                a, b, what = begin.shape[0], v.shape[0], f"elements of begin and of {name}"
+                require(same(a, b), codes.SIZES_DIFFER, op="StridedSlice", what=what, a=a, b=b)
+
     def _shrunk_ends(self, b: Any, begin: Value, ends: Value, positions: list[int], shrunk: list[int]) -> Value:
         numbers = begin.ints()
         if numbers is not None:
@@ -354,8 +385,10 @@ class StridedSlice(Op):
     openvino = (
         Form(
             "StridedSlice", 1, T={"T": OV_ANY},
-            attrs={"begin_mask": Ints(), "end_mask": Ints(assumed=()), "new_axis_mask": Ints(()),
-                   "shrink_axis_mask": Ints(()), "ellipsis_mask": Ints(())},
+            attrs={"begin_mask": Mask(lo=0, hi=1), "end_mask": Mask(lo=0, hi=1, assumed=()),
+                   "new_axis_mask": Mask((), lo=0, hi=1), "shrink_axis_mask": Mask((), lo=0, hi=1),
+                   "ellipsis_mask": Mask((), lo=0, hi=1)},
+            read=read_strided, direct=True,
         ),
     )  # fmt: skip
 

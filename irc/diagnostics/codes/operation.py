@@ -133,6 +133,14 @@ ODD_CASE = Code(
     fix="Spell the word as the specification does.",
     help='write {attribute}="{value}"',
 )  # fmt: skip
+ODD_NUMBER = Code(
+    "IRC2210", "warning", "Number with something behind it",
+    '{op}: {attribute}="{text}" is read as {value}',
+    why="OpenVINO's reader takes a number as far as it goes and drops the rest without a word.",
+    example='eps="1,5" is read as 1',
+    fix="Write the number that is meant, with a point.",
+    help="remove what stands behind {value}",
+)  # fmt: skip
 ODD_BOOLEAN = Code(
     "IRC2205", "warning", "Boolean attribute is neither true nor false",
     '{op}: {attribute}="{text}" is read as false',
