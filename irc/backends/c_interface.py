@@ -263,7 +263,15 @@ def context(i: Interface) -> str:
     return (
         f"struct {p}_ctx {{\n{body}\n}};\n"
         f'_Static_assert(sizeof(struct {p}_ctx) <= {i.header}, "the state and the arena follow the context");\n'
+        + _static_size(i)
     )
+
+
+def _static_size(i: Interface) -> str:
+    """A check that the address space of the machine is large enough, where not every machine's is."""
+    if not i.total.is_const or int(i.total) + i.header <= 0x7FFFFFFF:
+        return ""
+    return f'_Static_assert({int(i.total) + i.header} <= SIZE_MAX / 2, "the context fits into the address space");\n'
 
 
 def entry_points(i: Interface, calls: list[Signature]) -> str:

@@ -187,6 +187,17 @@ static inline double irc_factor(int64_t size) {
     return size == 0 ? 1 : size < 0 ? -(double)size : (double)size;
 }
 """
+_IDLE = """/* Whether a tensor of these sizes has no elements and would still take long to go through. */
+static inline int irc_idle(int rank, const int64_t *sizes) {
+    int empty = 0;
+    double rounds = 1;
+    for (int k = 0; k < rank; ++k) {
+        empty |= sizes[k] == 0;
+        rounds *= irc_factor(sizes[k]);
+    }
+    return empty && rounds > 0x1p32;
+}
+"""
 _PARALLEL = """/* Runs body over [0, n): on the pool where there is one and the work is worth it. */
 static inline void irc_parallel(const irc_pool *pool, int64_t n, int worthwhile,
                                 void (*body)(void *arg, int64_t begin, int64_t end), void *arg) {
@@ -205,6 +216,7 @@ def _all() -> dict[str, Helper]:
         found |= _real_helpers(name)
     found["ceildiv"] = Helper(_INDEX)
     found["factor"] = Helper(_FACTOR)
+    found["idle"] = Helper(_IDLE, ("factor",))
     found["parallel"] = Helper(_PARALLEL)
     return found
 

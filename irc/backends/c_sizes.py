@@ -17,14 +17,14 @@ from irc.backends.c_names import Names
 from irc.backends.c_text import CName
 from irc.diagnostics import require
 from irc.diagnostics.codes import lowering
-from irc.ir.dim import INF, LOCAL, Atom, Dim, Func, Monomial, Symbol, product
+from irc.ir.dim import INF, LOCAL, Atom, Dim, Func, Monomial, Symbol
 
 LARGEST_SIZE = 0x7FFFFFFF
 """Of a symbol whose bound the model does not declare."""
 LIMIT = 1 << 62
 """What sizes, bytes and offsets may be at most, and every partial result of computing them."""
 EMPTY = 1 << 32
-"""What the sizes of a tensor without elements may multiply to, the 0 as 1: loops count to them, and do nothing."""
+"""What the symbolic sizes of a tensor without elements may multiply to, the 0 as 1: loops count to them for nothing."""
 _ROUNDED = LIMIT + (LIMIT >> 30)
 """What may pass for the limit where terms are added in double: far from the end of the range still."""
 
@@ -190,15 +190,15 @@ class CheckedSizes(Sizes):
 
     def check_empty(self, shapes: Iterable[tuple[Dim, ...]]) -> None:
         """Refuse tensors without elements that take long to go through."""
-        sums: list[dict[Monomial, int]] = []
-        counts = dict.fromkeys(product(shape) for shape in shapes)
-        for count in sorted(counts, key=lambda d: -magnitude(d)):
-            terms = {m: abs(c) for m, c in count.terms}
-            several = max(len(m) for m, _ in count.terms) > 1 and magnitude(count) > EMPTY
-            if several and count.bounds()[0] <= 0 and not any(_covers(s, terms) for s in sums):
-                sums.append(terms)
-                none = f"{self.text(count)} == 0"
-                self.lines.append(f"    if ({none} && {self._sum(terms)} > 0x1p32) return {self.refusal};")
+        symbolic = {tuple(sorted((d for d in shape if not d.is_const), key=str)) for shape in shapes}
+        done: list[Counter[Dim]] = []
+        for dims in sorted(symbolic, key=lambda dims: (-len(dims), list(map(str, dims)))):
+            several = len(dims) > 1 and math.prod(map(magnitude, dims)) > EMPTY
+            if several and min(d.bounds()[0] for d in dims) <= 0 and not any(Counter(dims) <= d for d in done):
+                done.append(Counter(dims))
+                sizes = ", ".join(map(self.text, dims))
+                empty = f"{self.helper('idle')}({len(dims)}, (const int64_t[]){{{sizes}}})"
+                self.lines.append(f"    if ({empty}) return {self.refusal};")
 
     def _compare(self, dim: Dim, limit: int) -> None:
         require(least(dim) <= limit, lowering.SIZE_LIMIT, what=f"the size {dim}", limit=power(limit))

@@ -382,6 +382,13 @@ class ConvTranspose(Convolution):
             a=x.shape[1],
             b=w.shape[0],
         )
+        channels, facts = w.shape[1] * self.group, {"op": "ConvTranspose", "what": "input channels"}
+        whole = multiple(x.shape[1], self.group)
+        require(whole, codes.SIZE_RANGE, **facts, value=x.shape[1], expected=f"a multiple of group={self.group}")
+        if bias is not None:
+            agree = bias.rank == 1 and same(bias.shape[0], channels)
+            facts = {"op": "ConvTranspose", "what": "bias and output channels"}
+            require(agree, codes.SIZES_DIFFER, **facts, a=bias.tensor, b=channels)
         strides = spatial("ConvTranspose", "strides", self.strides, rank, 1)
         dilations = spatial("ConvTranspose", "dilations", self.dilations, rank, 1)
         extra = spatial("ConvTranspose", "output_padding", self.output_padding, rank, 0)
@@ -395,7 +402,7 @@ class ConvTranspose(Convolution):
                 (n - 1) * s + e + (k - 1) * d + 1 - p - q
                 for n, s, e, k, d, p, q in zip(x.shape[2:], strides, extra, w.shape[2:], dilations, begin, end)
             ]
-        return TensorType(x.dtype, (x.shape[0], w.shape[1] * self.group, *sizes))
+        return TensorType(x.dtype, (x.shape[0], channels, *sizes))
 
     def reference(self, x: Array, w: Array, bias: Array | None = None) -> Array:
         rank, group = x.ndim - 2, self.group
