@@ -198,6 +198,29 @@ def test_a_tensor_that_would_have_a_negative_size(tmp_path: Path) -> None:
     assert library.run(memory, [np.arange(6, dtype=np.float32)], [(3,)])[0].tolist() == [3, 4, 5]
 
 
+def test_a_negative_size_of_an_output_is_no_lack_of_memory() -> None:
+    crop = helper.make_node("Pad", ["x", "by"], ["y"])
+    for backend in ("c", "numpy"):
+        model = compiled([crop], [value("x", ["N"])], [constant("by", [-2, -2])], backend=backend)
+        assert model.bind([np.arange(5, dtype=np.float32)])()[0].tolist() == [2]
+        with pytest.raises(InputValueError):
+            model.bind([np.zeros(3, np.float32)])
+        with pytest.raises(InputValueError):
+            model(np.zeros(3, np.float32))
+
+
+def test_a_bias_that_is_shorter_than_the_channels() -> None:
+    node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"])
+    weights = constant("w", np.ones((3, 4, 3)), np.float32)
+    for backend in ("c", "numpy"):
+        model = compiled([node], [value("x", [1, 3, "N"]), value("b", ["B"])], [weights], backend=backend)
+        x = np.zeros((1, 3, 2), np.float32)
+        assert model(x, np.arange(4, dtype=np.float32))[0][0, :, 0].tolist() == [0, 1, 2, 3]
+        for size in (0, 1, 3, 5):
+            with pytest.raises(InputValueError, match="bias and output channels"):
+                model(x, np.zeros(size, np.float32))
+
+
 TYPES = [
     TensorProto.BOOL, TensorProto.UINT8, TensorProto.INT8, TensorProto.UINT16, TensorProto.INT16, TensorProto.FLOAT16,
     TensorProto.BFLOAT16, TensorProto.INT32, TensorProto.UINT32, TensorProto.FLOAT, TensorProto.INT64,

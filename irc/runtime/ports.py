@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics.codes import runtime_io as codes
+from irc.diagnostics.codes import runtime, runtime_io as codes
 from irc.runtime.element_types import numpy_dtype
 from irc.runtime.errors import InputTypeError, InputValueError, OutOfMemory, failure
 
@@ -133,8 +133,10 @@ class Port:
         return tuple(c if isinstance(c, int) else int(eval(c, _FUNCTIONS, space)) for c in self.codes)
 
     def allocate(self, dims: Sequence[int]) -> Array:
-        """A new array of that shape; OutOfMemory if there is none."""
+        """A new array of that shape; OutOfMemory if there is none, InputValueError for a negative size."""
         shape = self.shape_for(dims)
+        if min(shape, default=0) < 0:
+            raise failure(runtime.SIZE_NEGATIVE, InputValueError)
         try:
             return np.empty(shape, self.dtype)
         except (MemoryError, ValueError) as e:
