@@ -246,6 +246,25 @@ def test_converted_both_ways(first: int, folder: Path, command: Command) -> None
     assert files == {"m.onnx", "again.onnx", "m.xml", "m.bin", "back.onnx", "s.xml", "s.bin", "s.onnx"}
 
 
+def test_elements_of_other_namespaces_are_written_as_they_were(folder: Path) -> None:
+    path = ir_model(benign(), folder / "m.xml")
+    more = '<rt_info xmlns:a="urn:a?b=1&amp;c" xml:lang="en"><a:x a:k="1" k="2"><b xmlns="urn:b">t</b></a:x>'
+    path.write_text(path.read_text("utf-8").replace("<rt_info>", more), "utf-8")
+    irc.save(irc.load(path), folder / "n.xml")
+    trees = [irc.load(folder / name).extras["rt_info"] for name in ("m.xml", "n.xml")]
+    assert trees[0] == trees[1] and trees[0][0]["#tag"] == "{urn:a?b=1&c}x"
+
+
+def test_progress_has_no_markup(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from irc.cli import console
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(console, "wants_colour", lambda _: True)
+    with console.steps() as tell:
+        tell("compiling [/nope]\x1b[2J\n.onnx")
+    assert "compiling [/nope]\\x1b[2J\\n.onnx" in capfd.readouterr().err
+
+
 # ------------------------------------------------------------------------- reports
 class Page(HTMLParser):
     """Counts elements and attributes."""

@@ -101,6 +101,28 @@ def test_links_in_documentation_lead_somewhere() -> None:
     assert not dead
 
 
+@pytest.mark.parametrize("name", ["c", "c_data", "c_function", "c_interface", "c_shared", "c_sizes"])
+def test_comments_of_generated_c_are_made_in_one_place(name: str) -> None:
+    """Text of a model goes into comments as `CComment`s: nobody puts values between /* and */ by himself."""
+    own = {"ONLY_KERNELS", "self._flags", "_flags"}
+    for node in ast.walk(tree(ROOT / "irc" / "backends" / f"{name}.py")):
+        if isinstance(node, ast.JoinedStr) and "/*" in ast.unparse(node):
+            values = [v.value for v in node.values if isinstance(v, ast.FormattedValue)]
+            after = ast.unparse(node).partition("/*")[2].partition("*/")[0]
+            inside = [v for v in values if f"{{{ast.unparse(v)}}}" in after]
+            names = {ast.unparse(v.func if isinstance(v, ast.Call) else v) for v in inside}
+            assert names <= own, f"{name}.py:{node.lineno}: use remark() or block_comment()"
+
+
+def test_only_the_console_prints() -> None:
+    """What the command line says goes through `irc.cli.console`, and its JSON through `JsonText`."""
+    for path in (ROOT / "irc" / "cli").glob("*.py"):
+        calls = {ast.unparse(n.func) for n in ast.walk(tree(path)) if isinstance(n, ast.Call)}
+        allowed = {"print"} if path.stem == "console" else {"json.dumps"} if path.stem == "feeds" else set[str]()
+        used = calls & {"print", "click.echo", "click.secho", "json.dumps", "json.dump", "sys.stdout.write"}
+        assert used <= allowed, f"{relative(path)} calls {used - allowed}"
+
+
 # ------------------------------------------------------------------------------ layers
 def layer(module: str) -> int | None:
     """The layer of a module; None for the package itself, whose imports are lazy."""

@@ -14,9 +14,11 @@ import unicodedata
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from lxml import etree
 
 from irc.backends.c_names import RESERVED, Names, harmless, prefix_of
 from irc.backends.c_text import KEYWORDS, CComment, CName, block_comment, remark
@@ -24,6 +26,7 @@ from irc.backends.numpy_text import PyComment, PyDocstring, PyName
 from irc.cli.html_text import HtmlText
 from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import LONGEST, TerminalText
+from irc.formats.openvino.xmltext import XmlName, XmlText
 from irc.ir.dim import LOCAL, Dim
 from irc.ir.file_names import FileName, file_names, member_names
 from tests.hostile_models import PAYLOADS
@@ -254,6 +257,21 @@ def test_html_shows_the_text(text: str) -> None:
     shown = "\n".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in text.split("\n"))
     assert [tag for tag, _ in page.tags] == ["p", "b"] and page.tags[0][1] == [("title", shown)]
     assert page.text == shown * 2
+
+
+@slow
+@given(texts, texts)
+def test_xml_takes_names_and_texts(name: str, text: str) -> None:
+    out = XmlText()
+    try:
+        tag = XmlName(name)
+    except ValueError:
+        tag = XmlName("a")
+        with pytest.raises(ValueError):
+            out.empty("a", (name, ""))
+    out.leaf(tag.rpartition(":")[2], text, ("b", text), ("{urn:" + quote(text, errors="replace") + "}c", "1"))
+    root = etree.fromstring(out.encode(), etree.XMLParser(huge_tree=True))
+    assert len(root) == 0 and len(root.attrib) == 2
 
 
 # ------------------------------------------------------------------------- files

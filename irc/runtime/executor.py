@@ -15,6 +15,7 @@ import numpy as np
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError
+from irc.diagnostics.terminal import visible
 from irc.runtime import artifact as storage
 from irc.runtime.artifact import Artifact
 from irc.runtime.cache import open_folder, remember_written, unpacked_folder
@@ -64,7 +65,7 @@ class CompiledModel:
     def __repr__(self) -> str:
         ins = ", ".join(f"{p.name}: {p.type}" for p in self.inputs)
         outs = ", ".join(f"{p.name}: {p.type}" for p in self.outputs)
-        return f"<CompiledModel {self.name!r} ({self.backend}): {ins} -> {outs}>"
+        return visible(f"<CompiledModel {self.name!r} ({self.backend}): {ins} -> {outs}>")
 
     # ------------------------------------------------------------------------ calling
     def __call__(self, *inputs: Any, out: Sequence[Array] | None = None) -> list[Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
 _SPECIAL = re.compile('[&<"\t\n\r]')
 _TEXT = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # no XML 1.0 document can hold these
+
+_XML = "http://www.w3.org/XML/1998/namespace"
 
 
 def quoted(text: str) -> str:
@@ -19,8 +21,45 @@ def quoted(text: str) -> str:
     return _SPECIAL.sub(lambda m: _ESCAPES[m[0]], text) if _SPECIAL.search(text) else text
 
 
-def _attributes(pairs: Iterable[tuple[str, Any]]) -> str:
-    return "".join(f' {k}="{quoted(str(v))}"' for k, v in pairs)
+def content(text: str) -> str:
+    """Text between tags."""
+    return re.sub("[&<>\r]", lambda m: _TEXT[m[0]], _FORBIDDEN.sub("\ufffd", text))
+
+
+class XmlName(str):
+    """The name of an element or attribute, in which a prefix may stand for a namespace; ValueError for other text."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        if not re.fullmatch(r"[^\W\d][\w.\-\u00b7]*(?::[^\W\d][\w.\-\u00b7]*)?", text):
+            raise ValueError(f"{text[:80]!r} is no name of XML")
+        return super().__new__(cls, text)
+
+
+class _Names:
+    """The names of an element and its attributes, `{namespace}name` among them, as lxml gives those."""
+
+    def __init__(self) -> None:
+        self.prefixes: dict[str, str] = {}
+
+    def name(self, text: str) -> XmlName:
+        if not text.startswith("{"):
+            return XmlName(text)
+        space, _, local = text[1:].rpartition("}")
+        known = "xml" if space == _XML else self.prefixes.setdefault(space, f"ns{len(self.prefixes)}")
+        return XmlName(f"{known}:{local}")
+
+    def attributes(self, pairs: Iterable[tuple[str, Any]]) -> str:
+        given = "".join(f' {self.name(k)}="{quoted(str(v))}"' for k, v in pairs)
+        return given + "".join(f' xmlns:{prefix}="{quoted(space)}"' for space, prefix in self.prefixes.items())
+
+
+def _tag(tag: str, pairs: Iterable[tuple[str, Any]]) -> tuple[XmlName, str]:
+    """A tag's name, and its attributes."""
+    names = _Names()
+    name = names.name(tag)
+    return name, names.attributes(pairs)
 
 
 class XmlText:
@@ -28,21 +67,24 @@ class XmlText:
 
     def __init__(self) -> None:
         self.lines = ['<?xml version="1.0"?>']
-        self._open: list[str] = []
+        self._open: list[XmlName] = []
 
     def open(self, tag: str, *pairs: tuple[str, Any]) -> None:
-        self.lines.append("\t" * len(self._open) + f"<{tag}{_attributes(pairs)}>")
-        self._open.append(tag)
+        name, attributes = _tag(tag, pairs)
+        self.lines.append("\t" * len(self._open) + f"<{name}{attributes}>")
+        self._open.append(name)
 
     def close(self) -> None:
         tag = self._open.pop()
         self.lines.append("\t" * len(self._open) + f"</{tag}>")
 
     def empty(self, tag: str, *pairs: tuple[str, Any]) -> None:
-        self.lines.append("\t" * len(self._open) + f"<{tag}{_attributes(pairs)} />")
+        name, attributes = _tag(tag, pairs)
+        self.lines.append("\t" * len(self._open) + f"<{name}{attributes} />")
 
-    def leaf(self, tag: str, text: str) -> None:
-        self.lines.append("\t" * len(self._open) + f"<{tag}>{text}</{tag}>")
+    def leaf(self, tag: str, text: str, *pairs: tuple[str, Any]) -> None:
+        name, attributes = _tag(tag, pairs)
+        self.lines.append("\t" * len(self._open) + f"<{name}{attributes}>{content(text)}</{name}>")
 
     def tree(self, plain: dict[str, Any], tag: str | None = None) -> None:
         """Plain data as `xmlfile.tree_of` makes it; `tag` where it has no "#tag"."""
@@ -55,8 +97,7 @@ class XmlText:
                 self.tree(child)
             self.close()
         elif text is not None:
-            escaped = re.sub("[&<>\r]", lambda m: _TEXT[m[0]], _FORBIDDEN.sub("\ufffd", text))
-            self.lines.append("\t" * len(self._open) + f"<{name}{_attributes(pairs)}>{escaped}</{name}>")
+            self.leaf(name, text, *pairs)
         else:
             self.empty(name, *pairs)
 
