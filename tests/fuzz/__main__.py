@@ -10,12 +10,13 @@ from pathlib import Path
 
 from tests.fuzz.files_campaign import fuzz_files
 from tests.fuzz.findings import Findings
+from tests.fuzz.graphs_campaign import fuzz_graphs
 
 
 def main() -> int:
     """Fuzz a target until the time is over or somebody presses ^C; status 1 where anything was found."""
     ask = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    ask.add_argument("--target", choices=("onnx", "xml", "bin"), required=True)
+    ask.add_argument("--target", choices=("onnx", "xml", "bin", "graphs"), required=True)
     ask.add_argument("--hours", type=float, default=1.0)
     ask.add_argument("--seed", type=int, default=0)
     ask.add_argument("--state", type=Path, help="a folder to resume from and to write findings into")
@@ -33,7 +34,11 @@ def main() -> int:
         print(f"\r{number} mutants, {speed:.0f}/s, {len(findings.counts)} buckets", end="", file=sys.stderr, flush=True)
 
     try:
-        fuzz_files(args.target, args.seed, findings, began + args.hours * 3600, first, after_batch=after_batch)
+        until = began + args.hours * 3600
+        if args.target == "graphs":
+            fuzz_graphs(args.seed, findings, until, first, after_batch=after_batch)
+        else:
+            fuzz_files(args.target, args.seed, findings, until, first, after_batch=after_batch)
     except KeyboardInterrupt:
         print(file=sys.stderr)
     print(findings.summary())

@@ -36,13 +36,13 @@ def warm_up() -> None:
 
 
 def fuzz_files(
-    target: str, seed: int, findings: Findings, until: float, first: int = 0, deep: bool = True,
+    target: str, seed: int, findings: Findings, until: float, first: int = 0, last: int = 1 << 62, deep: bool = True,
     after_batch: Callable[[int], None] = lambda number: None,
 ) -> int:  # fmt: skip
-    """Examine mutants until that time (of time.monotonic); the number of the next one."""
+    """Examine mutants until that time (of time.monotonic) or before number `last`; the number of the next one."""
     warm_up()
     mutants, known, number = Mutants(target, seed, deep), set[str](), first
-    while time.monotonic() < until:
+    while time.monotonic() < until and number < last:
         with tempfile.TemporaryDirectory(prefix="irc-mutants-") as folder:
             batch = [mutants.draw(n) for n in range(number, number + BATCH)]
             paths = [write(files, Path(folder, str(i))) for i, files in enumerate(batch)]

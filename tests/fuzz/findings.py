@@ -24,10 +24,10 @@ class Findings:
         if self.folder is not None and (self.folder / "buckets.json").exists():
             self.counts = json.loads((self.folder / "buckets.json").read_text("utf-8"))
 
-    def add(self, finding: Finding, files: Files, origin: str) -> None:
-        """Count a finding; the first of a bucket is kept, with its files, and the smallest."""
+    def add(self, finding: Finding, files: Files, origin: str, again: bool = False) -> None:
+        """Count a finding; of a bucket the smallest files are kept.  `again`: one that was counted, but smaller."""
         bucket = finding.bucket
-        self.counts[bucket] = self.counts.get(bucket, 0) + 1
+        self.counts[bucket] = self.counts.get(bucket, 0) + (not again)
         before = self.first.get(bucket)
         if before is None or size(files) < size(before[1]):
             self.first[bucket] = finding, files, origin

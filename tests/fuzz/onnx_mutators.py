@@ -26,7 +26,7 @@ def mutate(data: bytes, rng: Random, donor: Donor) -> bytes:
         change = rng.choices([c for c, _ in CHANGES], [w for _, w in CHANGES])[0]
         try:
             change(model, rng, donor)
-        except (ValueError, TypeError, DecodeError, LookupError):
+        except (ValueError, TypeError, DecodeError, LookupError, onnx.checker.ValidationError):
             continue  # a text that is no UTF-8, a number beyond 32 bits, nothing to choose from: not this one
     made = model.SerializeToString()
     return values.broken_bytes(rng, made) if rng.random() < 0.03 else made

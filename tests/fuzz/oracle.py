@@ -19,7 +19,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -57,7 +57,8 @@ class Report:
     """What became of a file: findings, and the codes and operations that say whether it is a new kind of file."""
 
     findings: list[Finding]
-    features: list[str]
+    features: list[str] = field(default_factory=list[str])
+    errors: list[str] = field(default_factory=list[str])
 
 
 def examine_all(models: list[Path]) -> list[Report]:
@@ -69,9 +70,10 @@ def examine_all(models: list[Path]) -> list[Report]:
     for answer in answers:
         if isinstance(answer, Death):
             where = place(answer.trace, innermost_first=answer.how != "exit 1")
-            reports.append(Report([Finding("process", answer.how, where, answer.trace)], []))
+            reports.append(Report([Finding("process", answer.how, where, answer.trace)]))
         else:
-            reports.append(Report([Finding(**f) for f in answer["findings"]], answer["features"]))
+            found = [Finding(**f) for f in answer["findings"]]
+            reports.append(Report(found, answer["features"], answer["errors"]))
     return reports
 
 
@@ -83,7 +85,7 @@ def settle(scratch: Path) -> None:
 
 def examine(path: Path, scratch: Path) -> Report:
     """All promises for one file; to be called in a child that is settled, where its stages are timed."""
-    report = Report([], [])
+    report = Report([])
     with opened_files() as opened, tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_file(path, Path(folder), report)
@@ -102,6 +104,7 @@ def check_file(path: Path, folder: Path, report: Report) -> None:
     report.features += sorted({d.code for d in found})
     stage(report, "render", lambda: render_everything(found))
     errors = [d for d in found if d.severity == "error"]
+    report.errors = sorted({d.code for d in errors})
     model = stage(report, "load", lambda: irc.load(path), allowed=irc.InvalidModel)
     if model is None or errors:
         if bool(errors) != (model is None) and not report.findings:
