@@ -337,10 +337,14 @@ def measured_kernels(
 
 def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> None:
     """Give the graph the shapes asked for, and run these passes on it."""
+    from irc.ir.types import TensorType, dynamic
     from irc.passes.bind import bind_shapes
 
     sink = Sink()
     bind_shapes(graph, options.shapes, options.bounds, sink)
+    for value in graph.inputs:
+        if isinstance(value.type, TensorType) and value.dtype == dynamic:
+            sink.report(lowering.TYPE_NEEDED, value.loc, value=value.name, type=value.type)
     sink.stop_on_errors(CompileError)
     for name, run in passes:
         tell(name)

@@ -15,7 +15,7 @@ import numpy as np
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
-from irc.ir.relation import multiple, same
+from irc.ir.relation import multiple, same, stretches_to
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, DType, TensorType, bf16, f32, i32, i64
 from irc.ops.activation import single
 from irc.ops.base import Array, Op, op
@@ -28,6 +28,12 @@ from irc.ops.signature import Sig
 from irc.ops.softmax import OV_SOFTMAX
 
 EPSILON = single(1e-5)
+
+
+def into(op: str, v: Value, x: Value) -> None:
+    """Demand that a parameter broadcasts to x; Problem IRC3101."""
+    shapes = f"{v.tensor} and {x.tensor}"
+    require(stretches_to(v.shape, x.shape), shape_codes.NOT_BROADCASTABLE, op=op, shapes=shapes, axis="of x")
 
 
 def trailing(axis: int, rank: int) -> list[int]:
@@ -302,6 +308,9 @@ class LayerNormalization(Op):
 
     def infer(self, x: Value, scale: Value, bias: Value | None = None) -> TensorType:
         normal_axis(self.name, self.axis, len(x.shape))
+        for v in (scale, bias):
+            if v is not None:
+                into(self.name, v, x)
         return x.tensor
 
     def reference(self, x: Array, scale: Array, bias: Array | None = None) -> Array:
@@ -334,6 +343,7 @@ class RMSNormalization(Op):
 
     def infer(self, x: Value, scale: Value) -> TensorType:
         normal_axis(self.name, self.axis, len(x.shape))
+        into(self.name, scale, x)
         return TensorType(scale.dtype, x.shape)
 
     def reference(self, x: Array, scale: Array) -> Array:

@@ -334,7 +334,7 @@ class Range(Op):
         if any(d is None for d in dims):
             return TensorType.of(start.dtype, [Dim.fresh("range")])
         (first,), (last,), (by,) = dims  # type: ignore[misc]
-        require(by != 0, operation.ATTRIBUTE_RANGE, op="Range", attribute="step", value=0, expected="not 0")
+        require(by != 0, operation.ATTRIBUTE_RANGE, op="Range", attribute="step", value=0, expected="not 0")  # pyright: ignore
         return TensorType(start.dtype, ((last - first).ceildiv(by).maximum(0),))  # pyright: ignore
 
     def reference(self, start: Array, limit: Array, step: Array) -> Array:

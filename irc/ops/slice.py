@@ -264,8 +264,8 @@ class Mask(Ints):
 
 def read_strided(b: Any, a: Any, *operands: Value | None) -> Value:
     """Masks that are not empty are as long as begin_mask; Problem IRC2208."""
-    given: dict[str, Any] = vars(a)
-    masks = {name: value for name, value in given.items() if name.endswith("_mask")}
+    names = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
+    masks: dict[str, tuple[int, ...]] = {name: getattr(a, name) for name in names}
     for name, mask in masks.items():
         needed = len(a.begin_mask)
         fits = len(mask) in (0, needed)

@@ -53,6 +53,14 @@ RANK_NEEDED = Code(
     fix="Declare the shapes of the model's inputs, or give them when compiling; a size may stay symbolic.",
     help="give the input shapes (--shape)",
 )  # fmt: skip
+TYPE_NEEDED = Code(
+    "IRC5011", "error", "Element type is needed",
+    "{value} is {type}; compiling needs its element type",
+    why="What is generated computes with numbers of one type; which one nothing in the model says.",
+    example='a Parameter with element_type="dynamic"',
+    fix="Declare the element type of the model's inputs.",
+    help="declare the element type",
+)  # fmt: skip
 WRONG_ELEMENT_TYPE = Code(
     "IRC5006", "error", "Loops have the wrong element type",
     "{op} declares {declared} but computes {found}",
