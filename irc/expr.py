@@ -496,6 +496,22 @@ def rebuilt(e: Expr, parts: tuple[Expr, ...]) -> Expr:
             return e
 
 
+def height(e: Expr) -> int:
+    """How many expressions stand inside each other."""
+    known: dict[int, int] = {}
+    stack = [e]
+    while stack:
+        x = stack[-1]
+        parts = children(x)
+        waiting = [c for c in parts if id(c) not in known]
+        if waiting:
+            stack += waiting
+        else:
+            known[id(x)] = 1 + max((known[id(c)] for c in parts), default=0)
+            stack.pop()
+    return known[id(e)]
+
+
 def transform(e: Expr, visit: Callable[[Expr], Expr]) -> Expr:
     """Bottom-up rewriting; shared parts are visited once and stay shared."""
     done: dict[int, Expr] = {}

@@ -14,7 +14,7 @@ from math import prod
 
 import networkx as nx
 
-from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Var, walk
+from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Var, height, walk
 from irc.ir.dim import product
 from irc.ir.graph import Graph, Node, Value
 from irc.passes.elements import Elements, Flat, Inliner, extents_of, identity_index, known_element, value_of
@@ -30,6 +30,9 @@ OFTEN = 16
 counts as that many."""
 LARGEST = 600
 """Distinct expressions that one element may consist of."""
+HIGHEST = 64
+"""Expressions that may stand inside each other: Python walks them by recursion, C compilers too (clang takes 256
+brackets)."""
 
 
 @dataclass(eq=False)
@@ -76,6 +79,7 @@ class Grouper:
         self.cluster_of: dict[Node, Cluster] = {}
         self.uses: dict[Value, list[tuple[Value | Node, Load | None]]] = {}
         self.cost: dict[Value, int] = {}
+        self.height: dict[Value, int] = {}
         self.row_cost: dict[Value, int] = {}
         self.reducing: set[Value] = set()
         self.claimed: set[Value] = set()
@@ -170,6 +174,7 @@ class Grouper:
             operand = value_of(load)
             if not self.result.is_leaf(operand) and self._bad_substitution(value, load, operand):
                 self._store(operand)
+        self._measure_height(value)
         _, e = self._inlined(value)
         parts = list(walk(e))
         if len(parts) > LARGEST:
@@ -179,6 +184,16 @@ class Grouper:
         self.cost[value] = sum(map(_weight, parts))
         if any(isinstance(x, Reduce) for x in parts):
             self.reducing.add(value)
+
+    def _measure_height(self, value: Value) -> None:
+        """Height of one element, with operands stored where it would be too large."""
+        own = height(self.elements.of(value).expr)
+        operands = dict.fromkeys(map(value_of, self.elements.loads(value)))
+        heights = {v: self.height[v] for v in operands if not self.result.is_leaf(v)}
+        for operand, inner in heights.items():
+            if own + inner > HIGHEST:
+                self._store(operand)
+        self.height[value] = own + max((h for h in heights.values() if own + h <= HIGHEST), default=0)
 
     def _bad_substitution(self, value: Value, load: Load, operand: Value) -> bool:
         if operand in self.reducing:
