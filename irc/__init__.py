@@ -90,6 +90,7 @@ def convert(source: Source, path: str | Path, **options: Any) -> None:
 def compile(
     source: Source, *, backend: str | None = None, threads: int = 1, precision: str = "highest",
     target: str = "native", shapes: Shapes | None = None, bounds: Mapping[str, int] | None = None, cache: bool = True,
+    max_memory: int | None = None,
 ) -> CompiledModel:  # fmt: skip
     """Compile a model.
 
@@ -97,11 +98,14 @@ def compile(
     products where matrix units compute them from bf16 terms: "highest" (as f32), "high" (two terms, error about
     2^-16 a product), "medium" (one).  target: "native", "x86-64-v2" … "aarch64".
     shapes fixes symbolic sizes ({"x": (1, 3, 224, 224)}); bounds limits data-dependent ones ({"n": 100}).
+    max_memory: the most bytes, of constants that compiling makes and of a run (docs/adr/0015-limits.md).
     With cache, artefacts are reused by content.  Raises InvalidModel, CompileError.
     """
     from irc import driver
 
-    options = driver.CompileOptions(backend, threads, precision, target, dict(shapes or {}), dict(bounds or {}), cache)
+    options = driver.CompileOptions(
+        backend, threads, precision, target, dict(shapes or {}), dict(bounds or {}), cache, max_memory=max_memory
+    )
     return driver.compile(source, options)
 
 

@@ -35,6 +35,7 @@ from irc.version import VERSION
 if TYPE_CHECKING:
     from irc.conversion import SaveOptions
     from irc.formats.document import RawModel
+    from irc.ir.dim import Dim
     from irc.ir.graph import Graph, Model, Value
     from irc.kernels.choices import Choices
     from irc.loops.ir import Program
@@ -126,7 +127,8 @@ def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> 
 # ----------------------------------------------------------------------------- compile
 @dataclass(frozen=True)
 class CompileOptions:
-    """What `irc.compile` is asked for; weights: "file" or "embed"; profile: what `irc.runtime.profiling` reads."""
+    """What `irc.compile` is asked for; weights: "file" or "embed"; profile: what `irc.runtime.profiling` reads;
+    max_memory: bytes of constants that are made and of a run, for both the defaults of `irc.ir.limits` where None."""
 
     backend: str | None = None
     threads: int = 1
@@ -137,6 +139,7 @@ class CompileOptions:
     cache: bool = True
     weights: str = "file"
     profile: bool = False
+    max_memory: int | None = None
 
     def check(self) -> None:
         """CompileError IRC6350 for a value that does not exist."""
@@ -152,6 +155,8 @@ class CompileOptions:
         among("weights", self.weights, ("file", "embed"))
         if not isinstance(self.target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             sink.report(codes.BAD_OPTION, option="target", value=self.target, expected="a name like x86-64-v3")
+        if self.max_memory is not None and self.max_memory < 1:
+            sink.report(codes.BAD_OPTION, option="max_memory", value=self.max_memory, expected="a number of bytes")
         if not isinstance(self.threads, int) or self.threads < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             sink.report(codes.BAD_OPTION, option="threads", value=self.threads, expected="a number from 1 on")
         sink.stop_on_errors(CompileError)
@@ -204,14 +209,18 @@ def compile_with(source: Any, backend: str, options: CompileOptions) -> Compiled
 
 def generate(model: Model, backend: str, options: CompileOptions) -> Draft:
     """The artefact's files and manifest; CompileError with every finding of the stage that failed."""
-    with located(model):
+    from irc.ir import limits
+
+    with located(model), limits.max_memory(options.max_memory):
         return generate_numpy(model, options) if backend == "numpy" else generate_c(model, options)
 
 
 def sources(model: Model, options: CompileOptions) -> Draft:
     """The artefact without its library, for which no compiler is needed; CompileError like `generate`."""
+    from irc.ir import limits
+
     options.check()
-    with located(model):
+    with located(model), limits.max_memory(options.max_memory):
         return generate_sources(model, options, toolchain.target_of_sources(options.target))
 
 
@@ -249,6 +258,7 @@ def generate_numpy(model: Model, options: CompileOptions) -> Draft:
 
     graph = model.graph.copy()
     prepare(graph, options, pipelines.COMPILE_NUMPY)
+    require_memory(graph)
     manifest = describe(model, graph, "numpy")
     emitted = backend.emit(graph, manifest["name"], backend.Options(options.weights, VERSION, options.profile))
     if options.profile:
@@ -298,6 +308,7 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
     program = lower.lower(graph, group.run(graph), model.graph.name or "model")
     keep_states(program, states)
     plan = memory.plan(program)
+    require_memory(graph, plan.size)
     manifest = describe(model, graph, "c", program)
     weights = "embed" if options.weights == "embed" else "file"
     wanted = c.EmitOptions(manifest["prefix"], weights=weights, target=target.flags, profile=options.profile)
@@ -385,6 +396,27 @@ def _passes(options: CompileOptions) -> tuple[Pass, ...]:
     return pipelines.compile_c(isa_of(frozenset(target.features), target.machine), options.precision)
 
 
+def require_memory(graph: Graph, arena: Dim | None = None) -> None:
+    """CompileError IRC5008 where sizes that are known need more than `irc.ir.limits.run_memory()`.
+
+    They are those of the outputs and of C's arena, without which every value counts.
+    """
+    from irc.ir.limits import run_memory
+    from irc.ir.types import TensorType
+
+    sink, most = Sink(), run_memory()
+    for value in graph.values() if arena is None else graph.outputs:
+        kind = value.type
+        if value.const is None and isinstance(kind, TensorType) and kind.is_static:
+            need = int(kind.elements()) * kind.dtype.itemsize
+            if need > most:
+                loc = value.producer.loc if value.producer else value.loc
+                sink.report(lowering.NEEDS_MEMORY, loc, what=f"{value.name}, {kind},", need=need, limit=most)
+    if arena is not None and arena.is_const and int(arena) > most:
+        sink.report(lowering.NEEDS_MEMORY, Loc(), what="what the model computes", need=int(arena), limit=most)
+    sink.stop_on_errors(CompileError)
+
+
 def require_ranks(graph: Graph) -> None:
     """CompileError IRC5003 with every value whose rank is unknown: index functions and loops need it."""
     from irc.ir.types import TensorType
@@ -441,7 +473,7 @@ def cache_key(content: str, backend: str, options: CompileOptions) -> str:
     """The artefact's key: of the model's content, the options, irc itself, the compiler and the processor."""
     parts = [
         content, backend, options.precision, sorted(options.shapes.items()), sorted(options.bounds.items()),
-        options.weights, options.profile, VERSION, store.generator_hash(),
+        options.weights, options.profile, options.max_memory, VERSION, store.generator_hash(),
     ]  # fmt: skip
     if backend == "c":
         compiler = toolchain.require_compiler()

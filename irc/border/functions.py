@@ -12,9 +12,8 @@ import networkx as nx
 from irc.diagnostics import Sink
 from irc.diagnostics.codes import container_onnx as codes
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawValue
+from irc.ir.limits import CALLS, EXPANSION, EXPANSION_FACTOR
 
-MOST_NODES = 200_000
-"""What the calls of a model's functions may expand to."""
 Key = tuple[str, str, str]
 """Domain, name, overload."""
 
@@ -42,9 +41,17 @@ class Functions:
         self.refused = _circular(table)  # the reader has reported these
         self.table = {key: f for key, f in table.items() if key not in self.refused}
         self.calls = 0
-        if _expanded(raw.graph.nodes, _sizes(self.table)) > MOST_NODES:
-            sink.report(codes.FUNCTION_TOO_BIG, raw.graph.loc, limit=MOST_NODES)
-            self.refused, self.table = set(table), {}
+        given = sum(1 for nodes in (raw.graph.nodes, *(f.nodes for f in raw.functions)) for _ in _all_nodes(nodes))
+        most = max(EXPANSION.most, EXPANSION_FACTOR * given)
+        sizes = _sizes(self.table)
+        depth = _depth(self.table)
+        if _expanded(raw.graph.nodes, sizes) > most:
+            sink.report(codes.FUNCTION_TOO_BIG, raw.graph.loc, what=EXPANSION.what, limit=most)
+        elif depth > CALLS.most:
+            sink.report(codes.FUNCTION_TOO_BIG, raw.graph.loc, what=CALLS.what, limit=CALLS.most)
+        else:
+            return
+        self.refused, self.table = set(table), {}
 
     def find(self, node: RawNode) -> RawFunction | None:
         return self.table.get(_key(node))
@@ -89,6 +96,13 @@ def _sizes(table: dict[Key, RawFunction]) -> dict[Key, int]:
         if key in table:
             sizes[key] = _expanded(table[key].nodes, sizes)
     return sizes
+
+
+def _depth(table: dict[Key, RawFunction]) -> int:
+    """How many functions call each other one inside the other; none calls itself."""
+    calls = _calls(table)
+    calls.remove_nodes_from([key for key in calls if key not in table])
+    return len(nx.dag_longest_path(calls))
 
 
 def _expanded(nodes: list[RawNode], sizes: dict[Key, int]) -> int:

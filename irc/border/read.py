@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from itertools import islice
 from types import SimpleNamespace
@@ -187,8 +186,8 @@ class _Reader:
             fields[codec.field(name)] = value
         for name in raw.attrs:
             if name not in form.attrs and not support.is_ignored_attribute(self.format, name):
-                near = difflib.get_close_matches(name, list(form.attrs), 1)
-                advice = f"did you mean {near[0]}?" if near else f"remove it, or see the attributes of {label}"
+                near = self.sink.nearest(name, form.attrs)
+                advice = f"did you mean {near}?" if near else f"remove it, or see the attributes of {label}"
                 self.sink.report(codes.UNKNOWN_ATTRIBUTE, raw.loc, op=label, attribute=name, advice=advice)
         return _split_pads(fields)
 
@@ -252,8 +251,8 @@ class _Reader:
             self.sink.report(codes.NOT_IN_OPSET, raw.loc, op=raw.type, opset=opset, first=first)
         else:
             known = {r[0].name for k, v in FORMS.items() if k[:2] == (self.format, raw.domain) for r in v}
-            near = difflib.get_close_matches(raw.type, sorted(known), 1)
-            guess = f"; did you mean {near[0]}?" if near else ""
+            near = self.sink.nearest(raw.type, sorted(known))
+            guess = f"; did you mean {near}?" if near else ""
             self.sink.report(codes.UNKNOWN_OP, raw.loc, op=raw.type, opset=opset, guess=guess)
         return None
 

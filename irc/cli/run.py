@@ -17,16 +17,17 @@ from irc.diagnostics.json_text import JsonText
 @click.option("--backend", type=click.Choice(["c", "numpy"]), help="Default: C where a compiler is found.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
+@click.option("--max-memory", type=click.IntRange(min=1), metavar="BYTES", help="As of `irc compile`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
     model: str, inputs: tuple[str, ...], output: str | None, backend: str | None, threads: int, shapes: tuple[str, ...],
-    as_json: bool,
+    max_memory: int | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a model or a compiled folder; inputs that are not given are random (seeded)."""
     sources, fixed = feeds.parse_inputs(inputs), console.parse_shapes(shapes)
     if output == "":
         raise click.BadParameter("name a folder or a file that ends in .npz", param_hint="--output")
-    compiled = _open(model, backend, threads, fixed)
+    compiled = _open(model, backend, threads, fixed, max_memory)
     arrays, at_random = feeds.gather(compiled.inputs, sources)
     for name in at_random:
         given = arrays[name]
@@ -52,15 +53,18 @@ def command(
     return 0
 
 
-def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple[int, ...]]) -> Any:
+def _open(
+    model: str, backend: str | None, threads: int, shapes: dict[str, tuple[int, ...]], max_memory: int | None
+) -> Any:
     import irc
 
     if console.is_folder(model):
-        if backend or shapes:
-            raise click.UsageError("--backend and --shape are fixed in a compiled folder; give them to `irc compile`")
+        if backend or shapes or max_memory:
+            given = "--backend, --shape and --max-memory"
+            raise click.UsageError(f"{given} are fixed in a compiled folder; give them to `irc compile`")
         return irc.load_compiled(model, threads=threads)
     with console.progress(f"compiling {model}"):
-        return irc.compile(model, backend=backend, threads=threads, shapes=shapes or None)
+        return irc.compile(model, backend=backend, threads=threads, shapes=shapes or None, max_memory=max_memory)
 
 
 def _line(said: dict[str, Any], value: Any) -> str:

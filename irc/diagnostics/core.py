@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal, Protocol, cast
 
 from irc.diagnostics.terminal import visible
+
+GUESSES, LONGEST_GUESS, GUESSED_AMONG = 20, 100, 5000
+"""Findings of a stage that say what was probably meant, characters of a word, and words that it is compared with."""
 
 Severity = Literal["error", "warning", "note"]
 
@@ -156,6 +160,7 @@ class Sink:
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
         self._seen: set[tuple[str, str, str, str]] = set()
+        self._guesses = 0
 
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self.diagnostics)
@@ -177,6 +182,16 @@ class Sink:
             traceback.print_exception(error)
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         self.report(internal.CRASH, loc, notes, what=what)
+
+    def nearest(self, word: str, words: Iterable[str]) -> str | None:
+        """The word that was probably meant, for the first findings: each takes time, and one shows the mistake."""
+        self._guesses += 1
+        if self._guesses > GUESSES or len(word) > LONGEST_GUESS:
+            return None
+        import difflib
+
+        alike = (w for w in words if abs(len(w) - len(word)) <= 0.5 * len(word) + 1)
+        return next(iter(difflib.get_close_matches(word, islice(alike, GUESSED_AMONG), 1)), None)
 
     @contextmanager
     def catching(self, loc: Loc, notes: tuple[str, ...] = ()) -> Iterator[None]:

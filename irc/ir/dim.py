@@ -541,12 +541,13 @@ def _number(value: int) -> Dim:
 
 
 def total(dims: Iterable[DimLike]) -> Dim:
-    """The sum."""
+    """The sum; Problem IRC3301 where its formula is too large."""
     found: dict[Monomial, int] = {}
     for dim in dims:
         for monomial, c in Dim.of(dim).terms:
             found[monomial] = found.get(monomial, 0) + c
-    return Dim(found)
+        SIZE_PARTS.check(len(found), "size")
+    return _checked(Dim(found))
 
 
 def product(dims: Iterable[DimLike]) -> Dim:

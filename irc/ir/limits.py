@@ -53,26 +53,36 @@ EXPANSION = Limit(
     "the number of nodes that calls of functions expand to", 20_000,
     "the largest exported networks have a few thousand nodes; see also EXPANSION_FACTOR",
 )  # fmt: skip
-EXPANSION_FACTOR = 20
+CALLS = Limit("the number of functions that call each other", 64, "calls are expanded by recursion")
+EXPANSION_FACTOR = 4
 """A model of more nodes may also expand to this many times as many as it has."""
 NESTING = Limit("the number of bodies inside each other", 32, "bodies are read and compiled by recursion")
 LARGEST_SIZE = 1 << 62
 """No axis of an array in memory is longer: what follows from that is taken for certain."""
 
-MEMORY = 1 << 29
-"""Bytes of the constants that irc makes from a model's, unless `memory` says otherwise."""
-_memory: ContextVar[int] = ContextVar("memory", default=MEMORY)
+CONSTANT_MEMORY = 1 << 29
+"""Bytes of the constants that irc makes when compiling where small ones grow, unless `max_memory` says otherwise."""
+RUN_MEMORY = 1 << 36
+"""Bytes of a run whose sizes are known when compiling, unless `max_memory` says otherwise."""
+_memory: ContextVar[int | None] = ContextVar("memory", default=None)
 
 
-def memory() -> int:
+def constant_memory() -> int:
     """Bytes of the constants that may be made."""
-    return _memory.get()
+    most = _memory.get()
+    return CONSTANT_MEMORY if most is None else most
+
+
+def run_memory() -> int:
+    """Bytes that a run may take."""
+    most = _memory.get()
+    return RUN_MEMORY if most is None else most
 
 
 @contextmanager
 def max_memory(most: int | None) -> Generator[None]:
-    """Inside, that many bytes are the limit; None leaves it as it is."""
-    token = _memory.set(memory() if most is None else most)
+    """Inside, that many bytes are the limit of both; None: what they are without it."""
+    token = _memory.set(most)
     try:
         yield
     finally:

@@ -6,7 +6,6 @@ that name, or of `to`.  ONNX attributes arrive decoded (int, float, str, lists);
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -288,10 +287,10 @@ class Enum(Codec):
                 if str(word).lower() == str(raw).lower():
                     r.warn(codes.ODD_CASE, text=raw, value=word)
                     return value
-        near = difflib.get_close_matches(str(raw), words, 1)
+        near = (r.sink or Sink()).nearest(str(raw), words)
         raise Problem(
             codes.BAD_ENUM, op=r.op, attribute=r.attribute, text=raw, choices=", ".join(words),
-            guess=f"; did you mean {near[0]}?" if near else "",
+            guess=f"; did you mean {near}?" if near else "",
         )  # fmt: skip
 
     def encode(self, value: Any, format: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, total
 from irc.ir.graph import Value
 from irc.ir.limits import RESULTS
 from irc.ir.relation import multiple, same
@@ -50,12 +50,12 @@ class Concat(Op):
             require(len(x.shape) == rank, codes.WRONG_RANK, op="Concat", operand=n, type=x.tensor, expected=rank)
             for k in range(rank):
                 if k == axis:
-                    result[k] = result[k] + x.shape[k]
                     continue
                 what = f"axis {k} of operands 0 and {n}"
                 a, b = result[k], x.shape[k]
                 require(same(a, b), codes.SIZES_DIFFER, op="Concat", what=what, a=a, b=b)
                 result[k] = b if b.is_const else a
+        result[axis] = total(x.shape[axis] for x in xs)
         return TensorType(xs[0].dtype, tuple(result))
 
     def reference(self, *xs: Array) -> Array:

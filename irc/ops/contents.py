@@ -27,6 +27,8 @@ from irc.ops.reference import run_reference
 
 SIZES_FROM = 32
 """Bits of the narrowest integers that shapes are computed in."""
+MOST_WRAPPING = 48
+"""Symbols and functions in a formula that is computed modulo 2ⁿ: it is printed as one expression."""
 REFUSALS = (ArithmeticError, IndexError, ValueError)
 """What references raise for operands outside of their domain: what then happens is for the run to say."""
 
@@ -136,10 +138,14 @@ def _fitted(elements: Array, dtype: DType, modular: bool) -> Array | None:
         if not _in_range(dim, dtype):
             if dim.const is not None and modular and dtype.is_integer:
                 dim = Dim.of(wrapped(dim.const, dtype))
-            elif dim.const is not None or dtype.kind == "b" or (dtype.is_integer and dtype.bits < SIZES_FROM):
+            elif dim.const is not None or dim.parts > MOST_WRAPPING or not _computes_shapes(dtype):
                 return None
         flat[i] = dim
     return found
+
+
+def _computes_shapes(dtype: DType) -> bool:
+    return dtype.is_float or (dtype.is_integer and dtype.bits >= SIZES_FROM)
 
 
 def _inside(elements: Array | None, dtype: DType) -> bool:

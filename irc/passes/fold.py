@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.limits import constant_memory
 from irc.ir.types import TensorType
 from irc.ops.builder import infer_node
 from irc.ops.reference import run_reference
@@ -15,12 +16,13 @@ from irc.passes.replace import put_in_place
 LARGEST = 16 << 20
 """Bytes of a result that is folded in any case."""
 GROWTH = 4
-"""A larger one may be this many times as large as the operands (a decompressed weight)."""
+"""A larger one may be this many times as large as the operands (a decompressed weight).  All that grow by more may take
+`irc.ir.limits.constant_memory()` together; the rest is computed when the model runs."""
 
 
 def run(graph: Graph) -> int:
     """Fold in place; how many nodes went."""
-    folded = 0
+    folded, room = 0, constant_memory()
     better: set[Value] = set()  # of which a type says more than when it was inferred
     for node in graph.nodes:
         if better.intersection(node.operands) or _unsized(node):
@@ -28,7 +30,11 @@ def run(graph: Graph) -> int:
             infer_node(node)
             better.update(v for v, known in zip(node.outputs, before, strict=True) if v.type != known)
         if foldable(node):
-            folded += fold(graph, node)
+            larger = sum(map(_bytes, node.outputs))
+            larger = larger if larger > GROWTH * sum(map(_bytes, node.operands)) else 0
+            if larger <= room:
+                room -= larger
+                folded += fold(graph, node)
     return folded
 
 

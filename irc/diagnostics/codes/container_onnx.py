@@ -348,8 +348,8 @@ FUNCTION_DUPLICATE = Code(
     help="remove one, or give it an overload",
 )  # fmt: skip
 FUNCTION_TOO_BIG = Code(
-    "IRC1546", "error", "Functions expand to too many nodes",
-    "the calls of functions expand to more than {limit} nodes",
+    "IRC1546", "error", "Functions expand to too much",
+    "{what} is more than irc's limit, {limit}",
     why="A function is expanded where it is called. Functions that call each other several times grow exponentially: "
     "thirty of them, each calling the one before it twice, are a thousand million nodes.",
     example="F1 calls F0 twice, F2 calls F1 twice, and so on",

@@ -77,3 +77,12 @@ SIZE_LIMIT = Code(
     fix="Use smaller sizes in the source model.",
     help="use smaller sizes in the source model",
 )  # fmt: skip
+NEEDS_MEMORY = Code(
+    "IRC5008", "error", "A run needs more memory than allowed",
+    "{what} takes {need} bytes; the limit is {limit}",
+    why="Sizes that are known when compiling say how much memory a run takes. A few bytes of a file can ask for more "
+    "than any machine has.",
+    example="an Expand to [1048576, 1048576]",
+    fix="Use smaller sizes in the source model, or raise the limit.",
+    help="raise the limit with --max-memory (max_memory=), or use smaller sizes",
+)  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -84,8 +83,8 @@ def _visible(name: str, scopes: tuple[set[str], ...]) -> bool:
 
 
 def _undefined(name: str, user: str, loc: Loc, scopes: tuple[set[str], ...], sink: Sink) -> None:
-    near = difflib.get_close_matches(name, [n for scope in scopes for n in scope][:5000], 1)
-    advice = f'did you mean "{near[0]}"?' if near else "define it, or make it a graph input"
+    near = sink.nearest(name, (n for scope in scopes for n in scope))
+    advice = f'did you mean "{near}"?' if near else "define it, or make it a graph input"
     sink.report(codes.UNDEFINED_VALUE, loc, user=user, name=name, advice=advice)
 
 
