@@ -193,10 +193,12 @@ def compile_with(source: Any, backend: str, options: CompileOptions) -> Compiled
             return CompiledModel(found, options.threads)
         except RunError:  # damaged, or made for another processor: compile again
             pass
+
     def make() -> Artifact:
         draft = generate(load(source), backend, options)
         draft.manifest["source_sha256"] = content
-        return store.store(key, draft) if key else store.keep_for_process(draft)
+        changed = isinstance(source, str | os.PathLike) and source_hash(source) != content  # while it was read
+        return store.store(key, draft) if key and not changed else store.keep_for_process(draft)
 
     try:
         made = make()

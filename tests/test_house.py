@@ -21,7 +21,7 @@ SOURCES = sorted(p for folder in ("irc", "tests", "scripts", "samples", "bench")
 PACKAGE = [p for p in SOURCES if p.is_relative_to(ROOT / "irc")]
 
 LAYERS = (
-    ("irc.version", "irc.diagnostics"),
+    ("irc.version", "irc.diagnostics", "irc.files"),
     ("irc.ir",),
     ("irc.expr",),
     ("irc.loops.ir", "irc.loops.builder"),

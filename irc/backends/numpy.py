@@ -144,7 +144,7 @@ class _ModuleWriter:
             data = base64.b64encode(b"".join(Emitted("", self.weights).weight_chunks())).decode()
             lines = "\n".join(f'    "{data[i : i + 100]}"' for i in range(0, len(data), 100))
             return f"np.frombuffer(__import__('base64').b64decode(\n{lines}\n), np.uint8)"
-        return 'np.memmap(os.path.join(os.path.dirname(os.path.abspath(__file__)), "weights.bin"), np.uint8, "r")'
+        return 'np.fromfile(os.path.join(os.path.dirname(os.path.abspath(__file__)), "weights.bin"), np.uint8)'
 
     # ------------------------------------------------------------------------ run()
     def _stamp(self, place: int) -> list[str]:
@@ -350,6 +350,7 @@ def _import_order(line: str) -> tuple[int, str]:
 
 
 _LOADER = '''WEIGHTS = {storage}
+WEIGHTS.flags.writeable = False
 
 
 def weight(offset, dtype, shape):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import click
 
+from irc.files import open_regular, replacing
 from irc.ir.file_names import file_names, member_names
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _read(source: str, port: Port, shared: bool) -> Array:
     import numpy as np
 
     try:
-        with open(source, "rb") as file:
+        with os.fdopen(open_regular(source), "rb") as file:
             if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
                 raise ValueError("it is neither .npy nor .npz")
         found = np.load(source, allow_pickle=False)
@@ -149,7 +149,7 @@ def save(target: str, named: Iterable[tuple[str, Any]]) -> list[str]:
     arrays = [(name, np.asarray(a, dtype="U") if a.dtype.kind == "O" else a) for name, a in _flat(named)]
     path = Path(target)
     if path.suffix == ".npz":
-        with _written(path) as file, zipfile.ZipFile(file, "w") as archive:
+        with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
             for name, (_, array) in zip(member_names(name for name, _ in arrays), arrays, strict=True):
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
                     np.lib.format.write_array(stream, array, allow_pickle=False)
@@ -157,26 +157,9 @@ def save(target: str, named: Iterable[tuple[str, Any]]) -> list[str]:
     path.mkdir(parents=True, exist_ok=True)
     files = [path / f"{name}.npy" for name in file_names(name for name, _ in arrays)]
     for target_file, (_, array) in zip(files, arrays, strict=True):
-        with _written(target_file) as file:
+        with replacing(target_file) as file:
             np.save(file, array, allow_pickle=False)
     return [str(f) for f in files]
-
-
-@contextmanager
-def _written(path: Path) -> Generator[IO[bytes]]:
-    """A file to write to, which then takes that name; what is not finished is removed."""
-    if path.exists() and not path.is_file():  # a device or a pipe takes what it gets
-        with open(path, "wb") as file:
-            yield file
-        return
-    path = Path(os.path.realpath(path))  # a link stays one
-    partial = path.with_name(f".{path.name[:100]}.{os.getpid()}")
-    try:
-        with open(partial, "wb") as file:
-            yield file
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _flat(named: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Array]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from irc.cli import console, feeds
 from irc.diagnostics.json_text import JsonText
+from irc.files import replacing
 
 if TYPE_CHECKING:
     from irc.cli.profile_report import Report
@@ -107,7 +107,8 @@ def _write(report: Report, trace: str | None, html: str | None) -> int:
         if target is None:
             continue
         try:
-            Path(target).write_text(text(), "utf-8")
+            with replacing(target) as file:
+                file.write(text().encode())
         except OSError as e:
             return console.cannot_write(target, e)
         console.note(f"wrote {target}")

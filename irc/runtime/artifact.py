@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,15 @@ from typing import Any, cast
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError
+from irc.files import open_regular, read_regular
 from irc.runtime.errors import failure
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+WEIGHTS = "weights.bin"
+LARGEST_MANIFEST = 64 << 20
+MOST_FILES = 10_000
+_SHA256 = re.compile("[0-9a-f]{64}")
 Content = str | bytes | Iterable[bytes | memoryview]
 
 
@@ -33,6 +39,7 @@ class Artifact:
 
     folder: Path
     manifest: dict[str, Any]
+    state: str | None = None  # of its files when they were compared with the manifest (`irc.runtime.cache`)
 
     def path(self, name: str) -> Path:
         return self.folder / name
@@ -51,14 +58,15 @@ class Draft:
     finish: Callable[[Path], list[str]] | None = None
 
 
-def write_artifact(folder: str | Path, draft: Draft) -> Artifact:
+def write_artifact(folder: str | Path, draft: Draft, mode: int = 0o777) -> Artifact:
     """Write an artefact; it appears under its name only when complete, in place of one that was there.
 
-    Files of the same names in an existing folder are replaced, others are left alone.  Raises OSError.
+    Files of the same names in an existing folder are replaced, others are left alone.  mode: the folder's permissions,
+    less those of the umask.  Raises OSError.
     """
     target = Path(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    temporary = new_folder(target.parent, mode)
     try:
         for name, content in draft.files.items():
             write_file(temporary / name, content)
@@ -68,6 +76,13 @@ def write_artifact(folder: str | Path, draft: Draft) -> Artifact:
         return Artifact(target, made)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def new_folder(parent: Path, mode: int = 0o777) -> Path:
+    """A folder under a name that nobody can foresee.  OSError."""
+    made = parent / f".irc-{secrets.token_hex(8)}"
+    made.mkdir(mode)
+    return made
 
 
 def write_file(path: Path, content: Content) -> None:
@@ -87,16 +102,24 @@ def seal(folder: Path, names: Iterable[str], manifest: Mapping[str, Any]) -> dic
 
 
 def publish(source: Path, target: Path) -> None:
-    """Move a complete folder to its name."""
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(source, 0o777 & ~mask)
+    """Move a complete folder to its name, or its files into the folder that is there, the manifest last."""
     if not target.exists():
         os.rename(source, target)
         return
-    entries = sorted(os.listdir(source), key=lambda n: n == MANIFEST)  # the manifest last
-    for name in entries:
+    for name in sorted(os.listdir(source), key=lambda n: n == MANIFEST):
         os.replace(source / name, target / name)
+
+
+def copy_verified(artifact: Artifact, source: Path, target: Path) -> None:
+    """Copy a file of an artefact; RunError IRC6322 where it is not what the manifest says, OSError."""
+    digest = hashlib.sha256()
+    with os.fdopen(open_regular(source), "rb") as old, open(target, "xb") as new:
+        while block := old.read(1 << 20):
+            digest.update(block)
+            new.write(block)
+    row = artifact.files.get(source.name)
+    if row is not None and digest.hexdigest() != row["sha256"]:
+        raise damaged(artifact, f"the sha256 of {source.name} differs")
 
 
 def remove_former(folder: Path, keep: Iterable[str]) -> None:
@@ -115,16 +138,16 @@ def remove_former(folder: Path, keep: Iterable[str]) -> None:
 
 
 def read_artifact(folder: str | Path, verify: bool = True) -> Artifact:
-    """Open an artefact.  RunError IRC6320..6322 where it is none, of another format, or damaged."""
+    """Open an artefact.  RunError IRC6320..6322, 6324: it is none, of another format, damaged, or leads outside."""
     path = Path(folder)
     try:
-        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+        manifest = json.loads(read_regular(path / MANIFEST, LARGEST_MANIFEST).decode())
     except FileNotFoundError:
         reason = "it has no manifest.json" if path.is_dir() else "there is no such folder"
         raise failure(codes.NO_ARTEFACT, path=path, reason=reason) from None
     except NotADirectoryError:
         raise failure(codes.NO_ARTEFACT, path=path, reason="it is a file, not a folder") from None
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, RecursionError) as e:
         raise failure(codes.NO_ARTEFACT, path=path, reason=e) from e
     if not isinstance(manifest, dict) or "files" not in manifest:
         raise failure(codes.NO_ARTEFACT, path=path, reason="its manifest.json is not one of irc's")
@@ -132,18 +155,43 @@ def read_artifact(folder: str | Path, verify: bool = True) -> Artifact:
     if manifest.get("format") != FORMAT:
         raise failure(codes.ARTEFACT_FORMAT, path=path, found=manifest.get("format"), wanted=FORMAT)
     found = Artifact(path, manifest)
-    if verify:
-        try:
+    try:
+        _check_names(found)
+        if verify:
             check_files(found)
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
-            raise malformed(path, e) from e
+    except OSError as e:
+        raise damaged(found, str(e)) from e
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise malformed(path, e) from e
     return found
 
 
-def malformed(folder: Path, error: Exception) -> Exception:
+def malformed(folder: Path, error: BaseException | str) -> RunError:
     """The RunError for a manifest that lacks something or has something else in its place."""
-    reason = f"its manifest.json is not as irc writes it ({type(error).__name__}: {error})"
-    return failure(codes.NO_ARTEFACT, path=folder, reason=reason)
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return failure(codes.NO_ARTEFACT, path=folder, reason=f"its manifest.json is not as irc writes it ({text[:200]})")
+
+
+def damaged(artifact: Artifact, what: str) -> RunError:
+    """The RunError for a file that is not what the manifest says."""
+    return failure(codes.ARTEFACT_DAMAGED, path=artifact.folder, what=what)
+
+
+def _check_names(artifact: Artifact) -> None:
+    """RunError where the manifest's files are not rows of plain names in the folder."""
+    rows: Any = artifact.manifest["files"]
+    if not isinstance(rows, dict) or len(cast("dict[str, Any]", rows)) > MOST_FILES:
+        raise malformed(artifact.folder, '"files" is no table')
+    root = os.path.realpath(artifact.folder)
+    for name, row in cast("dict[str, Any]", rows).items():
+        if not name or name in (".", "..") or set(name) & set("/\\\0") or (os.name == "nt" and ":" in name):
+            raise failure(codes.ARTEFACT_OUTSIDE, path=artifact.folder, name=name, reason="which is no plain name")
+        size, digest = row["bytes"], row["sha256"]
+        if type(size) is not int or size < 0 or not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+            raise malformed(artifact.folder, f"the row of {name!r} in its files")
+        path = artifact.path(name)
+        if path.is_symlink() and os.path.dirname(os.path.realpath(path)) != root:
+            raise failure(codes.ARTEFACT_OUTSIDE, path=artifact.folder, name=name, reason="a link that leads out of it")
 
 
 def check_files(artifact: Artifact) -> None:
@@ -151,18 +199,17 @@ def check_files(artifact: Artifact) -> None:
     for name, row in artifact.files.items():
         path = artifact.path(name)
         if not path.is_file():
-            raise failure(codes.ARTEFACT_DAMAGED, path=artifact.folder, what=f"{name} is missing")
+            raise damaged(artifact, f"{name} is missing" if not path.exists() else f"{name} is no regular file")
         size = path.stat().st_size
         if size != row["bytes"]:
-            what = f"{name} has {size} bytes instead of {row['bytes']}"
-            raise failure(codes.ARTEFACT_DAMAGED, path=artifact.folder, what=what)
+            raise damaged(artifact, f"{name} has {size} bytes instead of {row['bytes']}")
         if file_hash(path) != row["sha256"]:
-            raise failure(codes.ARTEFACT_DAMAGED, path=artifact.folder, what=f"the sha256 of {name} differs")
+            raise damaged(artifact, f"the sha256 of {name} differs")
 
 
 def file_hash(path: Path) -> str:
-    """sha256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
+    """sha256 of a regular file, in hexadecimal.  OSError."""
+    with os.fdopen(open_regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -170,10 +217,10 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> Artifact:
     """Write the files of a pickled artefact into a folder that is shared by all copies of one artefact."""
     if not (folder / MANIFEST).exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        temporary = new_folder(folder.parent, 0o700)
         try:
             for name, content in files.items():
-                write_file(temporary / name, content)
+                write_file(temporary / Path(name).name, content)
             publish(temporary, folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)

@@ -1,8 +1,10 @@
 """The cache of artefacts: by content, in a folder only its owner can write, the least recently used go first.
 
 The folder is $IRC_CACHE_DIR, else $XDG_CACHE_HOME/irc, else ~/.cache/irc.  It is created with mode 0700 and
-refused if it belongs to somebody else or others may write it: artefacts are code.  An entry is written
-under a temporary name and renamed.  $IRC_CACHE_SIZE caps the size (bytes, or with K, M, G; default 10G).
+refused if it, or a folder in it, belongs to somebody else or others may write it: artefacts are code.  An entry is
+written under a temporary name and renamed.  What is loaded is compared with the sha256 in its manifest, in full unless
+it was before and nothing has changed since (device, inode, size, times).  $IRC_CACHE_SIZE caps the size (bytes, or
+with K, M, G; default 10G).
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import stat
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,12 +27,18 @@ from typing import Any, cast
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError, fill
-from irc.runtime.artifact import MANIFEST, Artifact, Draft, file_hash, read_artifact, write_artifact
+from irc.files import DataFile, identity, read_regular, replacing
+from irc.runtime.artifact import MANIFEST, Artifact, Draft, damaged, read_artifact, write_artifact
 
 _MEMO = "hashes.json"
 _MEMO_LIMIT = 4096
 _SETTLED = 2e9
 """Nanoseconds: a change this long after another leaves another time, however coarse the file system's clock is."""
+_LARGEST_MEMO = 64 << 20
+_ABANDONED = 86_400
+"""Seconds after which an unfinished folder is of a process that was ended."""
+_ENTRIES = ("artefacts", "unpacked")
+_FOLDERS = (*_ENTRIES, "tuned", "runtime")
 _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -52,13 +62,12 @@ def root(warn: bool = True) -> Path | None:
     try:
         if not path.exists():
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.stat()
-        if hasattr(os, "getuid") and status.st_uid != os.getuid():
-            reason = "it belongs to another user"
-        elif os.name == "posix" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            reason = "others may write it"
-        elif not os.access(path, os.W_OK | os.X_OK):
+        reason = reason or foreign(path.stat())
+        if not reason and not os.access(path, os.W_OK | os.X_OK):
             reason = "it cannot be written"
+        for name in _FOLDERS if not reason else ():
+            with suppress(FileNotFoundError):
+                reason = reason or foreign((path / name).lstat(), f"{name} in it")
     except OSError as e:
         reason = e.strerror or str(e)
     if reason:
@@ -66,6 +75,17 @@ def root(warn: bool = True) -> Path | None:
             _warn(str(path), reason)
         return None
     return path
+
+
+def foreign(status: os.stat_result, what: str = "it") -> str:
+    """Why a folder may hold what others put there; empty if it is the user's own."""
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{what} is no folder"
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        return f"{what} belongs to another user"
+    if os.name == "posix" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write {what}" if what == "it" else f"others may write to {what}"
+    return ""
 
 
 @cache
@@ -79,13 +99,13 @@ def lookup(key: str) -> Artifact | None:
     """The artefact of that key; None if there is none, or it is damaged (it is then removed)."""
     base = root()
     folder = base / "artefacts" / key if base else None
-    if folder is None or not (folder / MANIFEST).is_file():
+    if folder is None or not os.path.lexists(folder):
         return None
     try:
-        found = read_artifact(folder, verify=False)
-        if any(found.path(n).stat().st_size != row["bytes"] for n, row in found.files.items()):
-            raise FileNotFoundError
-        os.utime(folder / MANIFEST)  # the time of last use
+        if foreign(folder.lstat()):
+            return None
+        found = open_folder(folder)
+        os.utime(folder)  # the time of last use
     except (RunError, OSError):
         shutil.rmtree(folder, ignore_errors=True)
         return None
@@ -109,7 +129,7 @@ def store(key: str, draft: Draft) -> Artifact:
         return keep_for_process(draft)
     folder = base / "artefacts" / key
     folder.parent.mkdir(mode=0o700, exist_ok=True)
-    found = write_artifact(folder, draft)
+    found = write_artifact(folder, draft, 0o700)
     shrink(base, keep=folder)
     return found
 
@@ -148,28 +168,42 @@ def shared_folder(name: str) -> Path:
     return path
 
 
-# ------------------------------------------------------------------- folders elsewhere
+# ------------------------------------------------------------------- what is loaded
 def open_folder(folder: str | Path) -> Artifact:
-    """The artefact of a folder outside the cache, each file compared with the sha256 in its manifest.  RunError.
+    """The artefact of a folder, each file compared with the sha256 in its manifest.  RunError.
 
     Files that were found right before, and have not changed since (device, inode, size, times), are not read again.
     """
     found = read_artifact(folder, verify=False)
     try:
         key, newest = _files_key(found)
-    except (OSError, TypeError, AttributeError):  # a file is missing, or the manifest is not irc's
+    except OSError:  # a file is missing
         return read_artifact(folder)
     if not remembered(key):
         found = read_artifact(folder)
         if newest < time.time_ns() - _SETTLED:
             remember(key, True)
+    found.state = key
     return found
 
 
-def remember_written(folder: str | Path) -> None:
-    """Let `open_folder` know a folder that was just written, if its files are as its manifest says."""
+def require_unchanged(artifact: Artifact) -> None:
+    """RunError where the files of an artefact that has been loaded are no longer those that were compared."""
     try:
-        found = read_artifact(folder)
+        if artifact.state is None or _files_key(artifact)[0] == artifact.state:
+            return
+    except OSError as e:
+        raise damaged(artifact, f"it changed while it was opened ({e.strerror})") from e
+    raise damaged(artifact, "it changed while it was opened")
+
+
+def remember_written(folder: str | Path, verified: bool = False) -> None:
+    """Let `open_folder` know a folder that was just written, if its files are as its manifest says.
+
+    verified: whether its files have been compared while they were written.
+    """
+    try:
+        found = read_artifact(folder, verify=not verified)
         now = time.time_ns()  # finer than a file system's clock: any later change leaves another time
         for name in found.files:
             os.utime(found.path(name), ns=(now, now))
@@ -182,7 +216,7 @@ def remember_written(folder: str | Path) -> None:
 def _files_key(artifact: Artifact) -> tuple[str, int]:
     """Under which it is remembered that these files are right, and the time of the latest change to one."""
     states = [artifact.path(name).stat() for name in (MANIFEST, *sorted(artifact.files))]
-    text = "\n".join(map(_identity, states))
+    text = "\n".join(map(identity, states))
     newest = max(max(s.st_mtime_ns, s.st_ctime_ns) for s in states)
     return f"checked:{hashlib.sha256(text.encode()).hexdigest()}", newest
 
@@ -218,14 +252,18 @@ def clear() -> int:
     """Remove every artefact, and what was measured of kernels; how many artefacts there were."""
     path = location()
     entries = _entries(path)
-    for name in ("artefacts", "unpacked", "tuned"):
+    for name in (*_ENTRIES, "tuned"):
         shutil.rmtree(path / name, ignore_errors=True)
     (path / _MEMO).unlink(missing_ok=True)
     return len(entries)
 
 
 def shrink(base: Path, keep: Path) -> None:
-    """Remove the least recently used artefacts until the rest fit the cap."""
+    """Remove what ended processes left unfinished, and the least recently used artefacts until the rest fit the cap."""
+    for folder in (f for name in _ENTRIES for f in (base / name).glob(".*")):
+        with suppress(OSError):
+            if folder.lstat().st_mtime < time.time() - _ABANDONED:
+                shutil.rmtree(folder, ignore_errors=True)
     entries = sorted(_entries(base))
     total = sum(e[1] for e in entries)
     for _, size, folder in entries:
@@ -239,14 +277,14 @@ def shrink(base: Path, keep: Path) -> None:
 def _entries(base: Path) -> list[tuple[float, int, Path]]:
     """(time of last use, bytes, folder) of every artefact."""
     found: list[tuple[float, int, Path]] = []
-    for name in ("artefacts", "unpacked"):
+    for name in _ENTRIES:
         try:
             folders = [f for f in (base / name).iterdir() if f.is_dir() and not f.name.startswith(".")]
         except OSError:
             continue
         for folder in folders:
             try:
-                used = (folder / MANIFEST).stat().st_mtime
+                used = folder.stat().st_mtime
                 found.append((used, sum(f.stat().st_size for f in folder.iterdir()), folder))
             except OSError:
                 continue
@@ -254,19 +292,15 @@ def _entries(base: Path) -> list[tuple[float, int, Path]]:
 
 
 # --------------------------------------------------------------------------- hashes
-def content_hash(path: str | Path) -> str:
-    """sha256 of a file, remembered by device, inode, size and times."""
-    identity = _identity(os.stat(path))
-    memo = _read_memo()
-    if identity not in memo:
-        memo[identity] = file_hash(Path(path))
-        _write_memo(memo)
-    return str(memo[identity])
-
-
-def _identity(status: os.stat_result) -> str:
-    """What changes when a file's content does."""
-    return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+def content_hash(file: DataFile, ranges: Sequence[tuple[int, int]] | None = None) -> str:
+    """sha256 of a file or of parts of it, remembered by device, inode, size and times.  Problem IRC1085."""
+    key = file.identity if ranges is None else f"{file.identity}:{hashlib.sha256(repr(ranges).encode()).hexdigest()}"
+    known = remembered(key)
+    if not isinstance(known, str):
+        known = file.digest(ranges)
+        if file.newest < time.time_ns() - _SETTLED:
+            remember(key, known)
+    return known
 
 
 def remembered(key: str) -> Any:
@@ -285,8 +319,8 @@ def remember(key: str, value: Any) -> None:
 def _read_memo() -> dict[str, Any]:
     base = root(warn=False)
     try:
-        found: Any = json.loads((base / _MEMO).read_text("utf-8")) if base else {}
-    except (OSError, ValueError):
+        found: Any = json.loads(read_regular(base / _MEMO, _LARGEST_MEMO)) if base else {}
+    except (OSError, ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
@@ -297,10 +331,8 @@ def _write_memo(memo: dict[str, Any]) -> None:
         return
     kept = dict(list(memo.items())[-_MEMO_LIMIT:])
     try:
-        handle, name = tempfile.mkstemp(prefix=".hashes.", dir=base)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(kept, file)
-        os.replace(name, base / _MEMO)
+        with replacing(base / _MEMO, private=True) as file:
+            file.write(json.dumps(kept).encode())
     except OSError:
         return  # only a memory: the next process computes it again
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from irc.diagnostics.core import Problem
+from irc.files import DataFile, DataFolder, Outside, data_file
 from irc.runtime import cache
+
+LARGEST_MODEL = 1 << 31
+"""Bytes of an .onnx or .xml; no reader takes a larger one."""
+ENDLESS = (1 << 63) - 1
 
 
 def source_hash(source: Any) -> str | None:
@@ -19,7 +27,7 @@ def source_hash(source: Any) -> str | None:
     if isinstance(source, str | os.PathLike):
         try:
             return path_hash(Path(os.fspath(source)))
-        except OSError:
+        except (OSError, ValueError, Outside, Problem):
             return None  # reading the model says what is wrong with it
     if isinstance(source, bytes | bytearray | memoryview):
         return hashlib.sha256(cast("bytes | bytearray | memoryview[Any]", source)).hexdigest()
@@ -29,49 +37,86 @@ def source_hash(source: Any) -> str | None:
 
 
 def path_hash(path: Path) -> str:
-    """Of the model file and every file its weights are in."""
+    """Of the model file and every file its weights are in.  OSError, Outside, Problem where one cannot be had."""
     digest = hashlib.sha256()
-    main = cache.content_hash(path)
+    file = data_file(path)
+    if file.size > LARGEST_MODEL:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), os.fspath(path))
+    main = cache.content_hash(file)
     digest.update(main.encode())
-    for other in weight_files(path, main):
-        line = f"\n{other}:{cache.content_hash(path.parent / other)}"
-        digest.update(line.encode("utf-8", "surrogateescape"))  # a file's name is not always text
+    folder = DataFolder(path)
+    if path.suffix.lower() == ".xml":
+        with suppress(FileNotFoundError):
+            _add(digest, folder.with_ending(".bin"), None)
+        return digest.hexdigest()
+    for location, ranges in _external_data(file, main).items():
+        _add(digest, folder.file(location), [(b, e - b) for b, e in ranges])
     return digest.hexdigest()
 
 
-def weight_files(path: Path, main: str) -> list[str]:
-    """The files beside a model that hold its weights, relative to its folder; remembered by the model's hash."""
-    if path.suffix.lower() == ".xml":
-        beside = path.with_suffix(".bin")
-        return [beside.name] if beside.is_file() else []
-    key = f"weights:{main}"
+def _add(digest: Any, file: DataFile, ranges: list[tuple[int, int]] | None) -> None:
+    line = f"\n{file.name}:{cache.content_hash(file, ranges)}"
+    digest.update(line.encode("utf-8", "surrogateescape"))  # a file's name is not always text
+
+
+def _external_data(file: DataFile, main: str) -> dict[str, list[tuple[int, int]]]:
+    """The parts [begin, end) of the files that hold an ONNX model's weights, by location; remembered by its hash."""
+    key = f"external data:{main}"
     known = cache.remembered(key)
-    if known is None:
-        data = path.read_bytes()
-        known = _external_files(data) if b"location" in data else []
+    if not isinstance(known, dict):
+        data = file.read(0, file.size).tobytes()
+        known = _ranges(data) if b"location" in data else {}
         cache.remember(key, known)
-    return [n for n in known if (path.parent / n).is_file()]
+    return {name: [(b, e) for b, e in parts] for name, parts in cast("dict[str, Any]", known).items()}
 
 
-def _external_files(data: bytes) -> list[str]:
+def _ranges(data: bytes) -> dict[str, list[tuple[int, int]]]:
     import onnx
     from google.protobuf.message import DecodeError
 
     try:
         model = onnx.ModelProto.FromString(data)
     except (DecodeError, ValueError):
-        return []
-    found: set[str] = set()
-    graphs = [model.graph]
-    while graphs:
-        graph = graphs.pop()
-        tensors = list(graph.initializer)
-        for node in graph.node:
-            for a in node.attribute:
-                tensors += [a.t, *a.tensors]
-                graphs += [a.g, *a.graphs]
-        found |= {e.value for t in tensors for e in t.external_data if e.key == "location"}
-    return sorted(found)
+        return {}
+    found: dict[str, list[tuple[int, int]]] = {}
+    for tensor in _tensors(model):
+        entries = {e.key: e.value for e in tensor.external_data}
+        numbers = [entries.get("offset", "0"), entries.get("length", str(ENDLESS))]
+        begin, length = (int(n) if n.isascii() and n.isdigit() and len(n) < 20 else 0 for n in numbers)
+        if "location" in entries:
+            found.setdefault(entries["location"], []).append((begin, min(begin + length, ENDLESS)))
+    return {name: _united(parts) for name, parts in sorted(found.items())}
+
+
+def _united(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same bytes as ranges in order that do not overlap."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(parts):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _tensors(model: Any) -> Iterator[Any]:
+    """Every TensorProto of a model that may have external data: of graphs, their bodies and functions."""
+    graphs: list[Any] = [model.graph]
+    nodes: list[Any] = [n for f in model.functions for n in f.node]
+    attributes = [a for f in model.functions for a in f.attribute_proto]
+    while graphs or nodes:
+        for graph in graphs:
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+            nodes += graph.node
+        graphs = []
+        for attribute in (*attributes, *(a for n in nodes for a in n.attribute)):
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            graphs += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+        nodes, attributes = [], []
 
 
 def model_hash(model: Any) -> str | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -18,8 +16,9 @@ from irc.diagnostics.core import RunError
 from irc.diagnostics.terminal import visible
 from irc.runtime import artifact as storage
 from irc.runtime.artifact import Artifact
-from irc.runtime.cache import open_folder, remember_written, unpacked_folder
+from irc.runtime.cache import open_folder, remember_written, require_unchanged, unpacked_folder
 from irc.runtime.errors import InputTypeError, InputValueError, failure
+from irc.runtime.forks import Turns, renew_after_fork
 from irc.runtime.module_engine import ModuleEngine
 from irc.runtime.overlap import apart, require_apart
 from irc.runtime.ports import Array, Demand, Port, ShapeCheck, SymbolicSize
@@ -30,7 +29,8 @@ class CompiledModel:
 
     compiled(a, b), compiled([a, b]) or compiled({"x": a, "y": b}) give a list of arrays in the model's
     output order.  `inputs` and `outputs` say name, dtype and shape.  Calls of one object take turns
-    (it has a lock); state (ReadValue, Assign) is the object's own and fresh in every copy.
+    (it has a lock); state (ReadValue, Assign) is the object's own and fresh in every copy.  Results are the caller's:
+    no array shares memory with an input, another result or the model.  A forked child may go on with the object.
     """
 
     def __init__(self, artifact: Artifact, threads: int = 1) -> None:
@@ -47,13 +47,15 @@ class CompiledModel:
         except _MALFORMED as e:
             raise storage.malformed(artifact.folder, e) from e
         self._keys = _keys(self.inputs)
-        self._lock = threading.Lock()
         try:
             self._engine: Any = self._start()
+            require_unchanged(artifact)
         except RunError:
             raise
         except _MALFORMED as e:
             raise storage.malformed(artifact.folder, e) from e
+        self._turns = Turns(self.name, self._engine.has_state)
+        renew_after_fork(self)
 
     def _start(self) -> Any:
         if self.backend == "numpy":
@@ -78,14 +80,16 @@ class CompiledModel:
         arrays = self._arguments(inputs)
         dims = self._check(arrays)
         if self.backend == "numpy":
-            with self._lock:
+            with self._turns.lock:
+                self._turns.require_state()
                 results = self._engine.run(arrays)
             return results if out is None else self._copied(results, self._results(out, None))
         arrays = [a if a.flags.carray else _in_order(a) for a in arrays]
         given = None if out is None else self._results(out, dims)
         if given is not None:
             arrays = apart(arrays, given)
-        with self._lock:
+        with self._turns.lock:
+            self._turns.require_state()
             return self._engine.run(arrays, dims, given)
 
     def bind(
@@ -106,7 +110,7 @@ class CompiledModel:
         if self.backend == "numpy":
             return self._bound_module(arrays, dims, outputs)
         made = self._allocate(dims) if outputs is None else self._results(outputs, dims)
-        return self._engine.bind(arrays, apart(arrays, made), dims, made, self._lock)
+        return self._engine.bind(arrays, apart(arrays, made), dims, made, self._turns)
 
     def _bound_module(
         self, arrays: list[Array], dims: tuple[int, ...], outputs: Sequence[Array] | None
@@ -116,19 +120,26 @@ class CompiledModel:
         elif all(_known(p, len(dims)) for p in self.outputs):
             made = self._allocate(dims)
         else:  # a size that only running tells: take the arrays of a first run
-            with self._lock:
-                made = [np.array(a) for a in self._engine.run(arrays)]
+            with self._turns.lock:
+                self._turns.require_state()
+                made = self._engine.run(arrays)
 
         def call() -> list[Array]:
-            with self._lock:
+            with self._turns.lock:
+                self._turns.require_state()
                 return self._copied(self._engine.run(arrays), made)
 
         return call
 
     def reset_state(self) -> None:
         """Set the variables of a stateful model to their initial values."""
-        with self._lock:
+        with self._turns.lock:
             self._engine.reset()
+            self._turns.lost = False
+
+    def after_fork(self) -> None:
+        """Make a forked child's copy ready to run; Python calls this in the child."""
+        self._engine.after_fork(self._turns.after_fork())
 
     def run_times(self) -> list[int]:
         """Of a model compiled for profiling: when the latest run began, when each function had returned, when the
@@ -148,7 +159,7 @@ class CompiledModel:
         it.  Other files in the folder are left alone.
         """
         if self.copy_files(folder):
-            remember_written(folder)
+            remember_written(folder, verified=True)
 
     def copy_files(self, folder: str | Path) -> bool:
         """`save` for who changes the folder afterwards; whether it is another one than the artefact's own."""
@@ -158,7 +169,7 @@ class CompiledModel:
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".irc-", dir=target) as temporary:
             for name in (*self.artifact.files, storage.MANIFEST):
-                shutil.copyfile(self._file(name), Path(temporary, name))
+                storage.copy_verified(self.artifact, self._file(name), Path(temporary, name))
             storage.remove_former(target, keep=self.artifact.files)
             for name in (*self.artifact.files, storage.MANIFEST):
                 os.replace(Path(temporary, name), target / name)
@@ -260,7 +271,9 @@ class CompiledModel:
 
 
 _ABSENT = object()
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+_MALFORMED = (
+    KeyError, TypeError, ValueError, AttributeError, IndexError, SyntaxError, OverflowError, RecursionError, MemoryError
+)  # fmt: skip
 """What reading a manifest raises that irc did not write like this."""
 
 

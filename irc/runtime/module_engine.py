@@ -1,56 +1,77 @@
-"""Runs an artefact of the NumPy backend: its module, imported under a name of its own."""
+"""Runs an artefact of the NumPy backend: its module, executed under a name of its own."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError
+from irc.files import LARGEST_TEXT, read_regular
 from irc.runtime.artifact import Artifact
 from irc.runtime.errors import OutOfMemory, failure
+from irc.runtime.ownership import constants_of, given_away, kept, owners
+
+SOURCE = "model.py"
 
 
 class ModuleEngine:
     """Calls `run` of the generated module, with the variables' values where the model has state."""
 
     def __init__(self, artifact: Artifact) -> None:
-        path = artifact.path("model.py")
-        name = f"irc_model_{abs(hash(str(path)))}"
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None or not path.is_file():
-            raise failure(codes.NO_LIBRARY, path=artifact.folder, holds="no model.py")
-        module = importlib.util.module_from_spec(spec)
-        written, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # the artefact's folder stays as it is
+        if SOURCE not in artifact.files:
+            raise failure(codes.NO_LIBRARY, path=artifact.folder, holds=f"no {SOURCE}")
+        path = artifact.path(SOURCE)
         try:
-            spec.loader.exec_module(module)
-        finally:
-            sys.dont_write_bytecode = written
+            source = read_regular(path, LARGEST_TEXT)
+        except OSError as e:
+            raise failure(codes.NO_LIBRARY, path=artifact.folder, holds=f"no {SOURCE} ({e.strerror})") from e
+        module = ModuleType(f"irc_model_{abs(hash(str(path)))}")
+        module.__file__ = str(path)
+        try:
+            exec(compile(source, str(path), "exec"), module.__dict__)  # not a .pyc beside it, which nobody verified
+        except OSError as e:
+            raise failure(codes.NO_LIBRARY, path=artifact.folder, holds=f"no weights.bin ({e.strerror})") from e
         self._run: Any = module.run
         self._times: list[int] = getattr(module, "TIMES", [])
         self._initial: Any = getattr(module, "initial_state", None)
+        self._constants = constants_of(module)
+        self._kept = owners(self._constants)
         self.name = artifact.manifest["name"]
         self.reset()
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there are variables."""
+        return self._initial is not None
 
     def reset(self) -> None:
         """Variables as they are at the start."""
         self.state = self._initial() if self._initial is not None else None
+
+    def after_fork(self, interrupted: bool) -> None:
+        """Nothing: what a call makes is its own, and its variables are given up by the caller."""
 
     def times(self, count: int) -> list[int]:
         """The TIMES of a module for profiling, in nanoseconds."""
         return self._times[:count]
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """The outputs, new arrays."""
+        """The outputs, new arrays that share memory with nothing else."""
+        given = list(arrays)
         try:
-            if self._initial is not None:
-                return self._run(list(arrays), self.state)
-            return self._run(list(arrays))
+            results = self._run(given) if self._initial is None else self._run(given, self.state)
         except (RunError, KeyboardInterrupt):
             raise
         except MemoryError as e:
             raise failure(codes.NO_MEMORY, OutOfMemory, reason=str(e) or f"while running {self.name!r}") from e
         except Exception as e:  # whatever NumPy raises for values an operation is not defined for
             raise failure(codes.RUN_FAILED, model=self.name, reason=f"{type(e).__name__}: {e}") from e
+        inputs = owners(arrays)
+        taken = self._kept | inputs
+        if self.state:
+            for name, value in self.state.items():
+                self.state[name] = kept(value, inputs)
+            taken |= owners(self.state.values())
+        return [given_away(r, taken) for r in results]

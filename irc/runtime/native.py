@@ -7,10 +7,12 @@ sizes change.  ctypes releases the GIL while the model runs.
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import tempfile
-import threading
+import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,17 @@ import numpy as np
 from irc.backends.processor import check_features
 from irc.diagnostics.codes import find, runtime_io as codes
 from irc.diagnostics.core import RunError
-from irc.runtime.artifact import Artifact
+from irc.files import open_regular, read_into
+from irc.runtime.artifact import WEIGHTS, Artifact, damaged
 from irc.runtime.errors import InputValueError, OutOfMemory, failure
+from irc.runtime.forks import Turns
 from irc.runtime.pool import pool_for
 from irc.runtime.ports import REMEMBERED, Array, Port
 
 ALIGNMENT = 64
 _SIZE_ERRORS = (6103, 6105, 6107)
+COPIED = 16 << 20
+"""Bytes of weights that are read into memory of the process; larger ones are mapped, so that processes share them."""
 
 
 class NativeEngine:
@@ -38,13 +44,17 @@ class NativeEngine:
         target = manifest["target"]
         check_features(target["name"], target["machine"], target["features"])
         library = manifest.get("library")
-        if not library or not artifact.path(library).is_file():
+        if library not in artifact.files or not artifact.path(library).is_file():
             raise failure(codes.NO_LIBRARY, path=artifact.folder, holds="no shared library")
         self._prefix: str = manifest["prefix"]
         self._load(artifact.path(library), self._prefix)
-        self._weights = self._map_weights(artifact.path("weights.bin"))
+        self._weights: Array | None = None
+        self._mapped: tuple[int, int] | None = None  # descriptor and size of a file that is mapped
+        if artifact.files.get(WEIGHTS, {}).get("bytes"):
+            self._open_weights(artifact)
         self._pool_library = artifact.path(manifest["pool"]) if manifest.get("pool") else None
         self._symbols = len(manifest.get("symbols", ()))
+        self.has_state = bool(manifest.get("states"))
         self._memory: Array | None = None
         self._context = 0
         self._planned: tuple[int, ...] | None = None
@@ -72,17 +82,36 @@ class NativeEngine:
         found.restype, found.argtypes = result, arguments
         return found
 
-    @staticmethod
-    def _map_weights(path: Path) -> Array | None:
-        if not path.is_file() or not path.stat().st_size:
-            return None
-        return np.memmap(path, np.uint8, "r")
+    def _open_weights(self, artifact: Artifact) -> None:
+        """Read or map the weights, as many bytes as the manifest says."""
+        wanted = artifact.files[WEIGHTS]["bytes"]
+        try:
+            fd = open_regular(artifact.path(WEIGHTS))
+        except OSError as e:
+            raise damaged(artifact, f"{WEIGHTS} cannot be opened ({e.strerror})") from e
+        weakref.finalize(self, os.close, fd)
+        found = os.fstat(fd).st_size
+        if found != wanted:
+            raise damaged(artifact, f"{WEIGHTS} has {found} bytes instead of {wanted}")
+        if wanted > COPIED:
+            self._weights, self._mapped = np.memmap(os.fdopen(os.dup(fd), "rb"), np.uint8, "r"), (fd, wanted)
+        else:
+            self._weights = aligned_bytes(wanted)
+            read_into(fd, self._weights, 0, partial(damaged, artifact))
+
+    def _check_mapped(self) -> None:
+        """Refuse to run on a file that has been cut short: reading beyond its end would end the process."""
+        if self._mapped is not None and os.fstat(self._mapped[0]).st_size < self._mapped[1]:
+            what = f"{WEIGHTS} has been cut short since it was opened"
+            raise failure(codes.ARTEFACT_DAMAGED, path=self.folder, what=what)
 
     # ------------------------------------------------------------------------ context
     def plan(self, dims: tuple[int, ...]) -> None:
         """Make the context ready for these sizes; state survives."""
         if dims == self._planned:
             return
+        if self.threads > 1:
+            pool_for(self._pool_library, self.threads)  # after a fork, with threads of this process
         sizes = (ctypes.c_int64 * max(len(dims), 1))(*dims)
         needed = self._context_size(sizes if dims else None)
         if needed == 0:
@@ -115,6 +144,12 @@ class NativeEngine:
             ctypes.memmove(context, old[1], old[0].nbytes - ALIGNMENT)
         self._memory, self._context = memory, context
 
+    def after_fork(self, interrupted: bool) -> None:
+        """In a child, plan again; where another thread was inside a call, in a context of its own."""
+        self._planned = None
+        if interrupted:
+            self._memory, self._context = None, 0
+
     def reset(self) -> None:
         """Variables to their initial values."""
         if self._memory is not None:
@@ -128,6 +163,7 @@ class NativeEngine:
     def run(self, arrays: Sequence[Array], dims: tuple[int, ...], out: Sequence[Array] | None) -> list[Array]:
         """Run on C-contiguous arrays of checked types and sizes."""
         self.plan(dims)
+        self._check_mapped()
         if out is None:
             made = self._results(dims)
         else:
@@ -164,7 +200,7 @@ class NativeEngine:
         return results
 
     def bind(
-        self, arrays: list[Array], read: list[Array], dims: tuple[int, ...], made: list[Array], lock: threading.Lock
+        self, arrays: list[Array], read: list[Array], dims: tuple[int, ...], made: list[Array], turns: Turns
     ) -> Callable[[], list[Array]]:
         """A function that runs over these buffers: one call into C.
 
@@ -172,16 +208,19 @@ class NativeEngine:
         """
         ins, outs = _pointers(read), _pointers(made)
         copied = [(own, given) for own, given in zip(read, arrays, strict=True) if own is not given]
-        run, check = self._run, self._check
-        with lock:
+        run, check, mapped = self._run, self._check, self._mapped
+        with turns.lock:
             self.plan(dims)
 
         def call() -> list[Array]:
-            with lock:
+            with turns.lock:
                 if self._planned != dims:
+                    turns.require_state()
                     self.plan(dims)
                 for own, given in copied:
                     np.copyto(own, given)
+                if mapped is not None:
+                    self._check_mapped()
                 status = run(self._context, ins, outs, None)
             if status:
                 check(status)
@@ -216,6 +255,13 @@ def open_library(path: Path) -> ctypes.CDLL:
         return ctypes.CDLL(name)
     with tempfile.TemporaryDirectory(prefix="irc-") as folder:
         return ctypes.CDLL(str(shutil.copyfile(path, Path(folder, path.name))))
+
+
+def aligned_bytes(count: int) -> Array:
+    """Memory that begins at a multiple of `ALIGNMENT`, not filled."""
+    memory = np.empty(count + ALIGNMENT, np.uint8)
+    start = -memory.__array_interface__["data"][0] % ALIGNMENT
+    return memory[start : start + count]
 
 
 def _pointers(arrays: Sequence[Array]) -> Any:

@@ -9,27 +9,59 @@ from pathlib import Path
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.runtime.errors import failure
+from irc.runtime.forks import renew_after_fork
 
-_pools: dict[tuple[int, int], tuple[ctypes.CDLL, int]] = {}  # (process, threads) → library and pool
-_lock = threading.Lock()
+
+class _Face(ctypes.Structure):
+    """An irc_pool (irc_rt.h) of ours, filled with what irc_rt made: contexts point to it, and find another pool in it
+    after a fork."""
+
+    _fields_ = (("self", ctypes.c_void_p), ("parallel_for", ctypes.c_void_p))
+
+
+class Pools:
+    """The pools of this process.  A forked child, which has none of the threads, makes its own at the first run."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._faces: dict[int, _Face] = {}  # by threads; never removed, because contexts point to them
+        self._filled: dict[int, int] = {}  # threads → the process in which the pool was made
+        self._library: ctypes.CDLL | None = None
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Give the child a lock that nobody holds."""
+        self._lock = threading.Lock()
+
+    def address(self, library: Path | None, threads: int) -> int:
+        """The address of an irc_pool whose threads run in this process.  RunError."""
+        with self._lock:
+            face = self._faces.setdefault(threads, _Face())
+            if self._filled.get(threads) != os.getpid():
+                made = self._make(library, threads)
+                face.self, face.parallel_for = made.self, made.parallel_for
+                self._filled[threads] = os.getpid()
+            return ctypes.addressof(face)
+
+    def _make(self, library: Path | None, threads: int) -> _Face:
+        if self._library is None:
+            if library is None or not library.is_file():
+                raise failure(codes.NO_LIBRARY, path=library or "the artefact", holds="no thread pool (irc_rt)")
+            self._library = ctypes.CDLL(str(library))
+            self._library.irc_rt_create.restype = ctypes.c_void_p
+            self._library.irc_rt_create.argtypes = [ctypes.c_int]
+        made = self._library.irc_rt_create(threads)
+        if not made:
+            raise failure(codes.NO_THREADS, threads=threads)
+        return _Face.from_address(made)
+
+
+_pools = Pools()
 
 
 def pool_for(library: Path | None, threads: int) -> int | None:
-    """The address of an irc_pool; None for one thread.  A forked child makes its own.
+    """The address of an irc_pool; None for one thread.
 
     `library` is the artefact's copy of irc_rt; the first that is loaded serves all models.
     """
-    if threads <= 1:
-        return None
-    key = os.getpid(), threads
-    with _lock:
-        if key not in _pools:
-            if library is None or not library.is_file():
-                raise failure(codes.NO_LIBRARY, path=library or "the artefact", holds="no thread pool (irc_rt)")
-            loaded = ctypes.CDLL(str(library))
-            loaded.irc_rt_create.restype, loaded.irc_rt_create.argtypes = ctypes.c_void_p, [ctypes.c_int]
-            pool = loaded.irc_rt_create(threads)
-            if not pool:
-                raise failure(codes.NO_THREADS, threads=threads)
-            _pools[key] = loaded, pool
-        return _pools[key][1]
+    return None if threads <= 1 else _pools.address(library, threads)

@@ -152,7 +152,7 @@ class Port:
         """A tensor argument as an array of the declared element type; never converts the element type."""
         if self.dtype == object:
             return strings(value)
-        array: Array = np.asarray(value) if not isinstance(value, np.ndarray) else value  # pyright: ignore
+        array: Array = value if type(value) is np.ndarray else np.asarray(value)  # np.matrix multiplies its own way
         if array.dtype != self.dtype:
             raise failure(
                 codes.INPUT_TYPE,

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from irc.backends import toolchain
 from irc.backends.processor import model_name
+from irc.files import replacing
 from irc.runtime import cache
 from irc.version import VERSION
 
@@ -46,8 +45,6 @@ def write(name: str, table: Mapping[str, str]) -> Path | None:
     if cache.root() is None:
         return None
     target = cache.shared_folder(FOLDER) / f"{name}.json"
-    handle, temporary = tempfile.mkstemp(prefix=".tuned.", dir=target.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(dict(sorted(table.items())), file, indent=1)
-    os.replace(temporary, target)
+    with replacing(target, private=True) as file:
+        file.write(json.dumps(dict(sorted(table.items())), indent=1).encode())
     return target

@@ -197,11 +197,13 @@ EXTERNAL_NO_FOLDER = Code(
 EXTERNAL_ESCAPE = Code(
     "IRC1462", "error", "External data outside the model's folder",
     "tensor \"{name}\" points outside the model's folder: \"{location}\" ({reason})",
-    why="A model must not read files of its own choice, so data stay inside the model's folder, symbolic links "
-    "followed.",
+    why="A model must not read files of its own choice, so data, symbolic links followed, stay inside the model's "
+    "folder: where the model was asked for or, where that is a link itself, where the file really is.",
     example='location: "../../etc/passwd"',
-    fix="Copy the data file (the file itself, not a link) beside the model and name it by a relative path.",
-    help="copy the data file beside the model and name it relatively",
+    fix="Put the file itself (a copy or a hard link) beside the model and name it by a relative path, or name the "
+    "folder that a link leads to in the environment variable IRC_DATA_FOLDERS, which lists folders that links may "
+    "lead to.",
+    help="put the file beside the model and name it relatively, or set IRC_DATA_FOLDERS to the folder of a link",
 )  # fmt: skip
 EXTERNAL_MISSING = Code(
     "IRC1463", "error", "An external data file is missing",

@@ -156,6 +156,14 @@ NO_LIBRARY = Code(
     fix="Compile for this machine.",
     help="compile the model again on this machine",
 )  # fmt: skip
+ARTEFACT_OUTSIDE = Code(
+    "IRC6324", "error", "Artefact names a file outside its folder",
+    "{path}: its manifest names {name!r}, {reason}",
+    why="The files of an artefact are in its folder: a manifest cannot make irc read, run or replace others.",
+    example='"library": "../libmodel.so", or a library that is a link to another folder',
+    fix="Copy the files themselves into the folder, or compile again.",
+    help="compile the model again",
+)  # fmt: skip
 NO_THREADS = Code(
     "IRC6325", "error", "Threads cannot be started",
     "a pool of {threads} threads could not be started",
@@ -163,6 +171,14 @@ NO_THREADS = Code(
     example="ulimit -u reached",
     fix="Use fewer threads.",
     help="use fewer threads (threads=1 needs none)",
+)  # fmt: skip
+STATE_LOST = Code(
+    "IRC6326", "error", "State lost in a fork",
+    "the variables of {model!r} have no definite values: a call was running when this process was forked",
+    why="A forked child gets a copy of what another thread was about to change, half of it changed.",
+    example="os.fork() while a thread runs a model with a key-value cache",
+    fix="Fork while no call is running, or call reset_state() in the child, or open the model there.",
+    help="call reset_state(), or open the model in the child",
 )  # fmt: skip
 CACHE_REFUSED = Code(
     "IRC6330", "warning", "Cache folder refused",

@@ -1,17 +1,16 @@
-"""External data: found inside the model's folder, mapped, and written beside the model."""
+"""External data: found inside the model's folder (`irc.files`), and written beside the model."""
 
 from __future__ import annotations
 
-import os
-import stat
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import onnx
 
 from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import container_onnx as codes
+from irc.files import DataFile, DataFolder, Outside
 from irc.formats.onnx.packing import unpack
 from irc.ir.types import DType
 
@@ -22,27 +21,26 @@ ALIGNMENT = 4096  # of offsets, so that other tools can map them too (onnx.proto
 
 @dataclass(frozen=True, eq=False)
 class External:
-    """Elements in a file of their own, in the form of raw_data; called, it maps them."""
+    """Elements in a file of their own, in the form of raw_data; called, it reads them."""
 
-    path: str
+    file: DataFile
     offset: int
     length: int
     dtype: DType
     shape: tuple[int, ...]
 
     def packed(self) -> Array:
-        """The bytes, mapped read-only."""
-        if not self.length:
-            return np.empty(0, np.uint8)
-        return np.memmap(self.path, np.uint8, "r", self.offset, (self.length,))
+        """The bytes, read-only.  Problem IRC1085 where the file has changed."""
+        return self.file.read(self.offset, self.length)
 
     def __call__(self) -> Array:
         return unpack(self.packed(), self.dtype, self.shape)
 
 
 def locate(
-    proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], needed: int, folder: str | None, sink: Sink, loc: Loc
-) -> External | None:
+    proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], needed: int, folder: DataFolder | None, sink: Sink,
+    loc: Loc,
+) -> External | None:  # fmt: skip
     """Where a tensor's external data are, or None with an error reported."""
     entries = {e.key: e.value for e in proto.external_data}
     name, location = proto.name, entries.get("location", "")
@@ -60,10 +58,10 @@ def locate(
     if dtype.kind == "s":
         return sink.report(codes.TENSOR_FIELD, loc, name=name, type=dtype, field="external data",
                            reason="strings have no raw form")  # fmt: skip
-    path = _confined(name, location, folder, sink, loc)
-    if path is None:
+    file = _opened(name, location, folder, sink, loc)
+    if file is None:
         return None
-    size, offset = os.path.getsize(path), int(entries.get("offset", "0"))
+    size, offset = file.size, int(entries.get("offset", "0"))
     length = int(entries.get("length", needed))
     reason = ""
     if length != needed:
@@ -73,41 +71,23 @@ def locate(
     if reason:
         return sink.report(codes.EXTERNAL_RANGE, loc, name=name, type=dtype, dims=list(shape), needed=needed,
                            offset=offset, length=length, location=location, size=size, reason=reason)  # fmt: skip
-    return External(path, offset, length, dtype, shape)
+    return External(file, offset, length, dtype, shape)
 
 
-def _confined(name: str, location: str, folder: str, sink: Sink, loc: Loc) -> str | None:
-    """The real path of `location`, inside the real path of `folder`."""
-    parts = location.replace("\\", "/").split("/")
-    reason = ""
-    if "\0" in location:
-        reason = "it holds a NUL character"
-    elif os.path.isabs(location) or location.startswith(("/", "\\")) or (len(parts[0]) > 1 and parts[0][1] == ":"):
-        reason = "an absolute path"
-    elif ".." in parts:
-        reason = "it goes up with .."
-    root = os.path.realpath(folder)
-    path = "" if reason else os.path.realpath(os.path.join(root, location))
-    if not reason and os.path.commonpath([root, path]) != root:
-        reason = "a symbolic link leads out"
-    if reason:
-        return sink.report(codes.EXTERNAL_ESCAPE, loc, name=name, location=location, reason=reason)
+def _opened(name: str, location: str, folder: DataFolder, sink: Sink, loc: Loc) -> DataFile | None:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return sink.report(codes.EXTERNAL_MISSING, loc, name=name, location=location, reason="not a regular file")
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        return sink.report(
-            codes.EXTERNAL_MISSING, loc, name=name, location=location, reason=error.strerror or "unreadable"
-        )
-    return path
+        return folder.file(location)
+    except Outside as e:
+        return sink.report(codes.EXTERNAL_ESCAPE, loc, name=name, location=location, reason=e)
+    except OSError as e:
+        reason = e.strerror or "unreadable"
+        return sink.report(codes.EXTERNAL_MISSING, loc, name=name, location=location, reason=reason)
 
 
 class Store:
     """Writes external data one after the other into one open file."""
 
-    def __init__(self, file: BinaryIO, location: str) -> None:
+    def __init__(self, file: IO[bytes], location: str) -> None:
         self.file, self.location = file, location
 
     def add(self, proto: onnx.TensorProto, data: Array) -> None:

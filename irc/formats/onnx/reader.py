@@ -14,6 +14,7 @@ import onnx
 
 from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import container_onnx as codes
+from irc.files import DataFolder
 from irc.formats.document import RawFunction, RawModel
 from irc.formats.onnx.graphs import GraphReader, canonical_domain
 from irc.formats.onnx.residue import residue
@@ -45,7 +46,7 @@ def read(source: str | Path | bytes | onnx.ModelProto, sink: Sink) -> RawModel |
         return sink.report(codes.TOO_DEEP, loc, what="the model", limit="Python's recursion")
 
 
-def _read(proto: onnx.ModelProto, file: str, folder: str | None, sink: Sink) -> RawModel:
+def _read(proto: onnx.ModelProto, file: str, folder: DataFolder | None, sink: Sink) -> RawModel:
     loc = Loc(file)
     version = _ir_version(proto, sink, loc)
     extras: dict[str, Any] = {name: getattr(proto, name) for name in MODEL_SCALARS if getattr(proto, name)}

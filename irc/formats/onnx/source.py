@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import container_onnx as codes
+from irc.files import DataFolder, open_regular
 
 PROTOBUF_LIMIT = 2**31 - 1
 _OTHERS: tuple[tuple[bytes, str, str], ...] = (
@@ -30,7 +31,7 @@ _OTHERS: tuple[tuple[bytes, str, str], ...] = (
 
 def open_model(
     source: str | Path | bytes | onnx.ModelProto, sink: Sink
-) -> tuple[onnx.ModelProto, str, str | None] | None:
+) -> tuple[onnx.ModelProto, str, DataFolder | None] | None:
     """(proto, file, folder of external data), or None with an error reported."""
     if isinstance(source, onnx.ModelProto):
         return (source, "", None) if _has_graph(source, "the ModelProto", sink, Loc()) else None
@@ -40,16 +41,16 @@ def open_model(
     path = os.fspath(source)
     loc = Loc(path)
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > PROTOBUF_LIMIT:
                 return sink.report(codes.FILE_TOO_BIG, loc, path=path, size=size)
-            data = file.read()
+            data = file.read(PROTOBUF_LIMIT)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return sink.report(codes.FILE_UNREADABLE, loc, path=path, reason=reason)
     proto = parse(data, path, sink, loc)
-    return None if proto is None else (proto, path, os.path.dirname(os.path.abspath(path)))
+    return None if proto is None else (proto, path, DataFolder(path))
 
 
 def parse(data: bytes, path: str, sink: Sink, loc: Loc) -> onnx.ModelProto | None:

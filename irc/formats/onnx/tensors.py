@@ -15,6 +15,7 @@ import onnx
 
 from irc.diagnostics import Loc, Sink, require
 from irc.diagnostics.codes import container_onnx as codes, conversion
+from irc.files import DataFolder
 from irc.formats.document import RawTensor
 from irc.formats.onnx import external
 from irc.formats.onnx.packing import pack, packed_size, unpack
@@ -103,7 +104,7 @@ def flat_indices(indices: Array, shape: tuple[int, ...]) -> Array:
 class TensorReader:
     """Checks and decodes tensors.  `folder` is where external data may be, None if there is no file."""
 
-    def __init__(self, sink: Sink, folder: str | None) -> None:
+    def __init__(self, sink: Sink, folder: DataFolder | None) -> None:
         self.sink, self.folder = sink, folder
 
     def tensor(self, proto: onnx.TensorProto, loc: Loc, name: str | None = None) -> RawTensor | None:

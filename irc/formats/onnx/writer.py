@@ -7,14 +7,13 @@ to `<stem>.onnx.data` beside the model when the protobuf would come near its lim
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import onnx
 
+from irc.files import replacing_all
 from irc.formats.document import Attr, RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.formats.onnx.external import Store
 from irc.formats.onnx.graphs import FIELD_OF
@@ -43,37 +42,13 @@ def write(model: RawModel, path: str | Path) -> None:
     target = Path(path)
     if _weight_bytes(model) <= INLINE_LIMIT:
         data = _model(model, None).SerializeToString(deterministic=True)
-        with _Replacing(target) as file:
+        with replacing_all([target]) as (file,):
             file.write(data)
         return
     beside = target.with_name(f"{target.stem}.onnx.data")
-    with _Replacing(target) as file, _Replacing(beside) as weights:
+    with replacing_all([beside, target]) as (weights, file):
         proto = _model(model, Store(weights, beside.name))
         file.write(proto.SerializeToString(deterministic=True))
-
-
-class _Replacing:
-    """A temporary file in the target's folder that takes the target's name when all went well."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __enter__(self) -> Any:
-        handle, self.name = tempfile.mkstemp(prefix=f".{self.target.name}.", suffix=".tmp", dir=self.target.parent)
-        self.file = os.fdopen(handle, "wb")
-        return self.file
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        try:
-            self.file.close()
-            if kind is None:
-                mask = os.umask(0)
-                os.umask(mask)
-                os.chmod(self.name, 0o666 & ~mask)  # mkstemp makes 0600; a model is an ordinary file
-                os.replace(self.name, self.target)
-        finally:
-            if os.path.exists(self.name):
-                os.unlink(self.name)
 
 
 def _weight_bytes(model: RawModel) -> int:

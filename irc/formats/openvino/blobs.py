@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import BinaryIO
+from typing import IO
 
 from irc.formats.document import RawTensor
 from irc.formats.openvino.packing import pack, stored_size
@@ -14,7 +14,7 @@ from irc.ir.types import string
 class BlobWriter:
     """Appends constants to an open file and remembers where each content lies."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file, self._end = file, 0
         self._known: dict[tuple[int, bytes], int] = {}
 

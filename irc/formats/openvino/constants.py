@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from irc.diagnostics.codes import container as codes, operation
+from irc.files import DataFile
 from irc.formats.document import RawTensor, RawValue
 from irc.formats.openvino.fields import I64, fixed, integer, parse_shape, unsigned
 from irc.formats.openvino.layers import Layer, Port, layer_extras
@@ -225,8 +226,8 @@ class DataReader:
             return None
         return blob
 
-    def _content(self, layer: Layer, data: Element, offset: int, size: int) -> Any | None:
-        """The mapped file, if the blob lies in it.  A useless file is reported once, not at every Const."""
+    def _content(self, layer: Layer, data: Element, offset: int, size: int) -> DataFile | None:
+        """The file, if the blob lies in it.  A useless file is reported once, not at every Const."""
         content, problem = self.weights.open()
         if problem:
             if not self.weights.reported:
@@ -237,8 +238,8 @@ class DataReader:
                 )
             return None
         assert content is not None
-        if offset + size > len(content):
-            self._outside.append((layer, data, offset, size, len(content)))
+        if offset + size > content.size:
+            self._outside.append((layer, data, offset, size, content.size))
             return None
         return content
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from xml.parsers import expat
 from xml.parsers.expat import errors
 
+from irc.files import LARGEST_TEXT, read_regular
+
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->)*+", re.DOTALL)
 _INTERNAL_SUBSET = re.compile(rb"(?:<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|\"[^\"]*\"|'[^']*'|[^\]\"'])*+\]\s*>", re.DOTALL)
 _NOT_TEXT = rb"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)"  # & may stand in these
@@ -46,7 +48,7 @@ class Source:
 
 def load_bytes(path: str) -> Source:
     """The file as it is parsed.  Line numbers are those of the file; other encodings become UTF-8.  Raises OSError."""
-    data, encoding = _as_utf8(Path(path).read_bytes())
+    data, encoding = _as_utf8(read_regular(path, LARGEST_TEXT))
     data, doctype = _without_doctype(data)
     bare: list[int] = []
     clean = _escape_ampersands(data, bare) if b"&" in data else data

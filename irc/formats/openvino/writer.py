@@ -17,6 +17,7 @@ from typing import Any
 
 from irc.diagnostics import Problem
 from irc.diagnostics.codes.conversion import NO_ELEMENT_TYPE
+from irc.files import replacing_all
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.formats.openvino.blobs import BlobWriter
 from irc.formats.openvino.fields import format_shape, join_names, port_dim
@@ -34,17 +35,8 @@ def write(model: RawModel, path: str | Path) -> None:
     Raises OSError where the files cannot be written.
     """
     xml = Path(os.fspath(path))
-    weights = xml.with_suffix(".bin")
-    temporary = [p.with_name(f".{p.name}.{os.getpid()}.tmp") for p in (weights, xml)]
-    try:
-        with open(temporary[0], "wb") as f:
-            content = _Writer(model, BlobWriter(f)).text()
-        temporary[1].write_bytes(content)
-        for source, target in zip(temporary, (weights, xml), strict=True):
-            os.replace(source, target)
-    finally:
-        for leftover in temporary:
-            leftover.unlink(missing_ok=True)
+    with replacing_all([xml.with_suffix(".bin"), xml]) as (weights, text):
+        text.write(_Writer(model, BlobWriter(weights)).text())
 
 
 class _Writer:
