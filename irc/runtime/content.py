@@ -124,7 +124,7 @@ def model_hash(model: Any) -> str | None:
     digest = hashlib.sha256()
     try:
         _feed(model.graph, digest)
-    except RecursionError:
+    except (RecursionError, Problem):  # of a weights file that has changed: reading it says so
         return None
     return digest.hexdigest()
 
