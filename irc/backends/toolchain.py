@@ -30,6 +30,7 @@ from irc.backends.processor import cpu_features
 from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.core import NOWHERE, Code, CompileError, Sink
 from irc.diagnostics.progress import tell
+from irc.files import read_regular
 
 _LANGUAGE = ("-std=c11", "-fno-math-errno", "-fno-trapping-math")
 COMMON = (*_LANGUAGE, "-fPIC", "-fvisibility=hidden")
@@ -265,20 +266,27 @@ def build(
 
 
 def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:
-    """The thread pool as a shared library in `folder`, compiled once for each version of source and compiler."""
+    """The thread pool as a shared library in `folder`, compiled once for each version of source and compiler.
+
+    Its name ends with its own hash: one that was damaged is not taken.
+    """
     compiler = compiler or require_compiler()
     here = Path(__file__).resolve().parent.parent / "runtime"
     texts = [(here / name).read_bytes() for name in ("irc_rt.h", "irc_rt.c")]
     key = hashlib.sha256(b"\0".join([*texts, compiler.version.encode()])).hexdigest()[:16]
-    library = folder / library_name(f"irc_rt-{key}")
-    if library.exists():
-        return library
+    for library in folder.glob(library_name(f"irc_rt-{key}-*")):
+        if library.stem.endswith(_short_hash(library)):
+            return library
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
-        made = Path(scratch, library.name)
+        made = Path(scratch, library_name("irc_rt"))
         flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"]
         _run(compiler, [*flags, str(here / "irc_rt.c"), "-o", str(made)], "irc_rt.c", folder)
-        return made.replace(library)
+        return made.replace(folder / library_name(f"irc_rt-{key}-{_short_hash(made)}"))
+
+
+def _short_hash(path: Path) -> str:
+    return hashlib.sha256(read_regular(path, 1 << 24)).hexdigest()[:16]
 
 
 class _Running:

@@ -19,6 +19,7 @@ from irc.runtime.artifact import Artifact
 from irc.runtime.cache import open_folder, remember_written, require_unchanged, unpacked_folder
 from irc.runtime.errors import InputTypeError, InputValueError, failure
 from irc.runtime.forks import Turns, renew_after_fork
+from irc.runtime.manifest import wrong_fields
 from irc.runtime.module_engine import ModuleEngine
 from irc.runtime.overlap import apart, require_apart
 from irc.runtime.ports import Array, Demand, Port, ShapeCheck, SymbolicSize
@@ -36,6 +37,8 @@ class CompiledModel:
     def __init__(self, artifact: Artifact, threads: int = 1) -> None:
         manifest = artifact.manifest
         self.artifact, self.threads = artifact, threads
+        if wrong := wrong_fields(manifest):
+            raise storage.malformed(artifact.folder, ", ".join(wrong))
         try:
             self.name: str = manifest["name"]
             self.backend: str = manifest["backend"]
@@ -54,7 +57,7 @@ class CompiledModel:
             raise
         except _MALFORMED as e:
             raise storage.malformed(artifact.folder, e) from e
-        self._turns = Turns(self.name, self._engine.has_state)
+        self._turns = Turns(self.name, self._engine.has_state, waits=self.backend == "numpy")
         renew_after_fork(self)
 
     def _start(self) -> Any:
@@ -136,6 +139,14 @@ class CompiledModel:
         with self._turns.lock:
             self._engine.reset()
             self._turns.lost = False
+
+    def before_fork(self) -> None:
+        """Wait for a call that would not survive; Python calls this."""
+        self._turns.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        """Let calls go on; Python calls this."""
+        self._turns.after_fork_in_parent()
 
     def after_fork(self) -> None:
         """Make a forked child's copy ready to run; Python calls this in the child."""

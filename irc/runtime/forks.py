@@ -14,30 +14,60 @@ from typing import Protocol
 from irc.diagnostics.codes import runtime_io as codes
 from irc.runtime.errors import failure
 
+WAIT = 10.0
+"""Seconds that a fork waits at most for a call that must end before."""
+
 
 class Forked(Protocol):
     """Something with locks or threads."""
 
+    def before_fork(self) -> None:
+        """Wait for what would not survive; called in the thread that forks."""
+        ...
+
+    def after_fork_in_parent(self) -> None:
+        """Let go of what `before_fork` took."""
+        ...
+
     def after_fork(self) -> None:
-        """Make them anew; called in the child, before anything else runs there."""
+        """Make locks and threads anew; called in the child, before anything else runs there."""
         ...
 
 
-_known: weakref.WeakSet[Forked] = weakref.WeakSet()
+class _Forks:
+    """All that has to know of a fork; one fork at a time."""
+
+    def __init__(self) -> None:
+        self.known: weakref.WeakSet[Forked] = weakref.WeakSet()
+        self.lock = threading.Lock()
+        self.told: list[Forked] = []
+
+    def before(self) -> None:
+        self.lock.acquire()
+        self.told = list(self.known)
+        for holder in self.told:
+            holder.before_fork()
+
+    def in_parent(self) -> None:
+        told, self.told = self.told, []
+        for holder in told:
+            holder.after_fork_in_parent()
+        self.lock.release()
+
+    def in_child(self) -> None:
+        told, self.told, self.lock = self.told, [], threading.Lock()
+        for holder in told:
+            holder.after_fork()
+
+
+_forks = _Forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_forks.before, after_in_parent=_forks.in_parent, after_in_child=_forks.in_child)
 
 
 def renew_after_fork(holder: Forked) -> None:
-    """Have `holder.after_fork()` called in every forked child, as long as it lives."""
-    _known.add(holder)
-
-
-def _in_child() -> None:
-    for holder in list(_known):
-        holder.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    """Tell `holder` of every fork, as long as it lives."""
+    _forks.known.add(holder)
 
 
 class Turns:
@@ -45,16 +75,28 @@ class Turns:
 
     Where no call was running, the child goes on with the values that the parent had.  Where one was, they were about
     to change: the child refuses to run until they are reset, rather than go on with either.
+
+    waits: whether a fork waits for the call (`WAIT` seconds at most), because it computes with libraries that do not
+    survive one: OpenBLAS, which NumPy brings, ends its threads in a fork, and the call then waits for them for ever.
     """
 
-    def __init__(self, model: str, has_state: bool) -> None:
+    def __init__(self, model: str, has_state: bool, waits: bool) -> None:
         self.lock = threading.Lock()
-        self.model, self.has_state, self.lost = model, has_state, False
+        self.model, self.has_state, self.waits, self.lost = model, has_state, waits, False
+        self._held = False  # by the thread that forks
+
+    def before_fork(self) -> None:
+        self._held = self.waits and self.lock.acquire(timeout=WAIT)
+
+    def after_fork_in_parent(self) -> None:
+        if self._held:
+            self.lock.release()
+        self._held = False
 
     def after_fork(self) -> bool:
         """Make the lock anew; whether a call was running."""
-        interrupted = self.lock.locked()
-        self.lock = threading.Lock()
+        interrupted = self.lock.locked() and not self._held
+        self.lock, self._held = threading.Lock(), False
         self.lost |= interrupted and self.has_state
         return interrupted
 

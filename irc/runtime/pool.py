@@ -29,6 +29,12 @@ class Pools:
         self._library: ctypes.CDLL | None = None
         renew_after_fork(self)
 
+    def before_fork(self) -> None:
+        """Nothing: no pool is waited for."""
+
+    def after_fork_in_parent(self) -> None:
+        """Nothing."""
+
     def after_fork(self) -> None:
         """Give the child a lock that nobody holds."""
         self._lock = threading.Lock()

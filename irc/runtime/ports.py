@@ -18,6 +18,8 @@ Array = np.ndarray[Any, Any]
 _SIZE_EXPRESSION = re.compile(r"(?:d\d+|\d+|floordiv|ceildiv|mod|min|max|==|<=|and|or|[-+*(), ])*")
 
 
+LONGEST_SIZE = 1 << 17
+"""Characters of a size expression."""
 REMEMBERED = 256
 """Combinations of shapes whose check is not repeated."""
 
@@ -61,9 +63,9 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 def size_code(text: str) -> CodeType:
-    """A compiled size expression, or a relation of some, over d0, d1, …; ValueError for anything else."""
-    if not _SIZE_EXPRESSION.fullmatch(text):
-        raise ValueError(f"{text!r} is no size expression")
+    """A compiled size expression, or a relation of some, over d0, d1, …; ValueError or SyntaxError for anything else."""
+    if len(text) > LONGEST_SIZE or "**" in text or not _SIZE_EXPRESSION.fullmatch(text):
+        raise ValueError(f"{text[:100]!r} is no size expression")
     return compile(text, "<size>", "eval")
 
 

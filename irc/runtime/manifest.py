@@ -1,0 +1,99 @@
+"""What a manifest may say: the type of every field that is read when an artefact is opened or run.
+
+A manifest comes with code and is trusted like it, but files get damaged, copied in halves and written by other tools:
+what is not as irc writes it is refused as such, before anything is done with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+Check = Callable[[Any], bool]
+
+LONGEST = 1 << 20
+"""Characters of a text."""
+MOST = 1_000_000
+"""Entries of a list."""
+LARGEST = 1 << 62
+RANK = 64
+KINDS = ("tensor", "sequence", "optional", "map")
+
+
+def text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST
+
+
+def natural(value: Any) -> bool:
+    """Whether it is a number of elements or bytes."""
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+def number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= LARGEST
+
+
+def size(value: Any) -> bool:
+    """Whether it is a size or an expression, which `irc.runtime.ports.size_code` reads."""
+    return natural(value) or text(value)
+
+
+def among(*values: str) -> Check:
+    return lambda value: isinstance(value, str) and value in values
+
+
+def optional(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def several(check: Check, most: int = MOST) -> Check:
+    """Check a list of at most so many."""
+
+    def are(value: Any) -> bool:
+        return isinstance(value, list) and len(cast("list[Any]", value)) <= most and all(map(check, value))  # pyright: ignore
+
+    return are
+
+
+def row(required: dict[str, Check], may: dict[str, Check] | None = None) -> Check:
+    """Check a table that has these fields, and may have those; what else it has is not read."""
+
+    def fits(value: Any) -> bool:
+        return isinstance(value, dict) and not _wrong(cast("dict[str, Any]", value), required, may or {})
+
+    return fits
+
+
+def _wrong(value: dict[str, Any], required: dict[str, Check], may: dict[str, Check]) -> list[str]:
+    """The fields that are missing or have another type."""
+    missing = [name for name in required if name not in value]
+    return missing + [n for n, check in (required | may).items() if n in value and not check(value[n])]
+
+
+_SIZES = optional(several(size, RANK))
+_PORT = row(
+    {"name": text, "dtype": text, "type": text, "kind": among(*KINDS)},
+    {"shape": _SIZES, "sizes": _SIZES, "max_sizes": _SIZES, "names": several(text), "layer": text},
+)
+_KERNEL = row({"symbol": text, "flops": optional(size), "executed": number})
+_STEP = row(
+    {"function": text, "layers": several(text), "kernels": several(_KERNEL)},
+    {name: optional(size) for name in ("flops", "read", "written")},
+)
+_REQUIRED: dict[str, Check] = {
+    "name": text, "backend": among("c", "numpy"), "inputs": several(_PORT), "outputs": several(_PORT),
+}  # fmt: skip
+_MAY: dict[str, Check] = {
+    "prefix": text, "irc": text, "library": optional(text), "pool": optional(text), "precision": text,
+    "symbols": several(row({"name": text}, {"lo": natural, "hi": optional(natural)})), "states": several(text),
+    "arena_bytes": size, "profile": several(_STEP), "source_sha256": optional(text),
+}  # fmt: skip
+_TARGET = row({"name": text, "machine": text, "features": several(text)})
+
+
+def wrong_fields(manifest: dict[str, Any]) -> list[str]:
+    """The fields that are missing or are not as irc writes them."""
+    found = _wrong(manifest, _REQUIRED, _MAY)
+    if manifest.get("backend") == "c":
+        found += _wrong(manifest, {"prefix": text, "target": _TARGET}, {})
+    return found
