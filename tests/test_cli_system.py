@@ -86,10 +86,10 @@ def test_a_full_cache_folder_stops_nothing(irc: Run, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
     write = cache.write_artifact
 
-    def full(folder: Path, draft: Any) -> Any:
+    def full(folder: Path, draft: Any, *mode: int) -> Any:
         if tmp_path in folder.parents:
             raise OSError(28, "No space left on device")
-        return write(folder, draft)
+        return write(folder, draft, *mode)
 
     monkeypatch.setattr(cache, "write_artifact", full)
     said = irc("run", ONNX, "--backend", "numpy")

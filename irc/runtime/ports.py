@@ -63,7 +63,7 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 def size_code(text: str) -> CodeType:
-    """A compiled size expression, or a relation of some, over d0, d1, …; ValueError or SyntaxError for anything else."""
+    """A compiled size expression, or a relation of some, over d0, d1, …; else ValueError or SyntaxError."""
     if len(text) > LONGEST_SIZE or "**" in text or not _SIZE_EXPRESSION.fullmatch(text):
         raise ValueError(f"{text[:100]!r} is no size expression")
     return compile(text, "<size>", "eval")
