@@ -41,6 +41,11 @@ def machine() -> str:
     return os.environ.get("IRC_TEST_MACHINE", "")
 
 
+def emulator() -> list[str]:
+    """What a program's command begins with on the machine that is tested."""
+    return list(EMULATORS[machine()]) if machine() else []
+
+
 @cache
 def _guest(command: str) -> str:
     """The program that calls functions, built by the compiler for the other machine."""
@@ -56,7 +61,7 @@ class Guest:
     """A shared library, loaded by a process of its own."""
 
     def __init__(self, library: Path) -> None:
-        command = [*EMULATORS[machine()], _guest("gcc"), str(library.resolve())]
+        command = [*emulator(), _guest("gcc"), str(library.resolve())]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         weakref.finalize(self, _end, self._process)
 

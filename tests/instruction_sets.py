@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +16,6 @@ import pytest
 from irc.backends import matrix_units, processor
 from irc.backends.toolchain import Compiler, Target, find_compiler, resolve_target
 from irc.kernels import ISAS, Isa, isa_of
-from irc.kernels.base import Kernel
 
 TARGETS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64", "plain": "x86-64", "neon": "aarch64",
            "amx": "sapphirerapids", "avx512_bf16": "cooperlake"}  # fmt: skip
@@ -37,11 +35,10 @@ def isa_under_test() -> Isa:
     return isa_of(features_under_test(), processor.machine())
 
 
-def native_flags(kernels: Sequence[Kernel] = ()) -> list[str]:
+def native_flags(code: str) -> list[str]:
     """Flags for kernels on the tested processor, which has vectors in parts that are wider than its own."""
     here = isa_under_test().vector
-    wider = [isa.name for isa in ISAS.values() if isa.vector > here]
-    parts = _IN_PARTS if any(name in k.symbol for name in wider for k in kernels) else []
+    parts = _IN_PARTS if any(f"vector_size({size})" in code for size in (32, 64) if size > here) else []
     return ["-march=native", *(["-mprefer-vector-width=512"] if here == 64 else []), *parts]
 
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import foreign
 import numpy as np
 import pytest
 
@@ -544,6 +545,8 @@ def test_a_plain_c_program(cc: str, flags: list[str], tmp_path: Path) -> None:
 
     if not shutil.which(cc):
         pytest.skip(f"no {cc}")
+    if foreign.machine() and "-g" in flags:
+        pytest.skip("sanitisers do not run in an emulator")
     program = two_layers(Dim.symbol("batch", 1, 64))
     for name, content in emit(program, plan(program)).items():
         tmp_path.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else b"".join(content))
@@ -565,7 +568,8 @@ def test_a_plain_c_program(cc: str, flags: list[str], tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True)
     # A sanitiser's library that the interpreter was started with may be another compiler's than the program's own.
     alone = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS")}
-    done = subprocess.run(["./main"], cwd=tmp_path, env=alone, capture_output=True, text=True, check=True)
+    command = [*foreign.emulator(), "./main"]
+    done = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=True)
     x = ((np.arange(24) - 12) / 8).astype(np.float32).reshape(3, 8)
     found = np.array(done.stdout.split(), np.float32).reshape(3, 4)
     np.testing.assert_allclose(found, expected_two_layers(program, x), rtol=1e-5)

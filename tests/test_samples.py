@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import foreign
 import numpy as np
 import pytest
 
@@ -106,6 +107,7 @@ def test_the_c_program_recognises_digits_as_the_readme_says(tmp_path: Path) -> N
         command = re.sub("^cc ", f"{compiler} -Wall -Wextra -Werror ", command)
         command = re.sub("^irc ", f"{sys.executable} -c 'from irc.cli import main; main()' ", command)
         command = re.sub("^python ", f"{sys.executable} ", command)
+        command = re.sub("^./classify", shlex.join([*foreign.emulator(), "./classify"]), command)
         done = subprocess.run(
             command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )

@@ -89,8 +89,8 @@ def dots(count: int, lanes: int, dtype: DType) -> str:
 def exp_below(lanes: int, dtype: DType) -> str:
     """`V_exp_below`: exp(x) for x <= 0, 0 from -88 on.
 
-    The relative error is at most (3 + 0.25 |x|) · 2^-24, without fused products (3.25 + 0.75 |x|) · 2^-24: for the
-    weights of a softmax, which the larger ones decide.
+    The relative error is at most (3 + 0.25 |x|) · 2^-24, without fused products 3.25 · 2^-24: for the weights of a
+    softmax, which the larger ones decide.
     """
     v = vector_name(lanes, dtype)
     return fill(_EXP_BELOW, V=v, exp2_r=horner(v, "p", "r", poly.EXP2))
@@ -101,7 +101,11 @@ _EXP_BELOW = """#ifndef IRC_VECTOR_${V}_exp_below
 #define IRC_VECTOR_${V}_exp_below
 IRC_HELPER $V ${V}_exp_below($V x) {
     const $V t = ${V}_at_least(${V}_all(-88.03f), x), shifted = t * 0x1.715476p+0f + 0x1.8000fep+23f;
+#if defined(__FMA__) || defined(__aarch64__)
     const $V r = t * 0x1.715476p+0f - (shifted - 0x1.8000fep+23f);
+#else /* what rounding of the product would cost is as much as x is large */
+    const $V n = shifted - 0x1.8000fep+23f, r = ((t - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f) * 0x1.715476p+0f;
+#endif
 $exp2_r
     return p * ($V)((${V}_bits)shifted << 23);
 }
