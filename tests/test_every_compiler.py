@@ -55,6 +55,7 @@ KERNEL_TESTS = [
 PARTS = {
     "families": ["tests/test_ops.py", "-k", "compiled_family and c]"],
     "sizes": ["tests/test_sizes_of_operations.py", "-m", "not slow", "-k", "every_case"],
+    "demands": ["tests/test_demands.py", "-k", "test_c_of_other_sizes_of_every", "-m", "full"],
     "programs": [f"tests/test_{name}.py" for name in ("c_backend", "lower", "kernel_programs", "claim")],
     "functions": ["tests/test_vecmath.py", "-k", "not loops_vectorise"],  # what is checked is not vectorised
     "models": ["tests/test_fuzz.py", "tests/test_samples.py", "-k", "(reference or both_backends) and c]"],

@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from irc.diagnostics import require
-from irc.diagnostics.codes import operation as codes
+from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.relation import at_most
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, f32, f64, i32, i64, u32, u64
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
@@ -46,6 +47,9 @@ class Position(Op):
 
     def infer(self, x: Value) -> TensorType:
         axis = normal_axis(self.name, self.axis, len(x.shape))
+        size = x.shape[axis] if x.shape else Dim.of(1)
+        facts: dict[str, Any] = {"what": f"size of axis {axis} of {x.tensor}", "value": size}
+        require(at_most(1, size), shape_codes.SIZE_RANGE, op=self.name, **facts, expected="1 or more")
         shape = tuple(Dim.of(1) if i == axis else d for i, d in enumerate(x.shape) if self.keepdims or i != axis)
         return TensorType(i64, shape)
 

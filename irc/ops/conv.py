@@ -413,8 +413,8 @@ class ConvTranspose(Convolution):
         )  # fmt: skip
         full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(x.shape[2:], strides, w.shape[2:], dilations)]
         full = [max(f, b + s) for f, b, s in zip(full, begin, sizes)]
-        xg = wide(x).reshape(x.shape[0], group, x.shape[1] // group, -1)
-        wg = wide(w).reshape(group, x.shape[1] // group, w.shape[1], -1)
+        xg = wide(x).reshape(x.shape[0], group, x.shape[1] // group, math.prod(x.shape[2:]))
+        wg = wide(w).reshape(group, x.shape[1] // group, w.shape[1], math.prod(w.shape[2:]))
         parts = np.einsum("ngcp,gcok->ngokp", xg, wg, optimize=True)
         parts = parts.reshape(x.shape[0], group * w.shape[1], wg.shape[-1], *x.shape[2:])
         y = np.zeros((x.shape[0], group * w.shape[1], *full), parts.dtype)

@@ -225,6 +225,21 @@ def sizes_product(b: Any, shape: Value, begin: int, end: int) -> Value:
     return b.ReduceProd(picked, [0], keepdims=True)
 
 
+def write_flatten(b: Any, op: Any, x: Value) -> Value:
+    """A Reshape that needs no sizes of the operand where that can be said."""
+    rows, columns = op.infer(x).dims()
+    if rows.is_const and columns.is_const:
+        return b.Reshape(x, [int(rows), int(columns)], special_zero=False)
+    if rows.is_const or columns.is_const:
+        return b.Reshape(x, [int(rows) if rows.is_const else -1, int(columns) if columns.is_const else -1])
+    axis, rank = op.axis % len(x.shape), len(x.shape)
+    if axis == 1:
+        return b.Reshape(x, [0, -1])
+    shape = b.Shape(x)
+    sizes = [sizes_product(b, shape, 0, axis), sizes_product(b, shape, axis, rank)]
+    return b.Reshape(x, b.Concat(*sizes, axis=0), special_zero=False)
+
+
 @op
 class Flatten(Op):
     """A matrix: the axes before `axis` are its rows, the others its columns."""
@@ -249,22 +264,13 @@ class Flatten(Op):
         return x.reshape(rows, int(np.prod(x.shape[axis:], dtype=np.int64)))
 
     def decompose(self, b: Any, x: Value) -> Value:
-        axis = self._axis(len(x.shape))
-        rows, columns = product(x.shape[:axis]), product(x.shape[axis:])
-        if rows.is_const and columns.is_const:
-            return b.Reshape(x, [int(rows), int(columns)], special_zero=False)
-        if rows.is_const or columns.is_const:
-            return b.Reshape(x, [int(rows) if rows.is_const else -1, int(columns) if columns.is_const else -1])
-        if axis == 1:
-            return b.Reshape(x, [0, -1])
-        shape = b.Shape(x)
-        sizes = [sizes_product(b, shape, 0, axis), sizes_product(b, shape, axis, len(x.shape))]
-        return b.Reshape(x, b.Concat(*sizes, axis=0), special_zero=False)
+        return b.Reshape(x, b.dims(self.infer(x).dims()), special_zero=False)
 
     onnx = (
         Form("Flatten", 1, attrs={"axis": Int(1)}, T=FLOATS),
         *onnx_rows("Flatten", 9, 11, 13, 21, 23, 24, 25),
     )
+    openvino = (write_only(write_flatten),)
 
 
 def write_reversed(b: Any, op: Any, x: Value, perm: Value | None = None) -> Value:

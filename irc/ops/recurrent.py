@@ -20,6 +20,7 @@ from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, i32
 from irc.ops.base import Op, op
+from irc.ops.blocks import reshaped
 from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
 from irc.ops.forms import PREV, Form
 from irc.ops.precision import narrowed, widened
@@ -95,10 +96,18 @@ class Recurrent(Op):
         ]
         if self.hidden_size:
             wanted.append(("hidden_size and columns of R", Dim.of(self.hidden_size), hidden))
+        named = {p.name: v for p, v in zip(self.sig.inputs[3:], rest, strict=False) if v is not None}
+        state = (Dim.of(self.directions), x.shape[1], hidden)
+        shapes: dict[str, tuple[Dim, ...]] = {
+            "b": (state[0], hidden * self.gates * 2), "lengths": (x.shape[1],), "h": state, "c": state,
+            "p": (state[0], hidden * 3),
+        }  # fmt: skip
+        for name, v in named.items():
+            pairs = zip(v.shape, shapes[name], strict=True) if v.rank is not None else ()
+            wanted += [(f"axis {k} of {name} and what the others ask for", a, b) for k, (a, b) in enumerate(pairs)]
         for what, a, b in wanted:
             require(same(a, b), shape_codes.SIZES_DIFFER, op=self.name, what=what, a=a, b=b)
-        state = x.tensor.with_shape((self.directions, x.shape[1], hidden))
-        states = [state] * (len(self.sig.outputs) - 1)
+        states = [x.tensor.with_shape(state)] * (len(self.sig.outputs) - 1)
         return [x.tensor.with_shape((x.shape[0], self.directions, x.shape[1], hidden)), *states]
 
     def step_fields(self) -> dict[str, Any]:
@@ -108,11 +117,11 @@ class Recurrent(Op):
         """x · Wᵀ + bias of all steps, gates and directions in one product: [steps, batch, directions, rows of W]."""
         steps, batch, size = x.shape
         directions, rows, _ = w.shape
-        flat = b.Transpose(b.Reshape(w, b.dims([directions * rows, size])), [1, 0])
-        y = b.MatMul(b.Reshape(x, b.dims([steps * batch, size])), flat)
+        flat = b.Transpose(reshaped(b, w, [directions * rows, size]), [1, 0])
+        y = b.MatMul(reshaped(b, x, [steps * batch, size]), flat)
         if bias is not None:
-            y = b.Add(y, b.Reshape(bias, b.dims([directions * rows])))
-        return b.Reshape(y, b.dims([steps, batch, directions, rows]))
+            y = b.Add(y, reshaped(b, bias, [directions * rows]))
+        return reshaped(b, y, [steps, batch, directions, rows])
 
 
 WITH_ALPHA = frozenset({"Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu"})

@@ -71,6 +71,10 @@ class Roll(Op):
     sig = Sig("x: T, shift: I[0..1], axes: A[0..1] -> y: T", T=ANY, I=INDEX, A=INDEX)
 
     def infer(self, x: Value, shift: Value, axes: Value) -> TensorType:
+        if shift.rank is not None and axes.rank is not None:
+            count, wanted = shift.tensor.elements(), axes.tensor.elements()
+            facts: dict[str, Any] = {"what": "the number of shifts and of axes", "a": count, "b": wanted}
+            require(count == 1 or same(count, wanted), codes.SIZES_DIFFER, op="Roll", **facts)
         return x.tensor
 
     def reference(self, x: Array, shift: Array, axes: Array) -> Array:

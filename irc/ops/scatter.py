@@ -16,7 +16,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, Tensor, all_of, inside
 from irc.ir.graph import Value
-from irc.ir.relation import same
+from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, INTEGERS, DType, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool, Enum
@@ -132,13 +132,16 @@ class ScatterElements(Op):
     def infer(self, data: Value, indices: Value, updates: Value, axis: Value) -> TensorType:
         if data.rank is None or indices.rank is None or updates.rank is None:
             return data.tensor
-        normal_axis("ScatterElements", constant_int("ScatterElements", "axis", axis), len(data.shape))
+        at = normal_axis("ScatterElements", constant_int("ScatterElements", "axis", axis), len(data.shape))
         for name, v in (("indices", indices), ("updates", updates)):
             facts = {"op": "ScatterElements", "operand": name, "type": v.tensor}
             require(v.rank == data.rank, codes.WRONG_RANK, **facts, expected=data.rank)
         for k, (p, q) in enumerate(zip(indices.shape, updates.shape, strict=True)):
             what = f"axis {k} of indices and updates"
             require(same(p, q), codes.SIZES_DIFFER, op="ScatterElements", what=what, a=p, b=q)
+        for k, (p, q) in enumerate(zip(data.shape, indices.shape, strict=True)):
+            facts = {"op": "ScatterElements", "what": f"size of axis {k} of the indices", "value": q}
+            require(k == at or at_most(q, p), codes.SIZE_RANGE, **facts, expected=f"at most {p}")
         return data.tensor
 
     def reference(self, data: Array, indices: Array, updates: Array, axis: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from irc.diagnostics import Problem, Sink
@@ -38,19 +39,22 @@ def _demands(node: Node, sink: Sink) -> list[Demand]:
     """What a node demands, with the node's place; its types are inferred again."""
     with recording() as found:
         infer_at(node, sink)
-        if node.op.decompose is not None and type(node.op).infer is not Op.infer:
-            _trace(node)
+        if node.op.decompose is not None:
+            _trace(node.op, node.inputs)
     where = node.loc.where or node.name or node.op.name
     return [replace(d, where=where) for d in found]
 
 
-def _trace(node: Node) -> None:
-    """Meet the demands of the operations that a node is decomposed into; those that need more than is known are silent
-    here, and the pass that decomposes says so."""
+def _trace(op: Op, operands: Sequence[Value | None]) -> None:
+    """Meet the demands of what an operation is decomposed into, down to what has loops.  Those that need more than is
+    known are silent here: the pass that decomposes says so."""
     try:
-        trace(node.op, node.inputs)
+        graph, _, _ = trace(op, operands)
     except Problem:
         return
+    for node in graph.nodes:
+        if node.op.decompose is not None and any(_symbolic(v) for v in (*node.operands, *node.outputs)):
+            _trace(node.op, node.inputs)
 
 
 def _symbolic(value: Value) -> bool:

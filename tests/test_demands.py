@@ -1,0 +1,150 @@
+"""What operations demand of sizes that only a run tells: every operation's cases with other sizes than their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cases import Case
+from lowering import compiled as lowered
+from perturbed import Shapes, Symbolic, perturbed, symbolic
+from test_ops import FAMILIES, compiles_to_c, same
+
+import irc
+from irc.diagnostics import CompileError, Problem, RunError, require
+from irc.diagnostics.codes import shape as codes
+from irc.ir.dim import Dim
+from irc.ir.graph import Model
+from irc.ir.relation import any_of, at_most, broadcasts, every, multiple, recording, same as equal, stretches_to
+from irc.loops import interp
+
+N, M = Dim.symbol("N"), Dim.symbol("M")
+
+
+# ---------------------------------------------------------------------------------- relations
+@pytest.mark.parametrize(
+    ("relation", "holds"),
+    [
+        (equal(N, M), lambda n, m: n == m),
+        (at_most(N, M * 2), lambda n, m: n <= 2 * m),
+        (multiple(N, M), lambda n, m: m > 0 and n % m == 0),
+        (broadcasts(N, M), lambda n, m: n == m or (n == 1 and m) or (m == 1 and n)),
+        (stretches_to((N,), (Dim.of(3), M)), lambda n, m: n in (1, m)),
+        (every(at_most(N, 2), any_of(equal(M, 1), equal(M, 3))), lambda n, m: n <= 2 and m in (1, 3)),
+    ],
+)
+def test_relations(relation: Any, holds: Any) -> None:
+    """Values, text and negated text of a relation say the same."""
+    words = {"and": "and", "or": "or"}
+    text, negated = (relation.text(lambda d: f"({d})".replace("//", "//"), words, n) for n in (False, True))
+    for n in range(5):
+        for m in range(5):
+            want = bool(holds(n, m))
+            assert relation.holds({"N": n, "M": m}) is want
+            assert relation.subs({"N": n, "M": m}).decide() is want or m == 0
+            if m:
+                assert eval(text, {"N": n, "M": m}) is want and eval(negated, {"N": n, "M": m}) is not want
+    assert relation.decide() is None
+
+
+def test_what_is_certain_is_not_recorded() -> None:
+    with recording() as found:
+        require(equal(N, N), codes.SIZES_DIFFER, op="a")
+        require(at_most(0, N), codes.SIZES_DIFFER, op="b")
+        require(broadcasts(1, N), codes.SIZES_DIFFER, op="c")
+        require(equal(N, M), codes.SIZES_DIFFER, op="d", what="these", a=N, b=M)
+        with pytest.raises(Problem):
+            require(equal(N + 1, N), codes.SIZES_DIFFER, op="e")
+    assert [d.message for d in found] == ["d: these must be equal, but are N and M"]
+
+
+# ------------------------------------------------------------------------------- other sizes
+def check(case: Symbolic, run: Any, step: int = 1) -> list[str]:
+    """What is wrong with `run`, which computes the results or raises ValueError or RunError, at other sizes, or at each
+    `step`-th of them."""
+    own: Shapes = tuple(a.shape for a in case.arrays)
+    wrong: list[str] = []
+    for shapes in (own, *list(perturbed(case))[::step]):
+        arrays = case.resized(shapes)
+        want = case.expected(arrays)
+        try:
+            got = run(arrays)
+        except (ValueError, RunError) as e:
+            if shapes == own:
+                wrong.append(f"{case.case} refused: {e}")
+            continue
+        if isinstance(want, IndexError):  # values out of range: nothing is promised but that nothing is read there
+            continue
+        if isinstance(want, Exception):
+            wrong.append(f"{case.case} with {shapes} computed what the reference refuses: {want}")
+            continue
+        try:
+            for g, w in zip(got, want, strict=True):
+                same(g, w, max(case.case.rtol, 1e-5))
+        except AssertionError as e:
+            wrong.append(f"{case.case} with {shapes}: {' '.join(str(e).split())[:200]}")
+    return wrong
+
+
+def sample(cases: list[Case]) -> list[Case]:
+    """A case of every operation."""
+    return list({case.op.name: case for case in reversed(cases)}.values())
+
+
+def interpreted(cases: list[Case], step: int = 1) -> list[str]:
+    """What is wrong with the loops of cases: reading outside of an operand is an IndexError."""
+    wrong: list[str] = []
+    for case in filter(compiles_to_c, cases):
+        made = symbolic(case)
+        try:
+            program = None if made is None else lowered(made.graph)
+        except (CompileError, Problem):  # sizes that depend on data
+            continue
+        if made is not None and program is not None:
+            wrong += check(made, lambda arrays, program=program: interp.run(program, arrays), step)
+    return wrong
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_loops_of_other_sizes(family: str) -> None:
+    wrong = interpreted(sample(FAMILIES[family]), 12)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_loops_of_other_sizes_of_every_case(family: str) -> None:
+    wrong = interpreted(FAMILIES[family])
+    assert not wrong, "\n".join(wrong)
+
+
+def both(case: Symbolic, backend: str) -> list[str]:
+    """What is wrong with a backend at other sizes; in C what Python checks on entry is left to C."""
+    try:
+        model = irc.compile(Model(case.graph, "onnx", 10, {"": 25}), backend=backend, cache=False)
+    except CompileError as e:
+        assert all(d.code in ("IRC5003", "IRC5004") for d in e.diagnostics), e
+        return []
+    if backend == "c":
+        model._check.demands = []
+    return check(case, model)
+
+
+IN_C = ("concat", "gather", "scatter", "matmul", "norm", "sort", "einsum", "softmax")
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("family", IN_C)
+def test_c_of_other_sizes(family: str) -> None:
+    made = filter(None, map(symbolic, filter(compiles_to_c, sample(FAMILIES[family])[:2])))
+    wrong = [w for case in made for w in both(case, "c")]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.full
+@pytest.mark.compiler
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_c_of_other_sizes_of_every_operation(family: str) -> None:
+    made = filter(None, map(symbolic, filter(compiles_to_c, sample(FAMILIES[family]))))
+    wrong = [w for case in made for w in both(case, "c")]
+    assert not wrong, "\n".join(wrong)
