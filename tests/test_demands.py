@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from cases import Case
 from lowering import compiled as lowered
+from onnx import TensorProto, helper, numpy_helper
 from perturbed import Shapes, Symbolic, perturbed, symbolic
 from test_ops import FAMILIES, compiles_to_c, same
 
@@ -56,6 +58,78 @@ def test_what_is_certain_is_not_recorded() -> None:
         with pytest.raises(Problem):
             require(equal(N + 1, N), codes.SIZES_DIFFER, op="e")
     assert [d.message for d in found] == ["d: these must be equal, but are N and M"]
+
+
+# ------------------------------------------------------------------------------------ models
+def model(op: str, shapes: dict[str, Any], constants: dict[str, Any] | None = None, **attributes: Any) -> Any:
+    """A model of one ONNX node whose operands are inputs of f32 (of i64 where the name has capitals) and constants."""
+    kinds = {n: TensorProto.FLOAT if n.islower() else TensorProto.INT64 for n in shapes}
+    inputs = [helper.make_tensor_value_info(n, kinds[n], s) for n, s in shapes.items()]
+    given = [numpy_helper.from_array(np.array(v, np.int64), n) for n, v in (constants or {}).items()]
+    results = ["y", ""] if op == "TopK" else ["y"]
+    node = helper.make_node(op, [*shapes, *(constants or {})], results, name="here", **attributes)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "g", inputs, [y], given)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=8)
+
+
+MISFITS: list[tuple[Any, dict[str, Any], str]] = [
+    (model("Concat", {"x": "AC", "z": "BD"}, axis=0), {"x": (3, 64), "z": (2, 3)}, "IRC3108"),
+    (model("Expand", {"x": "NM"}, {"s": [50, 60]}), {"x": (4, 5)}, "IRC3101"),
+    (model("Pad", {"x": ["N", 4]}, {"p": [2, 0, 0, 0]}, mode="reflect"), {"x": (2, 4)}, "IRC3109"),
+    (model("Einsum", {"x": "AB", "z": "CD"}, equation="ij,jk->ik"), {"x": (2, 64), "z": (3, 5)}, "IRC3108"),
+    (model("TopK", {"x": "NM"}, {"k": [30]}), {"x": (2, 9)}, "IRC3109"),
+    (model("MatMul", {"x": "AB", "z": "CD"}), {"x": (2, 64), "z": (3, 5)}, "IRC3104"),
+    (
+        model("LSTM", {"x": ["T", "N", 3], "w": "DGS", "r": "DGH"}, hidden_size=4),
+        {"x": (2, 3, 3), "w": (1, 1, 1), "r": (1, 1, 1)}, "IRC3108",
+    ),
+    (
+        model("GroupNormalization", {"x": ["N", "C", 3], "s": "D", "b": "D"}, num_groups=2),
+        {"x": (2, 7, 3), "s": (1,), "b": (1,)}, "IRC3108",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+@pytest.mark.parametrize(("source", "shapes", "code"), MISFITS, ids=lambda v: "")
+def test_misfits_are_refused_before_the_run(source: Any, shapes: dict[str, Any], code: str, backend: str) -> None:
+    """By an error with the operation, its place, the sizes with their inputs, and the code that generated C returns."""
+    compiled = irc.compile(source, backend=backend)
+    arrays = {n: np.ones(s, np.float32) for n, s in shapes.items()}
+    with pytest.raises(ValueError, match=rf"IRC6313: {source.graph.node[0].op_type}: .*axis . of '.'.*{code}.*here"):
+        compiled(arrays)
+    if backend == "c":
+        compiled._check.demands = []  # what a caller from C sees
+        with pytest.raises(ValueError, match=code):
+            compiled(arrays)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    "source",
+    [
+        model("TopK", {"x": "NM", "K": [1]}), model("Pad", {"x": "NM", "P": [4]}),
+        model("Expand", {"x": "NM", "S": [2]}), model("Slice", {"x": "NM", "A": [2], "B": [2]}),
+        model("Reshape", {"x": "NM", "S": [2]}),
+        model("Tile", {"x": "NM", "R": [2]}), model("Split", {"x": "NM", "L": [1]}, axis=0),
+    ],
+    ids=lambda v: v.graph.node[0].op_type,
+)  # fmt: skip
+def test_sizes_that_only_running_tells_do_not_compile_to_c(source: Any) -> None:
+    """Also where nobody stores the tensor that has them."""
+    total = helper.make_node("ReduceSum", ["y"], ["sum"], keepdims=0)
+    source.graph.node.append(total)
+    source.graph.output[0].name = "sum"
+    with pytest.raises(CompileError, match="IRC5004"):
+        irc.compile(source, backend="c", cache=False)
+
+
+def test_far_reflections_are_refused() -> None:
+    """As ONNX Runtime and OpenVINO do."""
+    found = irc.validate(model("Pad", {"x": [3, 4]}, {"p": [3, 0, 0, 0]}, mode="reflect"))
+    assert [d.code for d in found] == ["IRC3109"]
+    assert not irc.validate(model("Pad", {"x": [3, 4]}, {"p": [2, 0, 2, 0]}, mode="reflect"))
 
 
 # ------------------------------------------------------------------------------- other sizes

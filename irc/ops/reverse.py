@@ -14,7 +14,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select
 from irc.ir.graph import Value
-from irc.ir.relation import same
+from irc.ir.relation import any_of, same
 from irc.ir.types import ANY, NUMERIC, TensorType, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Enum, Int
@@ -74,7 +74,7 @@ class Roll(Op):
         if shift.rank is not None and axes.rank is not None:
             count, wanted = shift.tensor.elements(), axes.tensor.elements()
             facts: dict[str, Any] = {"what": "the number of shifts and of axes", "a": count, "b": wanted}
-            require(count == 1 or same(count, wanted), codes.SIZES_DIFFER, op="Roll", **facts)
+            require(any_of(same(count, 1), same(count, wanted)), codes.SIZES_DIFFER, op="Roll", **facts)
         return x.tensor
 
     def reference(self, x: Array, shift: Array, axes: Array) -> Array:
@@ -105,10 +105,11 @@ class Roll(Op):
     def _picked(self, b: Any, x: Value, shift: Value, axes: Sequence[int]) -> Value:
         """For shifts that are known when the model runs: one for each axis, or one for all of them."""
         shift = shift if shift.dtype == i64 else b.Cast(shift, to=i64)
-        single = shift.rank == 0 or shift.tensor.elements().equals(1)
+        last = shift.tensor.elements() - 1
         found = x
         for k, axis in enumerate(axes):
-            by = b.Reshape(shift, []) if single else b.Gather(shift, b.const(k), b.const(0))
+            place = b.Reshape(b.dims([last.minimum(k)]), [])
+            by = b.Reshape(shift, []) if last == 0 else b.Gather(shift, place, b.const(0))
             found = rolled(b, found, by, axis)
         return found if found is not x else b.Identity(x)
 
