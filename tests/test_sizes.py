@@ -221,6 +221,26 @@ def test_a_bias_that_is_shorter_than_the_channels() -> None:
                 model(x, np.zeros(size, np.float32))
 
 
+def test_what_reads_elements_of_an_empty_axis_refuses_it() -> None:
+    """A transposed convolution and samples at positions: their results have elements, their operand has none."""
+    weights = constant("w", np.ones((3, 4, 3)), np.float32)
+    for backend in ("c", "numpy"):
+        transposed = compiled(
+            [helper.make_node("ConvTranspose", ["x", "w"], ["y"])],
+            [value("x", [1, 3, "N"])],
+            [weights],
+            backend=backend,
+        )
+        with pytest.raises(InputValueError, match="axis 2 of x"):
+            transposed(np.zeros((1, 3, 0), np.float32))
+        sampled = compiled(
+            [helper.make_node("GridSample", ["x", "g"], ["y"])],
+            [value("x", [1, 1, "H", "W"]), value("g", [1, 2, 2, 2])], backend=backend,
+        )  # fmt: skip
+        with pytest.raises(InputValueError, match="axis 3 of x"):
+            sampled(np.zeros((1, 1, 3, 0), np.float32), np.zeros((1, 2, 2, 2), np.float32))
+
+
 TYPES = [
     TensorProto.BOOL, TensorProto.UINT8, TensorProto.INT8, TensorProto.UINT16, TensorProto.INT16, TensorProto.FLOAT16,
     TensorProto.BFLOAT16, TensorProto.INT32, TensorProto.UINT32, TensorProto.FLOAT, TensorProto.INT64,

@@ -18,7 +18,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.relation import every, multiple, same
+from irc.ir.relation import at_most, every, multiple, same
 from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
@@ -385,6 +385,9 @@ class ConvTranspose(Convolution):
         channels, facts = w.shape[1] * self.group, {"op": "ConvTranspose", "what": "input channels"}
         whole = multiple(x.shape[1], self.group)
         require(whole, codes.SIZE_RANGE, **facts, value=x.shape[1], expected=f"a multiple of group={self.group}")
+        for k, size in enumerate(x.shape[2:], 2):
+            facts = {"op": "ConvTranspose", "what": f"axis {k} of x", "value": size}
+            require(at_most(1, size), codes.SIZE_RANGE, **facts, expected="1 or more")
         if bias is not None:
             agree = bias.rank == 1 and same(bias.shape[0], channels)
             facts = {"op": "ConvTranspose", "what": "bias and output channels"}

@@ -19,7 +19,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, Tensor, select
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
-from irc.ir.relation import same
+from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, f8e4m3fn, f8e5m2, f32, f64, i64
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Bool, Enum
@@ -258,6 +258,9 @@ class GridSample(Op):
             ("last size of grid and number of spatial axes", grid.shape[-1], Dim.of(rank - 2)),
         ):
             require(same(a, c), codes.SIZES_DIFFER, op="GridSample", what=what, a=a, b=c)
+        for k, size in enumerate(x.shape[2:], 2):
+            facts = {"op": "GridSample", "what": f"axis {k} of x", "value": size}
+            require(at_most(1, size), codes.SIZE_RANGE, **facts, expected="1 or more")
         numbers = self.mode == "nearest" or x.dtype in NUMERIC
         expected = f"nearest for elements of {x.dtype}"
         require(

@@ -155,6 +155,8 @@ class Hardmax(AlongAxis):
     """1 at the first largest element along the axis, 0 elsewhere."""
 
     def reference(self, x: Array) -> Array:
+        if not x.size:
+            return np.zeros(x.shape, x.dtype)
         at = np.expand_dims(np.argmax(wide(x), axis=self.axis), self.axis)
         y = np.zeros(x.shape, x.dtype)
         np.put_along_axis(y, at, x.dtype.type(1), self.axis)
