@@ -8,6 +8,7 @@ or irc does.  So no list must foresee what headers define: a word missing here c
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 from irc.backends.c_expr import MATH, PREDICATES
@@ -30,28 +31,38 @@ RESERVED = _reserved()
 
 # ---------------------------------------------------------------------- known words
 _ALONE = """
-accumulator activation add affine anchor att attention attn audio average axis backbone base batch beam bert bias
-block bn body box boxes branch cache cat cell centers channel channels classes classifier cls codes concat
-concatenated context conv convolution cosine count counts coverage crop cross current data decoder dense depth
-depthwise detection digits dilation dim dropout edge edges emb embed embedding embeddings encoder entropy epsilon
-expand expanded feature features feed ffn filters flatten following frame frames gate gelu gemm global graph gru
-hardswish head heads height hidden history image images img inception initial inner input inputs instance kernel
-keys label labels lane lanes last latent layer layernorm layers length level linear local logits loss lstm main mask
-matmul matrix mean memory mobile model module momentum most neck node nodes norm normal normalized norms num object
-offset one ones op outer output outputs pad padded padding panel past patch patches pixel pixels place planes points
-pointwise pooled pooling position positions power present prev previous probabilities probs proj projection qkv
-quantized query ratio rec recurrent region relu reshape reshaped residual resized resnet result results rms rnn roi
-rope rotary row rows running samples scale scaled scales score scores scratch self seq seqlen sequence sequences
-shape shift shortcut sigmoid silu size sizes skip softmax source spatial split squeeze stage state states stem steps
-stride strides swish tail target targets tensor text texts tiles timestep timesteps token tokens total transformer
-transpose transposed unit units unpacked unsqueeze upsample value values var variance vector vectors video
-vocabulary weighted width window windows word words zero zeros"""
+accumulator activation add affine anchor anchors att attention attn audio average axis backbone base batch batches
+beam bert bias block blocks bn body bottleneck box boxes branch cache cat cell centers channel channels classes
+classifier cls cn codes concat concatenated context conv convolution cosine count counts coverage crop cross current
+data decoder dense depth depthwise detection detections digits dilation dim downsample dropout dw edge edges emb
+embed embedding embeddings encoder entropy epsilon expand expanded feats feature features feed ffn filters flatten
+following frame frames gate gelu gemm global graph gru hardswish head heads height hidden history hn ids image
+images img inception initial inner input inputs instance kernel keys label labels lane lanes last latent latents
+layer layernorm layers length lengths level linear local logits loss lstm main mask matmul matrix mean mel memory
+mlp mobile model module momentum most neck node nodes noise norm normal normalized norms num object offset one ones
+op outer output outputs pad padded padding panel past patch patches pixel pixels place planes points pointwise
+pooled pooling position positions power present prev previous probabilities probs proj project projection pw qkv
+quantized query ratio rec recurrent region relu reshape reshaped residual resized resnet resnets result results rms
+rnn roi rope rotary row rows running samples scale scaled scales score scores scratch self seq seqlen sequence
+sequences sequential shape shift shortcut sigmoid silu size sizes skip softmax source spatial speaker spectrogram
+split sppf squeeze src stage state states stem stems steps stride strides swish tail target targets tensor text
+texts tgt tiles timestep timesteps token tokens total transformer transpose transposed unit units unpacked unsqueeze
+upsample value values var variance vector vectors video vocabulary waveform weighted width window windows word words
+zero zeros"""
 _TOGETHER = """
-abs and bool cast ceil clip constant copy cos cumulative div down equal erf exp fc final first floor from gamma
-gather greater group groups h hat high i id identity if in index indices into k key less like log loop low lower
-ltrb max min mod mul mult multi neg negative no not of on or out packed per pool pow product q quant quantize r
-range read reciprocal reduce round scan select set sign sin slice slices sqrt step sub sum t tan tanh tile time to
-top true u up update upper v variable w weight weights where with without write x xor y z"""
+abs acos acosh adagrad adam align and arg array asin asinh atan atanh bernoulli beta binarizer bit bitwise blackman
+bool cached cast category causal ceil celu center clip col compress constant construct copy cos cosh cum cumulative
+cv default deform dequantize det dev dfl dft dict div down dynamic einsum element elements elu empty ensemble equal
+erase erf excite exp extractor eye fake fc final first flex floor freq from full gamma gather get glu gradient
+greater grid group groups h hamming hann hard hardmax has hat hh high hot i id identity idf if ih imputer in index
+indices inf insert integer interpolate into inv k keras key leaky len less like likelihood lm ln log loop low lower
+lrn ltrb map mapper mat match max min mish mod moving mul mult multi multinomial multiply neg negative no non
+normalization normalizer not of on onnx optional or out packed parameter per point pool post pow prod product q
+quant quantize r random range read reciprocal reduce regex regressor resize reverse round sample scaler scan scatter
+se select selu serving set shrink sign sin sinh slice slices softplus softsign space sqrt square std step stft
+string sub sum suppression svm swi t tan tanh thresholded tile time tind to top tracked tree trilu true type u
+uniform unique unpool up update upper use v variable variadic vectorizer w weight weights where with without wpe
+write wte x xor y z zip"""
 _WORDS = frozenset(_ALONE.split()) - RESERVED
 """Words that may be names by themselves."""
 _PARTS = _WORDS | frozenset(_TOGETHER.split())
@@ -67,8 +78,10 @@ def harmless(name: str) -> bool:
         word = re.fullmatch(r"([a-z]+)[0-9]*", name, re.ASCII)
         if len(name) == 1:
             return name.isalpha() and name != "I"
-        return word is not None and (word[1] in _WORDS or (word[1] in "abcdefghklmnopqrstuvwxz"))
-    return name != name.upper() and parts[-1] != "t" and parts[0][:1].isalpha() and all(map(_is_known, parts))
+        return word is not None and (word[1] in _WORDS or (len(word[1]) == 1 and word[1] not in "jy"))
+    if name == name.upper() or parts[-1] == "t" or not parts[0][:1].isalpha() or re.fullmatch("[A-Z]", parts[0]):
+        return False  # as macros, types and M_PIf are
+    return all(map(_is_known, parts))
 
 
 def _is_known(part: str) -> bool:
@@ -76,7 +89,8 @@ def _is_known(part: str) -> bool:
     if re.fullmatch(r"[0-9]+|[A-Za-z][0-9]*", part, re.ASCII) or part.lower().rstrip("0123456789") in _PARTS:
         return True
     found = _PART.findall(part)
-    return bool(part) and "".join(found) == part and all(w.isdigit() or w.lower() in _PARTS for w in found)
+    known = all(len(w) == 1 or w.isdigit() or w.lower() in _PARTS for w in found)
+    return bool(part) and "".join(found) == part and known
 
 
 # ------------------------------------------------------------------------- drawing
@@ -105,25 +119,24 @@ class Names:
 
         numbered: `batch0`, `batch1` …
         """
-        base = identifier(wanted)
-        return self._draw(base, "" if harmless(base + "0" * numbered) else "_", numbered)
+        return self._draw(identifier(wanted), lambda name: name if harmless(name) else f"{name}_", numbered)
 
     def within(self, prefix: CName, wanted: str) -> CName:
         """An identifier like a name of the model, for a function: it begins with the model's prefix."""
         base = identifier(wanted)
         plain = harmless(base) and not re.fullmatch(r"data[0-9]+", base)  # those are the embedded weights
-        return self._draw(f"{prefix}_{base}", "" if plain else "_", False)
+        return self._draw(f"{prefix}_{base}", lambda name: name if plain else f"{name}_", False)
 
     def own(self, wanted: str, numbered: bool = False) -> CName:
         """The same for a name that irc gives: ValueError if it is no identifier."""
-        return self._draw(CName(wanted), "", numbered)
+        return self._draw(CName(wanted), str, numbered)
 
-    def _draw(self, base: str, end: str, numbered: bool) -> CName:
-        found = base + end
+    def _draw(self, base: str, finish: Callable[[str], str], numbered: bool) -> CName:
+        found = finish(base)
         if numbered or found in self.taken:
-            between = "" if numbered and not end else "_"
+            between = "" if numbered else "_"
             count = self._next.get((base, between), 0 if numbered else 2)
-            while (found := f"{base}{between}{count}{end}") in self.taken:
+            while (found := finish(f"{base}{between}{count}")) in self.taken:
                 count += 1
             self._next[base, between] = count + 1
         self.taken.add(found)

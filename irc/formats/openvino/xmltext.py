@@ -11,6 +11,12 @@ _SPECIAL = re.compile('[&<"\t\n\r]')
 _TEXT = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # no XML 1.0 document can hold these
 
+_FIRST = (
+    r"A-Z_a-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f"
+    r"\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_PART = rf"[{_FIRST}][{_FIRST}\-.0-9\u00b7\u0300-\u036f\u203f\u2040]*"
+_NAME = re.compile(rf"{_PART}(?::{_PART})?")
 _XML = "http://www.w3.org/XML/1998/namespace"
 
 
@@ -32,7 +38,7 @@ class XmlName(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> Self:
-        if not re.fullmatch(r"[^\W\d][\w.\-\u00b7]*(?::[^\W\d][\w.\-\u00b7]*)?", text):
+        if not _NAME.fullmatch(text):
             raise ValueError(f"{text[:80]!r} is no name of XML")
         return super().__new__(cls, text)
 
