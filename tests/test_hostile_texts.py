@@ -22,7 +22,7 @@ from irc.backends import toolchain
 from irc.cli import main
 from irc.diagnostics.render import RENDERERS
 from irc.ir.text import parse_graph, print_graph
-from tests.hostile_models import MARK, PAYLOADS, benign, everywhere, ir_model, of_xml, onnx_model, rotated
+from tests.hostile_models import MARK, PAYLOADS, Texts, benign, everywhere, ir_model, of_xml, onnx_model, rotated
 
 ROTATIONS = range(0, len(PAYLOADS), 8)
 NAMED = re.compile(r"name[0-9]+")
@@ -99,6 +99,17 @@ def test_the_program_is_that_of_a_harmless_model(payload: str, folder: Path) -> 
             assert list(wanted) == list(found), kind
             for name in wanted:
                 same_but_for_names(tokens(wanted[name]), tokens(found[name]))
+
+
+def test_a_megabyte_for_a_name(folder: Path) -> None:
+    """Of anything but a size, whose formulas have a limit."""
+    texts = Texts(lambda k: f"name{k}" if k in (0, 8, 9) else f"{'*/' * 250_000}{k}")
+    model = onnx_model(texts).SerializeToString()
+    wanted, found = source_files(onnx_model(benign()).SerializeToString()), source_files(model)
+    for name, text in found.items():
+        same_but_for_names(tokens(wanted[name]), tokens(text))
+        assert len(text) < 2 * len(wanted[name]) + 10_000
+    check_results(irc.compile(model, backend="numpy", cache=False), "onnx")
 
 
 class Anonymous(ast.NodeTransformer):

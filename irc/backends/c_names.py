@@ -78,7 +78,7 @@ def harmless(name: str) -> bool:
         word = re.fullmatch(r"([a-z]+)[0-9]*", name, re.ASCII)
         if len(name) == 1:
             return name.isalpha() and name != "I"
-        return word is not None and (word[1] in _WORDS or (len(word[1]) == 1 and word[1] not in "jy"))
+        return word is not None and (word[1] in _WORDS or (len(word[1]) == 1 and word[1] not in "ijy"))
     if name == name.upper() or parts[-1] == "t" or not parts[0][:1].isalpha() or re.fullmatch("[A-Z]", parts[0]):
         return False  # as macros, types and M_PIf are
     return all(map(_is_known, parts))
