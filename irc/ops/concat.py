@@ -51,7 +51,7 @@ class Concat(Op):
             for k in range(rank):
                 if k == axis:
                     continue
-                what = f"axis {k} of operands 0 and {n}"
+                what = f"axis {k} of inputs 0 and {n}"
                 a, b = result[k], x.shape[k]
                 require(same(a, b), codes.SIZES_DIFFER, op="Concat", what=what, a=a, b=b)
                 result[k] = b if b.is_const else a
