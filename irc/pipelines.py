@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph
-from irc.passes import cse, decompose, demands, fold, infer, materialize, recompose, simplify, weights
+from irc.passes import cse, decompose, demands, fold, infer, many_operands, materialize, recompose, simplify, weights
 
 if TYPE_CHECKING:
     from irc.kernels import Isa
@@ -21,6 +21,7 @@ COMPILE_C: tuple[Pass, ...] = (
     ("record-demands", demands.record),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
+    ("many-operands", lambda graph, sink: many_operands.run(graph)),
     ("decompose", decompose.run),
     ("materialize-2", lambda graph, sink: materialize.run(graph)),
     ("fold-2", lambda graph, sink: fold.run(graph)),

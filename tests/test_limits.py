@@ -139,6 +139,24 @@ def test_long_chains_are_cut_into_groups(backend: str) -> None:
     np.testing.assert_allclose(found, -expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize("op", ["Sum", "Mean", "Max", "Min", "Concat"])
+def test_very_many_operands(op: str, kind: Any) -> None:
+    """Equal to the bit: also f16, which is rounded once."""
+    names = [f"x{k % 7}" for k in range(100)]
+    inputs = [
+        helper.make_tensor_value_info(f"x{k}", helper.np_dtype_to_tensor_dtype(np.dtype(kind)), [2, 3])
+        for k in range(7)
+    ]
+    axis = {"axis": 1} if op == "Concat" else {}
+    y = helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)
+    source = model([helper.make_node(op, names, ["y"], **axis)], inputs, outputs=[y])
+    arrays = list(np.random.default_rng(0).normal(size=(7, 2, 3)).astype(kind))
+    (a,), (b,) = (irc.compile(source, backend=e, cache=False)(arrays) for e in ("c", "numpy"))
+    np.testing.assert_array_equal(a, b)
+    assert np.asarray(a).dtype == kind
+
+
 @pytest.mark.parametrize("backend", ["numpy", "c"])
 def test_slices_of_slices(backend: str) -> None:
     nodes = [helper.make_node("Slice", [f"v{k}" if k else "x", "a", "b", "i", "s"], [f"v{k + 1}"]) for k in range(60)]
