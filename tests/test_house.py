@@ -90,7 +90,7 @@ def test_readme_and_ci_run_the_same_tests() -> None:
 
 
 def test_links_in_documentation_lead_somewhere() -> None:
-    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "samples/README.md", "bench/README.md")]
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "samples/README.md", "bench/README.md")]
     pages += (ROOT / "docs").rglob("*.md")
     dead = [
         f"{relative(page)}: {target}"
