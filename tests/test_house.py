@@ -90,7 +90,8 @@ def test_readme_and_ci_run_the_same_tests() -> None:
 
 
 def test_links_in_documentation_lead_somewhere() -> None:
-    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "samples/README.md", "bench/README.md")]
+    names = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "samples/README.md", "bench/README.md")
+    pages = [ROOT / name for name in names]
     pages += (ROOT / "docs").rglob("*.md")
     dead = [
         f"{relative(page)}: {target}"

@@ -13,11 +13,13 @@ from typing import Any, cast
 
 from irc.backends import toolchain
 from irc.backends.processor import model_name
-from irc.files import replacing
+from irc.files import read_regular, replacing
 from irc.runtime import cache
 from irc.version import VERSION
 
 FOLDER = "tuned"
+LARGEST = 1 << 26
+"""Bytes of a table."""
 
 
 def table_name(target: toolchain.Target, compiler: toolchain.Compiler, threads: int) -> str:
@@ -32,8 +34,8 @@ def read(name: str) -> dict[str, str]:
     if not path.parent.is_dir() or cache.root() is None:
         return {}
     try:
-        found: Any = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        found: Any = json.loads(read_regular(path, LARGEST))
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):
         return {}
