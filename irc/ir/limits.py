@@ -56,7 +56,6 @@ EXPANSION = Limit(
 CALLS = Limit("the number of functions that call each other", 64, "calls are expanded by recursion")
 EXPANSION_FACTOR = 4
 """A model of more nodes may also expand to this many times as many as it has."""
-NESTING = Limit("the number of bodies inside each other", 32, "bodies are read and compiled by recursion")
 LARGEST_SIZE = 1 << 62
 """No axis of an array in memory is longer: what follows from that is taken for certain."""
 
