@@ -420,12 +420,12 @@ def require_memory(graph: Graph, arena: Dim | None = None) -> None:
 
 
 def require_ranks(graph: Graph) -> None:
-    """CompileError IRC5003 with every value whose rank is unknown: index functions and loops need it."""
+    """CompileError IRC5003 with every value that is no tensor of known rank: index functions and loops need one."""
     from irc.ir.types import TensorType
 
     sink = Sink()
     for value in graph.values():
-        if isinstance(value.type, TensorType) and value.type.shape is None:
+        if not isinstance(value.type, TensorType) or value.type.shape is None:
             loc = value.producer.loc if value.producer else value.loc
             sink.report(lowering.UNSUPPORTED_TYPE, loc, value=value.name, type=value.type)
     sink.stop_on_errors(CompileError)

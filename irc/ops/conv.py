@@ -465,7 +465,7 @@ class ConvTranspose(Convolution):
     openvino = (
         Form(
             "ConvolutionBackpropData", 1, attrs={**OV_CONV, "output_padding": Ints(())}, T=OV_NUMERIC,
-            sig=Sig("x: T, w: T, output_shape?: I -> y: T", T=NUMERIC, I=INDEX),
+            sig=Sig("x: T[>=3], w: T[>=3], output_shape?: I[1] -> y: T", T=NUMERIC, I=INDEX),
             read=read_plain_backprop, direct=True, write=write_conv_transpose, when=plain,
         ),
     )  # fmt: skip
@@ -485,7 +485,7 @@ class GroupedConvTranspose(Convolution):
     openvino = (
         Form(
             "GroupConvolutionBackpropData", 1, attrs={**OV_CONV, "output_padding": Ints(())}, T=OV_NUMERIC,
-            sig=Sig("x: T, w: T, output_shape?: I -> y: T", T=NUMERIC, I=INDEX),
+            sig=Sig("x: T[>=3], w: T[>=4], output_shape?: I[1] -> y: T", T=NUMERIC, I=INDEX),
             read=read_group_backprop, direct=True,
         ),
     )  # fmt: skip

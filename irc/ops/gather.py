@@ -20,7 +20,6 @@ from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.ops.base import Array, Op, op
-from irc.ops.broadcasting import broadcast_dim
 from irc.ops.codecs import AsInput, Int
 from irc.ops.compare import Less
 from irc.ops.forms import Declined, Form
@@ -306,10 +305,11 @@ class GatherND(Op):
         what, most = "the last size of indices", len(data.shape) - batch
         fits = (depth or 0) <= most
         require(fits, codes.SIZE_RANGE, op="GatherND", what=what, value=depth, expected=f"at most {most}")
-        lead = [
-            broadcast_dim(p, q, op="GatherND", shapes=f"{data.tensor} and {indices.tensor}", axis=k)
-            for k, (p, q) in enumerate(zip(data.shape[:batch], indices.shape[:batch], strict=True))
-        ]
+        lead: list[Dim] = []
+        for k, (p, q) in enumerate(zip(data.shape[:batch], indices.shape[:batch], strict=True)):
+            what = f"batch axis {k} of data and indices"
+            require(same(p, q), codes.SIZES_DIFFER, op="GatherND", what=what, a=p, b=q)
+            lead.append(q if q.is_const else p)
         return TensorType(data.dtype, (*lead, *indices.shape[batch:-1], *data.shape[batch + (depth or 0) :]))
 
     def reference(self, data: Array, indices: Array) -> Array:

@@ -83,8 +83,6 @@ class Recurrent(Op):
         return tuple(tuple(found[i : i + n]) for i in range(0, len(found), n))
 
     def infer(self, x: Value, w: Value, r: Value, *rest: Value | None) -> list[TensorType]:
-        for name, v, rank in (("X", x, 3), ("W", w, 3), ("R", r, 3)):
-            require(v.rank == rank, shape_codes.WRONG_RANK, op=self.name, operand=name, type=v.tensor, expected=rank)
         self.functions()
         hidden = r.shape[2]
         wanted: list[tuple[str, Dim, Dim]] = [

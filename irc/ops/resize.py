@@ -543,7 +543,10 @@ def present(v: Value | None) -> Value | None:
 
 
 def scaled_dim(d: Dim, scale: float) -> Dim:
-    """floor(d · scale) for a scale that is the nearest f32 to a simple fraction."""
+    """floor(d · scale) for a scale that is the nearest f32 to a simple fraction.  Problem IRC2207 unless it is a
+    positive number."""
+    right = 0 < scale < math.inf
+    require(right, codes.ATTRIBUTE_RANGE, op="Resize", attribute="scale", value=scale, expected="positive")
     if d.is_const:
         return Dim.of(scaled_size(int(d), scale))
     simple = Fraction(scale).limit_denominator(1000)

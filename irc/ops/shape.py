@@ -288,7 +288,10 @@ def range_length(start: Any, limit: Any, delta: Any) -> int:
     require(delta != 0, operation.ATTRIBUTE_RANGE, op="Range", attribute="step", value=0, expected="not 0")
     if isinstance(delta, int):
         return max(-((start - limit) // delta), 0)
-    return max(math.ceil((limit - start) / delta), 0)
+    length = (limit - start) / delta
+    finite = math.isfinite(length)
+    require(finite, operation.ATTRIBUTE_RANGE, op="Range", attribute="length", value=length, expected="finite")
+    return max(math.ceil(length), 0)
 
 
 def read_range_4(b: Any, a: Any, start: Value, stop: Value, step: Value) -> Value:

@@ -1,0 +1,115 @@
+"""What fuzzing found operations to do with operands nobody had checked: every one is a finding at its node now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import irc
+from irc.diagnostics import Diagnostic
+from irc.ops.activation import Elu
+from irc.ops.signature import Sig
+
+BROKEN = {
+    "(float[2,4] x) => (float[2,4] y) <int64[1,1] a = {0}> { y = Slice(x, a, a) }": "IRC3105",
+    "(float[3] x) => (float[2] y, float[1] z) { y, z = Split<axis = -2, split = [2, 1]>(x) }": "IRC3106",
+    "(float[2,3,4,0] q, float[2,3,6,0] k) => (float[2,3,4,0] y) { y = Attention(q, k, k) }": "IRC3109",
+    "(float[2,4] q) => (float[2,4] y) { y = Attention(q, q, q) }": "IRC3105",
+    "(float[1,3,3] x, float[1,5,3] w, float[1,5,5] r, float[10] b) => (float[1,3,5] y)"
+    " { , y = RNN<hidden_size = 5>(x, w, r, b) }": "IRC3105",
+    "(float[1,3,3] x, float[1,5,3] w, float[1,5,5] r, float[1,2,5] h) => (float[1,3,5] y)"
+    " { , y = RNN<hidden_size = 5>(x, w, r, , , h) }": "IRC3108",
+    "(float[2,3] x, float[4] s) => (float[2,3] y) { y = LayerNormalization(x, s) }": "IRC3101",
+    "(float[1,3] x, int64[2,2,1] i) => (float[2,2] y) { y = GatherND<batch_dims = 1>(x, i) }": "IRC3108",
+    "() => (float[n] y) <float a = {nan}, float b = {1}> { y = Range(a, b, b) }": "IRC2207",
+    "(float[2,3] x) => (float[2,3] y) { y = Gelu<approximate = [1, 2]>(x) }": "IRC2204",
+    "(float[2,3] x, seq(float[2]) s) => (float[2,3] y) { y = Add(x, s) }": "IRC2104",
+}  # fmt: skip
+"""Graphs of one mistake each, and its code."""
+
+
+def model(graph: str, opset: int) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> g {graph}')
+
+
+def errors(found: list[Diagnostic]) -> list[str]:
+    return [d.code for d in found if d.severity == "error"]
+
+
+@pytest.mark.parametrize(("graph", "code"), BROKEN.items(), ids=lambda text: text[:60])
+def test_a_broken_operand_is_a_finding_at_its_node(graph: str, code: str) -> None:
+    broken = model(graph, 6 if "split =" in graph else 23)
+    found = irc.validate(broken)
+    assert errors(found) == [code]
+    assert "node 0" in next(d for d in found if d.severity == "error").location.where
+    with pytest.raises(irc.InvalidModel) as refused:
+        irc.load(broken)
+    assert errors(refused.value.diagnostics) == [code]
+
+
+TWO = "(float[2] x, float[3] z) => (float[2] w) { y = Elu(x) w = Add(y, z) v = Add(x, z) }"
+
+
+def boom(*_: Any) -> Any:
+    raise AttributeError("nobody foresaw this")
+
+
+def test_a_crash_at_a_node_hides_no_other_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Elu, "infer", boom)
+    found = irc.validate(model(TWO, 17))
+    assert errors(found) == ["IRC9002", "IRC3101"]
+    assert "node 0" in found[0].location.where and "node 2" in found[1].location.where
+    with pytest.raises(irc.InvalidModel) as refused:
+        irc.load(model(TWO, 17))
+    assert errors(refused.value.diagnostics) == ["IRC9002", "IRC3101"]
+
+
+def test_a_crash_while_compiling_names_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = irc.load(model("(float[2] x) => (float[2] w) { y = Elu(x) w = Relu(y) }", 17))
+    monkeypatch.setattr(Elu, "infer", boom)
+    with pytest.raises(irc.CompileError) as refused:
+        irc.compile(loaded, backend="numpy", cache=False)
+    assert errors(refused.value.diagnostics) == ["IRC9002"]
+    assert "node 0" in refused.value.diagnostics[0].location.where
+
+
+@pytest.mark.parametrize("name", ["ReadValue", "Assign", "Conv", "Relu"])
+def test_an_operation_of_a_foreign_domain_is_not_ours(name: str) -> None:
+    head = '<ir_version: 8, opset_import: ["" : 17, "acme" : 1]>'
+    text = f"{head} g (float[2] x) => (float[2] y) {{ y = acme.{name}(x) }}"
+    for backend in ("c", "numpy"):
+        with pytest.raises(irc.CompileError) as refused:
+            irc.compile(onnx.parser.parse_model(text), backend=backend, cache=False)
+        assert not any(code.startswith("IRC9") for code in errors(refused.value.diagnostics))
+
+
+def test_an_input_without_a_name_is_reported() -> None:
+    nameless = model("(float[2] x, float[1] z) => (float[2] y) { y = Relu(x) }", 17)
+    nameless.graph.input[1].name = ""
+    assert errors(irc.validate(nameless)) == ["IRC1527"]
+
+
+LAYERS = '<net name="ä" version="11"><layers/></net>'
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-32", "latin-1", "ucs-4", "x-unknown"])
+def test_files_of_any_encoding(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.xml"
+    known = encoding not in ("ucs-4", "x-unknown")
+    path.write_bytes(f'<?xml version="1.0" encoding="{encoding}"?>{LAYERS}'.encode(encoding if known else "utf-8"))
+    found = irc.validate(path)
+    assert errors(found) == []
+    assert ("IRC1008" in [d.code for d in found]) is not known
+    assert irc.load(path).graph.name == "ä"
+
+
+def test_ranks_of_a_signature() -> None:
+    sig = Sig("x: T[r>=1], y?: T[r=2..3], k: i64[one], *z: T[2] -> w: T", T={np.float32})  # type: ignore[arg-type]
+    assert [str(p.rank) for p in sig.inputs] == ["at least 1", "2 or 3", "0, or 1 with one element", "2"]
+    assert [p.rank.variable for p in sig.inputs] == ["r", "r", "", ""]
+    with pytest.raises(AssertionError):
+        Sig("x: T[two] -> y: T")
