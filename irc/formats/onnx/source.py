@@ -45,7 +45,7 @@ def open_model(
             size = os.fstat(file.fileno()).st_size
             if size > PROTOBUF_LIMIT:
                 return sink.report(codes.FILE_TOO_BIG, loc, path=path, size=size)
-            data = file.read(PROTOBUF_LIMIT)
+            data = file.read(size)  # not the limit: a buffer of that size would be made
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return sink.report(codes.FILE_UNREADABLE, loc, path=path, reason=reason)
