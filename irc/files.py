@@ -76,7 +76,8 @@ def _require_regular(status: os.stat_result, path: str) -> None:
 def read_regular(path: str | Path, most: int) -> bytes:
     """The content of a regular file of at most that many bytes.  OSError."""
     with os.fdopen(open_regular(path), "rb") as file:
-        data = file.read(most + 1)
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(min(size, most) + 1)  # not the limit: a buffer of that size would be made
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} bytes", os.fspath(path))
     return data
