@@ -22,7 +22,7 @@ TARGETS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64", "plain":
 """Instruction set of `irc.kernels.ISAS` -> a target that has it."""
 _IN_PARTS = ["-Wno-psabi", "-O1", "-fexpensive-optimizations"]
 """For vectors that the processor has in parts.  How they are passed does not matter: no call leaves its file with one.
--O3 takes minutes for some kernels; -O1 makes no multiply-adds without the other flag."""
+-O1 takes a third of the time of -O3, and makes no multiply-adds without the other flag."""
 @cache
 def features_under_test() -> frozenset[str]:
     """What code may use that is compiled with -march=native, in the names of /proc/cpuinfo."""
@@ -35,10 +35,14 @@ def isa_under_test() -> Isa:
     return isa_of(features_under_test(), processor.machine())
 
 
-def native_flags(code: str) -> list[str]:
-    """Flags for kernels on the tested processor, which has vectors in parts that are wider than its own."""
+def native_flags(code: str, kernels: bool = True) -> list[str]:
+    """Flags for kernels, or functions whose bounds are stated with multiply-adds, on the tested processor.
+
+    It has vectors in parts that are wider than its own; gcc takes minutes for the parts of some kernels, except at -O0.
+    """
     here = isa_under_test().vector
-    parts = _IN_PARTS if any(f"vector_size({size})" in code for size in (32, 64) if size > here) else []
+    wider = any(f"vector_size({size})" in code for size in (32, 64) if size > here)
+    parts = ([*_IN_PARTS, "-O0"] if kernels else _IN_PARTS) if wider else []
     return ["-march=native", *(["-mprefer-vector-width=512"] if here == 64 else []), *parts]
 
 

@@ -61,7 +61,8 @@ pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str] | None = None) -> ctypes.CDLL:
     text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels), extra])
     (folder / "kernels.c").write_text(text)
-    command = [*(compiler or compilers()[0]), *FLAGS, *native_flags(text), "-shared", "-fPIC", "kernels.c", "-lm"]
+    flags = [*FLAGS, *native_flags(text, bool(kernels)), "-shared", "-fPIC"]
+    command = [*(compiler or compilers()[0]), *flags, "kernels.c", "-lm"]
     done = subprocess.run([*command, "-o", "k.so"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return foreign.open_library(folder / "k.so")
