@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from irc.diagnostics import require
@@ -32,7 +33,9 @@ class Bound(AsInput):
         value = Float().decode(raw, r) if isinstance(raw, str) else float(raw)
         if not dtype.is_integer:
             return np.array(value).astype(dtype.numpy)
-        limits = np.iinfo(dtype.numpy)
+        if math.isnan(value):
+            raise r.bad(raw, "a number")
+        limits = ml_dtypes.iinfo(dtype.numpy)  # NumPy knows none of 4-bit integers
         if math.isinf(value):
             return np.array(limits.max if value > 0 else limits.min, dtype.numpy)
         whole = math.ceil(value) if self.up else math.floor(value)
