@@ -80,8 +80,14 @@ class _Reader:
         return value
 
     # ------------------------------------------------------------------- one node
+    def _computes_nothing(self, raw: RawNode) -> bool:
+        """Whether no result needs a node and an operand is missing, which is no error where nothing looks at it."""
+        return bool(raw.extras.get("dead")) and any(not key or key not in self.known for key in raw.inputs)
+
     def node(self, raw: RawNode) -> None:
         """Read a node, whose results are known then: as `Opaque`, with a finding, where that fails."""
+        if self._computes_nothing(raw):
+            return
         inputs = [self._operand(key) for key in raw.inputs]
         before = len(self.out)
         try:

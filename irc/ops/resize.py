@@ -144,7 +144,7 @@ def axis_taps(
     outside = (x < 0) | (x > size - 1)
     if mode == "nearest":
         return [nearest(np, x, size, scale, nearest_mode).astype(np.int64)], [], outside
-    indices, weights = taps(np, x, size, min(scale, 1.0) if antialias else 1.0, mode, a, exclude)
+    indices, weights = taps(np, x, size, min(scale or 1.0, 1.0) if antialias else 1.0, mode, a, exclude)
     return [n.astype(np.int64) for n in indices], weights, outside
 
 
@@ -153,7 +153,7 @@ def weighted(x: Array, axis: int, indices: list[Array], weights: list[Array]) ->
     if not weights:
         return np.take(x, indices[0], axis=axis)
     tail = (-1,) + (1,) * (x.ndim - 1 - axis)
-    total = np.zeros((), x.dtype)
+    total = np.zeros(x.shape[:axis] + indices[0].shape + x.shape[axis + 1 :], x.dtype)
     for n, w in zip(indices, weights):
         if np.any(w):
             total = total + np.take(x, n, axis=axis) * w.astype(x.dtype).reshape(tail)
@@ -256,6 +256,13 @@ def is_fixed(op: Any, x: Value, roi: Value | None = None, scales: Value | None =
     return plain and op.coordinates == "asymmetric" and not any(v is not None for v in sizes) and scales is not None
 
 
+def check_scales(scales: Value | None) -> None:
+    """Raise Problem IRC2207 for a known scale that stretches nothing to anything."""
+    for scale in scales.array.reshape(-1) if scales is not None and scales.array is not None else ():
+        facts = {"attribute": "scales", "value": float(scale), "expected": "finite and greater than 0"}
+        require(bool(np.isfinite(scale) and scale > 0), codes.ATTRIBUTE_RANGE, op="Resize", **facts)
+
+
 def all_given(op: Any, x: Value, roi: Value | None = None, scales: Value | None = None, *sizes: Value | None) -> bool:
     return roi is not None and scales is not None
 
@@ -355,6 +362,7 @@ class Resize(Op):
         assert given is not None
         facts = {"what": "the number of axes and of scales or sizes", "a": len(axes), "b": given.tensor.elements()}
         require(same(given.tensor.elements(), len(axes)), shape_codes.SIZES_DIFFER, op="Resize", **facts)
+        check_scales(present(scales))
         result = list(x.shape)
         for k, size in zip(axes, self.counts(x, axes, present(scales), present(sizes)), strict=True):
             result[k] = size

@@ -246,3 +246,35 @@ def a_backward_slice_of_an_empty_axis() -> Files:
     nodes = [node("Slice", "x a b i s", "v"), node("Gemm", "v w")]
     bounds = [whole("a", [0]), whole("b", [-1]), whole("i", [1]), whole("s", [-1])]
     return model(nodes, [sized("x", [3, 0])], constants=[*bounds, real("w", np.zeros((0, 3)))])
+
+
+@hostile()
+def an_image_is_resized_to_nothing() -> Files:
+    """The kernel that smooths it would be infinitely wide."""
+    resize = node("Resize", "x _ _ s", mode="cubic", antialias=1, axes=[2, 3])
+    return model([resize], [sized("x", [1, 2, 5, 7])], constants=[whole("s", [0, 9])], opset=19)
+
+
+@hostile("IRC2207")
+def an_image_is_resized_by_the_scale_0() -> Files:
+    return model([node("Resize", "x _ s", mode="linear", axes=[1])], constants=[real("s", [0])], opset=19)
+
+
+@hostile()
+def a_layer_that_nothing_needs_lacks_an_operand() -> Files:
+    """OpenVINO does not look at such layers, so they are neither compiled nor written."""
+    size = "<dim>2</dim>"
+    return {
+        "m.xml": f"""<?xml version="1.0"?><net name="m" version="11"><layers>
+<layer id="0" name="x" type="Parameter" version="opset1"><data shape="2" element_type="f32"/>
+  <output><port id="0" precision="FP32">{size}</port></output></layer>
+<layer id="1" name="dead" type="Add" version="opset1">
+  <input><port id="0" precision="FP32">{size}</port><port id="1" precision="FP32">{size}</port></input>
+  <output><port id="2" precision="FP32">{size}</port></output></layer>
+<layer id="2" name="dead2" type="Relu" version="opset1"><input><port id="0" precision="FP32">{size}</port></input>
+  <output><port id="1" precision="FP32">{size}</port></output></layer>
+<layer id="3" name="y" type="Result" version="opset1"><input><port id="0" precision="FP32">{size}</port></input></layer>
+</layers><edges><edge from-layer="0" from-port="0" to-layer="3" to-port="0"/>
+<edge from-layer="0" from-port="0" to-layer="1" to-port="0"/><edge from-layer="1" from-port="2" to-layer="2" to-port="0"/>
+</edges></net>""".encode()
+    }
