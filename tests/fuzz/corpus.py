@@ -275,6 +275,29 @@ def a_layer_that_nothing_needs_lacks_an_operand() -> Files:
   <output><port id="1" precision="FP32">{size}</port></output></layer>
 <layer id="3" name="y" type="Result" version="opset1"><input><port id="0" precision="FP32">{size}</port></input></layer>
 </layers><edges><edge from-layer="0" from-port="0" to-layer="3" to-port="0"/>
-<edge from-layer="0" from-port="0" to-layer="1" to-port="0"/><edge from-layer="1" from-port="2" to-layer="2" to-port="0"/>
+<edge from-layer="0" from-port="0" to-layer="1" to-port="0"/>
+<edge from-layer="1" from-port="2" to-layer="2" to-port="0"/>
 </edges></net>""".encode()
     }
+
+
+@hostile("IRC1546")
+def functions_call_the_one_before_twice() -> Files:
+    made: list[FunctionProto] = []
+    for k in range(17):
+        name, domain = (f"F{k - 1}", "f") if k else ("Relu", "")
+        body = [node(name, "a", "b", domain=domain), node(name, "b", "c", domain=domain)]
+        opsets = [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]
+        made.append(helper.make_function("f", f"F{k}", ["a"], ["c"], body, opsets))
+    return model([node("F16", "x", domain="f")], functions=made, f=1)
+
+
+@hostile("IRC3106")
+def an_old_split_along_an_axis_that_is_not_there() -> Files:
+    return model([node("Split", "x", "y z", axis=-2, split=[2, 1])], [sized("x", [3])], opset=6)
+
+
+@hostile("IRC3109")
+def an_attention_without_features() -> Files:
+    keys = [sized("k", [2, 3, 6, 8]), sized("v", [2, 3, 6, 8])]
+    return model([node("Attention", "q k v")], [sized("q", [2, 3, 4, 0]), *keys], opset=23)

@@ -38,11 +38,14 @@ def nothing() -> None:
 
 
 def run_all(
-    call: Callable[[Item], Any], items: Sequence[Item], bytes_more: int = BYTES, before: Callable[[], None] = nothing
+    call: Callable[[Item], Any],
+    items: Sequence[Item],
+    bytes_more: int | None = BYTES,
+    before: Callable[[], None] = nothing,
 ) -> list[Any | Death]:
     """`call(item)` for each item, in a child that is replaced when it dies; results must be JSON.
 
-    `before` is called in each child first.
+    `before` is called in each child first.  bytes_more: of memory, on top of what this process has; None: no limit.
     """
     answers: list[Any | Death] = []
     while len(answers) < len(items):
@@ -51,7 +54,7 @@ def run_all(
 
 
 def _one_child(
-    call: Callable[[Item], Any], items: Sequence[Item], bytes_more: int, before: Callable[[], None]
+    call: Callable[[Item], Any], items: Sequence[Item], bytes_more: int | None, before: Callable[[], None]
 ) -> list[Any | Death]:
     answers_in, answers_out = os.pipe()
     trace_in, trace_out = os.pipe()
@@ -97,7 +100,7 @@ def _cause(status: int) -> str:
 
 
 def _serve(
-    call: Callable[[Item], Any], items: Sequence[Item], answers: int, trace: int, bytes_more: int,
+    call: Callable[[Item], Any], items: Sequence[Item], answers: int, trace: int, bytes_more: int | None,
     before: Callable[[], None],
 ) -> None:  # fmt: skip
     """The child: limits, then one line of JSON an item.  Does not return."""
@@ -108,8 +111,9 @@ def _serve(
         faulthandler.enable(file=2)
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         faulthandler.register(signal.SIGPROF, file=2, all_threads=False, chain=True)
-        limit = _address_space() + bytes_more
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        if bytes_more is not None:
+            limit = _address_space() + bytes_more
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         before()
         for item in items:

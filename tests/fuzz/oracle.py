@@ -230,7 +230,9 @@ _hooked = False
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "open" and _opened is not None and isinstance(arguments[0], str | bytes):
-        _opened.append(os.path.abspath(os.fsdecode(arguments[0])))
+        name = os.fsdecode(arguments[0])
+        if os.path.isabs(name) or ".." in name.split(os.sep):  # else beneath a folder that was opened by its own name
+            _opened.append(os.path.abspath(name))
 
 
 @contextlib.contextmanager

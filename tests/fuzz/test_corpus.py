@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 import irc
 from tests.fuzz.corpus import HOSTILE, Hostile, of_folders
 from tests.fuzz.files_campaign import examine_files, warm_up
+from tests.fuzz.oracle import examine_all
+from tests.fuzz.seeds import ROOT
 
 ALL = [*HOSTILE, *of_folders()]
 
@@ -23,12 +28,25 @@ def test_hostile_files(case: Hostile) -> None:
     assert report.errors == list(case.errors)
 
 
+@pytest.mark.parametrize("where", ["weights", "document"])
+def test_a_pipe_that_nobody_writes_into(where: str, tmp_path: Path) -> None:
+    """Reading it would wait for ever."""
+    for name in ("digits.xml", "digits.bin"):
+        (tmp_path / name).write_bytes((ROOT / "samples/digits" / name).read_bytes())
+    pipe = tmp_path / ("digits.bin" if where == "weights" else "digits.xml")
+    pipe.unlink()
+    os.mkfifo(pipe)
+    (report,) = examine_all([tmp_path / "digits.xml"])
+    assert not report.findings and report.errors
+
+
 @pytest.mark.compiler
 @pytest.mark.parametrize(
     "name",
     [
         "a_size_is_called_class",
         "a_size_has_a_name_that_python_normalises",
+        "a_chain_of_1500_sines",
         "a_flip_of_nothing",
     ],
 )
