@@ -20,6 +20,7 @@ from irc.border.sizes import SizeBuilder
 from irc.diagnostics import Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.ir.dim import SizeUnknown
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.names import unused
 from irc.ir.types import DType, UnknownRank
@@ -244,9 +245,9 @@ class _Writer:
             try:
                 self._rewrite(rewrite, op, inputs, outputs, name, loc, (*path, key))
                 return
-            except (Declined, Problem) as e:
+            except (Declined, Problem, SizeUnknown) as e:
                 self._undo(before)
-                if i == 0 and not isinstance(e, Declined):
+                if i == 0 and isinstance(e, Problem):
                     refusal = e
         raise refusal or self._refusal(op, inputs)
 

@@ -125,6 +125,10 @@ def _key(monomial: Monomial) -> tuple[int, str]:
     return len(monomial), "*".join(map(str, monomial))
 
 
+class SizeUnknown(ValueError):
+    """A number was asked of a size that only a run tells."""
+
+
 class Dim:
     """An integer expression; immutable and hashable.  `int(d)` works when it is constant.
 
@@ -186,7 +190,7 @@ class Dim:
 
     def __int__(self) -> int:
         if not self.is_const:
-            raise ValueError(f"dimension {self} is not constant")
+            raise SizeUnknown(f"dimension {self} is not constant")
         return self.terms[0][1]
 
     __index__ = __int__

@@ -301,3 +301,10 @@ def an_old_split_along_an_axis_that_is_not_there() -> Files:
 def an_attention_without_features() -> Files:
     keys = [sized("k", [2, 3, 6, 8]), sized("v", [2, 3, 6, 8])]
     return model([node("Attention", "q k v")], [sized("q", [2, 3, 4, 0]), *keys], opset=23)
+
+
+@hostile()
+def a_transposed_convolution_with_weights_of_unknown_size() -> Files:
+    """To write it as OpenVINO's asks for numbers."""
+    convolution = node("ConvTranspose", "x w", auto_pad="SAME_UPPER", output_shape=[8, 8])
+    return model([convolution], [sized("x", ["N", 3, 4, 4]), sized("w", [3, 2, "A", "B"])], opset=11)
