@@ -1,0 +1,40 @@
+"""Up to 40 s of each fuzzer: the same mutants and graphs every time, fewer where the machine is slow.
+
+`python -m tests.fuzz` runs them for hours, with other seeds.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.fuzz.files_campaign import fuzz_files
+from tests.fuzz.findings import Findings
+from tests.fuzz.graphs_campaign import fuzz_graphs
+
+SECONDS = 40
+SEED = 0
+
+
+def nothing_found(findings: Findings) -> None:
+    """Fail with everything that was found: the seed and number of each, and how it came about."""
+    assert not findings.counts, "\n\n".join(
+        f"{bucket} ({origin})\n{finding.detail[-3000:]}" for bucket, (finding, _, origin) in findings.first.items()
+    )
+
+
+@pytest.mark.parametrize("target", ["onnx", "xml", "bin"])
+def test_mutated_files(target: str) -> None:
+    findings = Findings()
+    done = fuzz_files(target, SEED, findings, time.monotonic() + SECONDS, last=600, deep=False)
+    assert done > 0
+    nothing_found(findings)
+
+
+@pytest.mark.compiler
+def test_random_graphs() -> None:
+    findings = Findings()
+    done = fuzz_graphs(SEED, findings, time.monotonic() + SECONDS, last=60)
+    assert done > 0
+    nothing_found(findings)
