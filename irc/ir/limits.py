@@ -59,7 +59,7 @@ EXPANSION_FACTOR = 4
 LARGEST_SIZE = 1 << 62
 """No axis of an array in memory is longer: what follows from that is taken for certain."""
 
-CONSTANT_MEMORY = 1 << 29
+CONSTANT_MEMORY = 1 << 28
 """Bytes of the constants that irc makes when compiling where small ones grow, unless `max_memory` says otherwise."""
 RUN_MEMORY = 1 << 36
 """Bytes of a run whose sizes are known when compiling, unless `max_memory` says otherwise."""

@@ -34,6 +34,8 @@ NEAREST_MODES = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
 MODES = ["nearest", "linear", "cubic"]
 FEW = 4
 """So many taps are added one by one; more are a reduction."""
+LONGEST_TABLE = 1 << 22
+"""Elements of an axis whose taps are constants; of a longer one they are calculated when the model runs."""
 
 
 def coordinates(
@@ -42,7 +44,8 @@ def coordinates(
     """Where result element `i` stands in the operand.
 
     size: of the operand; count: of the result; length: size · scale before rounding; start, end: of the
-    region of interest, in 0..1.
+    region of interest, in 0..1.  All are f32, as in ONNX Runtime and OpenVINO: it decides which of two elements is the
+    nearest where a coordinate is halfway between them.
     """
     if mode == "align_corners":
         return xp.where(length == 1, i * 0.0, i * (size - 1) / xp.maximum(length - 1, 1e-9))
@@ -161,13 +164,13 @@ def weighted(x: Array, axis: int, indices: list[Array], weights: list[Array]) ->
 
 
 class Symbols:
-    """The few NumPy functions that the formulas use, on graph values (f64 vectors and scalars)."""
+    """The few NumPy functions that the formulas use, on graph values (f32 vectors and scalars)."""
 
     def __init__(self, b: Any) -> None:
         self.b = b
 
     def of(self, x: Any) -> Any:
-        return x if isinstance(x, Symbolic) else Symbolic(self.b, self.b.const(float(x), f64))
+        return x if isinstance(x, Symbolic) else Symbolic(self.b, self.b.const(float(x), f32))
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         if isinstance(condition, bool):
@@ -397,7 +400,7 @@ class Resize(Op):
             if counts[n] == y.shape[axis] and factors[n] == 1.0 and not crop:
                 continue
             indices, weights, outside = axis_taps(
-                np.arange(counts[n]).astype(np.float64), y.shape[axis], counts[n], lengths[n], factors[n], start, end,
+                np.arange(counts[n]).astype(np.float32), y.shape[axis], counts[n], lengths[n], factors[n], start, end,
                 self.mode, self.coordinates, self.nearest_mode, self.cubic_coeff_a, self.antialias,
                 self.exclude_outside,
             )  # fmt: skip
@@ -455,9 +458,10 @@ class Resize(Op):
         start: float, end: float,
     ) -> Value:  # fmt: skip
         size = y.shape[axis]
-        if size.is_const and count.is_const and scale is not None and length is not None:
+        tabled = size.is_const and count.is_const and int(count) <= LONGEST_TABLE
+        if tabled and scale is not None and length is not None:
             indices, weights, outside = axis_taps(
-                np.arange(int(count)).astype(np.float64), int(size), int(count), length, scale, start, end, self.mode,
+                np.arange(int(count)).astype(np.float32), int(size), int(count), length, scale, start, end, self.mode,
                 self.coordinates, self.nearest_mode, self.cubic_coeff_a, self.antialias, self.exclude_outside,
             )  # fmt: skip
             kept = [k for k, w in enumerate(weights) if np.any(w)]
@@ -481,11 +485,11 @@ class Resize(Op):
         xp = Symbols(b)
 
         def number(d: Dim) -> Symbolic:
-            return Symbolic(b, b.Cast(b.Reshape(b.dims([d]), b.const(np.zeros(0, np.int64))), to=f64))
+            return Symbolic(b, b.Cast(b.Reshape(b.dims([d]), b.const(np.zeros(0, np.int64))), to=f32))
 
         zero = b.const(np.int64(0))
         places = b.Range(zero, b.Reshape(b.dims([count]), b.const(np.zeros(0, np.int64))), b.const(np.int64(1)))
-        i, n, m = Symbolic(b, b.Cast(places, to=f64)), number(size), number(count)
+        i, n, m = Symbolic(b, b.Cast(places, to=f32)), number(size), number(count)
         factor: Any = m / n if scale is None else scale
         x = coordinates(xp, i, n, m, m if scale is None else n * scale, factor, start, end, self.coordinates)
         mask = b.Or((x < 0.0).v, b.Less((n - 1).v, x.v)) if self.coordinates == CROP else None
