@@ -37,7 +37,7 @@ SOURCES = (".c", ".h", ".py")
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
 @click.option("--bound", "bounds", metavar="name=N", multiple=True, help="Limit a data-dependent dimension.")
 @click.option("--max-memory", type=click.IntRange(min=1), metavar="BYTES",
-              help="Of constants that compiling makes, and of a run.  Default: 512 MB, 64 GB.")
+              help="Of constants that compiling makes, and of a run.  Default: 256 MB, 64 GB.")
 @click.option("--tune", is_flag=True, help="Measure which kernel is the fastest for each product and convolution.")
 @click.option("--dump-after", metavar="PASS", help="Only print the graph after this pass, as text, and stop.")
 @click.option("--profile", is_flag=True, help="With a clock around every function, for `irc profile DIR`.")

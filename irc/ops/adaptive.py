@@ -187,7 +187,7 @@ class AdaptiveMaxPool(Op):
         places: Array = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])  # pyright: ignore
         for o in itertools.product(*(range(n) for n in counts)):
             box = tuple(window(i, n, s) for i, n, s in zip(o, counts, x.shape[2:]))
-            flat = x[(slice(None), slice(None), *box)].reshape(*x.shape[:2], places[box].size)
+            flat = x[(slice(None), slice(None), *box)].reshape(*x.shape[:2], places[box].size)  # pyright: ignore
             best = flat.argmax(axis=-1)
             y[(slice(None), slice(None), *o)] = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
             where[(slice(None), slice(None), *o)] = places[box].reshape(-1)[best]  # pyright: ignore

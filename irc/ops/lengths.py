@@ -142,14 +142,23 @@ def write_lrn_openvino(b: Any, op: Any, x: Value, axes: Value | None = None) -> 
     return b.Mul(y, b.const(op.bias**-op.beta, x.dtype))
 
 
+def window(size: int, count: int) -> tuple[int, int]:
+    """How many elements before and after one are in its window of `size`, on an axis of `count` elements.
+
+    Those that no element of the axis has are left out.
+    """
+    most = max(count - 1, 0)
+    return min((size - 1) // 2, most), min(size // 2, most)
+
+
 def window_sum(w: Array, axis: int, size: int) -> Array:
-    """Sums of `size` neighbours along an axis: (size - 1) // 2 before, size // 2 after; outside counts as 0."""
-    before, after = (size - 1) // 2, size // 2
+    """Sums of `size` neighbours along an axis; outside counts as 0."""
+    n = w.shape[axis]
+    before, after = window(size, n)
     pads = [(before, after) if i == axis else (0, 0) for i in range(w.ndim)]
     padded = np.pad(w, pads)
-    n = w.shape[axis]
     total = np.take(padded, np.arange(n), axis)  # pyright: ignore
-    for k in range(1, size):
+    for k in range(1, before + after + 1):
         total = total + np.take(padded, np.arange(k, k + n), axis)  # pyright: ignore
     return total
 
@@ -210,18 +219,19 @@ class LRN(Op):
     def compute(self, out: TensorType, x: Tensor, axes: Tensor | None = None) -> IndexFunction:
         over = [1] if axes is None else [a % x.rank for a in axes.ints() or []]
         kind, shape = x.dtype.compute, out.dims()
+        windows = [window(self.size, d.const if d.const is not None else self.size) for d in (shape[a] for a in over)]
 
         def element(*i: Expr) -> Expr:
             def square(*r: Expr) -> Expr:
                 at = list(i)
                 ok: Expr = Const(True, boolean)
-                for axis, k in zip(over, r, strict=True):
-                    at[axis] = i[axis] + k - index((self.size - 1) // 2)
+                for axis, k, (before, _) in zip(over, r, windows, strict=True):
+                    at[axis] = i[axis] + k - index(before)
                     ok = ok.logical_and(inside(at[axis], shape[axis]))
                 v = x[tuple(at)].cast(kind)
                 return select(ok, v * v, 0.0)
 
-            total = reduce("sum", [self.size] * len(over), square) if over else square()
+            total = reduce("sum", [1 + before + after for before, after in windows], square) if over else square()
             base = total * (self.alpha / self.size ** len(over)) + self.bias
             return (x[i].cast(kind) / call("pow", base, Const(self.beta, kind))).cast(x.dtype)
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from irc.diagnostics import require
+from irc.diagnostics import Problem, require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
 from irc.ir.types import DTYPES, DType, TensorType, dynamic
@@ -151,12 +151,9 @@ class Sig:
         variables: Mapping[str, TypeSet] | None,
     ) -> None:
         allowed = self.allowed(param, variables)
-        if allowed is not None:
+        if allowed is not None and value.dtype not in allowed:
             names = ", ".join(d.name for d in DTYPES.values() if d in allowed)
-            require(
-                value.dtype in allowed, codes.TYPE_NOT_ALLOWED,
-                op=op, operand=param.name, dtype=value.dtype, allowed=names,
-            )  # fmt: skip
+            raise Problem(codes.TYPE_NOT_ALLOWED, op=op, operand=param.name, dtype=value.dtype, allowed=names)
         if param.type in self.variables:
             first, other = bound.setdefault(param.type, (value.dtype, param.name))
             require(

@@ -50,7 +50,7 @@ CASES = [
       for m in ("add", "max") for a in ((1,), (1, 2), (-1,), ())),
     Case(GRN(bias=0.5), (Spec("f32", (2, 3, 4)),), 2e-6),
     *(Case(LRN(size=n, alpha=0.1, bias=2.0), (Spec("f32", (1, 6, 5, 5)), *a), 4e-6)
-      for n in (1, 3, 4, 5) for a in ((), (axes(1),))),
+      for n in (1, 3, 4, 5, 99) for a in ((), (axes(1),))),
     *(Case(LRN(size=3, alpha=0.1, bias=b), (Spec("f32", (1, 6, 5, 5)), axes(*a)), 4e-6) for b in (1.0, 1.5)
       for a in ((2, 3), (2,))),
     *(Case(LRN(size=3), (Spec(t, (1, 6, 4)),), limit) for t, limit in LIMITS.items()),
