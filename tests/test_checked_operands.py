@@ -27,6 +27,10 @@ BROKEN = {
     "(float[1,3] x, int64[2,2,1] i) => (float[2,2] y) { y = GatherND<batch_dims = 1>(x, i) }": "IRC3108",
     "() => (float[n] y) <float a = {nan}, float b = {1}> { y = Range(a, b, b) }": "IRC2207",
     "(float[2,3] x) => (float[2,3] y) { y = Gelu<approximate = [1, 2]>(x) }": "IRC2204",
+    "(float[2,1,4,8] q) => (float[2,1,4,8] y) { y = Attention<qk_matmul_output_mode = 4>(q, q, q) }": "IRC2207",
+    "(float[2,3] x) => (int64[2,3] y) { y = Cast<to = 0>(x) }": "IRC2203",
+    "() => (float[2] y) <string[2] x = {\"1\", \"one\"}> { y = Cast<to = 1>(x) }": "IRC2207",
+    "(float[2,3] x, int64[3] p) => (float[n,m] y) { y = Pad(x, p) }": "IRC2208",
     "(float[2,3] x, seq(float[2]) s) => (float[2,3] y) { y = Add(x, s) }": "IRC2104",
 }  # fmt: skip
 """Graphs of one mistake each, and its code."""
@@ -113,3 +117,63 @@ def test_ranks_of_a_signature() -> None:
     assert [p.rank.variable for p in sig.inputs] == ["r", "r", "", ""]
     with pytest.raises(AssertionError):
         Sig("x: T[two] -> y: T")
+
+
+BY_DATA = {
+    "(float[2,3] x, int64[1] a) => (float[n] y) { y = Squeeze(x, a) }": ([0], "Squeeze"),
+    "(float[2,3] x, int64[2] a) => (float[n,m,k,l] y) { y = Unsqueeze(x, a) }": ([1, 1], "Unsqueeze"),
+    "(float[2,3] x, int64[2] a) => (float[n,m] y) { y = Reshape(x, a) }": ([4, 2], "Reshape"),
+    "(float[2,3] x, int64[3] a) => (float[n,m,k] y) { y = Reshape(x, a) }": ([2, 3, 0], "Reshape"),
+    "(float[2,3] x, int64[2] a) => (float[n,m] y) { y = Expand(x, a) }": ([4, 2], "Expand"),
+    "(float[2,3] x, int64[1] a) => (float[n,m] y) { y = Slice(x, a, a, a, a) }": ([0], "Slice"),
+    "(float[2,3] x, int64[2] a) => (float[n,m] y) { y = ReduceMax(x, a) }": ([1, 1], "ReduceMax"),
+    "(float[2,3] x, int64[2] a) => (float[n,m] y) { z = NonZero(x) w = Reshape(z, a) y = Neg(w) }": ([5, 5], "Reshape"),
+}  # fmt: skip
+"""Graphs whose operand `a` says what to do, a value that does not fit, and the operation that finds out."""
+
+
+@pytest.mark.parametrize(("graph", "given"), BY_DATA.items(), ids=[a for _, a in BY_DATA.values()])
+def test_data_that_do_not_fit_are_called_so(graph: str, given: tuple[list[int], str]) -> None:
+    data, name = given
+    loaded = model(graph, 23)
+    assert errors(irc.validate(loaded)) == []
+    compiled = irc.compile(loaded, backend="numpy", cache=False)
+    with pytest.raises(irc.RunError) as refused:
+        compiled(np.ones((2, 3), np.float32), np.array(data))
+    assert errors(refused.value.diagnostics) == ["IRC6317"]
+    found = refused.value.diagnostics[0]
+    assert found.message.startswith(f"{name}: ") and name in found.location.where
+
+
+def test_an_array_that_no_memory_could_hold() -> None:
+    loaded = model("(float[2,3] x, int64[4] a) => (float[n,m] y) { y = Pad(x, a) }", 23)
+    compiled = irc.compile(loaded, backend="numpy", cache=False)
+    for size in (2**31, 2**60, 2**62):
+        with pytest.raises(MemoryError, match="IRC6314"):
+            compiled(np.ones((2, 3), np.float32), np.array([0, size, size, 0]))
+
+
+def test_what_folding_computes_is_checked_where_it_is_used() -> None:
+    """What the Expand makes is computed by way of floats; that it is too large, compiling shows."""
+    graph = """(float[2,3] x) => (float[2,3] y)
+    <int64[1] two = {2}, int64[2] s = {2, 3}> {
+        n = Shape(x)  f = Cast<to = 1>(n)  g = Sqrt(f)  h = Mul(g, g)  r = Round(h)  k = Cast<to = 7>(r)
+        t = Concat<axis = 0>(two, k)  e = Expand(x, t)  y = Reshape(e, s)
+    }"""
+    loaded = model(graph, 23)
+    assert errors(irc.validate(loaded)) == []
+    for backend in ("numpy", "c"):
+        with pytest.raises(irc.CompileError) as refused:
+            irc.compile(loaded, backend=backend, cache=False)
+        assert errors(refused.value.diagnostics) == ["IRC3107"]
+
+
+@pytest.mark.compiler
+def test_recurrent_weights_of_a_size_that_only_a_run_tells() -> None:
+    operands = "float[2,3,4] x, float[1,15,4] w, float[a,b,c] r"
+    graph = f"({operands}) => (float[2,1,3,h] y) {{ y = GRU<hidden_size = 5>(x, w, r) }}"
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=s).astype(np.float32) for s in ((2, 3, 4), (1, 15, 4), (1, 15, 5))]
+    results = [irc.compile(model(graph, 22), backend=b, cache=False)(given)[0] for b in ("numpy", "c")]
+    assert results[0].shape == (2, 1, 3, 5)
+    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-6)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +153,25 @@ def test_what_has_no_buffer_is_not_bound() -> None:
 
 def test_values_that_an_operation_is_not_defined_for() -> None:
     model = compiled("g (float[n] x, int64[2] s) => (float[a,b] y) { y = Reshape(x, s) }")
-    said = refused("IRC6311", irc.RunError, model, np.ones(6, np.float32), np.array([4, 2]))
-    assert "reshape" in said
+    said = refused("IRC6317", ValueError, model, np.ones(6, np.float32), np.array([4, 2]))
+    assert said.startswith("Reshape: ") and "size 6 into shape (4,2)" in said
+    with pytest.raises(irc.RunError, match="node 0"):
+        model(np.ones(6, np.float32), np.array([4, 2]))
     assert model(np.ones(6, np.float32), np.array([3, 2]))[0].shape == (3, 2)
+
+
+def test_a_failure_that_no_data_explain(tmp_path: Path) -> None:
+    """A module that was edited: what it does to operands of known sizes is not for the data to decide."""
+    compiled("g (float[2,3] x) => (float[2,3] y) { y = Softmax(x) }").save(tmp_path / "m")
+    module, manifest = tmp_path / "m" / "model.py", tmp_path / "m" / "manifest.json"
+    old = module.read_text("utf-8")
+    new = re.sub(r"(?m)^        y = .*$", "        y = x.reshape(7)", old)
+    assert new != old
+    module.write_text(new, "utf-8")
+    recorded = manifest.read_text("utf-8").replace(sha256(old.encode()).hexdigest(), sha256(new.encode()).hexdigest())
+    manifest.write_text(recorded.replace(f": {len(old.encode())}", f": {len(new.encode())}"), "utf-8")
+    said = refused("IRC6311", irc.RunError, irc.load_compiled(tmp_path / "m"), np.ones((2, 3), np.float32))
+    assert "cannot reshape" in said
 
 
 @pytest.mark.compiler

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from irc.backends.numpy_data import data_decide, sizes_of_inputs
 from irc.backends.numpy_functions import Library
 from irc.backends.numpy_groups import ChainWriter, Group, call, grouped, is_elementwise
 from irc.backends.numpy_literals import array_literal, dtype_text
@@ -91,9 +92,10 @@ class _ModuleWriter:
         self.locals: dict[Value, PyName] = {}
         self.shared: dict[int, PyName] = {}
         self.taken = self.library.taken
-        self.taken |= {"inputs", "state", "os", "math", "INPUTS", "OUTPUTS"}
+        self.taken |= {"inputs", "state", "os", "math", "INPUTS", "OUTPUTS", "DECIDED_BY_DATA"}
         self.taken |= {"time", "TIMES"} if options.profile else set()
         self.sizes: dict[str, PyName] = {}  # symbol → variable
+        self.by_data: dict[PyName, tuple[str, str]] = {}  # first result of a group that data may not fit → its place
         self.following: list[str] = []  # what sets the variables at the end of a run
         self.stateful = any(isinstance(n.op, ReadValue | Assign) for n in graph.nodes)
 
@@ -107,6 +109,8 @@ class _ModuleWriter:
         parts = [self._head(), imports, self._metadata(), *loader]
         if self.options.profile:
             parts.append(f"TIMES = [0] * {len(self.groups) + 2}")
+        if self.by_data:
+            parts.append(self._decided_by_data())
         if self.library.constants or self.constants:
             parts.append("\n".join([*self.library.constants.values(), *self.constants]))
         main = _MAIN.format(state=", {}" if self.stateful else "", members=self._members())
@@ -124,6 +128,12 @@ class _ModuleWriter:
             return "".join(f"    ({v.name!r}, {str(v.type)!r}),\n" for v in values)
 
         return f"INPUTS = [\n{rows(self.graph.inputs)}]\nOUTPUTS = [\n{rows(self.graph.outputs)}]"
+
+    def _decided_by_data(self) -> str:
+        """The table by which whoever runs the module can tell what a failure in `run` means."""
+        rows = "".join(f"    {str(name)!r}: {place!a},\n" for name, place in self.by_data.items())
+        comment = "# The operations of which only the data of a run show whether they fit."
+        return f"{comment}\nDECIDED_BY_DATA = {{\n{rows}}}"
 
     def _members(self) -> str:
         """The names of the outputs in an archive."""
@@ -156,6 +166,7 @@ class _ModuleWriter:
 
     def _run(self) -> str:
         groups = self.groups = grouped(self.graph)
+        known = sizes_of_inputs(self.graph)
         self.locals = {v: self._local(v) for v in self.graph.inputs}
         lines: list[str] = []
         if self.graph.inputs:
@@ -172,6 +183,8 @@ class _ModuleWriter:
             if any(v not in self.locals for v in group.root.outputs):  # reported: go on to find the rest
                 self.locals |= dict.fromkeys(group.root.outputs, _REPORTED)
                 continue
+            if group.root.outputs and any(data_decide(n, known) for n in group.nodes):
+                self.by_data[self.locals[group.root.outputs[0]]] = _place(group)
             with self.sink.catching(group.root.loc):
                 dead = [self.locals[v] for v in last.get(i, []) if v in self.locals]
                 if dead:
@@ -343,6 +356,11 @@ def _retyped(node: Node, names: list[PyName]) -> list[str]:
 
 def _sources(group: Group) -> str:
     return ", ".join(dict.fromkeys(n.name or n.op.name for n in group.nodes))
+
+
+def _place(group: Group) -> tuple[str, str]:
+    """The operations of a group, and where the last of them stands in the model."""
+    return ", ".join(dict.fromkeys(n.op.name for n in group.nodes)), group.root.loc.where
 
 
 def _import_order(line: str) -> tuple[int, str]:

@@ -75,8 +75,9 @@ SIG_23 = Sig(
     T1=FLOATS_BF16, T2=FLOATS_BF16, U=MASKS,
 )  # fmt: skip
 ATTRIBUTES: dict[str, Codec] = {
-    "is_causal": Bool(False), "q_num_heads": Int(None), "kv_num_heads": Int(None), "qk_matmul_output_mode": Int(0),
-    "scale": Float(None), "softcap": Float(0.0), "softmax_precision": DTypeAttr(None),
+    "is_causal": Bool(False), "q_num_heads": Int(None), "kv_num_heads": Int(None),
+    "qk_matmul_output_mode": Int(0, lo=0, hi=3), "scale": Float(None), "softcap": Float(0.0),
+    "softmax_precision": DTypeAttr(None),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from irc.diagnostics import Problem
-from irc.diagnostics.codes import conversion
+from irc.diagnostics.codes import conversion, operation
 from irc.expr import Bin, Const, Expr, Un, select
 from irc.ir.graph import Constant, Value
 from irc.ir.types import (
@@ -108,8 +108,21 @@ def from_text(x: Array, kind: Any) -> Array:
     return numbers.astype(kind)
 
 
+def check_numerals(words: Array) -> None:
+    """Require that each word of a constant is a number."""
+    for word in words.ravel():
+        try:
+            float(word)
+        except ValueError:
+            expected = "a number in decimal, NaN or INF"
+            facts: dict[str, Any] = {"op": "Cast", "attribute": "x", "value": repr(word), "expected": expected}
+            raise Problem(operation.ATTRIBUTE_RANGE, **facts) from None
+
+
 def convert(x: Array, to: str, kind: Any, saturate: bool, round_mode: str) -> Array:
     """`x` in element type `to`, whose arrays are of `kind`."""
+    if to == "dynamic":
+        return x
     if to == "string":
         return x if x.dtype == object else to_text(x)
     if x.dtype.kind in "OUS":
@@ -172,7 +185,10 @@ class CastTarget(DTypeAttr):
             if found is None:
                 raise r.bad(raw, f"one of {', '.join(ONNX_NAMES)}")
             return found
-        return super().decode(raw, r)
+        found = super().decode(raw, r)
+        if found == dynamic and r.format == "onnx":
+            raise r.bad(raw, "an element type")
+        return found
 
 
 class CastTargetName(CastTarget):
@@ -262,6 +278,8 @@ class Cast(Elementwise):
     whole_floats = True
 
     def infer(self, x: Value) -> TensorType:
+        if x.const is not None and x.dtype == string and self.to != string:
+            check_numerals(x.const.array)
         return TensorType(self.to, x.tensor.shape)
 
     def result_types(self, inputs: Any) -> Any:

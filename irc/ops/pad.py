@@ -154,6 +154,10 @@ class Pad(Op):
     def infer(self, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> TensorType:
         rank, sizes = len(x.shape), pads.dims()
         named = None if axes is None else axes.ints()
+        for_axes = rank if axes is None else axes.shape[0]
+        enough = same(pads.shape[0], Dim.of(for_axes) * 2)
+        facts: dict[str, Any] = {"op": "Pad", "attribute": "pads", "given": pads.shape[0], "needed": for_axes * 2}
+        require(enough, operation.ATTRIBUTE_LENGTH, **facts)
         if sizes is None or (axes is not None and named is None):
             return TensorType.of(x.dtype, Dim.fresh_shape("pad", rank))
         if value is not None:
@@ -263,6 +267,9 @@ class PadEach(Op):
     sig = Sig("x: T, begin: B[1], end: E[1], value?: T[one] -> y: T", T=ANY, B=INTEGERS, E=INTEGERS)
 
     def infer(self, x: Value, begin: Value, end: Value, value: Value | None = None) -> TensorType:
+        for name, operand in (("begin", begin), ("end", end)):
+            facts: dict[str, Any] = {"op": "Pad", "attribute": name, "given": operand.shape[0], "needed": len(x.shape)}
+            require(same(operand.shape[0], len(x.shape)), operation.ATTRIBUTE_LENGTH, **facts)
         first, last = begin.dims(), end.dims()
         if first is None or last is None:
             return TensorType.of(x.dtype, [Dim.fresh("pad") for _ in x.shape])

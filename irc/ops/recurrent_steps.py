@@ -175,8 +175,9 @@ class Steps(Op):
 
 
 def add_products(
-    b: Any, sums: Tensor, first: int, width: Dim, weights: Tensor, d: Expr, h: Callable[[Expr], Expr], hidden: Dim
-) -> None:
+    b: Any, sums: Tensor, first: Expr | int, width: Dim, weights: Tensor, d: Expr, h: Callable[[Expr], Expr],
+    hidden: Dim,
+) -> None:  # fmt: skip
     """sums[first + j] += Σ_k h(k) · weights[d, k, first + j] for j < width, a few k at once."""
 
     def rows(at: Expr, count: int) -> None:
@@ -313,7 +314,7 @@ class GRUSteps(Steps):
                 r = b.let(self.applied(d, 0, sums[j + index(size)]), "r")
                 b.store(reset, (j,), r if self.linear_before_reset else r * y_h[d, n, j])
             if not self.linear_before_reset:
-                add_products(b, sums, int(size) * 2, size, weights, d, lambda k: reset[k], size)
+                add_products(b, sums, n2, size, weights, d, lambda k: reset[k], size)
             with b.for_(size, "simd") as j:
                 z = b.let(self.applied(d, 0, sums[j]), "z")
                 inner = sums[j + n2]

@@ -21,12 +21,16 @@ def record(graph: Graph, sink: Sink) -> None:
     """Note what inference of the nodes that meet symbolic sizes could not decide, each demand once.
 
     Later an operation may be gone: rewritten, decomposed, or a part of a kernel that reads its operands' memory.
+    What folding has computed since the last inference may say more of a type: then its users are inferred again too.
     """
     found: dict[object, Demand] = {}
+    better: set[Value] = set()
     for node in graph.nodes:
-        if any(_symbolic(v) for v in (*node.operands, *node.outputs)):
+        if better.intersection(node.operands) or any(_symbolic(v) for v in (*node.operands, *node.outputs)):
+            before = [v.type for v in node.outputs]
             for demand in _demands(node, sink):
                 found.setdefault((demand.relation, demand.code), demand)
+            better.update(v for v, known in zip(node.outputs, before, strict=True) if v.type != known)
     graph.extras[RECORDED] = list(found.values())
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.files import LARGEST_TEXT, read_regular
 from irc.runtime.artifact import Artifact
-from irc.runtime.errors import OutOfMemory, failure
+from irc.runtime.errors import InputValueError, OutOfMemory, failure
 from irc.runtime.ownership import constants_of, given_away, kept, owners
 
 SOURCE = "model.py"
+NOT_DEFINED = (ArithmeticError, IndexError, ValueError)
+"""What Python and NumPy raise for values that an operation is not defined for."""
+TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded", "Maximum allowed size exceeded")
+"""How the ValueErrors begin that NumPy raises for arrays that no memory could hold."""
 
 
 class ModuleEngine:
@@ -34,6 +38,8 @@ class ModuleEngine:
         except OSError as e:
             raise failure(codes.NO_LIBRARY, path=artifact.folder, holds=f"no weights.bin ({e.strerror})") from e
         self._run: Any = module.run
+        self._lines = source.decode("utf-8", "replace").split("\n")
+        self._by_data: dict[str, tuple[str, str]] = getattr(module, "DECIDED_BY_DATA", {})
         self._times: list[int] = getattr(module, "TIMES", [])
         self._initial: Any = getattr(module, "initial_state", None)
         self._constants = constants_of(module)
@@ -67,7 +73,7 @@ class ModuleEngine:
         except MemoryError as e:
             raise failure(codes.NO_MEMORY, OutOfMemory, reason=str(e) or f"while running {self.name!r}") from e
         except Exception as e:  # whatever NumPy raises for values an operation is not defined for
-            raise failure(codes.RUN_FAILED, model=self.name, reason=f"{type(e).__name__}: {e}") from e
+            raise self._failed(e) from e
         inputs = owners(arrays)
         taken = self._kept | inputs
         if self.state:
@@ -75,3 +81,21 @@ class ModuleEngine:
                 self.state[name] = kept(value, inputs)
             taken |= owners(self.state.values())
         return [given_away(r, taken) for r in results]
+
+    def _failed(self, e: Exception) -> RunError:
+        """The error to raise for an exception of the module: whether memory, the data of the run or neither is to
+        blame."""
+        if isinstance(e, ValueError) and str(e).startswith(TOO_LARGE):
+            return failure(codes.NO_MEMORY, OutOfMemory, reason=f"{e} (running {self.name!r})")
+        place = self._by_data.get(self._computed(e.__traceback__)) if isinstance(e, NOT_DEFINED) else None
+        if place is None:
+            return failure(codes.RUN_FAILED, model=self.name, reason=f"{type(e).__name__}: {e}")
+        return failure(codes.DATA_MISFIT, InputValueError, where=place[1], op=place[0], what=str(e))
+
+    def _computed(self, trace: TracebackType | None) -> str:
+        """The variable of the module's `run` whose value was being computed: the first on the left of the line."""
+        while trace is not None:
+            if trace.tb_frame.f_code is self._run.__code__ and 0 < trace.tb_lineno <= len(self._lines):
+                return self._lines[trace.tb_lineno - 1].strip().partition(" = ")[0].partition(",")[0]
+            trace = trace.tb_next
+        return ""

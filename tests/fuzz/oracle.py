@@ -32,7 +32,7 @@ from irc.diagnostics.render import render_github, render_json, render_sarif, ren
 from irc.ir.types import TensorType
 from tests.fuzz.isolation import Death, place, renew_time, run_all
 
-DATA_CODES = frozenset({"IRC6304", "IRC6305", "IRC6306", "IRC6313", "IRC6312"})
+DATA_CODES = frozenset({"IRC6304", "IRC6305", "IRC6306", "IRC6313", "IRC6312", "IRC6317"})
 """What a run may end in because of sizes and values that only the inputs show."""
 LARGEST_RUN = 1 << 18
 """Elements of all values of a model up to which it is run: beyond, seconds and gigabytes are the model's own."""

@@ -85,10 +85,11 @@ CANNOT_BIND = Code(
 RUN_FAILED = Code(
     "IRC6311", "error", "The model failed while running",
     "the model {model!r} failed while running: {reason}",
-    why="An operation met values it is not defined for (an index out of range, a shape that does not fit).",
-    example="Gather with the index 7 from 5 elements",
-    fix="Check the values given; `irc compare` and `irc run` on the NumPy backend name the operation.",
-    help="check the values of the inputs",
+    why="An operation of the NumPy module raised an exception that neither the sizes nor the data of the call explain "
+    "(IRC6313 and IRC6317 are about those).",
+    example="a module that was edited",
+    fix="Report it as a mistake of irc if the module is as irc wrote it.",
+    help="this is likely a mistake of irc: please report it",
 )  # fmt: skip
 CODE_FAILED = Code(
     "IRC6312", "error", "The compiled model reports a run-time error",
@@ -123,6 +124,15 @@ OUTPUTS_OVERLAP = Code(
     example="out=[y, y] of a model with two outputs",
     fix="Give every output an array of its own. An output may overlap an input, which is copied then.",
     help="give each output an array of its own",
+)  # fmt: skip
+DATA_MISFIT = Code(
+    "IRC6317", "error", "Data of a run do not fit",
+    "{op}: the data of this run do not fit: {what}",
+    why="An operation met values it is not defined for, which the model computes or takes as inputs: an axis or index "
+    "out of range, a shape that does not fit, a count that is too large. What files and shapes show is checked before.",
+    example="Reshape of 6 elements to a shape that is an input, given as [4,2]",
+    fix="Check the values given, and those that the operation's operands are computed from.",
+    help="check the values that {op} is given",
 )  # fmt: skip
 NO_ARTEFACT = Code(
     "IRC6320", "error", "Not an artefact",

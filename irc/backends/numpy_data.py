@@ -1,0 +1,42 @@
+"""Which operations of a module may meet data they are not defined for, although nothing was wrong when compiling."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.types import TensorType, string
+
+
+def sizes_of_inputs(graph: Graph) -> frozenset[str]:
+    """The symbols that the shapes of the inputs give values to, which are checked before the model runs."""
+    found: set[str] = set()
+    for value in graph.inputs:
+        if isinstance(value.type, TensorType) and value.type.shape is not None:
+            found |= {s.name for d in value.type.shape for s in d.symbols()}
+    return frozenset(found)
+
+
+def data_decide(node: Node, sizes: Container[str]) -> bool:
+    """Whether only the run's data show that an operation's operands fit.
+
+    They do where an operand has sizes other than those of inputs, where it is a text to be read, and where it says
+    what is to be done (axes, a shape, indices, counts), which has not the element type of a result.
+    """
+    values = [*node.operands, *node.outputs]
+    if any(not _sized(v, sizes) or v.dtype == string for v in values):
+        return True
+    if node.op.elementwise:
+        return False
+    results = {p.type for p in node.op.sig.outputs}
+    for i, value in enumerate(node.inputs):
+        unknown = value is not None and value.const is None and value.contents is None
+        if unknown and node.op.sig.param(i).type not in results:
+            return True
+    return False
+
+
+def _sized(value: Value, sizes: Container[str]) -> bool:
+    if not isinstance(value.type, TensorType) or value.type.shape is None or value.type.dtype.kind == "?":
+        return False
+    return all(s.name in sizes for d in value.type.shape for s in d.symbols())
