@@ -75,6 +75,9 @@ class Roll(Op):
             count, wanted = shift.tensor.elements(), axes.tensor.elements()
             facts: dict[str, Any] = {"what": "the number of shifts and of axes", "a": count, "b": wanted}
             require(any_of(same(count, 1), same(count, wanted)), codes.SIZES_DIFFER, op="Roll", **facts)
+        if x.rank is not None:
+            for axis in axes.ints() or ():
+                normal_axis("Roll", axis, x.rank)
         return x.tensor
 
     def reference(self, x: Array, shift: Array, axes: Array) -> Array:
