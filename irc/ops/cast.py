@@ -223,7 +223,7 @@ def onnx_when(opset: int) -> Any:
 
 def write_constant(b: Any, op: Any, x: Value) -> Any:
     """A constant of a type ONNX lacks (u1, nf4 …) is converted now."""
-    if x.array is None:
+    if x.array is None or op.to == dynamic:
         raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="ONNX")
     return b.graph.add_constant(Constant.of(np.asarray(op.reference(x.array)), op.to), b.hint)
 

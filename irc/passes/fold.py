@@ -11,6 +11,7 @@ from irc.ir.limits import constant_memory
 from irc.ir.types import TensorType
 from irc.ops.builder import infer_node
 from irc.ops.reference import run_reference
+from irc.passes.infer import keep
 from irc.passes.replace import put_in_place
 
 LARGEST = 16 << 20
@@ -28,6 +29,8 @@ def run(graph: Graph) -> int:
         if better.intersection(node.operands) or _unsized(node):
             before = [v.type for v in node.outputs]
             infer_node(node)
+            for value, known in zip(node.outputs, before, strict=True):
+                keep(value, known)
             better.update(v for v, known in zip(node.outputs, before, strict=True) if v.type != known)
         if foldable(node):
             larger = sum(map(_bytes, node.outputs))

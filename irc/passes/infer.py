@@ -23,10 +23,11 @@ def infer_at(node: Node, sink: Sink) -> None:
     with sink.catching(node.loc):
         infer_node(node)
     for value, type in before:
-        _keep(value, type)
+        keep(value, type)
 
 
-def _keep(value: Value, before: Type | None) -> None:
+def keep(value: Value, before: Type | None) -> None:
+    """Give a value back what was known of its type, where inferring again knows nothing."""
     found = value.type
     if not isinstance(before, TensorType) or not isinstance(found, TensorType):
         return
