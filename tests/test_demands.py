@@ -222,3 +222,17 @@ def test_c_of_other_sizes_of_every_operation(family: str) -> None:
     made = filter(None, map(symbolic, filter(compiles_to_c, sample(FAMILIES[family]))))
     wrong = [w for case in made for w in both(case, "c")]
     assert not wrong, "\n".join(wrong)
+
+
+def test_sizes_that_only_a_run_tells_keep_their_names() -> None:
+    """The Shape of a tensor whose padding is an input."""
+    tensor = helper.make_tensor_value_info
+    nodes = [helper.make_node("Pad", ["x", "pads"], ["p"]), helper.make_node("Shape", ["p"], ["s"])]
+    nodes.append(helper.make_node("Expand", ["one", "s"], ["y"]))
+    graph = helper.make_graph(
+        nodes, "g", [tensor("x", TensorProto.FLOAT, [2, 3]), tensor("pads", TensorProto.INT64, [4])],
+        [tensor("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(np.float32([1]), "one")],
+    )  # fmt: skip
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8).SerializeToString()
+    (y,) = irc.compile(source, backend="numpy", cache=False)(np.ones((2, 3), np.float32), np.int64([1, 0, 2, 4]))
+    assert y.shape == (5, 7)
