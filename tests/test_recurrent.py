@@ -20,7 +20,7 @@ def test_symbolic_length_and_batch(name: str, backend: str) -> None:
     weights = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
     graph.outputs = list(getattr(Builder(graph), name)(x, *weights, hidden_size=7, direction="bidirectional"))
     compiled = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend, cache=False)
-    for steps, batch in ((4, 1), (9, 3), (1, 2)):
+    for steps, batch in ((4, 1), (9, 3), (1, 2), (9, 0), (0, 3)):
         data = rng.uniform(-1, 1, (steps, batch, 5)).astype(np.float32)
         for got, want in zip(compiled([data]), evaluate(graph, {x: data}), strict=True):
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-6)

@@ -41,3 +41,32 @@ def test_symbolic_size(fields: dict[str, Any], backend: str) -> None:
         ]
         for got, want in zip(compiled([data]), wanted, strict=True):
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_of_nothing_only_nothing_is_made(mode: str, backend: str) -> None:
+    """An axis without elements keeps its size or gets none; to make elements of it is refused before the run."""
+    graph = Graph("resize")
+    x = graph.add_input("x", TensorType.of(f32, (Dim.symbol("n"), 1, Dim.symbol("h"))))
+    b = Builder(graph)
+    sizes = b.dims([x.shape[0], Dim.of(1), Dim.of(4)])
+    graph.outputs = [b.Resize(x, None, None, sizes, mode=mode)]
+    compiled = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend, cache=False)
+    assert compiled([np.zeros((0, 1, 3), np.float32)])[0].shape == (0, 1, 4)
+    with pytest.raises(irc.RunError, match="IRC6313.*h = 0"):
+        compiled([np.zeros((1, 1, 0), np.float32)])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+@pytest.mark.parametrize("name", ["AdaptiveAvgPool", "AdaptiveMaxPool"])
+def test_windows_of_nothing(name: str, backend: str) -> None:
+    """A window has an element to pool; without channels there is no window."""
+    graph = Graph("pool")
+    x = graph.add_input("x", TensorType.of(f32, (1, Dim.symbol("c"), Dim.symbol("h"))))
+    made = getattr(Builder(graph), name)(x, np.array([2]))
+    graph.outputs = list(made) if isinstance(made, tuple | list) else [made]
+    compiled = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend, cache=False)
+    assert compiled([np.zeros((1, 0, 5), np.float32)])[0].shape == (1, 0, 2)
+    with pytest.raises(irc.RunError, match="IRC6313.*h = 0"):
+        compiled([np.zeros((1, 3, 0), np.float32)])

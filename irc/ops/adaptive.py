@@ -44,6 +44,9 @@ def pooled(op: Op, x: Value, output_shape: Value) -> tuple[Dim, ...]:
     for k, size in enumerate(sizes):
         what = f"size {k} of output_shape"
         require(at_most(1, size), codes.SIZE_RANGE, op=op.name, what=what, value=size, expected="1 or more")
+    for k, size in enumerate(x.shape[2:], 2):
+        what = f"size {k} of the operand"  # a window has an element
+        require(at_most(1, size), codes.SIZE_RANGE, op=op.name, what=what, value=size, expected="1 or more")
     return (*x.shape[:2], *sizes)
 
 

@@ -19,6 +19,7 @@ from irc.ir.types import FLOATS_BF16, INTEGERS, DType, bf16, boolean, f8e4m3fn, 
 from irc.ops.base import Op, op
 from irc.ops.codecs import Bool, Codec, DTypeAttr, Float, Int
 from irc.ops.forms import Form
+from irc.ops.layout import reshaped
 from irc.ops.signature import Sig
 
 INFINITE = float("-inf")
@@ -51,7 +52,7 @@ def with_heads(b: Any, x: Value, heads: int) -> Value:
     """[batch, steps, heads · size] → [batch, heads, steps, size]."""
     if len(x.shape) == 4:
         return x
-    split = b.Reshape(x, b.dims([x.shape[0], x.shape[1], heads, x.shape[2] // heads]))
+    split = reshaped(b, x, [x.shape[0], x.shape[1], heads, x.shape[2] // heads])
     return b.Transpose(split, [0, 2, 1, 3])
 
 
@@ -61,7 +62,7 @@ def repeated(b: Any, x: Value, heads: Dim) -> Value:
         return x
     batch, own, steps, size = x.shape
     shape = [batch, own, heads // own, steps, size]
-    return b.Reshape(b.Expand(b.Unsqueeze(x, [2]), b.dims(shape)), b.dims([batch, heads, steps, size]))
+    return reshaped(b, b.Expand(b.Unsqueeze(x, [2]), b.dims(shape)), [batch, heads, steps, size])
 
 
 SIG = Sig(
@@ -120,7 +121,7 @@ class Attention(Op):
         y = y if y.dtype == q.dtype else b.Cast(y, to=q.dtype)
         if flat:
             batch, heads, steps, size = y.shape
-            y = b.Reshape(b.Transpose(y, [0, 2, 1, 3]), b.dims([batch, steps, heads * size]))
+            y = reshaped(b, b.Transpose(y, [0, 2, 1, 3]), [batch, steps, heads * size])
         return y, k, v, scores
 
     def _weights(
@@ -240,11 +241,11 @@ class RotaryEmbedding(Op):
     sig = Sig("x: T[3..4], cos: T[s=2..3], sin: T[s], position_ids?: i64[2] -> y: T", T=frozenset({f32, f16, bf16}))
 
     def decompose(self, b: Any, x: Value, cos: Value, sin: Value, position_ids: Value | None = None) -> Value:
-        flat, shape = len(x.shape) == 3, b.dims(x.shape)
+        flat, shape = len(x.shape) == 3, x.shape
         if flat:
             require(bool(self.num_heads), codes.MISSING_ATTRIBUTE, op="RotaryEmbedding", attribute="num_heads")
             heads = self.num_heads or 1
-            x = b.Reshape(x, b.dims([x.shape[0], x.shape[1], heads, x.shape[2] // heads]))
+            x = reshaped(b, x, [x.shape[0], x.shape[1], heads, x.shape[2] // heads])
         if position_ids is not None:
             cos, sin = b.Gather(cos, position_ids, 0), b.Gather(sin, position_ids, 0)
         cos, sin = (b.Unsqueeze(v, [2 if flat else 1]) for v in (cos, sin))
@@ -258,11 +259,11 @@ class RotaryEmbedding(Op):
         real, imaginary = b.Sub(b.Mul(cos, p), b.Mul(sin, q)), b.Add(b.Mul(sin, p), b.Mul(cos, q))
         if self.interleaved:
             pairs = b.Concat(b.Unsqueeze(real, [4]), b.Unsqueeze(imaginary, [4]), axis=4)
-            y = b.Reshape(pairs, b.dims([*x.shape[:3], turned]))
+            y = reshaped(b, pairs, [*x.shape[:3], turned])
         else:
             y = b.Concat(real, imaginary, axis=3)
         y = b.Concat(y, parts[1], axis=3) if len(parts) > 1 else y
-        return b.Reshape(y, shape) if flat else y
+        return reshaped(b, y, shape) if flat else y
 
     def _cut(self, b: Any, x: Value, first: Dim, last: Dim) -> Value:
         return b.Slice(x, b.dims([first]), b.dims([last]), [3])

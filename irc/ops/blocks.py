@@ -5,19 +5,17 @@ Sources: ONNX DepthToSpace, SpaceToDepth; OpenVINO specification, DepthToSpace-1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
-from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import multiple
 from irc.ir.types import ANY, NUMERIC, TensorType
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Codec, Enum, Int
 from irc.ops.forms import Form
-from irc.ops.layout import normal_axis
+from irc.ops.layout import normal_axis, reshaped
 from irc.ops.signature import Sig
 from irc.ops.typesets import ONNX_ALL, OV_ANY, onnx_all
 
@@ -26,11 +24,6 @@ OV_BLOCKS: dict[str, Codec] = {
     "block_size": Int(lo=1),
     "mode": Enum(["blocks_first", "depth_first"], assumed="blocks_first"),
 }
-
-
-def reshaped(b: Any, x: Value, sizes: Sequence[Dim | int]) -> Value:
-    """x under these sizes, of which one that is 0 is meant so."""
-    return b.Reshape(x, b.dims(sizes), special_zero=all(d != 0 for d in sizes))
 
 
 def square(op: Any, x: Value) -> bool:

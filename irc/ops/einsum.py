@@ -21,6 +21,7 @@ from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_shapes
 from irc.ops.codecs import Str
 from irc.ops.forms import PREV, Form
+from irc.ops.layout import reshaped
 from irc.ops.precision import wide
 from irc.ops.signature import Sig
 
@@ -117,7 +118,7 @@ def _diagonal(b: Any, x: Value, labels: Labels) -> tuple[Value, Labels]:
     second = labels.index(twice, first + 1)
     rest = [k for k in range(len(labels)) if k not in (first, second)]
     size = x.shape[first]
-    flat = b.Reshape(b.Transpose(x, [*rest, first, second]), b.dims([*(x.shape[k] for k in rest), size * size]))
+    flat = reshaped(b, b.Transpose(x, [*rest, first, second]), [*(x.shape[k] for k in rest), size * size])
     axis, step = b.dims([len(rest)]), b.dims([size + 1])
     made = b.Slice(flat, b.dims([0]), b.dims([size * size]), axis, step)
     return _diagonal(b, made, (*(labels[k] for k in rest), twice))

@@ -140,11 +140,19 @@ def read_reshape(b: Any, a: Any, x: Value, shape: Value) -> Value:
     """Where no size can be 0, or a 0 is copied from a 0, how it is taken does not matter: the default, which every
     version can say."""
     sizes = shape.dims()
-    same = [*(x.shape if x.rank is not None else ()), *[None] * len(sizes or ())]
-    alike = sizes is not None and all(
-        size == -1 or size.bounds()[0] > 0 or size == old for size, old in zip(sizes, same, strict=False)
-    )
-    return b.Reshape(x, shape, special_zero=a.special_zero or alike)
+    return b.Reshape(x, shape, special_zero=a.special_zero or (sizes is not None and zeros_are_copies(x, sizes)))
+
+
+def zeros_are_copies(x: Value, sizes: Sequence[Dim]) -> bool:
+    """Whether each size that may be 0 stands where the operand has the same one."""
+    same = [*(x.shape if x.rank is not None else ()), *[None] * len(sizes)]
+    return all(size == -1 or size.bounds()[0] > 0 or size == old for size, old in zip(sizes, same, strict=False))
+
+
+def reshaped(b: Any, x: Value, sizes: Sequence[Dim | int]) -> Value:
+    """x under these sizes, of which one that is 0, if only in a run, is meant so."""
+    dims = [Dim.of(d) for d in sizes]
+    return b.Reshape(x, b.dims(dims), special_zero=zeros_are_copies(x, dims))
 
 
 @op
@@ -466,9 +474,7 @@ class Unsqueeze(AxesOp):
         Form("Unsqueeze", 11),
         *onnx_rows("Unsqueeze", 13, 21, 23, 24, 25, attrs={}, when=vector_axes),
     )  # fmt: skip
-    openvino = (
-        Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}, when=some_axes, write=write_no_axes),
-    )
+    openvino = (Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}, when=some_axes, write=write_no_axes),)
 
 
 @op

@@ -123,20 +123,50 @@ class GRN(Op):
 
 # ----------------------------------------------------------------------- local response normalisation
 def read_lrn(b: Any, a: Any, x: Value, axes: Value) -> Any:
-    """OpenVINO's runtime drops the fraction of `bias`."""
+    """OpenVINO's runtime drops the fraction of `bias`, and sums over size - 1 elements where the size is even."""
     finite = math.isfinite(a.bias)
     require(finite, codes.ATTRIBUTE_RANGE, op=b.label, attribute="bias", value=a.bias, expected="finite")
-    return b.LRN(x, axes, size=a.size, alpha=a.alpha, beta=a.beta, bias=float(int(a.bias)))
+    size, alpha = a.size, a.alpha
+    if size > 0 and size % 2 == 0:
+        count = len(constant_ints("LRN", "axes", axes))
+        size, alpha = size - 1, alpha * ((size - 1) / size) ** count
+    return b.LRN(x, axes, size=size, alpha=alpha, beta=a.beta, bias=float(int(a.bias)))
 
 
-def whole_bias(op: Any, x: Value, axes: Value | None = None) -> bool:
-    return op.bias == int(op.bias)
+def same_in_openvino(op: Any, x: Value, axes: Value | None = None) -> bool:
+    """Whether OpenVINO's runtime computes the same of these attributes: see `read_lrn`."""
+    return op.bias == int(op.bias) and op.size % 2 == 1
+
+
+def even_window(b: Any, op: Any, x: Value, over: list[int]) -> Value:
+    """LRN over windows with one more element after the middle than before: pooled means of x²."""
+    rank = len(x.shape)
+    first = 2 - min(over)  # a pool spares two axes: as many of size 1 as are missing come first
+    front = list(range(max(first, 0)))
+    spatial = rank + len(front) - 2
+    if spatial > 3:
+        raise Problem(conversion.CANNOT_EXPRESS, op=f"{op} over axes {over}", types=str(x.type), target="OpenVINO")
+    sizes = [op.size if axis + 2 - len(front) in over else 1 for axis in range(spatial)]
+    w = b.Mul(x, x)
+    w = b.Unsqueeze(w, front) if front else w
+    w = b.AveragePool(
+        w, kernel=tuple(sizes), strides=(1,) * spatial, counted="padded",
+        pads_begin=tuple((n - 1) // 2 for n in sizes), pads_end=tuple(n // 2 for n in sizes),
+    )  # fmt: skip
+    w = b.Squeeze(w, front) if front else w
+    base = b.Add(b.Mul(w, b.const(op.alpha, x.dtype)), b.const(op.bias, x.dtype))
+    return b.Div(x, b.Pow(base, b.const(op.beta, x.dtype)))
 
 
 def write_lrn_openvino(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
     """Without axes: the channels.  A bias with a fraction, which OpenVINO would drop: divided out first."""
     over = b.const([1]) if axes is None else axes
-    if whole_bias(op, x):
+    if op.size % 2 == 0:
+        along = [1] if axes is None else constant_ints("LRN", "axes", axes)
+        if along:
+            return even_window(b, op, x, list(normal_axes("LRN", along, len(x.shape))))
+        op = dataclasses.replace(op, size=1)  # without windows the size is nowhere
+    if same_in_openvino(op, x):
         return b.add(op, x, over)
     y = b.add(dataclasses.replace(op, alpha=op.alpha / op.bias, bias=1.0), x, over)
     return b.Mul(y, b.const(op.bias**-op.beta, x.dtype))
@@ -247,7 +277,7 @@ class LRN(Op):
     )  # fmt: skip
     openvino = (
         Form(
-            "LRN", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, read=read_lrn, direct=True, when=whole_bias,
+            "LRN", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, read=read_lrn, direct=True, when=same_in_openvino,
             write=write_lrn_openvino,
             sig=Sig("x: T, axes: I[0..1] -> y: T", T=FLOATS_BF16, I=INTEGERS),
             attrs={

@@ -21,7 +21,7 @@ from irc.ops.activation import single
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import AsInput, Bool, Enum, Float, Ignored, Int, Ints
 from irc.ops.forms import PREV, Form, write_only
-from irc.ops.layout import normal_axes, normal_axis
+from irc.ops.layout import normal_axes, normal_axis, reshaped
 from irc.ops.precision import narrowed, rounded, wide, widened
 from irc.ops.reduce import axes_vector
 from irc.ops.signature import Sig
@@ -155,7 +155,7 @@ def trained(b: Any, x: Value, scale: Value, bias: Value, mean: Value, var: Value
     factor = inverse_root(b, variance, a.epsilon)
     scale_, bias_ = (fit(b, widened(b, v), x, getattr(a, "spatial", 1)) for v in (scale, bias))
     y = narrowed(b, scaled(b, b.Mul(d, factor), scale_, bias_), x)
-    flat = [b.Reshape(b.ReduceMean(v, axes, keepdims=False), b.dims(mean.shape)) for v in (b.Sub(w, d), variance)]
+    flat = [reshaped(b, b.ReduceMean(v, axes, keepdims=False), mean.shape) for v in (b.Sub(w, d), variance)]
 
     def running(old: Value, new: Value) -> Value:
         kept = b.Mul(widened(b, old), b.const(a.momentum, w.dtype))
@@ -170,7 +170,7 @@ def fit(b: Any, v: Value, x: Value, spatial: int) -> Value:
     """A parameter as it broadcasts to x: per channel, or (spatial=0) per element of a sample."""
     if spatial:
         return per_channel(b, v, len(x.shape))
-    return b.Reshape(v, b.dims(x.shape[1:]))
+    return reshaped(b, v, x.shape[1:])
 
 
 def read_batch_norm(b: Any, a: Any, x: Value, scale: Value, bias: Value, mean: Value, var: Value) -> Any:
@@ -456,8 +456,8 @@ class GroupNormalization(Op):
         planes = b.ReduceMean(w, list(range(2, len(w.shape))))
         n, channels = w.shape[:2]
         per = channels // self.num_groups
-        means = b.ReduceMean(b.Reshape(planes, b.dims([n, self.num_groups, per])), [2])
-        return b.Reshape(b.Expand(means, b.dims([n, self.num_groups, per])), b.dims(planes.shape))
+        means = b.ReduceMean(reshaped(b, planes, [n, self.num_groups, per]), [2])
+        return reshaped(b, b.Expand(means, b.dims([n, self.num_groups, per])), planes.shape)
 
     def decompose(self, b: Any, x: Value, scale: Value, bias: Value) -> Value:
         rank, w = len(x.shape), widened(b, x)
@@ -465,9 +465,9 @@ class GroupNormalization(Op):
             d = b.Sub(w, self._group_mean(b, w))
             y = b.Mul(d, inverse_root(b, self._group_mean(b, b.Mul(d, d)), self.epsilon))
         else:
-            flat = b.dims([x.shape[0], self.num_groups, x.shape[1] // self.num_groups])
-            d, variance = centred(b, b.Reshape(w, flat), [2])
-            y = b.Reshape(b.Mul(d, inverse_root(b, variance, self.epsilon)), b.dims(x.shape))
+            flat = [x.shape[0], self.num_groups, x.shape[1] // self.num_groups]
+            d, variance = centred(b, reshaped(b, w, flat), [2])
+            y = reshaped(b, b.Mul(d, inverse_root(b, variance, self.epsilon)), x.shape)
         y = narrowed(b, y, x)
         return scaled(b, y, per_channel(b, scale, rank), per_channel(b, bias, rank))
 

@@ -18,7 +18,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.relation import same
+from irc.ir.relation import any_of, at_most, same
 from irc.ir.types import ANY, FLOATS, TensorType, bf16, boolean, f32, f64, i32, i64
 from irc.ops.activation import single
 from irc.ops.base import Array, Op, op
@@ -130,7 +130,7 @@ def target(
         factors = [float(s) for s in scales] if scales is not None else []
         counts = [scaled_size(shape[k], s) for k, s in zip(axes, factors)]
         return counts, factors, [s * shape[k] for k, s in zip(axes, factors)]
-    factors = [int(n) / shape[k] for k, n in zip(axes, sizes)]
+    factors = [int(n) / shape[k] if shape[k] else 1.0 for k, n in zip(axes, sizes)]
     if policy == "stretch":
         return [int(n) for n in sizes], factors, [float(n) for n in sizes]
     factor = min(factors) if policy == "not_larger" else max(factors)
@@ -161,6 +161,24 @@ def weighted(x: Array, axis: int, indices: list[Array], weights: list[Array]) ->
         if np.any(w):
             total = total + np.take(x, n, axis=axis) * w.astype(x.dtype).reshape(tail)
     return total
+
+
+def summed(b: Any, y: Value, axis: int, places: list[Value], factors: list[Value]) -> Value:
+    """Σ weight · element along the axis."""
+    if not factors:
+        return b.Gather(y, places[0], axis)
+    tail = list(range(1, len(y.shape) - axis))
+    if len(factors) <= FEW:
+        parts = [b.Mul(b.Gather(y, k, axis), b.Unsqueeze(w, tail)) for k, w in zip(places, factors, strict=True)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = b.Add(total, part)
+        return total
+    all_places, all_factors = (
+        b.Concat(*(b.Unsqueeze(v, [1]) for v in vs), axis=1) for vs in (places, factors)
+    )  # fmt: skip
+    picked = b.Gather(y, all_places, axis)
+    return b.ReduceSum(b.Mul(picked, b.Unsqueeze(all_factors, [k + 1 for k in tail])), [axis + 1], keepdims=False)
 
 
 class Symbols:
@@ -368,6 +386,10 @@ class Resize(Op):
         check_scales(present(scales))
         result = list(x.shape)
         for k, size in zip(axes, self.counts(x, axes, present(scales), present(sizes)), strict=True):
+            some: Dim = x.shape[k]
+            something = any_of(at_most(1, some), same(size, 0), same(size, some))
+            what = f"size {k} of the operand"
+            require(something, shape_codes.SIZE_RANGE, op="Resize", what=what, value=some, expected="1 or more")
             result[k] = size
         return TensorType(x.dtype, tuple(result))
 
@@ -470,7 +492,7 @@ class Resize(Op):
             mask = b.const(outside, boolean) if outside.any() else None
         else:
             places, factors, mask = self._symbolic(b, size, count, scale, start, end, y)
-        found = self._sum(b, y, axis, places, factors)
+        found = summed(b, y, axis, places, factors)
         if self.coordinates == CROP and mask is not None:
             mask = b.Unsqueeze(mask, list(range(1, len(y.shape) - axis)))
             found = b.Where(mask, b.like(self.extrapolation_value, y), found)
@@ -498,23 +520,6 @@ class Resize(Op):
         shrink = min(scale or 1.0, 1.0) if self.antialias else 1.0
         indices, weights = taps(xp, x, n, shrink, self.mode, self.cubic_coeff_a, self.exclude_outside)
         return [b.Cast(k.v, to=i64) for k in indices], [b.Cast(w.v, to=y.dtype) for w in weights], mask
-
-    def _sum(self, b: Any, y: Value, axis: int, places: list[Value], factors: list[Value]) -> Value:
-        """Σ weight · element along the axis."""
-        if not factors:
-            return b.Gather(y, places[0], axis)
-        tail = list(range(1, len(y.shape) - axis))
-        if len(factors) <= FEW:
-            parts = [b.Mul(b.Gather(y, k, axis), b.Unsqueeze(w, tail)) for k, w in zip(places, factors, strict=True)]
-            total = parts[0]
-            for part in parts[1:]:
-                total = b.Add(total, part)
-            return total
-        all_places, all_factors = (
-            b.Concat(*(b.Unsqueeze(v, [1]) for v in vs), axis=1) for vs in (places, factors)
-        )  # fmt: skip
-        picked = b.Gather(y, all_places, axis)
-        return b.ReduceSum(b.Mul(picked, b.Unsqueeze(all_factors, [k + 1 for k in tail])), [axis + 1], keepdims=False)
 
     onnx = (
         Form(

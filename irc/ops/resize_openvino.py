@@ -7,19 +7,22 @@ antialias always.  Source: OpenVINO specification, Interpolate-1, -4, -11.
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from irc.diagnostics import Problem, require
-from irc.diagnostics.codes import conversion, shape as codes
+from irc.diagnostics.codes import conversion, operation, shape as codes
+from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.types import FLOATS_BF16, INTEGERS, f32, i64
-from irc.ops.base import Op, op
+from irc.ir.types import FLOATS_BF16, INTEGERS, f32, f64, i64
+from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Bool, Codec, Enum, Float, Ints, Str
 from irc.ops.forms import Declined, Form, write_only
 from irc.ops.layout import normal_axes
-from irc.ops.resize import A, present, scaled_dim
+from irc.ops.resize import A, coordinates, present, scaled_dim, summed
 from irc.ops.signature import Sig
 from irc.ops.typesets import OV_ANY
 
@@ -34,6 +37,30 @@ ATTRIBUTES: dict[str, Codec] = {
     "nearest_mode": Enum(NEAREST_MODES, "round_prefer_floor"), "antialias": Bool(False),
     "pads_begin": Ints(()), "pads_end": Ints(()), "cube_coeff": Float(A),
 }  # fmt: skip
+
+
+def narrowed_taps(size: int, count: int, scale: float, where: str) -> tuple[list[Array], list[Array]]:
+    """Indices and weights along an axis that grows by `scale` where another is antialiased: the triangle reaches
+    1 / scale, so an element of the result may meet none; it is 0 then."""
+    x = coordinates(np, np.arange(count).astype(np.float64), size, count, size * scale, scale, 0.0, 1.0, where)
+    places: list[Array] = []
+    weights: list[Array] = []
+    for k in (0.0, 1.0):
+        at = np.floor(x) + k
+        inside = (at >= 0) & (at < size)
+        places.append(np.where(inside, at, 0.0).astype(np.int64))
+        weights.append(np.where(inside, np.maximum(1 - np.abs(at - x) * scale, 0.0), 0.0))
+    total = weights[0] + weights[1]
+    return places, [np.where(total > 0, w / np.where(total > 0, total, 1.0), 0.0) for w in weights]
+
+
+def _factors(shape: list[Dim], scales: Value | None, sizes: Value | None) -> list[float] | None:
+    """The scale of each axis, where all are known when compiling; Resize refuses those that make no sense."""
+    known = None if scales is None or scales.array is None else [float(s) for s in scales.array.reshape(-1)]
+    counts = None if sizes is None else sizes.ints()
+    if scales is None and counts is not None and all(d.is_const and int(d) > 0 for d in shape):
+        known = [n / int(d) for n, d in zip(counts, shape)]
+    return known if known and len(known) == len(shape) and all(0 < f < math.inf for f in known) else None
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -54,7 +81,6 @@ class OpenVinoResize(Op):
         if any((*self.pads_begin, *self.pads_end)):
             begin, end = ([*p, *[0] * (rank - len(p))] for p in (self.pads_begin, self.pads_end))
             x = b.Pad(x, b.const([*begin, *end]))
-        pillow = self.mode.endswith("pillow")
         named = () if axes is None else tuple(axes.ints() or ())
         if scales is not None and scales.dtype != f32:
             scales = b.Cast(scales, to=f32)
@@ -69,8 +95,35 @@ class OpenVinoResize(Op):
             scales = None
         if sizes is not None and sizes.dtype != i64:
             sizes = b.const(sizes.ints()) if sizes.ints() is not None else b.Cast(sizes, to=i64)
+        if self.antialias and self.mode == "linear":
+            return self._antialiased(b, x, scales, sizes, named)
+        return self._resize(b, x, scales, sizes, named)
+
+    def _antialiased(self, b: Any, x: Value, scales: Value | None, sizes: Value | None, named: Sequence[int]) -> Value:
+        """An axis that grows next to one that shrinks is weighted too: by a kernel as much narrower as it grows."""
+        over = list(normal_axes("Interpolate", named or list(range(len(x.shape))), len(x.shape)))
+        factors = _factors([x.shape[k] for k in over], scales, sizes)
+        if factors is None or min(factors, default=1.0) >= 1 or max(factors, default=1.0) <= 1:
+            return self._resize(b, x, scales, sizes, named)
+        wide = x.dtype in (f32, f64)
+        y = x if wide else b.Cast(x, to=f32)
+        for n, (axis, factor) in enumerate(zip(over, factors, strict=True)):
+            if factor > 1:
+                size = y.shape[axis]
+                require(size.is_const, operation.NEEDS_CONSTANT, op="Interpolate", operand="the size of an axis")
+                numbers = None if sizes is None else sizes.ints()
+                count = int(scaled_dim(size, factor) if numbers is None else numbers[n])
+                places, weights = narrowed_taps(int(size), count, factor, self.coordinates)
+                y = summed(b, y, axis, [b.const(p) for p in places], [b.const(w, y.dtype) for w in weights])
+        rest = [n for n, factor in enumerate(factors) if factor <= 1]
+        scales, sizes = (v if v is None else b.Gather(v, rest, 0) for v in (scales, sizes))
+        y = self._resize(b, y, scales, sizes, tuple(over[n] for n in rest))
+        return y if wide else b.Cast(y, to=x.dtype)
+
+    def _resize(self, b: Any, x: Value, scales: Value | None, sizes: Value | None, axes: Sequence[int]) -> Value:
+        pillow = self.mode.endswith("pillow")
         return b.Resize(
-            x, None, scales, sizes, axes=named,
+            x, None, scales, sizes, axes=tuple(axes),
             mode="linear" if self.mode in LINEAR else "cubic" if self.mode != "nearest" else "nearest",
             coordinates="half_pixel" if pillow else self.coordinates, nearest_mode=self.nearest_mode,
             cubic_coeff_a=self.cube_coeff, exclude_outside=pillow or self.mode == "linear",
@@ -171,11 +224,9 @@ def read_interpolate_1(b: Any, a: Any, x: Value, sizes: Value) -> Any:
     """Corners aligned, or coordinates divided by the scale; nearest rounds up where the axis shrinks."""
     modes = {"nearest": "nearest", "linear": "linear_onnx" if len(x.shape) < 5 else "linear", "cubic": "cubic"}
     if a.mode not in modes:
-        from irc.diagnostics.codes import operation as codes
-
         choices = ", ".join(modes)
         facts: dict[str, Any] = {"op": "Interpolate (opset1)", "attribute": "mode", "text": a.mode}
-        raise Problem(codes.BAD_ENUM, **facts, choices=choices, guess="")
+        raise Problem(operation.BAD_ENUM, **facts, choices=choices, guess="")
     fields = {
         "mode": modes[a.mode], "coordinates": "align_corners" if a.align_corners else "asymmetric",
         "nearest_mode": "simple", "antialias": a.antialias, "pads_begin": a.pads_begin, "pads_end": a.pads_end,
@@ -201,5 +252,3 @@ class InterpolateSizes(Op):
             },
         ),
     )  # fmt: skip
-
-

@@ -19,7 +19,7 @@ from irc.ops.activation import OV_LOOSE
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Int
 from irc.ops.forms import PREV, Form, write_only
-from irc.ops.layout import normal_axis
+from irc.ops.layout import normal_axis, reshaped
 from irc.ops.precision import narrowed, rounded, wide, widened
 from irc.ops.signature import Sig
 
@@ -35,9 +35,9 @@ def flattened_read(name: str) -> Any:
         axis = normal_axis(name, a.axis, rank) if a.axis != rank else rank
         if axis == rank - 1:
             return getattr(b, name)(x, axis=-1)
-        matrix = b.dims([product(x.shape[:axis]), product(x.shape[axis:])])
-        y = getattr(b, name)(b.Reshape(x, matrix), axis=-1)
-        return b.Reshape(y, b.dims(x.shape))
+        matrix = [product(x.shape[:axis]), product(x.shape[axis:])]
+        y = getattr(b, name)(reshaped(b, x, matrix), axis=-1)
+        return reshaped(b, y, x.shape)
 
     return read
 
@@ -171,7 +171,7 @@ class Hardmax(AlongAxis):
             places = b.const(np.arange(int(size)).reshape([-1] + [1] * (rank - 1 - axis)))
         else:
             ones = b.Expand(b.const(1), b.dims([size]))
-            places = b.Reshape(b.CumSum(ones, 0, exclusive=True), b.dims([size] + [1] * (rank - 1 - axis)))
+            places = reshaped(b, b.CumSum(ones, 0, exclusive=True), [size] + [1] * (rank - 1 - axis))
         return b.Cast(b.Equal(b.ArgMax(x, axis=axis, keepdims=True), places), to=x.dtype)
 
     onnx = onnx_rows("Hardmax")

@@ -23,6 +23,7 @@ from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import TensorType, f32, f64, i64
 from irc.ops.base import Array, Op
 from irc.ops.builder import Builder
+from irc.ops.layout import reshaped
 from irc.ops.signature import Sig
 from irc.ops.window import spatial
 from irc.passes.replace import replace_value
@@ -176,9 +177,9 @@ class _OfSmallPlanes:
             kept = np.moveaxis(weights[(slice(None), slice(None), *spans)], 1, -1)
             return kept.reshape(len(weights), -1)
 
-        rows, matrix = b.Reshape(self.x, b.dims(self.x.shape[:2])), (self.w.shape[0], math.prod(shape))
+        rows, matrix = reshaped(b, self.x, self.x.shape[:2]), (self.w.shape[0], math.prod(shape))
         y = b.MatMul(rows, self._constant(matrix, made))
-        y = b.Reshape(y, b.dims((self.out[0], *shape)))
+        y = reshaped(b, y, (self.out[0], *shape))
         if self.bias is not None:
             y = b.Add(y, self.bias)
         return b.Transpose(_followed(b, self.node, self.after, y), [0, rank + 1, *range(1, rank + 1)])
