@@ -54,7 +54,7 @@ def test_of_nothing_only_nothing_is_made(mode: str, backend: str) -> None:
     graph.outputs = [b.Resize(x, None, None, sizes, mode=mode)]
     compiled = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend, cache=False)
     assert compiled([np.zeros((0, 1, 3), np.float32)])[0].shape == (0, 1, 4)
-    with pytest.raises(irc.RunError, match="IRC6313.*h = 0"):
+    with pytest.raises(irc.RunError, match=r"IRC6313.*h = 0"):
         compiled([np.zeros((1, 1, 0), np.float32)])
 
 
@@ -68,5 +68,5 @@ def test_windows_of_nothing(name: str, backend: str) -> None:
     graph.outputs = list(made) if isinstance(made, tuple | list) else [made]
     compiled = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend, cache=False)
     assert compiled([np.zeros((1, 0, 5), np.float32)])[0].shape == (1, 0, 2)
-    with pytest.raises(irc.RunError, match="IRC6313.*h = 0"):
+    with pytest.raises(irc.RunError, match=r"IRC6313.*h = 0"):
         compiled([np.zeros((1, 3, 0), np.float32)])
