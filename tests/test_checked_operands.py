@@ -145,6 +145,16 @@ def test_data_that_do_not_fit_are_called_so(graph: str, given: tuple[list[int], 
     assert found.message.startswith(f"{name}: ") and name in found.location.where
 
 
+@pytest.mark.compiler
+def test_an_empty_axis_is_resized_to_nothing_else() -> None:
+    loaded = model("(float[1,n] x, int64[2] a) => (float[1,4] y) <int64[2] s = {1, 4}> { y = Resize(x, , , s) }", 23)
+    for backend in ("numpy", "c"):
+        compiled = irc.compile(loaded, backend=backend, cache=False)
+        assert compiled(np.ones((1, 2), np.float32), np.zeros(2, np.int64))[0].shape == (1, 4)
+        with pytest.raises(irc.RunError, match=r"IRC6313.*n = 0"):
+            compiled(np.ones((1, 0), np.float32), np.zeros(2, np.int64))
+
+
 def test_an_array_that_no_memory_could_hold() -> None:
     loaded = model("(float[2,3] x, int64[4] a) => (float[n,m] y) { y = Pad(x, a) }", 23)
     compiled = irc.compile(loaded, backend="numpy", cache=False)
