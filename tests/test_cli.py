@@ -153,6 +153,7 @@ class Interrupt:
         if name == module:
             signal.raise_signal(signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a script ignore it
 sys.meta_path.insert(0, Interrupt())
 module = sys.argv.pop(1)
 from irc.__main__ import main
