@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
@@ -24,8 +24,8 @@ BYTES = 8 << 30
 """Address space of a child, in which peers and the C compiler run too."""
 
 
-def examine_graph(drawn: Drawn) -> list[Finding]:
-    """What differs, computed in a child."""
+def examine_graph(drawn: Drawn, parties: Sequence[str] = WHO) -> list[Finding]:
+    """What differs in the results of these parties, each computed in a child."""
 
     with tempfile.TemporaryDirectory(prefix="irc-graph-") as folder:
         scratch = Path(folder).resolve()
@@ -33,9 +33,9 @@ def examine_graph(drawn: Drawn) -> list[Finding]:
         def call(who: str) -> list[dict[str, str]]:
             return [asdict(f) for f in compare(who, drawn, scratch)]
 
-        answers = run_all(call, WHO, BYTES, before=lambda: settle(scratch))
+        answers = run_all(call, parties, BYTES, before=lambda: settle(scratch))
     found: list[Finding] = []
-    for who, answer in zip(WHO, answers, strict=True):
+    for who, answer in zip(parties, answers, strict=True):
         if not isinstance(answer, Death):
             found += [Finding(**f) for f in answer]
         elif who not in PEERS or answer.how == "exit 1":  # that a peer dies of a graph is not irc's mistake
@@ -52,13 +52,13 @@ def drawn_at(seed: int, number: int) -> Drawn:
 
 def fuzz_graphs(
     seed: int, findings: Findings, until: float, first: int = 0, last: int = 1 << 62,
-    after_batch: Callable[[int], None] = lambda number: None,
+    after_batch: Callable[[int], None] = lambda number: None, parties: Sequence[str] = WHO,
 ) -> int:  # fmt: skip
     """Compare graphs until that time (of time.monotonic) or before number `last`; the number of the next one."""
     number = first
     while time.monotonic() < until and number < last:
         drawn = drawn_at(seed, number)
-        for finding in examine_graph(drawn):
+        for finding in examine_graph(drawn, parties):
             new = finding.bucket not in findings.counts
             findings.add(finding, files_of(drawn), f"graphs seed {seed} number {number}")
             if new:

@@ -32,7 +32,7 @@ def compare(who: str, drawn: Drawn, folder: Path) -> list[Finding]:
     if who not in PEERS:
         return by_irc(who, drawn)
     plain_types = all(v.dtype.name in PLAIN for v in (*drawn.model.inputs, *drawn.model.outputs))
-    if not plain_types or deviates(who, drawn.model):
+    if not plain_types or deviates(who, drawn.model) or has_empty_sequence(drawn):
         return []
     got = PEERS[who](drawn, folder)
     return different(who, drawn, got) if got is not None else []
@@ -173,6 +173,18 @@ def deviates(peer: str, model: Model) -> bool:
         for who, name, attribute in DEVIATIONS
         for node in model.graph.nodes
     )
+
+
+def has_empty_sequence(drawn: Drawn) -> bool:
+    """Whether a recurrent operation may get a sequence of length 0, whose last state the peers set to 0: ADR 0008."""
+    feeds = dict(zip(drawn.model.inputs, drawn.feeds, strict=True))
+    for node in drawn.model.graph.nodes:
+        lengths = node.inputs[4] if node.op.name in ("RNN", "GRU", "LSTM") and len(node.inputs) > 4 else None
+        if lengths is not None:
+            given = lengths.array if lengths.const is not None else feeds.get(lengths)
+            if given is None or not np.all(np.asarray(given) > 0):
+                return True
+    return False
 
 
 PEERS = {"onnxruntime": onnxruntime, "openvino": openvino}

@@ -15,6 +15,7 @@ from tests.fuzz.graphs_campaign import fuzz_graphs
 
 SECONDS = 40
 SEED = 0
+PARTIES = ("numpy", "c", "onnxruntime")
 
 
 def nothing_found(findings: Findings) -> None:
@@ -34,7 +35,8 @@ def test_mutated_files(target: str) -> None:
 
 @pytest.mark.compiler
 def test_random_graphs() -> None:
+    """Without OpenVINO, whose comparisons of NaN differ from run to run; `python -m tests.fuzz` asks it too."""
     findings = Findings()
-    done = fuzz_graphs(SEED, findings, time.monotonic() + SECONDS, last=60)
+    done = fuzz_graphs(SEED, findings, time.monotonic() + SECONDS, last=60, parties=PARTIES)
     assert done > 0
     nothing_found(findings)
