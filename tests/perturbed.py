@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 from cases import Case
+from test_ops import add_case, feeds
 
 from irc.diagnostics import Problem
-from irc.ir.dim import Dim
-from irc.ir.graph import Constant, Graph, Value
-from irc.ir.types import TensorType
-from irc.ops.builder import Builder, evaluate
+from irc.ir.graph import Graph
+from irc.ops.builder import evaluate
 
 Array = np.ndarray[Any, Any]
 Shapes = tuple[tuple[int, ...], ...]
@@ -42,18 +41,9 @@ class Symbolic:
 
 def symbolic(case: Case) -> Symbolic | None:
     """None where the operation needs to know sizes."""
-    graph, operands, arrays = Graph("case"), list[Value | None](), list[Array]()
-    for i, (spec, array) in enumerate(zip(case.inputs, case.arrays(), strict=True)):
-        if spec is None or array is None:
-            operands.append(None)
-        elif spec.const:
-            operands.append(graph.add_constant(Constant.of(array, spec.type), f"c{i}"))
-        else:
-            shape = [Dim.symbol(f"s{i}_{k}") for k in range(len(spec.shape))]
-            operands.append(graph.add_input(f"x{i}", TensorType.of(spec.type, shape)))
-            arrays.append(array)
+    graph, arrays = Graph("case"), feeds(case)
     try:
-        graph.outputs += Builder(graph, "node").add_all(case.op, *operands)
+        add_case(graph, case, symbolic=True)
     except Problem:
         return None
     return Symbolic(case, graph, arrays) if any(a.ndim for a in arrays) else None

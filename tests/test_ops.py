@@ -53,8 +53,8 @@ def refused_cases() -> dict[str, dict[str, str]]:
 REFUSED = refused_cases()
 
 
-def add_case(graph: Graph, case: Case, prefix: str = "") -> list[Value]:
-    """The case's node in `graph`; its results."""
+def add_case(graph: Graph, case: Case, prefix: str = "", symbolic: bool = False) -> list[Value]:
+    """The case's node in `graph`; its results.  symbolic: every size of an input is a symbol of its own."""
     operands: list[Value | None] = []
     for i, (spec, array) in enumerate(zip(case.inputs, case.arrays(), strict=True)):
         if spec is None or array is None:
@@ -62,7 +62,9 @@ def add_case(graph: Graph, case: Case, prefix: str = "") -> list[Value]:
         elif spec.const:
             operands.append(graph.add_constant(Constant.of(array, spec.type), f"{prefix}c{i}"))
         else:
-            operands.append(graph.add_input(f"{prefix}x{i}", TensorType.of(spec.type, spec.shape)))
+            named = [Dim.symbol(f"{prefix}s{i}_{k}") for k in range(len(spec.shape))]
+            type = TensorType.of(spec.type, named if symbolic else spec.shape)
+            operands.append(graph.add_input(f"{prefix}x{i}", type))
     made = Builder(graph, f"{prefix}node").add_all(case.op, *operands)
     graph.outputs += made
     return list(made)

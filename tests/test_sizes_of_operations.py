@@ -22,13 +22,10 @@ from irc import driver
 from irc.backends.c_sizes import EMPTY, LARGEST_SIZE, LIMIT
 from irc.backends.toolchain import build
 from irc.diagnostics import IrcError, Problem
-from irc.ir.dim import Dim
-from irc.ir.graph import Constant, Graph, Model, Value
-from irc.ir.types import TensorType
-from irc.ops.builder import Builder
+from irc.ir.graph import Graph, Model
 from irc.runtime.ports import Port
 from tests.cases import Case
-from tests.test_ops import FAMILIES, NEWEST_ONNX, compiles_to_c
+from tests.test_ops import FAMILIES, NEWEST_ONNX, add_case, compiles_to_c
 
 pytestmark = pytest.mark.compiler
 SMALL = 1 << 12
@@ -50,16 +47,8 @@ class Program:
 
 
 def symbolic(case: Case, name: str) -> Model:
-    graph, operands = Graph(name), list[Value | None]()
-    for i, (spec, array) in enumerate(zip(case.inputs, case.arrays(), strict=True)):
-        if spec is None or array is None:
-            operands.append(None)
-        elif spec.const:
-            operands.append(graph.add_constant(Constant.of(array, spec.type), f"c{i}"))
-        else:
-            shape = [Dim.symbol(f"s{i}_{k}") for k in range(len(spec.shape))]
-            operands.append(graph.add_input(f"x{i}", TensorType.of(spec.type, shape)))
-    graph.outputs += Builder(graph, "node").add_all(case.op, *operands)
+    graph = Graph(name)
+    add_case(graph, case, symbolic=True)
     return Model(graph, "onnx", 10, {"": NEWEST_ONNX})
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from irc.ir.graph import Graph, Node, Value
+from irc.ir.graph import Graph, Node, Value, symbols_of
 from irc.ir.types import TensorType, string
 
 
 def sizes_of_inputs(graph: Graph) -> frozenset[str]:
     """The symbols that the shapes of the inputs give values to, which are checked before the model runs."""
-    found: set[str] = set()
-    for value in graph.inputs:
-        if isinstance(value.type, TensorType) and value.type.shape is not None:
-            found |= {s.name for d in value.type.shape for s in d.symbols()}
-    return frozenset(found)
+    return frozenset(symbols_of(graph.inputs))
 
 
 def data_decide(node: Node, sizes: Container[str]) -> bool:
@@ -39,4 +35,4 @@ def data_decide(node: Node, sizes: Container[str]) -> bool:
 def _sized(value: Value, sizes: Container[str]) -> bool:
     if not isinstance(value.type, TensorType) or value.type.shape is None or value.type.dtype.kind == "?":
         return False
-    return all(s.name in sizes for d in value.type.shape for s in d.symbols())
+    return all(name in sizes for name in symbols_of([value]))

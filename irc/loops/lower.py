@@ -9,7 +9,7 @@ from irc.diagnostics import CompileError, Problem, Sink
 from irc.diagnostics.codes import lowering as codes
 from irc.expr import Expr, Load, Tensor, transform, walk
 from irc.ir.dim import Dim
-from irc.ir.graph import Graph, Node, Value
+from irc.ir.graph import Graph, Node, Value, symbols_of
 from irc.ir.names import unused
 from irc.ir.relation import Demand
 from irc.ir.types import DType, TensorType
@@ -226,7 +226,7 @@ class Lowering:
             if not isinstance(kind, TensorType) or kind.shape is None or kind.dtype.kind not in "fiub":
                 self.sink.report(codes.UNSUPPORTED_TYPE, loc, value=value.name, type=kind)
         for value in dict.fromkeys([*self._all_values(), *(v for n in self.graph.nodes for v in n.outputs)]):
-            for name in sorted(_symbol_names(value).difference(self.program.symbols)):
+            for name in sorted(symbols_of([value]).keys() - self.program.symbols):
                 self._unknown_symbol(value, name)
 
     def _demands(self) -> list[Demand]:
@@ -249,19 +249,13 @@ class Lowering:
         """Report the first operation in whose result the symbol appears, or the input that declares it; without
         a value, no finding where neither is left."""
         for node in self.graph.nodes:
-            out = next((v for v in node.outputs if name in _symbol_names(v)), None)
-            if out is not None and not any(name in _symbol_names(v) for v in node.operands):
+            out = next((v for v in node.outputs if name in symbols_of([v])), None)
+            if out is not None and not any(name in symbols_of([v]) for v in node.operands):
                 self.sink.report(codes.DATA_DEPENDENT, node.loc, symbol=name, value=out.name, op=node.op.name)
                 return
-        value = value or next((v for v in self.graph.inputs if name in _symbol_names(v)), None)
+        value = value or next((v for v in self.graph.inputs if name in symbols_of([v])), None)
         if value is not None:
             self.sink.report(codes.SYMBOL_NOT_AN_INPUT, value.loc, symbol=name, value=value.name)
-
-
-def _symbol_names(value: Value) -> set[str]:
-    if not isinstance(value.type, TensorType) or value.type.shape is None:
-        return set()
-    return {s.name for d in value.type.shape for s in d.symbols()}
 
 
 def _loc(group: Group) -> Any:

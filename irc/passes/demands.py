@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from irc.diagnostics import Problem, Sink
-from irc.ir.dim import Symbol
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.relation import Demand, recording
 from irc.ir.types import TensorType
@@ -41,17 +40,9 @@ def recorded(graph: Graph) -> list[Demand]:
 
 
 def _demands(node: Node, sink: Sink) -> list[Demand]:
-    """What a node demands, with the node's place; its types are inferred again.
-
-    Sizes that only its run tells keep the names they have, which other nodes compute with.
-    """
-    before = [(v, v.type, v.contents) for v in node.outputs]
-    known = _symbols(node.operands) | _symbols(node.outputs)
+    """What a node demands, with the node's place; its types are inferred again."""
     with recording() as found:
         infer_at(node, sink)
-        if _symbols(node.outputs) - known:
-            for value, type, contents in before:
-                value.type, value.contents = type, contents
         if node.op.decompose is not None:
             _trace(node.op, node.inputs)
     where = node.loc.where or node.name or node.op.name
@@ -68,12 +59,6 @@ def _trace(op: Op, operands: Sequence[Value | None]) -> None:
     for node in graph.nodes:
         if node.op.decompose is not None and any(_symbolic(v) for v in (*node.operands, *node.outputs)):
             _trace(node.op, node.inputs)
-
-
-def _symbols(values: Iterable[Value]) -> set[Symbol]:
-    """The symbols of the values' sizes."""
-    shapes = [v.type.shape or () for v in values if isinstance(v.type, TensorType)]
-    return {s for shape in shapes for d in shape for s in d.symbols()}
 
 
 def _symbolic(value: Value) -> bool:

@@ -5,13 +5,11 @@ So the Shape → Gather → Concat chains that computed them are not needed any 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from irc.ir.dim import Dim, Symbol
-from irc.ir.graph import Graph, Value
-from irc.ir.types import TensorType, i64
+from irc.ir.dim import Dim
+from irc.ir.graph import Graph, Value, symbols_of
+from irc.ir.types import i64
 from irc.ops.builder import Builder
 from irc.passes.fold import make_constant
 from irc.passes.replace import put_in_place
@@ -23,7 +21,7 @@ def run(graph: Graph) -> int:
     What has sizes that only the run of an operation tells stays: a vector of them would outlive the operation.
     """
     replaced = 0
-    given = _symbols([*graph.inputs, *(v for n in graph.nodes if n.op.effect for v in n.outputs)])
+    given = symbols_of([*graph.inputs, *(v for n in graph.nodes if n.op.effect for v in n.outputs)])
     for node in graph.nodes:
         for value in node.outputs:
             if value.contents is None or value.assumed or (not value.uses and value not in graph.outputs):
@@ -32,17 +30,11 @@ def run(graph: Graph) -> int:
                 numbers = np.array([int(d) for d in value.contents.flat], object).reshape(value.contents.shape)
                 make_constant(graph, value, numbers.astype(value.dtype.numpy))
                 replaced += 1
-            elif node.inputs and all(Dim.of(d).symbols() <= given for d in value.contents.flat):
+            elif node.inputs and all(s.name in given for d in value.contents.flat for s in Dim.of(d).symbols()):
                 _sizes(graph, value)
                 replaced += 1
     graph.prune()
     return replaced
-
-
-def _symbols(values: Iterable[Value]) -> frozenset[Symbol]:
-    """The symbols of the values' sizes."""
-    shapes = [v.type.shape or () for v in values if isinstance(v.type, TensorType)]
-    return frozenset(s for shape in shapes for d in shape for s in d.symbols())
 
 
 def _sizes(graph: Graph, value: Value) -> None:
