@@ -41,9 +41,13 @@ def beside_copy(name: str, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], run
 
 def bench_attention() -> None:
     for heads, group, m, n, d in (
-        (12, 1, 128, 128, 64), (12, 1, 197, 197, 64), (6, 1, 1500, 1500, 64), (8, 1, 512, 512, 128),
-        (12, 1, 1, 1024, 64), (12, 4, 1, 1024, 64),
-    ):  # fmt: skip
+        (12, 1, 128, 128, 64),
+        (12, 1, 197, 197, 64),
+        (6, 1, 1500, 1500, 64),
+        (8, 1, 512, 512, 128),
+        (12, 1, 1, 1024, 64),
+        (12, 4, 1, 1024, 64),
+    ):
         kernel = select_attention(host_isa(), m * group, d, d**-0.5)
         assert kernel is not None
         lib = library(kernel)
@@ -93,9 +97,13 @@ def bench_transpose() -> None:
     kernel = select_transpose(host_isa(), f32)
     lib = library(kernel)
     for shape, order in (
-        ((768, 768), (1, 0)), ((3000, 3000), (1, 0)), ((3136, 96), (1, 0)), ((3, 50176), (1, 0)),
-        ((128, 12, 64), (1, 0, 2)), ((9, 4, 2, 112, 112), (0, 3, 1, 4, 2)),
-    ):  # fmt: skip
+        ((768, 768), (1, 0)),
+        ((3000, 3000), (1, 0)),
+        ((3136, 96), (1, 0)),
+        ((3, 50176), (1, 0)),
+        ((128, 12, 64), (1, 0, 2)),
+        ((9, 4, 2, 112, 112), (0, 3, 1, 4, 2)),
+    ):
         x, y = aligned(shape), aligned(tuple(shape[i] for i in order), "zero")
         sizes = transposed(shape, order)
         assert sizes is not None

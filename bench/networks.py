@@ -52,8 +52,10 @@ class Net:
         return self.constant(self.random.standard_normal(shape, np.float32) * np.float32(0.1))
 
     def linear(self, x: str, width: int, out: int) -> str:
-        product = self.node("MatMul", [x, self.constant(self.random.standard_normal((width, out), np.float32)
-                                                         * np.float32(1 / np.sqrt(width)))])  # fmt: skip
+        product = self.node(
+            "MatMul",
+            [x, self.constant(self.random.standard_normal((width, out), np.float32) * np.float32(1 / np.sqrt(width)))],
+        )
         return self.node("Add", [product, self.small_weight(out)])
 
     def conv(self, x: str, channels: int, out: int, size: int, stride: int = 1, group: int = 1) -> str:

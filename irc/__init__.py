@@ -25,15 +25,7 @@ if TYPE_CHECKING:
     import onnx
 
     from irc import backend
-    from irc.diagnostics.core import (
-        CompileError,
-        ConversionError,
-        Diagnostic,
-        InvalidModel,
-        IrcError,
-        Loc,
-        RunError,
-    )  # fmt: skip
+    from irc.diagnostics.core import CompileError, ConversionError, Diagnostic, InvalidModel, IrcError, Loc, RunError
     from irc.ir.graph import Model
     from irc.runtime.executor import CompiledModel
 
@@ -41,9 +33,24 @@ Source = Union[str, Path, bytes, "onnx.ModelProto", "Model"]
 Shapes = Mapping[str, Sequence[int | str | None]]
 
 __all__ = [
-    "CompileError", "CompiledModel", "ConversionError", "Diagnostic", "InvalidModel", "IrcError", "Loc", "Model",
-    "RunError", "__version__", "backend", "compile", "convert", "load", "load_compiled", "save", "validate",
-]  # fmt: skip
+    "CompileError",
+    "CompiledModel",
+    "ConversionError",
+    "Diagnostic",
+    "InvalidModel",
+    "IrcError",
+    "Loc",
+    "Model",
+    "RunError",
+    "__version__",
+    "backend",
+    "compile",
+    "convert",
+    "load",
+    "load_compiled",
+    "save",
+    "validate",
+]
 
 
 def load(source: Source) -> Model:
@@ -64,9 +71,15 @@ def validate(source: Source) -> list[Diagnostic]:
 
 
 def save(
-    model: Model, path: str | Path, *, opset: int | None = None, ir_version: int | None = None,
-    max_opset: str | int | None = None, for_openvino: str | None = None, compress_fp16: bool = False,
-) -> None:  # fmt: skip
+    model: Model,
+    path: str | Path,
+    *,
+    opset: int | None = None,
+    ir_version: int | None = None,
+    max_opset: str | int | None = None,
+    for_openvino: str | None = None,
+    compress_fp16: bool = False,
+) -> None:
     """Write a model as ONNX (.onnx) or OpenVINO IR (.xml and .bin).
 
     opset: of ONNX's default domain; by default the source's where that was ONNX, else 21 or the lowest
@@ -88,10 +101,17 @@ def convert(source: Source, path: str | Path, **options: Any) -> None:
 
 
 def compile(
-    source: Source, *, backend: str | None = None, threads: int = 1, precision: str = "highest",
-    target: str = "native", shapes: Shapes | None = None, bounds: Mapping[str, int] | None = None, cache: bool = True,
+    source: Source,
+    *,
+    backend: str | None = None,
+    threads: int = 1,
+    precision: str = "highest",
+    target: str = "native",
+    shapes: Shapes | None = None,
+    bounds: Mapping[str, int] | None = None,
+    cache: bool = True,
     max_memory: int | None = None,
-) -> CompiledModel:  # fmt: skip
+) -> CompiledModel:
     """Compile a model.
 
     backend: "c", "numpy", or None (C where a compiler is found, else NumPy).  precision: the least of f32

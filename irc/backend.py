@@ -55,9 +55,13 @@ class IrcBackend(Backend):
 
     @classmethod
     def run_node(
-        cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Sequence[Any] | None = None,
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[Any] | None = None,
         **kwargs: Any,
-    ) -> tuple[Any, ...]:  # fmt: skip
+    ) -> tuple[Any, ...]:
         """Run one node, whose operands' types are those of the arrays given.
 
         `opset_version` (keyword) is the opset of the node's domain, by default the newest.

@@ -25,17 +25,28 @@ from irc.passes import state as states
 DEFAULT_OPSET = 21
 
 OPENVINO_RELEASES = (
-    ((2020, 1), 1), ((2020, 2), 2), ((2020, 3), 2), ((2020, 4), 3), ((2021, 1), 4), ((2021, 2), 5), ((2021, 3), 6),
-    ((2021, 4), 7), ((2022, 1), 8), ((2022, 2), 9), ((2022, 3), 10), ((2023, 0), 11), ((2023, 1), 12),
-    ((2023, 2), 13), ((2024, 0), 14), ((2024, 5), 15), ((2025, 0), 16),
-)  # fmt: skip
+    ((2020, 1), 1),
+    ((2020, 2), 2),
+    ((2020, 3), 2),
+    ((2020, 4), 3),
+    ((2021, 1), 4),
+    ((2021, 2), 5),
+    ((2021, 3), 6),
+    ((2021, 4), 7),
+    ((2022, 1), 8),
+    ((2022, 2), 9),
+    ((2022, 3), 10),
+    ((2023, 0), 11),
+    ((2023, 1), 12),
+    ((2023, 2), 13),
+    ((2024, 0), 14),
+    ((2024, 5), 15),
+    ((2025, 0), 16),
+)
 """OpenVINO release → the newest operation set it reads (documentation of the releases; 16 was first seen in 2025)."""
 
 
-OPTIONS = {
-    ".onnx": ("opset", "compress_fp16"),
-    ".xml": ("ir_version", "max_opset", "for_openvino", "compress_fp16"),
-}
+OPTIONS = {".onnx": ("opset", "compress_fp16"), ".xml": ("ir_version", "max_opset", "for_openvino", "compress_fp16")}
 """The fields of SaveOptions that say something about a file, by its ending."""
 
 

@@ -341,9 +341,7 @@ def claimed_graph(model: Model, options: CompileOptions, target: toolchain.Targe
     return graph
 
 
-def measured_kernels(
-    options: CompileOptions, target: toolchain.Target, compiler: toolchain.Compiler
-) -> dict[str, str]:  # fmt: skip
+def measured_kernels(options: CompileOptions, target: toolchain.Target, compiler: toolchain.Compiler) -> dict[str, str]:
     """What `irc compile --tune` found in the cache that these options use."""
     return tuned.read(tuned.table_name(target, compiler, options.threads)) if options.cache else {}
 
@@ -474,9 +472,17 @@ def choose_backend(wanted: str | None) -> str:
 def cache_key(content: str, backend: str, options: CompileOptions) -> str:
     """The artefact's key: of the model's content, the options, irc itself, the compiler and the processor."""
     parts = [
-        content, backend, options.precision, sorted(options.shapes.items()), sorted(options.bounds.items()),
-        options.weights, options.profile, options.max_memory, VERSION, store.generator_hash(),
-    ]  # fmt: skip
+        content,
+        backend,
+        options.precision,
+        sorted(options.shapes.items()),
+        sorted(options.bounds.items()),
+        options.weights,
+        options.profile,
+        options.max_memory,
+        VERSION,
+        store.generator_hash(),
+    ]
     if backend == "c":
         compiler = toolchain.require_compiler()
         target = toolchain.resolve_target(options.target, compiler)

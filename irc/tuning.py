@@ -104,9 +104,7 @@ def choose(seconds: Mapping[str, float]) -> str:
     return best if seconds[best] < (1 - MARGIN) * seconds[rule] else rule
 
 
-def candidates(
-    model: Model, options: driver.CompileOptions, target: toolchain.Target
-) -> dict[str, dict[str, Case]]:  # fmt: skip
+def candidates(model: Model, options: driver.CompileOptions, target: toolchain.Target) -> dict[str, dict[str, Case]]:
     """By work and name, the kernels that a model's graph has when each candidate is taken in turn; two at least."""
     found: dict[str, dict[str, Case]] = {}
     turn = most = 0

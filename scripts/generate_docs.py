@@ -1,7 +1,7 @@
 """Write docs/ops.md and docs/diagnostics.md from the tables they describe.
 
-    python scripts/generate_docs.py            writes both
-    python scripts/generate_docs.py --check    fails if either is not current
+python scripts/generate_docs.py            writes both
+python scripts/generate_docs.py --check    fails if either is not current
 """
 
 from __future__ import annotations

@@ -32,8 +32,10 @@ def onnx_table() -> dict[str, Any]:
     Float defaults are the shortest decimals that give the same float32, so compare them as float32.
     """
     schemas = sorted(defs.get_all_schemas_with_history(), key=lambda s: (s.domain, s.name, s.since_version))
-    versions = {d: defs.onnx_opset_version() if not d else max(s.since_version for s in schemas if s.domain == d)
-                for d in sorted({s.domain for s in schemas})}  # fmt: skip
+    versions = {
+        d: defs.onnx_opset_version() if not d else max(s.since_version for s in schemas if s.domain == d)
+        for d in sorted({s.domain for s in schemas})
+    }
     return {"onnx": onnx.__version__, "newest": versions, "ops": [_onnx_op(s) for s in schemas]}
 
 
@@ -65,8 +67,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(str(np.float32(value)))
     if isinstance(value, onnx.TensorProto):
-        return {"type": onnx.TensorProto.DataType.Name(value.data_type), "dims": list(value.dims),
-                "values": numpy_helper.to_array(value).reshape(-1).tolist()}  # fmt: skip
+        return {
+            "type": onnx.TensorProto.DataType.Name(value.data_type),
+            "dims": list(value.dims),
+            "values": numpy_helper.to_array(value).reshape(-1).tolist(),
+        }
     if isinstance(value, int | str):
         return value
     return [_plain(item) for item in value]

@@ -114,14 +114,18 @@ def onnx_model(t: Texts, foreign: bool = False) -> ModelProto:
     inside = [helper.make_node("Add", [p, p], [q], t()), helper.make_node("Tanh", [q], [r], t())]
     own = helper.make_function(domain, function, [p], [r], inside, opsets)
     nodes = [
-        helper.make_node("MatMul", [x, w], [h], t(), doc_string=t()), helper.make_node("Add", [h, b], [u], t()),
-        helper.make_node(function, [u], [v], t(), domain=domain), helper.make_node("Softmax", [v], [y], t()),
-        helper.make_node("Shape", [x], [s], t()), helper.make_node("ReduceSum", [x], [e], t(), keepdims=0),
-    ]  # fmt: skip
+        helper.make_node("MatMul", [x, w], [h], t(), doc_string=t()),
+        helper.make_node("Add", [h, b], [u], t()),
+        helper.make_node(function, [u], [v], t(), domain=domain),
+        helper.make_node("Softmax", [v], [y], t()),
+        helper.make_node("Shape", [x], [s], t()),
+        helper.make_node("ReduceSum", [x], [e], t(), keepdims=0),
+    ]
     results = [
         helper.make_tensor_value_info(y, TensorProto.FLOAT, None, t()),
-        helper.make_tensor_value_info(s, TensorProto.INT64, None), helper.make_tensor_value_info(e, 1, None),
-    ]  # fmt: skip
+        helper.make_tensor_value_info(s, TensorProto.INT64, None),
+        helper.make_tensor_value_info(e, 1, None),
+    ]
     if foreign:
         o = t()
         nodes.append(helper.make_node("ReadValue", [x], [o], t(), domain=domain, **{"hostile": t(), t(): [t()]}))
@@ -150,8 +154,15 @@ def ir_model(t: Texts, path: Path) -> Path:
     scalar, vector = port(0, ()), port(1, (2,), "I64")
     state = f"<data variable_id={_quoted(variable)}/>"
     layers = [
-        layer(0, x, "Parameter", "opset1", '<data shape="?,3" element_type="f32"/>', "",
-              port(0, names=f" names={_quoted(x.replace(',', ';'))}")),
+        layer(
+            0,
+            x,
+            "Parameter",
+            "opset1",
+            '<data shape="?,3" element_type="f32"/>',
+            "",
+            port(0, names=f" names={_quoted(x.replace(',', ';'))}"),
+        ),
         layer(1, z, "Const", "opset1", '<data element_type="f32" shape="" offset="0" size="4"/>', "", scalar),
         layer(2, s, "ShapeOf", "opset3", '<data output_type="i64"/>', port(0), vector),
         layer(3, b, "Broadcast", "opset3", '<data mode="numpy"/>', scalar + vector, port(2)),
@@ -159,17 +170,16 @@ def ir_model(t: Texts, path: Path) -> Path:
         layer(5, added, "Add", "opset1", '<data auto_broadcast="numpy"/>', port(0) + port(1), port(2)),
         layer(6, a, "Assign", "opset3", state, port(0), port(1)),
         layer(7, y, "Result", "opset1", "", port(0), ""),
-    ]  # fmt: skip
+    ]
     edges = [(1, 0, 3, 0), (0, 0, 2, 0), (2, 1, 3, 1), (3, 2, 4, 0)]
     edges += [(0, 0, 5, 0), (4, 1, 5, 1), (5, 2, 6, 0), (5, 2, 7, 0)]
-    joined = "".join(
-        f'<edge from-layer="{i}" from-port="{j}" to-layer="{k}" to-port="{n}"/>' for i, j, k, n in edges
-    )  # fmt: skip
+    joined = "".join(f'<edge from-layer="{i}" from-port="{j}" to-layer="{k}" to-port="{n}"/>' for i, j, k, n in edges)
     info = f"<rt_info><hostile {_attribute_name(key)}={_quoted(value)} value={_quoted(value)}/></rt_info>"
     path.write_text(
         f'<?xml version="1.0"?><net name={_quoted(net)} version="11"><layers>{"".join(layers)}</layers>'
-        f"<edges>{joined}</edges>{info}</net>", "utf-8",
-    )  # fmt: skip
+        f"<edges>{joined}</edges>{info}</net>",
+        "utf-8",
+    )
     path.with_suffix(".bin").write_bytes(bytes(4))
     return path
 

@@ -17,12 +17,21 @@ from irc.backends import matrix_units, processor
 from irc.backends.toolchain import Compiler, Target, find_compiler, resolve_target
 from irc.kernels import ISAS, Isa, isa_of
 
-TARGETS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64", "plain": "x86-64", "neon": "aarch64",
-           "amx": "sapphirerapids", "avx512_bf16": "cooperlake"}  # fmt: skip
+TARGETS = {
+    "avx512": "x86-64-v4",
+    "avx2": "x86-64-v3",
+    "sse": "x86-64",
+    "plain": "x86-64",
+    "neon": "aarch64",
+    "amx": "sapphirerapids",
+    "avx512_bf16": "cooperlake",
+}
 """Instruction set of `irc.kernels.ISAS` -> a target that has it."""
 _IN_PARTS = ["-Wno-psabi", "-O1", "-fexpensive-optimizations"]
 """For vectors that the processor has in parts.  How they are passed does not matter: no call leaves its file with one.
 -O1 takes a third of the time of -O3, and makes no multiply-adds without the other flag."""
+
+
 @cache
 def features_under_test() -> frozenset[str]:
     """What code may use that is compiled with -march=native, in the names of /proc/cpuinfo."""

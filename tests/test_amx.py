@@ -44,9 +44,14 @@ ERROR = {3: 3e-7, 2: 6e-6, 1: 3e-3, DOT: 3e-3}
 
 
 def run(
-    lib: ctypes.CDLL, kernel: AmxGemmKernel, a: Array, b: Array, slots: tuple[Array, ...] = (), order: str = "C",
+    lib: ctypes.CDLL,
+    kernel: AmxGemmKernel,
+    a: Array,
+    b: Array,
+    slots: tuple[Array, ...] = (),
+    order: str = "C",
     pool: Pool | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """epilogue(a b); rows of C stand 3 elements apart; nothing outside C and scratch is written."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     lead = a.shape[:-2]
@@ -104,9 +109,19 @@ def kernels(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any,
 
 
 SIZES = [
-    (24, 32, 32), (25, 33, 31), (31, 15, 33), (32, 16, 64), (33, 17, 1), (47, 31, 96), (49, 48, 95), (64, 65, 100),
-    (97, 5, 40), (130, 34, 800), (290, 20, 200), (26, 40, 2400),
-]  # fmt: skip
+    (24, 32, 32),
+    (25, 33, 31),
+    (31, 15, 33),
+    (32, 16, 64),
+    (33, 17, 1),
+    (47, 31, 96),
+    (49, 48, 95),
+    (64, 65, 100),
+    (97, 5, 40),
+    (130, 34, 800),
+    (290, 20, 200),
+    (26, 40, 2400),
+]
 FEW = [(1, 1, 1), (1, 64, 300), (2, 33, 31), (3, 20, 2), (5, 40, 513), (7, 31, 64), (8, 16, 33), (15, 17, 70)]
 
 

@@ -25,13 +25,20 @@ M = Dim.symbol("m")
 BOUND = {3: 1e-6, 2: 1e-5, 1: 6e-3, DOT: 6e-3}
 """By terms: norm of the error over that of the result; a mean of n values is less than they are by its square root."""
 PICKED = [  # terms, mask, causal, empty
-    (3, "none", False, "nan"), (3, "bool", True, "nan"), (2, "add", False, "zero"), (2, "none", True, "zero"),
-    (1, "none", False, "nan"), (DOT, "add", True, "nan"),
-]  # fmt: skip
+    (3, "none", False, "nan"),
+    (3, "bool", True, "nan"),
+    (2, "add", False, "zero"),
+    (2, "none", True, "zero"),
+    (1, "none", False, "nan"),
+    (DOT, "add", True, "nan"),
+]
 SHAPES = [  # batch, heads, group, m, n, d, dv
-    *ATTENTION, (1, 2, 1, 33, 300, 64, 64), (2, 4, 2, 20, 70, 31, 40), (1, 1, 1, 16, 32, 96, 17),
+    *ATTENTION,
+    (1, 2, 1, 33, 300, 64, 64),
+    (2, 4, 2, 20, 70, 31, 40),
+    (1, 1, 1, 16, 32, 96, 17),
     (1, 2, 1, 1100, 40, 32, 32),
-]  # fmt: skip
+]
 
 
 def kernel_of(terms: int, mask: str, causal: bool, empty: str, width: int = 96) -> AmxAttentionKernel:

@@ -36,9 +36,7 @@ PICKED[DOT] = [*CASES[:24:3], LONG]
 def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> AmxConvKernel:
     few = few_of(case.ic, case.window, case.dilations)
     unit = "dot" if terms == DOT else "amx"
-    return AmxConvKernel(
-        terms or 1, case.window, case.strides, case.dilations, epilogue, widths_of(case.oc), few, unit
-    )
+    return AmxConvKernel(terms or 1, case.window, case.strides, case.dilations, epilogue, widths_of(case.oc), few, unit)
 
 
 def built(folder: Path, kernels: Sequence[Kernel], compiler: list[str] | None = None) -> ctypes.CDLL:

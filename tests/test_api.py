@@ -164,9 +164,7 @@ def test_damaged_artefacts_are_refused(compiled: Any, tmp_path: Path) -> None:
         irc.load_compiled(tmp_path / "nowhere")
 
 
-def test_a_known_folder_is_not_read_again(
-    compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_a_known_folder_is_not_read_again(compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
     compiled.save(tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")  # with new inodes: nobody knows it
@@ -463,10 +461,11 @@ def test_sizes_that_are_none(size: Any) -> None:
 @pytest.mark.compiler
 def test_an_empty_batch() -> None:
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], "pool",
+        [onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])],
+        "pool",
         [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, 4, 4])],
         [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 3, 3, 3])],
-    )  # fmt: skip
+    )
     proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
     for backend in ("c", "numpy"):
         assert irc.compile(proto, backend=backend)(np.zeros((0, 3, 4, 4), np.float32))[0].shape == (0, 3, 3, 3)
@@ -476,9 +475,11 @@ def test_an_empty_batch() -> None:
 def test_element_types_the_other_format_lacks(kind: str, suffix: str, tmp_path: Path) -> None:
     code = getattr(onnx.TensorProto, kind)
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Identity", ["x"], ["y"])], "same",
-        [onnx.helper.make_tensor_value_info("x", code, [2])], [onnx.helper.make_tensor_value_info("y", code, [2])],
-    )  # fmt: skip
+        [onnx.helper.make_node("Identity", ["x"], ["y"])],
+        "same",
+        [onnx.helper.make_tensor_value_info("x", code, [2])],
+        [onnx.helper.make_tensor_value_info("y", code, [2])],
+    )
     proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=13)
     with pytest.raises(irc.ConversionError, match=r"IRC400[27]"):
         irc.save(irc.load(proto), tmp_path / f"same.{suffix}")
@@ -533,10 +534,13 @@ def test_onnx_round_trips_keep_order_sparse_and_typed_data(tmp_path: Path) -> No
     late, early = (helper.make_tensor(n, TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]) for n in ("late", "early"))
     nodes = [helper.make_node("Add", ["x", "early"], ["a"]), helper.make_node("Add", ["a", "late"], ["b"])]
     graph = helper.make_graph(
-        [*nodes, helper.make_node("Mul", ["b", "sparse"], ["y"])], "kept",
+        [*nodes, helper.make_node("Mul", ["b", "sparse"], ["y"])],
+        "kept",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])], [late, early], sparse_initializer=[sparse],
-    )  # fmt: skip
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
+        [late, early],
+        sparse_initializer=[sparse],
+    )
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     irc.save(irc.load(proto), tmp_path / "kept.onnx")
     assert onnx.load(tmp_path / "kept.onnx") == proto

@@ -20,20 +20,7 @@ from irc.ir import types as t
 from irc.ir.dim import Dim
 from irc.ir.relation import Comparison, Demand
 from irc.ir.types import DType, boolean, f16, f32, f64, i8, i32, i64, u8
-from irc.loops.ir import (
-    Alloc,
-    Assign,
-    Block,
-    Buffer,
-    For,
-    Function,
-    If,
-    KernelCall,
-    Let,
-    Program,
-    Stmt,
-    Store,
-)
+from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
 from irc.loops.memory import plan
 from tests.c_program import Library, buffer, elementwise, evaluate
 
@@ -115,18 +102,51 @@ def test_narrow_float_arithmetic(dtype: DType, tmp_path: Path) -> None:
     with np.errstate(all="ignore"):
         x, y = a.astype(np.float32), b.astype(np.float32)
         expected = [x + y, x * y, x - y, x / y, (x + y).astype(dtype.numpy).astype(np.float32) * y, np.sqrt(x)]
-        results = evaluate(tmp_path, [a, b], [dtype, dtype], [
-            (dtype, lambda x, y: x + y), (dtype, lambda x, y: x * y), (dtype, lambda x, y: x - y),
-            (dtype, lambda x, y: x / y), (dtype, lambda x, y: (x + y) * y), (dtype, lambda x, y: call("sqrt", x)),
-        ])  # fmt: skip
+        results = evaluate(
+            tmp_path,
+            [a, b],
+            [dtype, dtype],
+            [
+                (dtype, lambda x, y: x + y),
+                (dtype, lambda x, y: x * y),
+                (dtype, lambda x, y: x - y),
+                (dtype, lambda x, y: x / y),
+                (dtype, lambda x, y: (x + y) * y),
+                (dtype, lambda x, y: call("sqrt", x)),
+            ],
+        )
         for k, (found, want) in enumerate(zip(results, expected, strict=True)):
             same(found, want.astype(dtype.numpy), f"result {k}")
 
 
 @pytest.mark.parametrize("source", [f32, f64], ids=str)
 def test_float_to_integer_is_numpys(source: DType, tmp_path: Path) -> None:
-    base = np.array([0, 0.5, 1.5, 127.9, 128, 255.9, 256, 32767.5, 65536.5, 2.0**31, 2.0**31 - 0.5, 2.0**32, 2.0**53,
-                     2.0**63, 2.0**64, 1e10, 1e20, np.inf, np.nan, 3e9, 1e-30], source.numpy)  # fmt: skip
+    base = np.array(
+        [
+            0,
+            0.5,
+            1.5,
+            127.9,
+            128,
+            255.9,
+            256,
+            32767.5,
+            65536.5,
+            2.0**31,
+            2.0**31 - 0.5,
+            2.0**32,
+            2.0**53,
+            2.0**63,
+            2.0**64,
+            1e10,
+            1e20,
+            np.inf,
+            np.nan,
+            3e9,
+            1e-30,
+        ],
+        source.numpy,
+    )
     x = np.concatenate(
         [base, -base, np.nextafter(base, source.numpy.type(0)), -np.nextafter(base, source.numpy.type(0))]
     )
@@ -140,8 +160,11 @@ def test_float_to_integer_is_numpys(source: DType, tmp_path: Path) -> None:
 
 def integers(dtype: DType) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     if dtype.bits <= 8:
-        every = np.arange(256).astype(np.uint8).view(dtype.numpy) if dtype.bits == 8 else np.unique(
-            np.arange(1 << dtype.bits).astype(dtype.numpy).astype(np.int64)).astype(dtype.numpy)  # fmt: skip
+        every = (
+            np.arange(256).astype(np.uint8).view(dtype.numpy)
+            if dtype.bits == 8
+            else np.unique(np.arange(1 << dtype.bits).astype(dtype.numpy).astype(np.int64)).astype(dtype.numpy)
+        )
     else:
         info = np.iinfo(dtype.numpy)
         noise = np.random.default_rng(2).integers(info.min, info.max, 20, dtype.numpy, endpoint=True)
@@ -159,12 +182,20 @@ def quotient(a: int, b: int) -> int:
 
 # The definitions, in Python's integers, before wrapping; shifts are guarded by the width where they are used.
 EXACT: dict[str, Any] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": quotient,
-    "floordiv": lambda a, b: a // b if b else 0, "mod": lambda a, b: a % b if b else 0, "min": min, "max": max,
-    "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "bitxor": lambda a, b: a ^ b,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": quotient,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+    "bitand": lambda a, b: a & b,
+    "bitor": lambda a, b: a | b,
+    "bitxor": lambda a, b: a ^ b,
     "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
     "shr": lambda a, b: a >> b if b >= 0 else -1 if a < 0 else 0,
-}  # fmt: skip
+}
 EXACT_CALLS: dict[str, Any] = {
     "pow": lambda a, b: pow(a, b, 1 << 64) if b >= 0 else {1: 1, -1: -1 if b % 2 else 1}.get(a, 0),
     "fmod": lambda a, b: a - b * quotient(a, b) if b else 0,
@@ -206,9 +237,15 @@ def test_integer_conversions(tmp_path: Path) -> None:
 
 
 FLOAT_PAIRS = {
-    "min": np.minimum, "max": np.maximum, "mod": np.remainder, "floordiv": np.floor_divide,
-    "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal,
-}  # fmt: skip
+    "min": np.minimum,
+    "max": np.maximum,
+    "mod": np.remainder,
+    "floordiv": np.floor_divide,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
 
 
 @pytest.mark.parametrize("dtype", [f32, f64, f16], ids=str)
@@ -234,17 +271,44 @@ def test_float_operators(dtype: DType, tmp_path: Path) -> None:
 
 
 NUMPY_MATH = {
-    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
-    "log1p": np.log1p, "sqrt": np.sqrt, "cbrt": np.cbrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
-    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "floor": np.floor, "ceil": np.ceil,
-    "trunc": np.trunc, "round": np.rint, "round_away": lambda x: np.trunc(x + np.copysign(0.5, x)), "abs": np.abs,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "cbrt": np.cbrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": np.rint,
+    "round_away": lambda x: np.trunc(x + np.copysign(0.5, x)),
+    "abs": np.abs,
     "rsqrt": lambda x: 1 / np.sqrt(x),
-}  # fmt: skip
+}
 NUMPY_MATH_2 = {
-    "pow": np.power, "atan2": np.arctan2, "hypot": np.hypot, "fmod": np.fmod, "copysign": np.copysign,
-    "fmin": np.fmin, "fmax": np.fmax,
-}  # fmt: skip
+    "pow": np.power,
+    "atan2": np.arctan2,
+    "hypot": np.hypot,
+    "fmod": np.fmod,
+    "copysign": np.copysign,
+    "fmin": np.fmin,
+    "fmax": np.fmax,
+}
 
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=str)
@@ -284,11 +348,29 @@ def test_select_evaluates_one_side(tmp_path: Path) -> None:
 
 def test_constants_are_exact(tmp_path: Path) -> None:
     values: list[tuple[DType, Any]] = [
-        (f32, 0.1), (f32, 1e-45), (f32, 3.4028235e38), (f32, -0.0), (f32, np.inf), (f32, -np.inf), (f32, np.nan),
-        (f64, 0.1), (f64, 5e-324), (f64, 1e300), (i64, -(2**63)), (i64, 2**63 - 1), (i32, -(2**31)), (i8, -128),
-        (t.u64, 2**64 - 1), (t.u32, 2**32 - 1), (f16, 0.1), (t.bf16, 3.14159), (t.f8e4m3fn, 448.0), (t.i4, -8),
-        (boolean, True), (t.nf4, 0.25),
-    ]  # fmt: skip
+        (f32, 0.1),
+        (f32, 1e-45),
+        (f32, 3.4028235e38),
+        (f32, -0.0),
+        (f32, np.inf),
+        (f32, -np.inf),
+        (f32, np.nan),
+        (f64, 0.1),
+        (f64, 5e-324),
+        (f64, 1e300),
+        (i64, -(2**63)),
+        (i64, 2**63 - 1),
+        (i32, -(2**31)),
+        (i8, -128),
+        (t.u64, 2**64 - 1),
+        (t.u32, 2**32 - 1),
+        (f16, 0.1),
+        (t.bf16, 3.14159),
+        (t.f8e4m3fn, 448.0),
+        (t.i4, -8),
+        (boolean, True),
+        (t.nf4, 0.25),
+    ]
     results: list[tuple[DType, Any]] = [(d, lambda x, d=d, v=v: Const(v, d)) for d, v in values]
     found = evaluate(tmp_path, [np.zeros(3, np.float32)], [f32], results)
     for (d, v), got in zip(values, found, strict=True):
@@ -369,9 +451,12 @@ def test_sizes_that_must_agree(tmp_path: Path) -> None:
 def test_sizes_as_c(op: str, tmp_path: Path) -> None:
     n, m = Dim.symbol("n"), Dim.symbol("m")
     f = {
-        "floordiv": lambda: (n * 3 + 1) // 4, "ceildiv": lambda: n.ceildiv(m + 1), "mod": lambda: (n + 2) % 5,
-        "min": lambda: n.minimum(m * 2) + 1, "max": lambda: n.maximum(m) * 2 - n,
-    }[op]()  # fmt: skip
+        "floordiv": lambda: (n * 3 + 1) // 4,
+        "ceildiv": lambda: n.ceildiv(m + 1),
+        "mod": lambda: (n + 2) % 5,
+        "min": lambda: n.minimum(m * 2) + 1,
+        "max": lambda: n.maximum(m) * 2 - n,
+    }[op]()
     x, y = buffer("x", f32, (n,), "input"), buffer("y", i64, (f,), "output")
     program = Program("m", [x], [y], [], [elementwise("sizes", y, lambda i: Size(f) + i, [x])], ["n", "m"])
     library = Library(program, tmp_path)
@@ -426,13 +511,18 @@ def test_statements(tmp_path: Path) -> None:
     body: list[Stmt] = [
         Alloc(tile),
         For(k, Const(6, i64), [Store(tile, (k,), Load(flat, (i * 6 + k,)))], "unroll"),
-        Block([
-            Let(odd, (i % 2).eq(1)),
-            For(k, Const(6, i64), [
-                If(odd, [Store(y, (i * 6 + k,), Load(tile, (k,)))], [Store(y, (i * 6 + k,), -Load(tile, (k,)))]),
-            ]),
-        ], "sign by row"),
-    ]  # fmt: skip
+        Block(
+            [
+                Let(odd, (i % 2).eq(1)),
+                For(
+                    k,
+                    Const(6, i64),
+                    [If(odd, [Store(y, (i * 6 + k,), Load(tile, (k,)))], [Store(y, (i * 6 + k,), -Load(tile, (k,)))])],
+                ),
+            ],
+            "sign by row",
+        ),
+    ]
     program = Program("m", [x], [y], [], [Function("rows", [For(i, Const(2, i64), body)], (x,), (y,))], [])
     library = Library(program, tmp_path)
     data = np.arange(12, dtype=np.int32).reshape(2, 6)

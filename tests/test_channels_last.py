@@ -173,22 +173,34 @@ def test_elementwise_after_a_transposed_convolution_goes_before_the_rearrangemen
 SMALL_PLANES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], set[str]]] = {
     "remainders": ((2, 6, 4, 5), (4, 4), {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1)}, {"Concat"}),
     "a tap more or less": (
-        (1, 6, 3, 4), (3, 5), {"strides": (2, 3), "pads_begin": (1, 2), "pads_end": (1, 0), "output_padding": (1, 0)},
+        (1, 6, 3, 4),
+        (3, 5),
+        {"strides": (2, 3), "pads_begin": (1, 2), "pads_end": (1, 0), "output_padding": (1, 0)},
         {"Concat"},
     ),
     "one axis": ((2, 6, 3), (6,), {"strides": (2,), "pads_begin": (2,), "pads_end": (2,)}, {"Concat"}),
     "nothing is wasted": ((1, 6, 4, 5), (2, 2), {"strides": (2, 2)}, {"Interleave"}),
     "little is wasted": (
-        (1, 6, 40, 40), (4, 4), {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1)}, {"Interleave", "Slice"}
+        (1, 6, 40, 40),
+        (4, 4),
+        {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1)},
+        {"Interleave", "Slice"},
     ),
     "a window smaller than the stride": ((1, 6, 2, 2), (1, 2), {"strides": (2, 2)}, {"Interleave", "Slice"}),
-    "in groups": ((1, 6, 2, 2), (4, 4), {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1), "group": 2},
-                  {"Interleave", "Slice"}),
+    "in groups": (
+        (1, 6, 2, 2),
+        (4, 4),
+        {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1), "group": 2},
+        {"Interleave", "Slice"},
+    ),
     "one pixel": ((2, 6, 1, 1), (4, 3), {}, {"MatMul"}),
     "one pixel, cropped": (
-        (2, 6, 1, 1), (4, 4), {"strides": (2, 2), "pads_begin": (1, 0), "pads_end": (1, 2)}, {"MatMul"}
+        (2, 6, 1, 1),
+        (4, 4),
+        {"strides": (2, 2), "pads_begin": (1, 0), "pads_end": (1, 2)},
+        {"MatMul"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SMALL_PLANES)
@@ -248,10 +260,13 @@ def test_wrapped(name: str) -> None:
     before = operands_of(graph, node)
     feeds = [np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for a in evaluate(before, {before.inputs[0]: SMALL})]
     operands = [
-        last.add_input(f"x{k}", TensorType.of(f32, feeds[data.index(k)].shape)) if k in data
-        else v if v is None else last.add_constant(v.const)
+        last.add_input(f"x{k}", TensorType.of(f32, feeds[data.index(k)].shape))
+        if k in data
+        else v
+        if v is None
+        else last.add_constant(v.const)
         for k, v in enumerate(node.inputs)
-    ]  # fmt: skip
+    ]
     op = ChannelsLast(node.op, 4, data)
     results = [last.new_value("y", t) for t in op.result_types(operands)]
     last.add_node(op, operands, results)
@@ -298,7 +313,7 @@ FEW: dict[str, tuple[Callable[..., Any], Array]] = {
     "planes": (lambda b, x: conv(b, x, 3, 5, pads_begin=(2, 1), pads_end=(2, 3), strides=(2, 1)), random(2, 32, 9, 7)),
     "dilation": (lambda b, x: conv(b, x, 2, size=3, bias=False, dilations=(2, 3)), random(1, 64, 9, 11)),
     "one axis": (lambda b, x: conv(b, x, 1, size=7, auto_pad="same_upper"), random(2, 96, 20)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -319,7 +334,11 @@ def test_taps_of_a_row_as_channels(name: str) -> None:
 def test_taps_that_stay() -> None:
     """Channels that fill vectors, a stride along the rows, groups, one tap, too few products to save any."""
     for outputs, inputs, fields in (
-        (16, 64, {}), (3, 64, {"strides": (1, 2)}), (4, 64, {"group": 2}), (3, 64, {"size": 1}), (3, 4, {}),
-    ):  # fmt: skip
+        (16, 64, {}),
+        (3, 64, {"strides": (1, 2)}),
+        (4, 64, {"group": 2}),
+        (3, 64, {"size": 1}),
+        (3, 4, {}),
+    ):
         graph = graph_of(lambda b, x, o=outputs, f=fields: conv(b, x, o, **f), random(1, inputs, 9, 9))
         assert few_outputs.run(graph, ISAS["avx512"]) == 0

@@ -42,9 +42,7 @@ def spaced(shape: tuple[int, ...], gaps: tuple[int, ...], dtype: DType = f32) ->
     row = w * pixel + gaps[1]
     image = h * row + gaps[2]
     whole = np.full(n * image + 128, np.nan, dtype.numpy)
-    inner = np.lib.stride_tricks.as_strided(
-        whole[64:], shape, [s * dtype.itemsize for s in (image, row, pixel, 1)]
-    )
+    inner = np.lib.stride_tricks.as_strided(whole[64:], shape, [s * dtype.itemsize for s in (image, row, pixel, 1)])
     inner[...] = noise(*shape, dtype=dtype)
     return inner, (image, row, pixel)
 

@@ -29,10 +29,10 @@ BROKEN = {
     "(float[2,3] x) => (float[2,3] y) { y = Gelu<approximate = [1, 2]>(x) }": "IRC2204",
     "(float[2,1,4,8] q) => (float[2,1,4,8] y) { y = Attention<qk_matmul_output_mode = 4>(q, q, q) }": "IRC2207",
     "(float[2,3] x) => (int64[2,3] y) { y = Cast<to = 0>(x) }": "IRC2203",
-    "() => (float[2] y) <string[2] x = {\"1\", \"one\"}> { y = Cast<to = 1>(x) }": "IRC2207",
+    '() => (float[2] y) <string[2] x = {"1", "one"}> { y = Cast<to = 1>(x) }': "IRC2207",
     "(float[2,3] x, int64[3] p) => (float[n,m] y) { y = Pad(x, p) }": "IRC2208",
     "(float[2,3] x, seq(float[2]) s) => (float[2,3] y) { y = Add(x, s) }": "IRC2104",
-}  # fmt: skip
+}
 """Graphs of one mistake each, and its code."""
 
 
@@ -128,7 +128,7 @@ BY_DATA = {
     "(float[2,3] x, int64[1] a) => (float[n,m] y) { y = Slice(x, a, a, a, a) }": ([0], "Slice"),
     "(float[2,3] x, int64[2] a) => (float[n,m] y) { y = ReduceMax(x, a) }": ([1, 1], "ReduceMax"),
     "(float[2,3] x, int64[2] a) => (float[n,m] y) { z = NonZero(x) w = Reshape(z, a) y = Neg(w) }": ([5, 5], "Reshape"),
-}  # fmt: skip
+}
 """Graphs whose operand `a` says what to do, a value that does not fit, and the operation that finds out."""
 
 

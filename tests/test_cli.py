@@ -55,8 +55,12 @@ def process(*args: str, **environment: str) -> Result:
     env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run(
         [sys.executable, "-c", "import sys; from irc.cli import main; sys.exit(main())", *args],
-        env=env, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     return Result(done.returncode, done.stdout, done.stderr)
 
 

@@ -39,7 +39,7 @@ def test_compile_lists_what_it_made_and_removes_what_it_replaces(irc: Run, tmp_p
 
 def test_run_keeps_the_old_output_where_the_new_one_cannot_be_written(
     irc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     target = tmp_path / "out.npz"
     target.write_bytes(b"old")
 
@@ -74,8 +74,12 @@ def test_output_that_nobody_takes_is_status_1() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-c", code, "explain"],
-            stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False,
-        )  # fmt: skip
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
     assert done.returncode == 1
     assert "standard output cannot be written" in done.stderr and "IRC9" not in done.stderr
 
@@ -148,8 +152,7 @@ def test_openvino_reads_what_only_onnx_says(source: str, tmp_path: Path) -> None
     texts = {
         "gather_elements": "(float[3,4] x, int64[1,2] i) => (float[1,2] y) { y = GatherElements<axis = 1>(x, i) }",
         "einsum": '(float[3,4] x) => (float[4] y) { y = Einsum<equation = "ij -> j">(x) }',
-        "top_k": "(float[3,4] x) => (float[3,2] y, int64[3,2] i) <int64[1] k = {2}> "
-        "{ y, i = TopK<sorted = 0>(x, k) }",
+        "top_k": "(float[3,4] x) => (float[3,2] y, int64[3,2] i) <int64[1] k = {2}> { y, i = TopK<sorted = 0>(x, k) }",
     }
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> m {texts[source]}')
     (tmp_path / "a.onnx").write_bytes(model.SerializeToString())

@@ -22,9 +22,22 @@ SMALL = 60
 """Elements of an operand in which shape arithmetic follows each."""
 COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 BINARY = (
-    "Add", "Sub", "Mul", "Div", "Mod", "Mod fmod=1", "Pow", "Min", "Max", "BitShift direction=LEFT",
-    "BitShift direction=RIGHT", "BitwiseAnd", "BitwiseOr", "BitwiseXor", *COMPARISONS,
-)  # fmt: skip
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Mod",
+    "Mod fmod=1",
+    "Pow",
+    "Min",
+    "Max",
+    "BitShift direction=LEFT",
+    "BitShift direction=RIGHT",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
+    *COMPARISONS,
+)
 REDUCTIONS = ("ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceL1", "ReduceSumSquare")
 CASTS = tuple(f"Cast to={getattr(TensorProto, n.upper())}" for n in (*INTEGERS, "bool", "float", "double"))
 UNARY = ("Neg", "Abs", "Sign", "BitwiseNot", "CumSum", *REDUCTIONS, *CASTS)

@@ -39,7 +39,12 @@ def test_the_worked_example_works(tmp_path: Path) -> None:
     (tmp_path / "trial.py").write_text(example + TRIAL, "utf-8")
     command = [sys.executable, str(tmp_path / "trial.py"), str(tmp_path / "m.onnx")]
     done = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+        command,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.stdout == "works\n", done.stderr

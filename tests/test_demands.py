@@ -82,13 +82,15 @@ MISFITS: list[tuple[Any, dict[str, Any], str]] = [
     (model("MatMul", {"x": "AB", "z": "CD"}), {"x": (2, 64), "z": (3, 5)}, "IRC3104"),
     (
         model("LSTM", {"x": ["T", "N", 3], "w": "DGS", "r": "DGH"}, hidden_size=4),
-        {"x": (2, 3, 3), "w": (1, 1, 1), "r": (1, 1, 1)}, "IRC3108",
+        {"x": (2, 3, 3), "w": (1, 1, 1), "r": (1, 1, 1)},
+        "IRC3108",
     ),
     (
         model("GroupNormalization", {"x": ["N", "C", 3], "s": "D", "b": "D"}, num_groups=2),
-        {"x": (2, 7, 3), "s": (1,), "b": (1,)}, "IRC3108",
+        {"x": (2, 7, 3), "s": (1,), "b": (1,)},
+        "IRC3108",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("backend", ["numpy", "c"])
@@ -109,13 +111,16 @@ def test_misfits_are_refused_before_the_run(source: Any, shapes: dict[str, Any],
 @pytest.mark.parametrize(
     "source",
     [
-        model("TopK", {"x": "NM", "K": [1]}), model("Pad", {"x": "NM", "P": [4]}),
-        model("Expand", {"x": "NM", "S": [2]}), model("Slice", {"x": "NM", "A": [2], "B": [2]}),
+        model("TopK", {"x": "NM", "K": [1]}),
+        model("Pad", {"x": "NM", "P": [4]}),
+        model("Expand", {"x": "NM", "S": [2]}),
+        model("Slice", {"x": "NM", "A": [2], "B": [2]}),
         model("Reshape", {"x": "NM", "S": [2]}),
-        model("Tile", {"x": "NM", "R": [2]}), model("Split", {"x": "NM", "L": [1]}, axis=0),
+        model("Tile", {"x": "NM", "R": [2]}),
+        model("Split", {"x": "NM", "L": [1]}, axis=0),
     ],
     ids=lambda v: v.graph.node[0].op_type,
-)  # fmt: skip
+)
 def test_sizes_that_only_running_tells_do_not_compile_to_c(source: Any) -> None:
     """Also where nobody stores the tensor that has them."""
     total = helper.make_node("ReduceSum", ["y"], ["sum"], keepdims=0)
@@ -230,9 +235,12 @@ def test_sizes_that_only_a_run_tells_keep_their_names() -> None:
     nodes = [helper.make_node("Pad", ["x", "pads"], ["p"]), helper.make_node("Shape", ["p"], ["s"])]
     nodes.append(helper.make_node("Expand", ["one", "s"], ["y"]))
     graph = helper.make_graph(
-        nodes, "g", [tensor("x", TensorProto.FLOAT, [2, 3]), tensor("pads", TensorProto.INT64, [4])],
-        [tensor("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(np.float32([1]), "one")],
-    )  # fmt: skip
+        nodes,
+        "g",
+        [tensor("x", TensorProto.FLOAT, [2, 3]), tensor("pads", TensorProto.INT64, [4])],
+        [tensor("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.float32([1]), "one")],
+    )
     source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8).SerializeToString()
     (y,) = irc.compile(source, backend="numpy", cache=False)(np.ones((2, 3), np.float32), np.int64([1, 0, 2, 4]))
     assert y.shape == (5, 7)

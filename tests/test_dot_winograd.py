@@ -36,9 +36,15 @@ def kernel_of(case: Any, epilogue: Epilogue) -> DotWinogradKernel:
 
 
 def run(
-    lib: ctypes.CDLL, case: Any, kernel: DotWinogradKernel, x: Any, w: Any, slots: list[Any], pool: Pool | None = None,
+    lib: ctypes.CDLL,
+    case: Any,
+    kernel: DotWinogradKernel,
+    x: Any,
+    w: Any,
+    slots: list[Any],
+    pool: Pool | None = None,
     tiles: int = 0,
-) -> np.ndarray[Any, Any]:  # fmt: skip
+) -> np.ndarray[Any, Any]:
     """Of slices of wider tensors: nothing outside them is read, or written.  tiles: transformed at a time, if given."""
     ic, oc, (ih, iw), (top, left, bottom, right), n = case
     oh, ow = ih + top + bottom - 2, iw + left + right - 2

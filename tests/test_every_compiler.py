@@ -25,14 +25,7 @@ from onnx import backend as onnx_backend
 
 import irc
 from irc import kernels
-from irc.backends.toolchain import (
-    COMMON,
-    Compiler,
-    Target,
-    contraction,
-    describe_compiler,
-    optimisation,
-)
+from irc.backends.toolchain import COMMON, Compiler, Target, contraction, describe_compiler, optimisation
 from irc.expr import Const, call
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
@@ -122,7 +115,8 @@ def every_function() -> Epilogue:
 
 KERNELS: dict[str, Callable[..., list[Any]]] = {
     "select_gemm": lambda f, isa: [
-        f(isa, f32, M, M, every_function(), True), f(isa, f32, M, M, BIASED, False),
+        f(isa, f32, M, M, every_function(), True),
+        f(isa, f32, M, M, BIASED, False),
         f(isa, f64, 7, 21, plain(f64), True),
     ],
     "select_rows_gemm": lambda f, isa: [f(isa, f32, M, 40, 60, BIASED), f(isa, f64, 49, 8, 60, plain(f64))],
@@ -130,10 +124,12 @@ KERNELS: dict[str, Callable[..., list[Any]]] = {
     "select_conv": lambda f, isa: [f(isa, f32, M, 1000, M, stride, BIASED) for stride in (0, 1, 2)],
     "select_small_conv": lambda f, isa: [f(isa, f32, 64, 49, BIASED), f(isa, f32, 24, 9, plain())],
     "select_depthwise": lambda f, isa: [
-        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED), f(isa, f32, (5, 5), (2, 2), (1, 1), plain()),
+        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED),
+        f(isa, f32, (5, 5), (2, 2), (1, 1), plain()),
     ],
     "select_depthwise_last": lambda f, isa: [
-        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED, M), f(isa, f32, (5, 5), (2, 2), (1, 1), plain(), 56),
+        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED, M),
+        f(isa, f32, (5, 5), (2, 2), (1, 1), plain(), 56),
     ],
     "select_direct_conv": lambda f, isa: [
         f(isa, f32, 64, 64, (3, 3), (1, 1), (1, 1), M, M, BIASED),
@@ -146,10 +142,13 @@ KERNELS: dict[str, Callable[..., list[Any]]] = {
     "select_winograd": lambda f, isa: [f(isa, dtype, 64, 64, 56, 56, BIASED) for dtype in (f32, f64)],
     "select_matrix_attention": lambda f, isa: [
         f(isa, name, kernels.select_attention(isa, M, 64, 0.125, mask, causal), M, M)
-        for name in ("high", "medium") for mask, causal in (("add", True), ("bool", False), ("none", False))
+        for name in ("high", "medium")
+        for mask, causal in (("add", True), ("bool", False), ("none", False))
     ],
     "select_attention": lambda f, isa: [
-        f(isa, M, 64, 0.125, "add", True), f(isa, 1, 80, 0.125, "bool", False, "zero"), f(isa, M, 64, 0.125),
+        f(isa, M, 64, 0.125, "add", True),
+        f(isa, 1, 80, 0.125, "bool", False, "zero"),
+        f(isa, M, 64, 0.125),
     ],
     "select_pool": lambda f, isa: [
         f(isa, f32, mode, (3, 3), (stride, stride), (1, 1), counted)
@@ -162,11 +161,12 @@ KERNELS: dict[str, Callable[..., list[Any]]] = {
     ],
     "select_global_pool_last": lambda f, isa: [f(isa, f32, mode, BIASED) for mode in ("max", "average")],
     "select_recurrent": lambda f, isa: [
-        f(isa, f32, "lstm", "bidirectional", M, True, True, "int32_t"), f(isa, f64, "gru", "reverse", 7),
+        f(isa, f32, "lstm", "bidirectional", M, True, True, "int32_t"),
+        f(isa, f64, "gru", "reverse", 7),
         f(isa, f32, "gru_linear", "forward", 1, True, False, "int64_t", True),
     ],
     "select_transpose": lambda f, isa: [f(isa, f32), f(isa, f64)],
-}  # fmt: skip
+}
 
 
 def builders(isa: str) -> list[tuple[Compiler, Target]]:

@@ -146,9 +146,14 @@ def test_inputs_that_are_no_regular_file(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "irc", "run", "m/m.xml", "--backend", "numpy", "--input", "x=x.npy"]
     root = Path(irc.__file__).parent.parent
     done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=60,
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=60,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 2 and "not a regular file but a FIFO" in done.stderr
 
 
@@ -249,8 +254,9 @@ def test_external_data_of_bodies_and_functions_are_confined_too(tmp_path: Path) 
     function = helper.make_function("d", "F", ["a"], ["f"], [constant], [helper.make_opsetid("", 18)])
     nodes = [
         helper.make_node("If", ["c"], ["t"], then_branch=body, else_branch=body),
-        helper.make_node("F", ["x"], ["u"], domain="d"), helper.make_node("Sum", ["t", "u"], ["y"]),
-    ]  # fmt: skip
+        helper.make_node("F", ["x"], ["u"], domain="d"),
+        helper.make_node("Sum", ["t", "u"], ["y"]),
+    ]
     condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("d", 1)]
     graph = helper.make_graph(nodes, "g", [X, condition], [Y])
@@ -339,7 +345,7 @@ def test_more_data_files_than_stay_open(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("kept_whole", [0, 1 << 20])
 def test_weights_cut_short_after_loading(
     kept_whole: int, make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     """It was the end of the process: a mapping has no bytes beyond the end of its file."""
     monkeypatch.setattr(files, "KEPT_WHOLE", kept_whole)
     path = make(tmp_path / "m")
@@ -381,7 +387,7 @@ def test_a_model_may_be_saved_over_itself(make: Any, tmp_path: Path) -> None:
 
 def test_a_model_that_changes_while_it_is_compiled_is_not_kept(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
     path = make(tmp_path / "m")
     load = driver.load

@@ -112,7 +112,7 @@ def test_a_child_goes_on_with_the_state(backend: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_state_that_was_changing_in_a_fork_is_not_used(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(forks, "WAIT", 0.1)
     (tmp_path / "m.xml").write_text(STATE)
     (tmp_path / "m.bin").write_bytes(np.float32([5, 6]).tobytes())

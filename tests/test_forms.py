@@ -25,10 +25,24 @@ ONNX = [r for r in EVERY_ONNX if not r["deprecated"]]
 CONTAINER = {"Parameter", "Const", "Result"}
 EVERY_OPENVINO = json.loads((SCHEMAS / "openvino_ops.json").read_text("utf-8"))["ops"]
 OPENVINO = [r for r in EVERY_OPENVINO if r["type"] not in CONTAINER]
-NAMES = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "bool", "string": "string",
-         "complex64": "c64", "complex128": "c128", "float8e4m3fn": "f8e4m3fn", "float8e4m3fnuz": "f8e4m3fnuz",
-         "float8e5m2": "f8e5m2", "float8e5m2fnuz": "f8e5m2fnuz", "float8e8m0": "f8e8m0", "float4e2m1": "f4e2m1",
-         "float6e2m3": "f6e2m3", "float6e3m2": "f6e3m2"}  # fmt: skip
+NAMES = {
+    "float": "f32",
+    "double": "f64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "bool": "bool",
+    "string": "string",
+    "complex64": "c64",
+    "complex128": "c128",
+    "float8e4m3fn": "f8e4m3fn",
+    "float8e4m3fnuz": "f8e4m3fnuz",
+    "float8e5m2": "f8e5m2",
+    "float8e5m2fnuz": "f8e5m2fnuz",
+    "float8e8m0": "f8e8m0",
+    "float4e2m1": "f4e2m1",
+    "float6e2m3": "f6e2m3",
+    "float6e3m2": "f6e3m2",
+}
 MANY = 15
 """An OpenVINO operand with more types than this was accepted with whatever was tried: nothing is specified."""
 EACH_AXIS = {"", "0", "1", "allzeros", "1,1,...", "none"}
@@ -44,17 +58,25 @@ KNOWN: dict[str, dict[str, str]] = {
     "onnx LayerNormalization-17": {"3 results": "mean and inverse deviation are not read"},
     "openvino Divide-1": {"m_pythondiv": "the CPU plugin truncates whatever it says"},
     **{f"openvino AvgPool-{n}": {"exclude-pad": "what absence means to the reader"} for n in (1, 14, 16)},
-    **{f"openvino {n}-1": {"dilations": ASSUMED, "strides": ASSUMED, "output_shape": "i32 and i64 are specified",
-                             "auto_pad": "none is explicit"}
-       for n in ("Convolution", "ConvolutionBackpropData", "GroupConvolution", "GroupConvolutionBackpropData")},
+    **{
+        f"openvino {n}-1": {
+            "dilations": ASSUMED,
+            "strides": ASSUMED,
+            "output_shape": "i32 and i64 are specified",
+            "auto_pad": "none is explicit",
+        }
+        for n in ("Convolution", "ConvolutionBackpropData", "GroupConvolution", "GroupConvolutionBackpropData")
+    },
     **{f"openvino {n}-1": {"block_size: required": REFUSED} for n in ("DepthToSpace", "SpaceToDepth")},
     "openvino ShapeOf-3": {"output_type": REFUSED},
     "openvino LRN-1": {"axes": "optional to the reader only"},
     "openvino MVN-2": {"reduction_axes": "an alternative to across_channels"},
     "openvino ReadValue-6": {"init_value": "optional in opset 6"},
-    "openvino StridedSlice-1": {"strides": "the reader makes them 1", **{
-        f"{k}_mask": "an empty mask is one of zeros" for k in ("ellipsis", "new_axis", "shrink_axis")}},
-}  # fmt: skip
+    "openvino StridedSlice-1": {
+        "strides": "the reader makes them 1",
+        **{f"{k}_mask": "an empty mask is one of zeros" for k in ("ellipsis", "new_axis", "shrink_axis")},
+    },
+}
 """Differences that are meant: version → (what the difference starts with → why)."""
 load_all()
 

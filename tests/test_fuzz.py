@@ -85,9 +85,7 @@ def draw_node(draw: Any, b: Builder, pool: list[Value]) -> Value:
 
 def feeds(model: Model, sizes: dict[str, int]) -> list[Any]:
     rng = np.random.default_rng(0)
-    return [
-        rng.uniform(-2, 2, [d.evaluate(sizes) for d in v.shape]).astype(np.float32) for v in model.inputs
-    ]  # fmt: skip
+    return [rng.uniform(-2, 2, [d.evaluate(sizes) for d in v.shape]).astype(np.float32) for v in model.inputs]
 
 
 def reference(model: Model, arrays: list[Any]) -> list[Any]:

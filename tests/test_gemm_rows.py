@@ -54,9 +54,7 @@ def test_known_rows(tmp_path: Path) -> None:
     """Tiles as equal as possible, whatever number of them a thread does."""
     rows = {m: made("avx512", m, n=40) for m in (14, 28, 49, 27)}
     lib = build(tmp_path, list(dict.fromkeys(rows.values())))
-    assert {m: kernel.heights for m, kernel in rows.items()} == {
-        14: (14,), 28: (14,), 49: (12, 13), 27: (13, 14),
-    }  # fmt: skip
+    assert {m: kernel.heights for m, kernel in rows.items()} == {14: (14,), 28: (14,), 49: (12, 13), 27: (13, 14)}
     for m, kernel in rows.items():
         run_gemm(lib, kernel, noise(m, 20), noise(20, 40), [], lambda x: x)
         run_gemm(lib, kernel, noise(m, 600), noise(600, 40), [], lambda x: x, pool=Pool(1))

@@ -133,7 +133,10 @@ CASES: dict[str, tuple[Any, list[Array], list[int], int]] = {
     "Broadcast": (to_a_shape, operands(2, 3, 2, 9, 12), [2], 0),
     "K transposed, then repeated": (transposed_first, operands(2, 3, 2, 9, 12), [2], 0),
     "groups of values alone": (
-        values_alone, [random(2, 6, 9, D, seed=1), random(2, 6, 12, D, seed=2), random(2, 3, 12, D, seed=3)], [1], 1,
+        values_alone,
+        [random(2, 6, 9, D, seed=1), random(2, 6, 12, D, seed=2), random(2, 3, 12, D, seed=3)],
+        [1],
+        1,
     ),
     "groups of other heads": (interleaved, operands(1, 3, 2, 9, 12), [1], 2),
     "scores that are an output": (shown, operands(2, 3, 2, 9, 12), [], 5),

@@ -16,7 +16,7 @@ import pytest
 from irc.diagnostics.codes import all_codes
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE_LINES, FUNCTION_LINES = 600, 60
+FILE_LINES, FUNCTION_LINES = 720, 66
 SOURCES = sorted(p for folder in ("irc", "tests", "scripts", "samples", "bench") for p in (ROOT / folder).rglob("*.py"))
 PACKAGE = [p for p in SOURCES if p.is_relative_to(ROOT / "irc")]
 

@@ -123,9 +123,7 @@ MODELS: dict[str, tuple[Callable[..., Any], int, int]] = {
 }
 
 
-def prepared(
-    build: Callable[..., Any], x: Array, stop: str = "", shapes: list[Any] | None = None
-) -> tuple[Graph, int]:
+def prepared(build: Callable[..., Any], x: Array, stop: str = "", shapes: list[Any] | None = None) -> tuple[Graph, int]:
     """The graph after the passes up to `stop`, and how many concatenations were written in place."""
     graph, sink, gone = graph_of(build, x, shapes=shapes), Sink(), 0
     for name, run in compile_c(isa_under_test()):

@@ -60,9 +60,27 @@ def test_convolution(tmp_path: Path) -> None:
     packed = kernel.pack_weights(w)
     w_, b_ = buffer("w", f32, packed.shape, "constant", data=packed), buffer("b", f32, (24,), "constant", data=bias)
     sizes = kernel.order(
-        batch=2, ic=10, oc=24, ih=7, iw=9, oh=7, ow=9, kh=1, kw=1, stride_h=1, stride_w=1, dilation_h=1, dilation_w=1,
-        pad_h=0, pad_w=0, x_batch=630, x_channel=63, y_batch=24 * 63, y_channel=63, s0_channel=1,
-    )  # fmt: skip
+        batch=2,
+        ic=10,
+        oc=24,
+        ih=7,
+        iw=9,
+        oh=7,
+        ow=9,
+        kh=1,
+        kw=1,
+        stride_h=1,
+        stride_w=1,
+        dilation_h=1,
+        dilation_w=1,
+        pad_h=0,
+        pad_w=0,
+        x_batch=630,
+        x_channel=63,
+        y_batch=24 * 63,
+        y_channel=63,
+        s0_channel=1,
+    )
     body = [KernelCall(kernel, (x, w_, b_), (y,), sizes)]
     program = Program("p", [x], [y], [w_, b_], [Function("f", body, (x, w_, b_), (y,))], [])
     given = RNG.standard_normal((2, 10, 7, 9)).astype(np.float32)

@@ -180,10 +180,28 @@ def test_names_that_are_python_words_or_builtins() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, -3, 1.5, float("inf"), "a'b", b"x", (1,), [], {"a": (1, 2)}, frozenset({1, 2}), frozenset(), set(),
-     np.dtype("float32"), np.float16, np.float32(0.1), np.array([[1, 2]], np.int8), np.zeros((0, 2), np.float32)],
+    [
+        None,
+        True,
+        -3,
+        1.5,
+        float("inf"),
+        "a'b",
+        b"x",
+        (1,),
+        [],
+        {"a": (1, 2)},
+        frozenset({1, 2}),
+        frozenset(),
+        set(),
+        np.dtype("float32"),
+        np.float16,
+        np.float32(0.1),
+        np.array([[1, 2]], np.int8),
+        np.zeros((0, 2), np.float32),
+    ],
     ids=repr,
-)  # fmt: skip
+)
 def test_literals_evaluate_to_the_value(value: Any) -> None:
     text = literal(value)
     assert text is not None

@@ -42,9 +42,7 @@ def test_window_of_lrn(axes: list[int], size: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize(
-    ("shape", "axes"),
-    [((2, 7, 5, 6), [1]), ((2, 7, 5), [1]), ((2, 7), [1]), ((2, 7, 5, 6), [2, 3])],
-    ids=str,
+    ("shape", "axes"), [((2, 7, 5, 6), [1]), ((2, 7, 5), [1]), ((2, 7), [1]), ((2, 7, 5, 6), [2, 3])], ids=str
 )
 def test_even_windows_are_written_in_full(shape: tuple[int, ...], axes: list[int], size: int, tmp_path: Path) -> None:
     """ONNX's even window has its odd element behind the middle; OpenVINO's LRN cannot say so."""
@@ -75,7 +73,12 @@ def test_antialiased_axes_that_grow(shape: tuple[int, ...], sizes: tuple[int, ..
     x = np.random.default_rng(1).uniform(-1, 1, (1, 2, *shape)).astype(np.float32)
     parameter = opset.parameter(list(x.shape), np.float32)
     node = opset.interpolate(
-        parameter, opset.constant(np.array(sizes)), "linear", "sizes", axes=opset.constant(np.array([2, 3, 4])),
-        antialias=True, coordinate_transformation_mode=where,
-    )  # fmt: skip
+        parameter,
+        opset.constant(np.array(sizes)),
+        "linear",
+        "sizes",
+        axes=opset.constant(np.array([2, 3, 4])),
+        antialias=True,
+        coordinate_transformation_mode=where,
+    )
     compare(node, parameter, x, tmp_path)

@@ -88,9 +88,10 @@ def test_arrays_without_elements_do_not_overlap(backend: str) -> None:
 def test_memory_that_cannot_be_had(backend: str) -> None:
     """Both an irc.RunError and a MemoryError; the model goes on working."""
     nodes = [
-        helper.make_node("Unsqueeze", ["x", "axis"], ["row"]), helper.make_node("Transpose", ["row"], ["column"]),
+        helper.make_node("Unsqueeze", ["x", "axis"], ["row"]),
+        helper.make_node("Transpose", ["row"], ["column"]),
         helper.make_node("Add", ["row", "column"], ["y0"]),
-    ]  # fmt: skip
+    ]
     nodes.insert(0, helper.make_node("Constant", [], ["axis"], value_ints=[0]))
     model = compiled(backend, nodes, ["N"])
     for _ in range(2):
@@ -104,10 +105,13 @@ def test_a_context_that_cannot_be_had() -> None:
     nodes = [
         helper.make_node("Constant", [], ["axis"], value_ints=[0]),
         helper.make_node("Constant", [], ["one"], value_int=1),
-        helper.make_node("Unsqueeze", ["x", "axis"], ["row"]), helper.make_node("Transpose", ["row"], ["column"]),
-        helper.make_node("Add", ["row", "column"], ["sum"]), helper.make_node("CumSum", ["sum", "one"], ["once"]),
-        helper.make_node("CumSum", ["once", "one"], ["twice"]), helper.make_node("ReduceMax", ["twice"], ["y0"]),
-    ]  # fmt: skip
+        helper.make_node("Unsqueeze", ["x", "axis"], ["row"]),
+        helper.make_node("Transpose", ["row"], ["column"]),
+        helper.make_node("Add", ["row", "column"], ["sum"]),
+        helper.make_node("CumSum", ["sum", "one"], ["once"]),
+        helper.make_node("CumSum", ["once", "one"], ["twice"]),
+        helper.make_node("ReduceMax", ["twice"], ["y0"]),
+    ]
     model = compiled("c", nodes, ["N"])
     with pytest.raises(OutOfMemory, match=r"IRC6314.*bytes for the tensors"):
         model(np.zeros(1 << 26, np.float32))

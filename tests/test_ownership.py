@@ -89,9 +89,12 @@ VIEWS = {
 @pytest.mark.parametrize("kind", list(VIEWS))
 def test_no_two_results_share_memory(kind: str, backend: str) -> None:
     weights = {
-        "w": np.arange(16, dtype=np.float32).reshape(4, 4), "shape": np.int64([2, 8]), "zero": np.int64([0]),
-        "one": np.int64([1]), "wide": np.int64([3, 4, 4]),
-    }  # fmt: skip
+        "w": np.arange(16, dtype=np.float32).reshape(4, 4),
+        "shape": np.int64([2, 8]),
+        "zero": np.int64([0]),
+        "one": np.int64([1]),
+        "wide": np.int64([3, 4, 4]),
+    }
     compiled = irc.compile(model(list(VIEWS[kind]), {"x": [4, 4]}, ["y", "z"], **weights), backend=backend)
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
     first = compiled(x)

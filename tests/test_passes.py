@@ -38,7 +38,8 @@ RULES: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "there and back": (lambda b, x: b.Exp(b.Reshape(b.Reshape(x, [12]), [3, 4])), ["Exp"]),
     "Transpose of Transpose": (lambda b, x: b.Exp(b.Transpose(b.Transpose(x, [1, 0]), [1, 0])), ["Exp"]),
     "two permutations": (
-        lambda b, x: b.Transpose(b.Transpose(b.Reshape(x, [3, 2, 2]), [1, 2, 0]), [1, 0, 2]), ["Reshape", "Transpose"],
+        lambda b, x: b.Transpose(b.Transpose(b.Reshape(x, [3, 2, 2]), [1, 2, 0]), [1, 0, 2]),
+        ["Reshape", "Transpose"],
     ),
     "Transpose that moves nothing": (lambda b, x: b.Exp(b.Transpose(x, [0, 1])), ["Exp"]),
     "Cast to the same type": (lambda b, x: b.Exp(b.Cast(x, to=f32)), ["Exp"]),
@@ -54,7 +55,7 @@ RULES: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "1 / x": (lambda b, x: b.Div(b.const(1.0, f32), x), ["Div"]),
     "x · 1 that broadcasts": (lambda b, x: b.Mul(x, b.const(np.ones((2, 3, 4)), f32)), ["Mul"]),
     "an output that is an input": (lambda b, x: b.Identity(x), ["Identity"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -103,9 +104,11 @@ def test_recompose(name: str) -> None:
 
 
 GROUPS: dict[str, tuple[list[int], bool]] = {
-    "groups of channels": ([0, 3, -1], True), "channels": ([0, 6, -1], True), "across samples": ([-1, 3, 10], False),
+    "groups of channels": ([0, 3, -1], True),
+    "channels": ([0, 6, -1], True),
+    "across samples": ([-1, 3, 10], False),
     "parts of channels": ([0, 4, -1], False),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GROUPS)
@@ -287,9 +290,13 @@ def test_golden(path: Path) -> None:
     """A file: the pass's name, the graph before, the graph after, separated by lines of dashes."""
     name, before, after = path.read_text().split("-----\n")
     passes: dict[str, Callable[[Graph], Any]] = {
-        "simplify": simplify.run, "materialize": materialize.run, "fold": fold.run, "cse": cse.run,
-        "weights": weights.run, "decompose": lambda g: decompose.run(g, Sink()),
-    }  # fmt: skip
+        "simplify": simplify.run,
+        "materialize": materialize.run,
+        "fold": fold.run,
+        "cse": cse.run,
+        "weights": weights.run,
+        "decompose": lambda g: decompose.run(g, Sink()),
+    }
     graph = parse_graph(before)
     infer.run(graph, Sink())
     passes[name.strip()](graph)

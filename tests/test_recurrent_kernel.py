@@ -209,17 +209,18 @@ LENGTHS = np.array([5, 0, 3], np.int32)
 CLAIMED: dict[str, tuple[str, dict[str, Any], list[Array], str]] = {
     "lstm": ("LSTM", {}, [noise(5, 1, 9)], "lstm"),
     "both directions": ("LSTM", BOTH, [noise(5, 3, 9)], "lstm"),
-    "initial states and lengths": (
-        "LSTM", BOTH, [noise(5, 3, 9), LENGTHS, noise(2, 3, 40), noise(2, 3, 40)], "lstm",
-    ),
+    "initial states and lengths": ("LSTM", BOTH, [noise(5, 3, 9), LENGTHS, noise(2, 3, 40), noise(2, 3, 40)], "lstm"),
     "reverse gru": ("GRU", {"direction": "reverse"}, [noise(4, 2, 9)], "gru"),
     "gru, reset behind the product": ("GRU", {**BOTH, "linear_before_reset": True}, [noise(4, 2, 9)], "gru_linear"),
     "batch first": ("LSTM", {**BOTH, "swap": True}, [noise(3, 5, 9)], "lstm"),
     "sizes known when it runs": (
-        "LSTM", {**BOTH, "shape": (Dim.symbol("steps"), Dim.symbol("batch"), 9)}, [noise(4, 3, 9)], "lstm",
+        "LSTM",
+        {**BOTH, "shape": (Dim.symbol("steps"), Dim.symbol("batch"), 9)},
+        [noise(4, 3, 9)],
+        "lstm",
     ),
     "named functions": ("LSTM", {"activations": ("sigmoid", "tanh", "TANH")}, [noise(5, 1, 9)], "lstm"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CLAIMED)

@@ -55,17 +55,50 @@ def test_the_openvino_oracle_is_consistent():
 
 
 def test_the_openvino_table_keeps_what_the_catalogue_says():
-    attribute = {"name": "b", "type": "enum", "required": True, "default": None, "values": ["y", "x"], "how": "-",
-                 "reader_accepts_absence": True, "default_when_absent": "x"}  # fmt: skip
+    attribute = {
+        "name": "b",
+        "type": "enum",
+        "required": True,
+        "default": None,
+        "values": ["y", "x"],
+        "how": "-",
+        "reader_accepts_absence": True,
+        "default_when_absent": "x",
+    }
     port = {"name": "data", "required": True, "types": ["f32"], "variadic": True, "spec_types": ["float"]}
-    op = {"type": "T", "opset": "opset3", "member_of_opsets": [3, 4], "inputs": [port], "attributes": [attribute],
-          "outputs": [{"index": 0, "type": {"same_as_input": 0}}], "how": []}  # fmt: skip
+    op = {
+        "type": "T",
+        "opset": "opset3",
+        "member_of_opsets": [3, 4],
+        "inputs": [port],
+        "attributes": [attribute],
+        "outputs": [{"index": 0, "type": {"same_as_input": 0}}],
+        "how": [],
+    }
     table = generator().openvino_table({"openvino": "1.2.3-4-abc", "ops": [op]})
-    assert table == {"openvino": "1.2.3", "ops": [{
-        "type": "T", "opset": 3, "member_of_opsets": [3, 4], "outputs": [{"same_as_input": 0}],
-        "inputs": [{"name": "data", "required": True, "types": ["f32"], "variadic": True}],
-        "attributes": [{"name": "b", "type": "enum", "required": True, "default": None, "accepts_absence": True,
-                        "absent": "x", "values": ["x", "y"]}]}]}  # fmt: skip
+    assert table == {
+        "openvino": "1.2.3",
+        "ops": [
+            {
+                "type": "T",
+                "opset": 3,
+                "member_of_opsets": [3, 4],
+                "outputs": [{"same_as_input": 0}],
+                "inputs": [{"name": "data", "required": True, "types": ["f32"], "variadic": True}],
+                "attributes": [
+                    {
+                        "name": "b",
+                        "type": "enum",
+                        "required": True,
+                        "default": None,
+                        "accepts_absence": True,
+                        "absent": "x",
+                        "values": ["x", "y"],
+                    }
+                ],
+            }
+        ],
+    }
 
 
 def finding(**changes):

@@ -61,9 +61,12 @@ def random_dim(rng: np.random.Generator, symbols: list[Dim], depth: int) -> Dim:
 def function_of(rng: np.random.Generator, symbols: list[Dim], depth: int) -> Dim:
     a, b = random_dim(rng, symbols, depth), Dim.of(int(rng.choice([2, 3, 64, 256])))
     return {
-        "floordiv": lambda: a // b, "ceildiv": lambda: a.ceildiv(b), "mod": lambda: a % b,
-        "min": lambda: a.minimum(random_dim(rng, symbols, depth)), "max": lambda: a.maximum(0),
-    }[str(rng.choice(["floordiv", "ceildiv", "mod", "min", "max"]))]()  # fmt: skip
+        "floordiv": lambda: a // b,
+        "ceildiv": lambda: a.ceildiv(b),
+        "mod": lambda: a % b,
+        "min": lambda: a.minimum(random_dim(rng, symbols, depth)),
+        "max": lambda: a.maximum(0),
+    }[str(rng.choice(["floordiv", "ceildiv", "mod", "min", "max"]))]()
 
 
 def largest_sum(dim: Dim, values: dict[str, int]) -> int:
@@ -87,9 +90,7 @@ def test_accepted_sizes_are_computed_exactly(tmp_path: Path) -> None:
 
     load = "    const int64_t A = dims[0], B = dims[1], C = dims[2]; (void)A; (void)B; (void)C;"
     for k, dim in enumerate(dims):
-        checked, plain = (
-            CheckedSizes(symbols, symbols, helper_name, TOO_LARGE), Sizes(symbols, symbols, helper_name),
-        )  # fmt: skip
+        checked, plain = (CheckedSizes(symbols, symbols, helper_name, TOO_LARGE), Sizes(symbols, symbols, helper_name))
         checked.check([dim])
         value = plain.text(dim)
         body = [load, *checked.lines, "    {", *plain.lines, f"    *value = {value};", "    }", "    return 0;"]
@@ -137,9 +138,11 @@ def compiled(nodes: Any, inputs: Any, constants: Any = (), outputs: Any = None, 
 def tiled(repeats: int, dims: list[Any]) -> Any:
     """Every second element, many times, summed up."""
     nodes = [
-        helper.make_node("Slice", ["x", "a", "b", "i", "two"], ["h"]), helper.make_node("Tile", ["h", "times"], ["t"]),
-        helper.make_node("CumSum", ["t", "zero"], ["c"]), helper.make_node("ReduceMax", ["c"], ["y"], keepdims=0),
-    ]  # fmt: skip
+        helper.make_node("Slice", ["x", "a", "b", "i", "two"], ["h"]),
+        helper.make_node("Tile", ["h", "times"], ["t"]),
+        helper.make_node("CumSum", ["t", "zero"], ["c"]),
+        helper.make_node("ReduceMax", ["c"], ["y"], keepdims=0),
+    ]
     numbers = {"a": [0], "b": [2**62], "i": [0], "two": [2], "times": [repeats], "zero": 0}
     return compiled(nodes, [value("x", dims)], [constant(n, v) for n, v in numbers.items()])
 
@@ -176,8 +179,9 @@ def test_tensors_that_are_together_too_large() -> None:
     nodes = [
         helper.make_node("ReduceSum", ["x", "i2"], ["r"], keepdims=0),
         *(helper.make_node("CumSum", [x, axis], [y], reverse=r) for x, axis, y, r in steps),
-        helper.make_node("Sum", ["c0", "c1", "c2"], ["s"]), helper.make_node("ReduceMax", ["s"], ["y"], keepdims=0),
-    ]  # fmt: skip
+        helper.make_node("Sum", ["c0", "c1", "c2"], ["s"]),
+        helper.make_node("ReduceMax", ["s"], ["y"], keepdims=0),
+    ]
     numbers = [constant("i0", 0), constant("i1", 1), constant("i2", [2])]
     model = compiled(nodes, [value("x", ["A", "B", "C"])], numbers)
     with pytest.raises(InputValueError, match="IRC6105"):
@@ -190,8 +194,9 @@ def test_a_tensor_that_would_have_a_negative_size(tmp_path: Path) -> None:
     x, y = buffer("x", f32, (n,), "input"), buffer("y", f32, (n - 3,), "output")
     h = buffer("h", f32, (n - 3,), "arena")
     functions = [
-        elementwise("crop", h, lambda i: Load(x, (i + 3,)), [x]), elementwise("copy", y, lambda i: Load(h, (i,)), [h])
-    ]  # fmt: skip
+        elementwise("crop", h, lambda i: Load(x, (i + 3,)), [x]),
+        elementwise("copy", y, lambda i: Load(h, (i,)), [h]),
+    ]
     library = Library(Program("m", [x], [y], [], functions, ["n"]), tmp_path)
     memory = library.context([7])
     for size in range(7):
@@ -236,17 +241,28 @@ def test_what_reads_elements_of_an_empty_axis_refuses_it() -> None:
             transposed(np.zeros((1, 3, 0), np.float32))
         sampled = compiled(
             [helper.make_node("GridSample", ["x", "g"], ["y"])],
-            [value("x", [1, 1, "H", "W"]), value("g", [1, 2, 2, 2])], backend=backend,
-        )  # fmt: skip
+            [value("x", [1, 1, "H", "W"]), value("g", [1, 2, 2, 2])],
+            backend=backend,
+        )
         with pytest.raises(InputValueError, match="axis 3 of x"):
             sampled(np.zeros((1, 1, 3, 0), np.float32), np.zeros((1, 2, 2, 2), np.float32))
 
 
 TYPES = [
-    TensorProto.BOOL, TensorProto.UINT8, TensorProto.INT8, TensorProto.UINT16, TensorProto.INT16, TensorProto.FLOAT16,
-    TensorProto.BFLOAT16, TensorProto.INT32, TensorProto.UINT32, TensorProto.FLOAT, TensorProto.INT64,
-    TensorProto.UINT64, TensorProto.DOUBLE,
-]  # fmt: skip
+    TensorProto.BOOL,
+    TensorProto.UINT8,
+    TensorProto.INT8,
+    TensorProto.UINT16,
+    TensorProto.INT16,
+    TensorProto.FLOAT16,
+    TensorProto.BFLOAT16,
+    TensorProto.INT32,
+    TensorProto.UINT32,
+    TensorProto.FLOAT,
+    TensorProto.INT64,
+    TensorProto.UINT64,
+    TensorProto.DOUBLE,
+]
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

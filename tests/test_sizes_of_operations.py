@@ -124,8 +124,10 @@ class Runner:
 
     def call(self, context: int, shapes: list[list[tuple[int, ...]]], rng: np.random.Generator) -> None:
         arrays = [random_like(spec, shape, rng) for spec, shape in zip(self.specs(), shapes[0], strict=True)]
-        results = [np.full(max(p.dtype.itemsize * int(np.prod(s)), 0) + 64, GUARD, np.uint8)
-                   for p, s in zip(self.made.outputs, shapes[1], strict=True)]  # fmt: skip
+        results = [
+            np.full(max(p.dtype.itemsize * int(np.prod(s)), 0) + 64, GUARD, np.uint8)
+            for p, s in zip(self.made.outputs, shapes[1], strict=True)
+        ]
         ins = (ctypes.c_void_p * max(len(arrays), 1))(*[a.ctypes.data for a in arrays])
         outs = (ctypes.c_void_p * max(len(results), 1))(*[r.ctypes.data for r in results])
         reported = (ctypes.c_int64 * max(sum(map(len, shapes[1])), 1))()

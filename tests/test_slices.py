@@ -125,9 +125,10 @@ def test_bounds_computed_from_the_shape() -> None:
     for k, (before, after, step) in enumerate(rows):
         constants |= {f"b{k}": [before], f"c{k}": [after], f"t{k}": [step]}
         nodes += [
-            helper.make_node("Sub", ["n", f"b{k}"], [f"s{k}"]), helper.make_node("Sub", ["n", f"c{k}"], [f"e{k}"]),
+            helper.make_node("Sub", ["n", f"b{k}"], [f"s{k}"]),
+            helper.make_node("Sub", ["n", f"c{k}"], [f"e{k}"]),
             helper.make_node("Slice", ["x", f"s{k}", f"e{k}", "a", f"t{k}"], [f"y{k}"]),
-        ]  # fmt: skip
+        ]
     given = model(nodes, {"x": ["N"]}, len(rows), constants)
     session = onnxruntime.InferenceSession(given, providers=["CPUExecutionProvider"])
     for backend in ("c", "numpy"):

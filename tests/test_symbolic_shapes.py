@@ -32,21 +32,25 @@ def shapes(model: Any) -> list[str]:
 
 SIZES = [
     helper.make_node("Shape", ["x"], ["shape"]),
-    constant("zero", 0), constant("one", 1), constant("axis0", [0]), constant("minus", [-1]),
+    constant("zero", 0),
+    constant("one", 1),
+    constant("axis0", [0]),
+    constant("minus", [-1]),
     helper.make_node("Gather", ["shape", "zero"], ["batch"]),
     helper.make_node("Gather", ["shape", "one"], ["seq"]),
     helper.make_node("Unsqueeze", ["batch", "axis0"], ["batch1"]),
     helper.make_node("Unsqueeze", ["seq", "axis0"], ["seq1"]),
-]  # fmt: skip
+]
 
 
 def test_split_into_heads() -> None:
     nodes = [
-        *SIZES, constant("heads", [3, 4]),
+        *SIZES,
+        constant("heads", [3, 4]),
         helper.make_node("Concat", ["batch1", "seq1", "heads"], ["to"], axis=0),
         helper.make_node("Reshape", ["x", "to"], ["y"]),
         helper.make_node("Transpose", ["y"], ["z"], perm=[0, 2, 1, 3]),
-    ]  # fmt: skip
+    ]
     assert shapes(load(nodes, {"z": 1})) == ["f32[batch,3,seq,4]"]
 
 
@@ -74,26 +78,33 @@ def test_mask_of_computed_shape() -> None:
         helper.make_node("Concat", ["seq1", "seq1"], ["square"], axis=0),
         helper.make_node("ConstantOfShape", ["square"], ["zeros"]),
         helper.make_node("Trilu", ["zeros"], ["mask"], upper=1),
-        constant("s", [0]), constant("e", [2]), constant("big", [2**63 - 1]),
+        constant("s", [0]),
+        constant("e", [2]),
+        constant("big", [2**63 - 1]),
         helper.make_node("Slice", ["shape", "s", "e"], ["two"]),
         helper.make_node("ConstantOfShape", ["two"], ["y"]),
         helper.make_node("Slice", ["x", "one1", "big", "axis1"], ["tail"]),
-        constant("one1", [1]), constant("axis1", [1]),
-    ]  # fmt: skip
+        constant("one1", [1]),
+        constant("axis1", [1]),
+    ]
     nodes = [n for n in nodes if n.op_type == "Constant"] + [n for n in nodes if n.op_type != "Constant"]
     assert shapes(load(nodes, {"mask": 1, "y": 1, "tail": 1})) == [
-        "f32[seq,seq]", "f32[batch,seq]", "f32[batch,max(-1 + seq, 0),12]",
-    ]  # fmt: skip
+        "f32[seq,seq]",
+        "f32[batch,seq]",
+        "f32[batch,max(-1 + seq, 0),12]",
+    ]
 
 
 def test_flatten_and_size() -> None:
     nodes = [
         helper.make_node("Flatten", ["x"], ["rows"], axis=2),
-        helper.make_node("Size", ["ids"], ["count"]), constant("axis0", [0]), constant("twelve", [12]),
+        helper.make_node("Size", ["ids"], ["count"]),
+        constant("axis0", [0]),
+        constant("twelve", [12]),
         helper.make_node("Unsqueeze", ["count", "axis0"], ["count1"]),
         helper.make_node("Concat", ["count1", "twelve"], ["to"], axis=0),
         helper.make_node("Reshape", ["x", "to"], ["y"]),
-    ]  # fmt: skip
+    ]
     assert shapes(load(nodes, {"rows": 1, "y": 1})) == ["f32[batch*seq,12]", "f32[batch*seq,12]"]
 
 
@@ -115,14 +126,19 @@ def test_constant_nodes_survive_a_round_trip(tmp_path: Any) -> None:
 def test_parts_of_a_shape() -> None:
     """Split of a shape; the number of parts and what is left over, as `chunk` and `pad` to a multiple compute them."""
     nodes = [
-        *SIZES, constant("window", 4), constant("two", 2), constant("depth_at", 2), constant("axis1", [1]),
+        *SIZES,
+        constant("window", 4),
+        constant("two", 2),
+        constant("depth_at", 2),
+        constant("axis1", [1]),
         helper.make_node("Split", ["shape"], ["rows", "columns", "depth"], axis=0),
         helper.make_node("Mod", ["seq", "window"], ["over"]),
         helper.make_node("Sub", ["window", "over"], ["lacking"]),
         helper.make_node("Mod", ["lacking", "window"], ["more"]),
         helper.make_node("Abs", ["more"], ["padding"]),
         helper.make_node("Unsqueeze", ["padding", "axis0"], ["padding1"]),
-        constant("before", [0, 0, 0, 0]), constant("after", [0]),
+        constant("before", [0, 0, 0, 0]),
+        constant("after", [0]),
         helper.make_node("Concat", ["before", "padding1", "after"], ["pads"], axis=0),
         helper.make_node("Pad", ["x", "pads"], ["padded"]),
         helper.make_node("Concat", ["rows", "columns"], ["both"], axis=0),
@@ -139,7 +155,7 @@ def test_parts_of_a_shape() -> None:
         helper.make_node("Unsqueeze", ["left", "axis0"], ["left1"]),
         helper.make_node("Concat", ["half1", "left1"], ["lengths"], axis=0),
         helper.make_node("Split", ["x", "lengths"], ["first", "second"], axis=2),
-    ]  # fmt: skip
+    ]
     found = shapes(load(nodes, {"padded": 1, "counted": 7, "first": 1}))
     assert found == ["f32[batch,-seq%4%4 + seq,12]", "i64[batch + seq]", "f32[batch,seq,6]"]
 
@@ -148,16 +164,23 @@ def test_parts_of_a_shape() -> None:
 def test_sizes_that_come_back_are_computed_once() -> None:
     """Offsets in memory are long sums of products of sizes: their quotients have names in P_plan."""
     nodes = [
-        *SIZES, constant("three", 3), constant("four", 4), constant("tail", [12]),
-        helper.make_node("Div", ["batch", "three"], ["a"]), helper.make_node("Unsqueeze", ["a", "axis0"], ["a1"]),
-        helper.make_node("Div", ["seq", "four"], ["b"]), helper.make_node("Unsqueeze", ["b", "axis0"], ["b1"]),
+        *SIZES,
+        constant("three", 3),
+        constant("four", 4),
+        constant("tail", [12]),
+        helper.make_node("Div", ["batch", "three"], ["a"]),
+        helper.make_node("Unsqueeze", ["a", "axis0"], ["a1"]),
+        helper.make_node("Div", ["seq", "four"], ["b"]),
+        helper.make_node("Unsqueeze", ["b", "axis0"], ["b1"]),
         helper.make_node("Concat", ["axis0", "axis0"], ["starts"], axis=0),
         helper.make_node("Concat", ["a1", "b1"], ["ends"], axis=0),
         helper.make_node("Slice", ["x", "starts", "ends"], ["part"]),
-        helper.make_node("Softmax", ["part"], ["p"], axis=0), helper.make_node("Softmax", ["part"], ["q"], axis=1),
-        helper.make_node("Softmax", ["p"], ["r"], axis=1), helper.make_node("Softmax", ["q"], ["s"], axis=0),
+        helper.make_node("Softmax", ["part"], ["p"], axis=0),
+        helper.make_node("Softmax", ["part"], ["q"], axis=1),
+        helper.make_node("Softmax", ["p"], ["r"], axis=1),
+        helper.make_node("Softmax", ["q"], ["s"], axis=0),
         helper.make_node("Add", ["r", "s"], ["y"]),
-    ]  # fmt: skip
+    ]
     model = load(nodes, {"y": 1})
     files = driver.sources(model, driver.CompileOptions(backend="c", cache=False)).files
     text = "".join(str(t) for name, t in files.items() if name == "model.c")
@@ -179,13 +202,17 @@ def test_sizes_that_come_back_are_computed_once() -> None:
 def half_range(size: int | str) -> onnx.ModelProto:
     """exp(range(0, shape[0] · factor)), where the range is one of floats."""
     nodes = [
-        helper.make_node("Shape", ["x"], ["shape"]), constant("at", 0),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        constant("at", 0),
         helper.make_node("Gather", ["shape", "at"], ["n"]),
-        helper.make_node("Cast", ["n"], ["f"], to=TensorProto.FLOAT), constant("zero", 0, np.float32),
-        constant("one", 1, np.float32), constant("factor", 2 if isinstance(size, str) else 0.5, np.float32),
-        helper.make_node("Mul", ["f", "factor"], ["m"]), helper.make_node("Range", ["zero", "m", "one"], ["r"]),
+        helper.make_node("Cast", ["n"], ["f"], to=TensorProto.FLOAT),
+        constant("zero", 0, np.float32),
+        constant("one", 1, np.float32),
+        constant("factor", 2 if isinstance(size, str) else 0.5, np.float32),
+        helper.make_node("Mul", ["f", "factor"], ["m"]),
+        helper.make_node("Range", ["zero", "m", "one"], ["r"]),
         helper.make_node("Exp", ["r"], ["y"]),
-    ]  # fmt: skip
+    ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [size])
     graph = helper.make_graph(nodes, "halves", [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -204,12 +231,15 @@ def test_sizes_in_float_arithmetic(size: int | str, count: int, backend: str) ->
 def test_what_is_no_whole_number_is_not_known() -> None:
     """-0, fractions and products that might be -0 have no symbolic contents."""
     nodes = [
-        constant("minus", -0.0, np.float32), constant("half", 0.5, np.float32), constant("whole", 3, np.float32),
-        constant("negative", -2, np.float32), constant("zero", 0, np.float32),
+        constant("minus", -0.0, np.float32),
+        constant("half", 0.5, np.float32),
+        constant("whole", 3, np.float32),
+        constant("negative", -2, np.float32),
+        constant("zero", 0, np.float32),
         helper.make_node("Mul", ["negative", "zero"], ["product"]),
         helper.make_node("Add", ["whole", "whole"], ["sum"]),
         helper.make_node("Sum", ["minus", "half"], ["others"]),
-    ]  # fmt: skip
+    ]
     graph = load(nodes, {"product": 1, "sum": 1, "others": 1}).graph
     known = {v.name: v.contents is not None for v in graph.values()}
     assert known["sum"] and known["whole"] and not (known["product"] or known["minus"] or known["half"])
@@ -219,12 +249,15 @@ def test_what_is_no_whole_number_is_not_known() -> None:
 def test_roll_as_the_new_exporter_writes_it() -> None:
     """Slices from -2 mod size and up to there, side by side."""
     nodes = [
-        helper.make_node("Shape", ["x"], ["size"], start=1, end=2), constant("back", [-2]), constant("one", [1]),
-        helper.make_node("Mod", ["back", "size"], ["at"]), constant("none", [0]),
+        helper.make_node("Shape", ["x"], ["size"], start=1, end=2),
+        constant("back", [-2]),
+        constant("one", [1]),
+        helper.make_node("Mod", ["back", "size"], ["at"]),
+        constant("none", [0]),
         helper.make_node("Slice", ["x", "at", "size", "one"], ["tail"]),
         helper.make_node("Slice", ["x", "none", "at", "one"], ["head"]),
         helper.make_node("Concat", ["tail", "head"], ["y"], axis=1),
-    ]  # fmt: skip
+    ]
     model = load(nodes, {"y": 1})
     x = np.random.default_rng(0).normal(size=(2, 9, 12)).astype(np.float32)
     for backend in ("c", "numpy"):
@@ -236,10 +269,11 @@ def test_roll_as_the_new_exporter_writes_it() -> None:
 def test_a_reshape_must_fit_when_the_model_runs() -> None:
     """A size that an exporter has written as a number, where kernels and views read the memory behind the reshape."""
     nodes = [
-        constant("fixed", [4, 3, 12]), helper.make_node("Reshape", ["x", "fixed"], ["rows"]),
+        constant("fixed", [4, 3, 12]),
+        helper.make_node("Reshape", ["x", "fixed"], ["rows"]),
         helper.make_node("Transpose", ["rows"], ["turned"], perm=[0, 2, 1]),
         helper.make_node("MatMul", ["rows", "turned"], ["y"]),
-    ]  # fmt: skip
+    ]
     compiled = irc.compile(load(nodes, {"y": 1}), backend="c")
     rng = np.random.default_rng(0)
     x, ids = rng.normal(size=(6, 2, 12)).astype(np.float32), np.zeros((6, 2), np.int64)

@@ -35,14 +35,31 @@ BUILTINS = frozenset(dir(builtins))
 GCC = shutil.which("gcc")
 compiler = pytest.mark.skipif(GCC is None, reason="no gcc")
 FRAGMENTS = (
-    "*/", "/*", "??/", "??", "\\", "\n", "\\\n", "//", '"', "'", "*", "/", "?", "#", "\0", "é", "\ud800", "x" * 99,
-)  # fmt: skip
+    "*/",
+    "/*",
+    "??/",
+    "??",
+    "\\",
+    "\n",
+    "\\\n",
+    "//",
+    '"',
+    "'",
+    "*",
+    "/",
+    "?",
+    "#",
+    "\0",
+    "é",
+    "\ud800",
+    "x" * 99,
+)
 slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 texts = st.one_of(
     st.text(st.characters(codec=None)),
     st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join),
     st.sampled_from(PAYLOADS),
-)  # fmt: skip
+)
 
 
 def gcc(source: str, *flags: str) -> str:
@@ -144,11 +161,24 @@ def test_a_variable_of_every_name_compiles() -> None:
     gcc(source, "-Wall", "-Wextra", "-Werror", "-S")
 
 
-@pytest.mark.parametrize(("name", "prefix"), [
-    ("digits", "digits"), ("Main Graph", "main_graph"), ("", "model"), ("7", "model_7"), ("irc", "model_irc"),
-    ("irc_rt", "model_irc_rt"), ("sem", "model_sem"), ("pthread_attr", "model_pthread_attr"), ("int", "model_int"),
-    ("strtok", "model_strtok"), ("gmtime", "model_gmtime"), ("a\0*/ b", "a_b"), ("n" * 1000, "n" * 40),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [
+        ("digits", "digits"),
+        ("Main Graph", "main_graph"),
+        ("", "model"),
+        ("7", "model_7"),
+        ("irc", "model_irc"),
+        ("irc_rt", "model_irc_rt"),
+        ("sem", "model_sem"),
+        ("pthread_attr", "model_pthread_attr"),
+        ("int", "model_int"),
+        ("strtok", "model_strtok"),
+        ("gmtime", "model_gmtime"),
+        ("a\0*/ b", "a_b"),
+        ("n" * 1000, "n" * 40),
+    ],
+)
 def test_prefixes(name: str, prefix: str) -> None:
     assert prefix_of(name) == prefix
 
@@ -302,8 +332,11 @@ def test_members_of_archives_stay_in_the_folder(names: list[str]) -> None:
 def test_plain_names_stay_as_they_are() -> None:
     assert file_names(["scores", "a.b-c_1", "a/b", "A/B"]) == ["scores", "a.b-c_1", "a_b", "A_B_2"]
     assert member_names(["scores", "/model/fc/Gemm_output_0", "a:0", "../x"]) == [
-        "scores", "/model/fc/Gemm_output_0", "a_0", "_._x"
-    ]  # fmt: skip
+        "scores",
+        "/model/fc/Gemm_output_0",
+        "a_0",
+        "_._x",
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "..", ".x", "-x", "a/b", "a\\b", "con", "NUL.txt", "x" * 101, "é", "a\0"])

@@ -278,8 +278,22 @@ int main(int argc, char **argv) {
 def test_pool_under_stress(sanitizer: str, tmp_path: Path) -> None:
     folder = Path(toolchain.__file__).parent.parent / "runtime"
     tmp_path.joinpath("main.c").write_text(STRESS)
-    command = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-fsanitize={sanitizer}",
-               f"-I{folder}", "main.c", str(folder / "irc_rt.c"), "-pthread", "-o", "main"]  # fmt: skip
+    command = [
+        "gcc",
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-fsanitize={sanitizer}",
+        f"-I{folder}",
+        "main.c",
+        str(folder / "irc_rt.c"),
+        "-pthread",
+        "-o",
+        "main",
+    ]
     subprocess.run(command, cwd=tmp_path, check=True)
     given = ["./main"] if sanitizer == "thread" else ["./main", "fork"]
     done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)

@@ -43,9 +43,12 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shapes |= {"planes": (1, 32, 12, 12)}
     values = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()}
     graph = helper.make_graph(
-        nodes, "tuned", [values[n] for n in ("x", "z", "image")], [values[n] for n in ("y", "zc", "planes")],
+        nodes,
+        "tuned",
+        [values[n] for n in ("x", "z", "image")],
+        [values[n] for n in ("y", "zc", "planes")],
         [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32) / 16, n) for n, s in weights],
-    )  # fmt: skip
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
     return tmp_path / "m.onnx"
 
@@ -146,8 +149,11 @@ def test_candidates_in_turn() -> None:
             return hash(self.name)
 
     candidates: dict[str, Callable[[], Named | None]] = {
-        "none": lambda: None, "first": lambda: Named("a"), "same": lambda: Named("a"), "second": lambda: Named("b"),
-    }  # fmt: skip
+        "none": lambda: None,
+        "first": lambda: Named("a"),
+        "same": lambda: Named("a"),
+        "second": lambda: Named("b"),
+    }
 
     def picked(choices: Choices, key: str | None = "work") -> str:
         with using(choices):
@@ -169,7 +175,7 @@ def test_candidates_in_turn() -> None:
 
 def test_command(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(tuning, "SECONDS", 2e-4)
     folder = tmp_path / "made"
     assert main(["compile", str(model), "-o", str(folder), "--tune"]) == 0

@@ -19,11 +19,43 @@ from irc.backends.toolchain import COMMON, describe_compiler, optimisation, reso
 
 F = np.float32
 SPECIAL = np.array(
-    [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-45, -1e-45, 1e-39, -1e-39, 0.5, -0.5, 88.722839, 88.72284, -87.34,
-     -103.97, -103.98, -149, -149.5, -150, 127.99999, 128, 3.4028235e38, -3.4028235e38, 0.65, 0.92, 4, 2**24, 2**26,
-     1.5707964, 3.1415927, 16367173.0 * 2.0**72],
+    [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1,
+        -1,
+        1e-45,
+        -1e-45,
+        1e-39,
+        -1e-39,
+        0.5,
+        -0.5,
+        88.722839,
+        88.72284,
+        -87.34,
+        -103.97,
+        -103.98,
+        -149,
+        -149.5,
+        -150,
+        127.99999,
+        128,
+        3.4028235e38,
+        -3.4028235e38,
+        0.65,
+        0.92,
+        4,
+        2**24,
+        2**26,
+        1.5707964,
+        3.1415927,
+        16367173.0 * 2.0**72,
+    ],
     F,
-)  # fmt: skip
+)
 COMPILERS = [os.environ["CC"], *installed()] if os.environ.get("CC") else installed()
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
 UNARY = sorted(set(ULP) - {"pow"})
@@ -33,7 +65,7 @@ EXPONENTS = (2.5, -0.3, 3.0, -7.0, 0.0, np.inf, -np.inf, np.nan, 0.01, 100.0, 1e
 def source() -> str:
     """A loop around every function, for the compiler to vectorise."""
     text = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n"
-    text += "#define SHOWN __attribute__((visibility(\"default\")))\n"
+    text += '#define SHOWN __attribute__((visibility("default")))\n'
     text += c_prelude.text([*(f"{name}_f32" for name in ULP), "pow_half_f32"])
     loop = "(const float *restrict x, {}float *restrict y, int64_t n) {{\n    for (int64_t i = 0; i < n; i++) y[i] = "
     for name in [*UNARY, "pow_half"]:
@@ -75,8 +107,14 @@ def called(f: Any, x: np.ndarray[Any, Any], *more: float) -> np.ndarray[Any, Any
 
 
 def exact(name: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    names = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
-             "atanh": "arctanh"}  # fmt: skip
+    names = {
+        "asin": "arcsin",
+        "acos": "arccos",
+        "atan": "arctan",
+        "asinh": "arcsinh",
+        "acosh": "arccosh",
+        "atanh": "arctanh",
+    }
     if name == "erf":
         return pytest.importorskip("scipy.special").erf(x)
     if name == "sigmoid":

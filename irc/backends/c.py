@@ -113,9 +113,14 @@ def _source(
 
 
 def _single_source(
-    program: Program, options: EmitOptions, header: str, kernels: list[str], body: list[str], groups: list[Signature],
+    program: Program,
+    options: EmitOptions,
+    header: str,
+    kernels: list[str],
+    body: list[str],
+    groups: list[Signature],
     helpers: Iterable[str],
-) -> str:  # fmt: skip
+) -> str:
     """The only C file: header, kernels and the rest, of which macros can leave out either."""
     rest = [_macros(groups), _helpers(groups, helpers), *body]
     if kernels:
@@ -134,9 +139,13 @@ def _flags(kernels: bool, options: EmitOptions) -> str:
     """Lines of a comment."""
     margin = " *     "
     return textwrap.fill(
-        stated_flags(kernels, options.target), 110, initial_indent=margin, subsequent_indent=margin,
-        break_on_hyphens=False, break_long_words=False,
-    )  # fmt: skip
+        stated_flags(kernels, options.target),
+        110,
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def _macros(groups: list[Signature]) -> str:

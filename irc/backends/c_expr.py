@@ -23,17 +23,46 @@ from irc.ir.types import DType
 # name -> C function of the f32/f64 operands; a `$` takes the suffix f.  These are the functions `Call` may name.
 # Those of `irc.backends.c_math` have a helper for f32.
 MATH: dict[str, str] = {
-    "exp": "exp$", "exp2": "exp2$", "expm1": "expm1$", "log": "log$", "log2": "log2$", "log10": "log10$",
-    "log1p": "log1p$", "sqrt": "sqrt$", "cbrt": "cbrt$", "pow": "pow$", "hypot": "hypot$",
-    "sin": "sin$", "cos": "cos$", "tan": "tan$", "asin": "asin$", "acos": "acos$", "atan": "atan$", "atan2": "atan2$",
-    "sinh": "sinh$", "cosh": "cosh$", "tanh": "tanh$", "asinh": "asinh$", "acosh": "acosh$", "atanh": "atanh$",
-    "erf": "erf$", "erfc": "erfc$", "lgamma": "lgamma$", "tgamma": "tgamma$",
-    "floor": "floor$", "ceil": "ceil$", "trunc": "trunc$",
+    "exp": "exp$",
+    "exp2": "exp2$",
+    "expm1": "expm1$",
+    "log": "log$",
+    "log2": "log2$",
+    "log10": "log10$",
+    "log1p": "log1p$",
+    "sqrt": "sqrt$",
+    "cbrt": "cbrt$",
+    "pow": "pow$",
+    "hypot": "hypot$",
+    "sin": "sin$",
+    "cos": "cos$",
+    "tan": "tan$",
+    "asin": "asin$",
+    "acos": "acos$",
+    "atan": "atan$",
+    "atan2": "atan2$",
+    "sinh": "sinh$",
+    "cosh": "cosh$",
+    "tanh": "tanh$",
+    "asinh": "asinh$",
+    "acosh": "acosh$",
+    "atanh": "atanh$",
+    "erf": "erf$",
+    "erfc": "erfc$",
+    "lgamma": "lgamma$",
+    "tgamma": "tgamma$",
+    "floor": "floor$",
+    "ceil": "ceil$",
+    "trunc": "trunc$",
     "round": "rint$",  # halves to even
     "round_away": "round$",  # halves away from zero
     "fmod": "fmod$",  # remainder with the sign of the dividend
-    "abs": "fabs$", "copysign": "copysign$", "fmin": "fmin$", "fmax": "fmax$", "fma": "fma$",
-}  # fmt: skip
+    "abs": "fabs$",
+    "copysign": "copysign$",
+    "fmin": "fmin$",
+    "fmax": "fmax$",
+    "fma": "fma$",
+}
 # Functions with a text of their own: rsqrt, sign; on integers also abs, sign, pow, fmod; bool results: the next three.
 PREDICATES = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite"}
 INTEGER_MATH = {"pow": "pow", "fmod": "rem"}
@@ -41,10 +70,20 @@ IDENTITY_ON_INTEGERS = ("floor", "ceil", "trunc", "round", "round_away")
 
 PRIMARY, UNARY, TIMES, PLUS, SHIFT, LESS, EQUAL, BITAND, BITXOR, BITOR, AND, OR, TERNARY = range(15, 2, -1)
 _BINARY = {
-    "add": ("+", PLUS), "sub": ("-", PLUS), "mul": ("*", TIMES), "div": ("/", TIMES),
-    "bitand": ("&", BITAND), "bitor": ("|", BITOR), "bitxor": ("^", BITXOR), "and": ("&&", AND), "or": ("||", OR),
-    "eq": ("==", EQUAL), "ne": ("!=", EQUAL), "lt": ("<", LESS), "le": ("<=", LESS),
-}  # fmt: skip
+    "add": ("+", PLUS),
+    "sub": ("-", PLUS),
+    "mul": ("*", TIMES),
+    "div": ("/", TIMES),
+    "bitand": ("&", BITAND),
+    "bitor": ("|", BITOR),
+    "bitxor": ("^", BITXOR),
+    "and": ("&&", AND),
+    "or": ("||", OR),
+    "eq": ("==", EQUAL),
+    "ne": ("!=", EQUAL),
+    "lt": ("<", LESS),
+    "le": ("<=", LESS),
+}
 COMPARISONS = ("eq", "ne", "lt", "le")
 _BOOLEAN = {"add": "bitor", "mul": "bitand", "max": "bitor", "min": "bitand", "sub": "bitxor"}
 Range = tuple[float, float]

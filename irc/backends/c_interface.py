@@ -238,10 +238,13 @@ def _header_tensors(i: Interface) -> list[CComment]:
 
 def _constants(i: Interface) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = [
-        ("ABI_VERSION", ABI_VERSION), ("INPUTS", len(i.program.inputs)), ("OUTPUTS", len(i.program.outputs)),
-        ("SYMBOLS", len(i.unit.symbols)), ("OUTPUT_DIMS", sum(len(b.shape) for b in i.program.outputs)),
+        ("ABI_VERSION", ABI_VERSION),
+        ("INPUTS", len(i.program.inputs)),
+        ("OUTPUTS", len(i.program.outputs)),
+        ("SYMBOLS", len(i.unit.symbols)),
+        ("OUTPUT_DIMS", sum(len(b.shape) for b in i.program.outputs)),
         ("WEIGHTS_BYTES", 0 if i.weights.embedded else i.weights.size),
-    ]  # fmt: skip
+    ]
     if i.plan.size.is_const:
         found.append(("ARENA_BYTES", int(i.plan.size)))
     if i.total.is_const:
@@ -252,8 +255,12 @@ def _constants(i: Interface) -> list[tuple[str, object]]:
 # -------------------------------------------------------------------- entry points
 def context(i: Interface) -> str:
     """The definition of the context."""
-    rows = ["const irc_pool *pool;", "const uint8_t *weights;", "int64_t planned;  /* whether the sizes are set */",
-            "int64_t turn;  /* which copy of the state is the current one */"]  # fmt: skip
+    rows = [
+        "const irc_pool *pool;",
+        "const uint8_t *weights;",
+        "int64_t planned;  /* whether the sizes are set */",
+        "int64_t turn;  /* which copy of the state is the current one */",
+    ]
     if i.unit.symbols:
         rows.append(f"int64_t dims[{len(i.unit.symbols)}];")
     if i.slots:

@@ -16,10 +16,29 @@ from irc.kernels import polynomials as poly
 from irc.kernels.polynomials import horner
 
 ULP: dict[str, float] = {
-    "exp": 1.0, "exp2": 1.0, "expm1": 1.6, "log": 0.9, "log1p": 1.5, "log2": 0.51, "log10": 0.51, "pow": 0.55,
-    "tanh": 1.4, "erf": 1.4, "sin": 0.51, "cos": 0.51, "tan": 0.51, "sinh": 1.0, "cosh": 0.55, "asin": 0.51,
-    "acos": 0.51, "atan": 0.51, "asinh": 2.0, "acosh": 1.6, "atanh": 2.0, "sigmoid": 2.5,
-}  # fmt: skip
+    "exp": 1.0,
+    "exp2": 1.0,
+    "expm1": 1.6,
+    "log": 0.9,
+    "log1p": 1.5,
+    "log2": 0.51,
+    "log10": 0.51,
+    "pow": 0.55,
+    "tanh": 1.4,
+    "erf": 1.4,
+    "sin": 0.51,
+    "cos": 0.51,
+    "tan": 0.51,
+    "sinh": 1.0,
+    "cosh": 0.55,
+    "asin": 0.51,
+    "acos": 0.51,
+    "atan": 0.51,
+    "asinh": 2.0,
+    "acosh": 1.6,
+    "atanh": 2.0,
+    "sigmoid": 2.5,
+}
 """Function of f32 -> largest error in units of the last place.  sigmoid: results below 2^-126 may be zero."""
 
 # exp(x) = 2^n · exp(r): n by adding 1.5 · 2^23, which leaves it in the low bits (here with 256 added); 2^n in two

@@ -108,13 +108,25 @@ def _layout_helpers(k: Layout, make: Callable[..., Any]) -> dict[str, Any]:
     least = (127 + 1 - k.bias) << 23  # bits of the smallest normal number
     magic = 1 - k.bias - k.mantissa + 23  # adding 2^magic leaves the denormal's count of steps in the low bits
     facts = {
-        "n": k.name, "c": c, "sign": f"{sign:#x}", "mask": f"{sign - 1:#x}", "shift": shift,
-        "normal": f"{1 << k.mantissa:#x}", "step": f"0x1p{1 - k.bias - k.mantissa}f", "up": 32 - k.width,
-        "rebias": f"{(127 - k.bias) << 23:#x}", "least": f"{least:#x}", "half": f"{(1 << (shift - 1)) - 1:#x}",
-        "magic": f"0x1p{magic}f", "magic_bits": f"{(127 + magic) << 23:#x}", "top": f"{k.top:#x}",
-        "overflow": f"{k.overflow:#x}", "special": _special(k), "finish": _finish(k, c),
+        "n": k.name,
+        "c": c,
+        "sign": f"{sign:#x}",
+        "mask": f"{sign - 1:#x}",
+        "shift": shift,
+        "normal": f"{1 << k.mantissa:#x}",
+        "step": f"0x1p{1 - k.bias - k.mantissa}f",
+        "up": 32 - k.width,
+        "rebias": f"{(127 - k.bias) << 23:#x}",
+        "least": f"{least:#x}",
+        "half": f"{(1 << (shift - 1)) - 1:#x}",
+        "magic": f"0x1p{magic}f",
+        "magic_bits": f"{(127 + magic) << 23:#x}",
+        "top": f"{k.top:#x}",
+        "overflow": f"{k.overflow:#x}",
+        "special": _special(k),
+        "finish": _finish(k, c),
         "note": "; what is too large is the largest number" if k.nan == 0 else "",
-    }  # fmt: skip
+    }
     both = ("f32_bits", "bits_f32")
     return {
         f"{k.name}_to_f32": make(_DECODE.substitute(facts), both),

@@ -160,7 +160,7 @@ def _conversion_helpers() -> dict[str, Helper]:
             found[f"{f}_to_i{bits}"] = Helper(text)
             unsigned = Template(_TO_UINT).substitute(
                 u=f"uint{bits}_t", f=f, bits=bits, c=c, half=f"0x1p{bits - 1}{s}", top=bits - 1
-            )  # fmt: skip
+            )
             found[f"{f}_to_u{bits}"] = Helper(unsigned, (f"{f}_to_i{bits}",))
     return found
 

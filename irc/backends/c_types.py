@@ -10,14 +10,28 @@ from __future__ import annotations
 from irc.ir.types import DType
 
 _STORAGE = {
-    "f64": "double", "f32": "float", "nf4": "float", "f16": "uint16_t", "bf16": "uint16_t", "bool": "uint8_t",
-    "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
-    "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t",
-}  # fmt: skip
+    "f64": "double",
+    "f32": "float",
+    "nf4": "float",
+    "f16": "uint16_t",
+    "bf16": "uint16_t",
+    "bool": "uint8_t",
+    "i64": "int64_t",
+    "i32": "int32_t",
+    "i16": "int16_t",
+    "i8": "int8_t",
+    "u64": "uint64_t",
+    "u32": "uint32_t",
+    "u16": "uint16_t",
+    "u8": "uint8_t",
+}
 
 COMMENTS = {
-    "f16": "IEEE half, bit patterns", "bf16": "bfloat16, bit patterns", "bool": "0 or 1", "nf4": "the float value",
-}  # fmt: skip
+    "f16": "IEEE half, bit patterns",
+    "bf16": "bfloat16, bit patterns",
+    "bool": "0 or 1",
+    "nf4": "the float value",
+}
 
 
 def is_narrow(dtype: DType) -> bool:

@@ -332,9 +332,12 @@ class _ModuleWriter:
             return self.sizes[atom.name]
         a, b = (f"({self._size(x)})" for x in atom.args)
         return {
-            "floordiv": f"({a}//{b})", "ceildiv": f"(-(-{a}//{b}))", "mod": f"({a}%{b})",
-            "min": f"min({a}, {b})", "max": f"max({a}, {b})",
-        }[atom.op]  # fmt: skip
+            "floordiv": f"({a}//{b})",
+            "ceildiv": f"(-(-{a}//{b}))",
+            "mod": f"({a}%{b})",
+            "min": f"min({a}, {b})",
+            "max": f"max({a}, {b})",
+        }[atom.op]
 
 
 _REPORTED = PyName("reported")  # in place of a value whose operation cannot be written

@@ -32,7 +32,7 @@ from irc.backends.numpy_source import (
     import_values,
     module_value,
     scope,
-)  # fmt: skip
+)
 from irc.backends.numpy_text import PyName
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import runtime_io as codes
@@ -235,8 +235,6 @@ def _fix_parameters(node: ast.FunctionDef, function: types.FunctionType, known: 
             raise NoSource(f"the default of {a.arg} in {function.__qualname__} has no source")
         values.append(ast.parse(text, mode="eval").body)
     only = [(a, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if a.arg not in known]
-    node.args = ast.arguments(
-        [], kept, args.vararg, [a for a, _ in only], [d for _, d in only], args.kwarg, values
-    )  # fmt: skip
+    node.args = ast.arguments([], kept, args.vararg, [a for a, _ in only], [d for _, d in only], args.kwarg, values)
     for a in [*node.args.args, *node.args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]:
         a.annotation = None

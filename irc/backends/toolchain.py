@@ -42,9 +42,12 @@ _V2 = ("pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
 _V3 = tuple(sorted((*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")))
 _V4 = tuple(sorted((*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")))
 _LEVELS = {
-    "x86-64": ("x86_64", ()), "x86-64-v2": ("x86_64", _V2), "x86-64-v3": ("x86_64", _V3), "x86-64-v4": ("x86_64", _V4),
+    "x86-64": ("x86_64", ()),
+    "x86-64-v2": ("x86_64", _V2),
+    "x86-64-v3": ("x86_64", _V3),
+    "x86-64-v4": ("x86_64", _V4),
     "aarch64": ("aarch64", ("asimd",)),
-}  # fmt: skip
+}
 """Targets that mean the same everywhere: machine and features."""
 TARGETS = ("native", *_LEVELS)
 _MARCH = {"aarch64": "armv8-a"}
@@ -52,19 +55,51 @@ _STDERR_LINES = 12
 
 # Predefined macro -> name in /proc/cpuinfo: the features that compilers use on their own.
 _FEATURES = {
-    "__SSE3__": "pni", "__SSSE3__": "ssse3", "__SSE4_1__": "sse4_1", "__SSE4_2__": "sse4_2", "__POPCNT__": "popcnt",
-    "__AVX__": "avx", "__AVX2__": "avx2", "__FMA__": "fma", "__F16C__": "f16c", "__BMI__": "bmi1", "__BMI2__": "bmi2",
-    "__LZCNT__": "abm", "__MOVBE__": "movbe", "__ADX__": "adx", "__FMA4__": "fma4", "__XOP__": "xop",
-    "__AVX512F__": "avx512f", "__AVX512CD__": "avx512cd", "__AVX512BW__": "avx512bw", "__AVX512DQ__": "avx512dq",
-    "__AVX512VL__": "avx512vl", "__AVX512IFMA__": "avx512ifma", "__AVX512VBMI__": "avx512vbmi",
-    "__AVX512VBMI2__": "avx512_vbmi2", "__AVX512VNNI__": "avx512_vnni", "__AVX512BITALG__": "avx512_bitalg",
-    "__AVX512VPOPCNTDQ__": "avx512_vpopcntdq", "__AVX512BF16__": "avx512_bf16", "__AVX512FP16__": "avx512_fp16",
-    "__AVXVNNI__": "avx_vnni", "__GFNI__": "gfni", "__AMX_TILE__": "amx_tile", "__AMX_INT8__": "amx_int8",
-    "__AMX_BF16__": "amx_bf16", "__AVXIFMA__": "avx_ifma", "__AVXVNNIINT8__": "avx_vnni_int8",
-    "__ARM_NEON": "asimd", "__ARM_FEATURE_DOTPROD": "asimddp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC": "asimdhp",
-    "__ARM_FEATURE_SVE": "sve", "__ARM_FEATURE_SVE2": "sve2", "__ARM_FEATURE_BF16": "bf16",
-    "__ARM_FEATURE_MATMUL_INT8": "i8mm", "__ARM_FEATURE_ATOMICS": "atomics",
-}  # fmt: skip
+    "__SSE3__": "pni",
+    "__SSSE3__": "ssse3",
+    "__SSE4_1__": "sse4_1",
+    "__SSE4_2__": "sse4_2",
+    "__POPCNT__": "popcnt",
+    "__AVX__": "avx",
+    "__AVX2__": "avx2",
+    "__FMA__": "fma",
+    "__F16C__": "f16c",
+    "__BMI__": "bmi1",
+    "__BMI2__": "bmi2",
+    "__LZCNT__": "abm",
+    "__MOVBE__": "movbe",
+    "__ADX__": "adx",
+    "__FMA4__": "fma4",
+    "__XOP__": "xop",
+    "__AVX512F__": "avx512f",
+    "__AVX512CD__": "avx512cd",
+    "__AVX512BW__": "avx512bw",
+    "__AVX512DQ__": "avx512dq",
+    "__AVX512VL__": "avx512vl",
+    "__AVX512IFMA__": "avx512ifma",
+    "__AVX512VBMI__": "avx512vbmi",
+    "__AVX512VBMI2__": "avx512_vbmi2",
+    "__AVX512VNNI__": "avx512_vnni",
+    "__AVX512BITALG__": "avx512_bitalg",
+    "__AVX512VPOPCNTDQ__": "avx512_vpopcntdq",
+    "__AVX512BF16__": "avx512_bf16",
+    "__AVX512FP16__": "avx512_fp16",
+    "__AVXVNNI__": "avx_vnni",
+    "__GFNI__": "gfni",
+    "__AMX_TILE__": "amx_tile",
+    "__AMX_INT8__": "amx_int8",
+    "__AMX_BF16__": "amx_bf16",
+    "__AVXIFMA__": "avx_ifma",
+    "__AVXVNNIINT8__": "avx_vnni_int8",
+    "__ARM_NEON": "asimd",
+    "__ARM_FEATURE_DOTPROD": "asimddp",
+    "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC": "asimdhp",
+    "__ARM_FEATURE_SVE": "sve",
+    "__ARM_FEATURE_SVE2": "sve2",
+    "__ARM_FEATURE_BF16": "bf16",
+    "__ARM_FEATURE_MATMUL_INT8": "i8mm",
+    "__ARM_FEATURE_ATOMICS": "atomics",
+}
 
 
 @dataclass(frozen=True)
@@ -320,18 +355,22 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _run(
-    compiler: Compiler, arguments: list[str], file: str, folder: Path, running: _Running | None = None
-) -> None:  # fmt: skip
+def _run(compiler: Compiler, arguments: list[str], file: str, folder: Path, running: _Running | None = None) -> None:
     """Run the compiler with a time limit; it and what it started are ended when time is up or on an interrupt."""
     running = running or _Running()
     seconds = float(os.environ.get("IRC_COMPILE_TIMEOUT") or 900)
     command = [*compiler.command, *arguments]
     env = {**os.environ, "LC_ALL": "C"}
     with subprocess.Popen(
-        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True,
-    ) as process:  # fmt: skip
+        command,
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
         running.add(process)
         try:
             output, _ = process.communicate(timeout=seconds)

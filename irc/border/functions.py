@@ -150,9 +150,11 @@ def _rename_graph(graph: RawGraph, body: Body) -> RawGraph:
     twin.constants = {body.key(k): t for k, t in graph.constants.items()}
     twin.nodes = [
         replace(
-            n, inputs=[body.key(k) for k in n.inputs], outputs=[value(v) for v in n.outputs],
+            n,
+            inputs=[body.key(k) for k in n.inputs],
+            outputs=[value(v) for v in n.outputs],
             attrs={k: _rename_graph(v, body) if isinstance(v, RawGraph) else v for k, v in n.attrs.items()},
         )
         for n in graph.nodes
-    ]  # fmt: skip
+    ]
     return twin

@@ -28,9 +28,15 @@ def read_model(raw: RawModel, sink: Sink) -> Model:
     """Every layer read; findings go to the sink, and what could not be read becomes `Opaque`."""
     graph = _Reader(raw, sink).graph(raw.graph)
     return Model(
-        graph, raw.format, raw.version, dict(raw.opsets), list(raw.functions), dict(raw.metadata), dict(raw.extras),
+        graph,
+        raw.format,
+        raw.version,
+        dict(raw.opsets),
+        list(raw.functions),
+        dict(raw.metadata),
+        dict(raw.extras),
         raw.file,
-    )  # fmt: skip
+    )
 
 
 class _Reader:

@@ -58,9 +58,15 @@ def write_model(model: Model, options: WriteOptions, sink: Sink) -> RawModel:
         metadata = {**of_runtime_info(extras), **metadata} if model.format == "openvino" else metadata
         extras = to_runtime_info(metadata) if options.format == "openvino" else {}
     return RawModel(
-        options.format, options.version, graph, dict(options.opsets) if options.format == "onnx" else {},
-        list(model.functions) if same else [], metadata, extras, model.file,
-    )  # fmt: skip
+        options.format,
+        options.version,
+        graph,
+        dict(options.opsets) if options.format == "onnx" else {},
+        list(model.functions) if same else [],
+        metadata,
+        extras,
+        model.file,
+    )
 
 
 class _Writer:
@@ -212,9 +218,15 @@ class _Writer:
         return {"op": str(op), "types": types, "target": "OpenVINO" if self.format == "openvino" else "ONNX"}
 
     def _legalise(
-        self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc,
-        extras: dict[str, Any] | None = None, path: Path = (),
-    ) -> None:  # fmt: skip
+        self,
+        op: Op,
+        inputs: list[Value | None],
+        outputs: Sequence[Value],
+        name: str,
+        loc: Loc,
+        extras: dict[str, Any] | None = None,
+        path: Path = (),
+    ) -> None:
         """Emit `op` in the newest row that can say it, else rewritten by a row's `write` or by `decompose`.
 
         `path`: the operations whose rewrites led here.  Where nothing says it, the first refusal is raised.
@@ -252,9 +264,15 @@ class _Writer:
         raise refusal or self._refusal(op, inputs)
 
     def _rewrite(
-        self, rewrite: Callable[..., Any], op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str,
-        loc: Loc, path: Path,
-    ) -> None:  # fmt: skip
+        self,
+        rewrite: Callable[..., Any],
+        op: Op,
+        inputs: list[Value | None],
+        outputs: Sequence[Value],
+        name: str,
+        loc: Loc,
+        path: Path,
+    ) -> None:
         """Emit `op` in the operations that `rewrite` says it in."""
         graph, results, formals = trace(op, inputs, rewrite, SizeBuilder)
         given = [v for v in inputs if v is not None and v.const is None]
@@ -387,9 +405,15 @@ class _Writer:
         return [a + rank if a < 0 else a for a in axes]
 
     def _emit(
-        self, form: Form, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc,
+        self,
+        form: Form,
+        op: Op,
+        inputs: list[Value | None],
+        outputs: Sequence[Value],
+        name: str,
+        loc: Loc,
         extras: dict[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         sig = form.sig or op.sig
         as_inputs = form.as_inputs()
         keys: list[str] = []

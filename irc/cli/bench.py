@@ -34,8 +34,13 @@ class Engine(NamedTuple):
 @click.argument("model")
 @click.option("--vs", metavar="onnxruntime,openvino", default="", help="Other engines to measure beside it.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--precision", type=click.Choice(["highest", "high", "medium"]), default="highest", show_default=True,
-              help="Of irc; the others compute in f32.")  # fmt: skip
+@click.option(
+    "--precision",
+    type=click.Choice(["highest", "high", "medium"]),
+    default="highest",
+    show_default=True,
+    help="Of irc; the others compute in f32.",
+)
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def command(model: str, vs: str, threads: int, precision: str, shapes: tuple[str, ...], as_json: bool) -> None:
@@ -109,9 +114,13 @@ def differences(engines: Mapping[str, Engine]) -> dict[str, float]:
 
 
 def _result(
-    model: str, threads: int, precision: str, arrays: dict[str, Any], times: dict[str, list[float]],
+    model: str,
+    threads: int,
+    precision: str,
+    arrays: dict[str, Any],
+    times: dict[str, list[float]],
     apart: dict[str, float],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     ours = statistics.median(times["irc"])
     rows = [
         {
@@ -220,9 +229,13 @@ def openvino_engine(model: str | bytes, threads: int, arrays: Mapping[str, Any])
     ov: Any = openvino  # its types are partly open
     core = ov.Core()
     settings = {
-        "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": "1", "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY", "ENABLE_CPU_PINNING": False,
-    }  # fmt: skip
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": "1",
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+        "EXECUTION_MODE_HINT": "ACCURACY",
+        "ENABLE_CPU_PINNING": False,
+    }
     compiled = core.compile_model(core.read_model(model), "CPU", settings)
     request = compiled.create_infer_request()
     for i, array in enumerate(_in_order([set(port.names) for port in compiled.inputs], arrays)):

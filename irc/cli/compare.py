@@ -24,17 +24,25 @@ BACKENDS = ("c", "numpy")
 @click.option("--backends", metavar="c,numpy", help="Of A and of B; two of one model, if B is left out.")
 @click.option("--input", "inputs", metavar="x=FILE.npy|FILE.npz|random", multiple=True, help="Repeat for each input.")
 @click.option(
-    "--tolerance", type=click.FloatRange(min=0), metavar="T",
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    metavar="T",
     help="Largest difference allowed, relative to the largest magnitude of the output.  [default: 1e-4; 2e-2 where "
     "the elements have 16 bits or fewer]",
-)  # fmt: skip
+)
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def command(
-    a: str, b: str | None, backends: str | None, inputs: tuple[str, ...], tolerance: float | None, threads: int,
-    shapes: tuple[str, ...], as_json: bool,
-) -> int:  # fmt: skip
+    a: str,
+    b: str | None,
+    backends: str | None,
+    inputs: tuple[str, ...],
+    tolerance: float | None,
+    threads: int,
+    shapes: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Run two models (files, or folders that `irc compile` wrote) on the same inputs and compare their outputs.
 
     Inputs and outputs meet by name, or by position where the names differ.  Inputs that are not given are random
@@ -143,9 +151,11 @@ def _largest(a: Any, b: Any) -> dict[str, Any]:
     apart = np.where(np.isnan(apart), np.inf, apart)
     place = np.unravel_index(int(apart.argmax()), apart.shape)
     return {
-        "absolute": _number(float(apart.max())), "at": [int(i) for i in place],
-        "different": int((apart > 0).sum()), "elements": int(apart.size),
-    }  # fmt: skip
+        "absolute": _number(float(apart.max())),
+        "at": [int(i) for i in place],
+        "different": int((apart > 0).sum()),
+        "elements": int(apart.size),
+    }
 
 
 def _text(said: dict[str, Any]) -> TerminalText:

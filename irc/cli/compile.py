@@ -32,12 +32,21 @@ SOURCES = (".c", ".h", ".py")
 )
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="Of a run; not kept in the folder.")
 @click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v2, x86-64-v3, aarch64 …")
-@click.option("--precision", type=click.Choice(["highest", "high", "medium"]), default="highest", show_default=True,
-              help="Least precision of f32 products on matrix units: as f32, two bf16 terms, bf16.")
+@click.option(
+    "--precision",
+    type=click.Choice(["highest", "high", "medium"]),
+    default="highest",
+    show_default=True,
+    help="Least precision of f32 products on matrix units: as f32, two bf16 terms, bf16.",
+)
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
 @click.option("--bound", "bounds", metavar="name=N", multiple=True, help="Limit a data-dependent dimension.")
-@click.option("--max-memory", type=click.IntRange(min=1), metavar="BYTES",
-              help="Of constants that compiling makes, and of a run.  Default: 256 MB, 64 GB.")
+@click.option(
+    "--max-memory",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Of constants that compiling makes, and of a run.  Default: 256 MB, 64 GB.",
+)
 @click.option("--tune", is_flag=True, help="Measure which kernel is the fastest for each product and convolution.")
 @click.option("--dump-after", metavar="PASS", help="Only print the graph after this pass, as text, and stop.")
 @click.option("--profile", is_flag=True, help="With a clock around every function, for `irc profile DIR`.")
@@ -128,7 +137,7 @@ def _backend(backend: str | None, emit: str | None) -> tuple[str | None, str | N
 
 def _emit(
     path: str, target: Path, backend: str | None, emit: str | None, options: dict[str, Any]
-) -> tuple[list[Path], dict[str, Any]]:  # fmt: skip
+) -> tuple[list[Path], dict[str, Any]]:
     """Make everything in a folder beside the target, then move it there; the files and the manifest."""
     from irc.runtime.artifact import remove_former
     from irc.runtime.cache import remember_written

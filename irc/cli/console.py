@@ -20,11 +20,16 @@ from irc.diagnostics.terminal import TerminalText
 STDOUT = "standard output"
 """What messages call it, in place of a file's name."""
 WRONG_USAGE = frozenset(
-    code.id for code in (
-        runtime.UNKNOWN_TARGET, runtime_io.UNKNOWN_INPUT, runtime_io.BAD_OPTION, runtime_io.BAD_SHAPE_OPTION,
-        runtime_io.UNKNOWN_BOUND, runtime_io.OPTION_OF_OTHER_FORMAT,
+    code.id
+    for code in (
+        runtime.UNKNOWN_TARGET,
+        runtime_io.UNKNOWN_INPUT,
+        runtime_io.BAD_OPTION,
+        runtime_io.BAD_SHAPE_OPTION,
+        runtime_io.UNKNOWN_BOUND,
+        runtime_io.OPTION_OF_OTHER_FORMAT,
     )
-)  # fmt: skip
+)
 """Findings about options, some of which only the model shows to be wrong."""
 
 

@@ -35,9 +35,17 @@ STREAMED = 128 << 20
 @click.option("--html", metavar="FILE.html", help="Write a page with a picture of the run and the tables.")
 @click.option("--measure-limits", is_flag=True, help="Measure the machine again; else once, kept with the cache.")
 def command(
-    model: str, threads: int, inputs: tuple[str, ...], shapes: tuple[str, ...], top: int, as_json: bool,
-    trace: str | None, html: str | None, measure_limits: bool, **options: Any,
-) -> int:  # fmt: skip
+    model: str,
+    threads: int,
+    inputs: tuple[str, ...],
+    shapes: tuple[str, ...],
+    top: int,
+    as_json: bool,
+    trace: str | None,
+    html: str | None,
+    measure_limits: bool,
+    **options: Any,
+) -> int:
     """Time every function of a compiled model: a group of layers each.
 
     MODEL is compiled for it, with a clock around every function; DIR is one that `irc compile --profile` wrote.

@@ -99,10 +99,12 @@ class Report:
         return {
             **asdict(row),
             "share": row.seconds / self.profile.seconds if self.profile.seconds else None,
-            "flops_per_second": rate, "executed_per_second": executed, "bytes_per_second": moved,
+            "flops_per_second": rate,
+            "executed_per_second": executed,
+            "bytes_per_second": moved,
             "of_peak": fewer / most.flops if fewer and most else None,
             "of_bandwidth": moved / most.bandwidth if moved and most else None,
-        }  # fmt: skip
+        }
 
     def cells(self, row: Row) -> list[str]:
         """The texts of COLUMNS."""
@@ -115,23 +117,30 @@ class Report:
         if row.executed is not None and row.flops is not None and abs(row.executed - row.flops) > 0.01 * row.flops:
             rate += f" ({text(f['executed_per_second'], 1e-9, '.1f')})"
         return [
-            text(row.seconds, 1e3, ".4f"), text(f["share"], 100, ".1f"), str(row.calls), rate,
-            text(f["of_peak"], 100, ".1f"), text(f["bytes_per_second"], 1e-9, ".1f"),
+            text(row.seconds, 1e3, ".4f"),
+            text(f["share"], 100, ".1f"),
+            str(row.calls),
+            rate,
+            text(f["of_peak"], 100, ".1f"),
+            text(f["bytes_per_second"], 1e-9, ".1f"),
             IN_CACHES if (f["of_bandwidth"] or 0.0) > 1 else text(f["of_bandwidth"], 100, ".1f"),
-        ]  # fmt: skip
+        ]
 
     def notes(self) -> list[str]:
         """What the cells need to be said to them."""
         shown = [self.figures(r) for r in (*self.layers, *self.kernels)]
         said = {
             "in brackets: operations that the processor executes, fewer than the definition has in Winograd's "
-            "convolution, more in products of bf16 terms; % of FMA is of the fewer":
-                any("(" in self.cells(r)[3] for r in (*self.layers, *self.kernels)),
-            "over 100 % of FMA: products of bf16 terms, of which an instruction adds more than of f32":
-                any((f["of_peak"] or 0.0) > 1 for f in shown),
-            f"{IN_CACHES}: faster than memory, so caches held what was read or written":
-                any((f["of_bandwidth"] or 0.0) > 1 for f in shown),
-        }  # fmt: skip
+            "convolution, more in products of bf16 terms; % of FMA is of the fewer": any(
+                "(" in self.cells(r)[3] for r in (*self.layers, *self.kernels)
+            ),
+            "over 100 % of FMA: products of bf16 terms, of which an instruction adds more than of f32": any(
+                (f["of_peak"] or 0.0) > 1 for f in shown
+            ),
+            f"{IN_CACHES}: faster than memory, so caches held what was read or written": any(
+                (f["of_bandwidth"] or 0.0) > 1 for f in shown
+            ),
+        }
         return [text for text, needed in said.items() if needed]
 
     def heading(self) -> list[str]:
@@ -179,14 +188,19 @@ class Report:
         """All of it, in seconds, operations and bytes."""
         p = self.profile
         return {
-            "model": self.model, "backend": self.backend, "threads": self.threads, "inputs": self.inputs,
-            "seconds": p.seconds, "rest_seconds": p.rest, "runs": p.runs,
+            "model": self.model,
+            "backend": self.backend,
+            "threads": self.threads,
+            "inputs": self.inputs,
+            "seconds": p.seconds,
+            "rest_seconds": p.rest,
+            "runs": p.runs,
             "limits": asdict(self.limits) if self.limits else None,
             "total": self.figures(self.total),
             "layers": [self.figures(r) for r in self.layers],
             "kernels": [self.figures(r) for r in self.kernels],
             "steps": [asdict(s) for s in p.steps],
-        }  # fmt: skip
+        }
 
     def as_trace(self) -> dict[str, Any]:
         """One run in the Trace Event Format (times in microseconds), for chrome://tracing and Perfetto."""
@@ -200,10 +214,16 @@ class Report:
             told = {"kernel": kernel_of(s), "function": s.function, **{k: facts[k] for k in TRACED if k in facts}}
             events.append(
                 {
-                    "name": layers_of(s), "cat": kind_of(s), "ph": "X", "pid": 1, "tid": 1, "ts": s.begin * 1e6,
-                    "dur": (s.end - s.begin) * 1e6, "args": told,
+                    "name": layers_of(s),
+                    "cat": kind_of(s),
+                    "ph": "X",
+                    "pid": 1,
+                    "tid": 1,
+                    "ts": s.begin * 1e6,
+                    "dur": (s.end - s.begin) * 1e6,
+                    "args": told,
                 }
-            )  # fmt: skip
+            )
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
     def as_html(self) -> HtmlText:
@@ -219,13 +239,14 @@ class Report:
         ]
         title = f"{self.model}: profile"
         parts = {
-            "title": HtmlText.element("title", title), "head": HtmlText.element("h1", title),
+            "title": HtmlText.element("title", title),
+            "head": HtmlText.element("h1", title),
             "heading": HtmlText.element("div", *(HtmlText.element("p", line) for line in self.heading())),
             "legend": HtmlText.element("p", *legend, id="legend"),
             "bar": HtmlText.element("div", *self._bar(colours), id="run"),
             "tables": HtmlText.element("div", *tables),
             "notes": HtmlText.element("div", *(HtmlText.element("p", line) for line in self.notes()), id="notes"),
-        }  # fmt: skip
+        }
         return HtmlText.page(_PAGE, parts)
 
     def _kinds(self) -> dict[str, float]:

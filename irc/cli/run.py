@@ -20,9 +20,15 @@ from irc.diagnostics.json_text import JsonText
 @click.option("--max-memory", type=click.IntRange(min=1), metavar="BYTES", help="As of `irc compile`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
-    model: str, inputs: tuple[str, ...], output: str | None, backend: str | None, threads: int, shapes: tuple[str, ...],
-    max_memory: int | None, as_json: bool,
-) -> int:  # fmt: skip
+    model: str,
+    inputs: tuple[str, ...],
+    output: str | None,
+    backend: str | None,
+    threads: int,
+    shapes: tuple[str, ...],
+    max_memory: int | None,
+    as_json: bool,
+) -> int:
     """Run a model or a compiled folder; inputs that are not given are random (seeded)."""
     sources, fixed = feeds.parse_inputs(inputs), console.parse_shapes(shapes)
     if output == "":

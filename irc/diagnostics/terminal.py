@@ -62,9 +62,15 @@ class TerminalText(str):
 
         out = StringIO()
         console = Console(
-            file=out, force_terminal=colour, no_color=not colour, color_system="standard" if colour else None,
-            width=width, highlight=False, markup=False, emoji=False,
-        )  # fmt: skip
+            file=out,
+            force_terminal=colour,
+            no_color=not colour,
+            color_system="standard" if colour else None,
+            width=width,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
         for part in parts:
             console.print(part, soft_wrap=not wrapped or isinstance(part, str))
         return str.__new__(cls, "\n".join(line.rstrip() for line in out.getvalue().splitlines()))

@@ -336,9 +336,18 @@ class Graph:
         def of(value: Value) -> Value:
             if value not in twins:
                 twins[value] = Value(
-                    value.name, value.type, None, 0, value.const, value.contents, value.assumed, value.names, value.loc,
-                    value.layout, dict(value.extras),
-                )  # fmt: skip
+                    value.name,
+                    value.type,
+                    None,
+                    0,
+                    value.const,
+                    value.contents,
+                    value.assumed,
+                    value.names,
+                    value.loc,
+                    value.layout,
+                    dict(value.extras),
+                )
             return twins[value]
 
         twin._names, twin._counter = set(self._names), dict(self._counter)

@@ -32,27 +32,31 @@ class Limit:
 RANK = Limit("the number of axes", 64, "NumPy arrays have no more")
 RESULTS = Limit("the number of results", 1 << 16, "far more than operations of known models have")
 ELEMENTS = Limit(
-    "the number of elements of an operand that says axes, sizes or positions", 1 << 20,
+    "the number of elements of an operand that says axes, sizes or positions",
+    1 << 20,
     "each becomes a Python number; models list the axes of a tensor there, or the parts of a Split",
-)  # fmt: skip
+)
 SIZE_PARTS = Limit(
-    "the number of symbols and functions in the formula of a size", 2048,
+    "the number of symbols and functions in the formula of a size",
+    2048,
     "a size is printed, compared and computed whole; sizes of models have a few dozen",
-)  # fmt: skip
+)
 SIZE_PRODUCTS = Limit(
     "the number of products that multiplying two sizes takes", 1 << 14, "beyond, the result could not stay small"
 )
 SIZE_DEPTH = Limit(
-    "the number of functions inside each other in the formula of a size", 48,
+    "the number of functions inside each other in the formula of a size",
+    48,
     "they are walked by recursion; rounding divisions of divisions become one",
-)  # fmt: skip
+)
 SIZE_BITS = Limit(
     "the number of bits of a number in the formula of a size", 64 * RANK.most, "the elements of a tensor of most axes"
 )
 EXPANSION = Limit(
-    "the number of nodes that calls of functions expand to", 20_000,
+    "the number of nodes that calls of functions expand to",
+    20_000,
     "the largest exported networks have a few thousand nodes; see also EXPANSION_FACTOR",
-)  # fmt: skip
+)
 CALLS = Limit("the number of functions that call each other", 64, "calls are expanded by recursion")
 EXPANSION_FACTOR = 4
 """A model of more nodes may also expand to this many times as many as it has."""

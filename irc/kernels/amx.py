@@ -215,11 +215,7 @@ $store}
 """
 
 # Pairs (term of A, term of B) in an order in which every pair shares a term, and so its tiles, with the one before.
-ORDER = {
-    1: ((0, 0),),
-    2: ((1, 0), (0, 0), (0, 1)),
-    3: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)),
-}
+ORDER = {1: ((0, 0),), 2: ((1, 0), (0, 0), (0, 1)), 3: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))}
 
 
 def head(unit: Unit) -> str:

@@ -389,10 +389,18 @@ class AmxAttentionKernel(Kernel):
             "assigned": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
         }
         shared = (
-            HEAD, vector_type(16, plain.tile.dtype), folds(16, plain.tile.dtype), square(16, plain.tile.dtype),
-            exp_below(16, plain.tile.dtype), amx.TYPES, amx.head(self.unit), amx.split(t), amx.pair(t),
-            amx.products(t, 2, 2, self.unit), amx.products(t, 1, 2, self.unit),
-        )  # fmt: skip
+            HEAD,
+            vector_type(16, plain.tile.dtype),
+            folds(16, plain.tile.dtype),
+            square(16, plain.tile.dtype),
+            exp_below(16, plain.tile.dtype),
+            amx.TYPES,
+            amx.head(self.unit),
+            amx.split(t),
+            amx.pair(t),
+            amx.products(t, 2, 2, self.unit),
+            amx.products(t, 1, 2, self.unit),
+        )
         exact = (plain.declaration() + "\n" + plain.source()).replace(plain.symbol, inner)
         texts = (_CALL, _PACK, _SOFTMAX, _BLOCK, _ENTRY)
         return "".join((*shared, exact, f"/* {self.summary} */", *(fill(x, **given) for x in texts)))

@@ -490,11 +490,24 @@ class AmxConvKernel(Kernel):
         (kh, kw), (sh, sw), (dh, dw) = self.window, self.strides, self.dilations
         row_step, column_step = sh if kh == 1 else 1, sw if kw == 1 else 1
         return {
-            "KH": kh, "KW": kw, "DH": dh, "DW": dw, "STRIDE_H": sh, "STRIDE_W": sw, "DY": dh, "DX": dw,
-            "ROW_STEP": row_step, "COLUMN_STEP": column_step, "SH": sh // row_step, "SW": sw // column_step,
-            "TALL": (kh - 1) * dh + 1, "WIDE": (kw - 1) * dw + 1, "room": STRIPE * ROWS * CHUNK,
-            "PIXEL": self.few or CHUNK, "ROUND": 1 if self.few else 0,
-        }  # fmt: skip
+            "KH": kh,
+            "KW": kw,
+            "DH": dh,
+            "DW": dw,
+            "STRIDE_H": sh,
+            "STRIDE_W": sw,
+            "DY": dh,
+            "DX": dw,
+            "ROW_STEP": row_step,
+            "COLUMN_STEP": column_step,
+            "SH": sh // row_step,
+            "SW": sw // column_step,
+            "TALL": (kh - 1) * dh + 1,
+            "WIDE": (kw - 1) * dw + 1,
+            "room": STRIPE * ROWS * CHUNK,
+            "PIXEL": self.few or CHUNK,
+            "ROUND": 1 if self.few else 0,
+        }
 
     @property
     def is_flat(self) -> bool:
@@ -546,19 +559,22 @@ class AmxConvKernel(Kernel):
         """What a chunk is."""
         if self.few:
             return {
-                "channels": 1, "chunks": self.window[0] * self._across,
+                "channels": 1,
+                "chunks": self.window[0] * self._across,
                 "beyond": CHUNK * self._across,
                 "offset": f"c / {self._across} * {self.dilations[0]} * g->wide * {self.few} + c % {self._across} * 32",
                 "element": f"const int64_t tap_y = c / {self._across}, e = c % {self._across} * 32 + k;\n"
                 f"    const int64_t tap_x = e / {self.few}, channel = e % {self.few};",
-            }  # fmt: skip
+            }
         (kh, kw), (dh, dw) = self.window, self.dilations
         return {
-            "channels": "(ic + 31) / 32", "chunks": f"whole.channels * {kh * kw}", "beyond": 0,
+            "channels": "(ic + 31) / 32",
+            "chunks": f"whole.channels * {kh * kw}",
+            "beyond": 0,
             "offset": f"c / {kh * kw} * {self.terms} * g->plane"
             f" + (c / {kw} % {kh} * {dh} * g->wide + c % {kw} * {dw}) * 32",
             "element": f"const int64_t tap_y = c / {kw} % {kh}, tap_x = c % {kw}, channel = c / {kh * kw} * 32 + k;",
-        }  # fmt: skip
+        }
 
     def _starts(self) -> Iterator[str]:
         for i, axes in enumerate(self.epilogue.slots):

@@ -217,13 +217,7 @@ def select_matrix_conv(
 
 
 def select_conv(
-    isa: Isa,
-    dtype: DType,
-    oc: DimLike,
-    depth: DimLike,
-    pixels: DimLike,
-    stride_w: int,
-    epilogue: Epilogue,
+    isa: Isa, dtype: DType, oc: DimLike, depth: DimLike, pixels: DimLike, stride_w: int, epilogue: Epilogue
 ) -> ConvKernel:
     """The kernel for `oc` output channels of each group and that many output pixels of an image.
 

@@ -579,12 +579,7 @@ def block_of(ic: int) -> int:
 
 
 def fits(
-    tile: Tile,
-    segments: int,
-    window: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    block: int,
+    tile: Tile, segments: int, window: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int], block: int
 ) -> bool:
     """Whether the input under one tile fits on the stack, a block of channels at a time."""
     (kh, kw), (sh, sw), (dh, dw) = window, strides, dilations

@@ -18,16 +18,7 @@ from irc.ir.dim import Dim, product
 from irc.kernels import halves
 from irc.kernels.base import Kernel, Sizes
 from irc.kernels.epilogue import Epilogue
-from irc.kernels.pixels import (
-    STRIDES,
-    Pair,
-    bounds,
-    columns,
-    keep,
-    slot_starts,
-    users,
-    window_names,
-)
+from irc.kernels.pixels import STRIDES, Pair, bounds, columns, keep, slot_starts, users, window_names
 from irc.kernels.pool import Counted, Mode
 from irc.kernels.text import fill, symbol
 from irc.kernels.tile import Tile, epilogue_of, names, prelude

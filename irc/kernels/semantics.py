@@ -90,9 +90,7 @@ def transpose(kernel: TransposeKernel, reads: Sequence[Array], writes: Sequence[
 
 @run.register(ConvKernel)
 @run.register(SmallConvKernel)
-def conv(
-    kernel: ConvKernel | SmallConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes
-) -> None:  # fmt: skip
+def conv(kernel: ConvKernel | SmallConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
     """Weights are unpacked by packing their positions, counted from 1: what is 0 fills up."""
     groups, ic, oc = sizes["groups"], sizes["ic"], sizes["oc"]
     shape = (groups * oc, ic, sizes["kh"], sizes["kw"])
@@ -169,9 +167,7 @@ def attention(kernel: AttentionKernel, reads: Sequence[Array], writes: Sequence[
 
 
 @run.register
-def split_attention(
-    kernel: AmxAttentionKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes
-) -> None:  # fmt: skip
+def split_attention(kernel: AmxAttentionKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
     """The same, in f32."""
     attention(kernel.plain, reads, writes, sizes)
 
@@ -217,9 +213,14 @@ def global_pool(kernel: GlobalPoolKernel, reads: Sequence[Array], writes: Sequen
 
 
 def _convolve(
-    epilogue: Epilogue, w: Array, groups: int, window: Any,
-    reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes,
-) -> None:  # fmt: skip
+    epilogue: Epilogue,
+    w: Array,
+    groups: int,
+    window: Any,
+    reads: Sequence[Array],
+    writes: Sequence[Array],
+    sizes: Sizes,
+) -> None:
     batch, ow = sizes["batch"], sizes["ow"]
     outputs, inside = w.shape[:2]
     space = (batch, groups * inside, sizes["ih"], sizes["iw"])
@@ -264,9 +265,19 @@ def _erf(x: Array) -> Array:
 
 _CALLS: dict[str, Callable[[Array], Array]] = {"erf": _erf, "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "min": np.minimum, "max": np.maximum,
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "min": np.minimum,
+    "max": np.maximum,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+}
 
 
 def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Array:

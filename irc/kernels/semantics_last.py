@@ -77,7 +77,7 @@ def pool_last(kernel: PoolLastKernel, reads: Sequence[Array], writes: Sequence[A
 @run.register
 def global_pool_last(
     kernel: GlobalPoolLastKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes
-) -> None:  # fmt: skip
+) -> None:
     batch, channels = sizes["batch"], sizes["channels"]
     x = strided(reads[0], (batch, sizes["n"], channels), (sizes["x_batch"], sizes["x_pixel"], 1))
     total = x.max(1) if kernel.mode == "max" else x.mean(1)
@@ -94,9 +94,7 @@ def source(flat: Array, channels: int, sizes: Sizes) -> Array:
     return strided(flat, shape, (sizes["x_batch"], 1, sizes["x_row"], sizes["x_pixel"]))
 
 
-def _finish(
-    epilogue: Epilogue, total: Array, operands: Sequence[Array], writes: Sequence[Array], sizes: Sizes
-) -> None:  # fmt: skip
+def _finish(epilogue: Epilogue, total: Array, operands: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
     """Sums [n, c, h, w] through the epilogue to the output."""
     ow = sizes["ow"]
 

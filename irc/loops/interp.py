@@ -100,9 +100,7 @@ class Interpreter:
 
     def kernel(self, s: KernelCall) -> None:
         starts = [int(self.value(e)) for e in s.offsets] or [0] * len(s.reads + s.writes)
-        memory = [
-            self.array(b).reshape(-1)[at:] for b, at in zip((*s.reads, *s.writes), starts, strict=True)
-        ]
+        memory = [self.array(b).reshape(-1)[at:] for b, at in zip((*s.reads, *s.writes), starts, strict=True)]
         sizes = dict(zip(s.kernel.sizes, (int(self.value(e)) for e in s.sizes), strict=True))
         semantics_last.call(s.kernel, memory[: len(s.reads)], memory[len(s.reads) :], sizes)
 
@@ -175,9 +173,13 @@ def _cast(value: Any, source: DType, target: DType) -> Any:
 
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-    "and": lambda a, b: a and b, "or": lambda a, b: a or b,
-}  # fmt: skip
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+}
 
 
 def _trunc_div(a: int, b: int) -> int:
@@ -189,20 +191,41 @@ def _int_pow(a: int, b: int) -> int:
 
 
 _INTEGER: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": _trunc_div,
-    "floordiv": lambda a, b: a // b if b else 0, "mod": lambda a, b: a % b if b else 0,
-    "min": min, "max": max, "pow": _int_pow, "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b,
-    "bitxor": lambda a, b: a ^ b, "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": _trunc_div,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+    "pow": _int_pow,
+    "bitand": lambda a, b: a & b,
+    "bitor": lambda a, b: a | b,
+    "bitxor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
     "shr": lambda a, b: a >> b if 0 <= b < 64 else 0,
-}  # fmt: skip
+}
 _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
-    "mod": np.mod, "min": np.minimum, "max": np.maximum, "pow": np.power,
-}  # fmt: skip
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "min": np.minimum,
+    "max": np.maximum,
+    "pow": np.power,
+}
 _BOOLEAN: dict[str, Callable[[bool, bool], bool]] = {
-    "add": lambda a, b: a or b, "mul": lambda a, b: a and b, "max": lambda a, b: a or b, "min": lambda a, b: a and b,
-    "bitand": lambda a, b: a and b, "bitor": lambda a, b: a or b, "bitxor": lambda a, b: a != b,
-}  # fmt: skip
+    "add": lambda a, b: a or b,
+    "mul": lambda a, b: a and b,
+    "max": lambda a, b: a or b,
+    "min": lambda a, b: a and b,
+    "bitand": lambda a, b: a and b,
+    "bitor": lambda a, b: a or b,
+    "bitxor": lambda a, b: a != b,
+}
 
 
 def _wide(value: Any, dtype: DType) -> Any:
@@ -238,12 +261,22 @@ def _extra(fn: Callable[[float], float]) -> Callable[[Any], Any]:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "erf": _erf, "erfc": _extra(math.erfc), "lgamma": _extra(math.lgamma), "tgamma": _extra(math.gamma),
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
-    "atanh": np.arctanh, "pow": np.power, "atan2": np.arctan2, "round": np.rint,
+    "erf": _erf,
+    "erfc": _extra(math.erfc),
+    "lgamma": _extra(math.lgamma),
+    "tgamma": _extra(math.gamma),
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "pow": np.power,
+    "atan2": np.arctan2,
+    "round": np.rint,
     "round_away": lambda x: np.copysign(np.floor(np.abs(x) + type(x)(0.5)), x),
     "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
-}  # fmt: skip
+}
 
 
 def _call(e: Call, args: list[Any]) -> Any:

@@ -209,9 +209,13 @@ class Lowering:
         reads, writes = touched(b.body)
         inner = set(b.scratch)
         return Function(
-            self.name(name), b.body, tuple(x for x in reads if x.root not in inner),
-            tuple(x for x in writes if x.root not in inner), origin, scratch=tuple(b.scratch),
-        )  # fmt: skip
+            self.name(name),
+            b.body,
+            tuple(x for x in reads if x.root not in inner),
+            tuple(x for x in writes if x.root not in inner),
+            origin,
+            scratch=tuple(b.scratch),
+        )
 
     def _constants(self) -> None:
         used = dict.fromkeys(x.root for f in self.program.functions for x in f.reads)

@@ -17,17 +17,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import boolean, i64
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer, For, If
-from irc.loops.simplify import (
-    Span,
-    bound,
-    combine,
-    depends,
-    has_reduce,
-    identity,
-    share,
-    split_guards,
-    substitute,
-)  # fmt: skip
+from irc.loops.simplify import Span, bound, combine, depends, has_reduce, identity, share, split_guards, substitute
 from irc.passes.elements import is_index
 from irc.passes.indexing import Ranges, coefficient, local_name
 
@@ -272,9 +262,16 @@ class TileReducer:
         return later
 
     def _unrolled(
-        self, r: Reduce, body: Expr, pending: list[Expr], span: Span, accs: dict[Expr, list[Buffer]],
-        made: list[Buffer], var: Var, extent: Dim,
-    ) -> None:  # fmt: skip
+        self,
+        r: Reduce,
+        body: Expr,
+        pending: list[Expr],
+        span: Span,
+        accs: dict[Expr, list[Buffer]],
+        made: list[Buffer],
+        var: Var,
+        extent: Dim,
+    ) -> None:
         b, size = self.b, extent.const
         factor = UNROLL if size is None or size >= UNROLL else size
         if factor <= 1:
@@ -307,16 +304,29 @@ class TileReducer:
         return start, b.let(last - start, "length")
 
     def _steps(
-        self, r: Reduce, body: Expr, pending: list[Expr], span: Span, accs: dict[Expr, list[Buffer]],
-        made: list[Buffer], steps: list[dict[Expr, Expr]],
-    ) -> None:  # fmt: skip
+        self,
+        r: Reduce,
+        body: Expr,
+        pending: list[Expr],
+        span: Span,
+        accs: dict[Expr, list[Buffer]],
+        made: list[Buffer],
+        steps: list[dict[Expr, Expr]],
+    ) -> None:
         start, length = self._bounds(span)
         self._simd(r, body, pending, start, length, accs, made, steps)
 
     def _simd(
-        self, r: Reduce, body: Expr, pending: list[Expr], start: Expr, length: Expr, accs: dict[Expr, list[Buffer]],
-        made: list[Buffer], steps: list[dict[Expr, Expr]],
-    ) -> None:  # fmt: skip
+        self,
+        r: Reduce,
+        body: Expr,
+        pending: list[Expr],
+        start: Expr,
+        length: Expr,
+        accs: dict[Expr, list[Buffer]],
+        made: list[Buffer],
+        steps: list[dict[Expr, Expr]],
+    ) -> None:
         """The innermost loop: every block takes the same steps of the reduction."""
         b = self.b
         for guard in reversed(pending):

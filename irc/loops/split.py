@@ -39,7 +39,7 @@ def pieces(
 
 def _piece(
     b: LoopBuilder, ranges: Ranges, axes: list[Axis], k: int, low: int, high: int, at: tuple[Expr, ...], e: Expr
-) -> Iterator[tuple[list[Axis], tuple[Expr, ...], Expr]]:  # fmt: skip
+) -> Iterator[tuple[list[Axis], tuple[Expr, ...], Expr]]:
     """The nest over low <= axis k < high, itself in pieces."""
     var = b.name("i")
     ranges.declare(var, Dim.of(high - low))

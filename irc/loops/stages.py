@@ -23,7 +23,7 @@ from irc.loops.schedule import (
     loop,
     stride_score,
     tileable,
-)  # fmt: skip
+)
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.loops.split import pieces
 from irc.passes.elements import is_index
@@ -72,7 +72,7 @@ def axes_of(b: LoopBuilder, ranges: Ranges, shape: tuple[Dim, ...]) -> tuple[lis
 
 def emit_store(
     lowering: Lowering, b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
-) -> None:  # fmt: skip
+) -> None:
     """buffer[at] = e for all of `axes`."""
     if not has_reduce(e):
         for some, place, element in pieces(b, ranges, axes, at, e):
@@ -90,7 +90,7 @@ def emit_store(
 # ---------------------------------------------------------------------------- maps
 def nest(
     lowering: Lowering, b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
-) -> None:  # fmt: skip
+) -> None:
     """A loop nest without reductions; axes that every access runs through as one become one."""
     axes, target, at, e = merged(lowering, ranges, axes, buffer, at, e)
     with ExitStack() as stack:

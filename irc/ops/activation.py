@@ -32,7 +32,7 @@ from irc.ir.types import (
     nf4,
     u1,
     u4,
-)  # fmt: skip
+)
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.base import Array, Op, op
 from irc.ops.broadcasting import broadcast_shapes
@@ -62,10 +62,14 @@ def read_relu(b: Any, a: Any, x: Value) -> Any:
 
 
 Relu = unary(
-    "Relu", "max(x, 0)", relu, lambda x: x.max(Const(0, x.dtype)), T=NUMERIC,
+    "Relu",
+    "max(x, 0)",
+    relu,
+    lambda x: x.max(Const(0, x.dtype)),
+    T=NUMERIC,
     onnx=(*float_rows("Relu", (1, 6, 13)), Form("Relu", 14, T=PREV | INTS)),
     openvino=(Form("ReLU", 1, T=OV_LOOSE, read=read_relu, direct=True),),
-)  # fmt: skip
+)
 
 
 def sigmoid(x: Array) -> Array:
@@ -78,10 +82,14 @@ def sigmoid_expr(x: Expr) -> Expr:
 
 
 Sigmoid = unary(
-    "Sigmoid", "1 / (1 + e^-x)", sigmoid, widely(sigmoid_expr), T=FLOATS_BF16,
+    "Sigmoid",
+    "1 / (1 + e^-x)",
+    sigmoid,
+    widely(sigmoid_expr),
+    T=FLOATS_BF16,
     onnx=float_rows("Sigmoid", (1, 6, 13)),
     openvino=(Form("Sigmoid", 1, T=OV_LOOSE, read=float_read("Sigmoid"), direct=True),),
-)  # fmt: skip
+)
 
 
 def softplus(x: Array) -> Array:
@@ -95,10 +103,14 @@ def softplus_expr(x: Expr) -> Expr:
 
 
 Softplus = unary(
-    "Softplus", "log(1 + e^x)", softplus, widely(softplus_expr), T=FLOATS_BF16,
+    "Softplus",
+    "log(1 + e^x)",
+    softplus,
+    widely(softplus_expr),
+    T=FLOATS_BF16,
     onnx=(Form("Softplus", 1, T=FLOATS), Form("Softplus", 22, T=PREV | {bf16})),
     openvino=(Form("SoftPlus", 4, T=FLOATS_BF16),),
-)  # fmt: skip
+)
 
 
 def softsign(x: Array) -> Array:
@@ -111,13 +123,17 @@ def write_softsign(b: Any, op: Op, x: Value) -> Value:
 
 
 Softsign = unary(
-    "Softsign", "x / (1 + |x|)", softsign, widely(lambda x: x / (Const(1.0, x.dtype) + x.max(-x))), T=FLOATS_BF16,
+    "Softsign",
+    "x / (1 + |x|)",
+    softsign,
+    widely(lambda x: x / (Const(1.0, x.dtype) + x.max(-x))),
+    T=FLOATS_BF16,
     onnx=(Form("Softsign", 1, T=FLOATS), Form("Softsign", 22, T=PREV | {bf16})),
     openvino=(
         Form("SoftSign", 9, T=FLOATS_BF16 | {f8e4m3fn, f8e5m2}, read=float_read("Softsign"), direct=True),
         write_only(write_softsign),
     ),
-)  # fmt: skip
+)
 
 
 def hard_swish(x: Array) -> Array:
@@ -130,15 +146,14 @@ def write_hard_swish(b: Any, op: Any, x: Value) -> Any:
 
 
 HardSwish = unary(
-    "HardSwish", "x · min(max(x + 3, 0), 6) / 6", hard_swish, widely(lambda x: x * (x + 3.0).max(0.0).min(6.0) / 6.0),
+    "HardSwish",
+    "x · min(max(x + 3, 0), 6) / 6",
+    hard_swish,
+    widely(lambda x: x * (x + 3.0).max(0.0).min(6.0) / 6.0),
     T=FLOATS_BF16,
-    onnx=(
-        write_only(write_hard_swish),
-        Form("HardSwish", 14, T=FLOATS),
-        Form("HardSwish", 22, T=PREV | {bf16}),
-    ),
+    onnx=(write_only(write_hard_swish), Form("HardSwish", 14, T=FLOATS), Form("HardSwish", 22, T=PREV | {bf16})),
     openvino=(Form("HSwish", 4, T=FLOATS_BF16), write_only(write_hard_swish)),
-)  # fmt: skip
+)
 
 
 def hard_sigmoid_6(x: Array) -> Array:
@@ -154,11 +169,14 @@ def write_hard_sigmoid_6(b: Any, op: Any, x: Value) -> Any:
 
 
 HSigmoid = unary(
-    "HSigmoid", "min(max(x + 3, 0), 6) / 6", hard_sigmoid_6,
-    widely(lambda x: (x + 3.0).max(0.0).min(6.0) / 6.0), T=FLOATS_BF16,
+    "HSigmoid",
+    "min(max(x + 3, 0), 6) / 6",
+    hard_sigmoid_6,
+    widely(lambda x: (x + 3.0).max(0.0).min(6.0) / 6.0),
+    T=FLOATS_BF16,
     onnx=(write_only(write_hard_sigmoid_6),),
     openvino=(Form("HSigmoid", 5, T=FLOATS_BF16), write_only(write_hard_sigmoid_6)),
-)  # fmt: skip
+)
 
 
 def mish(x: Array) -> Array:
@@ -171,10 +189,14 @@ def write_mish(b: Any, op: Any, x: Value) -> Any:
 
 
 Mish = unary(
-    "Mish", "x · tanh(log(1 + e^x))", mish, widely(lambda x: x * call("tanh", softplus_expr(x))), T=FLOATS_BF16,
+    "Mish",
+    "x · tanh(log(1 + e^x))",
+    mish,
+    widely(lambda x: x * call("tanh", softplus_expr(x))),
+    T=FLOATS_BF16,
     onnx=(write_only(write_mish), Form("Mish", 18, T=FLOATS), Form("Mish", 22, T=PREV | {bf16})),
     openvino=(Form("Mish", 4, T=FLOATS_BF16),),
-)  # fmt: skip
+)
 
 
 class FloatUnary(Elementwise):
@@ -401,21 +423,26 @@ class Selu(Elementwise):
 
     onnx = (
         Form(
-            "Selu", 1, T=FLOATS, write=write_selu,
+            "Selu",
+            1,
+            T=FLOATS,
+            write=write_selu,
             attrs={
                 "alpha": AsInput(single(1.6732), index=1, scalar=True),
-                "gamma": AsInput(single(1.0507), index=2, scalar=True), **CONSUMED,
+                "gamma": AsInput(single(1.0507), index=2, scalar=True),
+                **CONSUMED,
             },
         ),
         Form(
-            "Selu", 6,
+            "Selu",
+            6,
             attrs={
                 "alpha": AsInput(single(1.67326319217681884765625), index=1, scalar=True),
                 "gamma": AsInput(single(1.05070102214813232421875), index=2, scalar=True),
             },
         ),
         Form("Selu", 22, T=PREV | {bf16}),
-    )  # fmt: skip
+    )
     openvino = (Form("Selu", 1, T=FLOATS_BF16),)
 
 
@@ -437,18 +464,23 @@ class HardSigmoid(Elementwise):
 
     onnx = (
         Form(
-            "HardSigmoid", 1, T=FLOATS, write=write_hard_sigmoid,
+            "HardSigmoid",
+            1,
+            T=FLOATS,
+            write=write_hard_sigmoid,
             attrs={
-                "alpha": AsInput(single(0.2), index=1, scalar=True), "beta": AsInput(0.5, index=2, scalar=True),
+                "alpha": AsInput(single(0.2), index=1, scalar=True),
+                "beta": AsInput(0.5, index=2, scalar=True),
                 **CONSUMED,
             },
         ),
         Form(
-            "HardSigmoid", 6,
+            "HardSigmoid",
+            6,
             attrs={"alpha": AsInput(single(0.2), index=1, scalar=True), "beta": AsInput(0.5, index=2, scalar=True)},
         ),
         Form("HardSigmoid", 22, T=PREV | {bf16}),
-    )  # fmt: skip
+    )
     openvino = (Form("HardSigmoid", 1, T=FLOATS_BF16),)
 
 

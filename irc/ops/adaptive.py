@@ -65,7 +65,7 @@ def longest(size: Dim, count: Dim) -> Dim:
 
 def positions(
     o: Sequence[Expr], k: Sequence[Expr], sizes: Sequence[Dim], counts: Sequence[Dim]
-) -> tuple[list[Expr], Expr]:  # fmt: skip
+) -> tuple[list[Expr], Expr]:
     """Where element k of window o stands, and whether the window has it."""
     at: list[Expr] = []
     checks: list[Expr] = []
@@ -223,7 +223,9 @@ class AdaptiveMaxPool(Op):
     onnx = (write_only(write_maxima),)
     openvino = (
         Form(
-            "AdaptiveMaxPool", 8, attrs={"index_element_type": DTypeAttr(i64, to="index_type")},
+            "AdaptiveMaxPool",
+            8,
+            attrs={"index_element_type": DTypeAttr(i64, to="index_type")},
             T={"T": FLOATS_BF16, "I": {i32, i64}, "J": {i32, i64}},
         ),
-    )  # fmt: skip
+    )

@@ -199,10 +199,16 @@ class CumSum(Running):
         return self._element(x, axis, "sum")
 
     onnx = (
-        Form("CumSum", 11, attrs=RUNNING, T={"T": {f32, f64, i32, i64, u32, u64}, "I": INDEX}, sig=WITH_AXIS,
-             write=write_scalar_axis),
+        Form(
+            "CumSum",
+            11,
+            attrs=RUNNING,
+            T={"T": {f32, f64, i32, i64, u32, u64}, "I": INDEX},
+            sig=WITH_AXIS,
+            write=write_scalar_axis,
+        ),
         Form("CumSum", 14, T={"T": FLOATS | {bf16, i32, i64, u32, u64}}),
-    )  # fmt: skip
+    )
     openvino = (Form("CumSum", 3, attrs=RUNNING, T={"T": OV_NUMERIC, "I": INDEX}),)
 
 

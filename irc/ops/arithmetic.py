@@ -38,7 +38,7 @@ from irc.ir.types import (
     u16,
     u32,
     u64,
-)  # fmt: skip
+)
 from irc.ops.base import Array, Assuming, Op, op
 from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes
 from irc.ops.codecs import Bool, Enum, Ignored
@@ -55,14 +55,12 @@ OV_NUMERIC = frozenset({f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u6
 def legacy_rows(name: str) -> tuple[Form, ...]:
     """The ONNX rows of Add, Sub, Mul, Div: legacy broadcasting until 6, NumPy's from 7 on."""
     return (
-        Form(
-            name, 1, attrs=LEGACY_BROADCAST, T=FLOATS, read=legacy_read(name), direct=True, write=legacy_write(name),
-        ),
+        Form(name, 1, attrs=LEGACY_BROADCAST, T=FLOATS, read=legacy_read(name), direct=True, write=legacy_write(name)),
         Form(name, 6, attrs=LEGACY_BROADCAST_6, T=FLOATS | WIDE_INTS),
         Form(name, 7, attrs={}, read=None, write=None),
         Form(name, 13, T=PREV | {bf16}),
         Form(name, 14, T=PREV | NARROW_INTS),
-    )  # fmt: skip
+    )
 
 
 def openvino_rows(name: str, canonical: str) -> tuple[Form, ...]:
@@ -71,17 +69,43 @@ def openvino_rows(name: str, canonical: str) -> tuple[Form, ...]:
 
 
 Add = binary(
-    "Add", "x + y", np.add, lambda x, y: x + y, T=NUMERIC, commutative=True, carries_contents=True, whole_floats=True,
-    modular=True, onnx=legacy_rows("Add"), openvino=openvino_rows("Add", "Add"),
-)  # fmt: skip
+    "Add",
+    "x + y",
+    np.add,
+    lambda x, y: x + y,
+    T=NUMERIC,
+    commutative=True,
+    carries_contents=True,
+    whole_floats=True,
+    modular=True,
+    onnx=legacy_rows("Add"),
+    openvino=openvino_rows("Add", "Add"),
+)
 Sub = binary(
-    "Sub", "x - y", np.subtract, lambda x, y: x - y, T=NUMERIC, carries_contents=True, whole_floats=True,
-    modular=True, onnx=legacy_rows("Sub"), openvino=openvino_rows("Subtract", "Sub"),
-)  # fmt: skip
+    "Sub",
+    "x - y",
+    np.subtract,
+    lambda x, y: x - y,
+    T=NUMERIC,
+    carries_contents=True,
+    whole_floats=True,
+    modular=True,
+    onnx=legacy_rows("Sub"),
+    openvino=openvino_rows("Subtract", "Sub"),
+)
 Mul = binary(
-    "Mul", "x · y", np.multiply, lambda x, y: x * y, T=NUMERIC, commutative=True, carries_contents=True,
-    whole_floats=True, modular=True, onnx=legacy_rows("Mul"), openvino=openvino_rows("Multiply", "Mul"),
-)  # fmt: skip
+    "Mul",
+    "x · y",
+    np.multiply,
+    lambda x, y: x * y,
+    T=NUMERIC,
+    commutative=True,
+    carries_contents=True,
+    whole_floats=True,
+    modular=True,
+    onnx=legacy_rows("Mul"),
+    openvino=openvino_rows("Multiply", "Mul"),
+)
 
 
 def truncated_quotient(x: Dim, y: Dim) -> Dim:
@@ -129,10 +153,14 @@ class Div(Elementwise):
     onnx = legacy_rows("Div")
     openvino = (
         Form(
-            "Divide", 1, attrs={"m_pythondiv": Bool(False), **AUTO_BROADCAST}, T=OV_NUMERIC,
-            read=auto_read("Div"), direct=True,
+            "Divide",
+            1,
+            attrs={"m_pythondiv": Bool(False), **AUTO_BROADCAST},
+            T=OV_NUMERIC,
+            read=auto_read("Div"),
+            direct=True,
         ),
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------- powers and remainders
@@ -196,21 +224,32 @@ class Pow(Elementwise):
 
     onnx = (
         Form(
-            "Pow", 1, attrs=LEGACY_BROADCAST_6, T={"T": FLOATS, "T1": FLOATS},
-            read=legacy_read("Pow"), direct=True, write=write_power,
+            "Pow",
+            1,
+            attrs=LEGACY_BROADCAST_6,
+            T={"T": FLOATS, "T1": FLOATS},
+            read=legacy_read("Pow"),
+            direct=True,
+            write=write_power,
             when=same_types,
         ),
         Form("Pow", 7, attrs={}, read=None),
         Form("Pow", 12, T={"T": INT_POWERS, "T1": FLOATS | INTEGERS}, when=None),
         Form("Pow", 13, T={"T": INT_POWERS | {bf16}}),
         Form("Pow", 15, T={"T1": PREV | {bf16}}),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "Power", 1, attrs=AUTO_BROADCAST, T={"T": OV_NUMERIC, "T1": OV_NUMERIC}, read=auto_read("Pow"),
-            direct=True, when=same_types, write=write_power,
+            "Power",
+            1,
+            attrs=AUTO_BROADCAST,
+            T={"T": OV_NUMERIC, "T1": OV_NUMERIC},
+            read=auto_read("Pow"),
+            direct=True,
+            when=same_types,
+            write=write_power,
         ),
-    )  # fmt: skip
+    )
 
 
 def remainder(x: Array, y: Array, truncated: bool) -> Array:
@@ -267,15 +306,26 @@ class Mod(Elementwise):
     )
     openvino = (
         Form(
-            "FloorMod", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, read=auto_read("Mod"), direct=True, judges=("fmod",),
+            "FloorMod",
+            1,
+            attrs=AUTO_BROADCAST,
+            T=OV_NUMERIC,
+            read=auto_read("Mod"),
+            direct=True,
+            judges=("fmod",),
             when=floored,
         ),
         Form(
-            "Mod", 1, attrs=AUTO_BROADCAST, T=OV_NUMERIC, read=auto_read("Mod", fmod=True),
-            direct=True, judges=("fmod",),
+            "Mod",
+            1,
+            attrs=AUTO_BROADCAST,
+            T=OV_NUMERIC,
+            read=auto_read("Mod", fmod=True),
+            direct=True,
+            judges=("fmod",),
             when=truncated,
         ),
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------------- signs and rounding
@@ -321,30 +371,44 @@ def absolute_size(d: Dim) -> Dim:
 
 
 Neg = unary(
-    "Neg", "-x", np.negative, lambda x: -x, T=NUMERIC, carries_contents=True, modular=True,
+    "Neg",
+    "-x",
+    np.negative,
+    lambda x: -x,
+    T=NUMERIC,
+    carries_contents=True,
+    modular=True,
     onnx=(
         Form("Neg", 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS),
         Form("Neg", 6, attrs={}, T=PREV | SIGNED),
         Form("Neg", 13, T=PREV | {bf16}),
     ),
     openvino=(Form("Negative", 1, T=OV_NUMERIC),),
-)  # fmt: skip
+)
 Abs = unary(
-    "Abs", "|x|; the smallest integer stays itself", np.abs,
-    lambda x: Un("abs", x) if x.dtype.is_signed else x, T=NUMERIC,
-    carries_contents=True, contents=absolute_sizes,
+    "Abs",
+    "|x|; the smallest integer stays itself",
+    np.abs,
+    lambda x: Un("abs", x) if x.dtype.is_signed else x,
+    T=NUMERIC,
+    carries_contents=True,
+    contents=absolute_sizes,
     onnx=(
         Form("Abs", 1, attrs={"consumed_inputs": Ignored()}, T=FLOATS),
         Form("Abs", 6, attrs={}, T=FLOATS | INTEGERS),
         Form("Abs", 13, T=PREV | {bf16}),
     ),
     openvino=(Form("Abs", 1, T=OV_NUMERIC),),
-)  # fmt: skip
+)
 Sign = unary(
-    "Sign", "-1, 0 or 1; NaN of NaN", signum, sign_expr, T=NUMERIC,
+    "Sign",
+    "-1, 0 or 1; NaN of NaN",
+    signum,
+    sign_expr,
+    T=NUMERIC,
     onnx=(Form("Sign", 9, T=FLOATS | INTEGERS), Form("Sign", 13, T=PREV | {bf16})),
     openvino=(Form("Sign", 1, T=OV_NUMERIC),),
-)  # fmt: skip
+)
 
 
 def rounding_rows(name: str) -> tuple[Form, ...]:
@@ -357,13 +421,23 @@ def rounding_rows(name: str) -> tuple[Form, ...]:
 
 
 Floor = unary(
-    "Floor", "The largest whole number not above x", np.floor, lambda x: call("floor", x), T=FLOATS_BF16,
-    onnx=rounding_rows("Floor"), openvino=(Form("Floor", 1, T=OV_NUMERIC, read=read_rounding("Floor"), direct=True),),
-)  # fmt: skip
+    "Floor",
+    "The largest whole number not above x",
+    np.floor,
+    lambda x: call("floor", x),
+    T=FLOATS_BF16,
+    onnx=rounding_rows("Floor"),
+    openvino=(Form("Floor", 1, T=OV_NUMERIC, read=read_rounding("Floor"), direct=True),),
+)
 Ceil = unary(
-    "Ceil", "The smallest whole number not below x", np.ceil, lambda x: call("ceil", x), T=FLOATS_BF16,
-    onnx=rounding_rows("Ceil"), openvino=(Form("Ceiling", 1, T=OV_NUMERIC, read=read_rounding("Ceil"), direct=True),),
-)  # fmt: skip
+    "Ceil",
+    "The smallest whole number not below x",
+    np.ceil,
+    lambda x: call("ceil", x),
+    T=FLOATS_BF16,
+    onnx=rounding_rows("Ceil"),
+    openvino=(Form("Ceiling", 1, T=OV_NUMERIC, read=read_rounding("Ceil"), direct=True),),
+)
 
 
 def write_round_away(b: Any, op: Any, x: Value) -> Any:
@@ -393,10 +467,14 @@ class Round(Elementwise):
     onnx = (Form("Round", 11, T=FLOATS, write=write_round_away), Form("Round", 22, T=PREV | {bf16}))
     openvino = (
         Form(
-            "Round", 5, T=OV_NUMERIC, read=read_rounding("Round"), direct=True,
+            "Round",
+            5,
+            T=OV_NUMERIC,
+            read=read_rounding("Round"),
+            direct=True,
             attrs={"mode": Enum(["half_to_even", "half_away_from_zero"], "half_to_even")},
         ),
-    )  # fmt: skip
+    )
 
 
 def reciprocal(x: Array) -> Array:
@@ -408,14 +486,23 @@ def write_reciprocal(b: Any, op: Any, x: Value) -> Value:
 
 
 Reciprocal = unary(
-    "Reciprocal", "1 / x", reciprocal, lambda x: Const(1.0, x.dtype) / x, T=FLOATS | {bf16},
+    "Reciprocal",
+    "1 / x",
+    reciprocal,
+    lambda x: Const(1.0, x.dtype) / x,
+    T=FLOATS | {bf16},
     onnx=rounding_rows("Reciprocal"),
     openvino=(write_only(write_reciprocal),),
-)  # fmt: skip
+)
 Sqrt = unary(
-    "Sqrt", "The square root; NaN below 0", np.sqrt, lambda x: call("sqrt", x), T=FLOATS | {bf16},
-    onnx=rounding_rows("Sqrt"), openvino=(Form("Sqrt", 1, T=OV_NUMERIC, read=float_read("Sqrt"), direct=True),),
-)  # fmt: skip
+    "Sqrt",
+    "The square root; NaN below 0",
+    np.sqrt,
+    lambda x: call("sqrt", x),
+    T=FLOATS | {bf16},
+    onnx=rounding_rows("Sqrt"),
+    openvino=(Form("Sqrt", 1, T=OV_NUMERIC, read=float_read("Sqrt"), direct=True),),
+)
 
 
 # ------------------------------------------------------------------------- several operands
@@ -589,7 +676,12 @@ def write_squared_difference(b: Any, op: Any, x: Value, y: Value) -> Any:
 
 
 SquaredDifference = binary(
-    "SquaredDifference", "(x - y)²", squared_difference, widely(lambda x, y: (x - y) * (x - y)),
-    T=NUMERIC, commutative=True,
-    onnx=(write_only(write_squared_difference),), openvino=openvino_rows("SquaredDifference", "SquaredDifference"),
-)  # fmt: skip
+    "SquaredDifference",
+    "(x - y)²",
+    squared_difference,
+    widely(lambda x, y: (x - y) * (x - y)),
+    T=NUMERIC,
+    commutative=True,
+    onnx=(write_only(write_squared_difference),),
+    openvino=openvino_rows("SquaredDifference", "SquaredDifference"),
+)

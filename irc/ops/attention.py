@@ -68,18 +68,26 @@ def repeated(b: Any, x: Value, heads: Dim) -> Value:
 SIG = Sig(
     "q: T1[r=3..4], k: T1[r], v: T2[r], mask?: U[1..4], past_key?: T1[4], past_value?: T2[4], lengths?: i64[1]"
     " -> y: T1, present_key: T1, present_value: T2, scores: T1",
-    T1=FLOATS_BF16, T2=FLOATS_BF16, U=MASKS,
-)  # fmt: skip
+    T1=FLOATS_BF16,
+    T2=FLOATS_BF16,
+    U=MASKS,
+)
 SIG_23 = Sig(
     "q: T1[r=3..4], k: T1[r], v: T2[r], mask?: U[1..4], past_key?: T1[4], past_value?: T2[4]"
     " -> y: T1, present_key: T1, present_value: T2, scores: T1",
-    T1=FLOATS_BF16, T2=FLOATS_BF16, U=MASKS,
-)  # fmt: skip
+    T1=FLOATS_BF16,
+    T2=FLOATS_BF16,
+    U=MASKS,
+)
 ATTRIBUTES: dict[str, Codec] = {
-    "is_causal": Bool(False), "q_num_heads": Int(None), "kv_num_heads": Int(None),
-    "qk_matmul_output_mode": Int(0, lo=0, hi=3), "scale": Float(None), "softcap": Float(0.0),
+    "is_causal": Bool(False),
+    "q_num_heads": Int(None),
+    "kv_num_heads": Int(None),
+    "qk_matmul_output_mode": Int(0, lo=0, hi=3),
+    "scale": Float(None),
+    "softcap": Float(0.0),
     "softmax_precision": DTypeAttr(None),
-}  # fmt: skip
+}
 
 
 @op
@@ -102,9 +110,16 @@ class Attention(Op):
     sig = SIG
 
     def decompose(
-        self, b: Any, q: Value, k: Value, v: Value, mask: Value | None = None, past_key: Value | None = None,
-        past_value: Value | None = None, lengths: Value | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        b: Any,
+        q: Value,
+        k: Value,
+        v: Value,
+        mask: Value | None = None,
+        past_key: Value | None = None,
+        past_value: Value | None = None,
+        lengths: Value | None = None,
+    ) -> Any:
         flat = len(q.shape) == 3
         named = not flat or (self.q_num_heads is not None and self.kv_num_heads is not None)
         require(named, codes.MISSING_ATTRIBUTE, op="Attention", attribute="q_num_heads and kv_num_heads")
@@ -199,9 +214,15 @@ class ScaledDotProductAttention(Op):
     )
 
     def decompose(
-        self, b: Any, q: Value, k: Value | None = None, v: Value | None = None, mask: Value | None = None,
-        scale: Value | None = None, sink: Value | None = None,
-    ) -> Value:  # fmt: skip
+        self,
+        b: Any,
+        q: Value,
+        k: Value | None = None,
+        v: Value | None = None,
+        mask: Value | None = None,
+        scale: Value | None = None,
+        sink: Value | None = None,
+    ) -> Value:
         given = k is not None and v is not None
         require(given, codes.MISSING_OPERAND, op="ScaledDotProductAttention", operand="key or value", index=1)
         assert k is not None and v is not None
@@ -270,7 +291,9 @@ class RotaryEmbedding(Op):
 
     onnx = (
         Form(
-            "RotaryEmbedding", 23, T=frozenset({f32, f16, bf16}),
+            "RotaryEmbedding",
+            23,
+            T=frozenset({f32, f16, bf16}),
             attrs={"interleaved": Bool(False), "num_heads": Int(None), "rotary_embedding_dim": Int(0)},
         ),
-    )  # fmt: skip
+    )

@@ -57,10 +57,7 @@ def legacy_fit_of(op: Any, x: Value, y: Value) -> int | None:
     return legacy_fit(x.shape, y.shape)
 
 
-LEGACY_BROADCAST_6: dict[str, Codec] = {
-    "broadcast": FromOperands(0, of=legacy_fit_of),
-    "axis": Int(None),
-}
+LEGACY_BROADCAST_6: dict[str, Codec] = {"broadcast": FromOperands(0, of=legacy_fit_of), "axis": Int(None)}
 LEGACY_BROADCAST: dict[str, Codec] = {**LEGACY_BROADCAST_6, "consumed_inputs": Ignored()}
 """Attributes of the elementwise operations of ONNX opset 1..6 (consumed_inputs: opset 1..5)."""
 

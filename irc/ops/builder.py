@@ -1,8 +1,8 @@
 """`Builder`: adds operations to a graph, inferring types as it goes.
 
-    y = b.Mul(x, 6.0)                    scalars and lists become constants of the operands' type
-    y = b.ReduceMax(x, [1], keepdims=True)
-    a, i = b.TopK(x, k, axis=1)
+y = b.Mul(x, 6.0)                    scalars and lists become constants of the operands' type
+y = b.ReduceMax(x, [1], keepdims=True)
+a, i = b.TopK(x, k, axis=1)
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from irc.ir.types import (
     u4,
     u6,
     u8,
-)  # fmt: skip
+)
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.base import Array, Op, op
 from irc.ops.codecs import Bool, DTypeAttr, Enum, Reading
@@ -53,10 +53,23 @@ from irc.ops.signature import Sig
 F8_LARGEST = {"f8e4m3fn": 448.0, "f8e4m3fnuz": 240.0, "f8e5m2": 57344.0, "f8e5m2fnuz": 57344.0}
 UINT8_MASKS = {"u1": 1, "u3": 7, "u6": 63}
 NF4_VALUES = (
-    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
-    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
-)  # fmt: skip
+    -1.0,
+    -0.6961928009986877,
+    -0.5250730514526367,
+    -0.39491748809814453,
+    -0.28444138169288635,
+    -0.18477343022823334,
+    -0.09105003625154495,
+    0.0,
+    0.07958029955625534,
+    0.16093020141124725,
+    0.24611230194568634,
+    0.33791524171829224,
+    0.44070982933044434,
+    0.5626170039176941,
+    0.7229568362236023,
+    1.0,
+)
 
 
 def to_nf4(x: Array) -> Array:
@@ -202,8 +215,20 @@ class CastTargetName(CastTarget):
 
 
 def _onnx_names() -> dict[str, DType]:
-    names = ("FLOAT f32", "UINT8 u8", "INT8 i8", "UINT16 u16", "INT16 i16", "INT32 i32", "INT64 i64", "BOOL bool",
-             "FLOAT16 f16", "DOUBLE f64", "UINT32 u32", "UINT64 u64")  # fmt: skip
+    names = (
+        "FLOAT f32",
+        "UINT8 u8",
+        "INT8 i8",
+        "UINT16 u16",
+        "INT16 i16",
+        "INT32 i32",
+        "INT64 i64",
+        "BOOL bool",
+        "FLOAT16 f16",
+        "DOUBLE f64",
+        "UINT32 u32",
+        "UINT64 u64",
+    )
     by_name = {d.name: d for d in ANY}
     return {n.split()[0]: by_name[n.split()[1]] for n in names}
 
@@ -311,11 +336,17 @@ class Cast(Elementwise):
     onnx = cast_rows()
     openvino = (
         Form(
-            "Convert", 1, attrs={"destination_type": DTypeAttr(assumed=dynamic, to="to")},
-            T={"T1": OV_CONVERT_ALL, "T2": OV_CONVERT_ALL}, read=read_convert, direct=True, judges=("saturate",),
-            when=openvino_when, write=write_convert,
+            "Convert",
+            1,
+            attrs={"destination_type": DTypeAttr(assumed=dynamic, to="to")},
+            T={"T1": OV_CONVERT_ALL, "T2": OV_CONVERT_ALL},
+            read=read_convert,
+            direct=True,
+            judges=("saturate",),
+            when=openvino_when,
+            write=write_convert,
         ),
-    )  # fmt: skip
+    )
 
 
 def power_of_two(x: Expr, round_mode: str, saturate: bool) -> Expr:
@@ -370,14 +401,21 @@ class CastLike(Op):
 
     onnx = tuple(
         Form(
-            "CastLike", n, T={"T1": ONNX_CAST[m], "T2": ONNX_CAST[m]},
+            "CastLike",
+            n,
+            T={"T1": ONNX_CAST[m], "T2": ONNX_CAST[m]},
             attrs={**({"saturate": Bool(True)} if n >= 19 else {}), **({"round_mode": ROUND_MODES} if n >= 24 else {})},
         )
         for n, m in ((15, 13), (19, 19), (21, 21), (23, 23), (24, 24), (25, 25))
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "ConvertLike", 1, T={"T1": OV_CONVERT_ALL, "T2": OV_CONVERT_ALL}, judges=("saturate",),
-            read=read_convert_like, direct=True, when=says_saturation,
+            "ConvertLike",
+            1,
+            T={"T1": OV_CONVERT_ALL, "T2": OV_CONVERT_ALL},
+            judges=("saturate",),
+            read=read_convert_like,
+            direct=True,
+            when=says_saturation,
         ),
-    )  # fmt: skip
+    )

@@ -101,20 +101,29 @@ class Clip(Elementwise):
 
     onnx = (
         Form(
-            "Clip", 1, T=FLOATS, write=write_clip,
+            "Clip",
+            1,
+            T=FLOATS,
+            write=write_clip,
             attrs={"min": AsInput(None, index=1, scalar=True), "max": AsInput(None, index=2, scalar=True), **CONSUMED},
         ),
         Form("Clip", 6, attrs=CLIP_6),
         Form("Clip", 11, attrs={}),
         Form("Clip", 12, T=FLOATS | INTEGERS),
         Form("Clip", 13, T=PREV | {bf16}),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "Clamp", 1, T=OV_NUMERIC, read=read_clamp, direct=True, when=ordered_bounds, write=write_clip,
+            "Clamp",
+            1,
+            T=OV_NUMERIC,
+            read=read_clamp,
+            direct=True,
+            when=ordered_bounds,
+            write=write_clip,
             attrs={
                 "min": Bound(assumed=0.0, index=1, scalar=True, up=True),
                 "max": Bound(assumed=0.0, index=2, scalar=True),
             },
         ),
-    )  # fmt: skip
+    )

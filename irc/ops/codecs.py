@@ -272,9 +272,12 @@ class Enum(Codec):
     choices: dict[Any, Any]
 
     def __init__(
-        self, choices: Mapping[Any, Any] | Sequence[str], default: Any = REQUIRED, to: str | None = None,
+        self,
+        choices: Mapping[Any, Any] | Sequence[str],
+        default: Any = REQUIRED,
+        to: str | None = None,
         assumed: Any = REQUIRED,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(default, to, assumed)
         object.__setattr__(self, "choices", dict(choices) if isinstance(choices, Mapping) else {c: c for c in choices})
 
@@ -289,9 +292,13 @@ class Enum(Codec):
                     return value
         near = (r.sink or Sink()).nearest(str(raw), words)
         raise Problem(
-            codes.BAD_ENUM, op=r.op, attribute=r.attribute, text=raw, choices=", ".join(words),
+            codes.BAD_ENUM,
+            op=r.op,
+            attribute=r.attribute,
+            text=raw,
+            choices=", ".join(words),
             guess=f"; did you mean {near}?" if near else "",
-        )  # fmt: skip
+        )
 
     def encode(self, value: Any, format: str) -> Any:
         for word, canonical in self.choices.items():

@@ -50,9 +50,7 @@ def openvino_rows(name: str, canonical: str) -> tuple[Form, ...]:
 
 def legacy_row(name: str, T: Any) -> Form:
     """The ONNX row before opset 7."""
-    return Form(
-        name, 1, attrs=LEGACY_BROADCAST_6, T=T, read=legacy_read(name), direct=True, write=legacy_write(name)
-    )
+    return Form(name, 1, attrs=LEGACY_BROADCAST_6, T=T, read=legacy_read(name), direct=True, write=legacy_write(name))
 
 
 def _not(known: bool | None) -> bool | None:
@@ -70,7 +68,12 @@ def decided(compare: Callable[[Dim, Dim], bool | None]) -> dict[str, Any]:
 
 
 Equal = comparison(
-    "Equal", "x == y; NaN equals nothing", np.equal, lambda x, y: x.eq(y), T=COMPARED | {string}, commutative=True,
+    "Equal",
+    "x == y; NaN equals nothing",
+    np.equal,
+    lambda x, y: x.eq(y),
+    T=COMPARED | {string},
+    commutative=True,
     onnx=(
         legacy_row("Equal", {boolean, i32, i64}),
         Form("Equal", 7, attrs={}, read=None, write=None),
@@ -80,7 +83,7 @@ Equal = comparison(
     ),
     openvino=openvino_rows("Equal", "Equal"),
     **decided(lambda a, b: a.equals(b)),
-)  # fmt: skip
+)
 
 
 def write_not_equal(b: Any, op: Op, x: Value, y: Value) -> Value:
@@ -88,11 +91,16 @@ def write_not_equal(b: Any, op: Op, x: Value, y: Value) -> Value:
 
 
 NotEqual = comparison(
-    "NotEqual", "x != y; NaN differs from everything", np.not_equal, lambda x, y: x.ne(y), T=COMPARED, commutative=True,
+    "NotEqual",
+    "x != y; NaN differs from everything",
+    np.not_equal,
+    lambda x, y: x.ne(y),
+    T=COMPARED,
+    commutative=True,
     onnx=(write_only(write_not_equal),),
     openvino=openvino_rows("NotEqual", "NotEqual"),
     **decided(lambda a, b: _not(a.equals(b))),
-)  # fmt: skip
+)
 
 
 def order_rows(name: str) -> tuple[Form, ...]:
@@ -111,33 +119,49 @@ def order_equal_rows(name: str, strict: str) -> tuple[Form, ...]:
     def write_or_equal(b: Any, op: Op, x: Value, y: Value) -> Value:
         return b.Or(getattr(b, strict)(x, y), b.Equal(x, y))
 
-    return (
-        write_only(write_or_equal, since=7),
-        Form(name, 12, T=FLOATS | INTEGERS),
-        Form(name, 16, T=PREV | {bf16}),
-    )
+    return (write_only(write_or_equal, since=7), Form(name, 12, T=FLOATS | INTEGERS), Form(name, 16, T=PREV | {bf16}))
 
 
 Less = comparison(
-    "Less", "x < y", np.less, lambda x, y: x.lt(y), T=COMPARED,
-    onnx=order_rows("Less"), openvino=openvino_rows("Less", "Less"),
+    "Less",
+    "x < y",
+    np.less,
+    lambda x, y: x.lt(y),
+    T=COMPARED,
+    onnx=order_rows("Less"),
+    openvino=openvino_rows("Less", "Less"),
     **decided(lambda a, b: a.less_than(b)),
-)  # fmt: skip
+)
 LessOrEqual = comparison(
-    "LessOrEqual", "x <= y", np.less_equal, lambda x, y: x.le(y), T=COMPARED,
-    onnx=order_equal_rows("LessOrEqual", "Less"), openvino=openvino_rows("LessEqual", "LessOrEqual"),
+    "LessOrEqual",
+    "x <= y",
+    np.less_equal,
+    lambda x, y: x.le(y),
+    T=COMPARED,
+    onnx=order_equal_rows("LessOrEqual", "Less"),
+    openvino=openvino_rows("LessEqual", "LessOrEqual"),
     **decided(lambda a, b: a.at_most(b)),
-)  # fmt: skip
+)
 Greater = comparison(
-    "Greater", "x > y", np.greater, lambda x, y: x.gt(y), T=COMPARED,
-    onnx=order_rows("Greater"), openvino=openvino_rows("Greater", "Greater"),
+    "Greater",
+    "x > y",
+    np.greater,
+    lambda x, y: x.gt(y),
+    T=COMPARED,
+    onnx=order_rows("Greater"),
+    openvino=openvino_rows("Greater", "Greater"),
     **decided(lambda a, b: b.less_than(a)),
-)  # fmt: skip
+)
 GreaterOrEqual = comparison(
-    "GreaterOrEqual", "x >= y", np.greater_equal, lambda x, y: x.ge(y), T=COMPARED,
-    onnx=order_equal_rows("GreaterOrEqual", "Greater"), openvino=openvino_rows("GreaterEqual", "GreaterOrEqual"),
+    "GreaterOrEqual",
+    "x >= y",
+    np.greater_equal,
+    lambda x, y: x.ge(y),
+    T=COMPARED,
+    onnx=order_equal_rows("GreaterOrEqual", "Greater"),
+    openvino=openvino_rows("GreaterEqual", "GreaterOrEqual"),
     **decided(lambda a, b: b.at_most(a)),
-)  # fmt: skip
+)
 
 
 # ------------------------------------------------------------------------- NaN and infinity
@@ -173,11 +197,7 @@ class IsNaN(Test):
     def test(self, x: Expr) -> Expr:
         return x.ne(x)
 
-    onnx = (
-        Form("IsNaN", 9, T=FLOATS),
-        Form("IsNaN", 13, T=PREV | {bf16}),
-        Form("IsNaN", 20, T=PREV | F8),
-    )
+    onnx = (Form("IsNaN", 9, T=FLOATS), Form("IsNaN", 13, T=PREV | {bf16}), Form("IsNaN", 20, T=PREV | F8))
     openvino = (Form("IsNaN", 10, T=OV_CLASSED), write_only(write_is_nan))
 
 
@@ -203,12 +223,9 @@ class IsInf(Test):
         return x.eq(float("-inf") if self.detect_negative else float("inf"))
 
     onnx = (
-        Form(
-            "IsInf", 10, T={f32, f64},
-            attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)},
-        ),
+        Form("IsInf", 10, T={f32, f64}, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),
         Form("IsInf", 20, T=FLOATS_BF16 | F8),
-    )  # fmt: skip
+    )
     openvino = (Form("IsInf", 10, T=OV_CLASSED, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),)
 
 

@@ -214,35 +214,52 @@ class Split(Op):
 
     onnx = (
         Form(
-            "Split", 1, attrs={"axis": Int(None), "split": Ints(None)}, T={"T": FLOATS, "I": {i64}, "A": {i64}},
-            sig=Sig("x: T[>=1], split?: T[1] -> *ys: T", T=FLOATS), read=read_split_1, direct=False,
+            "Split",
+            1,
+            attrs={"axis": Int(None), "split": Ints(None)},
+            T={"T": FLOATS, "I": {i64}, "A": {i64}},
+            sig=Sig("x: T[>=1], split?: T[1] -> *ys: T", T=FLOATS),
+            read=read_split_1,
+            direct=False,
         ),
         Form(
-            "Split", 2, T={"T": ONNX_ALL}, read=read_split, write=write_lengths, direct=True, when=is_even,
+            "Split",
+            2,
+            T={"T": ONNX_ALL},
+            read=read_split,
+            write=write_lengths,
+            direct=True,
+            when=is_even,
             sig=Sig("x: T[>=1] -> *ys: T", T=ONNX_ALL),
             attrs={"axis": AsInput(0, index=1, dtype=i64, scalar=True), "split": AsInput(None, index=2, dtype=i64)},
             judges=("num",),
         ),
         Form("Split", 11),
+        Form("Split", 13, T={"T": onnx_all(13)}, sig=None, attrs={"axis": AsInput(0, index=1, dtype=i64, scalar=True)}),
         Form(
-            "Split", 13, T={"T": onnx_all(13)}, sig=None,
-            attrs={"axis": AsInput(0, index=1, dtype=i64, scalar=True)},
-        ),
-        Form(
-            "Split", 18, when=whole_lengths,
+            "Split",
+            18,
+            when=whole_lengths,
             attrs={"axis": AsInput(0, index=1, dtype=i64, scalar=True), "num_outputs": Int(None, to="num", lo=1)},
         ),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "Split", 1, T={"T": OV_ANY}, attrs={"num_splits": Int(to="num", lo=1)}, read=read_even_split,
-            sig=Sig("x: T[>=1], axis: A[one] -> *ys: T", T=OV_ANY, A=INTEGERS), direct=True, when=equal_parts,
+            "Split",
+            1,
+            T={"T": OV_ANY},
+            attrs={"num_splits": Int(to="num", lo=1)},
+            read=read_even_split,
+            sig=Sig("x: T[>=1], axis: A[one] -> *ys: T", T=OV_ANY, A=INTEGERS),
+            direct=True,
+            when=equal_parts,
             write=write_lengths,
         ),
         Form(
-            "VariadicSplit", 1, T={"T": OV_ANY}, when=has_lengths,
+            "VariadicSplit",
+            1,
+            T={"T": OV_ANY},
+            when=has_lengths,
             sig=Sig("x: T[>=1], axis: A[one], lengths: I[1] -> *ys: T", T=OV_ANY, A=INTEGERS, I=INTEGERS),
         ),
-    )  # fmt: skip
-
-
+    )

@@ -63,9 +63,13 @@ def read_constant(b: Any, a: Any) -> Value:
 
 
 SIMPLE: dict[str, Codec] = {
-    "value_int": Int(None), "value_ints": Ints(None), "value_float": Float(None), "value_floats": Floats(None),
-    "value_string": Texts(None), "value_strings": Texts(None),
-}  # fmt: skip
+    "value_int": Int(None),
+    "value_ints": Ints(None),
+    "value_float": Float(None),
+    "value_floats": Floats(None),
+    "value_string": Texts(None),
+    "value_strings": Texts(None),
+}
 
 
 @op

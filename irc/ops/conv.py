@@ -43,9 +43,16 @@ OV_CONV = {**OV_WINDOW, "dilations": PerAxis(lo=1)}
 
 
 def transposed_geometry(
-    sizes: Any, kernel: Any, strides: Any, dilations: Any, auto_pad: str, pads_begin: Any, pads_end: Any,
-    output_padding: Any, output_shape: Any,
-) -> tuple[list[int], list[int]]:  # fmt: skip
+    sizes: Any,
+    kernel: Any,
+    strides: Any,
+    dilations: Any,
+    auto_pad: str,
+    pads_begin: Any,
+    pads_end: Any,
+    output_padding: Any,
+    output_shape: Any,
+) -> tuple[list[int], list[int]]:
     """(padding before each spatial axis, result sizes) of a transposed convolution, in numbers."""
     rank = len(sizes)
     extra = output_padding or (0,) * rank
@@ -208,19 +215,20 @@ class Conv(Convolution):
         return element
 
     onnx = (
-        Form(
-            "Conv", 1, attrs=CONV, T=FLOATS, read=read_conv, direct=True,
-            when=without_padding, write=write_padding,
-        ),
+        Form("Conv", 1, attrs=CONV, T=FLOATS, read=read_conv, direct=True, when=without_padding, write=write_padding),
         Form("Conv", 11),
         Form("Conv", 22, T=PREV | {bf16}),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "Convolution", 1, attrs=OV_CONV, T=OV_NUMERIC, write=write_conv,
+            "Convolution",
+            1,
+            attrs=OV_CONV,
+            T=OV_NUMERIC,
+            write=write_conv,
             sig=Sig("x: T[r>=3], w: T[r] -> y: T", T=NUMERIC),
         ),
-    )  # fmt: skip
+    )
 
 
 @op
@@ -411,9 +419,16 @@ class ConvTranspose(Convolution):
         rank, group = x.ndim - 2, self.group
         strides, dilations = self.strides or (1,) * rank, self.dilations or (1,) * rank
         begin, sizes = transposed_geometry(
-            x.shape[2:], w.shape[2:], strides, dilations, self.auto_pad, self.pads_begin, self.pads_end,
-            self.output_padding, self.output_shape,
-        )  # fmt: skip
+            x.shape[2:],
+            w.shape[2:],
+            strides,
+            dilations,
+            self.auto_pad,
+            self.pads_begin,
+            self.pads_end,
+            self.output_padding,
+            self.output_shape,
+        )
         full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(x.shape[2:], strides, w.shape[2:], dilations)]
         full = [max(f, b + s) for f, b, s in zip(full, begin, sizes)]
         xg = wide(x).reshape(x.shape[0], group, x.shape[1] // group, math.prod(x.shape[2:]))
@@ -456,19 +471,29 @@ class ConvTranspose(Convolution):
 
     onnx = (
         Form(
-            "ConvTranspose", 1, T=FLOATS, read=read_conv_transpose, direct=True,
+            "ConvTranspose",
+            1,
+            T=FLOATS,
+            read=read_conv_transpose,
+            direct=True,
             attrs={**CONV, "output_padding": Ints((), lo=0), "output_shape": Ints((), lo=1)},
         ),
         Form("ConvTranspose", 11),
         Form("ConvTranspose", 22, T=PREV | {bf16}),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "ConvolutionBackpropData", 1, attrs={**OV_CONV, "output_padding": Ints(())}, T=OV_NUMERIC,
+            "ConvolutionBackpropData",
+            1,
+            attrs={**OV_CONV, "output_padding": Ints(())},
+            T=OV_NUMERIC,
             sig=Sig("x: T[>=3], w: T[>=3], output_shape?: I[1] -> y: T", T=NUMERIC, I=INDEX),
-            read=read_plain_backprop, direct=True, write=write_conv_transpose, when=plain,
+            read=read_plain_backprop,
+            direct=True,
+            write=write_conv_transpose,
+            when=plain,
         ),
-    )  # fmt: skip
+    )
 
 
 @op
@@ -484,8 +509,12 @@ class GroupedConvTranspose(Convolution):
 
     openvino = (
         Form(
-            "GroupConvolutionBackpropData", 1, attrs={**OV_CONV, "output_padding": Ints(())}, T=OV_NUMERIC,
+            "GroupConvolutionBackpropData",
+            1,
+            attrs={**OV_CONV, "output_padding": Ints(())},
+            T=OV_NUMERIC,
             sig=Sig("x: T[>=3], w: T[>=4], output_shape?: I[1] -> y: T", T=NUMERIC, I=INDEX),
-            read=read_group_backprop, direct=True,
+            read=read_group_backprop,
+            direct=True,
         ),
-    )  # fmt: skip
+    )

@@ -56,7 +56,11 @@ class Dropout(Op):
 
     onnx = (
         Form(
-            "Dropout", 1, T={"T": FLOATS}, sig=Sig("x: T -> y: T, mask: T", T=FLOATS), read=read_attributes,
+            "Dropout",
+            1,
+            T={"T": FLOATS},
+            sig=Sig("x: T -> y: T, mask: T", T=FLOATS),
+            read=read_attributes,
             attrs={"ratio": Float(0.5), "is_test": Int(0), "consumed_inputs": Ignored()},
         ),
         Form("Dropout", 6, attrs={"ratio": Float(0.5), "is_test": Int(0)}),
@@ -65,4 +69,4 @@ class Dropout(Op):
         Form("Dropout", 12, attrs={"seed": Int(None)}, T={"T": FLOATS, "T1": FLOATS}, sig=None, read=None),
         Form("Dropout", 13, T={"T": FLOATS_BF16}),
         Form("Dropout", 22, T={"T": FLOATS_BF16 | F8, "T1": FLOATS_BF16 | F8}),
-    )  # fmt: skip
+    )

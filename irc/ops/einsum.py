@@ -102,10 +102,7 @@ class Einsum(Op):
         found, labels = _summed(b, found, labels, set(result))
         return _ordered(b, found, labels, result)
 
-    onnx = (
-        Form("Einsum", 12, attrs={"equation": Str()}, T=FLOATS | INTEGERS),
-        Form("Einsum", 28, T=PREV | {bf16}),
-    )
+    onnx = (Form("Einsum", 12, attrs={"equation": Str()}, T=FLOATS | INTEGERS), Form("Einsum", 28, T=PREV | {bf16}))
     openvino = (Form("Einsum", 7, attrs={"equation": Equation()}, T=OV_NUMERIC),)
 
 
@@ -136,9 +133,7 @@ def _ordered(b: Any, x: Value, labels: Labels, wanted: Labels) -> Value:
     return x if order == sorted(order) else b.Transpose(x, order)
 
 
-def _contracted(
-    b: Any, one: tuple[Value, Labels], two: tuple[Value, Labels], needed: set[str]
-) -> tuple[Value, Labels]:  # fmt: skip
+def _contracted(b: Any, one: tuple[Value, Labels], two: tuple[Value, Labels], needed: set[str]) -> tuple[Value, Labels]:
     """The product of two operands, summed over the axes of both that nobody else needs: a batch of matrix products."""
     x, left = _summed(b, *one, needed | set(two[1]))
     y, right = _summed(b, *two, needed | set(one[1]))

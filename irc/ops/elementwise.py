@@ -46,7 +46,7 @@ class Elementwise(Op):
 
 def make(
     name: str, doc: str, base: type[Op], sig: Sig, ufunc: Callable[..., Any], scalar: Scalar, **fields: Any
-) -> type[Op]:  # fmt: skip
+) -> type[Op]:
     """Declare an operation from its parts, as a class of the family file that calls."""
     frame = inspect.currentframe()
     while frame and frame.f_globals["__name__"] == __name__:
@@ -57,32 +57,48 @@ def make(
 
 
 def unary(
-    name: str, doc: str, ufunc: Callable[..., Any], scalar: Unary, T: frozenset[DType],
-    onnx: tuple[Form, ...] = (), openvino: tuple[Form, ...] = (), **fields: Any,
-) -> type[Op]:  # fmt: skip
+    name: str,
+    doc: str,
+    ufunc: Callable[..., Any],
+    scalar: Unary,
+    T: frozenset[DType],
+    onnx: tuple[Form, ...] = (),
+    openvino: tuple[Form, ...] = (),
+    **fields: Any,
+) -> type[Op]:
     """y = f(x)."""
     sig = Sig("x: T -> y: T", T=T)
     return make(name, doc, Elementwise, sig, ufunc, scalar, onnx=onnx, openvino=openvino, **fields)
 
 
 def binary(
-    name: str, doc: str, ufunc: Callable[..., Any], scalar: Binary, T: frozenset[DType],
-    onnx: tuple[Form, ...] = (), openvino: tuple[Form, ...] = (), **fields: Any,
-) -> type[Op]:  # fmt: skip
+    name: str,
+    doc: str,
+    ufunc: Callable[..., Any],
+    scalar: Binary,
+    T: frozenset[DType],
+    onnx: tuple[Form, ...] = (),
+    openvino: tuple[Form, ...] = (),
+    **fields: Any,
+) -> type[Op]:
     """z = f(x, y), broadcasting."""
     sig = Sig("x: T, y: T -> z: T", T=T)
     return make(name, doc, Elementwise, sig, ufunc, scalar, onnx=onnx, openvino=openvino, **fields)
 
 
 def comparison(
-    name: str, doc: str, ufunc: Callable[..., Any], scalar: Binary, T: frozenset[DType],
-    onnx: tuple[Form, ...] = (), openvino: tuple[Form, ...] = (), **fields: Any,
-) -> type[Op]:  # fmt: skip
+    name: str,
+    doc: str,
+    ufunc: Callable[..., Any],
+    scalar: Binary,
+    T: frozenset[DType],
+    onnx: tuple[Form, ...] = (),
+    openvino: tuple[Form, ...] = (),
+    **fields: Any,
+) -> type[Op]:
     """z = f(x, y) as a boolean, broadcasting."""
     sig = Sig("x: T, y: T -> z: bool", T=T)
-    return make(
-        name, doc, Elementwise, sig, ufunc, scalar, onnx=onnx, openvino=openvino, result=boolean, **fields
-    )
+    return make(name, doc, Elementwise, sig, ufunc, scalar, onnx=onnx, openvino=openvino, result=boolean, **fields)
 
 
 def legacy_read(name: str) -> Callable[..., Any]:

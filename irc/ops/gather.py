@@ -184,12 +184,16 @@ class Gather(Op):
 
     onnx = (
         Form(
-            "Gather", 1, attrs={"axis": AsInput(0, index=2, dtype=i64, scalar=True)},
-            T={"T": ONNX_ALL, "I": INDEX}, write=gather_by_nd, when=no_batch,
+            "Gather",
+            1,
+            attrs={"axis": AsInput(0, index=2, dtype=i64, scalar=True)},
+            T={"T": ONNX_ALL, "I": INDEX},
+            write=gather_by_nd,
+            when=no_batch,
         ),
         Form("Gather", 11),
         Form("Gather", 13, T={"T": onnx_all(13)}),
-    )  # fmt: skip
+    )
     openvino = (
         Form("Gather", 1, T={"T": OV_ANY}, when=no_negative_index, write=write_positive_indices),
         Form("Gather", 7, attrs={"batch_dims": Int(0)}),
@@ -262,10 +266,8 @@ class GatherElements(Op):
         Form("GatherElements", 13, T={"T": onnx_all(13)}),
     )
     openvino = (
-        Form(
-            "GatherElements", 6, attrs={"axis": Int(assumed=0)}, T={"T": OV_ANY}, when=same_sizes, write=write_cut
-        ),
-    )  # fmt: skip
+        Form("GatherElements", 6, attrs={"axis": Int(assumed=0)}, T={"T": OV_ANY}, when=same_sizes, write=write_cut),
+    )
 
 
 def read_gather_nd_5(b: Any, a: Any, data: Value, indices: Value) -> Value:
@@ -349,8 +351,13 @@ class GatherND(Op):
     )
     openvino = (
         Form(
-            "GatherND", 5, attrs={"batch_dims": Int(0)}, T={"T": OV_ANY}, read=read_gather_nd_5, direct=True,
+            "GatherND",
+            5,
+            attrs={"batch_dims": Int(0)},
+            T={"T": OV_ANY},
+            read=read_gather_nd_5,
+            direct=True,
             when=one_batch_axis,
         ),
         Form("GatherND", 8, read=None, when=None),
-    )  # fmt: skip
+    )

@@ -126,10 +126,7 @@ class Identity(Op):
         return lambda *i: x[i]
 
     onnx = tuple(Form("Identity", n, when=identity_of(n)) for n in (1, 13, 14, 16, 19, 21, 23, 24, 25))
-    openvino = (
-        Form("Identity", 16, when=of_tensor),
-        write_only(write_identity),
-    )
+    openvino = (Form("Identity", 16, when=of_tensor), write_only(write_identity))
 
 
 ZERO_COPIES = Choice(True, to="special_zero", yes=False, no=True)
@@ -211,20 +208,26 @@ class Reshape(Op):
 
     onnx = (
         Form(
-            "Reshape", 1, T={"T": FLOATS, "I": {i64}},
+            "Reshape",
+            1,
+            T={"T": FLOATS, "I": {i64}},
             attrs={"shape": AsInput((), index=1, dtype=i64), "consumed_inputs": Ignored()},
         ),
         Form("Reshape", 5, attrs={}, T={"T": onnx_all(5)}),
         Form("Reshape", 13, T={"T": onnx_all(13)}),
         Form("Reshape", 14, attrs={"allowzero": ZERO_COPIES}, read=read_reshape, direct=True),
         *(Form("Reshape", n, T={"T": onnx_all(n)}) for n in (19, 21, 23, 24, 25)),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "Reshape", 1, attrs={"special_zero": Bool(assumed=False)}, T={"T": OV_ANY, "I": INTEGERS},
-            read=read_reshape, direct=True,
+            "Reshape",
+            1,
+            attrs={"special_zero": Bool(assumed=False)},
+            T={"T": OV_ANY, "I": INTEGERS},
+            read=read_reshape,
+            direct=True,
         ),
-    )  # fmt: skip
+    )
 
 
 def sizes_product(b: Any, shape: Value, begin: int, end: int) -> Value:
@@ -274,10 +277,7 @@ class Flatten(Op):
     def decompose(self, b: Any, x: Value) -> Value:
         return b.Reshape(x, b.dims(self.infer(x).dims()), special_zero=False)
 
-    onnx = (
-        Form("Flatten", 1, attrs={"axis": Int(1)}, T=FLOATS),
-        *onnx_rows("Flatten", 9, 11, 13, 21, 23, 24, 25),
-    )
+    onnx = (Form("Flatten", 1, attrs={"axis": Int(1)}, T=FLOATS), *onnx_rows("Flatten", 9, 11, 13, 21, 23, 24, 25))
     openvino = (write_only(write_flatten),)
 
 
@@ -320,15 +320,26 @@ class Transpose(Op):
         return lambda *i: x[tuple(i[order.index(k)] for k in range(len(order)))]
 
     onnx = onnx_rows(
-        "Transpose", 1, 13, 21, 23, 24, 25, attrs={"perm": AsInput(default=None, index=1, dtype=i64)},
-        when=has_order, write=write_reversed,
-    )  # fmt: skip
+        "Transpose",
+        1,
+        13,
+        21,
+        23,
+        24,
+        25,
+        attrs={"perm": AsInput(default=None, index=1, dtype=i64)},
+        when=has_order,
+        write=write_reversed,
+    )
     openvino = (
         Form(
-            "Transpose", 1, T={"T": OV_ANY, "I": INTEGERS}, sig=Sig("x: T, perm: I[1] -> y: T", T=OV_ANY, I=INTEGERS),
+            "Transpose",
+            1,
+            T={"T": OV_ANY, "I": INTEGERS},
+            sig=Sig("x: T, perm: I[1] -> y: T", T=OV_ANY, I=INTEGERS),
             write=write_reversed,
         ),
-    )  # fmt: skip
+    )
 
 
 class AxesOp(Op):
@@ -421,12 +432,15 @@ class Squeeze(AxesOp):
 
     onnx = (
         Form(
-            "Squeeze", 1, attrs={"axes": AsInput(default=None, index=1, dtype=i64)}, T={"T": onnx_all(1), "I": {i64}},
+            "Squeeze",
+            1,
+            attrs={"axes": AsInput(default=None, index=1, dtype=i64)},
+            T={"T": onnx_all(1), "I": {i64}},
             write=write_squeeze,
         ),
         Form("Squeeze", 11),
         *onnx_rows("Squeeze", 13, 21, 23, 24, 25, attrs={}, when=vector_axes),
-    )  # fmt: skip
+    )
     openvino = (
         Form("Squeeze", 1, T={"T": OV_ANY, "I": INTEGERS}, write=write_squeeze, when=no_skip),
         Form("Squeeze", 15, attrs={"allow_axis_skip": Bool(False)}, when=None),
@@ -468,12 +482,15 @@ class Unsqueeze(AxesOp):
 
     onnx = (
         Form(
-            "Unsqueeze", 1, attrs={"axes": AsInput(index=1, dtype=i64)}, T={"T": onnx_all(1), "I": {i64}},
+            "Unsqueeze",
+            1,
+            attrs={"axes": AsInput(index=1, dtype=i64)},
+            T={"T": onnx_all(1), "I": {i64}},
             write=write_vector_axes,
         ),
         Form("Unsqueeze", 11),
         *onnx_rows("Unsqueeze", 13, 21, 23, 24, 25, attrs={}, when=vector_axes),
-    )  # fmt: skip
+    )
     openvino = (Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}, when=some_axes, write=write_no_axes),)
 
 

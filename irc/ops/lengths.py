@@ -91,11 +91,14 @@ class NormalizeL2(Op):
 
     openvino = (
         Form(
-            "NormalizeL2", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, direct=True,
+            "NormalizeL2",
+            1,
+            T={"T": FLOATS_BF16, "I": INTEGERS},
+            direct=True,
             read=read_normalize_l2,
             attrs={"eps": Float(assumed=0.0), "eps_mode": Enum(["add", "max"], assumed="add")},
         ),
-    )  # fmt: skip
+    )
 
 
 @op
@@ -150,9 +153,13 @@ def even_window(b: Any, op: Any, x: Value, over: list[int]) -> Value:
     w = b.Mul(x, x)
     w = b.Unsqueeze(w, front) if front else w
     w = b.AveragePool(
-        w, kernel=tuple(sizes), strides=(1,) * spatial, counted="padded",
-        pads_begin=tuple((n - 1) // 2 for n in sizes), pads_end=tuple(n // 2 for n in sizes),
-    )  # fmt: skip
+        w,
+        kernel=tuple(sizes),
+        strides=(1,) * spatial,
+        counted="padded",
+        pads_begin=tuple((n - 1) // 2 for n in sizes),
+        pads_end=tuple(n // 2 for n in sizes),
+    )
     w = b.Squeeze(w, front) if front else w
     base = b.Add(b.Mul(w, b.const(op.alpha, x.dtype)), b.const(op.bias, x.dtype))
     return b.Div(x, b.Pow(base, b.const(op.beta, x.dtype)))
@@ -269,20 +276,31 @@ class LRN(Op):
 
     onnx = (
         Form(
-            "LRN", 1, T={"T": FLOATS}, sig=Sig("x: T -> y: T", T=FLOATS_BF16),
-            when=over_channels, write=write_lrn,
+            "LRN",
+            1,
+            T={"T": FLOATS},
+            sig=Sig("x: T -> y: T", T=FLOATS_BF16),
+            when=over_channels,
+            write=write_lrn,
             attrs={"size": Int(), "alpha": Float(single(1e-4)), "beta": Float(0.75), "bias": Float(1.0)},
         ),
         Form("LRN", 13, T={"T": FLOATS_BF16}),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "LRN", 1, T={"T": FLOATS_BF16, "I": INTEGERS}, read=read_lrn, direct=True, when=same_in_openvino,
+            "LRN",
+            1,
+            T={"T": FLOATS_BF16, "I": INTEGERS},
+            read=read_lrn,
+            direct=True,
+            when=same_in_openvino,
             write=write_lrn_openvino,
             sig=Sig("x: T, axes: I[0..1] -> y: T", T=FLOATS_BF16, I=INTEGERS),
             attrs={
-                "alpha": Float(assumed=0.0), "beta": Float(assumed=0.0), "bias": Float(assumed=0.0),
+                "alpha": Float(assumed=0.0),
+                "beta": Float(assumed=0.0),
+                "bias": Float(assumed=0.0),
                 "size": Int(assumed=0),
             },
         ),
-    )  # fmt: skip
+    )

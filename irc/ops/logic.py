@@ -27,16 +27,20 @@ BOOL = frozenset({boolean})
 def logical(name: str, doc: str, ufunc: Any, scalar: Binary, openvino: tuple[Form, ...]) -> Any:
     """A row of And, Or, Xor: legacy broadcasting in ONNX until 6."""
     return binary(
-        name, doc, ufunc, scalar, T=BOOL, commutative=True,
+        name,
+        doc,
+        ufunc,
+        scalar,
+        T=BOOL,
+        commutative=True,
         onnx=(
             Form(
-                name, 1, attrs=LEGACY_BROADCAST_6, T=BOOL, read=legacy_read(name), direct=True,
-                write=legacy_write(name),
+                name, 1, attrs=LEGACY_BROADCAST_6, T=BOOL, read=legacy_read(name), direct=True, write=legacy_write(name)
             ),
             Form(name, 7, attrs={}, read=None, write=None),
         ),
         openvino=openvino,
-    )  # fmt: skip
+    )
 
 
 def logical_row(name: str, since: int, canonical: str, last: int | None = None) -> Form:
@@ -47,13 +51,21 @@ And = logical("And", "x and y", np.logical_and, lambda x, y: x.logical_and(y), (
 Or = logical("Or", "x or y", np.logical_or, lambda x, y: x.logical_or(y), (logical_row("LogicalOr", 1, "Or"),))
 # OpenVINO: `Xor` in opsets 1..3, `LogicalXor` from 2 on.
 Xor = logical(
-    "Xor", "One of x and y, not both", np.logical_xor, lambda x, y: x.ne(y),
+    "Xor",
+    "One of x and y, not both",
+    np.logical_xor,
+    lambda x, y: x.ne(y),
     (logical_row("Xor", 1, "Xor", last=3), logical_row("LogicalXor", 2, "Xor")),
-)  # fmt: skip
+)
 Not = unary(
-    "Not", "not x", np.logical_not, lambda x: x.logical_not(), T=BOOL,
-    onnx=(Form("Not", 1, T=BOOL),), openvino=(Form("LogicalNot", 1, T=BOOL),),
-)  # fmt: skip
+    "Not",
+    "not x",
+    np.logical_not,
+    lambda x: x.logical_not(),
+    T=BOOL,
+    onnx=(Form("Not", 1, T=BOOL),),
+    openvino=(Form("LogicalNot", 1, T=BOOL),),
+)
 
 
 # ----------------------------------------------------------------------------------- choice
@@ -111,20 +123,29 @@ def read_bits(name: str) -> Any:
 def bitwise(name: str, doc: str, ufunc: Any, operator: str) -> Any:
     """A row of BitwiseAnd, BitwiseOr, BitwiseXor."""
     return binary(
-        name, doc, ufunc, lambda x, y: Bin(operator, x, y), T=INTEGERS, commutative=True,
+        name,
+        doc,
+        ufunc,
+        lambda x, y: Bin(operator, x, y),
+        T=INTEGERS,
+        commutative=True,
         onnx=(Form(name, 18, T=INTEGERS),),
         openvino=(Form(name, 13, attrs=AUTO_BROADCAST, T=OV_BITS, read=read_bits(name), direct=True),),
-    )  # fmt: skip
+    )
 
 
 BitwiseAnd = bitwise("BitwiseAnd", "Bits of both", np.bitwise_and, "bitand")
 BitwiseOr = bitwise("BitwiseOr", "Bits of either", np.bitwise_or, "bitor")
 BitwiseXor = bitwise("BitwiseXor", "Bits of one but not both", np.bitwise_xor, "bitxor")
 BitwiseNot = unary(
-    "BitwiseNot", "All bits inverted", np.invert, lambda x: Un("bitnot", x), T=INTEGERS,
+    "BitwiseNot",
+    "All bits inverted",
+    np.invert,
+    lambda x: Un("bitnot", x),
+    T=INTEGERS,
     onnx=(Form("BitwiseNot", 18, T=INTEGERS),),
     openvino=(Form("BitwiseNot", 13, T=OV_BITS, read=read_bits("BitwiseNot"), direct=True),),
-)  # fmt: skip
+)
 
 
 def shifts(direction: str) -> Any:
@@ -155,11 +176,23 @@ class BitShift(Elementwise):
     )
     openvino = (
         Form(
-            "BitwiseLeftShift", 15, attrs=AUTO_BROADCAST, T=OV_SHIFTED, read=auto_read("BitShift", direction="LEFT"),
-            direct=True, judges=("direction",), when=shifts("LEFT"),
+            "BitwiseLeftShift",
+            15,
+            attrs=AUTO_BROADCAST,
+            T=OV_SHIFTED,
+            read=auto_read("BitShift", direction="LEFT"),
+            direct=True,
+            judges=("direction",),
+            when=shifts("LEFT"),
         ),
         Form(
-            "BitwiseRightShift", 15, attrs=AUTO_BROADCAST, T=OV_SHIFTED, read=auto_read("BitShift", direction="RIGHT"),
-            direct=True, judges=("direction",), when=shifts("RIGHT"),
+            "BitwiseRightShift",
+            15,
+            attrs=AUTO_BROADCAST,
+            T=OV_SHIFTED,
+            read=auto_read("BitShift", direction="RIGHT"),
+            direct=True,
+            judges=("direction",),
+            when=shifts("RIGHT"),
         ),
-    )  # fmt: skip
+    )

@@ -36,10 +36,14 @@ def function(name: str, doc: str, ufunc: Any, fn: str, opsets: Sequence[int], ov
     """One row: the C function's name, the ONNX opsets, the first OpenVINO opset."""
     ov_types = FLOATS_BF16 if name == "Exp" else OV_NUMERIC
     return unary(
-        name, doc, ufunc, lambda x: call(fn, x), T=FLOATS_BF16,
+        name,
+        doc,
+        ufunc,
+        lambda x: call(fn, x),
+        T=FLOATS_BF16,
         onnx=float_rows(name, opsets),
         openvino=(Form(name, ov_opset, T=ov_types, read=float_read(name), direct=True),),
-    )  # fmt: skip
+    )
 
 
 Exp = function("Exp", "e^x", np.exp, "exp", (1, 6, 13))
@@ -60,11 +64,26 @@ Atanh = function("Atanh", "Inverse hyperbolic tangent; ±inf at ±1", np.arctanh
 # erf(x)/x as a polynomial of degree 18 in x²/8 - 1, fitted at Chebyshev points of 0 <= |x| <= 4: relative error
 # 5e-10, so that results round as the exact value does in nearly all cases (0.51 ULP of f32).  erf(4) rounds to 1.
 ERF_COEFFICIENTS = (
-    9.735200076599649e-05, -0.00024670882298370023, 0.00015834107136217278, -0.00032430259013257307,
-    0.0014380182183598624, -0.0029118389831341114, 0.004746829427955403, -0.00838207415419568, 0.014397568182512623,
-    -0.022563597696977716, 0.03304758580191268, -0.04574400173203145, 0.059888935443242655, -0.07473053609847818,
-    0.09020883404940175, -0.10771028937934785, 0.13167512178022497, -0.17657623587308285, 0.3535309956188325,
-)  # fmt: skip
+    9.735200076599649e-05,
+    -0.00024670882298370023,
+    0.00015834107136217278,
+    -0.00032430259013257307,
+    0.0014380182183598624,
+    -0.0029118389831341114,
+    0.004746829427955403,
+    -0.00838207415419568,
+    0.014397568182512623,
+    -0.022563597696977716,
+    0.03304758580191268,
+    -0.04574400173203145,
+    0.059888935443242655,
+    -0.07473053609847818,
+    0.09020883404940175,
+    -0.10771028937934785,
+    0.13167512178022497,
+    -0.17657623587308285,
+    0.3535309956188325,
+)
 
 
 def erf(x: Array) -> Array:
@@ -85,10 +104,11 @@ def read_erf(b: Any, a: Any, x: Any) -> Any:
 
 
 Erf = unary(
-    "Erf", "The error function", erf, lambda x: call("erf", x), T=FLOATS_BF16,
-    onnx=(
-        Form("Erf", 9, T=FLOATS | INTEGERS, read=read_erf, direct=True),
-        Form("Erf", 13, T=FLOATS_BF16, read=None),
-    ),
+    "Erf",
+    "The error function",
+    erf,
+    lambda x: call("erf", x),
+    T=FLOATS_BF16,
+    onnx=(Form("Erf", 9, T=FLOATS | INTEGERS, read=read_erf, direct=True), Form("Erf", 13, T=FLOATS_BF16, read=None)),
     openvino=(Form("Erf", 1, T=OV_NUMERIC, read=float_read("Erf"), direct=True),),
-)  # fmt: skip
+)

@@ -104,9 +104,7 @@ class MatMul(Op):
         Form("MatMul", 9, T=FLOATS | WIDE_INTS),
         Form("MatMul", 13, T=PREV | {bf16}),
     )
-    openvino = (
-        Form("MatMul", 1, attrs={"transpose_a": Bool(False), "transpose_b": Bool(False)}, T=OV_NUMERIC),
-    )
+    openvino = (Form("MatMul", 1, attrs={"transpose_a": Bool(False), "transpose_b": Bool(False)}, T=OV_NUMERIC),)
 
 
 def legacy_gemm(b: Any, a: Any, x: Value, y: Value, c: Value | None = None) -> Any:

@@ -129,20 +129,32 @@ class MeanVarianceNormalization(Op):
     )
     openvino = (
         Form(
-            "MVN", 2, T={"T": FLOATS_BF16}, sig=Sig("x: T -> y: T", T=FLOATS_BF16), read=read_mvn_2,
+            "MVN",
+            2,
+            T={"T": FLOATS_BF16},
+            sig=Sig("x: T -> y: T", T=FLOATS_BF16),
+            read=read_mvn_2,
             attrs={
-                "eps": Float(assumed=0.0), "across_channels": Bool(assumed=True),
-                "normalize_variance": Bool(assumed=False), "reduction_axes": Ints(None),
+                "eps": Float(assumed=0.0),
+                "across_channels": Bool(assumed=True),
+                "normalize_variance": Bool(assumed=False),
+                "reduction_axes": Ints(None),
             },
         ),
         Form(
-            "MVN", 6, T={"T": FLOATS_BF16, "I": {i32, i64}}, sig=None, read=read_mvn_6, direct=True,
+            "MVN",
+            6,
+            T={"T": FLOATS_BF16, "I": {i32, i64}},
+            sig=None,
+            read=read_mvn_6,
+            direct=True,
             attrs={
-                "eps": Float(assumed=0.0), "normalize_variance": Bool(assumed=False),
+                "eps": Float(assumed=0.0),
+                "normalize_variance": Bool(assumed=False),
                 "eps_mode": Enum({"INSIDE_SQRT": "inside", "OUTSIDE_SQRT": "outside"}, assumed="inside"),
             },
         ),
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------------------- BatchNormalization
@@ -219,8 +231,10 @@ class BatchNormalization(Op):
     epsilon: float = EPSILON
     sig = Sig(
         "x: T[>=2], scale: T1[1], bias: T1[1], mean: T2[1], var: T2[1] -> y: T",
-        T=FLOATS_BF16, T1=FLOATS_BF16, T2=FLOATS_BF16,
-    )  # fmt: skip
+        T=FLOATS_BF16,
+        T1=FLOATS_BF16,
+        T2=FLOATS_BF16,
+    )
 
     def infer(self, x: Value, *parameters: Value) -> TensorType:
         rank = len(x.shape)
@@ -250,28 +264,43 @@ class BatchNormalization(Op):
 
     onnx = (
         Form(
-            "BatchNormalization", 1, attrs={**BN_1, "consumed_inputs": Ignored()}, T=BN_TYPES, read=read_batch_norm,
+            "BatchNormalization",
+            1,
+            attrs={**BN_1, "consumed_inputs": Ignored()},
+            T=BN_TYPES,
+            read=read_batch_norm,
             sig=BN_ANY,
         ),
         Form("BatchNormalization", 6, attrs=BN_1),
-        Form("BatchNormalization", 7, attrs={**BN_ATTRS, "spatial": Int(1)}, direct=True, when=one_type,
-             write=write_one_type),
+        Form(
+            "BatchNormalization",
+            7,
+            attrs={**BN_ATTRS, "spatial": Int(1)},
+            direct=True,
+            when=one_type,
+            write=write_one_type,
+        ),
         Form("BatchNormalization", 9, attrs=BN_ATTRS, sig=None),
         Form(
-            "BatchNormalization", 14, attrs={**BN_ATTRS, "training_mode": Bool(False)},
+            "BatchNormalization",
+            14,
+            attrs={**BN_ATTRS, "training_mode": Bool(False)},
             T={"T": FLOATS_BF16, "T1": FLOATS_BF16, "T2": FLOATS_BF16},
         ),
         Form("BatchNormalization", 15, when=None),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "BatchNormInference", 1, attrs={"epsilon": Float(assumed=0.0, lo=0.0)}, direct=False,
+            "BatchNormInference",
+            1,
+            attrs={"epsilon": Float(assumed=0.0, lo=0.0)},
+            direct=False,
             T={"T": FLOATS_BF16, "T1": FLOATS_BF16, "T2": FLOATS_BF16},
             sig=BN_SIG_1,
             read=read_batch_norm_1,
         ),
         Form("BatchNormInference", 5, sig=None, read=None, when=one_type, write=write_one_type),
-    )  # fmt: skip
+    )
 
 
 # -------------------------------------------------------------------- Layer-, RMSNormalization
@@ -326,10 +355,14 @@ class LayerNormalization(Op):
 
     onnx = (
         Form(
-            "LayerNormalization", 17, T=FLOATS_BF16, read=read_layer_norm, direct=True,
+            "LayerNormalization",
+            17,
+            T=FLOATS_BF16,
+            read=read_layer_norm,
+            direct=True,
             attrs={"axis": Int(-1), "epsilon": Float(EPSILON), **STASH},
         ),
-    )  # fmt: skip
+    )
     openvino = (write_only(write_layer_norm, since=6),)
 
 
@@ -359,10 +392,12 @@ class RMSNormalization(Op):
 
     onnx = (
         Form(
-            "RMSNormalization", 23, T={"T": FLOATS_BF16, "V": FLOATS_BF16},
+            "RMSNormalization",
+            23,
+            T={"T": FLOATS_BF16, "V": FLOATS_BF16},
             attrs={"axis": Int(-1), "epsilon": Float(EPSILON), **STASH},
         ),
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------ Instance-, GroupNormalization
@@ -473,11 +508,14 @@ class GroupNormalization(Op):
 
     onnx = (
         Form(
-            "GroupNormalization", 18, attrs={"num_groups": Int(), "epsilon": Float(EPSILON)}, T=FLOATS_BF16,
+            "GroupNormalization",
+            18,
+            attrs={"num_groups": Int(), "epsilon": Float(EPSILON)},
+            T=FLOATS_BF16,
             read=read_group_norm_18,
         ),
         Form("GroupNormalization", 21, attrs={"num_groups": Int(), "epsilon": Float(EPSILON), **STASH}, read=None),
-    )  # fmt: skip
+    )
     openvino = (
         Form("GroupNormalization", 12, attrs={"num_groups": Int(), "epsilon": Float(assumed=0.0)}, T=OV_SOFTMAX),
     )

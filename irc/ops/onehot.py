@@ -105,11 +105,15 @@ class OneHot(Op):
 
     openvino = (
         Form(
-            "OneHot", 1, attrs={"axis": Int(assumed=0)}, T={"I": INDEX, "D": INDEX, "T": OV_ANY}, when=ignoring,
+            "OneHot",
+            1,
+            attrs={"axis": Int(assumed=0)},
+            T={"I": INDEX, "D": INDEX, "T": OV_ANY},
+            when=ignoring,
             write=write_ignoring,
         ),
         Form("OneHot", 16, attrs={"axis": Int(assumed=0), "negative_indices_mode": NEGATIVE}, when=None),
-    )  # fmt: skip
+    )
     onnx = (write_only(write_one_hot),)
 
 

@@ -223,22 +223,31 @@ class Pad(Op):
 
     onnx = (
         Form(
-            "Pad", 1, T={"T": FLOATS, "P": {i64}, "A": INDEX}, sig=Sig("x: T -> y: T", T=FLOATS), write=write_pad,
+            "Pad",
+            1,
+            T={"T": FLOATS, "P": {i64}, "A": INDEX},
+            sig=Sig("x: T -> y: T", T=FLOATS),
+            write=write_pad,
             attrs={"mode": MODES, "paddings": AsInput(index=1, dtype=i64), "value": AsInput(0.0, index=2, scalar=True)},
         ),
         Form(
-            "Pad", 2,
+            "Pad",
+            2,
             attrs={"mode": MODES, "pads": AsInput(index=1, dtype=i64), "value": AsInput(0.0, index=2, scalar=True)},
         ),
         Form(
-            "Pad", 11, attrs={"mode": MODES}, T={"T": ONNX_NUMBERS}, when=scalar_value,
+            "Pad",
+            11,
+            attrs={"mode": MODES},
+            T={"T": ONNX_NUMBERS},
+            when=scalar_value,
             sig=Sig("x: T, pads: P[1], value?: T[one] -> y: T", T=ONNX_ALL, P={i64}),
         ),
         Form("Pad", 13, T={"T": onnx_all(13)}),
         Form("Pad", 18, sig=None),
         Form("Pad", 19, attrs={"mode": MODES_19}),
         *(Form("Pad", n, T={"T": onnx_all(n)}) for n in (21, 23, 24, 25)),
-    )  # fmt: skip
+    )
     openvino = (write_only(write_each),)
 
 

@@ -71,7 +71,7 @@ def effective_rounding(op: Any) -> str:
 
 def pool_windows(
     x: Array, kernel: Any, strides: Any, dilations: Any, auto_pad: str, begin: Any, end: Any, rounding: str, fill: Any
-) -> tuple[Array, list[int], list[int], list[int]]:  # fmt: skip
+) -> tuple[Array, list[int], list[int], list[int]]:
     """Windows [N, C, *count, *kernel] over `x` padded with `fill`; count, and padding before and after."""
     sizes, rank = x.shape[2:], len(kernel)
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
@@ -163,9 +163,16 @@ class MaxPool(Op):
 
     def reference(self, x: Array) -> tuple[Array, Array]:
         view, _count, begin, _ = pool_windows(
-            x, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
-            self.rounding, lowest(x.dtype),
-        )  # fmt: skip
+            x,
+            self.kernel,
+            self.strides,
+            self.dilations,
+            self.auto_pad,
+            self.pads_begin,
+            self.pads_end,
+            self.rounding,
+            lowest(x.dtype),
+        )
         flat = view.reshape(*view.shape[: x.ndim], math.prod(view.shape[x.ndim :]))
         best = flat.argmax(axis=-1)
         y = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
@@ -222,38 +229,54 @@ class MaxPool(Op):
 
     onnx = (
         Form(
-            "MaxPool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS, write=write_max_pool,
+            "MaxPool",
+            1,
+            attrs={**ONNX_WINDOW, **KERNEL},
+            T=FLOATS,
+            write=write_max_pool,
             sig=Sig("x: T[>=3] -> y: T", T=NUMERIC),
         ),
         Form("MaxPool", 8, sig=None, attrs={**ONNX_WINDOW, **KERNEL, "storage_order": Bool(False, to="column_major")}),
         Form(
-            "MaxPool", 10,
+            "MaxPool",
+            10,
             attrs={
-                **ONNX_WINDOW, **KERNEL, "storage_order": Bool(False, to="column_major"),
-                "ceil_mode": ONNX_ROUNDING, "dilations": Ints((), lo=1),
+                **ONNX_WINDOW,
+                **KERNEL,
+                "storage_order": Bool(False, to="column_major"),
+                "ceil_mode": ONNX_ROUNDING,
+                "dilations": Ints((), lo=1),
             },
         ),
         Form("MaxPool", 11),
         Form("MaxPool", 12, T=PREV | {i8, u8}),
         Form("MaxPool", 22, T=PREV | {bf16}),
-    )  # fmt: skip
+    )
     openvino = (
         Form("MaxPool", 1, attrs=OV_POOL, T=OV_NUMERIC, sig=Sig("x: T[>=3] -> y: T", T=NUMERIC)),
         Form(
-            "MaxPool", 8, sig=None,
+            "MaxPool",
+            8,
+            sig=None,
             attrs={
-                **OV_POOL, "dilations": PerAxis((), lo=1), "index_element_type": DTypeAttr(i64, to="index_type"),
+                **OV_POOL,
+                "dilations": PerAxis((), lo=1),
+                "index_element_type": DTypeAttr(i64, to="index_type"),
                 "axis": Int(0),
             },
         ),
         Form(
-            "MaxPool", 14,
+            "MaxPool",
+            14,
             attrs={
-                **OV_POOL, "rounding_type": OV_ROUNDING_14, "dilations": PerAxis((), lo=1),
-                "index_element_type": DTypeAttr(i64, to="index_type"), "axis": Int(0),
+                **OV_POOL,
+                "rounding_type": OV_ROUNDING_14,
+                "dilations": PerAxis((), lo=1),
+                "index_element_type": DTypeAttr(i64, to="index_type"),
+                "axis": Int(0),
             },
         ),
-    )  # fmt: skip
+    )
 
 
 def _tail(shape: Any, axis: int) -> Dim:
@@ -263,10 +286,7 @@ def _tail(shape: Any, axis: int) -> Dim:
     return found
 
 
-OV_AVG = {
-    **OV_POOL,
-    "exclude-pad": Choice(assumed="window", to="counted", yes="inside", no="window", no_too="padded"),
-}
+OV_AVG = {**OV_POOL, "exclude-pad": Choice(assumed="window", to="counted", yes="inside", no="window", no_too="padded")}
 ONNX_COUNTED = Enum({0: "inside", 1: "padded"}, "inside", to="counted")
 
 
@@ -319,9 +339,16 @@ class AveragePool(Op):
     def reference(self, x: Array) -> Array:
         w = wide(x)
         view, count, begin, end = pool_windows(
-            w, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
-            self.rounding, 0,
-        )  # fmt: skip
+            w,
+            self.kernel,
+            self.strides,
+            self.dilations,
+            self.auto_pad,
+            self.pads_begin,
+            self.pads_end,
+            self.rounding,
+            0,
+        )
         axes = tuple(range(x.ndim, view.ndim))
         rank = x.ndim - 2
         divisor = np.ones((1,) * x.ndim, w.dtype)
@@ -370,22 +397,24 @@ class AveragePool(Op):
         Form("AveragePool", 1, attrs={**ONNX_WINDOW, **KERNEL}, T=FLOATS, write=write_average_pool),
         Form("AveragePool", 7, attrs={**ONNX_WINDOW, **KERNEL, "count_include_pad": ONNX_COUNTED}),
         Form(
-            "AveragePool", 10,
-            attrs={
-                **ONNX_WINDOW, **KERNEL, "count_include_pad": ONNX_COUNTED,
-                "ceil_mode": ONNX_ROUNDING,
-            },
+            "AveragePool",
+            10,
+            attrs={**ONNX_WINDOW, **KERNEL, "count_include_pad": ONNX_COUNTED, "ceil_mode": ONNX_ROUNDING},
         ),
         Form("AveragePool", 11),
         Form(
-            "AveragePool", 19,
+            "AveragePool",
+            19,
             attrs={
-                **ONNX_WINDOW, **KERNEL, "count_include_pad": ONNX_COUNTED,
-                "ceil_mode": ONNX_ROUNDING, "dilations": Ints((), lo=1),
+                **ONNX_WINDOW,
+                **KERNEL,
+                "count_include_pad": ONNX_COUNTED,
+                "ceil_mode": ONNX_ROUNDING,
+                "dilations": Ints((), lo=1),
             },
         ),
         Form("AveragePool", 22, T=PREV | {bf16}),
-    )  # fmt: skip
+    )
     openvino = (
         Form("AvgPool", 1, attrs=OV_AVG, T=OV_NUMERIC, read=read_avg_pool, direct=True, when=sayable),
         Form("AvgPool", 14, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14}),
@@ -427,9 +456,16 @@ class LpPool(Op):
 
     def reference(self, x: Array) -> Array:
         view, _, _, _ = pool_windows(
-            x, self.kernel, self.strides, self.dilations, self.auto_pad, self.pads_begin, self.pads_end,
-            self.rounding, 0,
-        )  # fmt: skip
+            x,
+            self.kernel,
+            self.strides,
+            self.dilations,
+            self.auto_pad,
+            self.pads_begin,
+            self.pads_end,
+            self.rounding,
+            0,
+        )
         w = np.abs(wide(view))
         return ((w**self.p).sum(axis=tuple(range(x.ndim, view.ndim))) ** (1.0 / self.p)).astype(x.dtype)
 
@@ -453,17 +489,22 @@ class LpPool(Op):
 
     onnx = (
         Form(
-            "LpPool", 1, attrs={**ONNX_WINDOW, "kernel_shape": Ints((), lo=1, to="kernel"), "p": Float(2.0)}, T=FLOATS,
-            read=read_whole_p("LpPool"), direct=True,
+            "LpPool",
+            1,
+            attrs={**ONNX_WINDOW, "kernel_shape": Ints((), lo=1, to="kernel"), "p": Float(2.0)},
+            T=FLOATS,
+            read=read_whole_p("LpPool"),
+            direct=True,
         ),
         Form("LpPool", 2, attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2)}, read=None),
         Form("LpPool", 11),
         Form(
-            "LpPool", 18,
+            "LpPool",
+            18,
             attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2), "ceil_mode": ONNX_ROUNDING, "dilations": Ints((), lo=1)},
         ),
         Form("LpPool", 22, T=PREV | {bf16}),
-    )  # fmt: skip
+    )
 
 
 def spatial_axes(x: Value) -> list[int]:

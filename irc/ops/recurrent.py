@@ -63,9 +63,14 @@ class Recurrent(Op):
             known_name = known.get(name.lower())
             choices = ", ".join(FUNCTIONS)
             require(
-                known_name is not None, codes.BAD_ENUM,
-                op=self.name, attribute="activations", text=name, choices=choices, guess="",
-            )  # fmt: skip
+                known_name is not None,
+                codes.BAD_ENUM,
+                op=self.name,
+                attribute="activations",
+                text=name,
+                choices=choices,
+                guess="",
+            )
             alpha, beta = FUNCTIONS[known_name or "Tanh"]
             if known_name in WITH_ALPHA and alphas:
                 alpha = alphas.pop(0)
@@ -77,9 +82,13 @@ class Recurrent(Op):
         if self.activations == RNN_ACTIVATIONS:  # the default names both directions, whether or not there are two
             found = found[:needed]
         require(
-            len(found) == needed, codes.ATTRIBUTE_LENGTH,
-            op=self.name, attribute="activations", given=len(found), needed=needed,
-        )  # fmt: skip
+            len(found) == needed,
+            codes.ATTRIBUTE_LENGTH,
+            op=self.name,
+            attribute="activations",
+            given=len(found),
+            needed=needed,
+        )
         return tuple(tuple(found[i : i + n]) for i in range(0, len(found), n))
 
     def infer(self, x: Value, w: Value, r: Value, *rest: Value | None) -> list[TensorType]:
@@ -97,9 +106,12 @@ class Recurrent(Op):
         named = {p.name: v for p, v in zip(self.sig.inputs[3:], rest, strict=False) if v is not None}
         state = (Dim.of(self.directions), x.shape[1], hidden)
         shapes: dict[str, tuple[Dim, ...]] = {
-            "b": (state[0], hidden * self.gates * 2), "lengths": (x.shape[1],), "h": state, "c": state,
+            "b": (state[0], hidden * self.gates * 2),
+            "lengths": (x.shape[1],),
+            "h": state,
+            "c": state,
             "p": (state[0], hidden * 3),
-        }  # fmt: skip
+        }
         for name, v in named.items():
             pairs = zip(v.shape, shapes[name], strict=True) if v.rank is not None else ()
             wanted += [(f"axis {k} of {name} and what the others ask for", a, b) for k, (a, b) in enumerate(pairs)]
@@ -176,9 +188,14 @@ def reader(cls: type[Any], states: Sequence[int]) -> Any:
 def attributes(opset: int, **more: Codec) -> dict[str, Codec]:
     """The attributes of all three in that opset."""
     found: dict[str, Codec] = {
-        "activation_alpha": Floats(()), "activation_beta": Floats(()), "activations": Strs(()), "clip": Float(0.0),
-        "direction": Enum(DIRECTIONS, "forward"), "hidden_size": Int(0), **more,
-    }  # fmt: skip
+        "activation_alpha": Floats(()),
+        "activation_beta": Floats(()),
+        "activations": Strs(()),
+        "clip": Float(0.0),
+        "direction": Enum(DIRECTIONS, "forward"),
+        "hidden_size": Int(0),
+        **more,
+    }
     if opset < 7:
         found["output_sequence"] = Ignored(0)
     if opset >= 14:
@@ -198,12 +215,11 @@ def rows(name: str, sig: Sig, read: Any, opsets: Sequence[int], **more: Codec) -
 
 # ------------------------------------------------------------------------------------- operations
 LSTM_SIG = Sig(
-    "x: T[3], w: T[3], r: T[3], b?: T[2], lengths?: I[1], h?: T[3], c?: T[3], p?: T[2]"
-    " -> y: T, y_h: T, y_c: T", T=FLOATS_BF16, I={i32},
+    "x: T[3], w: T[3], r: T[3], b?: T[2], lengths?: I[1], h?: T[3], c?: T[3], p?: T[2] -> y: T, y_h: T, y_c: T",
+    T=FLOATS_BF16,
+    I={i32},
 )
-SIG = Sig(
-    "x: T[3], w: T[3], r: T[3], b?: T[2], lengths?: I[1], h?: T[3] -> y: T, y_h: T", T=FLOATS_BF16, I={i32}
-)
+SIG = Sig("x: T[3], w: T[3], r: T[3], b?: T[2], lengths?: I[1], h?: T[3] -> y: T, y_h: T", T=FLOATS_BF16, I={i32})
 
 
 def read_lstm(b: Any, a: Any, *operands: Any) -> Any:
@@ -235,9 +251,17 @@ class LSTM(Recurrent):
     sig = LSTM_SIG
 
     def decompose(
-        self, b: Any, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None,
-        h: Value | None = None, c: Value | None = None, p: Value | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        b: Any,
+        x: Value,
+        w: Value,
+        r: Value,
+        bias: Value | None = None,
+        lengths: Value | None = None,
+        h: Value | None = None,
+        c: Value | None = None,
+        p: Value | None = None,
+    ) -> Any:
         x_, w_, r_, bias_, h_, c_, p_ = wide_operands(b, x, w, r, bias, h, c, p)
         y = self.projected(b, x_, w_, summed(b, bias_))  # type: ignore[arg-type]
         fields = {**self.step_fields(), "input_forget": self.input_forget}
@@ -261,9 +285,15 @@ class GRU(Recurrent):
     sig = SIG
 
     def decompose(
-        self, b: Any, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None,
+        self,
+        b: Any,
+        x: Value,
+        w: Value,
+        r: Value,
+        bias: Value | None = None,
+        lengths: Value | None = None,
         h: Value | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         x_, w_, r_, bias_, h_ = wide_operands(b, x, w, r, bias, h)
         first, inner = summed(b, bias_), None
         both = halves(b, bias_)
@@ -292,9 +322,15 @@ class RNN(Recurrent):
     sig = SIG
 
     def decompose(
-        self, b: Any, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None,
+        self,
+        b: Any,
+        x: Value,
+        w: Value,
+        r: Value,
+        bias: Value | None = None,
+        lengths: Value | None = None,
         h: Value | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         x_, w_, r_, bias_, h_ = wide_operands(b, x, w, r, bias, h)
         y = self.projected(b, x_, w_, summed(b, bias_))  # type: ignore[arg-type]
         made = b.RNNSteps(y, b.Transpose(r_, [0, 2, 1]), h_, lengths, **self.step_fields())

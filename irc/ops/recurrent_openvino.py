@@ -100,8 +100,11 @@ def write_sequence(b: Any, op: Any, *given: Value | None) -> Any:
         w, r, one = (reordered(b, v, 1, order) for v in (w, r, one))
     cls: type[Any] = {"LSTM": LSTMSequence, "GRU": GRUSequence, "RNN": RNNSequence}[op.name]
     fields: dict[str, Any] = {
-        "hidden_size": int(r.shape[2]), "direction": op.direction, "clip": op.clip, "activations": names,
-    }  # fmt: skip
+        "hidden_size": int(r.shape[2]),
+        "direction": op.direction,
+        "clip": op.clip,
+        "activations": names,
+    }
     if op.name == "GRU":
         fields["linear_before_reset"] = op.linear_before_reset
     y, *rest = b.add_all(cls(**fields), b.Transpose(x, [1, 0, 2]), *states, lengths, w, r, one)
@@ -116,9 +119,11 @@ def _state(b: Any, v: Value | None, x: Value, r: Value, directions: int) -> Valu
 
 # -------------------------------------------------------------------------------------- sequences
 ATTRIBUTES: dict[str, Codec] = {
-    "activations": Strs(()), "activations_alpha": Floats((), silent=True), "activations_beta": Floats((), silent=True),
+    "activations": Strs(()),
+    "activations_alpha": Floats((), silent=True),
+    "activations_beta": Floats((), silent=True),
     "clip": Float(0.0),
-}  # fmt: skip
+}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -137,9 +142,12 @@ class OpenVinoRecurrent(Op):
         """The attributes of ONNX's layer."""
         times = 2 if self.direction == "bidirectional" else 1
         found: dict[str, Any] = {
-            "hidden_size": self.hidden_size, "direction": self.direction, "clip": self.clip,
-            "activation_alpha": self.activations_alpha * times, "activation_beta": self.activations_beta * times,
-        }  # fmt: skip
+            "hidden_size": self.hidden_size,
+            "direction": self.direction,
+            "clip": self.clip,
+            "activation_alpha": self.activations_alpha * times,
+            "activation_beta": self.activations_beta * times,
+        }
         known = {name.lower(): name for name in FUNCTIONS}
         names = tuple(known.get(name.lower(), name) for name in self.activations)
         if names and names != self.layer.usual:
@@ -148,7 +156,7 @@ class OpenVinoRecurrent(Op):
 
     def sequence(
         self, b: Any, x: Value, states: list[Value], lengths: Value | None, w: Value, r: Value, bias: Value | None
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The results in OpenVINO's layout."""
         fields = self.fields()
         reset = getattr(self, "linear_before_reset", False)
@@ -173,11 +181,13 @@ class OpenVinoRecurrent(Op):
 
 
 SEQUENCE_ATTRIBUTES: dict[str, Codec] = {
-    **ATTRIBUTES, "direction": Enum(DIRECTIONS, assumed="forward"), "hidden_size": Int(assumed=0),
-}  # fmt: skip
+    **ATTRIBUTES,
+    "direction": Enum(DIRECTIONS, assumed="forward"),
+    "hidden_size": Int(assumed=0),
+}
 SEQUENCE_SIG = Sig(
     "x: T[3], h: T[3], lengths: I[1], w: T[3], r: T[3], b: T[2] -> y: T, y_h: T", T=FLOATS_BF16, I=INTEGERS
-)  # fmt: skip
+)
 
 
 @op
@@ -188,20 +198,21 @@ class LSTMSequence(OpenVinoRecurrent):
     layer: ClassVar[type[Recurrent]] = LSTM
     sig = Sig(
         "x: T[3], h: T[3], c: T[3], lengths: I[1], w: T[3], r: T[3], b: T[2] -> y: T, y_h: T, y_c: T",
-        T=FLOATS_BF16, I=INTEGERS,
-    )  # fmt: skip
+        T=FLOATS_BF16,
+        I=INTEGERS,
+    )
 
-    def decompose(
-        self, b: Any, x: Value, h: Value, c: Value, lengths: Value, w: Value, r: Value, bias: Value
-    ) -> Any:
+    def decompose(self, b: Any, x: Value, h: Value, c: Value, lengths: Value, w: Value, r: Value, bias: Value) -> Any:
         return self.sequence(b, x, [h, c], lengths, w, r, bias)
 
     openvino = (
         Form(
-            "LSTMSequence", 5, attrs={**SEQUENCE_ATTRIBUTES, "activations": Strs(LSTM_NAMES)},
+            "LSTMSequence",
+            5,
+            attrs={**SEQUENCE_ATTRIBUTES, "activations": Strs(LSTM_NAMES)},
             T={"T": FLOATS_BF16, "I": INTEGERS},
         ),
-    )  # fmt: skip
+    )
 
 
 @op
@@ -218,10 +229,12 @@ class GRUSequence(OpenVinoRecurrent):
 
     openvino = (
         Form(
-            "GRUSequence", 5, T={"T": FLOATS_BF16, "I": INTEGERS},
+            "GRUSequence",
+            5,
+            T={"T": FLOATS_BF16, "I": INTEGERS},
             attrs={**SEQUENCE_ATTRIBUTES, "activations": Strs(GRU_NAMES), "linear_before_reset": Bool(False)},
         ),
-    )  # fmt: skip
+    )
 
 
 @op
@@ -236,10 +249,12 @@ class RNNSequence(OpenVinoRecurrent):
 
     openvino = (
         Form(
-            "RNNSequence", 5, attrs={**SEQUENCE_ATTRIBUTES, "activations": Strs(RNN_NAMES)},
+            "RNNSequence",
+            5,
+            attrs={**SEQUENCE_ATTRIBUTES, "activations": Strs(RNN_NAMES)},
             T={"T": FLOATS_BF16, "I": INTEGERS},
         ),
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------------------------------ cells
@@ -250,9 +265,7 @@ CELL_SIG = Sig("x: T[2], h: T[2], w: T[2], r: T[2], b?: T[1] -> y: T", T=FLOATS_
 class Cell(OpenVinoRecurrent):
     """One step: a sequence of one."""
 
-    def step(
-        self, b: Any, x: Value, states: list[Value], w: Value, r: Value, bias: Value | None
-    ) -> Any:
+    def step(self, b: Any, x: Value, states: list[Value], w: Value, r: Value, bias: Value | None) -> Any:
         first = [b.Unsqueeze(v, [1]) for v in (x, *states)]
         w, r = b.Unsqueeze(w, [0]), b.Unsqueeze(r, [0])
         bias = None if bias is None else b.Unsqueeze(bias, [0])
@@ -261,9 +274,7 @@ class Cell(OpenVinoRecurrent):
         return tuple(results) if len(results) > 1 else results[0]
 
 
-def write_coupled(
-    b: Any, op: Any, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None
-) -> Any:
+def write_coupled(b: Any, op: Any, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None) -> Any:
     """A cell with coupled gates (f = 1 - i), which LSTMCell-4 lacks, in simple operations."""
     known = {"sigmoid": b.Sigmoid, "tanh": b.Tanh, "relu": b.Relu}
     names = [name.lower() for name in op.activations]
@@ -293,25 +304,31 @@ class LSTMCell(Cell):
     layer: ClassVar[type[Recurrent]] = LSTM
     sig = Sig("x: T[2], h: T[2], c: T[2], w: T[2], r: T[2], b?: T[1] -> y: T, y_c: T", T=FLOATS_BF16)
 
-    def decompose(
-        self, b: Any, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None
-    ) -> Any:
+    def decompose(self, b: Any, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None) -> Any:
         return self.step(b, x, [h, c], w, r, bias)
 
     openvino = (
         Form(
-            "LSTMCell", 1, T=FLOATS_BF16, last=3,
+            "LSTMCell",
+            1,
+            T=FLOATS_BF16,
+            last=3,
             attrs={
-                **ATTRIBUTES, "activations": Strs(LSTM_NAMES, least=1), "hidden_size": Int(lo=1),
+                **ATTRIBUTES,
+                "activations": Strs(LSTM_NAMES, least=1),
+                "hidden_size": Int(lo=1),
                 "input_forget": Bool(False),
                 "weights_format": Enum(["fico", "icof", "ifco", "ifoc", "iofc"], "ifco"),
             },
         ),
         Form(
-            "LSTMCell", 4, T=FLOATS_BF16,
-            attrs={**CELL_ATTRIBUTES, "activations": Strs(LSTM_NAMES, least=1)}, write=write_coupled,
+            "LSTMCell",
+            4,
+            T=FLOATS_BF16,
+            attrs={**CELL_ATTRIBUTES, "activations": Strs(LSTM_NAMES, least=1)},
+            write=write_coupled,
         ),
-    )  # fmt: skip
+    )
 
 
 @op
@@ -328,10 +345,12 @@ class GRUCell(Cell):
 
     openvino = (
         Form(
-            "GRUCell", 3, T=FLOATS_BF16,
+            "GRUCell",
+            3,
+            T=FLOATS_BF16,
             attrs={**CELL_ATTRIBUTES, "activations": Strs(GRU_NAMES, least=1), "linear_before_reset": Bool(False)},
         ),
-    )  # fmt: skip
+    )
 
 
 @op
@@ -346,7 +365,9 @@ class RNNCell(Cell):
 
     openvino = (
         Form(
-            "RNNCell", 1, T=FLOATS_BF16,
+            "RNNCell",
+            1,
+            T=FLOATS_BF16,
             attrs={**ATTRIBUTES, "activations": Strs(RNN_NAMES, least=1), "hidden_size": Int(0)},
         ),
-    )  # fmt: skip
+    )

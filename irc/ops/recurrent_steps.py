@@ -26,10 +26,18 @@ Activation = tuple[str, float, float]
 """ONNX's name, alpha, beta."""
 
 FUNCTIONS: dict[str, tuple[float, float]] = {
-    "Sigmoid": (0.0, 0.0), "Tanh": (0.0, 0.0), "Relu": (0.0, 0.0), "Affine": (1.0, 0.0), "LeakyRelu": (0.01, 0.0),
-    "ThresholdedRelu": (1.0, 0.0), "ScaledTanh": (1.0, 1.0), "HardSigmoid": (0.2, 0.5), "Elu": (1.0, 0.0),
-    "Softsign": (0.0, 0.0), "Softplus": (0.0, 0.0),
-}  # fmt: skip
+    "Sigmoid": (0.0, 0.0),
+    "Tanh": (0.0, 0.0),
+    "Relu": (0.0, 0.0),
+    "Affine": (1.0, 0.0),
+    "LeakyRelu": (0.01, 0.0),
+    "ThresholdedRelu": (1.0, 0.0),
+    "ScaledTanh": (1.0, 1.0),
+    "HardSigmoid": (0.2, 0.5),
+    "Elu": (1.0, 0.0),
+    "Softsign": (0.0, 0.0),
+    "Softplus": (0.0, 0.0),
+}
 """Default alpha and beta of every activation."""
 LOCAL_BYTES = 32768
 """Scratch up to this size is private to a sequence, so that sequences can be computed in parallel."""
@@ -111,9 +119,13 @@ class Steps(Op):
         return [TensorType(projected.dtype, (steps, directions, batch, hidden)), *states]
 
     def unrolled(
-        self, projected: Array, size: int, initial: Sequence[Array | None], lengths: Array | None,
+        self,
+        projected: Array,
+        size: int,
+        initial: Sequence[Array | None],
+        lengths: Array | None,
         step: Callable[..., Sequence[Array]],
-    ) -> tuple[Array, ...]:  # fmt: skip
+    ) -> tuple[Array, ...]:
         """`reference` around a step: y, and the last states (zeros at first where they are absent).
 
         `step(direction, rows of projected, *states)` gives the next states of all sequences, the result first.
@@ -151,9 +163,14 @@ class Steps(Op):
         return back if self.direction == "reverse" else select(d.eq(0), t, back)
 
     def over(
-        self, b: Any, projected: Tensor, states: Sequence[tuple[Tensor, Tensor | None]], lengths: Tensor | None,
-        y: Tensor, step: Callable[[Expr, Expr, Expr], None],
-    ) -> None:  # fmt: skip
+        self,
+        b: Any,
+        projected: Tensor,
+        states: Sequence[tuple[Tensor, Tensor | None]],
+        lengths: Tensor | None,
+        y: Tensor,
+        step: Callable[[Expr, Expr, Expr], None],
+    ) -> None:
         """`step(direction, row of the batch, place)` for each step; states are set to their initial values first."""
         steps, batch, directions, _ = projected.shape
         hidden = y.shape[3]
@@ -175,9 +192,15 @@ class Steps(Op):
 
 
 def add_products(
-    b: Any, sums: Tensor, first: Expr | int, width: Dim, weights: Tensor, d: Expr, h: Callable[[Expr], Expr],
+    b: Any,
+    sums: Tensor,
+    first: Expr | int,
+    width: Dim,
+    weights: Tensor,
+    d: Expr,
+    h: Callable[[Expr], Expr],
     hidden: Dim,
-) -> None:  # fmt: skip
+) -> None:
     """sums[first + j] += Σ_k h(k) · weights[d, k, first + j] for j < width, a few k at once."""
 
     def rows(at: Expr, count: int) -> None:
@@ -204,14 +227,18 @@ class LSTMSteps(Steps):
     input_forget: bool = False
     gates: ClassVar[int] = 4
     sig = Sig(
-        "projected: T, weights: T, h?: T, lengths?: I, c?: T, peephole?: T -> y: T, y_h: T, y_c: T",
-        T=WIDE, I=INTEGERS,
-    )  # fmt: skip
+        "projected: T, weights: T, h?: T, lengths?: I, c?: T, peephole?: T -> y: T, y_h: T, y_c: T", T=WIDE, I=INTEGERS
+    )
 
     def reference(
-        self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None,
-        c: Array | None = None, peephole: Array | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        projected: Array,
+        weights: Array,
+        h: Array | None = None,
+        lengths: Array | None = None,
+        c: Array | None = None,
+        peephole: Array | None = None,
+    ) -> Any:
         size = weights.shape[1]
 
         def step(d: int, x: Array, hidden: Array, cell: Array) -> Sequence[Array]:
@@ -231,9 +258,18 @@ class LSTMSteps(Steps):
         return self.unrolled(projected, size, [h, c], lengths, step)
 
     def loops(
-        self, b: Any, projected: Tensor, weights: Tensor, h: Tensor | None, lengths: Tensor | None,
-        c: Tensor | None, peephole: Tensor | None, y: Tensor, y_h: Tensor, y_c: Tensor,
-    ) -> None:  # fmt: skip
+        self,
+        b: Any,
+        projected: Tensor,
+        weights: Tensor,
+        h: Tensor | None,
+        lengths: Tensor | None,
+        c: Tensor | None,
+        peephole: Tensor | None,
+        y: Tensor,
+        y_h: Tensor,
+        y_c: Tensor,
+    ) -> None:
         size = weights.shape[1]
 
         def step(d: Expr, n: Expr, at: Expr) -> None:
@@ -267,14 +303,16 @@ class GRUSteps(Steps):
 
     linear_before_reset: bool = False
     gates: ClassVar[int] = 3
-    sig = Sig(
-        "projected: T, weights: T, h?: T, lengths?: I, bias?: T -> y: T, y_h: T", T=WIDE, I=INTEGERS
-    )  # fmt: skip
+    sig = Sig("projected: T, weights: T, h?: T, lengths?: I, bias?: T -> y: T, y_h: T", T=WIDE, I=INTEGERS)
 
     def reference(
-        self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None,
+        self,
+        projected: Array,
+        weights: Array,
+        h: Array | None = None,
+        lengths: Array | None = None,
         bias: Array | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         size = weights.shape[1]
 
         def step(d: int, x: Array, hidden: Array) -> Sequence[Array]:
@@ -292,9 +330,16 @@ class GRUSteps(Steps):
         return self.unrolled(projected, size, [h], lengths, step)
 
     def loops(
-        self, b: Any, projected: Tensor, weights: Tensor, h: Tensor | None, lengths: Tensor | None,
-        bias: Tensor | None, y: Tensor, y_h: Tensor,
-    ) -> None:  # fmt: skip
+        self,
+        b: Any,
+        projected: Tensor,
+        weights: Tensor,
+        h: Tensor | None,
+        lengths: Tensor | None,
+        bias: Tensor | None,
+        y: Tensor,
+        y_h: Tensor,
+    ) -> None:
         size = weights.shape[1]
         n2 = index(size) * 2
 
@@ -332,18 +377,22 @@ class GRUSteps(Steps):
 class RNNSteps(Steps):
     """What RNN compiles to.  One gate: h' = f(projected + h · weights)."""
 
-    def reference(
-        self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None
-    ) -> Any:
+    def reference(self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None) -> Any:
         def step(d: int, x: Array, hidden: Array) -> Sequence[Array]:
             return (activate(self.activations[d][0], clipped(x + hidden @ weights[d], self.clip)),)
 
         return self.unrolled(projected, weights.shape[1], [h], lengths, step)
 
     def loops(
-        self, b: Any, projected: Tensor, weights: Tensor, h: Tensor | None, lengths: Tensor | None,
-        y: Tensor, y_h: Tensor,
-    ) -> None:  # fmt: skip
+        self,
+        b: Any,
+        projected: Tensor,
+        weights: Tensor,
+        h: Tensor | None,
+        lengths: Tensor | None,
+        y: Tensor,
+        y_h: Tensor,
+    ) -> None:
         size = weights.shape[1]
 
         def step(d: Expr, n: Expr, at: Expr) -> None:

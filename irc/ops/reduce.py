@@ -132,11 +132,18 @@ AXES = Sig("x: T, axes: I[0..1] -> y: T", T=NUMERIC, I=INTEGERS)
 def openvino_rows(name: str, canonical: str, since: int = 1, T: Any = OV_NUMERIC) -> tuple[Form, ...]:
     return (
         Form(
-            name, since, attrs={"keep_dims": Bool(False, to="keepdims")}, T={"T": T, "I": INTEGERS}, sig=AXES,
-            read=openvino_read(canonical), direct=True, judges=("noop_with_empty_axes",), when=openvino_when,
+            name,
+            since,
+            attrs={"keep_dims": Bool(False, to="keepdims")},
+            T={"T": T, "I": INTEGERS},
+            sig=AXES,
+            read=openvino_read(canonical),
+            direct=True,
+            judges=("noop_with_empty_axes",),
+            when=openvino_when,
             write=openvino_write,
         ),
-    )  # fmt: skip
+    )
 
 
 def noop_judged(op: Any, x: Value, axes: Value | None = None) -> bool:
@@ -172,9 +179,15 @@ def onnx_rows(name: str, steps: dict[int, Any], operand: int) -> tuple[Form, ...
 WIDE_STEPS: dict[int, Any] = {1: ONNX_REDUCED, 11: ONNX_REDUCED, 13: ONNX_REDUCED | {bf16}, 18: ONNX_REDUCED | {bf16}}
 EXTREME = ONNX_REDUCED | {i8, u8}
 EXTREME_STEPS: dict[int, Any] = {
-    1: ONNX_REDUCED, 11: ONNX_REDUCED, 12: EXTREME, 13: EXTREME | {bf16}, 18: EXTREME | {bf16},
+    1: ONNX_REDUCED,
+    11: ONNX_REDUCED,
+    12: EXTREME,
+    13: EXTREME | {bf16},
+    18: EXTREME | {bf16},
     20: EXTREME | {bf16, boolean},
-}  # fmt: skip
+}
+
+
 def of_sizes(function: Any, op: Any, x: Array, axes: Array | None) -> Any:
     """np.sum or np.prod of sizes, for shapes that are computed; None where the axes are not numbers."""
     if axes is not None and not all(Dim.of(a).is_const for a in axes.flat):

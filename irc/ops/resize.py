@@ -90,9 +90,7 @@ def kernel(xp: Any, t: Any, mode: str, a: float) -> Any:
     return xp.where(t <= 1, near, xp.where(t < 2, far, t * 0.0))
 
 
-def taps(
-    xp: Any, x: Any, size: Any, shrink: float, mode: str, a: float, exclude: bool
-) -> tuple[list[Any], list[Any]]:  # fmt: skip
+def taps(xp: Any, x: Any, size: Any, shrink: float, mode: str, a: float, exclude: bool) -> tuple[list[Any], list[Any]]:
     """Indices and weights of the elements that make up the result at coordinates x.
 
     shrink: below 1 it widens the kernel (antialiasing).  exclude: elements outside weigh nothing; otherwise
@@ -124,7 +122,7 @@ def scaled_size(size: int, scale: float) -> int:
 
 def target(
     shape: tuple[int, ...], axes: list[int], scales: Array | None, sizes: Array | None, policy: str
-) -> tuple[list[int], list[float], list[float]]:  # fmt: skip
+) -> tuple[list[int], list[float], list[float]]:
     """For each axis: the size of the result, the scale, and size · scale before rounding."""
     if sizes is None or not len(sizes):
         factors = [float(s) for s in scales] if scales is not None else []
@@ -139,9 +137,20 @@ def target(
 
 
 def axis_taps(
-    i: Array, size: int, count: int, length: float, scale: float, start: float, end: float, mode: str, where: str,
-    nearest_mode: str, a: float, antialias: bool, exclude: bool,
-) -> tuple[list[Array], list[Array], Array]:  # fmt: skip
+    i: Array,
+    size: int,
+    count: int,
+    length: float,
+    scale: float,
+    start: float,
+    end: float,
+    mode: str,
+    where: str,
+    nearest_mode: str,
+    a: float,
+    antialias: bool,
+    exclude: bool,
+) -> tuple[list[Array], list[Array], Array]:
     """Indices and weights (none: as they are) for one axis, and which coordinates lie outside the operand."""
     x = coordinates(np, i, size, count, length, scale, start, end, where)
     outside = (x < 0) | (x > size - 1)
@@ -174,9 +183,7 @@ def summed(b: Any, y: Value, axis: int, places: list[Value], factors: list[Value
         for part in parts[1:]:
             total = b.Add(total, part)
         return total
-    all_places, all_factors = (
-        b.Concat(*(b.Unsqueeze(v, [1]) for v in vs), axis=1) for vs in (places, factors)
-    )  # fmt: skip
+    all_places, all_factors = (b.Concat(*(b.Unsqueeze(v, [1]) for v in vs), axis=1) for vs in (places, factors))
     picked = b.Gather(y, all_places, axis)
     return b.ReduceSum(b.Mul(picked, b.Unsqueeze(all_factors, [k + 1 for k in tail])), [axis + 1], keepdims=False)
 
@@ -343,15 +350,19 @@ def attributes(coordinates: list[str], **more: Codec) -> dict[str, Codec]:
     return {
         "mode": Enum(MODES, "nearest"),
         "coordinate_transformation_mode": Enum(coordinates, "half_pixel", to="coordinates"),
-        "nearest_mode": Enum(NEAREST_MODES, "round_prefer_floor"), "cubic_coeff_a": Float(A),
-        "exclude_outside": Bool(False), "extrapolation_value": Float(0.0), **more,
-    }  # fmt: skip
+        "nearest_mode": Enum(NEAREST_MODES, "round_prefer_floor"),
+        "cubic_coeff_a": Float(A),
+        "exclude_outside": Bool(False),
+        "extrapolation_value": Float(0.0),
+        **more,
+    }
 
 
 NEW: dict[str, Codec] = {
-    "antialias": Bool(False), "axes": Ints(()),
+    "antialias": Bool(False),
+    "axes": Ints(()),
     "keep_aspect_ratio_policy": Enum(["stretch", "not_larger", "not_smaller"], "stretch", to="policy"),
-}  # fmt: skip
+}
 FIXED_JUDGES = ("coordinates", "nearest_mode")
 
 
@@ -422,10 +433,20 @@ class Resize(Op):
             if counts[n] == y.shape[axis] and factors[n] == 1.0 and not crop:
                 continue
             indices, weights, outside = axis_taps(
-                np.arange(counts[n]).astype(np.float32), y.shape[axis], counts[n], lengths[n], factors[n], start, end,
-                self.mode, self.coordinates, self.nearest_mode, self.cubic_coeff_a, self.antialias,
+                np.arange(counts[n]).astype(np.float32),
+                y.shape[axis],
+                counts[n],
+                lengths[n],
+                factors[n],
+                start,
+                end,
+                self.mode,
+                self.coordinates,
+                self.nearest_mode,
+                self.cubic_coeff_a,
+                self.antialias,
                 self.exclude_outside,
-            )  # fmt: skip
+            )
             y = weighted(y, axis, indices, weights)
             if crop:
                 mask = outside.reshape((-1,) + (1,) * (y.ndim - 1 - axis))
@@ -476,16 +497,34 @@ class Resize(Op):
         return None, None
 
     def _axis(
-        self, b: Any, y: Value, axis: int, count: Dim, scale: float | None, length: float | None,
-        start: float, end: float,
-    ) -> Value:  # fmt: skip
+        self,
+        b: Any,
+        y: Value,
+        axis: int,
+        count: Dim,
+        scale: float | None,
+        length: float | None,
+        start: float,
+        end: float,
+    ) -> Value:
         size = y.shape[axis]
         tabled = size.is_const and count.is_const and int(count) <= LONGEST_TABLE
         if tabled and scale is not None and length is not None:
             indices, weights, outside = axis_taps(
-                np.arange(int(count)).astype(np.float32), int(size), int(count), length, scale, start, end, self.mode,
-                self.coordinates, self.nearest_mode, self.cubic_coeff_a, self.antialias, self.exclude_outside,
-            )  # fmt: skip
+                np.arange(int(count)).astype(np.float32),
+                int(size),
+                int(count),
+                length,
+                scale,
+                start,
+                end,
+                self.mode,
+                self.coordinates,
+                self.nearest_mode,
+                self.cubic_coeff_a,
+                self.antialias,
+                self.exclude_outside,
+            )
             kept = [k for k, w in enumerate(weights) if np.any(w)]
             places = [b.const(indices[k]) for k in (kept or [0])]
             factors = [b.const(weights[k], y.dtype) for k in kept]
@@ -523,34 +562,71 @@ class Resize(Op):
 
     onnx = (
         Form(
-            "Upsample", 1, T={"T": FLOATS | {boolean, i32, i64}}, sig=Sig("x: T -> y: T", T=ANY), read=read_upsample_1,
+            "Upsample",
+            1,
+            T={"T": FLOATS | {boolean, i32, i64}},
+            sig=Sig("x: T -> y: T", T=ANY),
+            read=read_upsample_1,
             direct=False,
             attrs={"mode": Enum(["nearest", "linear"], "nearest"), "height_scale": Float(), "width_scale": Float()},
         ),
         Form(
-            "Upsample", 7, T={"T": ONNX_ALL}, read=read_upsample_7,
+            "Upsample",
+            7,
+            T={"T": ONNX_ALL},
+            read=read_upsample_7,
             attrs={"mode": Enum(["nearest", "linear"], "nearest"), "scales": Floats()},
         ),
         Form(
-            "Upsample", 9, sig=Sig("x: T, scales: f32[1] -> y: T", T=ANY), read=read_fixed, last=9, order=(0, 2),
-            direct=True, when=is_fixed, judges=FIXED_JUDGES, write=write_fixed,
+            "Upsample",
+            9,
+            sig=Sig("x: T, scales: f32[1] -> y: T", T=ANY),
+            read=read_fixed,
+            last=9,
+            order=(0, 2),
+            direct=True,
+            when=is_fixed,
+            judges=FIXED_JUDGES,
+            write=write_fixed,
             attrs={"mode": Enum(["nearest", "linear"], "nearest")},
         ),
         Form(
-            "Resize", 10, T={"T": ONNX_ALL, "R": FLOATS}, sig=Sig("x: T, scales: f32[1] -> y: T", T=ANY),
-            read=read_fixed, order=(0, 2), direct=True, when=is_fixed, judges=FIXED_JUDGES, write=write_fixed,
+            "Resize",
+            10,
+            T={"T": ONNX_ALL, "R": FLOATS},
+            sig=Sig("x: T, scales: f32[1] -> y: T", T=ANY),
+            read=read_fixed,
+            order=(0, 2),
+            direct=True,
+            when=is_fixed,
+            judges=FIXED_JUDGES,
+            write=write_fixed,
             attrs={"mode": Enum(["nearest", "linear"], "nearest")},
         ),
         Form(
-            "Resize", 11, attrs=attributes([*COORDINATES, "tf_half_pixel_for_nn"]), read=None, order=None, judges=(),
+            "Resize",
+            11,
+            attrs=attributes([*COORDINATES, "tf_half_pixel_for_nn"]),
+            read=None,
+            order=None,
+            judges=(),
             sig=Sig("x: T, roi: R[1], scales: f32[1], sizes?: i64[1] -> y: T", T=ANY, R=FLOATS),
-            when=all_given, write=write_all_given, direct=True,
+            when=all_given,
+            write=write_all_given,
+            direct=True,
         ),
-        Form("Resize", 13, T={"T": PREV | {bf16}, "R": FLOATS}, sig=None, attrs=attributes(COORDINATES), when=None,
-             write=None),
+        Form(
+            "Resize",
+            13,
+            T={"T": PREV | {bf16}, "R": FLOATS},
+            sig=None,
+            attrs=attributes(COORDINATES),
+            when=None,
+            write=None,
+        ),
         Form("Resize", 18, attrs=attributes(COORDINATES, **NEW)),
         Form("Resize", 19, attrs=attributes([*COORDINATES, "half_pixel_symmetric"], **NEW)),
-    )  # fmt: skip
+    )
     openvino = (write_only(write_openvino, since=4),)
 
 

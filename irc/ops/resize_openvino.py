@@ -34,9 +34,12 @@ ATTRIBUTES: dict[str, Codec] = {
     "mode": Enum(MODES, assumed="nearest"),
     "shape_calculation_mode": Enum(["scales", "sizes"], to="shape_by", assumed="sizes"),
     "coordinate_transformation_mode": Enum(COORDINATES, "half_pixel", to="coordinates"),
-    "nearest_mode": Enum(NEAREST_MODES, "round_prefer_floor"), "antialias": Bool(False),
-    "pads_begin": Ints(()), "pads_end": Ints(()), "cube_coeff": Float(A),
-}  # fmt: skip
+    "nearest_mode": Enum(NEAREST_MODES, "round_prefer_floor"),
+    "antialias": Bool(False),
+    "pads_begin": Ints(()),
+    "pads_end": Ints(()),
+    "cube_coeff": Float(A),
+}
 
 
 def narrowed_taps(size: int, count: int, scale: float, where: str) -> tuple[list[Array], list[Array]]:
@@ -123,12 +126,18 @@ class OpenVinoResize(Op):
     def _resize(self, b: Any, x: Value, scales: Value | None, sizes: Value | None, axes: Sequence[int]) -> Value:
         pillow = self.mode.endswith("pillow")
         return b.Resize(
-            x, None, scales, sizes, axes=tuple(axes),
+            x,
+            None,
+            scales,
+            sizes,
+            axes=tuple(axes),
             mode="linear" if self.mode in LINEAR else "cubic" if self.mode != "nearest" else "nearest",
-            coordinates="half_pixel" if pillow else self.coordinates, nearest_mode=self.nearest_mode,
-            cubic_coeff_a=self.cube_coeff, exclude_outside=pillow or self.mode == "linear",
+            coordinates="half_pixel" if pillow else self.coordinates,
+            nearest_mode=self.nearest_mode,
+            cubic_coeff_a=self.cube_coeff,
+            exclude_outside=pillow or self.mode == "linear",
             antialias=pillow or (self.antialias and self.mode == "linear"),
-        )  # fmt: skip
+        )
 
 
 def whole_lengths(x: Value, axes: Any, scales: Value | None) -> bool:
@@ -166,9 +175,13 @@ def write_resize(
         known = given.array
         given = b.Gather(given, keep, 0) if known is None else b.const(np.asarray(known).reshape(-1)[keep], given.dtype)
     fields = {
-        "mode": mode, "shape_by": "scales" if sizes is None else "sizes", "coordinates": op.coordinates,
-        "nearest_mode": op.nearest_mode, "antialias": op.antialias, "cube_coeff": op.cubic_coeff_a,
-    }  # fmt: skip
+        "mode": mode,
+        "shape_by": "scales" if sizes is None else "sizes",
+        "coordinates": op.coordinates,
+        "nearest_mode": op.nearest_mode,
+        "antialias": op.antialias,
+        "cube_coeff": op.cubic_coeff_a,
+    }
     return b.Interpolate(x, given, b.const([axes[n] for n in keep]), **fields)
 
 
@@ -194,12 +207,9 @@ class Interpolate(OpenVinoResize):
         return self.resized(b, x, given if by_scale else None, None if by_scale else given, axes)
 
     openvino = (
-        Form(
-            "Interpolate", 11, attrs=ATTRIBUTES,
-            T={"T": OV_ANY, "S": INTEGERS | FLOATS_BF16, "I": INTEGERS},
-        ),
+        Form("Interpolate", 11, attrs=ATTRIBUTES, T={"T": OV_ANY, "S": INTEGERS | FLOATS_BF16, "I": INTEGERS}),
         write_only(write_both, since=4),
-    )  # fmt: skip
+    )
 
 
 @op
@@ -214,10 +224,9 @@ class InterpolateBoth(OpenVinoResize):
 
     openvino = (
         Form(
-            "Interpolate", 4, attrs=ATTRIBUTES, last=10,
-            T={"T": OV_ANY, "N": INTEGERS, "S": FLOATS_BF16, "I": INTEGERS},
+            "Interpolate", 4, attrs=ATTRIBUTES, last=10, T={"T": OV_ANY, "N": INTEGERS, "S": FLOATS_BF16, "I": INTEGERS}
         ),
-    )  # fmt: skip
+    )
 
 
 def read_interpolate_1(b: Any, a: Any, x: Value, sizes: Value) -> Any:
@@ -228,9 +237,13 @@ def read_interpolate_1(b: Any, a: Any, x: Value, sizes: Value) -> Any:
         facts: dict[str, Any] = {"op": "Interpolate (opset1)", "attribute": "mode", "text": a.mode}
         raise Problem(operation.BAD_ENUM, **facts, choices=choices, guess="")
     fields = {
-        "mode": modes[a.mode], "coordinates": "align_corners" if a.align_corners else "asymmetric",
-        "nearest_mode": "simple", "antialias": a.antialias, "pads_begin": a.pads_begin, "pads_end": a.pads_end,
-    }  # fmt: skip
+        "mode": modes[a.mode],
+        "coordinates": "align_corners" if a.align_corners else "asymmetric",
+        "nearest_mode": "simple",
+        "antialias": a.antialias,
+        "pads_begin": a.pads_begin,
+        "pads_end": a.pads_end,
+    }
     return b.Interpolate(x, sizes, b.const(list(a.axes)), **fields)
 
 
@@ -245,10 +258,19 @@ class InterpolateSizes(Op):
 
     openvino = (
         Form(
-            "Interpolate", 1, T={"T": OV_ANY, "I": INTEGERS}, read=read_interpolate_1, direct=False, last=3,
+            "Interpolate",
+            1,
+            T={"T": OV_ANY, "I": INTEGERS},
+            read=read_interpolate_1,
+            direct=False,
+            last=3,
             attrs={
-                "axes": Ints(assumed=()), "mode": Str(assumed=""), "align_corners": Bool(True),
-                "antialias": Bool(False), "pads_begin": Ints(()), "pads_end": Ints(()),
+                "axes": Ints(assumed=()),
+                "mode": Str(assumed=""),
+                "align_corners": Bool(True),
+                "antialias": Bool(False),
+                "pads_begin": Ints(()),
+                "pads_end": Ints(()),
             },
         ),
-    )  # fmt: skip
+    )

@@ -52,9 +52,7 @@ class Reverse(Op):
         n = len(named)
         return b.Slice(x, [LARGEST] * n, [-LARGEST] * n, named, [-1] * n) if named else b.Identity(x)
 
-    openvino = (
-        Form("Reverse", 1, T={"T": OV_ANY}, attrs={"mode": Enum(["index", "mask"], assumed="index")}, last=3),
-    )
+    openvino = (Form("Reverse", 1, T={"T": OV_ANY}, attrs={"mode": Enum(["index", "mask"], assumed="index")}, last=3),)
 
 
 def rolled(b: Any, x: Value, shift: Value, axis: int) -> Value:
@@ -181,14 +179,20 @@ class ReverseSequence(Op):
 
     onnx = (
         Form(
-            "ReverseSequence", 10, attrs={"batch_axis": Int(1), "time_axis": Int(0)}, T={"T": ONNX_ALL, "L": {i64}},
-            when=first_two, write=write_first_two,
+            "ReverseSequence",
+            10,
+            attrs={"batch_axis": Int(1), "time_axis": Int(0)},
+            T={"T": ONNX_ALL, "L": {i64}},
+            when=first_two,
+            write=write_first_two,
         ),
         Form("ReverseSequence", 28, T={"T": onnx_all(13)}),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "ReverseSequence", 1, attrs={"batch_axis": Int(0), "seq_axis": Int(1, to="time_axis")},
+            "ReverseSequence",
+            1,
+            attrs={"batch_axis": Int(0), "seq_axis": Int(1, to="time_axis")},
             T={"T": OV_ANY, "L": NUMERIC},
         ),
-    )  # fmt: skip
+    )

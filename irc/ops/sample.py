@@ -314,10 +314,7 @@ class GridSample(Op):
 
     onnx = (
         Form("GridSample", 16, T={"T": ONNX_ALL, "G": FLOATS}, when=planes, attrs=ATTRIBUTES),
-        Form(
-            "GridSample", 20, when=None,
-            attrs=ATTRIBUTES | {"mode": Enum(["linear", "nearest", "cubic"], "linear")},
-        ),
+        Form("GridSample", 20, when=None, attrs=ATTRIBUTES | {"mode": Enum(["linear", "nearest", "cubic"], "linear")}),
         Form("GridSample", 22, T={"T": PREV | {bf16}, "G": PREV | {bf16}}),
-    )  # fmt: skip
+    )
     openvino = (Form("GridSample", 9, T={"T": OV_ANY, "G": GRID}, when=planes, attrs=ATTRIBUTES),)

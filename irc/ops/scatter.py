@@ -152,9 +152,7 @@ class ScatterElements(Op):
         chosen = tuple(p[valid] for p in places)
         return scattered(data.copy(), chosen, updates[valid], self.reduction, self.use_init)
 
-    def loops(
-        self, b: Any, data: Tensor, indices: Tensor, updates: Tensor, axis: Tensor, y: Tensor
-    ) -> None:
+    def loops(self, b: Any, data: Tensor, indices: Tensor, updates: Tensor, axis: Tensor, y: Tensor) -> None:
         at = (axis.ints() or [0])[0] % data.rank
         size = data.shape[at]
 
@@ -166,23 +164,23 @@ class ScatterElements(Op):
 
     onnx = (
         Form(
-            "Scatter", 9, attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True)},
-            T={"T": ONNX_ALL, "I": INDEX, "A": {i64}}, last=10,
+            "Scatter",
+            9,
+            attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True)},
+            T={"T": ONNX_ALL, "I": INDEX, "A": {i64}},
+            last=10,
         ),
         Form(
-            "ScatterElements", 11, attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True)},
-            T={"T": ONNX_ALL, "I": INDEX, "A": {i64}}, write=write_elements,
+            "ScatterElements",
+            11,
+            attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True)},
+            T={"T": ONNX_ALL, "I": INDEX, "A": {i64}},
+            write=write_elements,
         ),
         Form("ScatterElements", 13, T={"T": onnx_all(13)}),
-        Form(
-            "ScatterElements", 16,
-            attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True), "reduction": ONNX_16},
-        ),
-        Form(
-            "ScatterElements", 18,
-            attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True), "reduction": ONNX_18},
-        ),
-    )  # fmt: skip
+        Form("ScatterElements", 16, attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True), "reduction": ONNX_16}),
+        Form("ScatterElements", 18, attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True), "reduction": ONNX_18}),
+    )
     openvino = (
         Form("ScatterElementsUpdate", 3, T={"T": OV_ANY}),
         Form("ScatterElementsUpdate", 12, attrs={"reduction": OV_12, "use_init_val": Bool(True, to="use_init")}),
@@ -280,10 +278,7 @@ class ScatterND(Op):
         Form("ScatterND", 16, attrs={"reduction": ONNX_16}, write=write_subtraction),
         Form("ScatterND", 18, attrs={"reduction": ONNX_18}),
     )
-    openvino = (
-        Form("ScatterNDUpdate", 4, T={"T": OV_ANY}),
-        Form("ScatterNDUpdate", 15, attrs={"reduction": OV_15}),
-    )
+    openvino = (Form("ScatterNDUpdate", 4, T={"T": OV_ANY}), Form("ScatterNDUpdate", 15, attrs={"reduction": OV_15}))
 
 
 # ------------------------------------------------------------------------------ ScatterUpdate

@@ -71,10 +71,7 @@ class Shape(Op):
         Form("Shape", 15, attrs={"start": Int(0), "end": Int(None)}),
         *onnx_rows("Shape", 19, 21, 23, 24, 25),
     )
-    openvino = (
-        Form("ShapeOf", 1, T=OV_ANY, write=write_shape),
-        Form("ShapeOf", 3, attrs={"output_type": DTypeAttr()}),
-    )
+    openvino = (Form("ShapeOf", 1, T=OV_ANY, write=write_shape), Form("ShapeOf", 3, attrs={"output_type": DTypeAttr()}))
 
 
 @op
@@ -199,18 +196,31 @@ class Expand(Op):
         Form("Expand", 8, T={"T": ONNX_ALL, "I": {i64}}, write=write_expand),
         Form("Expand", 13, T={"T": onnx_all(13)}),
         *(
-            Form("ConstantOfShape", n, attrs={"value": OneElement(None)}, T={"I": {i64}}, direct=False,
-                 sig=Sig("shape: I[1] -> y: T", I={i64}), read=read_constant_of_shape)
+            Form(
+                "ConstantOfShape",
+                n,
+                attrs={"value": OneElement(None)},
+                T={"I": {i64}},
+                direct=False,
+                sig=Sig("shape: I[1] -> y: T", I={i64}),
+                read=read_constant_of_shape,
+            )
             for n in (9, 20, 21, 23, 24, 25)
         ),
-    )  # fmt: skip
+    )
     openvino = (
         Form(
-            "Broadcast", 1, attrs=BROADCAST_1, T={"T": OV_ANY, "I": INTEGERS, "J": INTEGERS}, sig=BROADCAST_SIG,
-            read=read_broadcast, write=write_expand, direct=True,
+            "Broadcast",
+            1,
+            attrs=BROADCAST_1,
+            T={"T": OV_ANY, "I": INTEGERS, "J": INTEGERS},
+            sig=BROADCAST_SIG,
+            read=read_broadcast,
+            write=write_expand,
+            direct=True,
         ),
         Form("Broadcast", 3, attrs=BROADCAST_3),
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------------------ Tile
@@ -273,12 +283,16 @@ class Tile(Op):
 
     onnx = (
         Form(
-            "Tile", 1, T={"T": FLOATS, "I": {i64}}, read=read_tile_1, direct=False,
+            "Tile",
+            1,
+            T={"T": FLOATS, "I": {i64}},
+            read=read_tile_1,
+            direct=False,
             sig=Sig("x: T, tiles: T[one], axis: T[one] -> y: T", T=FLOATS),
         ),
         Form("Tile", 6, T={"T": ONNX_ALL}, sig=None, read=None, when=once_per_axis, write=write_once_per_axis),
         Form("Tile", 13, T={"T": onnx_all(13)}),
-    )  # fmt: skip
+    )
     openvino = (Form("Tile", 1, T={"T": OV_ANY, "I": INTEGERS}),)
 
 
@@ -398,9 +412,7 @@ def eye_like_type(b: Any, a: Any, x: Value) -> Value:
     return b.EyeLike(x, k=a.k, dtype=a.dtype or x.dtype)
 
 
-def eye_by_compare(
-    b: Any, op: Any, rows: Value, columns: Value, diagonal: Value, batch: Value | None = None
-) -> Value:
+def eye_by_compare(b: Any, op: Any, rows: Value, columns: Value, diagonal: Value, batch: Value | None = None) -> Value:
     """Eye for ONNX: row numbers, moved by the diagonal, compared with column numbers."""
 
     def scalar(v: Value) -> Value:
@@ -494,11 +506,15 @@ class EyeLike(Op):
 
     onnx = (
         Form(
-            "EyeLike", 9, attrs={"dtype": DTypeAttr(None), "k": Int(0)}, T=ONNX_NUMBERS | {boolean},
-            read=eye_like_type, direct=True,
+            "EyeLike",
+            9,
+            attrs={"dtype": DTypeAttr(None), "k": Int(0)},
+            T=ONNX_NUMBERS | {boolean},
+            read=eye_like_type,
+            direct=True,
         ),
         Form("EyeLike", 22, T=PREV | {bf16}),
-    )  # fmt: skip
+    )
     openvino = (write_only(eye_by_shape, since=9),)
 
 
@@ -546,5 +562,3 @@ def sizes_of(b: Any, value: Value, axes: Sequence[int]) -> Value:
     if value.type.shape is not None and all(value.shape[a].is_const for a in axes):  # type: ignore[union-attr]
         return b.const([int(value.shape[a]) for a in axes])
     return b.Gather(b.Shape(value), b.const(list(axes)), b.const(0))
-
-

@@ -157,9 +157,14 @@ class Sig:
         if param.type in self.variables:
             first, other = bound.setdefault(param.type, (value.dtype, param.name))
             require(
-                first == value.dtype, codes.TYPE_MISMATCH,
-                op=op, operand=param.name, dtype=value.dtype, other=other, first=first,
-            )  # fmt: skip
+                first == value.dtype,
+                codes.TYPE_MISMATCH,
+                op=op,
+                operand=param.name,
+                dtype=value.dtype,
+                other=other,
+                first=first,
+            )
 
 
 def _check_rank(op: str, param: Param, value: Value, ranks: dict[str, tuple[Value, str]]) -> None:
@@ -172,6 +177,11 @@ def _check_rank(op: str, param: Param, value: Value, ranks: dict[str, tuple[Valu
     if allowed.variable:
         first, other = ranks.setdefault(allowed.variable, (value, param.name))
         require(
-            first.rank == value.rank, shape_codes.RANKS_DIFFER,
-            op=op, operand=param.name, type=value.type, other=other, first=first.type,
-        )  # fmt: skip
+            first.rank == value.rank,
+            shape_codes.RANKS_DIFFER,
+            op=op,
+            operand=param.name,
+            type=value.type,
+            other=other,
+            first=first.type,
+        )

@@ -158,7 +158,11 @@ class Slice(Op):
 
     sig = Sig(
         "x: T[>=1], starts: I[1], ends: J[1], axes?: A[1], steps?: S[1] -> y: T",
-        T=ANY, I=INTEGERS, J=INTEGERS, A=INTEGERS, S=INTEGERS,
+        T=ANY,
+        I=INTEGERS,
+        J=INTEGERS,
+        A=INTEGERS,
+        S=INTEGERS,
     )
     carries_contents = modular = True
     whole_floats = True
@@ -203,9 +207,14 @@ class Slice(Op):
         return moved_contents(self, x, *operands)
 
     def compute(
-        self, out: TensorType, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None = None,
+        self,
+        out: TensorType,
+        x: Tensor,
+        starts: Tensor,
+        ends: Tensor,
+        axes: Tensor | None = None,
         steps: Tensor | None = None,
-    ) -> IndexFunction:  # fmt: skip
+    ) -> IndexFunction:
         count = int(starts.shape[0])
         chosen = self._axes(x.rank, count, None if axes is None else axes.ints())
         numbers, by = starts.ints(), [1] * count if steps is None else steps.ints()
@@ -231,25 +240,39 @@ class Slice(Op):
 
     onnx = (
         Form(
-            "Slice", 1, T={"T": onnx_all(1), "I": {i64}, "J": {i64}, "A": {i64}, "S": {i64}},
-            attrs={"starts": AsInput(index=1, dtype=i64), "ends": AsInput(index=2, dtype=i64),
-                   "axes": AsInput(None, index=3, dtype=i64)},
-            sig=Sig("x: T[>=1] -> y: T", T=onnx_all(1)), write=write_one_type,
+            "Slice",
+            1,
+            T={"T": onnx_all(1), "I": {i64}, "J": {i64}, "A": {i64}, "S": {i64}},
+            attrs={
+                "starts": AsInput(index=1, dtype=i64),
+                "ends": AsInput(index=2, dtype=i64),
+                "axes": AsInput(None, index=3, dtype=i64),
+            },
+            sig=Sig("x: T[>=1] -> y: T", T=onnx_all(1)),
+            write=write_one_type,
         ),
-        Form(
-            "Slice", 10, attrs={}, T={"I": INDEX, "J": INDEX, "A": INDEX, "S": INDEX}, sig=None, when=one_index_type,
-        ),
+        Form("Slice", 10, attrs={}, T={"I": INDEX, "J": INDEX, "A": INDEX, "S": INDEX}, sig=None, when=one_index_type),
         Form("Slice", 11),
         Form("Slice", 13, T={"T": onnx_all(13)}),
-    )  # fmt: skip
+    )
     openvino = (
         write_only(write_strided),
         Form(
-            "Slice", 8, T={"T": OV_ANY}, order=(0, 1, 2, 4, 3), write=steps_written,
-            sig=Sig("x: T[>=1], start: I[1], stop: J[1], step: S[1], axes?: A[1] -> y: T", T=OV_ANY,
-                    I=INTEGERS, J=INTEGERS, S=INTEGERS, A=INTEGERS),
+            "Slice",
+            8,
+            T={"T": OV_ANY},
+            order=(0, 1, 2, 4, 3),
+            write=steps_written,
+            sig=Sig(
+                "x: T[>=1], start: I[1], stop: J[1], step: S[1], axes?: A[1] -> y: T",
+                T=OV_ANY,
+                I=INTEGERS,
+                J=INTEGERS,
+                S=INTEGERS,
+                A=INTEGERS,
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -384,13 +407,20 @@ class StridedSlice(Op):
 
     openvino = (
         Form(
-            "StridedSlice", 1, T={"T": OV_ANY},
-            attrs={"begin_mask": Mask(lo=0, hi=1), "end_mask": Mask(lo=0, hi=1, assumed=()),
-                   "new_axis_mask": Mask((), lo=0, hi=1), "shrink_axis_mask": Mask((), lo=0, hi=1),
-                   "ellipsis_mask": Mask((), lo=0, hi=1)},
-            read=read_strided, direct=True,
+            "StridedSlice",
+            1,
+            T={"T": OV_ANY},
+            attrs={
+                "begin_mask": Mask(lo=0, hi=1),
+                "end_mask": Mask(lo=0, hi=1, assumed=()),
+                "new_axis_mask": Mask((), lo=0, hi=1),
+                "shrink_axis_mask": Mask((), lo=0, hi=1),
+                "ellipsis_mask": Mask((), lo=0, hi=1),
+            },
+            read=read_strided,
+            direct=True,
         ),
-    )  # fmt: skip
+    )
 
 
 def step_first(step: int) -> int:

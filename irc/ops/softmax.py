@@ -122,11 +122,17 @@ class Softmax(AlongAxis):
     onnx = onnx_rows("Softmax")
     openvino = (
         Form(
-            "SoftMax", 1, attrs={"axis": Int(1)}, T=OV_SOFTMAX, read=read_softmax, direct=True,
-            when=from_the_front, write=write_from_the_front,
+            "SoftMax",
+            1,
+            attrs={"axis": Int(1)},
+            T=OV_SOFTMAX,
+            read=read_softmax,
+            direct=True,
+            when=from_the_front,
+            write=write_from_the_front,
         ),
         Form("SoftMax", 8, when=None, write=None),
-    )  # fmt: skip
+    )
 
 
 @op
@@ -144,10 +150,7 @@ class LogSoftmax(AlongAxis):
         return narrowed(b, b.Sub(d, b.Log(b.ReduceSum(b.Exp(d), [self.axis]))), x)
 
     onnx = onnx_rows("LogSoftmax")
-    openvino = (
-        Form("LogSoftmax", 5, attrs={"axis": Int(1)}, T=FLOATS_BF16),
-        write_only(write_decomposed),
-    )
+    openvino = (Form("LogSoftmax", 5, attrs={"axis": Int(1)}, T=FLOATS_BF16), write_only(write_decomposed))
 
 
 @op

@@ -163,18 +163,27 @@ class TopK(Op):
 
     onnx = (
         Form(
-            "TopK", 1, attrs={"axis": Int(-1), "k": AsInput(index=1, dtype=i64, scalar=True)},
-            T={"T": FLOATS, "K": {i64}}, sig=Sig("x: T[>=1] -> values: T, indices: i64", T=FLOATS),
-            judges=("stable",), write=write_top_k,
+            "TopK",
+            1,
+            attrs={"axis": Int(-1), "k": AsInput(index=1, dtype=i64, scalar=True)},
+            T={"T": FLOATS, "K": {i64}},
+            sig=Sig("x: T[>=1] -> values: T, indices: i64", T=FLOATS),
+            judges=("stable",),
+            write=write_top_k,
         ),
         Form("TopK", 10, attrs={"axis": Int(-1)}, sig=None, when=onnx_says),
         Form(
-            "TopK", 11, T={"T": ONNX_NUMBERS},
-            attrs={"axis": Int(-1), "largest": Bool(True),
-                   "sorted": Choice("value", to="sort", yes="value", no="none")},
+            "TopK",
+            11,
+            T={"T": ONNX_NUMBERS},
+            attrs={
+                "axis": Int(-1),
+                "largest": Bool(True),
+                "sorted": Choice("value", to="sort", yes="value", no="none"),
+            },
         ),
         Form("TopK", 24, T={"T": PREV | {bf16}}),
-    )  # fmt: skip
+    )
     openvino = (
         Form("TopK", 1, attrs=OV_TOPK, T={"T": NUMERIC}, when=scalar_k, write=write_scalar_k, judges=("stable",)),
         Form("TopK", 3),

@@ -76,15 +76,26 @@ class ReadValue(Op):
 
     openvino = (
         Form(
-            "ReadValue", 3, attrs={"variable_id": Str()}, sig=Sig("init: any -> y: any"), read=read_first, direct=True,
+            "ReadValue",
+            3,
+            attrs={"variable_id": Str()},
+            sig=Sig("init: any -> y: any"),
+            read=read_first,
+            direct=True,
             judges=("type", "shape"),
         ),
         Form(
-            "ReadValue", 6, sig=None, read=None,
-            attrs={"variable_id": Str(), "variable_type": DTypeAttr(to="type"),
-                   "variable_shape": PartialShape(to="shape")},
+            "ReadValue",
+            6,
+            sig=None,
+            read=None,
+            attrs={
+                "variable_id": Str(),
+                "variable_type": DTypeAttr(to="type"),
+                "variable_shape": PartialShape(to="shape"),
+            },
         ),
-    )  # fmt: skip
+    )
 
 
 def read_assign(b: Any, a: Any, x: Value) -> Value:
@@ -109,7 +120,4 @@ class Assign(Op):
     def infer(self, x: Value) -> Any:
         return x.type
 
-    openvino = (
-        Form("Assign", 3, attrs={"variable_id": Str()}, read=read_assign, direct=True),
-        Form("Assign", 6),
-    )
+    openvino = (Form("Assign", 3, attrs={"variable_id": Str()}, read=read_assign, direct=True), Form("Assign", 6))

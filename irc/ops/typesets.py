@@ -27,7 +27,7 @@ from irc.ir.types import (
     string,
     u2,
     u4,
-)  # fmt: skip
+)
 from irc.ops.forms import Form
 
 TypeSet = frozenset[DType]

@@ -27,10 +27,23 @@ from irc.passes import simplify, volumes
 from irc.passes.claim import worthwhile
 from irc.passes.replace import replace_value
 
-FOLLOWS = frozenset((
-    "MaxPool", "AveragePool", "Concat", "Slice", "StridedSlice", "Pad", "Resize", "Interleave", "Gather",
-    "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin",
-))  # fmt: skip
+FOLLOWS = frozenset(
+    (
+        "MaxPool",
+        "AveragePool",
+        "Concat",
+        "Slice",
+        "StridedSlice",
+        "Pad",
+        "Resize",
+        "Interleave",
+        "Gather",
+        "ReduceMean",
+        "ReduceSum",
+        "ReduceMax",
+        "ReduceMin",
+    )
+)
 """Operations, besides the elementwise ones, that do as well with the channels last."""
 FEWEST = 2
 """Convolutions in a graph for which rearranging its inputs and outputs pays; a single one is as well off as it is,

@@ -175,10 +175,14 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     claimer = Claimer(graph, isa, precision)
     done = 0
     families: dict[str, Family] = {
-        "MatMul": claim_matmul.claim, "Conv": claim_conv.claim,
-        "MaxPool": claim_pool.claim, "AveragePool": claim_pool.claim, "ChannelsLast": claim_last.claim,
-        "ReduceMean": claim_planes.claim, "ReduceMax": claim_planes.claim,
-    }  # fmt: skip
+        "MatMul": claim_matmul.claim,
+        "Conv": claim_conv.claim,
+        "MaxPool": claim_pool.claim,
+        "AveragePool": claim_pool.claim,
+        "ChannelsLast": claim_last.claim,
+        "ReduceMean": claim_planes.claim,
+        "ReduceMax": claim_planes.claim,
+    }
     if early:
         families = {"Softmax": claim_attention.claim}
     for node in [n for n in graph.nodes if n.op.name in ("LSTMSteps", "GRUSteps")]:

@@ -99,7 +99,7 @@ def _cleaned(claimer: Claimer, out: Value) -> Value | None:
 
 def _scores(
     claimer: Claimer, softmax: Node, values: Node, empty: Literal["nan", "zero"], nodes: list[Node]
-) -> Pattern | None:  # fmt: skip
+) -> Pattern | None:
     """Back from the softmax through mask and scale to the product."""
     at, mask, scale = softmax.inputs[0], None, 1.0
     while True:
@@ -211,10 +211,19 @@ def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value
     none = (ONE, *[ZERO] * len(over))
     heads, batch = (axes[-1] if axes else none), (axes[-2] if len(axes) > 1 else none)
     sizes: dict[str, Any] = {
-        "batch": batch[0], "heads": heads[0], "group": group, "m": p.m, "n": p.n, "d": p.k, "dv": o.n,
-        "q_row": left.strides[depth], "k_row": keys.strides[-2], "k_col": keys.strides[-1],
-        "v_row": values.strides[-1], "o_row": to[depth],
-    }  # fmt: skip
+        "batch": batch[0],
+        "heads": heads[0],
+        "group": group,
+        "m": p.m,
+        "n": p.n,
+        "d": p.k,
+        "dv": o.n,
+        "q_row": left.strides[depth],
+        "k_row": keys.strides[-2],
+        "k_col": keys.strides[-1],
+        "v_row": values.strides[-1],
+        "o_row": to[depth],
+    }
     for place, name in enumerate(("q", "k", "v", "o", *(["mask"] if mask else [])), 1):
         sizes |= {f"{name}_batch": batch[place], f"{name}_head": heads[place]}
     operands = [(x.value, x.offset) for x in (left, keys, values, *([mask] if mask else []))]

@@ -81,9 +81,18 @@ def _window(node: Node, x: Value, weights: Value) -> Window | None:
         return (one, values[0]) if rank == 1 else (values[0], values[1])
 
     return Window(
-        out[0], int(x.shape[1]), int(weights.shape[0]), op.group, pair(x.shape[2:], ONE), pair(out[2:], ONE),
-        pair(kernel, 1), pair(strides, 1), pair(dilations, 1), pair(padding, ZERO), rank == 1,
-    )  # fmt: skip
+        out[0],
+        int(x.shape[1]),
+        int(weights.shape[0]),
+        op.group,
+        pair(x.shape[2:], ONE),
+        pair(out[2:], ONE),
+        pair(kernel, 1),
+        pair(strides, 1),
+        pair(dilations, 1),
+        pair(padding, ZERO),
+        rank == 1,
+    )
 
 
 def _input(claimer: Claimer, w: Window, x: Value) -> Access:
@@ -101,10 +110,18 @@ def _chosen(claimer: Claimer, w: Window, x: Value, weights: Constant, source: Va
     from_ = _input(claimer, w, x)
     to = row_major(tail.value.shape)
     sizes: dict[str, Any] = {
-        "batch": w.batch, "ih": w.size[0], "iw": w.size[1], "oh": w.result[0], "ow": w.result[1],
-        "pad_h": w.padding[0], "pad_w": w.padding[1], "x_batch": from_.strides[0], "x_channel": from_.strides[1],
-        "y_batch": to[0], "y_channel": to[1],
-    }  # fmt: skip
+        "batch": w.batch,
+        "ih": w.size[0],
+        "iw": w.size[1],
+        "oh": w.result[0],
+        "ow": w.result[1],
+        "pad_h": w.padding[0],
+        "pad_w": w.padding[1],
+        "x_batch": from_.strides[0],
+        "x_channel": from_.strides[1],
+        "y_batch": to[0],
+        "y_channel": to[1],
+    }
     for k, (kind, s) in enumerate(zip(kinds, tail.slots, strict=True)):
         sizes[f"s{k}_batch"] = s.strides[0]
         if kind in ("column", "full"):

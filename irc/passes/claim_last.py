@@ -59,11 +59,19 @@ class Planes:
         """The sizes that all kernels over planes have."""
         rows = source.strides[1:-1]
         return {
-            "batch": self.batch, "ih": self.size[0], "iw": self.size[1], "oh": self.result[0], "ow": self.result[1],
-            "pad_h": self.padding[0], "pad_w": self.padding[1], "x_batch": source.strides[0],
-            "x_row": ZERO if self.flat else rows[0], "x_pixel": rows[-1], "y_batch": to[0],
+            "batch": self.batch,
+            "ih": self.size[0],
+            "iw": self.size[1],
+            "oh": self.result[0],
+            "ow": self.result[1],
+            "pad_h": self.padding[0],
+            "pad_w": self.padding[1],
+            "x_batch": source.strides[0],
+            "x_row": ZERO if self.flat else rows[0],
+            "x_pixel": rows[-1],
+            "y_batch": to[0],
             "y_pixel": self.pixel(to) or ZERO,
-        }  # fmt: skip
+        }
 
 
 def claim(claimer: Claimer, node: Node) -> Claim | None:
@@ -87,10 +95,16 @@ def planes_of(op: Any, x: Value, y: Value, window: Sequence[int]) -> Planes | No
     space = x.shape[1:-1]
     begin, _ = window_padding(op, space, window)
     return Planes(
-        y.shape[0], x.shape[-1], pair(space, ONE), pair(y.shape[1:-1], ONE), pair(window, 1),
+        y.shape[0],
+        x.shape[-1],
+        pair(space, ONE),
+        pair(y.shape[1:-1], ONE),
+        pair(window, 1),
         pair(spatial(op.name, "strides", op.strides, rank, 1), 1),
-        pair(spatial(op.name, "dilations", op.dilations, rank, 1), 1), pair(begin, ZERO), rank == 1,
-    )  # fmt: skip
+        pair(spatial(op.name, "dilations", op.dilations, rank, 1), 1),
+        pair(begin, ZERO),
+        rank == 1,
+    )
 
 
 def source_of(claimer: Claimer, x: Value) -> Access:
@@ -155,7 +169,7 @@ def slot_strides(planes: Planes, tail: Tail, epilogue: Epilogue) -> dict[str, Di
 
 def _chosen(
     claimer: Claimer, planes: Planes, groups: int, x: Value, weights: Value, constant: Constant, tail: Tail
-) -> Claim | None:  # fmt: skip
+) -> Claim | None:
     """The kernel selected, sizes by name, weights packed."""
     oc = int(weights.shape[0])
     epilogue = Epilogue(tail.expr, tuple(_kind(planes, s) for s in tail.slots))

@@ -135,7 +135,7 @@ def order_of(node: Node, rank: int) -> list[int] | None:
 
 def _arranged(
     claimer: Claimer, p: Product, left: Access, right: Access, tail: Tail, result: Value, to: tuple[Dim, ...]
-) -> Claim | None:  # fmt: skip
+) -> Claim | None:
     """Axes merged, the kernel selected, sizes by name."""
     depth = len(p.lead)
     constant = _constant(p, right)

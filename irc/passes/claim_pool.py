@@ -38,8 +38,19 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     source = next(a for a in find(claimer.elements, space, x, space.at) if a.strides[2:] == rows)
     to = row_major(y.shape)
     sizes = {
-        "batch": y.shape[0], "channels": y.shape[1], "ih": x.shape[2], "iw": x.shape[3], "oh": y.shape[2],
-        "ow": y.shape[3], "pad_h": begin[0], "pad_w": begin[1], "end_h": end[0], "end_w": end[1],
-        "x_batch": source.strides[0], "x_channel": source.strides[1], "y_batch": to[0], "y_channel": to[1],
-    }  # fmt: skip
+        "batch": y.shape[0],
+        "channels": y.shape[1],
+        "ih": x.shape[2],
+        "iw": x.shape[3],
+        "oh": y.shape[2],
+        "ow": y.shape[3],
+        "pad_h": begin[0],
+        "pad_w": begin[1],
+        "end_h": end[0],
+        "end_w": end[1],
+        "x_batch": source.strides[0],
+        "x_channel": source.strides[1],
+        "y_batch": to[0],
+        "y_channel": to[1],
+    }
     return Claim(kernel, [(source.value, source.offset)], sizes, ZERO, y, Tail(y, acc(y.dtype)))

@@ -59,9 +59,16 @@ def claim(claimer: Claimer, node: Node) -> bool:
         return False
     cell = "lstm" if op.name == "LSTMSteps" else "gru_linear" if op.linear_before_reset else "gru"
     kernel = select_recurrent(
-        claimer.isa, x.dtype, cell, op.direction, batch,
-        h is not None, c is not None, "" if lengths is None else C_LENGTHS[lengths.dtype], bias is not None,
-    )  # fmt: skip
+        claimer.isa,
+        x.dtype,
+        cell,
+        op.direction,
+        batch,
+        h is not None,
+        c is not None,
+        "" if lengths is None else C_LENGTHS[lengths.dtype],
+        bias is not None,
+    )
     y, to = _result(claimer, node.outputs[0])
     sizes: dict[str, Any] = {"steps": steps, "batch": batch, "hidden": hidden}
     sizes |= {f"x_{n}": s for n, s in zip(("step", "batch", "direction"), source.strides[:3], strict=True)}
@@ -69,9 +76,7 @@ def claim(claimer: Claimer, node: Node) -> bool:
     reads = [source.value, _packed(claimer, kernel, weights), *(v for v in (h, c, lengths, bias) if v is not None)]
     results = [y, *node.outputs[1:]]
     starts = (index(source.offset), *[index(0)] * (len(reads) + len(results) - 1))
-    made_op = RecurrentOp(
-        kernel, kernel.order(**sizes), starts, kernel.scratch_bytes(batch, int(hidden)), len(reads)
-    )
+    made_op = RecurrentOp(kernel, kernel.order(**sizes), starts, kernel.scratch_bytes(batch, int(hidden)), len(reads))
     made = [claimer.graph.new_value(v.name, v.type) for v in results]
     claimer.graph.add_node(made_op, reads, made, node.name, node.loc)
     for old, new in zip(results, made, strict=True):

@@ -51,9 +51,14 @@ def _rewritten(graph: Graph, node: Node, isa: Isa) -> Value | None:
         return None
     b, taps, out = Builder(graph, node.name or node.op.name, node.loc), window[-1], node.outputs[0].shape
     parts = b.Conv(
-        x, _weights(graph, w, window), None, strides=strides, dilations=(*dilations[:-1], 1),
-        pads_begin=tuple(map(int, begin)), pads_end=tuple(map(int, end)),
-    )  # fmt: skip
+        x,
+        _weights(graph, w, window),
+        None,
+        strides=strides,
+        dilations=(*dilations[:-1], 1),
+        pads_begin=tuple(map(int, begin)),
+        pads_end=tuple(map(int, end)),
+    )
     first, last, axes = [t * outputs for t in range(taps + 1)], [t * dilations[-1] for t in range(taps)], [1, rank + 1]
     y: Any = None
     for t in range(taps):

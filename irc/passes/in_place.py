@@ -144,9 +144,12 @@ def _within(few: Sequence[Value], many: Sequence[Value]) -> tuple[int, int] | No
 
 
 def _replace(
-    graph: Graph, node: Node, operands: Sequence[Value], inner: Sequence[tuple[Node, tuple[int, int]]],
+    graph: Graph,
+    node: Node,
+    operands: Sequence[Value],
+    inner: Sequence[tuple[Node, tuple[int, int]]],
     place: dict[Node, int],
-) -> None:  # fmt: skip
+) -> None:
     """The room and its parts for a concatenation and for those of its neighbours that are `inner`.
 
     place: of the nodes in a dependency order, to which the new ones are added.

@@ -112,4 +112,3 @@ def explicit(model: Model, sink: Sink) -> Model:
 
 def _numbers(array: np.ndarray[Any, Any]) -> Any:
     return np.asarray(array, np.float64).tolist() if array.dtype.kind not in "iub" else array.tolist()
-

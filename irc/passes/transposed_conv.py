@@ -152,9 +152,7 @@ WASTED = 1.2
 class _OfSmallPlanes:
     """A ConvTranspose over a plane of known size, one group, with constant weights [in, out, *k]."""
 
-    def __init__(
-        self, b: Builder, node: Node, after: list[Node], strides: Sequence[int], begin: Sequence[int]
-    ) -> None:  # fmt: skip
+    def __init__(self, b: Builder, node: Node, after: list[Node], strides: Sequence[int], begin: Sequence[int]) -> None:
         self.b, self.node, self.after, self.strides, self.begin = b, node, after, strides, begin
         (x, self.w, *rest), self.out = node.operands, node.outputs[0].shape
         self.x, self.bias = x, rest[0] if rest else None
@@ -208,9 +206,12 @@ class _OfSmallPlanes:
             reach = [self._reach(axis, rho) for axis, rho in enumerate(at)]
             first = [(rho + p) % s for rho, p, s in zip(at, self.begin, self.strides, strict=True)]
             y = self.b.Conv(
-                self.x, self._taps(first, [last + 1 for last, *_ in reach]), self.bias,
-                pads_begin=tuple(p for _, p, _ in reach), pads_end=tuple(p for *_, p in reach),
-            )  # fmt: skip
+                self.x,
+                self._taps(first, [last + 1 for last, *_ in reach]),
+                self.bias,
+                pads_begin=tuple(p for _, p, _ in reach),
+                pads_end=tuple(p for *_, p in reach),
+            )
             parts.append(_followed(self.b, self.node, self.after, y))
         return self.b.add(Interleave(tuple(self.strides), 1), self.b.Concat(*parts, axis=1))
 

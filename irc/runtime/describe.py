@@ -94,8 +94,10 @@ def demand(found: Demand, symbols: dict[str, int]) -> dict[str, Any]:
     """What sizes must fulfil, as `irc.runtime.ports.Demand` reads it."""
     return {
         "holds": found.relation.text(lambda d: str(size(d, symbols)), {"and": "and", "or": "or"}),
-        "code": found.code.id, "message": found.message, "where": found.where,
-    }  # fmt: skip
+        "code": found.code.id,
+        "message": found.message,
+        "where": found.where,
+    }
 
 
 def _atom(atom: Symbol | Func, symbols: dict[str, int]) -> str:
@@ -121,11 +123,14 @@ def profile_of_program(program: Program) -> list[dict[str, Any]]:
         ]
         rows.append(
             {
-                "function": f.name, "layers": list(f.origin), "kernels": kernels,
-                "flops": _size_or_none(work.flops, symbols), "read": _size_or_none(work.read, symbols),
+                "function": f.name,
+                "layers": list(f.origin),
+                "kernels": kernels,
+                "flops": _size_or_none(work.flops, symbols),
+                "read": _size_or_none(work.read, symbols),
                 "written": _size_or_none(work.written, symbols),
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -135,11 +140,14 @@ def profile_of_groups(groups: Sequence[Group], graph: Graph) -> list[dict[str, A
     return [
         {
             "function": "+".join(dict.fromkeys(n.op.name for n in g.nodes)),
-            "layers": list(dict.fromkeys(n.name or n.op.name for n in g.nodes)), "kernels": [], "flops": None,
-            "read": _bytes(g.operands, symbols), "written": _bytes(g.root.outputs, symbols),
+            "layers": list(dict.fromkeys(n.name or n.op.name for n in g.nodes)),
+            "kernels": [],
+            "flops": None,
+            "read": _bytes(g.operands, symbols),
+            "written": _bytes(g.root.outputs, symbols),
         }
         for g in groups
-    ]  # fmt: skip
+    ]
 
 
 def _bytes(values: Sequence[Value], symbols: dict[str, int]) -> int | str | None:

@@ -283,8 +283,16 @@ class CompiledModel:
 
 _ABSENT = object()
 _MALFORMED = (
-    KeyError, TypeError, ValueError, AttributeError, IndexError, SyntaxError, OverflowError, RecursionError, MemoryError
-)  # fmt: skip
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    SyntaxError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+)
 """What reading a manifest raises that irc did not write like this."""
 
 

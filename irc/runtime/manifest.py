@@ -81,13 +81,23 @@ _STEP = row(
     {name: optional(size) for name in ("flops", "read", "written")},
 )
 _REQUIRED: dict[str, Check] = {
-    "name": text, "backend": among("c", "numpy"), "inputs": several(_PORT), "outputs": several(_PORT),
-}  # fmt: skip
+    "name": text,
+    "backend": among("c", "numpy"),
+    "inputs": several(_PORT),
+    "outputs": several(_PORT),
+}
 _MAY: dict[str, Check] = {
-    "prefix": text, "irc": text, "library": optional(text), "pool": optional(text), "precision": text,
-    "symbols": several(row({"name": text}, {"lo": natural, "hi": optional(natural)})), "states": several(text),
-    "arena_bytes": size, "profile": several(_STEP), "source_sha256": optional(text),
-}  # fmt: skip
+    "prefix": text,
+    "irc": text,
+    "library": optional(text),
+    "pool": optional(text),
+    "precision": text,
+    "symbols": several(row({"name": text}, {"lo": natural, "hi": optional(natural)})),
+    "states": several(text),
+    "arena_bytes": size,
+    "profile": several(_STEP),
+    "source_sha256": optional(text),
+}
 _TARGET = row({"name": text, "machine": text, "features": several(text)})
 
 

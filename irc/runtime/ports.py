@@ -57,8 +57,13 @@ def _mod(a: int, b: int) -> int:
 
 
 _FUNCTIONS: dict[str, Any] = {
-    "__builtins__": {}, "mod": _mod, "ceildiv": _ceildiv, "floordiv": _floordiv, "min": min, "max": max,
-}  # fmt: skip
+    "__builtins__": {},
+    "mod": _mod,
+    "ceildiv": _ceildiv,
+    "floordiv": _floordiv,
+    "min": min,
+    "max": max,
+}
 """Of size expressions; a division by 0 gives 0, as in generated C."""
 
 
@@ -111,11 +116,18 @@ class Port:
         """The port of a row of the manifest."""
         shape, sizes, most = row.get("shape"), row.get("sizes"), row.get("max_sizes")
         return Port(
-            row["name"], numpy_dtype(row["dtype"]), None if shape is None else tuple(shape), row["type"], row["kind"],
-            row["dtype"], tuple(row.get("names", ())), row.get("layer", ""), None if sizes is None else tuple(sizes),
+            row["name"],
+            numpy_dtype(row["dtype"]),
+            None if shape is None else tuple(shape),
+            row["type"],
+            row["kind"],
+            row["dtype"],
+            tuple(row.get("names", ())),
+            row.get("layer", ""),
+            None if sizes is None else tuple(sizes),
             None if most is None else tuple(most),
             tuple(s if isinstance(s, int) else size_code(s) for s in most or sizes or ()),
-        )  # fmt: skip
+        )
 
     @property
     def static_shape(self) -> tuple[int, ...] | None:
@@ -201,9 +213,7 @@ def strings(value: Any) -> Array:
 class ShapeCheck:
     """Compares the shapes of a call's arrays with the inputs, and yields the values of the symbols."""
 
-    def __init__(
-        self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize], demands: Sequence[Demand] = ()
-    ) -> None:
+    def __init__(self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize], demands: Sequence[Demand] = ()) -> None:
         self.inputs, self.symbols = inputs, symbols
         self.demands = [(d, size_code(d.holds)) for d in demands]
         self.all_tensors = all(p.kind == "tensor" for p in inputs)
@@ -249,9 +259,14 @@ class ShapeCheck:
                     self._in_range(symbol, given, where[symbol])
                 elif dims[symbol] != given:
                     raise failure(
-                        codes.SYMBOL_CONFLICT, InputValueError, symbol=self.symbols[symbol].name, first=dims[symbol],
-                        where_first=where[symbol], second=given, where_second=f"axis {axis} of {port.name!r}",
-                    )  # fmt: skip
+                        codes.SYMBOL_CONFLICT,
+                        InputValueError,
+                        symbol=self.symbols[symbol].name,
+                        first=dims[symbol],
+                        where_first=where[symbol],
+                        second=given,
+                        where_second=f"axis {axis} of {port.name!r}",
+                    )
         self._check_derived(derived, dims)
         self._check_demands(dims, where)
         return tuple(d or 0 for d in dims)
@@ -275,9 +290,14 @@ class ShapeCheck:
             if wanted != given:
                 shape = port.shape or ()
                 raise failure(
-                    codes.SYMBOL_CONFLICT, InputValueError, symbol=shape[axis], first=wanted,
-                    where_first="the other inputs", second=given, where_second=f"axis {axis} of {port.name!r}",
-                )  # fmt: skip
+                    codes.SYMBOL_CONFLICT,
+                    InputValueError,
+                    symbol=shape[axis],
+                    first=wanted,
+                    where_first="the other inputs",
+                    second=given,
+                    where_second=f"axis {axis} of {port.name!r}",
+                )
 
     def _in_range(self, symbol: int, given: int, where: str) -> None:
         s = self.symbols[symbol]

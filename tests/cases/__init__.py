@@ -1,9 +1,9 @@
 """One row per case, one file per family; `tests/test_ops.py` runs every row through every layer.
 
-    CASES = [
-        Case(Relu(), (Spec("f32", (2, 3)),)),
-        Case(Gather(axis=1), (Spec("f32", (4, 5)), Spec("i64", (2,), values=[3, 0], const=True))),
-    ]
+CASES = [
+    Case(Relu(), (Spec("f32", (2, 3)),)),
+    Case(Gather(axis=1), (Spec("f32", (4, 5)), Spec("i64", (2,), values=[3, 0], const=True))),
+]
 """
 
 from __future__ import annotations

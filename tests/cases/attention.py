@@ -9,9 +9,16 @@ LIMITS = {"f32": 3e-6, "f64": 1e-12, "f16": 6e-3, "bf16": 6e-2}
 
 
 def attention(
-    steps: int = 4, keys: int = 6, heads: int = 4, shared: int = 4, past: int = 0, mask: Spec | None = None,
-    lengths: Spec | None = None, dtype: str = "f32", **fields: Any,
-) -> Case:  # fmt: skip
+    steps: int = 4,
+    keys: int = 6,
+    heads: int = 4,
+    shared: int = 4,
+    past: int = 0,
+    mask: Spec | None = None,
+    lengths: Spec | None = None,
+    dtype: str = "f32",
+    **fields: Any,
+) -> Case:
     kv = Spec(dtype, (2, shared, keys, 8))
     before = Spec(dtype, (2, shared, past, 8)) if past else None
     operands = [Spec(dtype, (2, heads, steps, 8)), kv, kv, mask, before, before, lengths]
@@ -37,8 +44,11 @@ CASES = [
     attention(shared=2),
     attention(is_causal=True),
     attention(is_causal=True, past=3, steps=2, keys=2),
-    *(attention(mask=Spec(t, s), is_causal=c) for c in (False, True)
-      for t, s in (("f32", (4, 6)), ("bool", (2, 1, 4, 6)), ("bool", (4, 6)))),
+    *(
+        attention(mask=Spec(t, s), is_causal=c)
+        for c in (False, True)
+        for t, s in (("f32", (4, 6)), ("bool", (2, 1, 4, 6)), ("bool", (4, 6)))
+    ),
     *(attention(softcap=2.0, mask=Spec("f32", (4, 6)), qk_matmul_output_mode=m) for m in range(4)),
     attention(scale=0.3),
     attention(is_causal=True, left_window_size=2),
@@ -49,12 +59,18 @@ CASES = [
     *(attention(dtype=t) for t in ("f64", "f16", "bf16")),
     flat(),
     flat(is_causal=True),
-    *(Case(ScaledDotProductAttention(causal=c), (q, kv, kv, *m), 3e-6) for c in (False, True)
-      for q, kv in ((Spec("f32", (2, 4, 5, 8)), Spec("f32", (2, 4, 6, 8))), (Spec("f32", (5, 8)), Spec("f32", (6, 8))))
-      for m in ((), (Spec("f32", (5, 6)),), (Spec("f32", (5, 6)), Spec("f32", (), values=0.5)))),
+    *(
+        Case(ScaledDotProductAttention(causal=c), (q, kv, kv, *m), 3e-6)
+        for c in (False, True)
+        for q, kv in (
+            (Spec("f32", (2, 4, 5, 8)), Spec("f32", (2, 4, 6, 8))),
+            (Spec("f32", (5, 8)), Spec("f32", (6, 8))),
+        )
+        for m in ((), (Spec("f32", (5, 6)),), (Spec("f32", (5, 6)), Spec("f32", (), values=0.5)))
+    ),
     *(rotary(2, 3, 4, 8, interleaved=i, ids=ids) for i in (False, True) for ids in (False, True)),
     rotary(2, 3, 4, 8, half=2, rotary_embedding_dim=4),
     rotary(2, 3, 32, num_heads=4),
     rotary(2, 3, 32, num_heads=4, half=2, rotary_embedding_dim=4, interleaved=True),
     rotary(2, 3, 4, 8, dtype="f16"),
-]  # fmt: skip
+]

@@ -30,13 +30,7 @@ CASES = [
     Case(Split(num=3), (f32(7, 2), axis(0)), note="the last is smaller"),
     *(
         Case(Split(), (f32(6, 4), axis(a), ints(*n)))
-        for a, n in [
-            (0, (1, 2, 3)),
-            (0, (6,)),
-            (1, (1, 3)),
-            (-2, (2, 4)),
-            (0, (0, 6)),
-        ]
+        for a, n in [(0, (1, 2, 3)), (0, (6,)), (1, (1, 3)), (-2, (2, 4)), (0, (0, 6))]
     ),
     Case(Split(), (f32(6, 4), axis(0), ints(2, -1)), note="-1: the rest"),
     Case(Split(), (Spec("i64", (5,)), axis(0), ints(2, 3))),

@@ -54,11 +54,11 @@ CASES = [
     transposed((1, 3, 5), (3, 2, 3), strides=(2,)),
     transposed((1, 2, 3, 4, 3), (2, 3, 2, 3, 2), strides=(2, 1, 2)),
     Case(
-        GroupedConv(strides=(1, 1), dilations=(1, 1)),
-        (Spec("f32", (1, 4, 6, 6)), Spec("f32", (2, 3, 2, 3, 3))), 1e-5,
+        GroupedConv(strides=(1, 1), dilations=(1, 1)), (Spec("f32", (1, 4, 6, 6)), Spec("f32", (2, 3, 2, 3, 3))), 1e-5
     ),
     Case(
         GroupedConvTranspose(strides=(2, 2), dilations=(1, 1)),
-        (Spec("f32", (1, 4, 4, 4)), Spec("f32", (2, 2, 3, 3, 3))), 1e-5,
+        (Spec("f32", (1, 4, 4, 4)), Spec("f32", (2, 2, 3, 3, 3))),
+        1e-5,
     ),
-]  # fmt: skip
+]

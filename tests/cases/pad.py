@@ -20,12 +20,7 @@ CASES = [
     *(
         Case(Pad(mode=m), (X, ints(*p)))
         for m in ("edge", "reflect", "symmetric", "wrap")
-        for p in [
-            (1, 2, 2, 1),
-            (0, 3, 0, 0),
-            (2, 0, 0, 3),
-            (0, 0, 0, 0),
-        ]
+        for p in [(1, 2, 2, 1), (0, 3, 0, 0), (2, 0, 0, 3), (0, 0, 0, 0)]
     ),
     Case(Pad(mode="edge"), (X, ints(5, 0, 0, 6))),
     Case(Pad(mode="wrap"), (Spec("f32", (3,)), ints(5, 4)), note="wrapped more than once"),

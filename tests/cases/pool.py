@@ -47,4 +47,4 @@ CASES = [
     Case(GlobalAveragePool(), (PLANE,), 1e-6),
     Case(GlobalMaxPool(), (PLANE,)),
     Case(GlobalLpPool(p=2), (PLANE,), 1e-5),
-]  # fmt: skip
+]

@@ -74,10 +74,19 @@ CASES = [
     layer(GRU(hidden_size=5), "b", hidden=5, const=False),
     layer(of(RNN, activations=("Relu",)), "b"),
     layer(of(RNN, activations=("Relu", "Tanh"), direction="bidirectional"), "b"),
-    *(layer(of(RNN, activations=(name,)), "b") for name in
-      ("Affine", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Elu", "Softsign", "Softplus", "Sigmoid")),
-    layer(of(LSTM, activations=("HardSigmoid", "ScaledTanh", "Affine"), activation_alpha=(0.3, 1.5, 0.5),
-             activation_beta=(0.4, 0.75, 0.125)), "b"),
+    *(
+        layer(of(RNN, activations=(name,)), "b")
+        for name in ("Affine", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Elu", "Softsign", "Softplus", "Sigmoid")
+    ),
+    layer(
+        of(
+            LSTM,
+            activations=("HardSigmoid", "ScaledTanh", "Affine"),
+            activation_alpha=(0.3, 1.5, 0.5),
+            activation_beta=(0.4, 0.75, 0.125),
+        ),
+        "b",
+    ),
     *(layer(of(cls), *"bh", dtype=t) for cls in (LSTM, GRU, RNN) for t in ("f64", "f16", "bf16")),
     *(sequence(of(cls, direction=d)) for cls in (LSTMSequence, GRUSequence, RNNSequence) for d in DIRECTIONS),
     sequence(of(GRUSequence, linear_before_reset=True), 4),
@@ -88,4 +97,4 @@ CASES = [
     sequence(of(LSTMCell, input_forget=True), steps=False),
     sequence(of(GRUCell, linear_before_reset=True), 4, steps=False),
     sequence(of(RNNCell, activations=("relu",)), steps=False),
-]  # fmt: skip
+]

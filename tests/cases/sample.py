@@ -13,7 +13,7 @@ HALVES = Spec(
 
 def sample(
     mode: str, padding: str = "zeros", align: bool = False, x: Spec = X, grid: Spec | None = None, **fields: Any
-) -> Case:  # fmt: skip
+) -> Case:
     count = len(x.shape) - 2
     grid = grid or Spec("f32", (x.shape[0], *(4, 6, 3)[:count], count), -1.7, 1.7)
     rtol = 0 if mode == "nearest" else 2e-2 if x.dtype in ("f16", "bf16") else 1e-5
@@ -21,13 +21,21 @@ def sample(
 
 
 CASES = [
-    *(sample(m, p, a) for m in ("nearest", "linear", "cubic") for p in ("zeros", "border", "reflection")
-      for a in (False, True)),
-    *(sample(m, p, a, Spec("f32", (1, 2, 4, 8)), HALVES) for m in ("nearest", "linear", "cubic")
-      for p in ("zeros", "border", "reflection") for a in (False, True)),
+    *(
+        sample(m, p, a)
+        for m in ("nearest", "linear", "cubic")
+        for p in ("zeros", "border", "reflection")
+        for a in (False, True)
+    ),
+    *(
+        sample(m, p, a, Spec("f32", (1, 2, 4, 8)), HALVES)
+        for m in ("nearest", "linear", "cubic")
+        for p in ("zeros", "border", "reflection")
+        for a in (False, True)
+    ),
     *(sample(m, p, x=Spec("f32", (1, 2, 3, 4, 5))) for m in ("nearest", "linear") for p in ("zeros", "reflection")),
     *(sample(m, "reflection", True, Spec("f32", (1, 2, 1, 4))) for m in ("nearest", "linear", "cubic")),
     *(sample(m, x=Spec(t, (1, 2, 4, 5))) for t in ("f16", "bf16", "f64") for m in ("nearest", "linear")),
     *(sample("nearest", "border", x=Spec(t, (1, 2, 4, 5))) for t in ("i32", "u8", "bool", "i64")),
     sample("linear", grid=Spec("f16", (2, 3, 3, 2), -1.2, 1.2)),
-]  # fmt: skip
+]

@@ -131,10 +131,21 @@ def test_attributes_of_every_type_round_trip():
     typed = helper.make_tensor_type_proto(TensorProto.FLOAT, [None, "n"])
     node = helper.make_node("Any", ["x"], ["y"], domain="d")
     values = {
-        "f": 0.1, "i": -3, "s": b"\xff\x00a", "t": weight, "g": inner, "sp": sparse, "tp": typed,
-        "fs": [0.5, 2.0], "is": [1, 2], "ss": ["a", b"\xfe"], "ts": [weight], "gs": [inner], "sps": [sparse],
+        "f": 0.1,
+        "i": -3,
+        "s": b"\xff\x00a",
+        "t": weight,
+        "g": inner,
+        "sp": sparse,
+        "tp": typed,
+        "fs": [0.5, 2.0],
+        "is": [1, 2],
+        "ss": ["a", b"\xfe"],
+        "ts": [weight],
+        "gs": [inner],
+        "sps": [sparse],
         "tps": [typed, typed],
-    }  # fmt: skip
+    }
     for name, value in values.items():
         node.attribute.append(helper.make_attribute(name, value, doc_string="about" if name == "f" else None))
     node.attribute.extend(A(name=f"empty{kind}", type=kind) for kind in (A.INTS, A.FLOATS, A.STRINGS, A.GRAPHS))
@@ -270,9 +281,16 @@ def test_broken_tensors(fields, code):
 
 @pytest.mark.parametrize(
     ("indices", "dims", "code"),
-    [([0, 6], [2, 3], "IRC1446"), ([1, 0], [2, 3], "IRC1446"), ([0, 0], [6], "IRC1446"), ([-1, 0], [6], "IRC1446"),
-     ([[0, 3], [1, 0]], [2, 3], "IRC1446"), ([0], [6], "IRC1446"), ([0, 1], [2**20, 2**20], "IRC1447")],
-)  # fmt: skip
+    [
+        ([0, 6], [2, 3], "IRC1446"),
+        ([1, 0], [2, 3], "IRC1446"),
+        ([0, 0], [6], "IRC1446"),
+        ([-1, 0], [6], "IRC1446"),
+        ([[0, 3], [1, 0]], [2, 3], "IRC1446"),
+        ([0], [6], "IRC1446"),
+        ([0, 1], [2**20, 2**20], "IRC1447"),
+    ],
+)
 def test_broken_sparse_tensors(indices, dims, code):
     sparse = onnx.SparseTensorProto(
         values=numpy_helper.from_array(np.float32([1, 2]), "w"),
@@ -377,7 +395,7 @@ def relu(x, y, name=""):
 def test_unsorted_nodes_are_sorted():
     model, found = read(make([relu("a", "y"), relu("x", "a")]), "IRC1524")
     assert [n.inputs for n in model.graph.nodes] == [["x"], ["a"]]
-    assert found[0].location.where == 'graph main, node 0 (Relu)'
+    assert found[0].location.where == "graph main, node 0 (Relu)"
 
 
 def test_nodes_are_sorted_by_what_their_subgraphs_capture():
@@ -438,9 +456,15 @@ def test_duplicate_initializers_inputs_attributes_and_metadata():
 
 @pytest.mark.parametrize(
     "attribute",
-    [A(name="a"), A(name="a", type=A.INT, f=1.0), A(name="a", type=A.TENSOR), A(name="a", i=1, f=1.0),
-     A(name="a", type=A.INT, i=1, ints=[1]), A(name="a", type=A.INT, ref_attr_name="b")],
-)  # fmt: skip
+    [
+        A(name="a"),
+        A(name="a", type=A.INT, f=1.0),
+        A(name="a", type=A.TENSOR),
+        A(name="a", i=1, f=1.0),
+        A(name="a", type=A.INT, i=1, ints=[1]),
+        A(name="a", type=A.INT, ref_attr_name="b"),
+    ],
+)
 def test_attributes_without_a_clear_value(attribute):
     proto = make()
     proto.graph.node[0].attribute.append(attribute)
@@ -561,11 +585,25 @@ def test_a_model_built_by_hand_passes_the_onnx_checker():
 
 
 def test_attribute_types_of_new_values():
-    found = {name: writer.attribute_type(value, declared, name) for name, value, declared in [
-        ("int", 3, 0), ("bool", True, 0), ("mixed", [1, 2.0], 0), ("widened", 1, A.FLOAT), ("stale", "a", A.INT),
-        ("empty", [], A.STRINGS)]}  # fmt: skip
-    assert found == {"int": A.INT, "bool": A.INT, "mixed": A.FLOATS, "widened": A.FLOAT, "stale": A.STRING,
-                     "empty": A.STRINGS}  # fmt: skip
+    found = {
+        name: writer.attribute_type(value, declared, name)
+        for name, value, declared in [
+            ("int", 3, 0),
+            ("bool", True, 0),
+            ("mixed", [1, 2.0], 0),
+            ("widened", 1, A.FLOAT),
+            ("stale", "a", A.INT),
+            ("empty", [], A.STRINGS),
+        ]
+    }
+    assert found == {
+        "int": A.INT,
+        "bool": A.INT,
+        "mixed": A.FLOATS,
+        "widened": A.FLOAT,
+        "stale": A.STRING,
+        "empty": A.STRINGS,
+    }
     with pytest.raises(ValueError, match="empty list"):
         writer.attribute_type([], 0, "a")
 

@@ -212,7 +212,7 @@ BROKEN = [
     ("IRC1077", 'element_type="f32" shape="3"', 'element_type="string" shape="3"', "<data"),
     ("IRC1078", 'element_type="f32" shape="3"', 'element_type="dynamic" shape="3"', "<data"),
     ("IRC1090", 'type="Multiply"', 'type="TensorIterator"', "TensorIterator"),
-]  # fmt: skip
+]
 WARNINGS = {f"IRC{n}" for n in (1006, 1007, 1015, 1024, 1034, 1036, 1042, 1049, 1061, 1062, 1064, 1066)}
 
 

@@ -69,9 +69,14 @@ X, Y = sized("x", [2, 4]), sized("y", None)
 
 
 def model(
-    nodes: Sequence[NodeProto], inputs: Sequence[Any] = (X,), outputs: Sequence[Any] = (Y,),
-    constants: Sequence[TensorProto] = (), opset: int = 18, functions: Sequence[FunctionProto] = (), **domains: int,
-) -> Files:  # fmt: skip
+    nodes: Sequence[NodeProto],
+    inputs: Sequence[Any] = (X,),
+    outputs: Sequence[Any] = (Y,),
+    constants: Sequence[TensorProto] = (),
+    opset: int = 18,
+    functions: Sequence[FunctionProto] = (),
+    **domains: int,
+) -> Files:
     graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
     opsets = [helper.make_opsetid(d, v) for d, v in {"": opset, **domains}.items()]
     made = helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=functions)

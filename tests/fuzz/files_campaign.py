@@ -36,9 +36,15 @@ def warm_up() -> None:
 
 
 def fuzz_files(
-    target: str, seed: int, findings: Findings, until: float, first: int = 0, last: int = 1 << 62, deep: bool = True,
+    target: str,
+    seed: int,
+    findings: Findings,
+    until: float,
+    first: int = 0,
+    last: int = 1 << 62,
+    deep: bool = True,
     after_batch: Callable[[int], None] = lambda number: None,
-) -> int:  # fmt: skip
+) -> int:
     """Examine mutants until that time (of time.monotonic) or before number `last`; the number of the next one."""
     warm_up()
     mutants, known, number = Mutants(target, seed, deep), set[str](), first

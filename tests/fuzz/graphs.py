@@ -24,17 +24,52 @@ from irc.ops.builder import Builder, evaluate, run_reference
 from tests.fuzz.seeds import rows
 
 Array = np.ndarray[Any, Any]
-JUMPS = frozenset({
-    "ArgMax", "ArgMin", "BitCast", "Cast", "CastLike", "Ceil", "CropAndResize", "DequantizeLinear",
-    "DynamicQuantizeLinear", "Equal", "FakeQuantize", "Floor", "FloorMod", "Greater", "GreaterOrEqual", "GridSample",
-    "Hardmax", "IsInf", "IsNaN", "Less", "LessOrEqual", "LpPool", "MaxPool", "Mod", "NonMaxSuppression", "NonZero",
-    "NotEqual", "QuantizeLinear", "Range", "Resize", "RoiAlign", "Round", "Sign", "Sort", "TopK", "Trunc", "Unique",
-})  # fmt: skip
+JUMPS = frozenset(
+    {
+        "ArgMax",
+        "ArgMin",
+        "BitCast",
+        "Cast",
+        "CastLike",
+        "Ceil",
+        "CropAndResize",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "Equal",
+        "FakeQuantize",
+        "Floor",
+        "FloorMod",
+        "Greater",
+        "GreaterOrEqual",
+        "GridSample",
+        "Hardmax",
+        "IsInf",
+        "IsNaN",
+        "Less",
+        "LessOrEqual",
+        "LpPool",
+        "MaxPool",
+        "Mod",
+        "NonMaxSuppression",
+        "NonZero",
+        "NotEqual",
+        "QuantizeLinear",
+        "Range",
+        "Resize",
+        "RoiAlign",
+        "Round",
+        "Sign",
+        "Sort",
+        "TopK",
+        "Trunc",
+        "Unique",
+    }
+)
 """Operations whose results jump where their operands change a little: they get operands of their own, which are the
 same for everybody; and so no difference in a last digit becomes a difference at all."""
-VARYING = frozenset({
-    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout",
-})  # fmt: skip
+VARYING = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
+)
 OF_NOTHING = frozenset({"ReduceLogSum", "ReduceLogSumExp", "ReduceMean", "ReduceL2"})
 """Of no elements these are infinite or no number, which no integer can express."""
 LARGEST = 1e3

@@ -51,9 +51,14 @@ def drawn_at(seed: int, number: int) -> Drawn:
 
 
 def fuzz_graphs(
-    seed: int, findings: Findings, until: float, first: int = 0, last: int = 1 << 62,
-    after_batch: Callable[[int], None] = lambda number: None, parties: Sequence[str] = WHO,
-) -> int:  # fmt: skip
+    seed: int,
+    findings: Findings,
+    until: float,
+    first: int = 0,
+    last: int = 1 << 62,
+    after_batch: Callable[[int], None] = lambda number: None,
+    parties: Sequence[str] = WHO,
+) -> int:
     """Compare graphs until that time (of time.monotonic) or before number `last`; the number of the next one."""
     number = first
     while time.monotonic() < until and number < last:

@@ -100,9 +100,13 @@ def _cause(status: int) -> str:
 
 
 def _serve(
-    call: Callable[[Item], Any], items: Sequence[Item], answers: int, trace: int, bytes_more: int | None,
+    call: Callable[[Item], Any],
+    items: Sequence[Item],
+    answers: int,
+    trace: int,
+    bytes_more: int | None,
     before: Callable[[], None],
-) -> None:  # fmt: skip
+) -> None:
     """The child: limits, then one line of JSON an item.  Does not return."""
     status = 1
     try:

@@ -164,11 +164,16 @@ def change_attribute(model: ModelProto, rng: Random, donor: Donor) -> None:
     if made.type == AttributeProto.INTS and rng.random() < 0.6 and made.ints:
         change_list(made, AttributeProto.DESCRIPTOR.fields_by_name["ints"], made.ints, rng)
         return
-    given = rng.choice((
-        values.integer(rng, made.i), values.real(rng), values.text(rng),
-        [values.integer(rng) for _ in range(rng.randrange(1, 6))], [values.real(rng)] * rng.randrange(1, 4),
-        [values.text(rng)],
-    ))  # fmt: skip
+    given = rng.choice(
+        (
+            values.integer(rng, made.i),
+            values.real(rng),
+            values.text(rng),
+            [values.integer(rng) for _ in range(rng.randrange(1, 6))],
+            [values.real(rng)] * rng.randrange(1, 4),
+            [values.text(rng)],
+        )
+    )
     if made.type == AttributeProto.INT and rng.random() < 0.7:
         given = values.integer(rng, made.i)
     made.CopyFrom(helper.make_attribute(made.name, given))
@@ -296,8 +301,17 @@ def change_storage(model: ModelProto, rng: Random, donor: Donor) -> None:
 
 
 CHANGES: tuple[tuple[Callable[[ModelProto, Random, Donor], None], int], ...] = (
-    (change_field, 6), (transplant, 3), (change_operator, 3), (change_operand, 4), (change_attribute, 6),
-    (change_shape, 5), (change_constant, 6), (change_role, 3), (change_version, 2), (change_element_type, 2),
-    (graft, 3), (change_storage, 1),
-)  # fmt: skip
+    (change_field, 6),
+    (transplant, 3),
+    (change_operator, 3),
+    (change_operand, 4),
+    (change_attribute, 6),
+    (change_shape, 5),
+    (change_constant, 6),
+    (change_role, 3),
+    (change_version, 2),
+    (change_element_type, 2),
+    (graft, 3),
+    (change_storage, 1),
+)
 """What a mutation may be, and how often."""

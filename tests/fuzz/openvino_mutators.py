@@ -14,11 +14,48 @@ from tests.fuzz import values
 
 Element = etree._Element
 Donor = Callable[[], bytes]
-TYPES = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u1", "u4", "i4", "u8", "u32", "u64", "boolean",
-         "string", "nf4", "f8e4m3", "undefined", "dynamic", "x")  # fmt: skip
+TYPES = (
+    "f32",
+    "f16",
+    "bf16",
+    "f64",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "u1",
+    "u4",
+    "i4",
+    "u8",
+    "u32",
+    "u64",
+    "boolean",
+    "string",
+    "nf4",
+    "f8e4m3",
+    "undefined",
+    "dynamic",
+    "x",
+)
 PORT_TYPES = ("FP32", "FP16", "I64", "I32", "U8", "I8", "BOOL", "STRING", "BIN", "X")
-WORDS = ("true", "false", "numpy", "none", "pdpd", "explicit", "same_upper", "valid", "constant", "reflect", "nearest",
-         "floor", "ceil", "sum", "forward", "bidirectional")  # fmt: skip
+WORDS = (
+    "true",
+    "false",
+    "numpy",
+    "none",
+    "pdpd",
+    "explicit",
+    "same_upper",
+    "valid",
+    "constant",
+    "reflect",
+    "nearest",
+    "floor",
+    "ceil",
+    "sum",
+    "forward",
+    "bidirectional",
+)
 
 
 def mutate_xml(data: bytes, rng: Random, donor: Donor) -> bytes:
@@ -260,7 +297,15 @@ def rename(root: Element, rng: Random, donor: Donor) -> None:
 
 
 CHANGES: tuple[tuple[Callable[[Element, Random, Donor], None], int], ...] = (
-    (change_attribute, 3), (change_data, 6), (change_tree, 3), (transplant, 2), (change_operation, 3), (change_port, 3),
-    (change_parameter, 5), (change_constant, 4), (change_edge, 3), (rename, 1),
-)  # fmt: skip
+    (change_attribute, 3),
+    (change_data, 6),
+    (change_tree, 3),
+    (transplant, 2),
+    (change_operation, 3),
+    (change_port, 3),
+    (change_parameter, 5),
+    (change_constant, 4),
+    (change_edge, 3),
+    (rename, 1),
+)
 """What a mutation may be, and how often."""

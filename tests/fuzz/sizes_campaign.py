@@ -52,9 +52,13 @@ def run_sanitized(folder: Path) -> None:
 
 
 def fuzz_sizes(
-    seed: int, findings: Findings, until: float, first: int = 0, last: int = 1 << 62,
+    seed: int,
+    findings: Findings,
+    until: float,
+    first: int = 0,
+    last: int = 1 << 62,
     after_batch: Callable[[int], None] = lambda number: None,
-) -> int:  # fmt: skip
+) -> int:
     """Call compiled cases until that time (of time.monotonic) or before number `last`; the number of the next one."""
     number = first
     while time.monotonic() < until and number < last:

@@ -68,9 +68,16 @@ def export(out: Path) -> None:
     batch, sequence = torch.export.Dim("batch"), torch.export.Dim("sequence")
     shapes = {name: {0: batch, 1: sequence} for name in feed}
     torch.onnx.export(
-        encoder(), (), str(out / "minilm.onnx"), kwargs=feed, dynamo=True, dynamic_shapes=shapes,
-        input_names=list(feed), output_names=["sentence_embedding"], external_data=False,
-    )  # fmt: skip
+        encoder(),
+        (),
+        str(out / "minilm.onnx"),
+        kwargs=feed,
+        dynamo=True,
+        dynamic_shapes=shapes,
+        input_names=list(feed),
+        output_names=["sentence_embedding"],
+        external_data=False,
+    )
     openvino.save_model(openvino.convert_model(out / "minilm.onnx"), out / "minilm.xml", compress_to_fp16=False)
 
 

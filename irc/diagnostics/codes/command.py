@@ -3,50 +3,62 @@
 from irc.diagnostics.core import Code
 
 CHECK_DIFFERS = Code(
-    "IRC4901", "error", "Written model computes something else",
+    "IRC4901",
+    "error",
+    "Written model computes something else",
     "the written model does not compute what the source does: {reason}",
     why="After writing, `irc convert` runs the source and the written model on the same random inputs. "
     "Their results differ by more than rounding explains, so the written model is thrown away.",
     example="a conversion that loses an attribute",
     fix="`--no-check` writes the model all the same, for instance to look at it.",
     help="please report it with the model, or a reduced one",
-)  # fmt: skip
+)
 NOT_CHECKED = Code(
-    "IRC4902", "note", "Conversion was not checked",
+    "IRC4902",
+    "note",
+    "Conversion was not checked",
     "the written model was not compared with the source: {reason}",
     why="The check after a conversion runs both models. That needs every operation of the model to be supported, "
     "inputs that random arrays can stand for, and results that are not random.",
     example="a model with an operation that irc copies without knowing it",
     fix="Nothing is wrong with the written model as far as irc can tell; compare it on inputs of your own.",
     help="`irc run --input x=FILE` runs a model on given inputs",
-)  # fmt: skip
+)
 CANNOT_WRITE = Code(
-    "IRC4903", "error", "File cannot be written",
+    "IRC4903",
+    "error",
+    "File cannot be written",
     "{path} cannot be written: {reason}",
     why="The folder does not exist, is not writable, or the disk is full.",
     example="irc convert model.onnx no/such/folder/model.xml",
     fix="Create the folder, or write somewhere else.",
     help="name a folder that exists and is writable",
-)  # fmt: skip
+)
 NO_PEER = Code(
-    "IRC4904", "error", "Engine is not installed",
+    "IRC4904",
+    "error",
+    "Engine is not installed",
     "{engine} cannot be measured: {reason}",
     why="`irc bench --vs` runs other engines from the same Python; this one could not be imported.",
     example="irc bench model.onnx --vs openvino",
     fix="Install it, or leave it out of --vs.",
     help="python -m pip install {package}",
-)  # fmt: skip
+)
 NO_CLOCK = Code(
-    "IRC4905", "error", "Compiled folder cannot be profiled",
+    "IRC4905",
+    "error",
+    "Compiled folder cannot be profiled",
     "the folder was compiled without a clock around its functions",
     why="`irc profile` reads the times that a compiled model notes around each of its functions. Models are compiled "
     "without that unless it is asked for.",
     example="irc compile model.onnx -o build; irc profile build",
     fix="Profile the model itself, or compile the folder again with `--profile`.",
     help="irc compile MODEL --profile -o DIR",
-)  # fmt: skip
+)
 LEFT_BEHIND = Code(
-    "IRC4906", "note", "Something has no place in the target format",
+    "IRC4906",
+    "note",
+    "Something has no place in the target format",
     "{format} has no place for {what}",
     why="What a model computes is converted; what else its file says can have no counterpart. OpenVINO IR knows no doc "
     "strings, producers and names of sizes, ONNX no layouts, bounds of sizes and second names of tensors, and runtime "
@@ -54,4 +66,4 @@ LEFT_BEHIND = Code(
     example="irc convert documented.onnx model.xml",
     fix="Keep the source file where these matter.",
     help="the converted model computes the same without it",
-)  # fmt: skip
+)

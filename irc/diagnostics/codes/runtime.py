@@ -3,107 +3,133 @@
 from irc.diagnostics.core import Code
 
 NO_COMPILER = Code(
-    "IRC6001", "error", "No C compiler",
+    "IRC6001",
+    "error",
+    "No C compiler",
     "no C compiler was found (looked for {looked_for})",
     why="The C backend compiles the generated code with a compiler of the machine.",
     example='irc.compile(model, backend="c") on a machine without gcc or clang',
     fix="Install gcc or clang (or the Python package ziglang), set CC, or use the NumPy backend.",
     help='install gcc or clang, set CC to a compiler, or use backend="numpy"',
-)  # fmt: skip
+)
 COMPILER_UNUSABLE = Code(
-    "IRC6002", "error", "The C compiler does not work",
+    "IRC6002",
+    "error",
+    "The C compiler does not work",
     "{command} could not be asked for its version: {reason}",
     why="Before it is used, a compiler is asked for its version, which is part of the cache key.",
     example="CC=/usr/bin/false",
     fix="Set CC to a working C compiler.",
     help="set CC to a working C compiler",
-)  # fmt: skip
+)
 COMPILE_FAILED = Code(
-    "IRC6003", "error", "The C compiler refused generated code",
+    "IRC6003",
+    "error",
+    "The C compiler refused generated code",
     "{command} failed on {file} (exit status {status})",
     why="Generated code compiles with gcc 12 and clang 14 and later; older or other compilers may lack something.",
     example="a compiler without C11",
     fix="Use a newer compiler.  If yours is recent, this is a mistake of irc: please report it with the message.",
     help="use gcc 12, clang 14 or later; if that is what you have, please report this with the model",
-)  # fmt: skip
+)
 COMPILE_TIMEOUT = Code(
-    "IRC6004", "error", "The C compiler took too long",
+    "IRC6004",
+    "error",
+    "The C compiler took too long",
     "{command} did not finish {file} within {seconds} s",
     why="Compilation of each file has a time limit, so that a stuck compiler does not block for ever.",
     example="a machine with too little memory",
     fix="Set IRC_COMPILE_TIMEOUT to more seconds.",
     help="set the environment variable IRC_COMPILE_TIMEOUT to more seconds",
-)  # fmt: skip
+)
 UNKNOWN_TARGET = Code(
-    "IRC6005", "error", "Unknown target",
+    "IRC6005",
+    "error",
+    "Unknown target",
     "target {target} is not known; known are {known}",
     why="A target names a processor: its instruction set decides which code may be generated.",
     example='target="x86-64-v5"',
     fix="Use one of the known targets.",
     help="use one of {known}",
-)  # fmt: skip
+)
 FOREIGN_TARGET = Code(
-    "IRC6006", "error", "Target of another processor family",
+    "IRC6006",
+    "error",
+    "Target of another processor family",
     "target {target} cannot be built on {machine} with {command}",
     why="Only a cross compiler builds for another processor family.",
     example='target="aarch64" with the gcc of an x86-64 machine',
     fix="Set CC to a cross compiler for that target, or choose a target of this machine.",
     help="set CC to a cross compiler for {target}, or choose a target of {machine}",
-)  # fmt: skip
+)
 MISSING_FEATURES = Code(
-    "IRC6007", "error", "The processor lacks instructions of the artefact",
+    "IRC6007",
+    "error",
+    "The processor lacks instructions of the artefact",
     "the artefact was built for {target} and needs {missing}, which this processor does not have",
     why="Running it would end in an illegal instruction.",
     example="an artefact built on a machine with AVX-512, loaded on one without",
     fix="Compile the model again on this machine, or for a lower target.",
     help="compile the model again on this machine, or with target=x86-64-v2",
-)  # fmt: skip
+)
 MEMORY_MISALIGNED = Code(
-    "IRC6101", "error", "Context or weights missing or misaligned",
+    "IRC6101",
+    "error",
+    "Context or weights missing or misaligned",
     "the memory of the context and the weights must be present and aligned to 64 bytes",
     why="Generated code relies on the alignment.",
     example="P_init with memory of malloc",
     fix="Use aligned_alloc(64, size) or posix_memalign, and load weights.bin to memory aligned to 64.",
     help="allocate the context and the weights aligned to 64 bytes",
-)  # fmt: skip
+)
 NOT_PLANNED = Code(
-    "IRC6102", "error", "Sizes are not set",
+    "IRC6102",
+    "error",
+    "Sizes are not set",
     "the model was run before its sizes were set",
     why="A model with symbolic sizes needs them before it runs: they decide where its buffers lie.",
     example="P_run after P_init, without P_plan",
     fix="Call P_plan with the sizes first.",
     help="call P_plan with the sizes first",
-)  # fmt: skip
+)
 SIZE_OUT_OF_RANGE = Code(
-    "IRC6103", "error", "Size outside its range",
+    "IRC6103",
+    "error",
+    "Size outside its range",
     "a size is missing or outside the range that model.h states",
     why="The model declares bounds for its symbolic sizes.",
     example="a batch of 9 where the model says 1 to 8",
     fix="Pass sizes within the bounds.",
     help="pass sizes within the bounds that model.h states",
-)  # fmt: skip
+)
 MODEL_TOO_LARGE = Code(
-    "IRC6105", "error", "Sizes are too large",
+    "IRC6105",
+    "error",
+    "Sizes are too large",
     "with these sizes a tensor would have more than 2^40 elements, or all memory together more than 2^62 bytes",
     why="Generated code computes indices, offsets and sizes as 64-bit numbers. A size of 0 does not make up for "
     "others, because partial products and strides have to fit too.",
     example="three sizes of 2^31 - 1 that are multiplied",
     fix="Pass smaller sizes.",
     help="pass smaller sizes",
-)  # fmt: skip
+)
 TILES_REFUSED = Code(
-    "IRC6106", "error", "The operating system refuses AMX",
+    "IRC6106",
+    "error",
+    "The operating system refuses AMX",
     "the model was compiled for AMX, which this processor lacks or the operating system refuses",
     why="Linux lets a process use AMX tiles only when it asks for them, which P_init does; before 5.16 it never does.",
     example="a model compiled on a machine with AMX, run in a sandbox without it",
     fix="Compile the model for x86-64-v4 or a lower target, or run it where AMX is allowed.",
     help="compile with target=x86-64-v4",
-)  # fmt: skip
+)
 SIZE_NEGATIVE = Code(
-    "IRC6107", "error", "Sizes are too small",
+    "IRC6107",
+    "error",
+    "Sizes are too small",
     "with these sizes a tensor would have a negative size",
     why="Windows and crops take a fixed amount off a size, which has to be there.",
     example="a convolution with a window of 7 over a row of 3 elements",
     fix="Pass larger sizes.",
     help="pass larger sizes",
-)  # fmt: skip
+)

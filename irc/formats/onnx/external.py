@@ -38,9 +38,14 @@ class External:
 
 
 def locate(
-    proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], needed: int, folder: DataFolder | None, sink: Sink,
+    proto: onnx.TensorProto,
+    dtype: DType,
+    shape: tuple[int, ...],
+    needed: int,
+    folder: DataFolder | None,
+    sink: Sink,
     loc: Loc,
-) -> External | None:  # fmt: skip
+) -> External | None:
     """Where a tensor's external data are, or None with an error reported."""
     entries = {e.key: e.value for e in proto.external_data}
     name, location = proto.name, entries.get("location", "")
@@ -56,8 +61,9 @@ def locate(
             value = f'"{text}", not a number from 0 up'
             return sink.report(codes.EXTERNAL_ENTRY, loc, name=name, key=key, value=value)
     if dtype.kind == "s":
-        return sink.report(codes.TENSOR_FIELD, loc, name=name, type=dtype, field="external data",
-                           reason="strings have no raw form")  # fmt: skip
+        return sink.report(
+            codes.TENSOR_FIELD, loc, name=name, type=dtype, field="external data", reason="strings have no raw form"
+        )
     file = _opened(name, location, folder, sink, loc)
     if file is None:
         return None
@@ -69,8 +75,19 @@ def locate(
     elif offset + length > size:
         reason = "the file is too short"
     if reason:
-        return sink.report(codes.EXTERNAL_RANGE, loc, name=name, type=dtype, dims=list(shape), needed=needed,
-                           offset=offset, length=length, location=location, size=size, reason=reason)  # fmt: skip
+        return sink.report(
+            codes.EXTERNAL_RANGE,
+            loc,
+            name=name,
+            type=dtype,
+            dims=list(shape),
+            needed=needed,
+            offset=offset,
+            length=length,
+            location=location,
+            size=size,
+            reason=reason,
+        )
     return External(file, offset, length, dtype, shape)
 
 

@@ -43,14 +43,37 @@ _NODE = frozenset(
 )
 _VALUE = frozenset(("name", "type", "doc_string", "metadata_props"))
 _FUNCTION = frozenset(
-    ("name", "domain", "overload", "input", "output", "attribute", "attribute_proto", "node", "opset_import",
-     "doc_string", "value_info", "metadata_props")
-)  # fmt: skip
+    (
+        "name",
+        "domain",
+        "overload",
+        "input",
+        "output",
+        "attribute",
+        "attribute_proto",
+        "node",
+        "opset_import",
+        "doc_string",
+        "value_info",
+        "metadata_props",
+    )
+)
 FIELD_OF: dict[int, str] = {
-    A.FLOAT: "f", A.INT: "i", A.STRING: "s", A.TENSOR: "t", A.GRAPH: "g", A.SPARSE_TENSOR: "sparse_tensor",
-    A.TYPE_PROTO: "tp", A.FLOATS: "floats", A.INTS: "ints", A.STRINGS: "strings", A.TENSORS: "tensors",
-    A.GRAPHS: "graphs", A.SPARSE_TENSORS: "sparse_tensors", A.TYPE_PROTOS: "type_protos",
-}  # fmt: skip
+    A.FLOAT: "f",
+    A.INT: "i",
+    A.STRING: "s",
+    A.TENSOR: "t",
+    A.GRAPH: "g",
+    A.SPARSE_TENSOR: "sparse_tensor",
+    A.TYPE_PROTO: "tp",
+    A.FLOATS: "floats",
+    A.INTS: "ints",
+    A.STRINGS: "strings",
+    A.TENSORS: "tensors",
+    A.GRAPHS: "graphs",
+    A.SPARSE_TENSORS: "sparse_tensors",
+    A.TYPE_PROTOS: "type_protos",
+}
 _VALUE_FIELDS = frozenset(FIELD_OF.values())
 
 
@@ -159,8 +182,13 @@ class GraphReader:
         if not proto.op_type:
             self.sink.report(codes.OP_TYPE_MISSING, loc)
         domain = canonical_domain(self.text(proto.domain, "a node's domain", loc))
-        node = RawNode(self.text(proto.op_type, "an op_type", loc), self.version(domain, loc), domain,
-                       self.text(proto.name, "a node's name", loc), loc=loc)  # fmt: skip
+        node = RawNode(
+            self.text(proto.op_type, "an op_type", loc),
+            self.version(domain, loc),
+            domain,
+            self.text(proto.name, "a node's name", loc),
+            loc=loc,
+        )
         node.inputs = [self.text(name, "an input's name", loc) for name in proto.input]
         for name in proto.output:
             key = self.text(name, "an output's name", loc)

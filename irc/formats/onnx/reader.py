@@ -87,8 +87,9 @@ def _ir_version(proto: onnx.ModelProto, sink: Sink, loc: Loc) -> int:
         sink.report(codes.IR_VERSION_MISSING, loc, assumed=assumed)
         return assumed
     if proto.ir_version > onnx.IR_VERSION:
-        sink.report(codes.IR_VERSION_NEWER, loc, version=proto.ir_version, package=onnx.__version__,
-                    known=int(onnx.IR_VERSION))  # fmt: skip
+        sink.report(
+            codes.IR_VERSION_NEWER, loc, version=proto.ir_version, package=onnx.__version__, known=int(onnx.IR_VERSION)
+        )
     return proto.ir_version
 
 

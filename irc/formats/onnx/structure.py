@@ -184,8 +184,12 @@ def check_recursion(functions: Sequence[RawFunction], where: Callable[[RawFuncti
                 done.add(path.pop())
             elif following in path:
                 circle = [*path[path.index(following) :], following]
-                sink.report(codes.FUNCTION_RECURSION, where(by_key[following]), name=_function_title(following),
-                            path=" -> ".join(map(_function_title, circle)))  # fmt: skip
+                sink.report(
+                    codes.FUNCTION_RECURSION,
+                    where(by_key[following]),
+                    name=_function_title(following),
+                    path=" -> ".join(map(_function_title, circle)),
+                )
             elif following not in done:
                 stack.append((following, iter(sorted(calls[following]))))
                 path.append(following)

@@ -28,13 +28,22 @@ MAX_ELEMENTS = 2**63 - 1
 MAX_DENSE_BYTES = 4 << 30
 FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 _TYPED = {
-    "f32": "float_data", "c64": "float_data", "f64": "double_data", "c128": "double_data", "i64": "int64_data",
-    "u64": "uint64_data", "u32": "uint64_data", "string": "string_data",
-}  # fmt: skip
+    "f32": "float_data",
+    "c64": "float_data",
+    "f64": "double_data",
+    "c128": "double_data",
+    "i64": "int64_data",
+    "u64": "uint64_data",
+    "u32": "uint64_data",
+    "string": "string_data",
+}
 _FIELD_DTYPE = {
-    "float_data": np.float32, "int32_data": np.int32, "int64_data": np.int64,
-    "double_data": np.float64, "uint64_data": np.uint64,
-}  # fmt: skip
+    "float_data": np.float32,
+    "int32_data": np.int32,
+    "int64_data": np.int64,
+    "double_data": np.float64,
+    "uint64_data": np.uint64,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +171,17 @@ class TensorReader:
             items = list(stored) if field == "string_data" else np.array(stored, _FIELD_DTYPE[field])
             load = Typed(field, items, dtype, shape)
         if needed != found:
-            self.sink.report(codes.TENSOR_SIZE, loc, name=name, type=dtype, dims=list(shape), needed=needed,
-                             unit=unit, field=field, found=found)  # fmt: skip
+            self.sink.report(
+                codes.TENSOR_SIZE,
+                loc,
+                name=name,
+                type=dtype,
+                dims=list(shape),
+                needed=needed,
+                unit=unit,
+                field=field,
+                found=found,
+            )
             return None
         return load
 

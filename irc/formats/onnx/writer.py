@@ -136,8 +136,12 @@ def _node(node: RawNode, proto: onnx.NodeProto, store: Store | None) -> None:
     _common(node.extras, proto)
     proto.input.extend(node.inputs)
     proto.output.extend(value.key for value in node.outputs)
-    for field, text in (("name", node.name), ("op_type", node.type), ("domain", node.domain),
-                        ("overload", node.extras.get("overload"))):  # fmt: skip
+    for field, text in (
+        ("name", node.name),
+        ("op_type", node.type),
+        ("domain", node.domain),
+        ("overload", node.extras.get("overload")),
+    ):
         if text:
             setattr(proto, field, text)
     _attributes(node.attrs, node.extras, proto.attribute, store)
@@ -201,9 +205,14 @@ def attribute_type(value: Attr, declared: int, name: str) -> int:
 _SCALARS: tuple[int, ...] = (A.UNDEFINED, A.INT, A.FLOAT, A.STRING, A.TENSOR, A.SPARSE_TENSOR, A.GRAPH, A.TYPE_PROTO)
 _WIDER: dict[int, int] = {A.INT: A.FLOAT, A.INTS: A.FLOATS}  # a float attribute may be given as integers
 _LIST_OF: dict[int, int] = {
-    A.INT: A.INTS, A.FLOAT: A.FLOATS, A.STRING: A.STRINGS, A.TENSOR: A.TENSORS, A.GRAPH: A.GRAPHS,
-    A.SPARSE_TENSOR: A.SPARSE_TENSORS, A.TYPE_PROTO: A.TYPE_PROTOS,
-}  # fmt: skip
+    A.INT: A.INTS,
+    A.FLOAT: A.FLOATS,
+    A.STRING: A.STRINGS,
+    A.TENSOR: A.TENSORS,
+    A.GRAPH: A.GRAPHS,
+    A.SPARSE_TENSOR: A.SPARSE_TENSORS,
+    A.TYPE_PROTO: A.TYPE_PROTOS,
+}
 
 
 def _scalar_type(value: Any, name: str) -> int:

@@ -26,9 +26,15 @@ _DECLARATION = re.compile(
 )
 _DECLARATION_BYTES = 1024
 _FIRST_BYTES = (
-    (b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"<\0\0\0", "utf-32-le"), (b"\0\0\0<", "utf-32-be"),
-    (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"),
-)  # fmt: skip
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"<\0\0\0", "utf-32-le"),
+    (b"\0\0\0<", "utf-32-be"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+    (b"<\0", "utf-16-le"),
+    (b"\0<", "utf-16-be"),
+)
 """How a file begins in other encodings than those that have ASCII in them."""
 _REMEMBERED = 4
 _UNCLOSED = {errors.codes[text] for text in (errors.XML_ERROR_TAG_MISMATCH, errors.XML_ERROR_NO_ELEMENTS)}

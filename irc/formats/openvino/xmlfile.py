@@ -35,13 +35,7 @@ class XmlFile:
         return Loc(self.path, where, Position(self.path, self._ordinals[element]))
 
     def report(
-        self,
-        code: Code,
-        element: Element,
-        where: str,
-        dead: bool = False,
-        notes: tuple[str, ...] = (),
-        **facts: Any,
+        self, code: Code, element: Element, where: str, dead: bool = False, notes: tuple[str, ...] = (), **facts: Any
     ) -> None:
         """Report at an element.  OpenVINO never looks at dead layers, so their errors are warnings."""
         severity = "warning" if dead and code.severity == "error" else code.severity
@@ -76,12 +70,7 @@ def parse(path: str, sink: Sink) -> XmlFile | None:
 
 def _tree(path: str, data: bytes, sink: Sink) -> Element | None:
     parser = etree.XMLParser(
-        resolve_entities=False,
-        load_dtd=False,
-        no_network=True,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
+        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, remove_comments=True, remove_pis=True
     )
     try:
         return etree.fromstring(data, parser)
