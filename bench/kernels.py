@@ -33,7 +33,7 @@ from irc.kernels import (
     select_pool,
     select_pool_last,
 )
-from irc.kernels.pool import Mode
+from irc.kernels.pool.nchw import Mode
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 PEAK = """

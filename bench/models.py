@@ -27,9 +27,9 @@ import onnx
 from networks import NETWORKS, feeds
 
 import irc
-from irc.backends.processor import cpu_features
-from irc.backends.toolchain import find_compiler
 from irc.cli import bench, costs
+from irc.toolchain.c_compiler import find_compiler
+from irc.toolchain.processor import cpu_features
 
 PEERS = {"onnxruntime": bench.onnxruntime_engine, "openvino": bench.openvino_engine}
 MARKS = ("<!-- speed", "<!-- /speed -->")

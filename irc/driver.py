@@ -22,7 +22,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from irc.backends import toolchain
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, IrcError, Loc, Problem, RunError, Sink, require
 from irc.diagnostics.codes import lowering, runtime_io as codes
 from irc.diagnostics.progress import tell
@@ -30,6 +29,7 @@ from irc.runtime import cache as store, tuned
 from irc.runtime.artifact import Artifact, Content, Draft
 from irc.runtime.content import source_hash
 from irc.runtime.executor import CompiledModel
+from irc.toolchain import c_compiler
 from irc.version import VERSION
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from irc.formats.document import RawModel
     from irc.ir.dim import Dim
     from irc.ir.graph import Graph, Model, Value
-    from irc.kernels.choices import Choices
+    from irc.kernels.core.choices import Choices
     from irc.loops.ir import Program
     from irc.pipelines import Pass
 
@@ -168,7 +168,7 @@ def compile(source: Any, options: CompileOptions | None = None) -> CompiledModel
     options.check()
     backend = choose_backend(options.backend)
     if backend == "numpy":  # for which every target is the same
-        toolchain.target_of_sources(options.target)
+        c_compiler.target_of_sources(options.target)
     try:
         return compile_with(source, backend, options)
     except CompileError as e:
@@ -223,7 +223,7 @@ def sources(model: Model, options: CompileOptions) -> Draft:
 
     options.check()
     with located(model), limits.max_memory(options.max_memory):
-        return generate_sources(model, options, toolchain.target_of_sources(options.target))
+        return generate_sources(model, options, c_compiler.target_of_sources(options.target))
 
 
 @contextmanager
@@ -255,7 +255,7 @@ def node_of(error: Exception) -> Loc | None:
 def generate_numpy(model: Model, options: CompileOptions) -> Draft:
     """compile(numpy): copy → bind shapes → COMPILE_NUMPY → emit."""
     from irc import pipelines
-    from irc.backends import numpy as backend
+    from irc.backends.numpy import module as backend
     from irc.runtime.describe import describe, profile_of_groups
 
     graph = model.graph.copy()
@@ -272,33 +272,33 @@ def generate_numpy(model: Model, options: CompileOptions) -> Draft:
 
 
 def generate_c(model: Model, options: CompileOptions) -> Draft:
-    """compile(c): the sources, with kernels that were measured where artefacts are cached → compiler."""
-    from irc.kernels import choices
+    """compile(files): the sources, with kernels that were measured where artefacts are cached → compiler."""
+    from irc.kernels.core import choices
 
-    compiler = toolchain.require_compiler()
-    target = toolchain.resolve_target(options.target, compiler)
+    compiler = c_compiler.require_compiler()
+    target = c_compiler.resolve_target(options.target, compiler)
     with choices.using(choices.Measured(measured_kernels(options, target, compiler))):
         draft = generate_sources(model, options, target)
     names = sorted(draft.files)
 
     def finish(folder: Path) -> list[str]:
-        library = toolchain.build(folder, names, target, compiler)
-        pool = toolchain.build_runtime(store.shared_folder("runtime"), compiler)
-        shutil.copyfile(pool, folder / toolchain.library_name("irc_rt"))
-        return [library.name, toolchain.library_name("irc_rt")]
+        library = c_compiler.build(folder, names, target, compiler)
+        pool = c_compiler.build_runtime(store.shared_folder("runtime"), compiler)
+        shutil.copyfile(pool, folder / c_compiler.library_name("irc_rt"))
+        return [library.name, c_compiler.library_name("irc_rt")]
 
-    library, pool = map(toolchain.library_name, ("model", "irc_rt"))
+    library, pool = map(c_compiler.library_name, ("model", "irc_rt"))
     built = {"library": library, "pool": pool, "compiler": compiler.version}
     return Draft(draft.files, {**draft.manifest, **built}, finish)
 
 
-def generate_sources(model: Model, options: CompileOptions, target: toolchain.Target) -> Draft:
-    """sources(c): copy → bind shapes → COMPILE_C → group → lower → memory → C."""
+def generate_sources(model: Model, options: CompileOptions, target: c_compiler.Target) -> Draft:
+    """sources(files): copy → bind shapes → COMPILE_C → group → lower → memory → C."""
     from irc import pipelines
-    from irc.backends import c
+    from irc.backends.c import files
+    from irc.fusion import group
     from irc.kernels import isa_of
     from irc.loops import lower, memory
-    from irc.passes import group
     from irc.runtime.describe import describe, profile_of_program
 
     graph = model.graph.copy()
@@ -313,7 +313,7 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
     require_memory(graph, plan.size)
     manifest = describe(model, graph, "c", program)
     weights = "embed" if options.weights == "embed" else "file"
-    wanted = c.EmitOptions(manifest["prefix"], weights=weights, target=target.flags, profile=options.profile)
+    wanted = files.EmitOptions(manifest["prefix"], weights=weights, target=target.flags, profile=options.profile)
     if options.profile:
         manifest["profile"] = profile_of_program(program)
     manifest |= {
@@ -323,14 +323,14 @@ def generate_sources(model: Model, options: CompileOptions, target: toolchain.Ta
         "states": [name for name, *_ in program.states],
     }
     tell("writing C")
-    return Draft(dict(c.emit(program, plan, wanted)), manifest)
+    return Draft(dict(files.emit(program, plan, wanted)), manifest)
 
 
-def claimed_graph(model: Model, options: CompileOptions, target: toolchain.Target, choices: Choices) -> Graph:
+def claimed_graph(model: Model, options: CompileOptions, target: c_compiler.Target, choices: Choices) -> Graph:
     """copy → bind shapes → COMPILE_C up to claim, with the kernels that `choices` picks.  CompileError."""
     from irc import pipelines
     from irc.kernels import isa_of
-    from irc.kernels.choices import using
+    from irc.kernels.core.choices import using
 
     graph = model.graph.copy()
     explicit_states(graph)
@@ -341,7 +341,9 @@ def claimed_graph(model: Model, options: CompileOptions, target: toolchain.Targe
     return graph
 
 
-def measured_kernels(options: CompileOptions, target: toolchain.Target, compiler: toolchain.Compiler) -> dict[str, str]:
+def measured_kernels(
+    options: CompileOptions, target: c_compiler.Target, compiler: c_compiler.Compiler
+) -> dict[str, str]:
     """What `irc compile --tune` found in the cache that these options use."""
     return tuned.read(tuned.table_name(target, compiler, options.threads)) if options.cache else {}
 
@@ -365,16 +367,16 @@ def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> No
 
 def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:
     """The graph as it is after the pass of that name (`passes_of`), for `irc compile --dump-after`.  CompileError."""
-    from irc.kernels import choices
+    from irc.kernels.core import choices
 
     graph = model.graph.copy()
     if options.backend != "numpy":
         explicit_states(graph)
     passes = _passes(options)
-    compiler = None if options.backend == "numpy" else toolchain.find_compiler()
+    compiler = None if options.backend == "numpy" else c_compiler.find_compiler()
     table: dict[str, str] = {}
     if compiler is not None:
-        table = measured_kernels(options, toolchain.resolve_target(options.target, compiler), compiler)
+        table = measured_kernels(options, c_compiler.resolve_target(options.target, compiler), compiler)
     with located(model), choices.using(choices.Measured(table)):
         prepare(graph, options, passes[: ["load", *(n for n, _ in passes)].index(name)])
     return graph
@@ -392,7 +394,7 @@ def _passes(options: CompileOptions) -> tuple[Pass, ...]:
         return pipelines.COMPILE_NUMPY
     from irc.kernels import isa_of
 
-    target = toolchain.target_of_sources(options.target)
+    target = c_compiler.target_of_sources(options.target)
     return pipelines.compile_c(isa_of(frozenset(target.features), target.machine), options.precision)
 
 
@@ -463,7 +465,7 @@ def choose_backend(wanted: str | None) -> str:
     """The backend to use: C where a compiler is found, else NumPy, which is said once a process."""
     if wanted is not None:
         return wanted
-    if toolchain.find_compiler() is not None:
+    if c_compiler.find_compiler() is not None:
         return "c"
     _tell_numpy()
     return "numpy"
@@ -484,8 +486,8 @@ def cache_key(content: str, backend: str, options: CompileOptions) -> str:
         store.generator_hash(),
     ]
     if backend == "c":
-        compiler = toolchain.require_compiler()
-        target = toolchain.resolve_target(options.target, compiler)
+        compiler = c_compiler.require_compiler()
+        target = c_compiler.resolve_target(options.target, compiler)
         parts += [str(compiler), compiler.version, target]
         parts += sorted(measured_kernels(options, target, compiler).items())
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]

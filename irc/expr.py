@@ -168,7 +168,7 @@ class Un(Expr):
 
 @dataclass(frozen=True)
 class Call(Expr):
-    """A mathematical function: exp log sqrt tanh erf sin … pow fmod; `irc.backends.c_expr.MATH` is the list.
+    """A mathematical function: exp log sqrt tanh erf sin … pow fmod; `irc.backends.c.expr.MATH` is the list.
 
     isnan, isinf and isfinite give a boolean.
     """

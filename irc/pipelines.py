@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph
-from irc.passes import cse, decompose, demands, fold, infer, many_operands, materialize, recompose, simplify, weights
+from irc.passes import (
+    cse,
+    decompose,
+    fold,
+    infer,
+    many_operands,
+    materialize,
+    recompose,
+    simplify,
+    size_constraints,
+    weights,
+)
 
 if TYPE_CHECKING:
     from irc.kernels import Isa
@@ -18,7 +29,7 @@ COMPILE_C: tuple[Pass, ...] = (
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
-    ("record-demands", demands.record),
+    ("record-demands", size_constraints.record),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
     ("many-operands", lambda graph, sink: many_operands.run(graph)),
@@ -29,7 +40,7 @@ COMPILE_C: tuple[Pass, ...] = (
     ("simplify-2", lambda graph, sink: simplify.run(graph)),
     ("cse", lambda graph, sink: cse.run(graph)),
 )
-"""From a loaded graph to one that `irc.passes.group` and `irc.loops.lower` take: run in place, on a copy.
+"""From a loaded graph to one that `irc.fusion.group` and `irc.loops.lower` take: run in place, on a copy.
 
 Each adds its findings to the sink; stop on errors after each pass.
 """
@@ -41,16 +52,17 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     precision: the least that products of f32 must have.
     """
     # here: loading and validating need no kernels
-    from irc.passes import channels_last, claim, few_outputs, halves, in_place, transposed_conv
+    from irc.layout import bf16_storage, channels_last, concat_in_place, fold_taps, transposed_conv
+    from irc.selection import select
 
     at = [name for name, _ in COMPILE_C].index("decompose")
-    early: Pass = ("claim-composites", lambda graph, sink: claim.run(graph, isa, True, precision))
+    early: Pass = ("claim-composites", lambda graph, sink: select.run(graph, isa, True, precision))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
-    few: Pass = ("few-outputs", lambda graph, sink: few_outputs.run(graph, isa))
-    last: Pass = ("claim", lambda graph, sink: claim.run(graph, isa, precision=precision))
+    few: Pass = ("few-outputs", lambda graph, sink: fold_taps.run(graph, isa))
+    last: Pass = ("claim", lambda graph, sink: select.run(graph, isa, precision=precision))
     layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph))
-    places: Pass = ("in-place", lambda graph, sink: in_place.run(graph))
-    stored: Pass = ("halves", lambda graph, sink: halves.run(graph))
+    places: Pass = ("in-place", lambda graph, sink: concat_in_place.run(graph))
+    stored: Pass = ("halves", lambda graph, sink: bf16_storage.run(graph))
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
     return (*COMPILE_C[:at], early, convolutions, few, *COMPILE_C[at:], *kernels)
 
@@ -59,9 +71,9 @@ COMPILE_NUMPY: tuple[Pass, ...] = (
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
-    ("record-demands", demands.record),
+    ("record-demands", size_constraints.record),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
     ("cse", lambda graph, sink: cse.run(graph)),
 )
-"""From a loaded graph to one that `irc.backends.numpy` writes, in the same way."""
+"""From a loaded graph to one that `irc.backends.numpy.module` writes, in the same way."""

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from irc import driver
-from irc.backends import processor, toolchain
 from irc.expr import Const, Size
 from irc.ir.graph import Model, Node
 from irc.kernels import PROTOTYPES
-from irc.kernels.base import Kernel
-from irc.kernels.choices import Recorder
-from irc.passes.claim import KernelOp
+from irc.kernels.core.base import Kernel
+from irc.kernels.core.choices import Recorder
 from irc.runtime import cache, tuned
 from irc.runtime.pool import pool_for
+from irc.selection.select import KernelOp
+from irc.toolchain import c_compiler, processor
 
 MARGIN = 0.03
 """By how much another kernel than the rules' must be faster."""
@@ -73,8 +73,8 @@ def tune(
 
     timer: seconds of each of some functions, of which each takes the number of the call (for tests).
     """
-    compiler = toolchain.require_compiler()
-    target = toolchain.resolve_target(options.target, compiler)
+    compiler = c_compiler.require_compiler()
+    target = c_compiler.resolve_target(options.target, compiler)
     processor.check_features(target.name, target.machine, target.features)
     name = tuned.table_name(target, compiler, options.threads)
     table = tuned.read(name)
@@ -104,7 +104,7 @@ def choose(seconds: Mapping[str, float]) -> str:
     return best if seconds[best] < (1 - MARGIN) * seconds[rule] else rule
 
 
-def candidates(model: Model, options: driver.CompileOptions, target: toolchain.Target) -> dict[str, dict[str, Case]]:
+def candidates(model: Model, options: driver.CompileOptions, target: c_compiler.Target) -> dict[str, dict[str, Case]]:
     """By work and name, the kernels that a model's graph has when each candidate is taken in turn; two at least."""
     found: dict[str, dict[str, Case]] = {}
     turn = most = 0
@@ -146,7 +146,7 @@ def _number(e: Any) -> int | None:
 
 # ------------------------------------------------------------------------------- running
 def _build(
-    works: Mapping[str, Mapping[str, Case]], target: toolchain.Target, compiler: toolchain.Compiler, threads: int
+    works: Mapping[str, Mapping[str, Case]], target: c_compiler.Target, compiler: c_compiler.Compiler, threads: int
 ) -> tuple[Any, int | None]:
     """All kernels as one library, and the pool they run on."""
     kernels = {case.kernel.symbol: case.kernel for cases in works.values() for case in cases.values()}
@@ -157,10 +157,10 @@ def _build(
     for k in range(0, len(sources), PER_FILE):
         names.append(f"kernels_{k // PER_FILE}.c")
         (folder / names[-1]).write_text("\n".join([PROTOTYPES, *sources[k : k + PER_FILE]]), "utf-8")
-    library = ctypes.CDLL(str(toolchain.build(folder, names, target, compiler, extra=("-fvisibility=default",))))
+    library = ctypes.CDLL(str(c_compiler.build(folder, names, target, compiler, extra=("-fvisibility=default",))))
     pool = None
     if threads > 1:
-        pool = pool_for(toolchain.build_runtime(cache.shared_folder("runtime"), compiler), threads)
+        pool = pool_for(c_compiler.build_runtime(cache.shared_folder("runtime"), compiler), threads)
     return library, pool
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import foreign
 import numpy as np
 
-from irc.backends.c import EmitOptions, emit
-from irc.backends.toolchain import build
+from irc.backends.c.files import EmitOptions, emit
 from irc.expr import Expr, Load, Size, Var, index
 from irc.ir.dim import Dim
 from irc.ir.types import DType
 from irc.loops.ir import Buffer, For, Function, Program, Stmt, Store, Where
 from irc.loops.memory import plan
+from irc.toolchain.c_compiler import build
 
 Array = np.ndarray[Any, Any]
 

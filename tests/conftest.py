@@ -13,11 +13,11 @@ import foreign
 import pytest
 from instruction_sets import compiler_script, features_under_test
 
-from irc.backends import processor
-from irc.backends.processor import missing_features
-from irc.backends.toolchain import describe_compiler, find_compiler, require_compiler, resolve_target
 from irc.diagnostics import CompileError
 from irc.runtime import native
+from irc.toolchain import processor
+from irc.toolchain.c_compiler import describe_compiler, find_compiler, require_compiler, resolve_target
+from irc.toolchain.processor import missing_features
 
 ROOT = Path(__file__).resolve().parent.parent
 

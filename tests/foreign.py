@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from irc.backends import processor
 from irc.runtime.native import NativeEngine
+from irc.toolchain import processor
 
 Array = np.ndarray[Any, Any]
 ALLOCATE, RELEASE, WRITE, READ, CALL, POOL = range(6)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from irc.backends import matrix_units, processor
-from irc.backends.toolchain import Compiler, Target, find_compiler, resolve_target
 from irc.kernels import ISAS, Isa, isa_of
+from irc.toolchain import matrix_units, processor
+from irc.toolchain.c_compiler import Compiler, Target, find_compiler, resolve_target
 
 TARGETS = {
     "avx512": "x86-64-v4",

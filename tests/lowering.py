@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from irc.diagnostics import Sink
+from irc.fusion import group
 from irc.ir.graph import Graph, Value
 from irc.ir.types import TensorType, dtype_from_numpy
 from irc.ir.verify import problems
 from irc.loops import interp
 from irc.loops.ir import Program
 from irc.loops.lower import lower
-from irc.ops.builder import Builder, evaluate
-from irc.passes import group
+from irc.opdef.builder import Builder, evaluate
 from irc.pipelines import COMPILE_C
 
 Array = np.ndarray[Any, Any]

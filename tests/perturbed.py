@@ -12,7 +12,7 @@ from test_ops import add_case, feeds
 
 from irc.diagnostics import Problem
 from irc.ir.graph import Graph
-from irc.ops.builder import evaluate
+from irc.opdef.builder import evaluate
 
 Array = np.ndarray[Any, Any]
 Shapes = tuple[tuple[int, ...], ...]

@@ -20,19 +20,19 @@ from instruction_sets import emulating, emulation, installed, needs, target_of
 from lowering import Array, graph_of, random
 from test_kernels import FLAGS, M, Pool, compilers, residual
 
-from irc.backends import matrix_units, processor, toolchain
 from irc.diagnostics import RunError, Sink
 from irc.expr import call
+from irc.fusion import group
 from irc.ir.types import f32, f64
 from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, isa_of, plain, select_gemm, select_matrix_gemm
-from irc.kernels.amx import TERMS
-from irc.kernels.amx_gemm import STRIPE, AmxGemmKernel, blocks_of, terms_of, widths_of
+from irc.kernels.gemm.split_bf16 import STRIPE, AmxGemmKernel, blocks_of, terms_of, widths_of
+from irc.kernels.split_bf16.bf16_terms import TERMS
 from irc.loops import interp
 from irc.loops.ir import KernelCall, walk
 from irc.loops.lower import lower
-from irc.ops.builder import evaluate
-from irc.passes import group
+from irc.opdef.builder import evaluate
 from irc.pipelines import compile_c
+from irc.toolchain import c_compiler, matrix_units, processor
 
 pytestmark = [
     pytest.mark.skipif(not compilers(), reason="no C compiler"),
@@ -389,7 +389,7 @@ def test_few_rows_in_medium_take_half_the_memory_everywhere(tmp_path: Path) -> N
 # ------------------------------------------------------------------------------- the real thing
 def real(compiler: list[str]) -> tuple[str, ...]:
     """Flags for the instructions themselves."""
-    return target_of("amx", toolchain.describe_compiler(tuple(compiler))).flags
+    return target_of("amx", c_compiler.describe_compiler(tuple(compiler))).flags
 
 
 @pytest.mark.parametrize("compiler", compilers(), ids=lambda c: Path(c[0]).name)
@@ -430,9 +430,9 @@ def test_native_asks_the_system(allowed: bool, monkeypatch: pytest.MonkeyPatch, 
     script.chmod(0o755)
     monkeypatch.setattr(matrix_units, "permitted", lambda: allowed)
     with nullcontext() if allowed else pytest.warns(RuntimeWarning, match="IRC6106.*refuses AMX"):
-        target = toolchain.resolve_target("native", toolchain.Compiler((str(script),), f"says AMX {allowed}"))
+        target = c_compiler.resolve_target("native", c_compiler.Compiler((str(script),), f"says AMX {allowed}"))
     assert ("amx_tile" in target.features, "-mno-amx-tile" in target.flags) == (allowed, not allowed)
-    named = toolchain.resolve_target("sapphirerapids", toolchain.Compiler((str(script),), f"says AMX {allowed}"))
+    named = c_compiler.resolve_target("sapphirerapids", c_compiler.Compiler((str(script),), f"says AMX {allowed}"))
     assert "amx_tile" in named.features
 
 
@@ -443,7 +443,7 @@ def test_a_program_for_tiles_says_that_they_are_missing(tmp_path: Path, monkeypa
     memory = np.zeros(library._function("context_size")(None) + 64, np.uint8)
     weights = ctypes.c_void_p(library.weights.ctypes.data)
     found = library._function("init")(ctypes.c_void_p(memory.ctypes.data + -memory.ctypes.data % 64), weights, None)
-    assert found == (6106 if toolchain.sys.platform == "linux" else 0)
+    assert found == (6106 if c_compiler.sys.platform == "linux" else 0)
 
 
 @needs("amx")

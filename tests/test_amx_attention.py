@@ -17,8 +17,8 @@ from test_kernels_more import ATTENTION, exact_attention, masks, run_attention
 
 from irc.ir.dim import Dim
 from irc.kernels import ISAS, PROTOTYPES, select_attention, select_matrix_attention
-from irc.kernels.amx import TERMS
-from irc.kernels.amx_attention import AmxAttentionKernel
+from irc.kernels.attention.split_bf16 import AmxAttentionKernel
+from irc.kernels.split_bf16.bf16_terms import TERMS
 
 pytestmark = needs_x86
 M = Dim.symbol("m")

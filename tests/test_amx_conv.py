@@ -19,12 +19,12 @@ from test_kernels import FLAGS, Pool, compilers, exact_conv, invoke, noise
 
 from irc.ir.types import f32, f64
 from irc.kernels import ISAS, PROTOTYPES, Epilogue, plain, select_matrix_conv
-from irc.kernels.amx_conv import AmxConvKernel, few_of
-from irc.kernels.amx_gemm import widths_of
-from irc.kernels.base import Kernel
+from irc.kernels.conv.split_bf16 import AmxConvKernel, few_of
+from irc.kernels.core.base import Kernel
+from irc.kernels.gemm.split_bf16 import widths_of
 from irc.loops import interp
 from irc.loops.ir import KernelCall, walk
-from irc.ops.builder import evaluate
+from irc.opdef.builder import evaluate
 
 pytestmark = needs_x86
 STRIPS = Case(64, 40, (70, 66), (3, 3), pads=SAME)  # more than one strip with three terms

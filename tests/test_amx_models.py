@@ -12,13 +12,13 @@ from lowering import graph_of, random
 from test_amx import compilers, pytestmark as needs_x86
 
 import irc
-from irc.backends import matrix_units, processor, toolchain
 from irc.diagnostics import RunError
 from irc.driver import CompileOptions, sources
 from irc.ir.dim import Dim
 from irc.ir.graph import Model
-from irc.kernels.amx import TERMS
-from irc.ops.builder import evaluate
+from irc.kernels.split_bf16.bf16_terms import TERMS
+from irc.opdef.builder import evaluate
+from irc.toolchain import c_compiler, matrix_units, processor
 
 pytestmark = needs_x86
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
@@ -31,8 +31,8 @@ BOUND = {"highest": 2e-6, "high": 5e-5, "medium": 3e-2}
 def emulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Tiles in C, and vectors as the tested processor has them; nobody asks the processor or the system."""
     monkeypatch.setenv("CC", emulating(tmp_path, TARGET))
-    here = toolchain.cpu_features()
-    needed = frozenset(toolchain.resolve_target(TARGET, toolchain.require_compiler()).features)
+    here = c_compiler.cpu_features()
+    needed = frozenset(c_compiler.resolve_target(TARGET, c_compiler.require_compiler()).features)
     monkeypatch.setattr(processor, "cpu_features", lambda: here | needed)
     monkeypatch.setattr(matrix_units, "permitted", lambda: True)
 
@@ -125,7 +125,7 @@ def test_with_the_real_instructions(compiler: list[str], monkeypatch: pytest.Mon
     def run() -> list[Any]:
         return irc.compile(model, backend="c", target=TARGET, precision="high", cache=False)([x])
 
-    needed = toolchain.resolve_target(TARGET, toolchain.require_compiler()).features
+    needed = c_compiler.resolve_target(TARGET, c_compiler.require_compiler()).features
     if processor.missing_features("x86_64", needed):
         with pytest.raises(RunError) as e:
             run()

@@ -18,8 +18,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irc
-from irc.backends.toolchain import find_compiler
 from irc.runtime import artifact, cache
+from irc.toolchain.c_compiler import find_compiler
 
 DIGITS = Path(__file__).resolve().parent.parent / "samples" / "digits"
 BACKENDS = ["numpy", pytest.param("c", marks=pytest.mark.skipif(find_compiler() is None, reason="no C compiler"))]

@@ -17,9 +17,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irc
-from irc.backends.toolchain import find_compiler
 from irc.runtime import artifact, cache, executor, module_engine, native
 from irc.runtime.ports import size_code
+from irc.toolchain.c_compiler import find_compiler
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links, FIFOs and modes are POSIX's")
 BACKENDS = ["numpy", pytest.param("c", marks=pytest.mark.skipif(find_compiler() is None, reason="no C compiler"))]

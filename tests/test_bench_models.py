@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import irc
-from irc.backends.toolchain import find_compiler
+from irc.toolchain.c_compiler import find_compiler
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 

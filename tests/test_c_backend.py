@@ -11,9 +11,8 @@ import foreign
 import numpy as np
 import pytest
 
-from irc.backends.c import EmitOptions, emit
-from irc.backends.c_expr import MATH
-from irc.backends.toolchain import find_compiler
+from irc.backends.c.expr import MATH
+from irc.backends.c.files import EmitOptions, emit
 from irc.diagnostics.codes.shape import SIZES_DIFFER
 from irc.expr import Bin, Const, Expr, Load, Size, Un, Var, call, select
 from irc.ir import types as t
@@ -22,6 +21,7 @@ from irc.ir.relation import Comparison, Demand
 from irc.ir.types import DType, boolean, f16, f32, f64, i8, i32, i64, u8
 from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
 from irc.loops.memory import plan
+from irc.toolchain.c_compiler import find_compiler
 from tests.c_program import Library, buffer, elementwise, evaluate
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
@@ -564,7 +564,7 @@ def test_embedded_weights(dtype: DType, tmp_path: Path) -> None:
 
 
 def test_large_programs_are_divided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("irc.backends.c.PART", 100)
+    monkeypatch.setattr("irc.backends.c.files.PART", 100)
     program = two_layers(40, rows=64, columns=8)
     library = Library(program, tmp_path)
     assert [n for n in library.files if n.endswith(".c")] == ["model_1.c", "model_2.c", "model.c"]

@@ -15,11 +15,8 @@ from instruction_sets import features_under_test, isa_under_test
 
 import irc
 from irc import driver
-from irc.backends import toolchain
-from irc.backends.c import EmitOptions, emit
-from irc.backends.c_names import identifier, prefix_of
-from irc.backends.processor import cpu_features
-from irc.backends.toolchain import ONLY_KERNELS, WITHOUT_KERNELS
+from irc.backends.c.files import EmitOptions, emit
+from irc.backends.c.names import identifier, prefix_of
 from irc.cli import main
 from irc.expr import Load, Var
 from irc.ir.types import f32
@@ -27,6 +24,9 @@ from irc.kernels import Epilogue, acc, select_gemm
 from irc.loops.ir import Function, KernelCall, Program
 from irc.loops.memory import plan
 from irc.runtime.artifact import write_artifact
+from irc.toolchain import c_compiler
+from irc.toolchain.c_compiler import ONLY_KERNELS, WITHOUT_KERNELS
+from irc.toolchain.processor import cpu_features
 from tests.c_program import Array, Library, buffer, elementwise
 from tests.test_c_backend import state_program
 
@@ -47,16 +47,16 @@ def run_c(folder: Path, main_c: str, command: Sequence[str], given: bytes = b"")
 def test_sources_need_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And are the same as beside a library."""
     asked = ["compile", str(DIGITS / "digits.xml"), "--target", "x86-64-v3", "--emit"]
-    if toolchain.find_compiler() is not None and "avx2" in cpu_features():
+    if c_compiler.find_compiler() is not None and "avx2" in cpu_features():
         assert main([*asked, "all", "-o", str(tmp_path / "all")]) == 0
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(toolchain, "find_spec", lambda _: None)
-    toolchain._find.cache_clear()
+    monkeypatch.setattr(c_compiler, "find_spec", lambda _: None)
+    c_compiler._find.cache_clear()
     assert main([*asked, "c", "-o", str(tmp_path / "c")]) == 0
     assert main([*asked, "so", "-o", str(tmp_path / "so")]) == 1
     assert main(["compile", str(DIGITS / "digits.xml"), "--emit", "c", "-o", str(tmp_path / "native")]) == 0
-    toolchain._find.cache_clear()
+    c_compiler._find.cache_clear()
     files = {f.name: f.read_bytes() for f in (tmp_path / "c").iterdir()}
     assert {"kernels_0.c", "model.c", "model.h", "weights.bin", "manifest.json"} == set(files)
     for name in files if (tmp_path / "all").exists() else ():
@@ -73,14 +73,14 @@ def test_numpy_knows_targets_too(target: str) -> None:
 
 @compilers
 def test_levels_are_what_compilers_make_of_them(cc: str) -> None:
-    compiler = toolchain.describe_compiler((cc,))
-    for name in toolchain.TARGETS[1:]:
+    compiler = c_compiler.describe_compiler((cc,))
+    for name in c_compiler.TARGETS[1:]:
         try:
-            made = toolchain.resolve_target(name, compiler)
+            made = c_compiler.resolve_target(name, compiler)
         except irc.CompileError as e:  # of another family
             assert e.diagnostics[0].code == "IRC6006"
             continue
-        assert toolchain.target_of_sources(name) == made
+        assert c_compiler.target_of_sources(name) == made
 
 
 # ---------------------------------------------------------------------------- one file
@@ -116,7 +116,7 @@ def test_one_file_computes_what_several_do(tmp_path: Path, monkeypatch: pytest.M
     np.testing.assert_array_equal(z, y * np.float32(0.3) + np.float32(0.7))
     assert y.tobytes() == y_1.tobytes() and z.tobytes() == z_1.tobytes()
     if "fma" in features_under_test():
-        monkeypatch.setattr(toolchain, "contraction", lambda kernels: "-ffp-contract=off")
+        monkeypatch.setattr(c_compiler, "contraction", lambda kernels: "-ffp-contract=off")
         assert run("embed")[0].tobytes() != y.tobytes()
 
 
@@ -155,7 +155,7 @@ def test_one_file_compiles_plainly(cc: str, tmp_path: Path) -> None:
 def test_files_state_the_flags_of_the_toolchain(weights: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that decides about results and speed, of each part of the code."""
     program, _ = product_and_square()
-    gcc, target = toolchain.Compiler(("gcc",), "gcc 12"), toolchain.target_of_sources("x86-64-v3")
+    gcc, target = c_compiler.Compiler(("gcc",), "gcc 12"), c_compiler.target_of_sources("x86-64-v3")
     made = emit(program, plan(program), EmitOptions("p", weights=weights, target=target.flags))
     for name, text in made.items():
         tmp_path.joinpath(name).write_text(text if isinstance(text, str) else "")
@@ -169,8 +169,8 @@ def test_files_state_the_flags_of_the_toolchain(weights: Any, tmp_path: Path, mo
         else:
             Path(arguments[arguments.index("-o") + 1]).touch()
 
-    monkeypatch.setattr(toolchain, "_run", note)
-    toolchain.build(tmp_path, sorted(made), target, gcc)
+    monkeypatch.setattr(c_compiler, "_run", note)
+    c_compiler.build(tmp_path, sorted(made), target, gcc)
     heads = [str(text).partition("*/")[0] for name, text in made.items() if name.endswith(".c")]
     text = "\n".join(heads).replace("\n *     -f", " -f")
     lines = re.findall(r"^ \*     ([^.]*=fast|[^.]*=off)\.", text, re.MULTILINE)

@@ -13,16 +13,17 @@ from instruction_sets import isa_under_test
 from lowering import Array, graph_of, random
 
 from irc.diagnostics import Sink
+from irc.fusion import group
 from irc.ir.graph import Graph, Node
 from irc.ir.types import TensorType, f32
 from irc.ir.verify import problems
 from irc.kernels import ISAS
+from irc.layout import channels_last, fold_taps, transposed_conv
+from irc.layout.channels_last import ChannelsLast
 from irc.loops import interp
 from irc.loops.ir import For, walk
 from irc.loops.lower import lower
-from irc.ops.builder import evaluate
-from irc.passes import channels_last, few_outputs, group, transposed_conv
-from irc.passes.channels_last import ChannelsLast
+from irc.opdef.builder import evaluate
 from irc.pipelines import COMPILE_C, compile_c
 
 SAME = {"pads_begin": (1, 1), "pads_end": (1, 1)}
@@ -322,7 +323,7 @@ def test_taps_of_a_row_as_channels(name: str) -> None:
     graph = graph_of(build, x)
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     window = next(n for n in graph.nodes if n.op.name == "Conv").inputs[1]
-    assert few_outputs.run(graph, ISAS["avx512"]) == 1
+    assert fold_taps.run(graph, ISAS["avx512"]) == 1
     assert not problems(graph)
     weights = next(n for n in graph.nodes if n.op.name == "Conv").inputs[1]
     assert window is not None and weights is not None
@@ -341,4 +342,4 @@ def test_taps_that_stay() -> None:
         (3, 4, {}),
     ):
         graph = graph_of(lambda b, x, o=outputs, f=fields: conv(b, x, o, **f), random(1, inputs, 9, 9))
-        assert few_outputs.run(graph, ISAS["avx512"]) == 0
+        assert fold_taps.run(graph, ISAS["avx512"]) == 0

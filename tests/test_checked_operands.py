@@ -11,8 +11,8 @@ import pytest
 
 import irc
 from irc.diagnostics import Diagnostic
+from irc.opdef.signature import Sig
 from irc.ops.activation import Elu
-from irc.ops.signature import Sig
 
 BROKEN = {
     "(float[2,4] x) => (float[2,4] y) <int64[1,1] a = {0}> { y = Slice(x, a, a) }": "IRC3105",

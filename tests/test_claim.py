@@ -13,14 +13,15 @@ from instruction_sets import isa_under_test
 from lowering import Array, graph_of, random
 
 from irc.diagnostics import Sink
+from irc.fusion import group
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
 from irc.loops import interp
 from irc.loops.ir import Function, KernelCall, Program, walk
 from irc.loops.lower import lower
-from irc.ops.builder import evaluate
-from irc.passes import claim, group
+from irc.opdef.builder import evaluate
 from irc.pipelines import compile_c
+from irc.selection import select
 
 W, BIAS = random(64, 48), random(48)
 SAME = {"pads_begin": (1, 1), "pads_end": (1, 1)}
@@ -283,5 +284,5 @@ def test_unclaimed_sizes_are_still_checked() -> None:
 
 
 def test_worthwhile() -> None:
-    assert claim.worthwhile(Dim.of(64), Dim.of(64)) and claim.worthwhile(N, Dim.of(2))
-    assert not claim.worthwhile(Dim.of(8), Dim.of(8), Dim.of(8))
+    assert select.worthwhile(Dim.of(64), Dim.of(64)) and select.worthwhile(N, Dim.of(2))
+    assert not select.worthwhile(Dim.of(8), Dim.of(8), Dim.of(8))

@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import irc
 from irc import driver
-from irc.backends.c_shared import common_name
-from irc.backends.toolchain import find_compiler
+from irc.backends.c.shared import common_name
 from irc.diagnostics.progress import told_to
+from irc.toolchain.c_compiler import find_compiler
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 LAYERS = 5

@@ -17,8 +17,8 @@ from irc.diagnostics import ConversionError
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
 from irc.ir.types import TensorType, f32
-from irc.ops.builder import evaluate
-from irc.ops.forms import Declined
+from irc.opdef.builder import evaluate
+from irc.opdef.forms import Declined
 
 rng = np.random.default_rng(0)
 

@@ -14,7 +14,7 @@ from irc.expr import Const, call
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, DirectConvKernel, Epilogue, acc, plain, select_direct_conv, slot
-from irc.kernels.isa import Isa
+from irc.kernels.core.isa import Isa
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 W = Dim.symbol("w")

@@ -20,10 +20,10 @@ from test_winograd import CASES
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
 from irc.kernels import ISAS, DotWinogradKernel, Epilogue, plain, select_matrix_winograd
-from irc.kernels.amx_gemm import widths_of
+from irc.kernels.gemm.split_bf16 import widths_of
 from irc.loops import interp
 from irc.loops.ir import KernelCall, walk
-from irc.ops.builder import evaluate
+from irc.opdef.builder import evaluate
 
 pytestmark = needs_x86
 ERROR = 5e-3

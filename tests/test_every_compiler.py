@@ -25,12 +25,12 @@ from onnx import backend as onnx_backend
 
 import irc
 from irc import kernels
-from irc.backends.toolchain import COMMON, Compiler, Target, contraction, describe_compiler, optimisation
 from irc.expr import Const, call
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
 from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, plain, slot
-from irc.kernels.vecmath import FUNCTIONS
+from irc.kernels.vector.vecmath import FUNCTIONS
+from irc.toolchain.c_compiler import COMMON, Compiler, Target, contraction, describe_compiler, optimisation
 from tests import test_ops, test_samples
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,7 +9,7 @@ import pytest
 from irc import kernels
 from irc.ir.dim import Dim
 from irc.ir.types import f32
-from irc.kernels.base import Kernel
+from irc.kernels.core.base import Kernel
 
 ISA = kernels.ISAS["avx512"]
 PLAIN = kernels.plain(f32)

@@ -18,8 +18,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irc
-from irc.backends.toolchain import find_compiler
 from irc.runtime import cache, forks, pool
+from irc.toolchain.c_compiler import find_compiler
 from tests.test_ownership import STATE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

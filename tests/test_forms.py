@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from irc.ir.types import DTYPES, INTEGERS, DType, dtype_from_ov
-from irc.ops.base import FORMS, Op, load_all
-from irc.ops.codecs import REQUIRED, AsInput, Codec, DTypeAttr, Ignored, Pads
-from irc.ops.forms import Form
-from irc.ops.signature import Sig
+from irc.opdef.base import FORMS, Op, load_all
+from irc.opdef.codecs import REQUIRED, AsInput, Codec, DTypeAttr, Ignored, Pads
+from irc.opdef.forms import Form
+from irc.opdef.signature import Sig
 
 SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
 EVERY_ONNX = json.loads((SCHEMAS / "onnx_ops.json").read_text("utf-8"))["ops"]

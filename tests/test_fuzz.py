@@ -15,7 +15,7 @@ from irc.diagnostics import Problem
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model, Value
 from irc.ir.types import TensorType, f32
-from irc.ops.builder import Builder, evaluate
+from irc.opdef.builder import Builder, evaluate
 
 UNARY = ["Relu", "Neg", "Abs", "Tanh", "Sigmoid", "Exp", "Sqrt", "Floor", "Identity"]
 BINARY = ["Add", "Sub", "Mul", "Max", "Min"]

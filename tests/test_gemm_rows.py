@@ -12,7 +12,7 @@ import pytest
 from irc.expr import call
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, acc, plain, select_rows_gemm
-from irc.kernels.gemm_rows import RowsGemmKernel, heights_for
+from irc.kernels.gemm.small_b import RowsGemmKernel, heights_for
 from tests.test_kernels import M, Pool, build, compilers, edges, invoke, noise, residual, run_gemm
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")

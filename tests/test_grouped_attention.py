@@ -17,15 +17,15 @@ from lowering import Array, graph_of, random
 import irc
 from irc.diagnostics import Sink
 from irc.expr import Const
+from irc.fusion import group
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.kernels import ISAS, AttentionKernel, select_attention
-from irc.kernels.isa import Isa
+from irc.kernels.core.isa import Isa
 from irc.loops import interp
 from irc.loops.ir import KernelCall, Program, walk
 from irc.loops.lower import lower
-from irc.ops.builder import evaluate
-from irc.passes import group
+from irc.opdef.builder import evaluate
 from irc.pipelines import compile_c
 from tests.test_claim import check, check_compiled
 from tests.test_kernels import build as compiled_kernels, compilers

@@ -25,16 +25,16 @@ from irc.kernels import (
     DotWinogradKernel,
     PoolLastKernel,
     RowsGemmKernel,
-    halves as text,
     plain,
 )
-from irc.kernels.amx_gemm import VECTOR
-from irc.kernels.semantics_last import LARGEST
-from irc.kernels.tile import prelude
+from irc.kernels.core.semantics_last import LARGEST
+from irc.kernels.core.tile import prelude
+from irc.kernels.gemm.split_bf16 import VECTOR
+from irc.kernels.vector import bf16_io as text
+from irc.layout import bf16_storage
 from irc.loops import interp
 from irc.loops.ir import KernelCall, Program, walk
-from irc.ops.builder import evaluate
-from irc.passes import halves
+from irc.opdef.builder import evaluate
 
 pytestmark = needs_x86
 N = Dim.symbol("n")
@@ -88,7 +88,7 @@ def _nothing(graph: Any) -> int:
 def both(graph: Any, isa: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Program, Program]:
     """With f32 between kernels, and with bf16."""
     with monkeypatch.context() as patch:
-        patch.setattr(halves, "run", _nothing)
+        patch.setattr(bf16_storage, "run", _nothing)
         before = program(graph, "medium", isa)
     return before, program(graph, "medium", isa)
 

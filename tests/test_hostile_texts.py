@@ -18,10 +18,10 @@ import pytest
 
 import irc
 from irc import driver
-from irc.backends import toolchain
 from irc.cli import main
 from irc.diagnostics.render import RENDERERS
 from irc.ir.text import parse_graph, print_graph
+from irc.toolchain import c_compiler
 from tests.hostile_models import MARK, PAYLOADS, Texts, benign, everywhere, ir_model, of_xml, onnx_model, rotated
 
 ROTATIONS = range(0, len(PAYLOADS), 8)
@@ -44,10 +44,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def strict_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler for which every warning is an error."""
-    compiler = toolchain.find_compiler()
+    compiler = c_compiler.find_compiler()
     assert compiler is not None
     monkeypatch.setenv("CC", f"{compiler} -Wall -Wextra -Werror")
-    toolchain._find.cache_clear()
+    c_compiler._find.cache_clear()
 
 
 def source_files(model: Any, **options: Any) -> dict[str, str]:

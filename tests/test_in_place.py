@@ -14,16 +14,17 @@ from lowering import Array, graph_of, random
 from test_channels_last import SAME, conv
 
 from irc.diagnostics import Sink
+from irc.fusion import group
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
 from irc.ir.verify import problems
+from irc.layout import concat_in_place
+from irc.layout.destination import Part, Room
 from irc.loops import interp
 from irc.loops.lower import lower
-from irc.ops.builder import evaluate
-from irc.passes import group, in_place
-from irc.passes.claim import KernelOp
-from irc.passes.room import Part, Room
+from irc.opdef.builder import evaluate
 from irc.pipelines import compile_c
+from irc.selection.select import KernelOp
 
 X = random(2, 16, 9, 10)
 
@@ -128,7 +129,7 @@ def prepared(build: Callable[..., Any], x: Array, stop: str = "", shapes: list[A
     graph, sink, gone = graph_of(build, x, shapes=shapes), Sink(), 0
     for name, run in compile_c(isa_under_test()):
         if name == "in-place":
-            gone = in_place.run(graph)
+            gone = concat_in_place.run(graph)
         else:
             run(graph, sink)
         assert not sink.errors and not problems(graph)

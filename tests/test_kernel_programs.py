@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from instruction_sets import isa_under_test
 
-from irc.backends.c import EmitOptions
-from irc.backends.toolchain import find_compiler
+from irc.backends.c.files import EmitOptions
 from irc.expr import Const, Size, call
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.kernels import Epilogue, acc, select_conv, select_gemm, slot
 from irc.loops.ir import Function, KernelCall, Program
+from irc.toolchain.c_compiler import find_compiler
 from tests.c_program import Library, buffer
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")

@@ -32,8 +32,8 @@ from irc.kernels import (
     slot,
     supported,
 )
-from irc.kernels.isa import HEAD, Isa, vector_name, vector_type
-from irc.kernels.vecmath import FUNCTIONS, definitions
+from irc.kernels.core.isa import HEAD, Isa, vector_name, vector_type
+from irc.kernels.vector.vecmath import FUNCTIONS, definitions
 
 FLAGS = [
     "-std=c11",

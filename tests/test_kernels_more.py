@@ -30,8 +30,8 @@ from irc.kernels import (
     slot,
     transposed,
 )
-from irc.kernels.isa import HEAD, vector_name, vector_type
-from irc.kernels.lanes import exp_below
+from irc.kernels.core.isa import HEAD, vector_name, vector_type
+from irc.kernels.vector.lanes import exp_below
 from tests.test_kernels import Pool, build, close, compilers, guarded, invoke, noise, run_conv
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")

@@ -13,10 +13,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irc
-from irc.backends.numpy import Options, emit
-from irc.backends.numpy_functions import Library
-from irc.backends.numpy_literals import literal
-from irc.ops.base import OPS, Op, load_all
+from irc.backends.numpy.functions import Library
+from irc.backends.numpy.literals import literal
+from irc.backends.numpy.module import Options, emit
+from irc.opdef.base import OPS, Op, load_all
 
 load_all()
 

@@ -10,7 +10,7 @@ from openvino import opset11 as opset
 import irc
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, f32
-from irc.ops.builder import Builder
+from irc.opdef.builder import Builder
 
 
 def run_plugin(model: "ov.Model | Path", x: np.ndarray) -> np.ndarray:

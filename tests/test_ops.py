@@ -27,7 +27,7 @@ from irc.formats.openvino import reader as openvino_reader, writer as openvino_w
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Model, Value
 from irc.ir.types import TensorType
-from irc.ops.builder import Builder, evaluate
+from irc.opdef.builder import Builder, evaluate
 
 FAMILIES = {
     info.name: importlib.import_module(f"cases.{info.name}").CASES for info in pkgutil.iter_modules(cases.__path__)

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irc
-from irc.backends.toolchain import find_compiler
 from irc.ir.graph import Graph, Model
 from irc.runtime.ownership import arrays_in, owner
+from irc.toolchain.c_compiler import find_compiler
 from tests.test_ops import FAMILIES, NEWEST_ONNX, add_case, compiles_to_c, feeds
 
 BACKENDS = ["numpy", pytest.param("c", marks=pytest.mark.skipif(find_compiler() is None, reason="no C compiler"))]

@@ -11,15 +11,16 @@ import pytest
 from lowering import graph_of, random
 
 from irc.diagnostics import Sink
+from irc.fusion import group
+from irc.fusion.indexing import Ranges
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
 from irc.ir.text import parse_graph, print_graph
 from irc.ir.types import TensorType, f32
 from irc.ir.verify import problems
-from irc.ops.builder import evaluate
-from irc.ops.opaque import Opaque
-from irc.passes import cse, decompose, fold, group, infer, materialize, recompose, simplify, weights
-from irc.passes.indexing import Ranges
+from irc.opdef.builder import evaluate
+from irc.opdef.opaque import Opaque
+from irc.passes import cse, decompose, fold, infer, materialize, recompose, simplify, weights
 
 X = random(3, 4)
 
@@ -306,7 +307,7 @@ def test_golden(path: Path) -> None:
 def test_text_round_trip_of_odd_things() -> None:
     graph = Graph('a "graph"')
     x = graph.add_input("x y:0", TensorType.of(f32, (Dim.symbol("a b", 1, 9), 4)))
-    from irc.ops.builder import Builder
+    from irc.opdef.builder import Builder
 
     b = Builder(graph)
     y = b.Concat(b.Clip(b.Mul(x, float("inf")), None, 6.0), b.Reshape(b.const(random(8), f32), [-1, 4]), axis=0)

@@ -7,7 +7,7 @@ import irc
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, f32
-from irc.ops.builder import Builder, evaluate
+from irc.opdef.builder import Builder, evaluate
 
 
 @pytest.mark.parametrize("backend", ["numpy", "c"])

@@ -18,7 +18,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import DType, TensorType, dtype_from_numpy, f32, f64
 from irc.kernels import ISAS, RecurrentKernel, select_recurrent
-from irc.ops.builder import Builder, evaluate
+from irc.opdef.builder import Builder, evaluate
 from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.pipelines import compile_c
 

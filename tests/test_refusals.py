@@ -17,18 +17,18 @@ import pytest
 from c_program import Library, buffer, elementwise
 
 import irc
-from irc.backends.numpy_functions import Library as NumpyLibrary
+from irc.backends.numpy.functions import Library as NumpyLibrary
 from irc.diagnostics import Problem
 from irc.expr import Load
+from irc.fusion.elements import trace_node
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, f32, f64
 from irc.ir.verify import verify
 from irc.loops.ir import Program
-from irc.ops.base import Op, find_op
-from irc.ops.builder import Builder
-from irc.ops.signature import Sig
-from irc.passes.elements import trace_node
+from irc.opdef.base import Op, find_op
+from irc.opdef.builder import Builder
+from irc.opdef.signature import Sig
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 STATE = """<?xml version="1.0"?>

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import irc
-from irc.backends.toolchain import require_compiler
+from irc.toolchain.c_compiler import require_compiler
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 MODELS = {"digits": "heldout.npz", "encoder": "inputs.npz"}

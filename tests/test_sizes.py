@@ -13,15 +13,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irc
-from irc.backends import c_prelude
-from irc.backends.c_sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, with_operands
-from irc.backends.c_text import CName
-from irc.backends.toolchain import build
+from irc.backends.c import prelude
+from irc.backends.c.sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, with_operands
+from irc.backends.c.text import CName
 from irc.expr import Load
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.loops.ir import Program
 from irc.runtime.errors import InputValueError
+from irc.toolchain.c_compiler import build
 from tests.c_program import Library, buffer, elementwise
 
 EXTREMES = (
@@ -95,7 +95,7 @@ def test_accepted_sizes_are_computed_exactly(tmp_path: Path) -> None:
         value = plain.text(dim)
         body = [load, *checked.lines, "    {", *plain.lines, f"    *value = {value};", "    }", "    return 0;"]
         text += [f"int size{k}(const int64_t *dims, int64_t *value) {{", *body, "}"]
-    top = "#include <stdint.h>\n" + c_prelude.text(helpers)
+    top = "#include <stdint.h>\n" + prelude.text(helpers)
     (tmp_path / "sizes.c").write_text("\n".join([top, *text]) + "\n")
     library = ctypes.CDLL(str(build(tmp_path, ["sizes.c"], extra=("-Wall", "-Wextra", "-fvisibility=default"))))
     accepted = refused = 0

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from irc import driver
-from irc.backends.c_sizes import EMPTY, LARGEST_SIZE, LIMIT
-from irc.backends.toolchain import build
+from irc.backends.c.sizes import EMPTY, LARGEST_SIZE, LIMIT
 from irc.diagnostics import IrcError, Problem
 from irc.ir.graph import Graph, Model
 from irc.runtime.ports import Port
+from irc.toolchain.c_compiler import build
 from tests.cases import Case
 from tests.test_ops import FAMILIES, NEWEST_ONNX, add_case, compiles_to_c
 

@@ -20,9 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from lxml import etree
 
-from irc.backends.c_names import RESERVED, Names, harmless, prefix_of
-from irc.backends.c_text import KEYWORDS, CComment, CName, block_comment, remark
-from irc.backends.numpy_text import PyComment, PyDocstring, PyName
+from irc.backends.c.names import RESERVED, Names, harmless, prefix_of
+from irc.backends.c.text import KEYWORDS, CComment, CName, block_comment, remark
+from irc.backends.numpy.text import PyComment, PyDocstring, PyName
 from irc.cli.html_text import HtmlText
 from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import LONGEST, TerminalText
@@ -185,7 +185,7 @@ def test_prefixes(name: str, prefix: str) -> None:
 
 @pytest.mark.skipif(not shutil.which("nm"), reason="no nm")
 def test_no_function_of_the_system_ends_like_the_interface() -> None:
-    from irc.backends.c_interface import INTERFACE
+    from irc.backends.c.interface import INTERFACE
 
     libraries = [p for d in ("/lib", "/usr/lib") for p in Path(d).glob("*-linux-gnu*/lib[cm].so.6")]
     if not libraries:

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from irc.backends import processor, toolchain
-from irc.backends.c import EmitOptions, emit
+from irc.backends.c.files import EmitOptions, emit
 from irc.diagnostics import CompileError, RunError
 from irc.loops.memory import plan
+from irc.toolchain import c_compiler, processor
 
-needs_compiler = pytest.mark.skipif(toolchain.find_compiler() is None, reason="no C compiler")
+needs_compiler = pytest.mark.skipif(c_compiler.find_compiler() is None, reason="no C compiler")
 
 
 def script(folder: Path, text: str) -> str:
@@ -36,18 +36,18 @@ def code_of(error: pytest.ExceptionInfo[Any]) -> str:
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(toolchain, "find_spec", lambda _: None)
-    toolchain._find.cache_clear()
-    assert toolchain.find_compiler() is None
+    monkeypatch.setattr(c_compiler, "find_spec", lambda _: None)
+    c_compiler._find.cache_clear()
+    assert c_compiler.find_compiler() is None
     with pytest.raises(CompileError) as error:
-        toolchain.require_compiler()
+        c_compiler.require_compiler()
     assert code_of(error) == "IRC6001"
-    toolchain._find.cache_clear()
+    c_compiler._find.cache_clear()
 
 
 def test_cc_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", script(tmp_path, 'echo "my compiler 1.0"') + " --some-flag")
-    found = toolchain.find_compiler()
+    found = c_compiler.find_compiler()
     assert found is not None and found.version == "my compiler 1.0" and found.command[1] == "--some-flag"
 
 
@@ -55,14 +55,14 @@ def test_cc_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 def test_cc_that_does_not_work(text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", script(tmp_path, text))
     with pytest.raises(CompileError) as error:
-        toolchain.find_compiler()
+        c_compiler.find_compiler()
     assert code_of(error) == "IRC6002"
 
 
 @needs_compiler
 def test_native_features_are_here() -> None:
-    compiler = toolchain.require_compiler()
-    target = toolchain.resolve_target("native", compiler)
+    compiler = c_compiler.require_compiler()
+    target = c_compiler.resolve_target("native", compiler)
     assert target.features
     assert processor.missing_features(target.machine, target.features) == []
     processor.check_features("native", target.machine, target.features)
@@ -71,8 +71,8 @@ def test_native_features_are_here() -> None:
 @needs_compiler
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 only")
 def test_levels_of_x86_64() -> None:
-    compiler = toolchain.require_compiler()
-    features = [set(toolchain.resolve_target(f"x86-64-{v}", compiler).features) for v in ("v2", "v3", "v4")]
+    compiler = c_compiler.require_compiler()
+    features = [set(c_compiler.resolve_target(f"x86-64-{v}", compiler).features) for v in ("v2", "v3", "v4")]
     assert features[0] < features[1] < features[2]
     assert "avx2" in features[1] - features[0] and "avx512f" in features[2] - features[1]
 
@@ -89,7 +89,7 @@ def test_a_missing_feature_is_an_error_not_a_crash() -> None:
 @pytest.mark.parametrize(("name", "code"), [("x86-64-v9", "IRC6005"), ("-O0 rm", "IRC6005"), ("pdp11", "IRC6005")])
 def test_unknown_targets(name: str, code: str) -> None:
     with pytest.raises(CompileError) as error:
-        toolchain.resolve_target(name, toolchain.require_compiler())
+        c_compiler.resolve_target(name, c_compiler.require_compiler())
     assert code_of(error) == code
 
 
@@ -97,7 +97,7 @@ def test_unknown_targets(name: str, code: str) -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 only")
 def test_target_of_another_family() -> None:
     with pytest.raises(CompileError) as error:
-        toolchain.resolve_target("aarch64", toolchain.describe_compiler(("gcc",)))
+        c_compiler.resolve_target("aarch64", c_compiler.describe_compiler(("gcc",)))
     assert code_of(error) == "IRC6006"
 
 
@@ -108,7 +108,7 @@ def test_several_files_make_one_library(tmp_path: Path) -> None:
     )
     tmp_path.joinpath("kernels_0.c").write_text("int helper(void);\nint helper(void) { return 42; }\n")
     tmp_path.joinpath("weights.bin").write_bytes(b"")
-    library = toolchain.build(tmp_path, ["model.c", "kernels_0.c", "weights.bin"])
+    library = c_compiler.build(tmp_path, ["model.c", "kernels_0.c", "weights.bin"])
     assert ctypes.CDLL(str(library)).run() == 42
     assert {p.name for p in tmp_path.iterdir()} == {"model.c", "kernels_0.c", "weights.bin", library.name}
 
@@ -117,7 +117,7 @@ def test_several_files_make_one_library(tmp_path: Path) -> None:
 def test_a_mistake_in_the_code_shows_the_message(tmp_path: Path) -> None:
     tmp_path.joinpath("model.c").write_text("int run(void) { return nonsense; }\n")
     with pytest.raises(CompileError) as error:
-        toolchain.build(tmp_path, ["model.c"])
+        c_compiler.build(tmp_path, ["model.c"])
     found = error.value.diagnostics[0]
     assert found.code == "IRC6003" and any("nonsense" in note for note in found.notes)
     assert [p.name for p in tmp_path.iterdir()] == ["model.c"]
@@ -125,12 +125,12 @@ def test_a_mistake_in_the_code_shows_the_message(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    slow = toolchain.Compiler((script(tmp_path, "sleep 60"),), "slow")
+    slow = c_compiler.Compiler((script(tmp_path, "sleep 60"),), "slow")
     monkeypatch.setenv("IRC_COMPILE_TIMEOUT", "0.2")
-    target = toolchain.Target("native", platform.machine(), (), ())
+    target = c_compiler.Target("native", platform.machine(), (), ())
     tmp_path.joinpath("model.c").touch()
     with pytest.raises(CompileError) as error:
-        toolchain.build(tmp_path, ["model.c"], target, slow)
+        c_compiler.build(tmp_path, ["model.c"], target, slow)
     assert code_of(error) == "IRC6004"
 
 
@@ -145,7 +145,7 @@ def test_programs_with_prefixes_share_a_library(tmp_path: Path) -> None:
         for name, content in emit(program, plan(program), options).items():
             tmp_path.joinpath(name).write_text(str(content))
             files.append(name)
-    library = ctypes.CDLL(str(toolchain.build(tmp_path, files, library="all.so", extra=["-O1"])))
+    library = ctypes.CDLL(str(c_compiler.build(tmp_path, files, library="all.so", extra=["-O1"])))
     assert all(hasattr(library, f"m{k}_run") for k in range(3))
 
 
@@ -162,11 +162,11 @@ class Pool(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    if toolchain.find_compiler() is None:
+    if c_compiler.find_compiler() is None:
         pytest.skip("no C compiler")
     folder = tmp_path_factory.mktemp("runtime")
-    library = toolchain.build_runtime(folder)
-    assert toolchain.build_runtime(folder) == library
+    library = c_compiler.build_runtime(folder)
+    assert c_compiler.build_runtime(folder) == library
     found = ctypes.CDLL(str(library))
     found.irc_rt_create.restype = ctypes.POINTER(Pool)
     return found
@@ -276,7 +276,7 @@ int main(int argc, char **argv) {
 @needs_compiler
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_pool_under_stress(sanitizer: str, tmp_path: Path) -> None:
-    folder = Path(toolchain.__file__).parent.parent / "runtime"
+    folder = Path(c_compiler.__file__).parent.parent / "runtime"
     tmp_path.joinpath("main.c").write_text(STRESS)
     command = [
         "gcc",

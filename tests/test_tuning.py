@@ -15,13 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 import irc
 from irc import driver, tuning
-from irc.backends import toolchain
 from irc.cli import main
-from irc.kernels.base import Kernel
-from irc.kernels.choices import Choices, Measured, Recorder, current, using
+from irc.kernels.core.base import Kernel
+from irc.kernels.core.choices import Choices, Measured, Recorder, current, using
 from irc.runtime import tuned
+from irc.toolchain import c_compiler
 
-pytestmark = pytest.mark.skipif(toolchain.find_compiler() is None, reason="no C compiler")
+pytestmark = pytest.mark.skipif(c_compiler.find_compiler() is None, reason="no C compiler")
 
 
 @pytest.fixture
@@ -108,11 +108,11 @@ def test_the_margin() -> None:
 
 
 def test_a_table_is_of_one_machine(model: Path) -> None:
-    compiler = toolchain.require_compiler()
-    target = toolchain.resolve_target("native", compiler)
+    compiler = c_compiler.require_compiler()
+    target = c_compiler.resolve_target("native", compiler)
     name = tuned.table_name(target, compiler, 1)
     assert name != tuned.table_name(target, compiler, 2)
-    assert name != tuned.table_name(toolchain.resolve_target("x86-64-v2", compiler), compiler, 1)
+    assert name != tuned.table_name(c_compiler.resolve_target("x86-64-v2", compiler), compiler, 1)
     assert tuned.read(name) == {}
     path = tuned.write(name, {"work": "candidate"})
     assert path is not None and tuned.read(name) == {"work": "candidate"}

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from instruction_sets import compiler_for, installed
 
-from irc.backends import c_prelude
-from irc.backends.c_math import ULP
-from irc.backends.toolchain import COMMON, describe_compiler, optimisation, resolve_target
+from irc.backends.c import prelude
+from irc.backends.c.math import ULP
+from irc.toolchain.c_compiler import COMMON, describe_compiler, optimisation, resolve_target
 
 F = np.float32
 SPECIAL = np.array(
@@ -66,7 +66,7 @@ def source() -> str:
     """A loop around every function, for the compiler to vectorise."""
     text = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n"
     text += '#define SHOWN __attribute__((visibility("default")))\n'
-    text += c_prelude.text([*(f"{name}_f32" for name in ULP), "pow_half_f32"])
+    text += prelude.text([*(f"{name}_f32" for name in ULP), "pow_half_f32"])
     loop = "(const float *restrict x, {}float *restrict y, int64_t n) {{\n    for (int64_t i = 0; i < n; i++) y[i] = "
     for name in [*UNARY, "pow_half"]:
         text += f"SHOWN void loop_{name}{loop.format('')}irc_{name}_f32(x[i]);\n}}\n"

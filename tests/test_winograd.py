@@ -14,8 +14,8 @@ from test_kernels import Pool, build, close, compilers, exact_conv, invoke, nois
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, plain, select_winograd
-from irc.kernels.isa import Isa
-from irc.kernels.winograd import WinogradKernel
+from irc.kernels.conv.winograd import WinogradKernel
+from irc.kernels.core.isa import Isa
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 

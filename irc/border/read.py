@@ -16,12 +16,12 @@ from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.types import TensorType, Type, UnknownRank, dynamic
-from irc.ops.base import FORMS, Op, form_at, forms_of
-from irc.ops.builder import Builder
-from irc.ops.codecs import AsInput, Reading
-from irc.ops.extent import require_possible
-from irc.ops.forms import Form
-from irc.ops.opaque import Opaque
+from irc.opdef.base import FORMS, Op, form_at, forms_of
+from irc.opdef.builder import Builder
+from irc.opdef.codecs import AsInput, Reading
+from irc.opdef.extent import require_possible
+from irc.opdef.forms import Form
+from irc.opdef.opaque import Opaque
 
 
 def read_model(raw: RawModel, sink: Sink) -> Model:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from irc.ir.dim import Dim, Func, Symbol
 from irc.ir.graph import Value
 from irc.ir.types import TensorType
-from irc.ops.builder import Builder
-from irc.ops.forms import Declined
+from irc.opdef.builder import Builder
+from irc.opdef.forms import Declined
 
 
 class SizeBuilder(Builder):

@@ -24,11 +24,11 @@ from irc.ir.dim import SizeUnknown
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.names import unused
 from irc.ir.types import DType, UnknownRank
-from irc.ops.base import Op, form_at
-from irc.ops.builder import Builder, trace
-from irc.ops.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
-from irc.ops.forms import Declined, Form
-from irc.ops.opaque import Opaque
+from irc.opdef.base import Op, form_at
+from irc.opdef.builder import Builder, trace
+from irc.opdef.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
+from irc.opdef.forms import Declined, Form
+from irc.opdef.opaque import Opaque
 
 Path = tuple[tuple[Op, tuple[str, ...]], ...]
 AGAIN = 3

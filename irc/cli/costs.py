@@ -16,7 +16,7 @@ from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Tensor, Un, Va
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, UnknownRank
-from irc.ops.base import Op
+from irc.opdef.base import Op
 
 OPERAND_LIMIT = 4096
 """Constants up to this many elements are given to `compute` with their data (axes, sizes, paddings)."""
@@ -66,7 +66,7 @@ def _of_node(node: Node) -> Dim | None:
 
 
 def _of_op(op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> Dim | None:
-    from irc.ops.builder import trace
+    from irc.opdef.builder import trace
 
     if op.elementwise:
         return Dim.of(0)

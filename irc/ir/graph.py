@@ -22,7 +22,7 @@ from irc.ir.limits import ELEMENTS
 from irc.ir.types import DType, Shape, TensorType, Type, dtype_from_numpy
 
 if TYPE_CHECKING:
-    from irc.ops.base import Op
+    from irc.opdef.base import Op
 
 CONTENTS_LIMIT = 64
 """Integer tensors up to this many elements carry their symbolic contents."""

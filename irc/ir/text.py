@@ -187,7 +187,7 @@ class _Parser:
         self.values[name] = value
 
     def _node(self, line: str) -> None:
-        from irc.ops.base import find_op
+        from irc.opdef.base import find_op
 
         comment = _COMMENT.search(line)
         name = json.loads(comment.group(1)) if comment else ""

@@ -61,11 +61,16 @@ pixels and columns output channels: a bias is "row", a residual "full"; the same
 pools of channels last.
 """
 
-from irc.kernels.amx_attention import AmxAttentionKernel
-from irc.kernels.amx_conv import AmxConvKernel
-from irc.kernels.amx_gemm import AmxGemmKernel
-from irc.kernels.attention import AttentionKernel
-from irc.kernels.catalogue import (
+from irc.kernels.attention.split_bf16 import AmxAttentionKernel
+from irc.kernels.attention.vector import AttentionKernel
+from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
+from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
+from irc.kernels.conv.nchw import ConvKernel
+from irc.kernels.conv.nhwc import DirectConvKernel
+from irc.kernels.conv.small_nchw import SmallConvKernel
+from irc.kernels.conv.split_bf16 import AmxConvKernel
+from irc.kernels.conv.winograd_bf16 import DotWinogradKernel
+from irc.kernels.core.catalogue import (
     select_attention,
     select_conv,
     select_depthwise,
@@ -86,21 +91,16 @@ from irc.kernels.catalogue import (
     select_transpose,
     select_winograd,
 )
-from irc.kernels.conv import ConvKernel
-from irc.kernels.depthwise import DepthwiseKernel
-from irc.kernels.depthwise_last import DepthwiseLastKernel
-from irc.kernels.direct_conv import DirectConvKernel
-from irc.kernels.dot_winograd import DotWinogradKernel
-from irc.kernels.epilogue import Epilogue, acc, plain, slot, supported
-from irc.kernels.gemm import GemmKernel
-from irc.kernels.gemm_rows import RowsGemmKernel
-from irc.kernels.isa import ISAS, Isa, host_isa, isa_of
-from irc.kernels.pool import GlobalPoolKernel, PoolKernel
-from irc.kernels.pool_last import GlobalPoolLastKernel, PoolLastKernel
-from irc.kernels.recurrent import RecurrentKernel
-from irc.kernels.small_conv import SmallConvKernel
-from irc.kernels.text import PROTOTYPES
-from irc.kernels.transpose import TransposeKernel, transposed
+from irc.kernels.core.epilogue import Epilogue, acc, plain, slot, supported
+from irc.kernels.core.isa import ISAS, Isa, host_isa, isa_of
+from irc.kernels.core.text import PROTOTYPES
+from irc.kernels.gemm.packed import GemmKernel
+from irc.kernels.gemm.small_b import RowsGemmKernel
+from irc.kernels.gemm.split_bf16 import AmxGemmKernel
+from irc.kernels.movement.transpose import TransposeKernel, transposed
+from irc.kernels.pool.nchw import GlobalPoolKernel, PoolKernel
+from irc.kernels.pool.nhwc import GlobalPoolLastKernel, PoolLastKernel
+from irc.kernels.recurrent.lstm_gru import RecurrentKernel
 
 __all__ = [
     "ISAS",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from irc.fusion.indexing import Ranges
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Assign, Block, For, If, Let, Stmt, Store
 from irc.loops.schedule import Scalars
 from irc.loops.simplify import has_reduce
-from irc.passes.indexing import Ranges
 
 
 def expand(b: LoopBuilder) -> None:

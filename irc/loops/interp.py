@@ -15,7 +15,7 @@ import numpy as np
 
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.types import DType
-from irc.kernels import semantics_last
+from irc.kernels.core import semantics_last
 from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
 
 Array = np.ndarray[Any, Any]

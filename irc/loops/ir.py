@@ -125,7 +125,7 @@ class Block(Stmt):
 class KernelCall(Stmt):
     """A call of a generated kernel: extents, strides and pointers are run-time arguments.
 
-    `kernel` is a row of `irc.kernels.catalogue`; buffers are passed by pointer (`reads`, `writes`),
+    `kernel` is a row of `irc.kernels.core.catalogue`; buffers are passed by pointer (`reads`, `writes`),
     sizes as expressions.  `offsets`: where in each of `reads`, then `writes` the kernel's operand starts,
     in elements (empty: all at the start).
     """

@@ -8,11 +8,14 @@ from typing import Any
 from irc.diagnostics import CompileError, Problem, Sink
 from irc.diagnostics.codes import lowering as codes
 from irc.expr import Expr, Load, Tensor, transform, walk
+from irc.fusion.elements import Flat, Inliner
+from irc.fusion.group import Group, Grouping
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value, symbols_of
 from irc.ir.names import unused
 from irc.ir.relation import Demand
 from irc.ir.types import DType, TensorType
+from irc.layout.destination import Room
 from irc.loops.builder import LoopBuilder, Place, place
 from irc.loops.expand import expand
 from irc.loops.hoist import hoist
@@ -31,10 +34,7 @@ from irc.loops.ir import (
 )
 from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
-from irc.passes.demands import recorded
-from irc.passes.elements import Flat, Inliner
-from irc.passes.group import Group, Grouping
-from irc.passes.room import Room
+from irc.passes.size_constraints import recorded
 
 
 def lower(graph: Graph, grouping: Grouping, name: str, sink: Sink | None = None) -> Program:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from irc.expr import Const, Expr, Load, Var, index
+from irc.fusion.group import Group
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import i64
@@ -14,7 +15,6 @@ from irc.loops.builder import LOCAL_BYTES
 from irc.loops.ir import Alloc, Buffer
 from irc.loops.schedule import TILE, TILE_VAR, WHOLE_TILE, Axis, Scalars, Tile, TileReducer, loop
 from irc.loops.simplify import share, substitute
-from irc.passes.group import Group
 
 if TYPE_CHECKING:
     from irc.loops.lower import Scope

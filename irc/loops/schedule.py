@@ -13,13 +13,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from irc.expr import Const, Expr, Load, Operand, Reduce, Select, Var, children, index, rebuilt, walk
+from irc.fusion.elements import is_index
+from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
 from irc.ir.types import boolean, i64
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer, For, If
 from irc.loops.simplify import Span, bound, combine, depends, has_reduce, identity, share, split_guards, substitute
-from irc.passes.elements import is_index
-from irc.passes.indexing import Ranges, coefficient, local_name
 
 TILE = 256
 WHOLE_TILE = 512

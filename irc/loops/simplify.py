@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Var, children, rebuilt, transform, walk
+from irc.fusion.elements import is_index
+from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.types import DType, i64
 from irc.loops.builder import LoopBuilder
-from irc.passes.elements import is_index
-from irc.passes.indexing import Ranges, coefficient, local_name
 
 
 def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from irc.expr import Bin, Const, Expr, Select, children, index, rebuilt, walk
+from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
 from irc.ir.types import boolean
 from irc.loops.builder import LoopBuilder
 from irc.loops.schedule import Axis
 from irc.loops.simplify import depends, substitute
-from irc.passes.indexing import Ranges, coefficient, local_name
 
 MOST_PIECES = 32
 

@@ -6,9 +6,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from irc.expr import Const, Expr, Load, Reduce, Var, children, index, rebuilt, walk
+from irc.fusion.elements import is_index
+from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import i64
+from irc.layout.destination import Part
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer
 from irc.loops.schedule import (
@@ -26,9 +29,6 @@ from irc.loops.schedule import (
 )
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.loops.split import pieces
-from irc.passes.elements import is_index
-from irc.passes.indexing import Ranges, coefficient, local_name
-from irc.passes.room import Part
 
 if TYPE_CHECKING:
     from irc.loops.lower import Lowering, Scope

@@ -33,15 +33,15 @@ from irc.ir.types import (
     u1,
     u4,
 )
+from irc.opdef.base import Array, Op, op
+from irc.opdef.broadcasting import broadcast_shapes
+from irc.opdef.codecs import AsInput, Enum, Float, Ignored
+from irc.opdef.elementwise import Elementwise, unary
+from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.precision import float_read, rounded, wide, widely
+from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
-from irc.ops.base import Array, Op, op
-from irc.ops.broadcasting import broadcast_shapes
-from irc.ops.codecs import AsInput, Enum, Float, Ignored
-from irc.ops.elementwise import Elementwise, unary
-from irc.ops.forms import PREV, Form, write_only
 from irc.ops.mathematics import erf, float_rows
-from irc.ops.precision import float_read, rounded, wide, widely
-from irc.ops.signature import Sig
 
 CONSUMED = {"consumed_inputs": Ignored()}
 OV_LOOSE = OV_NUMERIC | {u1, u4, i4, nf4, f8e4m3fn, f8e5m2}  # what OpenVINO's validation takes

@@ -20,12 +20,12 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most
 from irc.ir.types import FLOATS_BF16, DType, TensorType, i32, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import DTypeAttr
-from irc.ops.forms import Declined, Form, write_only
-from irc.ops.precision import narrowed, rounded, wide, widened
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import DTypeAttr
+from irc.opdef.forms import Declined, Form, write_only
+from irc.opdef.precision import narrowed, rounded, wide, widened
+from irc.opdef.signature import Sig
 from irc.ops.reduce import lowest
-from irc.ops.signature import Sig
 
 SIG = Sig("x: T[>=3], output_shape: I[1] -> y: T", T=FLOATS_BF16, I={i32, i64})
 MOST_PARTS = 64

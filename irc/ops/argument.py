@@ -17,13 +17,13 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, f32, f64, i32, i64, u32, u64
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Bool, Int
+from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.precision import rounded, wide
+from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Bool, Int
-from irc.ops.forms import PREV, Form, write_only
 from irc.ops.layout import normal_axis
-from irc.ops.precision import rounded, wide
-from irc.ops.signature import Sig
 
 
 def position(x: Array, axis: int, keepdims: bool, last: bool, smallest: bool) -> Array:

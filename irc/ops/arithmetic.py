@@ -39,13 +39,13 @@ from irc.ir.types import (
     u32,
     u64,
 )
-from irc.ops.base import Array, Assuming, Op, op
-from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes
-from irc.ops.codecs import Bool, Enum, Ignored
-from irc.ops.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
-from irc.ops.forms import PREV, Form, write_only
-from irc.ops.precision import float_read, narrowed, rounded, wide, widely, widened
-from irc.ops.signature import Sig
+from irc.opdef.base import Array, Assuming, Op, op
+from irc.opdef.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes
+from irc.opdef.codecs import Bool, Enum, Ignored
+from irc.opdef.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
+from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.precision import float_read, narrowed, rounded, wide, widely, widened
+from irc.opdef.signature import Sig
 
 WIDE_INTS = frozenset({i32, i64, u32, u64})
 NARROW_INTS = frozenset({i8, i16, u8, u16})

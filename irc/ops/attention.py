@@ -16,11 +16,11 @@ from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, DType, bf16, boolean, f8e4m3fn, f8e5m2, f16, f32
-from irc.ops.base import Op, op
-from irc.ops.codecs import Bool, Codec, DTypeAttr, Float, Int
-from irc.ops.forms import Form
+from irc.opdef.base import Op, op
+from irc.opdef.codecs import Bool, Codec, DTypeAttr, Float, Int
+from irc.opdef.forms import Form
+from irc.opdef.signature import Sig
 from irc.ops.layout import reshaped
-from irc.ops.signature import Sig
 
 INFINITE = float("-inf")
 MASKS = FLOATS_BF16 | INTEGERS | {boolean}

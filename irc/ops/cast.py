@@ -43,12 +43,12 @@ from irc.ir.types import (
     u6,
     u8,
 )
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Bool, DTypeAttr, Enum, Reading
+from irc.opdef.elementwise import Elementwise
+from irc.opdef.forms import Form
+from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Bool, DTypeAttr, Enum, Reading
-from irc.ops.elementwise import Elementwise
-from irc.ops.forms import Form
-from irc.ops.signature import Sig
 
 F8_LARGEST = {"f8e4m3fn": 448.0, "f8e4m3fnuz": 240.0, "f8e5m2": 57344.0, "f8e5m2fnuz": 57344.0}
 UINT8_MASKS = {"u1": 1, "u3": 7, "u6": 63}

@@ -14,13 +14,13 @@ from irc.diagnostics.codes import operation
 from irc.expr import Expr
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16
+from irc.opdef.base import Array, op
+from irc.opdef.codecs import AsInput, Codec, Float, Reading
+from irc.opdef.elementwise import Elementwise
+from irc.opdef.forms import PREV, Form
+from irc.opdef.signature import Sig
 from irc.ops.activation import CONSUMED, single
 from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array, op
-from irc.ops.codecs import AsInput, Codec, Float, Reading
-from irc.ops.elementwise import Elementwise
-from irc.ops.forms import PREV, Form
-from irc.ops.signature import Sig
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,14 @@ from irc.ir.types import (
     i64,
     string,
 )
+from irc.opdef.base import Array, Op, op
+from irc.opdef.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6
+from irc.opdef.codecs import Bool
+from irc.opdef.elementwise import Elementwise, auto_read, comparison, legacy_read, legacy_write
+from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.precision import wide
+from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array, Op, op
-from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6
-from irc.ops.codecs import Bool
-from irc.ops.elementwise import Elementwise, auto_read, comparison, legacy_read, legacy_write
-from irc.ops.forms import PREV, Form, write_only
-from irc.ops.precision import wide
-from irc.ops.signature import Sig
 
 OV_COMPARED = OV_NUMERIC | {boolean}
 COMPARED = NUMERIC | {boolean}

@@ -17,12 +17,12 @@ from irc.ir.graph import Value
 from irc.ir.limits import RESULTS
 from irc.ir.relation import multiple, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Int, Ints
-from irc.ops.forms import Form
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import AsInput, Int, Ints
+from irc.opdef.forms import Form
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.layout import constant_int, moved_contents, normal_axis
-from irc.ops.signature import Sig
-from irc.ops.typesets import ONNX_ALL, OV_ANY, onnx_all
 
 
 def read_concat_1(b: Any, a: Any, *xs: Value) -> Value:

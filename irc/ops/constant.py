@@ -14,11 +14,11 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation
 from irc.ir.graph import Constant as Data, Value
 from irc.ir.types import FLOATS, DType, TensorType, f32, i64, string
-from irc.ops.base import Op, op
-from irc.ops.codecs import Codec, Float, Floats, Int, Ints, Reading
-from irc.ops.forms import Form
-from irc.ops.signature import Sig
-from irc.ops.typesets import onnx_all
+from irc.opdef.base import Op, op
+from irc.opdef.codecs import Codec, Float, Floats, Int, Ints, Reading
+from irc.opdef.forms import Form
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import onnx_all
 
 
 @dataclass(frozen=True)

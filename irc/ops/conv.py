@@ -20,14 +20,13 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, every, multiple, same
 from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16
-from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Int, Ints, PerAxis
-from irc.ops.forms import PREV, Form
-from irc.ops.precision import wide
-from irc.ops.signature import Sig
-from irc.ops.typesets import INDEX
-from irc.ops.window import (
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Int, Ints, PerAxis
+from irc.opdef.forms import PREV, Form
+from irc.opdef.precision import wide
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import INDEX
+from irc.opdef.window import (
     ONNX_WINDOW,
     OV_WINDOW,
     pad_spatial,
@@ -37,6 +36,7 @@ from irc.ops.window import (
     window_positions,
     windows,
 )
+from irc.ops.arithmetic import OV_NUMERIC
 
 CONV = {**ONNX_WINDOW, "dilations": Ints((), lo=1), "group": Int(1, lo=1), "kernel_shape": Ints(None, lo=1)}
 OV_CONV = {**OV_WINDOW, "dilations": PerAxis(lo=1)}

@@ -10,11 +10,11 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import conversion
 from irc.ir.graph import Value
 from irc.ir.types import F8, FLOATS, FLOATS_BF16, TensorType, boolean
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Float, Ignored, Int
-from irc.ops.forms import Form
-from irc.ops.precision import rounded, wide
-from irc.ops.signature import Sig
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Float, Ignored, Int
+from irc.opdef.forms import Form
+from irc.opdef.precision import rounded, wide
+from irc.opdef.signature import Sig
 
 BOOL = frozenset({boolean})
 

@@ -16,14 +16,14 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16
+from irc.opdef.base import Array, Op, op
+from irc.opdef.broadcasting import broadcast_shapes
+from irc.opdef.codecs import Str
+from irc.opdef.forms import PREV, Form
+from irc.opdef.precision import wide
+from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array, Op, op
-from irc.ops.broadcasting import broadcast_shapes
-from irc.ops.codecs import Str
-from irc.ops.forms import PREV, Form
 from irc.ops.layout import reshaped
-from irc.ops.precision import wide
-from irc.ops.signature import Sig
 
 Labels = tuple[str, ...]
 """The name of each axis: a letter, or "…k" for the axis that is k-th from the end of what an ellipsis stands for."""

@@ -19,15 +19,15 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Int
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import AsInput, Int
+from irc.opdef.forms import Declined, Form
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.compare import Less
-from irc.ops.forms import Declined, Form
 from irc.ops.layout import constant_int, moved_contents, normal_axis
 from irc.ops.logic import Where
 from irc.ops.shape import sizes_of, zero
-from irc.ops.signature import Sig
-from irc.ops.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
 
 
 def normal_index(indices: Array, size: int) -> tuple[Array, Array]:

@@ -27,11 +27,11 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import multiple, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, dynamic, i64, wrapped
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Bool, Choice, Ignored, Int
-from irc.ops.forms import Declined, Form, write_only
-from irc.ops.signature import Sig
-from irc.ops.typesets import OV_ANY, onnx_all, onnx_rows
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import AsInput, Bool, Choice, Ignored, Int
+from irc.opdef.forms import Declined, Form, write_only
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import OV_ANY, onnx_all, onnx_rows
 
 
 def normal_axis(op: str, axis: int, rank: int) -> int:

@@ -13,13 +13,13 @@ import numpy as np
 from irc.expr import Bin, Expr, Un, select
 from irc.ir.graph import Value
 from irc.ir.types import ANY, COMPLEX, FLOATS, INTEGERS, UINTS, TensorType, bf16, boolean, i4, string, u1, u4
+from irc.opdef.base import Array, op
+from irc.opdef.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6, auto_align, broadcast_shapes
+from irc.opdef.codecs import Enum
+from irc.opdef.elementwise import Binary, Elementwise, auto_read, binary, legacy_read, legacy_write, unary
+from irc.opdef.forms import PREV, Form
+from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array, op
-from irc.ops.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6, auto_align, broadcast_shapes
-from irc.ops.codecs import Enum
-from irc.ops.elementwise import Binary, Elementwise, auto_read, binary, legacy_read, legacy_write, unary
-from irc.ops.forms import PREV, Form
-from irc.ops.signature import Sig
 
 BOOL = frozenset({boolean})
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from irc.expr import call
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, bf16, f32
+from irc.opdef.base import Array
+from irc.opdef.codecs import Ignored
+from irc.opdef.elementwise import unary
+from irc.opdef.forms import PREV, Form
+from irc.opdef.precision import float_read, rounded
 from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array
-from irc.ops.codecs import Ignored
-from irc.ops.elementwise import unary
-from irc.ops.forms import PREV, Form
-from irc.ops.precision import float_read, rounded
 
 CONSUMED = {"consumed_inputs": Ignored()}
 

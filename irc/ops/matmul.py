@@ -16,13 +16,13 @@ from irc.expr import Expr, IndexFunction, Tensor, reduce
 from irc.ir.graph import Value
 from irc.ir.relation import every, same, stretches_to
 from irc.ir.types import FLOATS, NUMERIC, DType, TensorType, bf16, f64, i32, i64, u32, u64
+from irc.opdef.base import Array, Op, op
+from irc.opdef.broadcasting import broadcast_shapes, legacy_fit, repeated
+from irc.opdef.codecs import Bool, Float, FromOperands, Int
+from irc.opdef.forms import PREV, Form
+from irc.opdef.precision import wide
+from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
-from irc.ops.base import Array, Op, op
-from irc.ops.broadcasting import broadcast_shapes, legacy_fit, repeated
-from irc.ops.codecs import Bool, Float, FromOperands, Int
-from irc.ops.forms import PREV, Form
-from irc.ops.precision import wide
-from irc.ops.signature import Sig
 
 
 def write_transposed(b: Any, op: Any, x: Value, y: Value) -> Any:

@@ -17,14 +17,14 @@ from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
 from irc.ir.relation import multiple, same, stretches_to
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, DType, TensorType, bf16, f32, i32, i64
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import AsInput, Bool, Enum, Float, Ignored, Int, Ints
+from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.precision import narrowed, rounded, wide, widened
+from irc.opdef.signature import Sig
 from irc.ops.activation import single
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Bool, Enum, Float, Ignored, Int, Ints
-from irc.ops.forms import PREV, Form, write_only
 from irc.ops.layout import normal_axes, normal_axis, reshaped
-from irc.ops.precision import narrowed, rounded, wide, widened
 from irc.ops.reduce import axes_vector
-from irc.ops.signature import Sig
 from irc.ops.softmax import OV_SOFTMAX
 
 EPSILON = single(1e-5)

@@ -16,13 +16,13 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most
 from irc.ir.types import ANY, TensorType, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Enum, Int
-from irc.ops.forms import Form, write_only
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Enum, Int
+from irc.opdef.forms import Form, write_only
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all
 from irc.ops.gather import wrapped
 from irc.ops.layout import normal_axis
-from irc.ops.signature import Sig
-from irc.ops.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all
 
 NEGATIVE = Enum({"ignore_negative": "ignore", "normalize": "wrap"}, "ignore", to="negative")
 

@@ -16,14 +16,14 @@ from irc.ir.dim import Dim, DimLike
 from irc.ir.graph import Value
 from irc.ir.relation import any_of, at_most, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Enum
-from irc.ops.forms import Form, write_only
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import AsInput, Enum
+from irc.opdef.forms import Form, write_only
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all
 from irc.ops.layout import constant_ints, normal_axes
 from irc.ops.shape import zero
-from irc.ops.signature import Sig
 from irc.ops.slice import LARGEST
-from irc.ops.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all
 
 MODES = Enum(["constant", "reflect", "edge"], "constant")
 MODES_19 = Enum(["constant", "reflect", "edge", "wrap"], "constant")

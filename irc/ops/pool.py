@@ -17,16 +17,12 @@ from irc.expr import Const, Expr, IndexFunction, Tensor, call, flatten_index, in
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, i8, i32, i64, u8
-from irc.ops.arithmetic import OV_NUMERIC
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
-from irc.ops.conv import padding_of
-from irc.ops.forms import PREV, Declined, Form
-from irc.ops.layout import normal_axis
-from irc.ops.precision import narrowed, wide, widened
-from irc.ops.reduce import lowest
-from irc.ops.signature import Sig
-from irc.ops.window import (
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
+from irc.opdef.forms import PREV, Declined, Form
+from irc.opdef.precision import narrowed, wide, widened
+from irc.opdef.signature import Sig
+from irc.opdef.window import (
     ONNX_WINDOW,
     OV_AUTO_PAD,
     pad_spatial,
@@ -35,6 +31,10 @@ from irc.ops.window import (
     window_positions,
     windows,
 )
+from irc.ops.arithmetic import OV_NUMERIC
+from irc.ops.conv import padding_of
+from irc.ops.layout import normal_axis
+from irc.ops.reduce import lowest
 
 KERNEL = {"kernel_shape": Ints(lo=1, to="kernel")}
 ONNX_ROUNDING = Enum({0: "floor", 1: "ceil_torch"}, "floor", to="rounding")

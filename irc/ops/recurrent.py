@@ -19,13 +19,13 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, i32
-from irc.ops.base import Op, op
-from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
-from irc.ops.forms import PREV, Form
+from irc.opdef.base import Op, op
+from irc.opdef.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
+from irc.opdef.forms import PREV, Form
+from irc.opdef.precision import narrowed, widened
+from irc.opdef.signature import Sig
 from irc.ops.layout import reshaped
-from irc.ops.precision import narrowed, widened
 from irc.ops.recurrent_steps import FUNCTIONS, Activation
-from irc.ops.signature import Sig
 
 DIRECTIONS = ["forward", "reverse", "bidirectional"]
 RNN_ACTIVATIONS = ("Tanh", "Tanh")

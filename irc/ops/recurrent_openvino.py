@@ -17,13 +17,13 @@ from irc.diagnostics.codes import conversion as conversion_codes, shape as shape
 from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS_BF16, INTEGERS, i32
-from irc.ops.base import Op, op
-from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Int, Strs
-from irc.ops.forms import Declined, Form
-from irc.ops.precision import narrowed, widened
+from irc.opdef.base import Op, op
+from irc.opdef.codecs import Bool, Codec, Enum, Float, Floats, Int, Strs
+from irc.opdef.forms import Declined, Form
+from irc.opdef.precision import narrowed, widened
+from irc.opdef.signature import Sig
 from irc.ops.recurrent import DIRECTIONS, GRU, LSTM, RNN, Recurrent
 from irc.ops.recurrent_steps import FUNCTIONS
-from irc.ops.signature import Sig
 
 LSTM_NAMES, GRU_NAMES, RNN_NAMES = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh"), ("tanh",)
 FICO = "fico"

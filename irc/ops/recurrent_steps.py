@@ -18,9 +18,9 @@ from irc.expr import Const, Expr, Tensor, call, index, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import INTEGERS, TensorType, f32, f64, i64
+from irc.opdef.base import Array, Op, op
+from irc.opdef.signature import Sig
 from irc.ops.activation import sigmoid, sigmoid_expr, softplus, softplus_expr
-from irc.ops.base import Array, Op, op
-from irc.ops.signature import Sig
 
 Activation = tuple[str, float, float]
 """ONNX's name, alpha, beta."""

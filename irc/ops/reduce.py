@@ -18,13 +18,13 @@ from irc.expr import Const, Expr, IndexFunction, Tensor, Un, call, index, reduce
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f32, i8, i32, i64, u8, u64
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import AsInput, Bool
+from irc.opdef.forms import Declined, Form, write_only
+from irc.opdef.precision import narrowed, rounded, wide, widened
+from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Bool
-from irc.ops.forms import Declined, Form, write_only
 from irc.ops.layout import normal_axes
-from irc.ops.precision import narrowed, rounded, wide, widened
-from irc.ops.signature import Sig
 
 ONNX_REDUCED = FLOATS | WIDE_INTS
 

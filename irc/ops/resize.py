@@ -20,13 +20,13 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import any_of, at_most, same
 from irc.ir.types import ANY, FLOATS, TensorType, bf16, boolean, f32, f64, i32, i64
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Bool, Codec, Enum, Float, Floats, Ints
+from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import ONNX_ALL
 from irc.ops.activation import single
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Bool, Codec, Enum, Float, Floats, Ints
-from irc.ops.forms import PREV, Form, write_only
 from irc.ops.layout import normal_axis
-from irc.ops.signature import Sig
-from irc.ops.typesets import ONNX_ALL
 
 CROP = "tf_crop_and_resize"
 COORDINATES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", CROP]

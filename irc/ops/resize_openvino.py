@@ -18,13 +18,13 @@ from irc.diagnostics.codes import conversion, operation, shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, f32, f64, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Bool, Codec, Enum, Float, Ints, Str
-from irc.ops.forms import Declined, Form, write_only
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Bool, Codec, Enum, Float, Ints, Str
+from irc.opdef.forms import Declined, Form, write_only
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import OV_ANY
 from irc.ops.layout import normal_axes
 from irc.ops.resize import A, coordinates, present, scaled_dim, summed
-from irc.ops.signature import Sig
-from irc.ops.typesets import OV_ANY
 
 LINEAR = frozenset({"linear", "linear_onnx", "bilinear_pillow"})
 MODES = ["bicubic_pillow", "bilinear_pillow", "cubic", "linear", "linear_onnx", "nearest"]

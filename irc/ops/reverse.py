@@ -16,13 +16,13 @@ from irc.expr import Expr, IndexFunction, Tensor, index, select
 from irc.ir.graph import Value
 from irc.ir.relation import any_of, same
 from irc.ir.types import ANY, NUMERIC, TensorType, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Enum, Int
-from irc.ops.forms import Form
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Enum, Int
+from irc.opdef.forms import Form
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.layout import constant_ints, normal_axes, normal_axis
-from irc.ops.signature import Sig
 from irc.ops.slice import LARGEST
-from irc.ops.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
 
 
 @op

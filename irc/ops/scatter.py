@@ -18,14 +18,14 @@ from irc.expr import Const, Expr, Tensor, all_of, inside
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, INTEGERS, DType, TensorType, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Bool, Enum
-from irc.ops.forms import Form
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import AsInput, Bool, Enum
+from irc.opdef.forms import Form
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.gather import normal_index, wrapped
 from irc.ops.layout import constant_int, normal_axis
 from irc.ops.shape import one, zero
-from irc.ops.signature import Sig
-from irc.ops.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
 
 ONNX_16 = Enum(["none", "add", "mul"], "none")
 ONNX_18 = Enum(["none", "add", "mul", "max", "min"], "none")

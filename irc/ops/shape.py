@@ -20,13 +20,13 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Value
 from irc.ir.relation import same
 from irc.ir.types import ANY, FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, f16, f32, f64, i16, i32, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.broadcasting import broadcast_shapes
-from irc.ops.codecs import Bool, Codec, DTypeAttr, Enum, Int, Reading
-from irc.ops.forms import PREV, Form, write_only
+from irc.opdef.base import Array, Op, op
+from irc.opdef.broadcasting import broadcast_shapes
+from irc.opdef.codecs import Bool, Codec, DTypeAttr, Enum, Int, Reading
+from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all, onnx_rows
 from irc.ops.layout import constant_ints, dims_array, moved_contents, normal_axes, pick
-from irc.ops.signature import Sig
-from irc.ops.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all, onnx_rows
 
 
 # ------------------------------------------------------------------------------ Shape and Size

@@ -19,12 +19,12 @@ from irc.ir.dim import INF, Dim, Symbol
 from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Ints
-from irc.ops.forms import Form, write_only
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import AsInput, Ints
+from irc.opdef.forms import Form, write_only
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import INDEX, OV_ANY, onnx_all
 from irc.ops.layout import constant_ints, moved_contents, normal_axes
-from irc.ops.signature import Sig
-from irc.ops.typesets import INDEX, OV_ANY, onnx_all
 
 LARGEST = int(np.iinfo(np.int64).max)
 """As a bound: to the end; negated: from the first element."""

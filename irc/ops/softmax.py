@@ -15,13 +15,13 @@ import numpy as np
 from irc.ir.dim import product
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, f32, string
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Int
+from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.precision import narrowed, rounded, wide, widened
+from irc.opdef.signature import Sig
 from irc.ops.activation import OV_LOOSE
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import Int
-from irc.ops.forms import PREV, Form, write_only
 from irc.ops.layout import normal_axis, reshaped
-from irc.ops.precision import narrowed, rounded, wide, widened
-from irc.ops.signature import Sig
 
 OV_SOFTMAX = OV_LOOSE | {boolean, string}
 """What OpenVINO's validation takes."""

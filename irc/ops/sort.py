@@ -16,12 +16,12 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, i32, i64
-from irc.ops.base import Array, Op, op
-from irc.ops.codecs import AsInput, Bool, Choice, Codec, DTypeAttr, Enum, Int
-from irc.ops.forms import PREV, Form
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import AsInput, Bool, Choice, Codec, DTypeAttr, Enum, Int
+from irc.opdef.forms import PREV, Form
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import ONNX_NUMBERS
 from irc.ops.layout import normal_axis
-from irc.ops.signature import Sig
-from irc.ops.typesets import ONNX_NUMBERS
 
 OV_TOPK: dict[str, Codec] = {
     "axis": Int(assumed=0),

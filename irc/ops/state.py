@@ -15,10 +15,10 @@ from irc.diagnostics.codes import operation
 from irc.ir.dim import Dim, Symbol
 from irc.ir.graph import Value
 from irc.ir.types import DType, Shape, TensorType
-from irc.ops.base import Op, op
-from irc.ops.codecs import Codec, DTypeAttr, Reading, Str
-from irc.ops.forms import Form
-from irc.ops.signature import Sig
+from irc.opdef.base import Op, op
+from irc.opdef.codecs import Codec, DTypeAttr, Reading, Str
+from irc.opdef.forms import Form
+from irc.opdef.signature import Sig
 
 _RANGE = re.compile(r"(\d*)\.\.(\d*)$")
 

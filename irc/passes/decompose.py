@@ -5,8 +5,8 @@ from __future__ import annotations
 from irc.diagnostics import Sink
 from irc.diagnostics.codes import lowering as codes
 from irc.ir.graph import Graph
-from irc.ops.opaque import Opaque
-from irc.passes.splice import decompose_where
+from irc.opdef.opaque import Opaque
+from irc.passes.inline import decompose_where
 
 
 def run(graph: Graph, sink: Sink) -> None:

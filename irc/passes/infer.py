@@ -5,7 +5,7 @@ from __future__ import annotations
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, Type, dynamic
-from irc.ops.builder import infer_node
+from irc.opdef.builder import infer_node
 
 
 def run(graph: Graph, sink: Sink) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from irc.ir.graph import Graph, Node, Value
-from irc.ops.builder import Builder
-from irc.ops.precision import narrowed, widened
+from irc.opdef.builder import Builder
+from irc.opdef.precision import narrowed, widened
 from irc.passes.replace import put_in_place
 
 MOST = 32

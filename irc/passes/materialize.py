@@ -10,7 +10,7 @@ import numpy as np
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Value, symbols_of
 from irc.ir.types import i64
-from irc.ops.builder import Builder
+from irc.opdef.builder import Builder
 from irc.passes.fold import make_constant
 from irc.passes.replace import put_in_place
 

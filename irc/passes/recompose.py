@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
-from irc.ops.builder import Builder
+from irc.opdef.builder import Builder
 from irc.ops.norm import InstanceNormalization
 from irc.passes.replace import put_in_place
 from irc.passes.simplify import Rule

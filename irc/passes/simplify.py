@@ -11,7 +11,7 @@ import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType
-from irc.ops.builder import Builder
+from irc.opdef.builder import Builder
 from irc.passes.replace import replace_value
 
 Rule = Callable[[Graph, Node], Value | None]

@@ -14,8 +14,8 @@ import numpy as np
 from irc.diagnostics import Problem, Sink
 from irc.diagnostics.codes import conversion
 from irc.ir.graph import Graph, Model, Node, Value
-from irc.ops.builder import Builder
-from irc.ops.reference import run_reference
+from irc.opdef.builder import Builder
+from irc.opdef.reference import run_reference
 
 METADATA = "irc.state"
 

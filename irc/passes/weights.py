@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from irc.ir.graph import Constant, Graph, Node, Value
-from irc.ops.builder import with_fields
+from irc.opdef.builder import with_fields
 
 
 def run(graph: Graph) -> int:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from irc.backends.c_names import prefix_of
+from irc.backends.c.names import prefix_of
 from irc.ir.dim import Dim, Func, Symbol, product
 from irc.ir.graph import Graph, Model, Value, symbols_of
 from irc.ir.relation import Demand
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from irc.loops.ir import Program
-from irc.passes.demands import recorded
+from irc.passes.size_constraints import recorded
 from irc.version import VERSION
 
 if TYPE_CHECKING:
-    from irc.backends.numpy_groups import Group
+    from irc.backends.numpy.groups import Group
 
 
 def describe(model: Model, graph: Graph, backend: str, program: Program | None = None) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from irc.backends import toolchain
-from irc.backends.processor import model_name
 from irc.runtime import cache
+from irc.toolchain import c_compiler
+from irc.toolchain.processor import model_name
 
 SOURCE = Path(__file__).with_name("limits.c")
 MEGABYTES = 256
@@ -41,10 +41,10 @@ def limits(threads: int, again: bool = False, least: Limits | None = None) -> Li
 
     least: what was measured before, of which the result keeps what is larger.
     """
-    compiler = toolchain.find_compiler()
+    compiler = c_compiler.find_compiler()
     if compiler is None:
         return None
-    target = toolchain.resolve_target("native", compiler)
+    target = c_compiler.resolve_target("native", compiler)
     parts = (SOURCE.read_bytes(), compiler, target, model_name(), threads)
     key = f"limits:{hashlib.sha256(repr(parts).encode()).hexdigest()[:24]}"
     known = cache.remembered(key)
@@ -56,11 +56,11 @@ def limits(threads: int, again: bool = False, least: Limits | None = None) -> Li
     return Limits(**known)
 
 
-def _library(compiler: toolchain.Compiler, target: toolchain.Target) -> Any:
+def _library(compiler: c_compiler.Compiler, target: c_compiler.Target) -> Any:
     folder = cache.temporary_folder()
     folder.mkdir()
     (folder / "kernels_limits.c").write_bytes(SOURCE.read_bytes())  # by that name it is compiled as kernels are
-    library: Any = ctypes.CDLL(str(toolchain.build(folder, ["kernels_limits.c"], target, compiler)))
+    library: Any = ctypes.CDLL(str(c_compiler.build(folder, ["kernels_limits.c"], target, compiler)))
     library.irc_round.restype = ctypes.c_int64
     library.irc_multiply_add.restype = library.irc_read.restype = ctypes.c_float
     library.irc_multiply_add.argtypes = ctypes.c_int64, ctypes.c_float

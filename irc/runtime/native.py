@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from irc.backends.processor import check_features
 from irc.diagnostics.codes import find, runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.files import open_regular, read_into
@@ -27,6 +26,7 @@ from irc.runtime.errors import InputValueError, OutOfMemory, failure
 from irc.runtime.forks import Turns
 from irc.runtime.pool import pool_for
 from irc.runtime.ports import REMEMBERED, Array, Port
+from irc.toolchain.processor import check_features
 
 ALIGNMENT = 64
 _SIZE_ERRORS = (6103, 6105, 6107)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from irc.backends import toolchain
-from irc.backends.processor import model_name
 from irc.files import read_regular, replacing
 from irc.runtime import cache
+from irc.toolchain import c_compiler
+from irc.toolchain.processor import model_name
 from irc.version import VERSION
 
 FOLDER = "tuned"
@@ -22,7 +22,7 @@ LARGEST = 1 << 26
 """Bytes of a table."""
 
 
-def table_name(target: toolchain.Target, compiler: toolchain.Compiler, threads: int) -> str:
+def table_name(target: c_compiler.Target, compiler: c_compiler.Compiler, threads: int) -> str:
     """The name of the table for code of that target, run here by so many threads."""
     parts = (model_name(), target, compiler, threads, VERSION)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from irc.ir.types import DType, dtype
-from irc.ops.base import Op
+from irc.opdef.base import Op
 
 
 @dataclass(frozen=True)

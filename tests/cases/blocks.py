@@ -1,7 +1,7 @@
 """DepthToSpace, SpaceToDepth and ShuffleChannels."""
 
 from cases import Case, Spec
-from irc.ops.blocks import DepthToSpace, ShuffleChannels, SpaceToDepth
+from irc.ops.space_to_depth import DepthToSpace, ShuffleChannels, SpaceToDepth
 
 MODES = ("blocks_first", "depth_first")
 CASES = [

@@ -1,7 +1,7 @@
 """Elementary functions."""
 
 from cases import Case, Spec
-from irc.ops.base import OPS, load_all
+from irc.opdef.base import OPS, load_all
 
 load_all()
 RANGES = {

@@ -2,7 +2,7 @@
 
 from cases import Case, Spec
 from irc.ops.dropout import Dropout
-from irc.ops.lengths import GRN, LRN, LpNormalization, NormalizeL2
+from irc.ops.lp_norm import GRN, LRN, LpNormalization, NormalizeL2
 from irc.ops.norm import (
     BatchNormalization,
     GroupNormalization,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cases import Case, Spec
-from irc.ops.base import Op
+from irc.opdef.base import Op
 from irc.ops.recurrent import GRU, LSTM, RNN
 from irc.ops.recurrent_openvino import GRUCell, GRUSequence, LSTMCell, LSTMSequence, RNNCell, RNNSequence
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cases import Case, Spec
-from irc.ops.sample import GridSample
+from irc.ops.grid_sample import GridSample
 
 X = Spec("f32", (2, 3, 5, 7))
 HALVES = Spec(

@@ -2,7 +2,7 @@
 
 from cases import Case, Spec
 from irc.ir.types import i32
-from irc.ops.selection import Compress, NonZero
+from irc.ops.nonzero import Compress, NonZero
 
 SOME = Spec("f32", (2, 3), values=[0, 1, 0, 2, 0, 3])
 CASES = [

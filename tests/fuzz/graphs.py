@@ -20,7 +20,7 @@ from irc.diagnostics import Problem
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Model, Node, Value
 from irc.ir.types import TensorType
-from irc.ops.builder import Builder, evaluate, run_reference
+from irc.opdef.builder import Builder, evaluate, run_reference
 from tests.fuzz.seeds import rows
 
 Array = np.ndarray[Any, Any]

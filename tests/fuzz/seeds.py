@@ -21,7 +21,7 @@ import irc
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Model, Value
 from irc.ir.types import TensorType
-from irc.ops.builder import Builder
+from irc.opdef.builder import Builder
 
 Files = dict[str, bytes]
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,0 +1,238 @@
+"""Loop IR to C11: the files of an artefact.
+
+`model.c` holds one function per fused group (one for all groups that are equal) and the interface; the functions of
+a large program stand in `model_1.c` and so on.  `model.h` declares the interface; `weights.bin` holds the constants
+(or the C file does).  Kernels go to `kernels_*.c`, which is compiled with other flags; where everything is one file,
+macros choose them or the rest.  The text depends only on the program and the options.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from irc.backends.c import prelude
+from irc.backends.c.data import Weights
+from irc.backends.c.expr import MATH, PREDICATES
+from irc.backends.c.function import Kernel, Signature, Unit, wrapped
+from irc.backends.c.interface import INTERFACE, Interface, context, entry_points, header
+from irc.backends.c.names import Names, prefix_of, stem
+from irc.backends.c.shared import print_functions
+from irc.backends.c.text import CComment, CName, cut
+from irc.loops.ir import Buffer, Program
+from irc.loops.memory import MemoryPlan
+from irc.toolchain.c_compiler import ONLY_KERNELS, WITHOUT_KERNELS, stated_flags
+
+__all__ = ["MATH", "PREDICATES", "EmitOptions", "Files", "Kernel", "emit"]
+
+
+T = TypeVar("T")
+Files = dict[str, str | list[bytes | memoryview]]
+
+
+@dataclass(frozen=True)
+class EmitOptions:
+    """prefix: of every public name (None: from the program's name).  stem: file names `<stem>.c`, `<stem>.h`.
+    weights: "file" for weights.bin, "embed" for one C file with the data in it.  target: the compiler's flags for
+    the processor, which the files state.  profile: P_run notes the time around every function (P_profile)."""
+
+    prefix: str | None = None
+    stem: str = "model"
+    weights: Literal["file", "embed"] = "file"
+    target: tuple[str, ...] = ()
+    profile: bool = False
+
+
+def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None) -> Files:
+    """The files of the artefact by name: text of C files, weights.bin in pieces."""
+    options = options or EmitOptions()
+    prefix = prefix_of(program.name) if options.prefix is None else CName(options.prefix)
+    unit = _unit(program, prefix)
+    weights = Weights(prefix, options.weights == "embed")
+    for b in program.buffers():
+        if b.data is not None:
+            weights.pointer(b.data, b.dtype)
+    interface = Interface(unit, program, plan, weights, profile=options.profile)
+    groups, calls = print_functions(unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, plan))
+    unit.helpers.clear()
+    interface_text = [context(interface), entry_points(interface, calls)]
+    files: Files = {f"{options.stem}.h": header(interface)}
+    kernels = _kernels(unit, options, files)
+    inline, parts = _divided(groups, options)
+    for k, part in enumerate(parts, 1):
+        files[f"{options.stem}_{k}.c"] = _source(program, options, [*kernels, *map(_shared, part)], part)
+    prototypes = ["\n".join(f"{g.prototype};" for part in parts for g in part) + "\n"] if parts else []
+    own = [*prototypes, *(g.text for g in inline), *interface_text]
+    if weights.embedded:
+        own.insert(0, weights.definitions())
+        top = str(files[f"{options.stem}.h"])
+        files[f"{options.stem}.c"] = _single_source(program, options, top, kernels, own, inline, unit.helpers)
+    else:
+        own = [*(kernels if inline else []), *own]
+        files[f"{options.stem}.c"] = _source(program, options, own, inline, unit.helpers)
+    if not weights.embedded:
+        files["weights.bin"] = weights.pieces()
+    return files
+
+
+def _divided(groups: list[Signature], options: EmitOptions) -> tuple[list[Signature], list[list[Signature]]]:
+    """The groups that stand in the main file, and those of each further file: large programs compile in parallel."""
+    if options.weights == "embed" or sum(len(g.text) for g in groups) <= 2 * PART:
+        return groups, []
+    return [], _parts(groups, lambda g: len(g.text), PART)
+
+
+def _parts(items: Iterable[T], length: Callable[[T], int], enough: int) -> list[list[T]]:
+    """The items in order, in files of about that many characters."""
+    parts: list[list[T]] = []
+    size = enough
+    for item in items:
+        if size >= enough:
+            parts.append([])
+            size = 0
+        parts[-1].append(item)
+        size += length(item)
+    return parts
+
+
+def _shared(g: Signature) -> str:
+    """A group's definition for use from another file."""
+    name = f"void {g.name}("
+    return g.text.replace(f"static {name}", f"{g.prototype};\n{name}")
+
+
+def _source(
+    program: Program, options: EmitOptions, body: list[str], groups: list[Signature], helpers: Iterable[str] = ()
+) -> str:
+    """A C file: what it is, what it includes, the helpers it needs, its text."""
+    include = f'#include "{options.stem}.h"\n'
+    parts = [_top(program, options), include, _INCLUDES, _macros(groups), _helpers(groups, helpers), *body]
+    return "\n".join(p for p in parts if p)
+
+
+def _single_source(
+    program: Program,
+    options: EmitOptions,
+    header: str,
+    kernels: list[str],
+    body: list[str],
+    groups: list[Signature],
+    helpers: Iterable[str],
+) -> str:
+    """The only C file: header, kernels and the rest, of which macros can leave out either."""
+    rest = [_macros(groups), _helpers(groups, helpers), *body]
+    if kernels:
+        rest = [f"#ifndef {ONLY_KERNELS}\n", *rest, f"#endif /* {ONLY_KERNELS} */\n"]
+    top = _top(program, options, _TWO_PARTS if kernels else "")
+    return "\n".join(p for p in [top, header, _INCLUDES, *kernels, *rest] if p)
+
+
+def _top(program: Program, options: EmitOptions, more: str = "") -> str:
+    rest, kernels = _flags(False, options), _flags(True, options)
+    said = more.format(kernels=kernels, only=ONLY_KERNELS, without=WITHOUT_KERNELS)
+    return _TOP.format(name=CComment(cut(program.name, 120)), flags=rest, more=said)
+
+
+def _flags(kernels: bool, options: EmitOptions) -> str:
+    """Lines of a comment."""
+    margin = " *     "
+    return textwrap.fill(
+        stated_flags(kernels, options.target),
+        110,
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _macros(groups: list[Signature]) -> str:
+    used = any("IRC_SIMD" in g.text or "IRC_LANES" in g.text or "IRC_UNROLL" in g.text for g in groups)
+    return _MACROS if used else ""
+
+
+def _helpers(groups: list[Signature], more: Iterable[str]) -> str:
+    return prelude.text({h for g in groups for h in g.helpers} | set(more))
+
+
+PART = 40000
+"""Characters of C that are worth a file of their own."""
+KERNEL_PART = 150000
+"""The same of kernels, which compile several at a time."""
+_TOP = """/* {name}
+ * Generated by irc.  C11; irc compiles it with
+{flags}.
+{more} * One function per fused group of layers, or for all groups that are equal; the function whose name ends in _run
+ * calls them in order. */
+"""
+_TWO_PARTS = """ * These flags are for all but the kernels: -D{without} leaves them out.  -D{only} leaves out
+ * the rest, and goes with
+{kernels}.
+ * Compiled in one piece, kernels are slower where the compiler may not contract products and sums, as GCC may not
+ * with -std=c11; where it may, other results can differ from NumPy's in the last bit.
+"""
+_INCLUDES = "#include <math.h>\n#include <string.h>\n"
+_MACROS = """#if defined(__clang__)
+#define IRC_SIMD _Pragma("clang loop vectorize(assume_safety)")
+#define IRC_LANES IRC_SIMD
+#define IRC_UNROLL _Pragma("clang loop unroll(full)")
+#pragma clang diagnostic ignored "-Wpass-failed"
+#elif defined(__GNUC__)
+#define IRC_SIMD _Pragma("GCC ivdep")
+#define IRC_LANES _Pragma("GCC ivdep") _Pragma("GCC unroll 16") /* accumulators in registers */
+#define IRC_UNROLL _Pragma("GCC unroll 64")
+#else
+#define IRC_SIMD
+#define IRC_LANES
+#define IRC_UNROLL
+#endif
+"""
+
+
+def _unit(program: Program, prefix: CName) -> Unit:
+    names = Names()
+    names.taken |= {f"{prefix}_{f}" for f in INTERFACE}
+    symbols: dict[str, CName] = {}
+    for s in program.symbols:
+        symbols[s] = names.of_model(stem(s), numbered="?" in s)
+    return Unit(prefix, symbols, names)
+
+
+def _aliased(buffers: Sequence[Buffer], plan: MemoryPlan) -> set[Buffer]:
+    """Arena buffers of one function that may share memory: their pointers are not `restrict`."""
+    roots = [b for b in dict.fromkeys(b.root for b in buffers) if b in plan.offsets]
+    found: set[Buffer] = set()
+    for k, a in enumerate(roots):
+        for b in roots[k + 1 :]:
+            before = (plan.offsets[a] + a.bytes).at_most(plan.offsets[b])
+            after = (plan.offsets[b] + b.bytes).at_most(plan.offsets[a])
+            if not (before or after):
+                found |= {a, b}
+    return found
+
+
+_RENAMED = "/* Kernels have the model's prefix where they are linked, so that several models fit into one program. */"
+
+
+def _declared(kernel: Kernel) -> list[str]:
+    """The lines of a kernel's prototype."""
+    head, parameters = kernel.declaration().removesuffix(");").split("(", 1)
+    return wrapped(f"{head}(", parameters.split(", "), ");")
+
+
+def _kernels(unit: Unit, options: EmitOptions, files: Files) -> list[str]:
+    """Declarations of the kernels, whose definitions go to files of their own; when embedding, both."""
+    if not unit.kernels:
+        return []
+    kernels = list(unit.kernels.values())
+    renames = "\n".join([_RENAMED, *(f"#define {k.symbol} {unit.prefix}_{k.symbol}" for k in kernels)]) + "\n"
+    sources = [k.source() for k in kernels]
+    declarations = "\n".join(line for k in kernels for line in _declared(k)) + "\n"
+    if options.weights == "embed":
+        return [renames, f"#ifdef {WITHOUT_KERNELS}\n{declarations}#else\n", "\n".join(sources), "#endif\n"]
+    top = f"/* Kernels.  Generated by irc, which compiles them with\n{_flags(True, options)}. */\n"
+    for n, part in enumerate(_parts(sources, len, KERNEL_PART)):
+        files[f"kernels_{n}.c"] = "\n".join([top, f'#include "{options.stem}.h"\n', renames, *part])
+    return [renames, declarations]

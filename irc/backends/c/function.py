@@ -1,0 +1,524 @@
+"""Statements of Loop IR as C functions.
+
+One `Function` becomes one static C function; the body of a parallel loop that is worth it becomes a
+function of its own, which the thread pool calls with a range of iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from irc.backends.c.expr import ANYTHING, Printer, Range
+from irc.backends.c.names import Names, stem
+from irc.backends.c.sizes import dim_text, upper_bound
+from irc.backends.c.text import CComment, CName, block_comment, cut, remark
+from irc.backends.c.types import register, storage
+from irc.expr import Bin, Const, Expr, Load, Size, Var, children
+from irc.ir.dim import INF, Dim
+from irc.ir.types import i64
+from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
+
+PARALLEL_WORK = 32768
+"""Element operations below which a loop is not worth waking threads for."""
+LARGEST_INDEX = 1 << 40
+"""What sizes that loops count to may be at most: index arithmetic on a few of them stays within 64 bits."""
+_LINE = 116
+
+
+class Kernel(Protocol):
+    """A generated kernel, as `KernelCall.kernel`.
+
+    `symbol` is its C name (one for each signature), `declaration()` its prototype, `source()` its definition, with
+    the helpers it needs as static functions; `call(args)` is the call as an expression: `args` are the pointers
+    read, written and scratch, then the sizes, and `pool` is in scope.  irc_pool is declared before all of it.
+    `features`: what the processor must have that the operating system may refuse, as in /proc/cpuinfo.
+    """
+
+    @property
+    def symbol(self) -> str: ...
+    @property
+    def features(self) -> frozenset[str]: ...
+    def declaration(self) -> str: ...
+    def source(self) -> str: ...
+    def call(self, args: list[str]) -> str: ...
+
+
+@dataclass
+class Unit:
+    """What the functions of a program share; `helpers` and `functions` are those of the one being written.
+
+    `sizes` are all that the functions compute, `counts` those of them that are taken to be at most LARGEST_INDEX:
+    P_check has to see to both.
+    """
+
+    prefix: CName
+    symbols: dict[str, CName]  # symbol -> C name, in the order of the interface
+    names: Names
+    helpers: set[str] = field(default_factory=set[str])
+    kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+    functions: list[str] = field(default_factory=list[str])
+    sizes: dict[Dim, None] = field(default_factory=dict[Dim, None])
+    counts: dict[Dim, None] = field(default_factory=dict[Dim, None])
+
+    def helper(self, name: str) -> str:
+        self.helpers.add(name)
+        return f"irc_{name}"
+
+
+@dataclass(frozen=True)
+class Local:
+    """A C variable in scope."""
+
+    name: CName
+    c_type: str
+    range: Range = ANYTHING
+    mutable: bool = False
+
+
+@dataclass
+class Signature:
+    """The C of a group: how `run` calls it, its static definition, and the helpers that needs."""
+
+    name: CName
+    buffers: list[Buffer]
+    symbols: list[str]
+    pool: bool
+    prototype: str
+    text: str = ""
+    helpers: frozenset[str] = frozenset()
+
+
+class Frame:
+    """The C function being written: what it declares, and what it takes from outside."""
+
+    def __init__(self, unit: Unit, function: Function, names: Names, parent: Frame | None = None) -> None:
+        self.unit, self.function, self.names, self.parent = unit, function, names, parent
+        self.lines: list[str] = []
+        self.depth = 1
+        self.scope: dict[str, Local] = {}
+        self.locals: dict[Buffer, CName] = {}
+        self.pointers: dict[Buffer, CName] = {}
+        self.captured: dict[str, Local] = {}
+        self.symbols: set[str] = set()
+        self.hoisted: dict[CName, str] = {}
+        self.pool = False
+        self.shared: dict[Any, CName] = parent.shared if parent else {}
+        self.written: set[Buffer] = parent.written if parent else _written(function)
+        self.aliased: set[Buffer] = parent.aliased if parent else set()
+        self.titles: dict[Buffer, str] = parent.titles if parent else {}
+        self.name: CName = parent.name if parent else unit.names.within(unit.prefix, function.name)
+        self.parts: list[int] = parent.parts if parent else [0]
+        self.print = Printer(self)
+
+    # ---------------------------------------------------------------- Scope
+    def variable(self, var: Var) -> CName:
+        return self.find(var.name).name
+
+    def find(self, name: str) -> Local:
+        if name in self.scope:
+            return self.scope[name]
+        if self.parent is None:
+            raise KeyError(f"{self.function.name}: {name} is used before it is declared")
+        found = self.parent.find(name)
+        if found.mutable:
+            raise ValueError(f"{self.function.name}: a parallel loop changes or reads the accumulator {name}")
+        self.captured.setdefault(found.name, found)
+        return found
+
+    def range_of(self, var: Var) -> Range:
+        return self.find(var.name).range
+
+    def pointer(self, buffer: Buffer) -> CName:
+        root = buffer.root
+        if root in self.locals:
+            return self.locals[root]
+        if self.parent is not None:
+            name = self.parent.pointer(root)
+        else:
+            name = self.shared.get(root) or self.names.of_model(self.titles.get(root, root.name))
+            self.shared[root] = name
+        self.pointers.setdefault(root, name)
+        return name
+
+    def size(self, dim: Dim) -> str:
+        """A symbol, or a constant at the head of the function."""
+        text = dim_text(dim, self.symbol, self.helper)
+        if text.isidentifier():
+            return text
+        self.unit.sizes[dim] = None
+        name = self.shared.get(dim) or self.names.own("n", numbered=True)
+        self.shared[dim] = name
+        self.hoisted.setdefault(name, text)
+        return name
+
+    def size_range(self, dim: Dim) -> Range:
+        """The bounds of a size, which P_check makes sure of."""
+        lo, hi = dim.bounds()[0], upper_bound(dim)
+        if hi > LARGEST_INDEX and not dim.is_const:
+            self.unit.counts[dim] = None
+            return lo, LARGEST_INDEX
+        return lo, hi
+
+    def symbol(self, name: str) -> CName:
+        self.symbols.add(name)
+        return self.unit.symbols[name]
+
+    def helper(self, name: str) -> str:
+        return self.unit.helper(name)
+
+    # ---------------------------------------------------------------- writing
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text if text else "")
+
+    def long(self, text: str) -> None:
+        """A statement, over several lines if it is long."""
+        first, *rest = broken(text, _LINE - 4 * self.depth)
+        self.line(first)
+        for part in rest:
+            self.line(f"    {part}")
+
+    def declare(self, var: Var, c_type: str, found: Range = ANYTHING, mutable: bool = False) -> CName:
+        base = stem(var.name)
+        key = ("var", var.name)
+        if key not in self.shared:
+            self.shared[key] = self.names.own(base, numbered=base != var.name)
+        name = self.shared[key]
+        self.scope[var.name] = Local(name, c_type, found, mutable)
+        return name
+
+    def block(self, stmts: list[Stmt]) -> None:
+        """Statements one level in, with a scope of their own."""
+        scope, local = dict(self.scope), dict(self.locals)
+        self.depth += 1
+        for k, s in enumerate(stmts):
+            self.statement(s, stmts[k + 1 :])
+        self.depth -= 1
+        self.scope, self.locals = scope, local
+
+    def statement(self, s: Stmt, rest: list[Stmt]) -> None:
+        match s:
+            case For():
+                self.loop(s)
+            case Store():
+                place = f"{self.pointer(s.buffer)}[{self.print.position(s.buffer.shape, s.index)}]"
+                self.assignment(place, s.value, self.print.stored(s.value, s.buffer.dtype))
+            case Let():
+                self.let(s, rest)
+            case Assign():
+                self.assignment(self.variable(s.var), s.value, self.print.text(s.value))
+            case If():
+                self.branch(s)
+            case Block():
+                self.line("{ " + remark(s.comment) if s.comment else "{")
+                self.block(s.body)
+                self.line("}")
+            case Alloc():
+                self.locals[s.buffer] = self.names.of_model(s.buffer.name)
+                count = max(int(s.buffer.elements), 1)
+                self.line(f"_Alignas(64) {storage(s.buffer.dtype)} {self.locals[s.buffer]}[{count}];")
+            case KernelCall():
+                self.kernel(s)
+            case _:
+                raise TypeError(f"not a Loop IR statement: {type(s).__name__}")
+
+    def assignment(self, place: str, value: Expr, text: str) -> None:
+        """`place = value;`, with += where that is what it is, on two lines where it is long."""
+        if isinstance(value, Bin) and value.op in ("add", "mul") and value.dtype.name in ("f32", "f64", "u32", "u64"):
+            sign = {"add": "+", "mul": "*"}[value.op]
+            if text.startswith(f"{place} {sign} ") and isinstance(value.a, Load | Var):
+                self.long(f"{place} {sign}= {self.print.text(value.b)};")
+                return
+        self.long(f"{place} = {text};")
+
+    def let(self, s: Let, rest: list[Stmt]) -> None:
+        if not s.mutable and s.var.name not in names_in(rest):
+            return  # its readers were simplified away
+        text = self.print.text(s.value)
+        found = self.print.range(s.value) if s.var.dtype == i64 and not s.mutable else ANYTHING
+        c_type = register(s.var.dtype)
+        name = self.declare(s.var, c_type, found, s.mutable)
+        self.long(f"{'' if s.mutable else 'const '}{c_type} {name} = {text};")
+        if s.mutable and s.var.name not in names_in(rest):
+            self.line(f"(void){name};")
+
+    def branch(self, s: If) -> None:
+        self.line(f"if ({self.print.text(s.cond)}) {{")
+        self.block(s.then)
+        if s.orelse:
+            self.line("} else {")
+            self.block(s.orelse)
+        self.line("}")
+
+    def kernel(self, s: KernelCall) -> None:
+        """A call of a kernel: pointers read, written and scratch, then sizes."""
+        self.unit.kernels.setdefault(s.kernel.symbol, s.kernel)
+        self.pool = True
+        starts = s.offsets or (Const(0, i64),) * len(s.reads + s.writes)
+        places = zip((*s.reads, *s.writes), starts, strict=True)
+        args = [self.pointer(b) + ("" if at == Const(0, i64) else f" + {self.print.text(at, 12)}") for b, at in places]
+        args += [f"(void *){self.pointer(b)}" for b in s.scratch] + [self.print.text(e) for e in s.sizes]
+        self.long(f"{s.kernel.call(args)};")
+
+    # ---------------------------------------------------------------- loops
+    def loop(self, s: For) -> None:
+        extent = s.extent
+        alone = s.kind == "parallel" or (s.kind == "simd" and self.depth == 1 and all(map(_elementwise, s.body)))
+        if alone and self.parent is None and not (isinstance(extent, Const) and int(extent.value) <= 1):
+            work = _work([s])
+            if work is None or not work.is_const or int(work) >= PARALLEL_WORK:
+                self.parallel(s, work)
+                return
+        self.serial(s)
+
+    def serial(self, s: For, begin: str = "0", end: str = "") -> None:
+        hi = self.print.range(s.extent)[1]
+        text = end or self.print.text(s.extent, 11)
+        if s.kind == "simd":
+            self.line("IRC_SIMD")
+        elif s.kind == "lanes":
+            self.line("IRC_LANES")
+        elif s.kind == "unroll":
+            self.line("IRC_UNROLL")
+        scope = dict(self.scope)
+        name = self.declare(s.var, "int64_t", (0, hi - 1 if hi < INF else LARGEST_INDEX))
+        if text.isidentifier() or (isinstance(s.extent, Const) and not end):
+            self.line(f"for (int64_t {name} = {begin}; {name} < {text}; ++{name}) {{")
+        else:
+            last = self.names.own(f"{name}_end")
+            self.line(f"for (int64_t {name} = {begin}, {last} = {text}; {name} < {last}; ++{name}) {{")
+        self.block(s.body)
+        self.line("}")
+        self.scope = scope
+
+    def parallel(self, s: For, work: Dim | None) -> None:
+        """The loop as a function over a range of iterations, and the call that runs it."""
+        self.parts[0] += 1
+        part = self.name.then(f"_part{self.parts[0]}")
+        child = Frame(self.unit, self.function, self.names, self)
+        child.serial(s, "begin", "end")
+        fields = list(child.fields())
+        text = self.print.text(s.extent)
+        child.emit_part(part, fields)
+        self.pool = True
+        worth = "1" if work is None or work.is_const else f"{self.size(work)} >= {PARALLEL_WORK}"
+        args = self.names.own("args", numbered=True)
+        values = ", ".join(name for _, name in fields)
+        if fields:
+            self.line(f"{part}_args {args} = {{{values}}};")
+        given = f"&{args}" if fields else "NULL"
+        self.line(f"{self.helper('parallel')}(pool, {text}, {worth}, {part}, {given});")
+
+    def fields(self) -> Iterator[tuple[str, CName]]:
+        """(C type, name) of everything an outlined part takes along."""
+        for root, name in self.pointers.items():
+            yield self.pointer_type(root), name
+        for found in self.captured.values():
+            yield found.c_type, found.name
+        for symbol, name in self.unit.symbols.items():
+            if symbol in self.symbols:
+                assert self.parent is not None
+                self.parent.symbols.add(symbol)
+                yield "int64_t", name
+
+    def pointer_type(self, root: Buffer, restrict: bool = False) -> str:
+        const = "" if root in self.written or root.where == "local" else "const "
+        keyword = "restrict " if restrict and root not in self.aliased else ""
+        return f"{const}{storage(root.dtype)} *{keyword}"
+
+    def emit_part(self, part: CName, fields: list[tuple[str, CName]]) -> None:
+        members = " ".join(f"{t}{'' if t.endswith('*') else ' '}{n};" for t, n in fields)
+        out = self.unit.functions
+        if fields:
+            out.append(f"typedef struct {{ {members} }} {part}_args;\n")
+        head = [f"static void {part}(void *arg, int64_t begin, int64_t end) {{"]
+        if not fields:
+            head.append("    (void)arg;")
+        else:
+            head.append(f"    const {part}_args *const args = arg;")
+        types = {name: self.pointer_type(root, restrict=True) for root, name in self.pointers.items()}
+        for c_type, name in fields:
+            c_type = types.get(name, c_type)
+            const = "const " if name not in types else ""
+            head.append(f"    {const}{c_type}{'' if c_type.endswith(('*', ' ')) else ' '}{name} = args->{name};")
+        out.append("\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n")
+
+    def hoists(self) -> list[str]:
+        return [f"    const int64_t {name} = {text};" for name, text in self.hoisted.items()]
+
+    # ---------------------------------------------------------------- the whole
+    def finish(self) -> Signature:
+        """Append the C function to those of its parts."""
+        order = dict.fromkeys(b.root for b in (*self.function.reads, *self.function.scratch, *self.function.writes))
+        buffers = [b for b in order if b in self.pointers] + [b for b in self.pointers if b not in order]
+        symbols = [s for s in self.unit.symbols if s in self.symbols]
+        params = [f"{self.pointer_type(b, restrict=True)}{self.pointers[b]}" for b in buffers]
+        params += [f"int64_t {self.unit.symbols[s]}" for s in symbols]
+        params += ["const irc_pool *pool"] * self.pool
+        head = wrapped(f"static void {self.name}(", params or ["void"], ")")
+        prototype = "\n".join(head).removeprefix("static ")
+        head[-1] += " {"
+        self.unit.functions.append("\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n")
+        return Signature(self.name, buffers, symbols, self.pool, prototype)
+
+
+def _elementwise(s: Stmt) -> bool:
+    """Of an outermost loop: whether iterations write only their own elements of memory that threads share."""
+    return isinstance(s, Let) or (isinstance(s, Store) and s.buffer.root.where != "local")
+
+
+def print_function(
+    unit: Unit,
+    function: Function,
+    aliased: set[Buffer],
+    titles: dict[Buffer, str] | None = None,
+    groups: Sequence[Function] = (),
+) -> Signature:
+    """Write one group, or several equal `groups` whose buffers go by the names of `titles`."""
+    unit.functions.clear()
+    unit.helpers.clear()
+    names = Names(frozenset(unit.names.taken))
+    frame = Frame(unit, function, names)
+    frame.aliased, frame.titles = aliased, titles or {}
+    frame.depth = 0
+    frame.block(function.body)
+    found = frame.finish()
+    found.text = f"{describe(function, frame.titles, groups)}\n" + "\n".join(unit.functions)
+    found.helpers = frozenset(unit.helpers)
+    return found
+
+
+def describe(function: Function, titles: Mapping[Buffer, str], groups: Sequence[Function] = ()) -> str:
+    """The comment above a function: its layers (of each group that it stands for), and what it reads and writes."""
+    layers = "\n".join(", ".join(map(_called, f.origin)) or f.comment or _called(f.name) for f in groups or [function])
+    if groups:
+        layers = f"{len(groups)} groups of layers:\n{layers}"
+    shapes = [
+        " and ".join(f"{_called(titles.get(b.root, b.name))} {b.dtype}[{_sizes(b)}]" for b in group)
+        for group in (function.reads, function.writes)
+    ]
+    note = f"{function.comment}\n" if function.comment and function.origin else ""
+    text = f"{layers}\n{note}{' -> '.join(shapes)}"
+    return block_comment([CComment(part) for line in text.split("\n") for part in _folded(line)])
+
+
+def _sizes(buffer: Buffer) -> str:
+    return cut(", ".join(map(str, buffer.shape)), 200)
+
+
+def _called(name: str) -> str:
+    """A name of the model as one word of a line."""
+    return cut(" ".join(name.split()), 120)
+
+
+def _folded(line: str, width: int = 112) -> list[str]:
+    """A line as lines of at most that width where spaces allow."""
+    found = [""]
+    for word in line.split(" "):
+        if found[-1] and len(found[-1]) + len(word) >= width:
+            found.append("")
+        found[-1] += f" {word}" if found[-1] else word
+    return found
+
+
+def wrapped(head: str, items: list[str], tail: str) -> list[str]:
+    """`head` + items with commas + `tail`, over several lines if it is long."""
+    one = head + ", ".join(items) + tail
+    if len(one) <= _LINE:
+        return [one]
+    lines, indent = [head], " " * 8
+    for k, item in enumerate(items):
+        text = item + (", " if k + 1 < len(items) else tail)
+        if len(lines[-1]) + len(text) > _LINE:
+            lines[-1] = lines[-1].rstrip()
+            lines.append(indent)
+        lines[-1] += text
+    return lines
+
+
+def broken(text: str, width: int) -> list[str]:
+    """An expression statement as lines of at most about `width`, broken before operators outside parentheses first."""
+    if len(text) <= width:
+        return [text]
+    places: list[tuple[int, int]] = []  # depth, position of a space that may become a line end
+    depth = 0
+    for k, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == " " and (text[k + 1] in "+-?:" or text[k + 1 : k + 3] in ("||", "&&", "* ", "/ ", "= ")):
+            places.append((depth, k + 2 if text[k + 1 : k + 3] == "= " else k))
+        elif c == " " and text[k - 1] == ",":
+            places.append((depth, k))
+    usable = [(d, k) for d, k in places if 20 < k <= width]
+    if not usable:
+        return [text]
+    shallow = min(d for d, _ in usable)
+    cut = max(k for d, k in usable if d == shallow)
+    return [text[:cut].rstrip(), *broken(text[cut:].lstrip(), width - 4)]
+
+
+# -------------------------------------------------------------------- analysis
+def expressions(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions of a statement itself."""
+    match s:
+        case For():
+            return (s.extent,)
+        case Store():
+            return (*s.index, s.value)
+        case Let() | Assign():
+            return (s.value,)
+        case If():
+            return (s.cond,)
+        case KernelCall():
+            return (*s.sizes, *s.offsets)
+        case _:
+            return ()
+
+
+def subexpressions(e: Expr) -> Iterator[Expr]:
+    yield e
+    for child in children(e):
+        yield from subexpressions(child)
+
+
+def names_in(stmts: list[Stmt]) -> set[str]:
+    """Variables that statements read."""
+    return {x.name for s in walk(stmts) for e in expressions(s) for x in subexpressions(e) if isinstance(x, Var)}
+
+
+def _written(function: Function) -> set[Buffer]:
+    found: set[Buffer] = set()
+    for s in walk(function.body):
+        if isinstance(s, Store):
+            found.add(s.buffer.root)
+        elif isinstance(s, KernelCall):
+            found.update(b.root for b in (*s.writes, *s.scratch))
+    return found
+
+
+def _extent(e: Expr) -> Dim | None:
+    if isinstance(e, Const):
+        return Dim.of(int(e.value))
+    return e.dim if isinstance(e, Size) else None
+
+
+def _work(stmts: list[Stmt]) -> Dim | None:
+    """Expression nodes evaluated, as a size; None where it cannot be told."""
+    total = Dim.of(0)
+    for s in stmts:
+        nodes = sum(1 for e in expressions(s) for _ in subexpressions(e))
+        if isinstance(s, For):
+            inner, times = _work(s.body), _extent(s.extent)
+            if inner is None or times is None:
+                return None
+            total = total + inner * times
+        elif isinstance(s, KernelCall):
+            return None
+        else:
+            total = total + nodes
+            for body in (s.then, s.orelse) if isinstance(s, If) else (s.body,) if isinstance(s, Block) else ():
+                inner = _work(body)
+                if inner is None:
+                    return None
+                total = total + inner
+    return total

@@ -1,0 +1,524 @@
+"""The C interface of a compiled model: `model.h`, the context, and the P_* functions around the groups."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from irc.backends.c.data import Weights
+from irc.backends.c.function import LARGEST_INDEX, Signature, Unit, broken, wrapped
+from irc.backends.c.names import Names
+from irc.backends.c.sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, dim_text, largest, least, power
+from irc.backends.c.text import CComment, CName, block_comment, cut, remark
+from irc.backends.c.types import describe, storage
+from irc.diagnostics import require
+from irc.diagnostics.codes import lowering, runtime
+from irc.diagnostics.core import Code
+from irc.ir.dim import Dim, Symbol
+from irc.loops.ir import Buffer, Program
+from irc.loops.memory import MemoryPlan, aligned
+
+ABI_VERSION = 1
+INTERFACE = ("ctx", "run", "init", "plan", "reset", "check", "context_size", "profile", "times", "stamp")
+"""What stands behind the prefix in names of the interface."""
+
+
+def number(code: Code) -> int:
+    """What a C function returns for that finding."""
+    return int(code.id.removeprefix("IRC"))
+
+
+@dataclass
+class State:
+    """A variable: where its value lies in the context, and where the run writes the next one."""
+
+    name: str
+    current: Buffer
+    following: Buffer
+    initial: np.ndarray | None  # type: ignore[type-arg]
+    at: Dim
+    swapped: Dim | None  # the second copy's place where the two take turns
+
+
+@dataclass
+class Interface:
+    """Everything the header and the entry points need."""
+
+    unit: Unit
+    program: Program
+    plan: MemoryPlan
+    weights: Weights
+    states: list[State] = field(default_factory=list[State])
+    slots: dict[Dim, int] = field(default_factory=dict[Dim, int])  # symbolic offsets kept in the context
+    profile: bool = False  # whether P_run notes the time before and after each function
+
+    def __post_init__(self) -> None:
+        self.arena = self._place_states(Dim.of(0))
+        self.total = aligned(self.arena + self.plan.size)
+        addresses = [self.arena + o for o in self.plan.offsets.values()]
+        addresses += [a for s in self.states for a in (s.at, s.swapped) if a is not None]
+        for a in addresses:
+            if not a.is_const:
+                self.slots.setdefault(a, len(self.slots))
+        self.header = -(-8 * (4 + len(self.unit.symbols) + len(self.slots)) // 64) * 64
+        self._require_limits()
+
+    def _require_limits(self) -> None:
+        """Refuse a program that no sizes make small enough."""
+        for b in (*self.program.buffers(), *self.program.outputs):
+            smallest = math.prod((max(least(d), 1) for d in b.shape), start=b.dtype.itemsize)
+            require(smallest <= LIMIT, lowering.SIZE_LIMIT, what=f"{b.name} {self.shape(b)}", limit=power(LIMIT))
+        fits = least(self.total) <= LIMIT
+        require(fits, lowering.SIZE_LIMIT, what="the memory of all tensors together", limit=power(LIMIT))
+
+    @property
+    def prefix(self) -> CName:
+        return self.unit.prefix
+
+    @property
+    def macro(self) -> str:
+        return self.prefix.upper()
+
+    @property
+    def is_static(self) -> bool:
+        return not self.unit.symbols
+
+    def _place_states(self, at: Dim) -> Dim:
+        """States stand before the arena.  Offsets count from the end of the context's header."""
+        currents = {current.root for _, current, _, _ in self.program.states}
+        for name, current, following, initial in self.program.states:
+            state = State(name, current.root, following.root, initial, at, None)
+            at = at + aligned(current.bytes)
+            if following.root.where == "state" and following.root not in currents:
+                state.swapped = at
+                at = at + aligned(current.bytes)
+            self.states.append(state)
+        return at
+
+    # ---------------------------------------------------------------- pieces
+    def size(self, dim: Dim) -> str:
+        """A size over local variables named like the symbols."""
+        self.unit.sizes[dim] = None
+        return dim_text(dim, lambda s: self.unit.symbols[s], self.unit.helper)
+
+    def address(self, offset: Dim) -> str:
+        """Bytes from the start of the context."""
+        if offset.is_const:
+            return f"{int(offset) + self.header}"
+        return f"ctx->at[{self.slots[offset]}]"
+
+    def sizes(self) -> Sizes:
+        """Sizes in one function, after P_check has accepted them."""
+        return Sizes(self.unit.symbols, self.unit.names.taken, self.unit.helper)
+
+    def checked_sizes(self) -> CheckedSizes:
+        """Sizes in P_check, below the lines that make sure of all that the program computes."""
+        too_large = number(runtime.MODEL_TOO_LARGE)
+        found = CheckedSizes(self.unit.symbols, self.unit.names.taken, self.unit.helper, too_large)
+        buffers, total = [*self.program.buffers(), *self.program.outputs], self.total + self.header
+        found.check(self.unit.counts, LARGEST_INDEX)
+        places = [total, *(at + self.header for at in self.slots)]
+        found.check([*places, *(b.bytes for b in buffers), *self.unit.sizes])
+        found.check_empty(b.shape for b in buffers)
+        if not total.is_const:
+            found.lines.append(f"    if ((uint64_t)({found.text(total)}) > SIZE_MAX / 2) return {too_large};")
+        return found
+
+    def doubtful_sizes(self) -> list[Dim]:
+        """The sizes of tensors that small inputs would make negative."""
+        buffers = [*self.program.buffers(), *self.program.outputs]
+        return list(dict.fromkeys(d for b in buffers for d in b.shape if d.bounds()[0] < 0))
+
+    def shape(self, buffer: Buffer) -> str:
+        return cut(f"[{', '.join(map(str, buffer.shape))}]", 200)
+
+    def symbols(self) -> dict[str, Symbol]:
+        """The declared bounds of each symbol."""
+        found: dict[str, Symbol] = {}
+        for b in (*self.program.inputs, *self.program.outputs, *(s.current for s in self.states)):
+            for d in b.shape:
+                found.update({s.name: s for s in d.symbols()})
+        return found
+
+    def load_sizes(self, source: str, used: set[str]) -> list[str]:
+        names = self.unit.symbols
+        return [f"    const int64_t {names[s]} = {source}[{k}];" for k, s in enumerate(names) if s in used]
+
+
+# -------------------------------------------------------------------- model.h
+POOL = """#ifndef IRC_POOL_DEFINED
+#define IRC_POOL_DEFINED
+/* Threads of the caller.  parallel_for calls fn(arg, begin, end) on parts that cover [0, n), and returns when
+ * all are done.  Pass NULL for a pool to run everything on the calling thread. */
+typedef struct irc_pool {
+    void *self;
+    void (*parallel_for)(void *self, int64_t n, void (*fn)(void *arg, int64_t begin, int64_t end), void *arg);
+} irc_pool;
+#endif
+"""
+
+
+def header(i: Interface) -> str:
+    """The text of model.h."""
+    p, m = i.prefix, i.macro
+    title = CComment(f"{cut(i.program.name, 120)}: C interface.  Generated by irc.")
+    parts = [block_comment([title, CComment(""), *_header_tensors(i)], "\n */")]
+    parts += [f"#ifndef {m}_H\n#define {m}_H\n", "#include <stddef.h>\n#include <stdint.h>\n"]
+    parts += ['#ifdef __cplusplus\nextern "C" {\n#endif\n', POOL]
+    parts.append("\n".join(f"#define {m}_{name} {value}" for name, value in _constants(i)) + "\n")
+    declared = re.sub(r"\bP_PUBLIC\b", f"{m}_PUBLIC", _DECLARATIONS.replace("WEIGHTS_NOTE", _weights_note(i)))
+    if i.profile:
+        declared += re.sub(r"\bP_PUBLIC\b", f"{m}_PUBLIC", _PROFILE_DECLARATION)
+    parts.append(re.sub(r"\bP_", f"{p}_", declared))
+    parts.append("#ifdef __cplusplus\n}\n#endif\n#endif")
+    return "\n".join(parts) + "\n"
+
+
+_DECLARATIONS = """/* A model that is ready to run, in memory of the caller: P_context_size bytes, aligned to 64.
+ * It holds the state and the scratch memory; use one context for each call that runs at the same time. */
+typedef struct P_ctx P_ctx;
+
+#if defined(__GNUC__)
+#define P_PUBLIC __attribute__((visibility("default")))
+#else
+#define P_PUBLIC
+#endif
+
+/* Functions that return int give 0, or the number of a diagnostic: 6103 means IRC6103 (`irc explain IRC6103`). */
+
+/* Bytes of a context for these sizes (`dims`: one number for each symbol above; NULL if there are none);
+ * 0 if the sizes are not acceptable. */
+P_PUBLIC size_t P_context_size(const int64_t *dims);
+
+/* Prepares a context.  WEIGHTS_NOTE
+ * `pool` may be NULL; it and the weights must outlive the context. */
+P_PUBLIC int P_init(P_ctx *ctx, const void *weights, const irc_pool *pool);
+
+/* Sets the sizes.  The context must have at least P_context_size(dims) bytes.  A model without symbols needs
+ * no plan. */
+P_PUBLIC int P_plan(P_ctx *ctx, const int64_t *dims);
+
+/* Runs the model.  `in` and `out` point to the tensors listed above, in their order; outputs must not overlap
+ * inputs or each other.  `out_dims`, unless NULL, receives the sizes of all outputs, one after the other. */
+P_PUBLIC int P_run(P_ctx *ctx, const void *const *in, void *const *out, int64_t *out_dims);
+
+/* Puts the state back to its initial values. */
+P_PUBLIC void P_reset(P_ctx *ctx);
+"""
+
+_PROFILE_DECLARATION = """
+/* The times of the latest run that ended in this process, in nanoseconds: when it began, when each of its functions
+ * had returned, and when the results were in their places. */
+P_PUBLIC const int64_t *P_profile(void);
+"""
+
+
+def _weights_note(i: Interface) -> str:
+    if i.weights.embedded or not i.weights.size:
+        return "`weights` is not used: pass NULL."
+    return "`weights` is the contents of weights.bin, aligned to 64."
+
+
+def _header_tensors(i: Interface) -> list[CComment]:
+    lines: list[str] = []
+    for title, tensors in (("in", i.program.inputs), ("out", i.program.outputs)):
+        for k, b in enumerate(tensors):
+            lines.append(f"{title}[{k}]  {cut(b.name, 120)}: {describe(b.dtype)} {i.shape(b)}")
+    bounds = i.symbols()
+    for k, (symbol, name) in enumerate(i.unit.symbols.items()):
+        s = bounds.get(symbol)
+        limits = f"{s.lo} to {largest(s)}" if s else f"0 to {LARGEST_SIZE}"
+        lines.append(f"dims[{k}]  {name}" + (f" ({cut(symbol, 120)})" if name != symbol else "") + f": {limits}")
+    lines += [f"state  {cut(s.name, 120)}: {describe(s.current.dtype)} {i.shape(s.current)}" for s in i.states]
+    return list(map(CComment, lines))
+
+
+def _constants(i: Interface) -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = [
+        ("ABI_VERSION", ABI_VERSION),
+        ("INPUTS", len(i.program.inputs)),
+        ("OUTPUTS", len(i.program.outputs)),
+        ("SYMBOLS", len(i.unit.symbols)),
+        ("OUTPUT_DIMS", sum(len(b.shape) for b in i.program.outputs)),
+        ("WEIGHTS_BYTES", 0 if i.weights.embedded else i.weights.size),
+    ]
+    if i.plan.size.is_const:
+        found.append(("ARENA_BYTES", int(i.plan.size)))
+    if i.total.is_const:
+        found.append(("CONTEXT_BYTES", int(i.total) + i.header))
+    return found
+
+
+# -------------------------------------------------------------------- entry points
+def context(i: Interface) -> str:
+    """The definition of the context."""
+    rows = [
+        "const irc_pool *pool;",
+        "const uint8_t *weights;",
+        "int64_t planned;  /* whether the sizes are set */",
+        "int64_t turn;  /* which copy of the state is the current one */",
+    ]
+    if i.unit.symbols:
+        rows.append(f"int64_t dims[{len(i.unit.symbols)}];")
+    if i.slots:
+        rows.append(f"int64_t at[{len(i.slots)}];  /* places that depend on the sizes, in bytes from the start */")
+    body = "\n".join(f"    {r}" for r in rows)
+    p = i.prefix
+    return (
+        f"struct {p}_ctx {{\n{body}\n}};\n"
+        f'_Static_assert(sizeof(struct {p}_ctx) <= {i.header}, "the state and the arena follow the context");\n'
+        + _static_size(i)
+    )
+
+
+def _static_size(i: Interface) -> str:
+    """A check that the address space of the machine is large enough, where not every machine's is."""
+    if not i.total.is_const or int(i.total) + i.header <= 0x7FFFFFFF:
+        return ""
+    return f'_Static_assert({int(i.total) + i.header} <= SIZE_MAX / 2, "the context fits into the address space");\n'
+
+
+def entry_points(i: Interface, calls: list[Signature]) -> str:
+    """The P_* functions."""
+    parts = [_context_size(i), _init(i), _reset(i), _plan(i), _clock(i, len(calls)), _run(i, calls)]
+    return "\n".join(part for part in (_check(i), *parts) if part)  # checked is what the others compute
+
+
+def _check(i: Interface) -> str:
+    if i.is_static:
+        return ""
+    p, lines, bounds = i.prefix, list[str](), i.symbols()
+    for symbol, name in i.unit.symbols.items():
+        s = bounds.get(symbol, Symbol(symbol))
+        lines.append(f"    if ({name} < {s.lo} || {name} > {largest(s)}) return {number(runtime.SIZE_OUT_OF_RANGE)};")
+    sizes, checks = i.checked_sizes(), list[str]()
+    for demand in i.program.demands:
+        fails = demand.relation.text(sizes.text, {"and": "&&", "or": "||"}, negated=True)
+        checks.append(f"    {remark(f'{demand.where}: {demand.message}')}")
+        checks.append(f"    if ({fails}) return {number(demand.code)};")
+    checks += [f"    if ({sizes.text(d)} < 0) return {number(runtime.SIZE_NEGATIVE)};" for d in i.doubtful_sizes()]
+    lines += [part for line in (*sizes.lines, *checks) for part in _folded(line)]
+    given = i.load_sizes("dims", set(i.unit.symbols))
+    return "\n".join([f"static int {p}_check(const int64_t *dims) {{", *given, *lines, "    return 0;", "}"]) + "\n"
+
+
+def _folded(line: str) -> list[str]:
+    """A line of a function's body, as several if it is long."""
+    first, *rest = broken(line.strip(), 112)
+    return [f"    {first}", *(f"        {part}" for part in rest)]
+
+
+def _used(*dims: Dim) -> set[str]:
+    return {s.name for d in dims for s in d.symbols()}
+
+
+def _context_size(i: Interface) -> str:
+    p = i.prefix
+    lines = [f"size_t {p}_context_size(const int64_t *dims) {{"]
+    if i.is_static:
+        lines += ["    (void)dims;"]
+    else:
+        lines += [f"    if (!dims || {p}_check(dims)) return 0;", *i.load_sizes("dims", _used(i.total))]
+    total, sizes = i.total + i.header, i.sizes()
+    text = str(int(total)) if total.is_const else f"(size_t)({sizes.text(total)})"
+    return "\n".join([*lines, *sizes.lines, f"    return {text};", "}"]) + "\n"
+
+
+def _init(i: Interface) -> str:
+    p, misaligned = i.prefix, number(runtime.MEMORY_MISALIGNED)
+    lines = [_SYSCALL] if _uses_tiles(i) else []
+    lines.append(f"int {p}_init({p}_ctx *ctx, const void *weights, const irc_pool *pool) {{")
+    lines.append(f"    if (!ctx || (uintptr_t)ctx % 64) return {misaligned};")
+    if i.weights.size and not i.weights.embedded:
+        lines.append(f"    if (!weights || (uintptr_t)weights % 64) return {misaligned};")
+    if _uses_tiles(i):
+        lines += ["#ifdef __linux__", f"    if (syscall(158, 0x1023L, 18L)) return {number(runtime.TILES_REFUSED)};"]
+        lines += ["#endif"]
+    lines += ["    memset(ctx, 0, sizeof *ctx);", "    ctx->pool = pool;", "    ctx->weights = weights;"]
+    if i.is_static:
+        lines.append("    ctx->planned = 1;")
+    if i.states and not _moving_states(i):
+        lines.append(f"    {p}_reset(ctx);")
+    return "\n".join([*lines, "    return 0;", "}"]) + "\n"
+
+
+_SYSCALL = """/* A process may use AMX when it has asked for it: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA). */
+#ifdef __linux__
+long syscall(long number, ...);
+#endif"""
+
+
+def _uses_tiles(i: Interface) -> bool:
+    return any("amx_tile" in k.features for k in i.unit.kernels.values())
+
+
+def _bytes(i: Interface, size: Dim) -> str:
+    """A size as a size_t."""
+    return str(int(size)) if size.is_const else f"(size_t)({i.size(size)})"
+
+
+def _moving_states(i: Interface) -> bool:
+    return not i.arena.is_const
+
+
+def _reset(i: Interface) -> str:
+    p = i.prefix
+    lines = [f"void {p}_reset({p}_ctx *ctx) {{"]
+    if not i.states:
+        return "\n".join([*lines, "    (void)ctx;", "}"]) + "\n"
+    if _moving_states(i):
+        lines.append("    if (!ctx->planned) return;")
+        lines += i.load_sizes("ctx->dims", _used(*(s.current.bytes for s in i.states)))
+    lines += ["    uint8_t *const base = (uint8_t *)ctx;", "    ctx->turn = 0;"]
+    for s in i.states:
+        place, size = f"base + {i.address(s.at)}", _bytes(i, s.current.bytes)
+        if s.initial is None:
+            lines.append(f"    memset({place}, 0, {size});")
+        else:
+            lines.append(f"    memcpy({place}, {i.weights.pointer(s.initial, s.current.dtype)}, {size});")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _plan(i: Interface) -> str:
+    p = i.prefix
+    lines = [f"int {p}_plan({p}_ctx *ctx, const int64_t *dims) {{"]
+    if i.is_static:
+        return "\n".join([*lines, "    (void)ctx;", "    (void)dims;", "    return 0;", "}"]) + "\n"
+    lines += [f"    if (!dims) return {number(runtime.SIZE_OUT_OF_RANGE)};", f"    const int error = {p}_check(dims);"]
+    lines += ["    if (error) return error;", f"    if (!ctx) return {number(runtime.MEMORY_MISALIGNED)};"]
+    lines += i.load_sizes("dims", _used(*i.slots))
+    if _moving_states(i):
+        changed = "const int changed = !ctx->planned || memcmp(ctx->dims, dims, sizeof ctx->dims) != 0;"
+        lines.append(f"    {changed}")
+    lines.append("    memcpy(ctx->dims, dims, sizeof ctx->dims);")
+    sizes = i.sizes()
+    offsets = [f"    ctx->at[{k}] = {sizes.next(d + i.header, f'ctx->at[{k}]')};" for d, k in i.slots.items()]
+    lines += [*sizes.lines, *offsets]
+    lines.append("    ctx->planned = 1;")
+    if _moving_states(i):
+        lines.append(f"    if (changed) {p}_reset(ctx); /* the state's own sizes may have changed */")
+    return "\n".join([*lines, "    return 0;", "}"]) + "\n"
+
+
+def _run(i: Interface, calls: list[Signature]) -> str:
+    p = i.prefix
+    names = Names(frozenset(i.unit.names.taken))
+    called = (b for s in calls for b in s.buffers)
+    given = (o.root for o in i.program.outputs)
+    places = {b: names.of_model(b.name) for b in dict.fromkeys([*called, *given, *(s.following for s in i.states)])}
+    body = _stamp(i, 0)
+    for k, call in enumerate(calls, 1):
+        body += _call(i, call, places) + _stamp(i, k)
+    body += _copies(i, places) + _stamp(i, len(calls) + 1)
+    if any(s.swapped is not None for s in i.states):
+        body.append("    ctx->turn ^= 1;")
+    body += _output_sizes(i)
+    words = set(re.findall(r"\w+", "\n".join(body)))  # nobody writes a result without elements
+    declared = [f"    {_declare(i, b, name)}" for b, name in places.items() if name in words]
+    text = "\n".join([*declared, *body])
+    head = [f"int {p}_run({p}_ctx *ctx, const void *const *in, void *const *out, int64_t *out_dims) {{"]
+    if "base +" in text:
+        head.append("    uint8_t *const base = (uint8_t *)ctx;")
+    head += [f"    (void){v};" for v in ("in", "out", "out_dims") if f"{v}[" not in text and f"({v})" not in text]
+    if not i.is_static:
+        head.append(f"    if (!ctx->planned) return {number(runtime.NOT_PLANNED)};")
+        used = {s for c in calls for s in c.symbols} | _used(*(d for o in i.program.outputs for d in o.shape))
+        used |= _used(*(o.bytes for o in i.program.outputs), *(s.current.bytes for s in i.states if s.swapped is None))
+        head += i.load_sizes("ctx->dims", used)
+    if not any("ctx" in line for line in [text, *head[1:]]):
+        head.append("    (void)ctx;")
+    return "\n".join([*head, text, "    return 0;", "}"]) + "\n"
+
+
+def _clock(i: Interface, calls: int) -> str:
+    """What a build for profiling has besides: its clock, and the times that it notes."""
+    if not i.profile:
+        return ""
+    p = i.prefix
+    return f"""#include <time.h>
+
+static int64_t {p}_times[{calls + 2}];
+
+const int64_t *{p}_profile(void) {{
+    return {p}_times;
+}}
+
+static inline void {p}_stamp(int place) {{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    {p}_times[place] = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}}
+"""
+
+
+def _stamp(i: Interface, place: int) -> list[str]:
+    return [f"    {i.prefix}_stamp({place});"] if i.profile else []
+
+
+def _call(i: Interface, call: Signature, places: dict[Buffer, CName]) -> list[str]:
+    args = [places[b] for b in call.buffers] + [i.unit.symbols[s] for s in call.symbols] + ["ctx->pool"] * call.pool
+    return wrapped(f"    {call.name}(", args, ");")
+
+
+def _declare(i: Interface, b: Buffer, name: CName) -> str:
+    """The pointer to a buffer's memory."""
+    c, p = storage(b.dtype), i.program
+    for s in i.states:
+        for root, first, second in ((s.current, s.at, s.swapped), (s.following, s.swapped, s.at)):
+            if b is root and first is not None:
+                where = i.address(first)
+                if s.swapped is not None and second is not None:
+                    where = f"(ctx->turn ? {i.address(second)} : {where})"
+                return f"{c} *const {name} = ({c} *)(base + {where});"
+    for k, x in enumerate(p.inputs):
+        if x.root is b:
+            return f"const {c} *const {name} = in[{k}];"
+    if b.data is not None or b.where == "constant":
+        assert b.data is not None, f"constant {b.name} has no data"
+        pointer = i.weights.pointer(b.data, b.dtype)
+        return f"const {c} *const {name} = {_cast(pointer, f'const {c} *') if not i.weights.embedded else pointer};"
+    if b.where == "output":
+        k = next(k for k, o in enumerate(p.outputs) if o.root is b)
+        return f"{c} *const {name} = out[{k}];"
+    return f"{c} *const {name} = ({c} *)(base + {i.address(i.arena + i.plan.offsets[b])});"
+
+
+def _cast(pointer: str, c_type: str) -> str:
+    return f"({c_type})({pointer})" if " " in pointer else f"({c_type}){pointer}"
+
+
+def _copies(i: Interface, places: dict[Buffer, CName]) -> list[str]:
+    """Outputs that are not written in place (a second name, an input, a constant), and states without a turn."""
+    lines: list[str] = []
+    direct: set[Buffer] = set()
+    for k, o in enumerate(i.program.outputs):
+        if o.root.where == "output" and o.root not in direct:
+            direct.add(o.root)
+        else:
+            lines.append(f"    memcpy(out[{k}], {places[o.root]}, {_bytes(i, o.bytes)});")
+    for s in _copy_order([s for s in i.states if s.swapped is None and s.following is not s.current]):
+        lines.append(f"    memcpy(base + {i.address(s.at)}, {places[s.following]}, {_bytes(i, s.current.bytes)});")
+    return lines
+
+
+def _copy_order(states: list[State]) -> list[State]:
+    """States whose next value is another's current one go before that one changes."""
+    left, found = list(states), list[State]()
+    while left:
+        free = [s for s in left if not any(o is not s and o.following is s.current for o in left)]
+        if not free:
+            raise ValueError("states that exchange their values need a copy between them")
+        found.append(free[0])
+        left.remove(free[0])
+    return found
+
+
+def _output_sizes(i: Interface) -> list[str]:
+    sizes = [d for o in i.program.outputs for d in o.shape]
+    if not sizes:
+        return []
+    rows = [f"        out_dims[{k}] = {i.size(d)};" for k, d in enumerate(sizes)]
+    return ["    if (out_dims) {", *rows, "    }"]

@@ -1,0 +1,334 @@
+"""Mathematical functions of f32 as C helpers: polynomials of our own, without branches and without calls.
+
+Compilers vectorise a loop around them; the results are the same whether they do or not, and on every machine, because
+products and sums are not contracted.  Each states its largest error over all floats (result against the exact value;
+infinities, NaN, denormals and signs of zero are exact), which the tests measure.  Conversions between bit patterns and
+numbers need unsigned arithmetic modulo 2^32 only.  f64 and the functions not here call the C library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from string import Template
+from typing import Any
+
+from irc.kernels.vector import polynomials as poly
+from irc.kernels.vector.polynomials import horner
+
+ULP: dict[str, float] = {
+    "exp": 1.0,
+    "exp2": 1.0,
+    "expm1": 1.6,
+    "log": 0.9,
+    "log1p": 1.5,
+    "log2": 0.51,
+    "log10": 0.51,
+    "pow": 0.55,
+    "tanh": 1.4,
+    "erf": 1.4,
+    "sin": 0.51,
+    "cos": 0.51,
+    "tan": 0.51,
+    "sinh": 1.0,
+    "cosh": 0.55,
+    "asin": 0.51,
+    "acos": 0.51,
+    "atan": 0.51,
+    "asinh": 2.0,
+    "acosh": 1.6,
+    "atanh": 2.0,
+    "sigmoid": 2.5,
+}
+"""Function of f32 -> largest error in units of the last place.  sigmoid: results below 2^-126 may be zero."""
+
+# exp(x) = 2^n · exp(r): n by adding 1.5 · 2^23, which leaves it in the low bits (here with 256 added); 2^n in two
+# factors, so that results below the normal range are rounded once and those above it become infinite.
+_SCALE = """
+    const uint32_t n = irc_f32_bits(shifted) - 0x4b3fff00u, half = n >> 1;
+    return p * irc_bits_f32((half - 1u) << 23) * irc_bits_f32((n - half - 1u) << 23);"""
+_REDUCE = """
+    t = t > 89.0f ? 89.0f : t;
+    const float shifted = t * 0x1.715476p+0f + 0x1.8p+23f, whole = shifted - 0x1.8p+23f;
+    const float r = (t - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+$exp_r"""
+_EXP = f"""    float t = x < -104.0f ? -104.0f : x;{_REDUCE}
+    p = p * (r * r) + r + 1.0f;{_SCALE}"""
+_EXP2 = f"""    float t = x < -151.0f ? -151.0f : x;
+    t = t > 129.0f ? 129.0f : t;
+    const float shifted = t + 0x1.8p+23f, r = (t - (shifted - 0x1.8p+23f)) * 0x1.62e43p-1f;
+$exp_r
+    p = p * (r * r) + r + 1.0f;{_SCALE}"""
+# As above where -80 <= x <= 80.
+_EXP_NEAR = """/* exp(x), -80 <= x <= 80 or NaN */
+IRC_MATH float irc_exp_near_f32(float x) {
+    const float shifted = x * 0x1.715476p+0f + 0x1.8p+23f, whole = shifted - 0x1.8p+23f;
+    const float r = (x - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+$exp_r
+    p = p * (r * r) + r + 1.0f;
+    return p * irc_bits_f32((irc_f32_bits(shifted) - 0x4b3fff81u) << 23);
+}
+"""
+_EXPM1 = f"""    float t = x < -18.0f ? -18.0f : x;{_REDUCE}
+    p = p * (r * r) + r;
+    const float scale = irc_bits_f32((irc_f32_bits(shifted) - 0x4b3fff82u) << 23);
+    const float y = 2.0f * (p * scale + (scale - 0.5f));
+    return fabsf(x) < 0x1p-24f ? x : y;"""
+# x = m · 2^n, sqrt(1/2) <= m < sqrt(2): adding to the bits moves the border between powers of two to sqrt(1/2).
+_LOG_TAIL = """/* log(1 + f) + n · log(2) */
+IRC_MATH float irc_log_sum_f32(float f, float n) {
+$log_f
+    const float square = f * f;
+    const float y = n * 0x1.7f7d1cp-20f + square * f * q;
+    return y - 0.5f * square + f + n * 0x1.62e4p-1f;
+}
+"""
+_LOG = """    const float scaled = x < 0x1p-126f ? x * 0x1p+23f : x;
+    const uint32_t b = irc_f32_bits(scaled) + 0x004afb0du;
+    const float f = irc_bits_f32((b & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    float y = irc_log_sum_f32(f, (float)((int32_t)(b >> 23) - (x < 0x1p-126f ? 150 : 127)));
+    y = x == 0.0f ? -INFINITY : y;
+    y = x < 0.0f ? NAN : y;
+    return x < INFINITY ? y : x;"""
+_LOG1P = """    const float u = 1.0f + x, lost = x > 1.0f ? 1.0f - (u - x) : x - (u - 1.0f);
+    const uint32_t b = irc_f32_bits(u) + 0x004afb0du, k = b >> 23 > 254u ? 254u : b >> 23;
+    const float m = irc_bits_f32((b & 0x7fffffu) + 0x3f3504f3u);
+    const float f = m - 1.0f + lost * irc_bits_f32((254u - k) << 23);
+    float y = irc_log_sum_f32(f, (float)((int32_t)(b >> 23) - 127));
+    y = fabsf(x) < 0x1p-24f ? x : y;
+    y = x == -1.0f ? -INFINITY : y;
+    y = x < -1.0f ? NAN : y;
+    return x < INFINITY ? y : x;"""
+_TANH = """    const float a = fabsf(x), s = x * x, t = a > 10.0f ? 10.0f : a;
+$tanh_s
+    const float large = 1.0f - 2.0f / (irc_exp_near_f32(t + t) + 1.0f);
+    return copysignf(a < 0.65f ? a + a * s * q : large, x);"""
+_ERF = """    const float a = fabsf(x), s = x * x, t = a > 4.0f ? 4.0f : a;
+$erf_s
+$erf_t
+    const float large = 1.0f - irc_exp_near_f32(-(t * p));
+    return copysignf(a < 0.92f ? a + a * q : large, x);"""
+_SIGMOID = """    return 1.0f / (1.0f + irc_exp_f32(-x));"""
+
+_LOG2_WIDE = """/* log2(a), a >= 0, to 2^-37 */
+IRC_MATH double irc_log2_wide(float a) {
+    const float scaled = a < 0x1p-126f ? a * 0x1p+23f : a;
+    const uint32_t b = irc_f32_bits(scaled) + 0x004afb0du;
+    const double m = irc_bits_f32((b & 0x7fffffu) + 0x3f3504f3u);
+    const double n = (int32_t)(b >> 23) - (a < 0x1p-126f ? 150 : 127);
+    const double s = (m - 1.0) / (m + 1.0), z = s * s;
+$log2_z
+    const double y = a == 0.0f ? -INFINITY : n + s * q;
+    return a < INFINITY ? y : (double)a;
+}
+"""
+_EXP2_WIDE = """/* 2^x to 2^-29; beyond 2^1000 and 2^-1000 it stays there */
+IRC_MATH double irc_exp2_wide(double x) {
+    double t = x < -1000.0 ? -1000.0 : x;
+    t = t > 1000.0 ? 1000.0 : t;
+    const double shifted = t + 0x1.8p+52, r = t - (shifted - 0x1.8p+52);
+$exp2_r
+    return p * irc_bits_f64((irc_f64_bits(shifted) + 1023u) << 52);
+}
+"""
+_LOG2 = """    const double y = irc_log2_wide(x);
+    return x < 0.0f ? NAN : (float)y;"""
+_LOG10 = """    const double y = irc_log2_wide(x) * 0x1.34413509f79ffp-2;
+    return x < 0.0f ? NAN : (float)y;"""
+_POW = """/* x^y; $bound */
+IRC_MATH float irc_pow_f32(float x, float y) {
+    const float a = fabsf(x), whole = fabsf(y) < 0x1p+24f ? y : 0.0f; /* from 2^24 on y is even */
+    const int32_t n = (int32_t)whole;
+    const int integer = (float)n == whole, odd = integer & n & 1;
+    float z = (float)irc_exp2_wide((double)y * irc_log2_wide(a));
+    z = ((x < 0.0f) & (a < INFINITY) & !integer) ? NAN : z;
+    z = odd ? copysignf(z, x) : z;
+    z = ((a == 1.0f) & (fabsf(y) == INFINITY)) ? 1.0f : z;
+    return ((x == 1.0f) | (y == 0.0f)) ? 1.0f : z;
+}
+"""
+_POW_HALF = """/* x^0.5: minus infinity gives infinity, either zero 0 */
+IRC_MATH float irc_pow_half_f32(float x) {
+    const float y = sqrtf(x + 0.0f);
+    return x == -INFINITY ? INFINITY : y;
+}
+"""
+
+# 2/pi in pieces of 24 bits: the product of each with a float is exact in double.
+_PIECES = (0xA2F983, 0x6E4E44, 0x1529FC, 0x2757D1, 0xF534DD, 0xC0DB62, 0x95993C, 0x439041, 0xFE5163)
+
+
+def _piece(at: int) -> str:
+    """The piece `at` places behind the first that is needed, times x.  Of masks: few processors read a table well in
+    a vectorised loop, and compilers leave such a loop to scalar code for the others."""
+    words = _PIECES[at : at + 5]
+    changes = "".join(f" ^ (m{k} & 0x{words[k - 1] ^ words[k]:06x})" for k in range(1, 5))
+    return f"t * ((0x{words[0]:06x}{changes}) * 0x1p-{24 * at + 24})"
+
+
+_QUARTERS = f"""/* x = whole + result quarter turns, |result| <= 1/2.  Pieces of 2/pi that give nothing but whole turns
+ * are left out: the first where m1, the second where m2, and so on. */
+IRC_MATH double irc_quarters_f32(float x, uint32_t *whole) {{
+    const int32_t e = (int32_t)(irc_f32_bits(x) >> 23 & 255u);
+    const int32_t m1 = -(e >= 176), m2 = -(e >= 200), m3 = -(e >= 224), m4 = -(e >= 248);
+    const double t = x * irc_bits_f32((uint32_t)(127 + 24 * (m1 + m2 + m3 + m4)) << 23);
+    const double a = {_piece(0)};
+    const double b = {_piece(1)};
+    const double c = {_piece(2)};
+    const double rest = {_piece(3)}
+                        + {_piece(4)};
+    const double shift = 0x1.8p+52, p = a + shift, q = b + shift;
+    const double near = (a - (p - shift)) + (b - (q - shift)), r = near + c + shift;
+    *whole = (uint32_t)(irc_f64_bits(p) + irc_f64_bits(q) + irc_f64_bits(r));
+    return near - (r - shift) + c + rest;
+}}
+"""
+_SINE = """/* sin((whole + r) · pi/2), |r| <= 1/2 */
+IRC_MATH float irc_sine_f32(double r, uint32_t whole) {
+    const double s = r * r;
+$sin_s
+$cos_s
+    const float y = (float)(whole & 1u ? q : r * p);
+    return whole & 2u ? -y : y;
+}
+"""
+_TURNS = """    uint32_t whole;
+    const double r = irc_quarters_f32(x, &whole)"""
+_SIN = f"{_TURNS};\n    return irc_sine_f32(r, whole);"
+_COS = f"{_TURNS};\n    return irc_sine_f32(r, whole + 1u);"
+_TAN = f"""{_TURNS}, s = r * r;
+$sin_s
+$cos_s
+    p *= r;
+    return (float)(whole & 1u ? -q / p : p / q);"""
+_SINH = """    const float s = x * x;
+$sinh_s
+    const double e = irc_exp2_wide(fabs((double)x) * 0x1.71547652b82fep+0);
+    const float large = (float)(0.5 * e - 0.5 / e);
+    return fabsf(x) < 1.0f ? x + x * (s * p) : copysignf(large, x);"""
+_COSH = """    const double e = irc_exp2_wide((double)x * 0x1.71547652b82fep+0);
+    return (float)(0.5 * e + 0.5 / e);"""
+_ARC = """/* atan(r), 0 <= r <= 1, to 2^-34 */
+IRC_MATH double irc_arc_wide(double r) {
+    const double s = r * r;
+$atan_s
+    return r * p;
+}
+"""
+_ATAN = """    const double a = fabs((double)x), y = irc_arc_wide(a > 1.0 ? 1.0 / a : a);
+    return copysignf((float)(a > 1.0 ? 0x1.921fb54442d18p+0 - y : y), x);"""
+_ASIN = """    const double a = fabs((double)x), c = sqrt((1.0 - a) * (1.0 + a));
+    const double y = irc_arc_wide(a > c ? c / a : a / c);
+    return copysignf((float)(a > c ? 0x1.921fb54442d18p+0 - y : y), x);"""
+_ACOS = """    const double a = fabs((double)x), c = sqrt((1.0 - a) * (1.0 + a));
+    const double y = irc_arc_wide(a > c ? c / a : a / c);
+    const double z = a > c ? y : 0x1.921fb54442d18p+0 - y;
+    return (float)(x < 0.0f ? 0x1.921fb54442d18p+1 - z : z);"""
+_ASINH = """    const float a = fabsf(x);
+    const double d = a, s = d * d;
+    const float y = irc_log1p_f32((float)(d + s / (1.0 + sqrt(1.0 + s))));
+    return copysignf(a < 1e5f ? y : irc_log_f32(a) + 0x1.62e43p-1f, x);"""
+_ACOSH = """    const double d = (double)x - 1.0;
+    const float y = irc_log1p_f32((float)(d + sqrt(d * (d + 2.0))));
+    return x < 1.0f ? NAN : x < 1e5f ? y : irc_log_f32(x) + 0x1.62e43p-1f;"""
+_ATANH = """    const double a = fabs((double)x);
+    return copysignf(0.5f * irc_log1p_f32((float)(2.0 * a / (1.0 - a))), x);"""
+_BITS = {
+    "math": """/* A call that is left in a loop keeps it from being vectorised. */
+#if defined(__GNUC__)
+#define IRC_MATH static inline __attribute__((always_inline))
+#else
+#define IRC_MATH static inline
+#endif
+""",
+    "f64_bits": """static inline uint64_t irc_f64_bits(double x) {
+    uint64_t b;
+    memcpy(&b, &x, sizeof b);
+    return b;
+}
+""",
+    "bits_f64": """static inline double irc_bits_f64(uint64_t b) {
+    double x;
+    memcpy(&x, &b, sizeof x);
+    return x;
+}
+""",
+}
+
+_PLACES = {
+    "exp_r": horner("float", "p", "r", poly.EXP),
+    "log_f": horner("float", "q", "f", poly.LOG),
+    "tanh_s": horner("float", "q", "s", poly.TANH),
+    "erf_s": horner("float", "q", "s", poly.ERF_NEAR),
+    "erf_t": horner("float", "p", "t", poly.ERF_FAR),
+    "sinh_s": horner("float", "p", "s", poly.SINH),
+    "log2_z": horner("double", "q", "z", poly.LOG2_WIDE, ""),
+    "exp2_r": horner("double", "p", "r", poly.EXP2_WIDE, ""),
+    "sin_s": horner("double", "p", "s", poly.SIN_QUARTER, ""),
+    "cos_s": horner("double", "q", "s", poly.COS_QUARTER, ""),
+    "atan_s": horner("double", "p", "s", poly.ATAN, ""),
+}
+_BITS_F32 = ("f32_bits", "bits_f32")
+_BITS_F64 = ("f64_bits", "bits_f64")
+# Definitions that functions share: (text, needs).
+_SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "exp_near_f32": (_EXP_NEAR, _BITS_F32),
+    "log_sum_f32": (_LOG_TAIL, ()),
+    "log2_wide": (_LOG2_WIDE, _BITS_F32),
+    "exp2_wide": (_EXP2_WIDE, _BITS_F64),
+    "quarters_f32": (_QUARTERS, ("f32_bits", "bits_f32", "f64_bits")),
+    "sine_f32": (_SINE, ()),
+    "arc_wide": (_ARC, ()),
+}
+# Functions of one argument: (body, needs), each after what it needs.
+_UNARY: dict[str, tuple[str, tuple[str, ...]]] = {
+    "exp": (_EXP, _BITS_F32),
+    "exp2": (_EXP2, _BITS_F32),
+    "expm1": (_EXPM1, _BITS_F32),
+    "log": (_LOG, ("log_sum_f32", *_BITS_F32)),
+    "log1p": (_LOG1P, ("log_sum_f32", *_BITS_F32)),
+    "log2": (_LOG2, ("log2_wide",)),
+    "log10": (_LOG10, ("log2_wide",)),
+    "tanh": (_TANH, ("exp_near_f32",)),
+    "erf": (_ERF, ("exp_near_f32",)),
+    "sigmoid": (_SIGMOID, ("exp_f32",)),
+    "sin": (_SIN, ("quarters_f32", "sine_f32")),
+    "cos": (_COS, ("quarters_f32", "sine_f32")),
+    "tan": (_TAN, ("quarters_f32",)),
+    "sinh": (_SINH, ("exp2_wide",)),
+    "cosh": (_COSH, ("exp2_wide",)),
+    "atan": (_ATAN, ("arc_wide",)),
+    "asin": (_ASIN, ("arc_wide",)),
+    "acos": (_ACOS, ("arc_wide",)),
+    "asinh": (_ASINH, ("log_f32", "log1p_f32")),
+    "acosh": (_ACOSH, ("log_f32", "log1p_f32")),
+    "atanh": (_ATANH, ("log1p_f32",)),
+}
+FUNCTIONS = frozenset(_UNARY) | {"pow"}
+"""Functions of f32 that have a helper `<name>_f32`."""
+POWERS = {
+    2.0: ("square_f32", "x * x", "1/2 ULP"),
+    3.0: ("cube_f32", "x * x * x", "1 ULP"),
+    -1.0: ("reciprocal_f32", "1.0f / x", "1/2 ULP"),
+}
+"""Exponent -> helper, its expression and error; 0.5 has `pow_half_f32`."""
+
+
+def math_helpers(make: Callable[..., Any]) -> dict[str, Any]:
+    """All helpers by name, in an order in which each follows what it needs; `make(code, needs)` builds one."""
+    found: dict[str, Any] = {name: make(code) for name, code in _BITS.items()}
+    for name, (text, needs) in _SHARED.items():
+        found[name] = make(Template(text).substitute(_PLACES), ("math", *needs))
+    for name, (body, needs) in _UNARY.items():
+        text = Template(body).substitute(_PLACES)
+        head = f"/* {_bound(name)} */\nIRC_MATH float irc_{name}_f32(float x) {{\n"
+        found[f"{name}_f32"] = make(f"{head}{text}\n}}\n", ("math", *needs))
+    power = Template(_POW).substitute(bound=_bound("pow"))
+    found["pow_f32"] = make(power, ("math", "log2_wide", "exp2_wide"))
+    found["pow_half_f32"] = make(_POW_HALF, ("math",))
+    for name, text, bound in POWERS.values():
+        found[name] = make(f"/* {bound} */\nIRC_MATH float irc_{name}(float x) {{\n    return {text};\n}}\n", ("math",))
+    return found
+
+
+def _bound(name: str) -> str:
+    return f"at most {ULP[name]:g} ULP from the exact value"

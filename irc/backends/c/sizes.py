@@ -1,0 +1,233 @@
+"""Sizes as C expressions, and the checks that keep their arithmetic within 64 bits.
+
+A size is printed as plain arithmetic on `int64_t`.  Where no values of its symbols can make it, or any part of it,
+leave the range (`magnitude`), that is all.  Every other size that generated code computes is compared once, in
+P_check, by a sum of products in `double`, which cannot wrap: the absolute value of every term is added, and a factor
+of 0 counts as 1, so that partial products are within the limit too, in whatever order they are computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from irc.backends.c.expr import integer
+from irc.backends.c.names import Names
+from irc.backends.c.text import CName
+from irc.diagnostics import require
+from irc.diagnostics.codes import lowering
+from irc.ir.dim import INF, LOCAL, Atom, Dim, Func, Monomial, Symbol
+
+LARGEST_SIZE = 0x7FFFFFFF
+"""Of a symbol whose bound the model does not declare."""
+LIMIT = 1 << 62
+"""What sizes, bytes and offsets may be at most, and every partial result of computing them."""
+EMPTY = 1 << 32
+"""What the symbolic sizes of a tensor without elements may multiply to, the 0 as 1: loops count to them for nothing."""
+_ROUNDED = LIMIT + (LIMIT >> 30)
+"""What may pass for the limit where terms are added in double: far from the end of the range still."""
+
+
+# -------------------------------------------------------------------- text
+def dim_text(dim: Dim, symbol: Callable[[str], CName], helper: Callable[[str], str]) -> str:
+    """Print a size as a C expression over its symbols."""
+    parts: list[str] = []
+    ordered = sorted(dim.terms, key=lambda t: -len(t[0]))  # constants last
+    for monomial, c in ordered:
+        factors = [_atom_text(a, symbol, helper) for a in monomial]
+        if abs(c) != 1 or not monomial:
+            factors.insert(0, integer(abs(c), "i64")[0])
+        sign = ("-" if c < 0 else "") if not parts else ("- " if c < 0 else "+ ")
+        parts.append(sign + " * ".join(factors))
+        if len(dim.terms) == 1 and len(factors) == 1 and factors[0].startswith("("):
+            return sign + factors[0][1:-1] if c > 0 else parts[0]
+    return " ".join(parts)
+
+
+def _atom_text(atom: Atom, symbol: Callable[[str], CName], helper: Callable[[str], str]) -> str:
+    if isinstance(atom, Symbol):
+        return symbol(atom.name)
+    a, b = (dim_text(x, symbol, helper) for x in atom.args)
+    if atom.op in ("floordiv", "mod") and atom.args[0].bounds()[0] >= 0 and atom.args[1].bounds()[0] > 0:
+        left = a if len(atom.args[0].terms) == 1 else f"({a})"
+        right = b if b.isidentifier() or b.isdigit() else f"({b})"
+        return f"({left} {'/' if atom.op == 'floordiv' else '%'} {right})"
+    name = "ceildiv" if atom.op == "ceildiv" else f"{atom.op}_i64"
+    return f"{helper(name)}({a}, {b})"
+
+
+# -------------------------------------------------------------------- bounds
+def power(limit: int) -> str:
+    """A power of two as a reader writes it."""
+    return f"2^{limit.bit_length() - 1}"
+
+
+def largest(symbol: Symbol) -> int:
+    """The largest value that P_check accepts for a symbol."""
+    return max(LARGEST_SIZE, symbol.lo) if symbol.hi is None else min(symbol.hi, LIMIT)
+
+
+def magnitude(dim: Dim) -> int:
+    """A bound of the absolute value of every partial result of computing a size whose atoms are known."""
+    return sum(math.prod(map(_atom_magnitude, monomial), start=abs(c)) for monomial, c in dim.terms)
+
+
+def _atom_magnitude(atom: Atom) -> int:
+    """A bound of an atom's absolute value, at least 1; the operands of a function have been checked."""
+    if isinstance(atom, Symbol):
+        return max(abs(atom.lo), largest(atom), 1)
+    a, b = (min(magnitude(x), _ROUNDED) for x in atom.args)
+    divisor = atom.args[1].const
+    if atom.op in ("floordiv", "ceildiv"):
+        return a // abs(divisor) + 1 if divisor else a + 1
+    found = b if atom.op == "mod" else max(a, b)
+    lo, hi = atom.bounds()
+    return int(max(min(found, max(-lo, hi)), 1))
+
+
+def least(dim: Dim) -> int:
+    """What the magnitude of a size is with all its atoms at 1, if not at 0, which counts as 1."""
+    return sum(abs(c) for _, c in dim.terms)
+
+
+def upper_bound(dim: Dim) -> float:
+    """The largest value of a size that has passed the checks."""
+    hi = dim.bounds()[1]
+    return hi if hi < INF else min(magnitude(dim), _ROUNDED)
+
+
+def _depth(dim: Dim) -> int:
+    """How many functions stand inside each other."""
+    nested = (1 + max(map(_depth, a.args)) for m, _ in dim.terms for a in m if isinstance(a, Func))
+    return max(nested, default=0)
+
+
+def with_operands(dims: Iterable[Dim]) -> dict[Dim, None]:
+    """These sizes and all operands of functions within them, each once."""
+    found: dict[Dim, None] = {}
+    todo = list(dims)[::-1]
+    while todo:
+        dim = todo.pop()
+        if dim not in found and not dim.is_const:
+            found[dim] = None
+            todo += [x for m, _ in dim.terms for a in m if isinstance(a, Func) for x in a.args]
+    return found
+
+
+# -------------------------------------------------------------------- printing in one function
+class Sizes:
+    """Sizes as C expressions in one function, where quotients, remainders and extremes are computed once: in long
+    sums of products they come back often, and compilers are slow to find that out.  P_check has checked them."""
+
+    def __init__(self, symbols: Mapping[str, CName], taken: Collection[str], helper: Callable[[str], str]) -> None:
+        self.symbols, self.names, self.helper = symbols, Names(frozenset(taken)), helper
+        self.lines: list[str] = []  # to stand before what `text` returned
+        self.found: dict[Func, Symbol] = {}
+        self.written: list[tuple[Dim, str]] = []
+
+    def text(self, dim: Dim) -> str:
+        """The size as an expression, for use below `lines`."""
+        return dim_text(self._plain(dim), self._name, self.helper)
+
+    def next(self, dim: Dim, place: str) -> str:
+        """The text of what is stored at `place`: where that is shorter, what an earlier one is and the difference."""
+        earlier = [(dim - d, at) for d, at in self.written[-8:]]
+        growing = [(rest, at) for rest, at in earlier if all(c > 0 for _, c in rest.terms)]  # no more than `dim`
+        best = min(growing, key=lambda b: len(b[0].terms), default=(dim, ""))
+        self.written.append((dim, place))
+        return self.text(dim) if len(best[0].terms) >= len(dim.terms) else f"{best[1]} + {self.text(best[0])}"
+
+    def _plain(self, dim: Dim) -> Dim:
+        """The size over symbols only."""
+        plain = Dim.of(0)
+        for monomial, c in dim.terms:
+            plain = plain + math.prod((Dim({(self._symbol(a),): 1}) for a in monomial), start=Dim.of(c))
+        return plain
+
+    def _symbol(self, atom: Atom) -> Symbol:
+        if isinstance(atom, Symbol):
+            return atom
+        if atom not in self.found:
+            plain = Dim({(Func(atom.op, tuple(map(self._plain, atom.args))),): 1})
+            name, (lo, hi) = self.names.own("size", numbered=True), atom.bounds()
+            text = dim_text(plain, self._name, self.helper)
+            self.lines.append(f"    const int64_t {name} = {text};")
+            self.found[atom] = Symbol(LOCAL + name, int(max(lo, -LARGEST_SIZE)), None if hi == INF else int(hi))
+        return self.found[atom]
+
+    def _name(self, symbol: str) -> CName:
+        return CName(symbol.removeprefix(LOCAL)) if symbol.startswith(LOCAL) else self.symbols[symbol]
+
+
+class CheckedSizes(Sizes):
+    """Sizes of any values of the symbols: before the lines that compute one stands what makes that safe, which
+    returns `refusal` where a result would be beyond the limit."""
+
+    def __init__(
+        self, symbols: Mapping[str, CName], taken: Collection[str], helper: Callable[[str], str], refusal: int
+    ) -> None:
+        super().__init__(symbols, taken, helper)
+        self.refusal = refusal
+        self.passed: dict[Dim, int] = {}
+        self.sums: list[tuple[int, dict[Monomial, int]]] = []  # what has been compared, with which limit
+
+    def text(self, dim: Dim) -> str:
+        self.check([dim])
+        return super().text(dim)
+
+    def check(self, dims: Iterable[Dim], limit: int = LIMIT) -> None:
+        """Make it safe to compute these, and sure that they are at most `limit`, a power of two.
+
+        Large ones come first, as they speak for smaller ones.
+        """
+        asked = dict.fromkeys(dims)
+        for dim in sorted(with_operands(asked), key=lambda d: (_depth(d), -magnitude(d))):
+            most = limit if dim in asked else LIMIT
+            if self.passed.get(dim, most + 1) > most:
+                self.passed[dim] = most
+                self._compare(dim, most)
+
+    def check_empty(self, shapes: Iterable[tuple[Dim, ...]]) -> None:
+        """Refuse tensors without elements that take long to go through."""
+        symbolic = {tuple(sorted((d for d in shape if not d.is_const), key=str)) for shape in shapes}
+        done: list[Counter[Dim]] = []
+        for dims in sorted(symbolic, key=lambda dims: (-len(dims), list(map(str, dims)))):
+            several = len(dims) > 1 and math.prod(map(magnitude, dims)) > EMPTY
+            if several and min(d.bounds()[0] for d in dims) <= 0 and not any(Counter(dims) <= d for d in done):
+                done.append(Counter(dims))
+                sizes = ", ".join(map(self.text, dims))
+                empty = f"{self.helper('idle')}({len(dims)}, (const int64_t[]){{{sizes}}})"
+                self.lines.append(f"    if ({empty}) return {self.refusal};")
+
+    def _compare(self, dim: Dim, limit: int) -> None:
+        require(least(dim) <= limit, lowering.SIZE_LIMIT, what=f"the size {dim}", limit=power(limit))
+        terms = {m: abs(c) for m, c in dim.terms}
+        if magnitude(dim) <= limit or any(most <= limit and _covers(s, terms) for most, s in self.sums):
+            return
+        self.sums.append((limit, terms))
+        self.lines.append(f"    if ({self._sum(terms)} > 0x1p{limit.bit_length() - 1}) return {self.refusal};")
+
+    def _sum(self, terms: Mapping[Monomial, int]) -> str:
+        """All terms together, in double."""
+        parts: list[str] = []
+        for monomial, c in sorted(terms.items(), key=lambda t: -len(t[0])):
+            factors = [f"{self.helper('factor')}({self._name(self._symbol(a).name)})" for a in monomial]
+            parts.append(" * ".join([f"{float(c)!r}"] * (c != 1 or not factors) + factors))
+        return " + ".join(parts)
+
+
+def _covers(known: Mapping[Monomial, int], terms: Mapping[Monomial, int]) -> bool:
+    """Whether a sum that is within the limit shows that another is: each term has one that is no smaller."""
+    if all(known.get(m, 0) >= c for m, c in terms.items()):
+        return True
+    if len(terms) > 4:
+        return False
+    left = dict(known)
+    for monomial, c in terms.items():
+        needed = Counter(monomial)
+        place = next((m for m, k in left.items() if k >= c and needed <= Counter(m)), None)
+        if place is None:
+            return False
+        left[place] -= c
+    return True

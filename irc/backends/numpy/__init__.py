@@ -1,0 +1,1 @@
+"""A graph to a NumPy module."""

@@ -1,0 +1,402 @@
+"""The NumPy backend: a model as a standalone Python module that needs numpy (and ml_dtypes for such types).
+
+The module has a function for each distinct operation, one for each distinct chain of elementwise
+operations, and `run(inputs)`, which calls them in order.  Constants of more than a few elements are
+mapped from `weights.bin` beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from irc.backends.numpy.data import data_decide, sizes_of_inputs
+from irc.backends.numpy.functions import Library
+from irc.backends.numpy.groups import ChainWriter, Group, call, grouped, is_elementwise
+from irc.backends.numpy.literals import array_literal, dtype_text
+from irc.backends.numpy.text import PyComment, PyDocstring, PyName
+from irc.diagnostics import Problem, Sink
+from irc.diagnostics.codes import runtime_io as codes
+from irc.diagnostics.core import CompileError
+from irc.ir.dim import Dim, Func, Symbol
+from irc.ir.file_names import member_names
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.limits import LARGEST_SIZE
+from irc.ir.types import TensorType, string
+from irc.opdef.base import Op
+from irc.opdef.opaque import Opaque
+from irc.ops.layout import DimVector
+from irc.ops.state import Assign, ReadValue
+from irc.passes.inline import decompose_where
+
+INLINE_LIMIT = 16
+"""Constants up to this many elements are written into the source."""
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """weights: "file" (weights.bin beside the module) or "embed" (base64 inside it).  profile: `run` notes the time
+    around every group in TIMES (nanoseconds)."""
+
+    weights: str = "file"
+    version: str = ""
+    profile: bool = False
+
+
+@dataclass
+class Emitted:
+    """The module's source, the arrays of weights.bin at their offsets, and the groups that `run` computes in order."""
+
+    source: str
+    weights: list[tuple[int, np.ndarray[Any, Any]]] = field(default_factory=list[Any])
+    groups: list[Group] = field(default_factory=list[Group])
+
+    def weight_chunks(self) -> list[bytes | memoryview]:
+        """The content of weights.bin, piece by piece."""
+        chunks: list[bytes | memoryview] = []
+        end = 0
+        for offset, array in self.weights:
+            chunks.append(bytes(offset - end))
+            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            chunks.append(flat.data)
+            end = offset + flat.nbytes
+        return chunks
+
+
+def emit(graph: Graph, name: str, options: Options | None = None) -> Emitted:
+    """The module for a typed graph, which is changed (operations without a reference are decomposed).
+
+    Raises CompileError with every operation that cannot be written.
+    """
+    sink = Sink()
+    decompose_where(graph, lambda n: type(n.op).reference is Op.reference and n.op.decompose is not None, sink)
+    writer = _ModuleWriter(graph, name, options or Options(), sink)
+    source = writer.text()
+    sink.stop_on_errors(CompileError)
+    return Emitted(source, writer.weights, writer.groups)
+
+
+class _ModuleWriter:
+    def __init__(self, graph: Graph, name: str, options: Options, sink: Sink) -> None:
+        self.graph, self.name, self.options, self.sink = graph, name, options, sink
+        self.groups: list[Group] = []
+        self.library = Library()
+        self.chains = ChainWriter(self.library)
+        self.weights: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self.end = 0
+        self.constants: list[str] = []
+        self.locals: dict[Value, PyName] = {}
+        self.shared: dict[int, PyName] = {}
+        self.taken = self.library.taken
+        self.taken |= {"inputs", "state", "os", "math", "INPUTS", "OUTPUTS", "DECIDED_BY_DATA"}
+        self.taken |= {"time", "TIMES"} if options.profile else set()
+        self.sizes: dict[str, PyName] = {}  # symbol → variable
+        self.by_data: dict[PyName, tuple[str, str]] = {}  # first result of a group that data may not fit → its place
+        self.following: list[str] = []  # what sets the variables at the end of a run
+        self.stateful = any(isinstance(n.op, ReadValue | Assign) for n in graph.nodes)
+
+    # -------------------------------------------------------------------- the module
+    def text(self) -> str:
+        body = self._run()
+        loader = [self._weight_loader()] if self.weights else []
+        for text in (body, *self.constants, *self.library.constants.values(), *self.library.functions.values()):
+            self.library.note(text)
+        imports = "\n".join(sorted(set(self.library.imports.values()), key=_import_order))
+        parts = [self._head(), imports, self._metadata(), *loader]
+        if self.options.profile:
+            parts.append(f"TIMES = [0] * {len(self.groups) + 2}")
+        if self.by_data:
+            parts.append(self._decided_by_data())
+        if self.library.constants or self.constants:
+            parts.append("\n".join([*self.library.constants.values(), *self.constants]))
+        main = _MAIN.format(state=", {}" if self.stateful else "", members=self._members())
+        state = [_STATE] if self.stateful else []
+        blocks = ["\n\n".join(parts), *self.library.functions.values(), *state, body, main]
+        return "\n\n\n".join(b.strip("\n") for b in blocks) + "\n"
+
+    def _head(self) -> PyDocstring:
+        made = f" by irc {self.options.version}" if self.options.version else ""
+        usage = "Call run(inputs); as a script: python model.py IN.npz OUT.npz."
+        return PyDocstring("", self.name, f": generated{made}.  {usage}")
+
+    def _metadata(self) -> str:
+        def rows(values: list[Value]) -> str:
+            return "".join(f"    ({v.name!r}, {str(v.type)!r}),\n" for v in values)
+
+        return f"INPUTS = [\n{rows(self.graph.inputs)}]\nOUTPUTS = [\n{rows(self.graph.outputs)}]"
+
+    def _decided_by_data(self) -> str:
+        """The table by which whoever runs the module can tell what a failure in `run` means."""
+        rows = "".join(f"    {str(name)!r}: {place!a},\n" for name, place in self.by_data.items())
+        comment = "# The operations of which only the data of a run show whether they fit."
+        return f"{comment}\nDECIDED_BY_DATA = {{\n{rows}}}"
+
+    def _members(self) -> str:
+        """The names of the outputs in an archive."""
+        names = [v.name for v in self.graph.outputs]
+        members = member_names(names)
+        return "[name for name, _ in OUTPUTS]" if members == names else repr(members)
+
+    def _weight_loader(self) -> str:
+        self.library.imports.setdefault("math", "import math")
+        if self.options.weights == "file":
+            self.library.imports.setdefault("os", "import os")
+        return _LOADER.format(storage=self._storage())
+
+    def _storage(self) -> str:
+        if self.options.weights == "embed":
+            import base64
+
+            data = base64.b64encode(b"".join(Emitted("", self.weights).weight_chunks())).decode()
+            lines = "\n".join(f'    "{data[i : i + 100]}"' for i in range(0, len(data), 100))
+            return f"np.frombuffer(__import__('base64').b64decode(\n{lines}\n), np.uint8)"
+        return 'np.fromfile(os.path.join(os.path.dirname(os.path.abspath(__file__)), "weights.bin"), np.uint8)'
+
+    # ------------------------------------------------------------------------ run()
+    def _stamp(self, place: int) -> list[str]:
+        """Notes the time: when the run began, when each group was computed, when the run ended."""
+        if not self.options.profile:
+            return []
+        self.library.imports.setdefault("time", "import time")
+        return [f"TIMES[{place}] = time.perf_counter_ns()"]
+
+    def _run(self) -> str:
+        groups = self.groups = grouped(self.graph)
+        known = sizes_of_inputs(self.graph)
+        self.locals = {v: self._local(v) for v in self.graph.inputs}
+        lines: list[str] = []
+        if self.graph.inputs:
+            lines.append(
+                f"{', '.join(self.locals[v] for v in self.graph.inputs)}{',' * (len(self.graph.inputs) == 1)} = inputs"
+            )
+        for value in self.graph.inputs:
+            lines += self._sizes_of(value)
+        last = self._last_uses(groups)
+        lines += self._stamp(0)
+        for i, group in enumerate(groups):
+            with self.sink.catching(group.root.loc):
+                lines += self._group(group)
+            if any(v not in self.locals for v in group.root.outputs):  # reported: go on to find the rest
+                self.locals |= dict.fromkeys(group.root.outputs, _REPORTED)
+                continue
+            if group.root.outputs and any(data_decide(n, known) for n in group.nodes):
+                self.by_data[self.locals[group.root.outputs[0]]] = _place(group)
+            with self.sink.catching(group.root.loc):
+                dead = [self.locals[v] for v in last.get(i, []) if v in self.locals]
+                if dead:
+                    lines.append(f"del {', '.join(dead)}")
+            lines += self._stamp(i + 1)
+        results = ", ".join(self._operand(v) for v in self.graph.outputs)
+        lines += [*self.following, *self._stamp(len(groups) + 1), f"return [{results}]"]
+        doc = '    """The outputs, in the order of OUTPUTS, for a list of inputs in the order of INPUTS."""'
+        body = "\n".join(f"        {line}" for line in lines)
+        parameters = "inputs, state" if self.stateful else "inputs"
+        return f'def run({parameters}):\n{doc}\n    with np.errstate(all="ignore"):\n{body}'
+
+    def _last_uses(self, groups: list[Group]) -> dict[int, list[Value]]:
+        """Values that no later group needs, by the group after which they go."""
+        keep = set(self.graph.outputs)
+        last: dict[Value, int] = {}
+        for i, group in enumerate(groups):
+            for value in [*group.operands, *group.root.outputs]:
+                if value.const is None and value not in keep:
+                    last[value] = i
+        found: dict[int, list[Value]] = {}
+        for value, i in last.items():
+            if i < len(groups) - 1:
+                found.setdefault(i, []).append(value)
+        return found
+
+    def _group(self, group: Group) -> list[str]:
+        node = group.root
+        comment = PyComment(f"{_sources(group)}: {', '.join(str(v.type) for v in node.outputs)}")
+        if len(group.nodes) > 1:
+            args = ", ".join(self._operand(v) for v in group.operands)
+            made = f"{self.chains.function(group)}({args})"
+            lines = [f"{self._local(node.outputs[0])} = {made}"]
+        elif isinstance(node.op, ReadValue | Assign):
+            lines = self._variable(node)
+        elif isinstance(node.op, DimVector):
+            lines = [f"{self._local(node.outputs[0])} = {self._size_vector(node.op.dims)}"]
+        elif is_elementwise(node):
+            args = ", ".join(self._operand(v) for v in node.operands)
+            lines = [f"{self._local(node.outputs[0])} = {call(self.library, node, args)}"]
+        else:
+            lines = self._call(node)
+        for value in node.outputs:
+            lines += self._sizes_of(value)
+        return [comment, *lines]
+
+    def _variable(self, node: Node) -> list[str]:
+        """Reading a variable (its initial value until it is set), or what to set it to when the run is over."""
+        name, result = node.op.variable_id, self._local(node.outputs[0])  # type: ignore[attr-defined]
+        if isinstance(node.op, Assign):
+            assert node.inputs[0] is not None
+            self.following.append(f"state[{name!r}] = {result}")
+            return [f"{result} = np.array({self._operand(node.inputs[0])})"]
+        if node.inputs and node.inputs[0] is not None:
+            initial = self._operand(node.inputs[0])
+        else:
+            shape = tuple(int(d) if d.is_const else 0 for d in node.outputs[0].shape)
+            initial = f"np.zeros({shape}, {dtype_text(node.outputs[0].dtype.numpy)})"
+        return [f"{result} = state.get({name!r}, {initial})"]
+
+    def _call(self, node: Node) -> list[str]:
+        if isinstance(node.op, Opaque):
+            raise Problem(
+                codes.NOT_UNDERSTOOD, op=node.op.type, domain=node.op.domain or node.op.format, version=node.op.version
+            )
+        args = ", ".join("None" if v is None else self._operand(v) for v in node.inputs)
+        made = f"{self.library.operation(node.op)}({args})"
+        names = [self._local(v) for v in node.outputs]
+        several = len(node.op.sig.outputs) + sum(p.variadic for p in node.op.sig.outputs) > 1
+        if not several:
+            return [f"{names[0]} = {_typed(made, node.outputs[0])}"]
+        if len(names) == 1:
+            return [f"{names[0]}, *_ = {made}", *_retyped(node, names)]
+        rest = (
+            ", *_" if not any(p.variadic for p in node.op.sig.outputs) and len(names) < len(node.op.sig.outputs) else ""
+        )
+        return [f"{', '.join(names)}{rest} = {made}", *_retyped(node, names)]
+
+    # ----------------------------------------------------------------------- operands
+    def _operand(self, value: Value) -> str:
+        if value.const is not None:
+            return self._constant(value)
+        return self.locals[value]
+
+    def _local(self, value: Value) -> PyName:
+        self.locals[value] = PyName.of_model(value.name, self.taken)
+        return self.locals[value]
+
+    def _constant(self, value: Value) -> str:
+        assert value.const is not None
+        key = id(value.const)
+        if key in self.shared:
+            return self.shared[key]
+        array = np.asarray(value.const.array)
+        name = self.shared[key] = PyName.of_model(value.name.upper(), self.taken)
+        text = array_literal(array) if array.size <= INLINE_LIMIT or value.const.dtype == string else None
+        if text is None:
+            self.end = -(-self.end // ALIGNMENT) * ALIGNMENT
+            self.weights.append((self.end, array))
+            text = f"weight({self.end}, {dtype_text(array.dtype)}, {array.shape})"
+            self.end += array.nbytes
+        self.library.note(text)
+        self.constants.append(f"{name} = {text}")
+        return name
+
+    # -------------------------------------------------------------------------- sizes
+    def _sizes_of(self, value: Value) -> list[str]:
+        """Remember where a symbolic size can be read off this value."""
+        if isinstance(value.type, TensorType) and value.type.shape is not None and value in self.locals:
+            for axis, d in enumerate(value.type.shape):
+                if len(d.terms) == 1 and d.terms[0][1] == 1 and len(d.terms[0][0]) == 1:
+                    atom = d.terms[0][0][0]
+                    if isinstance(atom, Symbol) and atom.name not in self.sizes and self._needs_sizes:
+                        name = PyName.of_model(atom.name, self.taken)
+                        self.sizes[atom.name] = name
+                        return [f"{name} = {self.locals[value]}.shape[{axis}]", *self._sizes_of(value)]
+        return []
+
+    @property
+    def _needs_sizes(self) -> bool:
+        if not hasattr(self, "_dim_vectors"):
+            self._dim_vectors = any(isinstance(n.op, DimVector) for n in self.graph.nodes)
+        return self._dim_vectors
+
+    def _size_vector(self, dims: Sequence[Dim]) -> str:
+        """Sizes as data: modulo 2⁶⁴ where they may not fit."""
+        bounds = [d.bounds(LARGEST_SIZE) for d in dims]
+        if all(lo >= -(1 << 63) and hi < 1 << 63 for lo, hi in bounds):
+            return f"np.array([{', '.join(map(self._size, dims))}], np.int64)"
+        sizes = ", ".join(f"({self._size(d)}) % 2**64" for d in dims)
+        return f"np.array([{sizes}], np.uint64).view(np.int64)"
+
+    def _size(self, dim: Dim) -> str:
+        """A Dim as a Python expression over the sizes seen so far."""
+        terms: list[str] = []
+        for monomial, c in dim.terms:
+            factors = [self._atom(a) for a in monomial]
+            terms.append("*".join([*([str(c)] if c != 1 or not factors else []), *factors]))
+        return " + ".join(terms).replace("+ -", "- ")
+
+    def _atom(self, atom: Symbol | Func) -> str:
+        if isinstance(atom, Symbol):
+            if atom.name not in self.sizes:
+                raise Problem(codes.NO_NUMPY_SOURCE, op="DimVector", reason=f"the size {atom.name} is not known here")
+            return self.sizes[atom.name]
+        a, b = (f"({self._size(x)})" for x in atom.args)
+        return {
+            "floordiv": f"({a}//{b})",
+            "ceildiv": f"(-(-{a}//{b}))",
+            "mod": f"({a}%{b})",
+            "min": f"min({a}, {b})",
+            "max": f"max({a}, {b})",
+        }[atom.op]
+
+
+_REPORTED = PyName("reported")  # in place of a value whose operation cannot be written
+
+
+def _typed(made: str, value: Value) -> str:
+    """The expression as an array of the declared element type."""
+    if not isinstance(value.type, TensorType):
+        return made
+    if value.dtype.kind == "?":
+        return made
+    return f"np.asarray({made}, {dtype_text(value.dtype.numpy)})"
+
+
+def _retyped(node: Node, names: list[PyName]) -> list[str]:
+    typed = [(n, _typed(n, v)) for n, v in zip(names, node.outputs, strict=True)]
+    return [f"{n} = {t}" for n, t in typed if n != t]
+
+
+def _sources(group: Group) -> str:
+    return ", ".join(dict.fromkeys(n.name or n.op.name for n in group.nodes))
+
+
+def _place(group: Group) -> tuple[str, str]:
+    """The operations of a group, and where the last of them stands in the model."""
+    return ", ".join(dict.fromkeys(n.op.name for n in group.nodes)), group.root.loc.where
+
+
+def _import_order(line: str) -> tuple[int, str]:
+    return (1 if "numpy" in line or "ml_dtypes" in line else 0), line
+
+
+_LOADER = '''WEIGHTS = {storage}
+WEIGHTS.flags.writeable = False
+
+
+def weight(offset, dtype, shape):
+    """The constant stored from that byte on."""
+    return np.frombuffer(WEIGHTS, dtype, math.prod(shape), offset).reshape(shape)
+'''
+
+_STATE = '''def initial_state():
+    """The variables at the start, for `run`, which changes them: none of them is set."""
+    return {}
+'''
+
+_MAIN = '''def main():
+    """python model.py IN.npz OUT.npz: run the model on the arrays named in INPUTS."""
+    import sys
+    import zipfile
+
+    with np.load(sys.argv[1]) as given:
+        results = run([given[name] for name, _ in INPUTS]{state})
+    with zipfile.ZipFile(sys.argv[2], "w") as file:
+        for name, value in zip({members}, results):
+            with file.open(name + ".npy", "w", force_zip64=True) as stream:
+                np.save(stream, value)
+
+
+if __name__ == "__main__":
+    main()
+'''

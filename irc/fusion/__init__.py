@@ -1,0 +1,1 @@
+"""What decides fusion: elements of values as expressions, how they are read, and which nodes are computed together."""

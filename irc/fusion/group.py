@@ -1,0 +1,406 @@
+"""Which values stand in memory, and which nodes are computed together.
+
+A value that is not stored is substituted into its consumers (`irc.fusion.elements`), so fusion needs no
+rewriting.  Stored are: graph outputs; operands and results of `loops` operations; what is used more than once
+and not cheap; what a contraction would compute again for every result; and reductions, except where the only
+consumer is an elementwise epilogue.  A rearrangement of a stored value that keeps row-major order is a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import prod
+
+import networkx as nx
+
+from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Var, height, walk
+from irc.fusion.elements import Elements, Flat, Inliner, extents_of, identity_index, known_element, value_of
+from irc.fusion.indexing import irregular
+from irc.fusion.rows import Cluster, Frame, RowFinder, reduces
+from irc.ir.dim import product
+from irc.ir.graph import Graph, Node, Value
+
+CHEAP = 4
+"""A value of up to this cost is computed again by each of its consumers rather than stored."""
+HEAVY = 12
+"""Cost of a call of a mathematical function; arithmetic costs 1, a division 3."""
+OFTEN = 16
+"""Times from which on computing an element again for each of its places costs more than storing it; a symbolic size
+counts as that many."""
+LARGEST = 600
+"""Distinct expressions that one element may consist of."""
+HIGHEST = 64
+"""Expressions that may stand inside each other: Python walks them by recursion, C compilers too (clang takes 256
+brackets)."""
+
+
+@dataclass(eq=False)
+class Group:
+    """What becomes one function: `stages` are computed in order; `results` of them stand in memory afterwards.
+
+    `frame` is set for row groups; their stages that are no results live only while a row is computed.
+    """
+
+    name: str
+    stages: list[Value]
+    results: list[Value]
+    frame: Frame | None = None
+    node: Node | None = None  # of a `loops` operation
+
+    def __repr__(self) -> str:
+        return f"<group {self.name}: {', '.join(v.name for v in self.results)}>"
+
+
+@dataclass
+class Grouping:
+    """The groups in the order they run, the stored values and the views (value → what it is a view of)."""
+
+    elements: Elements
+    groups: list[Group] = field(default_factory=list[Group])
+    stored: set[Value] = field(default_factory=set[Value])
+    views: dict[Value, Value] = field(default_factory=dict[Value, Value])
+
+    def is_leaf(self, value: Value) -> bool:
+        """Whether the value is read from memory."""
+        return value.producer is None or value in self.stored or value in self.views
+
+
+def run(graph: Graph) -> Grouping:
+    """Decide the groups of a graph whose operations all have `compute` or `loops`."""
+    return Grouper(graph).run()
+
+
+class Grouper:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.elements = Elements()
+        self.result = Grouping(self.elements)
+        self.cluster_of: dict[Node, Cluster] = {}
+        self.uses: dict[Value, list[tuple[Value | Node, Load | None]]] = {}
+        self.cost: dict[Value, int] = {}
+        self.height: dict[Value, int] = {}
+        self.row_cost: dict[Value, int] = {}
+        self.reducing: set[Value] = set()
+        self.claimed: set[Value] = set()
+
+    def run(self) -> Grouping:
+        clusters = RowFinder(self.graph, self.elements).find()
+        self.cluster_of = {n: c for c in clusters for n in c.nodes}
+        order = self._live(self.graph.nodes)
+        self._collect_uses(order)
+        for node in order:
+            for value in node.outputs:
+                if node.op.compute is None or value in self.uses or value in self.graph.outputs:
+                    self._decide(node, value)
+        self.result.groups = self._ordered(list(self._groups(order, clusters)))
+        return self.result
+
+    def _live(self, order: list[Node]) -> list[Node]:
+        """The nodes whose elements are needed: an operand that `compute` ignores creates no need."""
+        wanted: set[Value] = set(self.graph.outputs)
+        live: set[Node] = set(self.graph.sinks)
+        for node in reversed(order):
+            if node in live or any(v in wanted for v in node.outputs):
+                live.add(node)
+                wanted.update(self.elements.operands(node))
+        return [n for n in order if n in live]
+
+    def _collect_uses(self, order: list[Node]) -> None:
+        for node in order:
+            if node.op.compute is None:
+                for value in self.elements.operands(node):
+                    self.uses.setdefault(value, []).append((node, None))
+                continue
+            for out in node.outputs:
+                for load in self.elements.loads(out):
+                    self.uses.setdefault(value_of(load), []).append((out, load))
+
+    # ------------------------------------------------------------------ decisions
+    def _decide(self, node: Node, value: Value) -> None:
+        """Whether this value is stored, a view, or substituted; its operands are decided already."""
+        stored = self.result.stored
+        if node.op.compute is None:
+            for operand in self.elements.operands(node):
+                self._store(operand)
+            self._write(node, value)
+            return
+        if node.op.part_of is not None:
+            self._measure(value)
+            self._write(node, value)
+            return
+        if self._try_view(value):
+            return
+        self._measure(value)
+        if value in self.graph.outputs or self._must_store(node, value):
+            stored.add(value)
+
+    def _write(self, node: Node, value: Value) -> None:
+        """The value stands in memory: its own, or that of the operand that it is a part of."""
+        room = None if node.op.part_of is None else node.inputs[node.op.part_of]
+        if room is None:
+            self.result.stored.add(value)
+        else:
+            self.result.views[value] = room
+
+    def _try_view(self, value: Value) -> bool:
+        """Make the value a view where its element is the same row-major position of a stored operand."""
+        base = view_base(self.elements, value)
+        if base is None or value in self.graph.outputs:
+            return False
+        if not self.result.is_leaf(base):
+            if self._regular(value):
+                return False
+            self._store(base)
+        self.result.views[value] = base
+        return True
+
+    def _store(self, value: Value) -> None:
+        if value.producer is not None and value not in self.result.views:
+            self.result.stored.add(value)
+
+    def _inlined(self, value: Value) -> tuple[Inliner, Expr]:
+        element = self.elements.of(value)
+        inliner = Inliner(self.elements, self.result.is_leaf, extents_of(element, value))
+        return inliner, inliner.at(value, element.vars)
+
+    def _regular(self, value: Value) -> bool:
+        inliner, e = self._inlined(value)
+        return not any(irregular(inliner.ranges.dim(i)) for x in walk(e) if isinstance(x, Load) for i in x.index)
+
+    def _measure(self, value: Value) -> None:
+        """Cost of one element, with operands stored where substituting them is a bad idea."""
+        for load in self.elements.loads(value):
+            operand = value_of(load)
+            if not self.result.is_leaf(operand) and self._bad_substitution(value, load, operand):
+                self._store(operand)
+        self._measure_height(value)
+        _, e = self._inlined(value)
+        parts = list(walk(e))
+        if len(parts) > LARGEST:
+            for operand in map(value_of, self.elements.loads(value)):
+                self._store(operand)
+            parts = list(walk(self._inlined(value)[1]))
+        self.cost[value] = sum(map(_weight, parts))
+        if any(isinstance(x, Reduce) for x in parts):
+            self.reducing.add(value)
+
+    def _measure_height(self, value: Value) -> None:
+        """Height of one element, with operands stored where it would be too large."""
+        own = height(self.elements.of(value).expr)
+        operands = dict.fromkeys(map(value_of, self.elements.loads(value)))
+        heights = {v: self.height[v] for v in operands if not self.result.is_leaf(v)}
+        for operand, inner in heights.items():
+            if own + inner > HIGHEST:
+                self._store(operand)
+        self.height[value] = own + max((h for h in heights.values() if own + h <= HIGHEST), default=0)
+
+    def _bad_substitution(self, value: Value, load: Load, operand: Value) -> bool:
+        if operand in self.reducing:
+            return False  # only ever left unstored for this consumer
+        if self._read_again(value, load) and (self.cost[operand] > 0 or not self._regular_at(value, load)):
+            return True
+        if view_base(self.elements, value) is not None:
+            return False
+        if self._regular_at(value, load):
+            return self.cost[operand] > CHEAP and self._broadcast(value, load, operand)
+        return self.cost[operand] > CHEAP or self._chooses(operand)
+
+    def _broadcast(self, value: Value, load: Load, operand: Value) -> bool:
+        """Whether an element of the operand is read at many places of the value; rows see to that by themselves."""
+        if operand.producer in self.cluster_of:
+            return False
+        moving = {x for i in load.index for x in walk(i) if isinstance(x, Var)}
+        axes = zip(self.elements.of(value).vars, value.shape, strict=True)
+        return prod(d.const or OFTEN for v, d in axes if v not in moving) >= OFTEN
+
+    def _chooses(self, value: Value) -> bool:
+        """Whether an element comes from one place or another: with a regular index, loops choose once and for all."""
+        return any(isinstance(x, Select) for x in walk(self._inlined(value)[1]))
+
+    def _regular_at(self, value: Value, load: Load) -> bool:
+        element = self.elements.of(value)
+        ranges = extents_of(element, value)
+        for r in reduces(element):
+            for var, extent in zip(r.vars, r.extents, strict=True):
+                ranges.declare(var, extent)
+        inliner = Inliner(self.elements, self.result.is_leaf, ranges)
+        e = inliner.read(value_of(load), tuple(ranges.simplify(i) for i in load.index))
+        return not any(irregular(ranges.dim(i)) for x in walk(e) if isinstance(x, Load) for i in x.index)
+
+    def _read_again(self, value: Value, load: Load) -> bool:
+        """Whether a reduction reads the same operand element for several results or steps."""
+        element = self.elements.of(value)
+        for r in reduces(element):
+            if any(x is load or x == load for x in walk(r.body)):
+                moving = {v for v, d in zip(element.vars, value.shape, strict=True) if d != 1}
+                moving |= {v for v, d in zip(r.vars, r.extents, strict=True) if d != 1}
+                return not moving <= {i for i in load.index if isinstance(i, Var)}
+        return False
+
+    def _must_store(self, node: Node, value: Value) -> bool:
+        uses = self.uses.get(value, [])
+        if not uses or any(load is None for _, load in uses):
+            return True
+        if len(node.outputs) > 1 and value in self.reducing:
+            return True
+        cluster = self.cluster_of.get(node)
+        if cluster is not None:
+            return any(not self._same_cluster(cluster, consumer) for consumer, _ in uses)
+        if value in self.reducing:
+            return not self._epilogue(value, uses)
+        return len(uses) > 1 and self.cost[value] > CHEAP
+
+    def _same_cluster(self, cluster: Cluster, consumer: Value | Node) -> bool:
+        node = consumer if isinstance(consumer, Node) else consumer.producer
+        return node is not None and self.cluster_of.get(node) is cluster
+
+    def _epilogue(self, value: Value, uses: list[tuple[Value | Node, Load | None]]) -> bool:
+        """Whether the only consumer is elementwise and takes no other reduction in."""
+        if len(uses) != 1:
+            return False
+        consumer, load = uses[0]
+        if isinstance(consumer, Node) or load is None or consumer.producer in self.cluster_of:
+            return False
+        element = self.elements.of(consumer)
+        if (
+            consumer in self.claimed
+            or consumer.shape != value.shape
+            or reduces(element)
+            or not identity_index(element, load)
+        ):
+            return False
+        if (
+            view_base(self.elements, consumer) is not None
+            or len(consumer.producer.outputs if consumer.producer else ()) != 1
+        ):
+            return False
+        self.claimed.add(consumer)
+        return True
+
+    # --------------------------------------------------------------------- groups
+    def _groups(self, order: list[Node], clusters: list[Cluster]) -> Iterable[Group]:
+        done: set[Node] = set()
+        for cluster in clusters:
+            group = self._row_group(cluster, order)
+            if group is not None:
+                done |= set(cluster.nodes)
+                yield group
+        for node in order:
+            if node in done:
+                continue
+            if node.op.compute is None:
+                yield Group(node.name or node.op.name, list(node.outputs), list(node.outputs), node=node)
+                continue
+            for value in node.outputs:
+                if value in self.result.stored or node.op.part_of is not None:
+                    yield Group(node.name or node.op.name, [value], [value])
+
+    def _row_group(self, cluster: Cluster, order: list[Node]) -> Group | None:
+        live = set(order)
+        values = [n.outputs[0] for n in cluster.nodes if n in live]
+        values = [v for v in values if v not in self.result.views]
+        results = [v for v in values if v in self.result.stored]
+        if not results:
+            return None
+        inner = {v for v in values if v not in results and self._is_stage(cluster, v)}
+        stages = [v for v in values if v in results or v in inner]
+        name = results[-1].producer.name if results[-1].producer else results[-1].name
+        return Group(name or results[-1].name, stages, results, cluster.frame)
+
+    def _is_stage(self, cluster: Cluster, value: Value) -> bool:
+        """Whether a member that nobody outside needs is kept while its row is computed."""
+        uses = len(self.uses.get(value, []))
+        if not cluster.frame.is_full(value.shape):
+            return uses > 0
+        return uses > 1 and self._row_cost(cluster, value) > CHEAP
+
+    def _row_cost(self, cluster: Cluster, value: Value) -> int:
+        """Cost of one element where what is reduced over the row is known."""
+        if value not in self.row_cost:
+            total = sum(map(_weight, walk(self.elements.of(value).expr)))
+            for operand in dict.fromkeys(map(value_of, self.elements.loads(value))):
+                if operand.producer is not None and self.cluster_of.get(operand.producer) is cluster:
+                    total += self._row_cost(cluster, operand) if cluster.frame.is_full(operand.shape) else 0
+                elif not self.result.is_leaf(operand):
+                    total += self.cost[operand]
+            self.row_cost[value] = total
+        return self.row_cost[value]
+
+    def _ordered(self, groups: list[Group]) -> list[Group]:
+        home = {v: g for g in groups for v in g.results}
+        needs: nx.DiGraph[Group] = nx.DiGraph()
+        needs.add_nodes_from(groups)
+        for group in groups:
+            for value in self._needed(group):
+                other = home.get(value)
+                if other is not None and other is not group:
+                    needs.add_edge(other, group)
+        rank = {g: i for i, g in enumerate(groups)}
+        place = {n: i for i, n in enumerate(self.graph.nodes)}
+
+        def key(g: Group) -> tuple[int, int]:
+            producer = g.results[-1].producer
+            return (place[producer] if producer else 0, rank[g])
+
+        return list(nx.lexicographical_topological_sort(needs, key=key))
+
+    def _needed(self, group: Group) -> set[Value]:
+        """The stored values a group reads."""
+        found: set[Value] = set()
+        seen: set[Value] = set()
+        stack: list[Value] = []
+        if group.node is not None:
+            stack.extend(self.elements.operands(group.node))
+        else:
+            for v in group.stages:
+                stack.extend(map(value_of, self.elements.loads(v)))
+        while stack:
+            value = stack.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value in self.result.views:
+                stack.append(self.result.views[value])
+                found.add(value)
+            elif value in self.result.stored:
+                found.add(value)
+            elif value.producer is not None and value.producer.op.compute is not None:
+                stack.extend(map(value_of, self.elements.loads(value)))
+        return found
+
+
+def _weight(e: Expr) -> int:
+    match e:
+        case Bin(op="div" | "pow"):
+            return 3
+        case Call():
+            return HEAVY
+        case Bin() | Select() | Cast():
+            return 0 if e.dtype.name in ("i64", "bool") else 1
+        case Reduce():
+            return HEAVY
+        case _:
+            return 0
+
+
+def view_base(elements: Elements, value: Value) -> Value | None:
+    """The operand of which a value is the same elements in the same row-major order, under another shape."""
+    if value.producer is None or value.producer.op.compute is None:
+        return None
+    element = elements.of(value)
+    load = element.expr
+    if (
+        not isinstance(load, Load)
+        or isinstance(load.buffer, Flat)
+        or known_element(load.buffer, load.index) is not None
+    ):
+        return None
+    operand, own = load.buffer, product(value.shape)
+    if own.at_most(product(operand.shape)) is False:
+        return None
+    if value.producer.op.name == "Reshape" and own == product(operand.shape):
+        return operand  # with sizes of several symbols, positions alone do not always show it
+    ranges = extents_of(element, value)
+    same = ranges.flat(load.index, operand.shape) == ranges.flat(element.vars, value.shape)
+    return operand if same else None

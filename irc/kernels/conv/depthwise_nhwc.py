@@ -1,0 +1,270 @@
+"""Depthwise convolution, channels last: every channel has a window of its own, and vectors run over channels.
+
+A register tile is one vector of channels of few neighbouring pixels of an output row.  It walks the columns of the
+input under it: each vector is loaded once for every row of the window and serves all pixels whose windows hold it.
+Tiles that reach over the input skip the columns and rows outside; the others have no conditions.  A row that is no
+multiple of the tile ends with a tile that overlaps the one before.  Nothing outside the input is read.
+
+The innermost loop is that over the vectors of a block of channels: it reads and writes neighbouring lines, which the
+processor fetches ahead, and its tiles do not wait for one another.  Around it are the pixels of a strip of output rows,
+and the blocks.  Threads split images, strips and blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim, product
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.vector import bf16_io
+from irc.kernels.vector.pixels import STRIDES, bounds, columns, keep, slot_starts, users, window_names
+
+UNROLLED = 9  # taps of a window up to which its rows are unrolled
+BLOCK = 4  # vectors of channels, at most
+STRIP = 512 << 10  # bytes of the input rows of a strip
+PIECES = 16  # for the threads, at least, where there are rows enough
+WORTHWHILE = 50_000  # products below which one thread does all
+
+_CALL = """
+typedef struct {
+    const $X *x;
+    const $T *w;
+    $Y *y;
+    int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w, x_batch, x_row, x_pixel, y_batch, y_pixel;
+    int64_t strip, blocks;$slot_fields
+} ${S}_call;
+"""
+
+_TILE = """
+/* One row of the window: `from` stands on the tile's first column, `w` are the taps; without `inside` only the columns
+   in `in` exist. */
+IRC_INLINE void ${S}_taps($V *acc, const int inside, const $X *from, int64_t step, const $T *w, uint64_t in) {
+    $V tap[$KW], v;
+    (void)in;
+    IRC_FULL_UNROLL
+    for (int k = 0; k < $KW; k++) tap[k] = ${V}_load(w + k * $L), ${V}_keep(&tap[k]);
+$columns}
+
+/* Applies the epilogue to n pixels of a vector of channels, and stores them. */
+IRC_INLINE void ${S}_finish(const ${S}_out *o, $V *acc, const int whole, int64_t pixel, int64_t n, int64_t channel) {
+    $Y *to = o->c + pixel * o->c_row + channel;
+    IRC_FULL_UNROLL
+    for (int p = 0; p < $P; p++, to += o->c_row) {
+        if (!whole && p >= n) return;
+        $SY(to, ${S}_epilogue(o, acc[p], pixel + p, channel, $L));
+    }
+}
+
+/* Output rows y0 to y1 of the vectors of channels from `begin` to `end`; the last of all may overlap the one before. */
+static void ${S}_rows(const ${S}_call *g, const ${S}_out *given, const $X *x, int64_t y0, int64_t y1, int64_t begin,
+                      int64_t end) {
+    const ${S}_out local = *given, *const o = &local; /* so that no store may change it */
+    const $T *const weights = g->w;
+    const int64_t last = g->ow > $P ? g->ow - $P : 0, n = g->ow < $P ? g->ow : $P, most = g->channels - $L;
+    const int64_t step = g->x_pixel, down = $DH * g->x_row;
+    for (int64_t oy = y0; oy < y1; oy++) {
+        int64_t first;
+        const int64_t top = oy * $SH - g->pad_h, stop = ${S}_inside(top, g->ih, $DH, $KH, &first);
+        const int tall = first == 0 && stop == $KH && n == $P;
+        for (int64_t ox = 0;; ox += $P) {
+            if (ox > last) ox = last;
+            const int64_t left = ox * $SW - g->pad_w, pixel = oy * g->ow + ox;
+            const int whole = tall && left >= 0 && left + $span <= g->iw;
+            const uint64_t in = whole ? 0 : ${S}_columns(left, g->iw);
+            const $X *const corner = x + top * g->x_row + left * step;
+            for (int64_t vector = begin; vector < end; vector++) {
+                const int64_t channel = vector * $L < most ? vector * $L : most;
+                const $T *const w = weights + vector * ($KH * $KW * $L);
+                const $X *at = corner + channel;
+                $V acc[$P];
+                IRC_FULL_UNROLL
+                for (int p = 0; p < $P; p++) acc[p] = ($V){0};
+                if (whole) {$unroll
+                    for (int k = 0; k < $KH; k++, at += down) ${S}_taps(acc, 1, at, step, w + k * ($KW * $L), 0);
+                    ${S}_finish(o, acc, 1, pixel, $P, channel);
+                } else {
+                    at += first * down;
+                    for (int64_t k = first; k < stop; k++, at += down)
+                        ${S}_taps(acc, 0, at, step, w + k * ($KW * $L), in);
+                    ${S}_finish(o, acc, 0, pixel, n, channel);
+                }
+            }
+            if (ox == last) break;
+        }
+    }
+}
+
+/* Output rows y0 to y1 where there are fewer channels than a vector holds. */
+static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_t y0, int64_t y1) {
+    for (int64_t oy = y0; oy < y1; oy++) {
+        for (int64_t ox = 0; ox < g->ow; ox++) {
+            int64_t ky, first;
+            const int64_t top = oy * $SH - g->pad_h, bottom = ${S}_inside(top, g->ih, $DH, $KH, &ky);
+            const int64_t left = ox * $SW - g->pad_w, end = ${S}_inside(left, g->iw, $DW, $KW, &first);
+            $V acc = {0};
+            for (; ky < bottom; ky++) {
+                for (int64_t kx = first; kx < end; kx++) {
+                    const $X *at = x + (top + ky * $DH) * g->x_row + (left + kx * $DW) * g->x_pixel;
+                    acc += ${V}_load(g->w + (ky * $KW + kx) * $L) * ${LX}_part(at, g->channels);
+                }
+            }
+            acc = ${S}_epilogue(o, acc, oy * g->ow + ox, 0, g->channels);
+            ${SY}_part(o->c + (oy * g->ow + ox) * o->c_row, acc, g->channels);
+        }
+    }
+}
+"""
+
+_BODY = """
+/* Pieces begin to end: images, then strips, then blocks of channels. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t vectors = (g->channels + $L - 1) / $L, strips = (g->oh + g->strip - 1) / g->strip;
+    for (; begin < end; begin++) {
+        const int64_t block = begin % g->blocks, v0 = block * vectors / g->blocks;
+        const int64_t v1 = (block + 1) * vectors / g->blocks;
+        const int64_t image = begin / g->blocks / strips, y0 = begin / g->blocks % strips * g->strip;
+        const int64_t y1 = g->oh - y0 < g->strip ? g->oh : y0 + g->strip;
+        ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->channels};$slot_starts
+        const $X *const x = g->x + image * g->x_batch;
+        if (g->channels < $L) ${S}_few(g, &o, x, y0, y1);
+        else ${S}_rows(g, &o, x, y0, y1, v0, v1);
+    }
+}
+
+void $S($parameters) {
+    ${S}_call g = {$fields};
+    if (batch <= 0 || channels <= 0 || oh <= 0 || ow <= 0) return;
+    g.blocks = (channels + $block * $L - 1) / ($block * $L);
+    const int64_t bytes = iw * channels * (int64_t)sizeof *x * $SH;
+    const int64_t rows = bytes > 0 && bytes < $strip ? $strip / bytes : 1;
+    const int64_t wanted = pool ? $pieces / (batch * g.blocks) + 1 : 1, most = oh / wanted > 1 ? oh / wanted : 1;
+    const int64_t strips = (oh - 1) / (rows < most ? rows : most) + 1;
+    g.strip = (oh + strips - 1) / strips;
+    const int64_t pieces = batch * ((oh + g.strip - 1) / g.strip) * g.blocks;
+    const double work = (double)batch * (double)channels * (double)(oh * ow) * $KH * $KW;
+    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&g, 0, pieces);
+    else pool->parallel_for(pool->self, pieces, ${S}_part, &g);
+}
+"""
+
+
+@dataclass(frozen=True)
+class DepthwiseLastKernel(Kernel):
+    """A generated depthwise convolution, channels last; tile.rows is the number of pixels of a register tile.
+
+    The epilogue's rows are pixels and its columns channels: a bias is a `row`, a residual `full`.
+    x_half, y_half: x, y are bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
+    """
+
+    tile: Tile
+    window: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    epilogue: Epilogue
+    x_half: bool = False
+    y_half: bool = False
+
+    @cached_property
+    def symbol(self) -> str:
+        shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
+        words = self.tile.name.removeprefix("irc_tile_")
+        key = f"{self.dilations}{self.epilogue.key()}{bf16_io.key(self.x_half, self.y_half)}"
+        return symbol("depthwise_last", shape, words, key)
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        t = str(names(self.tile)["T"])
+        x, y = ("uint16_t" if half else t for half in (self.x_half, self.y_half))
+        return (("x", f"const {x} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{y} *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; channels follow one another."""
+        extents = "batch channels ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
+
+    def scratch_bytes(self) -> Dim:
+        """Bytes of scratch: none."""
+        return Dim.of(0)
+
+    def packed_elements(self, channels: int) -> int:
+        """Elements of packed weights."""
+        return -(-channels // self.tile.lanes) * self.tile.lanes * self.window[0] * self.window[1]
+
+    def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """w[channels, 1, kh, kw] as the kernel reads it: flat [vectors of channels, kh, kw, lanes].
+
+        A last vector that would not be full overlaps the one before; fewer channels than lanes have zeros behind.
+        """
+        count, lanes, taps = w.shape[0], self.tile.lanes, self.window[0] * self.window[1]
+        full = np.zeros((max(count, lanes), taps), self.tile.dtype.numpy)
+        full[:count] = w.reshape(count, taps)
+        starts = [min(c, len(full) - lanes) for c in range(0, len(full), lanes)]
+        return np.concatenate([full[c : c + lanes].T.ravel() for c in starts])
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
+        return extents * (2 * self.window[0] * self.window[1])
+
+    def source(self) -> str:
+        t = self.tile
+        given = names(t) | window_names(self.window, self.strides, self.dilations)
+        given |= {"S": self.symbol, "P": t.rows, "block": BLOCK, "strip": STRIP}
+        given |= {"pieces": PIECES, "worthwhile": WORTHWHILE}
+        given |= bf16_io.names(self.x_half, self.y_half, t)
+        given["span"] = self._places[-1] + 1
+        fields = self.epilogue.fields(str(given["T"]), *STRIDES)
+        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+        starts = slot_starts(self.epilogue)
+        unroll = "\n                IRC_FULL_UNROLL" if self.window[0] * self.window[1] <= UNROLLED else ""
+        return "".join(
+            (
+                prelude(t, self.epilogue),
+                keep(t),
+                bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
+                f"/* {self.summary} */",
+                epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
+                fill(_CALL, **given, slot_fields=fields),
+                bounds(self.symbol, self._places),
+                fill(_TILE, **given, columns="".join(self._columns()), unroll=unroll),
+                fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
+            )
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        (kh, kw), (sh, sw) = self.window, self.strides
+        return f"Depthwise convolution, channels last, {self.tile.dtype}: {kh} x {kw}, strides {sh} and {sw}."
+
+    @property
+    def _row(self) -> tuple[int, int, int, int]:
+        """Of a row of a tile: pixels, taps of a window, stride, dilation."""
+        return self.tile.rows, self.window[1], self.strides[1], self.dilations[1]
+
+    @cached_property
+    def _places(self) -> tuple[int, ...]:
+        return columns(*self._row)
+
+    def _columns(self) -> Iterator[str]:
+        """The columns under a tile: each is loaded, and multiplied by all taps that stand on it."""
+        v, places = names(self.tile)["V"], self._places
+        load = bf16_io.names(self.x_half, self.y_half, self.tile)["LX"]
+        for i, column in enumerate(places):
+            yield f"    if (inside || in >> {i} & 1) {{\n        v = {load}(from);\n        {v}_keep(&v);\n"
+            for p, kx in users(column, *self._row):
+                yield f"        acc[{p}] += tap[{kx}] * v;\n"
+            yield "    }\n"
+            if i + 1 < len(places):
+                gap = places[i + 1] - column
+                yield f"    from += {f'{gap} * ' if gap > 1 else ''}step;\n"

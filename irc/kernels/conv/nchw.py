@@ -1,0 +1,317 @@
+"""Convolution, NCHW, as an implicit matrix product: Y[oc, pixels] = epilogue(W[oc, taps × ic] · X[taps × ic, pixels]).
+
+Weights are packed at compile time, [group][block of taps × ic][tile of oc][kh, kw, ic][rows of the tile].  A block
+of the matrix X (some panels of output pixels × a range of taps and channels) is gathered on the stack, which also
+settles padding, strides and dilations; it then meets all output channels.  Nothing outside the input is read.
+
+Threads split images, groups, pixels and output channels, never the sum: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim, product
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import vector_name, vector_type
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, Variants, block, bodies, names, prelude
+from irc.kernels.gemm.packed import WORTHWHILE
+
+FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too
+CHANNEL_PARTS = 8
+
+_CALL = """
+typedef struct {
+    const $T *x, *w;
+    $T *y;
+    int64_t batch, groups, ic, oc, ih, iw, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
+    int64_t x_batch, x_channel, y_batch, y_channel;$slot_fields
+} ${S}_call;
+"""
+
+_SPAN = """
+/* to[c][j] = from[c][j * stride_w] for j < n <= $NR; the last vector overlaps the one before. */
+static void ${S}_span(const $T *from, int64_t channel, int64_t channels, int64_t n, int64_t stride, $T *to) {
+    (void)stride;
+    const $T *const end = to + channels * $NR;
+    if (0) {
+    }$cases
+    for (; to < end; from += channel, to += $NR)
+        for (int64_t j = 0; j < n; j++) to[j] = from[j * $stride];
+}
+"""
+
+_GATHER = """
+/* Pixels p0 to p1 and rows k0 to k0 + k of the matrix X, as [panel][k][$NR]. */
+static void ${S}_gather(const ${S}_call *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k, $T *to) {
+    for (int64_t at = k0, n; at < k0 + k; at += n) {
+        const int64_t tap = at / g->ic, c = at % g->ic, dy = tap / g->kw * g->dilation_h - g->pad_h;
+        const int64_t dx = tap % g->kw * g->dilation_w - g->pad_w;
+        n = g->ic - c < k0 + k - at ? g->ic - c : k0 + k - at;
+        int64_t lo = dx < 0 ? (-dx + $stride - 1) / $stride : 0;
+        int64_t hi = g->iw - dx > 0 ? (g->iw - dx - 1) / $stride + 1 : 0;
+        if (hi > g->ow) hi = g->ow;
+        if (lo > hi) lo = hi;
+        for (int64_t p = p0, next; p < p1; p = next) {
+            const int64_t oy = p / g->ow, ox = p % g->ow, col = (p - p0) % $NR, iy = oy * g->stride_h + dy;
+            int64_t most = $NR - col < p1 - p ? $NR - col : p1 - p;
+            if (most > g->ow - ox) most = g->ow - ox;
+            next = p + most;
+            $T *out = to + (p - p0) / $NR * $NR * k + (at - k0) * $NR + col;
+            int64_t begin = lo > ox ? lo - ox : 0, end = hi > ox ? hi - ox : 0;
+            if (iy < 0 || iy >= g->ih) begin = end = 0;
+            if (end > most) end = most;
+            if (begin > end) begin = end;
+            if (begin > 0 || end < most) {
+                for (int64_t i = 0; i < n; i++) {
+                    for (int64_t j = 0; j < begin; j++) out[i * $NR + j] = 0;
+                    for (int64_t j = end; j < most; j++) out[i * $NR + j] = 0;
+                }
+            }
+            if (begin < end) {
+                const $T *from = x + c * g->x_channel + iy * g->iw + (ox + begin) * $stride + dx;
+                ${S}_span(from, g->x_channel, n, end - begin, $stride, out + begin);
+            }
+        }
+    }
+}
+"""
+
+_BODY = """
+typedef struct {
+    int64_t tiles, low, extra; /* tiles of channels; the first `extra` are one row higher than `low` */
+    int64_t panels, blocks, parts; /* tasks: blocks of panels of pixels, parts of the tiles */
+} ${S}_plan;
+
+IRC_INLINE ${S}_plan ${S}_split(const ${S}_call *g) {
+    const int64_t tiles = (g->oc + $MR - 1) / $MR, panels = (g->oh * g->ow + $NR - 1) / $NR;
+    const int64_t blocks = (panels + $NPB - 1) / $NPB;
+    const int64_t parts = g->batch * g->groups * blocks >= $few ? 1 : tiles < $most_parts ? tiles : $most_parts;
+    return (${S}_plan){tiles, g->oc / tiles, g->oc % tiles, panels, blocks, parts};
+}
+
+/* Pixels p0 to p1 of the output channels in tiles t0 to t1 of one group. */
+static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const ${S}_plan *plan, const $T *x, const $T *w,
+                       int64_t p0, int64_t p1, int64_t t0, int64_t t1) {
+    _Alignas(64) $T packed[$room * $NB], sums[$MR * $NR];
+    const int64_t depth = g->ic * g->kh * g->kw, count = (depth + $room - 1) / $room;
+    const int64_t step = count ? (depth + count - 1) / count : 0;
+    int64_t k0 = 0;
+    do {
+        const int64_t k = depth - k0 < step ? depth - k0 : step;
+        ${S}_gather(g, x, p0, p1, k0, k, packed);
+        for (int64_t t = t0; t < t1; t++) {
+            const int height = (int)(plan->low + (t < plan->extra));
+            const int64_t row = t * plan->low + (t < plan->extra ? t : plan->extra);
+            for (int64_t p = p0; p < p1; p += $NR)
+                ${S}_block(o, height, row, p, k, w + k0 * g->oc + row * k, packed + (p - p0) * k, sums, 1, 1, k0 > 0,
+                           k0 + k >= depth, w + k0 * g->oc + row * k + $far, height);
+        }
+        k0 += k;
+    } while (k0 < depth);
+}
+
+/* Tasks begin to end: images, groups, blocks of pixels, parts of the channels (innermost; neighbours are joined). */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const ${S}_plan plan = ${S}_split(g);
+    while (begin < end) {
+        const int64_t part = begin % plan.parts, pixels = begin / plan.parts % plan.blocks;
+        const int64_t matrix = begin / plan.parts / plan.blocks, image = matrix / g->groups, group = matrix % g->groups;
+        const int64_t run = plan.parts - part < end - begin ? plan.parts - part : end - begin;
+        const int64_t channel = group * g->oc, n = g->oh * g->ow;
+        const int64_t p0 = plan.panels * pixels / plan.blocks * $NR;
+        const int64_t p1 = plan.panels * (pixels + 1) / plan.blocks * $NR;
+        $T *c = g->y + image * g->y_batch + channel * g->y_channel;
+        ${S}_out o = {.c = c, .c_row = g->y_channel, .n = n};$slot_starts
+        ${S}_range(g, &o, &plan, g->x + image * g->x_batch + group * g->ic * g->x_channel,
+                   g->w + channel * g->ic * g->kh * g->kw, p0, p1 < n ? p1 : n,
+                   plan.tiles * part / plan.parts, plan.tiles * (part + run) / plan.parts);
+        begin += run;
+    }
+}
+
+void $S($parameters) {
+    ${S}_call g = {$fields};
+    if (batch <= 0 || oh <= 0 || ow <= 0) return;
+    if (kh == 1 && kw == 1 && stride_h == 1 && stride_w == 1 && ih == oh && iw == ow) {
+        g.iw = g.ow = iw * ih; /* one long row */
+        g.ih = g.oh = 1;
+    }
+    const ${S}_plan plan = ${S}_split(&g);
+    const int64_t tasks = batch * groups * plan.blocks * plan.parts;
+    const double work = (double)(batch * oh * ow) * (double)(oc * groups) * (double)(ic * kh * kw);
+    if (!pool || tasks < 2 || work < $worthwhile)
+        ${S}_part(&g, 0, tasks);
+    else
+        pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+}
+"""
+
+
+@dataclass(frozen=True)
+class ConvKernel(Kernel):
+    """A generated convolution.
+
+    `stride` is the stride along the width that it is specialised for (0: any), `panels` how many
+    panels of pixels meet the weights at a time.  `heights` are the heights of the
+    tiles of output channels (of one group), `narrow` as in `GemmKernel`.
+    """
+
+    tile: Tile
+    epilogue: Epilogue
+    stride: int
+    panels: int
+    heights: tuple[int, ...]
+    narrow: bool
+
+    @cached_property
+    def symbol(self) -> str:
+        words = self.tile.name.removeprefix("irc_tile_")
+        return symbol(f"conv_s{self.stride}", words, f"{self.epilogue.key()}{self.heights}{self.narrow}{self.panels}")
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the pointers, in the order of the call."""
+        t = str(names(self.tile)["T"])
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
+        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")]
+        window = "kh kw stride_h stride_w dilation_h dilation_w pad_h pad_w"
+        extents = f"batch groups ic oc ih iw oh ow {window} x_batch x_channel y_batch y_channel"
+        return (*extents.split(), *slots)
+
+    def scratch_bytes(self) -> Dim:
+        """Bytes of scratch: none."""
+        return Dim.of(0)
+
+    def pack_weights(self, w: np.ndarray[Any, Any], groups: int = 1) -> np.ndarray[Any, Any]:
+        """w[oc, ic, kh, kw] of all groups as the kernel reads it: flat, as many elements."""
+        per = w.shape[0] // groups
+        depth = int(np.prod(w.shape[1:]))  # pyright: ignore
+        count = max(1, -(-depth // self._room))
+        step = -(-depth // count)
+        flat = w.reshape(groups, per, w.shape[1], -1).transpose(0, 3, 2, 1).reshape(groups, depth, per)
+        parts = [
+            flat[g, k : k + step, begin:end].ravel()
+            for g in range(groups)
+            for k in range(0, depth, max(step, 1))
+            for begin, end in _tiles(per, self.tile.rows)
+        ]
+        return np.concatenate(parts).astype(self.tile.dtype.numpy, copy=False)
+
+    @property
+    def _room(self) -> int:
+        """Rows of the matrix X in a block, at most."""
+        return self.tile.isa.stack // self.tile.dtype.itemsize // (self.panels * self.tile.panel)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        return 2 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw"))
+
+    def source(self) -> str:
+        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+        s, t = self.symbol, self.tile
+        variants = Variants(self.heights, self.narrow)
+        given = names(t) | {
+            "S": s,
+            "far": 64 * t.rows,  # a tile of weights comes from memory
+            "NB": self.panels * t.panel,
+            "NPB": self.panels,
+            "room": self._room,
+            "few": FEW_TASKS,
+            "most_parts": CHANNEL_PARTS,
+            "worthwhile": WORTHWHILE,
+        }
+        fields = self.epilogue.fields(str(given["T"]), "batch", "channel")
+        starts = "".join(
+            f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch"
+            + (
+                f" + channel * g->s{i}_channel;\n        o.s{i}_row = g->s{i}_channel;"
+                if axes in ("column", "full")
+                else ";"
+            )
+            for i, axes in enumerate(self.epilogue.slots)
+        )
+        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+        stride = str(self.stride) if self.stride else "g->stride_w"
+        lanes = _lanes(t.lanes)
+        return "".join(
+            (
+                prelude(t, self.epilogue),
+                *(vector_type(n, t.dtype) for n in lanes),
+                f"/* {self.summary} */",
+                bodies(t, variants),
+                block(s, t, self.epilogue, variants),
+                fill(_CALL, **given, slot_fields=fields),
+                fill(_SPAN, **given, stride=self.stride or "stride", cases="".join(_span_cases(t, self.stride))),
+                fill(_GATHER, **given, stride=stride),
+                fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
+            )
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        along = f"stride {self.stride} along the width" if self.stride else "any stride"
+        t = self.tile
+        return f"Convolution, NCHW, {t.dtype}, tiles of {t.rows} channels x {t.panel} pixels, {along}."
+
+
+def _tiles(channels: int, rows: int) -> Iterator[tuple[int, int]]:
+    """The ranges of output channels that tiles cover."""
+    count = max(1, -(-channels // rows))
+    low, extra = divmod(channels, count)
+    begin = 0
+    for t in range(count):
+        end = begin + low + (t < extra)
+        yield begin, end
+        begin = end
+
+
+def _lanes(most: int) -> list[int]:
+    found = [most]
+    while found[-1] > 4:
+        found.append(found[-1] // 2)
+    return found
+
+
+def _span_cases(tile: Tile, stride: int) -> Iterator[str]:
+    """Copies by vectors of falling width: n >= width, and the last vector overlaps."""
+    if stride not in (1, 2):
+        return
+    for lanes in _lanes(tile.lanes):
+        v = vector_name(lanes, tile.dtype)
+        picks = ", ".join(str(i) for i in (*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)))
+
+        def one(at: str, v: str = v, lanes: int = lanes, picks: str = picks) -> str:
+            if stride == 1:
+                return f"{v}_store(to + {at}, {v}_load(from + {at}));"
+            both = f"{v}_load(from + 2 * ({at})), {v}_load(from + 2 * ({at}) + {lanes - 1})"
+            return f"{v}_store(to + {at}, __builtin_shufflevector({both}, {picks}));"
+
+        pieces = range(tile.panel // lanes if lanes == tile.lanes else 1)
+        if lanes == tile.lanes:
+            yield (
+                f" else if (n == {tile.panel}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
+                + "".join(f"            {one(str(w * lanes))}\n" for w in pieces)
+                + "        }\n    }"
+            )
+        for more in reversed(pieces):
+            low = lanes * (more + 1)
+            steps = [one(str(w * lanes)) for w in range(more + 1)] + [one(f"n - {lanes}")]
+            yield (
+                f" else if (n >= {low}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
+                + "".join(f"            {s}\n" for s in steps)
+                + "        }\n    }"
+            )

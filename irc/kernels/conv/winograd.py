@@ -1,0 +1,330 @@
+"""Convolution 3 × 3 with stride 1, NHWC, by Winograd's minimal filtering F(2 × 2, 3 × 3).
+
+A tile of 2 × 2 outputs comes of 4 × 4 inputs by 16 products instead of 36: Y = Aᵀ [Σ over ic (G g Gᵀ) · (Bᵀ d B)] A.
+Some tiles at a time are transformed into scratch, [16][block of ic][tile][channel of the block]; then each panel of
+output channels is 16 matrix products over ic, whose sums are transformed back and pass through the epilogue.  Weights
+are transformed when compiling, in f64: [panel of oc][16][ic][panel].  Nothing outside the input is read.
+
+The transforms of F(2 × 2, 3 × 3) only add and subtract, so its error is a small multiple of a direct sum's; larger
+tiles save more products, but multiply and lose digits.  Source: Lavin and Gray, "Fast Algorithms for Convolutional
+Neural Networks", 2015.
+
+Threads split images, tiles and panels, never the sum: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim, DimLike, product
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE
+from irc.kernels.vector.pixels import STRIDES, slot_starts
+
+MOST_ROWS = 8  # tiles of the register tile's height that are transformed at a time
+SLOTS = 8  # tasks that have scratch of their own
+FEW_TASKS = 16  # with fewer, output channels are split too
+TRANSFORM = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+
+_TILE = """#ifndef IRC_TILE_$body
+#define IRC_TILE_$body
+/* C[$MR][$NR] (+)= sum over `blocks` blocks of $L channels of X[block][row][channel] * W[channel][$NR]. */
+static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const $T *restrict w, $T *restrict c,
+                    int first) {
+    $V acc[$MR][$NV], bv[$NV];
+    IRC_FULL_UNROLL
+    for (int i = 0; i < $MR; i++) {
+        IRC_FULL_UNROLL
+        for (int v = 0; v < $NV; v++) acc[i][v] = ($V){0};
+    }
+    for (; blocks > 0; blocks--, x += x_block) {
+        for (int j = 0; j < $L; j += $U, w += $U * $NR) {
+            IRC_FULL_UNROLL
+            for (int u = 0; u < $U; u++) {
+                IRC_FULL_UNROLL
+                for (int v = 0; v < $NV; v++) bv[v] = ${V}_load(w + u * $NR + v * $L);
+                __builtin_prefetch(w + u * $NR + $near);
+                if ($NR * $size > 64) __builtin_prefetch(w + u * $NR + $near + 64 / $size);
+                IRC_FULL_UNROLL
+                for (int i = 0; i < $MR; i++) {
+                    IRC_FULL_UNROLL
+                    for (int v = 0; v < $NV; v++) acc[i][v] += x[i * $L + j + u] * bv[v];
+                }
+            }
+        }
+    }
+    IRC_FULL_UNROLL
+    for (int i = 0; i < $MR; i++) {
+        IRC_FULL_UNROLL
+        for (int v = 0; v < $NV; v++) {
+            if (!first) acc[i][v] += ${V}_load(c + i * $NR + v * $L);
+            ${V}_store(c + i * $NR + v * $L, acc[i][v]);
+        }
+    }
+}
+
+/* One block of channels of one tile, transformed: 4 x 4 pixels, those outside (a bit is 0) are zero. */
+IRC_INLINE void ${body}_enter(const int whole, unsigned inside, const $T *from, int64_t row, int64_t pixel,
+                              int64_t channels, $T *to, int64_t step) {
+    $V d[4][4], t[4][4];
+    IRC_FULL_UNROLL
+    for (int k = 0; k < 4; k++) /* what is new three tiles further on */
+        __builtin_prefetch(from + (2 + k / 2) * row + (8 + k % 2) * pixel);
+    IRC_FULL_UNROLL
+    for (int y = 0; y < 4; y++) {
+        IRC_FULL_UNROLL
+        for (int x = 0; x < 4; x++) {
+            const $T *p = from + y * row + x * pixel;
+            if (whole) d[y][x] = ${V}_load(p);
+            else if (!(inside >> (4 * y + x) & 1)) d[y][x] = ($V){0};
+            else d[y][x] = channels >= $L ? ${V}_load(p) : ${V}_load_part(p, channels);
+        }
+    }
+    IRC_FULL_UNROLL
+    for (int x = 0; x < 4; x++) {
+        t[0][x] = d[0][x] - d[2][x];
+        t[1][x] = d[1][x] + d[2][x];
+        t[2][x] = d[2][x] - d[1][x];
+        t[3][x] = d[1][x] - d[3][x];
+    }
+    IRC_FULL_UNROLL
+    for (int y = 0; y < 4; y++) {
+        ${V}_store(to + (4 * y) * step, t[y][0] - t[y][2]);
+        ${V}_store(to + (4 * y + 1) * step, t[y][1] + t[y][2]);
+        ${V}_store(to + (4 * y + 2) * step, t[y][2] - t[y][1]);
+        ${V}_store(to + (4 * y + 3) * step, t[y][1] - t[y][3]);
+    }
+}
+#endif
+"""
+
+LEAVE = """#ifndef IRC_WINOGRAD_LEAVE_$V
+#define IRC_WINOGRAD_LEAVE_$V
+/* The 2 x 2 outputs of one vector of channels of one tile. */
+IRC_INLINE void irc_winograd_leave_$V(const $T *from, int64_t step, $V y[2][2]) {
+    $V t[2][4];
+    IRC_FULL_UNROLL
+    for (int x = 0; x < 4; x++) {
+        const $V m0 = ${V}_load(from + x * step), m1 = ${V}_load(from + (4 + x) * step);
+        const $V m2 = ${V}_load(from + (8 + x) * step), m3 = ${V}_load(from + (12 + x) * step);
+        t[0][x] = m0 + m1 + m2;
+        t[1][x] = m1 - m2 - m3;
+    }
+    IRC_FULL_UNROLL
+    for (int i = 0; i < 2; i++) {
+        y[i][0] = t[i][0] + t[i][1] + t[i][2];
+        y[i][1] = t[i][1] - t[i][2] - t[i][3];
+    }
+}
+#endif
+"""
+
+_CALL = """
+typedef struct {
+    const $T *x, *w;
+    char *scratch;
+    $T *y;
+    int64_t batch, ic, oc, ih, iw, oh, ow, pad_h, pad_w, most, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
+    /* Blocks and panels of channels; tiles of an image, `across` in a row; register tiles, up to `most` of them
+       transformed at a time, in `chunks`; `parts` of the panels are tasks of their own. */
+    int64_t blocks, panels, across, tiles, groups, chunks, parts;
+} ${S}_call;
+
+static void ${S}_plan(${S}_call *g) {
+    g->blocks = (g->ic + $L - 1) / $L;
+    g->panels = (g->oc + $NR - 1) / $NR;
+    g->across = (g->ow + 1) / 2;
+    g->tiles = (g->oh + 1) / 2 * g->across;
+    g->groups = (g->tiles + $MR - 1) / $MR;
+    g->chunks = (g->groups + g->most - 1) / g->most;
+    g->parts = g->batch * g->chunks >= $few ? 1 : g->panels < $few ? g->panels : $few;
+}
+
+/* Tiles t0 to t1 of an image, transformed; the rest of the last register tile is zero. */
+static void ${S}_enter(const ${S}_call *g, const $T *image, int64_t t0, int64_t t1, $T *to, int64_t step) {
+    const int64_t rows = (t1 - t0 + $MR - 1) / $MR * $MR;
+    for (int64_t t = t0; t < t0 + rows; t++, to += $L) {
+        const int64_t y = t / g->across * 2 - g->pad_h, x = t % g->across * 2 - g->pad_w;
+        unsigned inside = 0;
+        for (int k = 0; k < 16 && t < t1; k++)
+            inside |= (unsigned)(y + k / 4 >= 0 && y + k / 4 < g->ih && x + k % 4 >= 0 && x + k % 4 < g->iw) << k;
+        const $T *from = image + y * g->x_row + x * g->x_pixel;
+        for (int64_t b = 0; b < g->blocks; b++) {
+            const int64_t left = g->ic - b * $L;
+            $T *at = to + b * (g->most * $MR * $L);
+            if (inside == 65535 && left >= $L)
+                ${body}_enter(1, inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
+            else
+                ${body}_enter(0, inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
+        }
+    }
+}
+
+/* Sums of tiles t0 to t1, for channels from `col` on, transformed back and through the epilogue to the output. */
+static void ${S}_leave(const ${S}_call *g, const ${S}_out *o, int64_t t0, int64_t t1, int64_t col, const $T *from,
+                       int64_t step) {
+    for (int64_t t = t0; t < t1; t++, from += $NR) {
+        const int64_t oy = t / g->across * 2, ox = t % g->across * 2;
+        for (int64_t v = 0; v * $L < $NR && col + v * $L < g->oc; v++) {
+            const int64_t at = col + v * $L, left = g->oc - at;
+            $V y[2][2];
+            irc_winograd_leave_$V(from + v * $L, step, y);
+            for (int k = 0; k < 4; k++) {
+                if (oy + k / 2 >= g->oh || ox + k % 2 >= g->ow) continue;
+                const int64_t pixel = (oy + k / 2) * g->ow + ox + k % 2;
+                $T *const to = o->c + pixel * o->c_row + at;
+                if (left >= $L) ${V}_store(to, ${S}_epilogue(o, y[k / 2][k % 2], pixel, at, $L));
+                else ${V}_store_part(to, ${S}_epilogue(o, y[k / 2][k % 2], pixel, at, left), left);
+            }
+        }
+    }
+}
+"""
+
+_BODY = """
+/* Tasks begin to end: images, chunks of tiles, parts of the panels (innermost; neighbours share the transform). */
+static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t end) {
+    const int64_t block = g->most * $MR * $L; /* between blocks of channels; positions are no power of two apart */
+    const int64_t v_step = g->blocks * block + $L, m_step = g->most * $MR * $NR + $L;
+    $T *const v = ($T *)g->scratch + slot * 16 * (v_step + m_step), *const m = v + 16 * v_step;
+    while (begin < end) {
+        const int64_t part = begin % g->parts, chunk = begin / g->parts % g->chunks;
+        const int64_t image = begin / g->parts / g->chunks;
+        const int64_t run = g->parts - part < end - begin ? g->parts - part : end - begin;
+        const int64_t t0 = g->groups * chunk / g->chunks * $MR, next = g->groups * (chunk + 1) / g->chunks * $MR;
+        const int64_t t1 = next < g->tiles ? next : g->tiles;
+        ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->oc};$slot_starts
+        ${S}_enter(g, g->x + image * g->x_batch, t0, t1, v, v_step);
+        for (int64_t p = g->panels * part / g->parts; p < g->panels * (part + run) / g->parts; p++) {
+            for (int64_t k = 0; k < 16; k++) {
+                const $T *w = g->w + (p * 16 + k) * g->blocks * ($L * $NR);
+                for (int64_t b = 0; b < g->blocks; b += $sum)
+                    for (int64_t t = 0; t < t1 - t0; t += $MR)
+                        ${body}(g->blocks - b < $sum ? g->blocks - b : $sum, v + k * v_step + b * block + t * $L, block,
+                                w + b * ($L * $NR), m + k * m_step + t * $NR, b == 0);
+            }
+            ${S}_leave(g, &o, t0, t1, p * $NR, m, m_step);
+        }
+        begin += run;
+    }
+}
+"""
+
+# Tasks are divided among threads; the call counts what is transformed at a time of an image in `$groups`.
+ENTRY = """
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t tasks = g->batch * g->$groups * g->parts, slots = tasks < $slots ? tasks : $slots;
+    ${S}_tasks(g, begin, tasks * begin / slots, tasks * end / slots);
+}
+
+void $S($parameters) {
+    ${S}_call g = {$fields};
+    if (batch <= 0 || oh <= 0 || ow <= 0) return;
+    ${S}_plan(&g);
+    const int64_t tasks = batch * g.$groups * g.parts;
+    const double work = (double)(batch * oh * ow) * (double)oc * (double)(4 * ic);
+    if (!pool || tasks < 2 || work < $worthwhile)
+        ${S}_tasks(&g, 0, 0, tasks);
+    else
+        pool->parallel_for(pool->self, tasks < $slots ? tasks : $slots, ${S}_part, &g);
+}
+"""
+
+
+@dataclass(frozen=True)
+class WinogradKernel(Kernel):
+    """A generated convolution 3 × 3, stride 1: a row of `tile` is 2 × 2 outputs."""
+
+    tile: Tile
+    epilogue: Epilogue
+
+    @cached_property
+    def symbol(self) -> str:
+        words = self._body.removeprefix("irc_winograd_")
+        return symbol("winograd_conv", words, self.epilogue.key())
+
+    @property
+    def _body(self) -> str:
+        t = self.tile
+        return f"irc_winograd_{t.dtype.name}_{t.isa.name}_{t.rows}x{t.vectors}"
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the pointers, in the order of the call."""
+        t = str(names(self.tile)["T"])
+        read = (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t))
+        return (*read, ("y", f"{t} *"), ("scratch", "void *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; channels follow one another, strides of memory in elements."""
+        extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
+
+    def most(self, ic: int, tiles: DimLike) -> int:
+        """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
+        t = self.tile
+        at_once = t.isa.l2 // 2 // (16 * t.rows * t.dtype.itemsize * (ic + t.panel))
+        return max(1, min(MOST_ROWS, at_once, Dim.of(tiles).ceildiv(t.rows).const or MOST_ROWS))
+
+    def scratch_bytes(self, ic: int, most: int) -> Dim:
+        """Bytes of scratch: the transformed tiles and the sums of a panel, for each task that runs at a time."""
+        t = self.tile
+        tiles = most * t.rows
+        elements = (-(-ic // t.lanes) * tiles + 1) * t.lanes + tiles * t.panel + t.lanes
+        return Dim.of(SLOTS * 16 * elements * t.dtype.itemsize)
+
+    def packed_elements(self, oc: int, ic: int) -> int:
+        """Elements of packed weights."""
+        t = self.tile
+        return 16 * -(-oc // t.panel) * t.panel * -(-ic // t.lanes) * t.lanes
+
+    def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """w[oc, ic, 3, 3] as the kernel reads it, flat; channels filled up with zeros."""
+        t, (oc, ic) = self.tile, w.shape[:2]
+        made = np.einsum("ay,oiyx,bx->aboi", TRANSFORM, w.astype(np.float64), TRANSFORM, optimize=True)
+        full = np.zeros((16, -(-oc // t.panel) * t.panel, -(-ic // t.lanes) * t.lanes), t.dtype.numpy)
+        full[:, :oc, :ic] = made.reshape(16, oc, ic)
+        split = full.reshape(16, -1, t.panel, full.shape[2])
+        return np.ascontiguousarray(split.transpose(1, 0, 3, 2)).ravel()
+
+    @property
+    def executed(self) -> float:
+        """16 products instead of 36."""
+        return 16 / 36
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
+
+    def source(self) -> str:
+        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+        s, t = self.symbol, self.tile
+        given = names(t) | {"S": s, "body": self._body, "parameters": self.parameters}
+        given |= {"U": 4, "near": 16 * t.panel, "few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE}
+        given["sum"] = LONGEST_SUM // t.lanes
+        given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+        given["slot_fields"] = self.epilogue.fields(str(given["T"]), *STRIDES)
+        given["slot_starts"] = slot_starts(self.epilogue)
+        summary = (
+            f"/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, {t.dtype}, {t.rows} tiles x {t.panel} channels. */\n"
+        )
+        return "".join(
+            (
+                prelude(t, self.epilogue),
+                summary,
+                fill(_TILE, **given),
+                fill(LEAVE, **given),
+                epilogue_of(s, t, self.epilogue),
+                *(fill(text, **given) for text in (_CALL, _BODY)),
+                fill(ENTRY, **given, groups="chunks"),
+            )
+        )

@@ -1,0 +1,349 @@
+"""Winograd's F(2 × 2, 3 × 3), NHWC, from one bf16 term, on AVX512-BF16: `irc.kernels.conv.winograd` with pairs of bf16.
+
+Tiles of 4 × 4 inputs are transformed in f32 and rounded to bf16 once: [16][chunk of 32 channels][tile][channel].
+Each panel of 32 output channels is 16 products of `irc.kernels.split_bf16.dots`, whose sums are transformed back in f32
+and pass through the epilogue.  Weights are transformed in f64 and rounded once; behind them stand the weights
+themselves, rounded, in the order of `irc.kernels.gemm.split_bf16`, k being [3][3][ic].
+
+Errors are 1.7 times those of direct sums of bf16 products: of independent inputs, the transforms multiply the variance
+by 5 / 3 along each axis.  An output with a sum that is not finite (infinities, NaN, terms that overflow) is computed
+again in f32, by the definition: that is what the weights themselves are for.
+
+Threads split images, tiles and panels, never the sum: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim, DimLike, product
+from irc.ir.types import DType, u16
+from irc.kernels.conv.winograd import ENTRY, FEW_TASKS, LEAVE, SLOTS, TRANSFORM
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.gemm.split_bf16 import VECTOR, WORTHWHILE, AmxGemmKernel
+from irc.kernels.split_bf16 import bf16_terms, dots, text
+from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL
+from irc.kernels.vector import bf16_io
+from irc.kernels.vector.pixels import STRIDES, slot_starts
+
+MOST_TILES = 128  # transformed at a time
+FAR = 6  # pixels ahead that are fetched
+DEEPEST = 64  # chunks of 32 channels: longer sums would have to be cut
+
+_ENTER = """#ifndef IRC_DOT_WINOGRAD_$X
+#define IRC_DOT_WINOGRAD_$X
+/* 16 channels of one tile, transformed and rounded: 4 x 4 pixels, those outside (a bit is 0) are zero.  Meanwhile the
+ * pixels that a tile `far` elements on does not share with its neighbours come nearer. */
+IRC_INLINE void irc_dot_winograd_enter_$X(const int whole, unsigned inside, const $X *from, int64_t row, int64_t pixel,
+                                          int64_t channels, int64_t far, uint16_t *to, int64_t step) {
+    irc_f32x16 t[4][4];
+    IRC_FULL_UNROLL
+    for (int y = 0; y < 4; y++, from += row) {
+        irc_f32x16 d[4];
+        IRC_FULL_UNROLL
+        for (int x = 0; x < 4; x++) {
+            const $X *p = from + x * pixel;
+            if (whole) d[x] = $LX(p);
+            else if (!(inside >> (4 * y + x) & 1)) d[x] = (irc_f32x16){0};
+            else d[x] = channels >= 16 ? $LX(p) : ${LX}_part(p, channels);
+            if (whole && y > 1 && x > 1) __builtin_prefetch(p + far);
+        }
+        t[y][0] = d[0] - d[2];
+        t[y][1] = d[1] + d[2];
+        t[y][2] = d[2] - d[1];
+        t[y][3] = d[1] - d[3];
+    }
+    IRC_FULL_UNROLL
+    for (int x = 0; x < 4; x++, to += step) {
+        irc_bf16_store_16(to, t[0][x] - t[2][x]);
+        irc_bf16_store_16(to + 4 * step, t[1][x] + t[2][x]);
+        irc_bf16_store_16(to + 8 * step, t[2][x] - t[1][x]);
+        irc_bf16_store_16(to + 12 * step, t[1][x] - t[3][x]);
+    }
+}
+#endif
+"""
+
+_CALL = """
+typedef struct {
+    const $X *x;
+    const uint16_t *w;
+    char *scratch;
+    $Y *y;
+    int64_t batch, ic, oc, ih, iw, oh, ow, pad_h, pad_w, most, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
+    /* Chunks of 32 input and panels of 32 output channels; tiles of an image, `across` in a row, up to `most` of them
+       transformed at a time, in `groups`; `parts` of the panels are tasks of their own. */
+    int64_t chunks, panels, across, tiles, groups, parts;
+} ${S}_call;
+
+static void ${S}_plan(${S}_call *g) {
+    g->chunks = (g->ic + 31) / 32;
+    g->panels = (g->oc + 31) / 32;
+    g->across = (g->ow + 1) / 2;
+    g->tiles = (g->oh + 1) / 2 * g->across;
+    g->groups = (g->tiles + g->most - 1) / g->most;
+    g->parts = g->batch * g->groups >= $few ? 1 : g->panels < $few ? g->panels : $few;
+}
+
+/* Tiles t0 to t1 of an image, transformed. */
+static void ${S}_enter(const ${S}_call *g, const $X *image, int64_t t0, int64_t t1, uint16_t *to, int64_t step) {
+    const int64_t right = g->iw - 3, bottom = g->ih - 3, wide = g->across * 2 - g->pad_w, row = g->x_row;
+    const int64_t pixel = g->x_pixel, whole = g->ic / 16, vectors = g->chunks * 2, most = g->most, far = $far * pixel;
+    int64_t y = t0 / g->across * 2 - g->pad_h, x = t0 % g->across * 2 - g->pad_w;
+    for (int64_t t = t0; t < t1; t++, to += 32) {
+        const $X *from = image + y * row + x * pixel;
+        const int every = y >= 0 && y < bottom && x >= 0 && x < right;
+        unsigned inside = 0;
+        if (!every)
+            for (int k = 0; k < 16; k++)
+                inside |= (unsigned)(y + k / 4 >= 0 && y + k / 4 < g->ih && x + k % 4 >= 0 && x + k % 4 < g->iw) << k;
+        for (int64_t c = 0; c < vectors; c++, from += 16) {
+            uint16_t *const at = to + c / 2 * (most * 32) + c % 2 * 16;
+            if (every && c < whole) irc_dot_winograd_enter_$X(1, 0, from, row, pixel, 16, far, at, step);
+            else {
+                const unsigned here = c * 16 >= g->ic ? 0 : every ? 65535 : inside;
+                irc_dot_winograd_enter_$X(0, here, from, row, pixel, g->ic - c * 16, far, at, step);
+            }
+        }
+        x += 2;
+        if (x < wide) continue;
+        x = -g->pad_w;
+        y += 2;
+    }
+}
+$load_b
+/* 16 channels of an output from `col` on, in f32 from the input itself. */
+static irc_f32x16 ${S}_exact(const ${S}_call *g, const $X *image, int64_t oy, int64_t ox, int64_t col) {
+    const uint16_t *w = g->w + g->panels * g->chunks * (16 * 1024) + col / 32 * g->chunks * (9 * 1024);
+    irc_f32x16 sum = {0};
+    for (int64_t tap = 0; tap < 9; tap++) {
+        const int64_t y = oy + tap / 3 - g->pad_h, x = ox + tap % 3 - g->pad_w;
+        const int inside = y >= 0 && y < g->ih && x >= 0 && x < g->iw;
+        const $X *from = inside ? image + y * g->x_row + x * g->x_pixel : image;
+        irc_f32x16 part = {0};
+        for (int64_t c = 0; c < g->ic && inside; c += 2) {
+            irc_f32x16 even[2], odd[2];
+            ${S}_load_b(w + c / 32 * 1024 + c % 32 * 16, 1, even, odd);
+            part += $VX(from[c]) * even[col / 16 % 2];
+            if (c + 1 < g->ic) part += $VX(from[c + 1]) * odd[col / 16 % 2];
+        }
+        w += g->chunks * 1024;
+        sum += part;
+    }
+    return sum;
+}
+
+/* Sums of tiles t0 to t1, for channels from `col` on, transformed back and through the epilogue to the output.  Whether
+ * one was not finite; where it is `careful` those are computed again. */
+IRC_INLINE int ${S}_leave(const ${S}_call *g, const ${S}_out *given, const $X *image, int64_t t0, int64_t t1,
+                          int64_t col, const float *from, int64_t step, const int careful) {
+    const ${S}_out own = *given, *const o = &own; /* stores do not change it */
+    const int64_t across = g->across, oh = g->oh, ow = g->ow, oc = g->oc;
+    irc_f32x16 poison = {0};
+    int64_t oy = t0 / across * 2, ox = t0 % across * 2;
+    for (int64_t t = t0; t < t1; t++, from += 32) {
+        const int whole = oy + 1 < oh && ox + 1 < ow;
+        for (int64_t v = 0; v < 2 && col + v * 16 < oc; v++) {
+            const int64_t at = col + v * 16, left = oc - at;
+            irc_f32x16 y[2][2];
+            irc_winograd_leave_irc_f32x16(from + v * 16, step, y);
+            IRC_FULL_UNROLL
+            for (int k = 0; k < 4; k++) {
+                if (!whole && (oy + k / 2 >= oh || ox + k % 2 >= ow)) continue;
+                irc_f32x16 sum = y[k / 2][k % 2];
+                if (careful && irc_any_nan(sum * 0.0f)) sum = ${S}_exact(g, image, oy + k / 2, ox + k % 2, at);
+                else poison += sum * 0.0f;
+                const int64_t pixel = (oy + k / 2) * ow + ox + k % 2;
+                $Y *const to = o->c + pixel * o->c_row + at;
+                if (left >= 16) $SY(to, ${S}_epilogue(o, sum, pixel, at, 16));
+                else ${SY}_part(to, ${S}_epilogue(o, sum, pixel, at, left), left);
+            }
+        }
+        ox += 2;
+        if (ox < ow) continue;
+        ox = 0;
+        oy += 2;
+    }
+    return irc_any_nan(poison);
+}
+
+static __attribute__((noinline)) void ${S}_leave_carefully(const ${S}_call *g, const ${S}_out *o, const $X *image,
+                                                           int64_t t0, int64_t t1, int64_t col, const float *from,
+                                                           int64_t step) {
+    ${S}_leave(g, o, image, t0, t1, col, from, step, 1);
+}
+"""
+
+_BODY = """
+/* One panel: 16 products of `tiles` rows; meanwhile the weights of the next one come nearer. */
+static void ${S}_products(const ${S}_call *g, int64_t tiles, int64_t left, const uint16_t *v, int64_t v_step,
+                          const uint16_t *w, float *m, int64_t m_step) {
+    const int64_t chunks = g->chunks, blocks = (tiles + $rows - 1) / $rows, lines = (32 + blocks - 1) / blocks;
+    (void)left;
+    for (int64_t k = 0; k < 16; k++, w += chunks * 1024, v += v_step, m += m_step) {
+        const char *ahead = (const char *)(w + chunks * 1024);
+        for (int64_t b = 0; b < blocks; b++, ahead += chunks * lines * 64) {
+            const int64_t r0 = tiles * b / blocks, r1 = tiles * (b + 1) / blocks;
+$choose
+        }
+    }
+}
+
+/* Tasks begin to end: images, groups of tiles, parts of the panels (innermost; neighbours share the transform). */
+static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t end) {
+    /* Positions are no power of two apart. */
+    const int64_t v_step = g->chunks * g->most * 32 + 32, m_step = g->most * 32 + 16;
+    float *const m = (float *)(void *)(g->scratch + slot * 16 * (v_step * 2 + m_step * 4));
+    uint16_t *const v = (uint16_t *)(void *)(m + 16 * m_step);
+    while (begin < end) {
+        const int64_t part = begin % g->parts, group = begin / g->parts % g->groups;
+        const int64_t image = begin / g->parts / g->groups;
+        const int64_t run = g->parts - part < end - begin ? g->parts - part : end - begin;
+        const int64_t t0 = g->tiles * group / g->groups, t1 = g->tiles * (group + 1) / g->groups;
+        const $X *const x = g->x + image * g->x_batch;
+        ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->oc};$slot_starts
+        ${S}_enter(g, x, t0, t1, v, v_step);
+        for (int64_t p = g->panels * part / g->parts; p < g->panels * (part + run) / g->parts; p++) {
+            ${S}_products(g, t1 - t0, g->oc - p * 32, v, v_step, g->w + p * g->chunks * (16 * 1024), m, m_step);
+            if (${S}_leave(g, &o, x, t0, t1, p * 32, m, m_step, 0))
+                ${S}_leave_carefully(g, &o, x, t0, t1, p * 32, m, m_step);
+        }
+        begin += run;
+    }
+}
+"""
+
+
+@dataclass(frozen=True)
+class DotWinogradKernel(Kernel):
+    """A generated convolution 3 × 3, stride 1, of one bf16 term; called like `WinogradKernel`.
+
+    widths: column tiles of the panels it has products for, as `irc.kernels.gemm.split_bf16.widths_of`.
+    x_half, y_half: X and Y are bf16 (`irc.kernels.vector.bf16_io`).
+    """
+
+    epilogue: Epilogue
+    widths: tuple[int, ...]
+    x_half: bool = False
+    y_half: bool = False
+
+    @property
+    def tile(self) -> Tile:
+        return VECTOR
+
+    @cached_property
+    def symbol(self) -> str:
+        return symbol("winograd_conv_dot", f"{self.epilogue.key()}{self.widths}{bf16_io.key(self.x_half, self.y_half)}")
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
+        return bf16_terms.FEATURES["dot"]
+
+    @property
+    def packing(self) -> tuple[object, ...]:
+        """Equal for kernels that store weights alike."""
+        return ("dot winograd",)
+
+    @property
+    def w_dtype(self) -> DType:
+        """The element type of packed weights."""
+        return u16
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the pointers, in the order of the call."""
+        x, y = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
+        read = (("x", f"const {x} *"), ("w", "const uint16_t *"), *self.epilogue.pointers("float"))
+        return (*read, ("y", f"{y} *"), ("scratch", "void *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; channels follow one another, strides of memory in elements."""
+        extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
+
+    @property
+    def _matrix(self) -> AmxGemmKernel:
+        """The matrix product whose weights are stored in the same way."""
+        return AmxGemmKernel(1, self.epilogue, (2, 1), self.widths, False, "dot")
+
+    def most(self, ic: int, tiles: DimLike) -> int:
+        """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
+        at_once = VECTOR.isa.l2 // 2 // (16 * (-(-ic // CHUNK) * CHUNK * 2 + PANEL * 4))
+        most = max(dots.ROWS, min(MOST_TILES, at_once))
+        known = Dim.of(tiles).const
+        return -(-known // -(-known // most)) if known else most
+
+    def scratch_bytes(self, ic: int, most: int) -> Dim:
+        """Bytes of scratch: the transformed tiles and the sums of a panel, for each task that runs at a time."""
+        depth = -(-ic // CHUNK) * CHUNK
+        return Dim.of(SLOTS * 16 * ((depth * most + CHUNK) * 2 + (most * PANEL + 16) * 4))
+
+    def packed_elements(self, oc: int, ic: int) -> int:
+        """Elements of packed weights: 16 and 9 for each."""
+        return 25 * -(-oc // PANEL) * PANEL * -(-ic // CHUNK) * CHUNK
+
+    def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """w[oc, ic, 3, 3] as the kernel reads it, flat; channels filled up with zeros."""
+        oc, ic = w.shape[:2]
+        depth, panels = -(-ic // CHUNK) * CHUNK, -(-oc // PANEL)
+        full = np.zeros((3, 3, depth, oc), np.float32)
+        full[:, :, :ic] = w.transpose(2, 3, 1, 0)
+        made = np.einsum("ay,yxio,bx->abio", TRANSFORM, full.astype(np.float64), TRANSFORM, optimize=True)
+        with np.errstate(over="ignore"):
+            made = self._matrix.pack_b(made.reshape(16, depth, oc).astype(np.float32))
+        made = made.reshape(16, panels, -1).transpose(1, 0, 2)
+        return np.concatenate([made.ravel(), self._matrix.pack_b(full.reshape(-1, oc)).ravel()])
+
+    def unpack_weights(self, packed: np.ndarray[Any, Any], oc: int, ic: int) -> np.ndarray[Any, Any]:
+        """w[oc, ic, 3, 3] as the kernel takes it where it follows the definition, f32."""
+        depth, panels = -(-ic // CHUNK) * CHUNK, -(-oc // PANEL)
+        b = self._matrix.unpack_b(packed[16 * panels * PANEL * depth :], oc, 9 * depth)
+        return b.reshape(3, 3, depth, oc)[:, :, :ic].transpose(3, 2, 0, 1)
+
+    @property
+    def executed(self) -> float:
+        """16 products instead of 36."""
+        return 16 / 36
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
+
+    def source(self) -> str:
+        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+        call = "irc_dots_{}_rows(r1 - r0, chunks, 32, v + r0 * 32, 32, g->most * 32, 0, w, m + r0 * 32, 32, ahead,"
+        call += " lines);"
+        calls = [f"            {call.format(w)}" for w in self.widths]
+        if len(calls) == 2:
+            calls = [f"            if (left > 16) {calls[0].strip()}", f"            else {calls[1].strip()}"]
+        given = names(VECTOR) | bf16_io.names(self.x_half, self.y_half)
+        given |= {"S": self.symbol, "parameters": self.parameters}
+        given |= {"few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE, "rows": dots.ROWS, "far": FAR}
+        given |= {"choose": "\n".join(calls), "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])}
+        given |= {"slot_fields": self.epilogue.fields("float", *STRIDES), "slot_starts": slot_starts(self.epilogue)}
+        given["load_b"] = fill(text.LOAD_TERMS, S=self.symbol, T=1)
+        return "".join(
+            (
+                prelude(VECTOR, self.epilogue),
+                bf16_terms.TYPES,
+                bf16_terms.head("dot"),
+                "/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, of pairs of bf16. */\n",
+                *(dots.core(w) for w in self.widths),
+                bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
+                fill(LEAVE, **given),
+                fill(_ENTER, **given),
+                epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
+                fill(_CALL, **given),
+                fill(_BODY, **given),
+                fill(ENTRY, **given, groups="groups"),
+            )
+        )

@@ -1,0 +1,86 @@
+"""Which of several kernels that fit is taken: the one the catalogue's rules put first, or one that was measured.
+
+Whoever has a choice asks `current().pick`; within `using(…)` that is another object than the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from irc.kernels.core.base import Kernel
+
+K = TypeVar("K", bound=Kernel)
+Candidates = Mapping[str, Callable[[], K | None]]
+"""Kernels for the same work by names that are the same in every run, the rules' choice first; None: does not fit."""
+
+
+class Choices:
+    """The rules' choice: the first candidate that fits."""
+
+    def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
+        """One of the candidates for the work that `key` describes (None: sizes are symbolic)."""
+        return next((kernel for make in candidates.values() if (kernel := make()) is not None), None)
+
+
+class Measured(Choices):
+    """The candidates of a table, by the names of work and candidate; the rules' choice for work it does not hold."""
+
+    def __init__(self, table: Mapping[str, str]) -> None:
+        self.table = table
+
+    def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
+        make = None if key is None else candidates.get(self.table.get(key, ""))
+        kernel = make() if make else None
+        return kernel if kernel is not None else super().pick(key, candidates)
+
+
+class Recorder(Choices):
+    """Takes every candidate in turn, and notes which kernel was which.
+
+    turn: the number of the candidate to take, the last of those there are.  most: how many there were at most.
+    """
+
+    def __init__(self, turn: int) -> None:
+        self.turn, self.most = turn, 0
+        self.taken: dict[int, tuple[Kernel, str, str]] = {}
+
+    def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
+        if key is None:
+            return super().pick(key, candidates)
+        fitting: dict[str, K] = {}
+        for name, make in candidates.items():
+            kernel = make()
+            if kernel is not None and kernel not in fitting.values():
+                fitting[name] = kernel
+        if not fitting:
+            return None
+        self.most = max(self.most, len(fitting))
+        name, kernel = list(fitting.items())[min(self.turn, len(fitting) - 1)]
+        self.taken[id(kernel)] = kernel, key, name
+        return kernel
+
+    def of(self, kernel: object) -> tuple[str, str] | None:
+        """The work and the name of a kernel that was picked; None for others."""
+        found = self.taken.get(id(kernel))
+        return None if found is None else found[1:]
+
+
+_current: ContextVar[Choices] = ContextVar("choices", default=Choices())  # noqa: B039  it has no state
+
+
+def current() -> Choices:
+    """What decides now."""
+    return _current.get()
+
+
+@contextmanager
+def using(choices: Choices) -> Generator[None]:
+    """Within it, `choices` decide."""
+    token = _current.set(choices)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,308 @@
+"""What kernels compute, in NumPy: the oracle that interpreted programs and tests hold calls against.
+
+`run(kernel, reads, writes, sizes)` takes flat arrays that start where the kernel's pointers point, and sizes by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.kernels.attention.split_bf16 import AmxAttentionKernel
+from irc.kernels.attention.vector import AttentionKernel
+from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
+from irc.kernels.conv.nchw import ConvKernel
+from irc.kernels.conv.small_nchw import SmallConvKernel
+from irc.kernels.conv.split_bf16 import AmxConvKernel
+from irc.kernels.core.base import Kernel
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.gemm.packed import GemmKernel
+from irc.kernels.gemm.split_bf16 import VECTOR, AmxGemmKernel
+from irc.kernels.movement.transpose import TransposeKernel
+from irc.kernels.pool.nchw import GlobalPoolKernel, PoolKernel
+
+Array = np.ndarray[Any, Any]
+Sizes = Mapping[str, int]
+
+
+@singledispatch
+def run(kernel: Kernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """Do what a call of the kernel does."""
+    raise NotImplementedError(type(kernel).__name__)
+
+
+def strided(flat: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """A view of memory; every element of it must be inside."""
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    assert 0 in shape or 0 <= last < flat.size, f"{shape} by {strides} is outside {flat.size} elements"
+    return np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides])
+
+
+@run.register
+def gemm(kernel: GemmKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """C[i, j, m, n] = epilogue(A[i, j, m, k] · B[i, j, k, n])."""
+    lead = (sizes["batch0"], sizes["batch1"])
+    m, n, k = sizes["m"], sizes["n"], sizes["k"]
+
+    def at(which: str, flat: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
+        return strided(flat, (*lead, *shape), (sizes[f"{which}_batch0"], sizes[f"{which}_batch1"], *steps))
+
+    a = at("a", reads[0], (m, k), (sizes["a_row"], sizes["a_col"]))
+    if kernel.b_constant:
+        panel = kernel.tile.panel
+        panels = at("b", reads[1], (-(-n // panel), k, panel), (k * panel, panel, 1))
+        b = np.moveaxis(panels, -2, -3).reshape(*lead, k, -1)[..., :n]
+    else:
+        b = at("b", reads[1], (k, n), (sizes["b_row"], sizes["b_col"]))
+    slots = [
+        at(f"s{i}", flat, (m, n), (sizes.get(f"s{i}_row", 0), int(axes in ("row", "full"))))
+        for i, (flat, axes) in enumerate(zip(reads[2:], kernel.epilogue.slots, strict=True))
+    ]
+    c = at("c", writes[0], (m, n), (sizes["c_row"], 1))
+    c[...] = apply(kernel.epilogue, np.matmul(a, b), slots)
+
+
+@run.register
+def split_gemm(kernel: AmxGemmKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """The same with A as it is, and B the sum of the terms that are stored of it."""
+    lead, n, k = (sizes["batch0"], sizes["batch1"]), sizes["n"], sizes["k"]
+    count = int(kernel.packed_b_elements(n, k))
+    stored = strided(reads[1], (*lead, count), (sizes["b_batch0"], sizes["b_batch1"], 1))
+    plain = GemmKernel(VECTOR, kernel.epilogue, True, (1,), True)
+    b = np.array([[kernel.unpack_b(x, n, k) for x in row] for row in stored])
+    packed = plain.pack_b(b).reshape(-1)
+    unit = int(plain.packed_b_elements(n, k))
+    gemm(plain, [reads[0], packed, *reads[2:]], writes, {**sizes, "b_batch0": lead[1] * unit, "b_batch1": unit})
+
+
+@run.register
+def transpose(kernel: TransposeKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """Element by element, each array by its strides."""
+    shape = [sizes[n] for n in ("n0", "n1", "n2", "rows", "cols")]
+    x = strided(reads[0], shape, [sizes[n] for n in ("x0", "x1", "x2", "x_row")] + [1])
+    y = strided(writes[0], shape, [sizes[n] for n in ("y0", "y1", "y2", "y_row", "y_col")])
+    y[...] = x
+
+
+@run.register(ConvKernel)
+@run.register(SmallConvKernel)
+def conv(kernel: ConvKernel | SmallConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """Weights are unpacked by packing their positions, counted from 1: what is 0 fills up."""
+    groups, ic, oc = sizes["groups"], sizes["ic"], sizes["oc"]
+    shape = (groups * oc, ic, sizes["kh"], sizes["kw"])
+    w = unpacked(reads[1], shape, kernel, groups)
+    window = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
+    _convolve(kernel.epilogue, w, groups, window, reads, writes, sizes)
+
+
+def unpacked(packed: Array, shape: Sequence[int], kernel: Any, *given: int) -> Array:
+    """The weights of that shape that `kernel.pack_weights(weights, *given)` only rearranged."""
+    place = kernel.pack_weights(np.arange(1, np.prod(shape) + 1).reshape(shape), *given).astype(np.int64)
+    w = np.empty(int(np.prod(shape)), kernel.tile.dtype.numpy)
+    w[place[place > 0] - 1] = packed[: place.size][place > 0]
+    return w.reshape(shape)
+
+
+@run.register
+def split_conv(kernel: AmxConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """Channels last, X as it is, weights the sums of the terms that are stored of them."""
+    groups, ic, oc, batch = sizes["groups"], sizes["ic"], sizes["oc"], sizes["batch"]
+    (kh, kw), (oh, ow), (ih, iw) = kernel.window, (sizes["oh"], sizes["ow"]), (sizes["ih"], sizes["iw"])
+    stored = reads[1][: kernel.packed_elements(oc, ic, groups)].reshape(groups, -1)
+    w = np.stack([kernel.unpack_weights(part, oc, ic) for part in stored])
+    x = strided(reads[0], (batch, ih, iw, groups * ic), (sizes["x_batch"], sizes["x_row"], sizes["x_pixel"], 1))
+    total = np.zeros((batch, oh, ow, groups, oc), np.float32)
+    for place in np.ndindex(oh, ow, kh, kw):
+        at = [
+            place[a] * kernel.strides[a] + place[2 + a] * kernel.dilations[a] - pad
+            for a, pad in enumerate((sizes["pad_h"], sizes["pad_w"]))
+        ]
+        if 0 <= at[0] < ih and 0 <= at[1] < iw:
+            part = x[:, at[0], at[1]].reshape(batch, groups, ic)
+            total[:, place[0], place[1]] += np.einsum("bgi,goi->bgo", part, w[:, :, :, place[2], place[3]])
+    to = (batch, oh * ow, groups * oc)
+    slots = [
+        strided(flat, to, (sizes[f"s{i}_batch"], sizes.get(f"s{i}_pixel", 0), int(axes in ("row", "full"))))
+        for i, (flat, axes) in enumerate(zip(reads[2:], kernel.epilogue.slots, strict=True))
+    ]
+    result = apply(kernel.epilogue, total.reshape(to), slots)
+    strided(writes[0], to, (sizes["y_batch"], sizes["y_pixel"], 1))[...] = result
+
+
+@run.register
+def depthwise(kernel: DepthwiseKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    channels = sizes["channels"]
+    w = reads[1][: channels * int(np.prod(kernel.window))].reshape(channels, 1, *kernel.window)
+    _convolve(kernel.epilogue, w, channels, (kernel.strides, kernel.dilations), reads, writes, sizes)
+
+
+@run.register
+def attention(kernel: AttentionKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """O = softmax(scale · Q Kᵀ + mask) V for every batch and head."""
+    batch, heads, m, n = sizes["batch"], sizes["heads"], sizes["m"], sizes["n"]
+
+    def at(which: str, flat: Array, shape: Sequence[int], steps: Sequence[int], count: int = heads) -> Array:
+        return strided(flat, (batch, count, *shape), (sizes[f"{which}_batch"], sizes[f"{which}_head"], *steps))
+
+    shared = heads // sizes["group"]
+    q = at("q", reads[0], (m, sizes["d"]), (sizes["q_row"], 1))
+    k = at("k", reads[1], (n, sizes["d"]), (sizes["k_row"], sizes["k_col"]), shared).repeat(sizes["group"], 1)
+    v = at("v", reads[2], (n, sizes["dv"]), (sizes["v_row"], 1), shared).repeat(sizes["group"], 1)
+    scores = np.matmul(q, k.swapaxes(-1, -2)) * np.float32(kernel.scale)
+    if kernel.mask != "none":
+        mask = at("mask", reads[3], (m, n), (sizes["mask_row"], sizes["mask_col"]))
+        scores = scores + (mask if kernel.mask == "add" else np.where(mask != 0, 0, -np.inf).astype(np.float32))
+    if kernel.causal:
+        scores = np.where(np.arange(n) <= np.arange(m)[:, None] + sizes["shift"], scores, np.float32(-np.inf))
+    with np.errstate(all="ignore"):
+        weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
+        weights = weights / weights.sum(-1, keepdims=True)
+    if kernel.empty == "zero":
+        weights = np.where(np.isneginf(scores).all(-1, keepdims=True), np.float32(0), weights)
+    at("o", writes[0], (m, sizes["dv"]), (sizes["o_row"], 1))[...] = np.matmul(weights, v)
+
+
+@run.register
+def split_attention(kernel: AmxAttentionKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """The same, in f32."""
+    attention(kernel.plain, reads, writes, sizes)
+
+
+@run.register
+def pool(kernel: PoolKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    """The largest element, or the mean of the positions that count, of every window."""
+    planes, iw, ow = (sizes["batch"], sizes["channels"]), sizes["iw"], sizes["ow"]
+    x = strided(reads[0], (*planes, sizes["ih"], iw), (sizes["x_batch"], sizes["x_channel"], iw, 1))
+    y = strided(writes[0], (*planes, sizes["oh"], ow), (sizes["y_batch"], sizes["y_channel"], ow, 1))
+    y[...] = pooled(kernel, x, sizes)
+
+
+def pooled(kernel: Any, x: Array, sizes: Sizes) -> Array:
+    """The pool of x[n, c, h, w]: window, strides, dilations, mode and what is counted are the kernel's."""
+    (ih, iw), (oh, ow) = x.shape[2:], (sizes["oh"], sizes["ow"])
+    y = np.empty((*x.shape[:2], oh, ow), x.dtype)
+
+    def taps(o: int, axis: int, size: int, before: int, after: int) -> tuple[list[int], int]:
+        """Positions inside the input, and how many count."""
+        at = [o * kernel.strides[axis] + k * kernel.dilations[axis] - before for k in range(kernel.window[axis])]
+        inside = [i for i in at if 0 <= i < size]
+        padded = sum(-before <= i < size + after for i in at)
+        return inside, {"inside": len(inside), "padded": padded, "window": len(at)}[kernel.counted]
+
+    for i, j in np.ndindex(oh, ow):
+        rows, high = taps(i, 0, ih, sizes["pad_h"], sizes["end_h"])
+        columns, wide = taps(j, 1, iw, sizes["pad_w"], sizes["end_w"])
+        part = x[:, :, rows][..., columns]
+        if kernel.mode == "max":
+            y[:, :, i, j] = part.max((-2, -1), initial=-np.inf)
+        else:
+            y[:, :, i, j] = part.sum((-2, -1)) / (high * wide)
+    return y
+
+
+@run.register
+def global_pool(kernel: GlobalPoolKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+    planes = (sizes["batch"], sizes["channels"])
+    x = strided(reads[0], (*planes, sizes["n"]), (sizes["x_batch"], sizes["x_channel"], 1))
+    y = strided(writes[0], planes, (sizes["y_batch"], sizes["y_channel"]))
+    y[...] = x.max(-1) if kernel.mode == "max" else x.mean(-1)
+
+
+def _convolve(
+    epilogue: Epilogue,
+    w: Array,
+    groups: int,
+    window: Any,
+    reads: Sequence[Array],
+    writes: Sequence[Array],
+    sizes: Sizes,
+) -> None:
+    batch, ow = sizes["batch"], sizes["ow"]
+    outputs, inside = w.shape[:2]
+    space = (batch, groups * inside, sizes["ih"], sizes["iw"])
+    x = strided(reads[0], space, (sizes["x_batch"], sizes["x_channel"], sizes["iw"], 1))
+    to = (batch, outputs, sizes["oh"], ow)
+    slots = [
+        strided(flat, to, (sizes[f"s{i}_batch"], sizes.get(f"s{i}_channel", 0), *_pixels(axes, ow)))
+        for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
+    ]
+    y = strided(writes[0], to, (sizes["y_batch"], sizes["y_channel"], ow, 1))
+    y[...] = apply(epilogue, convolution(x, w, groups, window, sizes), slots)
+
+
+def convolution(x: Array, w: Array, groups: int, window: Any, sizes: Sizes) -> Array:
+    """The sums of x[n, groups · inside, h, w] and w[outputs, inside, kh, kw]; window: strides and dilations."""
+    (stride_h, stride_w), (dilation_h, dilation_w) = window
+    (oh, ow), (ih, iw) = (sizes["oh"], sizes["ow"]), x.shape[2:]
+    outputs, inside, kh, kw = w.shape
+    total = np.zeros((x.shape[0], outputs, oh, ow), w.dtype)
+    per = outputs // groups
+    for y, o in np.ndindex(oh, ow):
+        for ky, kx in np.ndindex(kh, kw):
+            row = y * stride_h + ky * dilation_h - sizes["pad_h"]
+            col = o * stride_w + kx * dilation_w - sizes["pad_w"]
+            if 0 <= row < ih and 0 <= col < iw:
+                for g in range(groups):
+                    part = x[:, g * inside : (g + 1) * inside, row, col]
+                    total[:, g * per : (g + 1) * per, y, o] += part @ w[g * per : (g + 1) * per, :, ky, kx].T
+    return total
+
+
+def _pixels(axes: str, ow: int) -> tuple[int, int]:
+    return (ow, 1) if axes in ("row", "full") else (0, 0)
+
+
+# ------------------------------------------------------------------------- epilogues
+def _erf(x: Array) -> Array:
+    import math
+
+    return np.array([math.erf(v) for v in x.reshape(-1)]).reshape(x.shape).astype(x.dtype)
+
+
+_CALLS: dict[str, Callable[[Array], Array]] = {"erf": _erf, "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "min": np.minimum,
+    "max": np.maximum,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+}
+
+
+def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Array:
+    """The epilogue of accumulators; slots broadcast."""
+    operands = (s.astype(epilogue.dtype.numpy) if i in epilogue.halves else s for i, s in enumerate(slots))
+    known = {"acc": accumulator, **{f"slot{i}": s for i, s in enumerate(operands)}}
+
+    def value(e: Expr) -> Any:
+        match e:
+            case Const():
+                return e.type.numpy.type(e.value)
+            case Var():
+                return known[e.name]
+            case Bin():
+                return _BINARY[e.op](value(e.a), value(e.b))
+            case Un():
+                return {"neg": np.negative, "abs": np.abs, "not": np.logical_not}[e.op](value(e.a))
+            case Call():
+                return (_CALLS.get(e.fn) or getattr(np, e.fn))(value(e.args[0]))
+            case Select():
+                return np.where(value(e.cond), value(e.a), value(e.b))  # pyright: ignore
+            case Cast():
+                return np.asarray(value(e.a)).astype(e.type.numpy)
+            case _:
+                raise NotImplementedError(type(e).__name__)
+
+    with np.errstate(all="ignore"):
+        return value(epilogue.expr)

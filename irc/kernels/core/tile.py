@@ -1,0 +1,289 @@
+"""The register tile that all contractions share: rows × vectors of accumulators over packed operands.
+
+One body, instantiated for each height (rows) and width (vectors) that a kernel needs, adds A · B over k to zero or
+to what stands in C.  Operand A holds k × rows values (one tile's rows side by side), operand B k × panel values.
+Bodies know nothing of the kernel that calls them: they are guarded, and kernels in one file share them.  The
+epilogue is applied by `NAME_block`, the kernel's own, as soon as a tile is complete: it is still in the first cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from irc.ir.dim import Dim, DimLike
+from irc.ir.types import DType
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import C_TYPES, HEAD, Isa, vector_name, vector_type
+from irc.kernels.core.text import fill
+from irc.kernels.vector.vecmath import definitions
+
+_TILE = """#ifndef IRC_TILE_$tile
+#define IRC_TILE_$tile
+typedef void ${tile}_run(int64_t k, const $T *a, const $T *b, const $T *from, int64_t from_row, $T *to, int64_t to_row,
+                         const $T *ahead, int64_t hop);
+/* to[R][W vectors] = from + A[k][R] * B[k][$NR], from NULL: 0; fetches from `ahead` on `hop` elements for each k. */
+IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict a, const $T *restrict b,
+                        const $T *from, int64_t from_row, $T *to, int64_t to_row, const $T *ahead, int64_t hop) {
+    $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
+    const int U = R <= 3 ? 2 : 1; /* few rows: two independent sums hide the latency of the additions */
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) {
+            odd[i][w] = ($V){0};
+            acc[i][w] = odd[i][w]; /* the sum so far is added last: sums of blocks lose less than one long sum */
+        }
+    }
+    for (; k >= U; k -= U, a += U * R, b += U * $NR) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+        IRC_FULL_UNROLL
+        for (int line = 0; line < U * $NR * $size; line += 64) __builtin_prefetch(ahead + line / $size);
+        ahead += U * hop;
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += a[i] * bv[w];
+        }
+        if (U == 1) continue;
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + $NR + w * $L);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) odd[i][w] += a[R + i] * bv[w];
+        }
+    }
+    if (U == 2) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) {
+                if (k) acc[i][w] += a[i] * ${V}_load(b + w * $L);
+                acc[i][w] += odd[i][w];
+            }
+        }
+    }
+    if (from) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++, from += from_row) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(from + w * $L);
+        }
+    }
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++, to += to_row) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) ${V}_store(to + w * $L, acc[i][w]);
+    }
+}
+#endif
+"""
+
+_INSTANCE = """#ifndef IRC_TILE_${tile}_$instance
+#define IRC_TILE_${tile}_$instance
+static void ${tile}_$instance(int64_t k, const $T *a, const $T *b, const $T *from, int64_t from_row, $T *to,
+                              int64_t to_row, const $T *ahead, int64_t hop) {
+    $tile($R, $W, k, a, b, from, from_row, to, to_row, ahead, hop);
+}
+#endif
+"""
+
+_EPILOGUE = """
+typedef struct {
+    $stored *c;
+    int64_t c_row, n;$slot_fields
+} ${S}_out;
+
+IRC_INLINE $V ${S}_epilogue(const ${S}_out *o, $V acc, int64_t row, int64_t col, int64_t part) {
+    (void)o, (void)row, (void)col, (void)part;$slot_loads
+    return $epilogue;
+}
+"""
+
+_BLOCK = """
+/* k more products of the tile of `rows` rows at (row, col).  Its sums are in `sums`; before the `first` products they
+ * are in the output if `begun`, else 0; after the `last` they go to the output, through the epilogue if `done`. */
+static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, const $T *b,
+                       $T *sums, int first, int last, int begun, int done, const $T *ahead, int64_t hop) {
+    static ${tile}_run *const whole[] = {$whole};$narrow_table
+    $T *c = o->c + row * o->c_row + col;
+    const int64_t left = o->n - col;
+    const int direct = left >= $NR;
+    const $T *from = first ? begun ? c : 0 : sums;
+    if (from == c && !direct) {
+        for (int i = 0; i < rows; i++)
+            for (int w = 0; w < $NV; w++)
+                ${V}_store(sums + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
+        from = sums;
+    }
+    const int64_t from_row = from == c ? o->c_row : $NR;
+    if (first && direct && rows > 1) { /* of rows far apart nothing is fetched ahead: stores would wait for it */
+        for (int i = 0; i < rows; i++) {
+            IRC_FULL_UNROLL
+            for (int line = 0; line < $NR * $size; line += 64)
+                __builtin_prefetch(c + i * o->c_row + line / $size, 1, 2);
+        }
+    }
+    if (last && direct && (!done || $plain)) {
+        whole[rows - 1](k, a, b, from, from_row, c, o->c_row, ahead, hop);
+        return;
+    }
+    ${choose}(k, a, b, from, from_row, sums, $NR, ahead, hop);
+    if (!last) return;
+    if (direct) {
+        for (int i = 0; i < rows; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < $NV; w++)
+                ${V}_store(c + i * o->c_row + w * $L,
+                           ${S}_epilogue(o, ${V}_load(sums + i * $NR + w * $L), row + i, col + w * $L, $L));
+        }
+        return;
+    }
+    for (int i = 0; i < rows; i++) {
+        for (int w = 0; w * $L < left; w++) {
+            $V x = ${V}_load(sums + i * $NR + w * $L);
+            if (done) x = ${S}_epilogue(o, x, row + i, col + w * $L, left - w * $L);
+            ${V}_store_part(c + i * o->c_row + w * $L, x, left - w * $L);
+        }
+    }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The constants of a register tile: `rows` × `vectors` accumulators of `dtype` on `isa`."""
+
+    isa: Isa
+    dtype: DType
+    rows: int
+    vectors: int
+
+    @property
+    def lanes(self) -> int:
+        return self.isa.lanes(self.dtype)
+
+    @property
+    def panel(self) -> int:
+        """Columns of a tile."""
+        return self.lanes * self.vectors
+
+    @property
+    def name(self) -> str:
+        """The C name of its bodies."""
+        return f"irc_tile_{self.dtype.name}_{self.isa.name}_{self.rows}x{self.vectors}"
+
+
+def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:
+    """Tile heights that m rows are cut into: tiles as equal as possible."""
+    size = Dim.of(m)
+    if not size.is_const:
+        return tuple(range(1, rows + 1))
+    total = int(size)
+    tiles = max(1, -(-total // rows))
+    return tuple(h for h in (total // tiles, -(-total // tiles)) if h)[:: 1 if total % tiles else 2] or (1,)
+
+
+def names(tile: Tile) -> dict[str, object]:
+    """What templates of kernels over this tile refer to."""
+    return {
+        "T": C_TYPES[tile.dtype.name][0],
+        "V": vector_name(tile.lanes, tile.dtype),
+        "L": tile.lanes,
+        "MR": tile.rows,
+        "NV": tile.vectors,
+        "NR": tile.panel,
+        "size": tile.dtype.itemsize,
+        "tile": tile.name,
+    }
+
+
+def prelude(tile: Tile, epilogue: Epilogue) -> str:
+    """Vector types and functions that the kernel uses; guarded, so that it may be repeated in a file."""
+    types = [vector_type(lanes, tile.dtype) for lanes in sorted({4, tile.lanes})]
+    return HEAD + "".join(types) + definitions(epilogue.functions(), tile.lanes, tile.dtype)
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The bodies that a kernel needs: tiles of these heights, full width and (`narrow`) one vector wide."""
+
+    heights: tuple[int, ...]
+    narrow: bool
+
+    def instance(self, rows: int, vectors: int) -> str:
+        return f"{rows}x{vectors}"
+
+
+def bodies(tile: Tile, variants: Variants) -> str:
+    """The bodies of the variants, guarded."""
+    given = names(tile)
+    widths = (1, tile.vectors) if variants.narrow and tile.vectors > 1 else (tile.vectors,)
+    return fill(_TILE, **given) + "".join(
+        fill(_INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w)) for r in variants.heights for w in widths
+    )
+
+
+def block(symbol: str, tile: Tile, epilogue: Epilogue, variants: Variants) -> str:
+    """`NAME_block`, which computes one tile, and what it needs: `epilogue_of`."""
+    have, narrow = set(variants.heights), variants.narrow
+
+    def table(width: int) -> str:
+        rows = range(1, max(have) + 1)
+        return ", ".join(f"{tile.name}_{variants.instance(r, width)}" if r in have else "0" for r in rows)
+
+    given = names(tile) | {"S": symbol}
+    one = f"\n    static {tile.name}_run *const narrow[] = {{{table(1)}}};" if narrow else ""
+    return epilogue_of(symbol, tile, epilogue) + fill(
+        _BLOCK,
+        **given,
+        whole=table(tile.vectors),
+        narrow_table=one,
+        choose=body_of(tile, narrow, "rows"),
+        plain=int(not epilogue.key()),
+    )
+
+
+def body_of(tile: Tile, narrow: bool, rows: str) -> str:
+    """The expression for the body of `rows` rows and `left` columns, out of the tables `whole` and `narrow`.
+
+    Not `(left <= L ? narrow : whole)[rows - 1]`: gcc's -fsanitize=object-size reports that valid access.
+    """
+    return f"(left <= {tile.lanes} ? narrow[{rows} - 1] : whole[{rows} - 1])" if narrow else f"whole[{rows} - 1]"
+
+
+def epilogue_of(symbol: str, tile: Tile, epilogue: Epilogue, stored: object = None) -> str:
+    """The struct `NAME_out` and `NAME_epilogue`, which turns a vector of accumulators into what is stored.
+
+    stored: the C type of the result's elements, if it is not the tile's.
+    """
+    given = names(tile) | {"S": symbol}
+    given["stored"] = stored or given["T"]
+    return fill(
+        _EPILOGUE,
+        **given,
+        slot_fields=_fields(epilogue, given),
+        slot_loads=_loads(epilogue, given),
+        epilogue=epilogue.vector(str(given["V"])),
+    )
+
+
+def _fields(epilogue: Epilogue, given: dict[str, object]) -> str:
+    rows = {f"s{i}": f"\n    int64_t s{i}_row;" for i, axes in enumerate(epilogue.slots) if axes in ("column", "full")}
+    return "".join(f"\n    {t}{n};{rows.get(n, '')}" for n, t in epilogue.pointers(str(given["T"])))
+
+
+def _loads(epilogue: Epilogue, given: dict[str, object]) -> str:
+    v, lanes = given["V"], given["L"]
+    found: list[str] = []
+    for i, axes in enumerate(epilogue.slots):
+        at = f"o->s{i}" + (f" + row * o->s{i}_row" if axes in ("column", "full") else "")
+        half = i in epilogue.halves
+        if axes in ("row", "full"):
+            at, load = f"{at} + col", "irc_half_load" if half else f"{v}_load"
+            value = f"part < {lanes} ? {load}_part({at}, part) : {load}({at})"
+        else:
+            value = f"{v}_all(irc_half_value(*({at})))" if half else f"{v}_all(*({at}))"
+        found.append(f"\n    const {v} slot{i} = {value};")
+    return "".join(found)

@@ -1,0 +1,362 @@
+"""Matrix product: C[m, n] = epilogue(A[m, k] · B[k, n]), with up to two batch axes.
+
+B is packed in panels of `panel` columns, [n / panel][k][panel], zero padded: at compile time (`pack_b`) where it is
+constant, else by the kernel into its scratch.  A is read in place with any strides and packed on the stack, as many
+tiles of rows and as much of k as stay in the second cache; each panel of B then meets all of them while the next one is
+fetched.  Rows are split into tiles of nearly equal height, k into blocks of which a panel stays in the first cache.
+
+Threads split the output into tasks (a range of rows × a range of panels), never k: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim, DimLike, product
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import vector_name
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, Variants, block, bodies, names, prelude
+from irc.kernels.gemm.skinny import THIN, THIN_COLUMNS, THIN_ROWS
+from irc.kernels.vector.lanes import square
+
+TILES_AT_ONCE = 5  # that meet a panel of B; more rows need more pages of memory than are found quickly
+TILES_PER_TASK = 4
+COLUMNS_PER_TASK = 32
+AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
+PACKED = 384 << 10  # bytes of A, packed, on the stack at most: 1000 products of the rows of TILES_AT_ONCE tiles
+LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
+WORTHWHILE = 100_000  # products below which one thread does all
+
+_PACK_A = """
+/* rows x k values of A as [k][rows]: squares are transposed in registers.  Up to $L more elements are overwritten. */
+static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows, int64_t k, $T *to) {
+    int64_t done = 0;
+    if (row == 1 && col != 1) {
+        for (int64_t j = 0; j < k; j++)
+            for (int i = 0; i < rows; i++) to[j * rows + i] = a[j * col + i];
+        return;
+    }
+    if (col == 1 && rows == 1) {
+        for (int64_t j = 0; j < k; j++) to[j] = a[j];
+        return;
+    }
+    if (col == 1 && rows >= 4 && rows <= $L) {
+        done = k / $L * $L;
+        for (int64_t j = 0; j < done; j += $L) {
+            $V x[$L];
+            IRC_FULL_UNROLL
+            for (int i = 0; i < $L; i++) x[i] = ${V}_load(a + (i < rows ? i : rows - 1) * row + j);
+            ${V}_square(x);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < $L; i++) ${V}_store(to + (j + i) * rows, x[i]);
+        }
+    } else if (col == 1 && rows >= 4) {
+        done = k / 4 * 4;
+        for (int i = 0; i < rows; i += 4) {
+            const int r = i + 4 > rows ? rows - 4 : i;
+            const $T *from = a + r * row;
+            $T *at = to + r;
+            for (int64_t j = 0; j < done; j += 4, at += 4 * rows) {
+                const $Q x0 = ${Q}_load(from + j), x1 = ${Q}_load(from + row + j);
+                const $Q x2 = ${Q}_load(from + 2 * row + j), x3 = ${Q}_load(from + 3 * row + j);
+                const $Q y0 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5);
+                const $Q y1 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
+                const $Q y2 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5);
+                const $Q y3 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
+                ${Q}_store(at, __builtin_shufflevector(y0, y2, 0, 1, 4, 5));
+                ${Q}_store(at + rows, __builtin_shufflevector(y0, y2, 2, 3, 6, 7));
+                ${Q}_store(at + 2 * rows, __builtin_shufflevector(y1, y3, 0, 1, 4, 5));
+                ${Q}_store(at + 3 * rows, __builtin_shufflevector(y1, y3, 2, 3, 6, 7));
+            }
+        }
+    }
+    for (int64_t j = done; j < k; j++)
+        for (int i = 0; i < rows; i++) to[j * rows + i] = a[i * row + j * col];
+}
+"""
+
+_PACK_B = """
+/* Panels begin to end of the whole batch: [batch][panel][k][$NR], zeros beyond the last column. */
+static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t panels = (g->n + $NR - 1) / $NR;
+    for (int64_t p = begin; p < end; p++) {
+        const int64_t image = p / panels, col = p % panels * $NR;
+        const int64_t have = g->n - col < $NR ? g->n - col : $NR;
+        const $T *from = g->b + image / g->batch1 * g->b_batch0 + image % g->batch1 * g->b_batch1 + col * g->b_col;
+        $T *to = g->scratch + p * g->k * $NR;
+        if (g->b_row == 1 && have == $NR) {
+            ${S}_pack_rows(from, g->b_col, 1, $NR, g->k, to);
+        } else if (g->b_col == 1 && have == $NR) {
+            for (int64_t k = 0; k < g->k; k++)
+                for (int w = 0; w < $NV; w++)
+                    ${V}_store(to + k * $NR + w * $L, ${V}_load(from + k * g->b_row + w * $L));
+        } else {
+            for (int64_t k0 = 0; k0 < g->k; k0 += 8) {
+                const int64_t k1 = k0 + 8 < g->k ? k0 + 8 : g->k;
+                for (int64_t j = 0; j < $NR; j++)
+                    for (int64_t k = k0; k < k1; k++)
+                        to[k * $NR + j] = j < have ? from[k * g->b_row + j * g->b_col] : 0;
+            }
+        }
+    }
+}
+"""
+
+CALL = """
+typedef struct {
+    const $T *a, *b;
+    $Y *c;
+    $T *scratch;
+    int64_t m, n, k, a_batch0, a_batch1, a_row, a_col, b_batch0, b_batch1, b_row, b_col, c_batch0, c_batch1, c_row;
+    int64_t batch0, batch1;$slot_fields
+} ${S}_call;
+"""
+
+_BODY = """
+typedef struct {
+    int64_t tiles, low, extra; /* the first `extra` tiles are one row higher than `low` */
+} ${S}_rows;
+
+IRC_INLINE ${S}_rows ${S}_split(int64_t m) {
+    const int64_t tiles = m > 0 ? (m + $MR - 1) / $MR : 1;
+    return (${S}_rows){tiles, m / tiles, m % tiles};
+}
+
+/* Tiles t0 to t1, columns col0 to col1 of one matrix. */
+static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b,
+                       int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
+    _Alignas(64) $T packed[$room + $L], sums[$most * $MR * $NR];
+    const ${S}_rows m = ${S}_split(g->m);
+    const int64_t high = m.low + (m.extra > 0);
+    const int64_t groups = (t1 - t0 + $most - 1) / $most, per = (t1 - t0 + groups - 1) / groups;
+    /* k in blocks that are summed up at once; a chunk is as many of them as A has room for. */
+    const int64_t blocks = g->k > 0 ? (g->k + $sum - 1) / $sum : 1, step = (g->k + blocks - 1) / blocks;
+    const int64_t fit = step > 0 ? $room / (per * high * step) : 1, chunks = (blocks + fit - 1) / fit;
+    const int64_t deep = (blocks + chunks - 1) / chunks * step;
+    int64_t k0 = 0;
+    do {
+        const int64_t chunk = g->k - k0 < deep ? g->k - k0 : deep;
+        for (int64_t top = t0; top < t1; top += per) {
+            const int64_t end = top + per < t1 ? top + per : t1, hop = ($NR + end - top - 1) / (end - top);
+            const int64_t start = top * m.low + (top < m.extra ? top : m.extra);
+            const int64_t stop = end * m.low + (end < m.extra ? end : m.extra);
+            for (int64_t k1 = 0; k1 < chunk; k1 += step) {
+                const int64_t k = chunk - k1 < step ? chunk - k1 : step;
+                $T *to = packed + (stop - start) * k1;
+                for (int64_t t = top, r = start; t < end; t++) {
+                    const int height = (int)(m.low + (t < m.extra));
+                    ${S}_pack_rows(a + r * g->a_row + (k0 + k1) * g->a_col, g->a_row, g->a_col, height, k, to);
+                    to += height * k;
+                    r += height;
+                }
+            }
+            for (int64_t col = col0; col < col1; col += $NR) {
+                int64_t k1 = 0;
+                do {
+                    const int64_t k = chunk - k1 < step ? chunk - k1 : step;
+                    const $T *panel = b + col * g->k + (k0 + k1) * $NR, *from = packed + (stop - start) * k1;
+                    /* The tiles share the fetching of what comes next of B; a single one fetches what it needs soon. */
+                    const $T *ahead = panel + (k1 + k < chunk ? k : g->k - k1) * $NR;
+                    if (end - top == 1) ahead = panel + $far * $NR;
+                    for (int64_t t = top, r = start; t < end; t++) {
+                        const int height = (int)(m.low + (t < m.extra));
+                        ${S}_block(o, height, r, col, k, from, panel, sums + (r - start) * $NR, k1 == 0,
+                                   k1 + k >= chunk, k0 > 0, k0 + chunk >= g->k, ahead, hop);
+                        from += height * k;
+                        ahead += hop * k;
+                        r += height;
+                    }
+                    k1 += k;
+                } while (k1 < chunk);
+            }
+        }
+        k0 += chunk;
+    } while (k0 < g->k);
+}
+
+/* Tasks: ranges of rows × ranges of columns of every matrix.  Those in a column follow one another where the output is
+ * wide, those in a row where it is high, so that neighbours, which are done together, share more. */
+typedef struct {
+    int64_t tiles, down, across, inner, outer;
+} ${S}_plan;
+
+IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_call *g) {
+    const int64_t tiles = ${S}_split(g->m).tiles, down = (tiles + $TT - 1) / $TT, across = (g->n + $NT - 1) / $NT;
+    const int wide = g->n > g->m;
+    return (${S}_plan){tiles, down, across, wide ? down : across, wide ? across : down};
+}
+
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const ${S}_plan plan = ${S}_tasks(g);
+    while (begin < end) {
+        const int64_t first = begin % plan.inner, line = begin / plan.inner % plan.outer;
+        const int64_t image = begin / plan.inner / plan.outer, left = end - begin;
+        int64_t run = plan.inner - first < left ? plan.inner - first : left, lines = 1;
+        if (run == plan.inner) lines = left / run < plan.outer - line ? left / run : plan.outer - line;
+        const int wide = g->n > g->m;
+        const int64_t row0 = wide ? first : line, row1 = row0 + (wide ? run : lines);
+        const int64_t at0 = wide ? line : first, at1 = at0 + (wide ? lines : run);
+        const int64_t i = image / g->batch1, j = image % g->batch1;
+        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
+        const $T *b = $packed_b;
+        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, plan.tiles * row0 / plan.down,
+                   plan.tiles * row1 / plan.down, at0 * $NT, at1 * $NT < g->n ? at1 * $NT : g->n);
+        begin += run * lines;
+    }
+}
+"""
+
+_ENTRY = """
+void $S($parameters) {
+    ${S}_call g = {$fields};
+    if (m <= 0 || n <= 0) return;
+    const ${S}_plan plan = ${S}_tasks(&g);
+    const int64_t tasks = batch0 * batch1 * plan.inner * plan.outer;
+    const int alone = !pool || (double)(batch0 * batch1) * (double)(m * n) * (double)k < $worthwhile;
+$pack    if (alone || tasks < 2) ${S}_part(&g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+}
+"""
+
+_PACK = """    if (${S}_is_thin(&g)) {
+        const int64_t ranges = batch0 * batch1 * ((n + $TN - 1) / $TN);
+        if (alone || ranges < 2) ${S}_thin_part(&g, 0, ranges);
+        else pool->parallel_for(pool->self, ranges, ${S}_thin_part, &g);
+        return;
+    }
+    const int64_t panels = batch0 * batch1 * ((n + $NR - 1) / $NR);
+    if (alone || panels < 2) ${S}_pack_part(&g, 0, panels);
+    else pool->parallel_for(pool->self, panels, ${S}_pack_part, &g);
+"""
+
+
+@dataclass(frozen=True)
+class GemmKernel(Kernel):
+    """A generated matrix product.
+
+    `heights` are the tile heights it has bodies for: all up to `tile.rows`, unless the number of rows is known;
+    `narrow`: it has bodies one vector wide, for the last columns.
+    """
+
+    tile: Tile
+    epilogue: Epilogue
+    b_constant: bool
+    heights: tuple[int, ...]
+    narrow: bool
+
+    @cached_property
+    def symbol(self) -> str:
+        kind = "gemm" if self.b_constant else "matmul"
+        return symbol(
+            kind, self.tile.name.removeprefix("irc_tile_"), f"{self.epilogue.key()}{self.heights}{self.narrow}"
+        )
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the pointers: read, written, scratch (where `b_constant` is false)."""
+        t = str(names(self.tile)["T"])
+        scratch = () if self.b_constant else (("scratch", f"{t} *"),)
+        return (("a", f"const {t} *"), ("b", f"const {t} *"), *self.epilogue.pointers(t), ("c", f"{t} *"), *scratch)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; strides are in elements."""
+        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch0", "batch1", "row")]
+        b = "" if self.b_constant else "b_row b_col"
+        matrices = f"m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 {b} c_batch0 c_batch1 c_row batch0 batch1"
+        return (*matrices.split(), *slots)
+
+    def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
+        """Elements of one packed matrix B[k, n]: also the batch stride of packed constants."""
+        return Dim.of(n).ceildiv(self.tile.panel) * self.tile.panel * Dim.of(k)
+
+    def scratch_bytes(self, n: DimLike, k: DimLike, batch: DimLike = 1) -> Dim:
+        """Bytes of scratch for a call with these sizes; 0 where B is constant."""
+        if self.b_constant:
+            return Dim.of(0)
+        return self.packed_b_elements(n, k) * Dim.of(batch) * self.tile.dtype.itemsize
+
+    def pack_b(self, b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """B[…, k, n] as the kernel reads it: […, n / panel, k, panel], C-contiguous."""
+        panel, (k, n) = self.tile.panel, b.shape[-2:]
+        count = -(-n // panel)
+        full = np.zeros((*b.shape[:-2], k, count * panel), self.tile.dtype.numpy)
+        full[..., :n] = b
+        return np.ascontiguousarray(np.moveaxis(full.reshape(*b.shape[:-2], k, count, panel), -2, -3))
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        return 2 * product(sizes[n] for n in ("batch0", "batch1", "m", "n", "k"))
+
+    def slot_fields(self) -> str:
+        """The epilogue's operands and their strides, as fields of the call."""
+        return self.epilogue.fields(str(names(self.tile)["T"]), "batch0", "batch1", "row")
+
+    def slot_starts(self) -> str:
+        """Statements that place the epilogue's operands `o` of matrix i, j."""
+        return "".join(
+            f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;"
+            + (f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "")
+            for i, axes in enumerate(self.epilogue.slots)
+        )
+
+    def assigned(self) -> str:
+        """Initialisers of the call's fields from the arguments."""
+        return ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+
+    def source(self) -> str:
+        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+        s, t = self.symbol, self.tile
+        variants = Variants(self.heights, self.narrow)
+        room = min(t.isa.l2 * 3 // 8, PACKED) // t.dtype.itemsize
+        given = names(t) | {
+            "S": s,
+            "Y": names(t)["T"],
+            "Q": vector_name(4, t.dtype),
+            "TT": TILES_PER_TASK,
+            "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,
+            "room": room,
+            "worthwhile": WORTHWHILE,
+            "TN": THIN_COLUMNS,
+            "far": AHEAD,
+            "sum": LONGEST_SUM,
+            "most": min(TILES_AT_ONCE, room // (LONGEST_SUM * t.rows)),
+        }
+        starts = self.slot_starts()
+        whole = f"(g->n + {t.panel - 1}) / {t.panel} * {t.panel} * g->k"
+        packed = "g->b + i * g->b_batch0 + j * g->b_batch1" if self.b_constant else f"g->scratch + image * ({whole})"
+        return "".join(
+            (
+                prelude(t, self.epilogue),
+                square(t.lanes, t.dtype),
+                f"/* {self.summary} */",
+                bodies(t, variants),
+                block(s, t, self.epilogue, variants),
+                fill(CALL, **given, slot_fields=self.slot_fields()),
+                fill(_PACK_A, **given),
+                "" if self.b_constant else fill(_PACK_B, **given),
+                "" if self.b_constant else fill(THIN, **given, thin=THIN_ROWS, slot_starts=starts),
+                fill(_BODY, **given, slot_starts=starts, packed_b=packed),
+                fill(
+                    _ENTRY,
+                    **given,
+                    parameters=self.parameters,
+                    fields=self.assigned(),
+                    pack="" if self.b_constant else fill(_PACK, **given),
+                ),
+            )
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        what = "B packed at compile time" if self.b_constant else "B packed when called"
+        return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, {what}."

@@ -1,0 +1,233 @@
+"""Matrix product with a small B, C[m, n] = epilogue(A[m, k] · B[k, n]): A is read where it stands.
+
+Where B has few columns, packing A would cost as much as the products: here a tile reads its rows of A by broadcasts.
+All of B stays in the caches, packed at compile time as `GemmKernel` packs it, so tiles of rows are the outer loop: A is
+read once, C is written row by row, each element once, the epilogue applied in registers.
+
+Threads split the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from irc.ir.dim import Dim, DimLike
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import epilogue_of, heights_of, names, prelude
+from irc.kernels.gemm.packed import CALL, LONGEST_SUM, WORTHWHILE, GemmKernel
+from irc.kernels.vector import bf16_io
+
+_TILE = """
+/* The last columns of some rows: fewer than a tile has. */
+static void ${S}_edge(const ${S}_out *o, int rows, int64_t row, int64_t col, const $T *sums) {
+    const int64_t left = o->n - col;
+    for (int64_t at = 0; at < left; at += $L) {
+        const int64_t part = left - at;
+        $Y *c = o->c + row * o->c_row + col + at;
+        for (int i = 0; i < rows; i++, c += o->c_row) {
+            const $V x = ${S}_epilogue(o, ${V}_load(sums + i * $NR + at), row + i, col + at, part);
+            if (part < $L) ${SY}_part(c, x, part);
+            else $SY(c, x);
+        }
+    }
+}
+
+/* Rows row to row + R, columns col to col + W vectors; `a` is the first of the rows of A, `b` the panel. */
+IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t row, int64_t col, int64_t k,
+                          const $T *restrict a, int64_t a_row, const $T *restrict b) {
+    _Alignas(64) $T sums[$MR * $NR];
+    $V acc[$MR][$NV], bv[$NV];$products    if (o->n - col < W * $L) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
+        }
+        ${S}_edge(o, R, row, col, sums);
+        return;
+    }
+    $Y *c = o->c + row * o->c_row + col;
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++, c += o->c_row) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++)
+            $SY(c + w * $L, ${S}_epilogue(o, acc[i][w], row + i, col + w * $L, $L));
+    }
+}
+"""
+
+_SHORT = """
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) acc[i][w] = ($V){0};
+    }
+    for (; k > 0; k--, a++, b += $NR) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
+        }
+    }
+"""
+
+_DEEP = """
+    const $T *so_far = 0; /* long sums are sums of sums, which lose less */
+    for (int64_t left = k;; left -= $sum) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] = ($V){0};
+        }
+        for (int64_t j = left < $sum ? left : $sum; j > 0; j--, a++, b += $NR) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < R; i++) {
+                IRC_FULL_UNROLL
+                for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
+            }
+        }
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R && so_far; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);
+        }
+        if (left <= $sum) break;
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
+        }
+        so_far = sums;
+    }
+"""
+
+_INSTANCE = """
+static void ${S}_${R}x$W(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
+                     const $T *b) {
+    ${S}_tile($R, $W, o, row, col, k, a, a_row, b);
+}
+"""
+
+_BODY = """
+typedef void ${S}_run(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row, const $T *b);
+
+/* Where a tile starts. */
+IRC_INLINE int64_t ${S}_start(int64_t m, int64_t tile) {
+$start
+}
+
+/* Some tiles of one matrix. */
+static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b, int64_t tile, int64_t last) {
+$tables
+    for (; tile < last; tile++) {
+        const int64_t end = ${S}_start(g->m, tile + 1);
+        for (int64_t row = ${S}_start(g->m, tile), rows; row < end; row += rows) {
+            rows = $height;
+            for (int64_t col = 0; col < g->n; col += $NR)
+                $run[rows](o, row, col, g->k, a + row * g->a_row, g->a_row, b + col * g->k);
+        }
+    }
+}
+
+/* Tasks: tiles of a matrix. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t tiles = (g->m + $MR - 1) / $MR;
+    while (begin < end) {
+        const int64_t image = begin / tiles, first = begin % tiles, i = image / g->batch1, j = image % g->batch1;
+        const int64_t last = tiles - first < end - begin ? tiles : first + end - begin;
+        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
+        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1, first,
+                   last);
+        begin += last - first;
+    }
+}
+
+void $S($parameters) {
+    (void)a_col;
+    ${S}_call g = {$fields};
+    if (m <= 0 || n <= 0) return;
+    const int64_t tasks = batch0 * batch1 * ((m + $MR - 1) / $MR);
+    if (!pool || tasks < 2 || (double)(batch0 * batch1) * (double)(m * n) * (double)k < $worthwhile)
+        ${S}_part(&g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+}
+"""
+
+_EVEN = """    const int64_t tiles = (m + $MR - 1) / $MR, low = m / tiles, extra = m % tiles;
+    return tile * low + (tile < extra ? tile : extra);"""
+
+_WHOLE = """    return tile * $MR < m ? tile * $MR : m;"""
+
+
+def heights_for(m: DimLike, rows: int) -> tuple[int, ...]:
+    """Heights that cover m rows: of nearly equal tiles; where m is unknown, of whole tiles, and of the parts of what is
+    left, highest first."""
+    return heights_of(m, rows) if Dim.of(m).is_const else (rows, *(h for h in (8, 4, 2, 1) if h < rows))
+
+
+@dataclass(frozen=True)
+class RowsGemmKernel(GemmKernel):
+    """A generated matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
+
+    `heights` as `heights_for` finds them; `even`: for a number of rows that is known.  `deep`: takes more than
+    LONGEST_SUM products in a sum.  `y_half`: C is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
+    """
+
+    even: bool = False
+    deep: bool = True
+    y_half: bool = False
+
+    @cached_property
+    def symbol(self) -> str:
+        kind = self.tile.name.removeprefix("irc_tile_")
+        key = f"{self.epilogue.key()}{self.heights}{self.narrow}{self.even}{self.deep}"
+        return symbol("gemm_rows", kind, f"{key}{bf16_io.key(False, self.y_half)}")
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the pointers: read, written."""
+        found = super().pointers
+        return (*found[:-1], ("c", "uint16_t *")) if self.y_half else found
+
+    def source(self) -> str:
+        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+        t, s = self.tile, self.symbol
+        given = names(t) | bf16_io.names(False, self.y_half, t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
+        widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
+        tables = "".join(
+            f"    static {s}_run *const {name}[] = {{{', '.join(f'[{r}] = {s}_{r}x{w}' for r in self.heights)}}};\n"
+            for name, w in widths.items()
+        )
+        greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
+        return "".join(
+            (
+                prelude(t, self.epilogue),
+                bf16_io.text(self.y_half, self.epilogue.halves),
+                f"/* {self.summary} */",
+                epilogue_of(s, t, self.epilogue, given["Y"]),
+                fill(_TILE, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
+                *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self.heights),
+                fill(CALL, **given, slot_fields=self.slot_fields()),
+                fill(
+                    _BODY,
+                    **given,
+                    tables=tables.rstrip(),
+                    start=fill(_EVEN if self.even else _WHOLE, **given),
+                    height="end - row" if self.even else greedy,
+                    run=f"(g->n - col <= {t.lanes} ? narrow : whole)" if self.narrow else "whole",
+                    slot_starts=self.slot_starts(),
+                    parameters=self.parameters,
+                    fields=self.assigned(),
+                ),
+            )
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, A read in place."

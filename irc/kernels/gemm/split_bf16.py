@@ -1,0 +1,383 @@
+"""Matrix product on AMX: C[m, n] = epilogue(A[m, k] · B[k, n]), f32, B constant, with up to two batch axes.
+
+Three terms a value ("highest") have the accuracy of f32, two ("high") an error of about 2^-16 a product, one
+("medium") that of bf16; see `irc.kernels.split_bf16.bf16_terms`.  B is stored once, in panels of 32 columns: as f32 for
+three terms, which are made of a panel when it is needed, for all rows at once; else as the terms themselves, 4 or 2
+bytes a weight. A is split while it is packed: a stripe of rows × a block of k at a time, so that scratch is at most
+about 1 MiB.
+
+Infinities, NaN and sums that overflow come out as in f32: a block of C with a sum that is not finite is computed
+again in f32.  Few rows are computed in f32 in the first place, from the same B.
+
+Threads split the output, never k: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from irc.ir.dim import Dim, DimLike, product
+from irc.ir.types import DType, f32, u16
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import AVX512
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, epilogue_of, prelude
+from irc.kernels.split_bf16 import bf16_terms, dots, text
+from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL, ROWS
+from irc.kernels.vector import bf16_io
+
+VECTOR = Tile(AVX512, f32, 4, 2)
+LONGEST_SUM = 128  # products added up in one accumulator of the f32 path; even
+PANEL_TILES = 72  # row tiles × terms of a chunk, so that a panel of B, split, takes 144 KiB of the stack or the cache
+STRIPE = 1024  # tiles of A packed at a time (1 MiB), unless that is fewer than
+LEAST_TILES = 16  # row tiles: B is read, and split, once for each stripe
+TASKS = 12  # pieces of a stripe, if its panels are fewer
+WORTHWHILE = 5_000_000  # tile products below which one thread does all
+THIN_WORTHWHILE = 100_000  # the same of products in f32
+SHORT = 8  # chunks of a sum up to which vectors apply the epilogue in registers; it is nothing beside longer ones
+FAR = 4096  # elements ahead that are fetched: whole chunks
+THIN = {3: 24, 2: 12, 1: 8}  # rows, by terms, below which f32 is as fast
+
+
+@dataclass(frozen=True)
+class AmxGemmKernel(Kernel):
+    """A generated matrix product.
+
+    `heights`: numbers of row tiles it has blocks of; none: all its rows are few.  `thin`: whether they may be few.
+    `widths`: column tiles it has blocks of.  `x_half`, `y_half`: A and C are bf16 (`irc.kernels.vector.bf16_io`), of
+    one term; C only where `is_one_sum`, because partial sums stand in it.
+    """
+
+    terms: int
+    epilogue: Epilogue
+    heights: tuple[int, ...]
+    widths: tuple[int, ...]
+    thin: bool
+    unit: bf16_terms.Unit = "amx"
+    x_half: bool = False
+    y_half: bool = False
+
+    @cached_property
+    def symbol(self) -> str:
+        key = f"{self.epilogue.key()}{self.heights}{self.widths}{self.thin} {bf16_io.key(self.x_half, self.y_half)}"
+        return symbol(f"gemm_{self.unit}", self.terms, key)
+
+    @property
+    def packing(self) -> tuple[object, ...]:
+        """Equal for kernels that store B alike."""
+        return "amx", self.terms
+
+    @property
+    def b_dtype(self) -> DType:
+        """The element type of packed B."""
+        return f32 if self.terms == 3 else u16
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type of the pointers: read, written, scratch (where tiles are used)."""
+        slots = self.epilogue.pointers("float")
+        scratch = (("scratch", "uint16_t *"),) if self.heights else ()
+        a, c = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
+        return (("a", f"const {a} *"), ("b", f"const {self._b} *"), *slots, ("c", f"{c} *"), *scratch)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; strides are in elements."""
+        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch0", "batch1", "row")]
+        matrices = "m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 c_batch0 c_batch1 c_row batch0 batch1"
+        return (*matrices.split(), *slots)
+
+    @property
+    def _b(self) -> str:
+        return "float" if self.terms == 3 else "uint16_t"
+
+    @property
+    def _most_chunks(self) -> int:
+        return PANEL_TILES // self.terms
+
+    def is_one_sum(self, k: int) -> bool:
+        """Whether sums of k products are finished at once."""
+        return k <= self._most_chunks * CHUNK
+
+    def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
+        """Elements (`b_dtype`) of one packed matrix B[k, n]: also the batch stride of packed constants."""
+        rows = Dim.of(k) if self.terms == 3 else Dim.of(k).ceildiv(CHUNK) * (CHUNK * self.terms)
+        return Dim.of(n).ceildiv(PANEL) * PANEL * rows
+
+    def scratch_bytes(self, m: DimLike, k: int) -> Dim:
+        """Bytes of scratch for m rows and sums of k products: the largest stripe."""
+        if not self.heights:
+            return Dim.of(0)
+        chunks = -(-k // CHUNK)
+        cuts = -(-chunks // self._most_chunks)
+        step = -(-chunks // cuts) if cuts else 0
+        most = max(STRIPE // (step * self.terms) // 2 * 2 if step else 0, LEAST_TILES)
+        rows = Dim.of(m)
+        if rows.is_const:
+            tiles = max(-(-int(rows) // ROWS), 1)
+            share = -(-tiles // -(-tiles // most))
+            most = (share + 1) // 2 * 2
+        return Dim.of(most * step * self.terms * ROWS * CHUNK * 2)
+
+    def pack_b(self, b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """B[…, k, n] as the kernel reads it, zero padded, C-contiguous.
+
+        Three terms: f32 […, n / 32, k, 32]; else uint16, bf16 terms […, n / 32, k / 32, term, 2, 16 pairs, 16, 2].
+        """
+        (k, n), lead = b.shape[-2:], b.shape[:-2]
+        count, chunks = -(-n // PANEL), -(-k // CHUNK)
+        rows = k if self.terms == 3 else chunks * CHUNK
+        full = np.zeros((*lead, rows, count * PANEL), np.float32)
+        full[..., :k, :n] = b
+        if self.terms == 3:
+            return np.ascontiguousarray(np.moveaxis(full.reshape(*lead, k, count, PANEL), -2, -3))
+        split = np.stack(terms_of(full, self.terms), axis=-1)
+        split = split.reshape(*lead, chunks, CHUNK // 2, 2, count, 2, PANEL // 2, self.terms)
+        d = len(lead)  # lead, chunk, pair, which of it, panel, column tile, column, term
+        order = (*range(d), d + 3, d, d + 6, d + 4, d + 1, d + 5, d + 2)
+        return np.ascontiguousarray(split.transpose(order))
+
+    def unpack_b(self, packed: np.ndarray[Any, Any], n: int, k: int) -> np.ndarray[Any, Any]:
+        """B[k, n] as the kernel takes it, f32: of what `pack_b` made, flat; terms are added up."""
+        count, chunks = -(-n // PANEL), -(-k // CHUNK)
+        if self.terms == 3:
+            return packed.reshape(count, k, PANEL).transpose(1, 0, 2).reshape(k, -1)[:, :n]
+        bf16s = packed.reshape(count, chunks, self.terms, 2, CHUNK // 2, PANEL // 2, 2)
+        values = (bf16s.astype(np.uint32) << 16).view(np.float32).sum(axis=2, dtype=np.float32)
+        return values.transpose(1, 3, 5, 0, 2, 4).reshape(chunks * CHUNK, -1)[:k, :n]
+
+    @property
+    def executed(self) -> float:
+        """Products of bf16 terms for each product."""
+        return float(len(bf16_terms.ORDER[self.terms]))
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of the definition."""
+        return 2 * product(sizes[n] for n in ("batch0", "batch1", "m", "n", "k"))
+
+    def source(self) -> str:
+        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+        given = self._names()
+        rows = fill(text.LOAD_F32 if self.terms == 3 else text.LOAD_TERMS, **given)
+        parts = [
+            prelude(VECTOR, self.epilogue),
+            bf16_terms.TYPES,
+            bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
+            f"/* {self.summary} */",
+            epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
+            fill(text.CALL, **given),
+            fill(text.ROWS, **given, load_b=rows),
+        ]
+        if self.thin:
+            parts.append(fill(text.THIN, **given))
+        if self.heights:
+            parts += self._with_tiles(given)
+        return "".join((*parts, self._entry(given)))
+
+    def _with_tiles(self, given: dict[str, object]) -> list[str]:
+        t = self.terms
+        variants = [(r, w) for r in self.heights for w in self.widths]
+        splitting = t == 3
+        if self.unit == "dot":
+            calls, products = self._dots(), [dots.core(w) for w in self.widths]
+            if self._finishes_in_registers:
+                products.append(dots.finished(self.symbol, 2, bf16_io.names(self.x_half, self.y_half)))
+        else:
+            calls = self._products(variants)
+            products = [bf16_terms.products(t, r, w, self.unit, splitting) for r, w in variants]
+        if splitting:
+            operand, first, split = text.SPLIT_OPERAND, text.SPLIT_FIRST, text.SPLIT
+        else:
+            operand, first, split = f"        const uint16_t *const b = stored + g->chunk0 * {t * 1024};", "", ""
+        return [
+            bf16_terms.head(self.unit),
+            "" if self.x_half else bf16_terms.split(t),
+            bf16_terms.SPLIT_PANEL if t == 3 else "",
+            *products,
+            fill(text.PACK_HALVES if self.x_half else text.PACK, **given),
+            fill(split, **given),
+            fill(
+                text.PRODUCTS,
+                **given,
+                **bf16_terms.splitting_names(splitting, "end - block"),
+                points=bf16_terms.POINTS[self.unit],
+                choose="\n".join(calls),
+                first=fill(first, **given),
+                operand=fill(operand, **given),
+                next=fill(text.SPLIT_NEXT if splitting else text.NEXT, **given),
+            ),
+            fill(text.MATRIX, **given),
+        ]
+
+    @property
+    def _finishes_in_registers(self) -> bool:
+        """Whether a variant of `irc_dots` has the epilogue: functions would push its sums out of registers."""
+        return 2 in self.widths and not self.epilogue.functions()
+
+    @property
+    def _direct(self) -> bool:
+        """Whether A may be read in place."""
+        return self.x_half and self.unit == "dot"
+
+    def _products(self, variants: list[tuple[int, int]]) -> list[str]:
+        """The products of a block, tiles by tiles."""
+        splitting = self.terms == 3
+        return [
+            f"        {variant_of(i, variants, 'g->n - col')}"
+            f"irc_products_{bf16_terms.products_name(self.terms, r, w, self.unit, splitting)}"
+            f"(chunks, packed, g->height, b, out, 32, ahead, fetched"
+            f"{bf16_terms.SPLITTING_ARGUMENTS if splitting else ''});"
+            for i, (r, w) in enumerate(variants)
+        ]
+
+    def _dots(self) -> list[str]:
+        """The same row by row: of the last chunk what there is, and rows that need no packing where they stand."""
+        found = [
+            "        const int64_t tail = last ? (g->k - (g->chunk1 - 1) * 32 + 1) / 2 * 2 : 32;",
+            "        const uint16_t *from = packed;",
+            "        int64_t apart = 32, step = high * 32;",
+        ]
+        if self._direct:
+            found += [
+                "        if (g->direct) {",
+                "            from = a + row * g->a_row + g->chunk0 * 32;",
+                "            apart = g->a_row;",
+                "            step = 32;",
+                "            if (col == 0 && block + 1 < end) /* the next rows come nearer */",
+                "                for (int64_t r = 0; r < high && row + high + r < g->m; r++)",
+                "                    for (int64_t c = 0; c < chunks; c++)",
+                "                        __builtin_prefetch(from + (high + r) * apart + c * 32, 0, 2);",
+                "        }",
+            ]
+        rows = "(real, chunks, tail, from, apart, step, 0, b, {}, ahead, fetched);"
+        if self._finishes_in_registers:
+            found += [
+                f"        if (first && last && chunks <= {SHORT} && g->n - col >= 32) {{",
+                "            irc_f32x16 poison = {0};",
+                f"            {self.symbol}_dots_2_rows{rows.format('o, row, col, &poison')}",
+                f"            if (irc_any_nan(poison)) {self.symbol}_exact(g, o, a, stored, row, row + real, col);",
+                "            continue;",
+                "        }",
+            ]
+        for i, w in enumerate(self.widths):
+            test = "if (g->n - col > 16) " if i + 1 < len(self.widths) else "else " if i else ""
+            found.append(f"        {test}irc_dots_{w}_rows{rows.format('out, 32')}")
+        return found
+
+    def _entry(self, given: dict[str, object]) -> str:
+        only = f"    if (m < {THIN[self.terms]}) {{\n" if self.heights else ""
+        thin = fill(text.ENTRY_THIN, **given, only="") if self.thin else ""
+        if only and thin:
+            lines = thin.splitlines(keepends=True)
+            thin = only + "".join("    " + line for line in lines) + "        return;\n    }\n"
+        return fill(
+            text.ENTRY,
+            **given,
+            parameters=self.parameters,
+            fields=", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
+            body=thin + (fill(text.ENTRY_MATRIX, **given) if self.heights else ""),
+        )
+
+    def _names(self) -> dict[str, object]:
+        """What the templates refer to."""
+        t, slots = self.terms, list(enumerate(self.epilogue.slots))
+        fields = self.epilogue.fields("float", "batch0", "batch1", "row")
+        rows = {i: f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "" for i, axes in slots}
+        starts = (f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;{rows[i]}" for i, _ in slots)
+        moves = (f"\n            g.s{i} += i * s{i}_batch0 + j * s{i}_batch1;" for i, _ in slots)
+        here = (f"\n    o.s{i} = g->s{i};{rows[i].replace('        ', '    ')}" for i, _ in slots)
+        return {
+            **bf16_io.names(self.x_half, self.y_half),
+            "direct": "\n    int direct; /* A is read in place */" if self._direct else "",
+            "packed": "if (!g->direct) " if self._direct else "",
+            "set_direct": "\n    whole.direct = a_col == 1 && k % 2 == 0;" if self._direct else "",
+            "S": self.symbol,
+            "B": self._b,
+            "T": t,
+            "sum": LONGEST_SUM,
+            "slot_fields": fields,
+            "slot_starts": "".join(starts),
+            "slot_moves": "".join(moves),
+            "slots_here": "".join(here),
+            "panel_elements": "g->k * 32" if t == 3 else f"(g->k + 31) / 32 * {t * 1024}",
+            "chunk": 1024 if t == 3 else t * 1024,
+            "pair": 64 if t == 3 else 32,
+            "far": 2 * FAR if t == 3 else FAR * t,
+            "lines": 4 if t == 3 else 2 * t,  # of a pair of rows
+            "line": 16 if t == 3 else 512,
+            "panel_lines": 64 if t == 3 else 32 * t,
+            "chunk_start": "g->chunk0 * 1024" if t == 3 else f"g->chunk0 * {t * 1024}",
+            "most_chunks": self._most_chunks,
+            "stripe": STRIPE,
+            "least_tiles": LEAST_TILES,
+            "tasks": TASKS,
+            "passes": len(bf16_terms.ORDER[t]),
+            "begin": bf16_terms.BEGIN[self.unit].format(rows="g->height"),
+            "end": bf16_terms.END[self.unit],
+            "worthwhile": WORTHWHILE,
+            "thin_worthwhile": THIN_WORTHWHILE,
+        }
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
+        return bf16_terms.FEATURES[self.unit] if self.heights else frozenset()
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        how = "f32 from three bf16 terms, six products" if self.terms == 3 else f"{self.terms} bf16 terms"
+        return f"C = epilogue(A B) on AMX, {how}; B packed at compile time."
+
+
+def terms_of(x: np.ndarray[Any, Any], count: int) -> list[np.ndarray[Any, Any]]:
+    """`count` bf16 terms (uint16) of finite f32 values, rounded to nearest; infinities and NaN are the first alone."""
+    found: list[np.ndarray[Any, Any]] = []
+    finite = np.isfinite(x)
+    left = np.where(finite, x, np.float32(0))
+    cut = np.zeros(x.shape, bool)
+    for number in range(count):
+        bits = left.view(np.uint32)
+        nearest = bits + 0x7FFF + (bits >> 16 & 1)
+        cut = cut | (nearest & 0x7F800000 == 0x7F800000)  # the largest floats: neither terms nor sum may overflow
+        nearest = np.where(cut, bits, nearest)
+        half = (nearest >> 16).astype(np.uint16)
+        left = left - (half.astype(np.uint32) << 16).view(np.float32)
+        if not number and not finite.all():
+            special = np.where(np.isnan(x), np.uint16(0x7FC0), (x.view(np.uint32) >> 16).astype(np.uint16))
+            half = np.where(finite, half, special)
+        found.append(half)
+    return found
+
+
+def blocks_of(m: DimLike) -> tuple[int, ...]:
+    """Row tiles of the blocks that m rows are cut into: two, and one if the number of tiles is odd."""
+    rows = Dim.of(m)
+    if not rows.is_const:
+        return 2, 1
+    tiles = -(-int(rows) // ROWS)
+    tiles = -(-int(rows) // -(-int(rows) // tiles)) if tiles else 1
+    return (1,) if tiles == 1 else (2, 1) if tiles % 2 else (2,)
+
+
+def widths_of(n: DimLike) -> tuple[int, ...]:
+    """Column tiles of the panels of n columns."""
+    columns = Dim.of(n)
+    if not columns.is_const:
+        return 2, 1
+    rest = int(columns) % PANEL
+    last = 1 if 0 < rest <= PANEL // 2 else 2
+    return (last,) if int(columns) <= PANEL else (2, 1) if last == 1 else (2,)
+
+
+def variant_of(number: int, variants: list[tuple[int, int]], left: str) -> str:
+    """The `if` that picks a block of row × column tiles among several; left: the columns that are left, in C."""
+    (rows, columns), last = variants[number], number + 1 == len(variants)
+    tests = ["two" if rows == 2 else "!two"] if len({r for r, _ in variants}) > 1 else []
+    tests += [f"{left} > 16" if columns == 2 else f"{left} <= 16"] if len({w for _, w in variants}) > 1 else []
+    return ("else " if number else "") + ("" if last else f"if ({' && '.join(tests)}) ")

@@ -1,0 +1,232 @@
+"""Transposing copies: the axes of a tensor in another order.
+
+Axes that stay together are one loop.  What is left are up to three outer loops around a matrix: where its rows and
+columns change places it goes through squares of registers, in stripes so that whole lines of both tensors are used;
+where the last axis stays, rows are copied.
+
+Threads split outer iterations and stripes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from irc.ir.dim import Dim, DimLike
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import plain
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, names, prelude
+from irc.kernels.vector.lanes import square
+
+OUTER = 3
+STRIPE = 64  # columns of x, or rows where these are copied, in a task
+WORTHWHILE = 50_000  # elements below which one thread does all
+
+_BODY = """
+typedef struct {
+    const $T *x;
+    $T *y;
+    int64_t n0, n1, n2, rows, cols, x0, x1, x2, x_row, y0, y1, y2, y_row, y_col;
+} ${S}_call;
+
+/* The square of `rows` x `cols` elements, at most $L each way; nothing else is read or written. */
+IRC_INLINE void ${S}_edge(const $T *x, int64_t x_row, int64_t rows, int64_t cols, $T *y, int64_t y_col) {
+    $V v[$L];
+    for (int i = 0; i < $L; i++) v[i] = i < rows ? ${V}_load_part(x + i * x_row, cols) : ($V){0};
+    ${V}_square(v);
+    for (int j = 0; j < $L && j < cols; j++) ${V}_store_part(y + j * y_col, v[j], rows);
+}
+
+IRC_INLINE void ${S}_whole(const $T *x, int64_t x_row, $T *y, int64_t y_col) {
+    $V v[$L];
+    IRC_FULL_UNROLL
+    for (int i = 0; i < $L; i++) v[i] = ${V}_load(x + i * x_row);
+    ${V}_square(v);
+    IRC_FULL_UNROLL
+    for (int j = 0; j < $L; j++) ${V}_store(y + j * y_col, v[j]);
+}
+
+/* y[j][i] = x[i][j], rows of both contiguous: all rows of x, some of its columns. */
+static void ${S}_stripe(const ${S}_call *g, const $T *x, $T *y, int64_t cols) {
+    for (int64_t i = 0; i < g->rows; i += $L) {
+        const int64_t rows = g->rows - i;
+        for (int64_t j = 0; j < cols; j += $L) {
+            const $T *from = x + i * g->x_row + j;
+            $T *to = y + j * g->y_col + i;
+            if (rows >= $L && cols - j >= $L) ${S}_whole(from, g->x_row, to, g->y_col);
+            else ${S}_edge(from, g->x_row, rows, cols - j, to, g->y_col);
+        }
+    }
+}
+
+/* The same for few rows or few columns of x, which stand side by side in memory. */
+static void ${S}_few(const ${S}_call *g, const $T *x, $T *y, int64_t cols) {
+    if (g->rows == 2 && g->y_col == 2) {
+        int64_t j = 0;
+        for (; j + $L <= cols; j += $L) {
+            const $V a = ${V}_load(x + j), b = ${V}_load(x + g->x_row + j);
+            ${V}_store(y + 2 * j, __builtin_shufflevector(a, b, $low));
+            ${V}_store(y + 2 * j + $L, __builtin_shufflevector(a, b, $high));
+        }
+        for (; j < cols; j++) y[2 * j] = x[j], y[2 * j + 1] = x[g->x_row + j];
+    } else if (g->rows < cols) {
+        for (int64_t j = 0; j < cols; j++)
+            for (int64_t i = 0; i < g->rows; i++) y[j * g->y_col + i] = x[i * g->x_row + j];
+    } else {
+        for (int64_t i = 0; i < g->rows; i++)
+            for (int64_t j = 0; j < cols; j++) y[j * g->y_col + i] = x[i * g->x_row + j];
+    }
+}
+
+static void ${S}_copy(const $T *x, $T *y, int64_t n) {
+    int64_t j = 0;
+    for (; j + 2 * $L <= n; j += 2 * $L) {
+        ${V}_store(y + j, ${V}_load(x + j));
+        ${V}_store(y + j + $L, ${V}_load(x + j + $L));
+    }
+    for (; j < n; j += $L) ${V}_store_part(y + j, ${V}_load_part(x + j, n - j), n - j);
+}
+
+IRC_INLINE int64_t ${S}_stripes(const ${S}_call *g) {
+    return ((g->y_col == 1 ? g->rows : g->cols) + $stripe - 1) / $stripe;
+}
+
+/* Tasks begin to end: outer iterations, then stripes. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t stripes = ${S}_stripes(g);
+    for (; begin < end; begin++) {
+        const int64_t outer = begin / stripes, at = begin % stripes * $stripe;
+        const int64_t i2 = outer % g->n2, i1 = outer / g->n2 % g->n1, i0 = outer / g->n2 / g->n1;
+        const $T *x = g->x + i0 * g->x0 + i1 * g->x1 + i2 * g->x2;
+        $T *y = g->y + i0 * g->y0 + i1 * g->y1 + i2 * g->y2;
+        if (g->y_col == 1) {
+            for (int64_t i = at; i < at + $stripe && i < g->rows; i++)
+                ${S}_copy(x + i * g->x_row, y + i * g->y_row, g->cols);
+            continue;
+        }
+        const int64_t cols = g->cols - at < $stripe ? g->cols - at : $stripe;
+        x += at;
+        y += at * g->y_col;
+        if (g->y_row != 1) {
+            for (int64_t i = 0; i < g->rows; i++)
+                for (int64_t j = 0; j < cols; j++) y[i * g->y_row + j * g->y_col] = x[i * g->x_row + j];
+        } else if (g->rows < $few || cols < $few) {
+            ${S}_few(g, x, y, cols);
+        } else {
+            ${S}_stripe(g, x, y, cols);
+        }
+    }
+}
+
+void $S($parameters) {
+    ${S}_call g = {$assigned};
+    const int64_t outer = n0 * n1 * n2, tasks = outer * ${S}_stripes(&g);
+    if (outer <= 0 || rows <= 0 || cols <= 0) return;
+    if (!pool || tasks < 2 || (double)outer * (double)rows * (double)cols < $worthwhile) ${S}_part(&g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+}
+"""
+
+
+@dataclass(frozen=True)
+class TransposeKernel(Kernel):
+    """A generated copy that reorders axes; its sizes come from `transposed`."""
+
+    tile: Tile
+
+    @cached_property
+    def symbol(self) -> str:
+        return symbol("transpose", self.tile.name.removeprefix("irc_tile_").rsplit("_", 1)[0], "")
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        t = str(names(self.tile)["T"])
+        return (("x", f"const {t} *"), ("y", f"{t} *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order.
+
+        n0, n1, n2 outer iterations around a matrix of rows × cols; strides in x and y of each.  The columns of x are
+        contiguous; in y either they are (y_col is 1) or the rows, for speed (y_row is 1).
+        """
+        return tuple("n0 n1 n2 rows cols x0 x1 x2 x_row y0 y1 y2 y_row y_col".split())  # noqa: SIM905
+
+    @property
+    def result_strides(self) -> tuple[str, ...]:
+        """Strides of the result, where its rows are contiguous."""
+        return ("y0", "y1", "y2", "y_col")
+
+    def scratch_bytes(self) -> Dim:
+        """Bytes of scratch: none."""
+        return Dim.of(0)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: none."""
+        return Dim.of(0)
+
+    def source(self) -> str:
+        t = self.tile
+        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+        given = names(t) | {"S": self.symbol, "stripe": STRIPE, "worthwhile": WORTHWHILE, "few": max(2, t.lanes // 4)}
+        pairs = [i // 2 + i % 2 * t.lanes for i in range(2 * t.lanes)]
+        given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
+        head = f"/* A copy that reorders axes, {t.dtype}. */"
+        body = fill(_BODY, **given, parameters=self.parameters, assigned=assigned)
+        return prelude(t, plain(t.dtype)) + square(t.lanes, t.dtype) + head + body
+
+
+def transposed(shape: Sequence[DimLike], order: Sequence[int]) -> dict[str, Dim] | None:
+    """The sizes with which the kernel computes y = transpose(x, order) of a dense x[shape]; None: too many loops."""
+    dims = [Dim.of(d) for d in shape]
+    axes = _merged(dims, order)
+    strides = _strides([extent for _, extent in sorted(axes)])
+    place = {first: strides[i] for i, (first, _) in enumerate(sorted(axes))}
+    x = [place[first] for first, _ in axes]
+    y, extents = _strides([extent for _, extent in axes]), [extent for _, extent in axes]
+    last = max(range(len(axes)), key=lambda i: axes[i][0])
+    row = len(axes) - 1 if last != len(axes) - 1 else len(axes) - 2
+    outer = [i for i in range(len(axes)) if i not in (last, row)]
+    if len(outer) > OUTER:
+        return None
+    one, none = Dim.of(1), Dim.of(0)
+    found = {"rows": one, "x_row": none, "y_row": none}
+    if row >= 0:
+        found = {"rows": extents[row], "x_row": x[row], "y_row": y[row]}
+    found |= {"cols": extents[last], "y_col": y[last]}
+    for k in range(OUTER):
+        at = k - (OUTER - len(outer))
+        found |= {
+            f"n{k}": extents[outer[at]] if at >= 0 else one,
+            f"x{k}": x[outer[at]] if at >= 0 else none,
+            f"y{k}": y[outer[at]] if at >= 0 else none,
+        }
+    return found
+
+
+def _merged(dims: list[Dim], order: Sequence[int]) -> list[tuple[int, Dim]]:
+    """The axes of y as (first axis of x, extent), without those of extent 1; axes that stay together are one."""
+    kept = [a for a in range(len(dims)) if not (dims[a].is_const and int(dims[a]) == 1)]
+    rank = {a: i for i, a in enumerate(kept)}
+    axes: list[tuple[int, Dim]] = []
+    before = -2
+    for a in order:
+        if a not in rank:
+            continue
+        if axes and rank[a] == before + 1:
+            axes[-1] = (axes[-1][0], axes[-1][1] * dims[a])
+        else:
+            axes.append((rank[a], dims[a]))
+        before = rank[a]
+    return axes or [(0, Dim.of(1))]
+
+
+def _strides(extents: list[Dim]) -> list[Dim]:
+    found, step = [Dim.of(1)] * len(extents), Dim.of(1)
+    for i in reversed(range(len(extents))):
+        found[i] = step
+        step = step * extents[i]
+    return found

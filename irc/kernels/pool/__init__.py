@@ -1,0 +1,1 @@
+"""Pools over planes."""

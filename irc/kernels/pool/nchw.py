@@ -1,0 +1,349 @@
+"""Pooling, NCHW: the largest element or the mean of every window, and of whole planes.
+
+A row of outputs takes two steps: the rows of the window are folded, vector by vector along the width, into one padded
+row on the stack; then the taps of the window along that row.  Nothing outside the input is read.  Padding counts as
+-inf for the maximum and is left out of the sum.
+
+Threads split planes (images × channels).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from irc.ir.dim import Dim, product
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import plain
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, names, prelude
+from irc.kernels.vector.lanes import folds
+
+Mode = Literal["max", "average"]
+Counted = Literal["inside", "padded", "window"]
+ROW = 4096  # elements of a padded row on the stack
+WORTHWHILE = 50_000  # elements below which one thread does all
+
+_CALL = """
+typedef struct {
+    const $T *x;
+    $T *y;
+    int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w, end_h, end_w, x_batch, x_channel, y_batch, y_channel;
+} ${S}_call;
+
+IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The taps of a window that starts at `at` which stand in [low, high): from *begin on; returns how many. */
+IRC_INLINE int64_t ${S}_taps(int64_t at, int64_t low, int64_t high, int64_t taps, int64_t step, int64_t *begin) {
+    *begin = at < low ? ${S}_least((low - at + step - 1) / step, taps) : 0;
+    const int64_t end = at < high ? ${S}_least((high - at + step - 1) / step, taps) : 0;
+    return end > *begin ? end - *begin : 0;
+}
+"""
+
+_BODY = """
+/* Columns lo to hi of the rows of a window, folded: to[j] from n rows `step` apart. */
+IRC_INLINE void ${S}_rows(const $T *x, int64_t step, int64_t n, int64_t lo, int64_t hi, $T *to) {
+    int64_t j = lo;
+    for (; j + $L <= hi; j += $L) {
+        $V acc = ${V}_load(x + j);
+        for (int64_t k = 1; k < n; k++) {
+            const $V next = ${V}_load(x + k * step + j);
+            acc = $fold;
+        }
+        ${V}_store(to + j, acc);
+    }
+    if (j < hi) {
+        $V acc = ${V}_load_part(x + j, hi - j);
+        for (int64_t k = 1; k < n; k++) {
+            const $V next = ${V}_load_part(x + k * step + j, hi - j);
+            acc = $fold;
+        }
+        ${V}_store_part(to + j, acc, hi - j);
+    }
+}
+
+/* Every $SW-th element from `from` on. */
+IRC_INLINE $V ${S}_take(const $T *from) {
+$take}
+
+/* The columns of the windows: n outputs from the padded row. */
+IRC_INLINE void ${S}_columns(const $T *row, int64_t n, $T *y$counts) {
+    for (int64_t j = 0; j < n; j += $L) {
+        $V acc = ${S}_take(row + j * $SW);
+        $unroll
+        for (int k = 1; k < $KW; k++) {
+            const $V next = ${S}_take(row + j * $SW + k * $DW);
+            acc = $fold;
+        }$divide
+        if (n - j >= $L) ${V}_store(y + j, acc);
+        else ${V}_store_part(y + j, acc, n - j);
+    }
+}
+
+static void ${S}_plane(const ${S}_call *g, const $T *x, $T *y) {
+    _Alignas(64) $T row[$row + $slack];$count_room
+    const int64_t most = ($row - $span) / $SW;
+    for (int64_t x0 = 0; x0 < g->ow; x0 += most) {
+        const int64_t cols = ${S}_least(g->ow - x0, most), at = x0 * $SW - g->pad_w;
+        const int64_t width = (cols - 1) * $SW + $span;
+        const int64_t lo = at < 0 ? ${S}_least(-at, width) : 0;
+        const int64_t end = g->iw - at < 0 ? 0 : ${S}_least(g->iw - at, width), hi = end < lo ? lo : end;
+        for (int64_t j = 0; j < width + $slack; j++) row[j] = $empty;$count_columns
+        for (int64_t oy = 0; oy < g->oh; oy++) {
+            int64_t first, ignored;
+            const int64_t top = oy * $SH - g->pad_h, n = ${S}_taps(top, 0, g->ih, $KH, $DH, &first);
+            (void)ignored;
+            if (n) ${S}_rows(x + (top + first * $DH) * g->iw + at, $DH * g->iw, n, lo, hi, row);
+            else for (int64_t j = lo; j < hi; j++) row[j] = $empty;
+            ${S}_columns(row, cols, y + oy * g->ow + x0$count_row);
+        }
+    }
+}
+
+/* Planes begin to end: images, then channels. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    for (; begin < end; begin++) {
+        const int64_t image = begin / g->channels, channel = begin % g->channels;
+        ${S}_plane(g, g->x + image * g->x_batch + channel * g->x_channel,
+                   g->y + image * g->y_batch + channel * g->y_channel);
+    }
+}
+
+void $S($parameters) {
+    ${S}_call g = {$assigned};
+    const int64_t planes = batch * channels;
+    if (planes <= 0 || oh <= 0 || ow <= 0) return;
+    const double work = (double)planes * (double)(oh * ow) * ($KH + $KW);
+    if (!pool || planes < 2 || work < $worthwhile) ${S}_part(&g, 0, planes);
+    else pool->parallel_for(pool->self, planes, ${S}_part, &g);
+}
+"""
+
+_COUNT_COLUMNS = """
+        for (int64_t j = 0; j < cols; j++)
+            counts[j] = ($T)${S}_taps(at + j * $SW, $low_w, $high_w, $KW, $DW, &(int64_t){0});"""
+
+_WHOLE = """
+/* One plane of n values. */
+static $T ${S}_plane(const $T *x, int64_t n) {
+    $V acc[4];
+    IRC_FULL_UNROLL
+    for (int u = 0; u < 4; u++) acc[u] = ${V}_all($empty);
+    int64_t j = 0;
+    for (; j + 4 * $L <= n; j += 4 * $L) {
+        IRC_FULL_UNROLL
+        for (int u = 0; u < 4; u++) {
+            const $V next = ${V}_load(x + j + u * $L), acc_ = acc[u];
+            acc[u] = $fold;
+        }
+    }
+    for (; j + $L <= n; j += $L) {
+        const $V next = ${V}_load(x + j), acc_ = acc[0];
+        acc[0] = $fold;
+    }
+    $T rest = $empty;
+    for (; j < n; j++) rest = $one;
+    IRC_FULL_UNROLL
+    for (int u = 1; u < 4; u++) {
+        const $V next = acc[u], acc_ = acc[0];
+        acc[0] = $fold;
+    }
+    for (int i = 0; i < $L; i++) {
+        const $T lane = acc[0][i];
+        rest = $lane;
+    }
+    return $result;
+}
+
+typedef struct {
+    const $T *x;
+    $T *y;
+    int64_t batch, channels, n, x_batch, x_channel, y_batch, y_channel;
+} ${S}_call;
+
+/* Planes begin to end: images, then channels. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    for (; begin < end; begin++) {
+        const int64_t image = begin / g->channels, channel = begin % g->channels;
+        g->y[image * g->y_batch + channel * g->y_channel] =
+            ${S}_plane(g->x + image * g->x_batch + channel * g->x_channel, g->n);
+    }
+}
+
+void $S($parameters) {
+    ${S}_call g = {$assigned};
+    const int64_t planes = batch * channels;
+    if (planes <= 0) return;
+    if (!pool || planes < 2 || (double)planes * (double)n < $worthwhile) ${S}_part(&g, 0, planes);
+    else pool->parallel_for(pool->self, planes, ${S}_part, &g);
+}
+"""
+
+
+@dataclass(frozen=True)
+class PoolKernel(Kernel):
+    """A generated pool with a window that `fits`.
+
+    counted: what a mean divides by: the positions `inside` the input, those and the padding (`padded`: end_h and
+    end_w are the padding behind), or all of the `window`.
+    """
+
+    tile: Tile
+    mode: Mode
+    window: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    counted: Counted
+
+    @cached_property
+    def symbol(self) -> str:
+        shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
+        gaps = f"d{self.dilations[0]}x{self.dilations[1]}"
+        words = self.tile.name.removeprefix("irc_tile_").rsplit("_", 1)[0]
+        return symbol("pool", self.mode, shape, gaps, self.counted, words, "")
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        t = str(names(self.tile)["T"])
+        return (("x", f"const {t} *"), ("y", f"{t} *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; rows of a plane follow one another."""
+        extents = "batch channels ih iw oh ow pad_h pad_w end_h end_w x_batch x_channel y_batch y_channel"
+        return tuple(extents.split())
+
+    def scratch_bytes(self) -> Dim:
+        """Bytes of scratch: none."""
+        return Dim.of(0)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: one for each element of a window."""
+        extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
+        return extents * (self.window[0] * self.window[1])
+
+    def source(self) -> str:
+        t = self.tile
+        average = self.mode == "average"
+        pairs = (("K", self.window), ("S", self.strides), ("D", self.dilations))
+        given = names(t) | {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
+        given |= {
+            "S": self.symbol,
+            "span": _span(self.window[1], self.dilations[1]),
+            "row": ROW,
+            "slack": t.lanes * (self.strides[1] + 1),
+            "fold": "acc + next" if average else f"{given['V']}_max(acc, next)",
+            "empty": "0" if average else "-INFINITY",
+            "worthwhile": WORTHWHILE,
+            "unroll": "IRC_FULL_UNROLL" if self.window[1] <= 16 else "",
+        }
+        text = {"counts": "", "divide": "", "count_room": "", "count_columns": "", "count_row": ""}
+        if average:
+            text = self._dividing(given)
+        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+        return "".join(
+            (
+                prelude(t, plain(t.dtype)),
+                f"/* {self.summary} */",
+                fill(_CALL, **given),
+                fill(_BODY, **given, **text, take=self._take(), parameters=self.parameters, assigned=assigned),
+            )
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        (kh, kw), (sh, sw) = self.window, self.strides
+        return f"Pool, NCHW, {self.tile.dtype}: {self.mode} of {kh} x {kw} windows, strides {sh} and {sw}."
+
+    def _bounds(self, axis: str) -> tuple[str, str]:
+        """From where to where positions count."""
+        if self.counted == "padded":
+            return f"-g->pad_{axis}", f"g->i{axis} + g->end_{axis}"
+        return "0", f"g->i{axis}"
+
+    def _dividing(self, given: dict[str, object]) -> dict[str, str]:
+        """What a mean adds to the templates."""
+        v, t, s = given["V"], given["T"], self.symbol
+        if self.counted == "window":
+            area = f"\n        acc /= ($T){self.window[0] * self.window[1]};".replace("$T", str(t))
+            return {"counts": "", "divide": area, "count_room": "", "count_columns": "", "count_row": ""}
+        (low, high), (low_w, high_w) = self._bounds("h"), self._bounds("w")
+        rows = f"{s}_taps(top, {low}, {high}, {self.window[0]}, {self.dilations[0]}, &ignored)"
+        return {
+            "counts": f", {t} rows, const {t} *counts",
+            "divide": f"\n        acc /= rows * {v}_load(counts + j);",
+            "count_room": f"\n    _Alignas(64) {t} counts[{ROW} + {self.tile.lanes}] = {{0}};",
+            "count_columns": fill(_COUNT_COLUMNS, **given, low_w=low_w, high_w=high_w),
+            "count_row": f",\n                         ({t}){rows}, counts",
+        }
+
+    def _take(self) -> str:
+        v, lanes, stride = names(self.tile)["V"], self.tile.lanes, self.strides[1]
+        if stride == 1:
+            return f"    return {v}_load(from);\n"
+        if stride == 2:
+            picks = ", ".join(map(str, range(0, 2 * lanes, 2)))
+            return f"    return __builtin_shufflevector({v}_load(from), {v}_load(from + {lanes}), {picks});\n"
+        values = ", ".join(f"from[{i * stride}]" for i in range(lanes))
+        return f"    return ({v}){{{values}}};\n"
+
+
+@dataclass(frozen=True)
+class GlobalPoolKernel(Kernel):
+    """The largest element or the mean of every plane; the n values of a plane follow one another."""
+
+    tile: Tile
+    mode: Mode
+
+    @cached_property
+    def symbol(self) -> str:
+        words = self.tile.name.removeprefix("irc_tile_").rsplit("_", 1)[0]
+        return symbol("global_pool", self.mode, words, "")
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        t = str(names(self.tile)["T"])
+        return (("x", f"const {t} *"), ("y", f"{t} *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order."""
+        return ("batch", "channels", "n", "x_batch", "x_channel", "y_batch", "y_channel")
+
+    def scratch_bytes(self) -> Dim:
+        """Bytes of scratch: none."""
+        return Dim.of(0)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: one for each element."""
+        return product(sizes[n] for n in ("batch", "channels", "n"))
+
+    def source(self) -> str:
+        t, average = self.tile, self.mode == "average"
+        given = names(t) | {
+            "S": self.symbol,
+            "fold": "acc_ + next" if average else f"{names(t)['V']}_max(acc_, next)",
+            "one": "rest + x[j]" if average else "rest != rest || rest > x[j] ? rest : x[j]",
+            "lane": "rest + lane" if average else "rest != rest || rest > lane ? rest : lane",
+            "result": f"rest / ({names(t)['T']})n" if average else "rest",
+            "empty": "0" if average else "-INFINITY",
+            "worthwhile": WORTHWHILE,
+        }
+        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+        head = f"/* The {self.mode} of every plane, {t.dtype}. */"
+        body = fill(_WHOLE, **given, parameters=self.parameters, assigned=assigned)
+        return prelude(t, plain(t.dtype)) + folds(t.lanes, t.dtype) + head + body
+
+
+def _span(taps: int, dilation: int) -> int:
+    return (taps - 1) * dilation + 1
+
+
+def fits(window: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int]) -> bool:
+    """Whether the row of one vector of outputs fits on the stack."""
+    return _span(window[1], dilations[1]) + 16 * strides[1] <= ROW

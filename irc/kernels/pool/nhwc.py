@@ -1,0 +1,448 @@
+"""Pooling, channels last: the largest element or the mean of every window, and of all pixels of an image.
+
+Vectors run over channels.  A register tile is one vector of channels of several neighbouring pixels of an output row:
+the rows of each column of the input under it are folded once, and serve all pixels whose windows hold the column.
+Tiles that reach over the input skip the columns and rows outside; the others have no conditions.  Nothing outside the
+input is read.  Padding counts as -inf for the maximum and is left out of the sum.
+
+Threads split images, output rows and vectors of channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from irc.ir.dim import Dim, product
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.pool.nchw import Counted, Mode
+from irc.kernels.vector import bf16_io
+from irc.kernels.vector.pixels import STRIDES, Pair, bounds, columns, keep, slot_starts, users, window_names
+
+STRIP = 512 << 10  # bytes of the input rows of a strip
+WORTHWHILE = 50_000  # elements below which one thread does all
+BLOCK = 256  # pixels in one run of partial sums of a whole image
+UNROLLED = 3  # rows of a window up to which they are unrolled
+
+_CALL = """
+typedef struct {
+    const $X *x;
+    $Y *y;
+    int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w, end_h, end_w, x_batch, x_row, x_pixel, y_batch, y_pixel;
+    int64_t strip;$slot_fields
+} ${S}_call;
+"""
+
+_TILE = """
+/* The n rows of a column of windows, folded; n > 0. */
+IRC_INLINE $V ${S}_column(const $X *from, int64_t down, const int whole, int64_t n) {
+    $V acc = $LX(from);
+    if (whole) {$unroll
+        for (int k = 1; k < $KH; k++) {
+            const $V next = $LX(from + k * down);
+            acc = $fold;
+        }
+    } else {
+        for (int64_t k = 1; k < n; k++) {
+            const $V next = $LX(from + k * down);
+            acc = $fold;
+        }
+    }
+    return acc;
+}
+
+/* The columns under a tile: `from` stands on the first row of the first column; without `inside` only the columns in
+   `in` exist, and n rows of the window. */
+IRC_INLINE void ${S}_fold($V *sum, const int inside, const $X *from, int64_t step, int64_t down, int64_t n,
+                          uint64_t in) {
+    $V acc, next;
+    (void)in;
+$columns}
+
+/* Output rows y0 to y1 of a vector of channels, which starts at x. */
+static void ${S}_rows(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_t y0, int64_t y1, int64_t channel) {
+    const int64_t last = g->ow > $P ? g->ow - $P : 0, n = g->ow < $P ? g->ow : $P;
+    const int64_t step = g->x_pixel, down = $DH * g->x_row;
+    for (int64_t oy = y0; oy < y1; oy++) {
+        int64_t first;
+        const int64_t top = oy * $SH - g->pad_h, rows = ${S}_inside(top, g->ih, $DH, $KH, &first) - first;
+        const int tall = rows == $KH && n == $P;
+        for (int64_t ox = 0;; ox += $P) {
+            if (ox > last) ox = last;
+            const int64_t left = ox * $SW - g->pad_w, pixel = oy * g->ow + ox;
+            const $X *at = x + (top + first * $DH) * g->x_row + left * step;
+            $Y *to = o->c + pixel * o->c_row + channel;
+            $V acc[$P];
+            IRC_FULL_UNROLL
+            for (int p = 0; p < $P; p++) acc[p] = ${V}_all($empty);
+            if (tall && left >= 0 && left + $span <= g->iw) {
+                ${S}_fold(acc, 1, at, step, down, $KH, 0);
+                IRC_FULL_UNROLL
+                for (int p = 0; p < $P; p++, to += o->c_row)
+                    $SY(to, ${S}_epilogue(o, acc[p]$whole, pixel + p, channel, $L));
+            } else {
+                if (rows > 0) ${S}_fold(acc, 0, at, step, down, rows, ${S}_columns(left, g->iw));
+                IRC_FULL_UNROLL
+                for (int p = 0; p < $P; p++, to += o->c_row) {
+                    if (p >= n) break;
+                    $SY(to, ${S}_epilogue(o, acc[p]$edge, pixel + p, channel, $L));
+                }
+            }
+            if (ox == last) break;
+        }
+    }
+}
+
+/* Output rows y0 to y1 where there are fewer channels than a vector holds. */
+static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_t y0, int64_t y1) {
+    for (int64_t oy = y0; oy < y1; oy++) {
+        for (int64_t ox = 0; ox < g->ow; ox++) {
+            int64_t ky, first;
+            const int64_t top = oy * $SH - g->pad_h, bottom = ${S}_inside(top, g->ih, $DH, $KH, &ky);
+            const int64_t left = ox * $SW - g->pad_w, end = ${S}_inside(left, g->iw, $DW, $KW, &first);
+            $V acc = ${V}_all($empty);
+            for (; ky < bottom; ky++) {
+                for (int64_t kx = first; kx < end; kx++) {
+                    const $X *at = x + (top + ky * $DH) * g->x_row + (left + kx * $DW) * g->x_pixel;
+                    const $V next = ${LX}_part(at, g->channels);
+                    acc = $fold;
+                }
+            }
+            acc = ${S}_epilogue(o, acc$few, oy * g->ow + ox, 0, g->channels);
+            ${SY}_part(o->c + (oy * g->ow + ox) * o->c_row, acc, g->channels);
+        }
+    }
+}
+"""
+
+_COUNT = """
+/* By how much the sum of the window at (top, left) is divided. */
+IRC_INLINE $V ${S}_count(const ${S}_call *g, int64_t top, int64_t left) {
+    int64_t y, x;
+    const int64_t rows = ${S}_inside(top$low_h, g->ih$size_h, $DH, $KH, &y) - y;
+    const int64_t cols = ${S}_inside(left$low_w, g->iw$size_w, $DW, $KW, &x) - x;
+    return ${V}_all(($T)((rows > 0 ? rows : 0) * (cols > 0 ? cols : 0)));
+}
+"""
+
+_BODY = """
+/* Pieces begin to end: images, then strips, then vectors of channels.  Where the last vector would not be full, it
+   overlaps the one before, in the same piece. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t vectors = g->channels < $L ? 1 : g->channels / $L, strips = (g->oh + g->strip - 1) / g->strip;
+    for (; begin < end; begin++) {
+        const int64_t vector = begin % vectors, channel = vector * $L, last = g->channels - $L;
+        const int64_t image = begin / vectors / strips, y0 = begin / vectors % strips * g->strip;
+        const int64_t y1 = g->oh - y0 < g->strip ? g->oh : y0 + g->strip;
+        ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->channels};$slot_starts
+        const $X *x = g->x + image * g->x_batch;
+        if (last < 0) ${S}_few(g, &o, x, y0, y1);
+        else ${S}_rows(g, &o, x + channel, y0, y1, channel);
+        if (vector == vectors - 1 && channel < last) ${S}_rows(g, &o, x + last, y0, y1, last);
+    }
+}
+
+void $S($parameters) {
+    ${S}_call g = {$fields, .strip = oh};
+    if (batch <= 0 || channels <= 0 || oh <= 0 || ow <= 0) return;
+    const int64_t bytes = iw * channels * $size * $SH, most = bytes > 0 && bytes < $strip ? $strip / bytes : 1;
+    if (most < oh) g.strip = (oh + (oh + most - 1) / most - 1) / ((oh + most - 1) / most);
+    const int64_t pieces = batch * ((oh + g.strip - 1) / g.strip) * (channels < $L ? 1 : channels / $L);
+    const double work = (double)batch * (double)channels * (double)(oh * ow) * ($KH + $KW);
+    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&g, 0, pieces);
+    else pool->parallel_for(pool->self, pieces, ${S}_part, &g);
+}
+"""
+
+_WHOLE = """
+typedef struct {
+    const $T *x;
+    $T *y;
+    int64_t batch, channels, n, x_batch, x_pixel, y_batch;$slot_fields
+} ${S}_call;
+
+/* Folds the pixels of W vectors of channels, and stores them: short runs of partial sums, so that long sums keep their
+   digits. */
+IRC_INLINE void ${S}_span(const int W, const ${S}_call *g, const ${S}_out *o, const $T *x, int64_t channel) {
+    const int64_t step = g->x_pixel;
+    $V all[$G];
+    IRC_FULL_UNROLL
+    for (int w = 0; w < W; w++) all[w] = ${V}_all($empty);
+    for (int64_t left = g->n; left > 0; left -= $block) {
+        int64_t n = left < $block ? left : $block;
+        $V acc[$U][$G], next;
+        IRC_FULL_UNROLL
+        for (int u = 0; u < $U; u++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[u][w] = ${V}_all($empty);
+        }
+        for (; n >= $U; n -= $U) {
+            IRC_FULL_UNROLL
+            for (int u = 0; u < $U; u++, x += step) {
+                IRC_FULL_UNROLL
+                for (int w = 0; w < W; w++) {
+                    next = ${V}_load(x + w * $L);
+                    acc[u][w] = $one;
+                }
+            }
+        }
+        for (; n > 0; n--, x += step) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) {
+                next = ${V}_load(x + w * $L);
+                acc[0][w] = $first;
+            }
+        }
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) {
+            IRC_FULL_UNROLL
+            for (int u = 1; u < $U; u++) {
+                next = acc[u][w];
+                acc[0][w] = $first;
+            }
+            next = acc[0][w];
+            all[w] = $total;
+        }
+    }
+    IRC_FULL_UNROLL
+    for (int w = 0; w < W; w++)
+        ${V}_store(o->c + channel + w * $L, ${S}_epilogue(o, all[w]$divide, 0, channel + w * $L, $L));
+}
+
+/* The channels of an image where there are fewer than a vector holds. */
+static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $T *x) {
+    $V acc = ${V}_all($empty);
+    for (int64_t begin = 0; begin < g->n; begin += $block) {
+        const int64_t end = g->n - begin < $block ? g->n : begin + $block;
+        $V next = ${V}_all($empty);
+        for (int64_t i = begin; i < end; i++) {
+            const $V sum = next;
+            next = ${V}_load_part(x + i * g->x_pixel, g->channels);
+            next = $sum;
+        }
+        acc = $fold;
+    }
+    ${V}_store_part(o->c, ${S}_epilogue(o, acc$divide, 0, 0, g->channels), g->channels);
+}
+
+/* Pieces begin to end: images, then spans of $G vectors of channels; the last takes the channels behind it too, and its
+   last vector, where it would not be full, overlaps the one before. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t spans = g->channels < 2 * $G * $L ? 1 : g->channels / ($G * $L);
+    for (; begin < end; begin++) {
+        const int64_t image = begin / spans;
+        int64_t channel = begin % spans * ($G * $L);
+        const int64_t behind = begin % spans == spans - 1 ? g->channels : channel + $G * $L;
+        ${S}_out o = {.c = g->y + image * g->y_batch, .n = g->channels};$slot_starts
+        const $T *x = g->x + image * g->x_batch;
+        if (behind < $L) {
+            ${S}_few(g, &o, x);
+            continue;
+        }
+        for (; channel + $G * $L <= behind; channel += $G * $L) ${S}_span($G, g, &o, x + channel, channel);
+        for (; channel + $L <= behind; channel += $L) ${S}_span(1, g, &o, x + channel, channel);
+        if (channel < behind) ${S}_span(1, g, &o, x + behind - $L, behind - $L);
+    }
+}
+
+void $S($parameters) {
+    ${S}_call g = {$fields};
+    if (batch <= 0 || channels <= 0) return;
+    const int64_t pieces = batch * (channels < 2 * $G * $L ? 1 : channels / ($G * $L));
+    const double work = (double)batch * (double)channels * (double)n;
+    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&g, 0, pieces);
+    else pool->parallel_for(pool->self, pieces, ${S}_part, &g);
+}
+"""
+
+
+def _folding(v: object, mode: Mode, to: str) -> str:
+    return f"{to} + next" if mode == "average" else f"{v}_max({to}, next)"
+
+
+class _Pool(Kernel):
+    """What both pools have in common: one operand, slots, no scratch."""
+
+    tile: Tile
+    mode: Mode
+    epilogue: Epilogue
+    x_half: bool
+    y_half: bool
+    extents: str
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        t = str(names(self.tile)["T"])
+        x, y = "uint16_t" if self.x_half else t, "uint16_t" if self.y_half else t
+        return (("x", f"const {x} *"), *self.epilogue.pointers(t), ("y", f"{y} *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; channels follow one another."""
+        return (*self.extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
+
+    def scratch_bytes(self) -> Dim:
+        """Bytes of scratch: none."""
+        return Dim.of(0)
+
+    def _given(self) -> dict[str, object]:
+        """What the templates of both refer to."""
+        given = names(self.tile)
+        return given | {
+            "S": self.symbol,
+            "empty": "0" if self.mode == "average" else "-INFINITY",
+            "fold": _folding(given["V"], self.mode, "acc"),
+            "worthwhile": WORTHWHILE,
+            "parameters": self.parameters,
+            "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
+            "slot_fields": self.epilogue.fields(str(given["T"]), *STRIDES),
+            "slot_starts": slot_starts(self.epilogue),
+        }
+
+
+@dataclass(frozen=True)
+class PoolLastKernel(_Pool):
+    """A generated pool, channels last; tile.rows is the number of pixels of a register tile.
+
+    counted: as for `irc.kernels.pool.nchw.PoolKernel`.  The epilogue's rows are pixels and its columns channels.
+    x_half, y_half: x and y are bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
+    """
+
+    tile: Tile
+    mode: Mode
+    window: Pair
+    strides: Pair
+    dilations: Pair
+    counted: Counted
+    epilogue: Epilogue
+    x_half: bool = False
+    y_half: bool = False
+    extents = "batch channels ih iw oh ow pad_h pad_w end_h end_w x_batch x_row x_pixel y_batch y_pixel"
+
+    @cached_property
+    def symbol(self) -> str:
+        shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
+        gaps = f"d{self.dilations[0]}x{self.dilations[1]}"
+        words = self.tile.name.removeprefix("irc_tile_")
+        key = f"{self.epilogue.key()}{bf16_io.key(self.x_half, self.y_half)}"
+        return symbol("pool_last", self.mode, shape, gaps, self.counted, words, key)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: one for each element of a window."""
+        extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
+        return extents * (self.window[0] * self.window[1])
+
+    def source(self) -> str:
+        t = self.tile
+        given = self._given() | window_names(self.window, self.strides, self.dilations)
+        given |= bf16_io.names(self.x_half, self.y_half, t) | {
+            "P": t.rows,
+            "strip": STRIP,
+            "span": self._places[-1] + 1,
+        }
+        unroll = "\n        IRC_FULL_UNROLL" if self.window[0] <= UNROLLED else ""
+        return "".join(
+            (
+                prelude(t, self.epilogue),
+                keep(t),
+                bf16_io.text(self.x_half, self.y_half),
+                f"/* {self.summary} */",
+                epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
+                fill(_CALL, **given),
+                bounds(self.symbol, self._places),
+                self._count(given),
+                fill(_TILE, **given, **self._divide(given), columns="".join(self._columns()), unroll=unroll),
+                fill(_BODY, **given),
+            )
+        )
+
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        (kh, kw), (sh, sw) = self.window, self.strides
+        return f"Pool, channels last, {self.tile.dtype}: {self.mode} of {kh} x {kw} windows, strides {sh} and {sw}."
+
+    @property
+    def _row(self) -> tuple[int, int, int, int]:
+        """Of a row of a tile: pixels, taps of a window, stride, dilation."""
+        return self.tile.rows, self.window[1], self.strides[1], self.dilations[1]
+
+    @cached_property
+    def _places(self) -> tuple[int, ...]:
+        return columns(*self._row)
+
+    def _columns(self) -> Iterator[str]:
+        """The columns under a tile: the rows of each are folded, and then into all pixels that hold it."""
+        v, places = names(self.tile)["V"], self._places
+        for i, column in enumerate(places):
+            yield f"    if (inside || in >> {i} & 1) {{\n"
+            yield f"        next = {self.symbol}_column(from, down, inside, n);\n        {v}_keep(&next);\n"
+            for p, _ in users(column, *self._row):
+                yield f"        acc = sum[{p}];\n        sum[{p}] = {_folding(v, self.mode, 'acc')};\n"
+            yield "    }\n"
+            if i + 1 < len(places):
+                gap = places[i + 1] - column
+                yield f"    from += {f'{gap} * ' if gap > 1 else ''}step;\n"
+
+    def _divide(self, given: dict[str, object]) -> dict[str, str]:
+        """What the sums are divided by: in tiles inside, at edges, and where channels are few."""
+        if self.mode == "max":
+            return {"whole": "", "edge": "", "few": ""}
+        whole = f" / {given['V']}_all({self.window[0] * self.window[1]})"
+        if self.counted == "window":
+            return {"whole": whole, "edge": whole, "few": whole}
+        few = f" / {self.symbol}_count(g, top, left)"
+        return {"whole": whole, "edge": few.replace("left", f"left + p * {self.strides[1]}"), "few": few}
+
+    def _count(self, given: dict[str, object]) -> str:
+        if self.mode == "max" or self.counted == "window":
+            return ""
+        padded = self.counted == "padded"
+        low = {f"low_{a}": f" + g->pad_{a}" if padded else "" for a in "hw"}
+        size = {f"size_{a}": f" + g->pad_{a} + g->end_{a}" if padded else "" for a in "hw"}
+        return fill(_COUNT, **given, **low, **size)
+
+
+@dataclass(frozen=True)
+class GlobalPoolLastKernel(_Pool):
+    """The largest element or the mean of the n pixels of every channel of every image; equidistant pixels.
+
+    The result is one pixel for each image; the epilogue's columns are channels.
+    """
+
+    tile: Tile
+    mode: Mode
+    epilogue: Epilogue
+    x_half = y_half = False
+    extents = "batch channels n x_batch x_pixel y_batch"
+
+    @cached_property
+    def symbol(self) -> str:
+        words = self.tile.name.removeprefix("irc_tile_")
+        return symbol("global_pool_last", self.mode, words, self.epilogue.key())
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: one for each element."""
+        return product(sizes[n] for n in ("batch", "channels", "n"))
+
+    def source(self) -> str:
+        t, given = self.tile, self._given()
+        v = given["V"]
+        given |= {
+            "G": t.vectors,
+            "U": t.rows,
+            "block": BLOCK,
+            "one": _folding(v, self.mode, "acc[u][w]"),
+            "first": _folding(v, self.mode, "acc[0][w]"),
+            "total": _folding(v, self.mode, "all[w]"),
+            "sum": _folding(v, self.mode, "sum"),
+            "divide": f" / {v}_all(({given['T']})g->n)" if self.mode == "average" else "",
+        }
+        head = f"/* The {self.mode} of all pixels, channels last, {t.dtype}. */"
+        return prelude(t, self.epilogue) + head + epilogue_of(self.symbol, t, self.epilogue) + fill(_WHOLE, **given)

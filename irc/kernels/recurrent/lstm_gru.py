@@ -1,0 +1,386 @@
+"""Recurrent layers: all steps of LSTM and GRU behind the product of their input with its weights.
+
+The recurrent weights are packed in panels of one vector of hidden units, [direction][panel][hidden][gate][lanes], zero
+padded: a panel gives all gates of its units in one pass over the state, `rows` sequences of the batch at once.  Every
+second step goes through the panels backwards, so that it begins with what the second cache still holds of weights that
+are larger than it.  The gates' functions and the new state follow vector by vector.
+
+Threads split directions and ranges of the batch, each of which goes through its steps on its own: results do not depend
+on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from irc.ir.dim import Dim, DimLike
+from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.epilogue import plain
+from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.tile import Tile, names, prelude
+from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.vector.vecmath import definitions
+
+Cell = Literal["lstm", "gru", "gru_linear"]
+Direction = Literal["forward", "reverse", "bidirectional"]
+PASSES: dict[Cell, tuple[tuple[int, ...], ...]] = {
+    "lstm": ((0, 1, 2, 3),),
+    "gru": ((0, 1), (2,)),
+    "gru_linear": ((0, 1, 2),),
+}
+"""The gates of each pass over the weights; one needs the results of the one before."""
+GATES: dict[Cell, int] = {cell: sum(map(len, passes)) for cell, passes in PASSES.items()}
+CHAINS = 8  # sums that are added to independently, at least: two additions a cycle, of four cycles each
+
+_CALL = """
+typedef struct {
+    $fields
+} ${S}_call;
+
+/* Of one sequence in scratch: the state, the cell (LSTM) or the state after the reset (GRU), then the sums of gates. */
+IRC_INLINE int64_t ${S}_wide(int64_t hidden) { return (hidden + $L - 1) / $L * $L; }
+IRC_INLINE int64_t ${S}_pitch(int64_t hidden) { return $parts * ${S}_wide(hidden) + $L; }
+
+IRC_INLINE $V ${S}_load(const $T *p, int64_t part) {
+    return part < $L ? ${V}_load_part(p, part) : ${V}_load(p);
+}
+"""
+
+_KEEP = """
+/* The same value, in a register: gcc would read what several rows need from memory for each of them. */
+IRC_INLINE $V ${S}_keep($V x) {
+#if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32)
+    __asm__("" : "+v"(x));
+#endif
+    return x;
+}
+"""
+
+_PASS = """
+/* sums of $count gates: all panels of $rows sequences at most. */
+static void ${S}_pass$index($T *rows, int64_t pitch, int64_t height, const $T *h, const $T *w, int64_t hidden,
+                      int64_t backwards) {
+    const int64_t wide = ${S}_wide(hidden), panels = wide / $L;
+    $T *const sums = rows + $first * wide;
+    (void)height;
+    for (int64_t i = 0; i < panels; i++) {
+        const int64_t p = backwards ? panels - 1 - i : i;
+        const $T *const from = w + p * hidden * $count * $L;
+        $T *const to = sums + p * $L;
+$choose    }
+}
+"""
+
+_LSTM = """
+/* One step of a sequence.  Gates i, o, f, c. */
+static void ${S}_cell($T *row, const $T *x, $T *y, int64_t hidden) {
+    const int64_t wide = ${S}_wide(hidden);
+    $T *const cell = row + wide;
+    const $T *const sums = row + 2 * wide;
+    for (int64_t j = 0; j < hidden; j += $L) {
+        const int64_t part = hidden - j;
+        const $V i = ${V}_sigmoid(${V}_load(sums + j) + ${S}_load(x + j, part));
+        const $V o = ${V}_sigmoid(${V}_load(sums + wide + j) + ${S}_load(x + hidden + j, part));
+        const $V f = ${V}_sigmoid(${V}_load(sums + 2 * wide + j) + ${S}_load(x + 2 * hidden + j, part));
+        const $V g = ${V}_tanh(${V}_load(sums + 3 * wide + j) + ${S}_load(x + 3 * hidden + j, part));
+        const $V fresh = f * ${V}_load(cell + j) + i * g;
+        const $V out = o * ${V}_tanh(fresh);
+        ${V}_store(cell + j, fresh);
+        ${V}_store(row + j, out);
+        if (part < $L) ${V}_store_part(y + j, out, part);
+        else ${V}_store(y + j, out);
+    }
+}
+"""
+
+_GRU_RESET = """
+/* The gates z, which takes the place of its sum, and r, of which r · h is kept. */
+static void ${S}_reset($T *row, const $T *x, int64_t hidden) {
+    const int64_t wide = ${S}_wide(hidden);
+    $T *const kept = row + wide, *const sums = row + 2 * wide;
+    for (int64_t j = 0; j < hidden; j += $L) {
+        const int64_t part = hidden - j;
+        const $V z = ${V}_sigmoid(${V}_load(sums + j) + ${S}_load(x + j, part));
+        const $V r = ${V}_sigmoid(${V}_load(sums + wide + j) + ${S}_load(x + hidden + j, part));
+        ${V}_store(sums + j, z);
+        ${V}_store(kept + j, r * ${V}_load(row + j));
+    }
+}
+"""
+
+_GRU = """
+/* One step of a sequence.  Gates z, r, h. */
+static void ${S}_cell($T *row, const $T *x, $T *y, int64_t hidden$bias) {
+    const int64_t wide = ${S}_wide(hidden);
+    const $T *const sums = row + 2 * wide;
+    for (int64_t j = 0; j < hidden; j += $L) {
+        const int64_t part = hidden - j;
+        const $V before = ${V}_load(row + j);
+        $V inner = ${V}_load(sums + 2 * wide + j);
+$functions        const $V fresh = ${V}_tanh(${S}_load(x + 2 * hidden + j, part) + inner);
+        const $V out = (1 - z) * fresh + z * before;
+        ${V}_store(row + j, out);
+        if (part < $L) ${V}_store_part(y + j, out, part);
+        else ${V}_store(y + j, out);
+    }
+}
+"""
+
+_KEPT = """        const $V z = ${V}_load(sums + j);
+"""
+
+_LINEAR = """        const $V z = ${V}_sigmoid(${V}_load(sums + j) + ${S}_load(x + j, part));
+        const $V r = ${V}_sigmoid(${V}_load(sums + wide + j) + ${S}_load(x + hidden + j, part));
+$inner        inner = r * inner;
+"""
+
+_SEQUENCES = """
+/* All steps of `height` sequences from the n-th on, in direction d. */
+static void ${S}_sequences(const ${S}_call *g, int64_t d, int64_t n, int64_t height) {
+    const int64_t hidden = g->hidden, wide = ${S}_wide(hidden), pitch = ${S}_pitch(hidden);
+    $T *const rows = g->scratch + (d * g->batch + n) * pitch;
+    const $T *const w = g->w + d * hidden * wide * $gates;
+    const int reverse = $reverse;
+    int64_t counts[$MR], most = 0;
+    for (int64_t r = 0; r < height; r++) {
+        $T *const row = rows + r * pitch;
+        counts[r] = g->steps;$clamp
+        if (counts[r] > most) most = counts[r];
+        for (int64_t j = 0; j < 2 * wide; j++) row[j] = 0;
+$start    }
+    for (int64_t t = 0; t < most; t++) {
+        const $T *x[$MR];
+        $T *y[$MR];
+        for (int64_t r = 0; r < height; r++) {
+            const int64_t at = reverse ? counts[r] - 1 - t : t;
+            x[r] = t < counts[r] ? g->x + at * g->x_step + (n + r) * g->x_batch + d * g->x_direction : 0;
+            y[r] = g->y + at * g->y_step + (n + r) * g->y_batch + d * g->y_direction;
+        }
+$step    }
+    for (int64_t r = 0; r < height; r++) {
+        const $T *const row = rows + r * pitch;
+        const int64_t at = (d * g->batch + n + r) * hidden;
+        for (int64_t t = counts[r]; t < g->steps; t++) {
+            $T *const to = g->y + t * g->y_step + (n + r) * g->y_batch + d * g->y_direction;
+            for (int64_t j = 0; j < hidden; j++) to[j] = 0;
+        }
+        for (int64_t j = 0; j < hidden; j++) g->y_h[at + j] = row[j];
+$end    }
+}
+
+IRC_INLINE int64_t ${S}_tiles(const ${S}_call *g) { return (g->batch + $MR - 1) / $MR; }
+
+/* Tasks begin to end: a direction of a range of the batch each. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t tiles = ${S}_tiles(g), low = g->batch / tiles, extra = g->batch % tiles;
+    for (; begin < end; begin++) {
+        const int64_t i = begin % tiles;
+        ${S}_sequences(g, begin / tiles, i * low + (i < extra ? i : extra), low + (i < extra));
+    }
+}
+
+void $S($parameters) {
+    ${S}_call g = {$assigned};
+    if (batch <= 0 || hidden <= 0) return;
+    const int64_t tasks = ${S}_tiles(&g) * $directions;
+    const double work = (double)steps * (double)batch * (double)hidden * (double)hidden * $work;
+    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part(&g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+}
+"""
+
+
+@dataclass(frozen=True)
+class RecurrentKernel(Kernel):
+    """Generated steps of a recurrent layer with its usual functions, σ and tanh.
+
+    tile: one vector wide, `rows` sequences high.  heights: how many sequences it has bodies for.  states: the initial
+    state is an operand (and the LSTM's cell with it).  lengths: the C type of each sequence's number of steps, "" where
+    all have `steps`.  bias: of the product with the state in the gate h of "gru_linear".
+    """
+
+    tile: Tile
+    cell: Cell
+    direction: Direction
+    heights: tuple[int, ...]
+    h: bool = False
+    c: bool = False
+    lengths: str = ""
+    bias: bool = False
+
+    @cached_property
+    def symbol(self) -> str:
+        rest = f"{self.heights}{self.h}{self.c}{self.lengths}{self.bias}"
+        return symbol(self.cell, self.tile.name.removeprefix("irc_tile_"), self.direction, rest)
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.direction == "bidirectional" else 1
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and C type: x, the projected input; w, packed; what is given of h0, c0, lengths, bias; results; scratch.
+
+        x is [steps, batch, direction, gates · hidden], the last axis contiguous; y [steps, direction, batch, hidden] by
+        strides; h0, c0, y_h, y_c [directions, batch, hidden] and bias [directions, hidden] contiguous.
+        """
+        t = str(names(self.tile)["T"])
+        read, write = f"const {t} *", f"{t} *"
+        given = (("h0", read, self.h), ("c0", read, self.c), ("lengths", f"const {self.lengths} *", bool(self.lengths)))
+        optional = tuple((n, kind) for n, kind, have in (*given, ("bias", read, self.bias)) if have)
+        last = (("y_h", write), ("y_c", write)) if self.cell == "lstm" else (("y_h", write),)
+        return (("x", read), ("w", read), *optional, ("y", write), *last, ("scratch", write))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the int64_t arguments, in order; strides are in elements."""
+        strides = ("x_step", "x_batch", "x_direction", "y_step", "y_batch", "y_direction")
+        return ("steps", "batch", "hidden", *strides)
+
+    def scratch_bytes(self, batch: DimLike, hidden: int) -> Dim:
+        """Bytes of scratch for a call with these sizes."""
+        wide, lanes = -(-hidden // self.tile.lanes) * self.tile.lanes, self.tile.lanes
+        return Dim.of(batch) * (self.directions * ((2 + GATES[self.cell]) * wide + lanes) * self.tile.dtype.itemsize)
+
+    def packed_elements(self, hidden: int) -> int:
+        """Elements of the packed weights."""
+        return self.directions * GATES[self.cell] * hidden * -(-hidden // self.tile.lanes) * self.tile.lanes
+
+    def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """w[directions, hidden, gates · hidden] as the kernel reads it, flat."""
+        directions, hidden, _ = w.shape
+        lanes, gates = self.tile.lanes, GATES[self.cell]
+        panels = -(-hidden // lanes)
+        full = np.zeros((directions, hidden, gates, panels * lanes), self.tile.dtype.numpy)
+        full[..., :hidden] = w.reshape(directions, hidden, gates, hidden)
+        # [direction, k, gate, panel, lane] -> [direction, panel, k, gate, lane]
+        moved = full.reshape(directions, hidden, gates, panels, lanes).transpose(0, 3, 1, 2, 4)
+        parts = [moved[:, :, :, list(gates)].reshape(directions, -1) for gates in PASSES[self.cell]]
+        return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        """Floating-point operations of a call: two for each product of a state with a weight."""
+        each = 2 * self.directions * GATES[self.cell]
+        return each * sizes["steps"] * sizes["batch"] * sizes["hidden"] * sizes["hidden"]
+
+    def source(self) -> str:
+        s, t, passes = self.symbol, self.tile, PASSES[self.cell]
+        clamp = "\n        const int64_t given = g->lengths[n + r];"
+        clamp += "\n        if (given < counts[r]) counts[r] = given > 0 ? given : 0;"
+        reverse = {"forward": "0", "reverse": "1", "bidirectional": "d == 1"}[self.direction]
+        given = names(t) | {
+            "S": s,
+            "parts": 2 + GATES[self.cell],
+            "gates": GATES[self.cell],
+            "directions": self.directions,
+            "work": f"{self.directions * GATES[self.cell]}.0",
+            "worthwhile": WORTHWHILE,
+            "reverse": reverse,
+            "clamp": clamp if self.lengths else "",
+        }
+        fields = "\n    ".join(f"{kind}{name};" for name, kind in self.pointers)
+        fields += "\n    int64_t " + ", ".join(self.sizes) + ";"
+        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
+        copy = "        for (int64_t j = 0; j < hidden; j++) {};\n"
+        first = "(d * g->batch + n + r) * hidden"
+        start = copy.format(f"row[j] = g->h0[{first} + j]") * self.h
+        start += copy.format(f"row[wide + j] = g->c0[{first} + j]") * self.c
+        end = copy.format("g->y_c[at + j] = row[wide + j]") * (self.cell == "lstm")
+        return "".join(
+            (
+                prelude(t, plain(t.dtype)),
+                definitions(("sigmoid", "tanh"), t.lanes, t.dtype),
+                f"/* {self.cell.upper()}, {self.direction}. */",
+                fill(_CALL, **given, fields=fields),
+                fill(_KEEP, **given, bytes=t.lanes * t.dtype.itemsize) if max(self.heights) > 1 else "",
+                *(self._pass(i, gates, given) for i, gates in enumerate(passes)),
+                self._cell(given),
+                fill(
+                    _SEQUENCES,
+                    **given,
+                    start=start,
+                    end=end,
+                    step=self._step(),
+                    parameters=self.parameters,
+                    assigned=assigned,
+                ),
+            )
+        )
+
+    def _cell(self, given: dict[str, object]) -> str:
+        if self.cell == "lstm":
+            return fill(_LSTM, **given)
+        if self.cell == "gru":
+            return fill(_GRU_RESET, **given) + fill(_GRU, **given, bias="", functions=fill(_KEPT, **given))
+        inner = f"        inner += {self.symbol}_load(bias + j, part);\n" if self.bias else ""
+        bias = f", const {given['T']} *bias" if self.bias else ""
+        return fill(_GRU, **given, bias=bias, functions=fill(_LINEAR, **given, inner=inner))
+
+    def _step(self) -> str:
+        """What a step does with all its rows: each pass over the weights, then the cells."""
+        s, done = self.symbol, 0
+        lines: list[str] = []
+        for i, gates in enumerate(PASSES[self.cell]):
+            if i:
+                each = f"if (x[r]) {s}_reset(rows + r * pitch, x[r], hidden);"
+                lines.append(f"for (int64_t r = 0; r < height; r++) {each}")
+            at = f"w + hidden * wide * {done}" if done else "w"
+            state = "rows + wide" if i else "rows"
+            lines.append(f"{s}_pass{i}(rows, pitch, height, {state}, {at}, hidden, t & 1);")
+            done += len(gates)
+        bias = ", g->bias + d * hidden" if self.bias else ""
+        each = f"if (x[r]) {s}_cell(rows + r * pitch, x[r], y[r], hidden{bias});"
+        lines.append(f"for (int64_t r = 0; r < height; r++) {each}")
+        return "".join(f"        {line}\n" for line in lines)
+
+    def _pass(self, index: int, gates: tuple[int, ...], given: dict[str, object]) -> str:
+        """`S_products…` for each height, and `S_pass`, which calls them."""
+        count, s = len(gates), self.symbol
+        run = "{0}_products{1}x{2}(h, pitch, hidden, from, to, wide);"
+        calls = [run.format(s, r, count) for r in self.heights]
+        choose = "".join(
+            f"        {'if (height == ' + str(r) + ') ' if k + 1 < len(calls) else ''}{call}\n"
+            + ("        else\n" if k + 1 < len(calls) else "")
+            for k, (r, call) in enumerate(zip(self.heights, calls, strict=True))
+        )
+        products = "".join(_products(s, r, count, given) for r in self.heights)
+        return products + fill(
+            _PASS, **given, count=count, rows=max(self.heights), index=index, first=2 + gates[0], choose=choose
+        )
+
+
+def _products(s: str, rows: int, gates: int, given: dict[str, object]) -> str:
+    """to[row][gate] = Σ_k h[row][k] · w[k][gate], one vector each, in several sums where there are few."""
+    v, t, lanes = given["V"], given["T"], int(str(given["L"]))
+    chains = max(1, CHAINS // (rows * gates))
+    sums = [f"a{r}_{g}_{p}" for r in range(rows) for g in range(gates) for p in range(chains)]
+
+    def terms(p: int, k: str) -> list[str]:
+        load = "{}_load(w + {})" if rows == 1 else s + "_keep({}_load(w + {}))"
+        lines = [f"const {v} w{g}_{p} = {load.format(v, (p * gates + g) * lanes)};" for g in range(gates)]
+        for r in range(rows):
+            lines += [f"a{r}_{g}_{p} += h[{r} * pitch + {k}] * w{g}_{p};" for g in range(gates)]
+        return lines
+
+    body = [f"    {v} {', '.join(f'{x} = {{0}}' for x in sums)};", "    int64_t k = 0;"]
+    body += [f"    for (; k + {chains} <= n; k += {chains}, w += {chains * gates * lanes}) {{"]
+    body += [f"        {line}" for p in range(chains) for line in terms(p, f"k + {p}")]
+    body += ["    }"]
+    if chains > 1:
+        body += [f"    for (; k < n; k++, w += {gates * lanes}) {{", *(f"        {x}" for x in terms(0, "k")), "    }"]
+    for r in range(rows):
+        for g in range(gates):
+            total = [f"a{r}_{g}_{p}" for p in range(chains)]
+            while len(total) > 1:
+                total = [f"({a} + {b})" for a, b in zip(total[::2], total[1::2], strict=True)]
+            body.append(f"    {v}_store(to + {r} * pitch + {g} * wide, {total[0]});")
+    head = (
+        f"\nIRC_INLINE void {s}_products{rows}x{gates}(const {t} *h, int64_t pitch, int64_t n, const {t} *w, {t} *to,\n"
+        "                      int64_t wide) {\n    (void)pitch;\n"
+    )
+    return head + "\n".join(body) + "\n}\n"

@@ -1,0 +1,382 @@
+"""The C text of `irc.kernels.gemm.split_bf16`, and what is like it in `irc.kernels.conv.split_bf16`."""
+
+CALL = """
+typedef struct {
+    const $X *a;
+    const $B *b;
+    $Y *c;
+    uint16_t *scratch;
+    int64_t m, n, k, a_batch0, a_batch1, a_row, a_col, b_batch0, b_batch1, c_batch0, c_batch1, c_row;
+    int64_t batch0, batch1;$slot_fields
+    /* Rows come in `tiles` tiles of `height`, k in chunks of 32.  Packed are tiles tile0 to tile1, chunk0 to chunk1. */
+    int64_t tiles, height, tile0, tile1, chunk0, chunk1;
+    int64_t groups; /* into which the packed rows are divided among threads */$direct
+} ${S}_call;
+"""
+
+# Four rows at a time; B as it is stored: f32, or terms whose sum is taken.  Sums of at most $sum products are added up.
+ROWS = """
+$load_b
+/* R rows, one panel of 32 columns: out[row][32], all of k in f32. */
+IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const $X *a, const $B *b, irc_f32x16 *out) {
+    irc_f32x16 sum[4][2];
+    IRC_FULL_UNROLL
+    for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = (irc_f32x16){0};
+    int64_t k = 0;
+    do {
+        const int64_t end = g->k - k < $sum ? g->k : k + $sum;
+        irc_f32x16 part[4][2], other[4][2], even[2], odd[2];
+        IRC_FULL_UNROLL
+        for (int r = 0; r < R; r++) part[r][0] = part[r][1] = other[r][0] = other[r][1] = (irc_f32x16){0};
+        while (k < end) {
+            const $B *at = b + k / 32 * $chunk;
+            const int64_t stop = end - k < 32 ? end : k + 32;
+            const $X *x = a + k * g->a_col;
+            for (; k + 1 < stop; k += 2, at += $pair, x += 2 * g->a_col) {
+                IRC_FULL_UNROLL
+                for (int i = 0; i < $lines; i++) __builtin_prefetch(at + $far + i * $line);
+                ${S}_load_b(at, 1, even, odd);
+                IRC_FULL_UNROLL
+                for (int r = 0; r < R; r++) {
+                    const float x0 = $VX(x[r * g->a_row]), x1 = $VX(x[r * g->a_row + g->a_col]);
+                    IRC_FULL_UNROLL
+                    for (int w = 0; w < 2; w++) {
+                        part[r][w] += x0 * even[w];
+                        other[r][w] += x1 * odd[w];
+                    }
+                }
+            }
+            if (k == stop) continue;
+            ${S}_load_b(at, 0, even, odd);
+            IRC_FULL_UNROLL
+            for (int r = 0; r < R; r++) {
+                part[r][0] += $VX(x[r * g->a_row]) * even[0];
+                part[r][1] += $VX(x[r * g->a_row]) * even[1];
+            }
+            k++;
+        }
+        IRC_FULL_UNROLL
+        for (int r = 0; r < R; r++) {
+            sum[r][0] += part[r][0] + other[r][0];
+            sum[r][1] += part[r][1] + other[r][1];
+        }
+    } while (k < g->k);
+    IRC_FULL_UNROLL
+    for (int r = 0; r < R; r++) {
+        out[2 * r] = sum[r][0];
+        out[2 * r + 1] = sum[r][1];
+    }
+}
+
+/* Rows row to row1 of the panel at column col, in f32 throughout: few rows, or what f32 alone gets right (infinities,
+ * NaN, sums near the largest float). */
+static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const $X *a, const $B *b, int64_t row, int64_t row1,
+                       int64_t col) {
+    irc_f32x16 out[8];
+    for (int64_t rows = 4; row < row1; row += rows) {
+        const $X *from = a + row * g->a_row;
+        while (rows > row1 - row) rows /= 2;
+        if (rows == 4) ${S}_rows(4, g, from, b, out);
+        else if (rows == 2) ${S}_rows(2, g, from, b, out);
+        else ${S}_rows(1, g, from, b, out);
+        for (int64_t r = 0; r < rows; r++) {
+            for (int w = 0; w < 2 && col + 16 * w < g->n; w++) {
+                const int64_t at = col + 16 * w, part = g->n - at;
+                const irc_f32x16 y = ${S}_epilogue(o, out[2 * r + w], row + r, at, part);
+                $Y *const to = o->c + (row + r) * o->c_row + at;
+                if (part < 16) ${SY}_part(to, y, part);
+                else $SY(to, y);
+            }
+        }
+    }
+}
+
+/* Panel p of a matrix B; the panels stand one after the other. */
+IRC_INLINE const $B *${S}_panel(const ${S}_call *g, const $B *b, int64_t p) { return b + p * ($panel_elements); }
+"""
+
+LOAD_F32 = """/* Two rows of a panel; where not `both`, the first one. */
+IRC_INLINE void ${S}_load_b(const float *b, const int both, irc_f32x16 *even, irc_f32x16 *odd) {
+    IRC_FULL_UNROLL
+    for (int w = 0; w < 2; w++) {
+        even[w] = irc_f32x16_load(b + w * 16);
+        odd[w] = both ? irc_f32x16_load(b + 32 + w * 16) : even[w];
+    }
+}"""
+
+LOAD_TERMS = """/* Two rows of a panel: sums of their terms, which f32 holds exactly. */
+IRC_INLINE void ${S}_load_b(const uint16_t *b, const int both, irc_f32x16 *even, irc_f32x16 *odd) {
+    (void)both;
+    IRC_FULL_UNROLL
+    for (int w = 0; w < 2; w++) {
+        IRC_FULL_UNROLL
+        for (int t = 0; t < $T; t++) {
+            const irc_u32x16 words = *(const irc_u32x16_memory *)(b + t * 1024 + w * 512);
+            const irc_f32x16 low = (irc_f32x16)(words << 16), high = (irc_f32x16)(words & 0xffff0000);
+            even[w] = t ? even[w] + low : low;
+            odd[w] = t ? odd[w] + high : high;
+        }
+    }
+}"""
+
+THIN = """
+/* Few rows: panels begin to end of one matrix. */
+static void ${S}_thin_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t panels = (g->n + 31) / 32;
+    for (; begin < end; begin++) {
+        const int64_t image = begin / panels, p = begin % panels, i = image / g->batch1, j = image % g->batch1;
+        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
+        const $B *b = ${S}_panel(g, g->b + i * g->b_batch0 + j * g->b_batch1, p);
+        ${S}_exact(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, 0, g->m, p * 32);
+    }
+}
+"""
+
+PACK = """
+/* Row tiles begin to end of the stripe: their chunks as terms.  Two tiles stand beside each other, a last one alone. */
+static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t chunks = g->chunk1 - g->chunk0, tile = g->height * 32;
+    for (; begin < end; begin++) {
+        const int64_t row = (g->tile0 + begin) * g->height, left = g->m - row;
+        const int64_t beside = (begin | 1) < g->tile1 - g->tile0 ? 2 : 1, term = beside * tile;
+        uint16_t *to = g->scratch + begin / 2 * (chunks * 2 * $T * tile) + begin % 2 * tile;
+        const float *a = g->a + row * g->a_row + g->chunk0 * 32 * g->a_col;
+        for (int64_t c = g->chunk0; c < g->chunk1; c++, to += $T * term, a += 32 * g->a_col) {
+            const int64_t have = g->k - c * 32 < 32 ? g->k - c * 32 : 32;
+            float copy[512];
+            const float *from = a;
+            int64_t step = g->a_row;
+            if (g->a_col != 1) {
+                for (int64_t j = 0; j < have; j++)
+                    for (int64_t i = 0; i < g->height && i < left; i++)
+                        copy[i * 32 + j] = a[i * g->a_row + j * g->a_col];
+                from = copy;
+                step = 32;
+            }
+            for (int64_t i = 0; i < g->height; i++, from += step) {
+                irc_f32x16 x = {0}, y = {0};
+                if (i < left && have == 32) {
+                    x = irc_f32x16_load(from);
+                    y = irc_f32x16_load(from + 16);
+                } else if (i < left) {
+                    x = irc_f32x16_load_part(from, have);
+                    if (have > 16) y = irc_f32x16_load_part(from + 16, have - 16);
+                }
+                irc_split_$T(x, y, to + i * 32, term);
+            }
+        }
+    }
+}
+"""
+
+PACK_HALVES = """
+/* Row tiles begin to end of the stripe: their chunks.  Two tiles stand beside each other, a last one alone. */
+static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t chunks = g->chunk1 - g->chunk0, tile = g->height * 32;
+    for (; begin < end; begin++) {
+        const int64_t row = (g->tile0 + begin) * g->height, left = g->m - row;
+        const int64_t term = ((begin | 1) < g->tile1 - g->tile0 ? 2 : 1) * tile;
+        uint16_t *to = g->scratch + begin / 2 * (chunks * 2 * tile) + begin % 2 * tile;
+        const uint16_t *a = g->a + row * g->a_row + g->chunk0 * 32 * g->a_col;
+        for (int64_t c = g->chunk0; c < g->chunk1; c++, to += term, a += 32 * g->a_col) {
+            const int64_t have = g->k - c * 32 < 32 ? g->k - c * 32 : 32;
+            for (int64_t i = 0; i < g->height; i++) {
+                const uint16_t *const from = a + i * g->a_row;
+                irc_u16x32 x = {0};
+                if (i < left && g->a_col == 1) x = irc_halves_part(from, have);
+                else if (i < left)
+                    for (int64_t j = 0; j < have; j++) ((uint16_t *)&x)[j] = from[j * g->a_col];
+                irc_bf16_store(to + i * 32, x);
+            }
+        }
+    }
+}
+"""
+
+PRODUCTS = """
+/* Rows of a block of 32 columns to C, as below. */
+IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *given, const float *block, int64_t rows, int64_t row, int64_t col,
+                                 const int first, const int last) {
+    const ${S}_out o = *given; /* stores do not change it */
+    irc_f32x16 poison = {0};
+    $Y *to = o.c + row * o.c_row + col;
+    for (int64_t i = 0; i < rows; i++, block += 32, to += o.c_row) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < 2; w++) {
+            irc_f32x16 x = irc_f32x16_load(block + 16 * w);
+            if (!first) x += $LY(to + 16 * w);
+            if (last) {
+                poison = irc_note(poison, x * 0.0f);
+                x = ${S}_epilogue(&o, x, row + i, col + 16 * w, 16);
+            }
+            $SY(to + 16 * w, x);
+        }
+    }
+    return poison;
+}
+
+/* Rows of a block to C: sums of earlier chunks added, the epilogue applied when these are the last ones.  Whether a
+ * sum was not finite: terms of an infinity cancel to NaN, so f32 must tell what it is. */
+static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int64_t row, int64_t col, int first,
+                       int last) {
+    const int64_t left = o->n - col;
+    irc_f32x16 poison = {0};
+    if (left >= 32) {
+        if (first && last) return irc_any_nan(${S}_whole(o, block, rows, row, col, 1, 1));
+        if (last) return irc_any_nan(${S}_whole(o, block, rows, row, col, 0, 1));
+        ${S}_whole(o, block, rows, row, col, first, 0);
+        return 0;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        for (int w = 0; w < 2 && 16 * w < left; w++) {
+            const int64_t part = left - 16 * w;
+            $Y *const to = o->c + (row + i) * o->c_row + col + 16 * w;
+            irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
+            if (!first) x += part < 16 ? ${LY}_part(to, part) : $LY(to);
+            if (last) {
+                poison = irc_note(poison, x * 0.0f);
+                x = ${S}_epilogue(o, x, row + i, col + 16 * w, part);
+            }
+            if (part < 16) ${SY}_part(to, x, part);
+            else $SY(to, x);
+        }
+    }
+    return irc_any_nan(poison);
+}
+
+/* Blocks of two row tiles of a group with one panel of B, all packed chunks; meanwhile `next` comes nearer. */
+static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $X *a, const $B *stored, const uint16_t *b,
+                        int64_t block, int64_t end, int64_t col, const $B *next$meanwhile) {
+    _Alignas(64) float out[1024];
+    const int64_t chunks = g->chunk1 - g->chunk0, count = g->tile1 - g->tile0;
+    const int first = g->chunk0 == 0, last = g->chunk1 * 32 >= g->k;
+    const int64_t total = next ? chunks * $panel_lines : 0, places = (end - block) * $points;
+    const int64_t lines = ($panel_lines + places - 1) / places;$pairs
+    for (int64_t done = 0; block < end; block++, done += chunks * lines * $points) {
+        const int64_t row = (g->tile0 + 2 * block) * g->height, rows = g->m - row, two = 2 * block + 1 < count;
+        const uint16_t *const packed = g->scratch + block * chunks * (2 * $T * 32) * g->height;
+        const char *const ahead = (const char *)next + (done < total ? done * 64 : 0);
+        const int64_t fetched = done < total ? lines : 0;
+        const int64_t high = two ? 2 * g->height : g->height, real = high < rows ? high : rows;
+$choose
+        if (${S}_finish(o, out, real, row, col, first, last)) ${S}_exact(g, o, a, stored, row, row + real, col);
+    }
+}
+
+/* Groups of rows × panels of columns, begin to end, of the stripe that is packed. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t panels = (g->n + 31) / 32, blocks = (g->tile1 - g->tile0 + 1) / 2;
+    ${S}_out o = {.c = g->c, .c_row = g->c_row, .n = g->n};$slots_here
+$begin$first    for (; begin < end; begin++) {
+        const int64_t group = begin / panels, p = begin % panels;
+        const $B *const stored = ${S}_panel(g, g->b, p);
+        const $B *const next = $next + $chunk_start : 0;
+$operand
+        ${S}_blocks(g, &o, g->a, stored, b, blocks * group / g->groups, blocks * (group + 1) / g->groups, p * 32,
+                    next$split);
+    }
+$end}
+"""
+
+NEXT = "p + 1 < panels && begin + 1 < end ? ${S}_panel(g, g->b, p + 1)"
+
+# Where B is split: while a panel is multiplied the next one is split, and the one after it fetched.
+SPLIT_FIRST = """    _Alignas(64) uint16_t terms[2][$most_chunks * 3072];
+    irc_splitting split = ${S}_split(g, begin % panels, terms[begin % 2]);
+"""
+
+SPLIT_OPERAND = """        const uint16_t *const b = terms[begin % 2];
+        irc_split_pairs(&split, split.end); /* all of the first panel; others are done */
+        if (begin + 1 < end) split = ${S}_split(g, (begin + 1) % panels, terms[(begin + 1) % 2]);"""
+
+SPLIT_NEXT = "begin + 2 < end ? ${S}_panel(g, g->b, (begin + 2) % panels)"
+
+SPLIT = """
+/* The packed chunks of panel p are to be split. */
+IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, uint16_t *to) {
+    return irc_split_later(${S}_panel(g, g->b, p), g->chunk0, g->chunk1, g->k, to);
+}
+"""
+
+CONV_NEXT = "p + 1 < panels || cut + 1 < cuts ? c1"
+
+# The same of convolutions.
+CONV_SPLIT = """
+/* Part `cut` of `cuts` of the chunks of panel p is to be split. */
+IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, int64_t cut, int64_t cuts, uint16_t *to) {
+    const float *const w = g->w + p * g->chunks * $chunk;
+    return irc_split_later(w, g->chunks * cut / cuts, g->chunks * (cut + 1) / cuts, g->chunks * 32, to);
+}
+"""
+
+CONV_SPLIT_FIRST = """    _Alignas(64) uint16_t terms[2][$most_chunks * 3072];
+    int turn = 0;
+    irc_splitting split = ${S}_split(g, begin % panels, 0, cuts, terms[0]);
+"""
+
+CONV_SPLIT_OPERAND = """            const uint16_t *const b = terms[turn];
+            irc_split_pairs(&split, split.end); /* all of the first ones; others are done */
+            turn = !turn;
+            if (cut + 1 < cuts) split = ${S}_split(g, p, cut + 1, cuts, terms[turn]);
+            else if (begin + 1 < end) split = ${S}_split(g, (begin + 1) % panels, 0, cuts, terms[turn]);"""
+
+CONV_SPLIT_NEXT = "(panels - p) * cuts - cut > 2 ? 2 * c1 - c0"
+
+MATRIX = """
+/* One matrix: stripes of rows × blocks of k are packed, then multiplied by all panels of B. */
+static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
+    const int64_t tiles = (g->m + 15) / 16, chunks = (g->k + 31) / 32, panels = (g->n + 31) / 32;
+    g->height = (g->m + tiles - 1) / tiles;
+    g->tiles = (g->m + g->height - 1) / g->height;
+    const int64_t cuts = (chunks + $most_chunks - 1) / $most_chunks, step = cuts ? (chunks + cuts - 1) / cuts : 0;
+    const int64_t fit = step ? $stripe / (step * $T) : 0, most = fit > $least_tiles ? fit / 2 * 2 : $least_tiles;
+    const int64_t stripes = (g->tiles + most - 1) / most, share = (g->tiles + stripes - 1) / stripes;
+    const int64_t per = (share + 1) / 2 * 2;
+    const int alone = !pool || (double)g->m * (double)g->n * (double)g->k * $passes < $worthwhile;
+    for (g->tile0 = 0; g->tile0 < g->tiles; g->tile0 = g->tile1) {
+        g->tile1 = g->tiles - g->tile0 < per ? g->tiles : g->tile0 + per;
+        const int64_t blocks = (g->tile1 - g->tile0 + 1) / 2, wanted = ($tasks + panels - 1) / panels;
+        g->groups = alone ? 1 : wanted < blocks ? wanted : blocks;
+        g->chunk0 = 0;
+        do {
+            g->chunk1 = chunks - g->chunk0 < step ? chunks : g->chunk0 + step;
+            if (alone) {
+                ${packed}${S}_pack_part(g, 0, g->tile1 - g->tile0);
+                ${S}_part(g, 0, g->groups * panels);
+            } else {
+                ${packed}pool->parallel_for(pool->self, g->tile1 - g->tile0, ${S}_pack_part, g);
+                pool->parallel_for(pool->self, g->groups * panels, ${S}_part, g);
+            }
+            g->chunk0 = g->chunk1;
+        } while (g->chunk0 < chunks);
+    }
+}
+"""
+
+ENTRY = """
+void $S($parameters) {
+    ${S}_call whole = {$fields};
+    if (m <= 0 || n <= 0) return;$set_direct
+$body}
+"""
+
+ENTRY_THIN = """    const int64_t panels = batch0 * batch1 * ((n + 31) / 32);
+    const int alone = !pool || (double)batch0 * (double)batch1 * (double)m * (double)n * (double)k < $thin_worthwhile;
+$only    if (alone || panels < 2) ${S}_thin_part(&whole, 0, panels);
+    else pool->parallel_for(pool->self, panels, ${S}_thin_part, &whole);
+"""
+
+ENTRY_MATRIX = """    for (int64_t i = 0; i < batch0; i++) {
+        for (int64_t j = 0; j < batch1; j++) {
+            ${S}_call g = whole;
+            g.a += i * a_batch0 + j * a_batch1;
+            g.b += i * b_batch0 + j * b_batch1;
+            g.c += i * c_batch0 + j * c_batch1;$slot_moves
+            ${S}_matrix(&g, pool);
+        }
+    }
+"""

@@ -1,0 +1,108 @@
+"""What kernels of windows over channels-last activations share: the columns under a tile of pixels, and C text.
+
+A tile is some neighbouring pixels of an output row, of one vector of channels.  Its columns are those of the input that
+some window of the tile holds, counted from the first column of the first window.
+"""
+
+from __future__ import annotations
+
+from irc.ir.dim import Dim, DimLike
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.text import fill
+from irc.kernels.core.tile import Tile, names
+
+PIXELS = 8  # of a tile, at most
+COLUMNS = 64  # under a tile, at most
+STRIDES = ("batch", "pixel")  # of the slots of an epilogue: along images, and along pixels where a slot has them
+
+Pair = tuple[int, int]
+
+_KEEP = """#ifndef IRC_KEEP_$V
+#define IRC_KEEP_$V
+/* Keeps a vector in a register: GCC would load it again for every use. */
+#if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32) || (defined(__SSE2__) && $bytes <= 16)
+#define IRC_KEEP_${V}_(x) __asm__("" : "+v"(x))
+#elif defined(__aarch64__) && $bytes <= 16
+#define IRC_KEEP_${V}_(x) __asm__("" : "+w"(x))
+#else
+#define IRC_KEEP_${V}_(x) (void)0
+#endif
+IRC_INLINE void ${V}_keep($V *x) { IRC_KEEP_${V}_(*x); (void)x; }
+#endif
+"""
+
+BOUNDS = """
+/* Which of the positions low, low + step, ... stand in [0, size): from *begin on; returns their end, at most count. */
+IRC_INLINE int64_t ${S}_inside(int64_t low, int64_t size, int64_t step, int64_t count, int64_t *begin) {
+    const int64_t end = size > low ? (size - low + step - 1) / step : 0;
+    *begin = low < 0 ? (step - 1 - low) / step : 0;
+    return end < count ? end : count;
+}
+
+IRC_HELPER uint64_t ${S}_below(int64_t n) {
+    return n <= 0 ? 0 : n >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+}
+
+/* One bit for each column under a tile that starts at column `low`: whether it is in [0, size). */
+IRC_INLINE uint64_t ${S}_columns(int64_t low, int64_t size) {
+$bits}
+"""
+
+_SPARSE = """    static const int64_t at[] = {$places};
+    uint64_t bits = 0;
+    for (int i = 0; i < $count; i++) bits |= (uint64_t)(low + at[i] >= 0 && low + at[i] < size) << i;
+    return bits;
+"""
+
+
+def keep(tile: Tile) -> str:
+    """`V_keep`, guarded."""
+    return fill(_KEEP, **names(tile), bytes=tile.isa.vector)
+
+
+def columns(pixels: int, taps: int, stride: int, dilation: int) -> tuple[int, ...]:
+    """The columns under a tile, in order."""
+    return tuple(sorted({p * stride + k * dilation for p in range(pixels) for k in range(taps)}))
+
+
+def users(column: int, pixels: int, taps: int, stride: int, dilation: int) -> list[Pair]:
+    """The pixels of a tile and the taps of their windows that meet at a column."""
+    return [(p, k) for p in range(pixels) for k in range(taps) if p * stride + k * dilation == column]
+
+
+def bounds(symbol: str, places: tuple[int, ...]) -> str:
+    """`NAME_inside` and `NAME_columns`, what of a window and of a tile is inside the input."""
+    if places == tuple(range(len(places))):
+        bits = f"    return {symbol}_below(size - low) & ~{symbol}_below(-low);\n"
+    else:
+        bits = fill(_SPARSE, places=", ".join(map(str, places)), count=len(places))
+    return fill(BOUNDS, S=symbol, bits=bits)
+
+
+def pixels_of(width: DimLike, taps: int, stride: int, dilation: int, registers: int) -> int:
+    """The pixels of a tile for rows of `width` outputs: tiles as equal as possible; 0 where no tile is possible.
+
+    registers: how many vectors of sums they may take; two pixels are allowed always.
+    """
+    row, room = Dim.of(width), min(PIXELS, max(registers, 2))
+    most = next((p for p in range(room, 0, -1) if len(columns(p, taps, stride, dilation)) <= COLUMNS), 0)
+    if not most or not row.is_const or int(row) <= 0:
+        return most
+    tiles = -(-int(row) // most)
+    return -(-int(row) // tiles)
+
+
+def window_names(window: Pair, strides: Pair, dilations: Pair) -> dict[str, object]:
+    """$KH, $KW, $SH, $SW, $DH and $DW of templates."""
+    pairs = (("K", window), ("S", strides), ("D", dilations))
+    return {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
+
+
+def slot_starts(epilogue: Epilogue) -> str:
+    """Statements that point the slots of `o` at an image."""
+    found: list[str] = []
+    for i, axes in enumerate(epilogue.slots):
+        found.append(f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch;")
+        if axes in ("column", "full"):
+            found.append(f"\n        o.s{i}_row = g->s{i}_pixel;")
+    return "".join(found)

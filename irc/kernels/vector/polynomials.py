@@ -1,0 +1,122 @@
+"""Coefficients of the f32 functions of generated C, highest power first, and the text that evaluates them.
+
+Both forms of a function, over one element (`irc.backends.c.math`) and over vectors (`irc.kernels.vector.vecmath`), take
+their coefficients from here, so that they agree to their last bits.  Each polynomial has the least largest error over
+its range that its degree allows, weighted so that the error of the function's result is meant.
+"""
+
+from __future__ import annotations
+
+# exp(r) = 1 + r + r² · p(r), |r| <= ln(2)/2
+EXP = ("0x1.6a2998p-10", "0x1.123f3p-7", "0x1.5558fcp-5", "0x1.55548ap-3", "0x1.fffffcp-2")
+# log(1 + f) = f - f²/2 + f³ · q(f), sqrt(1/2) - 1 <= f < sqrt(2) - 1
+LOG = (
+    "-0x1.422a76p-4",
+    "0x1.07c3f6p-3",
+    "-0x1.0cce6cp-3",
+    "0x1.226f82p-3",
+    "-0x1.547ab8p-3",
+    "0x1.99a59p-3",
+    "-0x1.000216p-2",
+    "0x1.55554ap-2",
+)
+# tanh(x) = x + x³ · q(x²), |x| < 0.65
+TANH = ("-0x1.6a9d4p-8", "0x1.4fad82p-6", "-0x1.b7de36p-5", "0x1.110476p-3", "-0x1.555528p-2")
+# erf(x) = x + x · q(x²), |x| < 0.92
+ERF_NEAR = (
+    "0x1.60bcd6p-14",
+    "-0x1.ab6eb8p-11",
+    "0x1.54ea6ap-8",
+    "-0x1.b8122ap-6",
+    "0x1.ce2e34p-4",
+    "-0x1.812744p-2",
+    "0x1.06eba8p-3",
+)
+# erf(x) = 1 - exp(-x · p(x)), 0.92 <= x <= 4; from 4 on it rounds to 1
+ERF_FAR = (
+    "0x1.6377ecp-18",
+    "-0x1.a2ebc4p-15",
+    "-0x1.cc6136p-16",
+    "0x1.78108p-9",
+    "-0x1.71e116p-6",
+    "0x1.aec63ap-4",
+    "0x1.4576f4p-1",
+    "0x1.20e818p+0",
+)
+# 2^r, |r| <= 1/2
+EXP2 = ("0x1.5bf9eap-10", "0x1.3cee74p-7", "0x1.c6b62ep-5", "0x1.ebf9b2p-3", "0x1.62e42cp-1", "0x1p+0")
+# erfc(a / sqrt(2)) = 2^(a · p(a)), a >= 0: the error is largest, 2.5e-8, up to 5.5, and the value nothing beyond
+ERFC_LOG2 = (
+    "-0x1.7ee1dp-20",
+    "0x1.8c3b18p-16",
+    "-0x1.f0c7e8p-14",
+    "-0x1.264a08p-12",
+    "0x1.d96584p-8",
+    "-0x1.aecbeep-5",
+    "-0x1.d6345ep-2",
+    "-0x1.26aefap+0",
+)
+# sinh(x) = x + x³ · p(x²), |x| < 1
+SINH = ("0x1.78a7c2p-19", "0x1.a008fcp-13", "0x1.11111ep-7", "0x1.555556p-3")
+
+# In double precision:
+# log2((1 + s) / (1 - s)) = s · q(s²), |s| <= 3 - 2 sqrt(2)
+LOG2_WIDE = (
+    "0x1.5ce85a622fc37p-2",
+    "0x1.a58d888300de8p-2",
+    "0x1.27777fe8f7afbp-1",
+    "0x1.ec709d12cf29cp-1",
+    "0x1.71547652bedf3p+1",
+)
+# 2^r, |r| <= 1/2
+EXP2_WIDE = (
+    "0x1.41d3314643e62p-13",
+    "0x1.5f456aa3472d6p-10",
+    "0x1.3b2dbbc6ec4b4p-7",
+    "0x1.c6aed4b93b18ep-5",
+    "0x1.ebfbdadca10abp-3",
+    "0x1.62e430c7e8f33p-1",
+    "0x1.0000000261596p+0",
+)
+# sin(r · pi/2) = r · p(r²) and cos(r · pi/2) = q(r²), |r| <= 1/2
+SIN_QUARTER = (
+    "0x1.4bc1da27242a2p-13",
+    "-0x1.32ca839a10dcap-8",
+    "0x1.466bba8850318p-4",
+    "-0x1.4abbce5647e48p-1",
+    "0x1.921fb5443af1fp+0",
+)
+COS_QUARTER = (
+    "0x1.d99e76efadfc1p-11",
+    "-0x1.55c4e6ab932ffp-6",
+    "0x1.03c1daa62e22bp-2",
+    "-0x1.3bd3cc6e69f06p+0",
+    "0x1.ffffffff84767p-1",
+)
+# atan(x) = x · p(x²), |x| <= 1
+ATAN = (
+    "-0x1.67076134b68bdp-11",
+    "0x1.3de9385c3dd21p-8",
+    "-0x1.07f95129450a5p-6",
+    "0x1.183ec3f867bdep-5",
+    "-0x1.bca78c6caa062p-5",
+    "0x1.28c8dd397522ep-4",
+    "-0x1.6fd4a1a5af6b9p-4",
+    "0x1.c66110ab15434p-4",
+    "-0x1.2489326e9cf8dp-3",
+    "0x1.9999238e67f97p-3",
+    "-0x1.555554269928bp-2",
+    "0x1.ffffffff7ec93p-1",
+)
+
+
+def horner(c_type: str, name: str, x: str, coefficients: tuple[str, ...], suffix: str = "f") -> str:
+    """C statements that declare `name` as the polynomial's value at `x`."""
+    first, second, *rest = coefficients
+    lines = [f"    {c_type} {name} = {x} * {first}{suffix}{_plus(second, suffix)};"]
+    lines += [f"    {name} = {name} * {x}{_plus(c, suffix)};" for c in rest]
+    return "\n".join(lines)
+
+
+def _plus(c: str, suffix: str) -> str:
+    return f" - {c[1:]}{suffix}" if c.startswith("-") else f" + {c}{suffix}"

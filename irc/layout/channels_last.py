@@ -1,0 +1,310 @@
+"""Convolutional regions with the channels last: [batch, *space, channels] in memory, not [batch, channels, *space].
+
+Channels last, a convolution's output channels fill vectors whatever the size of a plane, a 1 × 1 convolution is a
+matrix product, and what stands between convolutions (activations, pools, residual sums, concatenations) reads and
+writes whole vectors.  In a graph with several, every Conv that is worth a kernel is rewritten; what it feeds is
+rewritten too, as long as it has an operand that is channels last.  Transposes are left where a region begins and
+ends, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from irc.expr import Expr, IndexFunction, Tensor
+from irc.ir.dim import Dim
+from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.types import TensorType, Type, f32, f64
+from irc.layout import conv3d_as_conv2d
+from irc.opdef.base import Array, Op, as_list
+from irc.opdef.builder import Builder
+from irc.opdef.signature import Sig
+from irc.opdef.window import spatial, window_padding
+from irc.passes import simplify
+from irc.passes.replace import replace_value
+from irc.selection.select import worthwhile
+
+FOLLOWS = frozenset(
+    (
+        "MaxPool",
+        "AveragePool",
+        "Concat",
+        "Slice",
+        "StridedSlice",
+        "Pad",
+        "Resize",
+        "Interleave",
+        "Gather",
+        "ReduceMean",
+        "ReduceSum",
+        "ReduceMax",
+        "ReduceMin",
+    )
+)
+"""Operations, besides the elementwise ones, that do as well with the channels last."""
+FEWEST = 2
+"""Convolutions in a graph for which rearranging its inputs and outputs pays; a single one is as well off as it is,
+but for one over volumes: only over planes is there a kernel."""
+
+
+@dataclass(frozen=True)
+class ChannelsLast(Op):
+    """`op` on operands and with results whose channels stand last: those `operands`, and the results of that `rank`."""
+
+    op: Op
+    rank: int
+    operands: tuple[int, ...]
+    sig: ClassVar[Sig] = Sig("*xs: any -> *ys: any")
+
+    def infer(self, *xs: Value | None) -> list[Type]:
+        first = [
+            Value(x.name, permuted_type(x.tensor, first_of(self.rank))) if x is not None and k in self.operands else x
+            for k, x in enumerate(xs)
+        ]
+        return [self._last(t) for t in self.op.result_types(first)]
+
+    def reference(self, *xs: Array | None) -> Any:
+        first = [
+            x.transpose(first_of(self.rank)) if x is not None and k in self.operands else x for k, x in enumerate(xs)
+        ]
+        results = as_list(self.op.reference(*first))
+        return [y.transpose(last_of(self.rank)) if y.ndim == self.rank else y for y in results]
+
+    def compute(self, out: Any, *xs: Tensor | None) -> list[IndexFunction]:  # pyright: ignore
+        assert self.op.compute is not None
+        outs = [permuted_type(t, first_of(self.rank)) for t in as_list(out)]
+        first = [self._first(x) if x is not None and k in self.operands else x for k, x in enumerate(xs)]
+        found = self.op.compute(outs[0] if len(outs) == 1 else outs, *first)
+        return [self._moved(f) for f in as_list(found)]
+
+    def _moved(self, f: IndexFunction) -> IndexFunction:
+        """A result of `op`, by its place with the channels last."""
+        order = first_of(self.rank)
+        return lambda *at: f(*permuted(at, order))
+
+    def _first(self, x: Tensor) -> Tensor:
+        """An operand as `op` sees it."""
+        order = last_of(self.rank)
+
+        def at(i: tuple[Expr, ...]) -> Expr:
+            return x.at(permuted(i, order))
+
+        return Tensor(permuted_type(x.type, first_of(self.rank)), at)
+
+    def _last(self, t: Type) -> Type:
+        return permuted_type(t, last_of(self.rank)) if isinstance(t, TensorType) and t.rank == self.rank else t
+
+    def __str__(self) -> str:
+        return f"{self.op} channels last"
+
+
+def last_of(rank: int) -> tuple[int, ...]:
+    """The permutation that puts the channels last."""
+    return (0, *range(2, rank), 1)
+
+
+def first_of(rank: int) -> tuple[int, ...]:
+    """The permutation back."""
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+def permuted(items: Sequence[Any], order: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(items[k] for k in order)
+
+
+def permuted_type(t: TensorType, order: Sequence[int]) -> TensorType:
+    return TensorType(t.dtype, permuted(t.dims(), order))
+
+
+def run(graph: Graph) -> int:
+    """Rewrite in place; how many nodes now compute channels last."""
+    region = _Region(graph)
+    nodes = graph.nodes
+    taken = [node for node in nodes if node.op.name == "Conv" and _kernel_takes(node)]
+    if len(taken) < FEWEST and not any(node.outputs[0].rank == 5 for node in taken):
+        return 0
+    for node in nodes:
+        region.visit(node)
+    graph.prune()
+    if region.done:
+        simplify.run(graph)
+    return region.done
+
+
+class _Region:
+    """What is known to stand channels last, while nodes are visited in order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.done = 0
+        self._last: dict[Value, Value] = {}  # a value → the same, channels last
+        self._inside: set[Value] = set()  # those that were computed so
+
+    def visit(self, node: Node) -> None:
+        """Rewrite the node if it is a convolution, or follows one."""
+        out = node.outputs[0] if node.outputs else None
+        if out is None or not isinstance(out.type, TensorType) or out.type.rank not in (3, 4, 5):
+            return
+        if node.op.name == "Conv":
+            x = node.inputs[0]
+            near = x in self._inside or (x is not None and all(d == 1 for d in x.shape[2:]))
+            if _kernel_takes(node) or (near and _is_product(node)):
+                self._put(node, [self._conv(node)])
+        elif node.op.name in ("Transpose", "Reshape"):
+            self._enter(node, out)
+        elif any(v in self._inside for v in node.operands):
+            rank = len(out.shape)
+            if node.op.elementwise and len(node.outputs) == 1:
+                self._put(node, [self._elementwise(node, rank)])
+            elif (
+                node.op.name in FOLLOWS
+                and not _of_planes(node)
+                and all(isinstance(v.type, TensorType) and v.rank == rank for v in node.outputs)
+            ):
+                operands = tuple(k for k, v in enumerate(node.inputs) if v is not None and v.rank == rank)
+                self._put(node, self._wrapped(node, rank, operands))
+
+    def _enter(self, node: Node, out: Value) -> None:
+        """A tensor that the model itself has channels last, as what a linear layer makes of pixels or tokens."""
+        x = node.inputs[0]
+        if node.op.name == "Reshape" and x is not None and len(out.shape) > 3 and x.shape[:2] == out.shape[:2]:
+            node, shape = x.producer or node, permuted(out.shape, last_of(len(out.shape)))
+        else:
+            shape = None
+        source = node.inputs[0]
+        order = node.inputs[1].ints() if node.op.name == "Transpose" and node.inputs[1] is not None else None
+        if source is None or order is None or tuple(order) != first_of(len(order)):
+            return
+        if shape is not None:
+            b = Builder(self.graph, out.name, node.loc)
+            source = b.Reshape(source, b.dims(shape), special_zero=False)
+        elif len(order) == 3:  # tokens: attention and linear layers have no use for it
+            return
+        self._last[out] = source
+        self._inside.add(out)
+
+    def last(self, value: Value) -> Value:
+        """The value with its channels last: computed so, or transposed here."""
+        found = self._last.get(value)
+        if found is None:
+            rank = len(value.shape)
+            found = self._last[value] = self._transposed(value, rank)
+        return found
+
+    def _transposed(self, value: Value, rank: int) -> Value:
+        order = last_of(rank)
+        constant = value.const
+        if constant is not None:
+            shape = permuted(constant.shape, order)
+            return self.graph.add_constant(
+                Constant(constant.dtype, shape, lambda: np.ascontiguousarray(constant.array.transpose(order))),
+                value.name,
+            )
+        b = Builder(self.graph, value.name)
+        if all(d == 1 for d in value.shape[2:]) or value.shape[1] == 1:
+            return b.Reshape(value, b.dims(permuted(value.shape, order)), special_zero=False)
+        return b.Transpose(value, list(order))
+
+    def _put(self, node: Node, made: Sequence[Value]) -> None:
+        """The new results for the old ones, which become views of them."""
+        b = Builder(self.graph, node.name or node.op.name, node.loc)
+        for old, new in zip(node.outputs, made, strict=True):
+            if not old.uses and old not in self.graph.outputs:
+                continue
+            if all(d == 1 for d in old.shape[2:]) or old.shape[1] == 1:
+                view = b.Reshape(new, b.dims(old.shape), special_zero=False)
+            else:
+                view = b.Transpose(new, list(first_of(len(old.shape))))
+            view.type = old.type
+            replace_value(self.graph, old, view)
+            self._last[view] = new
+            self._inside.add(view)
+        self.done += 1
+
+    def _elementwise(self, node: Node, rank: int) -> Value:
+        inputs = [None if v is None else self._lifted(v, rank) for v in node.inputs]
+        return self._add(node, node.op, inputs)[0]
+
+    def _lifted(self, value: Value, rank: int) -> Value:
+        """An operand that is broadcast: with all axes, channels last."""
+        if len(value.shape) == rank:
+            return self.last(value)
+        if all(d == 1 for d in value.shape):
+            return value
+        ones = (Dim.of(1),) * (rank - len(value.shape))
+        constant = value.const
+        if constant is not None:
+            shape = (*(1 for _ in ones), *constant.shape)
+            whole = Constant(constant.dtype, shape, lambda: constant.array.reshape(shape))
+            return self.last(self.graph.add_constant(whole, value.name))
+        b = Builder(self.graph, value.name)
+        return self.last(b.Reshape(value, b.dims((*ones, *value.shape)), special_zero=False))
+
+    def _wrapped(self, node: Node, rank: int, operands: tuple[int, ...]) -> list[Value]:
+        inputs = [self.last(v) if v is not None and k in operands else v for k, v in enumerate(node.inputs)]
+        return self._add(node, ChannelsLast(node.op, rank, operands), inputs)
+
+    def _add(self, node: Node, op: Op, inputs: Sequence[Value | None]) -> list[Value]:
+        order = last_of(len(node.outputs[0].shape))
+        made = [self.graph.new_value(v.name, permuted_type(v.tensor, order)) for v in node.outputs]
+        self.graph.add_node(op, inputs, made, node.name, node.loc)
+        return made
+
+    def _conv(self, node: Node) -> Value:
+        x, w, *rest = node.inputs
+        assert x is not None and w is not None
+        if not _is_product(node):
+            return self._volumes(node, x) if len(x.shape) == 5 else self._wrapped(node, len(x.shape), (0,))[0]
+        constant = w.const
+        assert constant is not None
+        shape = (int(w.shape[1]), int(w.shape[0]))
+        matrix = Constant(constant.dtype, shape, lambda: np.ascontiguousarray(constant.array.reshape(shape[::-1]).T))
+        b = Builder(self.graph, node.name or node.op.name, node.loc)
+        y = b.MatMul(self.last(x), self.graph.add_constant(matrix, w.name))
+        return y if not rest or rest[0] is None else b.Add(y, rest[0])
+
+    def _volumes(self, node: Node, x: Value) -> Value:
+        """A Conv over conv3d_as_conv2d, by one over planes."""
+        op, flat, weights = conv3d_as_conv2d.planes(self.graph, node, self.last(x))
+        b = Builder(self.graph, node.name or node.op.name, node.loc)
+        y = b.add(ChannelsLast(op, 4, (0,)), flat, weights, *node.inputs[2:])
+        return b.Reshape(y, b.dims(permuted(node.outputs[0].shape, last_of(5))), special_zero=False)
+
+
+def _of_planes(node: Node) -> bool:
+    """Whether a reduction leaves one element of each plane: its result is the same wherever the channels stand."""
+    x, *rest = node.inputs
+    axes = rest[0].ints() if rest and rest[0] is not None else None
+    if not node.op.name.startswith("Reduce") or axes is None or x is None:
+        return False
+    return sorted(a % len(x.shape) for a in axes) == list(range(2, len(x.shape)))
+
+
+def _is_product(node: Node) -> bool:
+    """Whether a Conv is a matrix product: one tap, no stride, no padding, no groups."""
+    op: Any = node.op
+    x, w = node.inputs[0], node.inputs[1]
+    assert x is not None and w is not None
+    rank = len(x.shape) - 2
+    begin, end = window_padding(op, x.shape[2:], w.shape[2:])
+    taps = (*w.shape[2:], *spatial("Conv", "strides", op.strides, rank, 1))
+    return op.group == 1 and all(t == 1 for t in taps) and all(p == 0 for p in [*begin, *end])
+
+
+def _kernel_takes(node: Node) -> bool:
+    """Whether a Conv is of a kind and a size for the kernels that work channels last."""
+    op: Any = node.op
+    x, w = node.inputs[0], node.inputs[1]
+    assert x is not None and w is not None
+    if x.dtype not in (f32, f64) or w.const is None or not w.tensor.is_static or not x.shape[1].is_const:
+        return False
+    if len(x.shape) == 5 and not conv3d_as_conv2d.is_volume(node):
+        return False
+    outputs, per, *window = w.shape
+    if not worthwhile(*node.outputs[0].shape, per, *window):
+        return False
+    return op.group == 1 or int(outputs) == int(x.shape[1]) == op.group or int(per) >= 4

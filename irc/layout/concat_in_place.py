@@ -1,0 +1,190 @@
+"""Concatenations along the last axis written in place: their operands are computed where they stand in the result.
+
+`Concat(a, b)` becomes `r0 = Room(); r1 = Part(r0, a, 0); r2 = Part(r1, b, size of a)`: all in the memory of `r0`, in
+the order in which a and b are computed.  Kernels write to a part themselves (`irc.selection.select`); anything else is
+computed by loops into its part.  Who else reads `a` reads it there, and a concatenation of neighbours among the
+operands of a longer one is a slice of that one's room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from irc.expr import Load
+from irc.fusion.elements import Elements, extents_of, value_of
+from irc.ir.graph import Graph, Node, Value
+from irc.layout.channels_last import ChannelsLast
+from irc.layout.destination import Part, Room
+from irc.opdef.builder import Builder
+from irc.ops.concat import Concat
+from irc.passes.replace import put_in_place
+
+KERNELS = ("MatMul", "ChannelsLast")
+"""Operations whose results a kernel may write to a part; elementwise ones after them go with them."""
+MOVED = ("Transpose", "Reshape")
+
+
+def run(graph: Graph) -> int:
+    """Write in place what is worth it; how many concatenations are gone."""
+    place = {n: k for k, n in enumerate(graph.nodes)}
+    found = [n for n in place if _is_last(n)]
+    done: set[Node] = set()
+    for node in sorted(found, key=lambda n: -len(_operands(n))):
+        if node in done:
+            continue
+        operands = _operands(node)
+        if node.outputs[0] in graph.outputs or not any(map(_from_kernel, operands)) or not _placeable(operands):
+            continue
+        others = sorted(_concatenations(operands) - done, key=place.__getitem__)
+        within = [(n, _within(_operands(n), operands)) for n in others]
+        inner = [(n, at) for n, at in within if at is not None]
+        _replace(graph, node, operands, inner, place)
+        done.update(n for n, _ in inner)
+    graph.prune()
+    return len(done)
+
+
+def _is_last(node: Node) -> bool:
+    """Whether a node concatenates along the last axis, of known sizes there."""
+    op = node.op
+    if isinstance(op, ChannelsLast) and isinstance(op.op, Concat):
+        last = op.op.axis % op.rank == 1
+    else:
+        last = isinstance(op, Concat) and op.axis % len(node.outputs[0].shape) == len(node.outputs[0].shape) - 1
+    return last and len(node.inputs) > 1 and all(v is not None and v.shape[-1].is_const for v in node.inputs)
+
+
+def _operands(node: Node) -> list[Value]:
+    """The operands, those of concatenations among them, and in one all the slices of a value one after the other."""
+    values: list[Value] = []
+    last = [*reversed(node.inputs)]
+    while last:
+        value = last.pop()
+        if value is not None and value.producer is not None and _is_last(value.producer):
+            last += reversed(value.producer.inputs)
+        elif value is not None:
+            values.append(value)
+    found: list[Value] = []
+    at = 0
+    while at < len(values):
+        base, taken = _sliced(values, at)
+        found.append(base)
+        at += taken
+    return found
+
+
+def _concatenations(operands: Sequence[Value]) -> set[Node]:
+    """Those that may begin with one of the operands, or with a slice of one, or with a concatenation that does."""
+    found: set[Node] = set()
+    values = list(operands)
+    while values:
+        for user in values.pop().uses:
+            if _is_last(user) and user not in found:
+                found.add(user)
+                values += user.outputs
+            elif _slice_of(user.outputs[0]) is not None:
+                values += user.outputs
+    return found
+
+
+def _sliced(values: Sequence[Value], at: int) -> tuple[Value, int]:
+    """The value of which those from place `at` on are the whole, and how many they are: else the first one."""
+    first = _slice_of(values[at])
+    if first is None or first[1] != 0:
+        return values[at], 1
+    base, end = first[0], 0
+    for count in range(1, len(values) - at + 1):
+        value = values[at + count - 1]
+        here = _slice_of(value)
+        if here is None or here[0] is not base or here[1] != end:
+            break
+        end += int(value.shape[-1])
+        if base.shape[-1] == end:
+            return base, count
+    return values[at], 1
+
+
+def _slice_of(value: Value) -> tuple[Value, int] | None:
+    """What a value is a slice of along the last axis only, and where it starts."""
+    node = value.producer
+    op = node.op if node else None
+    if node is None or (op.op if isinstance(op, ChannelsLast) else op).name != "Slice":  # type: ignore[union-attr]
+        return None
+    element = Elements().of(value)
+    load = element.expr
+    if not isinstance(load, Load) or not isinstance(load.buffer, Value) or load.index[:-1] != element.vars[:-1]:
+        return None
+    start = extents_of(element, value).dim(load.index[-1] - element.vars[-1])
+    whole = value_of(load)
+    return (whole, int(start)) if start.is_const and whole.shape[-1].is_const else None
+
+
+def _from_kernel(value: Value) -> bool:
+    """Whether a kernel probably computes a value, or a transposed copy of one."""
+    node, moved = value.producer, False
+    while node is not None and (node.op.elementwise or node.op.name in MOVED) and node.inputs[0] is not None:
+        moved = moved or node.op.name == "Transpose"
+        node = node.inputs[0].producer
+    if moved:
+        return node is not None and (node.op.name in KERNELS or isinstance(node.op, Part))
+    return node is not None and node.op.name in KERNELS and not _is_last(node)
+
+
+def _placeable(operands: Sequence[Value]) -> bool:
+    """Whether each can be computed into a part: once there, and by some operation."""
+    return len(set(operands)) == len(operands) and all(v.producer is not None for v in operands)
+
+
+def _within(few: Sequence[Value], many: Sequence[Value]) -> tuple[int, int] | None:
+    """From which to which place the `many` operands, each there once, are the `few`."""
+    at = next((i for i, v in enumerate(many) if v is few[0]), None)
+    if at is None or list(many[at : at + len(few)]) != list(few):
+        return None
+    return at, at + len(few)
+
+
+def _replace(
+    graph: Graph,
+    node: Node,
+    operands: Sequence[Value],
+    inner: Sequence[tuple[Node, tuple[int, int]]],
+    place: dict[Node, int],
+) -> None:
+    """The room and its parts for a concatenation and for those of its neighbours that are `inner`.
+
+    place: of the nodes in a dependency order, to which the new ones are added.
+    """
+    whole, starts = node.outputs[0], [0]
+    for v in operands:
+        starts.append(starts[-1] + int(v.shape[-1]))
+    b, gone = Builder(graph, node.name, node.loc), {n for n, _ in inner}
+    room = b.add(Room(whole.dtype, whole.shape))
+
+    def made(value: Value, where: int) -> Value:
+        place[_producer(value)] = where
+        return value
+
+    def piece(x: Value, start: int, end: int) -> Value:
+        return made(b.Slice(x, b.dims([start]), b.dims([end]), b.dims([len(x.shape) - 1])), place[_producer(x)])
+
+    order = [place[_producer(v)] for v in operands]
+    after: dict[int, Value] = {}
+    for k in sorted(range(len(operands)), key=order.__getitem__):
+        value = operands[k]
+        others = [n for n in value.uses if n not in gone]
+        room = after[k] = made(b.add(Part(starts[k]), room, value), order[k])
+        if others and value not in graph.outputs:
+            part = piece(room, starts[k], starts[k + 1])
+            for user in others:
+                graph.set_op(user, user.op, [part if v is value else v for v in user.inputs])
+    rank = {k: n for n, k in enumerate(after)}
+    for other, (first, end) in inner:
+        here = after[max(range(first, end), key=rank.__getitem__)]
+        if end - first < len(operands):
+            here = piece(here, starts[first], starts[end])
+        put_in_place(graph, other.outputs[0], here)
+
+
+def _producer(value: Value) -> Node:
+    assert value.producer is not None
+    return value.producer

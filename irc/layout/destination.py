@@ -1,0 +1,55 @@
+"""Memory that several operations write parts of: what `irc.layout.concat_in_place` makes of a concatenation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from irc.expr import Expr, IndexFunction, Tensor, index, select
+from irc.ir.dim import Dim
+from irc.ir.graph import Value
+from irc.ir.types import DType, TensorType
+from irc.opdef.base import Array, Op
+from irc.opdef.signature import Sig
+
+
+@dataclass(frozen=True)
+class Room(Op):
+    """Memory of that type, its contents not yet written."""
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+    sig: ClassVar[Sig] = Sig("-> y: any")
+
+    def infer(self) -> TensorType:
+        return TensorType(self.dtype, self.shape)
+
+    def reference(self) -> Array:
+        """Something that nobody may read."""
+        return np.full([int(d) for d in self.shape], 77, self.dtype.numpy)
+
+
+@dataclass(frozen=True)
+class Part(Op):
+    """`room` with `x` from `start` on along the last axis; the memory is the same."""
+
+    start: int
+    sig: ClassVar[Sig] = Sig("room: any, x: any -> y: any")
+    part_of: ClassVar[int | None] = 0
+
+    def infer(self, room: Value, x: Value) -> TensorType:
+        return room.tensor
+
+    def reference(self, room: Array, x: Array) -> Array:
+        whole = room.copy()
+        whole[..., self.start : self.start + x.shape[-1]] = x
+        return whole
+
+    def compute(self, out: TensorType, room: Tensor, x: Tensor) -> IndexFunction:  # pyright: ignore
+        def element(*at: Expr) -> Expr:
+            inside = at[-1].ge(self.start).logical_and(at[-1].lt(index(x.shape[-1] + self.start)))
+            return select(inside, x[(*at[:-1], at[-1] - self.start)], room[at])
+
+        return element

@@ -1,0 +1,90 @@
+"""Convolutions of few output channels: the taps of a row as channels of their own.
+
+Channels fill vectors, so that a Conv to 3 channels, as image networks end in, wastes 13 lanes of 16.  With a window of
+kh × kw it is computed as one of kh × 1 to kw times as many channels, a group for each tap of a row, whose results are
+then added where they meet: Y[c, x] = Σ over t of P[t · oc + c, x + t · dilation].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.types import f32, f64
+from irc.kernels import Isa
+from irc.opdef.builder import Builder
+from irc.opdef.window import spatial, window_padding
+from irc.passes.replace import replace_value
+
+ADDING = 8
+"""Vector multiply-adds that the addition of one tap's result costs."""
+
+
+def run(graph: Graph, isa: Isa) -> int:
+    """Rewrite those with constant weights, one group and no stride along the rows, in place; how many."""
+    done = 0
+    for node in graph.nodes:
+        if node.op.name == "Conv":
+            made = _rewritten(graph, node, isa)
+            if made is not None and made.type == node.outputs[0].type:
+                done += replace_value(graph, node.outputs[0], made)
+    graph.prune()
+    return done
+
+
+def _rewritten(graph: Graph, node: Node, isa: Isa) -> Value | None:
+    op: Any = node.op
+    x, w, *rest = node.inputs
+    assert x is not None and w is not None
+    rank = len(x.shape) - 2
+    if w.const is None or x.dtype not in (f32, f64) or op.group != 1 or rank not in (1, 2):
+        return None
+    outputs, inputs, *window = (int(d) for d in w.shape)
+    strides = spatial("Conv", "strides", op.strides, rank, 1)
+    dilations = spatial("Conv", "dilations", op.dilations, rank, 1)
+    begin, end = window_padding(op, x.shape[2:], window)
+    if strides[-1] != 1 or not _worth(outputs, inputs, window, isa.lanes(x.dtype)):
+        return None
+    if not all(p.is_const and int(p) >= 0 for p in (*begin, *end)):
+        return None
+    b, taps, out = Builder(graph, node.name or node.op.name, node.loc), window[-1], node.outputs[0].shape
+    parts = b.Conv(
+        x,
+        _weights(graph, w, window),
+        None,
+        strides=strides,
+        dilations=(*dilations[:-1], 1),
+        pads_begin=tuple(map(int, begin)),
+        pads_end=tuple(map(int, end)),
+    )
+    first, last, axes = [t * outputs for t in range(taps + 1)], [t * dilations[-1] for t in range(taps)], [1, rank + 1]
+    y: Any = None
+    for t in range(taps):
+        ends = b.dims([first[t + 1], out[-1] + last[t]])
+        part = b.Slice(parts, b.dims([first[t], last[t]]), ends, b.dims(axes))
+        y = part if y is None else b.Add(y, part)
+    if rest and rest[0] is not None:
+        y = b.Add(y, b.Unsqueeze(rest[0], list(range(1, rank + 1))))
+    return y
+
+
+def _worth(outputs: int, inputs: int, window: list[int], lanes: int) -> bool:
+    """Whether the vectors saved are more than what the additions cost."""
+    taps = window[-1]
+    saved = taps * -(-outputs // lanes) - -(-outputs * taps // lanes)
+    return taps > 1 and saved * inputs * int(np.prod(window[:-1])) >= ADDING * outputs * taps
+
+
+def _weights(graph: Graph, w: Value, window: list[int]) -> Value:
+    """[out, in, …, kw] as [kw · out, in, …, 1]."""
+    source = w.const
+    assert source is not None
+    outputs, inputs = int(w.shape[0]), int(w.shape[1])
+    shape = (window[-1] * outputs, inputs, *window[:-1], 1)
+
+    def made() -> np.ndarray[Any, Any]:
+        return np.ascontiguousarray(np.moveaxis(source.array, -1, 0).reshape(shape))
+
+    return graph.add_constant(Constant(w.dtype, shape, made), f"{w.name}/taps")

@@ -1,0 +1,259 @@
+"""ConvTranspose as Conv: results of one remainder by the stride are a convolution of their own.
+
+With stride s and kernel k, result o = s·q + r − pad is Σ x[q − t] · w[s·t + r] over t < ceil(k / s).  So one Conv of
+stride 1 computes all remainders as channels, and a rearrangement puts them beside each other.  Elementwise operations
+that follow go before the rearrangement: they become the convolution's, and work on whole vectors.
+
+Where o + pad is no multiple of s, q starts and ends at another place for each remainder, and that Conv computes more
+than is kept.  On small planes that is much, so that each remainder is a Conv of its own there.  Of one pixel a matrix
+product is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from irc.expr import Const, Expr, IndexFunction, Tensor
+from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.types import TensorType, f32, f64, i64
+from irc.opdef.base import Array, Op
+from irc.opdef.builder import Builder
+from irc.opdef.signature import Sig
+from irc.opdef.window import spatial
+from irc.ops.layout import reshaped
+from irc.passes.replace import replace_value
+
+
+@dataclass(frozen=True)
+class Interleave(Op):
+    """[n, group · Πs · c, *q] as [n, group · c, *(q · s)]: channel (g, r, c) at q is channel (g, c) at s · q + r."""
+
+    strides: tuple[int, ...]
+    group: int
+    sig: ClassVar[Sig] = Sig("x: any -> y: any")
+
+    def infer(self, x: Value) -> TensorType:
+        n, channels, *space = x.shape
+        whole = [q * s for q, s in zip(space, self.strides, strict=True)]
+        return TensorType(x.dtype, (n, channels // math.prod(self.strides), *whole))
+
+    def reference(self, x: Array) -> Array:
+        n, channels, *space = x.shape
+        rank = len(space)
+        split = x.reshape(n, self.group, *self.strides, -1, *space)
+        order = [0, 1, 2 + rank, *(k for axis in range(rank) for k in (3 + rank + axis, 2 + axis))]
+        whole = [q * s for q, s in zip(space, self.strides, strict=True)]
+        return split.transpose(order).reshape(n, channels // math.prod(self.strides), *whole)
+
+    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:  # pyright: ignore[reportIncompatibleVariableOverride]
+        per = int(out.dims()[1]) // self.group
+
+        def element(n: Expr, channel: Expr, *o: Expr) -> Expr:
+            remainder: Expr = Const(0, i64)
+            for i, s in zip(o, self.strides, strict=True):
+                remainder = remainder * s + i % s
+            if self.group == 1:
+                source = remainder * per + channel
+            else:
+                source = (channel // per * math.prod(self.strides) + remainder) * per + channel % per
+            return x[(n, source, *(i // s for i, s in zip(o, self.strides, strict=True)))]
+
+        return element
+
+
+def run(graph: Graph) -> int:
+    """Rewrite those with constant weights, explicit padding and no dilation, in place; how many."""
+    done = 0
+    for node in graph.nodes:
+        if node.op.name == "ConvTranspose":
+            after = _followers(graph, node.outputs[0])
+            last = (after or [node])[-1].outputs[0]
+            made = _rewritten(graph, node, after)
+            if made is not None and made.type == last.type:
+                done += replace_value(graph, last, made)
+    graph.prune()
+    return done
+
+
+def _followers(graph: Graph, value: Value) -> list[Node]:
+    """The elementwise operations that follow one after the other and are the same for all elements."""
+    found: list[Node] = []
+    while len(value.uses) == 1 and value not in graph.outputs:
+        (node,) = value.uses
+        others = [v for v in node.operands if v is not value]
+        if not node.op.elementwise or len(node.outputs) != 1 or node.outputs[0].type != value.type:
+            break
+        if any(v.const is None or any(d != 1 for d in v.shape) for v in others):
+            break
+        found.append(node)
+        value = node.outputs[0]
+    return found
+
+
+def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
+    """What the node and those `after` it compute."""
+    op: Any = node.op
+    x, w, *rest = node.inputs
+    assert x is not None and w is not None
+    rank = len(x.shape) - 2
+    dilations = spatial("ConvTranspose", "dilations", op.dilations, rank, 1)
+    if w.const is None or x.dtype not in (f32, f64) or op.auto_pad != "explicit" or set(dilations) != {1}:
+        return None
+    if op.output_shape or len(rest) > 1 or not x.shape[1].is_const:
+        return None
+    strides = spatial("ConvTranspose", "strides", op.strides, rank, 1)
+    begin = spatial("ConvTranspose", "pads_begin", op.pads_begin, rank, 0)
+    taps = [-(-int(k) // s) for k, s in zip(w.shape[2:], strides, strict=True)]
+    out = node.outputs[0].shape
+    ready = [(n + t - 1) * s for n, t, s in zip(x.shape[2:], taps, strides, strict=True)]
+    if any(p < 0 or (o + p).at_most(r) is not True for p, o, r in zip(begin, out[2:], ready, strict=True)):
+        return None
+    b = Builder(graph, node.name or node.op.name, node.loc)
+    bias = rest[0] if rest else None
+    if bias is not None and bias.const is None:
+        return None
+    small = _OfSmallPlanes(b, node, after, strides, begin)
+    if small.is_product():
+        return small.product()
+    if small.worth(taps):
+        return small.remainders()
+    around = tuple(t - 1 for t in taps)
+    weights, times = _weights(graph, w, op.group, strides, taps), int(np.prod(strides))
+    if bias is not None and bias.const is not None:
+        bias = b.const(_spread(bias.const.array, op.group, times), bias.dtype)
+    y = b.Conv(x, weights, bias, pads_begin=around, pads_end=around, group=op.group)
+    y = _followed(b, node, after, y)
+    if times > 1:
+        y = b.add(Interleave(strides, op.group), y)
+    for axis, (p, o, r) in enumerate(zip(begin, out[2:], ready, strict=True), 2):
+        if p or o != r:
+            y = b.Slice(y, b.dims([p]), b.dims([o + p]), b.dims([axis]))
+    return y
+
+
+def _followed(b: Builder, node: Node, after: list[Node], y: Value) -> Value:
+    """The elementwise operations that follow, on a part of the result."""
+    before = node.outputs[0]
+    for follower in after:
+        y = b.add(follower.op, *(y if v is before else v for v in follower.inputs))
+        before = follower.outputs[0]
+    return y
+
+
+WASTED = 1.2
+"""Positions computed for each that is kept, from which on every remainder is a Conv of its own."""
+
+
+class _OfSmallPlanes:
+    """A ConvTranspose over a plane of known size, one group, with constant weights [in, out, *k]."""
+
+    def __init__(self, b: Builder, node: Node, after: list[Node], strides: Sequence[int], begin: Sequence[int]) -> None:
+        self.b, self.node, self.after, self.strides, self.begin = b, node, after, strides, begin
+        (x, self.w, *rest), self.out = node.operands, node.outputs[0].shape
+        self.x, self.bias = x, rest[0] if rest else None
+        self.window = [int(k) for k in self.w.shape[2:]]
+        op: Any = node.op
+        self.known = op.group == 1 and all(d.is_const for d in (*x.shape[2:], *self.out[2:]))
+
+    def is_product(self) -> bool:
+        """Whether the plane has one pixel, and the result is no larger than what its window reaches."""
+        ends = zip(self.begin, self.out[2:], self.window, strict=True)
+        return self.known and all(d == 1 for d in self.x.shape[2:]) and all(p + int(o) <= k for p, o, k in ends)
+
+    def product(self) -> Value:
+        """[n, in] · [in, taps · out], the channels last."""
+        b, rank = self.b, len(self.window)
+        spans = [slice(p, p + int(o)) for p, o in zip(self.begin, self.out[2:], strict=True)]
+        shape = (*(int(o) for o in self.out[2:]), int(self.out[1]))
+
+        def made(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            kept = np.moveaxis(weights[(slice(None), slice(None), *spans)], 1, -1)
+            return kept.reshape(len(weights), -1)
+
+        rows, matrix = reshaped(b, self.x, self.x.shape[:2]), (self.w.shape[0], math.prod(shape))
+        y = b.MatMul(rows, self._constant(matrix, made))
+        y = reshaped(b, y, (self.out[0], *shape))
+        if self.bias is not None:
+            y = b.Add(y, self.bias)
+        return b.Transpose(_followed(b, self.node, self.after, y), [0, rank + 1, *range(1, rank + 1)])
+
+    def worth(self, taps: Sequence[int]) -> bool:
+        """Whether one Conv for all remainders, of so many taps, would compute much that is not kept."""
+        if not self.known or any(int(o) % s for o, s in zip(self.out[2:], self.strides, strict=True)):
+            return False
+        if any(min(self._reach(axis, rho)) < 0 for axis, s in enumerate(self.strides) for rho in range(s)):
+            return False
+        computed = math.prod(int(n) + t - 1 for n, t in zip(self.x.shape[2:], taps, strict=True))
+        return computed * math.prod(self.strides) >= WASTED * math.prod(map(int, self.out[2:]))
+
+    def _reach(self, axis: int, rho: int) -> tuple[int, int, int]:
+        """Taps for results s · q + rho of an axis, less one, and the padding before and after."""
+        s = self.strides[axis]
+        carry, r = divmod(rho + self.begin[axis], s)
+        last = -(-(self.window[axis] - r) // s) - 1
+        count = int(self.out[2 + axis]) // s
+        return last, last - carry, count - int(self.x.shape[2 + axis]) + carry
+
+    def remainders(self) -> Value:
+        """A Conv for each remainder, beside each other."""
+        parts: list[Value] = []
+        for at in np.ndindex(*self.strides):
+            reach = [self._reach(axis, rho) for axis, rho in enumerate(at)]
+            first = [(rho + p) % s for rho, p, s in zip(at, self.begin, self.strides, strict=True)]
+            y = self.b.Conv(
+                self.x,
+                self._taps(first, [last + 1 for last, *_ in reach]),
+                self.bias,
+                pads_begin=tuple(p for _, p, _ in reach),
+                pads_end=tuple(p for *_, p in reach),
+            )
+            parts.append(_followed(self.b, self.node, self.after, y))
+        return self.b.add(Interleave(tuple(self.strides), 1), self.b.Concat(*parts, axis=1))
+
+    def _taps(self, first: Sequence[int], taps: Sequence[int]) -> Value:
+        """Every s-th tap from the first on, the last one first: [out, in, *taps]."""
+        spans = [slice(r, None, s) for r, s in zip(first, self.strides, strict=True)]
+        axes = tuple(range(2, 2 + len(taps)))
+
+        def made(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            return np.flip(weights[(slice(None), slice(None), *spans)], axes).swapaxes(0, 1)
+
+        return self._constant((self.w.shape[1], self.w.shape[0], *taps), made)
+
+    def _constant(self, shape: Sequence[Any], made: Callable[[Array], Array]) -> Value:
+        source = self.w.const
+        assert source is not None
+        sizes = tuple(int(d) for d in shape)
+        constant = Constant(self.w.dtype, sizes, lambda: np.ascontiguousarray(made(source.array)).reshape(sizes))
+        return self.b.graph.add_constant(constant, f"{self.w.name}/transposed")
+
+
+def _spread(bias: np.ndarray[Any, Any], group: int, times: int) -> np.ndarray[Any, Any]:
+    """A bias for every remainder of every channel."""
+    return np.repeat(bias.reshape(group, 1, -1), times, 1).reshape(-1)
+
+
+def _weights(graph: Graph, w: Value, group: int, strides: tuple[int, ...], taps: list[int]) -> Value:
+    """[in, out / group, *k] as those of the Conv: [group · Πs · out / group, in / group, *taps]."""
+    source = w.const
+    assert source is not None
+    inputs, per, *kernel = (int(d) for d in w.shape)
+    rank = len(kernel)
+    shape = (group * per * int(np.prod(strides)), inputs // group, *taps)
+
+    def made() -> np.ndarray[Any, Any]:
+        full = np.zeros((inputs, per, *(t * s for t, s in zip(taps, strides, strict=True))), w.dtype.numpy)
+        full[(slice(None), slice(None), *(slice(0, k) for k in kernel))] = source.array
+        split = full.reshape(
+            group, inputs // group, per, *(d for t, s in zip(taps, strides, strict=True) for d in (t, s))
+        )
+        at_taps, at_rest = [3 + 2 * k for k in range(rank)], [4 + 2 * k for k in range(rank)]
+        moved = split.transpose(0, *at_rest, 2, 1, *at_taps)
+        return np.ascontiguousarray(np.flip(moved, tuple(range(-rank, 0))).reshape(shape))
+
+    return graph.add_constant(Constant(w.dtype, shape, made), f"{w.name}/transposed")

@@ -1,0 +1,215 @@
+"""`Op`: what an operation is, and the registry of all of them.
+
+An operation is a frozen dataclass: its fields are its attributes.  Its body says everything else,
+read top-down like its specification page:
+
+    @op
+    class HardSwish(Op):
+        '''x · clip(x/6 + 1/2, 0, 1)'''
+        sig = Sig("x: T -> y: T", T=FLOATS)
+        def infer(self, x): return x.tensor
+        def reference(self, x): ...            # NumPy, the definition of truth
+        def decompose(self, b, x): ...         # or compute, or loops: exactly one
+        onnx = (Form("HardSwish", 14),)
+        openvino = (Form("HSwish", 4),)
+
+Elementwise operations are one row each: see `irc.opdef.elementwise`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, ClassVar, TypeGuard, TypeVar, cast, dataclass_transform
+
+import numpy as np
+
+from irc.diagnostics import Problem
+from irc.diagnostics.codes import internal
+from irc.ir.graph import Value
+from irc.ir.types import TensorType, Type, UnknownRank
+from irc.opdef.forms import Form, resolve
+from irc.opdef.signature import Sig
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Assuming:
+    """What `Op.contents` returns where it holds under conditions, as that no divisor is 0: good for shapes only."""
+
+    elements: Any
+
+
+def is_array(value: Any) -> TypeGuard[Array]:
+    return isinstance(value, np.ndarray)
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """Base of all operations."""
+
+    sig: ClassVar[Sig]
+    onnx: ClassVar[tuple[Form, ...]] = ()
+    openvino: ClassVar[tuple[Form, ...]] = ()
+    carries_contents: ClassVar[bool] = False
+    """`reference` also works on object arrays of Dims, so shape arithmetic stays symbolic."""
+    modular: ClassVar[bool] = False
+    """Of integers that are known modulo 2ⁿ, `contents` gives the result modulo 2ⁿ: sums, products and moves."""
+    whole_floats: ClassVar[bool] = False
+    """`contents` holds for floats too, where they are whole numbers."""
+    reads_type_only: ClassVar[bool] = False
+    """Reads its operand's type, not its elements (Shape, Size); `contents` then gets the Value itself."""
+    elementwise: ClassVar[bool] = False
+    """Each result element depends on the operands' elements at the same (broadcast) place only."""
+    commutative: ClassVar[bool] = False
+    effect: ClassVar[bool] = False
+    """Must not be removed, duplicated or folded although nobody uses it, or its result varies (state, random)."""
+    part_of: ClassVar[int | None] = None
+    """The operand in whose memory the result stands: the result is that operand with a part of it written."""
+
+    # ------------------------------------------------ what each operation defines
+    def infer(self, *args: Any) -> Type | Sequence[Type]:
+        """The result types from the operands (Values; None where absent).  Raises Problem.
+
+        The default traces `decompose`.
+        """
+        from irc.opdef.builder import trace
+
+        return [v.tensor for v in trace(self, args)[1]]
+
+    def reference(self, *args: Any) -> Any:
+        """The result arrays from the operand arrays, in plain NumPy: the definition of truth.
+
+        The default evaluates `decompose`.  Integers wrap; every result has its declared element type.
+        """
+        from irc.opdef.builder import evaluate_decomposed
+
+        return evaluate_decomposed(self, args)
+
+    decompose: ClassVar[Callable[..., Any] | None] = None
+    """decompose(self, b, *operands) → value(s): the operation in terms of others (`b` is a Builder)."""
+    compute: ClassVar[Callable[..., Any] | None] = None
+    """compute(self, out, *tensors) → index function(s): see `irc.expr`."""
+    loops: ClassVar[Callable[..., Any] | None] = None
+    """loops(self, b, *operands, *results): emits Loop IR for what no index function expresses.
+
+    `b` is a `irc.loops.builder.LoopBuilder`; operands and results are `irc.expr.Tensor`s, absent operands None
+    (also those left out at the end).  `x[i, j]` reads, `b.store(y, (i, j), value)` writes a result;
+    `with b.for_(n) as i`, `with b.nest(shape) as ix`, `b.if_(cond)`, `b.else_()`, `b.let(value)`,
+    `v = b.var(start)`, `b.assign(v, value)`, `b.alloc(dtype, shape)` do what their names say.
+    """
+
+    def contents(self, *args: Array) -> Any:
+        """Symbolic contents of the result from operands' contents (object arrays of Dims), as if integers had no end.
+
+        None where they are unknown.  `irc.opdef.contents` sees to element types, and to operands that are all numbers.
+        """
+        return self.reference(*args)
+
+    # ------------------------------------------------------------------ derived
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def attributes(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def __str__(self) -> str:
+        """The operation with the attributes that differ from their defaults."""
+        shown = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in dataclasses.fields(self)
+            if f.default is dataclasses.MISSING or getattr(self, f.name) != f.default
+        ]
+        return self.name + (f"({', '.join(shown)})" if shown else "")
+
+    def check(self, inputs: Sequence[Value | None]) -> None:
+        """Check the operands against the signature; raises Problem IRC2101..2105."""
+        self.sig.check(self.name, inputs)
+
+    def result_types(self, inputs: Sequence[Value | None]) -> list[Type]:
+        """`infer`, as a list, after the signature check.
+
+        An operand of unknown element type or rank makes every result unknown, unless `infer` can tell.
+        """
+        self.check(inputs)
+        for value in inputs:
+            if value is not None and isinstance(value.type, TensorType) and value.type.shape is None:
+                try:
+                    return as_list(self.infer(*inputs))
+                except UnknownRank:
+                    return [TensorType(t, None) for t in self._result_dtypes(inputs)]
+        return as_list(self.infer(*inputs))
+
+    def _result_dtypes(self, inputs: Sequence[Value | None]) -> Iterable[Any]:
+        """Element types of the results where the shapes cannot be inferred."""
+        from irc.ir.types import DTYPES, dynamic
+
+        bound = self.sig.check(self.name, inputs)
+        for result in self.sig.outputs:
+            yield bound.get(result.type) or DTYPES.get(result.type) or dynamic
+
+
+def as_list(found: Any) -> list[Any]:
+    """What a function of an operation returned, a single result or a list or tuple of them, as a list."""
+    return list(cast("Sequence[Any]", found)) if isinstance(found, list | tuple) else [found]
+
+
+OPS: dict[str, type[Op]] = {}
+"""Every operation by its canonical name."""
+
+FORMS: dict[tuple[str, str, str], list[tuple[Form, type[Op]]]] = {}
+"""(format, domain, lower-case name in the file) → its rows, oldest first."""
+
+C = TypeVar("C", bound=type[Any])
+
+
+@dataclass_transform(frozen_default=True)
+def op(cls: C) -> C:
+    """Make a class an operation: a frozen dataclass, in the registry, its forms resolved."""
+    made: Any = dataclasses.dataclass(frozen=True, repr=False)(cls)
+    bodies = [k for k in ("decompose", "compute", "loops") if getattr(made, k) is not None]
+    assert len(bodies) <= 1, f"{made.__name__} has {bodies}; exactly one is wanted"
+    assert made.__name__ not in OPS, f"{made.__name__} is declared twice"
+    OPS[made.__name__] = made
+    for format in ("onnx", "openvino"):
+        setattr(made, format, resolve(getattr(made, format), made.sig))
+        named: list[Form] = [form for form in getattr(made, format) if form.name]  # one without is for writing only
+        for form in named:
+            rows = FORMS.setdefault((format, form.domain, form.name.lower()), [])
+            rows.append((form, made))
+            rows.sort(key=lambda row: row[0].since)
+    return made
+
+
+@cache
+def load_all() -> None:
+    """Import every family file of `irc.ops`, which registers its operations."""
+    import irc.ops
+
+    for info in pkgutil.iter_modules(irc.ops.__path__):
+        importlib.import_module(f"irc.ops.{info.name}")
+
+
+def forms_of(format: str, domain: str, name: str) -> list[tuple[Form, type[Op]]]:
+    """The rows of a name in a format, oldest first; empty if the name is unknown."""
+    load_all()
+    return FORMS.get((format, domain, name.lower()), [])
+
+
+def form_at(format: str, domain: str, name: str, opset: int) -> tuple[Form, type[Op]] | None:
+    """The row that applies in that opset: the greatest `since <= opset`."""
+    rows = [r for r in forms_of(format, domain, name) if r[0].since <= opset]
+    return rows[-1] if rows else None
+
+
+def find_op(name: str) -> type[Op]:
+    """The operation of that canonical name; Problem IRC9001 if there is none."""
+    load_all()
+    if name not in OPS:
+        raise Problem(internal.NO_SUCH_OP, op=name)
+    return OPS[name]

@@ -1,0 +1,161 @@
+"""`Builder`: adds operations to a graph, inferring types as it goes.
+
+y = b.Mul(x, 6.0)                    scalars and lists become constants of the operands' type
+y = b.ReduceMax(x, [1], keepdims=True)
+a, i = b.TopK(x, k, axis=1)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import NOWHERE, Loc
+from irc.ir.dim import Dim
+from irc.ir.graph import Constant, Graph, Node, Origin, Value
+from irc.ir.types import DType, Type, i64
+from irc.opdef.base import Array, Op, as_list, find_op
+from irc.opdef.contents import set_contents
+from irc.opdef.extent import require_possible
+from irc.opdef.reference import run_reference
+
+Operand = Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | None
+
+
+class Builder:
+    """Adds nodes to `graph`; each gets `loc`, `origin` and a name that starts with `hint`.
+
+    `label` is how messages call the operation that is being read.
+    """
+
+    def __init__(
+        self, graph: Graph, hint: str = "", loc: Loc = NOWHERE, origin: Origin | None = None, label: str = ""
+    ) -> None:
+        self.graph, self.hint, self.loc, self.origin, self.label = graph, hint, loc, origin, label
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """`b.Name(*operands, **attributes)` adds the canonical operation of that name."""
+        if not name[0].isupper():
+            raise AttributeError(name)
+        cls = find_op(name)
+        return lambda *operands, **attributes: self.add(cls(**attributes), *operands)
+
+    def add(self, op: Op, *operands: Operand) -> Any:
+        """Add `op`; its result, or a tuple of them where it has several.  Raises Problem."""
+        values = self.add_all(op, *operands)
+        return values[0] if len(values) == 1 else values
+
+    def add_all(self, op: Op, *operands: Operand) -> tuple[Value, ...]:
+        """Add `op`; all its results."""
+        first = next((v for v in operands if isinstance(v, Value)), None)
+        inputs = [self._value(v, op, i, first) for i, v in enumerate(operands)]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        types = possible_types(op, inputs)
+        hint = f"{self.hint}/{op.name}" if self.hint else op.name
+        outputs = [self.graph.new_value(hint if i == 0 else f"{hint}.{i}", t) for i, t in enumerate(types)]
+        node = self.graph.add_node(op, inputs, outputs, hint, self.loc)
+        set_contents(node)
+        if self.origin is not None:
+            node.origin = self.origin
+            self.origin.nodes.append(node)
+        return node.outputs
+
+    def const(self, data: Any, dtype: DType = i64, name: str = "") -> Value:
+        """A constant of that element type (floats round, integers wrap)."""
+        array = np.asarray(data)
+        with np.errstate(all="ignore"):
+            array = array.astype(dtype.numpy)
+        return self.graph.add_constant(Constant.of(array, dtype), name or f"{self.hint or 'const'}/const")
+
+    def like(self, number: float, value: Value) -> Value:
+        """A scalar constant of `value`'s element type."""
+        return self.const(number, value.dtype)
+
+    def dims(self, shape: Sequence[Dim | int]) -> Value:
+        """A shape as an i64 vector: a constant, or computed from the symbols."""
+        if all(Dim.of(d).is_const for d in shape):
+            return self.const([int(Dim.of(d)) for d in shape])
+        return self.DimVector(dims=tuple(Dim.of(d) for d in shape))
+
+    def _value(self, operand: Operand, op: Op, index: int, first: Value | None) -> Value | None:
+        if operand is None or isinstance(operand, Value):
+            return operand
+        param = op.sig.param(index)
+        if param.type in op.sig.variables and first is not None and not isinstance(operand, np.ndarray):
+            same = op.sig.inputs and op.sig.param(0).type == param.type
+            return self.const(operand, first.dtype if same else i64)
+        return self.const(operand, i64) if not isinstance(operand, np.ndarray) else self.graph.add_constant(operand)
+
+
+def possible_types(op: Op, inputs: Sequence[Value | None]) -> list[Type]:
+    """The types of an operation's results.  Raises Problem, also where no memory could hold one."""
+    types = op.result_types(inputs)
+    for found in types:
+        require_possible(op.name, found)
+    return types
+
+
+def infer_node(node: Node) -> None:
+    """Set the types and contents of a node's results.  Raises Problem; then nothing is changed."""
+    types = possible_types(node.op, node.inputs)
+    for value, found in zip(node.outputs, types, strict=False):
+        value.type = found
+    set_contents(node)
+
+
+# ------------------------------------------------------------------- decomposition
+def trace(
+    op: Op,
+    operands: Sequence[Value | None],
+    rewrite: Callable[..., Any] | None = None,
+    builder: type[Builder] = Builder,
+) -> tuple[Graph, tuple[Value, ...], list[Value]]:
+    """`op.decompose` (or `rewrite(b, op, *operands)`) run on fresh inputs.
+
+    The graph, its results and its inputs: one for each operand that is present and not constant.
+    """
+    assert rewrite or op.decompose is not None, f"{op} cannot be decomposed"
+    graph = Graph(op.name)
+    twins: list[Value | None] = []
+    for value in operands:
+        if value is None or value.const is not None:
+            twins.append(None if value is None else graph.add_constant(value.const, value.name))  # type: ignore[arg-type]
+        else:
+            twins.append(graph.add_input(value.name, value.type, contents=value.contents, assumed=value.assumed))
+    b = builder(graph)
+    found = rewrite(b, op, *twins) if rewrite else op.decompose(b, *twins)  # type: ignore[misc]
+    results = tuple(as_list(found))
+    graph.outputs = list(results)
+    return graph, results, graph.inputs
+
+
+def evaluate(graph: Graph, feeds: dict[Value, Any]) -> list[Any]:
+    """Run a graph by its operations' references; the arrays of its outputs."""
+    known: dict[Value, Any] = dict(feeds)
+
+    def of(value: Value | None) -> Any:
+        if value is None:
+            return None
+        return value.const.array if value.const is not None else known[value]
+
+    for node in graph.nodes:
+        known.update(zip(node.outputs, run_reference(node, [of(v) for v in node.inputs]), strict=False))
+    return [of(v) for v in graph.outputs]
+
+
+def evaluate_decomposed(op: Op, args: Sequence[Array | None]) -> Any:
+    """The reference of an operation that is only decomposed."""
+    graph = Graph()
+    operands = [None if a is None else graph.add_constant(Constant.of(np.asarray(a))) for a in args]
+    traced, results, _ = trace(op, operands)
+    arrays = evaluate(traced, {})
+    return arrays[0] if len(results) == 1 else tuple(arrays)
+
+
+def with_fields(op: Op, **changes: Any) -> Op:
+    """The same operation with other attributes."""
+    return dataclasses.replace(op, **changes)

@@ -1,0 +1,320 @@
+"""Elements of a tensor at places that another tensor names: GridSample.
+
+A place is normalised: -1 and 1 are the middles of the first and the last element (`align_corners`), or their outer
+edges.  Sources: ONNX GridSample; OpenVINO specification, GridSample-9.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation, shape as codes
+from irc.expr import Expr, Tensor, select
+from irc.ir.dim import Dim, product
+from irc.ir.graph import Value
+from irc.ir.relation import at_most, same
+from irc.ir.types import ANY, FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, f8e4m3fn, f8e5m2, f32, f64, i64
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Bool, Enum
+from irc.opdef.forms import PREV, Form
+from irc.opdef.precision import rounded
+from irc.opdef.signature import Sig
+from irc.opdef.typesets import ONNX_ALL, OV_ANY
+from irc.ops.shape import zero
+
+GRID = FLOATS_BF16 | {f8e4m3fn, f8e5m2}
+PADDINGS = ["zeros", "border", "reflection"]
+ATTRIBUTES = {
+    "mode": Enum({"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}, "linear"),
+    "padding_mode": Enum(PADDINGS, "zeros", to="padding"),
+    "align_corners": Bool(False),
+}
+"""GridSample over planes."""
+CUBIC = -0.75
+"""The cubic kernel's coefficient."""
+
+
+# ------------------------------------------------------------------------------ where an element stands
+def unnormalised(g: Array, size: int, align: bool, padding: str) -> Array:
+    """Positions, counted in elements, from normalised ones; `padding` may move them inside."""
+    one, two = g.dtype.type(1), g.dtype.type(2)
+    place: Array = (g + one) / two * g.dtype.type(size - 1) if align else ((g + one) * g.dtype.type(size) - one) / two
+    if padding == "reflection":
+        low, span = g.dtype.type(0 if align else -0.5), g.dtype.type(max(size - 1, 1) if align else size)
+        around: Array = np.fmod(np.abs(place - low), span * two)
+        place = low + np.where(around > span, span * two - around, around)  # pyright: ignore
+    if padding == "zeros":
+        return place
+    return np.minimum(np.maximum(place, g.dtype.type(0)), g.dtype.type(size - 1))
+
+
+def unnormalised_value(b: Any, g: Value, size: Dim, align: bool, padding: str) -> Value:
+    """`unnormalised` on a graph value, for a size that may be symbolic."""
+
+    def number(d: Dim) -> Value:
+        return b.const(int(d), g.dtype) if d.is_const else b.Cast(b.Reshape(b.dims([d]), []), to=g.dtype)
+
+    moved = b.Add(g, 1.0)
+    if align:
+        place = b.Mul(b.Div(moved, 2.0), number(size - 1))
+    else:
+        place = b.Div(b.Sub(b.Mul(moved, number(size)), 1.0), 2.0)
+    if padding == "reflection":
+        low, span = b.const(0 if align else -0.5, g.dtype), (size - 1).maximum(1) if align else size
+        around = b.Mod(b.Abs(b.Sub(place, low)), number(span * 2), fmod=True)
+        place = b.Add(b.Where(b.Greater(around, number(span)), b.Sub(number(span * 2), around), around), low)
+    if padding == "zeros":
+        return place
+    return b.Min(b.Max(place, b.const(0, g.dtype)), number(size - 1))
+
+
+def tap_padding(mode: str, padding: str, align: bool) -> str:
+    """What stands where a tap lies outside: zeros, or for a cubic kernel an element inside."""
+    if mode != "cubic" or padding == "zeros":
+        return "zeros"
+    return "edge" if padding == "border" else "reflect" if align else "symmetric"
+
+
+def cubic_weights(t: Any, one: Any) -> list[Any]:
+    """Of the elements at -1, 0, 1 and 2 from the one before; t is the way from there, in 0..1."""
+
+    def near(d: Any) -> Any:
+        return ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1
+
+    def far(d: Any) -> Any:
+        return ((d * CUBIC - 5 * CUBIC) * d + 8 * CUBIC) * d - 4 * CUBIC
+
+    return [far(t + one), near(t), near(one - t), far(one - t + one)]
+
+
+# -------------------------------------------------------------------------------------- on NumPy arrays
+def element_at(x: Array, at: Sequence[Array], outside: str) -> Array:
+    """x[n, c, at…] for every n and c; at: integers as floats, one array (n, …) for each spatial axis."""
+    places: list[Array] = []
+    valid: Array = np.ones(at[0].shape, bool)
+    for axis, a in enumerate(at):
+        size = x.shape[2 + axis]
+        if outside == "reflect":
+            period = max(2 * (size - 1), 1)
+            m = np.mod(a, period)
+            a = np.where(m < size, m, period - m)
+        elif outside == "symmetric":
+            m = np.mod(a, 2 * size)
+            a = np.where(m < size, m, 2 * size - 1 - m)
+        elif outside == "zeros":
+            valid = valid & (a >= 0) & (a < size)
+        places.append(np.clip(np.nan_to_num(a), 0, size - 1).astype(np.int64))
+    batch: Array = np.arange(x.shape[0]).reshape(-1, *(1,) * (valid.ndim - 1))  # pyright: ignore
+    found = np.moveaxis(x[(batch, slice(None), *places)], -1, 1)
+    return np.where(np.expand_dims(valid, 1), found, np.zeros((), x.dtype))
+
+
+def sampled(x: Array, places: Sequence[Array], mode: str, outside: str) -> Array:
+    """x (n, c, …) at positions, one array (n, …) for each spatial axis; interpolated in their element type."""
+    if mode == "nearest":
+        return element_at(x, [np.rint(p) for p in places], outside)
+    first = [np.floor(p) for p in places]
+    kind = places[0].dtype
+    one = kind.type(1)
+    if mode == "linear":
+        weights = [[one - (p - f), p - f] for p, f in zip(places, first)]
+    else:
+        weights = [cubic_weights(p - f, one) for p, f in zip(places, first)]
+    total = np.zeros((*x.shape[:2], *places[0].shape[1:]), kind)
+    start = 0 if mode == "linear" else -1
+    for corner in itertools.product(*(range(len(w)) for w in weights)):
+        weight = weights[0][corner[0]]
+        for axis in range(1, len(weights)):
+            weight = weight * weights[axis][corner[axis]]
+        taps = element_at(x, [f + kind.type(start + k) for f, k in zip(first, corner)], outside)
+        total = total + taps.astype(kind) * np.expand_dims(weight, 1).astype(kind)
+    return total
+
+
+# ----------------------------------------------------------------------------------------- on graph values
+def inner_index(b: Any, i: Value, size: Value, outside: str) -> Value:
+    """The index of the element that stands at i, which may lie outside."""
+    one, two = b.const(1), b.const(2)
+    if outside == "edge":
+        return b.Min(b.Max(i, b.const(0)), b.Sub(size, one))
+    period = b.Mul(b.Sub(size, one) if outside == "reflect" else size, two)
+    m = b.Mod(i, period)
+    back = b.Sub(period, m)
+    return b.Where(b.Less(m, size), m, back if outside == "reflect" else b.Sub(back, one))
+
+
+def taps_along(b: Any, place: Value, mode: str) -> tuple[list[Value], list[Value]]:
+    """Indices (i64) and weights of the elements along one axis that make up the result at `place`."""
+    far = 2.0**40  # far beyond the operand it does not matter where: i64 holds such an index
+    place = b.Max(b.Min(place, far), -far)
+    if mode == "nearest":
+        return [b.Cast(b.Round(place), to=i64)], []
+    before = b.Floor(place)
+    t, first, one = b.Sub(place, before), b.Cast(before, to=i64), b.const(1.0, place.dtype)
+    if mode == "linear":
+        return [first, b.Add(first, 1)], [b.Sub(one, t), t]
+    weights = cubic_weights(Written(b, t), Written(b, one))
+    return [b.Add(first, k) if k else first for k in range(-1, 3)], [w.value for w in weights]
+
+
+class Written:
+    """A value whose arithmetic with others and with numbers is written into the graph."""
+
+    def __init__(self, b: Any, value: Value) -> None:
+        self.b, self.value = b, value
+
+    def _with(self, name: str, other: Any) -> Written:
+        return Written(self.b, getattr(self.b, name)(self.value, other.value if isinstance(other, Written) else other))
+
+    def __add__(self, other: Any) -> Written:
+        return self._with("Add", other)
+
+    def __sub__(self, other: Any) -> Written:
+        return self._with("Sub", other)
+
+    def __mul__(self, other: Any) -> Written:
+        return self._with("Mul", other)
+
+    __rmul__ = __mul__
+
+
+# --------------------------------------------------------------------------------------- the operations
+@op
+class WeightedTaps(Op):
+    """The sum of elements x[n, c, i] · w over pairs of operands i (n, …; below 0: an element that is 0) and w (n, …),
+    or the element itself for a single i: what GridSample becomes when it is compiled, indices and weights computed
+    once for all channels."""
+
+    sig = Sig("x: T, *indices_weights: any -> y: T", T=ANY)
+
+    def infer(self, x: Value, *given: Value) -> TensorType:
+        return TensorType(x.dtype, (*x.shape[:2], *given[0].shape[1:]))
+
+    def reference(self, x: Array, *given: Array) -> Array:
+        def taps(i: Array) -> Array:
+            found = np.take_along_axis(x, np.maximum(i, 0).reshape(x.shape[0], 1, -1), axis=2)
+            found = found.reshape(*x.shape[:2], *i.shape[1:])
+            return np.where(np.expand_dims(i < 0, 1), np.zeros((), x.dtype), found)
+
+        if len(given) == 1:
+            return taps(given[0])
+        total: Any = 0
+        for i, w in zip(given[::2], given[1::2]):
+            total = total + taps(i).astype(w.dtype) * np.expand_dims(w, 1)
+        return rounded(total, x)
+
+    def loops(self, b: Any, x: Tensor, *operands: Tensor) -> None:
+        """Indices and weights stand in memory: loops of reads and products are left."""
+        *given, y = operands
+
+        def tap(i: Tensor, *place: Expr) -> Expr:
+            n, c, *o = place
+            at = b.let(i[(n, *o)], "at")
+            return select(at.lt(0), zero(x.dtype), x[(n, c, at.max(0))])
+
+        columns = b.for_(y.shape[-1], "simd")
+        with b.nest(y.shape[:2], "parallel") as plane, b.nest(y.shape[2:-1]) as rows, columns as column:
+            place = (*plane, *rows, column)
+            if len(given) == 1:
+                b.store(y, place, tap(given[0], *place))
+                return
+            terms = [
+                tap(i, *place).cast(w.dtype) * w[(plane[0], *rows, column)]
+                for i, w in zip(given[::2], given[1::2], strict=True)
+            ]
+            b.store(y, place, reduce(add, terms).cast(x.dtype))
+
+
+def planes(op: Any, x: Value, grid: Value) -> bool:
+    """Whether there are two spatial axes: OpenVINO, and ONNX before opset 20, know no other."""
+    return x.rank == 4
+
+
+@op
+class GridSample(Op):
+    """x (n, c, …) at the places that `grid` (n, …, number of spatial axes; the last axis first) names.
+
+    mode: nearest (halves to even), linear, cubic (a = -0.75); padding: zeros, border, reflection.
+    """
+
+    mode: str = "linear"
+    padding: str = "zeros"
+    align_corners: bool = False
+    sig = Sig("x: T[r>=3], grid: G[r] -> y: T", T=ANY, G=GRID)
+
+    def infer(self, x: Value, grid: Value) -> TensorType:
+        rank, facts = len(x.shape), {"op": "GridSample", "operand": "grid", "type": grid.tensor}
+        require(rank >= 3, codes.WRONG_RANK, op="GridSample", operand="x", type=x.tensor, expected="3 or more")
+        require(len(grid.shape) == rank, codes.WRONG_RANK, **facts, expected=rank)
+        for what, a, c in (
+            ("batch sizes of x and grid", x.shape[0], grid.shape[0]),
+            ("last size of grid and number of spatial axes", grid.shape[-1], Dim.of(rank - 2)),
+        ):
+            require(same(a, c), codes.SIZES_DIFFER, op="GridSample", what=what, a=a, b=c)
+        for k, size in enumerate(x.shape[2:], 2):
+            facts = {"op": "GridSample", "what": f"axis {k} of x", "value": size}
+            require(at_most(1, size), codes.SIZE_RANGE, **facts, expected="1 or more")
+        numbers = self.mode == "nearest" or x.dtype in NUMERIC
+        expected = f"nearest for elements of {x.dtype}"
+        require(
+            numbers, operation.ATTRIBUTE_RANGE, op="GridSample", attribute="mode", value=self.mode, expected=expected
+        )
+        return TensorType(x.dtype, (*x.shape[:2], *grid.shape[1:-1]))
+
+    def _kind(self, x: DType, grid: DType) -> DType:
+        return f64 if f64 in (x, grid) else f32
+
+    def reference(self, x: Array, grid: Array) -> Array:
+        g = grid.astype(np.float64 if np.float64 in (x.dtype, grid.dtype) else np.float32)
+        padding = "zeros" if self.mode == "cubic" else self.padding
+        count = x.ndim - 2
+        places = [
+            unnormalised(g[..., count - 1 - a], x.shape[2 + a], self.align_corners, padding) for a in range(count)
+        ]
+        return rounded(sampled(x, places, self.mode, tap_padding(self.mode, self.padding, self.align_corners)), x)
+
+    def decompose(self, b: Any, x: Value, grid: Value) -> Value:
+        kind = self._kind(x.dtype, grid.dtype)
+        g = grid if grid.dtype == kind else b.Cast(grid, to=kind)
+        count, padding = len(x.shape) - 2, "zeros" if self.mode == "cubic" else self.padding
+        outside = tap_padding(self.mode, self.padding, self.align_corners)
+        along: list[tuple[list[Value], list[Value]]] = []
+        for a in range(count):
+            own = b.Gather(g, b.const(count - 1 - a), b.const(count + 1))
+            place = unnormalised_value(b, own, x.shape[2 + a], self.align_corners, padding)
+            along.append(taps_along(b, place, self.mode))
+        given: list[Value] = []
+        for corner in itertools.product(*(range(len(taps)) for taps, _ in along)):
+            given.append(self._flat(b, x, [taps[k] for (taps, _), k in zip(along, corner, strict=True)], outside))
+            chosen = [weights[k] for (_, weights), k in zip(along, corner, strict=True) if weights]
+            given += [reduce(b.Mul, chosen)] if chosen else []
+        planes = b.Reshape(x, b.dims([*x.shape[:2], product(x.shape[2:])]), special_zero=False)
+        return b.WeightedTaps(planes, *given)
+
+    def _flat(self, b: Any, x: Value, at: Sequence[Value], outside: str) -> Value:
+        """The index of an element in its plane; -1 where it is a zero outside."""
+        found: Value | None = None
+        checks: list[Value] = []
+        for i, size in zip(at, x.shape[2:], strict=True):
+            length = b.Reshape(b.dims([size]), [])
+            if outside == "zeros":
+                checks += [b.GreaterOrEqual(i, b.const(0)), b.Less(i, length)]
+            else:
+                i = inner_index(b, i, length, outside)
+            found = i if found is None else b.Add(b.Mul(found, length), i)
+        assert found is not None
+        return b.Where(reduce(b.And, checks), found, b.const(-1)) if checks else found
+
+    onnx = (
+        Form("GridSample", 16, T={"T": ONNX_ALL, "G": FLOATS}, when=planes, attrs=ATTRIBUTES),
+        Form("GridSample", 20, when=None, attrs=ATTRIBUTES | {"mode": Enum(["linear", "nearest", "cubic"], "linear")}),
+        Form("GridSample", 22, T={"T": PREV | {bf16}, "G": PREV | {bf16}}),
+    )
+    openvino = (Form("GridSample", 9, T={"T": OV_ANY, "G": GRID}, when=planes, attrs=ATTRIBUTES),)

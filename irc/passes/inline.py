@@ -1,0 +1,45 @@
+"""Replaces operations by what they are made of (`Op.decompose`), keeping names and places of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from irc.diagnostics import Sink
+from irc.ir.graph import Graph, Node, Value
+from irc.opdef.builder import trace
+
+
+def decompose_where(graph: Graph, wanted: Callable[[Node], bool], sink: Sink) -> None:
+    """Decompose every node that is wanted, and again what comes of it; Problems become findings."""
+    waiting = [n for n in graph.nodes if wanted(n)]
+    while waiting:
+        node = waiting.pop()
+        with sink.catching(node.loc):
+            waiting += [n for n in splice(graph, node) if wanted(n)]
+
+
+def splice(graph: Graph, node: Node) -> list[Node]:
+    """Put a node's decomposition in its place; the new nodes.  Raises Problem."""
+    traced, results, formals = trace(node.op, node.inputs)
+    given = [v for v in node.inputs if v is not None and v.const is None]
+    twins: dict[Value, Value] = dict(zip(formals, given, strict=True))
+
+    def of(value: Value) -> Value:
+        if value not in twins:
+            hint = f"{node.name or node.op.name}/{value.name}"
+            made = graph.add_constant(value.const, hint) if value.const else graph.new_value(hint, value.type)
+            made.contents, made.assumed = value.contents, value.assumed
+            twins[value] = made
+        return twins[value]
+
+    added: list[Node] = []
+    for inner in traced.nodes:
+        inputs = [None if v is None else of(v) for v in inner.inputs]
+        added.append(graph.add_node(inner.op, inputs, [of(v) for v in inner.outputs], node.name, node.loc))
+    for old, result in zip(node.outputs, results, strict=False):
+        new = of(result)
+        if new.producer in added and old in graph.outputs:
+            new.name, new.names, new.extras = old.name, old.names, old.extras
+        graph.replace_uses(old, new)
+    graph.remove(node)
+    return added

@@ -1,0 +1,277 @@
+"""Attention as one kernel: softmax(scale · Q Kᵀ + mask) V, found from its Softmax.
+
+Scalar factors of Q, K and the scores become the scale.  What exporters write after the softmax for rows without any
+key, Where(IsNaN(p), 0, p), is a property of the kernel.  Keys and values that were repeated for groups of query heads
+are read where they stand once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from irc.fusion.access import ZERO, Access, Space, find
+from irc.fusion.epilogues import Tail, merged
+from irc.ir.dim import Dim, product
+from irc.ir.graph import Node, Value
+from irc.ir.types import f32
+from irc.kernels import acc, select_attention, select_matrix_attention
+from irc.selection.matmul import Product, operand, product_of, result_of
+from irc.selection.select import Claim, Claimer, worthwhile
+
+ONE = Dim.of(1)
+_MOVES = ("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand")
+_CHAIN = 6  # of these between the product and the repetition, at most
+
+
+@dataclass
+class Pattern:
+    """The nodes of an attention and what it is made of."""
+
+    scores: Node  # MatMul of Q and K
+    values: Node  # MatMul of the probabilities and V
+    scale: float
+    mask: Value | None
+    empty: Literal["nan", "zero"]
+    nodes: list[Node]
+
+
+def claim(claimer: Claimer, node: Node) -> Claim | None:
+    """A kernel for the attention around a Softmax, or None."""
+    found = _matched(claimer, node)
+    if found is None or node.outputs[0].dtype != f32:
+        return None
+    p, o = product_of(found.scores, *_two(found.scores)), product_of(found.values, *_two(found.values))
+    rows = len(node.outputs[0].shape)
+    if (
+        p is None
+        or o is None
+        or not (p.rows and p.columns and o.columns)
+        or len(p.lead) != rows - 2
+        or p.lead != o.lead
+    ):
+        return None
+    if not worthwhile(*p.space) or o.k != p.n:
+        return None
+    q, k = _two(found.scores)
+    q, factor = _unscaled(q)
+    k, other = _unscaled(k)
+    found.scale *= factor * other
+    return _arranged(claimer, found, p, o, q, k)
+
+
+def _two(node: Node) -> tuple[Value, Value]:
+    a, b = node.inputs
+    assert a is not None and b is not None
+    return a, b
+
+
+# ---------------------------------------------------------------------------- matching
+def _matched(claimer: Claimer, softmax: Node) -> Pattern | None:
+    out = softmax.outputs[0]
+    if softmax.op.axis not in (-1, len(out.shape) - 1) or len(out.shape) < 3:  # type: ignore[attr-defined]
+        return None
+    nodes = [softmax]
+    empty: Literal["nan", "zero"] = "nan"
+    probabilities = _cleaned(claimer, out)
+    if probabilities is not None:
+        nodes += list(out.uses)
+        out, empty = probabilities, "zero"
+    values = _only_use(claimer, out)
+    if values is None or values.op.name != "MatMul" or values.inputs[0] is not out:
+        return None
+    if values.op.transpose_a or values.inputs[1] is out:  # type: ignore[attr-defined]
+        return None
+    return _scores(claimer, softmax, values, empty, nodes)
+
+
+def _cleaned(claimer: Claimer, out: Value) -> Value | None:
+    """Where(IsNaN(out), 0, out), if that is all that uses it."""
+    users = {n.op.name: n for n in out.uses}
+    if len(out.uses) != 2 or set(users) != {"IsNaN", "Where"} or out in claimer.graph.outputs:
+        return None
+    test, where = users["IsNaN"].outputs[0], users["Where"]
+    zero = where.inputs[1]
+    right = where.inputs[0] is test and where.inputs[2] is out and zero is not None and _scalar(zero) == 0.0
+    return where.outputs[0] if right and len(test.uses) == 1 else None
+
+
+def _scores(
+    claimer: Claimer, softmax: Node, values: Node, empty: Literal["nan", "zero"], nodes: list[Node]
+) -> Pattern | None:
+    """Back from the softmax through mask and scale to the product."""
+    at, mask, scale = softmax.inputs[0], None, 1.0
+    while True:
+        node = at.producer if at is not None else None
+        if at is None or node is None or _only_use(claimer, at) is None:
+            return None
+        if node.op.name == "MatMul":
+            return Pattern(node, values, scale, mask, empty, [*nodes, values, node])
+        nodes.append(node)
+        if node.op.name in ("Mul", "Div"):
+            at, factor = _factor(node)
+            if at is None:
+                return None
+            scale *= factor
+        elif node.op.name == "Add" and mask is None and scale == 1.0:
+            a, b = _two(node)
+            main = [v for v in (a, b) if _leads_to_product(v) and v.shape == node.outputs[0].shape]
+            if len(main) != 1 or a.dtype != b.dtype:
+                return None
+            at, mask = main[0], b if main[0] is a else a
+        else:
+            return None
+
+
+def _leads_to_product(value: Value) -> bool:
+    for _ in range(3):
+        node = value.producer
+        if node is None or node.op.name not in ("Mul", "Div", "MatMul"):
+            return False
+        if node.op.name == "MatMul":
+            return True
+        following = _factor(node)[0]
+        if following is None:
+            return False
+        value = following
+    return False
+
+
+def _factor(node: Node) -> tuple[Value | None, float]:
+    """The operand and the number of a product with, or quotient by, a scalar constant."""
+    a, b = _two(node)
+    out = node.outputs[0].shape
+    number = _scalar(b)
+    if number is not None and a.shape == out:
+        return a, (1.0 / number if number else float("inf")) if node.op.name == "Div" else number
+    number = _scalar(a)
+    if number is not None and node.op.name == "Mul" and b.shape == out:
+        return b, number
+    return None, 1.0
+
+
+def _unscaled(value: Value) -> tuple[Value, float]:
+    """The value without a scalar factor, and the factor."""
+    node = value.producer
+    if node is None or node.op.name not in ("Mul", "Div"):
+        return value, 1.0
+    inner, factor = _factor(node)
+    return (value, 1.0) if inner is None else (inner, factor)
+
+
+def _scalar(value: Value) -> float | None:
+    if value.const is None or value.dtype != f32 or value.const.array.size != 1:
+        return None
+    return float(value.const.array.reshape(-1)[0])
+
+
+def _only_use(claimer: Claimer, value: Value) -> Node | None:
+    return next(iter(value.uses)) if len(value.uses) == 1 and value not in claimer.graph.outputs else None
+
+
+# -------------------------------------------------------------------------- arrangement
+def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value, k: Value) -> Claim | None:
+    op, after = found.scores.op, found.values.op
+    v = _two(found.values)[1]
+    depth, shared = len(p.lead), _repeated(p, k)
+    parts = (p.lead[-1].exact_div(shared) or ONE, shared) if shared != 1 else p.lead[-1:]
+    lead = (*p.lead[:-1], *parts)
+    left = operand(claimer, Space(p.space), p, q, op.transpose_a, right=False)  # type: ignore[attr-defined]
+    keys = operand(claimer, Space((*lead, p.m, p.n, p.k)), p, k, op.transpose_b, True, shared)  # type: ignore[attr-defined]
+    values = operand(claimer, Space((*lead, o.m, o.n, o.k)), o, v, after.transpose_b, True, shared)  # type: ignore[attr-defined]
+    if left is None or keys is None or values is None or left.strides[-1] not in (0, 1):
+        return None
+    mask = _mask(claimer, p, found.mask)
+    if found.mask is not None and mask is None:
+        return None
+    result, to = result_of(claimer, o, Tail(found.values.outputs[0], acc(f32)))
+
+    def apart(strides: Sequence[Dim]) -> tuple[Dim, ...]:
+        last = strides[depth - 1] if depth else ZERO
+        return (*strides[: depth - 1], last * shared, last) if shared != 1 else tuple(strides[:depth])
+
+    over = [apart(left.strides), keys.strides[:-3], values.strides[:-3], apart(to)]
+    over += [apart(mask.strides)] if mask else []
+    axes = merged(lead, *over)
+    group = ONE
+    if len(axes) > 1 and axes[-1][2] == axes[-1][3] == 0:  # queries that share a head of the keys
+        grouped = _joined(axes[-2], axes[-1])
+        if grouped is not None:
+            group = axes[-1][0]
+            axes[-2:] = [grouped]
+    if len(axes) > 2 or values.strides[-2] not in (0, 1) or 1 not in (keys.strides[-1], keys.strides[-2]):
+        return None
+    kernel = select_attention(
+        claimer.isa, p.m * group, _wider(p.k, o.n), found.scale, "none" if mask is None else "add", False, found.empty
+    )
+    if kernel is None:
+        return None
+    kernel = select_matrix_attention(claimer.isa, claimer.precision, kernel, p.m * group, p.n) or kernel
+    none = (ONE, *[ZERO] * len(over))
+    heads, batch = (axes[-1] if axes else none), (axes[-2] if len(axes) > 1 else none)
+    sizes: dict[str, Any] = {
+        "batch": batch[0],
+        "heads": heads[0],
+        "group": group,
+        "m": p.m,
+        "n": p.n,
+        "d": p.k,
+        "dv": o.n,
+        "q_row": left.strides[depth],
+        "k_row": keys.strides[-2],
+        "k_col": keys.strides[-1],
+        "v_row": values.strides[-1],
+        "o_row": to[depth],
+    }
+    for place, name in enumerate(("q", "k", "v", "o", *(["mask"] if mask else [])), 1):
+        sizes |= {f"{name}_batch": batch[place], f"{name}_head": heads[place]}
+    operands = [(x.value, x.offset) for x in (left, keys, values, *([mask] if mask else []))]
+    if mask is not None:
+        sizes |= {"mask_row": mask.strides[depth], "mask_col": mask.strides[depth + 1]}
+    tail = Tail(found.values.outputs[0], acc(f32))
+    return Claim(kernel, operands, sizes, ZERO, result, tail, tuple(dict.fromkeys(found.nodes)))
+
+
+def _repeated(p: Product, k: Value) -> Dim:
+    """How often each head of K was repeated for the query heads, as exporters write grouped queries; else 1."""
+    value, heads = k, p.lead[-1] if p.lead else ONE
+    for _ in range(_CHAIN):
+        node = value.producer
+        if node is None or node.inputs[0] is None or node.op.name not in _MOVES:
+            break
+        before = node.inputs[0]
+        if node.op.name == "Expand":
+            ratio = product(value.shape).exact_div(product(before.shape))
+            whole = ratio is not None and ratio.is_const and heads.is_const and int(heads) % int(ratio) == 0
+            return ratio if ratio is not None and whole else ONE
+        value = before
+    return ONE
+
+
+def _joined(heads: Sequence[Dim], queries: Sequence[Dim]) -> tuple[Dim, ...] | None:
+    """Heads of keys and the queries of each as one axis of query heads: strides of Q, K, V, the output, the mask."""
+    shared = (2, 3)  # K and V have no axis of queries
+    for place, (outer, inner) in enumerate(zip(heads, queries, strict=True)):
+        if place and (inner != 0 if place in shared else outer != queries[0] * inner):
+            return None
+    joined = [heads[k] if k in shared else queries[k] for k in range(1, len(heads))]
+    return (heads[0] * queries[0], *joined)
+
+
+def _wider(a: Dim, b: Dim) -> Dim:
+    return a if b.at_most(a) else b
+
+
+def _mask(claimer: Claimer, p: Product, mask: Value | None) -> Access | None:
+    """The mask over (lead, m, n)."""
+    if mask is None or mask.dtype != f32:
+        return None
+    shape = (*p.lead, p.m, p.n)
+    skip = len(shape) - len(mask.shape)
+    if skip < 0 or any(size not in (1, full) for size, full in zip(mask.shape, shape[skip:], strict=True)):
+        return None
+    space = Space(shape)
+    zero = Space((ONE,)).at[0]
+    at = tuple(zero if size == 1 else space.at[skip + n] for n, size in enumerate(mask.shape))
+    return next(iter(find(claimer.elements, space, mask, at)), None)

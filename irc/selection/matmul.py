@@ -1,0 +1,230 @@
+"""MatMul as a kernel: constant right operands packed when compiling, all others read by strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from irc.expr import index
+from irc.fusion.access import ZERO, Access, Space, find, row_major
+from irc.fusion.epilogues import Tail, merged
+from irc.ir.dim import Dim
+from irc.ir.graph import Node, Value
+from irc.ir.types import DType, TensorType
+from irc.kernels import AmxGemmKernel, Epilogue, GemmKernel, select_gemm, select_matrix_gemm, select_rows_gemm
+from irc.kernels.core.catalogue import tiles
+from irc.kernels.core.choices import current
+from irc.selection.select import Claim, Claimer, batch_names, worthwhile
+
+ONE = Dim.of(1)
+
+
+@dataclass
+class Product:
+    """C[lead, m, n] = A[lead, m, k] · B[lead, k, n]: sizes, and the axes of the result that m and n are."""
+
+    lead: tuple[Dim, ...]
+    m: Dim
+    n: Dim
+    k: Dim
+    rows: bool  # whether the result has an axis for m
+    columns: bool  # and one for n
+
+    @property
+    def space(self) -> tuple[Dim, ...]:
+        return (*self.lead, self.m, self.n, self.k)
+
+    def of_result(self, strides: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        """Strides over (lead, m, n) from strides over the result's axes."""
+        rest = list(strides[len(self.lead) :])
+        m = rest.pop(0) if self.rows else ZERO
+        n = rest.pop(0) if self.columns else ZERO
+        return (*strides[: len(self.lead)], m, n)
+
+
+def claim(claimer: Claimer, node: Node) -> Claim | None:
+    """A kernel for a MatMul, or None where loops do it."""
+    a, b = node.inputs
+    assert a is not None and b is not None
+    p = product_of(node, a, b)
+    if p is None or not worthwhile(*p.space) or (p.n.is_const and int(p.n) < 4):
+        return None
+    space = Space(p.space)
+    left = operand(claimer, space, p, a, node.op.transpose_a, right=False)  # type: ignore[attr-defined]
+    right = operand(claimer, space, p, b, node.op.transpose_b, right=True)  # type: ignore[attr-defined]
+    if left is None or right is None:
+        return None
+    tail = claimer.collector.tail(node.outputs[0], [], lambda access: _fits(p, access))
+    result, to = result_of(claimer, p, tail)
+    return _arranged(claimer, p, left, right, tail, result, to)
+
+
+def product_of(node: Node, a: Value, b: Value) -> Product | None:
+    out = node.outputs[0].shape
+    op: Any = node.op
+    m, k = op._matrix(a.shape, op.transpose_a, 0)
+    n = op._matrix(b.shape, op.transpose_b, 1)[1]
+    rows, columns = len(a.shape) > 1, len(b.shape) > 1
+    lead = out[: len(out) - rows - columns]
+    return Product(lead, m if rows else ONE, n if columns else ONE, k, rows, columns)
+
+
+def operand(
+    claimer: Claimer, space: Space, p: Product, v: Value, swap: bool, right: bool, group: Dim = ONE
+) -> Access | None:
+    """How an operand is read over (lead, m, n, k); where group > 1, the space has the last of lead as two axes, groups
+    and what is in each."""
+    depth = len(p.lead)
+    place = space.at
+    if group != 1:
+        place = (*place[: depth - 1], place[depth - 1] * index(group) + place[depth], *place[depth + 1 :])
+    i, j, k = place[depth:]
+    inner = (k, j) if right else (i, k)
+    if len(v.shape) == 1:
+        at = [k]
+        lead_shape: tuple[Dim, ...] = ()
+    else:
+        at = list(reversed(inner) if swap else inner)
+        lead_shape = v.shape[:-2]
+    skip = depth - len(lead_shape)
+    if any(size not in (1, full) for size, full in zip(lead_shape, p.lead[skip:], strict=True)):
+        return None
+    zero = Space((ONE,)).at[0]
+    lead = [zero if size == 1 else place[skip + n] for n, size in enumerate(lead_shape)]
+    found = find(claimer.elements, space, v, (*lead, *at))
+    return found[0] if found else None
+
+
+def _fits(p: Product, access: Access) -> bool:
+    """Whether a slot can be read so: unit stride, or none, along the columns."""
+    return p.of_result(access.strides)[-1] in (0, 1)
+
+
+def result_of(claimer: Claimer, p: Product, tail: Tail) -> tuple[Value, tuple[Dim, ...]]:
+    """What is stored, with its strides over (lead, m, n): the tail, or a Transpose behind it that keeps columns."""
+    plain = p.of_result(row_major(tail.value.shape))
+    if len(tail.value.uses) != 1 or tail.value in claimer.graph.outputs or not (p.rows and p.columns):
+        return tail.value, plain
+    after = next(iter(tail.value.uses))
+    out = after.outputs[0]
+    if after.op.name != "Transpose" or not isinstance(out.type, TensorType):
+        return tail.value, plain
+    rank = len(out.shape)
+    order = order_of(after, rank)
+    if order is None or order[-1] != rank - 1:
+        return tail.value, plain
+    there = row_major(out.shape)
+    strides = [ZERO] * rank
+    for position, source in enumerate(order):
+        strides[source] = there[position]
+    return out, p.of_result(tuple(strides))
+
+
+def order_of(node: Node, rank: int) -> list[int] | None:
+    """The axes of a Transpose's operand in the order of its result; None: not known."""
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    if given is None:
+        return list(range(rank))[::-1]
+    found = given.ints()
+    return None if found is None else found or list(range(rank))[::-1]
+
+
+def _arranged(
+    claimer: Claimer, p: Product, left: Access, right: Access, tail: Tail, result: Value, to: tuple[Dim, ...]
+) -> Claim | None:
+    """Axes merged, the kernel selected, sizes by name."""
+    depth = len(p.lead)
+    constant = _constant(p, right)
+    slots = [p.of_result(s.strides) for s in tail.slots]
+    packed_lead = _packed_lead(p, right) if constant else right.strides[:depth]
+    over = [(*s[:depth], s[depth]) for s in (left.strides, to, *slots)]
+    axes = merged((*p.lead, p.m), (*packed_lead, ZERO), *over)
+    m = axes.pop() if axes and axes[-1][1] == 0 else (ONE, *[ZERO] * (len(slots) + 3))
+    if len(axes) > 2:
+        return None
+    kinds = [_kind(s[depth + 1], r) for s, r in zip(slots, m[4:], strict=True)]
+    epilogue = Epilogue(tail.expr, tuple(kinds))
+    kernel = _select(claimer, p, m[0], tail.value.dtype, epilogue, constant, left.strides[-1] == 1)
+    unit = kernel.packed_b_elements(p.n, p.k) if constant else ONE
+    sizes: dict[str, Dim] = {"m": m[0], "n": p.n, "k": p.k, "a_row": m[2], "a_col": left.strides[-1], "c_row": m[3]}
+    sizes |= {f"batch{i}": axis[0] for i, axis in enumerate(axes)}
+    for column, name in ((1, "b"), (2, "a"), (3, "c")):
+        sizes |= batch_names(name, [axis[column] * (unit if name == "b" else 1) for axis in axes])
+    for i, kind in enumerate(kinds):
+        sizes |= batch_names(f"s{i}", [axis[4 + i] for axis in axes])
+        if kind in ("column", "full"):
+            sizes[f"s{i}_row"] = m[4 + i]
+    scratch = ZERO
+    b = (right.value, right.offset)
+    if constant:
+        b = (_pack(claimer, kernel, p, right), ZERO)
+        scratch = kernel.scratch_bytes(m[0], int(p.k)) if isinstance(kernel, AmxGemmKernel) else ZERO
+    else:
+        assert isinstance(kernel, GemmKernel)
+        sizes |= {"b_row": right.strides[-1], "b_col": right.strides[depth + 1]}
+        scratch = kernel.scratch_bytes(p.n, p.k, axes[0][0] * (axes[1][0] if len(axes) > 1 else 1) if axes else 1)
+    operands = [(left.value, left.offset), b, *((s.value, s.offset) for s in tail.slots)]
+    return Claim(kernel, operands, sizes, scratch, result, tail)
+
+
+def _select(
+    claimer: Claimer, p: Product, m: Dim, dtype: DType, epilogue: Epilogue, constant: bool, rows: bool
+) -> GemmKernel | AmxGemmKernel:
+    """From bf16 terms where the weights are constant and that is faster, else with vectors; rows: A has whole rows."""
+    isa, precision = claimer.isa, claimer.precision
+    candidates: dict[str, Callable[[], GemmKernel | AmxGemmKernel | None]] = {}
+    if constant:
+        candidates["terms"] = lambda: select_matrix_gemm(isa, precision, dtype, m, int(p.n), int(p.k), epilogue)
+    if constant and rows:
+        candidates["rows"] = lambda: select_rows_gemm(isa, dtype, m, p.n, p.k, epilogue)
+    candidates["rule"] = lambda: select_gemm(isa, dtype, m, p.n, epilogue, constant)
+    for tile in tiles(isa, dtype):
+        candidates[f"{tile.rows}x{tile.vectors}"] = partial(select_gemm, isa, dtype, m, p.n, epilogue, constant, tile)
+    known = m.is_const and p.n.is_const and p.k.is_const
+    work = f"product {precision} {dtype.name} {m}x{p.n}x{p.k} {'weights' if constant else 'operands'}"
+    found = current().pick(work if known else None, candidates)
+    assert found is not None
+    return found
+
+
+def _kind(column: Dim, row: Dim) -> Any:
+    if column == 0:
+        return "scalar" if row == 0 else "column"
+    return "row" if row == 0 else "full"
+
+
+def _constant(p: Product, right: Access) -> bool:
+    return right.value.const is not None and p.n.is_const and p.k.is_const and right.offset.is_const
+
+
+def _lead_shape(p: Product, right: Access) -> list[int]:
+    """Extents of the batch axes along which a constant varies, 1 elsewhere."""
+    return [1 if s == 0 else int(size) for size, s in zip(p.lead, right.strides, strict=False)]
+
+
+def _packed_lead(p: Product, right: Access) -> tuple[Dim, ...]:
+    """Strides of the batch axes of a packed constant, in packed matrices."""
+    return row_major([Dim.of(n) for n in _lead_shape(p, right)])
+
+
+def _pack(claimer: Claimer, kernel: GemmKernel | AmxGemmKernel, p: Product, right: Access) -> Value:
+    """The constant in the kernel's packing, made when it is written."""
+    source = right.value.const
+    assert source is not None
+    lead, n, k = _lead_shape(p, right), int(p.n), int(p.k)
+    strides = [int(s) if e != 1 else 0 for s, e in zip(right.strides, lead, strict=False)]
+    steps = (*strides, int(right.strides[-1]), int(right.strides[-2]))
+
+    def pack() -> np.ndarray[Any, Any]:
+        flat = np.ascontiguousarray(source.array).reshape(-1)[int(right.offset) :]
+        view = np.lib.stride_tricks.as_strided(flat, (*lead, k, n), [s * flat.itemsize for s in steps])
+        return kernel.pack_b(view).reshape(-1)
+
+    count = int(kernel.packed_b_elements(n, k)) * int(np.prod(lead, dtype=int))
+    terms = isinstance(kernel, AmxGemmKernel)
+    key = (right.value, kernel.packing if terms else kernel.tile, right.offset, steps, tuple(lead), n, k)
+    return claimer.packed(key, pack, kernel.b_dtype if terms else source.dtype, count, right.value.name)

@@ -1,0 +1,202 @@
+"""Gives contractions to kernels: MatMul and Conv of a size that is worth it, with what follows them elementwise.
+
+A claimed node's operation is a `KernelOp`.  Constant weights become constants in the kernel's packing; other
+operands are read where they stand, by strides, through rearrangements in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from irc.expr import Const, Expr, Size, index
+from irc.fusion.access import Access
+from irc.fusion.elements import Elements
+from irc.fusion.epilogues import Collector, Tail
+from irc.ir.dim import Dim, product
+from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.types import f32, f64, u8
+from irc.kernels import Isa
+from irc.layout.destination import Part
+from irc.loops import builder
+from irc.loops.ir import Buffer, KernelCall
+from irc.opdef.base import Op
+from irc.opdef.signature import Sig
+from irc.passes.replace import replace_value
+
+WORTH = 2048
+"""Products below which loops do as well."""
+DTYPES = (f32, f64)
+
+
+@dataclass(frozen=True)
+class KernelOp(Op):
+    """A kernel with its operands: those it reads, in its order; its result is the node's.
+
+    starts: of each operand, then of the result, in elements.  scratch: bytes.
+    part_of: the operand, after all that are read, of which the result is a part.
+    """
+
+    kernel: Any
+    sizes: tuple[Expr, ...]
+    starts: tuple[Expr, ...]
+    scratch: Dim
+    part_of: int | None = field(default=None, kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride]
+    sig: ClassVar[Sig] = Sig("*xs: any -> y: any")
+
+    def spelled(self) -> str:
+        """The kernel and its sizes, as graphs are printed."""
+        sizes = ", ".join(f"{n}={_number(e)}" for n, e in zip(self.kernel.sizes, self.sizes, strict=True))
+        return f"KernelOp[{self.kernel.symbol}]({sizes})"
+
+    def loops(self, b: builder.LoopBuilder, *operands: builder.Place) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """A call of the kernel, which splits its work over the threads itself."""
+        *reads, result = (x.buffer for k, x in enumerate(operands) if k != self.part_of)
+        scratch: tuple[Buffer, ...] = ()
+        if self.scratch != 0:
+            scratch = (Buffer(f"packed{len(b.scratch)}", u8, (self.scratch,), "arena", origin=b.origin),)
+            b.scratch.extend(scratch)
+        b.add(KernelCall(self.kernel, tuple(reads), (result,), self.sizes, scratch, self.starts))  # type: ignore[arg-type]
+
+
+def _number(e: Expr) -> str:
+    return str(e.value if isinstance(e, Const) else e.dim if isinstance(e, Size) else e)
+
+
+@dataclass
+class Claim:
+    """A kernel chosen for a tail: its operands with their places, and where the result goes."""
+
+    kernel: Any
+    operands: list[tuple[Value, Dim]]
+    sizes: dict[str, Dim]
+    scratch: Dim
+    result: Value
+    tail: Tail
+    more: tuple[Node, ...] = ()  # further nodes that it takes the place of
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of a room: where it starts, the kernel's strides there, and the value that is the room with it."""
+
+    room: Value
+    start: int
+    strides: dict[str, Dim]
+    result: Value
+
+
+class Claimer:
+    """What the families share: the graph, tails, and putting a claim into the graph."""
+
+    def __init__(self, graph: Graph, isa: Isa, precision: str = "highest") -> None:
+        self.graph, self.isa, self.precision = graph, isa, precision
+        self.elements = Elements()
+        self.collector = Collector(graph, self.elements)
+        self._packed: dict[Any, Value] = {}
+
+    def packed(self, key: tuple[Any, ...], pack: Any, dtype: Any, elements: int, name: str) -> Value:
+        """A constant made by `pack()`; the same one for the same key."""
+        if key not in self._packed:
+            constant = Constant(dtype, (elements,), pack)
+            self._packed[key] = self.graph.add_constant(constant, f"{name}/packed")
+        return self._packed[key]
+
+    def take(self, families: Mapping[str, Family]) -> int:
+        """Claim, in order, what operations of these names a kernel takes; how many."""
+        done = 0
+        for node in self.graph.nodes:
+            family = families.get(node.op.name)
+            value = node.outputs[0] if node.outputs else None
+            if (
+                family is None
+                or value is None
+                or value.dtype not in DTYPES
+                or node.inputs[0] is None
+                or not (value.uses or value in self.graph.outputs)
+            ):
+                continue
+            found = family(self, node)
+            if found is not None:
+                self.apply(node, found)
+                done += 1
+                self.graph.prune()
+        return done
+
+    def apply(self, node: Node, claim: Claim) -> None:
+        """Put the kernel in the place of a node and its tail."""
+        part = self._part(claim)
+        op = KernelOp(
+            claim.kernel,
+            claim.kernel.order(**claim.sizes | (part.strides if part else {})),
+            (*tuple(index(offset) for _, offset in claim.operands), index(part.start if part else 0)),
+            claim.scratch,
+            part_of=len(claim.operands) if part else None,
+        )
+        old = part.result if part else claim.result
+        made = self.graph.new_value(claim.result.name, old.type)
+        name = node.name or (old.producer.name if old.producer else "")
+        operands = [v for v, _ in claim.operands] + ([part.room] if part else [])
+        self.graph.add_node(op, operands, [made], name, node.loc)
+        replace_value(self.graph, old, made)
+
+    def _part(self, claim: Claim) -> Place | None:
+        """Where in a concatenation the result goes, if all its strides are of whole rows of its last axis."""
+        value = claim.result
+        user = next(iter(value.uses)) if len(value.uses) == 1 and value not in self.graph.outputs else None
+        if user is None or not isinstance(user.op, Part) or not claim.kernel.result_strides:
+            return None
+        room = user.inputs[0]
+        assert room is not None
+        own, whole = int(value.shape[-1]), int(room.shape[-1])
+        strides = {n: claim.sizes[n].exact_div(own) for n in claim.kernel.result_strides if n in claim.sizes}
+        found = {n: s * whole for n, s in strides.items() if s is not None}
+        return Place(room, user.op.start, found, user.outputs[0]) if len(found) == len(strides) else None
+
+
+def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest") -> int:
+    """Claim what is worth it; how many nodes became kernels.
+
+    early: before composite operations are decomposed, those of which a kernel takes the whole.
+    precision: the least that f32 products must have.
+    """
+    from irc.selection import attention, channels_last, conv, global_pool, matmul, pool, recurrent, transpose
+
+    claimer = Claimer(graph, isa, precision)
+    done = 0
+    families: dict[str, Family] = {
+        "MatMul": matmul.claim,
+        "Conv": conv.claim,
+        "MaxPool": pool.claim,
+        "AveragePool": pool.claim,
+        "ChannelsLast": channels_last.claim,
+        "ReduceMean": global_pool.claim,
+        "ReduceMax": global_pool.claim,
+    }
+    if early:
+        families = {"Softmax": attention.claim}
+    for node in [n for n in graph.nodes if n.op.name in ("LSTMSteps", "GRUSteps")]:
+        done += recurrent.claim(claimer, node)
+    graph.prune()
+    done += claimer.take(families)
+    if not early:
+        done += claimer.take({"Transpose": transpose.claim})  # last: the others read through it
+    return done
+
+
+Family = Callable[[Claimer, Node], Claim | None]
+
+
+def worthwhile(*sizes: Dim) -> bool:
+    """Whether that many products are worth a kernel; unknown sizes are taken for large."""
+    work = product([s for s in sizes if s.is_const])
+    return not all(s.is_const for s in sizes) or int(work) >= WORTH
+
+
+def batch_names(prefix: str, strides: Sequence[Dim]) -> dict[str, Dim]:
+    """Sizes `prefix_batch0`, `prefix_batch1`."""
+    return {f"{prefix}_batch{k}": s for k, s in enumerate(strides)}
+
+
+__all__ = ["Access", "Claim", "Claimer", "KernelOp", "batch_names", "run", "worthwhile"]

@@ -1,0 +1,71 @@
+"""Transpose between kernels as a kernel: where nobody can read through it, it is a copy by squares of registers.
+
+So is one from a kernel's result to a part of a concatenation, and one of what a Resize looks up.
+"""
+
+from __future__ import annotations
+
+from irc.fusion.access import ZERO, Space, find, row_major
+from irc.fusion.epilogues import Tail
+from irc.ir.graph import Node, Value
+from irc.ir.types import TensorType
+from irc.kernels import acc, select_transpose, transposed
+from irc.kernels.core.catalogue import expected
+from irc.layout.channels_last import ChannelsLast
+from irc.layout.destination import Part
+from irc.selection.matmul import order_of
+from irc.selection.select import Claim, Claimer
+
+NARROWEST = 8  # rows and columns that change places, at least; symbolic ones count as `expected`
+
+
+def claim(claimer: Claimer, node: Node) -> Claim | None:
+    """A kernel for a Transpose of what is stored, whose result kernels read or is a part; None where loops do it.
+
+    Call when all other kernels are in the graph: they read through rearrangements.
+    """
+    x, y = node.inputs[0], node.outputs[0]
+    assert x is not None
+    order = order_of(node, len(x.shape))
+    result = _part(claimer, y)
+    looked_up = _looked_up(x)
+    read = all(reader.op.name == "KernelOp" for reader in y.uses)
+    if order is None or (result is None and not read and not looked_up):
+        return None
+    sizes, rows = transposed(x.shape, [a % len(x.shape) for a in order]), row_major(x.shape)
+    if sizes is None or sizes["y_row"] != 1 or any(expected(sizes[n]) < NARROWEST for n in ("rows", "cols")):
+        return None
+    space, kernel = Space(x.shape), select_transpose(claimer.isa, y.dtype)
+    if looked_up:
+        return Claim(kernel, [(x, ZERO)], sizes, ZERO, result or y, Tail(y, acc(y.dtype)))
+    for source in find(claimer.elements, space, x, space.at):
+        stored = source.value.producer is None or source.value.producer.op.name == "KernelOp"
+        if stored and source.strides == rows:
+            return Claim(kernel, [(source.value, source.offset)], sizes, ZERO, result or y, Tail(y, acc(y.dtype)))
+    return None
+
+
+def _looked_up(value: Value) -> bool:
+    """Whether elements are computed from those that a table names, as in a Resize: best done row by row as they stand,
+    not in the order of a rearrangement that follows."""
+    node = value.producer
+    if node is None or not isinstance(value.type, TensorType):
+        return False
+    inner = node.op.op if isinstance(node.op, ChannelsLast) else node.op
+    if inner.name == "Gather":
+        return isinstance(node.op, ChannelsLast)
+    if not inner.elementwise or len(node.outputs) != 1:
+        return False
+    return any(v.rank == value.rank and v.const is None and _looked_up(v) for v in node.operands)
+
+
+def _part(claimer: Claimer, y: Value) -> Value | None:
+    """The value, under another shape, that is written to a part of a concatenation and read by nobody else."""
+    while len(y.uses) == 1 and y not in claimer.graph.outputs:
+        reader = next(iter(y.uses))
+        if isinstance(reader.op, Part):
+            return y
+        if reader.op.name != "Reshape" or y is not reader.inputs[0]:
+            return None
+        y = reader.outputs[0]
+    return None

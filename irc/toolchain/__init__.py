@@ -1,0 +1,1 @@
+"""The C compiler and the processor that it compiles for."""

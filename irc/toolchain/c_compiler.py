@@ -1,0 +1,394 @@
+"""From C files to a shared library: which compiler, which flags, and which processor.
+
+`$CC`, then gcc, clang and cc on PATH, then the Python package ziglang.  A target is resolved to the list of
+processor features that the compiler may use, so that a library is never loaded where one is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from irc.diagnostics.codes import runtime as codes
+from irc.diagnostics.core import NOWHERE, Code, CompileError, Sink
+from irc.diagnostics.progress import tell
+from irc.files import read_regular
+from irc.toolchain import matrix_units, processor
+from irc.toolchain.processor import cpu_features
+
+_LANGUAGE = ("-std=c11", "-fno-math-errno", "-fno-trapping-math")
+COMMON = (*_LANGUAGE, "-fPIC", "-fvisibility=hidden")
+"""Flags of every file; `optimisation` and `contraction` add those that differ."""
+_GCC_LOOPS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-funswitch-loops")
+ONLY_KERNELS, WITHOUT_KERNELS = "IRC_ONLY_KERNELS", "IRC_WITHOUT_KERNELS"
+"""Macros that leave out the rest, or the kernels, of a C file that holds both: they are compiled differently."""
+_V2 = ("pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
+_V3 = tuple(sorted((*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")))
+_V4 = tuple(sorted((*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")))
+_LEVELS = {
+    "x86-64": ("x86_64", ()),
+    "x86-64-v2": ("x86_64", _V2),
+    "x86-64-v3": ("x86_64", _V3),
+    "x86-64-v4": ("x86_64", _V4),
+    "aarch64": ("aarch64", ("asimd",)),
+}
+"""Targets that mean the same everywhere: machine and features."""
+TARGETS = ("native", *_LEVELS)
+_MARCH = {"aarch64": "armv8-a"}
+_STDERR_LINES = 12
+
+# Predefined macro -> name in /proc/cpuinfo: the features that compilers use on their own.
+_FEATURES = {
+    "__SSE3__": "pni",
+    "__SSSE3__": "ssse3",
+    "__SSE4_1__": "sse4_1",
+    "__SSE4_2__": "sse4_2",
+    "__POPCNT__": "popcnt",
+    "__AVX__": "avx",
+    "__AVX2__": "avx2",
+    "__FMA__": "fma",
+    "__F16C__": "f16c",
+    "__BMI__": "bmi1",
+    "__BMI2__": "bmi2",
+    "__LZCNT__": "abm",
+    "__MOVBE__": "movbe",
+    "__ADX__": "adx",
+    "__FMA4__": "fma4",
+    "__XOP__": "xop",
+    "__AVX512F__": "avx512f",
+    "__AVX512CD__": "avx512cd",
+    "__AVX512BW__": "avx512bw",
+    "__AVX512DQ__": "avx512dq",
+    "__AVX512VL__": "avx512vl",
+    "__AVX512IFMA__": "avx512ifma",
+    "__AVX512VBMI__": "avx512vbmi",
+    "__AVX512VBMI2__": "avx512_vbmi2",
+    "__AVX512VNNI__": "avx512_vnni",
+    "__AVX512BITALG__": "avx512_bitalg",
+    "__AVX512VPOPCNTDQ__": "avx512_vpopcntdq",
+    "__AVX512BF16__": "avx512_bf16",
+    "__AVX512FP16__": "avx512_fp16",
+    "__AVXVNNI__": "avx_vnni",
+    "__GFNI__": "gfni",
+    "__AMX_TILE__": "amx_tile",
+    "__AMX_INT8__": "amx_int8",
+    "__AMX_BF16__": "amx_bf16",
+    "__AVXIFMA__": "avx_ifma",
+    "__AVXVNNIINT8__": "avx_vnni_int8",
+    "__ARM_NEON": "asimd",
+    "__ARM_FEATURE_DOTPROD": "asimddp",
+    "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC": "asimdhp",
+    "__ARM_FEATURE_SVE": "sve",
+    "__ARM_FEATURE_SVE2": "sve2",
+    "__ARM_FEATURE_BF16": "bf16",
+    "__ARM_FEATURE_MATMUL_INT8": "i8mm",
+    "__ARM_FEATURE_ATOMICS": "atomics",
+}
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler: its command and what it says of itself (part of cache keys)."""
+
+    command: tuple[str, ...]
+    version: str
+
+    def __str__(self) -> str:
+        return shlex.join(self.command)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A resolved target: flags for the compiler, and the features code built for it may use."""
+
+    name: str
+    machine: str
+    flags: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+# -------------------------------------------------------------------- compilers
+def find_compiler() -> Compiler | None:
+    """The compiler to use; None if the machine has none.  CompileError if $CC is set and does not work."""
+    return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
+
+
+def require_compiler() -> Compiler:
+    """The compiler to use, or CompileError IRC6001."""
+    found = find_compiler()
+    if found is None:
+        raise _error(codes.NO_COMPILER, looked_for="$CC, gcc, clang, cc and the Python package ziglang")
+    return found
+
+
+@cache
+def _find(cc: str, path: str) -> Compiler | None:
+    if cc.strip():
+        return describe_compiler(tuple(shlex.split(cc)))
+    for name in ("gcc", "clang", "cc"):
+        if shutil.which(name, path=path or None):
+            return describe_compiler((name,))
+    if find_spec("ziglang") is not None:
+        return describe_compiler((sys.executable, "-m", "ziglang", "cc"))
+    return None
+
+
+def describe_compiler(command: tuple[str, ...]) -> Compiler:
+    """Ask a compiler for its version."""
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=str(e)) from e
+    if done.returncode or not done.stdout.strip():
+        reason = f"exit status {done.returncode}" if done.returncode else "it printed nothing"
+        raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=reason)
+    lines = done.stdout.strip().splitlines()
+    return Compiler(command, " | ".join(line for line in lines[:2] if "Copyright" not in line))
+
+
+# -------------------------------------------------------------------- targets
+def resolve_target(name: str, compiler: Compiler) -> Target:
+    """Flags and features of a target; `native` and any name the compiler's -march= knows are allowed too."""
+    return _resolve(_full_name(name), compiler)
+
+
+def target_of_sources(name: str) -> Target:
+    """The target of code that is not compiled here; a name that only compilers know needs one.  CompileError."""
+    name = _full_name(name)
+    if name in _LEVELS:
+        machine, features = _LEVELS[name]
+        return Target(name, machine, (f"-march={_MARCH.get(name, name)}",), features)
+    compiler = find_compiler()
+    if compiler is not None:
+        return resolve_target(name, compiler)
+    if name != "native":
+        raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
+    features = tuple(sorted({*_FEATURES.values()} & cpu_features()))
+    return _permitted(Target(name, processor.machine(), ("-march=native",), features))
+
+
+def _permitted(target: Target) -> Target:
+    """The target without AMX, and a warning, where the operating system refuses it."""
+    if not matrix_units.needed(target.features) or matrix_units.permitted():
+        return target
+    text = "the operating system refuses AMX; compiling for the rest of this processor"
+    warnings.warn(f"{codes.TILES_REFUSED.id}: {text}", RuntimeWarning, stacklevel=2)
+    features = matrix_units.without(target.features)
+    return replace(target, flags=(*target.flags, "-mno-amx-tile"), features=features)
+
+
+def _full_name(name: str) -> str:
+    """x86-64-v3 of v3."""
+    return f"x86-64-{name}" if re.fullmatch("v[234]", name) else name
+
+
+@cache
+def _resolve(name: str, compiler: Compiler) -> Target:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
+        raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
+    march = _MARCH.get(name, name)
+    if "ziglang" in compiler.command:  # zig: names with underscores, and no name for plain armv8-a
+        march = "generic" if name == "aarch64" else march.replace("-", "_")
+    flags = (f"-march={march}",)
+    command = [*compiler.command, *flags, "-dM", "-E", "-x", "c", os.devnull]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        if name in TARGETS:
+            raise _error(codes.FOREIGN_TARGET, target=name, machine=platform.machine(), command=compiler)
+        raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
+    macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
+    machine = "x86_64" if "__x86_64__" in macros else "aarch64" if "__aarch64__" in macros else platform.machine()
+    features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
+    target = Target(name, machine, flags, features)
+    return _permitted(target) if name == "native" else target
+
+
+# -------------------------------------------------------------------- building
+def library_name(stem: str) -> str:
+    """The file name of a shared library on this system."""
+    suffix = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+    return f"{stem}{suffix}"
+
+
+def contraction(kernels: bool) -> str:
+    """Kernels may fuse multiplication and addition; everything else rounds at every operation."""
+    return "-ffp-contract=fast" if kernels else "-ffp-contract=off"
+
+
+def optimisation(kernels: bool, compiler: Compiler) -> tuple[str, ...]:
+    """Kernels get all that the compiler has.  What GCC's -O3 adds to these flags unrolls the loops of the other
+    files completely: two to seven times the time for code that is no faster."""
+    if kernels or "clang" in compiler.version or "ziglang" in compiler.command:
+        return ("-O3",)
+    return _GCC_LOOPS
+
+
+def stated_flags(kernels: bool, target: Sequence[str]) -> str:
+    """The flags of `build`, as the head of a file states them to who compiles it elsewhere."""
+    common = " ".join([*_LANGUAGE, *target, contraction(kernels)])
+    return f"-O3 {common}" if kernels else f"{' '.join(_GCC_LOOPS)} (clang: -O3) {common}"
+
+
+def _units(folder: Path, source: str) -> list[tuple[str, bool, tuple[str, ...]]]:
+    """What is compiled of a file: (its name, whether kernels, the macros that choose a part)."""
+    if source.startswith("kernels_"):
+        return [(source, True, ())]
+    if ONLY_KERNELS in folder.joinpath(source).read_text("utf-8"):
+        return [(source, True, (f"-D{ONLY_KERNELS}",)), (source, False, (f"-D{WITHOUT_KERNELS}",))]
+    return [(source, False, ())]
+
+
+def build(
+    folder: Path,
+    files: Sequence[str],
+    target: Target | str = "native",
+    compiler: Compiler | None = None,
+    library: str | None = None,
+    extra: Sequence[str] = (),
+) -> Path:
+    """Compile C files of `folder` (several at a time) and link them to one shared library in it.
+
+    `files` are names relative to `folder`; those that do not end in .c are left alone.  `library` is the name of
+    the result (default: that of the first file that is not kernels); it appears only when it is complete.
+    CompileError IRC6003 carries the end of the compiler's message as notes.
+    """
+    compiler = compiler or require_compiler()
+    target = resolve_target(target, compiler) if isinstance(target, str) else target
+    sources = [f for f in files if f.endswith(".c")]
+    main = next((f for f in sources if not f.startswith("kernels_")), sources[0])
+    library = library or library_name(Path(main).stem)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
+        units = [unit for f in sources for unit in _units(folder, f)]
+        objects = [str(Path(scratch, f"{k}.o")) for k in range(len(units))]
+        flags = [*COMMON, *target.flags, *extra]
+
+        running = _Running()
+
+        def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> None:
+            source, kernels, part = unit
+            chosen = [*optimisation(kernels, compiler), *flags, contraction(kernels), *part]
+            _run(compiler, [*chosen, "-c", source, "-o", result], source, folder, running)
+
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+            try:
+                begun = [pool.submit(one, *pair) for pair in zip(units, objects, strict=True)]
+                tell(f"{compiler.command[0]}: 0 of {len(units)} files")
+                for done, unit in enumerate(as_completed(begun), start=1):
+                    unit.result()
+                    tell(f"{compiler.command[0]}: {done} of {len(units)} files")
+            except BaseException:  # an interrupt, or one file's error: nobody waits for the others
+                running.end()
+                raise
+        made = Path(scratch, library)
+        _run(compiler, ["-shared", *target.flags, *extra, *objects, "-o", str(made), "-lm"], library, folder)
+        return made.replace(folder / library)
+
+
+def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:
+    """The thread pool as a shared library in `folder`, compiled once for each version of source and compiler.
+
+    Its name ends with its own hash: one that was damaged is not taken.
+    """
+    compiler = compiler or require_compiler()
+    here = Path(__file__).resolve().parent.parent / "runtime"
+    texts = [(here / name).read_bytes() for name in ("irc_rt.h", "irc_rt.c")]
+    key = hashlib.sha256(b"\0".join([*texts, compiler.version.encode()])).hexdigest()[:16]
+    for library in folder.glob(library_name(f"irc_rt-{key}-*")):
+        if library.stem.endswith(_short_hash(library)):
+            return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
+        made = Path(scratch, library_name("irc_rt"))
+        flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"]
+        _run(compiler, [*flags, str(here / "irc_rt.c"), "-o", str(made)], "irc_rt.c", folder)
+        return made.replace(folder / library_name(f"irc_rt-{key}-{_short_hash(made)}"))
+
+
+def _short_hash(path: Path) -> str:
+    return hashlib.sha256(read_regular(path, 1 << 24)).hexdigest()[:16]
+
+
+class _Running:
+    """The compilers that build one library, so that all can be ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._ended = False
+
+    def add(self, process: subprocess.Popen[str]) -> None:
+        with self._lock:
+            self._processes.add(process)
+            if self._ended:
+                _kill(process)
+
+    def discard(self, process: subprocess.Popen[str]) -> None:
+        with self._lock:
+            self._processes.discard(process)
+
+    def end(self) -> None:
+        with self._lock:
+            self._ended = True
+            for process in self._processes:
+                _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End a process that leads its own group, and what it started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _run(compiler: Compiler, arguments: list[str], file: str, folder: Path, running: _Running | None = None) -> None:
+    """Run the compiler with a time limit; it and what it started are ended when time is up or on an interrupt."""
+    running = running or _Running()
+    seconds = float(os.environ.get("IRC_COMPILE_TIMEOUT") or 900)
+    command = [*compiler.command, *arguments]
+    env = {**os.environ, "LC_ALL": "C"}
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        running.add(process)
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            process.communicate()
+            raise _error(codes.COMPILE_TIMEOUT, command=compiler, file=file, seconds=f"{seconds:g}") from None
+        except BaseException:
+            _kill(process)
+            raise
+        finally:
+            running.discard(process)
+    if process.returncode:
+        notes = tuple(output.strip().splitlines()[-_STDERR_LINES:])
+        raise _error(codes.COMPILE_FAILED, notes=notes, command=compiler, file=file, status=process.returncode)
+
+
+def _error(code: Code, notes: tuple[str, ...] = (), **facts: object) -> CompileError:
+    sink = Sink()
+    sink.report(code, NOWHERE, notes, **facts)
+    return CompileError(sink.diagnostics)
