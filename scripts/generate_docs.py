@@ -68,12 +68,12 @@ def _family(cls: type[Op]) -> str:
 
 def _cases(family: str, classes: Sequence[type[Op]]) -> list[str]:
     """The tables with a family's cases: the one of its name, else those that name one of its operations."""
-    own = f"tests/cases/{family}.py"
+    own = f"tests/ops/cases/{family}.py"
     if (ROOT / own).exists():
         return [own]
     named = re.compile(rf"\b({'|'.join(cls.__name__ for cls in classes)})[(,]")
     tables = sorted((ROOT / "tests" / "cases").glob("[a-z]*.py"))
-    return [f"tests/cases/{path.name}" for path in tables if named.search(path.read_text("utf-8"))]
+    return [f"tests/ops/cases/{path.name}" for path in tables if named.search(path.read_text("utf-8"))]
 
 
 def _operation(cls: type[Op]) -> str:

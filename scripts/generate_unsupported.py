@@ -22,7 +22,7 @@ DEFAULT_REASON = "no definition yet"
 HEAD = """\
 # Operations that exist in a format and that irc does not support yet, with the reason.
 # Written by scripts/generate_unsupported.py from schemas/ and the operation tables; a reason may be edited.
-# `tests/test_forms.py` demands that every operation of the schemas is a Form or a row here.
+# `tests/opdef/test_forms.py` demands that every operation of the schemas is a Form or a row here.
 """
 
 

@@ -9,15 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import foreign
 import pytest
-from instruction_sets import compiler_script, features_under_test
 
 from irc.diagnostics import CompileError
 from irc.runtime import native
 from irc.toolchain import processor
 from irc.toolchain.c_compiler import describe_compiler, find_compiler, require_compiler, resolve_target
 from irc.toolchain.processor import missing_features
+from tests.support import foreign
+from tests.support.instruction_sets import compiler_script, features_under_test
 
 ROOT = Path(__file__).resolve().parent.parent
 

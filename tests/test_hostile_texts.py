@@ -22,7 +22,17 @@ from irc.cli import main
 from irc.diagnostics.render import RENDERERS
 from irc.ir.text import parse_graph, print_graph
 from irc.toolchain import c_compiler
-from tests.hostile_models import MARK, PAYLOADS, Texts, benign, everywhere, ir_model, of_xml, onnx_model, rotated
+from tests.support.hostile_models import (
+    MARK,
+    PAYLOADS,
+    Texts,
+    benign,
+    everywhere,
+    ir_model,
+    of_xml,
+    onnx_model,
+    rotated,
+)
 
 ROTATIONS = range(0, len(PAYLOADS), 8)
 NAMED = re.compile(r"name[0-9]+")

@@ -239,7 +239,7 @@ def test_each_operation_belongs_to_a_format() -> None:
 def test_each_kernel_is_compiled_for_other_processors() -> None:
     """`pytest -m full` compiles every kernel for every instruction set: it needs arguments for each selector."""
     from irc import kernels
-    from tests.test_every_compiler import KERNELS, TARGETS
+    from tests.kernels.test_every_compiler import KERNELS, TARGETS
 
     assert {n for n in kernels.__all__ if n.startswith("select_")} == set(KERNELS)
     assert set(kernels.ISAS) == set(TARGETS)

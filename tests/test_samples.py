@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import foreign
 import numpy as np
 import pytest
 
 import irc
 from irc.toolchain.c_compiler import require_compiler
+from tests.support import foreign
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 MODELS = {"digits": "heldout.npz", "encoder": "inputs.npz"}

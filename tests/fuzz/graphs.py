@@ -1,4 +1,4 @@
-"""Random graphs: 3 to 25 nodes out of the rows of `tests/cases`, wired to each other where types and ranks allow.
+"""Random graphs: 3 to 25 nodes out of the rows of `tests/ops/cases`, wired to each other where types and ranks allow.
 
 A drawn row gives the operation with attributes that belong together, and operands whose values it is defined for.  An
 operand is then taken from the values that are there already, if one fits; else it is a new input or a constant.
@@ -14,7 +14,6 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from cases import Case, Spec
 
 from irc.diagnostics import Problem
 from irc.ir.dim import Dim
@@ -22,6 +21,7 @@ from irc.ir.graph import Constant, Graph, Model, Node, Value
 from irc.ir.types import TensorType
 from irc.opdef.builder import Builder, evaluate, run_reference
 from tests.fuzz.seeds import rows
+from tests.ops.cases import Case, Spec
 
 Array = np.ndarray[Any, Any]
 JUMPS = frozenset(

@@ -1,4 +1,4 @@
-"""Valid files to start from: every row of `tests/cases` in both formats, the samples, ONNX's own node tests.
+"""Valid files to start from: every row of `tests/ops/cases` in both formats, the samples, ONNX's own node tests.
 
 A seed is a folder's worth of files by name; the first is the model.  Rows are written when they are asked for.
 """
@@ -13,15 +13,15 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-import cases
 import onnx
-from cases import Case
 
 import irc
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Model, Value
 from irc.ir.types import TensorType
 from irc.opdef.builder import Builder
+from tests.ops import cases
+from tests.ops.cases import Case
 
 Files = dict[str, bytes]
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ SUFFIX = {"onnx": ".onnx", "openvino": ".xml"}
 def rows() -> tuple[Case, ...]:
     """All cases of all families."""
     names = sorted(info.name for info in pkgutil.iter_modules(cases.__path__))
-    return tuple(case for name in names for case in importlib.import_module(f"cases.{name}").CASES)
+    return tuple(case for name in names for case in importlib.import_module(f"tests.ops.cases.{name}").CASES)
 
 
 def model_of(case: Case, rng: Random) -> Model:

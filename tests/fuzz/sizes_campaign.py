@@ -1,6 +1,6 @@
 """Fuzz what generated C does with sizes and memory: any sizes, outputs in any memory, under the sanitizers.
 
-Each row of `tests/cases` is compiled with symbols for all sizes, and called with sizes of 0, 1, a few and many that
+Each row of `tests/ops/cases` is compiled with symbols for all sizes, and called with sizes of 0, 1, a few and many that
 agree or do not.  C must refuse what NumPy refuses and give the same results otherwise; nothing may be read, written or
 computed outside of what C allows, which AddressSanitizer and UndefinedBehaviorSanitizer tell.
 """
@@ -18,7 +18,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from perturbed import Symbolic, symbolic
 
 import irc
 from irc.ir.graph import Model
@@ -28,6 +27,7 @@ from tests.fuzz.isolation import Death, place, renew_time, run_all
 from tests.fuzz.oracle import Finding, plain
 from tests.fuzz.peers import close, tolerance
 from tests.fuzz.seeds import rows
+from tests.support.perturbed import Symbolic, symbolic
 
 Array = np.ndarray[Any, Any]
 SECONDS = 90.0
@@ -39,7 +39,7 @@ MOST = 1 << 16
 
 def run_sanitized(folder: Path) -> None:
     """Start this command again with the sanitizers' library and a compiler that uses them, unless it has them."""
-    from tests.test_every_compiler import COMPILER, sanitizer_library
+    from tests.kernels.test_every_compiler import COMPILER, sanitizer_library
 
     if "libasan" in os.environ.get("LD_PRELOAD", ""):
         return

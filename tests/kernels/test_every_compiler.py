@@ -1,0 +1,302 @@
+"""`-m full`: the generated C of the samples, of every family of operations and of real architectures, in each compiler
+with warnings as errors, every kernel for every instruction set likewise, and the tests of generated C under
+AddressSanitizer and UndefinedBehaviorSanitizer, and in an emulator of another machine.
+
+All go through `$CC`, which may hold flags: `CC="clang -Wall -Wextra -Werror"`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import backend as onnx_backend
+
+import irc
+from irc import kernels
+from irc.expr import Const, call
+from irc.ir.dim import Dim
+from irc.ir.types import f32, f64
+from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, plain, slot
+from irc.kernels.vector.vecmath import FUNCTIONS
+from irc.toolchain.c_compiler import COMMON, Compiler, Target, contraction, describe_compiler, optimisation
+from tests import test_samples
+from tests.ops import test_ops
+from tests.support import foreign
+from tests.support.instruction_sets import TARGETS, target_of, usable
+
+ROOT = Path(__file__).resolve().parents[2]
+LIGHT = Path(onnx_backend.__path__[0]) / "test" / "data" / "light"
+COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
+WARNINGS = "-Wall -Wextra -Werror"
+KERNEL_TESTS = [
+    "tests/kernels/test_kernels.py",
+    *(
+        p.relative_to(ROOT).as_posix()
+        for p in sorted(ROOT.glob("tests/**/test_*.py"))
+        if re.search(r"^from tests\.kernels\.test_kernels import", p.read_text("utf-8"), re.MULTILINE)
+    ),
+]
+PARTS = {
+    "families": ["tests/ops/test_ops.py", "-k", "compiled_family and c]"],
+    "sizes": ["tests/ops/test_sizes_of_operations.py", "-m", "not slow", "-k", "every_case"],
+    "demands": ["tests/passes/test_size_constraints.py", "-k", "test_c_of_other_sizes_of_every", "-m", "full"],
+    "programs": [
+        f"tests/{name}.py"
+        for name in (
+            "backends/test_c_backend",
+            "loops/test_lower",
+            "kernels/test_kernel_programs",
+            "selection/test_select",
+        )
+    ],
+    "functions": ["tests/kernels/test_vecmath.py", "-k", "not loops_vectorise"],  # what is checked is not vectorised
+    "models": ["tests/test_random_graphs.py", "tests/test_samples.py", "-k", "(reference or both_backends) and c]"],
+    **{f"kernels {Path(name).stem}": [name, "--dist", "loadfile"] for name in KERNEL_TESTS},  # built once for a file
+}
+SETTINGS = ["-c", "pyproject.toml", "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
+# The flags come last and win: -O1 builds kernels in a seventh of the time of -O3, and -fexpensive-optimizations makes
+# multiply-adds, with which bounds are stated.  The compiler itself is not checked.
+COMPILER = """#!/bin/sh
+exec env -u LD_PRELOAD gcc "$@" -g1 -O1 -fexpensive-optimizations -fsanitize=address,undefined -fno-sanitize-recover=all
+"""
+pytestmark = [pytest.mark.full, pytest.mark.skipif(not COMPILERS, reason="no C compiler")]
+
+
+@pytest.fixture(params=COMPILERS)
+def strict(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A compiler that takes no warning."""
+    monkeypatch.setenv("CC", f"{request.param} {WARNINGS}")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("family", sorted(test_ops.FAMILIES))
+@pytest.mark.usefixtures("strict")
+def test_families(family: str) -> None:
+    test_ops.test_compiled_family(family, "c")
+
+
+@pytest.mark.parametrize("name", test_samples.MODELS)
+@pytest.mark.usefixtures("strict")
+def test_samples_of_the_project(name: str) -> None:
+    test_samples.test_both_files_compute_the_same_in_both_backends(name, "xml", "c")
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
+@pytest.mark.usefixtures("strict")
+def test_real_architectures(name: str) -> None:
+    """The models of the onnx package, whose weights are constants of one value; against ONNX Runtime."""
+    path = LIGHT / f"light_{name}.onnx"
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (x,) = session.get_inputs()
+    image = np.random.default_rng(0).random(x.shape, np.float32)
+    (want,) = session.run(None, {x.name: image})
+    (got,) = irc.compile(str(path), backend="c")({x.name: image})
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------- kernels of other processors
+FOREIGN = (  # compilers for AArch64
+    ("clang", "--target=aarch64-linux-gnu"),
+    ("aarch64-linux-gnu-gcc",),
+    (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"),
+)
+M = Dim.symbol("m")
+BIASED = Epilogue((acc() + slot(0)).max(Const(0.0, f32)) * slot(1) + slot(2), ("column", "row", "full"))
+
+
+def every_function() -> Epilogue:
+    """All vector functions in one expression."""
+    x = acc()
+    for name in sorted(FUNCTIONS):
+        x = x + call(name, acc())
+    return Epilogue(x)
+
+
+KERNELS: dict[str, Callable[..., list[Any]]] = {
+    "select_gemm": lambda f, isa: [
+        f(isa, f32, M, M, every_function(), True),
+        f(isa, f32, M, M, BIASED, False),
+        f(isa, f64, 7, 21, plain(f64), True),
+    ],
+    "select_rows_gemm": lambda f, isa: [f(isa, f32, M, 40, 60, BIASED), f(isa, f64, 49, 8, 60, plain(f64))],
+    "select_matrix_gemm": lambda f, isa: [f(isa, name, f32, M, 200, 300, BIASED) for name in ("high", "medium")],
+    "select_conv": lambda f, isa: [f(isa, f32, M, 1000, M, stride, BIASED) for stride in (0, 1, 2)],
+    "select_small_conv": lambda f, isa: [f(isa, f32, 64, 49, BIASED), f(isa, f32, 24, 9, plain())],
+    "select_depthwise": lambda f, isa: [
+        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED),
+        f(isa, f32, (5, 5), (2, 2), (1, 1), plain()),
+    ],
+    "select_depthwise_last": lambda f, isa: [
+        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED, M),
+        f(isa, f32, (5, 5), (2, 2), (1, 1), plain(), 56),
+    ],
+    "select_direct_conv": lambda f, isa: [
+        f(isa, f32, 64, 64, (3, 3), (1, 1), (1, 1), M, M, BIASED),
+        f(isa, f32, 64, 3, (7, 7), (2, 2), (1, 1), 112, 112, plain()),
+    ],
+    "select_matrix_conv": lambda f, isa: [
+        f(isa, name, f32, 64, 64, (3, 3), (1, 1), (1, 1), 56, 56, BIASED) for name in ("high", "medium")
+    ],
+    "select_matrix_winograd": lambda f, isa: [f(isa, "medium", f32, 48, 64, 56, 56, BIASED)],
+    "select_winograd": lambda f, isa: [f(isa, dtype, 64, 64, 56, 56, BIASED) for dtype in (f32, f64)],
+    "select_matrix_attention": lambda f, isa: [
+        f(isa, name, kernels.select_attention(isa, M, 64, 0.125, mask, causal), M, M)
+        for name in ("high", "medium")
+        for mask, causal in (("add", True), ("bool", False), ("none", False))
+    ],
+    "select_attention": lambda f, isa: [
+        f(isa, M, 64, 0.125, "add", True),
+        f(isa, 1, 80, 0.125, "bool", False, "zero"),
+        f(isa, M, 64, 0.125),
+    ],
+    "select_pool": lambda f, isa: [
+        f(isa, f32, mode, (3, 3), (stride, stride), (1, 1), counted)
+        for mode, stride, counted in (("max", 2, "inside"), ("average", 1, "inside"), ("average", 3, "window"))
+    ],
+    "select_global_pool": lambda f, isa: [f(isa, dtype, mode) for dtype in (f32, f64) for mode in ("max", "average")],
+    "select_pool_last": lambda f, isa: [
+        f(isa, f32, mode, (3, 3), (stride, stride), (1, 1), counted, BIASED, width)
+        for mode, stride, counted, width in (("max", 2, "inside", 56), ("average", 1, "window", M))
+    ],
+    "select_global_pool_last": lambda f, isa: [f(isa, f32, mode, BIASED) for mode in ("max", "average")],
+    "select_recurrent": lambda f, isa: [
+        f(isa, f32, "lstm", "bidirectional", M, True, True, "int32_t"),
+        f(isa, f64, "gru", "reverse", 7),
+        f(isa, f32, "gru_linear", "forward", 1, True, False, "int64_t", True),
+    ],
+    "select_transpose": lambda f, isa: [f(isa, f32), f(isa, f64)],
+}
+
+
+def builders(isa: str) -> list[tuple[Compiler, Target]]:
+    """The compilers of this machine that can build for a processor that has the instruction set."""
+    commands = FOREIGN if isa == "neon" else tuple((cc,) for cc in COMPILERS)
+    return [(c, target_of(isa, c)) for c in map(describe_compiler, filter(usable, commands))]
+
+
+@pytest.mark.parametrize(
+    ("selector", "isa"),
+    [
+        (selector, isa)
+        for isa in ISAS
+        for selector in kernels.__all__
+        if selector.startswith("select_") and selector.startswith("select_matrix") == (isa in ("amx", "avx512_bf16"))
+    ],
+)
+def test_kernels(selector: str, isa: str, tmp_path: Path) -> None:
+    """Every family of kernels for every instruction set, compiled by each compiler with warnings as errors; not run."""
+    found = {k.symbol: k for k in KERNELS[selector](getattr(kernels, selector), ISAS[isa]) if k is not None}
+    assert found
+    text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in found.values())])
+    (tmp_path / "kernels_0.c").write_text(text)
+    compilers = builders(isa)
+    if not compilers:
+        pytest.skip(f"no compiler for {TARGETS[isa]}")
+    for compiler, target in compilers:
+        flags = [*optimisation(True, compiler), *COMMON, *target.flags, contraction(True), *WARNINGS.split()]
+        command = [*compiler.command, *flags, "-c", "kernels_0.c", "-o", "kernels_0.o"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{compiler}: {done.stderr[:4000]}"
+
+
+# ---------------------------------------------------------------------------- code of another machine, emulated
+def x86_only(name: str) -> bool:
+    """Whether a file's tests are about instructions of x86-64."""
+    return "x86-64 only" in (text := (ROOT / name).read_text("utf-8")) or "as needs_x86" in text
+
+
+@pytest.mark.parametrize("group", [g for g, (name, *_) in PARTS.items() if g != "functions" and not x86_only(name)])
+@pytest.mark.parametrize("target", foreign.EMULATORS)
+def test_another_machine(target: str, group: str) -> None:
+    """The tests again, compiled for another machine's processor and run in its emulator."""
+    programs = [foreign.COMPILERS[target][0], foreign.EMULATORS[target][0]]
+    if missing := [p for p in programs if not shutil.which(p)]:
+        pytest.skip(f"no {' and no '.join(missing)}")
+    environment = {**os.environ, "IRC_TEST_TARGET": target}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", *SETTINGS, *PARTS[group]]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    assert " passed" in done.stdout
+
+
+# ---------------------------------------------------------------------------- sanitisers
+@pytest.mark.parametrize("group", PARTS)
+def test_sanitizers(group: str, tmp_path: Path) -> None:
+    """The tests again, with every access and every computation of the C code checked."""
+    done = checked(PARTS[group], tmp_path)
+    assert done.returncode == 0, f"{done.stdout[-4000:]}{first_report(done.stderr)}"
+    assert " passed" in done.stdout
+
+
+MISTAKE = """
+import ctypes
+from irc.backends.toolchain import build
+
+CODE = '''
+__attribute__((visibility("default"))) int run(int n) {
+    int a[4] = {0};
+    for (int i = 0; i <= n; ++i) a[i] = i;
+    return a[n & 3];
+}
+'''
+
+def test_mistake(tmp_path):
+    (tmp_path / "m.c").write_text(CODE)
+    run = ctypes.CDLL(str(build(tmp_path, ["m.c"]))).run
+    assert run(3) == 3
+    run(4)
+"""
+
+
+def test_the_sanitizers_see_a_mistake(tmp_path: Path) -> None:
+    """A run that finds nothing says something only if a mistake would be found, and shown."""
+    tmp_path.joinpath("test_mistake.py").write_text(MISTAKE)
+    done = checked([str(tmp_path / "test_mistake.py")], tmp_path)
+    report = first_report(done.stderr)
+    assert done.returncode and "m.c:4:" in report and "index 4 out of bounds" in report, done.stdout + done.stderr
+
+
+def checked(selection: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """pytest in a process whose generated C is compiled with the sanitisers."""
+    if "gcc" not in COMPILERS:
+        pytest.skip("the sanitisers' libraries are found through gcc")
+    compiler = folder / "cc"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    environment = {
+        **os.environ,
+        "CC": str(compiler),
+        "LD_PRELOAD": sanitizer_library(),
+        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter keeps memory until it ends
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "PYTHONMALLOC": "malloc",
+    }
+    # Not captured: the report of a process that ends with it would be lost.
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-s", "-n", "2", *SETTINGS, *selection]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def first_report(output: str) -> str:
+    """The first report of a sanitiser in the output, or the end of the output."""
+    starts = [at for word in ("runtime error:", "AddressSanitizer:") if (at := output.find(word)) >= 0]
+    at = max(output.rfind("\n", 0, min(starts)), 0) if starts else max(len(output) - 4000, 0)
+    return output[at : at + 4000]
+
+
+def sanitizer_library() -> str:
+    """The run-time library of AddressSanitizer, which the interpreter has to load first."""
+    done = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    path = done.stdout.strip()
+    if not Path(path).is_file():
+        pytest.skip("no AddressSanitizer on this machine")
+    return path

@@ -1,0 +1,102 @@
+"""The matrix product that reads A in place, against its definition at the edges of its tiles."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.expr import call
+from irc.ir.types import DType, f32, f64
+from irc.kernels import ISAS, Epilogue, acc, plain, select_rows_gemm
+from irc.kernels.gemm.small_b import RowsGemmKernel, heights_for
+from tests.kernels.test_kernels import M, Pool, build, compilers, edges, invoke, noise, residual, run_gemm
+
+pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+AVX512 = ISAS["avx512"]
+
+
+def made(isa: str, m: Any, fused: bool = False, dtype: DType = f32, n: int = 33, k: int = 16) -> RowsGemmKernel:
+    """A kernel for m rows; bodies for n columns, 33: of all widths; k above 256: for long sums."""
+    kernel = select_rows_gemm(ISAS[isa], dtype, m, n, k, residual() if fused else plain(dtype))
+    assert kernel is not None
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("isa", "fused", "k"), [("avx512", False, 257), ("avx512", True, 16), ("avx2", True, 300), ("plain", False, 256)]
+)
+def test_edges(tmp_path: Path, isa: str, fused: bool, k: int) -> None:
+    """Any rows, columns and depth, in one kernel."""
+    kernel = made(isa, M, fused, k=k)
+    assert kernel.deep == (k > 256)
+    lib = build(tmp_path, [kernel])
+    for m, n, k in edges(ISAS[isa], kernel.tile.panel):
+        slots = [noise(n), noise(m), noise(1), noise(m, n)] if fused else []
+
+        def wanted(x: Any, *s: Any) -> Any:
+            return np.maximum(x + s[0], 0) * s[1][:, None] * s[2] + s[3] if s else x
+
+        run_gemm(lib, kernel, noise(m, k), noise(k, n), slots, wanted)
+
+
+def test_double(tmp_path: Path) -> None:
+    kernel = made("avx2", M, dtype=f64)
+    lib = build(tmp_path, [kernel])
+    for m, n, k in edges(ISAS["avx2"], kernel.tile.panel):
+        run_gemm(lib, kernel, noise(m, k, dtype=f64), noise(k, n, dtype=f64), [], lambda x: x)
+
+
+def test_known_rows(tmp_path: Path) -> None:
+    """Tiles as equal as possible, whatever number of them a thread does."""
+    rows = {m: made("avx512", m, n=40) for m in (14, 28, 49, 27)}
+    lib = build(tmp_path, list(dict.fromkeys(rows.values())))
+    assert {m: kernel.heights for m, kernel in rows.items()} == {14: (14,), 28: (14,), 49: (12, 13), 27: (13, 14)}
+    for m, kernel in rows.items():
+        run_gemm(lib, kernel, noise(m, 20), noise(20, 40), [], lambda x: x)
+        run_gemm(lib, kernel, noise(m, 600), noise(600, 40), [], lambda x: x, pool=Pool(1))
+
+
+def test_heights_cover_any_number_of_rows() -> None:
+    for rows in (4, 6, 8, 12, 14, 24):
+        heights = heights_for(M, rows)
+        assert heights[0] == rows and heights[-1] == 1 and list(heights) == sorted(heights, reverse=True)
+        assert all(2 * low >= high or high == rows for high, low in itertools.pairwise(heights))
+        for m in range(1, 3 * rows):
+            tiles = -(-m // rows)
+            assert set(heights_for(m, rows)) == {m // tiles, -(-m // tiles)}
+
+
+def test_long_sums_are_sums_of_sums(tmp_path: Path) -> None:
+    """A deep kernel adds up 256 products at a time: adding ones to 2^24 would lose all of them."""
+    kernel = made("avx512", 14, n=32, k=257)
+    lib = build(tmp_path, [kernel])
+    a, b, c = np.ones((14, 1000), np.float32), np.ones((1000, 32), np.float32), np.zeros((14, 32), np.float32)
+    a[:, 0] = 2.0**24
+    invoke(lib, kernel, a, kernel.pack_b(b), c, 14, 32, 1000, 0, 0, 1000, 1, 0, 0, 0, 0, 32, 1, 1)
+    assert (c == 2.0**24 + 744).all()
+
+
+def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
+    kernel = made("avx512", M)
+    lib = build(tmp_path, [kernel])
+    a, b = noise(401, 90), noise(90, 50)
+    alone = run_gemm(lib, kernel, a, b, [], lambda x: x)
+    for chunk in (1, 2, 5):
+        pool = Pool(chunk)
+        assert np.array_equal(alone, run_gemm(lib, kernel, a, b, [], lambda x: x, pool=pool))
+        assert pool.calls == 1
+
+
+def test_selection() -> None:
+    """Rows of A not too far apart, a B that stays in the cache, a tile full of rows, nothing long after the sum."""
+    assert select_rows_gemm(AVX512, f32, 3136, 24, 144, plain()) is not None
+    assert select_rows_gemm(AVX512, f32, 3136, 24, 1024, plain()) is None
+    assert select_rows_gemm(AVX512, f32, 3136, 1024, 256, plain()) is None
+    assert select_rows_gemm(AVX512, f32, 3136, M, 16, plain()) is None
+    assert select_rows_gemm(AVX512, f32, 3136, 24, M, plain()) is None
+    assert select_rows_gemm(AVX512, f32, 5, 24, 144, plain()) is None
+    assert select_rows_gemm(AVX512, f32, 3136, 24, 144, Epilogue(call("tanh", acc()))) is None

@@ -1,0 +1,127 @@
+"""Generated Winograd convolutions against NumPy in float64: odd planes, tails of channels, chunks, slots, threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.ir.dim import Dim
+from irc.ir.types import DType, f32, f64
+from irc.kernels import ISAS, Epilogue, plain, select_winograd
+from irc.kernels.conv.winograd import WinogradKernel
+from irc.kernels.core.isa import Isa
+from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
+from tests.kernels.test_nhwc_conv import fused, nhwc
+
+pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+
+# input channels, output channels, plane, pads (top, left, bottom, right), images
+CASES = [
+    (32, 32, (12, 12), (1, 1, 1, 1), 1),
+    (32, 64, (15, 13), (1, 1, 1, 1), 2),
+    (40, 33, (13, 11), (1, 1, 1, 1), 1),
+    (64, 70, (16, 14), (0, 0, 0, 0), 1),
+    (33, 96, (14, 15), (0, 1, 2, 0), 3),
+    (600, 40, (12, 13), (1, 1, 1, 1), 1),
+    (48, 48, (40, 37), (1, 1, 1, 1), 1),
+    (33, 16, (13, 12), (1, 1, 1, 1), 2),
+    (64, 21, (12, 15), (1, 1, 1, 1), 1),
+    (32, 200, (12, 12), (2, 2, 2, 2), 1),
+]
+
+
+def select(isa: Isa, dtype: DType, case: Any, epilogue: Epilogue) -> WinogradKernel:
+    ic, oc, (h, w), (top, left, bottom, right), _ = case
+    oh, ow = h + top + bottom - 2, w + left + right - 2
+    kernel = select_winograd(isa, dtype, oc, ic, oh, ow, epilogue)
+    assert kernel is not None
+    return kernel
+
+
+def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
+    """Calls on slices of wider tensors: nothing outside the slices is read, or written; the same for any pool."""
+    ic, oc, (ih, iw), pads, n = case
+    dtype = kernel.tile.dtype
+    x, w = noise(n, ic, ih, iw, dtype=dtype), noise(oc, ic, 3, 3, dtype=dtype)
+    exact = exact_conv(x, w, 1, (1, 1), (1, 1), pads)
+    oh, ow = exact.shape[2:]
+    given, found = nhwc(x, 3, np.nan), []
+    packed = kernel.pack_weights(w)
+    assert packed.size == kernel.packed_elements(oc, ic)
+    most = kernel.most(ic, -(-oh // 2) * -(-ow // 2))
+    room = int(kernel.scratch_bytes(ic, most)) // dtype.itemsize
+    scratch = np.full(room + 64, np.nan, dtype.numpy)
+    sizes: dict[str, Any] = {"batch": n, "ic": ic, "oc": oc, "ih": ih, "iw": iw, "oh": oh, "ow": ow, "most": most}
+    sizes |= {"pad_h": pads[0], "pad_w": pads[1], "x_pixel": ic + 3, "x_row": iw * (ic + 3)}
+    sizes |= {"x_batch": ih * iw * (ic + 3), "y_pixel": oc + 5, "y_batch": oh * ow * (oc + 5)}
+    slots: list[np.ndarray[Any, Any]] = []
+    if kernel.epilogue.slots:
+        shapes = ((n, oc), (oc,), exact.shape, (n, oh, ow), (1,))
+        scale, bias, add, by, one = (noise(*s, dtype=dtype) for s in shapes)
+        exact = np.maximum(exact * scale[:, :, None, None] + bias[:, None, None], 0) + add
+        exact = exact * by[:, None] * one
+        slots = [scale, bias, nhwc(add, 2, np.nan), by, one]
+        sizes |= {"s0_batch": oc, "s2_batch": oh * ow * (oc + 2), "s2_pixel": oc + 2}
+        sizes |= {"s3_batch": oh * ow, "s3_pixel": 1}
+    order = [int(e.value) for e in kernel.order(**sizes)]  # type: ignore[attr-defined]
+    for pool in (None, Pool(1), Pool(3), Pool(7)):
+        y = nhwc(np.zeros(exact.shape, dtype.numpy), 5, 77)
+        invoke(lib, kernel, given, packed, *slots, y, scratch, *order, pool=pool)
+        assert (y[..., oc:] == 77).all() and np.isnan(scratch[room:]).all()
+        found.append(y)
+    close(found[0][..., :oc].transpose(0, 3, 1, 2), exact, 9 * ic, dtype)
+    assert all(np.array_equal(found[0], y) for y in found[1:])
+
+
+def check(folder: Path, isa: Isa, dtype: DType, epilogue: Epilogue) -> None:
+    kernels = [select(isa, dtype, case, epilogue) for case in CASES]
+    lib = build(folder, list({k.symbol: k for k in kernels}.values()))
+    for kernel, case in zip(kernels, CASES, strict=True):
+        run(lib, kernel, case)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "sse", "plain"])
+def test_every_case(tmp_path: Path, isa: str) -> None:
+    check(tmp_path, ISAS[isa], f32, fused() if isa != "avx2" else plain())
+
+
+def test_double(tmp_path: Path) -> None:
+    check(tmp_path, ISAS["avx2"], f64, fused(f64))
+
+
+def test_a_small_cache(tmp_path: Path) -> None:
+    """Few tiles are transformed at a time."""
+    check(tmp_path, replace(ISAS["avx512"], l2=64 << 10), f32, fused())
+
+
+def test_where_it_does_not_pay() -> None:
+    """Few channels, whose transform costs more than it saves; few pixels, for which more weights are read."""
+    isa, w = ISAS["avx512"], Dim.symbol("w")
+    for oc, ic, oh, ow in ((8, 64, 56, 56), (64, 16, 56, 56), (512, 512, 7, 7), (512, 512, w // 32, w // 32)):
+        assert select_winograd(isa, f32, oc, ic, oh, ow, plain()) is None
+
+
+def test_planes_of_any_size() -> None:
+    """Symbolic sizes count as those of an image; a bound that the model declares is kept to."""
+    isa, w = ISAS["avx512"], Dim.symbol("w")
+    kernel = select_winograd(isa, f32, 64, 64, w // 2, w, plain())
+    assert kernel is not None and kernel.most(64, w * w) == kernel.most(64, 1 << 20)
+    assert select_winograd(isa, f32, 64, 64, Dim.symbol("h", 1, 8), 8, plain()) is None
+
+
+def test_accuracy(tmp_path: Path) -> None:
+    """Not much worse than a plain sum in f32: the error of 512 · 9 products, of the size of the largest result."""
+    case = (512, 64, (14, 14), (1, 1, 1, 1), 1)
+    kernel = select(ISAS["avx512"], f32, case, plain())
+    lib = build(tmp_path, [kernel])
+    x, w = noise(1, 512, 14, 14), noise(64, 512, 3, 3)
+    exact = exact_conv(x, w, 1, (1, 1), (1, 1), (1, 1, 1, 1))
+    y = np.zeros((1, 14, 14, 64), np.float32)
+    scratch = np.zeros(int(kernel.scratch_bytes(512, 2)) // 4, np.float32)
+    sizes = (1, 512, 64, 14, 14, 14, 14, 1, 1, 2, 0, 14 * 512, 512, 0, 64)
+    invoke(lib, kernel, nhwc(x, 0, np.nan), kernel.pack_weights(w), y, scratch, *sizes)
+    assert np.abs(y.transpose(0, 3, 1, 2) - exact).max() <= 1e-6 * np.abs(exact).max()

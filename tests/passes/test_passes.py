@@ -1,0 +1,323 @@
+"""The passes on graphs: what each does, and that it leaves everything else alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.diagnostics import Sink
+from irc.fusion import group
+from irc.fusion.indexing import Ranges
+from irc.ir.dim import Dim
+from irc.ir.graph import Graph
+from irc.ir.text import parse_graph, print_graph
+from irc.ir.types import TensorType, f32
+from irc.ir.verify import problems
+from irc.opdef.builder import evaluate
+from irc.opdef.opaque import Opaque
+from irc.passes import cse, decompose, fold, infer, materialize, recompose, simplify, weights
+from tests.support.lowering import graph_of, random
+
+X = random(3, 4)
+
+
+def ops(graph: Graph) -> list[str]:
+    return [n.op.name for n in graph.nodes]
+
+
+# -------------------------------------------------------------------------- simplify
+# name: (build, the operations left)
+RULES: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "Identity": (lambda b, x: b.Exp(b.Identity(x)), ["Exp"]),
+    "Reshape to the same shape": (lambda b, x: b.Exp(b.Reshape(x, [3, -1])), ["Exp"]),
+    "Reshape of Reshape": (lambda b, x: b.Reshape(b.Reshape(x, [2, 6]), [4, 3]), ["Reshape"]),
+    "Reshape of Unsqueeze": (lambda b, x: b.Reshape(b.Unsqueeze(x, [0]), [12]), ["Reshape"]),
+    "there and back": (lambda b, x: b.Exp(b.Reshape(b.Reshape(x, [12]), [3, 4])), ["Exp"]),
+    "Transpose of Transpose": (lambda b, x: b.Exp(b.Transpose(b.Transpose(x, [1, 0]), [1, 0])), ["Exp"]),
+    "two permutations": (
+        lambda b, x: b.Transpose(b.Transpose(b.Reshape(x, [3, 2, 2]), [1, 2, 0]), [1, 0, 2]),
+        ["Reshape", "Transpose"],
+    ),
+    "Transpose that moves nothing": (lambda b, x: b.Exp(b.Transpose(x, [0, 1])), ["Exp"]),
+    "Cast to the same type": (lambda b, x: b.Exp(b.Cast(x, to=f32)), ["Exp"]),
+    "x · 1": (lambda b, x: b.Exp(b.Mul(x, 1.0)), ["Exp"]),
+    "1 · x": (lambda b, x: b.Exp(b.Mul(b.const(1.0, f32), x)), ["Exp"]),
+    "x / 1": (lambda b, x: b.Exp(b.Div(x, 1.0)), ["Exp"]),
+    "x - 0": (lambda b, x: b.Exp(b.Sub(x, 0.0)), ["Exp"]),
+    "x + -0.0": (lambda b, x: b.Exp(b.Add(x, -0.0)), ["Exp"]),
+    "nobody uses it": (lambda b, x: (b.Sin(x), b.Exp(x))[1], ["Exp"]),
+    # and what must stay:
+    "x + 0.0 turns -0.0 into 0.0": (lambda b, x: b.Add(x, 0.0), ["Add"]),
+    "x - -0.0": (lambda b, x: b.Exp(b.Sub(x, -0.0)), ["Sub", "Exp"]),
+    "1 / x": (lambda b, x: b.Div(b.const(1.0, f32), x), ["Div"]),
+    "x · 1 that broadcasts": (lambda b, x: b.Mul(x, b.const(np.ones((2, 3, 4)), f32)), ["Mul"]),
+    "an output that is an input": (lambda b, x: b.Identity(x), ["Identity"]),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_simplify(name: str) -> None:
+    build, left = RULES[name]
+    x = np.where(np.abs(X) < 0.5, np.float32(-0.0), X)
+    graph = graph_of(build, x)
+    before = evaluate(graph, {graph.inputs[0]: x})
+    simplify.run(graph)
+    assert ops(graph) == left and not problems(graph)
+    for a, b in zip(evaluate(graph, {graph.inputs[0]: x}), before, strict=True):
+        assert a.tobytes() == b.tobytes() and a.shape == b.shape
+
+
+def test_integers_add_zero() -> None:
+    graph = graph_of(lambda b, x: b.Abs(b.Add(x, 0)), np.arange(5))
+    simplify.run(graph)
+    assert ops(graph) == ["Abs"]
+
+
+def test_outputs_keep_their_names() -> None:
+    graph = graph_of(lambda b, x: b.Mul(b.Exp(x), 1.0), X)
+    graph.outputs[0].name, graph.outputs[0].names = "y", ("alias",)
+    simplify.run(graph)
+    assert ops(graph) == ["Exp"] and graph.outputs[0].name == "y" and graph.outputs[0].names == ("alias",)
+
+
+# ------------------------------------------------------------------------- recompose
+SPELLED: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "x · sigmoid(x)": (lambda b, x: b.Mul(x, b.Sigmoid(x)), ["Swish"]),
+    "sigmoid(x) · x": (lambda b, x: b.Exp(b.Mul(b.Sigmoid(x), x)), ["Swish", "Exp"]),
+    "of something else": (lambda b, x: b.Mul(x, b.Sigmoid(b.Neg(x))), ["Neg", "Sigmoid", "Mul"]),
+    "that is used elsewhere": (lambda b, x: b.Add(b.Mul(x, s := b.Sigmoid(x)), s), ["Sigmoid", "Mul", "Add"]),
+}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_recompose(name: str) -> None:
+    build, left = SPELLED[name]
+    graph = graph_of(build, X)
+    graph.outputs[0].names = ("alias",)
+    (before,) = evaluate(graph, {graph.inputs[0]: X})
+    assert recompose.run(graph) == ("Swish" in left)
+    assert ops(graph) == left and not problems(graph) and graph.outputs[0].names == ("alias",)
+    np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: X})[0], before, rtol=3e-7)
+
+
+GROUPS: dict[str, tuple[list[int], bool]] = {
+    "groups of channels": ([0, 3, -1], True),
+    "channels": ([0, 6, -1], True),
+    "across samples": ([-1, 3, 10], False),
+    "parts of channels": ([0, 4, -1], False),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_recompose_group_norm(name: str) -> None:
+    """As exporters write it before opset 21; groups that are no whole channels stay."""
+    (to, whole), x = GROUPS[name], np.random.default_rng(5).standard_normal((2, 6, 2, 5)).astype(np.float32)
+
+    def build(b: Any, x: Any) -> Any:
+        flat = b.Reshape(x, to)
+        count = int(flat.shape[1])
+        scale, bias = (b.const(np.linspace(low, 2, count), f32) for low in (0.5, -1))
+        return b.Reshape(b.InstanceNormalization(flat, scale, bias), [2, 6, 2, 5])
+
+    graph = graph_of(build, x)
+    (before,) = evaluate(graph, {graph.inputs[0]: x})
+    assert recompose.run(graph) == whole
+    assert ("GroupNormalization" in ops(graph)) == whole and not problems(graph)
+    np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], before, rtol=2e-6, atol=2e-6)
+
+
+# ------------------------------------------------------------------------------ fold
+def test_fold() -> None:
+    graph = graph_of(lambda b, x: b.Mul(x, b.Exp(b.Neg(b.const([1.0, 2.0, 3.0, 4.0], f32)))), X)
+    assert fold.run(graph) == 2 and ops(graph) == ["Mul"] and not problems(graph)
+
+
+def test_fold_does_not_blow_up() -> None:
+    graph = graph_of(lambda b, x: b.Add(x, b.Expand(b.const(1.0, f32), b.const([3, 5_000_000]))), random(3, 1))
+    assert fold.run(graph) == 0
+
+
+# --------------------------------------------------------------------- materialize, cse
+def test_sizes_become_a_vector() -> None:
+    graph = graph_of(lambda b, x: b.Mul(b.Shape(x), 2), X, shapes=[[Dim.symbol("N"), 4]])
+    materialize.run(graph)
+    assert ops(graph) == ["DimVector"] and [str(d) for d in graph.outputs[0].contents] == ["2*N", "8"]
+
+
+def test_known_sizes_become_a_constant() -> None:
+    graph = graph_of(lambda b, x: b.Mul(b.Shape(x), 2), X)
+    materialize.run(graph)
+    assert ops(graph) == [] and graph.outputs[0].ints() == [6, 8]
+
+
+def test_cse() -> None:
+    graph = graph_of(lambda b, x: b.Add(b.Mul(b.Exp(x), 2.0), b.Mul(b.Exp(x), 2.0)), X)
+    assert cse.run(graph) == 2 and ops(graph) == ["Exp", "Mul", "Add"] and not problems(graph)
+
+
+def test_cse_tells_zeros_apart() -> None:
+    graph = graph_of(lambda b, x: b.Concat(b.Mul(x, 0.0), b.Mul(x, -0.0), axis=0), X)
+    assert cse.run(graph) == 0
+
+
+def test_transposed_weights() -> None:
+    graph = graph_of(lambda b, x: b.MatMul(x, b.const(random(5, 4), f32), transpose_b=True), X)
+    before = evaluate(graph, {graph.inputs[0]: X})
+    assert weights.run(graph) == 1 and graph.nodes[0].inputs[1].shape == (4, 5)
+    np.testing.assert_array_equal(evaluate(graph, {graph.inputs[0]: X})[0], before[0])
+    one_row = graph_of(lambda b, x: b.MatMul(x, b.const(random(5, 4), f32), transpose_b=True), X[:1])
+    assert weights.run(one_row) == 0
+
+
+# -------------------------------------------------------------------------- decompose
+def test_decompose_names_the_source_layer() -> None:
+    graph = graph_of(lambda b, x: b.Softmax(x), X)
+    graph.nodes[0].name = "layer/softmax"
+    decompose.run(graph, Sink())
+    assert {n.name for n in graph.nodes} == {"layer/softmax"} and "Softmax" not in ops(graph)
+
+
+def test_every_unknown_operation_is_reported() -> None:
+    graph = graph_of(lambda b, x: b.Exp(x), X)
+    for k in range(2):
+        op = Opaque("onnx", f"Strange{k}", 1, "com.example", (TensorType.of(f32, (2,)),))
+        out = graph.new_value(f"y{k}", op.types[0])
+        graph.add_node(op, [graph.inputs[0]], [out])
+        graph.outputs.append(out)
+    sink = Sink()
+    decompose.run(graph, sink)
+    assert [d.code for d in sink.errors] == ["IRC5001", "IRC5001"]
+
+
+# ------------------------------------------------------------------------------ group
+def grouped(graph: Graph) -> list[list[str]]:
+    """The result names of the groups."""
+    decompose.run(graph, Sink())
+    return [[v.producer.op.name for v in g.results if v.producer] for g in group.run(graph).groups]
+
+
+def test_expensive_shared_values_are_stored() -> None:
+    assert grouped(graph_of(lambda b, x: (b.Neg(b.Exp(x)), b.Abs(b.Exp(b.Exp(x)))), X)) == [["Neg"], ["Abs"]]
+
+    def twice(b: Any, e: Any, f: str) -> Any:
+        return getattr(b, f)(e), b.Abs(e)
+
+    shared = graph_of(lambda b, x: twice(b, b.Exp(x), "Neg"), X)
+    assert grouped(shared) == [["Exp"], ["Neg"], ["Abs"]]
+    cheap = graph_of(lambda b, x: twice(b, b.Neg(x), "Exp"), X)
+    assert grouped(cheap) == [["Exp"], ["Abs"]]
+
+
+def test_what_is_read_at_many_places_is_stored() -> None:
+    """Unless it is as cheap to compute, or few places read it."""
+
+    def scaled(rows: int, f: str) -> list[list[str]]:
+        def build(b: Any, x: Any, v: Any) -> Any:
+            return b.Mul(x, getattr(b, f)(v))
+
+        return grouped(graph_of(build, random(rows, 4), random(4)))
+
+    assert scaled(group.OFTEN, "Exp") == [["Exp"], ["Mul"]]
+    assert scaled(group.OFTEN - 1, "Exp") == scaled(group.OFTEN, "Neg") == [["Mul"]]
+
+
+def test_epilogue() -> None:
+    graph = graph_of(lambda b, x, w: b.Relu(b.Add(b.MatMul(x, w), 1.0)), X, random(4, 5))
+    assert grouped(graph) == [["Relu"]]
+
+
+def test_operands_of_a_contraction_are_not_computed_again() -> None:
+    graph = graph_of(lambda b, x, w: b.MatMul(b.Exp(x), w), X, random(4, 5))
+    assert grouped(graph) == [["Exp"], ["MatMul"]]
+
+
+def test_row_groups_never_wait_for_each_other() -> None:
+    """The max of x + f(max) must not join the group of the first max: f lies between and is no member."""
+
+    def build(b: Any, x: Any, w: Any) -> Any:
+        first = b.Sub(x, b.ReduceMax(x, [1]))
+        return b.Sub(first, b.ReduceMax(b.Add(first, b.MatMul(first, w)), [1]))
+
+    graph = graph_of(build, X, random(4, 4))
+    assert grouped(graph) == [["Sub"], ["Add"], ["Sub"]]
+
+
+def test_reshape_of_stored_value_is_a_view() -> None:
+    def build(b: Any, x: Any, w: Any) -> Any:
+        return b.Exp(b.Transpose(b.Reshape(b.MatMul(x, w), [3, 2, 3]), [1, 0, 2]))
+
+    graph = graph_of(build, X, random(4, 6))
+    found = group.run(graph)
+    assert [v.producer.op.name for v in found.views if v.producer] == ["Reshape"]
+    assert [g.results[0].producer.op.name for g in found.groups if g.results[0].producer] == ["MatMul", "Exp"]
+
+
+# --------------------------------------------------------------------------- indexing
+def test_split_index_comes_together() -> None:
+    from irc.expr import Var, flatten_index, unflatten_index
+
+    S, i, s, d = Dim.symbol("S"), Var("i"), Var("s"), Var("d")
+    ranges = Ranges()
+    for var, size in ((i, S * 768), (s, S), (d, Dim.of(64))):
+        ranges.declare(var, size)
+    shape = (S, Dim.of(12), Dim.of(64))
+    assert ranges.flat(unflatten_index(i, shape), shape) == ranges.dim(i)
+    matrix = [S, Dim.of(64)]
+    again = unflatten_index(flatten_index([s, d], matrix), matrix)
+    assert [str(ranges.dim(e)) for e in again] == ["%s", "%d"]
+
+
+def test_comparisons_that_are_certain() -> None:
+    from irc.expr import Const, Size, Var
+    from irc.ir.types import i64
+
+    S, i = Dim.symbol("S"), Var("i")
+    ranges = Ranges()
+    ranges.declare(i, S)
+    assert ranges.compare("lt", i, Size(S)) is True and ranges.compare("le", Const(0, i64), i) is True
+    assert ranges.compare("eq", i, Size(S)) is False and ranges.compare("lt", i, Size(S - 1)) is None
+
+
+# ------------------------------------------------------------------------------- text
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda p: p.stem)
+def test_golden(path: Path) -> None:
+    """A file: the pass's name, the graph before, the graph after, separated by lines of dashes."""
+    name, before, after = path.read_text().split("-----\n")
+    passes: dict[str, Callable[[Graph], Any]] = {
+        "simplify": simplify.run,
+        "materialize": materialize.run,
+        "fold": fold.run,
+        "cse": cse.run,
+        "weights": weights.run,
+        "decompose": lambda g: decompose.run(g, Sink()),
+    }
+    graph = parse_graph(before)
+    infer.run(graph, Sink())
+    passes[name.strip()](graph)
+    assert print_graph(graph) == after
+
+
+def test_text_round_trip_of_odd_things() -> None:
+    graph = Graph('a "graph"')
+    x = graph.add_input("x y:0", TensorType.of(f32, (Dim.symbol("a b", 1, 9), 4)))
+    from irc.opdef.builder import Builder
+
+    b = Builder(graph)
+    y = b.Concat(b.Clip(b.Mul(x, float("inf")), None, 6.0), b.Reshape(b.const(random(8), f32), [-1, 4]), axis=0)
+    graph.outputs = [y]
+    graph.nodes[0].name = "layer # 1"
+    text = print_graph(graph)
+    again = parse_graph(text)
+    assert print_graph(again) == text and again.inputs[0].shape[0].bounds() == (1, 9)
+
+
+def test_text_errors_name_the_line() -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        parse_graph('graph "g" {\n  %y: f32[2] = Exp %x\n}')

@@ -1,0 +1,319 @@
+"""Compilers, targets, building, and the thread pool."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import stat
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from irc.backends.c.files import EmitOptions, emit
+from irc.diagnostics import CompileError, RunError
+from irc.loops.memory import plan
+from irc.toolchain import c_compiler, processor
+
+needs_compiler = pytest.mark.skipif(c_compiler.find_compiler() is None, reason="no C compiler")
+
+
+def script(folder: Path, text: str) -> str:
+    file = folder / "cc"
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(file.stat().st_mode | stat.S_IEXEC)
+    return str(file)
+
+
+def code_of(error: pytest.ExceptionInfo[Any]) -> str:
+    return error.value.diagnostics[0].code
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(c_compiler, "find_spec", lambda _: None)
+    c_compiler._find.cache_clear()
+    assert c_compiler.find_compiler() is None
+    with pytest.raises(CompileError) as error:
+        c_compiler.require_compiler()
+    assert code_of(error) == "IRC6001"
+    c_compiler._find.cache_clear()
+
+
+def test_cc_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CC", script(tmp_path, 'echo "my compiler 1.0"') + " --some-flag")
+    found = c_compiler.find_compiler()
+    assert found is not None and found.version == "my compiler 1.0" and found.command[1] == "--some-flag"
+
+
+@pytest.mark.parametrize("text", ["exit 1", "true"])
+def test_cc_that_does_not_work(text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CC", script(tmp_path, text))
+    with pytest.raises(CompileError) as error:
+        c_compiler.find_compiler()
+    assert code_of(error) == "IRC6002"
+
+
+@needs_compiler
+def test_native_features_are_here() -> None:
+    compiler = c_compiler.require_compiler()
+    target = c_compiler.resolve_target("native", compiler)
+    assert target.features
+    assert processor.missing_features(target.machine, target.features) == []
+    processor.check_features("native", target.machine, target.features)
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 only")
+def test_levels_of_x86_64() -> None:
+    compiler = c_compiler.require_compiler()
+    features = [set(c_compiler.resolve_target(f"x86-64-{v}", compiler).features) for v in ("v2", "v3", "v4")]
+    assert features[0] < features[1] < features[2]
+    assert "avx2" in features[1] - features[0] and "avx512f" in features[2] - features[1]
+
+
+def test_a_missing_feature_is_an_error_not_a_crash() -> None:
+    with pytest.raises(RunError) as error:
+        processor.check_features("made-up", platform.machine(), ["no_such_instruction"])
+    assert code_of(error) == "IRC6007" and "no_such_instruction" in str(error.value)
+    with pytest.raises(RunError):
+        processor.check_features("made-up", "another-machine", [])
+
+
+@needs_compiler
+@pytest.mark.parametrize(("name", "code"), [("x86-64-v9", "IRC6005"), ("-O0 rm", "IRC6005"), ("pdp11", "IRC6005")])
+def test_unknown_targets(name: str, code: str) -> None:
+    with pytest.raises(CompileError) as error:
+        c_compiler.resolve_target(name, c_compiler.require_compiler())
+    assert code_of(error) == code
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 only")
+def test_target_of_another_family() -> None:
+    with pytest.raises(CompileError) as error:
+        c_compiler.resolve_target("aarch64", c_compiler.describe_compiler(("gcc",)))
+    assert code_of(error) == "IRC6006"
+
+
+@needs_compiler
+def test_several_files_make_one_library(tmp_path: Path) -> None:
+    tmp_path.joinpath("model.c").write_text(
+        'int helper(void);\n__attribute__((visibility("default"))) int run(void) { return helper(); }\n'
+    )
+    tmp_path.joinpath("kernels_0.c").write_text("int helper(void);\nint helper(void) { return 42; }\n")
+    tmp_path.joinpath("weights.bin").write_bytes(b"")
+    library = c_compiler.build(tmp_path, ["model.c", "kernels_0.c", "weights.bin"])
+    assert ctypes.CDLL(str(library)).run() == 42
+    assert {p.name for p in tmp_path.iterdir()} == {"model.c", "kernels_0.c", "weights.bin", library.name}
+
+
+@needs_compiler
+def test_a_mistake_in_the_code_shows_the_message(tmp_path: Path) -> None:
+    tmp_path.joinpath("model.c").write_text("int run(void) { return nonsense; }\n")
+    with pytest.raises(CompileError) as error:
+        c_compiler.build(tmp_path, ["model.c"])
+    found = error.value.diagnostics[0]
+    assert found.code == "IRC6003" and any("nonsense" in note for note in found.notes)
+    assert [p.name for p in tmp_path.iterdir()] == ["model.c"]
+
+
+@needs_compiler
+def test_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slow = c_compiler.Compiler((script(tmp_path, "sleep 60"),), "slow")
+    monkeypatch.setenv("IRC_COMPILE_TIMEOUT", "0.2")
+    target = c_compiler.Target("native", platform.machine(), (), ())
+    tmp_path.joinpath("model.c").touch()
+    with pytest.raises(CompileError) as error:
+        c_compiler.build(tmp_path, ["model.c"], target, slow)
+    assert code_of(error) == "IRC6004"
+
+
+@needs_compiler
+def test_programs_with_prefixes_share_a_library(tmp_path: Path) -> None:
+    from tests.backends.test_c_backend import two_layers
+
+    files: list[str] = []
+    for k in range(3):
+        program = two_layers(k + 1)
+        options = EmitOptions(prefix=f"m{k}", stem=f"m{k}", weights="embed")
+        for name, content in emit(program, plan(program), options).items():
+            tmp_path.joinpath(name).write_text(str(content))
+            files.append(name)
+    library = ctypes.CDLL(str(c_compiler.build(tmp_path, files, library="all.so", extra=["-O1"])))
+    assert all(hasattr(library, f"m{k}_run") for k in range(3))
+
+
+# -------------------------------------------------------------------- thread pool
+BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class Pool(ctypes.Structure):
+    _fields_ = (
+        ("self", ctypes.c_void_p),
+        ("parallel_for", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, BODY, ctypes.c_void_p)),
+    )
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if c_compiler.find_compiler() is None:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("runtime")
+    library = c_compiler.build_runtime(folder)
+    assert c_compiler.build_runtime(folder) == library
+    found = ctypes.CDLL(str(library))
+    found.irc_rt_create.restype = ctypes.POINTER(Pool)
+    return found
+
+
+def threads_of_process() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def parts(pool: Any, n: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    body = BODY(lambda _, begin, end: found.append((begin, end)))
+    pool.contents.parallel_for(pool.contents.self, n, body, None)
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("threads", "n", "sizes"), [(1, 5, [5]), (3, 10, [4, 3, 3]), (4, 2, [1, 1]), (4, 1, [1]), (2, 0, [])]
+)
+def test_equal_parts(runtime: ctypes.CDLL, threads: int, n: int, sizes: list[int]) -> None:
+    pool = runtime.irc_rt_create(threads)
+    before = 0
+    for begin, end in parts(pool, n):
+        assert begin == before and end - begin == sizes.pop(0)
+        before = end
+    assert before == n and not sizes
+    runtime.irc_rt_destroy(pool)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_threads_start_and_end(runtime: ctypes.CDLL) -> None:
+    before = threads_of_process()
+    pool = runtime.irc_rt_create(3)
+    assert threads_of_process() == before + 2 and runtime.irc_rt_threads(pool) == 3
+    runtime.irc_rt_destroy(pool)
+    assert threads_of_process() == before
+    runtime.irc_rt_destroy(runtime.irc_rt_create(1))
+    runtime.irc_rt_destroy(None)
+
+
+def test_a_busy_pool_runs_on_the_caller(runtime: ctypes.CDLL) -> None:
+    pool = runtime.irc_rt_create(2)
+    inner: list[list[tuple[int, int]]] = []
+    body = BODY(lambda _, begin, end: inner.append(parts(pool, 6)))
+    pool.contents.parallel_for(pool.contents.self, 2, body, None)
+    assert inner == [[(0, 6)], [(0, 6)]]
+    runtime.irc_rt_destroy(pool)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot choose a processor")
+def test_the_caller_takes_what_no_thread_has_begun(runtime: ctypes.CDLL) -> None:
+    """Four threads with one processor: those that sleep are not waited for."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})  # of this thread, and of those that it starts
+    try:
+        pool = runtime.irc_rt_create(4)
+        callers: list[bool] = []
+        body = BODY(lambda _, begin, end: callers.append(threading.get_ident() == here))
+        here = threading.get_ident()
+        for _ in range(50):
+            time.sleep(0.002)  # they park
+            pool.contents.parallel_for(pool.contents.self, 4, body, None)
+        runtime.irc_rt_destroy(pool)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert len(callers) == 200 and sum(callers) > 50
+
+
+STRESS = """#include "irc_rt.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static void add(void *arg, int64_t begin, int64_t end) {
+    int *const x = arg;
+    for (int64_t i = begin; i < end; ++i) x[i] += (int)i;
+}
+static int wrong(const irc_pool *pool, int rounds, int pause) {
+    static int x[1000];
+    for (int i = 0; i < 1000; ++i) x[i] = 0;
+    for (int k = 0; k < rounds; ++k) {
+        pool->parallel_for(pool->self, 1000, add, x);
+        if (pause) nanosleep(&(struct timespec){0, 500000}, NULL);
+    }
+    for (int i = 0; i < 1000; ++i) if (x[i] != rounds * i) return 1;
+    return 0;
+}
+int main(int argc, char **argv) {
+    (void)argv;
+    irc_pool *pool = irc_rt_create(4);
+    if (!pool || wrong(pool, 2000, 0) || wrong(pool, 50, 1)) return 1;
+    if (argc > 1) { /* fork, where the sanitizer allows it */
+        const pid_t child = fork();
+        if (child == 0) _exit(irc_rt_forked(pool) != 1 || wrong(pool, 10, 0));
+        int status = 1;
+        waitpid(child, &status, 0);
+        if (status) return 2;
+    }
+    if (irc_rt_forked(pool)) return 3;
+    irc_rt_destroy(pool);
+    return 0;
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_pool_under_stress(sanitizer: str, tmp_path: Path) -> None:
+    folder = Path(c_compiler.__file__).parent.parent / "runtime"
+    tmp_path.joinpath("main.c").write_text(STRESS)
+    command = [
+        "gcc",
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-fsanitize={sanitizer}",
+        f"-I{folder}",
+        "main.c",
+        str(folder / "irc_rt.c"),
+        "-pthread",
+        "-o",
+        "main",
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    given = ["./main"] if sanitizer == "thread" else ["./main", "fork"]
+    done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_parallel_program_gives_the_same_for_any_number_of_threads(runtime: ctypes.CDLL, tmp_path: Path) -> None:
+    import numpy as np
+
+    from tests.backends.test_c_backend import expected_two_layers, two_layers
+    from tests.support.c_program import Library
+
+    program = two_layers(33, rows=32, columns=32)
+    library = Library(program, tmp_path)
+    assert "_part1" in str(library.files["model.c"])
+    x = np.random.default_rng(7).normal(size=(33, 32)).astype(np.float32)
+    (serial,) = library.run(library.context(), [x], [(33, 32)])
+    np.testing.assert_allclose(serial, expected_two_layers(program, x), rtol=1e-4, atol=1e-6)
+    for threads in (1, 2, 3):
+        pool = runtime.irc_rt_create(threads)
+        (found,) = library.run(library.context(pool=pool), [x], [(33, 32)])
+        assert found.tobytes() == serial.tobytes()
+        runtime.irc_rt_destroy(pool)
