@@ -27,12 +27,13 @@ from irc.kernels import (
     select_depthwise,
     select_depthwise_last,
     select_direct_conv,
-    select_gemm,
     select_global_pool,
     select_global_pool_last,
     select_pool,
     select_pool_last,
 )
+from irc.kernels.gemm.packed import GemmKernel
+from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.pool.nchw import Mode
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
@@ -127,7 +128,8 @@ GEMMS = [
 
 def bench_gemm() -> None:
     for m, n, k in GEMMS:
-        kernel = select_gemm(host_isa(), f32, m, n, plain(), True)
+        kernel = GemmKernel.best(GemmProblem.contiguous(plain(), m, n, k, True), host_isa())
+        assert kernel is not None
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         a, c = aligned((m, k)), aligned((m, n), "zero")
         packed = kernel.pack_b(aligned((k, n)))
@@ -244,7 +246,8 @@ MATMULS = [(12, 128, 128, 64), (12, 128, 64, 128), (12, 1, 1024, 64), (12, 1, 64
 def bench_matmul() -> None:
     """Batches of A · Bᵀ and A · B, nothing constant: attention."""
     for batch, m, n, k in MATMULS:
-        kernel = select_gemm(host_isa(), f32, m, n, plain(), False)
+        kernel = GemmKernel.best(GemmProblem.contiguous(plain(), m, n, k, False), host_isa())
+        assert kernel is not None
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         a, b, c = aligned((batch, m, k)), aligned((batch, k, n)), aligned((batch, m, n), "zero")
         scratch = aligned((int(kernel.scratch_bytes(n, k, batch)) // 4,), "zero")

@@ -260,6 +260,13 @@ def wrap(value: Operand, dtype: DType) -> Expr:
     return Const(value, dtype)
 
 
+def constant_of(e: Expr) -> int | None:
+    """Give the number that an index expression is; None where it is none."""
+    if isinstance(e, Const):
+        return int(e.value)
+    return int(e.dim) if isinstance(e, Size) and e.dim.is_const else None
+
+
 def size_data(dim: Dim) -> Expr:
     """A size as data: modulo 2⁶⁴, as the operations that it replaces compute it."""
     lo, hi = dim.bounds(LARGEST_SIZE)

@@ -45,7 +45,7 @@ class Case:
     operands: of each, its array's elements and type, where the kernel's begins, and whether it is constant.
     """
 
-    kernel: Kernel
+    kernel: Kernel[Any]
     sizes: list[int]
     operands: list[tuple[int, Any, int, bool]]
     result: tuple[int, Any]

@@ -228,7 +228,8 @@ def _select(claimer: Claimer, planes: Planes, groups: int, outputs: int, epilogu
     known = planes.batch.is_const and all(d.is_const for d in planes.result)
     sides = f"{planes.batch}x{planes.result[0]}x{planes.result[1]}, {groups}x{ic} to {oc} channels"
     work = f"convolution {claimer.precision} {dtype.name} {sides}, window {window[0]} {window[1]} {window[2]}"
-    kernel = current().pick(work if known else None, candidates)
+    kernels = {name: kernel for name, make in candidates.items() if (kernel := make()) is not None}
+    kernel = current().pick(work if known else None, kernels)
     return None if kernel is None else _selection(kernel, planes, groups, ic, oc)
 
 

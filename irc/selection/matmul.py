@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import Tail, merged
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
-from irc.ir.types import DType, TensorType
-from irc.kernels import AmxGemmKernel, Epilogue, GemmKernel, select_gemm, select_matrix_gemm, select_rows_gemm
-from irc.kernels.core.catalogue import tiles
-from irc.kernels.core.choices import current
-from irc.selection.select import Claim, Claimer, batch_names, worthwhile
+from irc.ir.types import TensorType
+from irc.kernels.core.base import Array, Kernel
+from irc.kernels.core.epilogue import Axes, Epilogue
+from irc.kernels.core.registry import select
+from irc.kernels.gemm.problem import GemmProblem
+from irc.selection.select import Claim, Claimer, worthwhile
 
 ONE = Dim.of(1)
 
@@ -136,62 +136,49 @@ def order_of(node: Node, rank: int) -> list[int] | None:
 def _arranged(
     claimer: Claimer, p: Product, left: Access, right: Access, tail: Tail, result: Value, to: tuple[Dim, ...]
 ) -> Claim | None:
-    """Axes merged, the kernel selected, sizes by name."""
-    depth = len(p.lead)
+    """Merge the batch axes, and select a kernel; None where more than two batch axes are left."""
     constant = _constant(p, right)
+    problem = _problem(claimer, p, left, right, tail, to)
+    kernel = None if problem is None else select(problem, claimer.isa)
+    if problem is None or kernel is None:
+        return None
+    b = (_pack(claimer, kernel, problem, p, right), ZERO) if constant else (right.value, right.offset)
+    operands = [(left.value, left.offset), b, *((s.value, s.offset) for s in tail.slots)]
+    return Claim(kernel, operands, kernel.arguments_for(problem), kernel.scratch(problem), result, tail)
+
+
+def _problem(
+    claimer: Claimer, p: Product, left: Access, right: Access, tail: Tail, to: tuple[Dim, ...]
+) -> GemmProblem | None:
+    """State the product as a problem; None where more than two batch axes are left when neighbours are merged."""
+    depth, constant = len(p.lead), _constant(p, right)
     slots = [p.of_result(s.strides) for s in tail.slots]
-    packed_lead = _packed_lead(p, right) if constant else right.strides[:depth]
+    steps = _packed_lead(p, right) if constant else right.strides[:depth]
     over = [(*s[:depth], s[depth]) for s in (left.strides, to, *slots)]
-    axes = merged((*p.lead, p.m), (*packed_lead, ZERO), *over)
-    m = axes.pop() if axes and axes[-1][1] == 0 else (ONE, *[ZERO] * (len(slots) + 3))
+    axes = merged((*p.lead, p.m), (*steps, ZERO), *over)
+    none = (ONE, *[ZERO] * (len(slots) + 3))
+    m = axes.pop() if axes and axes[-1][1] == 0 else none
     if len(axes) > 2:
         return None
-    kinds = [_kind(s[depth + 1], r) for s, r in zip(slots, m[4:], strict=True)]
-    epilogue = Epilogue(tail.expr, tuple(kinds))
-    kernel = _select(claimer, p, m[0], tail.value.dtype, epilogue, constant, left.strides[-1] == 1)
-    unit = kernel.packed_b_elements(p.n, p.k) if constant else ONE
-    sizes: dict[str, Dim] = {"m": m[0], "n": p.n, "k": p.k, "a_row": m[2], "a_col": left.strides[-1], "c_row": m[3]}
-    sizes |= {f"batch{i}": axis[0] for i, axis in enumerate(axes)}
-    for column, name in ((1, "b"), (2, "a"), (3, "c")):
-        sizes |= batch_names(name, [axis[column] * (unit if name == "b" else 1) for axis in axes])
-    for i, kind in enumerate(kinds):
-        sizes |= batch_names(f"s{i}", [axis[4 + i] for axis in axes])
-        if kind in ("column", "full"):
-            sizes[f"s{i}_row"] = m[4 + i]
-    scratch = ZERO
-    b = (right.value, right.offset)
-    if constant:
-        b = (_pack(claimer, kernel, p, right), ZERO)
-        scratch = kernel.scratch_bytes(m[0], int(p.k)) if isinstance(kernel, AmxGemmKernel) else ZERO
-    else:
-        assert isinstance(kernel, GemmKernel)
-        sizes |= {"b_row": right.strides[-1], "b_col": right.strides[depth + 1]}
-        scratch = kernel.scratch_bytes(p.n, p.k, axes[0][0] * (axes[1][0] if len(axes) > 1 else 1) if axes else 1)
-    operands = [(left.value, left.offset), b, *((s.value, s.offset) for s in tail.slots)]
-    return Claim(kernel, operands, sizes, scratch, result, tail)
+    i, j = (*axes, none, none)[:2]
+    kinds: list[Axes] = [_kind(s[depth + 1], row) for s, row in zip(slots, m[4:], strict=True)]
+    return GemmProblem(
+        tail.value.dtype,
+        claimer.precision,
+        Epilogue(tail.expr, tuple(kinds)),
+        m[0],
+        p.n,
+        p.k,
+        batch=(i[0], j[0]),
+        a=(i[2], j[2], m[2], left.strides[-1]),
+        b=(i[1], j[1], right.strides[-1], right.strides[depth + 1]),
+        c=(i[3], j[3], m[3]),
+        matrices=math.prod(_lead_shape(p, right)) if constant else 0,
+        slots=tuple(zip(i[4:], j[4:], m[4:], strict=True)),
+    )
 
 
-def _select(
-    claimer: Claimer, p: Product, m: Dim, dtype: DType, epilogue: Epilogue, constant: bool, rows: bool
-) -> GemmKernel | AmxGemmKernel:
-    """From bf16 terms where the weights are constant and that is faster, else with vectors; rows: A has whole rows."""
-    isa, precision = claimer.isa, claimer.precision
-    candidates: dict[str, Callable[[], GemmKernel | AmxGemmKernel | None]] = {}
-    if constant:
-        candidates["terms"] = lambda: select_matrix_gemm(isa, precision, dtype, m, int(p.n), int(p.k), epilogue)
-    if constant and rows:
-        candidates["rows"] = lambda: select_rows_gemm(isa, dtype, m, p.n, p.k, epilogue)
-    candidates["rule"] = lambda: select_gemm(isa, dtype, m, p.n, epilogue, constant)
-    for tile in tiles(isa, dtype):
-        candidates[f"{tile.rows}x{tile.vectors}"] = partial(select_gemm, isa, dtype, m, p.n, epilogue, constant, tile)
-    known = m.is_const and p.n.is_const and p.k.is_const
-    work = f"product {precision} {dtype.name} {m}x{p.n}x{p.k} {'weights' if constant else 'operands'}"
-    found = current().pick(work if known else None, candidates)
-    assert found is not None
-    return found
-
-
-def _kind(column: Dim, row: Dim) -> Any:
+def _kind(column: Dim, row: Dim) -> Axes:
     if column == 0:
         return "scalar" if row == 0 else "column"
     return "row" if row == 0 else "full"
@@ -211,20 +198,17 @@ def _packed_lead(p: Product, right: Access) -> tuple[Dim, ...]:
     return row_major([Dim.of(n) for n in _lead_shape(p, right)])
 
 
-def _pack(claimer: Claimer, kernel: GemmKernel | AmxGemmKernel, p: Product, right: Access) -> Value:
-    """The constant in the kernel's packing, made when it is written."""
-    source = right.value.const
-    assert source is not None
+def _pack(claimer: Claimer, kernel: Kernel[GemmProblem], problem: GemmProblem, p: Product, right: Access) -> Value:
+    """Add the constant in the kernel's packing, made when it is written."""
+    source, packed = right.value.const, kernel.packed(problem)
+    assert source is not None and packed is not None
     lead, n, k = _lead_shape(p, right), int(p.n), int(p.k)
     strides = [int(s) if e != 1 else 0 for s, e in zip(right.strides, lead, strict=False)]
     steps = (*strides, int(right.strides[-1]), int(right.strides[-2]))
 
-    def pack() -> np.ndarray[Any, Any]:
+    def matrices() -> Array:
         flat = np.ascontiguousarray(source.array).reshape(-1)[int(right.offset) :]
-        view = np.lib.stride_tricks.as_strided(flat, (*lead, k, n), [s * flat.itemsize for s in steps])
-        return kernel.pack_b(view).reshape(-1)
+        return np.lib.stride_tricks.as_strided(flat, (*lead, k, n), [s * flat.itemsize for s in steps])
 
-    count = int(kernel.packed_b_elements(n, k)) * int(np.prod(lead, dtype=int))
-    terms = isinstance(kernel, AmxGemmKernel)
-    key = (right.value, kernel.packing if terms else kernel.tile, right.offset, steps, tuple(lead), n, k)
-    return claimer.packed(key, pack, kernel.b_dtype if terms else source.dtype, count, right.value.name)
+    key = (right.value, right.offset, steps, tuple(lead), n, k)
+    return claimer.constant(packed, matrices, key, right.value.name)

@@ -6,7 +6,7 @@ operands are read where they stand, by strides, through rearrangements in betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,7 +17,8 @@ from irc.fusion.epilogues import Collector, Tail
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import f32, f64, u8
-from irc.kernels import Isa
+from irc.kernels.core.base import Array, Kernel, Packed
+from irc.kernels.core.isa import Isa
 from irc.layout.destination import Part
 from irc.loops import builder
 from irc.loops.ir import Buffer, KernelCall
@@ -38,7 +39,7 @@ class KernelOp(Op):
     part_of: the operand, after all that are read, of which the result is a part.
     """
 
-    kernel: Any
+    kernel: Kernel[Any]
     sizes: tuple[Expr, ...]
     starts: tuple[Expr, ...]
     scratch: Dim
@@ -102,6 +103,10 @@ class Claimer:
             constant = Constant(dtype, (elements,), pack)
             self._packed[key] = self.graph.add_constant(constant, f"{name}/packed")
         return self._packed[key]
+
+    def constant(self, packed: Packed, array: Callable[[], Array], key: tuple[object, ...], name: str) -> Value:
+        """Add a constant as a kernel packs it; equal ones once.  key: equal for equal arrays."""
+        return self.packed((key, packed.key), lambda: packed.pack(array()), packed.dtype, packed.elements, name)
 
     def take(self, families: Mapping[str, Family]) -> int:
         """Claim, in order, what operations of these names a kernel takes; how many."""
@@ -194,9 +199,4 @@ def worthwhile(*sizes: Dim) -> bool:
     return not all(s.is_const for s in sizes) or int(work) >= WORTH
 
 
-def batch_names(prefix: str, strides: Sequence[Dim]) -> dict[str, Dim]:
-    """Sizes `prefix_batch0`, `prefix_batch1`."""
-    return {f"{prefix}_batch{k}": s for k, s in enumerate(strides)}
-
-
-__all__ = ["Access", "Claim", "Claimer", "KernelOp", "batch_names", "run", "worthwhile"]
+__all__ = ["Access", "Claim", "Claimer", "KernelOp", "run", "worthwhile"]

@@ -19,7 +19,7 @@ from irc.backends.c.names import identifier, prefix_of
 from irc.cli import main
 from irc.expr import Load, Var
 from irc.ir.types import f32
-from irc.kernels import Epilogue, acc, select_gemm
+from irc.kernels import Epilogue, acc
 from irc.loops.ir import Function, KernelCall, Program
 from irc.loops.memory import plan
 from irc.runtime.artifact import write_artifact
@@ -29,6 +29,7 @@ from irc.toolchain.processor import cpu_features
 from tests.backends.test_c_backend import state_program
 from tests.support.c_program import Array, Library, buffer, elementwise
 from tests.support.instruction_sets import features_under_test, isa_under_test
+from tests.support.kernels import packed_gemm
 
 DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits"
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
@@ -87,7 +88,7 @@ def test_levels_are_what_compilers_make_of_them(cc: str) -> None:
 def product_and_square() -> tuple[Program, Array]:
     """y = (x w)², z = y · 0.3 + 0.7: a kernel, and code in which a contraction would show.  Returns w too."""
     w = RNG.standard_normal((40, 32)).astype(np.float32)
-    kernel = select_gemm(isa_under_test(), f32, 9, 32, Epilogue(acc() * acc()), True)
+    kernel = packed_gemm(isa_under_test(), f32, 9, 32, Epilogue(acc() * acc()), True)
     x, y = buffer("x", f32, (9, 40), "input"), buffer("y", f32, (9, 32), "output")
     packed, z = kernel.pack_b(w), buffer("z", f32, (9, 32), "output")
     w_ = buffer("w", f32, packed.shape, "constant", data=packed)

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,16 @@ from onnx import backend as onnx_backend
 
 import irc
 from irc import kernels
-from irc.expr import Const, call
-from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, plain, slot
-from irc.kernels.vector.vecmath import FUNCTIONS
+from irc.kernels import ISAS, PROTOTYPES, plain
+from irc.kernels.core.base import Kernel
+from irc.kernels.core.registry import KERNELS as REGISTRY, load_all
 from irc.toolchain.c_compiler import COMMON, Compiler, Target, contraction, describe_compiler, optimisation
 from tests import test_samples
 from tests.ops import test_ops
 from tests.support import foreign
 from tests.support.instruction_sets import TARGETS, target_of, usable
+from tests.support.kernels import BIASED, M, variants
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = Path(onnx_backend.__path__[0]) / "test" / "data" / "light"
@@ -110,26 +110,11 @@ FOREIGN = (  # compilers for AArch64
     ("aarch64-linux-gnu-gcc",),
     (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"),
 )
-M = Dim.symbol("m")
-BIASED = Epilogue((acc() + slot(0)).max(Const(0.0, f32)) * slot(1) + slot(2), ("column", "row", "full"))
-
-
-def every_function() -> Epilogue:
-    """All vector functions in one expression."""
-    x = acc()
-    for name in sorted(FUNCTIONS):
-        x = x + call(name, acc())
-    return Epilogue(x)
+load_all()
+REGISTERED = [cls for classes in REGISTRY.values() for cls in classes]
 
 
 KERNELS: dict[str, Callable[..., list[Any]]] = {
-    "select_gemm": lambda f, isa: [
-        f(isa, f32, M, M, every_function(), True),
-        f(isa, f32, M, M, BIASED, False),
-        f(isa, f64, 7, 21, plain(f64), True),
-    ],
-    "select_rows_gemm": lambda f, isa: [f(isa, f32, M, 40, 60, BIASED), f(isa, f64, 49, 8, 60, plain(f64))],
-    "select_matrix_gemm": lambda f, isa: [f(isa, name, f32, M, 200, 300, BIASED) for name in ("high", "medium")],
     "select_conv": lambda f, isa: [f(isa, f32, M, 1000, M, stride, BIASED) for stride in (0, 1, 2)],
     "select_small_conv": lambda f, isa: [f(isa, f32, 64, 49, BIASED), f(isa, f32, 24, 9, plain())],
     "select_depthwise": lambda f, isa: [
@@ -195,7 +180,23 @@ def builders(isa: str) -> list[tuple[Compiler, Target]]:
 )
 def test_kernels(selector: str, isa: str, tmp_path: Path) -> None:
     """Every family of kernels for every instruction set, compiled by each compiler with warnings as errors; not run."""
-    found = {k.symbol: k for k in KERNELS[selector](getattr(kernels, selector), ISAS[isa]) if k is not None}
+    compile_strictly(
+        [k for k in KERNELS[selector](getattr(kernels, selector), ISAS[isa]) if k is not None], isa, tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    ("cls", "isa"),
+    [pytest.param(c, isa, id=f"{c.__name__}-{isa}") for c in REGISTERED for isa in ISAS if any(variants(c, ISAS[isa]))],
+)
+def test_kernel(cls: type[Kernel[Any]], isa: str, tmp_path: Path) -> None:
+    """A kernel's variants for an instruction set, compiled by each compiler with warnings as errors; not run."""
+    compile_strictly(variants(cls, ISAS[isa]), isa, tmp_path)
+
+
+def compile_strictly(kernels: Iterable[Kernel[Any]], isa: str, tmp_path: Path) -> None:
+    """Compile the kernels, all in a file, for a processor with that instruction set."""
+    found = {k.symbol: k for k in kernels}
     assert found
     text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in found.values())])
     (tmp_path / "kernels_0.c").write_text(text)

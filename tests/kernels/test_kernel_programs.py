@@ -11,11 +11,12 @@ from irc.backends.c.files import EmitOptions
 from irc.expr import Const, Size, call
 from irc.ir.dim import Dim
 from irc.ir.types import f32
-from irc.kernels import Epilogue, acc, select_conv, select_gemm, slot
+from irc.kernels import Epilogue, acc, select_conv, slot
 from irc.loops.ir import Function, KernelCall, Program
 from irc.toolchain.c_compiler import find_compiler
 from tests.support.c_program import Library, buffer
 from tests.support.instruction_sets import isa_under_test
+from tests.support.kernels import packed_gemm
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 RNG = np.random.default_rng(5)
@@ -28,8 +29,8 @@ def test_gemm_with_a_symbolic_number_of_rows(tmp_path: Path) -> None:
     w, bias, v = (RNG.standard_normal(s).astype(np.float32) for s in ((20, 70), (70,), (70, 9)))
     y = acc() + slot(0)
     gelu = y * 0.5 * (call("erf", y * 0.7071067811865476) + 1.0)
-    first = select_gemm(ISA, f32, m, 70, Epilogue(gelu, ("row",)), True)
-    second = select_gemm(ISA, f32, m, 9, Epilogue(acc()), True)
+    first = packed_gemm(ISA, f32, m, 70, Epilogue(gelu, ("row",)), True)
+    second = packed_gemm(ISA, f32, m, 9, Epilogue(acc()), True)
     x, out = buffer("x", f32, (m, 20), "input"), buffer("out", f32, (m, 9), "output")
     hidden = buffer("hidden", f32, (m, 70), "arena")
     packed_w, packed_v = first.pack_b(w), second.pack_b(v)

@@ -26,7 +26,6 @@ from irc.kernels import (
     plain,
     select_conv,
     select_depthwise,
-    select_gemm,
     slot,
     supported,
 )
@@ -34,6 +33,7 @@ from irc.kernels.core.isa import HEAD, Isa, vector_name, vector_type
 from irc.kernels.vector.vecmath import FUNCTIONS, definitions
 from tests.support import foreign
 from tests.support.instruction_sets import installed, native_flags
+from tests.support.kernels import packed_gemm
 
 FLAGS = [
     "-std=c11",
@@ -154,10 +154,10 @@ def gemms(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Any, ...], tup
     found: dict[tuple[Any, ...], GemmKernel] = {}
     for isa, constant, fused in itertools.product(("avx512", "avx2", "plain"), (True, False), (False, True)):
         if (isa, fused) != ("plain", True):
-            found[isa, constant, fused, "f32"] = select_gemm(
+            found[isa, constant, fused, "f32"] = packed_gemm(
                 ISAS[isa], f32, M, M, residual() if fused else plain(), constant
             )
-    found["avx2", True, False, "f64"] = select_gemm(ISAS["avx2"], f64, M, M, plain(f64), True)
+    found["avx2", True, False, "f64"] = packed_gemm(ISAS["avx2"], f64, M, M, plain(f64), True)
     lib = build(tmp_path_factory.mktemp("gemm"), list(found.values()))
     return {key: (lib, g) for key, g in found.items()}
 
@@ -284,16 +284,16 @@ def test_gemm_batches(gemms: Any, constant: bool, m: int) -> None:
 
 
 def test_gemm_known_rows_emit_two_tiles() -> None:
-    assert select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).heights == (12, 13)
-    assert select_gemm(ISAS["avx512"], f32, 1, 1, plain(), True).heights == (1,)
-    assert select_gemm(ISAS["avx512"], f32, M, M, plain(), True).heights == tuple(range(1, 15))
+    assert packed_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).heights == (12, 13)
+    assert packed_gemm(ISAS["avx512"], f32, 1, 1, plain(), True).heights == (1,)
+    assert packed_gemm(ISAS["avx512"], f32, M, M, plain(), True).heights == tuple(range(1, 15))
     assert (
-        select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol
-        == select_gemm(ISAS["avx512"], f32, 256 - 128, 96, plain(), True).symbol
+        packed_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol
+        == packed_gemm(ISAS["avx512"], f32, 256 - 128, 96, plain(), True).symbol
     )
     assert (
-        select_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol
-        != select_gemm(ISAS["avx512"], f32, 128, 64, residual(), True).symbol
+        packed_gemm(ISAS["avx512"], f32, 128, 64, plain(), True).symbol
+        != packed_gemm(ISAS["avx512"], f32, 128, 64, residual(), True).symbol
     )
 
 
@@ -390,7 +390,7 @@ def epilogues() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
 
 @cache
 def epilogue_kernels() -> dict[str, GemmKernel]:
-    return {name: select_gemm(ISAS["avx2"], f32, 7, 21, Epilogue(e), True) for name, (e, _) in epilogues().items()}
+    return {name: packed_gemm(ISAS["avx2"], f32, 7, 21, Epilogue(e), True) for name, (e, _) in epilogues().items()}
 
 
 def test_epilogue_functions(tmp_path: Path) -> None:
@@ -430,7 +430,7 @@ def test_epilogue_support() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("compiler", compilers()[1:])
 def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
-    g = select_gemm(ISAS["avx512"], f32, M, M, residual(), False)
+    g = packed_gemm(ISAS["avx512"], f32, M, M, residual(), False)
     lib = build(tmp_path, [g], compiler=compiler)
     run_gemm(
         lib,

@@ -11,9 +11,10 @@ import pytest
 
 from irc.expr import call
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, Epilogue, acc, plain, select_rows_gemm
+from irc.kernels import ISAS, Epilogue, acc, plain
 from irc.kernels.gemm.small_b import RowsGemmKernel, heights_for
 from tests.kernels.test_kernels import M, Pool, build, compilers, edges, invoke, noise, residual, run_gemm
+from tests.support.kernels import small_b_gemm
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 AVX512 = ISAS["avx512"]
@@ -21,7 +22,7 @@ AVX512 = ISAS["avx512"]
 
 def made(isa: str, m: Any, fused: bool = False, dtype: DType = f32, n: int = 33, k: int = 16) -> RowsGemmKernel:
     """A kernel for m rows; bodies for n columns, 33: of all widths; k above 256: for long sums."""
-    kernel = select_rows_gemm(ISAS[isa], dtype, m, n, k, residual() if fused else plain(dtype))
+    kernel = small_b_gemm(ISAS[isa], dtype, m, n, k, residual() if fused else plain(dtype))
     assert kernel is not None
     return kernel
 
@@ -93,10 +94,10 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
 
 def test_selection() -> None:
     """Rows of A not too far apart, a B that stays in the cache, a tile full of rows, nothing long after the sum."""
-    assert select_rows_gemm(AVX512, f32, 3136, 24, 144, plain()) is not None
-    assert select_rows_gemm(AVX512, f32, 3136, 24, 1024, plain()) is None
-    assert select_rows_gemm(AVX512, f32, 3136, 1024, 256, plain()) is None
-    assert select_rows_gemm(AVX512, f32, 3136, M, 16, plain()) is None
-    assert select_rows_gemm(AVX512, f32, 3136, 24, M, plain()) is None
-    assert select_rows_gemm(AVX512, f32, 5, 24, 144, plain()) is None
-    assert select_rows_gemm(AVX512, f32, 3136, 24, 144, Epilogue(call("tanh", acc()))) is None
+    assert small_b_gemm(AVX512, f32, 3136, 24, 144, plain()) is not None
+    assert small_b_gemm(AVX512, f32, 3136, 24, 1024, plain()) is None
+    assert small_b_gemm(AVX512, f32, 3136, 1024, 256, plain()) is None
+    assert small_b_gemm(AVX512, f32, 3136, M, 16, plain()) is None
+    assert small_b_gemm(AVX512, f32, 3136, 24, M, plain()) is None
+    assert small_b_gemm(AVX512, f32, 5, 24, 144, plain()) is None
+    assert small_b_gemm(AVX512, f32, 3136, 24, 144, Epilogue(call("tanh", acc()))) is None

@@ -19,7 +19,7 @@ from irc.diagnostics import RunError, Sink
 from irc.expr import call
 from irc.fusion import group
 from irc.ir.types import f32, f64
-from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, isa_of, plain, select_gemm, select_matrix_gemm
+from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, isa_of, plain
 from irc.kernels.gemm.split_bf16 import STRIPE, AmxGemmKernel, blocks_of, terms_of, widths_of
 from irc.kernels.split_bf16.bf16_terms import TERMS
 from irc.loops import interp
@@ -32,6 +32,7 @@ from tests.kernels.test_kernels import FLAGS, M, Pool, compilers, residual
 from tests.support import foreign
 from tests.support.c_program import Library
 from tests.support.instruction_sets import emulating, emulation, installed, needs, target_of
+from tests.support.kernels import packed_gemm, split_gemm
 from tests.support.lowering import Array, graph_of, random
 
 pytestmark = [
@@ -295,22 +296,22 @@ def test_column_tiles() -> None:
 def test_selection() -> None:
     amx, avx512, e = ISAS["amx"], ISAS["avx512"], plain()
     for precision, terms in TERMS.items():
-        found = select_matrix_gemm(amx, precision, f32, 128, 768, 768, e)
+        found = split_gemm(amx, precision, 128, 768, 768, e)
         assert found is not None and found.terms == terms and not found.thin
-        assert select_matrix_gemm(avx512, precision, f32, 128, 768, 768, e) is None
-        assert select_matrix_gemm(amx, precision, f64, 128, 768, 768, e) is None
-        assert select_matrix_gemm(amx, precision, f32, 128, 8, 8, e) is None
-        symbolic = select_matrix_gemm(amx, precision, f32, M, 768, 768, e)
+        assert split_gemm(avx512, precision, 128, 768, 768, e) is None
+        assert split_gemm(amx, precision, 128, 768, 768, plain(f64)) is None
+        assert split_gemm(amx, precision, 128, 8, 8, e) is None
+        symbolic = split_gemm(amx, precision, M, 768, 768, e)
         assert symbolic is not None and symbolic.thin and symbolic.heights == (2, 1)
-    assert select_matrix_gemm(amx, "highest", f32, 1, 768, 768, e) is None
-    assert select_matrix_gemm(amx, "high", f32, 1, 768, 768, e) is None
-    few = select_matrix_gemm(avx512, "medium", f32, 1, 768, 768, e)
+    assert split_gemm(amx, "highest", 1, 768, 768, e) is None
+    assert split_gemm(amx, "high", 1, 768, 768, e) is None
+    few = split_gemm(avx512, "medium", 1, 768, 768, e)
     assert few is not None and few.heights == () and not few.features
-    assert select_matrix_gemm(ISAS["avx2"], "medium", f32, 1, 768, 768, e) is None
-    dots = select_matrix_gemm(ISAS["avx512_bf16"], "medium", f32, 128, 768, 768, e)
+    assert split_gemm(ISAS["avx2"], "medium", 1, 768, 768, e) is None
+    dots = split_gemm(ISAS["avx512_bf16"], "medium", 128, 768, 768, e)
     assert dots is not None and dots.unit == "dot" and dots.features == {"avx512_bf16"}
-    assert select_matrix_gemm(ISAS["avx512_bf16"], "high", f32, 128, 768, 768, e) is None
-    assert amx.name == "avx512" and select_gemm(amx, f32, 4, 64, e, True) is not None
+    assert split_gemm(ISAS["avx512_bf16"], "high", 128, 768, 768, e) is None
+    assert amx.name == "avx512" and packed_gemm(amx, f32, 4, 64, e, True) is not None
 
 
 def test_instruction_sets() -> None:

@@ -77,8 +77,8 @@ def first_layers(b: Any, x: Any) -> Any:
 def planes(b: Any, x: Any) -> Any:
     """Two convolutions by Winograd where there is no AMX."""
     y = b.Relu(b.Conv(x, weights(64, 64, 3, 3), noise(64), pads_begin=(1, 1), pads_end=(1, 1)))
-    y = b.Relu(b.Conv(y, weights(40, 64, 3, 3), noise(40), pads_begin=(1, 1), pads_end=(1, 1)))
-    return b.Conv(y, weights(64, 40, 1, 1), noise(64))
+    y = b.Relu(b.Conv(y, weights(48, 64, 3, 3), noise(48), pads_begin=(1, 1), pads_end=(1, 1)))
+    return b.Conv(y, weights(64, 48, 1, 1), noise(64))
 
 
 def _nothing(graph: Any) -> int:

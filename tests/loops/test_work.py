@@ -10,6 +10,7 @@ from irc import kernels
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.kernels.core.base import Kernel
+from tests.support.kernels import packed_gemm
 
 ISA = kernels.ISAS["avx512"]
 PLAIN = kernels.plain(f32)
@@ -23,7 +24,7 @@ def flops(kernel: Kernel | None, **sizes: int) -> int:
 
 
 def test_products() -> None:
-    gemm = kernels.select_gemm(ISA, f32, 5, 7, PLAIN, True)
+    gemm = packed_gemm(ISA, f32, 5, 7, PLAIN, True)
     assert flops(gemm, batch0=2, batch1=1, m=5, n=7, k=11) == 2 * 2 * 5 * 7 * 11
     split = kernels.AmxGemmKernel(3, PLAIN, (1,), (1,), False)
     assert flops(split, batch0=1, batch1=1, m=5, n=7, k=11) == 2 * 5 * 7 * 11

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from irc.ir.dim import Dim
 from irc.kernels.attention.vector import AttentionKernel
@@ -314,7 +315,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class AmxAttentionKernel(Kernel):
+class AmxAttentionKernel(Kernel[Any]):
     """An attention from bf16 terms, called like `plain`, the same in f32."""
 
     plain: AttentionKernel

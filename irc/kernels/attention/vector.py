@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32
@@ -35,7 +35,7 @@ DECODE_ROWS = 4  # query rows of a key-value head up to which K and V are not pa
 
 
 @dataclass(frozen=True)
-class AttentionKernel(Kernel):
+class AttentionKernel(Kernel[Any]):
     """A generated attention.
 
     width: of a row of Q, K and V, at most.  mask: "add" is f32 and added to the scaled scores, "bool" is one byte an

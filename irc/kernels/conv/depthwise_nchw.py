@@ -149,7 +149,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class DepthwiseKernel(Kernel):
+class DepthwiseKernel(Kernel[Any]):
     """A generated depthwise convolution, one output channel for each input channel, of a window that `fits`."""
 
     tile: Tile

@@ -12,15 +12,17 @@ and the blocks.  Threads split images, strips and blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from irc.expr import Expr
 from irc.ir.dim import Dim, product
-from irc.kernels.core.base import Kernel, Sizes
+from irc.ir.types import f32
+from irc.kernels.core.base import RESIDUALS, Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.text import fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
@@ -158,7 +160,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class DepthwiseLastKernel(Kernel):
+class DepthwiseLastKernel(Kernel[Any]):
     """A generated depthwise convolution, channels last; tile.rows is the number of pixels of a register tile.
 
     The epilogue's rows are pixels and its columns channels: a bias is a `row`, a residual `full`.
@@ -172,6 +174,16 @@ class DepthwiseLastKernel(Kernel):
     epilogue: Epilogue
     x_half: bool = False
     y_half: bool = False
+
+    def reads_bf16(self, operand: int) -> bool:
+        return self._is_wide and (operand == 0 or self.epilogue.is_residual(operand - RESIDUALS))
+
+    def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
+        return self._is_wide
+
+    @property
+    def _is_wide(self) -> bool:
+        return self.tile.isa.vector == 64 and self.tile.dtype == f32
 
     @cached_property
     def symbol(self) -> str:

@@ -157,7 +157,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class ConvKernel(Kernel):
+class ConvKernel(Kernel[Any]):
     """A generated convolution.
 
     `stride` is the stride along the width that it is specialised for (0: any), `panels` how many

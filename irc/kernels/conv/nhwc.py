@@ -11,14 +11,16 @@ Threads split images, groups, strips and panels of channels, never the sum: resu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from irc.expr import Expr, constant_of
 from irc.ir.dim import Dim, product
+from irc.ir.types import f32
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import vector_name, vector_type
@@ -354,7 +356,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class DirectConvKernel(Kernel):
+class DirectConvKernel(Kernel[Any]):
     """A generated convolution of NHWC tensors.
 
     tile: `segments` rows of output pixels × vectors of output channels; with more than one segment, a segment is a
@@ -374,6 +376,10 @@ class DirectConvKernel(Kernel):
     heights: tuple[int, ...]
     widths: tuple[int, ...]
     y_half: bool = False
+
+    def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
+        ic = constant_of(sizes["ic"])
+        return self.tile.isa.vector == 64 and self.tile.dtype == f32 and ic is not None and self.is_one_sum(ic)
 
     @cached_property
     def symbol(self) -> str:

@@ -154,7 +154,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class SmallConvKernel(Kernel):
+class SmallConvKernel(Kernel[Any]):
     """A generated convolution whose tiles have pixels as rows; called like `ConvKernel`, its weights packed its way.
 
     `heights`: of the tiles of pixels; `narrow`: it has bodies one vector wide, for the last channels.

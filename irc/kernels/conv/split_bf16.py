@@ -15,16 +15,17 @@ Threads split rows, channels and pixels, never the sum: results do not depend on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from irc.expr import Expr, constant_of
 from irc.ir.dim import Dim, product
 from irc.ir.types import DType
-from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.base import RESIDUALS, Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.text import fill, symbol
 from irc.kernels.core.tile import epilogue_of, prelude
@@ -328,7 +329,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class AmxConvKernel(Kernel):
+class AmxConvKernel(Kernel[Any]):
     """A generated convolution of NHWC tensors; called like `irc.kernels.conv.nhwc.DirectConvKernel`, with scratch.
 
     few: input channels of a group where chunks run along the rows of the window; 0: a chunk is channels of a tap.
@@ -345,6 +346,13 @@ class AmxConvKernel(Kernel):
     unit: bf16_terms.Unit = "amx"
     x_half: bool = False
     y_half: bool = False
+
+    def reads_bf16(self, operand: int) -> bool:
+        return self.terms == 1 and (operand == 0 or self.epilogue.is_residual(operand - RESIDUALS))
+
+    def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
+        ic = constant_of(sizes["ic"])
+        return self.terms == 1 and ic is not None and self.is_one_sum(ic)
 
     @cached_property
     def symbol(self) -> str:

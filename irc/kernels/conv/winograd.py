@@ -240,7 +240,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class WinogradKernel(Kernel):
+class WinogradKernel(Kernel[Any]):
     """A generated convolution 3 × 3, stride 1: a row of `tile` is 2 × 2 outputs."""
 
     tile: Tile

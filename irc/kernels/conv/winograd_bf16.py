@@ -14,16 +14,18 @@ Threads split images, tiles and panels, never the sum: results do not depend on 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from irc.expr import Expr
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, u16
 from irc.kernels.conv.winograd import ENTRY, FEW_TASKS, LEAVE, SLOTS, TRANSFORM
-from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.base import RESIDUALS, Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.text import fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
@@ -222,7 +224,7 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
 
 
 @dataclass(frozen=True)
-class DotWinogradKernel(Kernel):
+class DotWinogradKernel(Kernel[Any]):
     """A generated convolution 3 × 3, stride 1, of one bf16 term; called like `WinogradKernel`.
 
     widths: column tiles of the panels it has products for, as `irc.kernels.gemm.split_bf16.widths_of`.
@@ -237,6 +239,12 @@ class DotWinogradKernel(Kernel):
     @property
     def tile(self) -> Tile:
         return VECTOR
+
+    def reads_bf16(self, operand: int) -> bool:
+        return operand == 0 or self.epilogue.is_residual(operand - RESIDUALS)
+
+    def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
+        return True
 
     @cached_property
     def symbol(self) -> str:

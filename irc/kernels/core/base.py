@@ -1,20 +1,121 @@
-"""What all kernels share: their face towards lowering and the C printer."""
+"""`Kernel`: what a kernel is, and how one is called.
+
+One kernel is one class in one file: which problem it solves (`problem`), its variants for a problem (`candidates`) and
+what each costs (`cycles`), the sizes of a call (`arguments`), how constants are packed (`packed`), what it computes in
+NumPy (`compute`), which operands may be stored as bf16, and its C (`source`).  `irc.kernels.core.registry` finds the
+classes by importing the folder, and selects the cheapest candidate.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+
+import numpy as np
 
 from irc.expr import Expr, Operand, index
 from irc.ir.dim import Dim
+from irc.ir.types import DType
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import Problem
 
+Array = np.ndarray[Any, Any]
 Sizes = Mapping[str, Dim]
 """The values of a kernel's sizes in a call, by name."""
+P = TypeVar("P", bound=Problem)
+RESIDUALS = 2
+"""Operands of a kernel before those of its epilogue: input and weights."""
 RESULT_STRIDES = frozenset(("c_batch0", "c_batch1", "c_row", "y_batch", "y_pixel"))
 
 
-class Kernel:
+@dataclass(frozen=True)
+class Packed:
+    """A constant operand as a kernel reads it.
+
+    key: equal for equal packings of the same constant.  elements: of the packed array, of type `dtype`.
+    pack: takes the constant in the shape that the problem states, gives the packed one, flat.
+    """
+
+    key: tuple[object, ...]
+    dtype: DType
+    elements: int
+    pack: Callable[[Array], Array]
+
+
+class Kernel(Generic[P]):
     """Base of kernels: a C function with pointers, then int64_t sizes, whose first argument is the thread pool."""
 
+    problem: ClassVar[type[Problem]]
+
+    # -------------------------------------------------------------------------- selection
+    @classmethod
+    def candidates(cls, problem: P, isa: Isa) -> Iterable[Self]:
+        """Yield the variants that solve the problem on an instruction set; none where the kernel cannot."""
+        raise NotImplementedError
+
+    def cycles(self, problem: P) -> float:
+        """Estimate the cycles of one core for a call by `irc.kernels.core.costs`, unknown sizes as `likely` says."""
+        raise NotImplementedError
+
+    @classmethod
+    def best(cls, problem: P, isa: Isa) -> Self | None:
+        """Select the cheapest variant of this kernel; None where there is none."""
+        return min(cls.candidates(problem, isa), key=lambda k: k.cycles(problem), default=None)
+
+    @property
+    def label(self) -> str:
+        """Name the variant among the candidates of a problem; the same in every run."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------------- call
+    def arguments_for(self, problem: P) -> dict[str, Dim]:
+        """Give the sizes of the call by name; those left out are as `order` says."""
+        raise NotImplementedError
+
+    def scratch(self, problem: P) -> Dim:
+        """Count the bytes of scratch memory of the call."""
+        return Dim.of(0)
+
+    def packed(self, problem: P) -> Packed | None:
+        """Say how the constant operand is packed; None for a kernel or a problem without one."""
+        return None
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        """Do in NumPy what a call does: the oracle of interpreted programs and tests.
+
+        Arrays are flat and start where the kernel's pointers point.
+        """
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------------------- storage
+    @property
+    def keeps_elements(self) -> bool:
+        """Whether results are elements of the input, so that both are stored alike."""
+        return False
+
+    def reads_bf16(self, operand: int) -> bool:
+        """Whether there is a variant that reads this operand, of those in the order of the call, stored as bf16."""
+        return False
+
+    def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
+        """Whether there is a variant that stores the result of a call with these sizes as bf16."""
+        return False
+
+    def with_bf16(self, operands: frozenset[int], result: bool) -> Self:
+        """Give the variant that reads these operands, and writes the result if `result`, stored as bf16.
+
+        A kernel with such variants has the fields `x_half` and `y_half`; its epilogue has `halves` for residuals.
+        """
+        changes: dict[str, Any] = {"x_half": True} if 0 in operands else {}
+        if result:
+            changes["y_half"] = True
+        if residuals := frozenset(i - RESIDUALS for i in operands if i):
+            epilogue: Any = vars(self)["epilogue"]
+            changes["epilogue"] = replace(epilogue, halves=residuals)
+        return replace(cast("Any", self), **changes) if changes else self
+
+    # ---------------------------------------------------------------------------------- C
     @property
     def symbol(self) -> str:
         """The C name: equal for equal text."""

@@ -23,12 +23,11 @@ from irc.kernels.conv.small_nchw import PIXELS, SmallConvKernel
 from irc.kernels.conv.split_bf16 import AmxConvKernel, few_of, positions
 from irc.kernels.conv.winograd import WinogradKernel
 from irc.kernels.conv.winograd_bf16 import DEEPEST as DEEPEST_DOTS, DotWinogradKernel
+from irc.kernels.core.costs import BLOCK, CONFIGURE, SPLIT_PRODUCTS, SPLITTING, SPLITTING_B, unit_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.tile import Tile, heights_of
-from irc.kernels.gemm.packed import LONGEST_SUM, GemmKernel
-from irc.kernels.gemm.small_b import RowsGemmKernel, heights_for
-from irc.kernels.gemm.split_bf16 import THIN, AmxGemmKernel, blocks_of, widths_of
+from irc.kernels.gemm.split_bf16 import widths_of
 from irc.kernels.movement.transpose import TransposeKernel
 from irc.kernels.pool.nchw import Counted, GlobalPoolKernel, Mode, PoolKernel, fits as pool_fits
 from irc.kernels.pool.nhwc import GlobalPoolLastKernel, PoolLastKernel
@@ -115,82 +114,8 @@ def tiles(isa: Isa, dtype: DType) -> list[Tile]:
     return [Tile(isa, dtype, row.rows, row.vectors) for row in ROWS if row.isa == isa.name]
 
 
-def select_gemm(
-    isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilogue, b_constant: bool, tile: Tile | None = None
-) -> GemmKernel:
-    """The kernel for C[m, n] = epilogue(A[m, k] · B[k, n]); any k.  tile: default, the cheapest of the catalogue."""
-    tile = tile or choose(isa, dtype, m, n)
-    return GemmKernel(tile, epilogue, b_constant, heights_of(m, tile.rows), _narrow(tile, n))
-
-
-DEEPEST = 1023  # products in a sum of `select_rows_gemm`: rows of 1024 elements share few sets of the first cache
-
-
-def select_rows_gemm(
-    isa: Isa, dtype: DType, m: DimLike, n: DimLike, k: DimLike, epilogue: Epilogue
-) -> RowsGemmKernel | None:
-    """The kernel for A with contiguous columns and a constant B that stays in the second cache, read once for each tile
-    of rows; None where `select_gemm`'s is better."""
-    columns, depth = Dim.of(n), Dim.of(k)
-    tile = choose(isa, dtype, m, n)
-    if not (columns.is_const and depth.is_const) or known(m) < tile.rows or epilogue.functions():
-        return None
-    if not 0 < int(depth) <= DEEPEST or int(columns) * int(depth) * dtype.itemsize > isa.l2 * 3 // 4:
-        return None
-    heights, even, deep = heights_for(m, tile.rows), Dim.of(m).is_const, int(depth) > LONGEST_SUM
-    return RowsGemmKernel(tile, epilogue, True, heights, _narrow(tile, n), even, deep)
-
-
 FMA = 27.0  # products a cycle of `select_gemm`'s kernels with 512-bit vectors: 85 % of the peak
-UNITS: dict[tuple[bf16_terms.Unit, int], float] = {
-    ("amx", 3): 390.0,
-    ("amx", 2): 380.0,
-    ("amx", 1): 310.0,
-    ("dot", 1): 52.0,
-}
-"""Terms' products a cycle: of AMX, whose peak is 512, estimated from the loops' cycles and their bytes from the second
-cache, less a tenth (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5."""
-SPLITTING = {3: 0.5, 2: 0.4, 1: 0.25}  # cycles for each element of A, by terms
-SPLITTING_B = {3: 0.1, 2: 0.0, 1: 0.0}  # and of B, where its terms are not stored: most of it between products
 PACKING = 0.25  # the same for `select_gemm`'s A
-CALL, BLOCK = 500.0, 150.0  # cycles to configure the tiles, and to hand a block of C to the epilogue
-STREAMED = 1 << 17  # elements of B that no longer fit the second cache: a product with few rows waits for them
-
-
-def _unit(isa: Isa, terms: int) -> bf16_terms.Unit | None:
-    """What multiplies terms; vectors do so at most twice as fast as FMA multiplies f32, so they pay with one term."""
-    return "amx" if isa.tiles else "dot" if isa.dots and terms == 1 else None
-
-
-def select_matrix_gemm(
-    isa: Isa, precision: str, dtype: DType, m: DimLike, n: int, k: int, epilogue: Epilogue
-) -> AmxGemmKernel | None:
-    """The kernel from bf16 terms for C[m, n] = epilogue(A[m, k] · B[k, n]), B constant; None where FMA is as fast.
-
-    precision: how many terms; `medium` also stores the weights of few rows as bf16.  An unknown m counts as large.
-    """
-    terms, rows = bf16_terms.TERMS[precision], known(m)
-    if dtype != f32 or isa.vector != 64 or not n or not k:
-        return None
-    if rows < THIN[terms]:
-        few = precision == "medium" and n * k >= STREAMED
-        return AmxGemmKernel(terms, epilogue, (), (), True) if few else None
-    padded_n = -(-n // bf16_terms.ROWS) * bf16_terms.ROWS
-    unit = _unit(isa, terms)
-    if unit is None:
-        return None
-    tiles = (
-        rows
-        * padded_n
-        * (-(-k // bf16_terms.CHUNK) * bf16_terms.CHUNK)
-        * len(bf16_terms.ORDER[terms])
-        / UNITS[unit, terms]
-    )
-    tiles += rows * k * SPLITTING[terms] + n * k * SPLITTING_B[terms] * -(-rows // 256)
-    tiles += CALL + BLOCK * -(-rows // 32) * -(-n // bf16_terms.PANEL)
-    if tiles >= rows * n * k / FMA + rows * k * PACKING:
-        return None
-    return AmxGemmKernel(terms, epilogue, blocks_of(m), widths_of(n), not Dim.of(m).is_const, unit)
 
 
 def select_matrix_conv(
@@ -213,7 +138,7 @@ def select_matrix_conv(
     the direct convolution the best kernel in f32 is.
     """
     height, width, terms = Dim.of(oh), Dim.of(ow), bf16_terms.TERMS[precision]
-    unit = _unit(isa, terms)
+    unit = unit_of(isa, terms)
     if unit is None or dtype != f32 or not (height.is_const and width.is_const and oc and ic):
         return None
     few = few_of(ic, window, dilations)
@@ -226,10 +151,15 @@ def select_matrix_conv(
         few or -(-ic // bf16_terms.CHUNK) * bf16_terms.CHUNK,
     )
     tiles = (
-        rows * -(-oc // bf16_terms.ROWS) * bf16_terms.ROWS * depth * len(bf16_terms.ORDER[terms]) / UNITS[unit, terms]
+        rows
+        * -(-oc // bf16_terms.ROWS)
+        * bf16_terms.ROWS
+        * depth
+        * len(bf16_terms.ORDER[terms])
+        / SPLIT_PRODUCTS[unit, terms]
     )
     tiles += pixels * strides[0] * strides[1] * copied * SPLITTING[terms] + oc * depth * SPLITTING_B[terms]
-    tiles += CALL + BLOCK * -(-rows // 32) * panels
+    tiles += CONFIGURE + BLOCK * -(-rows // 32) * panels
     return kernel if tiles < pixels * oc * ic * taps / (FMA * rival) else None
 
 
@@ -303,13 +233,13 @@ def select_matrix_attention(
     precision: as `select_matrix_gemm`'s.  rows, keys: of one key-value head; unknown ones count as large.
     """
     terms, m, n = bf16_terms.TERMS[precision], known(rows), known(keys)
-    unit = _unit(isa, terms)
+    unit = unit_of(isa, terms)
     if unit is None or plain.tile.dtype != f32 or not tiles_fit(Dim.of(rows), Dim.of(plain.width)):
         return None
     wide, blocks = -(-plain.width // bf16_terms.CHUNK) * bf16_terms.CHUNK, -(-m // (2 * bf16_terms.ROWS))
     covered = blocks * 2 * bf16_terms.ROWS * -(-n // bf16_terms.CHUNK) * bf16_terms.CHUNK
-    tiles = 2 * covered * wide * len(bf16_terms.ORDER[terms]) / UNITS[unit, terms] + covered * SPLITTING[terms]
-    tiles += 2 * n * wide * 2 * SPLITTING[terms] + CALL + BLOCK * (covered + blocks * 32 * wide) / 1024
+    tiles = 2 * covered * wide * len(bf16_terms.ORDER[terms]) / SPLIT_PRODUCTS[unit, terms] + covered * SPLITTING[terms]
+    tiles += 2 * n * wide * 2 * SPLITTING[terms] + CONFIGURE + BLOCK * (covered + blocks * 32 * wide) / 1024
     if n < FEW_KEYS or tiles >= 2 * m * n * plain.width / FMA + 2 * n * plain.width * PACKING:
         return None
     return AmxAttentionKernel(plain, terms, unit)
@@ -483,7 +413,7 @@ def select_matrix_winograd(
     """The kernel from bf16 terms for windows of 3 × 3 at every pixel, NHWC, one group; None where
     `select_matrix_conv`'s is better.  precision: as `select_matrix_gemm`'s."""
     height, width, terms = Dim.of(oh), Dim.of(ow), bf16_terms.TERMS[precision]
-    if _unit(isa, terms) != "dot" or dtype != f32 or not (height.is_const and width.is_const):
+    if unit_of(isa, terms) != "dot" or dtype != f32 or not (height.is_const and width.is_const):
         return None
     if ic < 32 or oc < 32 or int(height) * int(width) < 128 or ic > DEEPEST_DOTS * bf16_terms.CHUNK:
         return None

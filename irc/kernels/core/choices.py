@@ -1,39 +1,38 @@
-"""Which of several kernels that fit is taken: the one the catalogue's rules put first, or one that was measured.
+"""Which of several kernels is taken: the one of the fewest estimated cycles, or one that was measured.
 
-Whoever has a choice asks `current().pick`; within `using(…)` that is another object than the rules.
+`irc.kernels.core.registry.select` asks `current().pick`; within `using(…)` that is another object than the estimate's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from irc.kernels.core.base import Kernel
 
-K = TypeVar("K", bound=Kernel)
-Candidates = Mapping[str, Callable[[], K | None]]
-"""Kernels for the same work by names that are the same in every run, the rules' choice first; None: does not fit."""
+K = TypeVar("K", bound=Kernel[Any])
+Candidates = Mapping[str, K]
+"""Kernels for the same work by names that are the same in every run, the cheapest by estimate first."""
 
 
 class Choices:
-    """The rules' choice: the first candidate that fits."""
+    """The estimate's choice: the first candidate."""
 
     def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
         """One of the candidates for the work that `key` describes (None: sizes are symbolic)."""
-        return next((kernel for make in candidates.values() if (kernel := make()) is not None), None)
+        return next(iter(candidates.values()), None)
 
 
 class Measured(Choices):
-    """The candidates of a table, by the names of work and candidate; the rules' choice for work it does not hold."""
+    """The candidates of a table, by the names of work and candidate; the estimate's for other work."""
 
     def __init__(self, table: Mapping[str, str]) -> None:
         self.table = table
 
     def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
-        make = None if key is None else candidates.get(self.table.get(key, ""))
-        kernel = make() if make else None
+        kernel = None if key is None else candidates.get(self.table.get(key, ""))
         return kernel if kernel is not None else super().pick(key, candidates)
 
 
@@ -45,15 +44,14 @@ class Recorder(Choices):
 
     def __init__(self, turn: int) -> None:
         self.turn, self.most = turn, 0
-        self.taken: dict[int, tuple[Kernel, str, str]] = {}
+        self.taken: dict[int, tuple[Kernel[Any], str, str]] = {}
 
     def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
         if key is None:
             return super().pick(key, candidates)
         fitting: dict[str, K] = {}
-        for name, make in candidates.items():
-            kernel = make()
-            if kernel is not None and kernel not in fitting.values():
+        for name, kernel in candidates.items():
+            if kernel not in fitting.values():
                 fitting[name] = kernel
         if not fitting:
             return None

@@ -53,6 +53,10 @@ class Epilogue:
     def dtype(self) -> DType:
         return self.expr.dtype
 
+    def is_residual(self, slot: int) -> bool:
+        """Whether there is such a slot, and it varies along both axes."""
+        return 0 <= slot < len(self.slots) and self.slots[slot] == "full"
+
     def key(self) -> str:
         """Equal for equal epilogues; part of a kernel's signature."""
         if isinstance(self.expr, Var) and not self.slots:

@@ -20,8 +20,6 @@ from irc.kernels.conv.small_nchw import SmallConvKernel
 from irc.kernels.conv.split_bf16 import AmxConvKernel
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.gemm.packed import GemmKernel
-from irc.kernels.gemm.split_bf16 import VECTOR, AmxGemmKernel
 from irc.kernels.movement.transpose import TransposeKernel
 from irc.kernels.pool.nchw import GlobalPoolKernel, PoolKernel
 
@@ -30,9 +28,9 @@ Sizes = Mapping[str, int]
 
 
 @singledispatch
-def run(kernel: Kernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+def run(kernel: Kernel[Any], reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
     """Do what a call of the kernel does."""
-    raise NotImplementedError(type(kernel).__name__)
+    kernel.compute(reads, writes, sizes)
 
 
 def strided(flat: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
@@ -40,43 +38,6 @@ def strided(flat: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
     last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     assert 0 in shape or 0 <= last < flat.size, f"{shape} by {strides} is outside {flat.size} elements"
     return np.lib.stride_tricks.as_strided(flat, shape, [s * flat.itemsize for s in strides])
-
-
-@run.register
-def gemm(kernel: GemmKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    """C[i, j, m, n] = epilogue(A[i, j, m, k] · B[i, j, k, n])."""
-    lead = (sizes["batch0"], sizes["batch1"])
-    m, n, k = sizes["m"], sizes["n"], sizes["k"]
-
-    def at(which: str, flat: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
-        return strided(flat, (*lead, *shape), (sizes[f"{which}_batch0"], sizes[f"{which}_batch1"], *steps))
-
-    a = at("a", reads[0], (m, k), (sizes["a_row"], sizes["a_col"]))
-    if kernel.b_constant:
-        panel = kernel.tile.panel
-        panels = at("b", reads[1], (-(-n // panel), k, panel), (k * panel, panel, 1))
-        b = np.moveaxis(panels, -2, -3).reshape(*lead, k, -1)[..., :n]
-    else:
-        b = at("b", reads[1], (k, n), (sizes["b_row"], sizes["b_col"]))
-    slots = [
-        at(f"s{i}", flat, (m, n), (sizes.get(f"s{i}_row", 0), int(axes in ("row", "full"))))
-        for i, (flat, axes) in enumerate(zip(reads[2:], kernel.epilogue.slots, strict=True))
-    ]
-    c = at("c", writes[0], (m, n), (sizes["c_row"], 1))
-    c[...] = apply(kernel.epilogue, np.matmul(a, b), slots)
-
-
-@run.register
-def split_gemm(kernel: AmxGemmKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    """The same with A as it is, and B the sum of the terms that are stored of it."""
-    lead, n, k = (sizes["batch0"], sizes["batch1"]), sizes["n"], sizes["k"]
-    count = int(kernel.packed_b_elements(n, k))
-    stored = strided(reads[1], (*lead, count), (sizes["b_batch0"], sizes["b_batch1"], 1))
-    plain = GemmKernel(VECTOR, kernel.epilogue, True, (1,), True)
-    b = np.array([[kernel.unpack_b(x, n, k) for x in row] for row in stored])
-    packed = plain.pack_b(b).reshape(-1)
-    unit = int(plain.packed_b_elements(n, k))
-    gemm(plain, [reads[0], packed, *reads[2:]], writes, {**sizes, "b_batch0": lead[1] * unit, "b_batch1": unit})
 
 
 @run.register

@@ -20,7 +20,7 @@ from irc.kernels.pool.nhwc import GlobalPoolLastKernel, PoolLastKernel
 LARGEST = 3.3895313892515355e38  # of the finite bf16
 
 
-def call(kernel: Kernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
+def call(kernel: Kernel[Any], reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
     """`run`, of inputs and results that may be bf16: rounded to nearest, where finite to finite values."""
     memory = [x.astype(np.float32) if x.dtype == bf16.numpy else x for x in reads]
     results = [y.astype(np.float32) if y.dtype == bf16.numpy else y for y in writes]

@@ -10,18 +10,23 @@ Threads split the output into tasks (a range of rows × a range of panels), neve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from irc.ir.dim import Dim, DimLike, product
-from irc.kernels.core.base import Kernel, Sizes
+from irc.ir.types import DType, f32, f64
+from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import COSTS, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import vector_name
+from irc.kernels.core.isa import Isa, vector_name
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import fill, symbol
-from irc.kernels.core.tile import Tile, Variants, block, bodies, names, prelude
+from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
+from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.gemm.skinny import THIN, THIN_COLUMNS, THIN_ROWS
 from irc.kernels.vector.lanes import square
 
@@ -238,9 +243,9 @@ _PACK = """    if (${S}_is_thin(&g)) {
 """
 
 
-@dataclass(frozen=True)
-class GemmKernel(Kernel):
-    """A generated matrix product.
+@kernel
+class GemmKernel(Kernel[GemmProblem]):
+    """A matrix product whose operands are packed.
 
     `heights` are the tile heights it has bodies for: all up to `tile.rows`, unless the number of rows is known;
     `narrow`: it has bodies one vector wide, for the last columns.
@@ -251,6 +256,59 @@ class GemmKernel(Kernel):
     b_constant: bool
     heights: tuple[int, ...]
     narrow: bool
+
+    problem = GemmProblem
+
+    @classmethod
+    def design(
+        cls, isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilogue, constant: bool, tile: tuple[int, int]
+    ) -> Self:
+        """Make the variant with that register tile for products of m × n results; constant: B is."""
+        t = Tile(isa, dtype, *tile)
+        return cls(t, epilogue, constant, heights_of(m, t.rows), is_narrow(t, n))
+
+    @classmethod
+    def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
+        if problem.dtype in (f32, f64):
+            for tile in COSTS[isa.name].tiles:
+                constant = bool(problem.matrices)
+                yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, constant, tile)
+
+    def cycles(self, problem: GemmProblem) -> float:
+        m, n, k, pack = likely(problem.m), likely(problem.n), likely(problem.k), COSTS[self.tile.isa.name].pack
+        packing = m * k * pack + (0 if self.b_constant else n * k * pack)
+        return self.product_cycles(problem) + likely(problem.count) * packing
+
+    def product_cycles(self, problem: GemmProblem) -> float:
+        """Estimate the cycles of multiplying and of waiting for B."""
+        t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
+        waiting = problem.streamed * t.dtype.itemsize / COSTS[t.isa.name].stream
+        return likely(problem.count) * (tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k + waiting)
+
+    @property
+    def label(self) -> str:
+        return f"packed {self.tile.rows}x{self.tile.vectors}"
+
+    def arguments_for(self, problem: GemmProblem) -> dict[str, Dim]:
+        return problem.arguments(self.packed_b_elements(problem.n, problem.k) if problem.matrices else Dim.of(1))
+
+    def scratch(self, problem: GemmProblem) -> Dim:
+        return self.scratch_bytes(problem.n, problem.k, problem.count)
+
+    def packed(self, problem: GemmProblem) -> Packed | None:
+        if not problem.matrices:
+            return None
+        elements = int(self.packed_b_elements(problem.n, problem.k)) * problem.matrices
+        return Packed(("panels", self.tile.panel), self.tile.dtype, elements, lambda b: self.pack_b(b).reshape(-1))
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        n, k, panel = sizes["n"], sizes["k"], self.tile.panel
+        if self.b_constant:
+            panels = matrices(reads[1], (-(-n // panel), k, panel), (k * panel, panel, 1), sizes)
+            b = np.moveaxis(panels, -2, -3).reshape(sizes["batch0"], sizes["batch1"], k, -1)[..., :n]
+        else:
+            b = matrices(reads[1], (k, n), (sizes["b_row"], sizes["b_col"]), sizes)
+        multiply(b, self.epilogue, reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:
@@ -360,3 +418,9 @@ class GemmKernel(Kernel):
         """One line for the reader of the generated code."""
         what = "B packed at compile time" if self.b_constant else "B packed when called"
         return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, {what}."
+
+
+def is_narrow(tile: Tile, n: DimLike) -> bool:
+    """Whether the last columns of n may fit a tile one vector wide."""
+    columns = Dim.of(n)
+    return tile.vectors > 1 and (not columns.is_const or 0 < int(columns) % tile.panel <= tile.lanes)

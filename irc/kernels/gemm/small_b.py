@@ -9,14 +9,29 @@ Threads split the rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Self
 
+from irc.expr import Expr
 from irc.ir.dim import Dim, DimLike
+from irc.ir.types import DType, f32
+from irc.kernels.core.base import RESIDUALS
+from irc.kernels.core.costs import COSTS
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import fill, symbol
-from irc.kernels.core.tile import epilogue_of, heights_of, names, prelude
-from irc.kernels.gemm.packed import CALL, LONGEST_SUM, WORTHWHILE, GemmKernel
+from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
+from irc.kernels.gemm.packed import CALL, LONGEST_SUM, WORTHWHILE, GemmKernel, is_narrow
+from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.vector import bf16_io
+
+DEEPEST = 1023
+"""Products in a sum at most: rows of 1024 elements share few sets of the first cache."""
+SHARE = 3 / 4
+"""Of the second cache that B may take."""
 
 _TILE = """
 /* The last columns of some rows: fewer than a tile has. */
@@ -170,9 +185,9 @@ def heights_for(m: DimLike, rows: int) -> tuple[int, ...]:
     return heights_of(m, rows) if Dim.of(m).is_const else (rows, *(h for h in (8, 4, 2, 1) if h < rows))
 
 
-@dataclass(frozen=True)
+@kernel
 class RowsGemmKernel(GemmKernel):
-    """A generated matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
+    """A matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
 
     `heights` as `heights_for` finds them; `even`: for a number of rows that is known.  `deep`: takes more than
     LONGEST_SUM products in a sum.  `y_half`: C is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
@@ -181,6 +196,44 @@ class RowsGemmKernel(GemmKernel):
     even: bool = False
     deep: bool = True
     y_half: bool = False
+
+    @classmethod
+    def of_depth(
+        cls, isa: Isa, dtype: DType, m: DimLike, n: DimLike, k: int, epilogue: Epilogue, tile: tuple[int, int]
+    ) -> Self:
+        """Make the variant with that register tile for products of m × n results, sums of k products."""
+        t = Tile(isa, dtype, *tile)
+        heights, even = heights_for(m, t.rows), Dim.of(m).is_const
+        return cls(t, epilogue, True, heights, is_narrow(t, n), even, k > LONGEST_SUM)
+
+    @classmethod
+    def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variants if B is a constant that stays in the second cache, and the epilogue calls no function."""
+        m, n, k, dtype = problem.m, problem.n, problem.k, problem.dtype
+        if not problem.matrices or not (n.is_const and k.is_const) or problem.a[3] != 1 or problem.epilogue.functions():
+            return
+        if not 0 < int(k) <= DEEPEST or int(n) * int(k) * dtype.itemsize > isa.l2 * SHARE:
+            return
+        for tile in COSTS[isa.name].tiles:
+            if likely(m) >= tile[0]:
+                yield cls.of_depth(isa, dtype, m, n, int(k), problem.epilogue, tile)
+
+    def cycles(self, problem: GemmProblem) -> float:
+        return self.product_cycles(problem)
+
+    @property
+    def label(self) -> str:
+        return f"small B {self.tile.rows}x{self.tile.vectors}"
+
+    def reads_bf16(self, operand: int) -> bool:
+        return self._is_wide and self.epilogue.is_residual(operand - RESIDUALS)
+
+    def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
+        return self._is_wide
+
+    @property
+    def _is_wide(self) -> bool:
+        return self.tile.isa.vector == 64 and self.tile.dtype == f32
 
     @cached_property
     def symbol(self) -> str:

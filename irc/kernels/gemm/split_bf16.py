@@ -14,19 +14,24 @@ Threads split the output, never k: results do not depend on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from irc.expr import Expr, constant_of
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, u16
-from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import BLOCK, CONFIGURE, COSTS, SPLIT_PRODUCTS, SPLITTING, SPLITTING_B, unit_of
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import AVX512
+from irc.kernels.core.isa import AVX512, Isa
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, prelude
+from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.split_bf16 import bf16_terms, dots, text
 from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL, ROWS
 from irc.kernels.vector import bf16_io
@@ -41,12 +46,13 @@ WORTHWHILE = 5_000_000  # tile products below which one thread does all
 THIN_WORTHWHILE = 100_000  # the same of products in f32
 SHORT = 8  # chunks of a sum up to which vectors apply the epilogue in registers; it is nothing beside longer ones
 FAR = 4096  # elements ahead that are fetched: whole chunks
+FEW = 0.5  # of the peak, with few rows
 THIN = {3: 24, 2: 12, 1: 8}  # rows, by terms, below which f32 is as fast
 
 
-@dataclass(frozen=True)
-class AmxGemmKernel(Kernel):
-    """A generated matrix product.
+@kernel
+class AmxGemmKernel(Kernel[GemmProblem]):
+    """A matrix product from bf16 terms.
 
     `heights`: numbers of row tiles it has blocks of; none: all its rows are few.  `thin`: whether they may be few.
     `widths`: column tiles it has blocks of.  `x_half`, `y_half`: A and C are bf16 (`irc.kernels.vector.bf16_io`), of
@@ -62,15 +68,66 @@ class AmxGemmKernel(Kernel):
     x_half: bool = False
     y_half: bool = False
 
+    problem = GemmProblem
+
+    @classmethod
+    def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant for a constant B; for few rows, where its weights are stored as bf16 and waited for."""
+        terms, m, n, k = bf16_terms.TERMS[problem.precision], problem.m, problem.n, problem.k
+        if not problem.matrices or not (n.is_const and k.is_const) or 0 in (n, k):
+            return
+        if problem.dtype != f32 or isa.vector != 64:
+            return
+        unit = unit_of(isa, terms)
+        if likely(m) < THIN[terms]:
+            if terms == 1 and problem.streamed:
+                yield cls(terms, problem.epilogue, (), (), True)
+        elif unit is not None:
+            yield cls(terms, problem.epilogue, blocks_of(m), widths_of(n), not m.is_const, unit)
+
+    def cycles(self, problem: GemmProblem) -> float:
+        m, n, k = likely(problem.m), int(problem.n), int(problem.k)
+        if not self.heights:
+            costs = COSTS[AVX512.name]
+            return likely(problem.count) * n * k * (m / (VECTOR.lanes * costs.fma * FEW) + 2 / costs.stream)
+        covered = m * (-(-n // ROWS) * ROWS) * (-(-k // CHUNK) * CHUNK)
+        cycles = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
+        cycles += m * k * SPLITTING[self.terms] + n * k * SPLITTING_B[self.terms] * -(-m // 256)
+        return likely(problem.count) * (cycles + CONFIGURE + BLOCK * -(-m // 32) * -(-n // PANEL))
+
+    @property
+    def label(self) -> str:
+        return "split bf16"
+
+    def arguments_for(self, problem: GemmProblem) -> dict[str, Dim]:
+        return problem.arguments(self.packed_b_elements(problem.n, problem.k))
+
+    def scratch(self, problem: GemmProblem) -> Dim:
+        return self.scratch_bytes(problem.m, int(problem.k))
+
+    def packed(self, problem: GemmProblem) -> Packed:
+        elements = int(self.packed_b_elements(problem.n, problem.k)) * problem.matrices
+        return Packed(("bf16 terms", self.terms), self.b_dtype, elements, lambda b: self.pack_b(b).reshape(-1))
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        """Multiply A as it is with B, the sum of the terms that are stored of it."""
+        n, k = sizes["n"], sizes["k"]
+        stored = matrices(reads[1], (int(self.packed_b_elements(n, k)),), (1,), sizes)
+        b = np.array([[self.unpack_b(x, n, k) for x in row] for row in stored])
+        multiply(b.reshape(*stored.shape[:2], k, n), self.epilogue, reads, writes, sizes)
+
+    def reads_bf16(self, operand: int) -> bool:
+        able = self.terms == 1 and bool(self.heights)
+        return able and (operand == 0 or self.epilogue.is_residual(operand - RESIDUALS))
+
+    def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
+        k = constant_of(sizes["k"])
+        return self.reads_bf16(0) and k is not None and self.is_one_sum(k)
+
     @cached_property
     def symbol(self) -> str:
         key = f"{self.epilogue.key()}{self.heights}{self.widths}{self.thin} {bf16_io.key(self.x_half, self.y_half)}"
         return symbol(f"gemm_{self.unit}", self.terms, key)
-
-    @property
-    def packing(self) -> tuple[object, ...]:
-        """Equal for kernels that store B alike."""
-        return "amx", self.terms
 
     @property
     def b_dtype(self) -> DType:

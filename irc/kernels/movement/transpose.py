@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.base import Kernel, Sizes
@@ -132,7 +133,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class TransposeKernel(Kernel):
+class TransposeKernel(Kernel[Any]):
     """A generated copy that reorders axes; its sizes come from `transposed`."""
 
     tile: Tile

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Kernel, Sizes
@@ -185,7 +185,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class PoolKernel(Kernel):
+class PoolKernel(Kernel[Any]):
     """A generated pool with a window that `fits`.
 
     counted: what a mean divides by: the positions `inside` the input, those and the padding (`padded`: end_h and
@@ -294,7 +294,7 @@ class PoolKernel(Kernel):
 
 
 @dataclass(frozen=True)
-class GlobalPoolKernel(Kernel):
+class GlobalPoolKernel(Kernel[Any]):
     """The largest element or the mean of every plane; the n values of a plane follow one another."""
 
     tile: Tile

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from irc.ir.dim import Dim, product
+from irc.ir.types import f32
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.text import fill, symbol
@@ -266,7 +268,7 @@ def _folding(v: object, mode: Mode, to: str) -> str:
     return f"{to} + next" if mode == "average" else f"{v}_max({to}, next)"
 
 
-class _Pool(Kernel):
+class _Pool(Kernel[Any]):
     """What both pools have in common: one operand, slots, no scratch."""
 
     tile: Tile
@@ -324,6 +326,11 @@ class PoolLastKernel(_Pool):
     x_half: bool = False
     y_half: bool = False
     extents = "batch channels ih iw oh ow pad_h pad_w end_h end_w x_batch x_row x_pixel y_batch y_pixel"
+
+    @property
+    def keeps_elements(self) -> bool:
+        wide = self.tile.isa.vector == 64 and self.tile.dtype == f32
+        return self.mode == "max" and not self.epilogue.key() and wide
 
     @cached_property
     def symbol(self) -> str:

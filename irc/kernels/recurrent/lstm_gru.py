@@ -196,7 +196,7 @@ void $S($parameters) {
 
 
 @dataclass(frozen=True)
-class RecurrentKernel(Kernel):
+class RecurrentKernel(Kernel[Any]):
     """Generated steps of a recurrent layer with its usual functions, σ and tanh.
 
     tile: one vector wide, `rows` sequences high.  heights: how many sequences it has bodies for.  states: the initial

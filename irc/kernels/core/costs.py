@@ -1,0 +1,85 @@
+"""What kernels cost: the numbers behind every estimate of cycles, measured for each instruction set.
+
+`python bench/kernels.py costs` measures them on the machine at hand and prints the row of its instruction set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from irc.kernels.core.isa import Isa
+from irc.kernels.split_bf16.bf16_terms import Unit
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of one core with one instruction set.
+
+    tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds that a full one reaches; those that
+    kernels choose from.  fma: vectors multiplied and added a cycle.  pack: cycles to pack an f32 operand, an element.
+    stream: bytes a cycle of operands that are in no cache.
+    """
+
+    tiles: Mapping[tuple[int, int], float]
+    fma: float
+    pack: float
+    stream: float
+
+
+COSTS = {
+    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, fma=2, pack=0.25, stream=6.0),
+    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, fma=2, pack=0.4, stream=6.0),
+    "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, fma=2, pack=0.5, stream=6.0),
+    "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, fma=1, pack=0.5, stream=6.0),
+    "plain": Costs({(4, 2): 0.85}, fma=0.5, pack=1.0, stream=4.0),
+}
+"""By the names of `irc.kernels.core.isa`."""
+
+SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
+    ("amx", 3): 390.0,
+    ("amx", 2): 380.0,
+    ("amx", 1): 310.0,
+    ("dot", 1): 52.0,
+}
+"""Products of bf16 terms a cycle, by unit and number of terms: of AMX, whose peak is 512, estimated from the loops'
+cycles and their bytes from the second cache, less a tenth (docs/adr/0010-split-precision.md); of AVX512-BF16 as
+measured on Zen 5."""
+SPLITTING = {3: 0.5, 2: 0.4, 1: 0.25}
+"""Cycles to split an element of A into bf16 terms, by their number."""
+SPLITTING_B = {3: 0.1, 2: 0.0, 1: 0.0}
+"""The same of B, where its terms are not stored: most of it between products."""
+CONFIGURE, BLOCK = 500.0, 150.0
+"""Cycles to configure the units' tiles, and to hand a block of 32 × 32 results to the epilogue."""
+
+
+def unit_of(isa: Isa, terms: int) -> Unit | None:
+    """Choose what multiplies bf16 terms; None where vectors of f32 are as fast.
+
+    Vectors multiply bf16 at most twice as fast as f32, so they pay with one term only.
+    """
+    return "amx" if isa.tiles else "dot" if isa.dots and terms == 1 else None
+
+
+def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> float:
+    """Estimate the cycles of each step of a sum over k in a tile of rows × vectors that covers m × n results.
+
+    Of a tile's height × width, edges included: its multiply-adds, its loads, two a cycle, and the latency of an
+    addition, four cycles, which few rows hide with two sums.
+    """
+    costs, (rows, vectors) = COSTS[isa.name], tile
+    panels, rest = divmod(n, lanes * vectors)
+    widths = {vectors: panels}
+    if rest:
+        last = 1 if rest <= lanes else vectors
+        widths[last] = widths.get(last, 0) + 1
+    tiles = -(-m // rows)
+    heights = {m // tiles: tiles - m % tiles, m // tiles + 1: m % tiles} if m else {}
+    return (
+        sum(
+            count * times * max(height * width / costs.fma, (height + width) / 2, 2 if height <= 3 else 4)
+            for width, times in widths.items()
+            for height, count in heights.items()
+        )
+        / costs.tiles[tile]
+    )

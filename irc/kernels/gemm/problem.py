@@ -1,0 +1,119 @@
+"""Matrix products as a problem: C[i, j] = epilogue(A[i, j] · B[i, j]) over up to two batch axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from irc.ir.dim import Dim, DimLike, product
+from irc.kernels.core.base import Array
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.problem import Problem, likely
+from irc.kernels.core.reference import apply, strided
+
+STREAMED = 1 << 17
+"""Elements of B that no longer fit the second cache: a product with few rows waits for them."""
+
+
+@dataclass(frozen=True)
+class GemmProblem(Problem):
+    """C[i, j, m, n] = epilogue(Σ A[i, j, m, k] · B[i, j, k, n]).
+
+    batch: extents of i and j.  a, b: strides along i, j, rows and columns; c: along i, j and rows, its columns stand
+    side by side.  matrices: of a constant B, how many there are, its strides along i and j then in matrices, [k, n]
+    each; 0: B is an operand of the run.  slots: strides of the epilogue's operands along i, j and rows (m); rows and
+    columns of the epilogue are m and n.
+    """
+
+    epilogue: Epilogue
+    m: Dim
+    n: Dim
+    k: Dim
+    batch: tuple[Dim, Dim]
+    a: tuple[Dim, Dim, Dim, Dim]
+    b: tuple[Dim, Dim, Dim, Dim]
+    c: tuple[Dim, Dim, Dim]
+    matrices: int
+    slots: tuple[tuple[Dim, Dim, Dim], ...]
+
+    @classmethod
+    def contiguous(
+        cls, epilogue: Epilogue, m: DimLike, n: DimLike, k: DimLike, constant: bool, precision: str = "highest"
+    ) -> GemmProblem:
+        """State one product of matrices without gaps, operands of the epilogue as well, of the epilogue's type."""
+        zero, one, (rows, columns, depth) = Dim.of(0), Dim.of(1), map(Dim.of, (m, n, k))
+        slots = tuple((zero, zero, columns if axes == "full" else one) for axes in epilogue.slots)
+        return cls(
+            epilogue.dtype,
+            precision,
+            epilogue,
+            rows,
+            columns,
+            depth,
+            batch=(one, one),
+            a=(zero, zero, depth, one),
+            b=(zero, zero, columns, one),
+            c=(zero, zero, columns),
+            matrices=int(constant),
+            slots=slots,
+        )
+
+    @property
+    def work(self) -> str | None:
+        if not (self.m.is_const and self.n.is_const and self.k.is_const):
+            return None
+        what = "weights" if self.matrices else "operands"
+        return f"product {self.precision} {self.dtype.name} {self.m}x{self.n}x{self.k} {what}"
+
+    @property
+    def streamed(self) -> int:
+        """Count the elements of a B that does not stay in the second cache; 0 for one that does."""
+        elements = likely(self.n) * likely(self.k)
+        return elements if elements >= STREAMED else 0
+
+    @property
+    def count(self) -> Dim:
+        """How many products there are."""
+        return product(self.batch)
+
+    def arguments(self, unit: Dim) -> dict[str, Dim]:
+        """Give the sizes of a call by name; unit: elements of a packed matrix B, where B is constant."""
+        sizes = {"m": self.m, "n": self.n, "k": self.k, "batch0": self.batch[0], "batch1": self.batch[1]}
+        steps = (self.b[0] * unit, self.b[1] * unit) if self.matrices else self.b[:2]
+        for name, batch in (("a", self.a[:2]), ("b", steps), ("c", self.c[:2])):
+            sizes |= {f"{name}_batch0": batch[0], f"{name}_batch1": batch[1]}
+        sizes |= {"a_row": self.a[2], "a_col": self.a[3], "c_row": self.c[2]}
+        if not self.matrices:
+            sizes |= {"b_row": self.b[2], "b_col": self.b[3]}
+        for i, (axes, strides) in enumerate(zip(self.epilogue.slots, self.slots, strict=True)):
+            sizes |= {f"s{i}_batch0": strides[0], f"s{i}_batch1": strides[1]}
+            if axes in ("column", "full"):
+                sizes[f"s{i}_row"] = strides[2]
+        return sizes
+
+
+def multiply(
+    b: Array, epilogue: Epilogue, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]
+) -> None:
+    """Compute C in NumPy: `b` is [batch0, batch1, k, n], the other operands as the kernels' pointers have them."""
+    lead = (sizes["batch0"], sizes["batch1"])
+    m, n, k = sizes["m"], sizes["n"], sizes["k"]
+
+    def at(which: str, flat: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
+        return strided(flat, (*lead, *shape), (sizes[f"{which}_batch0"], sizes[f"{which}_batch1"], *steps))
+
+    a = at("a", reads[0], (m, k), (sizes["a_row"], sizes["a_col"]))
+    slots = [
+        at(f"s{i}", flat, (m, n), (sizes.get(f"s{i}_row", 0), int(axes in ("row", "full"))))
+        for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
+    ]
+    c = at("c", writes[0], (m, n), (sizes["c_row"], 1))
+    c[...] = apply(epilogue, np.matmul(a, b), slots)
+
+
+def matrices(flat: Array, shape: Sequence[int], steps: Sequence[int], sizes: Mapping[str, int]) -> Array:
+    """View operand B of a call: [batch0, batch1, *shape], by these strides within a matrix."""
+    lead, strides = (sizes["batch0"], sizes["batch1"]), (sizes["b_batch0"], sizes["b_batch1"])
+    return strided(flat, (*lead, *shape), (*strides, *steps))
