@@ -104,13 +104,15 @@ def _int(raw: Any, r: Reading) -> int:
         raise r.bad(raw, "an integer")
     if isinstance(raw, str) and not _INTEGER.match(raw):
         raise r.bad(raw, "an integer")
+    if r.format == "onnx" and not isinstance(raw, int):  # ONNX says what type an attribute has
+        raise r.bad(raw, "an integer")
     if not isinstance(raw, str | int | float) or not -(2**63) <= int(raw) < 2**63:
         raise r.bad(raw, "an integer of 64 bits")
     return int(raw)
 
 
 def _float(raw: Any, r: Reading) -> float:
-    if isinstance(raw, str):
+    if isinstance(raw, str) and r.format != "onnx":
         found = _FLOAT.match(raw)  # OpenVINO stops at the first bad character: "1,5" is 1.0
         if not found:
             raise r.bad(raw, "a number")
@@ -233,8 +235,7 @@ class PerAxis(Ints):
     fill: int = 1
 
     def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
-        rank = operands[0].rank if operands else None
-        return super().value(attribute, op, operands) or (self.fill,) * max((rank or 0) - 2, 0)
+        return super().value(attribute, op, operands) or (self.fill,) * max(len(operands[0].shape) - 2, 0)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any
 from irc.diagnostics import Problem, require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
+from irc.ir.relation import same
 from irc.ir.types import DTYPES, DType, TensorType, dynamic
 
 TypeSet = frozenset[DType]
@@ -172,8 +173,10 @@ def _check_rank(op: str, param: Param, value: Value, ranks: dict[str, tuple[Valu
     allowed = param.rank
     if value.rank is None:
         return
-    fits = value.rank in allowed and (not allowed.single or value.tensor.elements().equals(1) is not False)
-    require(fits, shape_codes.WRONG_RANK, op=op, operand=param.name, type=value.type, expected=str(allowed))
+    facts: dict[str, Any] = {"op": op, "operand": param.name, "type": value.type, "expected": str(allowed)}
+    require(value.rank in allowed, shape_codes.WRONG_RANK, **facts)
+    if allowed.single:
+        require(same(value.tensor.elements(), 1), shape_codes.WRONG_RANK, **facts)
     if allowed.variable:
         first, other = ranks.setdefault(allowed.variable, (value, param.name))
         require(

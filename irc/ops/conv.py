@@ -404,6 +404,9 @@ class ConvTranspose(Convolution):
         dilations = spatial("ConvTranspose", "dilations", self.dilations, rank, 1)
         extra = spatial("ConvTranspose", "output_padding", self.output_padding, rank, 0)
         if self.output_shape:
+            enough = len(self.output_shape) >= rank  # batch and channels may stand before them
+            facts = {"op": "ConvTranspose", "attribute": "output_shape", "given": len(self.output_shape)}
+            require(enough, operation.ATTRIBUTE_LENGTH, **facts, needed=rank)
             sizes = [Dim.of(s) for s in self.output_shape[-rank:]]
         elif self.auto_pad in ("same_upper", "same_lower"):
             sizes = [n * s for n, s in zip(x.shape[2:], strides, strict=True)]

@@ -437,6 +437,10 @@ def read_whole_p(name: str) -> Any:
     return read
 
 
+MULTIPLIED = 8
+"""The largest exponent of LpPool that is written as a product."""
+
+
 @op
 class LpPool(Op):
     """(Σ |x|ᵖ)^(1/p) over every window."""
@@ -477,6 +481,8 @@ class LpPool(Op):
                 at, ok = window_positions(self, o, k, x.shape[2:], self.kernel)
                 v = select(ok, x[(n, c, *at)], Const(0, x.dtype)).cast(kind)
                 v = v.max(-v)
+                if self.p > MULTIPLIED:
+                    return call("pow", v, Const(float(self.p), kind))
                 power = v
                 for _ in range(self.p - 1):
                     power = power * v
@@ -496,12 +502,12 @@ class LpPool(Op):
             read=read_whole_p("LpPool"),
             direct=True,
         ),
-        Form("LpPool", 2, attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2)}, read=None),
+        Form("LpPool", 2, attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2, lo=1)}, read=None),
         Form("LpPool", 11),
         Form(
             "LpPool",
             18,
-            attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2), "ceil_mode": ONNX_ROUNDING, "dilations": Ints((), lo=1)},
+            attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2, lo=1), "ceil_mode": ONNX_ROUNDING, "dilations": Ints((), lo=1)},
         ),
         Form("LpPool", 22, T=PREV | {bf16}),
     )
@@ -553,6 +559,6 @@ class GlobalLpPool(Op):
 
     onnx = (
         Form("GlobalLpPool", 1, attrs={"p": Float(2.0)}, T=FLOATS, read=read_whole_p("GlobalLpPool"), direct=True),
-        Form("GlobalLpPool", 2, attrs={"p": Int(2)}, read=None),
+        Form("GlobalLpPool", 2, attrs={"p": Int(2, lo=1)}, read=None),
         Form("GlobalLpPool", 22, T=PREV | {bf16}),
     )

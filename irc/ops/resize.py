@@ -19,7 +19,7 @@ from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import any_of, at_most, same
-from irc.ir.types import ANY, FLOATS, TensorType, bf16, boolean, f32, f64, i32, i64
+from irc.ir.types import ANY, FLOATS, TensorType, bf16, boolean, dynamic, f32, f64, i32, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.codecs import Bool, Codec, Enum, Float, Floats, Ints
 from irc.opdef.forms import PREV, Form, write_only
@@ -389,6 +389,10 @@ class Resize(Op):
 
     def infer(self, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None) -> Any:
         axes = self.axis_list(len(x.shape))
+        mixes = self.mode != "nearest"
+        numbers = x.dtype.kind in "fiub" or x.dtype == dynamic
+        facts: dict[str, Any] = {"operand": "x", "dtype": x.dtype, "allowed": f"numbers where mode is {self.mode}"}
+        require(numbers or not mixes, codes.TYPE_NOT_ALLOWED, op="Resize", **facts)
         given = present(sizes) or present(scales)
         require(given is not None, codes.MISSING_OPERAND, op="Resize", operand="scales or sizes", index=2)
         assert given is not None

@@ -313,3 +313,46 @@ def a_transposed_convolution_with_weights_of_unknown_size() -> Files:
     """To write it as OpenVINO's asks for numbers."""
     convolution = node("ConvTranspose", "x w", auto_pad="SAME_UPPER", output_shape=[8, 8])
     return model([convolution], [sized("x", ["N", 3, 4, 4]), sized("w", [3, 2, "A", "B"])], opset=11)
+
+
+@hostile("IRC2208")
+def a_transposed_convolution_has_an_output_shape_for_one_of_two_axes() -> Files:
+    convolution = node("ConvTranspose", "x w", strides=[2, 2], output_shape=[8])
+    return model([convolution], [sized("x", [1, 3, 4, 5]), sized("w", [3, 4, 3, 3])])
+
+
+@hostile("IRC2104")
+def texts_are_resized_linearly() -> Files:
+    resize = node("Resize", "x _ _ s", mode="linear", axes=[1])
+    return model([resize], [sized("x", [2, 4], TensorProto.STRING)], constants=[whole("s", [3])])
+
+
+@hostile("IRC2207")
+def a_pool_sums_powers_of_zero() -> Files:
+    return model([node("LpPool", "x", kernel_shape=[2], p=0)], [sized("x", [1, 2, 4])])
+
+
+@hostile()
+def a_pool_sums_powers_of_a_million_million() -> Files:
+    return model([node("LpPool", "x", kernel_shape=[2], p=2**40)], [sized("x", [1, 2, 4])])
+
+
+@hostile()
+def a_scalar_is_a_vector_of_unknown_size() -> Files:
+    return model([node("Clip", "x _ m")], [sized("x", [2, 4]), sized("m", ["N"])])
+
+
+@hostile()
+def a_pool_of_unknown_rank() -> Files:
+    """OpenVINO's says strides for each axis, and there is no telling how many."""
+    return model([node("MaxPool", "x", kernel_shape=[2, 2])], [sized("x", None)])
+
+
+@hostile("IRC2203")
+def a_whole_float_stands_where_an_integer_belongs() -> Files:
+    return model([node("Softmax", "x", axis=1.0)])
+
+
+@hostile("IRC2203")
+def a_text_of_digits_stands_where_an_integer_belongs() -> Files:
+    return model([node("Softmax", "x", axis="1")])

@@ -48,6 +48,8 @@ def test_a_pipe_that_nobody_writes_into(where: str, tmp_path: Path) -> None:
         "a_size_has_a_name_that_python_normalises",
         "a_chain_of_1500_sines",
         "a_flip_of_nothing",
+        "a_pool_sums_powers_of_a_million_million",
+        "a_scalar_is_a_vector_of_unknown_size",
     ],
 )
 def test_hostile_files_in_c(name: str) -> None:
