@@ -105,10 +105,12 @@ _DEEP = """
                 for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
             }
         }
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R && so_far; i++) {
+        if (so_far) {
             IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);
+            for (int i = 0; i < R; i++) {
+                IRC_FULL_UNROLL
+                for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);
+            }
         }
         if (left <= $sum) break;
         IRC_FULL_UNROLL
