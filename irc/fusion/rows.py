@@ -91,6 +91,11 @@ def _aligned(frame: Frame, element: Element, value: Value, load: Load) -> bool:
     return True
 
 
+def row_groups(graph: Graph) -> set[Node]:
+    """Find the nodes that are computed row by row together with others: no kernel shall take one of them out."""
+    return {node for cluster in RowFinder(graph, Elements()).find() for node in cluster.nodes}
+
+
 class RowFinder:
     """Grows the clusters of a graph, in dependency order; never so that two groups would need each other."""
 

@@ -15,6 +15,7 @@ from irc.loops.builder import LOCAL_BYTES
 from irc.loops.ir import Alloc, Buffer
 from irc.loops.schedule import TILE, TILE_VAR, WHOLE_TILE, Axis, Scalars, Tile, TileReducer, loop
 from irc.loops.simplify import share, substitute
+from irc.loops.stages import merged, merged_reductions
 
 if TYPE_CHECKING:
     from irc.loops.lower import Scope
@@ -154,13 +155,15 @@ class RowEmitter:
         at = tuple(inner.get(k) or self.outer.get(k) or Const(0, i64) for k in range(len(frame.shape)))
         e = self.scope.element(value, at)
         target = tuple(at[k] for k in sorted(frame.reduced)) if local else at
+        axes = [Axis(var, frame.shape[k]) for k, var in inner.items()]
         if local:
             b.add(Alloc(home))
+        elif self.tile is None:
+            axes, home, target, e = merged(self.scope.lowering, self.ranges, axes, home, target, e)
         with ExitStack() as stack:
-            names = list(inner)
-            for k in names:
-                kind = "simd" if k == names[-1] and self.tile is None else "serial"
-                stack.enter_context(loop(b, inner[k], frame.shape[k], kind))
+            for axis in axes:
+                kind = "simd" if axis is axes[-1] and self.tile is None else "serial"
+                stack.enter_context(loop(b, axis.var, axis.extent, kind))
             if self.tile is None:
                 b.store(home, target, share(b, e))
                 return
@@ -184,6 +187,7 @@ class RowEmitter:
 
     def _scalar(self, value: Value, at: tuple[Expr, ...], e: Expr) -> None:
         b = self.b
+        e = merged_reductions(self.scope.lowering, self.ranges, e)
         held = b.let(share(b, Scalars(b, self.ranges).value(e)), "row")
         self.scope.local[value] = lambda _at: held  # pyright: ignore[reportUnknownLambdaType]
         if value in self.group.results:

@@ -106,33 +106,48 @@ def merged(
     lowering: Lowering, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
 ) -> tuple[list[Axis], Buffer, tuple[Expr, ...], Expr]:
     """The nest with adjacent axes made one where all positions allow it."""
+    plan, (store,), e = _merged_axes(lowering, ranges, axes, [ranges.flat(at, buffer.shape)], e)
+    return (plan, lowering.flat(buffer), (ranges.expr(store),), e) if len(plan) < len(axes) else (axes, buffer, at, e)
+
+
+def merged_reductions(lowering: Lowering, ranges: Ranges, e: Expr) -> Expr:
+    """Make adjacent axes of each innermost reduction one where all its loads allow it, so that lanes have long rows."""
+    new: dict[Expr, Expr] = {}
+    for r in walk(e):
+        if isinstance(r, Reduce) and not has_reduce(r.body):
+            axes = [Axis(v, extent) for v, extent in zip(r.vars, r.extents, strict=True)]
+            plan, _, body = _merged_axes(lowering, ranges, axes, [], r.body)
+            if len(plan) < len(axes):
+                new[r] = Reduce(r.op, tuple(a.var for a in plan), tuple(a.extent for a in plan), body)
+    return substitute(e, new)
+
+
+def _merged_axes(
+    lowering: Lowering, ranges: Ranges, axes: list[Axis], stores: list[Dim], e: Expr
+) -> tuple[list[Axis], list[Dim], Expr]:
+    """Fewer axes, with the positions of the stores and the expression over them, whose loads are by position then."""
     loads = [x for x in walk(e) if isinstance(x, Load)]
-    positions = [ranges.flat(x.index, x.buffer.shape) for x in loads]
-    store = ranges.flat(at, buffer.shape)
+    if any(x.buffer.root.where == "local" for x in loads):
+        return axes, stores, e
+    positions = [*stores, *(ranges.flat(x.index, x.buffer.shape) for x in loads)]
     pinned = _pinned(e, loads)
     plan = list(axes)
-    moved = False
     k = len(plan) - 1
     while k > 0:
         outer, inner = plan[k - 1], plan[k]
-        if (
-            outer.var not in pinned
-            and inner.var not in pinned
-            and all(_mergeable(p, outer, inner) for p in [store, *positions])
-        ):
+        if outer.var not in pinned and inner.var not in pinned and all(_mergeable(p, outer, inner) for p in positions):
             whole = Axis(inner.var, outer.extent * inner.extent)
             gone = {local_name(outer.var): 0}
-            store, positions = store.subs(gone), [p.subs(gone) for p in positions]
+            positions = [p.subs(gone) for p in positions]
             ranges.declare(inner.var, whole.extent)
             plan[k - 1 : k + 1] = [whole]
-            store, positions = _rescoped(store, inner.var, ranges), [_rescoped(p, inner.var, ranges) for p in positions]
-            moved = True
+            positions = [_rescoped(p, inner.var, ranges) for p in positions]
         k -= 1
-    if not moved:
-        return axes, buffer, at, e
-    flat = {x: Load(lowering.flat(x.buffer), (ranges.expr(p),)) for x, p in zip(loads, positions, strict=True)}
-    new = transform_loads(e, flat)
-    return plan, lowering.flat(buffer), (ranges.expr(store),), new
+    if len(plan) == len(axes):
+        return axes, stores, e
+    stores, read = positions[: len(stores)], positions[len(stores) :]
+    flat = {x: Load(lowering.flat(x.buffer), (ranges.expr(p),)) for x, p in zip(loads, read, strict=True)}
+    return plan, stores, transform_loads(e, flat)
 
 
 def _rescoped(p: Dim, var: Var, ranges: Ranges) -> Dim:
