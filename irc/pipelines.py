@@ -12,6 +12,7 @@ from irc.passes import (
     decompose,
     fold,
     infer,
+    layers,
     many_operands,
     materialize,
     recompose,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Pass = tuple[str, Callable[[Graph, Sink], object]]
 
 COMPILE_C: tuple[Pass, ...] = (
+    ("layers", lambda graph, sink: layers.run(graph)),
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
@@ -68,6 +70,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (
+    ("layers", lambda graph, sink: layers.run(graph)),
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),

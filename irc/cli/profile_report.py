@@ -24,7 +24,7 @@ IN_CACHES = "cache"
 
 @dataclass
 class Row:
-    """Calls that are reported together.  flops, executed, bytes: None if they are unknown of any."""
+    """Calls that are reported together.  flops, executed, bytes: None if they are unknown of any; layers: of all."""
 
     name: str
     kind: str
@@ -33,6 +33,7 @@ class Row:
     flops: int | None
     executed: float | None
     bytes: int | None
+    layers: tuple[str, ...] = ()
 
     def rate(self, amount: float | None) -> float | None:
         """Of an amount, a second."""
@@ -67,7 +68,14 @@ def rows(steps: list[Step], name: Callable[[Step], str]) -> list[Row]:
         row.flops = None if row.flops is None or s.flops is None else row.flops + s.flops
         row.executed = None if row.executed is None or s.executed is None else row.executed + s.executed
         row.bytes = None if row.bytes is None or s.bytes is None else row.bytes + s.bytes
+        row.layers = tuple(dict.fromkeys((*row.layers, *s.layers)))
     return sorted(found.values(), key=lambda r: -r.seconds)
+
+
+def _titled(row: Row) -> str:
+    """A row's name, with the layers unless they are the name."""
+    layers = ", ".join(row.layers)
+    return row.name if layers in (row.name, "") else f"{row.name} ({layers})"
 
 
 @dataclass
@@ -172,9 +180,9 @@ class Report:
         table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
         for name in COLUMNS:
             table.add_column(name, justify="right", no_wrap=True)
-        table.add_column(title, overflow="ellipsis", no_wrap=True)
+        table.add_column(title, overflow="fold")
         for r in found[:top]:
-            table.add_row(*self.cells(r), Text(TerminalText(r.name)))
+            table.add_row(*self.cells(r), Text(TerminalText(_titled(r))))
         if rest := found[top:]:
             seconds = sum(r.seconds for r in rest)
             share = f"{100 * seconds / self.profile.seconds:.1f}" if self.profile.seconds else ""
@@ -274,7 +282,7 @@ class Report:
         for r in found:
             cells = [HtmlText.element("td", c) for c in self.cells(r)]
             bar = _coloured("i", colours[r.kind], f"width:{100 * r.seconds / longest:.2f}%;")
-            body.append(HtmlText.element("tr", *cells, HtmlText.element("td", bar, r.name)))
+            body.append(HtmlText.element("tr", *cells, HtmlText.element("td", bar, _titled(r), title=_titled(r))))
         return HtmlText.element("div", HtmlText.element("h2", title), HtmlText.element("table", head, *body))
 
 

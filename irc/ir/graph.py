@@ -169,7 +169,11 @@ class Origin:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """An operation applied to values.  An absent optional operand is None."""
+    """An operation applied to values.  An absent optional operand is None.
+
+    `layers` are the names of the model's layers that it computes, in their order: none for what no layer asks for,
+    such as a change of layout; None as long as nobody has said (`irc.passes.layers`, `Graph.replace_uses`).
+    """
 
     op: Op
     inputs: tuple[Value | None, ...]
@@ -177,6 +181,7 @@ class Node:
     name: str = ""
     loc: Loc = NOWHERE
     origin: Origin | None = None
+    layers: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.name!r}>"
@@ -261,9 +266,15 @@ class Graph:
         return value
 
     def add_node(
-        self, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value], name: str = "", loc: Loc = NOWHERE
+        self,
+        op: Op,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Value],
+        name: str = "",
+        loc: Loc = NOWHERE,
+        layers: tuple[str, ...] | None = None,
     ) -> Node:
-        node = Node(op, tuple(inputs), tuple(outputs), name, loc)
+        node = Node(op, tuple(inputs), tuple(outputs), name, loc, layers=layers)
         for i, value in enumerate(node.outputs):
             value.producer, value.index = node, i
         self._dag.add_node(node)
@@ -280,7 +291,11 @@ class Graph:
             self._connect(node)
 
     def replace_uses(self, old: Value, new: Value) -> None:
-        """Make every consumer of `old`, and every graph output it is, use `new`."""
+        """Make every consumer of `old`, and every graph output it is, use `new`.
+
+        Nodes that were added to compute `new` take over the layers of those that are not needed any more.
+        """
+        self._hand_on_layers(old, new)
         for node in list(old.uses):
             self._touch(node)
             self._disconnect(node)
@@ -309,6 +324,37 @@ class Graph:
         for node in reversed(list(nx.topological_sort(self._dag.subgraph(dead)))) if dead else ():
             self.remove(node)
         return len(dead)
+
+    def _hand_on_layers(self, old: Value, new: Value) -> None:
+        """Give the nodes behind `new` that have no layers yet those of `old`'s producer and of what only that needs."""
+        if old.producer is None or old.producer.layers is None:
+            return
+        added: dict[Node, None] = {}
+        waiting = [new.producer]
+        while waiting:
+            node = waiting.pop()
+            if node is not None and node.layers is None and node not in added:
+                added[node] = None
+                waiting += [v.producer for v in node.operands]
+        if added:
+            layers = layers_of(self._needed_by_alone(old.producer))
+            for node in added:
+                node.layers = layers
+
+    def _needed_by_alone(self, node: Node) -> list[Node]:
+        """The node, and those that compute nothing but operands of these nodes; operands first."""
+        found: dict[Node, None] = {node: None}
+        kept = {v.producer for v in self.outputs}.union(self.sinks)
+        waiting = [node]
+        while waiting:
+            for value in waiting.pop().operands:
+                before = value.producer
+                if before is None or before in found or before in kept:
+                    continue
+                if all(user in found for v in before.outputs for user in v.uses):
+                    found[before] = None
+                    waiting.append(before)
+        return list(reversed(found))
 
     def _touch(self, node: Node) -> None:
         if node.origin:
@@ -356,7 +402,7 @@ class Graph:
         for node in self.nodes:
             ins = [None if v is None else of(v) for v in node.inputs]
             nodes[node] = twin.add_node(node.op, ins, [of(v) for v in node.outputs], node.name, node.loc)
-            nodes[node].origin = copy.copy(node.origin)
+            nodes[node].origin, nodes[node].layers = copy.copy(node.origin), node.layers
         twin.outputs = [of(v) for v in self.outputs]
         twin.sinks = [nodes[n] for n in self.sinks]
         return twin
@@ -382,6 +428,11 @@ class Model:
     @property
     def outputs(self) -> list[Value]:
         return self.graph.outputs
+
+
+def layers_of(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """The layers that these nodes compute, each once."""
+    return tuple(dict.fromkeys(name for node in nodes for name in node.layers or ()))
 
 
 def symbols_of(values: Iterable[Value]) -> dict[str, Dim]:

@@ -170,7 +170,7 @@ class _Region:
 
     def _enter(self, node: Node, out: Value) -> None:
         """A tensor that the model itself has channels last, as what a linear layer makes of pixels or tokens."""
-        x = node.inputs[0]
+        x, layers = node.inputs[0], node.layers
         if node.op.name == "Reshape" and x is not None and len(out.shape) > 3 and x.shape[:2] == out.shape[:2]:
             node, shape = x.producer or node, permuted(out.shape, last_of(len(out.shape)))
         else:
@@ -180,7 +180,7 @@ class _Region:
         if source is None or order is None or tuple(order) != first_of(len(order)):
             return
         if shape is not None:
-            b = Builder(self.graph, out.name, node.loc)
+            b = Builder(self.graph, out.name, node.loc, layers=layers)
             source = b.Reshape(source, b.dims(shape), special_zero=False)
         elif len(order) == 3:  # tokens: attention and linear layers have no use for it
             return
@@ -204,7 +204,7 @@ class _Region:
                 Constant(constant.dtype, shape, lambda: np.ascontiguousarray(constant.array.transpose(order))),
                 value.name,
             )
-        b = Builder(self.graph, value.name)
+        b = Builder(self.graph, value.name, layers=())
         if all(d == 1 for d in value.shape[2:]) or value.shape[1] == 1:
             return b.Reshape(value, b.dims(permuted(value.shape, order)), special_zero=False)
         return b.Transpose(value, list(order))
@@ -221,6 +221,7 @@ class _Region:
                 view = b.Transpose(new, list(first_of(len(old.shape))))
             view.type = old.type
             replace_value(self.graph, old, view)
+            view.producer.layers = ()
             self._last[view] = new
             self._inside.add(view)
         self.done += 1
@@ -241,7 +242,7 @@ class _Region:
             shape = (*(1 for _ in ones), *constant.shape)
             whole = Constant(constant.dtype, shape, lambda: constant.array.reshape(shape))
             return self.last(self.graph.add_constant(whole, value.name))
-        b = Builder(self.graph, value.name)
+        b = Builder(self.graph, value.name, layers=())
         return self.last(b.Reshape(value, b.dims((*ones, *value.shape)), special_zero=False))
 
     def _wrapped(self, node: Node, rank: int, operands: tuple[int, ...]) -> list[Value]:

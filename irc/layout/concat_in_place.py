@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from irc.expr import Load
 from irc.fusion.elements import Elements, extents_of, value_of
-from irc.ir.graph import Graph, Node, Value
+from irc.ir.graph import Graph, Node, Value, layers_of
 from irc.layout.channels_last import ChannelsLast
 from irc.layout.destination import Part, Room
 from irc.opdef.builder import Builder
@@ -157,7 +157,7 @@ def _replace(
     whole, starts = node.outputs[0], [0]
     for v in operands:
         starts.append(starts[-1] + int(v.shape[-1]))
-    b, gone = Builder(graph, node.name, node.loc), {n for n, _ in inner}
+    b, gone = Builder(graph, node.name, node.loc, layers=node.layers), {n for n, _ in inner}
     room = b.add(Room(whole.dtype, whole.shape))
 
     def made(value: Value, where: int) -> Value:
@@ -165,7 +165,9 @@ def _replace(
         return value
 
     def piece(x: Value, start: int, end: int) -> Value:
-        return made(b.Slice(x, b.dims([start]), b.dims([end]), b.dims([len(x.shape) - 1])), place[_producer(x)])
+        found = b.Slice(x, b.dims([start]), b.dims([end]), b.dims([len(x.shape) - 1]))
+        found.producer.layers = ()
+        return made(found, place[_producer(x)])
 
     order = [place[_producer(v)] for v in operands]
     after: dict[int, Value] = {}
@@ -180,6 +182,8 @@ def _replace(
     rank = {k: n for n, k in enumerate(after)}
     for other, (first, end) in inner:
         here = after[max(range(first, end), key=rank.__getitem__)]
+        for part in map(_producer, (after[k] for k in range(first, end))):
+            part.layers = layers_of((part, other))
         if end - first < len(operands):
             here = piece(here, starts[first], starts[end])
         put_in_place(graph, other.outputs[0], here)

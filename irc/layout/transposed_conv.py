@@ -113,7 +113,7 @@ def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
     ready = [(n + t - 1) * s for n, t, s in zip(x.shape[2:], taps, strides, strict=True)]
     if any(p < 0 or (o + p).at_most(r) is not True for p, o, r in zip(begin, out[2:], ready, strict=True)):
         return None
-    b = Builder(graph, node.name or node.op.name, node.loc)
+    b = Builder(graph, node.name or node.op.name, node.loc, layers=node.layers)
     bias = rest[0] if rest else None
     if bias is not None and bias.const is None:
         return None
@@ -141,6 +141,8 @@ def _followed(b: Builder, node: Node, after: list[Node], y: Value) -> Value:
     before = node.outputs[0]
     for follower in after:
         y = b.add(follower.op, *(y if v is before else v for v in follower.inputs))
+        if y.producer is not None:
+            y.producer.layers = follower.layers
         before = follower.outputs[0]
     return y
 

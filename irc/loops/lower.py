@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from irc.expr import Expr, Load, Tensor, transform, walk
 from irc.fusion.elements import Flat, Inliner
 from irc.fusion.group import Group, Grouping
 from irc.ir.dim import Dim
-from irc.ir.graph import Graph, Node, Value, symbols_of
+from irc.ir.graph import Graph, Node, Value, layers_of, symbols_of
 from irc.ir.names import unused
 from irc.ir.relation import Demand
 from irc.ir.types import DType, TensorType
@@ -35,6 +36,9 @@ from irc.loops.ir import (
 from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
 from irc.passes.size_constraints import recorded
+
+NEW_LAYOUT = "the same elements in another order, as kernels like them"
+"""Comment of a function that no layer asked for."""
 
 
 def lower(graph: Graph, grouping: Grouping, name: str, sink: Sink | None = None) -> Program:
@@ -79,6 +83,9 @@ class Lowering:
         self.program = Program(name, [], [], [], [], [])
         self.buffers: dict[Value, Buffer] = {}
         self._flat: dict[Buffer, Buffer] = {}
+        self._place = {n: k for k, n in enumerate(graph.nodes)}
+        self._read_through: set[Node] = set()
+        """The nodes that make views which the function being written reads or writes."""
         self._names: set[str] = set()
 
     def run(self) -> Program:
@@ -122,7 +129,7 @@ class Lowering:
         return copies
 
     def _new(self, value: Value, where: Any) -> Buffer:
-        origin = (value.producer.name,) if value.producer and value.producer.name else ()
+        origin = layers_of([value.producer]) if value.producer else ()
         return Buffer(self.name(value.name), value.dtype, value.shape, where, origin=origin)
 
     def name(self, hint: str) -> str:
@@ -130,6 +137,7 @@ class Lowering:
 
     def buffer(self, value: Value) -> Buffer:
         """Where a stored value, view, input or constant stands."""
+        self._read_through.update(self._views(value))
         found = self.buffers.get(value)
         if found is None:
             if value in self.grouping.views:
@@ -166,8 +174,8 @@ class Lowering:
 
     # ------------------------------------------------------------------ functions
     def _function(self, group: Group) -> Function:
-        origin = _origin(group, self.grouping)
-        b = LoopBuilder(origin)
+        b = LoopBuilder(self._layers(v.producer for v in group.stages))
+        self._read_through.clear()
         stages = set(group.stages)
         inliner = Inliner(self.grouping.elements, lambda v: v in stages or self.grouping.is_leaf(v))
         scope = Scope(self, b, inliner)
@@ -177,8 +185,34 @@ class Lowering:
             emit_rows(scope, group)
         else:
             emit_element(scope, group.results[0])
-        names = dict.fromkeys([*origin, *(n.name for n in inliner.used if n.name)])
-        return self._finished(group.name, b, tuple(names), early=group.node is None)
+        nodes = {v.producer for v in group.stages} | set(inliner.used) | self._read_through
+        made = self._finished(group.name, b, self._layers(nodes), early=group.node is None)
+        if not layers_of(n for n in nodes if n is not None):
+            made.comment = NEW_LAYOUT
+        return made
+
+    def _views(self, value: Value) -> list[Node]:
+        """The nodes that make a value a view of what is stored, or of another view; not the parts of a destination."""
+        found: list[Node] = []
+        while value in self.grouping.views:
+            if value.producer is not None and value.producer.op.part_of is None:
+                found.append(value.producer)
+            value = self.grouping.views[value]
+        return found
+
+    def _layers(self, nodes: Iterable[Node | None]) -> tuple[str, ...]:
+        """The layers that these nodes compute, in the graph's order; where no layer asked for them, as for a change of
+        layout, the nearest ones that made the operands, or that use the results."""
+        here = sorted({n for n in nodes if n is not None}, key=lambda n: self._place[n])
+        for neighbours in (self.graph.dag.predecessors, self.graph.dag.successors):
+            near, seen = here, set(here)
+            while near:
+                found = layers_of(near)
+                if found:
+                    return found
+                near = [m for m in dict.fromkeys(m for n in near for m in neighbours(n)) if m not in seen]
+                seen.update(near)
+        return ()
 
     def _loops(self, node: Node, b: LoopBuilder) -> None:
         """An operation that writes its loops itself."""
@@ -200,9 +234,12 @@ class Lowering:
         expand(b)
 
     def _copy(self, value: Value, out: Buffer) -> Function:
-        b = LoopBuilder(out.origin)
+        """A function that copies what stands elsewhere to an output: it computes the views that this is."""
+        views = self._views(value)
+        layers = self._layers(views or [value.producer])
+        b = LoopBuilder(layers)
         emit_copy(self, b, self.buffer(value), out)
-        return self._finished(f"copy {value.name}", b, out.origin)
+        return self._finished(f"copy {value.name}", b, layers)
 
     def _finished(self, name: str, b: LoopBuilder, origin: tuple[str, ...], early: bool = True) -> Function:
         hoist(b, early)
@@ -267,11 +304,6 @@ def _loc(group: Group) -> Any:
 
     producer = group.results[0].producer
     return producer.loc if producer else NOWHERE
-
-
-def _origin(group: Group, grouping: Grouping) -> tuple[str, ...]:
-    nodes = [v.producer for v in group.stages if v.producer]
-    return tuple(dict.fromkeys(n.name for n in nodes if n.name))
 
 
 def touched(stmts: list[Stmt]) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:

@@ -26,15 +26,22 @@ Operand = Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | No
 
 
 class Builder:
-    """Adds nodes to `graph`; each gets `loc`, `origin` and a name that starts with `hint`.
+    """Adds nodes to `graph`; each gets `loc`, `origin`, `layers` and a name that starts with `hint`.
 
     `label` is how messages call the operation that is being read.
     """
 
     def __init__(
-        self, graph: Graph, hint: str = "", loc: Loc = NOWHERE, origin: Origin | None = None, label: str = ""
+        self,
+        graph: Graph,
+        hint: str = "",
+        loc: Loc = NOWHERE,
+        origin: Origin | None = None,
+        label: str = "",
+        layers: tuple[str, ...] | None = None,
     ) -> None:
         self.graph, self.hint, self.loc, self.origin, self.label = graph, hint, loc, origin, label
+        self.layers = layers
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """`b.Name(*operands, **attributes)` adds the canonical operation of that name."""
@@ -57,7 +64,7 @@ class Builder:
         types = possible_types(op, inputs)
         hint = f"{self.hint}/{op.name}" if self.hint else op.name
         outputs = [self.graph.new_value(hint if i == 0 else f"{hint}.{i}", t) for i, t in enumerate(types)]
-        node = self.graph.add_node(op, inputs, outputs, hint, self.loc)
+        node = self.graph.add_node(op, inputs, outputs, hint, self.loc, self.layers)
         set_contents(node)
         if self.origin is not None:
             node.origin = self.origin

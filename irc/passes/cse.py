@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from irc.ir.graph import Graph, Node, Value
+from irc.ir.graph import Graph, Node, Value, layers_of
 from irc.passes.replace import replace_value
 
 SMALL = 64
@@ -24,6 +24,7 @@ def run(graph: Graph) -> int:
             continue
         for old, new in zip(node.outputs, first.outputs, strict=True):
             replace_value(graph, old, new)
+        first.layers = layers_of((first, node))
         graph.remove(node)
         merged += 1
     return merged

@@ -35,7 +35,8 @@ def splice(graph: Graph, node: Node) -> list[Node]:
     added: list[Node] = []
     for inner in traced.nodes:
         inputs = [None if v is None else of(v) for v in inner.inputs]
-        added.append(graph.add_node(inner.op, inputs, [of(v) for v in inner.outputs], node.name, node.loc))
+        outputs = [of(v) for v in inner.outputs]
+        added.append(graph.add_node(inner.op, inputs, outputs, node.name, node.loc, node.layers))
     for old, result in zip(node.outputs, results, strict=False):
         new = of(result)
         if new.producer in added and old in graph.outputs:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from irc.ir.graph import Graph, Node, Value
+from irc.ir.graph import Graph, Node, Value, layers_of
 from irc.ir.types import TensorType
 from irc.opdef.builder import Builder
 from irc.passes.replace import replace_value
@@ -62,7 +62,7 @@ def reshape_of_reshape(graph: Graph, node: Node) -> Value | None:
     source = inner.inputs[0]
     if not isinstance(source.type, TensorType) or source.type.shape is None:
         return None
-    b = Builder(graph, node.name or node.op.name, node.loc)
+    b = Builder(graph, node.name or node.op.name, node.loc, layers=layers_of((inner, node)))
     if any(d == 0 for d in out.shape):
         return None
     found = b.Reshape(source, b.dims(out.shape), special_zero=False)
@@ -87,7 +87,8 @@ def transpose_of_transpose(graph: Graph, node: Node) -> Value | None:
     both = [before[k] for k in order]
     if both == sorted(both):
         return inner.inputs[0]
-    found = Builder(graph, node.name or node.op.name, node.loc).Transpose(inner.inputs[0], both)
+    b = Builder(graph, node.name or node.op.name, node.loc, layers=layers_of((inner, node)))
+    found = b.Transpose(inner.inputs[0], both)
     found.producer.name = node.name
     return found
 

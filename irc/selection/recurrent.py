@@ -9,6 +9,7 @@ import numpy as np
 
 from irc.expr import index
 from irc.fusion.access import Access, Space, find, row_major
+from irc.fusion.origins import layers_between
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
 from irc.ir.types import TensorType, i32, i64, u8
@@ -78,7 +79,8 @@ def claim(claimer: Claimer, node: Node) -> bool:
     starts = (index(source.offset), *[index(0)] * (len(reads) + len(results) - 1))
     made_op = RecurrentOp(kernel, kernel.order(**sizes), starts, kernel.scratch_bytes(batch, int(hidden)), len(reads))
     made = [claimer.graph.new_value(v.name, v.type) for v in results]
-    claimer.graph.add_node(made_op, reads, made, node.name, node.loc)
+    layers = layers_between(claimer.elements, reads, *results)
+    claimer.graph.add_node(made_op, reads, made, node.name, node.loc, layers)
     for old, new in zip(results, made, strict=True):
         replace_value(claimer.graph, old, new)
     return True

@@ -6,7 +6,7 @@ operands are read where they stand, by strides, through rearrangements in betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,6 +14,8 @@ from irc.expr import Const, Expr, Size, index
 from irc.fusion.access import Access
 from irc.fusion.elements import Elements
 from irc.fusion.epilogues import Collector, Tail
+from irc.fusion.origins import layers_between
+from irc.fusion.rows import row_groups
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import f32, f64, u8
@@ -108,14 +110,15 @@ class Claimer:
         """Add a constant as a kernel packs it; equal ones once.  key: equal for equal arrays."""
         return self.packed((key, packed.key), lambda: packed.pack(array()), packed.dtype, packed.elements, name)
 
-    def take(self, families: Mapping[str, Family]) -> int:
-        """Claim, in order, what operations of these names a kernel takes; how many."""
+    def take(self, families: Mapping[str, Family], but: Collection[Node] = ()) -> int:
+        """Claim, in order, what operations of these names a kernel takes, `but` these nodes; how many."""
         done = 0
         for node in self.graph.nodes:
             family = families.get(node.op.name)
             value = node.outputs[0] if node.outputs else None
             if (
                 family is None
+                or node in but
                 or value is None
                 or value.dtype not in DTYPES
                 or node.inputs[0] is None
@@ -143,7 +146,8 @@ class Claimer:
         made = self.graph.new_value(claim.result.name, old.type)
         name = node.name or (old.producer.name if old.producer else "")
         operands = [v for v, _ in claim.operands] + ([part.room] if part else [])
-        self.graph.add_node(op, operands, [made], name, node.loc)
+        layers = layers_between(self.elements, operands, old)
+        self.graph.add_node(op, operands, [made], name, node.loc, layers)
         replace_value(self.graph, old, made)
 
     def _part(self, claim: Claim) -> Place | None:
@@ -176,8 +180,6 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
         "MaxPool": pool.claim,
         "AveragePool": pool.claim,
         "ChannelsLast": channels_last.claim,
-        "ReduceMean": global_pool.claim,
-        "ReduceMax": global_pool.claim,
     }
     if early:
         families = {"Softmax": attention.claim}
@@ -186,6 +188,10 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     graph.prune()
     done += claimer.take(families)
     if not early:
+        reductions: dict[str, Family] = {"ReduceMean": global_pool.claim, "ReduceMax": global_pool.claim}
+        if any(node.op.name in reductions for node in graph.nodes):
+            # after contractions have got their epilogues, so that rows are what fusion will see
+            done += claimer.take(reductions, but=row_groups(graph))
         done += claimer.take({"Transpose": transpose.claim})  # last: the others read through it
     return done
 

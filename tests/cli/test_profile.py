@@ -109,9 +109,9 @@ def test_work_of_a_symbolic_model_follows_its_sizes() -> None:
     options = driver.CompileOptions("c", profile=True, target="x86-64-v3")
     rows = {tuple(r["layers"]): r for r in driver.sources(irc.load(ONNX), options).manifest["profile"]}
     for batch in (1, 4):
-        assert size_for(rows["conv1",]["flops"], [batch]) == 2 * 64 * 9 * 8 * batch
-        assert size_for(rows["dense",]["flops"], [batch]) == 2 * 256 * 10 * batch
-        assert size_for(rows["conv1",]["written"], [batch]) == 4 * 64 * 8 * batch
+        assert size_for(rows["conv1", "relu1"]["flops"], [batch]) == 2 * 64 * 9 * 8 * batch
+        assert size_for(rows["flatten", "dense"]["flops"], [batch]) == 2 * 256 * 10 * batch
+        assert size_for(rows["conv1", "relu1"]["written"], [batch]) == 4 * 64 * 8 * batch
 
 
 # ------------------------------------------------------------------------------- counting
@@ -268,5 +268,5 @@ def test_profile_of_a_folder(run: Run, tmp_path: Path) -> None:
     status, _, err = run(folders[0])
     assert status == 1 and "error[IRC4905]" in err and "irc compile MODEL --profile" in err
     status, out, _ = run(folders[1], "--json")
-    assert status == 0 and {"conv1", "dense"} <= {r["name"] for r in json.loads(out)["layers"]}
+    assert status == 0 and {"conv1", "relu1", "dense"} <= {n for r in json.loads(out)["kernels"] for n in r["layers"]}
     assert run(folders[1], "--backend", "numpy")[0] == 2
