@@ -327,7 +327,7 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
 
 
 def claimed_graph(model: Model, options: CompileOptions, target: c_compiler.Target, choices: Choices) -> Graph:
-    """copy → bind shapes → COMPILE_C up to claim, with the kernels that `choices` picks.  CompileError."""
+    """copy → bind shapes → COMPILE_C up to select-kernels, with the kernels that `choices` picks.  CompileError."""
     from irc import pipelines
     from irc.kernels import isa_of
     from irc.kernels.core.choices import using
@@ -337,7 +337,7 @@ def claimed_graph(model: Model, options: CompileOptions, target: c_compiler.Targ
     with located(model), using(choices):
         isa = isa_of(frozenset(target.features), target.machine)
         passes = pipelines.compile_c(isa, options.precision)
-        prepare(graph, options, passes[: [name for name, _ in passes].index("claim") + 1])
+        prepare(graph, options, passes[: [name for name, _ in passes].index("select-kernels") + 1])
     return graph
 
 

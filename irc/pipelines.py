@@ -31,7 +31,7 @@ COMPILE_C: tuple[Pass, ...] = (
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
-    ("record-demands", size_constraints.record),
+    ("record-size-constraints", size_constraints.record),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
     ("many-operands", lambda graph, sink: many_operands.run(graph)),
@@ -58,13 +58,13 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     from irc.selection import select
 
     at = [name for name, _ in COMPILE_C].index("decompose")
-    early: Pass = ("claim-composites", lambda graph, sink: select.run(graph, isa, True, precision))
+    early: Pass = ("select-composites", lambda graph, sink: select.run(graph, isa, True, precision))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
-    few: Pass = ("few-outputs", lambda graph, sink: fold_taps.run(graph, isa))
-    last: Pass = ("claim", lambda graph, sink: select.run(graph, isa, precision=precision))
+    few: Pass = ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa))
+    last: Pass = ("select-kernels", lambda graph, sink: select.run(graph, isa, precision=precision))
     layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph))
-    places: Pass = ("in-place", lambda graph, sink: concat_in_place.run(graph))
-    stored: Pass = ("halves", lambda graph, sink: bf16_storage.run(graph))
+    places: Pass = ("concat-in-place", lambda graph, sink: concat_in_place.run(graph))
+    stored: Pass = ("bf16-storage", lambda graph, sink: bf16_storage.run(graph))
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
     return (*COMPILE_C[:at], early, convolutions, few, *COMPILE_C[at:], *kernels)
 
@@ -74,7 +74,7 @@ COMPILE_NUMPY: tuple[Pass, ...] = (
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
-    ("record-demands", size_constraints.record),
+    ("record-size-constraints", size_constraints.record),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
     ("cse", lambda graph, sink: cse.run(graph)),

@@ -94,7 +94,7 @@ def _summary(files: Sequence[Path], manifest: dict[str, Any], seconds: float) ->
 
 
 def _tune(path: str, options: dict[str, Any]) -> None:
-    """Measure the kernels of a model; says which differ from the catalogue's choice."""
+    """Measure the kernels of a model; says which differ from the estimate's choice."""
     import irc
     from irc import driver, tuning
     from irc.runtime import cache
@@ -110,7 +110,7 @@ def _tune(path: str, options: dict[str, Any]) -> None:
     measured = f"{console.count(len(found.times), 'kernel')} measured, {found.known} known before"
     where = cache.root()
     kept = f"kept in {where / 'tuned'}" if where else "not kept: there is no cache folder"
-    console.note(f"tuned: {measured}, {len(found.chosen)} differ from the catalogue's choice; {kept}")
+    console.note(f"tuned: {measured}, {len(found.chosen)} differ from the estimate's choice; {kept}")
 
 
 def _dump(path: str, name: str, backend: str | None, options: dict[str, Any]) -> int:

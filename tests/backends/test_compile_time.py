@@ -61,7 +61,7 @@ def test_progress_is_told_step_by_step(tmp_path: Path) -> None:
     path, steps = repeated_layers(tmp_path / "m.onnx"), list[str]()
     with told_to(steps.append):
         irc.compile(path, backend="c", cache=False)
-    assert steps[0] == "reading" and steps.index("fold") < steps.index("claim") < steps.index("writing C")
+    assert steps[0] == "reading" and steps.index("fold") < steps.index("select-kernels") < steps.index("writing C")
     files = steps[steps.index("writing C") + 1 :]
     assert len(files) > 1 and all(f": {k} of {len(files) - 1} files" in step for k, step in enumerate(files))
     irc.compile(path, backend="c", cache=False)

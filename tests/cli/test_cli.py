@@ -569,11 +569,24 @@ def test_dump_after_prints_a_graph_that_parses(irc: Run, tmp_path: Path) -> None
 def test_dump_after_shows_what_kernels_take(irc: Run) -> None:
     said = irc("compile", ONNX, "--backend", "c", "--target", "x86-64-v3", "--dump-after", "nothing")
     assert said.status == 2
-    listed = ["claim-composites", "transposed-conv", "few-outputs", "decompose", "channels-last", "in-place", "claim"]
+    listed = [
+        "select-composites",
+        "transposed-conv",
+        "fold-taps",
+        "decompose",
+        "channels-last",
+        "concat-in-place",
+        "select-kernels",
+    ]
     words = re.findall(r"[\w-]+", said.err)
     places = [words.index(name) for name in listed]
     assert places == sorted(places)
-    dumped = {n: irc("compile", ONNX, "--target", "x86-64-v3", "--dump-after", n).out for n in ("cse", "claim")}
+    dumped = {
+        n: irc("compile", ONNX, "--target", "x86-64-v3", "--dump-after", n).out for n in ("cse", "select-kernels")
+    }
     assert "KernelOp" not in dumped["cse"] and "Conv(" in dumped["cse"]
-    assert len(re.findall(r"= KernelOp\[\w+\]\(\w+=", dumped["claim"])) >= 3 and "Conv(" not in dumped["claim"]
-    assert irc("compile", ONNX, "--backend", "numpy", "--dump-after", "claim").status == 2
+    assert (
+        len(re.findall(r"= KernelOp\[\w+\]\(\w+=", dumped["select-kernels"])) >= 3
+        and "Conv(" not in dumped["select-kernels"]
+    )
+    assert irc("compile", ONNX, "--backend", "numpy", "--dump-after", "select-kernels").status == 2

@@ -128,7 +128,7 @@ def prepared(build: Callable[..., Any], x: Array, stop: str = "", shapes: list[A
     """The graph after the passes up to `stop`, and how many concatenations were written in place."""
     graph, sink, gone = graph_of(build, x, shapes=shapes), Sink(), 0
     for name, run in compile_c(isa_under_test()):
-        if name == "in-place":
+        if name == "concat-in-place":
             gone = concat_in_place.run(graph)
         else:
             run(graph, sink)
@@ -143,7 +143,7 @@ def test_the_graph_means_the_same(name: str) -> None:
     build, count, _ = MODELS[name]
     graph = graph_of(build, X)
     wanted = evaluate(graph, {graph.inputs[0]: X})
-    graph, gone = prepared(build, X, "in-place")
+    graph, gone = prepared(build, X, "concat-in-place")
     assert gone == count
     assert sum(isinstance(n.op, Room) for n in graph.nodes) >= 1
     for got, want in zip(evaluate(graph, {graph.inputs[0]: X}), wanted, strict=True):
@@ -174,7 +174,7 @@ def test_what_stays() -> None:
         lambda b, x: conv(b, b.Concat(y := conv(b, x, 8, **SAME), y, axis=1), 8),
     ]
     for build in builds:
-        graph, gone = prepared(build, X, "in-place")
+        graph, gone = prepared(build, X, "concat-in-place")
         assert gone == 0
         assert not any(isinstance(n.op, Part) for n in graph.nodes)
 
