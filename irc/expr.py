@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, fields, replace as changed
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.limits import LARGEST_SIZE
 from irc.ir.types import DType, TensorType, boolean, i64
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -234,21 +237,65 @@ class Reduce(Expr):
         return self.body.dtype
 
 
-def _remember_hash(cls: type[Expr]) -> None:
-    """Expressions share parts, so hashing each anew would take exponential time."""
+def _compare_shared(cls: type[Expr]) -> None:
+    """Expressions share parts, so hashing and comparing each path to one would take exponential time."""
     plain = cls.__hash__
 
     def cached(self: Expr) -> int:
-        found = self.__dict__.get("_hash")
-        if found is None:
-            found = self.__dict__["_hash"] = plain(self)
-        return found
+        value = self.__dict__.get("_hash")
+        if value is None:
+            value = self.__dict__["_hash"] = plain(self)
+        return value
 
     cls.__hash__ = cached
+    cls.__eq__ = _equal
+
+
+def _equal(self: Expr, other: object) -> bool:
+    """Whether two expressions are of the same kind, with equal fields and parts."""
+    if not isinstance(other, Expr):
+        return NotImplemented
+    seen: set[tuple[int, int]] = set()
+    stack = [(self, other)]
+    while stack:
+        a, b = stack.pop()
+        if a is b or (id(a), id(b)) in seen:
+            continue
+        parts = children(a)
+        if type(a) is not type(b) or hash(a) != hash(b) or not (_alike(a, b) if parts else _same_leaf(a, b)):
+            return False
+        others = children(b)
+        if len(parts) != len(others):
+            return False
+        seen.add((id(a), id(b)))
+        stack += zip(parts, others, strict=True)
+    return True
+
+
+def _same_leaf(a: Expr, b: Expr) -> bool:
+    """Whether two expressions of one kind without parts are equal."""
+    return all(getattr(a, f.name) == getattr(b, f.name) for f in fields(a))
+
+
+def _alike(a: Expr, b: Expr) -> bool:
+    """Whether two expressions of one kind differ in nothing but their parts."""
+    match a, b:
+        case (Bin(), Bin()) | (Un(), Un()):
+            return a.op == b.op
+        case Call(), Call():
+            return a.fn == b.fn
+        case Cast(), Cast():
+            return a.type == b.type
+        case Load(), Load():
+            return a.buffer == b.buffer
+        case Reduce(), Reduce():
+            return (a.op, a.vars, a.extents) == (b.op, b.vars, b.extents)
+        case _:
+            return True
 
 
 for _cls in (Bin, Un, Call, Select, Cast, Load, Reduce):
-    _remember_hash(_cls)
+    _compare_shared(_cls)
 
 
 def wrap(value: Operand, dtype: DType) -> Expr:
@@ -498,42 +545,71 @@ def rebuilt(e: Expr, parts: tuple[Expr, ...]) -> Expr:
         case Load():
             return Load(e.buffer, parts)
         case Reduce():
-            return replace(e, body=parts[0])
+            return changed(e, body=parts[0])
         case _:
             return e
 
 
-def height(e: Expr) -> int:
-    """How many expressions stand inside each other."""
-    known: dict[int, int] = {}
+def fold(e: Expr, combine: Callable[[Expr, tuple[T, ...]], T], known: dict[int, T] | None = None) -> T:
+    """Compute a value bottom-up: `combine(x, values of its parts)`, once for every distinct object.
+
+    `known` keeps the values by `id` for further folds, which must not outlive the expressions.
+    """
+    values: dict[int, T] = {} if known is None else known
     stack = [e]
     while stack:
         x = stack[-1]
         parts = children(x)
-        waiting = [c for c in parts if id(c) not in known]
+        waiting = [c for c in parts if id(c) not in values]
         if waiting:
-            stack += waiting
-        else:
-            known[id(x)] = 1 + max((known[id(c)] for c in parts), default=0)
-            stack.pop()
-    return known[id(e)]
+            stack += reversed(waiting)
+            continue
+        stack.pop()
+        if id(x) not in values:
+            values[id(x)] = combine(x, tuple(values[id(c)] for c in parts))
+    return values[id(e)]
 
 
-def transform(e: Expr, visit: Callable[[Expr], Expr]) -> Expr:
-    """Bottom-up rewriting; shared parts are visited once and stay shared."""
-    done: dict[int, Expr] = {}
-
-    def go(x: Expr) -> Expr:
-        found = done.get(id(x))
-        if found is None:
-            found = done[id(x)] = visit(rebuilt(x, tuple(go(c) for c in children(x))))
-        return found
-
-    return go(e)
+def height(e: Expr) -> int:
+    """How many expressions stand inside each other."""
+    return fold(e, lambda _, parts: 1 + max(parts, default=0))
 
 
-def walk(e: Expr, into_loads: bool = True) -> Iterator[Expr]:
-    """Every distinct object in an expression, outermost first; `into_loads`: also those in the indices of loads."""
+def rewrite(e: Expr, step: Callable[[Expr, S, Callable[[Expr, S], Expr]], Expr], state: S) -> Expr:
+    """Rewrite top-down, with a hashable state: `step(x, state, go)` says what stands for `x`, and rewrites parts with
+    `go(part, state)`.  Every pair of an object and a state is visited once, so that shared parts stay shared."""
+    done: dict[tuple[int, S], tuple[Expr, Expr]] = {}  # with the object, whose id is then nobody else's
+
+    def go(x: Expr, state: S) -> Expr:
+        key = (id(x), state)
+        known = done.get(key)
+        if known is None:
+            known = done[key] = x, step(x, state, go)
+        return known[1]
+
+    return go(e, state)
+
+
+def transform(e: Expr, visit: Callable[[Expr], Expr], replace: Callable[[Expr], Expr | None] = lambda _: None) -> Expr:
+    """Rewrite bottom-up; shared parts are visited once and stay shared.
+
+    What `replace` gives takes the place of an expression whose parts are left alone.
+    """
+
+    def step(x: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
+        instead = replace(x)
+        return visit(rebuilt(x, tuple(go(c, state) for c in children(x)))) if instead is None else instead
+
+    return rewrite(e, step, None)
+
+
+def replaced(e: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
+    """Replace the outermost parts for which `replace` gives an expression."""
+    return transform(e, lambda x: x, replace)
+
+
+def walk(e: Expr, into: Callable[[Expr], bool] = lambda _: True) -> Iterator[Expr]:
+    """Every distinct object in an expression, outermost first; `into` says of which the parts follow."""
     seen: set[int] = set()
     stack = [e]
     while stack:
@@ -541,5 +617,5 @@ def walk(e: Expr, into_loads: bool = True) -> Iterator[Expr]:
         if id(x) not in seen:
             seen.add(id(x))
             yield x
-            if into_loads or not isinstance(x, Load):
+            if into(x):
                 stack.extend(reversed(children(x)))

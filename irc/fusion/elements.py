@@ -26,6 +26,7 @@ from irc.expr import (
     Var,
     children,
     rebuilt,
+    rewrite,
     select,
     size_data,
     transform,
@@ -158,7 +159,7 @@ class Inliner:
             element = self.elements.of(value)
             assert value.producer is not None
             self.used[value.producer] = None
-            self._known[key] = self._rewrite(element.expr, dict(zip(element.vars, index, strict=True)), {})
+            self._known[key] = self._rewrite(element.expr, dict(zip(element.vars, index, strict=True)))
         return self._known[key]
 
     def read(self, value: Value, index: tuple[Expr, ...]) -> Expr:
@@ -173,28 +174,26 @@ class Inliner:
             return Load(Flat(value), (self.ranges.expr(position),))
         return Load(value, index)
 
-    def _rewrite(self, e: Expr, env: dict[Var, Expr], done: dict[int, Expr]) -> Expr:
-        found = done.get(id(e))
-        if found is None:
-            found = done[id(e)] = self._rewrite_new(e, env, done)
-        return found
+    def _rewrite(self, e: Expr, env: dict[Var, Expr]) -> Expr:
+        """The element with `env` in place of its variables, and elements of operands in place of loads."""
+        return rewrite(e, lambda x, _, go: self._step(x, env, lambda part: go(part, None)), None)
 
-    def _rewrite_new(self, e: Expr, env: dict[Var, Expr], done: dict[int, Expr]) -> Expr:
+    def _step(self, e: Expr, env: dict[Var, Expr], go: Callable[[Expr], Expr]) -> Expr:
         if isinstance(e, Var):
             return env.get(e, e)
         if isinstance(e, Load):
-            at = tuple(self.ranges.simplify(self._rewrite(i, env, done)) for i in e.index)
+            at = tuple(self.ranges.simplify(go(i)) for i in e.index)
             if isinstance(e.buffer, Flat):
                 return Load(e.buffer, at)
             return self.read(e.buffer, at) if isinstance(e.buffer, Value) else Load(e.buffer, at)
         if isinstance(e, Reduce):
             return self._reduce(e, env)
         if isinstance(e, Select):
-            cond = self._rewrite(e.cond, env, done)
+            cond = go(e.cond)
             if isinstance(cond, Const):
-                return self._rewrite(e.a if cond.value else e.b, env, done)
-            return select(cond, self._rewrite(e.a, env, done), self._rewrite(e.b, env, done))
-        parts = tuple(self._rewrite(c, env, done) for c in children(e))
+                return go(e.a if cond.value else e.b)
+            return select(cond, go(e.a), go(e.b))
+        parts = tuple(go(c) for c in children(e))
         if isinstance(e, Bin):
             return self._binary(e, *parts)
         if isinstance(e, Un) and e.op == "not":
@@ -225,7 +224,7 @@ class Inliner:
             inner[var] = fresh
             vars.append(fresh)
             extents.append(extent)
-        body = self._rewrite(e.body, inner, {})
+        body = self._rewrite(e.body, inner)
         return Reduce(e.op, tuple(vars), tuple(extents), body) if vars else body
 
 

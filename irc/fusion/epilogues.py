@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from irc.expr import Expr, Load, transform, walk
+from irc.expr import Expr, Load, replaced
 from irc.fusion.access import Access, Space, find
 from irc.fusion.elements import Elements, Flat, Inliner, value_of
 from irc.ir.dim import Dim
@@ -123,9 +123,8 @@ class Collector:
 
 
 def _transform_loads(e: Expr, visit: Callable[[Expr], Expr]) -> Expr:
-    """`transform`, but for whole loads: what stands in their indices is left alone."""
-    known = {id(x): visit(x) for x in walk(e, into_loads=False) if isinstance(x, Load)}
-    return transform(e, lambda x: known.get(id(x), x))
+    """Rewrite the loads; what stands in their indices is left alone."""
+    return replaced(e, lambda x: visit(x) if isinstance(x, Load) else None)
 
 
 def merged(extents: Sequence[Dim], *strides: Sequence[Dim]) -> list[tuple[Dim, ...]]:

@@ -14,7 +14,7 @@ from math import prod
 
 import networkx as nx
 
-from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Var, height, walk
+from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Var, fold, height, walk
 from irc.fusion.elements import Elements, Flat, Inliner, extents_of, identity_index, known_element, value_of
 from irc.fusion.indexing import irregular
 from irc.fusion.rows import Cluster, Frame, RowFinder, reduces
@@ -30,6 +30,8 @@ OFTEN = 16
 counts as that many."""
 LARGEST = 600
 """Distinct expressions that one element may consist of."""
+LONGEST = 2000
+"""Expressions that C may have of the sides of choices."""
 HIGHEST = 64
 """Expressions that may stand inside each other: Python walks them by recursion, C compilers too (clang takes 256
 brackets)."""
@@ -177,7 +179,7 @@ class Grouper:
         self._measure_height(value)
         _, e = self._inlined(value)
         parts = list(walk(e))
-        if len(parts) > LARGEST:
+        if len(parts) > LARGEST or written(e) > LONGEST:
             for operand in map(value_of, self.elements.loads(value)):
                 self._store(operand)
             parts = list(walk(self._inlined(value)[1]))
@@ -368,6 +370,18 @@ class Grouper:
             elif value.producer is not None and value.producer.op.compute is not None:
                 stack.extend(map(value_of, self.elements.loads(value)))
         return found
+
+
+def written(e: Expr) -> int:
+    """How many expressions C has of one: what a choice decides about is not shared, for only one side is computed."""
+
+    def size(x: Expr, parts: tuple[int, ...]) -> int:
+        return 1 + sum(parts)
+
+    known: dict[int, int] = {}
+    outermost = walk(e, into=lambda x: not isinstance(x, Select))
+    sides = [c for x in outermost if isinstance(x, Select) for c in (x.a, x.b)]
+    return sum(fold(c, size, known) for c in sides)
 
 
 def _weight(e: Expr) -> int:

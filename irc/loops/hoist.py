@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, children, rebuilt, walk
+from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, children, rebuilt, rewrite, walk
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Assign, Block, Buffer, For, If, Let, Stmt, Store, walk as statements
 
@@ -69,15 +69,10 @@ class _Loop:
         return self.front
 
     def _without(self, e: Expr) -> Expr:
-        done: dict[tuple[int, bool], Expr] = {}
+        def step(x: Expr, sure: bool, go: Callable[[Expr, bool], Expr]) -> Expr:
+            return self._named(x) if self._moves(x, sure) else rebuilt(x, self._parts(x, sure, go))
 
-        def go(x: Expr, sure: bool) -> Expr:
-            key = (id(x), sure)
-            if key not in done:
-                done[key] = self._named(x) if self._moves(x, sure) else rebuilt(x, self._parts(x, sure, go))
-            return done[key]
-
-        return go(e, True)
+        return rewrite(e, step, True)
 
     def _parts(self, x: Expr, sure: bool, go: Callable[[Expr, bool], Expr]) -> tuple[Expr, ...]:
         if isinstance(x, Select):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from irc.expr import Const, Expr, Load, Operand, Reduce, Select, Var, children, index, rebuilt, walk
+from irc.expr import Const, Expr, Load, Operand, Reduce, Select, Var, index, replaced, walk
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
@@ -117,21 +117,8 @@ def lane_count(r: Reduce) -> int:
 
 def _outermost(e: Expr) -> list[Reduce]:
     """The reductions in `e` that are in no other."""
-    found: dict[Reduce, None] = {}
-
-    def go(x: Expr) -> None:
-        if isinstance(x, Reduce):
-            found[x] = None
-            return
-        if id(x) in seen:
-            return
-        seen.add(id(x))
-        for c in children(x):
-            go(c)
-
-    seen: set[int] = set()
-    go(e)
-    return list(found)
+    parts = walk(e, into=lambda x: not isinstance(x, Reduce))
+    return list(dict.fromkeys(x for x in parts if isinstance(x, Reduce)))
 
 
 def lane_worthy(r: Reduce, ranges: Ranges) -> bool:
@@ -211,7 +198,7 @@ class TileReducer:
 
     def _resolved(self, e: Expr, k: int, t: Expr, accs: dict[Expr, list[Buffer]]) -> Expr:
         known: dict[Expr, Expr] = {r: Load(found[k], (t,)) for r, found in accs.items()}
-        reduced = substitute_top(e, known)
+        reduced = replaced(e, known.get)
         return substitute(reduced, {**self.blocks[k], self.tile.axis.var: self.tile.start + t, TILE_VAR: t})
 
     def _reduce(self, r: Reduce, accs: dict[Expr, list[Buffer]]) -> list[Buffer]:
@@ -343,20 +330,6 @@ class TileReducer:
 
 TILE_VAR = Var("tile")
 """Stands for the position in the tile in loads of tile-sized scratch."""
-
-
-def substitute_top(e: Expr, known: dict[Expr, Expr]) -> Expr:
-    """Replace whole reductions, outermost first."""
-    done: dict[int, Expr] = {}
-
-    def go(x: Expr) -> Expr:
-        if x in known:
-            return known[x]
-        if id(x) not in done:
-            done[id(x)] = rebuilt(x, tuple(go(c) for c in children(x)))
-        return done[id(x)]
-
-    return go(e)
 
 
 def _postorder(e: Expr) -> list[Reduce]:

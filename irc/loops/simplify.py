@@ -9,7 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Var, children, rebuilt, transform, walk
+from irc.expr import (
+    Bin,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Reduce,
+    Select,
+    Var,
+    children,
+    rebuilt,
+    replaced,
+    rewrite,
+    transform,
+    walk,
+)
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.types import DType, i64
@@ -88,10 +103,7 @@ def split_guards(op: str, body: Expr) -> tuple[list[Expr], Expr]:
         guards, rest = [body.cond], body.a
     else:
         rest = body
-    found: list[Expr] = []
-    for guard in guards:
-        _conjuncts(guard, found)
-    return found, rest
+    return [cond for guard in guards for cond in conjuncts(guard)], rest
 
 
 def _same_number(a: Any, b: Any) -> bool:
@@ -99,22 +111,26 @@ def _same_number(a: Any, b: Any) -> bool:
 
 
 def _zero_guards(e: Expr, guards: list[Expr]) -> Expr:
-    if isinstance(e, Bin) and e.op == "mul":
-        return rebuilt(e, (_zero_guards(e.a, guards), _zero_guards(e.b, guards)))
-    if isinstance(e, Cast):
-        return rebuilt(e, (_zero_guards(e.a, guards),))
-    if isinstance(e, Select) and isinstance(e.b, Const) and e.b.value == 0:
-        guards.append(e.cond)
-        return e.a
-    return e
+    """The product without its padding zeros, whose conditions are added to `guards`."""
+
+    def replace(x: Expr) -> Expr | None:
+        if (isinstance(x, Bin) and x.op == "mul") or isinstance(x, Cast):
+            return None
+        if isinstance(x, Select) and isinstance(x.b, Const) and x.b.value == 0:
+            guards.append(x.cond)
+            return x.a
+        return x
+
+    return replaced(e, replace)
 
 
-def _conjuncts(cond: Expr, found: list[Expr]) -> None:
-    if isinstance(cond, Bin) and cond.op == "and":
-        _conjuncts(cond.a, found)
-        _conjuncts(cond.b, found)
-    else:
-        found.append(cond)
+def conjuncts(cond: Expr) -> list[Expr]:
+    """The conditions that a conjunction is made of."""
+
+    def joins(x: Expr) -> bool:
+        return isinstance(x, Bin) and x.op == "and"
+
+    return [x for x in walk(cond, into=joins) if not joins(x)]
 
 
 @dataclass
@@ -168,7 +184,7 @@ def share(b: LoopBuilder, e: Expr) -> Expr:
     count(e, True)
     made: dict[Expr, Expr] = {}
 
-    def go(x: Expr, sure: bool) -> Expr:
+    def step(x: Expr, sure: bool, go: Callable[[Expr, bool], Expr]) -> Expr:
         if x in made:
             return made[x]
         if isinstance(x, Select):
@@ -180,7 +196,7 @@ def share(b: LoopBuilder, e: Expr) -> Expr:
             made[x] = new = b.let(new, "t")
         return new
 
-    return go(e, True)
+    return rewrite(e, step, True)
 
 
 def _worth(e: Expr) -> bool:

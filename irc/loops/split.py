@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from irc.expr import Bin, Const, Expr, Select, children, index, rebuilt, walk
+from irc.expr import Bin, Const, Expr, Select, children, index, rebuilt, rewrite, walk
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
 from irc.ir.types import boolean
 from irc.loops.builder import LoopBuilder
 from irc.loops.schedule import Axis
-from irc.loops.simplify import depends, substitute
+from irc.loops.simplify import conjuncts, depends, substitute
 
 MOST_PIECES = 32
 
@@ -56,7 +56,7 @@ def _guards(e: Expr, axis: Axis, ranges: Ranges) -> dict[Expr, tuple[int, bool]]
     for x in walk(e):
         if not isinstance(x, Select):
             continue
-        for cond in _conjuncts(x.cond):
+        for cond in conjuncts(x.cond):
             if isinstance(cond, Bin) and cond.op in ("lt", "le") and depends(cond, {axis.var}):
                 gap = ranges.dim(index(cond.b)) - ranges.dim(index(cond.a)) - (1 if cond.op == "lt" else 0)
                 slope = coefficient(gap, local_name(axis.var))
@@ -66,14 +66,6 @@ def _guards(e: Expr, axis: Axis, ranges: Ranges) -> dict[Expr, tuple[int, bool]]
                 # slope · i + rest >= 0
                 found[cond] = (int(rest) + 1, True) if int(slope) < 0 else (-int(rest), False)
     return found
-
-
-def _conjuncts(cond: Expr) -> Iterator[Expr]:
-    if isinstance(cond, Bin) and cond.op == "and":
-        yield from _conjuncts(cond.a)
-        yield from _conjuncts(cond.b)
-    else:
-        yield cond
 
 
 def _bounds(guards: dict[Expr, tuple[int, bool]], axis: Axis) -> list[int] | None:
@@ -86,24 +78,18 @@ def _bounds(guards: dict[Expr, tuple[int, bool]], axis: Axis) -> list[int] | Non
 
 def _chosen(e: Expr, known: dict[Expr, Expr]) -> Expr:
     """`e` where these conditions are known; a branch that is not taken is gone."""
-    done: dict[int, Expr] = {}
 
-    def go(x: Expr) -> Expr:
-        if id(x) in done:
-            return done[id(x)]
+    def step(x: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
         if x in known:
-            new = known[x]
-        elif isinstance(x, Select):
-            cond = _decided(go(x.cond))
-            new = (
-                rebuilt(x, (cond, go(x.a), go(x.b))) if not isinstance(cond, Const) else go(x.a if cond.value else x.b)
-            )
-        else:
-            new = rebuilt(x, tuple(go(c) for c in children(x)))
-        done[id(x)] = new
-        return new
+            return known[x]
+        if isinstance(x, Select):
+            cond = _decided(go(x.cond, state))
+            if isinstance(cond, Const):
+                return go(x.a if cond.value else x.b, state)
+            return rebuilt(x, (cond, go(x.a, state), go(x.b, state)))
+        return rebuilt(x, tuple(go(c, state) for c in children(x)))
 
-    return go(e)
+    return rewrite(e, step, None)
 
 
 def _decided(cond: Expr) -> Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from irc.expr import Const, Expr, Load, Reduce, Var, children, index, rebuilt, walk
+from irc.expr import Const, Expr, Load, Reduce, Var, index, replaced, walk
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
@@ -147,26 +147,12 @@ def _merged_axes(
         return axes, stores, e
     stores, read = positions[: len(stores)], positions[len(stores) :]
     flat = {x: Load(lowering.flat(x.buffer), (ranges.expr(p),)) for x, p in zip(loads, read, strict=True)}
-    return plan, stores, transform_loads(e, flat)
+    return plan, stores, replaced(e, lambda x: flat[x] if isinstance(x, Load) else None)
 
 
 def _rescoped(p: Dim, var: Var, ranges: Ranges) -> Dim:
     """The position with the variable's new range (a symbol carries its bounds)."""
     return p.subs({local_name(var): ranges.symbol(var)})
-
-
-def transform_loads(e: Expr, known: dict[Load, Load]) -> Expr:
-    """Replace whole loads (a load in another's index stays inside it)."""
-    done: dict[int, Expr] = {}
-
-    def go(x: Expr) -> Expr:
-        if isinstance(x, Load):
-            return known[x]
-        if id(x) not in done:
-            done[id(x)] = rebuilt(x, tuple(go(c) for c in children(x)))
-        return done[id(x)]
-
-    return go(e)
 
 
 def _pinned(e: Expr, loads: list[Load]) -> set[Expr]:
@@ -179,7 +165,7 @@ def _pinned(e: Expr, loads: list[Load]) -> set[Expr]:
                 inside.update(id(y) for y in walk(i))
             else:
                 found.update(y for y in walk(i) if isinstance(y, Var))
-    found.update(x for x in walk(e, into_loads=False) if isinstance(x, Var))
+    found.update(x for x in walk(e, into=lambda x: not isinstance(x, Load)) if isinstance(x, Var))
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from irc.expr import Bin, Call, Const, Expr, Load, Size, Un, children
+from irc.expr import Bin, Call, Const, Expr, Load, Size, Un, walk as walk_expression
 from irc.ir.dim import Dim
 from irc.loops.ir import Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
 
@@ -86,7 +86,6 @@ class _Counter:
 
     def __init__(self) -> None:
         self.loads: dict[Buffer, Dim] = {}
-        self._known: dict[int, tuple[Expr, int, tuple[Buffer, ...]]] = {}
 
     def block(self, stmts: list[Stmt], times: Dim) -> Dim:
         total = Dim.of(0)
@@ -114,15 +113,8 @@ class _Counter:
         return times * operations
 
     def _of(self, e: Expr) -> tuple[int, tuple[Buffer, ...]]:
-        """Operations of one evaluation, and the tensors it loads elements of, one entry for each load."""
-        found = self._known.get(id(e))
-        if found is None:
-            parts = [self._of(c) for c in children(e)]
-            operations = sum(n for n, _ in parts)
-            loaded = tuple(b for _, bs in parts for b in bs)
-            if isinstance(e, Load):
-                loaded = (*loaded, e.buffer.root)
-            elif isinstance(e, Bin | Un | Call) and (isinstance(e, Call) or e.op in COUNTED):
-                operations += e.dtype.is_float
-            found = self._known[id(e)] = e, operations, loaded
-        return found[1:]
+        """Operations of one evaluation, and the tensors it loads elements of, one entry for each load; of what is
+        there several times, once."""
+        parts = list(walk_expression(e))
+        counted = [x for x in parts if isinstance(x, Call) or (isinstance(x, Bin | Un) and x.op in COUNTED)]
+        return sum(x.dtype.is_float for x in counted), tuple(x.buffer.root for x in parts if isinstance(x, Load))

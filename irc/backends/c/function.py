@@ -15,7 +15,7 @@ from irc.backends.c.names import Names, stem
 from irc.backends.c.sizes import dim_text, upper_bound
 from irc.backends.c.text import CComment, CName, block_comment, cut, remark
 from irc.backends.c.types import register, storage
-from irc.expr import Bin, Const, Expr, Load, Size, Var, children
+from irc.expr import Bin, Const, Expr, Load, Size, Var, walk as walk_expression
 from irc.ir.dim import INF, Dim
 from irc.ir.types import i64
 from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
@@ -475,15 +475,9 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
             return ()
 
 
-def subexpressions(e: Expr) -> Iterator[Expr]:
-    yield e
-    for child in children(e):
-        yield from subexpressions(child)
-
-
 def names_in(stmts: list[Stmt]) -> set[str]:
     """Variables that statements read."""
-    return {x.name for s in walk(stmts) for e in expressions(s) for x in subexpressions(e) if isinstance(x, Var)}
+    return {x.name for s in walk(stmts) for e in expressions(s) for x in walk_expression(e) if isinstance(x, Var)}
 
 
 def _written(function: Function) -> set[Buffer]:
@@ -506,7 +500,7 @@ def _work(stmts: list[Stmt]) -> Dim | None:
     """Expression nodes evaluated, as a size; None where it cannot be told."""
     total = Dim.of(0)
     for s in stmts:
-        nodes = sum(1 for e in expressions(s) for _ in subexpressions(e))
+        nodes = sum(1 for e in expressions(s) for _ in walk_expression(e))
         if isinstance(s, For):
             inner, times = _work(s.body), _extent(s.extent)
             if inner is None or times is None:

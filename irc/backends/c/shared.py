@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from irc.backends.c.function import Signature, Unit, expressions, print_function
-from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
+from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var, fold
 from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store
 
 Key = tuple[Any, ...]
@@ -141,12 +141,9 @@ class _Walker:
         return tuple(map(self.expr, parts))
 
     def expr(self, e: Expr) -> int:
-        found = self._known.get(id(e))
-        if found is None:
-            found = self._known[id(e)] = self.table.setdefault(self._key(e), len(self.table))
-        return found
+        return fold(e, lambda x, parts: self.table.setdefault(self._key(x, parts), len(self.table)), self._known)
 
-    def _key(self, e: Expr) -> Key:
+    def _key(self, e: Expr, parts: tuple[int, ...]) -> Key:
         match e:
             case Const():
                 return "const", repr(e.value), e.type.name
@@ -155,16 +152,16 @@ class _Walker:
             case Size():
                 return "size", e.dim
             case Load():
-                return "load", self.buffer(e.buffer), self.exprs(e.index)
+                return "load", self.buffer(e.buffer), parts
             case Bin():
-                return "bin", e.op, self.expr(e.a), self.expr(e.b)
+                return "bin", e.op, parts
             case Un():
-                return "un", e.op, self.expr(e.a)
+                return "un", e.op, parts
             case Cast():
-                return "cast", e.type.name, self.expr(e.a)
+                return "cast", e.type.name, parts
             case Select():
-                return "select", self.expr(e.cond), self.expr(e.a), self.expr(e.b)
+                return "select", parts
             case Call():
-                return "call", e.fn, self.exprs(e.args)
+                return "call", e.fn, parts
             case _:
                 raise TypeError(f"not a Loop IR expression: {type(e).__name__}")

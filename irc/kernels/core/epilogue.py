@@ -14,17 +14,22 @@ type, products and sums may be contracted; min and max propagate NaN; functions 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, transform
+from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, children, fold, transform, walk
 from irc.ir.types import DType, boolean, f32
 from irc.kernels.core.isa import C_TYPES
 from irc.kernels.vector.vecmath import FUNCTIONS
 
 Axes = Literal["scalar", "row", "column", "full"]
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_MOST_PARTS = 16
+"""Steps into a product in the search for a GELU, which has fewer."""
+_LONG = 72
+"""Characters of an intermediate value from which on it has a name."""
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "and": "&", "or": "|"}
 
 
@@ -61,7 +66,8 @@ class Epilogue:
         """Equal for equal epilogues; part of a kernel's signature."""
         if isinstance(self.expr, Var) and not self.slots:
             return ""
-        return f"{self.expr!r}{self.slots!r}" + (f"{sorted(self.halves)}" if self.halves else "")
+        expr = "; ".join(_steps(self.expr))
+        return f"{expr}{self.slots!r}" + (f"{sorted(self.halves)}" if self.halves else "")
 
     def functions(self) -> tuple[str, ...]:
         """Names of the mathematical functions it calls, each once."""
@@ -81,9 +87,25 @@ class Epilogue:
         pointers = "".join(f"\n    {kind}{name};" for name, kind in self.pointers(scalar))
         return pointers + "".join(f"\n    int64_t s{i}_{n};" for i, n in self.strides(*names))
 
-    def vector(self, v: str) -> str:
-        """The expression in C, over vectors of the type named `v`."""
-        return _vector(recognised(self.expr), v)
+    def vector(self, v: str) -> tuple[list[str], str]:
+        """The expression in C, over vectors of the type named `v`: declarations of its intermediate values, and it."""
+        values: list[str] = []
+
+        def name(e: Expr, text: str) -> str:
+            values.append(f"const {v}{'_mask' if e.dtype == boolean else ''} t{len(values)} = {text};")
+            return f"t{len(values) - 1}"
+
+        return values, _spelled(recognised(self.expr), lambda e, parts: _vector(e, parts, v), name)
+
+    def formula(self) -> list[str]:
+        """The expression as lines of text, the last of which says what is stored: equal for equal expressions."""
+        lines: list[str] = []
+
+        def name(_: Expr, text: str) -> str:
+            lines.append(f"t{len(lines)} = {text}")
+            return f"t{len(lines) - 1}"
+
+        return [*lines, _spelled(recognised(self.expr), _formula, name)]
 
 
 def plain(dtype: DType = f32) -> Epilogue:
@@ -124,39 +146,22 @@ def _gelu(expr: Expr) -> Expr | None:
 
 
 def _product(e: Expr) -> tuple[float, list[Expr]]:
-    """The constant and the other factors of a product."""
-    match e:
-        case Const(value) if e.dtype == f32:
-            return float(value), []  # type: ignore[arg-type]
-        case Bin("mul", a, b):
-            (p, left), (q, right) = _product(a), _product(b)
-            return p * q, [*left, *right]
-        case Bin("div", a, Const(value)) if e.dtype == f32 and value:
-            p, left = _product(a)
-            return p / float(value), left  # type: ignore[arg-type]
-        case _:
-            return 1.0, [e]
-
-
-def walk(expr: Expr) -> Iterator[Expr]:
-    """Every subexpression, outermost first."""
-    yield expr
-    for child in _children(expr):
-        yield from walk(child)
-
-
-def _children(e: Expr) -> tuple[Expr, ...]:
-    match e:
-        case Bin():
-            return (e.a, e.b)
-        case Un() | Cast():
-            return (e.a,)
-        case Call():
-            return e.args
-        case Select():
-            return (e.cond, e.a, e.b)
-        case _:
-            return ()
+    """The constant and the other factors of a product, of which there may be a few."""
+    scale, factors, stack = 1.0, list[Expr](), [e]
+    for _ in range(_MOST_PARTS):
+        if not stack:
+            return scale, factors
+        match x := stack.pop():
+            case Const(value) if x.dtype == f32:
+                scale *= float(value)  # type: ignore[arg-type]
+            case Bin("mul", a, b):
+                stack += (b, a)
+            case Bin("div", a, Const(value)) if x.dtype == f32 and value:
+                scale /= float(value)  # type: ignore[arg-type]
+                stack.append(a)
+            case _:
+                factors.append(x)
+    return 1.0, [e]
 
 
 def _supported(e: Expr, names: set[str], dtype: DType) -> bool:
@@ -179,6 +184,65 @@ def _supported(e: Expr, names: set[str], dtype: DType) -> bool:
             return False
 
 
+def _steps(expr: Expr) -> list[str]:
+    """Every distinct expression in one, in terms of the numbers of others."""
+    numbers: dict[str, int] = {}
+
+    def number(e: Expr, parts: tuple[int, ...]) -> int:
+        match e:
+            case Const():
+                own = f"{e.value!r}:{e.type}"
+            case Var():
+                own = f"{e.name}:{e.type}"
+            case Bin() | Un():
+                own = e.op
+            case Call():
+                own = e.fn
+            case Cast():
+                own = f"to {e.type}"
+            case _:
+                own = type(e).__name__
+        return numbers.setdefault(" ".join([own, *map(str, parts)]), len(numbers))
+
+    fold(expr, number)
+    return list(numbers)
+
+
+def _spelled(expr: Expr, spell: Callable[[Expr, tuple[str, ...]], str], name: Callable[[Expr, str], str]) -> str:
+    """The text of an expression out of those of its parts; what is long or read several times gets a name first."""
+    parts = [x for e in walk(expr) for x in children(e)]
+    reads = Counter(map(id, parts))
+
+    def text(e: Expr, operands: tuple[str, ...]) -> str:
+        spelled = spell(e, operands)
+        named = children(e) and (reads[id(e)] > 1 or len(spelled) > _LONG)
+        return name(e, spelled) if named and e is not expr else spelled
+
+    return fold(expr, text)
+
+
+def _formula(e: Expr, parts: tuple[str, ...]) -> str:
+    """One step of the expression for a reader."""
+    match e:
+        case Const():
+            return f"{e.value:.9g}" if isinstance(e.value, float) else str(e.value)
+        case Var():
+            return e.name
+        case Bin(op):
+            sign = _ARITHMETIC.get(op) or _COMPARE.get(op)
+            return f"({parts[0]} {sign} {parts[1]})" if sign else f"{op}({parts[0]}, {parts[1]})"
+        case Un("abs"):
+            return f"|{parts[0]}|"
+        case Un(op):
+            return f"{'!' if op == 'not' else '-'}{parts[0]}"
+        case Call(fn):
+            return f"{fn}({parts[0]})"
+        case Select():
+            return f"({parts[0]} ? {parts[1]} : {parts[2]})"
+        case _:
+            raise TypeError(f"not an epilogue: {e!r}")
+
+
 def _constant(value: object, v: str, dtype: DType) -> str:
     if dtype == boolean:
         return f"(({v}_mask){{0}} - {int(bool(value))})"
@@ -190,7 +254,8 @@ def _constant(value: object, v: str, dtype: DType) -> str:
     return f"{v}_all({number.hex()}{'f' if dtype == f32 else ''})"
 
 
-def _vector(e: Expr, v: str) -> str:
+def _vector(e: Expr, parts: tuple[str, ...], v: str) -> str:
+    """One step of the expression in C, from the text of its operands."""
     match e:
         case Const():
             return _constant(e.value, v, e.type)
@@ -198,18 +263,18 @@ def _vector(e: Expr, v: str) -> str:
             return e.name
         case Bin(op, a, b):
             if op in _ARITHMETIC:
-                return f"({_vector(a, v)} {_ARITHMETIC[op]} {_vector(b, v)})"
+                return f"({parts[0]} {_ARITHMETIC[op]} {parts[1]})"
             if op in _COMPARE:
-                return f"(({v}_mask)({_vector(a, v)} {_COMPARE[op]} {_vector(b, v)}))"
-            bound, x = (a, b) if isinstance(a, Const) else (b, a)
+                return f"(({v}_mask)({parts[0]} {_COMPARE[op]} {parts[1]}))"
+            bound, (limit, x) = (a, parts) if isinstance(a, Const) else (b, parts[::-1])
             if isinstance(bound, Const) and bound.value == bound.value:
-                return f"{v}_at_{'most' if op == 'min' else 'least'}({_vector(bound, v)}, {_vector(x, v)})"
-            return f"{v}_{op}({_vector(a, v)}, {_vector(b, v)})"
-        case Un(op, a):
-            return f"{v}_abs({_vector(a, v)})" if op == "abs" else f"({'~' if op == 'not' else '-'}{_vector(a, v)})"
-        case Call(fn, args):
-            return f"{v}_{fn}({_vector(args[0], v)})"
-        case Select(cond, a, b):
-            return f"{v}_select({_vector(cond, v)}, {_vector(a, v)}, {_vector(b, v)})"
+                return f"{v}_at_{'most' if op == 'min' else 'least'}({limit}, {x})"
+            return f"{v}_{op}({', '.join(parts)})"
+        case Un(op):
+            return f"{v}_abs({parts[0]})" if op == "abs" else f"({'~' if op == 'not' else '-'}{parts[0]})"
+        case Call(fn):
+            return f"{v}_{fn}({parts[0]})"
+        case Select():
+            return f"{v}_select({', '.join(parts)})"
         case _:
             raise TypeError(f"not an epilogue: {e!r}")

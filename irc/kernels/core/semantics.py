@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, fold
 from irc.kernels.attention.split_bf16 import AmxAttentionKernel
 from irc.kernels.attention.vector import AttentionKernel
 from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
@@ -246,24 +246,24 @@ def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Arr
     operands = (s.astype(epilogue.dtype.numpy) if i in epilogue.halves else s for i, s in enumerate(slots))
     known = {"acc": accumulator, **{f"slot{i}": s for i, s in enumerate(operands)}}
 
-    def value(e: Expr) -> Any:
+    def value(e: Expr, parts: tuple[Any, ...]) -> Any:
         match e:
             case Const():
                 return e.type.numpy.type(e.value)
             case Var():
                 return known[e.name]
             case Bin():
-                return _BINARY[e.op](value(e.a), value(e.b))
+                return _BINARY[e.op](*parts)
             case Un():
-                return {"neg": np.negative, "abs": np.abs, "not": np.logical_not}[e.op](value(e.a))
+                return {"neg": np.negative, "abs": np.abs, "not": np.logical_not}[e.op](*parts)
             case Call():
-                return (_CALLS.get(e.fn) or getattr(np, e.fn))(value(e.args[0]))
+                return (_CALLS.get(e.fn) or getattr(np, e.fn))(*parts)
             case Select():
-                return np.where(value(e.cond), value(e.a), value(e.b))  # pyright: ignore
+                return np.where(*parts)
             case Cast():
-                return np.asarray(value(e.a)).astype(e.type.numpy)
+                return np.asarray(parts[0]).astype(e.type.numpy)
             case _:
                 raise NotImplementedError(type(e).__name__)
 
     with np.errstate(all="ignore"):
-        return value(epilogue.expr)
+        return fold(epilogue.expr, value)

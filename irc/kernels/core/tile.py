@@ -260,12 +260,13 @@ def epilogue_of(symbol: str, tile: Tile, epilogue: Epilogue, stored: object = No
     """
     given = names(tile) | {"S": symbol}
     given["stored"] = stored or given["T"]
+    values, result = epilogue.vector(str(given["V"]))
     return fill(
         _EPILOGUE,
         **given,
         slot_fields=_fields(epilogue, given),
-        slot_loads=_loads(epilogue, given),
-        epilogue=epilogue.vector(str(given["V"])),
+        slot_loads=_loads(epilogue, given) + "".join(f"\n    {line}" for line in values),
+        epilogue=result,
     )
 
 
