@@ -259,7 +259,7 @@ def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Arr
             case Call():
                 return (_CALLS.get(e.fn) or getattr(np, e.fn))(*parts)
             case Select():
-                return np.where(*parts)
+                return np.where(*parts)  # pyright: ignore
             case Cast():
                 return np.asarray(parts[0]).astype(e.type.numpy)
             case _:
