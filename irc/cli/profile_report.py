@@ -44,9 +44,14 @@ _SIGNATURE = re.compile(r"^irc_|_(f32|f64|avx|sse|neon|plain|\d|[0-9a-f]{10}$).*
 """What a kernel's symbol has besides its family."""
 
 
+def family(symbol: str) -> str:
+    """The family of the kernel of that symbol: `gemm`, `direct_conv`."""
+    return _SIGNATURE.sub("", symbol)
+
+
 def kind_of(step: Step) -> str:
-    """The family of the step's kernels: `gemm`, `direct_conv`; `generated` where it has none."""
-    return " + ".join(dict.fromkeys(_SIGNATURE.sub("", s) for s in step.kernels)) or "generated"
+    """The families of the step's kernels; `generated` where it has none."""
+    return " + ".join(dict.fromkeys(map(family, step.kernels))) or "generated"
 
 
 def layers_of(step: Step) -> str:

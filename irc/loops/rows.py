@@ -12,13 +12,16 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import i64
 from irc.loops.builder import LOCAL_BYTES
-from irc.loops.ir import Alloc, Buffer
+from irc.loops.ir import Alloc, Buffer, Let
 from irc.loops.schedule import TILE, TILE_VAR, WHOLE_TILE, Axis, Scalars, Tile, TileReducer, loop
 from irc.loops.simplify import share, substitute
 from irc.loops.stages import merged, merged_reductions
 
 if TYPE_CHECKING:
     from irc.loops.lower import Scope
+
+MANY = 64
+"""Iterations of a parallel loop that are enough for as many threads as there may be."""
 
 
 def emit_rows(scope: Scope, group: Group) -> None:
@@ -55,16 +58,26 @@ class RowEmitter:
         self._place_stages()
         with ExitStack() as stack:
             outer = [k for k in self.outer if k != self.vector]
-            for n, k in enumerate(outer):
-                stack.enter_context(
-                    loop(self.b, self.outer[k], self.frame.shape[k], "parallel" if n == 0 else "serial")
-                )
+            self._outer_loops(stack, outer)
             self.tile = self._tile(stack, first=not outer) if self.tiled else None
             for value in self.group.stages:
                 if self.frame.is_full(value.shape):
                     self._full(value)
                 else:
                     self._reduced(value)
+
+    def _outer_loops(self, stack: ExitStack, outer: list[int]) -> None:
+        """Loops over these axes; as one where the first alone may have too few iterations for all threads."""
+        b, extents = self.b, [self.frame.shape[k] for k in outer]
+        if len(outer) < 2 or (extents[0].const or 0) >= MANY:
+            for n, k in enumerate(outer):
+                stack.enter_context(loop(b, self.outer[k], extents[n], "parallel" if n == 0 else "serial"))
+            return
+        rest: Expr = stack.enter_context(b.for_(product(extents), "parallel", "n"))
+        for n in reversed(range(1, len(outer))):
+            b.add(Let(self.outer[outer[n]], rest % extents[n]))
+            rest = rest // extents[n]
+        b.add(Let(self.outer[outer[0]], rest))
 
     def _tile(self, stack: ExitStack, first: bool) -> Tile:
         assert self.vector is not None
