@@ -182,8 +182,8 @@ def _replace(
     rank = {k: n for n, k in enumerate(after)}
     for other, (first, end) in inner:
         here = after[max(range(first, end), key=rank.__getitem__)]
-        for part in map(_producer, (after[k] for k in range(first, end))):
-            part.layers = layers_of((part, other))
+        for part in map(_producer, (after[k] for k in range(first, end) if other is not node)):
+            part.layers = layers_of((other, part))
         if end - first < len(operands):
             here = piece(here, starts[first], starts[end])
         put_in_place(graph, other.outputs[0], here)

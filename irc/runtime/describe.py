@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from irc.backends.c.names import prefix_of
 from irc.ir.dim import Dim, Func, Symbol, product
-from irc.ir.graph import Graph, Model, Value, symbols_of
+from irc.ir.graph import Graph, Model, Value, layers_of, symbols_of
 from irc.ir.relation import Demand
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from irc.loops.ir import Program
@@ -140,7 +140,7 @@ def profile_of_groups(groups: Sequence[Group], graph: Graph) -> list[dict[str, A
     return [
         {
             "function": "+".join(dict.fromkeys(n.op.name for n in g.nodes)),
-            "layers": list(dict.fromkeys(n.name or n.op.name for n in g.nodes)),
+            "layers": list(layers_of(g.nodes)) or [g.root.name],
             "kernels": [],
             "flops": None,
             "read": _bytes(g.operands, symbols),
