@@ -100,7 +100,6 @@ class Value:
     assumed: bool = False
     names: tuple[str, ...] = ()
     loc: Loc = NOWHERE
-    layout: Any = None
     extras: dict[str, Any] = field(default_factory=dict[str, Any])
     uses: dict[Node, int] = field(default_factory=dict["Node", int])  # consumers, with the number of ports
 
@@ -391,7 +390,6 @@ class Graph:
                     value.assumed,
                     value.names,
                     value.loc,
-                    value.layout,
                     dict(value.extras),
                 )
             return twins[value]

@@ -24,12 +24,12 @@ from typing import Literal
 from irc.expr import Expr, Load, Operand, Tensor, Var, index, wrap
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, TensorType, i64
-from irc.loops.ir import Alloc, Assign, Block, Buffer, For, If, Let, Stmt, Store
+from irc.loops.ir import Alloc, Assign, Buffer, For, If, Let, Stmt, Store
 
 LOCAL_BYTES = 32768
 """Scratch up to this size stands on the stack; larger or symbolic scratch is planned in the arena."""
 
-Kind = Literal["serial", "parallel", "simd", "lanes", "unroll"]
+Kind = Literal["serial", "parallel", "simd", "lanes"]
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,6 @@ class LoopBuilder:
         last = self._open[-1][-1]
         assert isinstance(last, If) and not last.orelse, "else_ must follow if_"
         with self.inside(last.orelse):
-            yield
-
-    @contextmanager
-    def block(self, comment: str = "") -> Iterator[None]:
-        """A scope of its own, with a comment for the reader of the generated code."""
-        scope = Block([], comment)
-        self.add(scope)
-        with self.inside(scope.body):
             yield
 
     @contextmanager

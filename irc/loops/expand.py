@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from irc.fusion.indexing import Ranges
 from irc.loops.builder import LoopBuilder
-from irc.loops.ir import Assign, Block, For, If, Let, Stmt, Store
+from irc.loops.ir import Assign, For, If, Let, Stmt, Store
 from irc.loops.schedule import Scalars
 from irc.loops.simplify import has_reduce
 
@@ -18,7 +18,7 @@ def _expanded(b: LoopBuilder, stmts: list[Stmt]) -> list[Stmt]:
     found: list[Stmt] = []
     with b.inside(found):
         for s in stmts:
-            if isinstance(s, For | Block):
+            if isinstance(s, For):
                 s.body = _expanded(b, s.body)
             elif isinstance(s, If):
                 s.cond = Scalars(b, Ranges()).value(s.cond)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, children, rebuilt, rewrite, walk
 from irc.loops.builder import LoopBuilder
-from irc.loops.ir import Assign, Block, Buffer, For, If, Let, Stmt, Store, walk as statements
+from irc.loops.ir import Assign, Buffer, For, If, Let, Stmt, Store, walk as statements
 
 
 def hoist(b: LoopBuilder, reads: bool) -> None:
@@ -32,8 +32,6 @@ def _hoisted(b: LoopBuilder, body: list[Stmt], reads: bool) -> list[Stmt]:
             found += _Loop(b, s, reads).run()
         elif isinstance(s, If):
             s.then, s.orelse = _hoisted(b, s.then, reads), _hoisted(b, s.orelse, reads)
-        elif isinstance(s, Block):
-            s.body = _hoisted(b, s.body, reads)
         found.append(s)
     return found
 

@@ -16,7 +16,7 @@ import numpy as np
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.types import DType
 from irc.kernels.core import semantics_last
-from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
+from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
 
 Array = np.ndarray[Any, Any]
 
@@ -91,8 +91,6 @@ class Interpreter:
                 self.memory[s.buffer] = _undefined(s.buffer.dtype, self.shape(s.buffer))
             case If():
                 self.block(s.then if self.value(s.cond) else s.orelse)
-            case Block():
-                self.block(s.body)
             case KernelCall():
                 self.kernel(s)
             case _:

@@ -69,7 +69,7 @@ class For(Stmt):
     var: Var
     extent: Expr
     body: list[Stmt]
-    kind: Literal["serial", "parallel", "simd", "lanes", "unroll"] = "serial"
+    kind: Literal["serial", "parallel", "simd", "lanes"] = "serial"
     origin: tuple[str, ...] = ()
 
 
@@ -111,14 +111,6 @@ class If(Stmt):
     cond: Expr
     then: list[Stmt]
     orelse: list[Stmt] = field(default_factory=list[Stmt])
-
-
-@dataclass
-class Block(Stmt):
-    """A scope with a comment for the reader of the generated code."""
-
-    body: list[Stmt]
-    comment: str = ""
 
 
 @dataclass
@@ -182,7 +174,7 @@ def walk(stmts: list[Stmt]) -> Iterator[Stmt]:
     """Every statement, outermost first."""
     for s in stmts:
         yield s
-        if isinstance(s, For | Block):
+        if isinstance(s, For):
             yield from walk(s.body)
         elif isinstance(s, If):
             yield from walk(s.then)

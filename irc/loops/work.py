@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from irc.expr import Bin, Call, Const, Expr, Load, Size, Un, walk as walk_expression
 from irc.ir.dim import Dim
-from irc.loops.ir import Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
+from irc.loops.ir import Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
 
 COUNTED = {"add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow", "neg"}
 """What counts as an operation where the type is a float; so does every function."""
@@ -96,8 +96,6 @@ class _Counter:
                 case If():
                     total = total + self.block(s.then, times) + self.block(s.orelse, times)
                     self._count(s.cond, times)
-                case Block():
-                    total = total + self.block(s.body, times)
                 case Store() | Let() | Assign():
                     total = total + self._count(s.value, times)
                     for e in s.index if isinstance(s, Store) else ():

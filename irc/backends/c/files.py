@@ -149,7 +149,7 @@ def _flags(kernels: bool, options: EmitOptions) -> str:
 
 
 def _macros(groups: list[Signature]) -> str:
-    used = any("IRC_SIMD" in g.text or "IRC_LANES" in g.text or "IRC_UNROLL" in g.text for g in groups)
+    used = any("IRC_SIMD" in g.text or "IRC_LANES" in g.text for g in groups)
     return _MACROS if used else ""
 
 
@@ -177,16 +177,13 @@ _INCLUDES = "#include <math.h>\n#include <string.h>\n"
 _MACROS = """#if defined(__clang__)
 #define IRC_SIMD _Pragma("clang loop vectorize(assume_safety)")
 #define IRC_LANES IRC_SIMD
-#define IRC_UNROLL _Pragma("clang loop unroll(full)")
 #pragma clang diagnostic ignored "-Wpass-failed"
 #elif defined(__GNUC__)
 #define IRC_SIMD _Pragma("GCC ivdep")
 #define IRC_LANES _Pragma("GCC ivdep") _Pragma("GCC unroll 16") /* accumulators in registers */
-#define IRC_UNROLL _Pragma("GCC unroll 64")
 #else
 #define IRC_SIMD
 #define IRC_LANES
-#define IRC_UNROLL
 #endif
 """
 

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from irc.backends.c.expr import ANYTHING, Printer, Range
 from irc.backends.c.names import Names, stem
 from irc.backends.c.sizes import dim_text, upper_bound
-from irc.backends.c.text import CComment, CName, block_comment, cut, remark
+from irc.backends.c.text import CComment, CName, block_comment, cut
 from irc.backends.c.types import register, storage
 from irc.expr import Bin, Const, Expr, Load, Size, Var, walk as walk_expression
 from irc.ir.dim import INF, Dim
 from irc.ir.types import i64
-from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
+from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
 
 PARALLEL_WORK = 32768
 """Element operations below which a loop is not worth waking threads for."""
@@ -210,10 +210,6 @@ class Frame:
                 self.assignment(self.variable(s.var), s.value, self.print.text(s.value))
             case If():
                 self.branch(s)
-            case Block():
-                self.line("{ " + remark(s.comment) if s.comment else "{")
-                self.block(s.body)
-                self.line("}")
             case Alloc():
                 self.locals[s.buffer] = self.names.of_model(s.buffer.name)
                 count = max(int(s.buffer.elements), 1)
@@ -279,8 +275,6 @@ class Frame:
             self.line("IRC_SIMD")
         elif s.kind == "lanes":
             self.line("IRC_LANES")
-        elif s.kind == "unroll":
-            self.line("IRC_UNROLL")
         scope = dict(self.scope)
         name = self.declare(s.var, "int64_t", (0, hi - 1 if hi < INF else LARGEST_INDEX))
         if text.isidentifier() or (isinstance(s.extent, Const) and not end):
@@ -510,7 +504,7 @@ def _work(stmts: list[Stmt]) -> Dim | None:
             return None
         else:
             total = total + nodes
-            for body in (s.then, s.orelse) if isinstance(s, If) else (s.body,) if isinstance(s, Block) else ():
+            for body in (s.then, s.orelse) if isinstance(s, If) else ():
                 inner = _work(body)
                 if inner is None:
                     return None

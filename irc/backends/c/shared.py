@@ -13,7 +13,7 @@ from typing import Any
 
 from irc.backends.c.function import Signature, Unit, expressions, print_function
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var, fold
-from irc.loops.ir import Alloc, Assign, Block, Buffer, For, Function, If, KernelCall, Let, Stmt, Store
+from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store
 
 Key = tuple[Any, ...]
 
@@ -126,8 +126,6 @@ class _Walker:
                 return "alloc", self.buffer(s.buffer)
             case If():
                 return "if", self.expr(s.cond), self.block(s.then), self.block(s.orelse)
-            case Block():
-                return "block", s.comment, self.block(s.body)
             case KernelCall():
                 pointers = tuple(tuple(map(self.buffer, group)) for group in (s.reads, s.writes, s.scratch))
                 return "kernel", s.kernel.symbol, pointers, self.exprs(expressions(s))
