@@ -12,7 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from irc.opdef.base import FORMS, load_all
+from irc.opdef.registry import FORMS, load_all
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "irc" / "ops" / "unsupported.toml"

@@ -20,7 +20,7 @@ import irc
 from irc import driver
 from irc.cli import main
 from irc.diagnostics.render import RENDERERS
-from irc.ir.text import parse_graph, print_graph
+from irc.opdef.text import parse_graph, print_graph
 from irc.toolchain import c_compiler
 from tests.support.hostile_models import (
     MARK,

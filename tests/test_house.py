@@ -219,7 +219,7 @@ def test_each_operation_is_declared_once() -> None:
 
 
 def test_each_operation_says_what_it_computes() -> None:
-    from irc.opdef.base import OPS, load_all
+    from irc.opdef.registry import OPS, load_all
 
     load_all()
     silent = [name for name, cls in OPS.items() if not (cls.__doc__ or "").strip()]
@@ -228,7 +228,7 @@ def test_each_operation_says_what_it_computes() -> None:
 
 def test_each_operation_belongs_to_a_format() -> None:
     """Operations that only passes make are the exception, and say so in their docstring."""
-    from irc.opdef.base import OPS, load_all
+    from irc.opdef.registry import OPS, load_all
 
     load_all()
     nowhere = [n for n, c in OPS.items() if not c.onnx and not c.openvino and not c.__module__.endswith(".opaque")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from types import SimpleNamespace
 from typing import Any, cast
 
 import networkx as nx
@@ -16,12 +15,13 @@ from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.types import TensorType, Type, UnknownRank, dynamic
-from irc.opdef.base import FORMS, Op, form_at, forms_of
+from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Reading
 from irc.opdef.extent import require_possible
-from irc.opdef.forms import Form
+from irc.opdef.forms import Attributes, Form
 from irc.opdef.opaque import Opaque
+from irc.opdef.registry import FORMS, form_at, forms_of
 
 
 def read_model(raw: RawModel, sink: Sink) -> Model:
@@ -172,7 +172,7 @@ class _Reader:
         # The row's own operands (before attributes became operands) decide arity and types.
         sig.check(label, inputs if form.sig else operands, form.types or None)
         if form.read is not None:
-            made = form.read(b, SimpleNamespace(**fields, outputs=len(raw.outputs), opset=raw.version), *operands)
+            made = form.read(b, Attributes(**fields, outputs=len(raw.outputs), opset=raw.version), *operands)
         else:
             made = b.add_all(cls(**{k: v for k, v in fields.items() if k in cls.__dataclass_fields__}), *operands)
         several = isinstance(made, tuple | list)

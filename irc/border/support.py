@@ -6,9 +6,9 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from irc.diagnostics import Loc, Sink
+from irc.diagnostics import Facts, Loc, Sink
 from irc.diagnostics.codes import shape as codes
 from irc.formats.document import RawGraph, RawNode, RawValue
 from irc.ir.graph import Value
@@ -156,7 +156,7 @@ def compare_inputs(sink: Sink, inputs: Sequence[Value | None], raw: RawNode) -> 
 def compare_types(sink: Sink, said: Type | None, known: Type | None, what: str, loc: Loc) -> None:
     if not isinstance(said, TensorType) or not isinstance(known, TensorType):
         return
-    facts: dict[str, Any] = {"value": what, "declared": said, "inferred": known}
+    facts: Facts = {"value": what, "declared": said, "inferred": known}
     if said.dtype != dynamic and known.dtype != dynamic and said.dtype != known.dtype:
         sink.report(codes.DECLARED_TYPE, loc, **facts)
     elif said.shape is not None and known.shape is not None:

@@ -24,11 +24,14 @@ from irc.ir.dim import SizeUnknown
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.names import unused
 from irc.ir.types import DType, UnknownRank
-from irc.opdef.base import Op, form_at
+from irc.opdef.base import Op
 from irc.opdef.builder import Builder, trace
 from irc.opdef.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
 from irc.opdef.forms import Declined, Form
 from irc.opdef.opaque import Opaque
+from irc.opdef.registry import form_at
+from irc.ops.cast import Cast
+from irc.ops.layout import Identity
 
 Path = tuple[tuple[Op, tuple[str, ...]], ...]
 AGAIN = 3
@@ -151,9 +154,8 @@ class _Writer:
                 self.out.outputs.append(replace(raw, key=self._key(value), type=value.type))
                 continue
             if self.format == "onnx" and (value in seen or value.const is not None):
-                b = Builder(self.scope, value.name)
                 twin = self.scope.new_value(f"{value.name}_out", value.type)
-                self._legalise(b.Identity(_input_like(self.scope, value)).producer.op, [value], [twin], "", value.loc)
+                self._legalise(Identity(), [value], [twin], "", value.loc)
                 value = twin
             seen.add(value)
             names = value.names or (value.name,)
@@ -448,7 +450,7 @@ class _Writer:
             const = Constant.of(value.array.astype(target.numpy), target)
             return self.scope.add_constant(const, f"{value.name}_{target}")
         cast = Builder(self.scope, value.name).Cast(_input_like(self.scope, value), to=target)
-        self._legalise(cast.producer.op, [value], [cast], f"{name}/Cast", loc)
+        self._legalise(Cast(to=target), [value], [cast], f"{name}/Cast", loc)
         return cast
 
     def _refusal(self, op: Op, inputs: Sequence[Value | None]) -> Problem:

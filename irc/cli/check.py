@@ -10,7 +10,7 @@ import numpy as np
 
 from irc.cli import feeds
 from irc.diagnostics.core import IrcError
-from irc.opdef.base import is_array
+from irc.ir.types import is_array
 
 RELATIVE = 1e-4
 """Largest difference allowed, relative to the largest magnitude of the output."""

@@ -117,7 +117,7 @@ def _dump(path: str, name: str, backend: str | None, options: dict[str, Any]) ->
     """Print the graph after a pass."""
     import irc
     from irc import driver
-    from irc.ir.text import print_graph
+    from irc.opdef.text import print_graph
 
     chosen = driver.CompileOptions(backend, **options)
     known = driver.passes_of(chosen)

@@ -1,4 +1,4 @@
-"""Codes, locations, diagnostics and the sink that collects them."""
+"""What operations and passes raise, and the sink that collects findings."""
 
 from __future__ import annotations
 
@@ -7,80 +7,19 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
+from irc.diagnostics.code import Code
+from irc.diagnostics.codes import internal
+from irc.diagnostics.finding import NOWHERE, Diagnostic, Loc
 from irc.diagnostics.terminal import visible
+
+Facts = dict[str, Any]
+"""Facts of a finding, by the names in its templates; any value that can be formatted."""
 
 GUESSES, LONGEST_GUESS, GUESSED_AMONG = 20, 100, 5000
 """Findings of a stage that say what was probably meant, characters of a word, and words that it is compared with."""
-
-Severity = Literal["error", "warning", "note"]
-
-
-@dataclass(frozen=True)
-class Code:
-    """One kind of finding: a row of the tables in `irc.diagnostics.codes`.
-
-    `message` and `help` are templates filled with the facts of the place (`{name}`).  `why`,
-    `example` and `fix` are what `irc explain CODE` prints.
-    """
-
-    id: str
-    severity: Severity
-    title: str
-    message: str
-    why: str = ""
-    example: str = ""
-    fix: str = ""
-    help: str = ""
-
-
-@dataclass(frozen=True)
-class Loc:
-    """A place in the user's file.
-
-    `where` names it in the file's own terms (`layer 57 "encoder/MatMul" (MatMul, opset1)`,
-    `graph main, node 12 "conv1"`).  `position` finds line and column (1-based) and runs only
-    when somebody asks, because exact XML positions need a second pass over the file.
-    """
-
-    file: str = ""
-    where: str = ""
-    position: Callable[[], tuple[int, int] | None] | None = field(default=None, compare=False, repr=False)
-
-    def resolve(self) -> tuple[int | None, int | None]:
-        found = self.position() if self.position else None
-        return found or (None, None)
-
-    @property
-    def line(self) -> int | None:
-        return self.resolve()[0]
-
-    @property
-    def column(self) -> int | None:
-        return self.resolve()[1]
-
-
-NOWHERE = Loc()
-
-
-@dataclass(frozen=True)
-class Diagnostic:
-    """A finding: what is wrong, where, the facts, and a way out."""
-
-    code: str
-    severity: Severity
-    message: str
-    location: Loc = NOWHERE
-    notes: tuple[str, ...] = ()
-    help: str = ""
-
-    def __str__(self) -> str:
-        from irc.diagnostics.render import render_text
-
-        return render_text([self], color=False)
 
 
 class IrcError(Exception):
@@ -116,12 +55,12 @@ class RunError(IrcError):
 class Problem(Exception):
     """What operation code raises: a code and its facts, no location.  The engine adds the place."""
 
-    def __init__(self, code: Code, notes: tuple[str, ...] = (), **facts: Any) -> None:
+    def __init__(self, code: Code, notes: tuple[str, ...] = (), **facts: object) -> None:
         self.code, self.notes, self.facts = code, notes, facts
         super().__init__(fill(code.message, facts))
 
 
-def fill(template: str, facts: dict[str, Any]) -> str:
+def fill(template: str, facts: Facts) -> str:
     return template.format_map(_Missing(facts))
 
 
@@ -138,7 +77,7 @@ class Undecided(Protocol):
         ...
 
 
-recorder: ContextVar[Callable[[Undecided, Code, dict[str, Any]], None] | None] = ContextVar("recorder", default=None)
+recorder: ContextVar[Callable[[Undecided, Code, Facts], None] | None] = ContextVar("recorder", default=None)
 """What `require` hands a relation that cannot be decided; see `irc.ir.relation.recording`."""
 
 
@@ -165,7 +104,7 @@ class Sink:
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self.diagnostics)
 
-    def report(self, code: Code, loc: Loc = NOWHERE, notes: tuple[str, ...] = (), **facts: Any) -> None:
+    def report(self, code: Code, loc: Loc = NOWHERE, notes: tuple[str, ...] = (), **facts: object) -> None:
         self.add(Diagnostic(code.id, code.severity, fill(code.message, facts), loc, notes, fill(code.help, facts)))
 
     def add(self, found: Diagnostic) -> None:
@@ -176,8 +115,6 @@ class Sink:
 
     def crash(self, error: Exception, loc: Loc = NOWHERE, notes: tuple[str, ...] = ()) -> None:
         """Report an exception nobody foresaw (IRC9002); IRC_TRACEBACK=1 prints where it happened."""
-        from irc.diagnostics.codes import internal
-
         if os.environ.get("IRC_TRACEBACK"):
             traceback.print_exception(error)
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

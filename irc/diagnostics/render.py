@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from irc.diagnostics.core import Diagnostic
+from irc.diagnostics.codes import find
+from irc.diagnostics.finding import Diagnostic, plain
 from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import TerminalText, visible
 
-COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _LINK = re.compile(r"\[(?=[^\[\]]*\]\()")
 """Where a link begins that viewers of SARIF would make of plain text."""
 
@@ -25,39 +25,10 @@ _LINK = re.compile(r"\[(?=[^\[\]]*\]\()")
 # ------------------------------------------------------------------------------- text
 def render_text(found: Iterable[Diagnostic], color: bool = False) -> TerminalText:
     """The form for people: a headline, the place, the facts, a way out."""
-    blocks = [_block(d) for d in found]
-    lines = [line for block in blocks for line in block]
+    lines = [line for d in found for line in d.lines()]
     if color:
         return TerminalText.styled(lines)
-    return TerminalText.lines("".join(TerminalText(text) for text, _ in line) for line in lines)
-
-
-_Line = list[tuple[str, str]]
-"""Pieces of a line, each with a rich style ("" for none)."""
-
-
-def _block(d: Diagnostic) -> list[_Line]:
-    style = COLOURS[d.severity]
-    lines: list[_Line] = [[(f"{d.severity}[{d.code}]", style), (f": {d.message}", "bold")]]
-    place = _place(d)
-    if place:
-        lines.append([("  --> ", "blue"), (place, "")])
-    lines += [[("   = ", "blue"), (note, "")] for note in d.notes]
-    explain = f"irc explain {d.code}"
-    if d.help:
-        lines.append([("   = ", "blue"), (f"help: {d.help}     ", ""), (f"({explain})", "dim")])
-    else:
-        lines.append([("   = ", "blue"), (f"help: {explain}", "")])
-    return lines
-
-
-def _place(d: Diagnostic) -> str:
-    """`model.xml:1834:5  layer 57 …`, as much of it as is known."""
-    line, column = d.location.resolve()
-    place = d.location.file
-    if place and line:
-        place += f":{line}" + (f":{column}" if column else "")
-    return "  ".join(part for part in (place, d.location.where) if part)
+    return plain(lines)
 
 
 def summary(found: Sequence[Diagnostic]) -> str:
@@ -103,8 +74,6 @@ def render_sarif(found: Iterable[Diagnostic]) -> JsonText:
 
 
 def _rule(id: str) -> dict[str, Any]:
-    from irc.diagnostics.codes import find
-
     code = find(id)
     if code is None:
         return {"id": id}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +13,13 @@ import numpy as np
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import lowering
 from irc.ir.dim import Dim, DimLike, product
+
+Array = np.ndarray[Any, Any]
+"""An array of any element type and shape; this alias is the one place that says so."""
+
+
+def is_array(value: Any) -> TypeGuard[Array]:
+    return isinstance(value, np.ndarray)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import TensorType, Type, f32, f64
 from irc.layout import conv3d_as_conv2d
-from irc.opdef.base import Array, Op, as_list
+from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
+from irc.opdef.reference import as_list
 from irc.opdef.signature import Sig
 from irc.opdef.window import spatial, window_padding
 from irc.passes import simplify

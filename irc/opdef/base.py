@@ -1,4 +1,4 @@
-"""`Op`: what an operation is, and the registry of all of them.
+"""`Op`: what an operation is, and `op`, which makes a class one.
 
 An operation is a frozen dataclass: its fields are its attributes.  Its body says everything else,
 read top-down like its specification page:
@@ -19,33 +19,18 @@ Elementwise operations are one row each: see `irc.opdef.elementwise`.
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from typing import Any, ClassVar, TypeGuard, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-import numpy as np
-
-from irc.diagnostics import Problem
-from irc.diagnostics.codes import internal
 from irc.ir.graph import Value
-from irc.ir.types import TensorType, Type, UnknownRank
+from irc.ir.types import Array, TensorType, Type, UnknownRank
+from irc.opdef.builder import evaluate_decomposed, trace
 from irc.opdef.forms import Form, resolve
+from irc.opdef.reference import as_list
+from irc.opdef.registry import FORMS, OPS, load_all
 from irc.opdef.signature import Sig
 
-Array = np.ndarray[Any, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Assuming:
-    """What `Op.contents` returns where it holds under conditions, as that no divisor is 0: good for shapes only."""
-
-    elements: Any
-
-
-def is_array(value: Any) -> TypeGuard[Array]:
-    return isinstance(value, np.ndarray)
+__all__ = ["Array", "Op", "load_all", "op"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +62,6 @@ class Op:
 
         The default traces `decompose`.
         """
-        from irc.opdef.builder import trace
-
         return [v.tensor for v in trace(self, args)[1]]
 
     def reference(self, *args: Any) -> Any:
@@ -86,8 +69,6 @@ class Op:
 
         The default evaluates `decompose`.  Integers wrap; every result has its declared element type.
         """
-        from irc.opdef.builder import evaluate_decomposed
-
         return evaluate_decomposed(self, args)
 
     decompose: ClassVar[Callable[..., Any] | None] = None
@@ -154,17 +135,6 @@ class Op:
             yield bound.get(result.type) or DTYPES.get(result.type) or dynamic
 
 
-def as_list(found: Any) -> list[Any]:
-    """What a function of an operation returned, a single result or a list or tuple of them, as a list."""
-    return list(cast("Sequence[Any]", found)) if isinstance(found, list | tuple) else [found]
-
-
-OPS: dict[str, type[Op]] = {}
-"""Every operation by its canonical name."""
-
-FORMS: dict[tuple[str, str, str], list[tuple[Form, type[Op]]]] = {}
-"""(format, domain, lower-case name in the file) → its rows, oldest first."""
-
 C = TypeVar("C", bound=type[Any])
 
 
@@ -184,32 +154,3 @@ def op(cls: C) -> C:
             rows.append((form, made))
             rows.sort(key=lambda row: row[0].since)
     return made
-
-
-@cache
-def load_all() -> None:
-    """Import every family file of `irc.ops`, which registers its operations."""
-    import irc.ops
-
-    for info in pkgutil.iter_modules(irc.ops.__path__):
-        importlib.import_module(f"irc.ops.{info.name}")
-
-
-def forms_of(format: str, domain: str, name: str) -> list[tuple[Form, type[Op]]]:
-    """The rows of a name in a format, oldest first; empty if the name is unknown."""
-    load_all()
-    return FORMS.get((format, domain, name.lower()), [])
-
-
-def form_at(format: str, domain: str, name: str, opset: int) -> tuple[Form, type[Op]] | None:
-    """The row that applies in that opset: the greatest `since <= opset`."""
-    rows = [r for r in forms_of(format, domain, name) if r[0].since <= opset]
-    return rows[-1] if rows else None
-
-
-def find_op(name: str) -> type[Op]:
-    """The operation of that canonical name; Problem IRC9001 if there is none."""
-    load_all()
-    if name not in OPS:
-        raise Problem(internal.NO_SUCH_OP, op=name)
-    return OPS[name]

@@ -15,7 +15,10 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import broadcasts, every, same
 from irc.ir.types import Shape, i64
+from irc.opdef.base import Op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, Enum, FromOperands, Ignored, Int
+from irc.opdef.forms import Attributes
 
 
 def broadcast_dim(a: Dim, b: Dim, **facts: Any) -> Dim:
@@ -53,7 +56,7 @@ def legacy_fit(x: Shape, y: Shape) -> int | None:
     return 1 if all(d == 1 for d in y) or x[len(x) - len(y) :] == y else None
 
 
-def legacy_fit_of(op: Any, x: Value, y: Value) -> int | None:
+def legacy_fit_of(op: Op, x: Value, y: Value) -> int | None:
     return legacy_fit(x.shape, y.shape)
 
 
@@ -69,7 +72,7 @@ AUTO_BROADCAST: dict[str, Codec] = {
 """OpenVINO's attributes of binary elementwise operations.  A missing pdpd axis is read as 0."""
 
 
-def pad_shape(b: Any, value: Value, axis: int, rank: int) -> Value:
+def pad_shape(b: Builder, value: Value, axis: int, rank: int) -> Value:
     """`value` reshaped so that its first axis stands at `axis` of `rank` axes."""
     trailing = rank - axis - len(value.shape)
     if trailing == 0:
@@ -77,7 +80,7 @@ def pad_shape(b: Any, value: Value, axis: int, rank: int) -> Value:
     return b.Unsqueeze(value, list(range(len(value.shape), len(value.shape) + trailing)))
 
 
-def legacy_align(b: Any, a: Any, x: Value, y: Value) -> Value:
+def legacy_align(b: Builder, a: Attributes, x: Value, y: Value) -> Value:
     """`y` as NumPy's rule needs it, from the rule of ONNX opset 1..6: a suffix match, or at `axis`."""
     if not a.broadcast:
         # Shapes must be equal; the newer rule would accept more.
@@ -94,7 +97,7 @@ def legacy_align(b: Any, a: Any, x: Value, y: Value) -> Value:
     return pad_shape(b, y, axis, len(x.shape))
 
 
-def repeated(b: Any, value: Value, shape: Shape) -> Value:
+def repeated(b: Builder, value: Value, shape: Shape) -> Value:
     """`value` broadcast to `shape` by repetition, where the sizes are known; else as it is."""
     missing = len(shape) - len(value.shape)
     sizes = [*[Dim.of(1)] * missing, *value.shape]
@@ -106,7 +109,7 @@ def repeated(b: Any, value: Value, shape: Shape) -> Value:
     return b.Tile(value, b.const(repeats, i64)) if max(repeats, default=1) > 1 else value
 
 
-def auto_align(b: Any, a: Any, x: Value, y: Value) -> tuple[Value, Value]:
+def auto_align(b: Builder, a: Attributes, x: Value, y: Value) -> tuple[Value, Value]:
     """Operands as NumPy's rule needs them, from OpenVINO's `auto_broadcast`.
 
     Raises UnknownRank for pdpd from an axis that is counted from the left, Problem where the shapes do not fit.

@@ -2,27 +2,42 @@
 
 y = b.Mul(x, 6.0)                    scalars and lists become constants of the operands' type
 y = b.ReduceMax(x, [1], keepdims=True)
-a, i = b.TopK(x, k, axis=1)
+values, places = b.add_all(TopK(axis=1), x, k)
+
+`b.Name(…)` is for operations with one result, so that its type is `Value` without a stub for each operation and
+without an import of each family by every other.  What pyright cannot see then, that there is such an operation with
+such attributes and one result, tests/opdef/test_builder.py checks for every call in irc.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from irc.diagnostics import NOWHERE, Loc
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Node, Origin, Value
-from irc.ir.types import DType, Type, i64
-from irc.opdef.base import Array, Op, as_list, find_op
+from irc.ir.types import Array, DType, Type, i64
 from irc.opdef.contents import set_contents
 from irc.opdef.extent import require_possible
-from irc.opdef.reference import run_reference
+from irc.opdef.forms import Results
+from irc.opdef.reference import as_list, run_reference
+from irc.opdef.registry import find_op
 
-Operand = Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | None
+if TYPE_CHECKING:
+    from irc.opdef.base import Op
+
+Operand = Value | int | float | bool | Sequence[int] | Array | None
+"""What a Builder takes for an operand; None: absent."""
+
+
+class Add(Protocol):
+    """Add one operation, with its attributes by name.  Returns its result.  Raises Problem."""
+
+    def __call__(self, *operands: Operand, **attributes: object) -> Value: ...
 
 
 class Builder:
@@ -43,20 +58,28 @@ class Builder:
         self.graph, self.hint, self.loc, self.origin, self.label = graph, hint, loc, origin, label
         self.layers = layers
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """`b.Name(*operands, **attributes)` adds the canonical operation of that name."""
+    def __getattr__(self, name: str) -> Add:
+        """`b.Name(*operands, **attributes)` adds the canonical operation of that name, which has one result."""
         if not name[0].isupper():
             raise AttributeError(name)
-        cls = find_op(name)
-        return lambda *operands, **attributes: self.add(cls(**attributes), *operands)
+        return self.operation(name)
 
-    def add(self, op: Op, *operands: Operand) -> Any:
-        """Add `op`; its result, or a tuple of them where it has several.  Raises Problem."""
-        values = self.add_all(op, *operands)
-        return values[0] if len(values) == 1 else values
+    def operation(self, name: str) -> Add:
+        """The function that adds the canonical operation of that name, which has one result."""
+        cls = find_op(name)
+
+        def add(*operands: Operand, **attributes: object) -> Value:
+            return self.add(cls(**attributes), *operands)
+
+        return add
+
+    def add(self, op: Op, *operands: Operand) -> Value:
+        """Add `op`, which has one result.  Returns it.  Raises Problem."""
+        (value,) = self.add_all(op, *operands)
+        return value
 
     def add_all(self, op: Op, *operands: Operand) -> tuple[Value, ...]:
-        """Add `op`; all its results."""
+        """Add `op`.  Returns all its results.  Raises Problem."""
         first = next((v for v in operands if isinstance(v, Value)), None)
         inputs = [self._value(v, op, i, first) for i, v in enumerate(operands)]
         while inputs and inputs[-1] is None:
@@ -71,7 +94,7 @@ class Builder:
             self.origin.nodes.append(node)
         return node.outputs
 
-    def const(self, data: Any, dtype: DType = i64, name: str = "") -> Value:
+    def const(self, data: object, dtype: DType = i64, name: str = "") -> Value:
         """A constant of that element type (floats round, integers wrap)."""
         array = np.asarray(data)
         with np.errstate(all="ignore"):
@@ -115,11 +138,12 @@ def infer_node(node: Node) -> None:
 
 
 # ------------------------------------------------------------------- decomposition
+Rewrite = Callable[..., Results]
+"""rewrite(b, op, *operands): says the operation in others."""
+
+
 def trace(
-    op: Op,
-    operands: Sequence[Value | None],
-    rewrite: Callable[..., Any] | None = None,
-    builder: type[Builder] = Builder,
+    op: Op, operands: Sequence[Value | None], rewrite: Rewrite | None = None, builder: type[Builder] = Builder
 ) -> tuple[Graph, tuple[Value, ...], list[Value]]:
     """`op.decompose` (or `rewrite(b, op, *operands)`) run on fresh inputs.
 

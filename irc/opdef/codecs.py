@@ -147,6 +147,11 @@ def _ov_float(value: float) -> str:
     return "nan" if value != value else f"{value:.17g}"
 
 
+def single(value: float) -> float:
+    """The nearest f32: what an ONNX attribute holds."""
+    return float(np.float32(value))
+
+
 @dataclass(frozen=True)
 class Int(Codec):
     """An integer."""

@@ -13,6 +13,7 @@ cannot differ.  Elements that depend on symbolic sizes are Dims, which are integ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,7 @@ from irc.diagnostics import Problem
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value, carries, whole_numbers
 from irc.ir.limits import LARGEST_SIZE
-from irc.ir.types import DType, TensorType, value_range, wrapped
-from irc.opdef.base import Array, Assuming
+from irc.ir.types import Array, DType, TensorType, value_range, wrapped
 from irc.opdef.reference import run_reference
 
 SIZES_FROM = 32
@@ -31,6 +31,13 @@ MOST_WRAPPING = 48
 """Symbols and functions in a formula that is computed modulo 2ⁿ: it is printed as one expression."""
 REFUSALS = (ArithmeticError, IndexError, ValueError)
 """What references raise for operands outside of their domain: what then happens is for the run to say."""
+
+
+@dataclass(frozen=True)
+class Assuming:
+    """What `Op.contents` returns where it holds under conditions, as that no divisor is 0: good for shapes only."""
+
+    elements: Any
 
 
 def set_contents(node: Node) -> None:

@@ -15,7 +15,8 @@ from irc.ir.graph import Value
 from irc.ir.types import DType, TensorType, boolean
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import auto_align, broadcast_shapes, legacy_align, legacy_fit, repeated
-from irc.opdef.forms import Form
+from irc.opdef.builder import Builder
+from irc.opdef.forms import Attributes, Form, Read, Results, Write
 from irc.opdef.signature import Sig
 
 Scalar = Callable[..., Expr]
@@ -101,32 +102,32 @@ def comparison(
     return make(name, doc, Elementwise, sig, ufunc, scalar, onnx=onnx, openvino=openvino, result=boolean, **fields)
 
 
-def legacy_read(name: str) -> Callable[..., Any]:
+def legacy_read(name: str) -> Read:
     """`read` of the ONNX forms before opset 7: aligns the second operand, then applies `name`."""
 
-    def read(b: Any, a: Any, x: Value, y: Value) -> Any:
-        return getattr(b, name)(x, legacy_align(b, a, x, y))
+    def read(b: Builder, a: Attributes, x: Value, y: Value) -> Results:
+        return b.operation(name)(x, legacy_align(b, a, x, y))
 
     return read
 
 
-def legacy_write(name: str) -> Callable[..., Any]:
+def legacy_write(name: str) -> Write:
     """`write` of the ONNX forms before opset 7: operands that their rule cannot broadcast are swapped or repeated."""
 
-    def write(b: Any, op: Any, x: Value, y: Value) -> Any:
+    def write(b: Builder, op: Op, x: Value, y: Value) -> Results:
         if op.commutative and legacy_fit(y.shape, x.shape) is not None:
-            return getattr(b, name)(y, x)
+            return b.operation(name)(y, x)
         shape = broadcast_shapes(name, [x.shape, y.shape])
         x = repeated(b, x, shape)
-        return getattr(b, name)(x, y if legacy_fit(shape, y.shape) is not None else repeated(b, y, shape))
+        return b.operation(name)(x, y if legacy_fit(shape, y.shape) is not None else repeated(b, y, shape))
 
     return write
 
 
-def auto_read(name: str, **attributes: Any) -> Callable[..., Any]:
+def auto_read(name: str, **attributes: Any) -> Read:
     """`read` of OpenVINO's binary operations: aligns the operands by `auto_broadcast`, then applies `name`."""
 
-    def read(b: Any, a: Any, x: Value, y: Value) -> Any:
-        return getattr(b, name)(*auto_align(b, a, x, y), **attributes)
+    def read(b: Builder, a: Attributes, x: Value, y: Value) -> Results:
+        return b.operation(name)(*auto_align(b, a, x, y), **attributes)
 
     return read

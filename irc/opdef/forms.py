@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
+from irc.ir.graph import Value
 from irc.ir.types import DType
 from irc.opdef.codecs import AsInput, Codec, Named
 from irc.opdef.signature import Sig
@@ -31,12 +33,28 @@ PREV = Previous()
 Types = frozenset[DType] | set[DType] | Previous
 INHERIT: Any = Named("INHERIT")
 
-Read = Callable[..., Any]
-"""read(b, a, *operands) → value or values: builds the canonical nodes for one node of the file.
-`b` is a Builder, `a` a namespace of the decoded attributes, operands are Values (None: absent)."""
+Results = Value | Sequence[Value]
+"""What a function that builds nodes returns: a result, or several."""
 
-Write = Callable[..., Any]
-"""write(b, op, *operands) → value or values: says the operation in other canonical operations that
+
+class Attributes(SimpleNamespace):
+    """The decoded attributes of one node of a file, by the names of the operation's fields.
+
+    Each has the type that its codec decodes to; which there are is for the row to say.
+    """
+
+    outputs: int
+    """The number of outputs that the node has."""
+    opset: int
+    """The opset that the node is of."""
+
+
+Read = Callable[..., Results]
+"""read(b, a, *operands): builds the canonical nodes for one node of the file.
+`b` is a Builder, `a` its `Attributes`, operands are Values (None: absent)."""
+
+Write = Callable[..., Results]
+"""write(b, op, *operands): says the operation in other canonical operations that
 this format can write; raises Declined (or Problem IRC4xxx, to say why) if it cannot."""
 
 

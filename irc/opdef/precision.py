@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from irc.expr import Expr
 from irc.ir.graph import Value
-from irc.ir.types import FLOATS_BF16, f32
-from irc.opdef.base import Array
+from irc.ir.types import FLOATS_BF16, Array, f32
+from irc.opdef.builder import Builder
+from irc.opdef.forms import Attributes, Read, Results
 
 
 def wide(x: Array) -> Array:
@@ -36,21 +36,21 @@ def widely(formula: Formula) -> Callable[..., Expr]:
     return scalar
 
 
-def widened(b: Any, x: Value) -> Value:
+def widened(b: Builder, x: Value) -> Value:
     """The value in the type its arithmetic is done in."""
     return x if x.dtype == x.dtype.compute else b.Cast(x, to=x.dtype.compute)
 
 
-def narrowed(b: Any, x: Value, like: Value) -> Value:
+def narrowed(b: Builder, x: Value, like: Value) -> Value:
     """The value in the element type of `like`."""
     return x if x.dtype == like.dtype else b.Cast(x, to=like.dtype)
 
 
-def float_read(name: str) -> Callable[..., Any]:
+def float_read(name: str) -> Read:
     """`read` of OpenVINO operations that take integers too: computed in f32, rounded to the nearest (even)."""
 
-    def read(b: Any, a: Any, x: Value) -> Any:
-        op = getattr(b, name)
+    def read(b: Builder, a: Attributes, x: Value) -> Results:
+        op = b.operation(name)
         if x.dtype in FLOATS_BF16 or x.dtype.kind == "?":
             return op(x)
         y = op(b.Cast(x, to=f32))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from irc.ir.graph import Node
 from irc.ir.types import TensorType, Type
-from irc.opdef.base import as_list
+
+
+def as_list(found: Any) -> list[Any]:
+    """What a function of an operation returned, a single result or a list or tuple of them, as a list."""
+    return list(cast("Sequence[Any]", found)) if isinstance(found, list | tuple) else [found]
 
 
 def run_reference(node: Node, args: Sequence[Any]) -> list[Any]:

@@ -15,9 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from irc.diagnostics import Problem, require
+from irc.diagnostics import Facts, Problem, require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
 from irc.ir.relation import same
@@ -124,7 +123,7 @@ class Sig:
         Raises Problem IRC2101..2105, IRC3105, IRC3111.  `variables` narrows type variables (a form's own types).
         """
         given = len(inputs)
-        facts: dict[str, Any] = {"op": op, "given": given, "operands": self.operands}
+        facts: Facts = {"op": op, "given": given, "operands": self.operands}
         require(given >= self.min_inputs, codes.TOO_FEW_INPUTS, **facts, needed=self.min_inputs)
         most = self.max_inputs
         require(most is None or given <= most, codes.TOO_MANY_INPUTS, **facts, most=most)

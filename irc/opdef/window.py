@@ -12,7 +12,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, all_of, index, inside
 from irc.ir.dim import Dim
 from irc.ir.relation import at_most
-from irc.opdef.base import Array
+from irc.ir.types import Array
 from irc.opdef.codecs import Codec, Enum, Ints, Pads, PerAxis
 
 ONNX_AUTO_PAD = Enum(

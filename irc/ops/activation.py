@@ -35,9 +35,10 @@ from irc.ir.types import (
 )
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import broadcast_shapes
-from irc.opdef.codecs import AsInput, Enum, Float, Ignored
+from irc.opdef.builder import Builder
+from irc.opdef.codecs import AsInput, Enum, Float, Ignored, single
 from irc.opdef.elementwise import Elementwise, unary
-from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.forms import PREV, Attributes, Form, Results, write_only
 from irc.opdef.precision import float_read, rounded, wide, widely
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
@@ -47,17 +48,12 @@ CONSUMED = {"consumed_inputs": Ignored()}
 OV_LOOSE = OV_NUMERIC | {u1, u4, i4, nf4, f8e4m3fn, f8e5m2}  # what OpenVINO's validation takes
 
 
-def single(value: float) -> float:
-    """The nearest f32: what an ONNX attribute holds."""
-    return float(np.float32(value))
-
-
 # ------------------------------------------------------------------------------ without attributes
 def relu(x: Array) -> Array:
     return np.maximum(x, np.zeros((), x.dtype))
 
 
-def read_relu(b: Any, a: Any, x: Value) -> Any:
+def read_relu(b: Builder, a: Attributes, x: Value) -> Results:
     return b.Relu(x) if x.dtype in NUMERIC or x.dtype.kind == "?" else b.Cast(b.Relu(b.Cast(x, to=f32)), to=x.dtype)
 
 
@@ -118,7 +114,7 @@ def softsign(x: Array) -> Array:
     return rounded(w / (1.0 + np.abs(w)), x)
 
 
-def write_softsign(b: Any, op: Op, x: Value) -> Value:
+def write_softsign(b: Builder, op: Op, x: Value) -> Value:
     return b.Div(x, b.Add(b.const(1.0, x.dtype), b.Abs(x)))
 
 
@@ -141,7 +137,7 @@ def hard_swish(x: Array) -> Array:
     return rounded(w * np.minimum(np.maximum(w + 3.0, 0.0), 6.0) / 6.0, x)
 
 
-def write_hard_swish(b: Any, op: Any, x: Value) -> Any:
+def write_hard_swish(b: Builder, op: Op, x: Value) -> Results:
     return b.Mul(x, b.HSigmoid(x))
 
 
@@ -161,7 +157,7 @@ def hard_sigmoid_6(x: Array) -> Array:
     return rounded(np.minimum(np.maximum(w + 3.0, 0.0), 6.0) / 6.0, x)
 
 
-def write_hard_sigmoid_6(b: Any, op: Any, x: Value) -> Any:
+def write_hard_sigmoid_6(b: Builder, op: Op, x: Value) -> Results:
     if x.dtype == f64:  # an attribute of ONNX is an f32
         inner = b.Clip(b.Add(x, b.const(3.0, f64)), b.const(0.0, f64), b.const(6.0, f64))
         return b.Div(inner, b.const(6.0, f64))
@@ -184,7 +180,7 @@ def mish(x: Array) -> Array:
     return rounded(w * np.tanh(np.maximum(w, 0.0) + np.log1p(np.exp(-np.abs(w)))), x)
 
 
-def write_mish(b: Any, op: Any, x: Value) -> Any:
+def write_mish(b: Builder, op: Op, x: Value) -> Results:
     return b.Mul(x, b.Tanh(b.Softplus(x)))
 
 
@@ -213,7 +209,7 @@ GELU_C = math.sqrt(2.0 / math.pi)
 SQRT_HALF = math.sqrt(0.5)
 
 
-def write_gelu(b: Any, op: Any, x: Value) -> Any:
+def write_gelu(b: Builder, op: Gelu, x: Value) -> Results:
     """Before ONNX opset 20, and the tanh kind before OpenVINO opset 7."""
     half = b.Mul(x, b.const(0.5, x.dtype))
     if op.approximate == "none":
@@ -258,7 +254,7 @@ class Gelu(FloatUnary):
 LEAKY_ALPHA = single(0.01)
 
 
-def write_leaky_relu(b: Any, op: LeakyRelu, x: Value) -> Value:
+def write_leaky_relu(b: Builder, op: LeakyRelu, x: Value) -> Value:
     return b.PRelu(x, b.const([op.alpha], x.dtype))
 
 
@@ -284,7 +280,7 @@ class LeakyRelu(FloatUnary):
     openvino = (write_only(write_leaky_relu),)
 
 
-def channel_slope(b: Any, x: Value, slope: Value) -> Value:
+def channel_slope(b: Builder, x: Value, slope: Value) -> Value:
     """A rank-1 slope with one value per channel, as NumPy's rule needs it."""
     channels = x.rank is not None and x.rank > 2 and slope.rank == 1 and slope.shape[0] != 1
     if not channels or slope.shape[0].equals(x.shape[1]) is False:
@@ -292,21 +288,21 @@ def channel_slope(b: Any, x: Value, slope: Value) -> Value:
     return b.Unsqueeze(slope, list(range(1, len(x.shape) - 1)))
 
 
-def read_channel_slope(b: Any, a: Any, x: Value, slope: Value) -> Any:
+def read_channel_slope(b: Builder, a: Attributes, x: Value, slope: Value) -> Results:
     return b.PRelu(x, channel_slope(b, x, slope))
 
 
-def plain_slope(op: Any, x: Value, slope: Value) -> bool:
+def plain_slope(op: PRelu, x: Value, slope: Value) -> bool:
     """Whether OpenVINO aligns the slope as NumPy does."""
     return x.rank == slope.rank or slope.rank == 0 or all(d == 1 for d in slope.shape) or len(x.shape) <= 2
 
 
-def legacy_slope(op: Any, x: Value, slope: Value) -> bool:
+def legacy_slope(op: PRelu, x: Value, slope: Value) -> bool:
     """ONNX before opset 7: one value, or one per channel of a matrix."""
     return len(slope.shape) == 1 and (slope.shape[0] == 1 or (x.rank == 2 and slope.shape[0] == x.shape[1]))
 
 
-def write_prelu(b: Any, op: Any, x: Value, slope: Value) -> Any:
+def write_prelu(b: Builder, op: PRelu, x: Value, slope: Value) -> Results:
     missing = len(x.shape) - len(slope.shape)
     if missing:
         return b.PRelu(x, b.Unsqueeze(slope, list(range(missing))))
@@ -375,7 +371,7 @@ class Elu(FloatUnary):
     openvino = (Form("Elu", 1, attrs={"alpha": Float(assumed=0.0)}, T=FLOATS_BF16),)
 
 
-def write_celu(b: Any, op: Any, x: Value) -> Any:
+def write_celu(b: Builder, op: Celu, x: Value) -> Results:
     alpha = b.const(op.alpha, x.dtype)
     return b.Mul(alpha, b.Elu(b.Div(x, alpha), alpha=1.0))
 
@@ -402,7 +398,7 @@ class Celu(FloatUnary):
     openvino = (write_only(write_celu),)
 
 
-def write_selu(b: Any, op: Any, x: Value, alpha: Value, scale: Value) -> Any:
+def write_selu(b: Builder, op: Selu, x: Value, alpha: Value, scale: Value) -> Results:
     """With alpha or lambda that is not constant."""
     below = b.Mul(alpha, b.Sub(b.Exp(x), b.const(1.0, x.dtype)))
     return b.Mul(scale, b.Where(b.Greater(x, b.const(0.0, x.dtype)), x, below))
@@ -446,7 +442,7 @@ class Selu(Elementwise):
     openvino = (Form("Selu", 1, T=FLOATS_BF16),)
 
 
-def write_hard_sigmoid(b: Any, op: Any, x: Value, alpha: Value, beta: Value) -> Any:
+def write_hard_sigmoid(b: Builder, op: HardSigmoid, x: Value, alpha: Value, beta: Value) -> Results:
     return b.Clip(b.Add(b.Mul(alpha, x), beta), b.const(0.0, x.dtype), b.const(1.0, x.dtype))
 
 
@@ -484,7 +480,7 @@ class HardSigmoid(Elementwise):
     openvino = (Form("HardSigmoid", 1, T=FLOATS_BF16),)
 
 
-def write_thresholded(b: Any, op: Any, x: Value) -> Any:
+def write_thresholded(b: Builder, op: ThresholdedRelu, x: Value) -> Results:
     return b.Where(b.Greater(x, b.const(op.alpha, x.dtype)), x, b.const(0.0, x.dtype))
 
 
@@ -510,7 +506,7 @@ class ThresholdedRelu(FloatUnary):
     openvino = (write_only(write_thresholded),)
 
 
-def write_shrink(b: Any, op: Any, x: Value) -> Any:
+def write_shrink(b: Builder, op: Shrink, x: Value) -> Results:
     if x.dtype.is_integer:
         y = b.Shrink(b.Cast(x, to=f32), bias=op.bias, lambd=op.lambd)
         return b.Cast(y, to=x.dtype)
@@ -541,7 +537,7 @@ class Shrink(Elementwise):
     openvino = (write_only(write_shrink),)
 
 
-def write_swish(b: Any, op: Any, x: Value, beta: Value | None = None) -> Any:
+def write_swish(b: Builder, op: Swish, x: Value, beta: Value | None = None) -> Results:
     return b.Mul(x, b.Sigmoid(x if beta is None else b.Mul(x, beta)))
 
 

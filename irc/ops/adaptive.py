@@ -21,8 +21,9 @@ from irc.ir.graph import Value
 from irc.ir.relation import at_most
 from irc.ir.types import FLOATS_BF16, DType, TensorType, i32, i64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import DTypeAttr
-from irc.opdef.forms import Declined, Form, write_only
+from irc.opdef.forms import Declined, Form, Results, write_only
 from irc.opdef.precision import narrowed, rounded, wide, widened
 from irc.opdef.signature import Sig
 from irc.ops.reduce import lowest
@@ -97,7 +98,7 @@ def windows_of(op: Op, x: Value, output_shape: Value) -> list[tuple[int, list[tu
     return found
 
 
-def write_means(b: Any, op: Any, x: Value, output_shape: Value) -> Value:
+def write_means(b: Builder, op: AdaptiveAvgPool, x: Value, output_shape: Value) -> Value:
     """Axis by axis, the means of slices: windows are boxes."""
     found = widened(b, x)
     for axis, places in windows_of(op, x, output_shape):
@@ -109,7 +110,7 @@ def write_means(b: Any, op: Any, x: Value, output_shape: Value) -> Value:
     return narrowed(b, found, x)
 
 
-def write_maxima(b: Any, op: Any, x: Value, output_shape: Value) -> Any:
+def write_maxima(b: Builder, op: AdaptiveMaxPool, x: Value, output_shape: Value) -> Results:
     """Axis by axis from the last one, the largest elements of slices and where they stand in the operand."""
     best, places = x, None
     for axis, parts in reversed(windows_of(op, x, output_shape)):
@@ -126,11 +127,12 @@ def write_maxima(b: Any, op: Any, x: Value, output_shape: Value) -> Any:
             )
         best = b.Concat(*values, axis=axis) if len(parts) > 1 else values[0]
         places = b.Concat(*indices, axis=axis) if len(parts) > 1 else indices[0]
+    assert places is not None, "there is an axis"
     return best, narrowed_index(b, places, op.index_type)
 
 
-def narrowed_index(b: Any, places: Value | None, to: DType) -> Value | None:
-    return places if places is None or places.dtype == to else b.Cast(places, to=to)
+def narrowed_index(b: Builder, places: Value, to: DType) -> Value:
+    return places if places.dtype == to else b.Cast(places, to=to)
 
 
 @op

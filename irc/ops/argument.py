@@ -6,11 +6,11 @@ Sources: ONNX ArgMax, ArgMin, CumSum, CumProd; OpenVINO specification, CumSum-3.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, index, reduce, select
 from irc.ir.dim import Dim
@@ -18,12 +18,14 @@ from irc.ir.graph import Value
 from irc.ir.relation import at_most
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, f32, f64, i32, i64, u32, u64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Int
-from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.forms import PREV, Form, Results, Write, write_only
 from irc.opdef.precision import rounded, wide
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.layout import normal_axis
+from irc.ops.sort import TopK
 
 
 def position(x: Array, axis: int, keepdims: bool, last: bool, smallest: bool) -> Array:
@@ -48,7 +50,7 @@ class Position(Op):
     def infer(self, x: Value) -> TensorType:
         axis = normal_axis(self.name, self.axis, len(x.shape))
         size = x.shape[axis] if x.shape else Dim.of(1)
-        facts: dict[str, Any] = {"what": f"size of axis {axis} of {x.tensor}", "value": size}
+        facts: Facts = {"what": f"size of axis {axis} of {x.tensor}", "value": size}
         require(at_most(1, size), shape_codes.SIZE_RANGE, op=self.name, **facts, expected="1 or more")
         shape = tuple(Dim.of(1) if i == axis else d for i, d in enumerate(x.shape) if self.keepdims or i != axis)
         return TensorType(i64, shape)
@@ -80,10 +82,10 @@ class Position(Op):
         return element
 
 
-def write_top(smallest: bool) -> Any:
+def write_top(smallest: bool) -> Write:
     """OpenVINO has TopK only."""
 
-    def write(b: Any, op: Any, x: Value) -> Any:
+    def write(b: Builder, op: Position, x: Value) -> Results:
         axis = normal_axis(op.name, op.axis, len(x.shape))
         if op.select_last_index:
             size = x.shape[axis]
@@ -91,7 +93,7 @@ def write_top(smallest: bool) -> Any:
             turned = b.Reverse(x, [axis], mode="index")
             first = b.add(type(op)(axis=axis, keepdims=op.keepdims, select_last_index=False), turned)
             return b.Sub(last, first)
-        _, found = b.TopK(x, 1, axis=axis, largest=not smallest)
+        _, found = b.add_all(TopK(axis=axis, largest=not smallest), x, 1)
         return found if op.keepdims else b.Squeeze(found, [axis])
 
     return write
@@ -179,7 +181,7 @@ RUNNING_SIG = Sig("x: T, axis?: I[one] -> y: T", T=NUMERIC, I=INDEX)
 WITH_AXIS = Sig("x: T, axis: I[one] -> y: T", T=NUMERIC, I=INDEX)
 
 
-def write_scalar_axis(b: Any, op: Any, x: Value, axis: Value | None = None) -> Any:
+def write_scalar_axis(b: Builder, op: CumSum, x: Value, axis: Value | None = None) -> Results:
     """ONNX wants the axis, as a number."""
     return b.add(op, x, b.const(0) if axis is None else b.Reshape(axis, b.const(np.zeros(0))))
 

@@ -39,11 +39,13 @@ from irc.ir.types import (
     u32,
     u64,
 )
-from irc.opdef.base import Array, Assuming, Op, op
+from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Enum, Ignored
+from irc.opdef.contents import Assuming
 from irc.opdef.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
-from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.forms import PREV, Attributes, Form, Results, write_only
 from irc.opdef.precision import float_read, narrowed, rounded, wide, widely, widened
 from irc.opdef.signature import Sig
 
@@ -178,12 +180,12 @@ def power(x: Array, y: Array) -> Array:
     return np.where(y < 0, inverse, positive).astype(x.dtype)
 
 
-def same_types(op: Any, x: Value, y: Value) -> bool:
+def same_types(op: Pow, x: Value, y: Value) -> bool:
     """Whether both operands have one element type, as the form demands."""
     return x.dtype == y.dtype
 
 
-def write_power(b: Any, op: Any, x: Value, y: Value) -> Any:
+def write_power(b: Builder, op: Pow, x: Value, y: Value) -> Results:
     """Both operands in one type, what OpenVINO and ONNX before opset 12 want; ONNX takes i32 and i64 only."""
     if x.dtype == y.dtype and x.dtype.is_integer and x.dtype not in (i32, i64):
         return b.Cast(b.Pow(b.Cast(x, to=i64), b.Cast(y, to=i64)), to=x.dtype)
@@ -260,14 +262,14 @@ def remainder(x: Array, y: Array, truncated: bool) -> Array:
     return np.where(y == 0, 0, (np.fmod if truncated else np.mod)(x, safe)).astype(x.dtype)
 
 
-def write_floor_mod(b: Any, op: Any, x: Value, y: Value) -> Any:
+def write_floor_mod(b: Builder, op: Mod, x: Value, y: Value) -> Results:
     """ONNX has floats with fmod=1 only: a remainder of the other sign than y gets y added."""
     rest, zero = b.Mod(x, y, fmod=True), b.const(0, x.dtype)
     other = b.And(b.Xor(b.Less(rest, zero), b.Less(y, zero)), b.Not(b.Equal(rest, zero)))
     return b.Where(other, b.Add(rest, y), rest)
 
 
-def whole_or_fmod(op: Any, x: Value, y: Value) -> bool:
+def whole_or_fmod(op: Mod, x: Value, y: Value) -> bool:
     return op.fmod or x.dtype.is_integer
 
 
@@ -351,11 +353,11 @@ def sign_expr(x: Expr) -> Expr:
 def read_rounding(name: str) -> Any:
     """`read` of OpenVINO's rounding functions: integers are whole already."""
 
-    def read(b: Any, a: Any, x: Value) -> Any:
+    def read(b: Builder, a: Attributes, x: Value) -> Results:
         return (
             b.Identity(x)
             if x.dtype.is_integer
-            else getattr(b, name)(x, **({"mode": a.mode} if name == "Round" else {}))
+            else b.operation(name)(x, **({"mode": a.mode} if name == "Round" else {}))
         )
 
     return read
@@ -440,7 +442,7 @@ Ceil = unary(
 )
 
 
-def write_round_away(b: Any, op: Any, x: Value) -> Any:
+def write_round_away(b: Builder, op: Round, x: Value) -> Results:
     """ONNX rounds halves to even only: away from zero is the whole part, plus the sign where half or more is left."""
     size = b.Abs(x)
     whole = b.Floor(size)
@@ -481,7 +483,7 @@ def reciprocal(x: Array) -> Array:
     return (1.0 / wide(x)).astype(x.dtype)
 
 
-def write_reciprocal(b: Any, op: Any, x: Value) -> Value:
+def write_reciprocal(b: Builder, op: Op, x: Value) -> Value:
     return b.Div(b.const(1.0, x.dtype), x)
 
 
@@ -514,11 +516,11 @@ def one_shape(op: Any, *xs: Value) -> bool:
 def read_one_shape(name: str) -> Any:
     """`read` before opset 8: the operands must have one shape."""
 
-    def read(b: Any, a: Any, *xs: Value) -> Any:
+    def read(b: Builder, a: Attributes, *xs: Value) -> Results:
         for x in xs[1:]:
             equal = len(x.shape) == len(xs[0].shape) and every(*map(same, x.shape, xs[0].shape))
             require(equal, shape_codes.SHAPES_DIFFER, op=name, first=xs[0].tensor, second=x.tensor)
-        return getattr(b, name)(*xs)
+        return b.operation(name)(*xs)
 
     return read
 
@@ -544,10 +546,10 @@ def variadic_rows(name: str, *more: Form) -> tuple[Form, ...]:
 def chain(name: str) -> Any:
     """`write` of a variadic operation as a chain of binary ones."""
 
-    def write(b: Any, op: Any, *xs: Value) -> Any:
+    def write(b: Builder, op: Op, *xs: Value) -> Results:
         found = xs[0] if len(xs) > 1 else b.Identity(xs[0])  # pyright: ignore[reportGeneralTypeIssues]
         for x in xs[1:]:
-            found = getattr(b, name)(found, x)
+            found = b.operation(name)(found, x)
         return found
 
     return write
@@ -611,11 +613,11 @@ class Max(Extreme):
     openvino = extreme_rows("Maximum", "Max")
 
 
-def write_sum(b: Any, op: Any, *xs: Value) -> Any:
+def write_sum(b: Builder, op: Sum, *xs: Value) -> Results:
     return narrowed(b, chain("Add")(b, op, *[widened(b, x) for x in xs]), xs[0])
 
 
-def write_mean(b: Any, op: Any, *xs: Value) -> Any:
+def write_mean(b: Builder, op: Mean, *xs: Value) -> Results:
     total = chain("Add")(b, op, *[widened(b, x) for x in xs])
     return narrowed(b, b.Div(total, b.const(len(xs), total.dtype)), xs[0])
 
@@ -670,7 +672,7 @@ def squared_difference(x: Array, y: Array) -> Array:
     return rounded(d * d, x)
 
 
-def write_squared_difference(b: Any, op: Any, x: Value, y: Value) -> Any:
+def write_squared_difference(b: Builder, op: Op, x: Value, y: Value) -> Results:
     d = b.Sub(widened(b, x), widened(b, y))
     return narrowed(b, b.Mul(d, d), x)
 

@@ -7,7 +7,6 @@ Sources: ONNX Attention, RotaryEmbedding; OpenVINO specification, ScaledDotProdu
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, DType, bf16, boolean, f8e4m3fn, f8e5m2, f16, f32
 from irc.opdef.base import Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, DTypeAttr, Float, Int
 from irc.opdef.forms import Form
 from irc.opdef.signature import Sig
@@ -34,21 +34,21 @@ def usual_scale(op: str, q: Value) -> float:
     return 1.0 / math.sqrt(int(size))
 
 
-def positions(b: Any, count: Dim, axis: int) -> Value:
+def positions(b: Builder, count: Dim, axis: int) -> Value:
     """0, 1, … as an axis of a matrix."""
     scalar = b.const(np.zeros(0, np.int64))
     numbers = b.Range(b.const(0), b.Reshape(b.dims([count]), scalar), b.const(1))
     return b.Unsqueeze(numbers, [1 - axis])
 
 
-def additive(b: Any, mask: Value, like: Value) -> Value:
+def additive(b: Builder, mask: Value, like: Value) -> Value:
     """A mask as something to add: a boolean one is 0 where it holds and -∞ elsewhere."""
     if mask.dtype == boolean:
         return b.Where(mask, b.like(0.0, like), b.like(INFINITE, like))
     return mask if mask.dtype == like.dtype else b.Cast(mask, to=like.dtype)
 
 
-def with_heads(b: Any, x: Value, heads: int) -> Value:
+def with_heads(b: Builder, x: Value, heads: int) -> Value:
     """[batch, steps, heads · size] → [batch, heads, steps, size]."""
     if len(x.shape) == 4:
         return x
@@ -56,7 +56,7 @@ def with_heads(b: Any, x: Value, heads: int) -> Value:
     return b.Transpose(split, [0, 2, 1, 3])
 
 
-def repeated(b: Any, x: Value, heads: Dim) -> Value:
+def repeated(b: Builder, x: Value, heads: Dim) -> Value:
     """Each head of keys or values as often as query heads share it."""
     if x.shape[1] == heads:
         return x
@@ -111,7 +111,7 @@ class Attention(Op):
 
     def decompose(
         self,
-        b: Any,
+        b: Builder,
         q: Value,
         k: Value,
         v: Value,
@@ -119,7 +119,7 @@ class Attention(Op):
         past_key: Value | None = None,
         past_value: Value | None = None,
         lengths: Value | None = None,
-    ) -> Any:
+    ) -> tuple[Value, ...]:
         flat = len(q.shape) == 3
         named = not flat or (self.q_num_heads is not None and self.kv_num_heads is not None)
         require(named, codes.MISSING_ATTRIBUTE, op="Attention", attribute="q_num_heads and kv_num_heads")
@@ -140,7 +140,7 @@ class Attention(Op):
         return y, k, v, scores
 
     def _weights(
-        self, b: Any, q: Value, k: Value, mask: Value | None, lengths: Value | None, before: Dim
+        self, b: Builder, q: Value, k: Value, mask: Value | None, lengths: Value | None, before: Dim
     ) -> tuple[Value, Value]:
         """The scores to report, and the weights of the values."""
         scale = self.scale if self.scale is not None else usual_scale(self.name, q)
@@ -162,7 +162,7 @@ class Attention(Op):
         return (products, capped, biased, weights)[self.qk_matmul_output_mode], weights
 
     def _bias(
-        self, b: Any, q: Value, k: Value, mask: Value | None, lengths: Value | None, before: Dim
+        self, b: Builder, q: Value, k: Value, mask: Value | None, lengths: Value | None, before: Dim
     ) -> tuple[Value | None, bool]:
         """What is added to the scores, and whether it may block a whole row."""
         steps, total = q.shape[2], k.shape[2]
@@ -189,7 +189,7 @@ class Attention(Op):
         windows = self.left_window_size >= 0 or self.right_window_size >= 0
         return bias, mask is not None or lengths is not None or windows
 
-    def _blocked(self, b: Any, bias: Value | None, allowed: Value, like: Value) -> Value:
+    def _blocked(self, b: Builder, bias: Value | None, allowed: Value, like: Value) -> Value:
         """-∞ also where it is not allowed."""
         more = additive(b, allowed, like)
         return more if bias is None else b.Add(bias, more)
@@ -215,7 +215,7 @@ class ScaledDotProductAttention(Op):
 
     def decompose(
         self,
-        b: Any,
+        b: Builder,
         q: Value,
         k: Value | None = None,
         v: Value | None = None,
@@ -261,7 +261,7 @@ class RotaryEmbedding(Op):
     rotary_embedding_dim: int = 0
     sig = Sig("x: T[3..4], cos: T[s=2..3], sin: T[s], position_ids?: i64[2] -> y: T", T=frozenset({f32, f16, bf16}))
 
-    def decompose(self, b: Any, x: Value, cos: Value, sin: Value, position_ids: Value | None = None) -> Value:
+    def decompose(self, b: Builder, x: Value, cos: Value, sin: Value, position_ids: Value | None = None) -> Value:
         flat, shape = len(x.shape) == 3, x.shape
         if flat:
             require(bool(self.num_heads), codes.MISSING_ATTRIBUTE, op="RotaryEmbedding", attribute="num_heads")
@@ -286,7 +286,7 @@ class RotaryEmbedding(Op):
         y = b.Concat(y, parts[1], axis=3) if len(parts) > 1 else y
         return reshaped(b, y, shape) if flat else y
 
-    def _cut(self, b: Any, x: Value, first: Dim, last: Dim) -> Value:
+    def _cut(self, b: Builder, x: Value, first: Dim, last: Dim) -> Value:
         return b.Slice(x, b.dims([first]), b.dims([last]), [3])
 
     onnx = (

@@ -7,11 +7,12 @@ Sources: ONNX Cast, CastLike; OpenVINO specification, Convert-1, ConvertLike-1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from irc.diagnostics import Problem
+from irc.diagnostics import Facts, Problem
 from irc.diagnostics.codes import conversion, operation
 from irc.expr import Bin, Const, Expr, Un, select
 from irc.ir.graph import Constant, Value
@@ -44,9 +45,10 @@ from irc.ir.types import (
     u8,
 )
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, DTypeAttr, Enum, Reading
 from irc.opdef.elementwise import Elementwise
-from irc.opdef.forms import Form
+from irc.opdef.forms import Attributes, Form, Results
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
 
@@ -128,7 +130,7 @@ def check_numerals(words: Array) -> None:
             float(word)
         except ValueError:
             expected = "a number in decimal, NaN or INF"
-            facts: dict[str, Any] = {"op": "Cast", "attribute": "x", "value": repr(word), "expected": expected}
+            facts: Facts = {"op": "Cast", "attribute": "x", "value": repr(word), "expected": expected}
             raise Problem(operation.ATTRIBUTE_RANGE, **facts) from None
 
 
@@ -237,7 +239,7 @@ ONNX_NAMES = _onnx_names()
 
 
 # ------------------------------------------------------------------------------------ operations
-def onnx_when(opset: int) -> Any:
+def onnx_when(opset: int) -> Callable[[Cast, Value], bool]:
     """Whether ONNX's Cast of that opset has the target type."""
 
     def when(op: Cast, x: Value) -> bool:
@@ -246,7 +248,7 @@ def onnx_when(opset: int) -> Any:
     return when
 
 
-def write_constant(b: Any, op: Any, x: Value) -> Any:
+def write_constant(b: Builder, op: Cast, x: Value) -> Results:
     """A constant of a type ONNX lacks (u1, nf4 …) is converted now."""
     if x.array is None or op.to == dynamic:
         raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="ONNX")
@@ -267,18 +269,18 @@ def cast_rows() -> tuple[Form, ...]:
     return tuple(rows)
 
 
-def read_convert(b: Any, a: Any, x: Value) -> Any:
+def read_convert(b: Builder, a: Attributes, x: Value) -> Results:
     """OpenVINO does not saturate to f8."""
     return b.Cast(x, to=a.to, saturate=a.to not in F8)
 
 
-def openvino_when(op: Any, x: Value) -> bool:
+def openvino_when(op: Cast, x: Value) -> bool:
     return (
         op.to.ov is not None and (op.to == dynamic or op.to in OV_CONVERT_ALL) and (op.to not in F8 or not op.saturate)
     )
 
 
-def write_convert(b: Any, op: Any, x: Value) -> Any:
+def write_convert(b: Builder, op: Cast, x: Value) -> Results:
     """Saturation to f8 by a Clip before the conversion."""
     if not (op.saturate and op.to in OV_CONVERT_ALL and op.to.name in F8_LARGEST):
         raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="OpenVINO")
@@ -372,7 +374,7 @@ def nearest_nf4(x: Expr) -> Expr:
     return found.cast(nf4)
 
 
-def read_convert_like(b: Any, a: Any, x: Value, like: Value) -> Value:
+def read_convert_like(b: Builder, a: Attributes, x: Value, like: Value) -> Value:
     """OpenVINO's narrow floats of eight bits do not saturate."""
     return b.CastLike(x, like, saturate=like.dtype not in F8)
 
@@ -396,7 +398,7 @@ class CastLike(Op):
         self.check(inputs)
         return [self.infer(*inputs)]
 
-    def decompose(self, b: Any, x: Value, like: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, like: Value) -> Value:
         return b.Cast(x, to=like.dtype, saturate=self.saturate, round_mode=self.round_mode)
 
     onnx = tuple(

@@ -15,11 +15,12 @@ from irc.expr import Expr
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16
 from irc.opdef.base import Array, op
-from irc.opdef.codecs import AsInput, Codec, Float, Reading
+from irc.opdef.builder import Builder
+from irc.opdef.codecs import AsInput, Codec, Float, Reading, single
 from irc.opdef.elementwise import Elementwise
-from irc.opdef.forms import PREV, Form
+from irc.opdef.forms import PREV, Attributes, Form, Results
 from irc.opdef.signature import Sig
-from irc.ops.activation import CONSUMED, single
+from irc.ops.activation import CONSUMED
 from irc.ops.arithmetic import OV_NUMERIC
 
 
@@ -42,7 +43,7 @@ class Bound(AsInput):
         return np.array(min(max(whole, int(limits.min)), int(limits.max)), dtype.numpy)
 
 
-def write_clip(b: Any, op: Any, x: Value, lo: Value | None = None, hi: Value | None = None) -> Any:
+def write_clip(b: Builder, op: Clip, x: Value, lo: Value | None = None, hi: Value | None = None) -> Results:
     """With bounds that are absent or not constant."""
     y = x if lo is None else b.Max(x, lo)
     return b.Identity(x) if lo is None and hi is None else y if hi is None else b.Min(y, hi)
@@ -54,7 +55,7 @@ def clip(x: Array, lo: Array | None, hi: Array | None) -> Array:
     return y if hi is None else np.minimum(y, hi)
 
 
-def read_clamp(b: Any, a: Any, x: Value, lo: Value, hi: Value) -> Value:
+def read_clamp(b: Builder, a: Attributes, x: Value, lo: Value, hi: Value) -> Value:
     """OpenVINO refuses bounds that cross; ONNX lets the upper one win."""
     low, high = lo.array, hi.array
     ordered = low is None or high is None or bool(low <= high)
@@ -64,7 +65,7 @@ def read_clamp(b: Any, a: Any, x: Value, lo: Value, hi: Value) -> Value:
     return b.Clip(x, lo, hi)
 
 
-def ordered_bounds(op: Any, x: Value, lo: Value | None = None, hi: Value | None = None) -> bool:
+def ordered_bounds(op: Clip, x: Value, lo: Value | None = None, hi: Value | None = None) -> bool:
     known = lo is not None and hi is not None and lo.array is not None and hi.array is not None
     return not known or bool(lo.array <= hi.array)  # type: ignore[union-attr, operator]
 

@@ -33,6 +33,7 @@ from irc.ir.types import (
 )
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
 from irc.opdef.elementwise import Elementwise, auto_read, comparison, legacy_read, legacy_write
 from irc.opdef.forms import PREV, Form, write_only
@@ -86,7 +87,7 @@ Equal = comparison(
 )
 
 
-def write_not_equal(b: Any, op: Op, x: Value, y: Value) -> Value:
+def write_not_equal(b: Builder, op: Op, x: Value, y: Value) -> Value:
     return b.Not(b.Equal(x, y))
 
 
@@ -116,7 +117,7 @@ def order_rows(name: str) -> tuple[Form, ...]:
 def order_equal_rows(name: str, strict: str) -> tuple[Form, ...]:
     """ONNX rows of LessOrEqual and GreaterOrEqual; before opset 12 they are written as `strict` or equal."""
 
-    def write_or_equal(b: Any, op: Op, x: Value, y: Value) -> Value:
+    def write_or_equal(b: Builder, op: Op, x: Value, y: Value) -> Value:
         return b.Or(getattr(b, strict)(x, y), b.Equal(x, y))
 
     return (write_only(write_or_equal, since=7), Form(name, 12, T=FLOATS | INTEGERS), Form(name, 16, T=PREV | {bf16}))
@@ -181,7 +182,7 @@ class Test(Elementwise):
     """test(self, x), where x is wide enough to compute with."""
 
 
-def write_is_nan(b: Any, op: Op, x: Value) -> Value:
+def write_is_nan(b: Builder, op: Op, x: Value) -> Value:
     return b.NotEqual(x, x)
 
 
@@ -229,7 +230,7 @@ class IsInf(Test):
     openvino = (Form("IsInf", 10, T=OV_CLASSED, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),)
 
 
-def write_is_finite(b: Any, op: Op, x: Value) -> Value:
+def write_is_finite(b: Builder, op: Op, x: Value) -> Value:
     return b.Not(b.Or(b.IsNaN(x), b.IsInf(x)))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select
 from irc.ir.dim import Dim, total
@@ -18,14 +18,15 @@ from irc.ir.limits import RESULTS
 from irc.ir.relation import multiple, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Int, Ints
-from irc.opdef.forms import Form
+from irc.opdef.forms import Attributes, Form, Results
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.layout import constant_int, moved_contents, normal_axis
 
 
-def read_concat_1(b: Any, a: Any, *xs: Value) -> Value:
+def read_concat_1(b: Builder, a: Attributes, *xs: Value) -> Value:
     """Concat-1: without an axis, 1."""
     return b.Concat(*xs, axis=1 if a.axis is None else a.axis)
 
@@ -91,16 +92,16 @@ class Concat(Op):
 
 
 # ------------------------------------------------------------------------------ Split
-def read_split_1(b: Any, a: Any, x: Value, lengths: Value | None = None) -> Any:
+def read_split_1(b: Builder, a: Attributes, x: Value, lengths: Value | None = None) -> Results:
     """Split-1: the lengths are an attribute, or an operand of the data's type."""
     found = None if a.split is None else b.const(list(a.split))
     if lengths is not None:
         require(lengths.array is not None, operation.NEEDS_CONSTANT, op="Split", operand="split")
         found = b.const(np.asarray(lengths.array).astype(np.int64))
-    return b.Split(x, b.const(a.axis or 0), found, num=None if found is not None else a.outputs)
+    return b.add_all(Split(num=None if found is not None else a.outputs), x, b.const(a.axis or 0), found)
 
 
-def read_split(b: Any, a: Any, x: Value, axis: Value, lengths: Value | None = None) -> Any:
+def read_split(b: Builder, a: Attributes, x: Value, axis: Value, lengths: Value | None = None) -> Results:
     """Without lengths, as many equal parts as the node has results."""
     num = getattr(a, "num", None)
     if lengths is not None and num is not None:
@@ -108,46 +109,47 @@ def read_split(b: Any, a: Any, x: Value, axis: Value, lengths: Value | None = No
         require(False, operation.ATTRIBUTE_RANGE, **facts, expected="absent where the lengths are given")
     if lengths is None and a.opset < 18 and x.rank is not None:
         even(x.shape[normal_axis("Split", constant_int("Split", "axis", axis), x.rank)], a.outputs)
-    return b.Split(x, axis, lengths, num=None if lengths is not None else num or a.outputs)
+    return b.add_all(Split(num=None if lengths is not None else num or a.outputs), x, axis, lengths)
 
 
-def read_even_split(b: Any, a: Any, x: Value, axis: Value) -> Any:
+def read_even_split(b: Builder, a: Attributes, x: Value, axis: Value) -> Results:
     """OpenVINO's Split: the parts must be equal."""
     rank = x.rank
     if rank is not None:
         even(x.shape[normal_axis("Split", constant_int("Split", "axis", axis), rank)], a.num)
-    return b.Split(x, axis, num=a.num)
+    return b.add_all(Split(num=a.num), x, axis)
 
 
 def even(size: Dim, num: int) -> None:
-    facts: dict[str, Any] = {"op": "Split", "what": "the size of the axis that is split", "value": size}
+    facts: Facts = {"op": "Split", "what": "the size of the axis that is split", "value": size}
     require(multiple(size, max(num, 1)), codes.SIZE_RANGE, **facts, expected=f"a multiple of {num}")
 
 
-def is_even(op: Any, x: Value, axis: Value, lengths: Value | None = None) -> bool:
+def is_even(op: Split, x: Value, axis: Value, lengths: Value | None = None) -> bool:
     """Whether a row that knows no smaller last part can say it."""
     if lengths is not None:
         return -1 not in (lengths.ints() or ())
     size = x.shape[normal_axis("Split", constant_int("Split", "axis", axis), len(x.shape))]
+    assert op.num is not None, "there are no lengths"
     return (size % op.num).equals(0) is not False
 
 
-def whole_lengths(op: Any, x: Value, axis: Value, lengths: Value | None = None) -> bool:
+def whole_lengths(op: Split, x: Value, axis: Value, lengths: Value | None = None) -> bool:
     return lengths is None or -1 not in (lengths.ints() or ())
 
 
-def equal_parts(op: Any, x: Value, axis: Value, lengths: Value | None = None) -> bool:
+def equal_parts(op: Split, x: Value, axis: Value, lengths: Value | None = None) -> bool:
     return lengths is None and is_even(op, x, axis)
 
 
-def has_lengths(op: Any, x: Value, axis: Value, lengths: Value | None = None) -> bool:
+def has_lengths(op: Split, x: Value, axis: Value, lengths: Value | None = None) -> bool:
     return lengths is not None
 
 
-def write_lengths(b: Any, op: Any, x: Value, axis: Value, lengths: Value | None = None) -> Any:
+def write_lengths(b: Builder, op: Split, x: Value, axis: Value, lengths: Value | None = None) -> Results:
     """With the lengths of all parts spelled out."""
     sizes = op.lengths(x, axis, lengths)
-    return b.Split(x, axis, [int(s) for s in sizes] if all(s.is_const for s in sizes) else b.dims(sizes))
+    return b.add_all(Split(), x, axis, b.dims(sizes))
 
 
 @op
@@ -202,7 +204,7 @@ class Split(Op):
         parts = moved_contents(self, x, *operands)
         return parts if parts is None or len(parts) > 1 else parts[0]
 
-    def decompose(self, b: Any, x: Value, axis: Value, lengths: Value | None = None) -> Any:
+    def decompose(self, b: Builder, x: Value, axis: Value, lengths: Value | None = None) -> tuple[Value, ...]:
         """A Slice for each part."""
         k = normal_axis("Split", constant_int("Split", "axis", axis), len(x.shape))
         at = Dim.of(0)

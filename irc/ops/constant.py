@@ -15,8 +15,9 @@ from irc.diagnostics.codes import operation
 from irc.ir.graph import Constant as Data, Value
 from irc.ir.types import FLOATS, DType, TensorType, f32, i64, string
 from irc.opdef.base import Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, Float, Floats, Int, Ints, Reading
-from irc.opdef.forms import Form
+from irc.opdef.forms import Attributes, Form
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import onnx_all
 
@@ -47,7 +48,7 @@ class Texts(Codec):
         raise ValueError("constants are written as such")
 
 
-def read_constant(b: Any, a: Any) -> Value:
+def read_constant(b: Builder, a: Attributes) -> Value:
     """The data of whichever attribute is given; there must be exactly one."""
     fields: dict[str, Any] = a.__dict__
     given = {k: v for k, v in fields.items() if k.startswith(("value", "sparse")) and v is not None}

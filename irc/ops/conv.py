@@ -21,8 +21,9 @@ from irc.ir.graph import Value
 from irc.ir.relation import at_most, every, multiple, same
 from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Int, Ints, PerAxis
-from irc.opdef.forms import PREV, Form
+from irc.opdef.forms import PREV, Attributes, Form
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX
@@ -72,7 +73,7 @@ def static_sizes(dims: Any) -> list[int]:
     return [int(d) for d in dims]
 
 
-def fold_groups(b: Any, w: Value) -> tuple[Value, int]:
+def fold_groups(b: Builder, w: Value) -> tuple[Value, int]:
     """OpenVINO's [G, out/G, in/G, *k] as [out, in/G, *k]; how many groups there are."""
     require(
         w.tensor.is_static,
@@ -86,13 +87,13 @@ def fold_groups(b: Any, w: Value) -> tuple[Value, int]:
     return b.Reshape(w, [groups * outputs, *rest]), groups
 
 
-def split_groups(b: Any, w: Value, groups: int) -> Value:
+def split_groups(b: Builder, w: Value, groups: int) -> Value:
     """The reverse of `fold_groups`."""
     shape = static_sizes(w.shape)
     return b.Reshape(w, [groups, shape[0] // groups, *shape[1:]], special_zero=False)
 
 
-def read_conv(b: Any, a: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+def read_conv(b: Builder, a: Attributes, x: Value, w: Value, bias: Value | None = None) -> Value:
     """ONNX: `kernel_shape` repeats the weights' shape and must agree with it."""
     if a.kernel_shape is not None:
         given, real = list(a.kernel_shape), list(w.shape[2:])
@@ -105,12 +106,12 @@ def window_fields(a: Any) -> dict[str, Any]:
     return {k: getattr(a, k) for k in ("strides", "dilations", "pads_begin", "pads_end", "auto_pad")}
 
 
-def add_bias(b: Any, y: Value, bias: Value) -> Value:
+def add_bias(b: Builder, y: Value, bias: Value) -> Value:
     """OpenVINO has no bias operand: it becomes an Add over the channel axis."""
     return b.Add(y, b.Reshape(bias, [1, -1, *[1] * (len(y.shape) - 2)], special_zero=False))
 
 
-def write_conv(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+def write_conv(b: Builder, op: Conv, x: Value, w: Value, bias: Value | None = None) -> Value:
     """OpenVINO: groups as an axis of the weights, bias as an Add."""
     fields = op.attributes()
     if bias is None:
@@ -128,11 +129,11 @@ def known_padding(op: Any, x: Value, w: Value) -> dict[str, Any] | None:
     return {"auto_pad": "explicit", "pads_begin": tuple(map(int, begin)), "pads_end": tuple(map(int, end))}
 
 
-def without_padding(op: Any, x: Value, w: Value, bias: Value | None = None) -> bool:
+def without_padding(op: Conv, x: Value, w: Value, bias: Value | None = None) -> bool:
     return known_padding(op, x, w) is None
 
 
-def write_padding(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+def write_padding(b: Builder, op: Conv, x: Value, w: Value, bias: Value | None = None) -> Value:
     return b.Conv(x, w, bias, **{**op.attributes(), **(known_padding(op, x, w) or {})})
 
 
@@ -237,7 +238,7 @@ class GroupedConv(Convolution):
 
     sig = Sig("x: T[>=3], w: T[>=4] -> y: T", T=NUMERIC)
 
-    def decompose(self, b: Any, x: Value, w: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, w: Value) -> Value:
         weights, groups = fold_groups(b, w)
         return b.Conv(x, weights, **self.attributes(), group=groups)
 
@@ -271,13 +272,13 @@ def contract_windows(view: Array, w: Array, group: int, count: Any) -> Array:
     return np.matmul(rows, columns.transpose(0, 1, 3, 2)).reshape(n, w.shape[0], *count)
 
 
-def read_conv_transpose(b: Any, a: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+def read_conv_transpose(b: Builder, a: Attributes, x: Value, w: Value, bias: Value | None = None) -> Value:
     return b.ConvTranspose(
         x, w, bias, **window_fields(a), group=a.group, output_padding=a.output_padding, output_shape=a.output_shape
     )
 
 
-def read_backprop(b: Any, a: Any, x: Value, w: Value, shape: Value | None = None) -> Value:
+def read_backprop(b: Builder, a: Attributes, x: Value, w: Value, shape: Value | None = None) -> Value:
     """OpenVINO: the spatial result shape is an operand, and with it padding is chosen, lower or upper."""
     wanted = () if shape is None else tuple(_constant(shape))
     weights, groups = (w, 1) if not a.grouped else fold_groups(b, w)
@@ -303,17 +304,17 @@ def _constant(value: Value) -> list[int]:
     return found or []
 
 
-def read_group_backprop(b: Any, a: Any, x: Value, w: Value, shape: Value | None = None) -> Value:
+def read_group_backprop(b: Builder, a: Attributes, x: Value, w: Value, shape: Value | None = None) -> Value:
     a.grouped = True
     return read_backprop(b, a, x, w, shape)
 
 
-def read_plain_backprop(b: Any, a: Any, x: Value, w: Value, shape: Value | None = None) -> Value:
+def read_plain_backprop(b: Builder, a: Attributes, x: Value, w: Value, shape: Value | None = None) -> Value:
     a.grouped = False
     return read_backprop(b, a, x, w, shape)
 
 
-def write_conv_transpose(b: Any, op: Any, x: Value, w: Value, bias: Value | None = None) -> Value:
+def write_conv_transpose(b: Builder, op: ConvTranspose, x: Value, w: Value, bias: Value | None = None) -> Value:
     """OpenVINO: padding made explicit, groups as an axis of the weights, bias as an Add."""
     begin, end = op.padding(x.shape[2:], w.shape[2:])
     fields: dict[str, Any] = {
@@ -337,7 +338,7 @@ def write_conv_transpose(b: Any, op: Any, x: Value, w: Value, bias: Value | None
     return b.GroupedConvTranspose(x, split_groups(b, w, op.group), **fields)
 
 
-def plain(op: Any, *_: Any) -> bool:
+def plain(op: ConvTranspose, *_: Any) -> bool:
     """What ConvolutionBackpropData says without its third operand."""
     return op.auto_pad in ("explicit", "valid") and not op.output_shape
 
@@ -506,7 +507,7 @@ class GroupedConvTranspose(Convolution):
     output_padding: tuple[int, ...] = ()
     sig = Sig("x: T[>=3], w: T[>=4] -> y: T", T=NUMERIC)
 
-    def decompose(self, b: Any, x: Value, w: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, w: Value) -> Value:
         weights, groups = fold_groups(b, w)
         return b.ConvTranspose(x, weights, **self.attributes(), group=groups)
 

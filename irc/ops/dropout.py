@@ -11,18 +11,20 @@ from irc.diagnostics.codes import conversion
 from irc.ir.graph import Value
 from irc.ir.types import F8, FLOATS, FLOATS_BF16, TensorType, boolean
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Float, Ignored, Int
-from irc.opdef.forms import Form
+from irc.opdef.forms import Attributes, Form, Results
 from irc.opdef.precision import rounded, wide
 from irc.opdef.signature import Sig
 
 BOOL = frozenset({boolean})
 
 
-def read_attributes(b: Any, a: Any, x: Value) -> Any:
+def read_attributes(b: Builder, a: Attributes, x: Value) -> Results:
     """Opsets 1 to 10: the ratio is an attribute; is_test (until 6) turns it off; masks had x's type until 7."""
     training = not getattr(a, "is_test", True)
-    y, mask = b.Dropout(x, b.const(a.ratio, x.dtype), b.const(True, boolean)) if training else b.Dropout(x)
+    operands = (b.const(a.ratio, x.dtype), b.const(True, boolean)) if training else ()
+    y, mask = b.add_all(Dropout(), x, *operands)
     return y, mask if a.opset >= 10 else b.Cast(mask, to=x.dtype)
 
 
@@ -48,7 +50,9 @@ class Dropout(Op):
         mask: Array = np.random.RandomState(self.seed).uniform(0.0, 1.0, x.shape) >= chance  # pyright: ignore
         return rounded(mask * wide(x) * wide(x).dtype.type(1.0 / (1.0 - chance)), x), mask  # pyright: ignore
 
-    def decompose(self, b: Any, x: Value, ratio: Value | None = None, training_mode: Value | None = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, ratio: Value | None = None, training_mode: Value | None = None
+    ) -> tuple[Value, Value]:
         off = training_mode is None or (training_mode.array is not None and not bool(training_mode.array))
         off = off or (ratio is not None and ratio.array is not None and float(ratio.array) == 0.0)
         require(off, conversion.CANNOT_EXPRESS, op="Dropout in training mode", types=str(x.type), target="this target")

@@ -18,6 +18,7 @@ from irc.ir.relation import same
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import broadcast_shapes
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Str
 from irc.opdef.forms import PREV, Form
 from irc.opdef.precision import wide
@@ -91,7 +92,7 @@ class Einsum(Op):
     def reference(self, *xs: Array) -> Array:
         return np.einsum(self.equation, *[wide(x) for x in xs], optimize=len(xs) > 1).astype(xs[0].dtype)
 
-    def decompose(self, b: Any, *xs: Value) -> Value:
+    def decompose(self, b: Builder, *xs: Value) -> Value:
         operands, result = labels_of(self.equation, [len(x.shape) for x in xs])
         terms = [_diagonal(b, x, labels) for x, labels in zip(xs, operands, strict=True)]
         found, labels = terms.pop(0)
@@ -106,7 +107,7 @@ class Einsum(Op):
     openvino = (Form("Einsum", 7, attrs={"equation": Equation()}, T=OV_NUMERIC),)
 
 
-def _diagonal(b: Any, x: Value, labels: Labels) -> tuple[Value, Labels]:
+def _diagonal(b: Builder, x: Value, labels: Labels) -> tuple[Value, Labels]:
     """An operand whose axes all have different names: of two equal ones the diagonal is left, as the last axis."""
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is None:
@@ -121,19 +122,21 @@ def _diagonal(b: Any, x: Value, labels: Labels) -> tuple[Value, Labels]:
     return _diagonal(b, made, (*(labels[k] for k in rest), twice))
 
 
-def _summed(b: Any, x: Value, labels: Labels, needed: set[str]) -> tuple[Value, Labels]:
+def _summed(b: Builder, x: Value, labels: Labels, needed: set[str]) -> tuple[Value, Labels]:
     """Without the axes that nobody needs."""
     axes = [k for k, label in enumerate(labels) if label not in needed]
     kept = tuple(label for label in labels if label in needed)
     return (b.ReduceSum(x, axes, keepdims=False) if axes else x), kept
 
 
-def _ordered(b: Any, x: Value, labels: Labels, wanted: Labels) -> Value:
+def _ordered(b: Builder, x: Value, labels: Labels, wanted: Labels) -> Value:
     order = [labels.index(label) for label in wanted]
     return x if order == sorted(order) else b.Transpose(x, order)
 
 
-def _contracted(b: Any, one: tuple[Value, Labels], two: tuple[Value, Labels], needed: set[str]) -> tuple[Value, Labels]:
+def _contracted(
+    b: Builder, one: tuple[Value, Labels], two: tuple[Value, Labels], needed: set[str]
+) -> tuple[Value, Labels]:
     """The product of two operands, summed over the axes of both that nobody else needs: a batch of matrix products."""
     x, left = _summed(b, *one, needed | set(two[1]))
     y, right = _summed(b, *two, needed | set(one[1]))

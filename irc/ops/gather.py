@@ -20,8 +20,9 @@ from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Int
-from irc.opdef.forms import Declined, Form
+from irc.opdef.forms import Attributes, Declined, Form
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.compare import Less
@@ -54,7 +55,7 @@ def known_inside(indices: Tensor, size: Dim) -> bool:
     return Dim.of(high).less_than(size) is True and (-size).at_most(low) is True
 
 
-def gather_by_nd(b: Any, op: Any, data: Value, indices: Value, axis: Value) -> Value:
+def gather_by_nd(b: Builder, op: Gather, data: Value, indices: Value, axis: Value) -> Value:
     """ONNX's Gather has no batch_dims: GatherND has."""
     rank = len(data.shape)
     batch, at = op.batch(len(indices.shape)), normal_axis("Gather", constant_int("Gather", "axis", axis), rank)
@@ -77,7 +78,7 @@ def gather_by_nd(b: Any, op: Any, data: Value, indices: Value, axis: Value) -> V
     return b.Transpose(found, [*order, *range(len(order), len(order) + len(rest))])
 
 
-def no_batch(op: Any, data: Value, indices: Value, axis: Value) -> bool:
+def no_batch(op: Gather, data: Value, indices: Value, axis: Value) -> bool:
     """Whether it needs no batch_dims, and no constant index is certain to lie outside."""
     if op.batch_dims != 0:
         return False
@@ -86,7 +87,7 @@ def no_batch(op: Any, data: Value, indices: Value, axis: Value) -> bool:
     return size is None or all(-size <= n < size for n in numbers or ())
 
 
-def no_negative_index(op: Any, data: Value, indices: Value, axis: Value) -> bool:
+def no_negative_index(op: Gather, data: Value, indices: Value, axis: Value) -> bool:
     """Whether no index counts from the end, which OpenVINO's Gather allows from opset8 on."""
     if indices.array is not None:
         return bool(np.all(indices.array >= 0))
@@ -98,7 +99,7 @@ def no_negative_index(op: Any, data: Value, indices: Value, axis: Value) -> bool
     return test is not None and isinstance(test.op, Less) and test.inputs[0] is same
 
 
-def write_positive_indices(b: Any, op: Any, data: Value, indices: Value, axis: Value) -> Value:
+def write_positive_indices(b: Builder, op: Gather, data: Value, indices: Value, axis: Value) -> Value:
     """OpenVINO before opset8: the size of the axis is added to a negative index."""
     at = constant_int("Gather", "axis", axis) % len(data.shape)
     if no_negative_index(op, data, indices, axis):
@@ -209,12 +210,12 @@ def larger_axes(op: Any, data: Value, indices: Value) -> list[int]:
     return [k for k, (p, q) in sizes if k != op.axis % data.rank and p.is_const and q.is_const and int(p) != int(q)]
 
 
-def same_sizes(op: Any, data: Value, indices: Value) -> bool:
+def same_sizes(op: GatherElements, data: Value, indices: Value) -> bool:
     """OpenVINO wants data and indices of the same sizes in every other axis."""
     return not larger_axes(op, data, indices)
 
 
-def write_cut(b: Any, op: Any, data: Value, indices: Value) -> Value:
+def write_cut(b: Builder, op: GatherElements, data: Value, indices: Value) -> Value:
     """OpenVINO: from the part of the data that indices of these sizes reach."""
     axes = larger_axes(op, data, indices)
     reached = b.Slice(data, [0] * len(axes), [int(indices.shape[k]) for k in axes], axes)
@@ -270,7 +271,7 @@ class GatherElements(Op):
     )
 
 
-def read_gather_nd_5(b: Any, a: Any, data: Value, indices: Value) -> Value:
+def read_gather_nd_5(b: Builder, a: Attributes, data: Value, indices: Value) -> Value:
     """GatherND-5 makes one axis of several batch axes."""
     found = b.GatherND(data, indices, batch_dims=a.batch_dims)
     if a.batch_dims < 2:
@@ -280,7 +281,7 @@ def read_gather_nd_5(b: Any, a: Any, data: Value, indices: Value) -> Value:
     return b.Reshape(found, b.Concat(b.const([-1]), sizes, axis=0), special_zero=False)
 
 
-def one_batch_axis(op: Any, data: Value, indices: Value) -> bool:
+def one_batch_axis(op: GatherND, data: Value, indices: Value) -> bool:
     return op.batch_dims < 2
 
 

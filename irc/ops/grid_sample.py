@@ -21,7 +21,9 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, f8e4m3fn, f8e5m2, f32, f64, i64
+from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Enum
 from irc.opdef.forms import PREV, Form
 from irc.opdef.precision import rounded
@@ -55,7 +57,7 @@ def unnormalised(g: Array, size: int, align: bool, padding: str) -> Array:
     return np.minimum(np.maximum(place, g.dtype.type(0)), g.dtype.type(size - 1))
 
 
-def unnormalised_value(b: Any, g: Value, size: Dim, align: bool, padding: str) -> Value:
+def unnormalised_value(b: Builder, g: Value, size: Dim, align: bool, padding: str) -> Value:
     """`unnormalised` on a graph value, for a size that may be symbolic."""
 
     def number(d: Dim) -> Value:
@@ -139,7 +141,7 @@ def sampled(x: Array, places: Sequence[Array], mode: str, outside: str) -> Array
 
 
 # ----------------------------------------------------------------------------------------- on graph values
-def inner_index(b: Any, i: Value, size: Value, outside: str) -> Value:
+def inner_index(b: Builder, i: Value, size: Value, outside: str) -> Value:
     """The index of the element that stands at i, which may lie outside."""
     one, two = b.const(1), b.const(2)
     if outside == "edge":
@@ -150,7 +152,7 @@ def inner_index(b: Any, i: Value, size: Value, outside: str) -> Value:
     return b.Where(b.Less(m, size), m, back if outside == "reflect" else b.Sub(back, one))
 
 
-def taps_along(b: Any, place: Value, mode: str) -> tuple[list[Value], list[Value]]:
+def taps_along(b: Builder, place: Value, mode: str) -> tuple[list[Value], list[Value]]:
     """Indices (i64) and weights of the elements along one axis that make up the result at `place`."""
     far = 2.0**40  # far beyond the operand it does not matter where: i64 holds such an index
     place = b.Max(b.Min(place, far), -far)
@@ -167,7 +169,7 @@ def taps_along(b: Any, place: Value, mode: str) -> tuple[list[Value], list[Value
 class Written:
     """A value whose arithmetic with others and with numbers is written into the graph."""
 
-    def __init__(self, b: Any, value: Value) -> None:
+    def __init__(self, b: Builder, value: Value) -> None:
         self.b, self.value = b, value
 
     def _with(self, name: str, other: Any) -> Written:
@@ -210,7 +212,7 @@ class WeightedTaps(Op):
             total = total + taps(i).astype(w.dtype) * np.expand_dims(w, 1)
         return rounded(total, x)
 
-    def loops(self, b: Any, x: Tensor, *operands: Tensor) -> None:
+    def loops(self, b: LoopBuilder, x: Tensor, *operands: Tensor) -> None:
         """Indices and weights stand in memory: loops of reads and products are left."""
         *given, y = operands
 
@@ -232,7 +234,7 @@ class WeightedTaps(Op):
             b.store(y, place, reduce(add, terms).cast(x.dtype))
 
 
-def planes(op: Any, x: Value, grid: Value) -> bool:
+def planes(op: GridSample, x: Value, grid: Value) -> bool:
     """Whether there are two spatial axes: OpenVINO, and ONNX before opset 20, know no other."""
     return x.rank == 4
 
@@ -280,7 +282,7 @@ class GridSample(Op):
         ]
         return rounded(sampled(x, places, self.mode, tap_padding(self.mode, self.padding, self.align_corners)), x)
 
-    def decompose(self, b: Any, x: Value, grid: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, grid: Value) -> Value:
         kind = self._kind(x.dtype, grid.dtype)
         g = grid if grid.dtype == kind else b.Cast(grid, to=kind)
         count, padding = len(x.shape) - 2, "zeros" if self.mode == "cubic" else self.padding
@@ -298,7 +300,7 @@ class GridSample(Op):
         planes = b.Reshape(x, b.dims([*x.shape[:2], product(x.shape[2:])]), special_zero=False)
         return b.WeightedTaps(planes, *given)
 
-    def _flat(self, b: Any, x: Value, at: Sequence[Value], outside: str) -> Value:
+    def _flat(self, b: Builder, x: Value, at: Sequence[Value], outside: str) -> Value:
         """The index of an element in its plane; -1 where it is a zero outside."""
         found: Value | None = None
         checks: list[Value] = []

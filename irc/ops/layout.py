@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import (
     Const,
@@ -28,8 +28,9 @@ from irc.ir.graph import Value
 from irc.ir.relation import multiple, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, dynamic, i64, wrapped
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Choice, Ignored, Int
-from irc.opdef.forms import Declined, Form, write_only
+from irc.opdef.forms import Attributes, Declined, Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import OV_ANY, onnx_all, onnx_rows
 
@@ -101,7 +102,7 @@ def of_tensor(op: Op, x: Value) -> bool:
     return isinstance(x.type, TensorType)
 
 
-def write_identity(b: Any, op: Any, x: Value) -> Value:
+def write_identity(b: Builder, op: Identity, x: Value) -> Value:
     """OpenVINO before opset16."""
     if not isinstance(x.type, TensorType):
         raise Declined
@@ -133,7 +134,7 @@ ZERO_COPIES = Choice(True, to="special_zero", yes=False, no=True)
 """ONNX's allowzero, which says the opposite."""
 
 
-def read_reshape(b: Any, a: Any, x: Value, shape: Value) -> Value:
+def read_reshape(b: Builder, a: Attributes, x: Value, shape: Value) -> Value:
     """Where no size can be 0, or a 0 is copied from a 0, how it is taken does not matter: the default, which every
     version can say."""
     sizes = shape.dims()
@@ -146,7 +147,7 @@ def zeros_are_copies(x: Value, sizes: Sequence[Dim]) -> bool:
     return all(size == -1 or size.bounds()[0] > 0 or size == old for size, old in zip(sizes, same, strict=False))
 
 
-def reshaped(b: Any, x: Value, sizes: Sequence[Dim | int]) -> Value:
+def reshaped(b: Builder, x: Value, sizes: Sequence[Dim | int]) -> Value:
     """x under these sizes, of which one that is 0, if only in a run, is meant so."""
     dims = [Dim.of(d) for d in sizes]
     return b.Reshape(x, b.dims(dims), special_zero=zeros_are_copies(x, dims))
@@ -171,7 +172,7 @@ class Reshape(Op):
             return TensorType.of(x.dtype, None if rank is None else Dim.fresh_shape("reshape", rank))
         text = "[" + ",".join(map(str, sizes)) + "]"
         holes = [i for i, size in enumerate(sizes) if size == -1]
-        facts: dict[str, Any] = {"op": "Reshape", "attribute": "shape", "value": text}
+        facts: Facts = {"op": "Reshape", "attribute": "shape", "value": text}
         require(len(holes) <= 1, operation.ATTRIBUTE_RANGE, **facts, expected="a shape with at most one -1")
         if x.rank is None:
             copied = [s == -1 or (s == 0 and self.special_zero) for s in sizes]
@@ -230,13 +231,13 @@ class Reshape(Op):
     )
 
 
-def sizes_product(b: Any, shape: Value, begin: int, end: int) -> Value:
+def sizes_product(b: Builder, shape: Value, begin: int, end: int) -> Value:
     """The product of shape[begin:end], as an i64 vector of one element."""
     picked = b.Slice(shape, [begin], [end], [0])
     return b.ReduceProd(picked, [0], keepdims=True)
 
 
-def write_flatten(b: Any, op: Any, x: Value) -> Value:
+def write_flatten(b: Builder, op: Flatten, x: Value) -> Value:
     """A Reshape that needs no sizes of the operand where that can be said."""
     rows, columns = op.infer(x).dims()
     if rows.is_const and columns.is_const:
@@ -274,19 +275,19 @@ class Flatten(Op):
         rows = int(np.prod(x.shape[:axis], dtype=np.int64))
         return x.reshape(rows, int(np.prod(x.shape[axis:], dtype=np.int64)))
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         return b.Reshape(x, b.dims(self.infer(x).dims()), special_zero=False)
 
     onnx = (Form("Flatten", 1, attrs={"axis": Int(1)}, T=FLOATS), *onnx_rows("Flatten", 9, 11, 13, 21, 23, 24, 25))
     openvino = (write_only(write_flatten),)
 
 
-def write_reversed(b: Any, op: Any, x: Value, perm: Value | None = None) -> Value:
+def write_reversed(b: Builder, op: Transpose, x: Value, perm: Value | None = None) -> Value:
     """An empty permutation reverses the axes, which ONNX must be told, and OpenVINO of an absent one."""
     return b.Transpose(x, list(range(len(x.shape)))[::-1])
 
 
-def has_order(op: Any, x: Value, perm: Value | None = None) -> bool:
+def has_order(op: Transpose, x: Value, perm: Value | None = None) -> bool:
     return perm is None or bool(perm.ints())
 
 
@@ -353,12 +354,12 @@ class AxesOp(Op):
         if axes is not None and axes.ints() is None:
             return lambda *i: x[unflatten_index(flatten_index(i, shape), x.shape)]
         if len(shape) < x.rank:
-            kept = self._kept(x.shape, None if axes is None else axes.ints())
+            kept = self.kept(x.shape, None if axes is None else axes.ints())
             return lambda *i: x[tuple(i[kept.index(k)] if k in kept else 0 for k in range(x.rank))]
         new = {a % len(shape) for a in (axes.ints() or [] if axes else [])} if len(shape) > x.rank else set[int]()
         return lambda *i: x[tuple(e for k, e in enumerate(i) if k not in new)]
 
-    def _kept(self, shape: Sequence[Dim], axes: list[int] | None) -> list[int]:
+    def kept(self, shape: Sequence[Dim], axes: list[int] | None) -> list[int]:
         """The axes of the operand that stay."""
         if not axes:
             return [k for k, d in enumerate(shape) if d != 1]
@@ -366,25 +367,25 @@ class AxesOp(Op):
         return [k for k in range(len(shape)) if k not in gone]
 
 
-def write_squeeze(b: Any, op: Any, x: Value, axes: Value | None = None) -> Value:
+def write_squeeze(b: Builder, op: Squeeze, x: Value, axes: Value | None = None) -> Value:
     """Without `allow_axis_skip`: only the axes that are 1 are named."""
     if op.infer(x, axes).shape is None or (axes is not None and axes.ints() is None):
         return b.Squeeze(x, axes)
-    gone = [k for k in range(len(x.shape)) if k not in op._kept(x.shape, axes and axes.ints())]
+    gone = [k for k in range(len(x.shape)) if k not in op.kept(x.shape, axes and axes.ints())]
     return b.Squeeze(x, gone) if gone else b.Identity(x)
 
 
-def write_vector_axes(b: Any, op: Any, x: Value, axes: Value) -> Value:
+def write_vector_axes(b: Builder, op: Unsqueeze, x: Value, axes: Value) -> Value:
     numbers = axes.ints()
     return b.Unsqueeze(x, numbers if numbers is not None else b.Reshape(axes, [-1]))
 
 
-def vector_axes(op: Any, x: Value, axes: Value | None = None) -> bool:
+def vector_axes(op: Squeeze | Unsqueeze, x: Value, axes: Value | None = None) -> bool:
     """ONNX has axes as a vector, also where it is one."""
     return axes is None or axes.rank == 1
 
 
-def no_skip(op: Any, x: Value, axes: Value | None = None) -> bool:
+def no_skip(op: Squeeze, x: Value, axes: Value | None = None) -> bool:
     return not op.allow_axis_skip
 
 
@@ -416,13 +417,13 @@ class Squeeze(AxesOp):
             for a in gone:
                 what = f"axis {a} of {x.tensor}"
                 require(same(x.shape[a], 1), codes.SIZE_RANGE, op="Squeeze", what=what, value=x.shape[a], expected="1")
-        return TensorType(x.dtype, tuple(x.shape[k] for k in self._kept(x.shape, sorted(gone))))
+        return TensorType(x.dtype, tuple(x.shape[k] for k in self.kept(x.shape, sorted(gone))))
 
-    def _kept(self, shape: Sequence[Dim], axes: list[int] | None) -> list[int]:
+    def kept(self, shape: Sequence[Dim], axes: list[int] | None) -> list[int]:
         if self.allow_axis_skip and axes:
             gone = {a % len(shape) for a in axes if shape[a] == 1}
             return [k for k in range(len(shape)) if k not in gone]
-        return super()._kept(shape, axes)
+        return super().kept(shape, axes)
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
         given = [] if axes is None else [int(a) % x.ndim for a in np.asarray(axes).reshape(-1)]
@@ -447,12 +448,12 @@ class Squeeze(AxesOp):
     )
 
 
-def some_axes(op: Any, x: Value, axes: Value) -> bool:
+def some_axes(op: Unsqueeze, x: Value, axes: Value) -> bool:
     """OpenVINO refuses an Unsqueeze of no axis."""
     return axes.array is None or axes.array.size > 0
 
 
-def write_no_axes(b: Any, op: Any, x: Value, axes: Value) -> Value:
+def write_no_axes(b: Builder, op: Unsqueeze, x: Value, axes: Value) -> Value:
     if some_axes(op, x, axes):
         raise Declined
     return b.Identity(x)

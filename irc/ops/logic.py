@@ -15,9 +15,10 @@ from irc.ir.graph import Value
 from irc.ir.types import ANY, COMPLEX, FLOATS, INTEGERS, UINTS, TensorType, bf16, boolean, i4, string, u1, u4
 from irc.opdef.base import Array, op
 from irc.opdef.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6, auto_align, broadcast_shapes
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum
 from irc.opdef.elementwise import Binary, Elementwise, auto_read, binary, legacy_read, legacy_write, unary
-from irc.opdef.forms import PREV, Form
+from irc.opdef.forms import PREV, Attributes, Form, Results
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
 
@@ -72,7 +73,7 @@ Not = unary(
 ONNX_WHERE = FLOATS | INTEGERS | COMPLEX | {boolean, string}
 
 
-def read_select(b: Any, a: Any, condition: Value, x: Value, y: Value) -> Any:
+def read_select(b: Builder, a: Attributes, condition: Value, x: Value, y: Value) -> Results:
     """Select: with pdpd the condition and the second choice align with the first choice."""
     x, y = auto_align(b, a, x, y)
     return b.Where(auto_align(b, a, x, condition)[1], x, y)
@@ -113,7 +114,7 @@ OV_SHIFTED = OV_BITS - {boolean}
 def read_bits(name: str) -> Any:
     """`read` of OpenVINO's bitwise operations: of booleans they are the logical ones."""
 
-    def read(b: Any, a: Any, *xs: Value) -> Any:
+    def read(b: Builder, a: Attributes, *xs: Value) -> Results:
         operands = auto_align(b, a, *xs) if len(xs) == 2 else xs
         return getattr(b, name.removeprefix("Bitwise") if xs[0].dtype == boolean else name)(*operands)
 

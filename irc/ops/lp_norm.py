@@ -18,11 +18,11 @@ from irc.expr import Const, Expr, IndexFunction, Tensor, call, index, inside, re
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, TensorType, bf16, boolean
 from irc.opdef.base import Array, Op, op
-from irc.opdef.codecs import Enum, Float, Int
-from irc.opdef.forms import PREV, Form
+from irc.opdef.builder import Builder
+from irc.opdef.codecs import Enum, Float, Int, single
+from irc.opdef.forms import PREV, Attributes, Form, Results
 from irc.opdef.precision import narrowed, rounded, wide, widened
 from irc.opdef.signature import Sig
-from irc.ops.activation import single
 from irc.ops.layout import constant_ints, normal_axes, normal_axis
 from irc.ops.reduce import axes_vector
 
@@ -46,7 +46,7 @@ class LpNormalization(Op):
         length = length if self.p == 1 else np.sqrt(length)
         return rounded(np.where(length == 0, w.dtype.type(0), w / length), x)  # pyright: ignore
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         w = widened(b, x)
         length = (b.ReduceL1 if self.p == 1 else b.ReduceL2)(w, [self.axis])
         zero = b.const(0.0, w.dtype)
@@ -58,7 +58,7 @@ class LpNormalization(Op):
     )
 
 
-def read_normalize_l2(b: Any, a: Any, x: Value, axes: Value) -> Value:
+def read_normalize_l2(b: Builder, a: Attributes, x: Value, axes: Value) -> Value:
     return b.NormalizeL2(x, axes_vector(b, axes), eps=a.eps, eps_mode=a.eps_mode)
 
 
@@ -81,7 +81,7 @@ class NormalizeL2(Op):
         square = np.sum(w * w, axis=tuple(int(a) for a in axes.reshape(-1)), keepdims=True)
         return rounded(w / np.sqrt(square + self.eps if self.eps_mode == "add" else np.maximum(square, self.eps)), x)
 
-    def decompose(self, b: Any, x: Value, axes: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, axes: Value) -> Value:
         w = widened(b, x)
         if axes.tensor.elements() == 0:
             return b.Expand(b.const(1.0, x.dtype), b.dims(x.shape))
@@ -116,7 +116,7 @@ class GRN(Op):
         w = wide(x)
         return rounded(w / np.sqrt(np.sum(w * w, axis=1, keepdims=True) + self.bias), x)
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         w = widened(b, x)
         square = b.ReduceSum(b.Mul(w, w), [1])
         return narrowed(b, b.Div(w, b.Sqrt(b.Add(square, b.const(self.bias, w.dtype)))), x)
@@ -125,7 +125,7 @@ class GRN(Op):
 
 
 # ----------------------------------------------------------------------- local response normalisation
-def read_lrn(b: Any, a: Any, x: Value, axes: Value) -> Any:
+def read_lrn(b: Builder, a: Attributes, x: Value, axes: Value) -> Results:
     """OpenVINO's runtime drops the fraction of `bias`, and sums over size - 1 elements where the size is even."""
     finite = math.isfinite(a.bias)
     require(finite, codes.ATTRIBUTE_RANGE, op=b.label, attribute="bias", value=a.bias, expected="finite")
@@ -136,12 +136,12 @@ def read_lrn(b: Any, a: Any, x: Value, axes: Value) -> Any:
     return b.LRN(x, axes, size=size, alpha=alpha, beta=a.beta, bias=float(int(a.bias)))
 
 
-def same_in_openvino(op: Any, x: Value, axes: Value | None = None) -> bool:
+def same_in_openvino(op: LRN, x: Value, axes: Value | None = None) -> bool:
     """Whether OpenVINO's runtime computes the same of these attributes: see `read_lrn`."""
     return op.bias == int(op.bias) and op.size % 2 == 1
 
 
-def even_window(b: Any, op: Any, x: Value, over: list[int]) -> Value:
+def even_window(b: Builder, op: LRN, x: Value, over: list[int]) -> Value:
     """LRN over windows with one more element after the middle than before: pooled means of x²."""
     rank = len(x.shape)
     first = 2 - min(over)  # a pool spares two axes: as many of size 1 as are missing come first
@@ -165,7 +165,7 @@ def even_window(b: Any, op: Any, x: Value, over: list[int]) -> Value:
     return b.Div(x, b.Pow(base, b.const(op.beta, x.dtype)))
 
 
-def write_lrn_openvino(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
+def write_lrn_openvino(b: Builder, op: LRN, x: Value, axes: Value | None = None) -> Results:
     """Without axes: the channels.  A bias with a fraction, which OpenVINO would drop: divided out first."""
     over = b.const([1]) if axes is None else axes
     if op.size % 2 == 0:
@@ -204,7 +204,7 @@ def over_channels(op: LRN, x: Value, axes: Value | None = None) -> bool:
     return axes is None
 
 
-def write_lrn(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
+def write_lrn(b: Builder, op: LRN, x: Value, axes: Value | None = None) -> Results:
     """ONNX: along axis 1 only.  Others: one is moved there; several become a mean over windows of x²."""
     if axes is None:
         raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="this opset")

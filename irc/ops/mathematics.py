@@ -15,9 +15,10 @@ import numpy as np
 from irc.expr import call
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, bf16, f32
 from irc.opdef.base import Array
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Ignored
 from irc.opdef.elementwise import unary
-from irc.opdef.forms import PREV, Form
+from irc.opdef.forms import PREV, Attributes, Form, Results
 from irc.opdef.precision import float_read, rounded
 from irc.ops.arithmetic import OV_NUMERIC
 
@@ -98,7 +99,7 @@ def erf(x: Array) -> Array:
     return rounded(y * w, x)
 
 
-def read_erf(b: Any, a: Any, x: Any) -> Any:
+def read_erf(b: Builder, a: Attributes, x: Any) -> Results:
     """Erf-9 allowed integers: computed in f32 and truncated."""
     return b.Cast(b.Erf(b.Cast(x, to=f32)), to=x.dtype) if x.dtype.is_integer else b.Erf(x)
 

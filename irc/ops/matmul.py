@@ -18,14 +18,15 @@ from irc.ir.relation import every, same, stretches_to
 from irc.ir.types import FLOATS, NUMERIC, DType, TensorType, bf16, f64, i32, i64, u32, u64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import broadcast_shapes, legacy_fit, repeated
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Float, FromOperands, Int
-from irc.opdef.forms import PREV, Form
+from irc.opdef.forms import PREV, Attributes, Form, Results
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 
 
-def write_transposed(b: Any, op: Any, x: Value, y: Value) -> Any:
+def write_transposed(b: Builder, op: MatMul, x: Value, y: Value) -> Results:
     """ONNX's MatMul has no transposes: they become Transpose nodes (of matrices; a vector stays).
 
     Aᵀ·v is v·A, which needs no Transpose (ONNX Runtime 1.31 fuses one before a vector wrongly).
@@ -107,7 +108,7 @@ class MatMul(Op):
     openvino = (Form("MatMul", 1, attrs={"transpose_a": Bool(False), "transpose_b": Bool(False)}, T=OV_NUMERIC),)
 
 
-def legacy_gemm(b: Any, a: Any, x: Value, y: Value, c: Value | None = None) -> Any:
+def legacy_gemm(b: Builder, a: Attributes, x: Value, y: Value, c: Value | None = None) -> Results:
     """Gemm-1 and -6: C must have the result's shape unless `broadcast` is set."""
     made = b.Gemm(x, y, c, alpha=a.alpha, beta=a.beta, transA=a.transA, transB=a.transB)
     if c is not None and not a.broadcast:
@@ -116,12 +117,12 @@ def legacy_gemm(b: Any, a: Any, x: Value, y: Value, c: Value | None = None) -> A
     return made
 
 
-def gemm_broadcast(op: Any, A: Value, B: Value, C: Value | None = None) -> int | None:
+def gemm_broadcast(op: Gemm, A: Value, B: Value, C: Value | None = None) -> int | None:
     """`broadcast` of Gemm-1 and -6."""
     return None if C is None else legacy_fit(op.infer(A, B).dims(), C.shape)
 
 
-def write_legacy_gemm(b: Any, op: Any, A: Value, B: Value, C: Value | None = None) -> Value:
+def write_legacy_gemm(b: Builder, op: Gemm, A: Value, B: Value, C: Value | None = None) -> Value:
     """Gemm-1 and -6 must have a C, and broadcast less than later versions."""
     if C is None or not A.dtype.is_float:
         return op.decompose(b, A, B, C)
@@ -168,14 +169,14 @@ class Gemm(Op):
             return (x * np.float64(factor)).astype(x.dtype)
         return x * x.dtype.type(factor)
 
-    def decompose(self, b: Any, A: Value, B: Value, C: Value | None = None) -> Value:
+    def decompose(self, b: Builder, A: Value, B: Value, C: Value | None = None) -> Value:
         kind = A.dtype
         product = b.MatMul(A, B, transpose_a=bool(self.transA), transpose_b=bool(self.transB))
         result = self._scale(b, product, self.alpha, kind)
         return result if C is None else b.Add(result, self._scale(b, C, self.beta, kind))
 
     @staticmethod
-    def _scale(b: Any, x: Value, factor: float, kind: DType) -> Value:
+    def _scale(b: Builder, x: Value, factor: float, kind: DType) -> Value:
         if factor == 1.0:
             return x
         if kind.is_integer and factor != int(factor):

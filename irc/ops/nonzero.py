@@ -5,8 +5,6 @@ Sources: ONNX NonZero, Compress; OpenVINO specification, NonZero-3.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from irc.diagnostics import require
@@ -15,6 +13,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import ANY, DType, TensorType, i64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import DTypeAttr, Int
 from irc.opdef.forms import Form, write_only
 from irc.opdef.signature import Sig
@@ -28,7 +27,7 @@ def bounded(hint: str, size: Dim) -> Dim:
     return Dim.fresh(hint, None if high == float("inf") else int(high))
 
 
-def write_i64(b: Any, op: Any, x: Value) -> Value:
+def write_i64(b: Builder, op: NonZero, x: Value) -> Value:
     return b.Cast(b.NonZero(x), to=op.output_type)
 
 
@@ -53,7 +52,7 @@ class NonZero(Op):
     openvino = (Form("NonZero", 3, attrs={"output_type": DTypeAttr(i64)}, T=OV_ANY),)
 
 
-def write_compress(b: Any, op: Any, x: Value, condition: Value) -> Value:
+def write_compress(b: Builder, op: Compress, x: Value, condition: Value) -> Value:
     """Compress in terms of NonZero and Gather."""
     places = b.Reshape(b.NonZero(condition), [-1])
     if op.axis is None:

@@ -18,11 +18,11 @@ from irc.ir.graph import Value
 from irc.ir.relation import multiple, same, stretches_to
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, DType, TensorType, bf16, f32, i32, i64
 from irc.opdef.base import Array, Op, op
-from irc.opdef.codecs import AsInput, Bool, Enum, Float, Ignored, Int, Ints
-from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.builder import Builder
+from irc.opdef.codecs import AsInput, Bool, Enum, Float, Ignored, Int, Ints, single
+from irc.opdef.forms import PREV, Attributes, Form, Results, write_only
 from irc.opdef.precision import narrowed, rounded, wide, widened
 from irc.opdef.signature import Sig
-from irc.ops.activation import single
 from irc.ops.layout import normal_axes, normal_axis, reshaped
 from irc.ops.reduce import axes_vector
 from irc.ops.softmax import OV_SOFTMAX
@@ -45,18 +45,18 @@ def mean_square(w: Array, axes: Any) -> Array:
     return np.mean(w * w, axis=axes, keepdims=True)
 
 
-def centred(b: Any, w: Value, axes: Sequence[int]) -> tuple[Value, Value]:
+def centred(b: Builder, w: Value, axes: Sequence[int]) -> tuple[Value, Value]:
     """x - mean and the variance over the axes."""
     d = b.Sub(w, b.ReduceMean(w, list(axes)))
     return d, b.ReduceMean(b.Mul(d, d), list(axes))
 
 
-def inverse_root(b: Any, variance: Value, epsilon: float) -> Value:
+def inverse_root(b: Builder, variance: Value, epsilon: float) -> Value:
     """1 / sqrt(variance + epsilon)."""
     return b.Reciprocal(b.Sqrt(b.Add(variance, b.const(epsilon, variance.dtype))))
 
 
-def per_channel(b: Any, v: Value, rank: int) -> Value:
+def per_channel(b: Builder, v: Value, rank: int) -> Value:
     """A value per channel, as axis 1 of `rank` axes."""
     return v if rank <= 2 else b.Unsqueeze(v, list(range(1, rank - 1)))
 
@@ -65,25 +65,25 @@ def channelwise(v: Array, rank: int) -> Array:
     return v.reshape((-1,) + (1,) * max(rank - 2, 0))
 
 
-def scaled(b: Any, x: Value, scale: Value, bias: Value | None) -> Value:
+def scaled(b: Builder, x: Value, scale: Value, bias: Value | None) -> Value:
     y = b.Mul(x, scale)
     return y if bias is None else b.Add(y, bias)
 
 
-def mvn(b: Any, x: Value, axes: Sequence[int], epsilon: float) -> Value:
+def mvn(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Value:
     """Standardised over the axes, epsilon inside the root."""
     return b.MeanVarianceNormalization(x, list(axes), eps=epsilon, eps_mode="inside")
 
 
 # ------------------------------------------------------------------------- MeanVarianceNormalization
-def read_mvn_2(b: Any, a: Any, x: Value) -> Any:
+def read_mvn_2(b: Builder, a: Attributes, x: Value) -> Results:
     """MVN of opset 2: `across_channels` chooses the axes where reduction_axes does not."""
     axes = a.reduction_axes or range(1 if a.across_channels else 2, len(x.shape))
     attrs = {"eps": a.eps, "eps_mode": "outside", "normalize_variance": a.normalize_variance}
     return b.MeanVarianceNormalization(x, list(axes), **attrs)
 
 
-def read_mvn_6(b: Any, a: Any, x: Value, axes: Value) -> Any:
+def read_mvn_6(b: Builder, a: Attributes, x: Value, axes: Value) -> Results:
     attrs = {"eps": a.eps, "eps_mode": a.eps_mode, "normalize_variance": a.normalize_variance}
     return b.MeanVarianceNormalization(x, axes_vector(b, axes), **attrs)
 
@@ -114,7 +114,7 @@ class MeanVarianceNormalization(Op):
         root = np.sqrt(variance + self.eps) if self.eps_mode == "inside" else np.sqrt(variance) + self.eps
         return rounded(d / root, x)
 
-    def decompose(self, b: Any, x: Value, axes: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, axes: Value) -> Value:
         w = widened(b, x)
         d = b.Sub(w, b.ReduceMean(w, axes, noop_with_empty_axes=True))
         if not self.normalize_variance:
@@ -158,7 +158,9 @@ class MeanVarianceNormalization(Op):
 
 
 # ------------------------------------------------------------------------------- BatchNormalization
-def trained(b: Any, x: Value, scale: Value, bias: Value, mean: Value, var: Value, a: Any) -> tuple[Value, ...]:
+def trained(
+    b: Builder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, a: Attributes
+) -> tuple[Value, ...]:
     """Training: normalised by the batch's own statistics; (y, running mean, running var, mean, var)."""
     rank = len(x.shape)
     axes = [i for i in range(rank) if i != 1] if getattr(a, "spatial", 1) else [0]
@@ -178,14 +180,14 @@ def trained(b: Any, x: Value, scale: Value, bias: Value, mean: Value, var: Value
     return y, running(mean, flat[0]), running(var, flat[1]), saved[0], saved[1]
 
 
-def fit(b: Any, v: Value, x: Value, spatial: int) -> Value:
+def fit(b: Builder, v: Value, x: Value, spatial: int) -> Value:
     """A parameter as it broadcasts to x: per channel, or (spatial=0) per element of a sample."""
     if spatial:
         return per_channel(b, v, len(x.shape))
     return reshaped(b, v, x.shape[1:])
 
 
-def read_batch_norm(b: Any, a: Any, x: Value, scale: Value, bias: Value, mean: Value, var: Value) -> Any:
+def read_batch_norm(b: Builder, a: Attributes, x: Value, scale: Value, bias: Value, mean: Value, var: Value) -> Results:
     """More than one output (from opset 14 on: training_mode) means training."""
     if getattr(a, "training_mode", a.outputs > 1):
         return trained(b, x, scale, bias, mean, var, a)[: 3 if hasattr(a, "training_mode") else 5]
@@ -195,11 +197,11 @@ def read_batch_norm(b: Any, a: Any, x: Value, scale: Value, bias: Value, mean: V
     return b.Add(b.Mul(b.Sub(x, fit(b, mean, x, 0)), factor), fit(b, bias, x, 0))
 
 
-def one_type(op: Any, *operands: Value) -> bool:
+def one_type(op: BatchNormalization, *operands: Value) -> bool:
     return all(v.dtype == operands[0].dtype for v in operands)
 
 
-def write_one_type(b: Any, op: Any, x: Value, *operands: Value) -> Any:
+def write_one_type(b: Builder, op: BatchNormalization, x: Value, *operands: Value) -> Results:
     """All operands in x's type, where the form has one type for all."""
     if one_type(op, x, *operands):
         return op.decompose(b, x, *operands)
@@ -219,7 +221,9 @@ BN_ANY = Sig("x: T[>=2], scale: T1, bias: T1, mean: T2, var: T2 -> y: T", T=FLOA
 """With spatial=0 there is a parameter for each element of a sample."""
 
 
-def read_batch_norm_1(b: Any, a: Any, scale: Value, bias: Value, x: Value, mean: Value, var: Value) -> Any:
+def read_batch_norm_1(
+    b: Builder, a: Attributes, scale: Value, bias: Value, x: Value, mean: Value, var: Value
+) -> Results:
     """BatchNormInference of opset 1 has its data third."""
     return b.BatchNormalization(x, scale, bias, mean, var, epsilon=a.epsilon)
 
@@ -254,7 +258,7 @@ class BatchNormalization(Op):
         shift = wide(bias) - wide(mean) * factor
         return rounded(wide(x) * channelwise(factor, x.ndim) + channelwise(shift, x.ndim), x)
 
-    def decompose(self, b: Any, x: Value, scale: Value, bias: Value, mean: Value, var: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, scale: Value, bias: Value, mean: Value, var: Value) -> Value:
         w, *rest = (widened(b, v) for v in (x, scale, bias, mean, var))
         scale, bias, mean, var = (v if v.dtype == w.dtype else b.Cast(v, to=w.dtype) for v in rest)
         factor = b.Div(scale, b.Sqrt(b.Add(var, b.const(self.epsilon, var.dtype))))
@@ -304,7 +308,7 @@ class BatchNormalization(Op):
 
 
 # -------------------------------------------------------------------- Layer-, RMSNormalization
-def read_layer_norm(b: Any, a: Any, x: Value, scale: Value, bias: Value | None = None) -> Any:
+def read_layer_norm(b: Builder, a: Attributes, x: Value, scale: Value, bias: Value | None = None) -> Results:
     """The mean and inverse deviation are computed where they are asked for."""
     y = b.LayerNormalization(x, scale, bias, axis=a.axis, epsilon=a.epsilon)
     if a.outputs < 2:
@@ -316,14 +320,14 @@ def read_layer_norm(b: Any, a: Any, x: Value, scale: Value, bias: Value | None =
     return y, cast(b, b.ReduceMean(w, axes), stash), cast(b, inverse_root(b, variance, a.epsilon), stash)
 
 
-def cast(b: Any, x: Value, to: DType) -> Value:
+def cast(b: Builder, x: Value, to: DType) -> Value:
     return x if x.dtype == to else b.Cast(x, to=to)
 
 
 STASH = {"stash_type": Int(1)}
 
 
-def write_layer_norm(b: Any, op: Any, x: Value, scale: Value, bias: Value | None = None) -> Any:
+def write_layer_norm(b: Builder, op: LayerNormalization, x: Value, scale: Value, bias: Value | None = None) -> Results:
     return scaled(b, mvn(b, x, trailing(op.axis, len(x.shape)), op.epsilon), scale, bias)
 
 
@@ -349,7 +353,7 @@ class LayerNormalization(Op):
         y = rounded(d * (1.0 / np.sqrt(mean_square(d, over) + self.epsilon)), x) * scale
         return y if bias is None else y + bias
 
-    def decompose(self, b: Any, x: Value, scale: Value, bias: Value | None = None) -> Value:
+    def decompose(self, b: Builder, x: Value, scale: Value, bias: Value | None = None) -> Value:
         d, variance = centred(b, widened(b, x), trailing(self.axis, len(x.shape)))
         return scaled(b, narrowed(b, b.Mul(d, inverse_root(b, variance, self.epsilon)), x), scale, bias)
 
@@ -384,7 +388,7 @@ class RMSNormalization(Op):
         y = rounded(w / np.sqrt(mean_square(w, tuple(range(self.axis % x.ndim, x.ndim))) + self.epsilon), x)
         return rounded(y, scale) * scale
 
-    def decompose(self, b: Any, x: Value, scale: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, scale: Value) -> Value:
         w = widened(b, x)
         square = b.ReduceMean(b.Mul(w, w), trailing(self.axis, len(x.shape)))
         root = b.Sqrt(b.Add(square, b.const(self.epsilon, w.dtype)))
@@ -409,7 +413,7 @@ def check_channels(op: Op, x: Value, *parameters: Value) -> None:
         require(same(v.shape[0], x.shape[1]), shape_codes.SIZES_DIFFER, op=op.name, **facts)
 
 
-def write_instance_norm(b: Any, op: Any, x: Value, scale: Value, bias: Value) -> Any:
+def write_instance_norm(b: Builder, op: InstanceNormalization, x: Value, scale: Value, bias: Value) -> Results:
     rank = len(x.shape)
     return scaled(b, mvn(b, x, range(2, rank), op.epsilon), per_channel(b, scale, rank), per_channel(b, bias, rank))
 
@@ -432,7 +436,7 @@ class InstanceNormalization(Op):
         y = d * (1.0 / np.sqrt(mean_square(d, over) + self.epsilon))
         return rounded(y * channelwise(wide(scale), x.ndim) + channelwise(wide(bias), x.ndim), x)
 
-    def decompose(self, b: Any, x: Value, scale: Value, bias: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, scale: Value, bias: Value) -> Value:
         rank = len(x.shape)
         d, variance = centred(b, widened(b, x), range(2, rank))
         factors = (per_channel(b, widened(b, v), rank) for v in (scale, bias))
@@ -446,7 +450,7 @@ class InstanceNormalization(Op):
     openvino = (write_only(write_instance_norm, since=6),)
 
 
-def read_group_norm_18(b: Any, a: Any, x: Value, scale: Value, bias: Value) -> Any:
+def read_group_norm_18(b: Builder, a: Attributes, x: Value, scale: Value, bias: Value) -> Results:
     """Opset 18 had a scale and a bias per group."""
     size = x.shape[1] // a.num_groups
     known = size.is_const
@@ -486,7 +490,7 @@ class GroupNormalization(Op):
         y = rounded((d / np.sqrt(mean_square(d, 2) + self.epsilon)).reshape(x.shape), x)
         return y * channelwise(scale, x.ndim) + channelwise(bias, x.ndim)
 
-    def _group_mean(self, b: Any, w: Value) -> Value:
+    def _group_mean(self, b: Builder, w: Value) -> Value:
         """For each channel the mean of its group."""
         planes = b.ReduceMean(w, list(range(2, len(w.shape))))
         n, channels = w.shape[:2]
@@ -494,7 +498,7 @@ class GroupNormalization(Op):
         means = b.ReduceMean(reshaped(b, planes, [n, self.num_groups, per]), [2])
         return reshaped(b, b.Expand(means, b.dims([n, self.num_groups, per])), planes.shape)
 
-    def decompose(self, b: Any, x: Value, scale: Value, bias: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, scale: Value, bias: Value) -> Value:
         rank, w = len(x.shape), widened(b, x)
         if rank > 2:  # by planes: no Reshape keeps the channels from standing last
             d = b.Sub(w, self._group_mean(b, w))

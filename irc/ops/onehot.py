@@ -5,8 +5,6 @@ Sources: ONNX OneHot; OpenVINO specification, OneHot-1 and -16.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from irc.diagnostics import require
@@ -17,6 +15,7 @@ from irc.ir.graph import Value
 from irc.ir.relation import at_most
 from irc.ir.types import ANY, TensorType, i64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Int
 from irc.opdef.forms import Form, write_only
 from irc.opdef.signature import Sig
@@ -27,14 +26,14 @@ from irc.ops.layout import normal_axis
 NEGATIVE = Enum({"ignore_negative": "ignore", "normalize": "wrap"}, "ignore", to="negative")
 
 
-def whole_number(b: Any, value: Value) -> Value:
+def whole_number(b: Builder, value: Value) -> Value:
     """The value as an integer; a constant stays one."""
     if value.array is not None and not value.dtype.is_integer:
         return b.const(np.asarray(value.array).astype(np.int64))
     return value if value.dtype.is_integer else b.Cast(value, to=i64)
 
 
-def write_one_hot(b: Any, op: Any, indices: Value, depth: Value, on: Value, off: Value) -> Value:
+def write_one_hot(b: Builder, op: OneHot, indices: Value, depth: Value, on: Value, off: Value) -> Value:
     """ONNX has off and on in one operand, and counts negative indices from the end."""
     if op.negative == "ignore":
         indices = b.Where(b.Less(indices, b.like(0, indices)), _depth_like(b, depth, indices), indices)
@@ -44,17 +43,17 @@ def write_one_hot(b: Any, op: Any, indices: Value, depth: Value, on: Value, off:
     return b.OneHotPair(indices, depth, values, axis=op.axis)
 
 
-def _depth_like(b: Any, depth: Value, indices: Value) -> Value:
+def _depth_like(b: Builder, depth: Value, indices: Value) -> Value:
     """The depth: an index that no element has."""
     one = b.Reshape(depth, []) if depth.rank else depth
     return one if one.dtype == indices.dtype else b.Cast(one, to=indices.dtype)
 
 
-def ignoring(op: Any, *operands: Value | None) -> bool:
+def ignoring(op: OneHot, *operands: Value | None) -> bool:
     return op.negative == "ignore"
 
 
-def write_ignoring(b: Any, op: Any, indices: Value, depth: Value, on: Value, off: Value) -> Value:
+def write_ignoring(b: Builder, op: OneHot, indices: Value, depth: Value, on: Value, off: Value) -> Value:
     """Negative indices are counted from 0 first, where the version ignores them."""
     size = _depth_like(b, depth, indices)
     moved = b.Where(b.Less(indices, b.like(0, indices)), b.Add(indices, size), indices)
@@ -124,7 +123,7 @@ class OneHotPair(Op):
     axis: int = -1
     sig = Sig("indices: I, depth: D[one], values: T[1] -> y: T", I=ONNX_ALL, D=ONNX_ALL, T=ANY)
 
-    def decompose(self, b: Any, indices: Value, depth: Value, values: Value) -> Value:
+    def decompose(self, b: Builder, indices: Value, depth: Value, values: Value) -> Value:
         off, on = (b.Gather(values, b.const(k), b.const(0)) for k in (0, 1))
         size = whole_number(b, depth)
         size = size if size.rank == 0 else b.Reshape(size, [])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, inside, select
 from irc.ir.dim import Dim, DimLike
@@ -17,6 +17,7 @@ from irc.ir.graph import Value
 from irc.ir.relation import any_of, at_most, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Enum
 from irc.opdef.forms import Form, write_only
 from irc.opdef.signature import Sig
@@ -34,7 +35,7 @@ def axis_padding(rank: int, pads: list[Any], axes: list[int] | None) -> list[tup
     """(begin, end) of every axis from ONNX's order: all begins, then all ends."""
     chosen = range(rank) if axes is None else normal_axes("Pad", axes, rank)
     n = len(chosen)
-    facts: dict[str, Any] = {"op": "Pad", "attribute": "pads", "given": len(pads), "needed": 2 * n}
+    facts: Facts = {"op": "Pad", "attribute": "pads", "given": len(pads), "needed": 2 * n}
     require(len(pads) == 2 * n, operation.ATTRIBUTE_LENGTH, **facts)
     found: list[tuple[Any, Any]] = [(0, 0)] * rank
     for k, axis in enumerate(chosen):
@@ -53,7 +54,7 @@ def mirrored(j: Expr, size: Expr, mode: str) -> Expr:
     return select(m.lt(size), m, period - m if mode == "reflect" else period - 1 - m)
 
 
-def pad_by_parts(b: Any, x: Value, padding: list[tuple[int, int]], mode: str) -> Value:
+def pad_by_parts(b: Builder, x: Value, padding: list[tuple[int, int]], mode: str) -> Value:
     """Padding for a format without that mode, or not as far: the operand between parts of itself, or a Gather."""
     found = x
     for axis, (begin, end) in enumerate(padding):
@@ -82,7 +83,9 @@ def pad_by_parts(b: Any, x: Value, padding: list[tuple[int, int]], mode: str) ->
     return found if found is not x else b.Identity(x)
 
 
-def write_pad(b: Any, op: Any, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> Value:
+def write_pad(
+    b: Builder, op: Pad, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
+) -> Value:
     """For ONNX versions without the mode, without axes, or with another type."""
     named = None if axes is None else constant_ints("Pad", "axes", axes)
     if op.mode in ("symmetric", "wrap"):
@@ -95,7 +98,7 @@ def write_pad(b: Any, op: Any, x: Value, pads: Value, value: Value | None = None
     return b.Pad(x, pads, b.like(0, x) if value is None else value, mode=op.mode)
 
 
-def halves(b: Any, pads: Value, rank: int, axes: list[int] | None) -> tuple[Value, Value]:
+def halves(b: Builder, pads: Value, rank: int, axes: list[int] | None) -> tuple[Value, Value]:
     """The padding before and after every axis, as two vectors."""
     numbers = pads.ints()
     if numbers is not None:
@@ -114,7 +117,7 @@ def check_padding(axis: str, size: Dim, begin: DimLike, end: DimLike, mode: str)
     """Require that cropping leaves the axis a size, and that what is left has what the mode repeats."""
     begin, end = Dim.of(begin), Dim.of(end)
     left = size + begin.minimum(0) + end.minimum(0)
-    facts: dict[str, Any] = {"op": "Pad", "what": f"size of axis {axis} after cropping", "value": left}
+    facts: Facts = {"op": "Pad", "what": f"size of axis {axis} after cropping", "value": left}
     require(at_most(0, left), codes.SIZE_RANGE, **facts, expected="not negative")
     most = {"reflect": left - 1, "symmetric": left}.get(mode)
     for count in (begin, end):
@@ -127,7 +130,9 @@ def check_padding(axis: str, size: Dim, begin: DimLike, end: DimLike, mode: str)
             require(fits, codes.SIZE_RANGE, **facts, expected=f"0 for an empty axis in mode {mode}")
 
 
-def write_each(b: Any, op: Any, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> Value:
+def write_each(
+    b: Builder, op: Pad, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
+) -> Value:
     """OpenVINO has begins and ends of all axes as two operands, and does not wrap."""
     named = None if axes is None else constant_ints("Pad", "axes", axes)
     if op.mode == "wrap":
@@ -137,7 +142,7 @@ def write_each(b: Any, op: Any, x: Value, pads: Value, value: Value | None = Non
     return b.PadEach(x, begin, end, value if op.mode == "constant" else None, mode=op.mode)
 
 
-def scalar_value(op: Any, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> bool:
+def scalar_value(op: Pad, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> bool:
     return value is None or value.rank == 0
 
 
@@ -156,7 +161,7 @@ class Pad(Op):
         named = None if axes is None else axes.ints()
         for_axes = rank if axes is None else axes.shape[0]
         enough = same(pads.shape[0], Dim.of(for_axes) * 2)
-        facts: dict[str, Any] = {"op": "Pad", "attribute": "pads", "given": pads.shape[0], "needed": for_axes * 2}
+        facts: Facts = {"op": "Pad", "attribute": "pads", "given": pads.shape[0], "needed": for_axes * 2}
         require(enough, operation.ATTRIBUTE_LENGTH, **facts)
         if sizes is None or (axes is not None and named is None):
             return TensorType.of(x.dtype, Dim.fresh_shape("pad", rank))
@@ -263,7 +268,7 @@ def pad_indices(size: int, begin: int, end: int, mode: str) -> Array:
     return np.where(m < size, m, period - m if mode == "reflect" else period - 1 - m)
 
 
-def not_negative(op: Any, x: Value, begin: Value, end: Value, value: Value | None = None) -> bool:
+def not_negative(op: PadEach, x: Value, begin: Value, end: Value, value: Value | None = None) -> bool:
     """Pad-1 does not crop."""
     return all(v.ints() is not None and min(v.ints() or [0]) >= 0 for v in (begin, end))
 
@@ -277,7 +282,7 @@ class PadEach(Op):
 
     def infer(self, x: Value, begin: Value, end: Value, value: Value | None = None) -> TensorType:
         for name, operand in (("begin", begin), ("end", end)):
-            facts: dict[str, Any] = {"op": "Pad", "attribute": name, "given": operand.shape[0], "needed": len(x.shape)}
+            facts: Facts = {"op": "Pad", "attribute": name, "given": operand.shape[0], "needed": len(x.shape)}
             require(same(operand.shape[0], len(x.shape)), operation.ATTRIBUTE_LENGTH, **facts)
         first, last = begin.dims(), end.dims()
         if first is None or last is None:
@@ -288,7 +293,7 @@ class PadEach(Op):
             result.append(x.shape[axis] + p + q)
         return TensorType(x.dtype, tuple(result))
 
-    def decompose(self, b: Any, x: Value, begin: Value, end: Value, value: Value | None = None) -> Value:
+    def decompose(self, b: Builder, x: Value, begin: Value, end: Value, value: Value | None = None) -> Value:
         first, last = begin.ints(), end.ints()
         if first is not None and last is not None:
             return b.Pad(x, b.const([*first, *last]), value, mode=self.mode)

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import conversion, operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, call, flatten_index, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, i8, i32, i64, u8
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
-from irc.opdef.forms import PREV, Declined, Form
+from irc.opdef.forms import PREV, Attributes, Declined, Form, Results
 from irc.opdef.precision import narrowed, wide, widened
 from irc.opdef.signature import Sig
 from irc.opdef.window import (
@@ -112,15 +114,15 @@ def floored(op: Any, x: Value) -> dict[str, Any]:
     }
 
 
-def write_max_pool(b: Any, op: Any, x: Value) -> Any:
+def write_max_pool(b: Builder, op: MaxPool, x: Value) -> Results:
     """ONNX: rounding that it does not have becomes padding, other index types a Cast."""
     if op.index_type != i64:
-        y, indices = b.MaxPool(x, **{**op.attributes(), "index_type": i64})
+        y, indices = b.add_all(replace(op, index_type=i64), x)
         return y, b.Cast(indices, to=op.index_type)
-    return b.MaxPool(x, **floored(op, x))
+    return b.add_all(replace(op, **floored(op, x)), x)
 
 
-def write_average_pool(b: Any, op: Any, x: Value) -> Any:
+def write_average_pool(b: Builder, op: AveragePool, x: Value) -> Results:
     """ONNX: what its rounding and counting cannot say becomes padding."""
     fields = floored(op, x)
     if op.counted == "padded":  # growing the padding would change what is counted
@@ -290,7 +292,7 @@ OV_AVG = {**OV_POOL, "exclude-pad": Choice(assumed="window", to="counted", yes="
 ONNX_COUNTED = Enum({0: "inside", 1: "padded"}, "inside", to="counted")
 
 
-def read_avg_pool(b: Any, a: Any, x: Value) -> Value:
+def read_avg_pool(b: Builder, a: Attributes, x: Value) -> Value:
     """Without rounding up no window runs past the padding, and both ways of counting padding agree."""
     given: dict[str, Any] = a.__dict__
     fields = {k: v for k, v in given.items() if k in AveragePool.__dataclass_fields__}
@@ -306,11 +308,11 @@ def some_inside(label: str, a: Any) -> None:
     gaps = getattr(a, "dilations", ()) or (1,) * len(a.kernel)
     for k, gap, before, after in zip(a.kernel, gaps, a.pads_begin, a.pads_end):  # other lengths are reported later
         reach, most = (k - 1) * gap + 1, max(before, after)
-        facts: dict[str, Any] = {"op": label, "what": "the padding", "value": most}
+        facts: Facts = {"op": label, "what": "the padding", "value": most}
         require(most < reach, codes.SIZE_RANGE, **facts, expected=f"less than the window's {reach}")
 
 
-def sayable(op: Any, x: Value) -> bool:
+def sayable(op: AveragePool, x: Value) -> bool:
     """OpenVINO divides by the whole window where it counts padding."""
     return op.counted != "padded" or effective_rounding(op) == "floor"
 
@@ -425,14 +427,14 @@ class AveragePool(Op):
 def read_whole_p(name: str) -> Any:
     """Version 1 has p as a float, and calls the kernel optional though nothing works without it."""
 
-    def read(b: Any, a: Any, x: Value) -> Value:
+    def read(b: Builder, a: Attributes, x: Value) -> Value:
         whole = a.p == int(a.p) and a.p >= 1
         require(whole, operation.ATTRIBUTE_RANGE, op=name, attribute="p", value=a.p, expected="a whole number")
         given: dict[str, Any] = a.__dict__
         fields = {k: v for k, v in given.items() if k not in ("outputs", "opset")}
         if "kernel" in fields:
             require(len(a.kernel) > 0, operation.MISSING_ATTRIBUTE, op=name, attribute="kernel_shape")
-        return getattr(b, name)(x, **{**fields, "p": int(a.p)})
+        return b.operation(name)(x, **{**fields, "p": int(a.p)})
 
     return read
 
@@ -527,7 +529,7 @@ class GlobalAveragePool(Op):
 
     sig = Sig("x: T[>=3] -> y: T", T=FLOATS_BF16)
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         return b.ReduceMean(x, spatial_axes(x), keepdims=True)
 
     onnx = global_rows("GlobalAveragePool")
@@ -539,7 +541,7 @@ class GlobalMaxPool(Op):
 
     sig = Sig("x: T[>=3] -> y: T", T=FLOATS_BF16)
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         return b.ReduceMax(x, spatial_axes(x), keepdims=True)
 
     onnx = global_rows("GlobalMaxPool")
@@ -552,7 +554,7 @@ class GlobalLpPool(Op):
     p: int = 2
     sig = Sig("x: T[>=3] -> y: T", T=FLOATS_BF16)
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         w = widened(b, x)
         power = b.Pow(b.Abs(w), b.like(float(self.p), w))
         return narrowed(b, b.Pow(b.ReduceSum(power, spatial_axes(x), keepdims=True), b.like(1.0 / self.p, w)), x)

@@ -10,23 +10,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from irc.diagnostics import require
-from irc.diagnostics.codes import operation as codes, shape as shape_codes
+import numpy as np
+
+from irc.diagnostics import Problem, require
+from irc.diagnostics.codes import conversion as conversion_codes, operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, i32
 from irc.opdef.base import Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
-from irc.opdef.forms import PREV, Form
+from irc.opdef.forms import PREV, Attributes, Form, Read, Results
 from irc.opdef.precision import narrowed, widened
+from irc.opdef.registry import find_op
 from irc.opdef.signature import Sig
 from irc.ops.layout import reshaped
-from irc.ops.recurrent_steps import FUNCTIONS, Activation
+from irc.ops.recurrent_steps import FUNCTIONS, Activation, GRUSteps, LSTMSteps, RNNSteps
 
+FICO = "fico"
+IOFC = "iofc"
+"""Orders of the gates of an LSTM: OpenVINO's, and ONNX's."""
 DIRECTIONS = ["forward", "reverse", "bidirectional"]
 RNN_ACTIVATIONS = ("Tanh", "Tanh")
 GRU_1_DIRECTIONS = {"foward": "forward", **{d: d for d in DIRECTIONS}}
@@ -123,7 +129,7 @@ class Recurrent(Op):
     def step_fields(self) -> dict[str, Any]:
         return {"direction": self.direction, "activations": self.functions(), "clip": self.clip}
 
-    def projected(self, b: Any, x: Value, w: Value, bias: Value | None) -> Value:
+    def projected(self, b: Builder, x: Value, w: Value, bias: Value | None) -> Value:
         """x · Wᵀ + bias of all steps, gates and directions in one product: [steps, batch, directions, rows of W]."""
         steps, batch, size = x.shape
         directions, rows, _ = w.shape
@@ -138,7 +144,7 @@ WITH_ALPHA = frozenset({"Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", 
 WITH_BETA = frozenset({"Affine", "ScaledTanh", "HardSigmoid"})
 
 
-def halves(b: Any, bias: Value | None) -> tuple[Value, Value] | None:
+def halves(b: Builder, bias: Value | None) -> tuple[Value, Value] | None:
     """The biases of W and of R."""
     if bias is None:
         return None
@@ -146,30 +152,30 @@ def halves(b: Any, bias: Value | None) -> tuple[Value, Value] | None:
     return b.Slice(bias, [0], b.dims([half]), [1]), b.Slice(bias, b.dims([half]), b.dims([half * 2]), [1])
 
 
-def summed(b: Any, bias: Value | None) -> Value | None:
+def summed(b: Builder, bias: Value | None) -> Value | None:
     """The bias of W plus that of R."""
     both = halves(b, bias)
     return None if both is None else b.Add(*both)
 
 
-def wide_operands(b: Any, *operands: Value | None) -> list[Value | None]:
+def wide_operands(b: Builder, *operands: Value | None) -> list[Value | None]:
     return [None if v is None else widened(b, v) for v in operands]
 
 
-def narrow_results(b: Any, results: Any, like: Value) -> tuple[Value, ...]:
+def narrow_results(b: Builder, results: Sequence[Value], like: Value) -> tuple[Value, ...]:
     return tuple(narrowed(b, v, like) for v in results)
 
 
 # ---------------------------------------------------------------------------------------- reading
-def swap(b: Any, v: Value | None) -> Value | None:
+def swap(b: Builder, v: Value | None) -> Value | None:
     """Batch first to second, or back."""
     return None if v is None else b.Transpose(v, [1, 0, 2])
 
 
-def reader(cls: type[Any], states: Sequence[int]) -> Any:
+def reader(cls: type[Recurrent], states: Sequence[int]) -> Read:
     """`read` of a layer whose operands at `states` are initial states."""
 
-    def read(b: Any, a: SimpleNamespace, *operands: Value | None) -> Any:
+    def read(b: Builder, a: Attributes, *operands: Value | None) -> Results:
         names = {f.name for f in dataclasses.fields(cls)}
         fields = {k: v for k, v in vars(a).items() if k in names and v is not None}
         r = operands[2]
@@ -180,7 +186,7 @@ def reader(cls: type[Any], states: Sequence[int]) -> Any:
             return b.add_all(made, *operands)
         given = [swap(b, v) if i == 0 or i in states else v for i, v in enumerate(operands)]
         y, *rest = b.add_all(made, *given)
-        return b.Transpose(y, [2, 0, 1, 3]), *(swap(b, v) for v in rest)
+        return b.Transpose(y, [2, 0, 1, 3]), *(b.Transpose(v, [1, 0, 2]) for v in rest)
 
     return read
 
@@ -213,6 +219,81 @@ def rows(name: str, sig: Sig, read: Any, opsets: Sequence[int], **more: Codec) -
     return tuple(found)
 
 
+def reordered(b: Builder, v: Value, axis: int, order: list[int]) -> Value:
+    """The equal parts of an axis in another order."""
+    size = v.shape[axis]
+    part = size // len(order)
+    if v.array is not None:
+        parts = np.split(np.asarray(v.array), len(order), axis=axis)
+        return b.const(np.concatenate([parts[k] for k in order], axis=axis), v.dtype)
+    slices = [b.Slice(v, b.dims([part * k]), b.dims([part * (k + 1)]), [axis]) for k in order]
+    return b.Concat(*slices, axis=axis)
+
+
+def gate_order(have: str, want: str) -> list[int]:
+    return [have.index(g) for g in want]
+
+
+# ---------------------------------------------------------------------------------------- writing
+def one_bias(b: Builder, op: Recurrent, bias: Value | None, w: Value) -> Value:
+    """OpenVINO's bias from ONNX's pair."""
+    if bias is None:
+        extra = 1 if isinstance(op, GRU) and op.linear_before_reset else 0
+        size = w.shape[1] // op.gates * (op.gates + extra)
+        shape = [w.shape[0], size]
+        if all(d.is_const for d in shape):
+            return b.const(np.zeros([int(d) for d in shape]), w.dtype)
+        return b.Expand(b.like(0.0, w), b.dims(shape))
+    half = bias.shape[1] // 2
+    first, second = b.Slice(bias, [0], b.dims([half]), [1]), b.Slice(bias, b.dims([half]), b.dims([half * 2]), [1])
+    total = b.Add(first, second)
+    if not (isinstance(op, GRU) and op.linear_before_reset):
+        return total
+    two, three = b.dims([half // 3 * 2]), b.dims([half])
+    parts = [b.Slice(total, [0], two, [1]), b.Slice(first, two, three, [1]), b.Slice(second, two, three, [1])]
+    return b.Concat(*parts, axis=1)
+
+
+def write_sequence(b: Builder, op: Recurrent, *given: Value | None) -> Results:
+    """ONNX's layer as OpenVINO's sequence.  Peepholes and coupled gates have no equivalent."""
+    x, w, r, bias, lengths, h, c, p = (*given, *[None] * (8 - len(given)))
+    assert x is not None and w is not None and r is not None
+    kinds = op.functions()
+    types = ", ".join(str(v.type) for v in given if v is not None)
+    if p is not None or (isinstance(op, LSTM) and op.input_forget) or len(set(kinds)) > 1:
+        raise Problem(conversion_codes.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
+    allowed = {"sigmoid", "tanh", "relu"}
+    names = tuple(name.lower() for name, _, _ in kinds[0])
+    if not set(names) <= allowed:
+        raise Problem(conversion_codes.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
+    steps, batch, _ = x.shape
+    states = [_state(b, v, x, r, op.directions) for v in ((h, c) if isinstance(op, LSTM) else (h,))]
+    if lengths is None:
+        lengths = b.Expand(b.Reshape(b.Cast(b.dims([steps]), to=i32), [1]), b.dims([batch]))
+    one = one_bias(b, op, bias, w)
+    if isinstance(op, LSTM):
+        order = gate_order(IOFC, FICO)
+        w, r, one = (reordered(b, v, 1, order) for v in (w, r, one))
+    fields: dict[str, Any] = {
+        "hidden_size": int(r.shape[2]),
+        "direction": op.direction,
+        "clip": op.clip,
+        "activations": names,
+    }
+    if isinstance(op, GRU):
+        fields["linear_before_reset"] = op.linear_before_reset
+    y, *rest = b.add_all(
+        find_op(f"{op.name}Sequence")(**fields), b.Transpose(x, [1, 0, 2]), *states, lengths, w, r, one
+    )
+    return b.Transpose(y, [2, 1, 0, 3]), *(b.Transpose(v, [1, 0, 2]) for v in rest)
+
+
+def _state(b: Builder, v: Value | None, x: Value, r: Value, directions: int) -> Value:
+    if v is not None:
+        return b.Transpose(v, [1, 0, 2])
+    return b.Expand(b.like(0.0, x), b.dims([x.shape[1], directions, r.shape[2]]))
+
+
 # ------------------------------------------------------------------------------------- operations
 LSTM_SIG = Sig(
     "x: T[3], w: T[3], r: T[3], b?: T[2], lengths?: I[1], h?: T[3], c?: T[3], p?: T[2] -> y: T, y_h: T, y_c: T",
@@ -222,23 +303,16 @@ LSTM_SIG = Sig(
 SIG = Sig("x: T[3], w: T[3], r: T[3], b?: T[2], lengths?: I[1], h?: T[3] -> y: T, y_h: T", T=FLOATS_BF16, I={i32})
 
 
-def read_lstm(b: Any, a: Any, *operands: Any) -> Any:
+def read_lstm(b: Builder, a: Attributes, *operands: Any) -> Results:
     return reader(LSTM, (5, 6))(b, a, *operands)
 
 
-def read_gru(b: Any, a: Any, *operands: Any) -> Any:
+def read_gru(b: Builder, a: Attributes, *operands: Any) -> Results:
     return reader(GRU, (5,))(b, a, *operands)
 
 
-def read_rnn(b: Any, a: Any, *operands: Any) -> Any:
+def read_rnn(b: Builder, a: Attributes, *operands: Any) -> Results:
     return reader(RNN, (5,))(b, a, *operands)
-
-
-def write_sequence(b: Any, op: Any, *operands: Value | None) -> Any:
-    """OpenVINO's sequence of the same name."""
-    from irc.ops.recurrent_openvino import write_sequence as write
-
-    return write(b, op, *operands)
 
 
 @op
@@ -252,7 +326,7 @@ class LSTM(Recurrent):
 
     def decompose(
         self,
-        b: Any,
+        b: Builder,
         x: Value,
         w: Value,
         r: Value,
@@ -261,11 +335,11 @@ class LSTM(Recurrent):
         h: Value | None = None,
         c: Value | None = None,
         p: Value | None = None,
-    ) -> Any:
+    ) -> tuple[Value, ...]:
         x_, w_, r_, bias_, h_, c_, p_ = wide_operands(b, x, w, r, bias, h, c, p)
         y = self.projected(b, x_, w_, summed(b, bias_))  # type: ignore[arg-type]
-        fields = {**self.step_fields(), "input_forget": self.input_forget}
-        made = b.LSTMSteps(y, b.Transpose(r_, [0, 2, 1]), h_, lengths, c_, p_, **fields)
+        fields: dict[str, Any] = {**self.step_fields(), "input_forget": self.input_forget}
+        made = b.add_all(LSTMSteps(**fields), y, b.Transpose(r_, [0, 2, 1]), h_, lengths, c_, p_)
         return narrow_results(b, made, x)
 
     onnx = rows("LSTM", LSTM_SIG, read_lstm, (1, 7, 14, 22), input_forget=Bool(False))
@@ -286,14 +360,14 @@ class GRU(Recurrent):
 
     def decompose(
         self,
-        b: Any,
+        b: Builder,
         x: Value,
         w: Value,
         r: Value,
         bias: Value | None = None,
         lengths: Value | None = None,
         h: Value | None = None,
-    ) -> Any:
+    ) -> tuple[Value, ...]:
         x_, w_, r_, bias_, h_ = wide_operands(b, x, w, r, bias, h)
         first, inner = summed(b, bias_), None
         both = halves(b, bias_)
@@ -303,8 +377,8 @@ class GRU(Recurrent):
             inner = b.Slice(both[1], *ends, [1])
             first = b.Concat(b.Slice(first, [0], ends[0], [1]), b.Slice(both[0], *ends, [1]), axis=1)
         y = self.projected(b, x_, w_, first)  # type: ignore[arg-type]
-        fields = {**self.step_fields(), "linear_before_reset": self.linear_before_reset}
-        made = b.GRUSteps(y, b.Transpose(r_, [0, 2, 1]), h_, lengths, inner, **fields)
+        fields: dict[str, Any] = {**self.step_fields(), "linear_before_reset": self.linear_before_reset}
+        made = b.add_all(GRUSteps(**fields), y, b.Transpose(r_, [0, 2, 1]), h_, lengths, inner)
         return narrow_results(b, made, x)
 
     onnx = (
@@ -323,17 +397,17 @@ class RNN(Recurrent):
 
     def decompose(
         self,
-        b: Any,
+        b: Builder,
         x: Value,
         w: Value,
         r: Value,
         bias: Value | None = None,
         lengths: Value | None = None,
         h: Value | None = None,
-    ) -> Any:
+    ) -> tuple[Value, ...]:
         x_, w_, r_, bias_, h_ = wide_operands(b, x, w, r, bias, h)
         y = self.projected(b, x_, w_, summed(b, bias_))  # type: ignore[arg-type]
-        made = b.RNNSteps(y, b.Transpose(r_, [0, 2, 1]), h_, lengths, **self.step_fields())
+        made = b.add_all(RNNSteps(**self.step_fields()), y, b.Transpose(r_, [0, 2, 1]), h_, lengths)
         return narrow_results(b, made, x)
 
     onnx = rows("RNN", SIG, read_rnn, (1, 7, 14, 22), activations=Strs(RNN_ACTIVATIONS))

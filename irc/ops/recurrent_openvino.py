@@ -12,40 +12,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from irc.diagnostics import Problem, require
-from irc.diagnostics.codes import conversion as conversion_codes, shape as shape_codes
+from irc.diagnostics import require
+from irc.diagnostics.codes import shape as shape_codes
 from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS_BF16, INTEGERS, i32
 from irc.opdef.base import Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, Enum, Float, Floats, Int, Strs
-from irc.opdef.forms import Declined, Form
+from irc.opdef.forms import Declined, Form, Results
 from irc.opdef.precision import narrowed, widened
 from irc.opdef.signature import Sig
-from irc.ops.recurrent import DIRECTIONS, GRU, LSTM, RNN, Recurrent
+from irc.ops.recurrent import DIRECTIONS, FICO, GRU, IOFC, LSTM, RNN, Recurrent, gate_order, reordered
 from irc.ops.recurrent_steps import FUNCTIONS
 
+Values = tuple[Value, ...]
 LSTM_NAMES, GRU_NAMES, RNN_NAMES = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh"), ("tanh",)
-FICO = "fico"
-IOFC = "iofc"
 
 
-def reordered(b: Any, v: Value, axis: int, order: list[int]) -> Value:
-    """The equal parts of an axis in another order."""
-    size = v.shape[axis]
-    part = size // len(order)
-    if v.array is not None:
-        parts = np.split(np.asarray(v.array), len(order), axis=axis)
-        return b.const(np.concatenate([parts[k] for k in order], axis=axis), v.dtype)
-    slices = [b.Slice(v, b.dims([part * k]), b.dims([part * (k + 1)]), [axis]) for k in order]
-    return b.Concat(*slices, axis=axis)
-
-
-def gate_order(have: str, want: str) -> list[int]:
-    return [have.index(g) for g in want]
-
-
-def both_biases(b: Any, bias: Value, linear_before_reset: bool) -> Value:
+def both_biases(b: Builder, bias: Value, linear_before_reset: bool) -> Value:
     """ONNX's pair of biases: OpenVINO's one is their sum, except in the last gate of a GRU with its own."""
     if not linear_before_reset:
         zeros = b.Mul(bias, b.like(0.0, bias))
@@ -56,65 +41,6 @@ def both_biases(b: Any, bias: Value, linear_before_reset: bool) -> Value:
     first = b.Slice(bias, [0], b.dims([hidden * 3]), [1])
     zeros = b.Expand(b.like(0.0, bias), b.dims([bias.shape[0], hidden * 2]))
     return b.Concat(first, zeros, b.Slice(bias, b.dims([hidden * 3]), b.dims([hidden * 4]), [1]), axis=1)
-
-
-def one_bias(b: Any, op: Any, bias: Value | None, w: Value) -> Value:
-    """OpenVINO's bias from ONNX's pair."""
-    if bias is None:
-        extra = 1 if getattr(op, "linear_before_reset", False) else 0
-        size = w.shape[1] // op.gates * (op.gates + extra)
-        shape = [w.shape[0], size]
-        if all(d.is_const for d in shape):
-            return b.const(np.zeros([int(d) for d in shape]), w.dtype)
-        return b.Expand(b.like(0.0, w), b.dims(shape))
-    half = bias.shape[1] // 2
-    first, second = b.Slice(bias, [0], b.dims([half]), [1]), b.Slice(bias, b.dims([half]), b.dims([half * 2]), [1])
-    total = b.Add(first, second)
-    if not getattr(op, "linear_before_reset", False):
-        return total
-    two, three = b.dims([half // 3 * 2]), b.dims([half])
-    parts = [b.Slice(total, [0], two, [1]), b.Slice(first, two, three, [1]), b.Slice(second, two, three, [1])]
-    return b.Concat(*parts, axis=1)
-
-
-# ---------------------------------------------------------------------------------------- writing
-def write_sequence(b: Any, op: Any, *given: Value | None) -> Any:
-    """ONNX's layer as OpenVINO's sequence.  Peepholes and coupled gates have no equivalent."""
-    x, w, r, bias, lengths, h, c, p = (*given, *[None] * (8 - len(given)))
-    assert x is not None and w is not None and r is not None
-    kinds = op.functions()
-    types = ", ".join(str(v.type) for v in given if v is not None)
-    if p is not None or getattr(op, "input_forget", False) or len(set(kinds)) > 1:
-        raise Problem(conversion_codes.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
-    allowed = {"sigmoid", "tanh", "relu"}
-    names = tuple(name.lower() for name, _, _ in kinds[0])
-    if not set(names) <= allowed:
-        raise Problem(conversion_codes.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
-    steps, batch, _ = x.shape
-    states = [_state(b, v, x, r, op.directions) for v in ((h, c) if op.name == "LSTM" else (h,))]
-    if lengths is None:
-        lengths = b.Expand(b.Reshape(b.Cast(b.dims([steps]), to=i32), [1]), b.dims([batch]))
-    one = one_bias(b, op, bias, w)
-    if op.name == "LSTM":
-        order = gate_order(IOFC, FICO)
-        w, r, one = (reordered(b, v, 1, order) for v in (w, r, one))
-    cls: type[Any] = {"LSTM": LSTMSequence, "GRU": GRUSequence, "RNN": RNNSequence}[op.name]
-    fields: dict[str, Any] = {
-        "hidden_size": int(r.shape[2]),
-        "direction": op.direction,
-        "clip": op.clip,
-        "activations": names,
-    }
-    if op.name == "GRU":
-        fields["linear_before_reset"] = op.linear_before_reset
-    y, *rest = b.add_all(cls(**fields), b.Transpose(x, [1, 0, 2]), *states, lengths, w, r, one)
-    return b.Transpose(y, [2, 1, 0, 3]), *(b.Transpose(v, [1, 0, 2]) for v in rest)
-
-
-def _state(b: Any, v: Value | None, x: Value, r: Value, directions: int) -> Value:
-    if v is not None:
-        return b.Transpose(v, [1, 0, 2])
-    return b.Expand(b.like(0.0, x), b.dims([x.shape[1], directions, r.shape[2]]))
 
 
 # -------------------------------------------------------------------------------------- sequences
@@ -155,8 +81,8 @@ class OpenVinoRecurrent(Op):
         return found
 
     def sequence(
-        self, b: Any, x: Value, states: list[Value], lengths: Value | None, w: Value, r: Value, bias: Value | None
-    ) -> Any:
+        self, b: Builder, x: Value, states: list[Value], lengths: Value | None, w: Value, r: Value, bias: Value | None
+    ) -> Values:
         """The results in OpenVINO's layout."""
         fields = self.fields()
         reset = getattr(self, "linear_before_reset", False)
@@ -202,7 +128,9 @@ class LSTMSequence(OpenVinoRecurrent):
         I=INTEGERS,
     )
 
-    def decompose(self, b: Any, x: Value, h: Value, c: Value, lengths: Value, w: Value, r: Value, bias: Value) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, h: Value, c: Value, lengths: Value, w: Value, r: Value, bias: Value
+    ) -> Values:
         return self.sequence(b, x, [h, c], lengths, w, r, bias)
 
     openvino = (
@@ -224,7 +152,7 @@ class GRUSequence(OpenVinoRecurrent):
     layer: ClassVar[type[Recurrent]] = GRU
     sig = SEQUENCE_SIG
 
-    def decompose(self, b: Any, x: Value, h: Value, lengths: Value, w: Value, r: Value, bias: Value) -> Any:
+    def decompose(self, b: Builder, x: Value, h: Value, lengths: Value, w: Value, r: Value, bias: Value) -> Values:
         return self.sequence(b, x, [h], lengths, w, r, bias)
 
     openvino = (
@@ -244,7 +172,7 @@ class RNNSequence(OpenVinoRecurrent):
     activations: tuple[str, ...] = RNN_NAMES
     sig = SEQUENCE_SIG
 
-    def decompose(self, b: Any, x: Value, h: Value, lengths: Value, w: Value, r: Value, bias: Value) -> Any:
+    def decompose(self, b: Builder, x: Value, h: Value, lengths: Value, w: Value, r: Value, bias: Value) -> Values:
         return self.sequence(b, x, [h], lengths, w, r, bias)
 
     openvino = (
@@ -265,16 +193,18 @@ CELL_SIG = Sig("x: T[2], h: T[2], w: T[2], r: T[2], b?: T[1] -> y: T", T=FLOATS_
 class Cell(OpenVinoRecurrent):
     """One step: a sequence of one."""
 
-    def step(self, b: Any, x: Value, states: list[Value], w: Value, r: Value, bias: Value | None) -> Any:
+    def step(self, b: Builder, x: Value, states: list[Value], w: Value, r: Value, bias: Value | None) -> Values:
         first = [b.Unsqueeze(v, [1]) for v in (x, *states)]
         w, r = b.Unsqueeze(w, [0]), b.Unsqueeze(r, [0])
         bias = None if bias is None else b.Unsqueeze(bias, [0])
         _, *found = self.sequence(b, first[0], first[1:], None, w, r, bias)
         results = [b.Squeeze(v, [1]) for v in found]
-        return tuple(results) if len(results) > 1 else results[0]
+        return tuple(results)
 
 
-def write_coupled(b: Any, op: Any, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None) -> Any:
+def write_coupled(
+    b: Builder, op: LSTMCell, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None
+) -> Results:
     """A cell with coupled gates (f = 1 - i), which LSTMCell-4 lacks, in simple operations."""
     known = {"sigmoid": b.Sigmoid, "tanh": b.Tanh, "relu": b.Relu}
     names = [name.lower() for name in op.activations]
@@ -304,7 +234,9 @@ class LSTMCell(Cell):
     layer: ClassVar[type[Recurrent]] = LSTM
     sig = Sig("x: T[2], h: T[2], c: T[2], w: T[2], r: T[2], b?: T[1] -> y: T, y_c: T", T=FLOATS_BF16)
 
-    def decompose(self, b: Any, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None) -> Any:
+    def decompose(
+        self, b: Builder, x: Value, h: Value, c: Value, w: Value, r: Value, bias: Value | None = None
+    ) -> Values:
         return self.step(b, x, [h, c], w, r, bias)
 
     openvino = (
@@ -340,7 +272,7 @@ class GRUCell(Cell):
     layer: ClassVar[type[Recurrent]] = GRU
     sig = CELL_SIG
 
-    def decompose(self, b: Any, x: Value, h: Value, w: Value, r: Value, bias: Value | None = None) -> Any:
+    def decompose(self, b: Builder, x: Value, h: Value, w: Value, r: Value, bias: Value | None = None) -> Values:
         return self.step(b, x, [h], w, r, bias)
 
     openvino = (
@@ -360,7 +292,7 @@ class RNNCell(Cell):
     activations: tuple[str, ...] = RNN_NAMES
     sig = CELL_SIG
 
-    def decompose(self, b: Any, x: Value, h: Value, w: Value, r: Value, bias: Value | None = None) -> Any:
+    def decompose(self, b: Builder, x: Value, h: Value, w: Value, r: Value, bias: Value | None = None) -> Values:
         return self.step(b, x, [h], w, r, bias)
 
     openvino = (

@@ -18,6 +18,7 @@ from irc.expr import Const, Expr, Tensor, call, index, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import INTEGERS, TensorType, f32, f64, i64
+from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.signature import Sig
 from irc.ops.activation import sigmoid, sigmoid_expr, softplus, softplus_expr
@@ -164,7 +165,7 @@ class Steps(Op):
 
     def over(
         self,
-        b: Any,
+        b: LoopBuilder,
         projected: Tensor,
         states: Sequence[tuple[Tensor, Tensor | None]],
         lengths: Tensor | None,
@@ -192,7 +193,7 @@ class Steps(Op):
 
 
 def add_products(
-    b: Any,
+    b: LoopBuilder,
     sums: Tensor,
     first: Expr | int,
     width: Dim,
@@ -259,7 +260,7 @@ class LSTMSteps(Steps):
 
     def loops(
         self,
-        b: Any,
+        b: LoopBuilder,
         projected: Tensor,
         weights: Tensor,
         h: Tensor | None,
@@ -331,7 +332,7 @@ class GRUSteps(Steps):
 
     def loops(
         self,
-        b: Any,
+        b: LoopBuilder,
         projected: Tensor,
         weights: Tensor,
         h: Tensor | None,
@@ -385,7 +386,7 @@ class RNNSteps(Steps):
 
     def loops(
         self,
-        b: Any,
+        b: LoopBuilder,
         projected: Tensor,
         weights: Tensor,
         h: Tensor | None,

@@ -19,8 +19,9 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f32, i8, i32, i64, u8, u64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool
-from irc.opdef.forms import Declined, Form, write_only
+from irc.opdef.forms import Attributes, Declined, Form, Read, Results, write_only
 from irc.opdef.precision import narrowed, rounded, wide, widened
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
@@ -101,29 +102,29 @@ def noop_known(axes: Value) -> bool:
     return axes.rank == 0 or (axes.rank is not None and axes.tensor.elements().bounds()[0] > 0)
 
 
-def axes_vector(b: Any, axes: Value) -> Value:
+def axes_vector(b: Builder, axes: Value) -> Value:
     """OpenVINO's axes may be one number; here they are a vector."""
     return axes if axes.rank != 0 else b.Reshape(axes, [1])
 
 
-def openvino_read(name: str) -> Any:
+def openvino_read(name: str) -> Read:
     """`read` of OpenVINO's reductions: without axes nothing is reduced."""
 
-    def read(b: Any, a: Any, x: Value, axes: Value) -> Any:
+    def read(b: Builder, a: Attributes, x: Value, axes: Value) -> Results:
         noop = not noop_known(axes)
-        return getattr(b, name)(x, axes_vector(b, axes), keepdims=a.keepdims, noop_with_empty_axes=noop)
+        return b.operation(name)(x, axes_vector(b, axes), keepdims=a.keepdims, noop_with_empty_axes=noop)
 
     return read
 
 
-def openvino_when(op: Any, x: Value, axes: Value | None = None) -> bool:
+def openvino_when(op: Reduction, x: Value, axes: Value | None = None) -> bool:
     return axes is not None and (op.noop_with_empty_axes or noop_known(axes))
 
 
-def openvino_write(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
+def openvino_write(b: Builder, op: Reduction, x: Value, axes: Value | None = None) -> Value:
     """No axes: all of them, or none with noop_with_empty_axes."""
     every = b.const(np.array([] if op.noop_with_empty_axes else list(range(len(x.shape))), np.int64))
-    return getattr(b, op.name)(x, every, keepdims=op.keepdims, noop_with_empty_axes=True)
+    return b.operation(op.name)(x, every, keepdims=op.keepdims, noop_with_empty_axes=True)
 
 
 AXES = Sig("x: T, axes: I[0..1] -> y: T", T=NUMERIC, I=INTEGERS)
@@ -146,17 +147,17 @@ def openvino_rows(name: str, canonical: str, since: int = 1, T: Any = OV_NUMERIC
     )
 
 
-def noop_judged(op: Any, x: Value, axes: Value | None = None) -> bool:
+def noop_judged(op: Reduction, x: Value, axes: Value | None = None) -> bool:
     """ONNX before `noop_with_empty_axes`: only where it makes no difference."""
     return not op.noop_with_empty_axes or (axes is not None and noop_known(axes))
 
 
-def write_noop(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
+def write_noop(b: Builder, op: Reduction, x: Value, axes: Value | None = None) -> Results:
     """ONNX before `noop_with_empty_axes`: a reduction of one element is that of an axis of size 1."""
     if not op.noop_with_empty_axes or (axes is not None and not axes.tensor.elements().equals(0)):
         raise Declined  # the axes are known only when the model runs
     column = b.Unsqueeze(x, [0])
-    return getattr(b, op.name)(column, [0], keepdims=False)
+    return b.operation(op.name)(column, [0], keepdims=False)
 
 
 ATTRIBUTE_AXES = {"axes": AsInput(None, index=1, dtype=i64), "keepdims": Bool(True)}
@@ -388,7 +389,7 @@ class ReduceL2(Reduction):
 LOG_STEPS: dict[int, Any] = {**WIDE_STEPS, 28: FLOATS | {bf16}}
 
 
-def as_float(b: Any, x: Value) -> Value:
+def as_float(b: Builder, x: Value) -> Value:
     """Floats widened, integers as f32."""
     return b.Cast(x, to=f32) if x.dtype.is_integer else widened(b, x)
 
@@ -414,7 +415,7 @@ class ReduceSumSquare(ComposedReduction):
         w = wide(x)
         return rounded(np.sum(w * w, axis=over, dtype=w.dtype, keepdims=self.keepdims), x)
 
-    def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:
+    def decompose(self, b: Builder, x: Value, axes: Value | None = None) -> Value:
         w = widened(b, x)
         return narrowed(b, b.ReduceSum(b.Mul(w, w), axes, **self.attributes()), x)
 
@@ -431,7 +432,7 @@ class ReduceLogSum(ComposedReduction):
         over = self.over(x, axes)
         return rounded(np.log(np.sum(as_float_array(x), axis=over, keepdims=self.keepdims)), x)
 
-    def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:
+    def decompose(self, b: Builder, x: Value, axes: Value | None = None) -> Value:
         return narrowed(b, b.Log(b.ReduceSum(as_float(b, x), axes, **self.attributes())), x)
 
     onnx = onnx_rows("ReduceLogSum", LOG_STEPS, 18)
@@ -451,7 +452,7 @@ class ReduceLogSumExp(ComposedReduction):
         found: Array = np.log(np.sum(np.exp(w - top), axis=over, keepdims=True)) + top
         return rounded(found if self.keepdims else np.squeeze(found, axis=over), x)
 
-    def decompose(self, b: Any, x: Value, axes: Value | None = None) -> Value:
+    def decompose(self, b: Builder, x: Value, axes: Value | None = None) -> Value:
         w = as_float(b, x)
         keep = {**self.attributes(), "keepdims": True}
         top = b.ReduceMax(w, axes, **keep)
@@ -467,8 +468,8 @@ class ReduceLogSumExp(ComposedReduction):
 def write_as_numbers(name: str) -> Any:
     """ONNX before opset 20 reduces no booleans: 0 and 1 as i32, which every opset reduces."""
 
-    def write(b: Any, op: Any, x: Value, axes: Value | None = None) -> Any:
-        return b.Cast(getattr(b, name)(b.Cast(x, to=i32), axes, **op.attributes()), to=boolean)
+    def write(b: Builder, op: Op, x: Value, axes: Value | None = None) -> Results:
+        return b.Cast(b.operation(name)(b.Cast(x, to=i32), axes, **op.attributes()), to=boolean)
 
     return write
 

@@ -9,22 +9,26 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irc.diagnostics import Problem, require
+from irc.diagnostics import Facts, Problem, require
 from irc.diagnostics.codes import conversion, operation, shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, f32, f64, i64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, Enum, Float, Ints, Str
-from irc.opdef.forms import Declined, Form, write_only
+from irc.opdef.forms import Attributes, Declined, Form, Results, write_only
+from irc.opdef.interpolation import A, coordinates, present, scaled_dim, summed
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import OV_ANY
 from irc.ops.layout import normal_axes
-from irc.ops.resize import A, coordinates, present, scaled_dim, summed
+
+if TYPE_CHECKING:
+    from irc.ops.resize import Resize
 
 LINEAR = frozenset({"linear", "linear_onnx", "bilinear_pillow"})
 MODES = ["bicubic_pillow", "bilinear_pillow", "cubic", "linear", "linear_onnx", "nearest"]
@@ -79,7 +83,7 @@ class OpenVinoResize(Op):
     pads_end: tuple[int, ...] = ()
     cube_coeff: float = A
 
-    def resized(self, b: Any, x: Value, scales: Value | None, sizes: Value | None, axes: Value | None) -> Value:
+    def resized(self, b: Builder, x: Value, scales: Value | None, sizes: Value | None, axes: Value | None) -> Value:
         rank = len(x.shape)
         if any((*self.pads_begin, *self.pads_end)):
             begin, end = ([*p, *[0] * (rank - len(p))] for p in (self.pads_begin, self.pads_end))
@@ -102,7 +106,9 @@ class OpenVinoResize(Op):
             return self._antialiased(b, x, scales, sizes, named)
         return self._resize(b, x, scales, sizes, named)
 
-    def _antialiased(self, b: Any, x: Value, scales: Value | None, sizes: Value | None, named: Sequence[int]) -> Value:
+    def _antialiased(
+        self, b: Builder, x: Value, scales: Value | None, sizes: Value | None, named: Sequence[int]
+    ) -> Value:
         """An axis that grows next to one that shrinks is weighted too: by a kernel as much narrower as it grows."""
         over = list(normal_axes("Interpolate", named or list(range(len(x.shape))), len(x.shape)))
         factors = _factors([x.shape[k] for k in over], scales, sizes)
@@ -123,7 +129,7 @@ class OpenVinoResize(Op):
         y = self._resize(b, y, scales, sizes, tuple(over[n] for n in rest))
         return y if wide else b.Cast(y, to=x.dtype)
 
-    def _resize(self, b: Any, x: Value, scales: Value | None, sizes: Value | None, axes: Sequence[int]) -> Value:
+    def _resize(self, b: Builder, x: Value, scales: Value | None, sizes: Value | None, axes: Sequence[int]) -> Value:
         pillow = self.mode.endswith("pillow")
         return b.Resize(
             x,
@@ -152,8 +158,8 @@ def whole_lengths(x: Value, axes: Any, scales: Value | None) -> bool:
 
 
 def write_resize(
-    b: Any, op: Any, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
-) -> Any:
+    b: Builder, op: Resize, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+) -> Results:
     """Resize as Interpolate-11; only the axes that change are named."""
     scales, sizes = present(scales), present(sizes)
     axes = op.axis_list(len(x.shape))
@@ -185,7 +191,7 @@ def write_resize(
     return b.Interpolate(x, given, b.const([axes[n] for n in keep]), **fields)
 
 
-def write_both(b: Any, op: Any, x: Value, given: Value, axes: Value | None = None) -> Any:
+def write_both(b: Builder, op: Interpolate, x: Value, given: Value, axes: Value | None = None) -> Results:
     """Opset 4 has sizes and scales; the one that does not count is filled with ones."""
     if op.mode.endswith("pillow"):  # came with opset 11
         raise Declined
@@ -202,7 +208,7 @@ class Interpolate(OpenVinoResize):
 
     sig = Sig("x: T, scales_or_sizes: S[1], axes?: I[1] -> y: T", T=OV_ANY, S=INTEGERS | FLOATS_BF16, I=INTEGERS)
 
-    def decompose(self, b: Any, x: Value, given: Value, axes: Value | None = None) -> Value:
+    def decompose(self, b: Builder, x: Value, given: Value, axes: Value | None = None) -> Value:
         by_scale = self.shape_by == "scales"
         return self.resized(b, x, given if by_scale else None, None if by_scale else given, axes)
 
@@ -218,7 +224,7 @@ class InterpolateBoth(OpenVinoResize):
 
     sig = Sig("x: T, sizes: N[1], scales: S[1], axes?: I[1] -> y: T", T=OV_ANY, N=INTEGERS, S=FLOATS_BF16, I=INTEGERS)
 
-    def decompose(self, b: Any, x: Value, sizes: Value, scales: Value, axes: Value | None = None) -> Value:
+    def decompose(self, b: Builder, x: Value, sizes: Value, scales: Value, axes: Value | None = None) -> Value:
         by_scale = self.shape_by == "scales"
         return self.resized(b, x, scales if by_scale else None, None if by_scale else sizes, axes)
 
@@ -229,12 +235,12 @@ class InterpolateBoth(OpenVinoResize):
     )
 
 
-def read_interpolate_1(b: Any, a: Any, x: Value, sizes: Value) -> Any:
+def read_interpolate_1(b: Builder, a: Attributes, x: Value, sizes: Value) -> Results:
     """Corners aligned, or coordinates divided by the scale; nearest rounds up where the axis shrinks."""
     modes = {"nearest": "nearest", "linear": "linear_onnx" if len(x.shape) < 5 else "linear", "cubic": "cubic"}
     if a.mode not in modes:
         choices = ", ".join(modes)
-        facts: dict[str, Any] = {"op": "Interpolate (opset1)", "attribute": "mode", "text": a.mode}
+        facts: Facts = {"op": "Interpolate (opset1)", "attribute": "mode", "text": a.mode}
         raise Problem(operation.BAD_ENUM, **facts, choices=choices, guess="")
     fields = {
         "mode": modes[a.mode],
@@ -253,7 +259,7 @@ class InterpolateSizes(Op):
 
     sig = Sig("x: T, sizes: I[1] -> y: T", T=OV_ANY, I=INTEGERS)
 
-    def decompose(self, b: Any, x: Value, sizes: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, sizes: Value) -> Value:
         return b.Interpolate(x, sizes)
 
     openvino = (

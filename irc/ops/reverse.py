@@ -6,17 +6,17 @@ Sources: ONNX ReverseSequence; OpenVINO specification, Reverse-1, ReverseSequenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select
 from irc.ir.graph import Value
 from irc.ir.relation import any_of, same
 from irc.ir.types import ANY, NUMERIC, TensorType, i64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Int
 from irc.opdef.forms import Form
 from irc.opdef.signature import Sig
@@ -47,7 +47,7 @@ class Reverse(Op):
         named = np.nonzero(given)[0] if self.mode == "mask" else given
         return np.flip(x, tuple(int(a) for a in named))
 
-    def decompose(self, b: Any, x: Value, axes: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, axes: Value) -> Value:
         named = self._axes(len(x.shape), axes)
         n = len(named)
         return b.Slice(x, [LARGEST] * n, [-LARGEST] * n, named, [-1] * n) if named else b.Identity(x)
@@ -55,7 +55,7 @@ class Reverse(Op):
     openvino = (Form("Reverse", 1, T={"T": OV_ANY}, attrs={"mode": Enum(["index", "mask"], assumed="index")}, last=3),)
 
 
-def rolled(b: Any, x: Value, shift: Value, axis: int) -> Value:
+def rolled(b: Builder, x: Value, shift: Value, axis: int) -> Value:
     """x rolled along one axis by an i64 scalar: element i is element (i - shift) mod size."""
     size = b.Reshape(b.dims([x.shape[axis]]), [])
     places = b.Mod(b.Sub(b.Range(b.const(0), size, b.const(1)), shift), size)
@@ -71,7 +71,7 @@ class Roll(Op):
     def infer(self, x: Value, shift: Value, axes: Value) -> TensorType:
         if shift.rank is not None and axes.rank is not None:
             count, wanted = shift.tensor.elements(), axes.tensor.elements()
-            facts: dict[str, Any] = {"what": "the number of shifts and of axes", "a": count, "b": wanted}
+            facts: Facts = {"what": "the number of shifts and of axes", "a": count, "b": wanted}
             require(any_of(same(count, 1), same(count, wanted)), codes.SIZES_DIFFER, op="Roll", **facts)
         if x.rank is not None:
             for axis in axes.ints() or ():
@@ -83,7 +83,7 @@ class Roll(Op):
         by = [int(s) for s in np.asarray(shift).reshape(-1)]
         return np.roll(x, by * len(named) if len(by) == 1 else by, tuple(named))
 
-    def decompose(self, b: Any, x: Value, shift: Value, axes: Value) -> Value:
+    def decompose(self, b: Builder, x: Value, shift: Value, axes: Value) -> Value:
         """For every axis, the end before the start; picked by index where size or shift vary."""
         named = [normal_axis("Roll", a, len(x.shape)) for a in constant_ints("Roll", "axes", axes)]
         by = shift.ints()
@@ -103,7 +103,7 @@ class Roll(Op):
                 found = b.Concat(tail, b.Slice(found, [0], [-(s % size)], [axis]), axis=axis)
         return found if found is not x else b.Identity(x)
 
-    def _picked(self, b: Any, x: Value, shift: Value, axes: Sequence[int]) -> Value:
+    def _picked(self, b: Builder, x: Value, shift: Value, axes: Sequence[int]) -> Value:
         """For shifts that are known when the model runs: one for each axis, or one for all of them."""
         shift = shift if shift.dtype == i64 else b.Cast(shift, to=i64)
         last = shift.tensor.elements() - 1
@@ -117,13 +117,13 @@ class Roll(Op):
     openvino = (Form("Roll", 7, T={"T": OV_ANY}),)
 
 
-def first_two(op: Any, x: Value, lengths: Value) -> bool:
+def first_two(op: ReverseSequence, x: Value, lengths: Value) -> bool:
     """ONNX knows batch and time as the first two axes only."""
     rank = len(x.shape)
     return {op.batch_axis % rank, op.time_axis % rank} == {0, 1} and min(op.batch_axis, op.time_axis) >= 0
 
 
-def write_first_two(b: Any, op: Any, x: Value, lengths: Value) -> Value:
+def write_first_two(b: Builder, op: ReverseSequence, x: Value, lengths: Value) -> Value:
     """Batch and time moved to the front, and back afterwards."""
     rank = len(x.shape)
     batch, time = op.batch_axis % rank, op.time_axis % rank
@@ -147,7 +147,7 @@ class ReverseSequence(Op):
         if x.rank is None:
             return x.tensor
         batch, time = (normal_axis("ReverseSequence", a, x.rank) for a in (self.batch_axis, self.time_axis))
-        facts: dict[str, Any] = {"op": "ReverseSequence", "attribute": "time_axis", "value": self.time_axis}
+        facts: Facts = {"op": "ReverseSequence", "attribute": "time_axis", "value": self.time_axis}
         require(batch != time, operation.ATTRIBUTE_RANGE, **facts, expected="another axis than batch_axis")
         if lengths.rank is not None:
             vector = len(lengths.shape) == 1

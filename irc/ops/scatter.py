@@ -8,17 +8,21 @@ ScatterNDUpdate-4/-15, ScatterUpdate-3.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
-from irc.expr import Const, Expr, Tensor, all_of, inside
+from irc.expr import Const, Expr, Tensor, Var, all_of, inside
+from irc.ir.dim import DimLike
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, INTEGERS, DType, TensorType, i64
+from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Enum
 from irc.opdef.forms import Form
 from irc.opdef.signature import Sig
@@ -98,7 +102,7 @@ def neutral_const(reduction: str, dtype: DType) -> Const:
 
 
 # ------------------------------------------------------------------------------ ScatterElements
-def write_elements(b: Any, op: Any, data: Value, indices: Value, updates: Value, axis: Value) -> Value:
+def write_elements(b: Builder, op: ScatterElements, data: Value, indices: Value, updates: Value, axis: Value) -> Value:
     """Mean, and reductions that leave the data's own value out, in terms of the other reductions."""
     shape = b.Shape(updates)
     if not op.use_init and op.reduction != "none":
@@ -152,11 +156,11 @@ class ScatterElements(Op):
         chosen = tuple(p[valid] for p in places)
         return scattered(data.copy(), chosen, updates[valid], self.reduction, self.use_init)
 
-    def loops(self, b: Any, data: Tensor, indices: Tensor, updates: Tensor, axis: Tensor, y: Tensor) -> None:
+    def loops(self, b: LoopBuilder, data: Tensor, indices: Tensor, updates: Tensor, axis: Tensor, y: Tensor) -> None:
         at = (axis.ints() or [0])[0] % data.rank
         size = data.shape[at]
 
-        def place(i: Any) -> tuple[Any, tuple[Expr, ...]]:
+        def place(i: tuple[Var, ...]) -> tuple[Expr, tuple[Expr, ...]]:
             k = b.let(wrapped(indices[i], size), "k")
             return inside(k, size), (*i[:at], k, *i[at + 1 :])
 
@@ -187,7 +191,15 @@ class ScatterElements(Op):
     )
 
 
-def scatter_loops(b: Any, op: Any, data: Tensor, extents: Any, place: Any, updates: Tensor, y: Tensor) -> None:
+def scatter_loops(
+    b: LoopBuilder,
+    op: ScatterElements | ScatterND,
+    data: Tensor,
+    extents: Sequence[DimLike],
+    place: Callable[[tuple[Var, ...]], tuple[Expr, tuple[Expr, ...]]],
+    updates: Tensor,
+    y: Tensor,
+) -> None:
     """Loops of both scatters: copy the data, then apply every update whose place is inside.
 
     place(i) → (whether update i has a place, that place).
@@ -216,7 +228,7 @@ def scatter_loops(b: Any, op: Any, data: Tensor, extents: Any, place: Any, updat
 
 
 # ------------------------------------------------------------------------------ ScatterND
-def write_subtraction(b: Any, op: Any, data: Value, indices: Value, updates: Value) -> Value:
+def write_subtraction(b: Builder, op: ScatterND, data: Value, indices: Value, updates: Value) -> Value:
     """ONNX adds, but does not subtract."""
     if op.reduction != "sub":
         return b.ScatterND(data, indices, updates, reduction=op.reduction)
@@ -263,10 +275,10 @@ class ScatterND(Op):
         keep = np.broadcast_to(valid.reshape(valid.shape + (1,) * len(tail)), updates.shape)
         return scattered(data.copy(), tuple(p[keep] for p in places), updates[keep], self.reduction, True)
 
-    def loops(self, b: Any, data: Tensor, indices: Tensor, updates: Tensor, y: Tensor) -> None:
+    def loops(self, b: LoopBuilder, data: Tensor, indices: Tensor, updates: Tensor, y: Tensor) -> None:
         depth, lead = int(indices.shape[-1]), indices.rank - 1
 
-        def place(i: Any) -> tuple[Any, tuple[Expr, ...]]:
+        def place(i: tuple[Var, ...]) -> tuple[Expr, tuple[Expr, ...]]:
             picks = [b.let(wrapped(indices[(*i[:lead], k)], data.shape[k]), "k") for k in range(depth)]
             return all_of(inside(p, data.shape[k]) for k, p in enumerate(picks)), (*picks, *i[lead:])
 
@@ -311,7 +323,7 @@ class ScatterUpdate(Op):
         y[where.reshape(-1)[valid.reshape(-1)]] = np.moveaxis(flat, at, 0)[valid.reshape(-1)]
         return np.ascontiguousarray(np.moveaxis(y, 0, at))
 
-    def decompose(self, b: Any, data: Value, indices: Value, updates: Value, axis: Value) -> Value:
+    def decompose(self, b: Builder, data: Value, indices: Value, updates: Value, axis: Value) -> Value:
         """ScatterND over the axis moved to the front."""
         at, rank, count = self._axis(data, axis), len(data.shape), len(indices.shape)
         places = b.Unsqueeze(indices if indices.dtype == i64 else b.Cast(indices, to=i64), [-1])

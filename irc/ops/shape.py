@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, index, select
 from irc.ir.dim import Dim, product
@@ -22,15 +22,16 @@ from irc.ir.relation import same
 from irc.ir.types import ANY, FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, f16, f32, f64, i16, i32, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import broadcast_shapes
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, DTypeAttr, Enum, Int, Reading
-from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.forms import PREV, Attributes, Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all, onnx_rows
 from irc.ops.layout import constant_ints, dims_array, moved_contents, normal_axes, pick
 
 
 # ------------------------------------------------------------------------------ Shape and Size
-def write_shape(b: Any, op: Any, x: Value) -> Value:
+def write_shape(b: Builder, op: Shape, x: Value) -> Value:
     """A part of the shape is sliced out of it, another element type is converted to."""
     found = b.Shape(x)
     if op.start or op.end is not None:
@@ -91,7 +92,7 @@ class Size(Op):
     def contents(self, x: Any) -> Any:
         return None if isinstance(x, Value) and x.rank is None else dims_array([product(x.shape)]).reshape(())
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         return b.ReduceProd(b.Shape(x), [0], keepdims=False)
 
     onnx = onnx_rows("Size", 1, 13, 19, 21, 23, 24, 25)
@@ -111,14 +112,14 @@ class OneElement(Codec):
         raise ValueError("written as Expand")
 
 
-def read_constant_of_shape(b: Any, a: Any, shape: Value) -> Value:
+def read_constant_of_shape(b: Builder, a: Attributes, shape: Value) -> Value:
     """ConstantOfShape is one element, expanded."""
     dtype, array = a.value or (f32, np.zeros((), np.float32))
     element = b.graph.add_constant(Constant.of(array, dtype), f"{b.hint}/value")
     return b.Expand(element, shape)
 
 
-def read_broadcast(b: Any, a: Any, x: Value, shape: Value, axes: Value | None = None) -> Value:
+def read_broadcast(b: Builder, a: Attributes, x: Value, shape: Value, axes: Value | None = None) -> Value:
     """OpenVINO's Broadcast: in mode explicit the operand's axes are first put where `axes_mapping` says."""
     if a.mode != "explicit":
         return b.Expand(x, shape, mode=a.mode)
@@ -127,7 +128,7 @@ def read_broadcast(b: Any, a: Any, x: Value, shape: Value, axes: Value | None = 
     rank = len(shape.dims() or ()) if shape.dims() is not None else shape.shape[0].const
     require(rank is not None, operation.NEEDS_CONSTANT, op="Broadcast", operand="target_shape")
     mapping = normal_axes("Broadcast", constant_ints("Broadcast", "axes_mapping", axes), rank or 0)
-    facts: dict[str, Any] = {"op": "Broadcast", "attribute": "axes_mapping", "value": list(mapping)}
+    facts: Facts = {"op": "Broadcast", "attribute": "axes_mapping", "value": list(mapping)}
     require(list(mapping) == sorted(mapping), operation.ATTRIBUTE_RANGE, **facts, expected="in ascending order")
     if x.rank == 0 and len(mapping) == 1:  # a scalar may be mapped like a vector of one element
         return b.Expand(x, shape, mode="numpy")
@@ -138,7 +139,7 @@ def read_broadcast(b: Any, a: Any, x: Value, shape: Value, axes: Value | None = 
     return b.Expand(b.Unsqueeze(x, new) if new else x, shape, mode="numpy")
 
 
-def write_expand(b: Any, op: Any, x: Value, shape: Value) -> Value:
+def write_expand(b: Builder, op: Expand, x: Value, shape: Value) -> Value:
     """In the other mode, where both mean the same."""
     if op.mode == "numpy":
         return b.Expand(x, shape)
@@ -230,12 +231,12 @@ def _difference(x: Value, repeats: Value) -> int | None:
     return None if count is None or x.rank is None else x.rank - count
 
 
-def once_per_axis(op: Any, x: Value, repeats: Value) -> bool:
+def once_per_axis(op: Tile, x: Value, repeats: Value) -> bool:
     """ONNX: one number for each axis."""
     return not _difference(x, repeats)
 
 
-def write_once_per_axis(b: Any, op: Any, x: Value, repeats: Value) -> Value:
+def write_once_per_axis(b: Builder, op: Tile, x: Value, repeats: Value) -> Value:
     """ONNX: ones in front of the shorter of shape and repeats."""
     more = _difference(x, repeats) or 0
     if more > 0:
@@ -243,7 +244,7 @@ def write_once_per_axis(b: Any, op: Any, x: Value, repeats: Value) -> Value:
     return b.Tile(b.Unsqueeze(x, list(range(-more))), repeats)
 
 
-def read_tile_1(b: Any, a: Any, x: Value, tiles: Value, axis: Value) -> Value:
+def read_tile_1(b: Builder, a: Attributes, x: Value, tiles: Value, axis: Value) -> Value:
     """Tile-1 repeats one axis; count and axis are operands of the data's type."""
     require(tiles.array is not None, operation.NEEDS_CONSTANT, op="Tile", operand="tiles")
     require(axis.array is not None, operation.NEEDS_CONSTANT, op="Tile", operand="axis")
@@ -308,26 +309,26 @@ def range_length(start: Any, limit: Any, delta: Any) -> int:
     return max(math.ceil(length), 0)
 
 
-def read_range_4(b: Any, a: Any, start: Value, stop: Value, step: Value) -> Value:
-    """Range-4: operands of any types, converted to the result's."""
+def range_of(b: Builder, to: DType, start: Value, stop: Value, step: Value) -> Value:
+    """Range of operands of any types, converted to `to`."""
 
     def converted(v: Value) -> Value:
-        if v.dtype == a.output_type:
+        if v.dtype == to:
             return v
-        return b.const(v.array, a.output_type) if v.array is not None else b.Cast(v, to=a.output_type)
+        return b.const(v.array, to) if v.array is not None else b.Cast(v, to=to)
 
     return b.Range(*map(converted, (start, stop, step)))
 
 
-def scalar_operands(op: Any, *operands: Value) -> bool:
+def scalar_operands(op: Range, *operands: Value) -> bool:
     return all(v.rank == 0 for v in operands)
 
 
-def write_range(b: Any, op: Any, *operands: Value) -> Value:
+def write_range(b: Builder, op: Range, *operands: Value) -> Value:
     return b.Range(*(v if v.rank == 0 else b.Reshape(v, []) for v in operands))
 
 
-def write_range_4(b: Any, op: Any, start: Value, stop: Value, step: Value) -> Value:
+def write_range_4(b: Builder, op: Range, start: Value, stop: Value, step: Value) -> Value:
     return b.RangeTo(*(v if v.rank == 0 else b.Reshape(v, []) for v in (start, stop, step)), output_type=start.dtype)
 
 
@@ -401,18 +402,20 @@ class RangeTo(Op):
     def contents(self, start: Array, stop: Array, step: Array) -> Any:
         return Range().contents(start, stop, step)
 
-    def decompose(self, b: Any, start: Value, stop: Value, step: Value) -> Value:
-        return read_range_4(b, self, start, stop, step)
+    def decompose(self, b: Builder, start: Value, stop: Value, step: Value) -> Value:
+        return range_of(b, self.output_type, start, stop, step)
 
     openvino = (Form("Range", 4, attrs={"output_type": DTypeAttr()}),)
 
 
 # ------------------------------------------------------------------------------ Eye and Trilu
-def eye_like_type(b: Any, a: Any, x: Value) -> Value:
+def eye_like_type(b: Builder, a: Attributes, x: Value) -> Value:
     return b.EyeLike(x, k=a.k, dtype=a.dtype or x.dtype)
 
 
-def eye_by_compare(b: Any, op: Any, rows: Value, columns: Value, diagonal: Value, batch: Value | None = None) -> Value:
+def eye_by_compare(
+    b: Builder, op: Eye, rows: Value, columns: Value, diagonal: Value, batch: Value | None = None
+) -> Value:
     """Eye for ONNX: row numbers, moved by the diagonal, compared with column numbers."""
 
     def scalar(v: Value) -> Value:
@@ -475,7 +478,7 @@ def one(dtype: DType) -> Const:
     return Const(True if dtype.kind == "b" else 1.0 if dtype.is_float else 1, dtype)
 
 
-def eye_by_shape(b: Any, op: Any, x: Value) -> Value:
+def eye_by_shape(b: Builder, op: EyeLike, x: Value) -> Value:
     """EyeLike for OpenVINO: Eye of the operand's sizes."""
     shape = b.Shape(x)
     rows, columns = (b.Gather(shape, b.const(k), b.const(0)) for k in (0, 1))
@@ -518,7 +521,7 @@ class EyeLike(Op):
     openvino = (write_only(eye_by_shape, since=9),)
 
 
-def trilu_by_mask(b: Any, op: Any, x: Value, k: Value | None = None) -> Value:
+def trilu_by_mask(b: Builder, op: Trilu, x: Value, k: Value | None = None) -> Value:
     """Trilu for OpenVINO: a comparison of row and column numbers selects x or zeros."""
     shape = b.Shape(x)
     zero, one = b.const(0), b.const(1)
@@ -557,7 +560,7 @@ class Trilu(Op):
     openvino = (write_only(trilu_by_mask),)
 
 
-def sizes_of(b: Any, value: Value, axes: Sequence[int]) -> Value:
+def sizes_of(b: Builder, value: Value, axes: Sequence[int]) -> Value:
     """The sizes of these axes as an i64 vector: a constant, or computed from the value's shape."""
     if value.type.shape is not None and all(value.shape[a].is_const for a in axes):  # type: ignore[union-attr]
         return b.const([int(value.shape[a]) for a in axes])

@@ -20,8 +20,9 @@ from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Ints
-from irc.opdef.forms import Form, write_only
+from irc.opdef.forms import Attributes, Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, OV_ANY, onnx_all
 from irc.ops.layout import constant_ints, moved_contents, normal_axes
@@ -105,7 +106,7 @@ def clamp_expr(bound: Expr, size: Dim, lowest: int, highest: Expr) -> Expr:
     return select(i.lt(0), i + index(size), i).max(lowest).min(highest)
 
 
-def steps_written(b: Any, op: Any, x: Value, starts: Value, ends: Value, *rest: Value | None) -> Value:
+def steps_written(b: Builder, op: Slice, x: Value, starts: Value, ends: Value, *rest: Value | None) -> Value:
     """Slice-8 needs its steps; before opset 8 there is StridedSlice."""
     axes = rest[0] if rest else None
     count = starts.shape[0].const
@@ -115,7 +116,7 @@ def steps_written(b: Any, op: Any, x: Value, starts: Value, ends: Value, *rest: 
     return b.Slice(x, starts, ends, axes, rest[1])
 
 
-def write_strided(b: Any, op: Any, x: Value, starts: Value, ends: Value, *rest: Value | None) -> Value:
+def write_strided(b: Builder, op: Slice, x: Value, starts: Value, ends: Value, *rest: Value | None) -> Value:
     """Slice as StridedSlice: axes that it does not name are masked."""
     axes, steps = (*rest, None, None)[:2]
     count = starts.shape[0].const or 0
@@ -137,12 +138,12 @@ def write_strided(b: Any, op: Any, x: Value, starts: Value, ends: Value, *rest: 
     return b.StridedSlice(x, spread(starts, 0), spread(ends, 0), spread(steps, 1), begin_mask=mask, end_mask=mask)
 
 
-def one_index_type(op: Any, x: Value, *operands: Value | None) -> bool:
+def one_index_type(op: Slice, x: Value, *operands: Value | None) -> bool:
     """ONNX gives starts, ends, axes and steps one element type."""
     return len({v.dtype for v in operands if v is not None}) <= 1
 
 
-def write_one_type(b: Any, op: Any, x: Value, *operands: Value | None) -> Value:
+def write_one_type(b: Builder, op: Slice, x: Value, *operands: Value | None) -> Value:
     """All of them as i64."""
 
     def wide(v: Value | None) -> Value | None:
@@ -285,7 +286,7 @@ class Mask(Ints):
         return own + (0,) * (length - len(own)) if own or attribute == "begin_mask" else ()
 
 
-def read_strided(b: Any, a: Any, *operands: Value | None) -> Value:
+def read_strided(b: Builder, a: Attributes, *operands: Value | None) -> Value:
     """Masks that are not empty are as long as begin_mask; Problem IRC2208."""
     names = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
     masks: dict[str, tuple[int, ...]] = {name: getattr(a, name) for name in names}
@@ -370,7 +371,7 @@ class StridedSlice(Op):
         drop = [parts_axis(parts, x.ndim, len(taken), k) for k in shrunk]
         return np.squeeze(found, tuple(drop)) if drop else found
 
-    def decompose(self, b: Any, x: Value, begin: Value, end: Value, strides: Value | None = None) -> Value:
+    def decompose(self, b: Builder, x: Value, begin: Value, end: Value, strides: Value | None = None) -> Value:
         count = begin.shape[0].const
         require(count is not None, operation.NEEDS_CONSTANT, op="StridedSlice", operand="begin")
         self._check_lengths(begin, end, strides)
@@ -396,7 +397,7 @@ class StridedSlice(Op):
                 a, b, what = begin.shape[0], v.shape[0], f"elements of begin and of {name}"
                 require(same(a, b), codes.SIZES_DIFFER, op="StridedSlice", what=what, a=a, b=b)
 
-    def _shrunk_ends(self, b: Any, begin: Value, ends: Value, positions: list[int], shrunk: list[int]) -> Value:
+    def _shrunk_ends(self, b: Builder, begin: Value, ends: Value, positions: list[int], shrunk: list[int]) -> Value:
         numbers = begin.ints()
         if numbers is not None:
             after = {n: numbers[k] + 1 or LARGEST for n, k in enumerate(positions) if k in shrunk}
@@ -436,7 +437,7 @@ def parts_axis(parts: Sequence[Any], rank: int, taken: int, position: int) -> in
     return axis
 
 
-def chosen(b: Any, v: Value, positions: list[int], fixed: dict[int, int]) -> Value:
+def chosen(b: Builder, v: Value, positions: list[int], fixed: dict[int, int]) -> Value:
     """The elements of v at `positions`, with some replaced by numbers."""
     numbers = v.ints()
     if numbers is not None:

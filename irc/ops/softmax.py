@@ -16,8 +16,9 @@ from irc.ir.dim import product
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, f32, string
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Int
-from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.forms import PREV, Attributes, Form, Results, write_only
 from irc.opdef.precision import narrowed, rounded, wide, widened
 from irc.opdef.signature import Sig
 from irc.ops.activation import OV_LOOSE
@@ -30,24 +31,24 @@ OV_SOFTMAX = OV_LOOSE | {boolean, string}
 def flattened_read(name: str) -> Any:
     """ONNX until 12: along all axes from `axis` on, as one."""
 
-    def read(b: Any, a: Any, x: Value) -> Any:
+    def read(b: Builder, a: Attributes, x: Value) -> Results:
         rank = len(x.shape)
         axis = normal_axis(name, a.axis, rank) if a.axis != rank else rank
         if axis == rank - 1:
-            return getattr(b, name)(x, axis=-1)
+            return b.operation(name)(x, axis=-1)
         matrix = [product(x.shape[:axis]), product(x.shape[axis:])]
-        y = getattr(b, name)(reshaped(b, x, matrix), axis=-1)
+        y = b.operation(name)(reshaped(b, x, matrix), axis=-1)
         return reshaped(b, y, x.shape)
 
     return read
 
 
-def last_axis(op: Any, x: Value) -> bool:
+def last_axis(op: AlongAxis, x: Value) -> bool:
     """Whether the flattening of ONNX until 12 makes no difference."""
     return op.axis in (-1, len(x.shape) - 1)
 
 
-def write_last(b: Any, op: Any, x: Value) -> Any:
+def write_last(b: Builder, op: AlongAxis, x: Value) -> Results:
     """ONNX until 12: the axis is moved to the end."""
     rank = len(x.shape)
     axis = op.axis % rank
@@ -85,7 +86,7 @@ class AlongAxis(Op):
         return x.tensor
 
 
-def read_softmax(b: Any, a: Any, x: Value) -> Any:
+def read_softmax(b: Builder, a: Attributes, x: Value) -> Results:
     """OpenVINO's validation takes other element types too; they are computed in f32."""
     if x.dtype in FLOATS_BF16 or x.dtype.kind == "?":
         return b.Softmax(x, axis=a.axis)
@@ -97,11 +98,11 @@ def from_the_front(op: AlongAxis, x: Value) -> bool:
     return op.axis >= 0
 
 
-def write_from_the_front(b: Any, op: AlongAxis, x: Value) -> Value:
+def write_from_the_front(b: Builder, op: AlongAxis, x: Value) -> Value:
     return b.Softmax(x, axis=op.axis % len(x.shape))
 
 
-def write_decomposed(b: Any, op: Any, x: Value) -> Value:
+def write_decomposed(b: Builder, op: LogSoftmax, x: Value) -> Value:
     return op.decompose(b, x)
 
 
@@ -114,7 +115,7 @@ class Softmax(AlongAxis):
         e = np.exp(w - np.max(w, axis=self.axis, keepdims=True, initial=-np.inf))
         return rounded(e / np.sum(e, axis=self.axis, keepdims=True), x)
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         w = widened(b, x)
         e = b.Exp(b.Sub(w, b.ReduceMax(w, [self.axis])))
         return narrowed(b, b.Mul(e, b.Reciprocal(b.ReduceSum(e, [self.axis]))), x)
@@ -144,7 +145,7 @@ class LogSoftmax(AlongAxis):
         d = w - np.max(w, axis=self.axis, keepdims=True, initial=-np.inf)
         return rounded(d - np.log(np.sum(np.exp(d), axis=self.axis, keepdims=True)), x)
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         w = widened(b, x)
         d = b.Sub(w, b.ReduceMax(w, [self.axis]))
         return narrowed(b, b.Sub(d, b.Log(b.ReduceSum(b.Exp(d), [self.axis]))), x)
@@ -165,7 +166,7 @@ class Hardmax(AlongAxis):
         np.put_along_axis(y, at, x.dtype.type(1), self.axis)
         return y
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         """The position of the largest, compared with each position: a running count gives those."""
         rank = len(x.shape)
         axis = self.axis % rank

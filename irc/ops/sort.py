@@ -5,6 +5,7 @@ Sources: ONNX TopK; OpenVINO specification, TopK-1, -3, -11.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, i32, i64
+from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Choice, Codec, DTypeAttr, Enum, Int
-from irc.opdef.forms import PREV, Form
+from irc.opdef.forms import PREV, Form, Results
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_NUMBERS
 from irc.ops.layout import normal_axis
@@ -31,38 +34,38 @@ OV_TOPK: dict[str, Codec] = {
 }
 
 
-def onnx_says(op: Any, x: Value, k: Value) -> bool:
+def onnx_says(op: TopK, x: Value, k: Value) -> bool:
     return op.sort != "index" and k.rank == 1
 
 
-def scalar_k(op: Any, x: Value, k: Value) -> bool:
+def scalar_k(op: TopK, x: Value, k: Value) -> bool:
     return k.rank == 0
 
 
-def stable_k(op: Any, x: Value, k: Value) -> bool:
+def stable_k(op: TopK, x: Value, k: Value) -> bool:
     """OpenVINO refuses a stable order of what is in no order."""
     return k.rank == 0 and not (op.stable and op.sort == "none")
 
 
-def write_top_k(b: Any, op: Any, x: Value, k: Value) -> Any:
+def write_top_k(b: Builder, op: TopK, x: Value, k: Value) -> Results:
     """ONNX: k as a vector, indices as i64, and no sorting by index."""
     count = k if k.rank == 1 and k.dtype == i64 else b.Reshape(k if k.dtype == i64 else b.Cast(k, to=i64), [1])
     numbers = k.ints()
     count = b.const(numbers) if numbers is not None else count
     sort = "value" if op.sort == "index" else op.sort
-    values, places = b.TopK(x, count, axis=op.axis, largest=op.largest, sort=sort)
+    values, places = b.add_all(TopK(axis=op.axis, largest=op.largest, sort=sort), x, count)
     if op.sort == "index":
-        places, _ = b.TopK(places, count, axis=op.axis, largest=False)
+        places, _ = b.add_all(TopK(axis=op.axis, largest=False), places, count)
         values = b.GatherElements(x, places, axis=op.axis)
     return values, places if op.index_type == i64 else b.Cast(places, to=op.index_type)
 
 
-def write_scalar_k(b: Any, op: Any, x: Value, k: Value) -> Any:
+def write_scalar_k(b: Builder, op: TopK, x: Value, k: Value) -> Results:
     """OpenVINO: k as a scalar; sorted, where it matters which of equal elements is taken."""
     numbers = k.ints()
     count = k if k.rank == 0 else b.const(numbers[0], k.dtype) if numbers is not None else b.Reshape(k, [])
     sort = "value" if op.stable and op.sort == "none" else op.sort
-    return b.TopK(x, count, **{**op.attributes(), "sort": sort})
+    return b.add_all(dataclasses.replace(op, sort=sort), x, count)
 
 
 @op
@@ -112,7 +115,7 @@ class TopK(Op):
         big, other = (a, b) if self.largest else (b, a)
         return first.logical_or(big.ne(big).logical_and(other.eq(other)))
 
-    def loops(self, b: Any, x: Tensor, k: Tensor, values: Tensor, indices: Tensor) -> None:
+    def loops(self, b: LoopBuilder, x: Tensor, k: Tensor, values: Tensor, indices: Tensor) -> None:
         """Insertion into the best so far, which is short; a worse element costs one comparison."""
         axis = self.axis % x.rank
         size = values.shape[axis]
@@ -131,7 +134,16 @@ class TopK(Op):
                 self._by_index(b, o, axis, index(size), values, indices)
 
     def _insert(
-        self, b: Any, o: Any, axis: int, v: Expr, j: Expr, filled: Any, size: Expr, values: Tensor, indices: Tensor
+        self,
+        b: LoopBuilder,
+        o: Any,
+        axis: int,
+        v: Expr,
+        j: Expr,
+        filled: Any,
+        size: Expr,
+        values: Tensor,
+        indices: Tensor,
     ) -> None:
         """Move the worse ones down by one, from the last, until v's place is found."""
         last = b.let(filled.min(size - 1), "last")
@@ -151,7 +163,7 @@ class TopK(Op):
         b.store(indices, (*o[:axis], slot, *o[axis:]), j.cast(self.index_type))
         b.assign(filled, (filled + 1).min(size))
 
-    def _by_index(self, b: Any, o: Any, axis: int, size: Expr, values: Tensor, indices: Tensor) -> None:
+    def _by_index(self, b: LoopBuilder, o: Any, axis: int, size: Expr, values: Tensor, indices: Tensor) -> None:
         """Exchange neighbours until the indices ascend."""
         with b.for_(size) as i, b.for_(size - 1 - i) as j:
             at, after = (*o[:axis], j, *o[axis:]), (*o[:axis], j + 1, *o[axis:])

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import shape as codes
 from irc.ir.graph import Value
 from irc.ir.relation import multiple
 from irc.ir.types import ANY, NUMERIC, TensorType
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, Enum, Int
 from irc.opdef.forms import Form
 from irc.opdef.signature import Sig
@@ -26,7 +27,7 @@ OV_BLOCKS: dict[str, Codec] = {
 }
 
 
-def square(op: Any, x: Value) -> bool:
+def square(op: DepthToSpace | SpaceToDepth, x: Value) -> bool:
     """ONNX has two spatial axes."""
     return len(x.shape) == 4
 
@@ -52,7 +53,7 @@ class DepthToSpace(Blocks):
         k = self._checked(x)
         n, channels, *space = x.shape
         blocks = self.block_size**k
-        facts: dict[str, Any] = {"op": "DepthToSpace", "what": f"number of channels of {x.tensor}", "value": channels}
+        facts: Facts = {"op": "DepthToSpace", "what": f"number of channels of {x.tensor}", "value": channels}
         require(multiple(channels, blocks), codes.SIZE_RANGE, **facts, expected=f"a multiple of {blocks}")
         return TensorType(x.dtype, (n, channels // blocks, *(d * self.block_size for d in space)))
 
@@ -69,7 +70,7 @@ class DepthToSpace(Blocks):
         moved = x.reshape(parts).transpose(order + [axis for pair in pairs for axis in pair])
         return moved.reshape(n, left, *[d * b for d in space])
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         out, size = self.infer(x), self.block_size
         n, left = out.dims()[:2]
         space = x.shape[2:]
@@ -104,7 +105,7 @@ class SpaceToDepth(Blocks):
         k, b = self._checked(x), self.block_size
         n, channels, *space = x.shape
         for axis, d in enumerate(space, start=2):
-            facts: dict[str, Any] = {"op": "SpaceToDepth", "what": f"size of axis {axis} of {x.tensor}", "value": d}
+            facts: Facts = {"op": "SpaceToDepth", "what": f"size of axis {axis} of {x.tensor}", "value": d}
             require(multiple(d, b), codes.SIZE_RANGE, **facts, expected=f"a multiple of {b}")
         return TensorType(x.dtype, (n, channels * b**k, *(d // b for d in space)))
 
@@ -118,7 +119,7 @@ class SpaceToDepth(Blocks):
         order = [0, *blocks, 1, *places] if self.mode == "blocks_first" else [0, 1, *blocks, *places]
         return x.reshape(parts).transpose(order).reshape(n, channels * b**k, *[d // b for d in space])
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         out = self.infer(x)
         parts: list[Any] = list(x.shape[:2])
         for d in out.dims()[2:]:
@@ -146,7 +147,7 @@ class ShuffleChannels(Op):
 
     def infer(self, x: Value) -> TensorType:
         size = x.shape[normal_axis(self.name, self.axis, len(x.shape))]
-        facts: dict[str, Any] = {"op": self.name, "what": f"size of axis {self.axis} of {x.tensor}", "value": size}
+        facts: Facts = {"op": self.name, "what": f"size of axis {self.axis} of {x.tensor}", "value": size}
         require(multiple(size, self.group), codes.SIZE_RANGE, **facts, expected=f"a multiple of {self.group}")
         return x.tensor
 
@@ -155,7 +156,7 @@ class ShuffleChannels(Op):
         parts = x.reshape(*x.shape[:axis], self.group, x.shape[axis] // self.group, *x.shape[axis + 1 :])
         return parts.swapaxes(axis, axis + 1).reshape(x.shape)
 
-    def decompose(self, b: Any, x: Value) -> Value:
+    def decompose(self, b: Builder, x: Value) -> Value:
         axis = self.axis % len(x.shape)
         parts = [*x.shape[:axis], self.group, x.shape[axis] // self.group, *x.shape[axis + 1 :]]
         order = [*range(axis), axis + 1, axis, *range(axis + 2, len(parts))]

@@ -16,8 +16,9 @@ from irc.ir.dim import Dim, Symbol
 from irc.ir.graph import Value
 from irc.ir.types import DType, Shape, TensorType
 from irc.opdef.base import Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, DTypeAttr, Reading, Str
-from irc.opdef.forms import Form
+from irc.opdef.forms import Attributes, Form
 from irc.opdef.signature import Sig
 
 _RANGE = re.compile(r"(\d*)\.\.(\d*)$")
@@ -56,7 +57,7 @@ class PartialShape(Codec):
         return f"{low or ''}..{'' if high is None else high}" if low or high is not None else "?"
 
 
-def read_first(b: Any, a: Any, init: Value) -> Value:
+def read_first(b: Builder, a: Attributes, init: Value) -> Value:
     """ReadValue-3: the variable's type is that of its initial value."""
     return b.ReadValue(init, variable_id=a.variable_id, type=init.dtype, shape=init.tensor.shape)
 
@@ -98,13 +99,14 @@ class ReadValue(Op):
     )
 
 
-def read_assign(b: Any, a: Any, x: Value) -> Value:
+def read_assign(b: Builder, a: Attributes, x: Value) -> Value:
     """Assign is kept for its effect; there must be a ReadValue of its variable."""
     layers = b.graph.extras.get("order", [])
     known = [str(r.attrs.get("variable_id")) for r in layers if r.type.lower() == "readvalue"]
     names = ", ".join(sorted(set(known))) or "none"
     require(a.variable_id in known, operation.UNKNOWN_VARIABLE, variable=a.variable_id, known=names)
     y = b.Assign(x, variable_id=a.variable_id)
+    assert y.producer is not None
     b.graph.sinks.append(y.producer)
     return y
 

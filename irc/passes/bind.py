@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
-from irc.diagnostics import Sink
+from irc.diagnostics import Facts, Sink
 from irc.diagnostics.codes import runtime_io as codes
 from irc.ir.dim import Dim, DimLike, Symbol
 from irc.ir.graph import Graph, Value
@@ -41,7 +41,7 @@ def bind_shapes(
 
 def _fix(value: Value, name: str, given: Sequence[Any], known: dict[str, DimLike], sink: Sink) -> None:
     """Record what the given shape says of the value's symbols."""
-    facts: dict[str, Any] = {"name": name, "type": value.type, "given": given}
+    facts: Facts = {"name": name, "type": value.type, "given": given}
     shape = list(map(_entry, given)) if isinstance(given, Sequence) and not isinstance(given, str) else [_WRONG]  # pyright: ignore
     if _WRONG in shape:
         sink.report(codes.BAD_SHAPE_OPTION, reason="an entry is a number from 0 on, a name, or None or -1", **facts)

@@ -43,5 +43,5 @@ def _cut(b: Builder, node: Node, xs: list[Value]) -> Value:
 def _from_the_left(b: Builder, name: str, xs: Sequence[Value]) -> Value:
     found = xs[0]
     for k in range(1, len(xs), MOST):
-        found = getattr(b, name)(found, *xs[k : k + MOST])
+        found = b.operation(name)(found, *xs[k : k + MOST])
     return found

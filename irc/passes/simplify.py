@@ -67,8 +67,8 @@ def reshape_of_reshape(graph: Graph, node: Node) -> Value | None:
         return None
     found = b.Reshape(source, b.dims(out.shape), special_zero=False)
     found.type = out.type
-    if found.producer is not None:
-        found.producer.name = node.name
+    assert found.producer is not None
+    found.producer.name = node.name
     return found
 
 
@@ -89,6 +89,7 @@ def transpose_of_transpose(graph: Graph, node: Node) -> Value | None:
         return inner.inputs[0]
     b = Builder(graph, node.name or node.op.name, node.loc, layers=layers_of((inner, node)))
     found = b.Transpose(inner.inputs[0], both)
+    assert found.producer is not None
     found.producer.name = node.name
     return found
 

@@ -16,7 +16,8 @@ import irc
 from irc.backends.numpy.functions import Library
 from irc.backends.numpy.literals import literal
 from irc.backends.numpy.module import Options, emit
-from irc.opdef.base import OPS, Op, load_all
+from irc.opdef.base import Op
+from irc.opdef.registry import OPS, load_all
 
 load_all()
 

@@ -556,7 +556,7 @@ def test_info_of_a_folder_of_sources(irc: Run, tmp_path: Path) -> None:
 
 
 def test_dump_after_prints_a_graph_that_parses(irc: Run, tmp_path: Path) -> None:
-    from irc.ir.text import parse_graph, print_graph
+    from irc.opdef.text import parse_graph, print_graph
 
     for args in (("--dump-after", "load"), ("--dump-after", "cse"), ("--dump-after", "fold", "--backend", "numpy")):
         ran = irc("compile", ONNX, "-o", str(tmp_path / "made"), *args)

@@ -25,8 +25,9 @@ from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, f32, f64
 from irc.ir.verify import verify
 from irc.loops.ir import Program
-from irc.opdef.base import Op, find_op
+from irc.opdef.base import Op
 from irc.opdef.builder import Builder
+from irc.opdef.registry import find_op
 from irc.opdef.signature import Sig
 from tests.support.c_program import Library, buffer, elementwise
 

@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 
 import irc
-from irc.ir.text import print_graph
+from irc.opdef.text import print_graph
 from tests.fuzz import graphs
 from tests.fuzz.findings import Files, Findings
 from tests.fuzz.graphs import Drawn

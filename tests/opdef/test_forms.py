@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from irc.ir.types import DTYPES, INTEGERS, DType, dtype_from_ov
-from irc.opdef.base import FORMS, Op, load_all
+from irc.opdef.base import Op
 from irc.opdef.codecs import REQUIRED, AsInput, Codec, DTypeAttr, Ignored, Pads
 from irc.opdef.forms import Form
+from irc.opdef.registry import FORMS, load_all
 from irc.opdef.signature import Sig
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"

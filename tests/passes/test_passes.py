@@ -14,11 +14,11 @@ from irc.fusion import group
 from irc.fusion.indexing import Ranges
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
-from irc.ir.text import parse_graph, print_graph
 from irc.ir.types import TensorType, f32
 from irc.ir.verify import problems
 from irc.opdef.builder import evaluate
 from irc.opdef.opaque import Opaque
+from irc.opdef.text import parse_graph, print_graph
 from irc.passes import cse, decompose, fold, infer, materialize, recompose, simplify, weights
 from tests.support.lowering import graph_of, random
 

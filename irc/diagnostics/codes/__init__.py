@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 
 def all_codes() -> dict[str, Code]:

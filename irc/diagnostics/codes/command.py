@@ -1,6 +1,6 @@
 """Codes of the command line's own findings: IRC4900..4999."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 CHECK_DIFFERS = Code(
     "IRC4901",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 # ------------------------------------------------------------------ the .xml as a file
 FILE_UNREADABLE = Code(

@@ -1,6 +1,6 @@
 """IRC1084..1089: where the weights of a model may be, and that they stay what they were."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 BIN_OUTSIDE = Code(
     "IRC1084",

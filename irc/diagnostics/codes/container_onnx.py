@@ -1,6 +1,6 @@
 """The ONNX file itself: what it is, how it parses, its tensors, names and order (IRC14xx to IRC16xx)."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 # ------------------------------------------------------------------ 140x: the file
 FILE_UNREADABLE = Code(

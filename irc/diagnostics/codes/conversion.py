@@ -1,6 +1,6 @@
 """IRC4xxx: conversion."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 CANNOT_CONVERT = Code(
     "IRC4001",

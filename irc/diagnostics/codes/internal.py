@@ -1,6 +1,6 @@
 """IRC9xxx: our own bugs."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 NO_SUCH_OP = Code(
     "IRC9001",

@@ -1,6 +1,6 @@
 """IRC5xxx: lowering of a graph to loops."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 OPAQUE = Code(
     "IRC5001",

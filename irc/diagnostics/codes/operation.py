@@ -1,6 +1,6 @@
 """IRC2xxx: operations, their attributes and element types."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 UNKNOWN_OP = Code(
     "IRC2001",

@@ -1,6 +1,6 @@
 """IRC6001..6299: the C compiler, targets, and what compiled models return (6101 and following)."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 NO_COMPILER = Code(
     "IRC6001",

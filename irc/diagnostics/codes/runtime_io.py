@@ -1,6 +1,6 @@
 """IRC6300..6699: artefacts, running, the cache, and what the public API is asked for."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 INPUT_COUNT = Code(
     "IRC6301",

@@ -1,6 +1,6 @@
 """IRC3xxx: shapes."""
 
-from irc.diagnostics.core import Code
+from irc.diagnostics.code import Code
 
 NOT_BROADCASTABLE = Code(
     "IRC3101",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from irc.diagnostics import Facts
 from irc.diagnostics.codes import container as codes, operation
 from irc.files import DataFile
 from irc.formats.document import RawTensor, RawValue
@@ -39,7 +40,7 @@ class DataReader:
             notes = (
                 (f"{len(found) - 1} more constants end beyond it, the last at byte {needed}",) if len(found) > 1 else ()
             )
-            facts: dict[str, Any] = {"offset": offset, "size": size, "available": available, "bin": self.weights.name}
+            facts: Facts = {"offset": offset, "size": size, "available": available, "bin": self.weights.name}
             self.xml.report(codes.CONST_OUTSIDE, data, layer.where, dead, notes, **facts)
 
     def _data(self, layer: Layer) -> Element | None:
@@ -69,7 +70,7 @@ class DataReader:
             self.xml.report(codes.ELEMENT_TYPE_UNKNOWN, data, layer.where, layer.dead, text=text[:60])
             return None
         if not exact:
-            facts: dict[str, Any] = {"op": layer.kind, "attribute": "element_type", "text": text, "value": found.ov}
+            facts: Facts = {"op": layer.kind, "attribute": "element_type", "text": text, "value": found.ov}
             self.xml.report(operation.ODD_CASE, data, layer.where, layer.dead, **facts)
         return found
 
@@ -82,7 +83,7 @@ class DataReader:
                 a == b for a, b in zip(shape, declared.shape, strict=True) if a.is_const and b.is_const
             )
         if not same:
-            facts: dict[str, Any] = {"port": _plain(declared), "data": _plain(type)}
+            facts: Facts = {"port": _plain(declared), "data": _plain(type)}
             self.xml.report(codes.PORT_DISAGREES, port.element, layer.where, **facts)
 
     # ------------------------------------------------------------- Parameter
@@ -204,7 +205,7 @@ class DataReader:
         elements, nonzero = 1, 1
         for d in shape:
             elements, nonzero = elements * d, nonzero * (d or 1)
-        facts: dict[str, Any] = {"shape": data.attrib["shape"][:80], "type": kind.ov, "size": size}
+        facts: Facts = {"shape": data.attrib["shape"][:80], "type": kind.ov, "size": size}
         if len(shape) > MAX_RANK or nonzero * max(kind.itemsize, 1) > MAX_BYTES:
             self.xml.report(codes.CONST_TOO_LARGE, data, layer.where, layer.dead, elements=elements, **facts)
             return None

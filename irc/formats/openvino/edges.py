@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 import networkx as nx
 
+from irc.diagnostics import Facts
 from irc.diagnostics.codes import container as codes
 from irc.formats.openvino.fields import U64, unsigned
 from irc.formats.openvino.layers import Layer, Port
@@ -102,11 +102,7 @@ def _connect(
         return
     if target_port in consumer.sources:
         first = consumer.sources[target_port]
-        facts: dict[str, Any] = {
-            "port": target_port,
-            "layer": _short(consumer),
-            "source": f"{first[0]} port {first[1]}",
-        }
+        facts: Facts = {"port": target_port, "layer": _short(consumer), "source": f"{first[0]} port {first[1]}"}
         xml.report(codes.EDGE_DUPLICATE, element, where, consumer.dead, **facts)
         return
     consumer.sources[target_port] = (source, source_port)
@@ -157,7 +153,7 @@ def check_inputs(xml: XmlFile, layers: dict[int, Layer]) -> None:
             continue
         for port in layer.inputs:
             if port.id not in layer.sources and port.id not in layer.broken and port.id >= 0:
-                facts: dict[str, Any] = {"port": port.id, "layer_id": layer.id}
+                facts: Facts = {"port": port.id, "layer_id": layer.id}
                 xml.report(codes.INPUT_UNCONNECTED, port.element, layer.where, layer.dead, **facts)
 
 

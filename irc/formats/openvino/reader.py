@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from irc.diagnostics import Sink
+from irc.diagnostics import Facts, Sink
 from irc.diagnostics.codes import container as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawValue
 from irc.formats.openvino.constants import DataReader
@@ -189,7 +189,7 @@ class _Reader:
         if layer.type != layer.kind:
             self.xml.report(codes.LAYER_TYPE_SPELLING, layer.element, layer.where, text=layer.type, type=layer.kind)
         if not 1 <= version_number(layer.version) <= NEWEST_OPSET:
-            facts: dict[str, Any] = {"text": layer.version[:40], "type": layer.kind, "newest": NEWEST_OPSET}
+            facts: Facts = {"text": layer.version[:40], "type": layer.kind, "newest": NEWEST_OPSET}
             self.xml.report(codes.LAYER_VERSION_INVALID, layer.element, layer.where, layer.dead, **facts)
 
     def _result(self, layer: Layer, prefix: str) -> RawValue:
@@ -240,7 +240,7 @@ class _Reader:
         for name in BODIES[layer.kind]:
             element = layer.element.find(name)
             if element is None:
-                facts: dict[str, Any] = {"type": layer.kind, "body": name}
+                facts: Facts = {"type": layer.kind, "body": name}
                 self.xml.report(codes.BODY_MISSING, layer.element, layer.where, layer.dead, **facts)
                 continue
             node.bodies[name] = self.graph(element, f"{prefix}{layer.id}/{name}/", f"{layer.where}, {name}, ")

@@ -15,7 +15,7 @@ from typing import Any
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from irc.diagnostics import Sink
+from irc.diagnostics import Facts, Sink
 from irc.diagnostics.codes import container as codes
 from irc.formats.openvino.fields import integer
 from irc.formats.openvino.layers import title
@@ -156,7 +156,7 @@ class _Walk:
     def attributes(self, element: Element, pattern: _Pattern, where: str) -> None:
         for key, text in element.attrib.items():
             if key not in pattern.attributes:
-                facts: dict[str, Any] = {"tag": element.tag, "attribute": key, "value": text[:60]}
+                facts: Facts = {"tag": element.tag, "attribute": key, "value": text[:60]}
                 self.report(codes.SCHEMA_ATTRIBUTE, element, where, **facts)
             elif (element.tag, key) == ("layer", "version"):
                 self.found += 1  # whether that opset exists is said where the operation is read
@@ -171,5 +171,5 @@ class _Walk:
     def value(self, element: Element, where: str, what: str, name: str, text: str) -> None:
         value = self.values[name]
         if value.pattern is not None and not value.pattern.fullmatch(text):
-            facts: dict[str, Any] = {"tag": element.tag, "what": what, "value": text[:60], "expected": value.says}
+            facts: Facts = {"tag": element.tag, "what": what, "value": text[:60], "expected": value.says}
             self.report(codes.SCHEMA_VALUE, element, where, **facts)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from irc.diagnostics import Code, Diagnostic, Loc, Sink
+from irc.diagnostics import Code, Diagnostic, Facts, Loc, Sink
 from irc.diagnostics.codes import container as codes
 from irc.diagnostics.core import fill
 from irc.formats.openvino.location import FixedPosition, Position, load_bytes, syntax_error
@@ -57,7 +57,7 @@ def parse(path: str, sink: Sink) -> XmlFile | None:
         sink.report(codes.XML_EMPTY, Loc(path, "file", FixedPosition(1, 1)))
         return None
     if source.encoding is not None:
-        facts: dict[str, Any] = {"encoding": source.encoding[:60]}
+        facts: Facts = {"encoding": source.encoding[:60]}
         sink.report(codes.XML_ENCODING, Loc(path, "file", FixedPosition(1, 1)), **facts)
     if source.doctype:
         sink.report(codes.XML_DOCTYPE, Loc(path, "file", FixedPosition(*source.doctype)))

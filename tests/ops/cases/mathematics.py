@@ -1,6 +1,6 @@
 """Elementary functions."""
 
-from irc.opdef.base import OPS, load_all
+from irc.opdef.registry import OPS, load_all
 from tests.ops.cases import Case, Spec
 
 load_all()

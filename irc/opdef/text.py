@@ -28,6 +28,7 @@ from irc.ir.dim import Dim, Symbol
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.literal import dim_text, literal, name_text, parse_literal, parse_type, type_text, unquote
 from irc.ir.types import TensorType
+from irc.opdef.registry import find_op
 
 INLINE = 16
 """Constants of up to this many elements are written out."""
@@ -187,8 +188,6 @@ class _Parser:
         self.values[name] = value
 
     def _node(self, line: str) -> None:
-        from irc.opdef.base import find_op
-
         comment = _COMMENT.search(line)
         name = json.loads(comment.group(1)) if comment else ""
         line = line[: comment.start()] if comment else line
