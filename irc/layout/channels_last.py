@@ -222,6 +222,7 @@ class _Region:
                 view = b.Transpose(new, list(first_of(len(old.shape))))
             view.type = old.type
             replace_value(self.graph, old, view)
+            assert view.producer is not None
             view.producer.layers = ()
             self._last[view] = new
             self._inside.add(view)

@@ -166,7 +166,7 @@ def _replace(
 
     def piece(x: Value, start: int, end: int) -> Value:
         found = b.Slice(x, b.dims([start]), b.dims([end]), b.dims([len(x.shape) - 1]))
-        found.producer.layers = ()
+        _producer(found).layers = ()
         return made(found, place[_producer(x)])
 
     order = [place[_producer(v)] for v in operands]

@@ -172,7 +172,7 @@ def _check_rank(op: str, param: Param, value: Value, ranks: dict[str, tuple[Valu
     allowed = param.rank
     if value.rank is None:
         return
-    facts: dict[str, Any] = {"op": op, "operand": param.name, "type": value.type, "expected": str(allowed)}
+    facts: Facts = {"op": op, "operand": param.name, "type": value.type, "expected": str(allowed)}
     require(value.rank in allowed, shape_codes.WRONG_RANK, **facts)
     if allowed.single:
         require(same(value.tensor.elements(), 1), shape_codes.WRONG_RANK, **facts)

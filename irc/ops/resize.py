@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
@@ -168,7 +168,7 @@ class Resize(Op):
         axes = self.axis_list(len(x.shape))
         mixes = self.mode != "nearest"
         numbers = x.dtype.kind in "fiub" or x.dtype == dynamic
-        facts: dict[str, Any] = {"operand": "x", "dtype": x.dtype, "allowed": f"numbers where mode is {self.mode}"}
+        facts: Facts = {"operand": "x", "dtype": x.dtype, "allowed": f"numbers where mode is {self.mode}"}
         require(numbers or not mixes, codes.TYPE_NOT_ALLOWED, op="Resize", **facts)
         given = present(sizes) or present(scales)
         require(given is not None, codes.MISSING_OPERAND, op="Resize", operand="scales or sizes", index=2)
