@@ -9,6 +9,7 @@
       output %y
     }
 
+A node that computes other layers than the one of its name says so: `# "conv1" of "conv1", "relu1"`.
 Large constants are written as a digest of their data and read back without it.  Absent operands are `_`.
 `print_graph(parse_graph(t)) == t` for every t that `print_graph` wrote.
 """
@@ -52,7 +53,9 @@ def node_text(node: Node) -> str:
     results = ", ".join(map(_declared, node.outputs))
     operands = ", ".join("_" if v is None else _value(v) for v in node.inputs)
     text = f"{results} = {_op(node.op)}{' ' if operands else ''}{operands}"
-    return text + (f"  # {json.dumps(node.name)}" if node.name else "")
+    others = node.layers if node.layers and node.layers != (node.name,) else ()
+    layers = f" of {', '.join(map(json.dumps, others))}" if others else ""
+    return text + (f"  # {json.dumps(node.name)}{layers}" if node.name or others else "")
 
 
 def _op(op: Any) -> str:
@@ -113,7 +116,8 @@ def _numbers(array: np.ndarray[Any, Any]) -> list[Any]:
 # ------------------------------------------------------------------------- parsing
 _NAME = r'%(?:"(?:[^"\\]|\\.)*"|[^\s,:="]+)'
 _OPERAND = re.compile(rf"{_NAME}|_")
-_COMMENT = re.compile(r'\s\s# ("(?:[^"\\]|\\.)*")$')
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = re.compile(rf"\s\s# ({_QUOTED})(?: of ({_QUOTED}(?:, {_QUOTED})*))?$")
 
 
 def parse_graph(text: str, data: Mapping[str, np.ndarray[Any, Any]] | None = None) -> Graph:
@@ -203,7 +207,8 @@ class _Parser:
             self.values[label] = self.graph.new_value(label, kind)
             outputs.append(self.values[label])
         inputs = [None if o == "_" else self.values[unquote(o[1:])] for o in _OPERAND.findall(operands)]
-        self.graph.add_node(op, inputs, outputs, name)
+        layers = tuple(json.loads(f"[{comment.group(2)}]")) if comment and comment.group(2) else None
+        self.graph.add_node(op, inputs, outputs, name, layers=layers)
 
 
 def _missing(name: str) -> np.ndarray[Any, Any]:

@@ -12,8 +12,10 @@ import pytest
 import irc
 from irc import driver
 from irc.ir.graph import Graph, Model
+from irc.ir.text import parse_graph, print_graph
 from irc.loops.ir import Function, Program
 from irc.loops.lower import NEW_LAYOUT
+from irc.passes import layers as layers_pass, simplify
 from irc.passes.layers import layer_name
 from tests.fusion.test_golden import SAME, SCALE, SHIFT, attention, dense_gelu
 from tests.support.functions import c_text, compiled, functions_in, how, kernels, layers, named_graph
@@ -127,6 +129,17 @@ def profile_of(graph: Graph, backend: str) -> list[dict[str, Any]]:
     make = driver.sources if backend == "c" else driver.generate_numpy
     rows: list[dict[str, Any]] = make(Model(graph), options).manifest["profile"]
     return rows
+
+
+def test_graphs_as_text_keep_the_names() -> None:
+    """What `irc compile --dump-after` prints, here after a pass that makes one node of two."""
+    graph = named_graph(FUNCTIONS["two rearrangements"][0], random(2, 3, 4))
+    layers_pass.run(graph)
+    simplify.run(graph)
+    text = print_graph(graph)
+    assert text.count('# "Transpose_1" of "Transpose", "Transpose_1"') == 1 and text.count(" of ") == 1
+    again = parse_graph(text)
+    assert print_graph(again) == text and again.nodes[0].layers == ("Transpose", "Transpose_1")
 
 
 # ------------------------------------------------------------------------------- passes
