@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from irc.ir.graph import Graph
+from irc.ops.recurrent import LSTM
 from tests.support.functions import c_text, compiled, functions_in, layers, listing, named_graph
 from tests.support.lowering import Array, random
 
@@ -90,7 +91,7 @@ def attention_of_groups(b: Any, q: Any, k: Any, v: Any) -> Any:
 
 def lstm(b: Any, x: Any) -> Any:
     """One direction over 12 steps; [steps, batch, features]."""
-    y, _, _ = b.LSTM(x, random(1, 256, 32), random(1, 256, 64), random(1, 512), direction="forward", hidden_size=64)
+    y, *_ = b.add_all(LSTM(hidden_size=64), x, random(1, 256, 32), random(1, 256, 64), random(1, 512))
     return b.Squeeze(y, [1])
 
 

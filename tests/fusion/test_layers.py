@@ -12,9 +12,9 @@ import pytest
 import irc
 from irc import driver
 from irc.ir.graph import Graph, Model
-from irc.ir.text import parse_graph, print_graph
 from irc.loops.ir import Function, Program
 from irc.loops.lower import NEW_LAYOUT
+from irc.opdef.text import parse_graph, print_graph
 from irc.passes import layers as layers_pass, simplify
 from irc.passes.layers import layer_name
 from tests.fusion.test_golden import SAME, SCALE, SHIFT, attention, dense_gelu
