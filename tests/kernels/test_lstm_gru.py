@@ -17,6 +17,8 @@ from irc.ir.graph import Graph, Model
 from irc.ir.types import DType, TensorType, dtype_from_numpy, f32, f64
 from irc.kernels import ISAS, RecurrentKernel, select_recurrent
 from irc.opdef.builder import Builder, evaluate
+from irc.opdef.registry import find_op
+from irc.ops.recurrent import LSTM
 from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.pipelines import compile_c
 from tests.kernels.test_kernels import Pool, build, compilers, invoke, noise
@@ -180,7 +182,7 @@ def layer(kind: str, feeds: list[Array], hidden: int, shape: Any = None, swap: b
     x = b.Transpose(values[0], [1, 0, 2]) if swap else values[0]
     size = feeds[0].shape[2]
     w, r, bias = noise(n, gates * hidden, size) / 3, noise(n, gates * hidden, hidden) / 6, noise(n, 2 * gates * hidden)
-    found = list(getattr(b, kind)(x, w, r, bias, *values[1:], hidden_size=hidden, **fields))
+    found = list(b.add_all(find_op(kind)(hidden_size=hidden, **fields), x, w, r, bias, *values[1:]))
     if swap:
         found[0] = b.Transpose(found[0], [2, 0, 1, 3])
     graph.outputs = found
@@ -238,7 +240,7 @@ def test_two_layers_share_nothing() -> None:
     b = Builder(graph)
     for size in (9, 80):
         w, r = noise(2, 160, size) / 9, noise(2, 160, 40) / 6
-        y = b.LSTM(x, w, r, hidden_size=40, direction="bidirectional")[0]
+        y = b.add_all(LSTM(hidden_size=40, direction="bidirectional"), x, w, r)[0]
         x = b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [6, 2, 80])
     graph.outputs = [x]
     assert claimed(graph) == ["lstm", "lstm"]

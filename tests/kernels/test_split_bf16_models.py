@@ -15,6 +15,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Model
 from irc.kernels.split_bf16.bf16_terms import TERMS
 from irc.opdef.builder import evaluate
+from irc.ops.recurrent import LSTM
 from irc.toolchain import c_compiler, matrix_units, processor
 from tests.kernels.test_split_bf16_gemm import compilers, pytestmark as needs_x86
 from tests.support.instruction_sets import TARGETS, emulating
@@ -87,7 +88,7 @@ def everything(b: Any, x: Any) -> Any:
     mixed = b.Reshape(b.Transpose(b.MatMul(scores, v), [1, 0, 2]), [-1, 128])
     mixed = b.Add(b.MatMul(mixed, weights(128, 64, seed=7)), tokens)
     gates = (weights(1, 64, 64, seed=8), weights(1, 64, 16, seed=9), random(1, 128, seed=10))
-    return b.LSTM(b.Unsqueeze(mixed, [1]), *gates, hidden_size=16)
+    return b.add_all(LSTM(hidden_size=16), b.Unsqueeze(mixed, [1]), *gates)
 
 
 @pytest.mark.usefixtures("emulated")

@@ -30,6 +30,7 @@ from irc.layout import bf16_storage
 from irc.loops import interp
 from irc.loops.ir import KernelCall, Program, walk
 from irc.opdef.builder import evaluate
+from irc.ops.pool import MaxPool
 from tests.kernels.test_kernels import FLAGS, Pool, compilers, noise
 from tests.kernels.test_split_bf16_gemm import error, program, pytestmark as needs_x86, same_classes
 from tests.support.c_program import Library
@@ -49,7 +50,7 @@ def chain(b: Any, x: Any) -> Any:
     """Products, strided and padded convolutions, pools and a concatenation: what rounds its input anyway."""
     y = b.Relu(b.Conv(x, weights(48, 64, 1, 1), noise(48)))
     y = b.Relu(b.Conv(y, weights(72, 48, 3, 3), noise(72), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1)))
-    y = b.MaxPool(y, kernel=(3, 3), strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1))[0]
+    y = b.add_all(MaxPool(kernel=(3, 3), strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1)), y)[0]
     y = b.Relu(b.Conv(y, weights(64, 72, 1, 1), noise(64)))
     left = b.Relu(b.Conv(y, weights(96, 64, 1, 1), noise(96)))
     right = b.Relu(b.Conv(y, weights(40, 64, 2, 3), noise(40), pads_begin=(1, 1), pads_end=(0, 1)))

@@ -21,6 +21,8 @@ from irc.loops import interp
 from irc.loops.ir import For, walk
 from irc.loops.lower import lower
 from irc.opdef.builder import evaluate
+from irc.ops.concat import Split
+from irc.ops.pool import MaxPool
 from irc.pipelines import COMPILE_C, compile_c
 from tests.support.c_program import Library
 from tests.support.instruction_sets import isa_under_test
@@ -49,8 +51,8 @@ def excited(b: Any, x: Any) -> Any:
 def fire(b: Any, x: Any) -> Any:
     squeezed = b.Relu(conv(b, x, 8, size=1))
     wide = b.Concat(b.Relu(conv(b, squeezed, 8, size=1)), b.Relu(conv(b, squeezed, 12, **SAME)), axis=1)
-    left, right = b.Split(wide, 1, [8, 12], num=None)
-    return conv(b, b.MaxPool(left, kernel=(3, 3), strides=(2, 2))[0], 8, size=1), b.Sigmoid(right)
+    left, right = b.add_all(Split(num=None), wide, 1, [8, 12])
+    return conv(b, b.add_all(MaxPool(kernel=(3, 3), strides=(2, 2)), left)[0], 8, size=1), b.Sigmoid(right)
 
 
 def up(b: Any, x: Any) -> Any:
@@ -82,7 +84,7 @@ def volumes(b: Any, x: Any) -> Any:
     """Taps along the depth, with dilation, strides and unequal padding; one tap; a residual; groups of one tap."""
     y = b.Relu(conv(b, x, 16, strides=(2, 1, 2), dilations=(2, 1, 1), pads_begin=(2, 1, 0), pads_end=(1, 0, 1)))
     z = b.Add(b.Conv(y, random(16, 16, 1, 1, 1)), y)
-    z = b.MaxPool(z, kernel=(1, 2, 2), strides=(1, 2, 2))[0]
+    z = b.add_all(MaxPool(kernel=(1, 2, 2), strides=(1, 2, 2)), z)[0]
     return b.Conv(z, random(16, 4, 1, 3, 3), group=4, strides=(2, 1, 1), pads_begin=(0, 1, 1), pads_end=(0, 1, 1))
 
 
@@ -231,7 +233,7 @@ def test_what_stays() -> None:
         (lambda b, x: conv(b, conv(b, x, 2, size=1), 2, size=1), (X[:, :, :2, :2],)),
         (lambda b, x: conv(b, x, 8), (X,)),
         (lambda b, x: conv(b, x, 8, group=2), (random(1, 8, 5, 5, 5),)),
-        (lambda b, x: b.Relu(b.MaxPool(x, kernel=(2, 2))[0]), (X,)),
+        (lambda b, x: b.Relu(b.add_all(MaxPool(kernel=(2, 2)), x)[0]), (X,)),
     ):
         graph = graph_of(build, *feeds)
         before = [str(n.op) for n in graph.nodes]
@@ -242,7 +244,7 @@ def test_what_stays() -> None:
 SMALL = random(1, 3, 4, 3)
 WRAPPED: dict[str, Callable[..., Any]] = {
     "Conv": lambda b, x: conv(b, x, 2, **SAME),
-    "MaxPool": lambda b, x: b.MaxPool(x, kernel=(2, 2))[0],
+    "MaxPool": lambda b, x: b.add_all(MaxPool(kernel=(2, 2)), x)[0],
     "Concat": lambda b, x: b.Concat(x, b.Neg(x), axis=1),
     "Slice": lambda b, x: b.Slice(x, [1], [3], [1]),
     "Gather": lambda b, x: b.Gather(x, b.const([2, 0, 1, 1]), b.const(3)),

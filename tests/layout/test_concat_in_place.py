@@ -19,6 +19,8 @@ from irc.layout.destination import Part, Room
 from irc.loops import interp
 from irc.loops.lower import lower
 from irc.opdef.builder import evaluate
+from irc.ops.concat import Split
+from irc.ops.pool import MaxPool
 from irc.pipelines import compile_c
 from irc.selection.select import KernelOp
 from tests.layout.test_channels_last import SAME, conv
@@ -38,7 +40,7 @@ def fire(b: Any, x: Any) -> Any:
 def halves(b: Any, x: Any) -> Any:
     """Both halves of a value and what is made of the second one."""
     y = b.Relu(conv(b, x, 32, size=1))
-    left, right = b.Split(y, 1, [16, 16], num=None)
+    left, right = b.add_all(Split(num=None), y, 1, [16, 16])
     other = b.Add(right, b.Relu(conv(b, right, 16, **SAME)))
     return conv(b, b.Concat(left, right, other, conv(b, other, 16, **SAME), axis=1), 16, size=1)
 
@@ -72,7 +74,7 @@ def again(b: Any, x: Any) -> Any:
 def skip(b: Any, x: Any) -> Any:
     """A part that is pooled before the other is computed, by loops."""
     y = b.Relu(conv(b, x, 16, **SAME))
-    small = conv(b, b.MaxPool(y, kernel=(3, 2), strides=(3, 2))[0], 16, **SAME)
+    small = conv(b, b.add_all(MaxPool(kernel=(3, 2), strides=(3, 2)), y)[0], 16, **SAME)
     tall = b.Gather(small, b.const(np.repeat(np.arange(3), 3)), b.const(2))
     big = b.Gather(tall, b.const(np.repeat(np.arange(5), 2)), b.const(3))
     return conv(b, b.Concat(b.Sigmoid(big), y, axis=1), 16, **SAME)

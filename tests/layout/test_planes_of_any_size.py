@@ -17,6 +17,7 @@ from irc.diagnostics import Sink
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
 from irc.kernels import ISAS
+from irc.ops.pool import MaxPool
 from irc.pipelines import compile_c
 from tests.support.lowering import graph_of, random
 
@@ -164,7 +165,7 @@ def test_known_and_symbolic_planes_have_the_same_kernels() -> None:
     def build(b: Any, x: Any) -> Any:
         y = b.Conv(x, random(64, 32, 3, 3), random(64), pads_begin=(1, 1), pads_end=(1, 1))
         y = b.Conv(b.Relu(y), random(64, 1, 3, 3), group=64, pads_begin=(1, 1), pads_end=(1, 1))
-        y, _ = b.MaxPool(y, kernel=(2, 2), strides=(2, 2))
+        y, _ = b.add_all(MaxPool(kernel=(2, 2), strides=(2, 2)), y)
         y = b.InstanceNormalization(y, random(64), random(64))
         return b.Conv(b.Relu(y), random(3, 64, 5, 5), pads_begin=(2, 2), pads_end=(2, 2))
 

@@ -16,6 +16,7 @@ from irc.loops.builder import LoopBuilder
 from irc.loops.hoist import hoist
 from irc.loops.ir import Buffer, For, Let, Store, walk
 from irc.loops.memory import lives, plan
+from irc.ops.pool import MaxPool
 from tests.support.lowering import Array, assert_same, compiled, graph_of, random
 
 INT = np.arange(49, dtype=np.int32).reshape(7, 7) * 123456789
@@ -88,7 +89,7 @@ CASES: dict[str, tuple[Any, list[Array], int, float]] = {
         1e-4,
     ),
     "max pool with positions": (
-        lambda b, x: b.MaxPool(x, kernel=(3, 3), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1)),
+        lambda b, x: b.add_all(MaxPool(kernel=(3, 3), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1)), x),
         [random(1, 3, 9, 8)],
         2,
         0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from irc.opdef.registry import OPS, load_all
 
 ROOT = Path(__file__).resolve().parents[2]
-PATHS = [p for p in sorted((ROOT / "irc").rglob("*.py")) if "Builder" in p.read_text("utf-8")]
+SOURCES = sorted(p for folder in ("irc", "tests") for p in (ROOT / folder).rglob("*.py"))
+PATHS = [p for p in SOURCES if re.search(r"\bb\.[A-Z]|Builder", p.read_text("utf-8"))]
 
 
 def calls_by_name(path: Path) -> list[ast.Call]:

@@ -17,6 +17,7 @@ from irc.loops import interp
 from irc.loops.ir import Function, KernelCall, Program, walk
 from irc.loops.lower import lower
 from irc.opdef.builder import evaluate
+from irc.ops.pool import MaxPool
 from irc.pipelines import compile_c
 from irc.selection import select
 from tests.support.c_program import Library
@@ -156,7 +157,7 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
     ),
     "largest of a line": (lambda b, x: b.ReduceMax(x, [2], keepdims=False), [random(2, 8, 400)], 1, 1),
     "max pool": (
-        lambda b, x: b.MaxPool(x, kernel=(3, 3), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1))[0],
+        lambda b, x: b.add_all(MaxPool(kernel=(3, 3), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1)), x)[0],
         [random(2, 8, 15, 12)],
         1,
         1,
