@@ -18,6 +18,7 @@ from irc.ir import types as t
 from irc.ir.dim import Dim
 from irc.ir.relation import Comparison, Demand
 from irc.ir.types import DType, boolean, f16, f32, f64, i8, i32, i64, u8
+from irc.kernels.core.text import Part, Piece
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
 from irc.loops.memory import plan
 from irc.toolchain.c_compiler import find_compiler
@@ -576,9 +577,10 @@ class Scale:
     def declaration(self) -> str:
         return "void irc_scale(const irc_pool *pool, const float *x, float *y, int64_t n);"
 
-    def source(self) -> str:
-        body = "(void)pool;\n    for (int64_t i = 0; i < n; i++) y[i] = 3 * x[i];"
-        return f"{self.declaration().removesuffix(';')} {{\n    {body}\n}}\n"
+    def parts(self) -> list[Part]:
+        body = "(void)pool;\n    for (int64_t i = 0; i < n; i++) y[i] = IRC_FACTOR * x[i];"
+        factor = Piece("IRC_FACTOR", "#define IRC_FACTOR 3\n", ("IRC_FACTOR",))
+        return [factor, f"{self.declaration().removesuffix(';')} {{\n    {body}\n}}\n"]
 
     def call(self, args: list[str]) -> str:
         return f"irc_scale({', '.join(['pool', *args])})"

@@ -30,6 +30,7 @@ from irc.kernels import (
     supported,
 )
 from irc.kernels.core.isa import HEAD, Isa, vector_name, vector_type
+from irc.kernels.core.text import Part, standalone
 from irc.kernels.vector.vecmath import FUNCTIONS, definitions
 from tests.support import foreign
 from tests.support.instruction_sets import installed, native_flags
@@ -318,16 +319,16 @@ ULP = {"exp": 1.5, "log": 1.5, "tanh": 2.5, "erf": 2.5, "sqrt": 0.51, "sigmoid":
 
 @pytest.fixture(scope="module")
 def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    text = HEAD
+    parts: list[Part] = [HEAD]
     for dtype, lanes in ((f32, 16), (f32, 4), (f64, 4)):
         v, t = vector_name(lanes, dtype), "float" if dtype == f32 else "double"
-        text += vector_type(lanes, dtype) + definitions(sorted(FUNCTIONS), lanes, dtype)
+        parts += [vector_type(lanes, dtype), definitions(sorted(FUNCTIONS), lanes, dtype)]
         for name in sorted(FUNCTIONS):
-            text += (
+            parts.append(
                 f"void {name}_{v}(const {t} *x, {t} *y, int64_t n) {{\n    for (int64_t i = 0; i < n; i += {lanes}) "
                 f"{v}_store(y + i, {v}_{name}({v}_load(x + i)));\n}}\n"
             )
-    return build(tmp_path_factory.mktemp("math"), [], text)
+    return build(tmp_path_factory.mktemp("math"), [], standalone(parts))
 
 
 @np.errstate(invalid="ignore")

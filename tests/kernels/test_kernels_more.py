@@ -29,6 +29,7 @@ from irc.kernels import (
     transposed,
 )
 from irc.kernels.core.isa import HEAD, vector_name, vector_type
+from irc.kernels.core.text import standalone
 from irc.kernels.vector.lanes import exp_below
 from tests.kernels.test_kernels import Pool, build, close, compilers, guarded, invoke, noise, run_conv
 from tests.support import foreign
@@ -215,7 +216,7 @@ def test_exponentials_of_a_softmax(tmp_path: Path, lanes: int) -> None:
     v = vector_name(lanes, f32)
     text = f"void f(const float *x, float *y, int64_t n) {{\n    for (int64_t i = 0; i < n; i += {lanes}) "
     text += f"{v}_store(y + i, {v}_exp_below({v}_load(x + i)));\n}}\n"
-    lib = build(tmp_path, [], HEAD + vector_type(lanes, f32) + exp_below(lanes, f32) + text)
+    lib = build(tmp_path, [], standalone([HEAD, vector_type(lanes, f32), exp_below(lanes, f32), text]))
     special = [0, -0.0, -1e-45, -88, -88.1, -1e9, -np.inf, np.nan] * 2
     x = np.concatenate([-np.logspace(-9, np.log10(87), 2**16), special]).astype(np.float32)
     y = np.empty_like(x)

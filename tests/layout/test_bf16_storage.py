@@ -23,6 +23,7 @@ from irc.kernels import (
     plain,
 )
 from irc.kernels.core.semantics_last import LARGEST
+from irc.kernels.core.text import standalone
 from irc.kernels.core.tile import prelude
 from irc.kernels.gemm.split_bf16 import VECTOR
 from irc.kernels.vector import bf16_io as text
@@ -200,9 +201,14 @@ LARGE = np.array([1, -1, np.finfo(np.float32).max, -np.finfo(np.float32).max, 3.
 def test_what_is_stored(part: int, tmp_path: Path) -> None:
     """Nearest even, finite values to finite ones; lanes beyond a part are left alone."""
     body = f"irc_half_store_part(y, irc_f32x16_load(x), {part})" if part else "irc_half_store(y, irc_f32x16_load(x))"
-    head = prelude(VECTOR, plain()) + text.text(True, True)
     (tmp_path / "h.c").write_text(
-        f"#include <stdint.h>\n{head}\nvoid store(const float *x, uint16_t *y) {{ {body}; }}\n"
+        standalone(
+            [
+                prelude(VECTOR, plain()),
+                text.text(True, True),
+                f"void store(const float *x, uint16_t *y) {{ {body}; }}\n",
+            ]
+        )
     )
     command = [
         *compilers()[0],

@@ -18,6 +18,7 @@ from irc.backends.c.types import register, storage
 from irc.expr import Bin, Const, Expr, Load, Size, Var, walk as walk_expression
 from irc.ir.dim import INF, Dim
 from irc.ir.types import i64
+from irc.kernels.core.text import Part
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
 
 PARALLEL_WORK = 32768
@@ -30,8 +31,8 @@ _LINE = 116
 class Kernel(Protocol):
     """A generated kernel, as `KernelCall.kernel`.
 
-    `symbol` is its C name (one for each signature), `declaration()` its prototype, `source()` its definition, with
-    the helpers it needs as static functions; `call(args)` is the call as an expression: `args` are the pointers
+    `symbol` is its C name (one for each signature), `declaration()` its prototype, `parts()` its definition and the
+    pieces that it shares with other kernels; `call(args)` is the call as an expression: `args` are the pointers
     read, written and scratch, then the sizes, and `pool` is in scope.  irc_pool is declared before all of it.
     `features`: what the processor must have that the operating system may refuse, as in /proc/cpuinfo.
     """
@@ -41,7 +42,7 @@ class Kernel(Protocol):
     @property
     def features(self) -> frozenset[str]: ...
     def declaration(self) -> str: ...
-    def source(self) -> str: ...
+    def parts(self) -> Sequence[Part]: ...
     def call(self, args: list[str]) -> str: ...
 
 

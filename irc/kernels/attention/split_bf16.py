@@ -20,7 +20,7 @@ from irc.ir.dim import Dim
 from irc.kernels.attention.vector import AttentionKernel
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.isa import HEAD, vector_type
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, Piece, fill, flat, symbol
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.split_bf16 import bf16_terms
 from irc.kernels.split_bf16.bf16_terms import CHUNK, ROWS
@@ -355,8 +355,8 @@ class AmxAttentionKernel(Kernel[Any]):
         """Floating-point operations of a call: two for each product of a query with a key, or of a weight with V."""
         return self.plain.flops(sizes)
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """What it is made of; needs the type irc_pool."""
         t, plain = self.terms, self.plain
         inner = f"{self.symbol}_f32"
         again = ", ".join(["0", *(self._again(n) for n, _ in self.arguments[1:])])
@@ -404,9 +404,12 @@ class AmxAttentionKernel(Kernel[Any]):
             bf16_terms.products(t, 2, 2, self.unit),
             bf16_terms.products(t, 1, 2, self.unit),
         )
-        exact = (plain.declaration() + "\n" + plain.source()).replace(plain.symbol, inner)
+        exact: list[Part] = [
+            part if isinstance(part, Piece) else part.replace(plain.symbol, inner)
+            for part in flat([plain.declaration() + "\n", plain.parts()])
+        ]
         texts = (_CALL, _PACK, _SOFTMAX, _BLOCK, _ENTRY)
-        return "".join((*shared, exact, f"/* {self.summary} */", *(fill(x, **given) for x in texts)))
+        return [*shared, exact, f"/* {self.summary} */", *(fill(x, **given) for x in texts)]
 
     @property
     def summary(self) -> str:

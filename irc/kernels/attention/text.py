@@ -1,8 +1,6 @@
 """The C text of `irc.kernels.attention.vector`, in the order in which it stands in a file."""
 
-TILE = """#ifndef IRC_TILE_$body
-#define IRC_TILE_$body
-typedef void ${body}_run(int64_t k, const float *a, const float *b, float *c, int first);
+TILE = """typedef void ${body}_run(int64_t k, const float *a, const float *b, float *c, int first);
 /* C[R][W vectors] (+)= A[R][k] * B[k][$NR]; rows of A and C stand $AS apart. */
 IRC_INLINE void ${body}(const int R, const int W, int64_t k, const float *restrict a, const float *restrict b,
                         float *restrict c, int first) {
@@ -30,15 +28,11 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const float *restri
         for (int w = 0; w < W; w++) ${V}_store(c + i * $AS + w * $L, acc[i][w]);
     }
 }
-#endif
 """
 
-INSTANCE = """#ifndef IRC_TILE_${body}_${R}x$W
-#define IRC_TILE_${body}_${R}x$W
-static void ${body}_${R}x$W(int64_t k, const float *a, const float *b, float *c, int first) {
+INSTANCE = """static void ${body}_${R}x$W(int64_t k, const float *a, const float *b, float *c, int first) {
     $body($R, $W, k, a, b, c, first);
 }
-#endif
 """
 
 CALL = """

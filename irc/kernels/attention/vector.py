@@ -20,7 +20,7 @@ from irc.ir.types import f32
 from irc.kernels.attention.text import CALL, DECODE, ENTRY, INSTANCE, PACK, SOFTMAX, TILE, TILES
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.isa import HEAD, vector_type
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, body_of, names
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector.lanes import dots, exp_below, folds, square
@@ -104,7 +104,7 @@ class AttentionKernel(Kernel[Any]):
             pairs = pairs.minimum(m * (sizes["shift"] + 1) + (m * (m - 1)) // 2)
         return 2 * sizes["batch"] * sizes["heads"] * pairs * (sizes["d"] + sizes["dv"])
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         padded = -(-self.width // t.panel) * t.panel
         stride = max(self.keys, padded) + t.lanes
@@ -130,28 +130,28 @@ class AttentionKernel(Kernel[Any]):
             "iota": ", ".join(map(str, range(t.lanes))),
         }
         widths = sorted({1, t.vectors})
-        instances = "".join(fill(INSTANCE, **given, R=r, W=w) for r in self.heights for w in widths)
+        instances = [
+            piece("IRC_TILE_${body}_${R}x$W", INSTANCE, **given, R=r, W=w) for r in self.heights for w in widths
+        ]
         fields = "".join(f"\n    {kind}{name};" for name, kind in self.pointers)
         fields += "\n    int64_t " + ", ".join(self.sizes) + ";"
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-        return "".join(
-            (
-                HEAD,
-                vector_type(t.lanes, f32),
-                folds(t.lanes, f32),
-                square(t.lanes, f32),
-                exp_below(t.lanes, f32),
-                f"/* {self.summary} */",
-                fill(TILE, **given),
-                instances,
-                fill(CALL, **given, fields=fields, reach=self._reach),
-                fill(PACK, **given),
-                fill(SOFTMAX, **given, mask_at=self._mask_at, **self._masking, empty=self._inverse),
-                fill(TILES, **given, tables=self._tables(body), pick=body_of(t, t.vectors > 1, "rows")),
-                fill(DECODE, **given, empty=self._inverse),
-                fill(ENTRY, **given, parameters=self.parameters, assigned=assigned),
-            )
-        )
+        return [
+            HEAD,
+            vector_type(t.lanes, f32),
+            folds(t.lanes, f32),
+            square(t.lanes, f32),
+            exp_below(t.lanes, f32),
+            f"/* {self.summary} */",
+            piece("IRC_TILE_$body", TILE, **given),
+            instances,
+            fill(CALL, **given, fields=fields, reach=self._reach),
+            fill(PACK, **given),
+            fill(SOFTMAX, **given, mask_at=self._mask_at, **self._masking, empty=self._inverse),
+            fill(TILES, **given, tables=self._tables(body), pick=body_of(t, t.vectors > 1, "rows")),
+            fill(DECODE, **given, empty=self._inverse),
+            fill(ENTRY, **given, parameters=self.parameters, assigned=assigned),
+        ]
 
     @property
     def summary(self) -> str:

@@ -21,7 +21,7 @@ from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import vector_name, vector_type
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 
 STRIP = 8192  # elements of a padded strip, all phases
@@ -184,22 +184,20 @@ class DepthwiseKernel(Kernel[Any]):
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (2 * self.window[0] * self.window[1])
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         given = names(t) | {"S": s, "U": 4, "worthwhile": 50_000} | self._window()
         given |= {"strip": STRIP, "outputs": OUTPUTS, "slack": 8 * t.lanes, "width": WIDTH}
         fields = self.epilogue.fields(str(given["T"]), "batch", "channel")
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-        return "".join(
-            (
-                prelude(t, self.epilogue),
-                vector_type(4, t.dtype),
-                f"/* Depthwise convolution, NCHW, {t.dtype}. */",
-                epilogue_of(s, t, self.epilogue),
-                fill(_CALL, **given, slot_fields=fields, wide=self._copy(t.lanes), quad=self._copy(4)),
-                fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts="".join(self._starts())),
-            )
-        )
+        return [
+            prelude(t, self.epilogue),
+            vector_type(4, t.dtype),
+            f"/* Depthwise convolution, NCHW, {t.dtype}. */",
+            epilogue_of(s, t, self.epilogue),
+            fill(_CALL, **given, slot_fields=fields, wide=self._copy(t.lanes), quad=self._copy(4)),
+            fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts="".join(self._starts())),
+        ]
 
     def _window(self) -> dict[str, object]:
         pairs = (("K", self.window), ("S", self.strides), ("D", self.dilations))

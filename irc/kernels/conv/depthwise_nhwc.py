@@ -24,7 +24,7 @@ from irc.ir.dim import Dim, product
 from irc.ir.types import f32
 from irc.kernels.core.base import RESIDUALS, Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.vector import bf16_io
 from irc.kernels.vector.pixels import STRIDES, bounds, columns, keep, slot_starts, users, window_names
@@ -228,7 +228,7 @@ class DepthwiseLastKernel(Kernel[Any]):
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (2 * self.window[0] * self.window[1])
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         t = self.tile
         given = names(t) | window_names(self.window, self.strides, self.dilations)
         given |= {"S": self.symbol, "P": t.rows, "block": BLOCK, "strip": STRIP}
@@ -239,19 +239,17 @@ class DepthwiseLastKernel(Kernel[Any]):
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         starts = slot_starts(self.epilogue)
         unroll = "\n                IRC_FULL_UNROLL" if self.window[0] * self.window[1] <= UNROLLED else ""
-        return "".join(
-            (
-                prelude(t, self.epilogue),
-                keep(t),
-                bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
-                f"/* {self.summary} */",
-                epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
-                fill(_CALL, **given, slot_fields=fields),
-                bounds(self.symbol, self._places),
-                fill(_TILE, **given, columns="".join(self._columns()), unroll=unroll),
-                fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
-            )
-        )
+        return [
+            prelude(t, self.epilogue),
+            keep(t),
+            bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
+            f"/* {self.summary} */",
+            epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
+            fill(_CALL, **given, slot_fields=fields),
+            bounds(self.symbol, self._places),
+            fill(_TILE, **given, columns="".join(self._columns()), unroll=unroll),
+            fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
+        ]
 
     @property
     def summary(self) -> str:

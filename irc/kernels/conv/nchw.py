@@ -20,7 +20,7 @@ from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import vector_name, vector_type
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE
 
@@ -219,8 +219,8 @@ class ConvKernel(Kernel[Any]):
         """Floating-point operations of a call: two for each product of the definition."""
         return 2 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw"))
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """What it is made of; needs the type irc_pool."""
         s, t = self.symbol, self.tile
         variants = Variants(self.heights, self.narrow)
         given = names(t) | {
@@ -246,19 +246,17 @@ class ConvKernel(Kernel[Any]):
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         stride = str(self.stride) if self.stride else "g->stride_w"
         lanes = _lanes(t.lanes)
-        return "".join(
-            (
-                prelude(t, self.epilogue),
-                *(vector_type(n, t.dtype) for n in lanes),
-                f"/* {self.summary} */",
-                bodies(t, variants),
-                block(s, t, self.epilogue, variants),
-                fill(_CALL, **given, slot_fields=fields),
-                fill(_SPAN, **given, stride=self.stride or "stride", cases="".join(_span_cases(t, self.stride))),
-                fill(_GATHER, **given, stride=stride),
-                fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
-            )
-        )
+        return [
+            prelude(t, self.epilogue),
+            *(vector_type(n, t.dtype) for n in lanes),
+            f"/* {self.summary} */",
+            bodies(t, variants),
+            block(s, t, self.epilogue, variants),
+            fill(_CALL, **given, slot_fields=fields),
+            fill(_SPAN, **given, stride=self.stride or "stride", cases="".join(_span_cases(t, self.stride))),
+            fill(_GATHER, **given, stride=stride),
+            fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
+        ]
 
     @property
     def summary(self) -> str:

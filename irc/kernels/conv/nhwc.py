@@ -24,7 +24,7 @@ from irc.ir.types import f32
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import vector_name, vector_type
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector import bf16_io
@@ -39,9 +39,7 @@ UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 16  # products ahead whose weights are fetched
 DENSE = 6  # with a larger dilation, rows that no tap meets are left out
 
-_TILE = """#ifndef IRC_TILE_$body
-#define IRC_TILE_$body
-typedef struct {
+_TILE = """typedef struct {
     int64_t n, dy;         /* rows of taps, and which row of the window the first one is */
     int64_t x_row, x_wrap; /* from a row of taps to the next, and what is added after $KH of them */
     int64_t c_row, hop;    /* elements of `ahead` from one fetch of two lines to the next */
@@ -97,7 +95,6 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_sha
         for (int v = 0; v < W; v++) acc[i][v] += ${V}_load(c + i * c_row + v * $L);
     }
 }
-#endif
 """
 
 _INSTANCE = """
@@ -427,8 +424,8 @@ class DirectConvKernel(Kernel[Any]):
         extents = product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow"))
         return extents * (2 * self.window[0] * self.window[1])
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """What it is made of; needs the type irc_pool."""
         s, t = self.symbol, self.tile
         given = names(t) | self._constants() | {"S": s, "body": self._body, "parameters": self.parameters}
         given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
@@ -439,21 +436,19 @@ class DirectConvKernel(Kernel[Any]):
         given["whole"] = self._whole(given)
         given["pieces"] = "".join(self._pieces())
         given["table"] = self._table()
-        return "".join(
-            (
-                prelude(t, self.epilogue),
-                *(vector_type(n, t.dtype) for n in _lanes(t.lanes)),
-                f"/* {self.summary} */\n",
-                fill(_TILE, **given),
-                bf16_io.text(self.y_half, self.epilogue.halves),
-                epilogue_of(s, t, self.epilogue, given["Y"]),
-                *(
-                    fill(_INSTANCE, **given, segments=n, height=r, width=v, instance=f"{n}x{r}x{v}")
-                    for n, r, v in self._instances()
-                ),
-                *(fill(text, **given) for text in (_BLOCK, _CALL, _COPY, _BODY)),
-            )
-        )
+        return [
+            prelude(t, self.epilogue),
+            *(vector_type(n, t.dtype) for n in _lanes(t.lanes)),
+            f"/* {self.summary} */\n",
+            piece("IRC_TILE_$body", _TILE, **given),
+            bf16_io.text(self.y_half, self.epilogue.halves),
+            epilogue_of(s, t, self.epilogue, given["Y"]),
+            *(
+                fill(_INSTANCE, **given, segments=n, height=r, width=v, instance=f"{n}x{r}x{v}")
+                for n, r, v in self._instances()
+            ),
+            *(fill(text, **given) for text in (_BLOCK, _CALL, _COPY, _BODY)),
+        ]
 
     def _whole(self, given: dict[str, Any]) -> str:
         """How a tile of whole vectors goes to the output itself."""

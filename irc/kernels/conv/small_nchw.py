@@ -20,7 +20,7 @@ from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import C_TYPES
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, bodies, body_of, epilogue_of, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector.lanes import square
@@ -204,7 +204,7 @@ class SmallConvKernel(Kernel[Any]):
         """Floating-point operations of a call: two for each product of the definition."""
         return 2 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw"))
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         variants = Variants(self.heights, self.narrow)
         given = names(t) | {
@@ -228,8 +228,8 @@ class SmallConvKernel(Kernel[Any]):
             choose=body_of(t, self.narrow, "height"),
         )
         head = f"/* {self.summary} */"
-        shared = prelude(t, self.epilogue) + square(t.lanes, t.dtype) + head + bodies(t, variants)
-        return shared + epilogue_of(s, t, self.epilogue) + fill(_CALL, **given, slot_fields=fields) + body
+        shared = [prelude(t, self.epilogue), square(t.lanes, t.dtype), head, bodies(t, variants)]
+        return [shared, epilogue_of(s, t, self.epilogue), fill(_CALL, **given, slot_fields=fields), body]
 
     @property
     def summary(self) -> str:

@@ -27,7 +27,7 @@ from irc.ir.dim import Dim, product
 from irc.ir.types import DType
 from irc.kernels.core.base import RESIDUALS, Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import epilogue_of, prelude
 from irc.kernels.gemm.split_bf16 import PANEL_TILES, STRIPE, TASKS, VECTOR, WORTHWHILE, AmxGemmKernel, variant_of
 from irc.kernels.split_bf16 import bf16_terms, dots, text
@@ -450,8 +450,8 @@ class AmxConvKernel(Kernel[Any]):
         extents = product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow"))
         return extents * (2 * self.window[0] * self.window[1])
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """What it is made of; needs the type irc_pool."""
         t, given, splitting = self.terms, self._names(), self.terms == 3
         load = fill(_LOAD_HALVES if self.x_half else _LOAD_F32, T=t)
         variants, row = [(r, w) for r in (2, 1) for w in self.widths], 2 * given["PIXEL"] * given["SW"]
@@ -469,25 +469,23 @@ class AmxConvKernel(Kernel[Any]):
             "operand": fill(text.CONV_SPLIT_OPERAND, **given) if splitting else stored,
             "next": text.CONV_SPLIT_NEXT if splitting else text.CONV_NEXT,
         }
-        return "".join(
-            (
-                prelude(VECTOR, self.epilogue),
-                bf16_terms.TYPES,
-                bf16_terms.head(self.unit),
-                f"/* {self.summary} */",
-                bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
-                epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
-                bf16_terms.split(t) if self.few or not self.x_half else "",
-                bf16_terms.SPLIT_PANEL if t == 3 else "",
-                *(bf16_terms.taps(t, r, w, self.unit, splitting) for r, w in variants),
-                fill(_CALL, **given),
-                fill(_COPY_ROWS, **given) if self.few else fill(_COPY, **given, load=load),
-                fill(_EXACT, **given, load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t)),
-                fill(text.CONV_SPLIT, **given) if splitting else "",
-                fill(_PRODUCTS, **given, **around, choose=calls),
-                fill(_ENTRY, **given),
-            )
-        )
+        return [
+            prelude(VECTOR, self.epilogue),
+            bf16_terms.TYPES,
+            bf16_terms.head(self.unit),
+            f"/* {self.summary} */",
+            bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
+            epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
+            bf16_terms.split(t) if self.few or not self.x_half else "",
+            bf16_terms.SPLIT_PANEL if t == 3 else "",
+            *(bf16_terms.taps(t, r, w, self.unit, splitting) for r, w in variants),
+            fill(_CALL, **given),
+            fill(_COPY_ROWS, **given) if self.few else fill(_COPY, **given, load=load),
+            fill(_EXACT, **given, load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t)),
+            fill(text.CONV_SPLIT, **given) if splitting else "",
+            fill(_PRODUCTS, **given, **around, choose=calls),
+            fill(_ENTRY, **given),
+        ]
 
     @property
     def summary(self) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike, product
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE
 from irc.kernels.vector.pixels import STRIDES, slot_starts
@@ -33,9 +33,7 @@ SLOTS = 8  # tasks that have scratch of their own
 FEW_TASKS = 16  # with fewer, output channels are split too
 TRANSFORM = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
-_TILE = """#ifndef IRC_TILE_$body
-#define IRC_TILE_$body
-/* C[$MR][$NR] (+)= sum over `blocks` blocks of $L channels of X[block][row][channel] * W[channel][$NR]. */
+_TILE = """/* C[$MR][$NR] (+)= sum over `blocks` blocks of $L channels of X[block][row][channel] * W[channel][$NR]. */
 static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const $T *restrict w, $T *restrict c,
                     int first) {
     $V acc[$MR][$NV], bv[$NV];
@@ -102,12 +100,9 @@ IRC_INLINE void ${body}_enter(const int whole, unsigned inside, const $T *from, 
         ${V}_store(to + (4 * y + 3) * step, t[y][1] - t[y][3]);
     }
 }
-#endif
 """
 
-LEAVE = """#ifndef IRC_WINOGRAD_LEAVE_$V
-#define IRC_WINOGRAD_LEAVE_$V
-/* The 2 x 2 outputs of one vector of channels of one tile. */
+LEAVE = """/* The 2 x 2 outputs of one vector of channels of one tile. */
 IRC_INLINE void irc_winograd_leave_$V(const $T *from, int64_t step, $V y[2][2]) {
     $V t[2][4];
     IRC_FULL_UNROLL
@@ -123,7 +118,6 @@ IRC_INLINE void irc_winograd_leave_$V(const $T *from, int64_t step, $V y[2][2]) 
         y[i][1] = t[i][1] - t[i][2] - t[i][3];
     }
 }
-#endif
 """
 
 _CALL = """
@@ -305,8 +299,8 @@ class WinogradKernel(Kernel[Any]):
         """Floating-point operations of a call: two for each product of the definition."""
         return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """What it is made of; needs the type irc_pool."""
         s, t = self.symbol, self.tile
         given = names(t) | {"S": s, "body": self._body, "parameters": self.parameters}
         given |= {"U": 4, "near": 16 * t.panel, "few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE}
@@ -317,14 +311,12 @@ class WinogradKernel(Kernel[Any]):
         summary = (
             f"/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, {t.dtype}, {t.rows} tiles x {t.panel} channels. */\n"
         )
-        return "".join(
-            (
-                prelude(t, self.epilogue),
-                summary,
-                fill(_TILE, **given),
-                fill(LEAVE, **given),
-                epilogue_of(s, t, self.epilogue),
-                *(fill(text, **given) for text in (_CALL, _BODY)),
-                fill(ENTRY, **given, groups="chunks"),
-            )
-        )
+        return [
+            prelude(t, self.epilogue),
+            summary,
+            piece("IRC_TILE_$body", _TILE, **given),
+            piece("IRC_WINOGRAD_LEAVE_$V", LEAVE, **given),
+            epilogue_of(s, t, self.epilogue),
+            *(fill(text, **given) for text in (_CALL, _BODY)),
+            fill(ENTRY, **given, groups="chunks"),
+        ]

@@ -27,7 +27,7 @@ from irc.ir.types import DType, u16
 from irc.kernels.conv.winograd import ENTRY, FEW_TASKS, LEAVE, SLOTS, TRANSFORM
 from irc.kernels.core.base import RESIDUALS, Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.gemm.split_bf16 import VECTOR, WORTHWHILE, AmxGemmKernel
 from irc.kernels.split_bf16 import bf16_terms, dots, text
@@ -39,10 +39,9 @@ MOST_TILES = 128  # transformed at a time
 FAR = 6  # pixels ahead that are fetched
 DEEPEST = 64  # chunks of 32 channels: longer sums would have to be cut
 
-_ENTER = """#ifndef IRC_DOT_WINOGRAD_$X
-#define IRC_DOT_WINOGRAD_$X
-/* 16 channels of one tile, transformed and rounded: 4 x 4 pixels, those outside (a bit is 0) are zero.  Meanwhile the
- * pixels that a tile `far` elements on does not share with its neighbours come nearer. */
+_ENTER = """\
+/* 16 channels of one tile, transformed and rounded: 4 x 4 pixels, those outside (a bit is 0) are zero.  Meanwhile
+ * the pixels that a tile `far` elements on does not share with its neighbours come nearer. */
 IRC_INLINE void irc_dot_winograd_enter_$X(const int whole, unsigned inside, const $X *from, int64_t row, int64_t pixel,
                                           int64_t channels, int64_t far, uint16_t *to, int64_t step) {
     irc_f32x16 t[4][4];
@@ -70,7 +69,6 @@ IRC_INLINE void irc_dot_winograd_enter_$X(const int whole, unsigned inside, cons
         irc_bf16_store_16(to + 12 * step, t[1][x] - t[3][x]);
     }
 }
-#endif
 """
 
 _CALL = """
@@ -326,8 +324,8 @@ class DotWinogradKernel(Kernel[Any]):
         """Floating-point operations of a call: two for each product of the definition."""
         return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """What it is made of; needs the type irc_pool."""
         call = "irc_dots_{}_rows(r1 - r0, chunks, 32, v + r0 * 32, 32, g->most * 32, 0, w, m + r0 * 32, 32, ahead,"
         call += " lines);"
         calls = [f"            {call.format(w)}" for w in self.widths]
@@ -339,19 +337,17 @@ class DotWinogradKernel(Kernel[Any]):
         given |= {"choose": "\n".join(calls), "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])}
         given |= {"slot_fields": self.epilogue.fields("float", *STRIDES), "slot_starts": slot_starts(self.epilogue)}
         given["load_b"] = fill(text.LOAD_TERMS, S=self.symbol, T=1)
-        return "".join(
-            (
-                prelude(VECTOR, self.epilogue),
-                bf16_terms.TYPES,
-                bf16_terms.head("dot"),
-                "/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, of pairs of bf16. */\n",
-                *(dots.core(w) for w in self.widths),
-                bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
-                fill(LEAVE, **given),
-                fill(_ENTER, **given),
-                epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
-                fill(_CALL, **given),
-                fill(_BODY, **given),
-                fill(ENTRY, **given, groups="groups"),
-            )
-        )
+        return [
+            prelude(VECTOR, self.epilogue),
+            bf16_terms.TYPES,
+            bf16_terms.head("dot"),
+            "/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, of pairs of bf16. */\n",
+            *(dots.core(w) for w in self.widths),
+            bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
+            piece("IRC_WINOGRAD_LEAVE_$V", LEAVE, **given),
+            piece("IRC_DOT_WINOGRAD_$X", _ENTER, **given),
+            epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
+            fill(_CALL, **given),
+            fill(_BODY, **given),
+            fill(ENTRY, **given, groups="groups"),
+        ]

@@ -19,6 +19,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import DType
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Problem
+from irc.kernels.core.text import Part, standalone
 
 Array = np.ndarray[Any, Any]
 Sizes = Mapping[str, Dim]
@@ -145,9 +146,13 @@ class Kernel(Generic[P]):
         """How many operations the processor executes for each of `flops`."""
         return 1.0
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """Its definitions, and the pieces that it shares with other kernels; needs the type irc_pool."""
         raise NotImplementedError
+
+    def source(self) -> str:
+        """All of its definitions; needs the type irc_pool, and may share a file with other kernels' sources."""
+        return standalone(self.parts())
 
     @property
     def features(self) -> frozenset[str]:

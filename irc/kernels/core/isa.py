@@ -7,9 +7,9 @@ any target; the width only decides what is fast.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from string import Template
 
 from irc.ir.types import DType
+from irc.kernels.core.text import Piece, piece
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,22 @@ def isa_of(features: frozenset[str], machine: str) -> Isa:
 
 C_TYPES = {"f32": ("float", "int32_t"), "f64": ("double", "int64_t")}
 
-_VECTOR = Template("""#ifndef IRC_VECTOR_${V}
-#define IRC_VECTOR_${V}
-typedef $T ${V} __attribute__((vector_size($bytes)));
+_VECTOR: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        "IRC_VECTOR_${V}",
+        """typedef $T ${V} __attribute__((vector_size($bytes)));
 typedef $I ${V}_mask __attribute__((vector_size($bytes)));
 typedef u$I ${V}_bits __attribute__((vector_size($bytes))); /* for arithmetic that wraps around */
 typedef $T ${V}_memory __attribute__((vector_size($bytes), aligned($size), may_alias));
 IRC_HELPER ${V} ${V}_load(const $T *p) { return *(const ${V}_memory *)p; }
 IRC_HELPER void ${V}_store($T *p, ${V} x) { *(${V}_memory *)p = x; }
 IRC_HELPER ${V} ${V}_all($T x) { return x - (${V}){0}; }
+""",
+        ("${V}", "${V}_mask", "${V}_bits", "${V}_memory", "${V}_load", "${V}_store", "${V}_all"),
+    ),
+    (
+        "IRC_VECTOR_${V}_load_part",
+        """\
 /* The first n lanes of memory, zeros behind them; nothing else is read.  Compilers make masked accesses of these. */
 IRC_HELPER ${V} ${V}_load_part(const $T *p, int64_t n) {
     const $I have = ($I)n;
@@ -78,6 +85,12 @@ IRC_HELPER ${V} ${V}_load_part(const $T *p, int64_t n) {
     for ($I i = 0; i < $L; i++) lanes[i] = i < have ? p[i] : 0;
     return ${V}_load(lanes);
 }
+""",
+        ("${V}_load_part",),
+    ),
+    (
+        "IRC_VECTOR_${V}_store_part",
+        """/* The first n lanes to memory; nothing else is written. */
 IRC_HELPER void ${V}_store_part($T *p, ${V} x, int64_t n) {
     const $I have = ($I)n;
     $T lanes[$L] __attribute__((aligned($bytes)));
@@ -86,10 +99,21 @@ IRC_HELPER void ${V}_store_part($T *p, ${V} x, int64_t n) {
     for ($I i = 0; i < $L; i++)
         if (i < have) p[i] = lanes[i];
 }
-/* mask ? a : b by lane; a mask is all ones or zero. */
+""",
+        ("${V}_store_part",),
+    ),
+    (
+        "IRC_VECTOR_${V}_select",
+        """/* mask ? a : b by lane; a mask is all ones or zero. */
 IRC_HELPER ${V} ${V}_select(${V}_mask mask, ${V} a, ${V} b) {
     return (${V})((mask & (${V}_mask)a) | (~mask & (${V}_mask)b));
 }
+""",
+        ("${V}_select",),
+    ),
+    (
+        "IRC_VECTOR_${V}_bounds",
+        """\
 /* The smaller and the larger of a bound and x; x where either is NaN: one instruction on x86, which compilers do not
    find in the expression. */
 #if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32)
@@ -105,16 +129,36 @@ IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) {
 IRC_HELPER ${V} ${V}_at_most(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound < x), bound, x); }
 IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) { return ${V}_select((${V}_mask)(bound > x), bound, x); }
 #endif
-/* The smaller and the larger; NaN where either is NaN. */
+""",
+        ("${V}_at_most", "${V}_at_least"),
+    ),
+    (
+        "IRC_VECTOR_${V}_min",
+        """/* The smaller; NaN where either is NaN. */
 IRC_HELPER ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)(a != a), a, ${V}_at_most(a, b)); }
+""",
+        ("${V}_min",),
+    ),
+    (
+        "IRC_VECTOR_${V}_max",
+        """/* The larger; NaN where either is NaN. */
 IRC_HELPER ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)(a != a), a, ${V}_at_least(a, b)); }
-IRC_HELPER ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
-#endif
-""")
+""",
+        ("${V}_max",),
+    ),
+    (
+        "IRC_VECTOR_${V}_abs",
+        """IRC_HELPER ${V} ${V}_abs(${V} a) { return (${V})((${V}_mask)a & $absolute); }
+""",
+        ("${V}_abs",),
+    ),
+)
+"""Name, code and definitions of the pieces of a vector type, of elements $T and masks of $I."""
 
-HEAD = """#include <math.h>
+HEAD = Piece(
+    "IRC_KERNELS",
+    """#include <math.h>
 #include <stdint.h>
-#ifndef IRC_INLINE
 #ifdef __GNUC__ /* gcc and clang; all functions of vectors are static, so that no vector crosses an interface */
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
@@ -128,8 +172,8 @@ HEAD = """#include <math.h>
 #define IRC_FULL_UNROLL _Pragma("GCC unroll 64")
 #define IRC_AS_LOOP _Pragma("GCC unroll 1") /* so that it becomes an access with a mask before it is unrolled */
 #endif
-#endif
-"""
+""",
+)
 
 
 def vector_name(lanes: int, dtype: DType) -> str:
@@ -137,19 +181,20 @@ def vector_name(lanes: int, dtype: DType) -> str:
     return f"irc_{dtype.name}x{lanes}"
 
 
-def vector_type(lanes: int, dtype: DType) -> str:
-    """Definitions of one vector type, guarded so that they may be repeated in a file."""
+def vector_type(lanes: int, dtype: DType) -> list[Piece]:
+    """One vector type and its functions; needs `HEAD`."""
     scalar, integer = C_TYPES[dtype.name]
-    return _VECTOR.substitute(
-        V=vector_name(lanes, dtype),
-        T=scalar,
-        I=integer,
-        L=lanes,
-        packed="ps" if dtype.name == "f32" else "pd",
-        bytes=lanes * dtype.itemsize,
-        size=dtype.itemsize,
-        absolute="0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",
-    )
+    names: dict[str, object] = {
+        "V": vector_name(lanes, dtype),
+        "T": scalar,
+        "I": integer,
+        "L": lanes,
+        "packed": "ps" if dtype.name == "f32" else "pd",
+        "bytes": lanes * dtype.itemsize,
+        "size": dtype.itemsize,
+        "absolute": "0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",
+    }
+    return [piece(name, code, *defines, **names) for name, code, defines in _VECTOR]
 
 
 def host_isa() -> Isa:

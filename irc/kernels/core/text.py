@@ -1,14 +1,87 @@
-"""Assembling kernel text: templates with $names, and symbols made from a kernel's signature."""
+"""Assembling kernel text: templates with $names, pieces that kernels share, symbols made from a kernel's signature.
+
+What a kernel is made of is a sequence of parts: strings, its own definitions; and `Piece`s, which a file has once
+however many of its kernels need them.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from string import Template
 
 
 def fill(text: str, **names: object) -> str:
     """The template with every $name replaced; a name without a value is an error."""
     return Template(text).substitute({k: str(v) for k, v in names.items()})
+
+
+@dataclass(frozen=True)
+class Piece:
+    """C that kernels share, as static functions, types and macros.
+
+    name: its identity; equal names mean equal code.  defines: the C names for whose sake it is there: a file in which
+    nothing mentions one of them goes without it; of a piece that names none, every file has it that lists it.
+    """
+
+    name: str
+    code: str
+    defines: tuple[str, ...] = ()
+
+
+Part = Piece | str | Sequence["Part"]
+"""Parts stand behind those whose definitions they use."""
+
+
+def piece(name: str, code: str, /, *defines: str, **names: object) -> Piece:
+    """The piece whose name, code and definitions are these templates, filled."""
+    return Piece(fill(name, **names), fill(code, **names), tuple(fill(d, **names) for d in defines))
+
+
+def flat(parts: Iterable[Part]) -> Iterator[Piece | str]:
+    """The parts of nested sequences, in order."""
+    for part in parts:
+        if isinstance(part, Piece | str):
+            yield part
+        else:
+            yield from flat(part)
+
+
+def needed(parts: Iterable[Part]) -> list[Piece]:
+    """The pieces among the parts, each once, without those that nothing mentions."""
+    pieces: dict[str, Piece] = {}
+    mentioned: set[str] = set()
+    for part in flat(parts):
+        if isinstance(part, str):
+            mentioned |= _words(part)
+        elif pieces.setdefault(part.name, part).code != part.code:
+            raise ValueError(f"two pieces are called {part.name}")
+    kept: set[str] = set()
+    while True:
+        more = [p for p in pieces.values() if p.name not in kept and (not p.defines or mentioned & {*p.defines})]
+        if not more:
+            return [p for p in pieces.values() if p.name in kept]
+        kept |= {p.name for p in more}
+        mentioned |= {word for p in more for word in _words(p.code)}
+
+
+@cache
+def _words(code: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", code))
+
+
+def own(parts: Iterable[Part]) -> str:
+    """The definitions that no other kernel has."""
+    return "".join(part for part in flat(parts) if isinstance(part, str))
+
+
+def standalone(parts: Sequence[Part]) -> str:
+    """The text of one kernel, which may stand in a file with other such texts: its pieces are guarded."""
+    guarded = (f"#ifndef {p.name}_DEFINED\n#define {p.name}_DEFINED\n{p.code}#endif\n" for p in needed(parts))
+    return "".join(guarded) + own(parts)
 
 
 def symbol(*signature: object) -> str:

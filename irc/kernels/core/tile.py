@@ -2,7 +2,7 @@
 
 One body, instantiated for each height (rows) and width (vectors) that a kernel needs, adds A · B over k to zero or
 to what stands in C.  Operand A holds k × rows values (one tile's rows side by side), operand B k × panel values.
-Bodies know nothing of the kernel that calls them: they are guarded, and kernels in one file share them.  The
+Bodies know nothing of the kernel that calls them: kernels in one file share them.  The
 epilogue is applied by `NAME_block`, the kernel's own, as soon as a tile is complete: it is still in the first cache.
 """
 
@@ -14,11 +14,10 @@ from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import C_TYPES, HEAD, Isa, vector_name, vector_type
-from irc.kernels.core.text import fill
+from irc.kernels.core.text import Part, fill, piece
 from irc.kernels.vector.vecmath import definitions
 
-_TILE = """#ifndef IRC_TILE_$tile
-#define IRC_TILE_$tile
+_TILE = """\
 typedef void ${tile}_run(int64_t k, const $T *a, const $T *b, const $T *from, int64_t from_row, $T *to, int64_t to_row,
                          const $T *ahead, int64_t hop);
 /* to[R][W vectors] = from + A[k][R] * B[k][$NR], from NULL: 0; fetches from `ahead` on `hop` elements for each k. */
@@ -77,16 +76,13 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
         for (int w = 0; w < W; w++) ${V}_store(to + w * $L, acc[i][w]);
     }
 }
-#endif
 """
 
-_INSTANCE = """#ifndef IRC_TILE_${tile}_$instance
-#define IRC_TILE_${tile}_$instance
+_INSTANCE = """\
 static void ${tile}_$instance(int64_t k, const $T *a, const $T *b, const $T *from, int64_t from_row, $T *to,
                               int64_t to_row, const $T *ahead, int64_t hop) {
     $tile($R, $W, k, a, b, from, from_row, to, to_row, ahead, hop);
 }
-#endif
 """
 
 _EPILOGUE = """
@@ -199,10 +195,10 @@ def names(tile: Tile) -> dict[str, object]:
     }
 
 
-def prelude(tile: Tile, epilogue: Epilogue) -> str:
-    """Vector types and functions that the kernel uses; guarded, so that it may be repeated in a file."""
+def prelude(tile: Tile, epilogue: Epilogue) -> list[Part]:
+    """Vector types and functions that the kernel uses."""
     types = [vector_type(lanes, tile.dtype) for lanes in sorted({4, tile.lanes})]
-    return HEAD + "".join(types) + definitions(epilogue.functions(), tile.lanes, tile.dtype)
+    return [HEAD, *types, definitions(epilogue.functions(), tile.lanes, tile.dtype)]
 
 
 @dataclass(frozen=True)
@@ -216,13 +212,15 @@ class Variants:
         return f"{rows}x{vectors}"
 
 
-def bodies(tile: Tile, variants: Variants) -> str:
-    """The bodies of the variants, guarded."""
+def bodies(tile: Tile, variants: Variants) -> list[Part]:
+    """The bodies of the variants."""
     given = names(tile)
     widths = (1, tile.vectors) if variants.narrow and tile.vectors > 1 else (tile.vectors,)
-    return fill(_TILE, **given) + "".join(
-        fill(_INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w)) for r in variants.heights for w in widths
-    )
+    instances = [(r, w, variants.instance(r, w)) for r in variants.heights for w in widths]
+    return [
+        piece("IRC_TILE_$tile", _TILE, **given),
+        *(piece("IRC_TILE_${tile}_$instance", _INSTANCE, **given, R=r, W=w, instance=i) for r, w, i in instances),
+    ]
 
 
 def block(symbol: str, tile: Tile, epilogue: Epilogue, variants: Variants) -> str:

@@ -24,7 +24,7 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.gemm.skinny import THIN, THIN_COLUMNS, THIN_ROWS
@@ -370,8 +370,8 @@ class GemmKernel(Kernel[GemmProblem]):
         """Initialisers of the call's fields from the arguments."""
         return ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """What it is made of; needs the type irc_pool."""
         s, t = self.symbol, self.tile
         variants = Variants(self.heights, self.narrow)
         room = min(t.isa.l2 * 3 // 8, PACKED) // t.dtype.itemsize
@@ -391,27 +391,25 @@ class GemmKernel(Kernel[GemmProblem]):
         starts = self.slot_starts()
         whole = f"(g->n + {t.panel - 1}) / {t.panel} * {t.panel} * g->k"
         packed = "g->b + i * g->b_batch0 + j * g->b_batch1" if self.b_constant else f"g->scratch + image * ({whole})"
-        return "".join(
-            (
-                prelude(t, self.epilogue),
-                square(t.lanes, t.dtype),
-                f"/* {self.summary} */",
-                bodies(t, variants),
-                block(s, t, self.epilogue, variants),
-                fill(CALL, **given, slot_fields=self.slot_fields()),
-                fill(_PACK_A, **given),
-                "" if self.b_constant else fill(_PACK_B, **given),
-                "" if self.b_constant else fill(THIN, **given, thin=THIN_ROWS, slot_starts=starts),
-                fill(_BODY, **given, slot_starts=starts, packed_b=packed),
-                fill(
-                    _ENTRY,
-                    **given,
-                    parameters=self.parameters,
-                    fields=self.assigned(),
-                    pack="" if self.b_constant else fill(_PACK, **given),
-                ),
-            )
-        )
+        return [
+            prelude(t, self.epilogue),
+            square(t.lanes, t.dtype),
+            f"/* {self.summary} */",
+            bodies(t, variants),
+            block(s, t, self.epilogue, variants),
+            fill(CALL, **given, slot_fields=self.slot_fields()),
+            fill(_PACK_A, **given),
+            "" if self.b_constant else fill(_PACK_B, **given),
+            "" if self.b_constant else fill(THIN, **given, thin=THIN_ROWS, slot_starts=starts),
+            fill(_BODY, **given, slot_starts=starts, packed_b=packed),
+            fill(
+                _ENTRY,
+                **given,
+                parameters=self.parameters,
+                fields=self.assigned(),
+                pack="" if self.b_constant else fill(_PACK, **given),
+            ),
+        ]
 
     @property
     def summary(self) -> str:

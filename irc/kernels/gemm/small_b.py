@@ -22,7 +22,7 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import CALL, LONGEST_SUM, WORTHWHILE, GemmKernel, is_narrow
 from irc.kernels.gemm.problem import GemmProblem
@@ -249,8 +249,8 @@ class RowsGemmKernel(GemmKernel):
         found = super().pointers
         return (*found[:-1], ("c", "uint16_t *")) if self.y_half else found
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """What it is made of; needs the type irc_pool."""
         t, s = self.tile, self.symbol
         given = names(t) | bf16_io.names(False, self.y_half, t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
         widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
@@ -259,28 +259,26 @@ class RowsGemmKernel(GemmKernel):
             for name, w in widths.items()
         )
         greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
-        return "".join(
-            (
-                prelude(t, self.epilogue),
-                bf16_io.text(self.y_half, self.epilogue.halves),
-                f"/* {self.summary} */",
-                epilogue_of(s, t, self.epilogue, given["Y"]),
-                fill(_TILE, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
-                *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self.heights),
-                fill(CALL, **given, slot_fields=self.slot_fields()),
-                fill(
-                    _BODY,
-                    **given,
-                    tables=tables.rstrip(),
-                    start=fill(_EVEN if self.even else _WHOLE, **given),
-                    height="end - row" if self.even else greedy,
-                    run=f"(g->n - col <= {t.lanes} ? narrow : whole)" if self.narrow else "whole",
-                    slot_starts=self.slot_starts(),
-                    parameters=self.parameters,
-                    fields=self.assigned(),
-                ),
-            )
-        )
+        return [
+            prelude(t, self.epilogue),
+            bf16_io.text(self.y_half, self.epilogue.halves),
+            f"/* {self.summary} */",
+            epilogue_of(s, t, self.epilogue, given["Y"]),
+            fill(_TILE, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
+            *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self.heights),
+            fill(CALL, **given, slot_fields=self.slot_fields()),
+            fill(
+                _BODY,
+                **given,
+                tables=tables.rstrip(),
+                start=fill(_EVEN if self.even else _WHOLE, **given),
+                height="end - row" if self.even else greedy,
+                run=f"(g->n - col <= {t.lanes} ? narrow : whole)" if self.narrow else "whole",
+                slot_starts=self.slot_starts(),
+                parameters=self.parameters,
+                fields=self.assigned(),
+            ),
+        ]
 
     @property
     def summary(self) -> str:

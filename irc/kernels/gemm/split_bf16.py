@@ -29,7 +29,7 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import AVX512, Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, prelude
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.split_bf16 import bf16_terms, dots, text
@@ -217,11 +217,11 @@ class AmxGemmKernel(Kernel[GemmProblem]):
         """Floating-point operations of a call: two for each product of the definition."""
         return 2 * product(sizes[n] for n in ("batch0", "batch1", "m", "n", "k"))
 
-    def source(self) -> str:
-        """Definitions; needs the type irc_pool, and may share a file with other kernels."""
+    def parts(self) -> list[Part]:
+        """What it is made of; needs the type irc_pool."""
         given = self._names()
         rows = fill(text.LOAD_F32 if self.terms == 3 else text.LOAD_TERMS, **given)
-        parts = [
+        parts: list[Part] = [
             prelude(VECTOR, self.epilogue),
             bf16_terms.TYPES,
             bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
@@ -234,9 +234,9 @@ class AmxGemmKernel(Kernel[GemmProblem]):
             parts.append(fill(text.THIN, **given))
         if self.heights:
             parts += self._with_tiles(given)
-        return "".join((*parts, self._entry(given)))
+        return [*parts, self._entry(given)]
 
-    def _with_tiles(self, given: dict[str, object]) -> list[str]:
+    def _with_tiles(self, given: dict[str, object]) -> list[Part]:
         t = self.terms
         variants = [(r, w) for r in self.heights for w in self.widths]
         splitting = t == 3

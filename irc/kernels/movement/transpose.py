@@ -17,7 +17,7 @@ from typing import Any
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import plain
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
 from irc.kernels.vector.lanes import square
 
@@ -169,7 +169,7 @@ class TransposeKernel(Kernel[Any]):
         """Floating-point operations of a call: none."""
         return Dim.of(0)
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         t = self.tile
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         given = names(t) | {"S": self.symbol, "stripe": STRIPE, "worthwhile": WORTHWHILE, "few": max(2, t.lanes // 4)}
@@ -177,7 +177,7 @@ class TransposeKernel(Kernel[Any]):
         given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
         head = f"/* A copy that reorders axes, {t.dtype}. */"
         body = fill(_BODY, **given, parameters=self.parameters, assigned=assigned)
-        return prelude(t, plain(t.dtype)) + square(t.lanes, t.dtype) + head + body
+        return [prelude(t, plain(t.dtype)), square(t.lanes, t.dtype), head, body]
 
 
 def transposed(shape: Sequence[DimLike], order: Sequence[int]) -> dict[str, Dim] | None:

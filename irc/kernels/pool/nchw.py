@@ -16,7 +16,7 @@ from typing import Any, Literal
 from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import plain
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
 from irc.kernels.vector.lanes import folds
 
@@ -226,7 +226,7 @@ class PoolKernel(Kernel[Any]):
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (self.window[0] * self.window[1])
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         t = self.tile
         average = self.mode == "average"
         pairs = (("K", self.window), ("S", self.strides), ("D", self.dilations))
@@ -245,14 +245,12 @@ class PoolKernel(Kernel[Any]):
         if average:
             text = self._dividing(given)
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-        return "".join(
-            (
-                prelude(t, plain(t.dtype)),
-                f"/* {self.summary} */",
-                fill(_CALL, **given),
-                fill(_BODY, **given, **text, take=self._take(), parameters=self.parameters, assigned=assigned),
-            )
-        )
+        return [
+            prelude(t, plain(t.dtype)),
+            f"/* {self.summary} */",
+            fill(_CALL, **given),
+            fill(_BODY, **given, **text, take=self._take(), parameters=self.parameters, assigned=assigned),
+        ]
 
     @property
     def summary(self) -> str:
@@ -323,7 +321,7 @@ class GlobalPoolKernel(Kernel[Any]):
         """Floating-point operations of a call: one for each element."""
         return product(sizes[n] for n in ("batch", "channels", "n"))
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         t, average = self.tile, self.mode == "average"
         given = names(t) | {
             "S": self.symbol,
@@ -337,7 +335,7 @@ class GlobalPoolKernel(Kernel[Any]):
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         head = f"/* The {self.mode} of every plane, {t.dtype}. */"
         body = fill(_WHOLE, **given, parameters=self.parameters, assigned=assigned)
-        return prelude(t, plain(t.dtype)) + folds(t.lanes, t.dtype) + head + body
+        return [prelude(t, plain(t.dtype)), folds(t.lanes, t.dtype), head, body]
 
 
 def _span(taps: int, dilation: int) -> int:

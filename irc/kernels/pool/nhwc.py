@@ -19,7 +19,7 @@ from irc.ir.dim import Dim, product
 from irc.ir.types import f32
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.pool.nchw import Counted, Mode
 from irc.kernels.vector import bf16_io
@@ -345,7 +345,7 @@ class PoolLastKernel(_Pool):
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (self.window[0] * self.window[1])
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         t = self.tile
         given = self._given() | window_names(self.window, self.strides, self.dilations)
         given |= bf16_io.names(self.x_half, self.y_half, t) | {
@@ -354,20 +354,18 @@ class PoolLastKernel(_Pool):
             "span": self._places[-1] + 1,
         }
         unroll = "\n        IRC_FULL_UNROLL" if self.window[0] <= UNROLLED else ""
-        return "".join(
-            (
-                prelude(t, self.epilogue),
-                keep(t),
-                bf16_io.text(self.x_half, self.y_half),
-                f"/* {self.summary} */",
-                epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
-                fill(_CALL, **given),
-                bounds(self.symbol, self._places),
-                self._count(given),
-                fill(_TILE, **given, **self._divide(given), columns="".join(self._columns()), unroll=unroll),
-                fill(_BODY, **given),
-            )
-        )
+        return [
+            prelude(t, self.epilogue),
+            keep(t),
+            bf16_io.text(self.x_half, self.y_half),
+            f"/* {self.summary} */",
+            epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
+            fill(_CALL, **given),
+            bounds(self.symbol, self._places),
+            self._count(given),
+            fill(_TILE, **given, **self._divide(given), columns="".join(self._columns()), unroll=unroll),
+            fill(_BODY, **given),
+        ]
 
     @property
     def summary(self) -> str:
@@ -438,7 +436,7 @@ class GlobalPoolLastKernel(_Pool):
         """Floating-point operations of a call: one for each element."""
         return product(sizes[n] for n in ("batch", "channels", "n"))
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         t, given = self.tile, self._given()
         v = given["V"]
         given |= {
@@ -452,4 +450,4 @@ class GlobalPoolLastKernel(_Pool):
             "divide": f" / {v}_all(({given['T']})g->n)" if self.mode == "average" else "",
         }
         head = f"/* The {self.mode} of all pixels, channels last, {t.dtype}. */"
-        return prelude(t, self.epilogue) + head + epilogue_of(self.symbol, t, self.epilogue) + fill(_WHOLE, **given)
+        return [prelude(t, self.epilogue), head, epilogue_of(self.symbol, t, self.epilogue), fill(_WHOLE, **given)]

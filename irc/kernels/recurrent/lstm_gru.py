@@ -20,7 +20,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import plain
-from irc.kernels.core.text import fill, symbol
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector.vecmath import definitions
@@ -268,7 +268,7 @@ class RecurrentKernel(Kernel[Any]):
         each = 2 * self.directions * GATES[self.cell]
         return each * sizes["steps"] * sizes["batch"] * sizes["hidden"] * sizes["hidden"]
 
-    def source(self) -> str:
+    def parts(self) -> list[Part]:
         s, t, passes = self.symbol, self.tile, PASSES[self.cell]
         clamp = "\n        const int64_t given = g->lengths[n + r];"
         clamp += "\n        if (given < counts[r]) counts[r] = given > 0 ? given : 0;"
@@ -291,26 +291,24 @@ class RecurrentKernel(Kernel[Any]):
         start = copy.format(f"row[j] = g->h0[{first} + j]") * self.h
         start += copy.format(f"row[wide + j] = g->c0[{first} + j]") * self.c
         end = copy.format("g->y_c[at + j] = row[wide + j]") * (self.cell == "lstm")
-        return "".join(
-            (
-                prelude(t, plain(t.dtype)),
-                definitions(("sigmoid", "tanh"), t.lanes, t.dtype),
-                f"/* {self.cell.upper()}, {self.direction}. */",
-                fill(_CALL, **given, fields=fields),
-                fill(_KEEP, **given, bytes=t.lanes * t.dtype.itemsize) if max(self.heights) > 1 else "",
-                *(self._pass(i, gates, given) for i, gates in enumerate(passes)),
-                self._cell(given),
-                fill(
-                    _SEQUENCES,
-                    **given,
-                    start=start,
-                    end=end,
-                    step=self._step(),
-                    parameters=self.parameters,
-                    assigned=assigned,
-                ),
-            )
-        )
+        return [
+            prelude(t, plain(t.dtype)),
+            definitions(("sigmoid", "tanh"), t.lanes, t.dtype),
+            f"/* {self.cell.upper()}, {self.direction}. */",
+            fill(_CALL, **given, fields=fields),
+            fill(_KEEP, **given, bytes=t.lanes * t.dtype.itemsize) if max(self.heights) > 1 else "",
+            *(self._pass(i, gates, given) for i, gates in enumerate(passes)),
+            self._cell(given),
+            fill(
+                _SEQUENCES,
+                **given,
+                start=start,
+                end=end,
+                step=self._step(),
+                parameters=self.parameters,
+                assigned=assigned,
+            ),
+        ]
 
     def _cell(self, given: dict[str, object]) -> str:
         if self.cell == "lstm":

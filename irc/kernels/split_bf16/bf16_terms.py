@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from irc.kernels.core.text import fill
+from irc.kernels.core.text import Part, Piece, fill, piece
 from irc.kernels.split_bf16 import dots
 
 CHUNK = 32  # products that one tile instruction sums
@@ -34,17 +34,17 @@ END: dict[Unit, str] = {"amx": "    _tile_release();\n", "dot": ""}
 POINTS: dict[Unit, int] = {"amx": 4, "dot": 1}  # with each chunk, places where lines that are far ahead are fetched
 SPLITS = 8  # with each chunk, places where rows of the next panel of B are split
 
-TYPES = """#ifndef IRC_TERMS
-#define IRC_TERMS
-typedef uint32_t irc_u32x16 __attribute__((vector_size(64)));
+TYPES = Piece(
+    "IRC_TERMS",
+    """typedef uint32_t irc_u32x16 __attribute__((vector_size(64)));
 typedef uint16_t irc_u16x32 __attribute__((vector_size(64)));
 typedef irc_u32x16 irc_u32x16_memory __attribute__((aligned(4), may_alias));
-#endif
-"""
+""",
+)
 
-_TILES = """#ifndef IRC_TILES
-#define IRC_TILES
-/* Compilers do not know that tile instructions read memory: what is written before this stays before it. */
+_TILES = Piece(
+    "IRC_TILES",
+    """/* Compilers do not know that tile instructions read memory: what is written before this stays before it. */
 #define IRC_TILES_READ(p) __asm__ volatile("" : : "r"(p) : "memory")
 
 /* 1 KiB into the first cache. */
@@ -67,12 +67,10 @@ IRC_HELPER void irc_tiles_begin(int64_t rows) {
     IRC_TILES_READ(&config);
     _tile_loadconfig(&config);
 }
-#endif
-"""
+""",
+)
 
-_HEAD = """#ifndef IRC_AMX
-#define IRC_AMX
-#include <immintrin.h>
+_HEAD = """#include <immintrin.h>
 /* Rounded to the eight digits of a bf16, ties away from zero; what is left is exact in f32.  A NaN may become a
  * number: then what is left is the NaN. */
 IRC_HELPER irc_f32x16 irc_bf16_round(irc_f32x16 x) { return (irc_f32x16)(((irc_u32x16)x + 0x8000) & 0xffff0000); }
@@ -102,16 +100,12 @@ IRC_HELPER void irc_bf16_store_16(uint16_t *p, irc_f32x16 x) {
     const __m256bh y = _mm512_cvtneps_pbh((__m512)x);
     __builtin_memcpy(p, &y, sizeof y);
 }
-#endif
 """
 
-_SPLIT = """#ifndef IRC_AMX_SPLIT_$T
-#define IRC_AMX_SPLIT_$T
-/* Neighbours in k, 32 of them, as $T terms `step` elements apart. */
+_SPLIT = """/* Neighbours in k, 32 of them, as $T terms `step` elements apart. */
 IRC_INLINE void irc_split_$T(irc_f32x16 x, irc_f32x16 y, uint16_t *to, int64_t step) {
     (void)step;
 $statements}
-#endif
 """
 
 _TERM = """    const irc_f32x16 x$t = irc_bf16_round(x), y$t = irc_bf16_round(y);
@@ -121,13 +115,10 @@ _TERM = """    const irc_f32x16 x$t = irc_bf16_round(x), y$t = irc_bf16_round(y)
     to += step;
 """
 
-_PAIR = """#ifndef IRC_AMX_PAIR_$T
-#define IRC_AMX_PAIR_$T
-/* 16 columns of two rows, neighbours in k, as $T terms `step` elements apart in the order of tiles. */
+_PAIR = """/* 16 columns of two rows, neighbours in k, as $T terms `step` elements apart in the order of tiles. */
 IRC_INLINE void irc_pair_$T(irc_f32x16 x, irc_f32x16 y, uint16_t *to, int64_t step) {
     (void)step;
 $statements}
-#endif
 """
 
 _PAIR_TERM = """    const irc_f32x16 x$t = irc_bf16_round(x), y$t = irc_bf16_round(y);
@@ -139,9 +130,9 @@ _PAIR_TERM = """    const irc_f32x16 x$t = irc_bf16_round(x), y$t = irc_bf16_rou
 _PAIR_REST = "(irc_u16x32)((irc_u32x16)x >> 16 | ((irc_u32x16)y & 0xffff0000))"  # exactly what is left
 _PAIR_NEAREST = "__builtin_shufflevector(irc_bf16_nearest(x, y), (irc_u16x32){{0}}, {order})"
 
-SPLIT_PANEL = """#ifndef IRC_AMX_SPLIT_PANEL
-#define IRC_AMX_SPLIT_PANEL
-/* B[k][32]: rows from 32 * chunk0 on are to become three terms, in the order of tiles; zeros beyond row k. */
+SPLIT_PANEL = Piece(
+    "IRC_AMX_SPLIT_PANEL",
+    """/* B[k][32]: rows from 32 * chunk0 on are to become three terms, in the order of tiles; zeros beyond row k. */
 typedef struct {
     const float *b;
     int64_t at, end, k; /* rows that are left, and that there are */
@@ -176,11 +167,10 @@ static void irc_split_pairs(irc_splitting *s, int64_t pairs) {
     }
     s->at = end;
 }
-#endif
-"""
+""",
+)
 
-_PRODUCTS = """#ifndef IRC_AMX_PRODUCTS_$name
-#define IRC_AMX_PRODUCTS_$name
+_PRODUCTS = """\
 /* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart.  Between
  * products the tiles of the next chunk are fetched, and at $points places `lines` cache lines from `ahead` on. */
 static void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height, const uint16_t *b, float *out,
@@ -193,11 +183,9 @@ $zero    for (; chunks > 0; chunks--, a += step, b += $T * 1024) {
         const char *const a_next = (const char *)(a + step), *const b_next = (const char *)(b + $T * 1024);
 $body    }
 $store}
-#endif
 """
 
-_TAPS = """#ifndef IRC_AMX_TAPS_$name
-#define IRC_AMX_TAPS_$name
+_TAPS = """\
 /* The same of A read where it is: row tiles a0 and a1, their rows `row` bytes apart, chunk c at + offsets[c] and its
  * terms `term` elements apart. */
 static void irc_taps_$name(int64_t chunks, const uint16_t *a0, const uint16_t *a1, const int64_t *offsets, int64_t term,
@@ -211,32 +199,31 @@ $zero    for (int64_t c = 0; c < chunks; c++, b += $T * 1024) {
         const char *const b_next = (const char *)(b + $T * 1024);
 $body    }
 $store}
-#endif
 """
 
 # Pairs (term of A, term of B) in an order in which every pair shares a term, and so its tiles, with the one before.
 ORDER = {1: ((0, 0),), 2: ((1, 0), (0, 0), (0, 1)), 3: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))}
 
 
-def head(unit: Unit) -> str:
-    """Helpers, guarded; needs `TYPES` and the vector type of 16 floats."""
-    common = fill(_HEAD, odd=", ".join(str(2 * i + 1) for i in range(32)))
-    return common + _TILES if unit == "amx" else common
+def head(unit: Unit) -> list[Part]:
+    """Helpers; needs `TYPES` and the vector type of 16 floats."""
+    common = piece("IRC_AMX", _HEAD, odd=", ".join(str(2 * i + 1) for i in range(32)))
+    return [common, _TILES] if unit == "amx" else [common]
 
 
-def split(terms: int) -> str:
-    """`irc_split_TERMS`, guarded."""
+def split(terms: int) -> Piece:
+    """`irc_split_TERMS`."""
     last = "irc_bf16_halves(x, y)" if terms == 3 else "irc_bf16_nearest(x, y)"  # three terms: nothing is left
     lines = "".join(fill(_TERM, t=t) for t in range(terms - 1)) + f"    irc_bf16_store(to, {last});\n"
-    return fill(_SPLIT, T=terms, statements=lines)
+    return piece("IRC_AMX_SPLIT_$T", _SPLIT, T=terms, statements=lines)
 
 
-def pair(terms: int) -> str:
-    """`irc_pair_TERMS`, guarded."""
+def pair(terms: int) -> Piece:
+    """`irc_pair_TERMS`."""
     order = ", ".join(f"{i}, {16 + i}" for i in range(16))
     last = _PAIR_REST if terms == 3 else _PAIR_NEAREST.format(order=order)
     lines = "".join(fill(_PAIR_TERM, t=t) for t in range(terms - 1)) + f"    irc_bf16_store(to, {last});\n"
-    return fill(_PAIR, T=terms, statements=lines)
+    return piece("IRC_AMX_PAIR_$T", _PAIR, T=terms, statements=lines)
 
 
 def products_name(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> str:
@@ -245,19 +232,20 @@ def products_name(terms: int, rows: int, columns: int, unit: Unit, splitting: bo
     return f"{terms}_{rows}x{columns}{meanwhile}" if unit == "amx" else f"dot_{rows}x{columns}"
 
 
-def products(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> str:
-    """`irc_products_NAME`, guarded: A packed."""
+def products(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> list[Part]:
+    """`irc_products_NAME`: A packed."""
     if unit == "dot":
         return dots.products(rows, columns, products_name(terms, rows, columns, unit))
     place = "a + {term} * term + {r} * tile, 64"
-    return _products(_PRODUCTS, terms, rows, columns, place, terms * rows, splitting)
+    return [_products("IRC_AMX_PRODUCTS_$name", _PRODUCTS, terms, rows, columns, place, terms * rows, splitting)]
 
 
-def taps(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> str:
-    """`irc_taps_NAME`, guarded: A where it is."""
+def taps(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> list[Part]:
+    """`irc_taps_NAME`: A where it is."""
     if unit == "dot":
         return dots.taps(rows, columns, products_name(terms, rows, columns, unit))
-    return _products(_TAPS, terms, rows, columns, "a{r} + at + {term} * term, row", 0, splitting)
+    place = "a{r} + at + {term} * term, row"
+    return [_products("IRC_AMX_TAPS_$name", _TAPS, terms, rows, columns, place, 0, splitting)]
 
 
 SPLITTING_ARGUMENTS = ", meanwhile, pairs"
@@ -293,7 +281,9 @@ def _meanwhile(terms: int, rows: int, columns: int, fetched: int, splitting: boo
     return found
 
 
-def _products(text: str, terms: int, rows: int, columns: int, place: str, fetched: int, splitting: bool) -> str:
+def _products(
+    guard: str, text: str, terms: int, rows: int, columns: int, place: str, fetched: int, splitting: bool
+) -> Piece:
     """The text with its loads and products; place: of the tile of term `term` and row tile `r`, with its stride."""
     accumulators = [(r, w, 2 * r + w) for r in range(rows) for w in range(columns)]
     meanwhile = _meanwhile(terms, rows, columns, fetched, splitting)
@@ -311,7 +301,8 @@ def _products(text: str, terms: int, rows: int, columns: int, place: str, fetche
             lines += [f"_tile_dpbf16ps({sums}, {4 + r}, {6 + w});", *meanwhile.get(number, [])]
             number += 1
         here = (a, b)
-    return fill(
+    return piece(
+        guard,
         text,
         name=products_name(terms, rows, columns, "amx", splitting),
         points=POINTS["amx"],

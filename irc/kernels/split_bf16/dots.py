@@ -9,15 +9,13 @@ Not as in f32: pairs are rounded as tiles round them; denormal terms and sums ar
 
 from __future__ import annotations
 
-from irc.kernels.core.text import fill
+from irc.kernels.core.text import Part, Piece, fill, piece
 
 HEIGHTS = (14, 8, 7, 4, 2, 1)  # rows of the blocks: 14 × 2 sums and three operands take 31 registers of 32
 LATENCY = 6  # rows that keep the processor busy: two products a cycle, of which each waits for the one before
 ROWS = 32  # at most, of two tiles
 
-_HEAD = """#ifndef ${name}_IS_DEFINED
-#define ${name}_IS_DEFINED
-/* One pair of k more. */
+_HEAD = """/* One pair of k more. */
 IRC_INLINE void ${name}_pair(const int N, const uint16_t *a, int64_t row, const uint16_t *b,
                              irc_f32x16 (*const sums)[$W]) {
     irc_u32x16 pairs[$W];
@@ -64,7 +62,6 @@ static void ${name}_rows(int64_t rows, int64_t chunks, int64_t tail, const uint1
         const uint16_t *const from = a + r * row;
 $calls    }
 }
-#endif
 """
 
 _FINISH = """{
@@ -73,27 +70,24 @@ _FINISH = """{
             $SY(o->c + (at + r) * o->c_row + col + 16 * w, ${S}_epilogue(o, x, at + r, col + 16 * w, 16));
         }"""
 
-_TYPES = """#ifndef IRC_DOTS
-#define IRC_DOTS
-typedef uint32_t irc_pair_memory __attribute__((aligned(2), may_alias));
+_TYPES = Piece(
+    "IRC_DOTS",
+    """typedef uint32_t irc_pair_memory __attribute__((aligned(2), may_alias));
 IRC_HELPER irc_f32x16 irc_dot(irc_f32x16 sum, irc_u32x16 a, irc_u32x16 b) {
     return (irc_f32x16)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 }
-#endif
-"""
+""",
+)
 
-_PRODUCTS = """#ifndef IRC_DOT_PRODUCTS_$name
-#define IRC_DOT_PRODUCTS_$name
+_PRODUCTS = """\
 /* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart. */
 IRC_INLINE void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height, const uint16_t *b, float *out,
                                    int64_t out_row, const char *ahead, int64_t lines) {
     irc_dots_${W}_rows(height * $R, chunks, 32, a, 32, height * ($R * 32), 0, b, out, out_row, ahead, lines);
 }
-#endif
 """
 
-_TAPS = """#ifndef IRC_DOT_TAPS_$name
-#define IRC_DOT_TAPS_$name
+_TAPS = """\
 /* The same of A read where it is: row tiles a0 and a1, their rows `row` bytes apart, chunk c at + offsets[c]. */
 IRC_INLINE void irc_taps_$name(int64_t chunks, const uint16_t *a0, const uint16_t *a1, const int64_t *offsets,
                                int64_t term, int64_t row, int64_t height, const uint16_t *b, float *out,
@@ -101,22 +95,21 @@ IRC_INLINE void irc_taps_$name(int64_t chunks, const uint16_t *a0, const uint16_
     (void)a1, (void)term;
     irc_dots_${W}_rows(height, chunks, 32, a0, row / 2, 0, offsets, b, out, out_row, ahead, lines);
 $second}
-#endif
 """
 _SECOND = """    irc_dots_${W}_rows(height, chunks, 32, a1, row / 2, 0, offsets, b, out + height * out_row, out_row,
                        ahead, 0);
 """
 
 
-def products(rows: int, columns: int, name: str) -> str:
-    """`irc_products_NAME` for a block of rows × columns tiles of one term, guarded: A packed."""
-    return core(columns) + fill(_PRODUCTS, name=name, R=rows, W=columns)
+def products(rows: int, columns: int, name: str) -> list[Part]:
+    """`irc_products_NAME` for a block of rows × columns tiles of one term: A packed."""
+    return [core(columns), piece("IRC_DOT_PRODUCTS_$name", _PRODUCTS, name=name, R=rows, W=columns)]
 
 
-def taps(rows: int, columns: int, name: str) -> str:
-    """`irc_taps_NAME`, guarded: A where it is."""
+def taps(rows: int, columns: int, name: str) -> list[Part]:
+    """`irc_taps_NAME`: A where it is."""
     second = fill(_SECOND, W=columns) if rows == 2 else ""
-    return core(columns) + fill(_TAPS, name=name, W=columns, second=second)
+    return [core(columns), piece("IRC_DOT_TAPS_$name", _TAPS, name=name, W=columns, second=second)]
 
 
 def height_of(rows: int) -> int:
@@ -130,24 +123,26 @@ def covered(rows: int) -> int:
     return -(-rows // height) * height
 
 
-def core(columns: int) -> str:
-    """`irc_dots_COLUMNS` and `irc_dots_COLUMNS_rows`, guarded: sums go to `out`, whose rows are `out_row` apart."""
-    return _rows(
-        f"irc_dots_{columns}",
+def core(columns: int) -> list[Part]:
+    """`irc_dots_COLUMNS` and `irc_dots_COLUMNS_rows`: sums go to `out`, whose rows are `out_row` apart."""
+    name = f"irc_dots_{columns}"
+    code = _rows(
+        name,
         columns,
         "to `out`",
         ("float *out", "int64_t out_row"),
         ("out + r * out_row", "out_row"),
         "irc_f32x16_store(out + r * out_row + 16 * w, sums[r][w]);",
     )
+    return [_TYPES, Piece(f"IRC_{name.upper()}", code)]
 
 
-def finished(symbol: str, columns: int, names: dict[str, object]) -> str:
+def finished(symbol: str, columns: int, names: dict[str, object]) -> list[Part]:
     """`NAME_dots_COLUMNS` and its `_rows`: sums through the epilogue to C; `poison` is NaN where one is not finite.
 
     names: those of `irc.kernels.vector.bf16_io.names`.
     """
-    return _rows(
+    code = _rows(
         f"{symbol}_dots_{columns}",
         columns,
         "through the epilogue",
@@ -155,6 +150,7 @@ def finished(symbol: str, columns: int, names: dict[str, object]) -> str:
         ("o", "at + r", "col", "poison"),
         fill(_FINISH, **names, S=symbol),
     )
+    return [_TYPES, code]
 
 
 def _rows(name: str, columns: int, what: str, result: tuple[str, ...], given: tuple[str, ...], finish: str) -> str:
@@ -162,7 +158,7 @@ def _rows(name: str, columns: int, what: str, result: tuple[str, ...], given: tu
     call = f"{name}({{}}, chunks, tail, from, row, step, offsets, b, {', '.join(given)}, ahead, lines);\n"
     calls = "        else ".join(f"if (n == {h}) " * (h > 1) + call.format(h) for h in HEIGHTS)
     heights = ", ".join(str(height_of(rows) if rows else 0) for rows in range(ROWS + 1))
-    return _TYPES + fill(
+    return fill(
         _HEAD,
         name=name,
         W=columns,

@@ -6,12 +6,13 @@ an infinity: beyond the largest bf16 it is that.
 
 from __future__ import annotations
 
+from irc.kernels.core.text import Part, Piece
 from irc.kernels.core.tile import Tile, names as tile_names
 from irc.kernels.split_bf16 import bf16_terms
 
-_TEXT = """#ifndef IRC_HALVES
-#define IRC_HALVES
-#include <immintrin.h>
+_TEXT = Piece(
+    "IRC_HALVES",
+    """#include <immintrin.h>
 typedef uint16_t irc_u16x16 __attribute__((vector_size(32)));
 typedef irc_u16x16 irc_u16x16_memory __attribute__((aligned(2), may_alias));
 IRC_HELPER float irc_half_value(uint16_t x) {
@@ -50,8 +51,8 @@ IRC_HELPER void irc_half_store(uint16_t *p, irc_f32x16 x) { *(irc_u16x16_memory 
 IRC_HELPER void irc_half_store_part(uint16_t *p, irc_f32x16 x, int64_t n) {
     _mm256_mask_storeu_epi16(p, (uint16_t)(n < 16 ? (1u << n) - 1 : 0xffff), (__m256i)irc_half_of(x));
 }
-#endif
-"""
+""",
+)
 
 
 def names(x: bool, y: bool, tile: Tile | None = None) -> dict[str, object]:
@@ -71,6 +72,6 @@ def key(x: bool, y: bool) -> str:
     return f" halves {int(x)}{int(y)}" if x or y else ""
 
 
-def text(*stored: object) -> str:
-    """Helpers, guarded, where any of these is bf16; needs the vector type of 16 floats."""
-    return bf16_terms.TYPES + _TEXT if any(stored) else ""
+def text(*stored: object) -> list[Part]:
+    """Helpers where any of these is bf16; needs the vector type of 16 floats."""
+    return [bf16_terms.TYPES, _TEXT] if any(stored) else []

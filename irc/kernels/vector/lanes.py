@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from irc.ir.types import DType
 from irc.kernels.core.isa import vector_name
-from irc.kernels.core.text import fill
+from irc.kernels.core.text import Piece, piece
 from irc.kernels.vector import polynomials as poly
 from irc.kernels.vector.polynomials import horner
 
-_FOLD = """#ifndef IRC_VECTOR_${V}_folds
-#define IRC_VECTOR_${V}_folds
-/* The sum of all lanes, and the largest (lanes that are NaN do not count), in every lane. */
+_FOLD = """/* The sum of all lanes, and the largest (lanes that are NaN do not count), in every lane. */
 IRC_HELPER $V ${V}_sum_all($V x) {
 $sums    return x;
 }
@@ -18,16 +16,12 @@ IRC_HELPER $V ${V}_largest($V a, $V b) { return ${V}_at_least(a, b); }
 IRC_HELPER $V ${V}_max_all($V x) {
 $maxima    return x;
 }
-#endif
 """
 
-_SQUARE = """#ifndef IRC_VECTOR_${V}_square
-#define IRC_VECTOR_${V}_square
-/* Transposes $L vectors in place: lane j of vector i becomes lane i of vector j. */
+_SQUARE = """/* Transposes $L vectors in place: lane j of vector i becomes lane i of vector j. */
 IRC_INLINE void ${V}_square($V x[$L]) {
     $V t;
 $steps}
-#endif
 """
 
 
@@ -35,21 +29,25 @@ def _order(lanes: list[int]) -> str:
     return ", ".join(map(str, lanes))
 
 
-def folds(lanes: int, dtype: DType) -> str:
-    """`V_sum_all`, `V_largest` and `V_max_all`, guarded."""
+def folds(lanes: int, dtype: DType) -> Piece:
+    """`V_sum_all`, `V_largest` and `V_max_all`."""
     v = vector_name(lanes, dtype)
     steps = [lanes >> i for i in range(1, lanes.bit_length()) if lanes >> i]
     turned = [f"__builtin_shufflevector(x, x, {_order([i ^ s for i in range(lanes)])})" for s in steps]
-    return fill(
+    return piece(
+        "IRC_VECTOR_${V}_folds",
         _FOLD,
+        "${V}_sum_all",
+        "${V}_largest",
+        "${V}_max_all",
         V=v,
         sums="".join(f"    x = x + {t};\n" for t in turned),
         maxima="".join(f"    x = {v}_largest(x, {t});\n" for t in turned),
     )
 
 
-def square(lanes: int, dtype: DType) -> str:
-    """`V_square`, guarded: exchanges of ever larger blocks."""
+def square(lanes: int, dtype: DType) -> Piece:
+    """`V_square`: exchanges of ever larger blocks."""
     lines: list[str] = []
     step = 1
     while step < lanes:
@@ -62,7 +60,9 @@ def square(lanes: int, dtype: DType) -> str:
             lines.append(f"    t = __builtin_shufflevector({a}, {b}, {low});\n")
             lines.append(f"    {b} = __builtin_shufflevector({a}, {b}, {high});\n    {a} = t;\n")
         step *= 2
-    return fill(_SQUARE, V=vector_name(lanes, dtype), L=lanes, steps="".join(lines))
+    return piece(
+        "IRC_VECTOR_${V}_square", _SQUARE, "${V}_square", V=vector_name(lanes, dtype), L=lanes, steps="".join(lines)
+    )
 
 
 def dots(count: int, lanes: int, dtype: DType) -> str:
@@ -86,20 +86,18 @@ def dots(count: int, lanes: int, dtype: DType) -> str:
     return "".join(lines)
 
 
-def exp_below(lanes: int, dtype: DType) -> str:
+def exp_below(lanes: int, dtype: DType) -> Piece:
     """`V_exp_below`: exp(x) for x <= 0, 0 from -88 on.
 
     The relative error is at most (3 + 0.25 |x|) · 2^-24, without fused products 3.25 · 2^-24: for the weights of a
     softmax, which the larger ones decide.
     """
     v = vector_name(lanes, dtype)
-    return fill(_EXP_BELOW, V=v, exp2_r=horner(v, "p", "r", poly.EXP2))
+    return piece("IRC_VECTOR_${V}_exp_below", _EXP_BELOW, "${V}_exp_below", V=v, exp2_r=horner(v, "p", "r", poly.EXP2))
 
 
 # exp(x) = 2^n · 2^r; n stays in the low bits of `shifted`, with the bias of exponents added.
-_EXP_BELOW = """#ifndef IRC_VECTOR_${V}_exp_below
-#define IRC_VECTOR_${V}_exp_below
-IRC_HELPER $V ${V}_exp_below($V x) {
+_EXP_BELOW = """IRC_HELPER $V ${V}_exp_below($V x) {
     const $V t = ${V}_at_least(${V}_all(-88.03f), x), shifted = t * 0x1.715476p+0f + 0x1.8000fep+23f;
 #if defined(__FMA__) || defined(__aarch64__)
     const $V r = t * 0x1.715476p+0f - (shifted - 0x1.8000fep+23f);
@@ -109,5 +107,4 @@ IRC_HELPER $V ${V}_exp_below($V x) {
 $exp2_r
     return p * ($V)((${V}_bits)shifted << 23);
 }
-#endif
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.text import fill
+from irc.kernels.core.text import Piece, fill, piece
 from irc.kernels.core.tile import Tile, names
 
 PIXELS = 8  # of a tile, at most
@@ -17,9 +17,7 @@ STRIDES = ("batch", "pixel")  # of the slots of an epilogue: along images, and a
 
 Pair = tuple[int, int]
 
-_KEEP = """#ifndef IRC_KEEP_$V
-#define IRC_KEEP_$V
-/* Keeps a vector in a register: GCC would load it again for every use. */
+_KEEP = """/* Keeps a vector in a register: GCC would load it again for every use. */
 #if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32) || (defined(__SSE2__) && $bytes <= 16)
 #define IRC_KEEP_${V}_(x) __asm__("" : "+v"(x))
 #elif defined(__aarch64__) && $bytes <= 16
@@ -28,7 +26,6 @@ _KEEP = """#ifndef IRC_KEEP_$V
 #define IRC_KEEP_${V}_(x) (void)0
 #endif
 IRC_INLINE void ${V}_keep($V *x) { IRC_KEEP_${V}_(*x); (void)x; }
-#endif
 """
 
 BOUNDS = """
@@ -55,9 +52,9 @@ _SPARSE = """    static const int64_t at[] = {$places};
 """
 
 
-def keep(tile: Tile) -> str:
-    """`V_keep`, guarded."""
-    return fill(_KEEP, **names(tile), bytes=tile.isa.vector)
+def keep(tile: Tile) -> Piece:
+    """`V_keep`."""
+    return piece("IRC_KEEP_$V", _KEEP, "${V}_keep", **names(tile), bytes=tile.isa.vector)
 
 
 def columns(pixels: int, taps: int, stride: int, dilation: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from irc.ir.types import DType
 from irc.kernels.core.isa import C_TYPES, vector_name
-from irc.kernels.core.text import fill
+from irc.kernels.core.text import Piece, fill
 from irc.kernels.vector import polynomials as poly
 from irc.kernels.vector.polynomials import horner
 
@@ -98,13 +98,13 @@ _CALLS = {"sigmoid": "1 / (1 + exp(-lanes[i]))", "gelu": "lanes[i] * 0.5 * erfc(
 _NEEDS = {"tanh": ("exp",), "erf": ("exp",), "sigmoid": ("exp",)}
 
 
-def definitions(functions: Iterable[str], lanes: int, dtype: DType) -> str:
-    """Definitions of the functions (and those they call) for vectors of `lanes` elements, each guarded."""
+def definitions(functions: Iterable[str], lanes: int, dtype: DType) -> list[Piece]:
+    """The functions (and those they call) for vectors of `lanes` elements."""
     wanted = dict.fromkeys(n for f in functions for n in (*_NEEDS.get(f, ()), f))
-    return "".join(_definition(f, lanes, dtype) for f in wanted)
+    return [_definition(f, lanes, dtype) for f in wanted]
 
 
-def _definition(function: str, lanes: int, dtype: DType) -> str:
+def _definition(function: str, lanes: int, dtype: DType) -> Piece:
     v, scalar = vector_name(lanes, dtype), C_TYPES[dtype.name][0]
     body = _BODIES.get(function, _LANES) if dtype.name == "f32" else _LANES
     suffix = "f" if dtype.name == "f32" else ""
@@ -119,5 +119,5 @@ def _definition(function: str, lanes: int, dtype: DType) -> str:
         "exp2_r": horner(v, "p", "r", poly.EXP2),
     }
     text = fill(body, V=v, T=scalar, L=lanes, call=call, **places)
-    guard = f"IRC_VECTOR_{v}_{function}"
-    return f"#ifndef {guard}\n#define {guard}\nIRC_HELPER {v} {v}_{function}({v} x) {{{text}\n}}\n#endif\n"
+    code = f"IRC_HELPER {v} {v}_{function}({v} x) {{{text}\n}}\n"
+    return Piece(f"IRC_VECTOR_{v}_{function}", code, (f"{v}_{function}",))

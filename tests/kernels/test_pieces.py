@@ -1,0 +1,59 @@
+"""What kernels share stands once in a file, and only where something mentions it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import irc
+from irc import driver
+from irc.ir.types import f32
+from irc.kernels.core.isa import HEAD, vector_type
+from irc.kernels.core.text import Piece, needed, own, piece, standalone
+
+DIGITS = Path(__file__).parents[2] / "samples" / "digits" / "digits.onnx"
+TYPE = Piece("TYPE", "typedef int number;\n", ("number",))
+TWICE = Piece("TWICE", "static number twice(number x) { return 2 * x; }\n", ("twice",))
+ALWAYS = Piece("ALWAYS", "#include <stdint.h>\n")
+
+
+def test_a_piece_is_there_once_and_before_what_needs_it() -> None:
+    first = [ALWAYS, [TYPE, [TWICE]], "int a(int x) { return twice(x); }\n"]
+    second = [ALWAYS, TYPE, TWICE, "int b(int x) { return x; }\n"]
+    assert needed([first, second]) == [ALWAYS, TYPE, TWICE]
+    assert needed(second) == [ALWAYS]
+    assert own(first) == "int a(int x) { return twice(x); }\n"
+
+
+def test_texts_of_single_kernels_may_stand_in_one_file() -> None:
+    text = standalone([TYPE, "number a;\n"]) + standalone([TYPE, "number b;\n"])
+    assert text.count("#ifndef TYPE_DEFINED") == 2 and text.count("#endif") == 2
+
+
+def test_names_are_filled_and_mean_one_text() -> None:
+    made = piece("SUM_$T", "$T sum_$T($T a, $T b) { return a + b; }\n", "sum_$T", T="float")
+    assert made == Piece("SUM_float", "float sum_float(float a, float b) { return a + b; }\n", ("sum_float",))
+    with pytest.raises(ValueError, match="SUM_float"):
+        needed([made, Piece("SUM_float", "other"), "sum_float"])
+
+
+def test_of_a_vector_only_the_functions_that_are_called() -> None:
+    names = [p.name for p in needed([HEAD, vector_type(8, f32), "irc_f32x8_abs(x)"])]
+    assert names == ["IRC_KERNELS", "IRC_VECTOR_irc_f32x8", "IRC_VECTOR_irc_f32x8_abs"]
+    names = [p.name for p in needed([HEAD, vector_type(8, f32), "irc_f32x8_max(x, y)"])]
+    assert names[2:] == [f"IRC_VECTOR_irc_f32x8_{n}" for n in ("select", "bounds", "max")]
+
+
+@pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", "x86-64-v4", "aarch64"])
+def test_no_function_is_defined_twice_in_a_file(target: str) -> None:
+    draft = driver.sources(irc.load(DIGITS), driver.CompileOptions(backend="c", cache=False, target=target))
+    texts = [t for name, t in draft.files.items() if name.startswith("kernels_") and isinstance(t, str)]
+    assert texts
+    for text in texts:
+        defined = Counter(re.findall(r"^(?:static|IRC_INLINE|IRC_HELPER)\b.*?(\w+)\(", text, re.MULTILINE))
+        alternatives = {name for name in defined if name.endswith(("_at_most", "_at_least"))}
+        assert {name for name, n in defined.items() if n > 1} <= alternatives
+        assert "_DEFINED" not in text
