@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from irc.cli import console
+from irc.diagnostics.json_text import JsonText
+from irc.diagnostics.progress import Timings, timed
 from irc.diagnostics.terminal import TerminalText
 
 if TYPE_CHECKING:
@@ -49,6 +51,13 @@ SOURCES = (".c", ".h", ".py")
 )
 @click.option("--tune", is_flag=True, help="Measure which kernel is the fastest for each product and convolution.")
 @click.option("--dump-after", metavar="PASS", help="Only print the graph after this pass, as text, and stop.")
+@click.option(
+    "--timings",
+    type=click.Choice(["text", "json"]),
+    is_flag=False,
+    flag_value="text",
+    help="Say where the time went: each step, each file of the C compiler.  json: instead of the names of the files.",
+)
 @click.option("--profile", is_flag=True, help="With a clock around every function, for `irc profile DIR`.")
 @click.option("--weights", type=click.Choice(["file", "embed"]), default="file", show_default=True)
 def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tuple[str, ...], **options: Any) -> int:
@@ -58,8 +67,11 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     product or a convolution of known sizes, on one thread or on --threads of them, and keeps the choices in the
     cache folder: from then on everything compiled with that cache, on this processor and for as many threads, follows
     them.  `irc cache clear` forgets them.  Other kernels add in another order: results can differ in the last bits.
+
+    --timings lists the steps that were made, which are few where the artefact was in the cache; files that the C
+    compiler works on at the same time are listed below its line, each with the time from its beginning to its end.
     """
-    began = time.perf_counter()
+    began, timings = time.perf_counter(), options.pop("timings")
     backend, emit = _backend(options.pop("backend"), options.pop("emit"))
     options |= {"shapes": console.parse_shapes(shapes), "bounds": console.parse_bounds(bounds)}
     tune, dump_after = options.pop("tune"), options.pop("dump_after")
@@ -72,15 +84,34 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
         if backend == "numpy" or emit == "c":
             raise click.UsageError("--tune needs a library: neither --backend numpy nor --emit c")
         _tune(model, options)
-    with console.progress(f"compiling {model}"):
+    with console.progress(f"compiling {model}"), timed() as taken:
         try:
             files, manifest = _emit(model, target, backend, emit, options)
         except OSError as e:
             return console.cannot_write(str(target), e)
-    for file in files:
+    seconds = time.perf_counter() - began
+    for file in files if timings != "json" else ():
         console.out(str(file))
-    console.note(_summary(files, manifest, time.perf_counter() - began))
+    if timings == "json":
+        console.out(JsonText(_timings(taken, seconds), indent=2))
+    elif timings:
+        _tell_timings(taken, seconds)
+    console.note(_summary(files, manifest, seconds))
     return 0
+
+
+def _timings(taken: Timings, seconds: float) -> dict[str, Any]:
+    """Seconds in all, of each step in order, and of the parts of steps; what no step says is `other`."""
+    other = {"other": max(0.0, seconds - sum(taken.steps.values()))}
+    return {"seconds": seconds, "steps": taken.steps | other, "parts": taken.parts}
+
+
+def _tell_timings(taken: Timings, seconds: float) -> None:
+    """The same, a line for each; parts, which run at the same time, below their step."""
+    for name, own in _timings(taken, seconds)["steps"].items():
+        console.note(f"{own:8.2f} s {100 * own / seconds:3.0f} %  {name}")
+        for part, wall in taken.parts.get(name, {}).items():
+            console.note(f"{wall:8.2f} s          {part}")
 
 
 def _summary(files: Sequence[Path], manifest: dict[str, Any], seconds: float) -> str:

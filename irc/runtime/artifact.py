@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from irc.diagnostics.codes import runtime_io as codes
 from irc.diagnostics.core import RunError
+from irc.diagnostics.progress import step
 from irc.files import open_regular, read_regular
 from irc.runtime.errors import failure
 
@@ -68,8 +69,10 @@ def write_artifact(folder: str | Path, draft: Draft, mode: int = 0o777) -> Artif
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = new_folder(target.parent, mode)
     try:
+        step("packing and writing weights")
         for name, content in draft.files.items():
             write_file(temporary / name, content)
+        step("finishing")
         more = draft.finish(temporary) if draft.finish else []
         made = seal(temporary, [*draft.files, *more], draft.manifest)
         publish(temporary, target)

@@ -24,10 +24,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from time import perf_counter
 
 from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.core import NOWHERE, Code, CompileError, Sink
-from irc.diagnostics.progress import tell
+from irc.diagnostics.progress import part_took, step, tell
 from irc.files import read_regular
 from irc.toolchain import matrix_units, processor
 from irc.toolchain.processor import cpu_features
@@ -52,6 +53,8 @@ _LEVELS = {
 TARGETS = ("native", *_LEVELS)
 _MARCH = {"aarch64": "armv8-a"}
 _STDERR_LINES = 12
+C_COMPILER = "C compiler"
+"""The step of `irc.diagnostics.progress` in which files are compiled, several at a time."""
 
 # Predefined macro -> name in /proc/cpuinfo: the features that compilers use on their own.
 _FEATURES = {
@@ -280,23 +283,27 @@ def build(
 
         running = _Running()
 
-        def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> None:
+        def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> tuple[str, float]:
             source, kernels, part = unit
+            began = perf_counter()
             chosen = [*optimisation(kernels, compiler), *flags, contraction(kernels), *part]
             _run(compiler, [*chosen, "-c", source, "-o", result], source, folder, running)
+            return " ".join([source, *part]), perf_counter() - began
 
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             try:
                 begun = [pool.submit(one, *pair) for pair in zip(units, objects, strict=True)]
-                tell(f"{compiler.command[0]}: 0 of {len(units)} files")
+                tell(f"{compiler.command[0]}: 0 of {len(units)} files", measure=C_COMPILER)
                 for done, unit in enumerate(as_completed(begun), start=1):
-                    unit.result()
-                    tell(f"{compiler.command[0]}: {done} of {len(units)} files")
+                    part_took(C_COMPILER, *unit.result())
+                    tell(f"{compiler.command[0]}: {done} of {len(units)} files", measure=C_COMPILER)
             except BaseException:  # an interrupt, or one file's error: nobody waits for the others
                 running.end()
                 raise
+        step("linking")
         made = Path(scratch, library)
         _run(compiler, ["-shared", *target.flags, *extra, *objects, "-o", str(made), "-lm"], library, folder)
+        step("finishing")
         return made.replace(folder / library)
 
 
