@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from irc.backends.c.expr import ANYTHING, Printer, Range
+from irc.backends.c.kernel_text import KernelNames
 from irc.backends.c.names import Names, stem
 from irc.backends.c.sizes import dim_text, upper_bound
 from irc.backends.c.text import CComment, CName, block_comment, cut
@@ -32,8 +33,9 @@ class Kernel(Protocol):
     """A generated kernel, as `KernelCall.kernel`.
 
     `symbol` is its C name (one for each signature), `declaration()` its prototype, `parts()` its definition and the
-    pieces that it shares with other kernels; `call(args)` is the call as an expression: `args` are the pointers
-    read, written and scratch, then the sizes, and `pool` is in scope.  irc_pool is declared before all of it.
+    pieces that it shares with other kernels; `description`, lines, says what it computes.  `call(args)` is the call as
+    an expression: `args` are the pointers read, written and scratch, then the sizes, and `pool` is in scope.  irc_pool
+    is declared before all of it.
     `features`: what the processor must have that the operating system may refuse, as in /proc/cpuinfo.
     """
 
@@ -42,6 +44,8 @@ class Kernel(Protocol):
     @property
     def features(self) -> frozenset[str]: ...
     def declaration(self) -> str: ...
+    @property
+    def description(self) -> list[str]: ...
     def parts(self) -> Sequence[Part]: ...
     def call(self, args: list[str]) -> str: ...
 
@@ -62,6 +66,9 @@ class Unit:
     functions: list[str] = field(default_factory=list[str])
     sizes: dict[Dim, None] = field(default_factory=dict[Dim, None])
     counts: dict[Dim, None] = field(default_factory=dict[Dim, None])
+
+    def __post_init__(self) -> None:
+        self.kernel_names = KernelNames(self.prefix, self.names)
 
     def helper(self, name: str) -> str:
         self.helpers.add(name)
@@ -251,12 +258,13 @@ class Frame:
     def kernel(self, s: KernelCall) -> None:
         """A call of a kernel: pointers read, written and scratch, then sizes."""
         self.unit.kernels.setdefault(s.kernel.symbol, s.kernel)
+        self.unit.kernel_names.add(s.kernel.symbol)
         self.pool = True
         starts = s.offsets or (Const(0, i64),) * len(s.reads + s.writes)
         places = zip((*s.reads, *s.writes), starts, strict=True)
         args = [self.pointer(b) + ("" if at == Const(0, i64) else f" + {self.print.text(at, 12)}") for b, at in places]
         args += [f"(void *){self.pointer(b)}" for b in s.scratch] + [self.print.text(e) for e in s.sizes]
-        self.long(f"{s.kernel.call(args)};")
+        self.long(f"{self.unit.kernel_names.rename(s.kernel.symbol, s.kernel.call(args))};")
 
     # ---------------------------------------------------------------- loops
     def loop(self, s: For) -> None:

@@ -409,7 +409,7 @@ class AmxAttentionKernel(Kernel[Any]):
             for part in flat([plain.declaration() + "\n", plain.parts()])
         ]
         texts = (_CALL, _PACK, _SOFTMAX, _BLOCK, _ENTRY)
-        return [*shared, exact, f"/* {self.summary} */", *(fill(x, **given) for x in texts)]
+        return [*shared, exact, *(fill(x, **given) for x in texts)]
 
     @property
     def summary(self) -> str:

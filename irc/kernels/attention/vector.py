@@ -142,7 +142,6 @@ class AttentionKernel(Kernel[Any]):
             folds(t.lanes, f32),
             square(t.lanes, f32),
             exp_below(t.lanes, f32),
-            f"/* {self.summary} */",
             piece("IRC_TILE_$body", TILE, **given),
             instances,
             fill(CALL, **given, fields=fields, reach=self._reach),

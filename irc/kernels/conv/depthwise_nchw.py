@@ -184,6 +184,11 @@ class DepthwiseKernel(Kernel[Any]):
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (2 * self.window[0] * self.window[1])
 
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        return f"Depthwise convolution, NCHW, {self.tile.dtype}."
+
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         given = names(t) | {"S": s, "U": 4, "worthwhile": 50_000} | self._window()
@@ -193,7 +198,6 @@ class DepthwiseKernel(Kernel[Any]):
         return [
             prelude(t, self.epilogue),
             vector_type(4, t.dtype),
-            f"/* Depthwise convolution, NCHW, {t.dtype}. */",
             epilogue_of(s, t, self.epilogue),
             fill(_CALL, **given, slot_fields=fields, wide=self._copy(t.lanes), quad=self._copy(4)),
             fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts="".join(self._starts())),

@@ -243,7 +243,6 @@ class DepthwiseLastKernel(Kernel[Any]):
             prelude(t, self.epilogue),
             keep(t),
             bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
-            f"/* {self.summary} */",
             epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
             fill(_CALL, **given, slot_fields=fields),
             bounds(self.symbol, self._places),

@@ -249,7 +249,6 @@ class ConvKernel(Kernel[Any]):
         return [
             prelude(t, self.epilogue),
             *(vector_type(n, t.dtype) for n in lanes),
-            f"/* {self.summary} */",
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
             fill(_CALL, **given, slot_fields=fields),

@@ -439,7 +439,6 @@ class DirectConvKernel(Kernel[Any]):
         return [
             prelude(t, self.epilogue),
             *(vector_type(n, t.dtype) for n in _lanes(t.lanes)),
-            f"/* {self.summary} */\n",
             piece("IRC_TILE_$body", _TILE, **given),
             bf16_io.text(self.y_half, self.epilogue.halves),
             epilogue_of(s, t, self.epilogue, given["Y"]),

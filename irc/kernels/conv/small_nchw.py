@@ -227,8 +227,7 @@ class SmallConvKernel(Kernel[Any]):
             narrow_table=narrow if self.narrow else "",
             choose=body_of(t, self.narrow, "height"),
         )
-        head = f"/* {self.summary} */"
-        shared = [prelude(t, self.epilogue), square(t.lanes, t.dtype), head, bodies(t, variants)]
+        shared = [prelude(t, self.epilogue), square(t.lanes, t.dtype), bodies(t, variants)]
         return [shared, epilogue_of(s, t, self.epilogue), fill(_CALL, **given, slot_fields=fields), body]
 
     @property

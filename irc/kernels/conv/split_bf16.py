@@ -473,7 +473,6 @@ class AmxConvKernel(Kernel[Any]):
             prelude(VECTOR, self.epilogue),
             bf16_terms.TYPES,
             bf16_terms.head(self.unit),
-            f"/* {self.summary} */",
             bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             bf16_terms.split(t) if self.few or not self.x_half else "",

@@ -299,6 +299,14 @@ class WinogradKernel(Kernel[Any]):
         """Floating-point operations of a call: two for each product of the definition."""
         return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
 
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        return (
+            f"Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, {self.tile.dtype}, "
+            f"{self.tile.rows} tiles x {self.tile.panel} channels."
+        )
+
     def parts(self) -> list[Part]:
         """What it is made of; needs the type irc_pool."""
         s, t = self.symbol, self.tile
@@ -308,12 +316,8 @@ class WinogradKernel(Kernel[Any]):
         given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         given["slot_fields"] = self.epilogue.fields(str(given["T"]), *STRIDES)
         given["slot_starts"] = slot_starts(self.epilogue)
-        summary = (
-            f"/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, {t.dtype}, {t.rows} tiles x {t.panel} channels. */\n"
-        )
         return [
             prelude(t, self.epilogue),
-            summary,
             piece("IRC_TILE_$body", _TILE, **given),
             piece("IRC_WINOGRAD_LEAVE_$V", LEAVE, **given),
             epilogue_of(s, t, self.epilogue),

@@ -324,6 +324,11 @@ class DotWinogradKernel(Kernel[Any]):
         """Floating-point operations of a call: two for each product of the definition."""
         return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
 
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        return "Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, of pairs of bf16."
+
     def parts(self) -> list[Part]:
         """What it is made of; needs the type irc_pool."""
         call = "irc_dots_{}_rows(r1 - r0, chunks, 32, v + r0 * 32, 32, g->most * 32, 0, w, m + r0 * 32, 32, ahead,"
@@ -341,7 +346,6 @@ class DotWinogradKernel(Kernel[Any]):
             prelude(VECTOR, self.epilogue),
             bf16_terms.TYPES,
             bf16_terms.head("dot"),
-            "/* Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, of pairs of bf16. */\n",
             *(dots.core(w) for w in self.widths),
             bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
             piece("IRC_WINOGRAD_LEAVE_$V", LEAVE, **given),

@@ -17,6 +17,7 @@ import numpy as np
 from irc.expr import Expr, Operand, index
 from irc.ir.dim import Dim
 from irc.ir.types import DType
+from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Problem
 from irc.kernels.core.text import Part, standalone
@@ -149,6 +150,17 @@ class Kernel(Generic[P]):
     def parts(self) -> list[Part]:
         """Its definitions, and the pieces that it shares with other kernels; needs the type irc_pool."""
         raise NotImplementedError
+
+    @property
+    def summary(self) -> str:
+        """What it computes, in one line for the reader of the generated code."""
+        raise NotImplementedError
+
+    @property
+    def description(self) -> list[str]:
+        """Lines for the reader of the generated code: the summary, and the formula of the epilogue if there is one."""
+        epilogue: Epilogue | None = getattr(self, "epilogue", None)
+        return [self.summary, *([] if epilogue is None else epilogue.described())]
 
     def source(self) -> str:
         """All of its definitions; needs the type irc_pool, and may share a file with other kernels' sources."""

@@ -97,6 +97,17 @@ class Epilogue:
 
         return values, _spelled(recognised(self.expr), lambda e, parts: _vector(e, parts, v), name)
 
+    def described(self) -> list[str]:
+        """The formula with what its operands vary along, for a reader; nothing where accumulators are stored."""
+        if not self.key():
+            return []
+        along = {"scalar": "one number", "row": "one for each column", "column": "one for each row", "full": "one each"}
+        slots = [f"slot{i}: {along[axes]}" for i, axes in enumerate(self.slots)]
+        *steps, result = self.formula()
+        if len(result) > 2 and result[0] == "(" and result[-1] == ")" and result.count("(") == 1:
+            result = result[1:-1]
+        return [f"Epilogue: {'; '.join([*steps, result])}" + (f" ({', '.join(slots)})" if slots else "") + "."]
+
     def formula(self) -> list[str]:
         """The expression as lines of text, the last of which says what is stored: equal for equal expressions."""
         lines: list[str] = []

@@ -394,7 +394,6 @@ class GemmKernel(Kernel[GemmProblem]):
         return [
             prelude(t, self.epilogue),
             square(t.lanes, t.dtype),
-            f"/* {self.summary} */",
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
             fill(CALL, **given, slot_fields=self.slot_fields()),

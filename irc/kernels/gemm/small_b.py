@@ -262,7 +262,6 @@ class RowsGemmKernel(GemmKernel):
         return [
             prelude(t, self.epilogue),
             bf16_io.text(self.y_half, self.epilogue.halves),
-            f"/* {self.summary} */",
             epilogue_of(s, t, self.epilogue, given["Y"]),
             fill(_TILE, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
             *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self.heights),

@@ -225,7 +225,6 @@ class AmxGemmKernel(Kernel[GemmProblem]):
             prelude(VECTOR, self.epilogue),
             bf16_terms.TYPES,
             bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
-            f"/* {self.summary} */",
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             fill(text.CALL, **given),
             fill(text.ROWS, **given, load_b=rows),

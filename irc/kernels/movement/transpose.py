@@ -169,15 +169,19 @@ class TransposeKernel(Kernel[Any]):
         """Floating-point operations of a call: none."""
         return Dim.of(0)
 
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        return f"A copy that reorders axes, {self.tile.dtype}."
+
     def parts(self) -> list[Part]:
         t = self.tile
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         given = names(t) | {"S": self.symbol, "stripe": STRIPE, "worthwhile": WORTHWHILE, "few": max(2, t.lanes // 4)}
         pairs = [i // 2 + i % 2 * t.lanes for i in range(2 * t.lanes)]
         given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
-        head = f"/* A copy that reorders axes, {t.dtype}. */"
         body = fill(_BODY, **given, parameters=self.parameters, assigned=assigned)
-        return [prelude(t, plain(t.dtype)), square(t.lanes, t.dtype), head, body]
+        return [prelude(t, plain(t.dtype)), square(t.lanes, t.dtype), body]
 
 
 def transposed(shape: Sequence[DimLike], order: Sequence[int]) -> dict[str, Dim] | None:

@@ -247,7 +247,6 @@ class PoolKernel(Kernel[Any]):
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         return [
             prelude(t, plain(t.dtype)),
-            f"/* {self.summary} */",
             fill(_CALL, **given),
             fill(_BODY, **given, **text, take=self._take(), parameters=self.parameters, assigned=assigned),
         ]
@@ -321,6 +320,11 @@ class GlobalPoolKernel(Kernel[Any]):
         """Floating-point operations of a call: one for each element."""
         return product(sizes[n] for n in ("batch", "channels", "n"))
 
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        return f"The {self.mode} of every plane, {self.tile.dtype}."
+
     def parts(self) -> list[Part]:
         t, average = self.tile, self.mode == "average"
         given = names(t) | {
@@ -333,9 +337,8 @@ class GlobalPoolKernel(Kernel[Any]):
             "worthwhile": WORTHWHILE,
         }
         assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-        head = f"/* The {self.mode} of every plane, {t.dtype}. */"
         body = fill(_WHOLE, **given, parameters=self.parameters, assigned=assigned)
-        return [prelude(t, plain(t.dtype)), folds(t.lanes, t.dtype), head, body]
+        return [prelude(t, plain(t.dtype)), folds(t.lanes, t.dtype), body]
 
 
 def _span(taps: int, dilation: int) -> int:

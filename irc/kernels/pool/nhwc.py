@@ -358,7 +358,6 @@ class PoolLastKernel(_Pool):
             prelude(t, self.epilogue),
             keep(t),
             bf16_io.text(self.x_half, self.y_half),
-            f"/* {self.summary} */",
             epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
             fill(_CALL, **given),
             bounds(self.symbol, self._places),
@@ -436,6 +435,11 @@ class GlobalPoolLastKernel(_Pool):
         """Floating-point operations of a call: one for each element."""
         return product(sizes[n] for n in ("batch", "channels", "n"))
 
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        return f"The {self.mode} of all pixels, channels last, {self.tile.dtype}."
+
     def parts(self) -> list[Part]:
         t, given = self.tile, self._given()
         v = given["V"]
@@ -449,5 +453,4 @@ class GlobalPoolLastKernel(_Pool):
             "sum": _folding(v, self.mode, "sum"),
             "divide": f" / {v}_all(({given['T']})g->n)" if self.mode == "average" else "",
         }
-        head = f"/* The {self.mode} of all pixels, channels last, {t.dtype}. */"
-        return [prelude(t, self.epilogue), head, epilogue_of(self.symbol, t, self.epilogue), fill(_WHOLE, **given)]
+        return [prelude(t, self.epilogue), epilogue_of(self.symbol, t, self.epilogue), fill(_WHOLE, **given)]

@@ -268,6 +268,11 @@ class RecurrentKernel(Kernel[Any]):
         each = 2 * self.directions * GATES[self.cell]
         return each * sizes["steps"] * sizes["batch"] * sizes["hidden"] * sizes["hidden"]
 
+    @property
+    def summary(self) -> str:
+        """One line for the reader of the generated code."""
+        return f"{self.cell.upper()}, {self.direction}."
+
     def parts(self) -> list[Part]:
         s, t, passes = self.symbol, self.tile, PASSES[self.cell]
         clamp = "\n        const int64_t given = g->lengths[n + r];"
@@ -294,7 +299,6 @@ class RecurrentKernel(Kernel[Any]):
         return [
             prelude(t, plain(t.dtype)),
             definitions(("sigmoid", "tanh"), t.lanes, t.dtype),
-            f"/* {self.cell.upper()}, {self.direction}. */",
             fill(_CALL, **given, fields=fields),
             fill(_KEEP, **given, bytes=t.lanes * t.dtype.itemsize) if max(self.heights) > 1 else "",
             *(self._pass(i, gates, given) for i, gates in enumerate(passes)),
