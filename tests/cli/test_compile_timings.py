@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from irc.__main__ import main
+from irc.cli import main
 from irc.diagnostics.progress import part_took, step, tell, timed
 from irc.toolchain.c_compiler import find_compiler
 

@@ -110,7 +110,7 @@ def _place(line: str, indent: int) -> int | None:
         if quoted:
             continue
         depth += (c in "([{") - (c in ")]}")
-        behind = c == " " and (line[k - 1] in ",;{" or re.match(r" (?:[-+?:=]|[-+*]=|\|\||&&|[*/] )", line[k : k + 4]))
+        behind = c == " " and (line[k - 1] in ",;{=" or re.match(r" (?:[-+?:] |\|\||&&|[*/] )", line[k : k + 4]))
         if behind and k > indent + 8:
             places.append((depth, k))
     if not places:
