@@ -147,7 +147,10 @@ DEVIATIONS: tuple[tuple[str, str, str], ...] = (
     ("onnxruntime", "TopK", "sort='none'"),  # in any order
     ("openvino", "TopK", "sort='none'"),
     ("onnxruntime", "MeanVarianceNormalization", ""),  # E[x²] - E[x]² of equal elements may be below 0: NaN
-    ("openvino", "HardSigmoid", ""),  # these: see ADR 0008
+    ("onnxruntime", "RNN", "ThresholdedRelu"),  # these: see ADR 0008
+    ("onnxruntime", "GRU", "ThresholdedRelu"),
+    ("onnxruntime", "LSTM", "ThresholdedRelu"),
+    ("openvino", "HardSigmoid", ""),
     ("openvino", "SquaredDifference", "-> i8"),
     ("openvino", "SquaredDifference", "-> u8"),
     ("openvino", "Div", "-> i"),
@@ -156,6 +159,7 @@ DEVIATIONS: tuple[tuple[str, str, str], ...] = (
     ("openvino", "Mod", "-> u"),
     ("openvino", "ScatterElements", "reduction='mean'"),
     ("openvino", "RNNSequence", ""),
+    ("openvino", "Resize", "antialias=True"),
     ("openvino", "Interpolate", "antialias=True"),
     ("openvino", "InterpolateBoth", "antialias=True"),
     ("openvino", "Interpolate", "bicubic_pillow"),
