@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
+from irc.diagnostics import Problem
 from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Tensor, Un, Var
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import TensorType, UnknownRank
+from irc.ir.types import TensorType
 from irc.opdef.base import Op
 
 OPERAND_LIMIT = 4096
@@ -61,7 +62,7 @@ def multiply_accumulates(graph: Graph) -> tuple[Dim, list[str]]:
 def _of_node(node: Node) -> Dim | None:
     try:
         return _of_op(node.op, node.inputs, node.outputs)
-    except (UnknownRank, ValueError, AssertionError):
+    except (Problem, ValueError, AssertionError):  # a rank or numbers are not known, or it does not compile
         return None
 
 
@@ -93,12 +94,16 @@ def _tensor(value: Value) -> Tensor:
 
 def _products(e: Expr) -> Dim:
     """Multiplications summed up for one element of a result."""
-    if isinstance(e, Reduce):
-        own = 1 if e.op == "sum" and _is_product(e.body) else 0
-        return product(e.extents) * (_products(e.body) + own)
-    total = Dim.of(0)
-    for part in _parts(e):
-        total += _products(part)
+    total, left = Dim.of(0), [(e, Dim.of(1))]  # expressions, and how often each is evaluated: Concat nests thousands
+    while left:
+        part, times = left.pop()
+        if isinstance(part, Reduce):
+            times = times * product(part.extents)
+            if part.op == "sum" and _is_product(part.body):
+                total += times
+            left.append((part.body, times))
+        else:
+            left += [(inner, times) for inner in _parts(part)]
     return total
 
 

@@ -57,6 +57,11 @@ EXPANSION = Limit(
     20_000,
     "the largest exported networks have a few thousand nodes; see also EXPANSION_FACTOR",
 )
+TAPS = Limit(
+    "the number of elements that an antialiasing kernel reaches along an axis",
+    1 << 14,
+    "each is added by an expression of its own; images shrink to a hundredth",
+)
 CALLS = Limit("the number of functions that call each other", 64, "calls are expanded by recursion")
 EXPANSION_FACTOR = 4
 """A model of more nodes may also expand to this many times as many as it has."""

@@ -83,14 +83,17 @@ def kernel(xp: Any, t: Any, mode: str, a: float) -> Any:
     return xp.where(t <= 1, near, xp.where(t < 2, far, t * 0.0))
 
 
+REACH = {"linear": 1, "cubic": 2}
+"""How far the kernel of a mode reaches where nothing shrinks."""
+
+
 def taps(xp: Any, x: Any, size: Any, shrink: float, mode: str, a: float, exclude: bool) -> tuple[list[Any], list[Any]]:
     """Indices and weights of the elements that make up the result at coordinates x.
 
     shrink: below 1 it widens the kernel (antialiasing).  exclude: elements outside weigh nothing; otherwise
     the edge repeats.
     """
-    reach = 1 if mode == "linear" else 2
-    first = math.floor(-reach / shrink) + 1
+    first = math.floor(-REACH[mode] / shrink) + 1
     base = xp.floor(x)
     indices: list[Any] = []
     weights: list[Any] = []

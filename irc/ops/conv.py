@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -319,8 +320,8 @@ def write_conv_transpose(b: Builder, op: ConvTranspose, x: Value, w: Value, bias
     begin, end = op.padding(x.shape[2:], w.shape[2:])
     fields: dict[str, Any] = {
         **op.attributes(),
-        "pads_begin": tuple(begin),
-        "pads_end": tuple(end),
+        "pads_begin": tuple(map(int, begin)),
+        "pads_end": tuple(map(int, end)),
         "auto_pad": "explicit",
         "output_shape": (),
     }
@@ -352,21 +353,22 @@ class ConvTranspose(Convolution):
     output_shape: tuple[int, ...] = ()
     sig = Sig("x: T[r>=3], w: T[r], bias?: T[1] -> y: T", T=NUMERIC)
 
-    def padding(self, sizes: Any, kernel: Any) -> tuple[list[int], list[int]]:
+    def padding(self, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> tuple[list[Dim], list[Dim]]:
         """Padding before and after each spatial axis; from `output_shape` or a SAME rule where given."""
         rank = len(sizes)
         strides = spatial("ConvTranspose", "strides", self.strides, rank, 1)
         if self.auto_pad == "valid":
-            return [0] * rank, [0] * rank
+            return [Dim.of(0)] * rank, [Dim.of(0)] * rank
         same = self.auto_pad in ("same_upper", "same_lower")
         if not self.output_shape and not same:
             begin = spatial("ConvTranspose", "pads_begin", self.pads_begin, rank, 0)
-            return list(begin), list(spatial("ConvTranspose", "pads_end", self.pads_end, rank, 0))
-        wanted = self.output_shape[-rank:] if self.output_shape else [int(n) * s for n, s in zip(sizes, strides)]
+            end = spatial("ConvTranspose", "pads_end", self.pads_end, rank, 0)
+            return list(map(Dim.of, begin)), list(map(Dim.of, end))
+        wanted = self.output_shape[-rank:] if self.output_shape else [n * s for n, s in zip(sizes, strides)]
         dilations = spatial("ConvTranspose", "dilations", self.dilations, rank, 1)
         extra = spatial("ConvTranspose", "output_padding", self.output_padding, rank, 0)
         totals = [
-            max((int(n) - 1) * s + e + (int(k) - 1) * d + 1 - w, 0)
+            ((n - 1) * s + e + (k - 1) * d + 1 - w).maximum(0)
             for n, s, e, k, d, w in zip(sizes, strides, extra, kernel, dilations, wanted, strict=True)
         ]
         small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
@@ -451,7 +453,7 @@ class ConvTranspose(Convolution):
 
     def compute(self, out: TensorType, x: Tensor, w: Tensor, bias: Tensor | None = None) -> IndexFunction:
         rank = x.rank - 2
-        begin, _ = self.padding(x.shape[2:], w.shape[2:])
+        begin = list(map(index, self.padding(x.shape[2:], w.shape[2:])[0]))
         strides = spatial("ConvTranspose", "strides", self.strides, rank, 1)
         dilations = spatial("ConvTranspose", "dilations", self.dilations, rank, 1)
         out_per_group, in_per_group = w.shape[1], x.shape[1] // self.group

@@ -15,6 +15,7 @@ from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.limits import TAPS
 from irc.ir.relation import any_of, at_most, same
 from irc.ir.types import ANY, FLOATS, TensorType, bf16, boolean, dynamic, f32, f64, i32, i64
 from irc.opdef.base import Array, Op, op
@@ -24,6 +25,7 @@ from irc.opdef.forms import PREV, Attributes, Form, Results, write_only
 from irc.opdef.interpolation import (
     CROP,
     LONGEST_TABLE,
+    REACH,
     A,
     Symbolic,
     Symbols,
@@ -72,6 +74,17 @@ def check_scales(scales: Value | None) -> None:
     for scale in scales.array.reshape(-1) if scales is not None and scales.array is not None else ():
         facts = {"attribute": "scales", "value": float(scale), "expected": "finite and greater than 0"}
         require(bool(np.isfinite(scale) and scale > 0), codes.ATTRIBUTE_RANGE, op="Resize", **facts)
+
+
+def check_reach(op: Resize, axes: list[int], x: Value, scales: Value | None, counts: list[Dim]) -> None:
+    """Raise Problem IRC3301 where antialiasing reaches too far: an axis shrinks to next to nothing."""
+    known = scales.array.reshape(-1) if scales is not None and scales.array is not None else None
+    for n, (axis, count) in enumerate(zip(axes, counts, strict=True)):
+        size = x.shape[axis]
+        if known is not None:
+            TAPS.check(math.ceil(2 * REACH[op.mode] / float(known[n])), "Resize")
+        elif size.is_const and count.is_const and int(count) > 0:
+            TAPS.check(2 * REACH[op.mode] * int(size) // int(count), "Resize")
 
 
 def all_given(
@@ -177,7 +190,10 @@ class Resize(Op):
         require(same(given.tensor.elements(), len(axes)), shape_codes.SIZES_DIFFER, op="Resize", **facts)
         check_scales(present(scales))
         result = list(x.shape)
-        for k, size in zip(axes, self.counts(x, axes, present(scales), present(sizes)), strict=True):
+        counts = self.counts(x, axes, present(scales), present(sizes))
+        if self.antialias and self.mode != "nearest":
+            check_reach(self, axes, x, present(scales), counts)
+        for k, size in zip(axes, counts, strict=True):
             some: Dim = x.shape[k]
             something = any_of(at_most(1, some), same(size, 0), same(size, some))
             what = f"size {k} of the operand"

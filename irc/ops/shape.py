@@ -18,7 +18,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, index, select
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Value
-from irc.ir.relation import same
+from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, f16, f32, f64, i16, i32, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import broadcast_shapes
@@ -173,6 +173,9 @@ class Expand(Op):
                 return TensorType(x.dtype, None)
             rank = max(rank, x.rank) if self.mode == "bidirectional" else rank
             return TensorType.of(x.dtype, Dim.fresh_shape("expand", rank))
+        for size in target:
+            facts = {"op": "Expand", "what": "a size", "value": size, "expected": "0 or more"}
+            require(at_most(0, size), codes.SIZE_RANGE, **facts)
         if x.rank is None and self.mode == "numpy":
             return TensorType(x.dtype, tuple(target))
         found = broadcast_shapes("Expand", [x.shape, tuple(target)])

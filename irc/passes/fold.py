@@ -17,13 +17,18 @@ from irc.passes.replace import put_in_place
 LARGEST = 16 << 20
 """Bytes of a result that is folded in any case."""
 GROWTH = 4
-"""A larger one may be this many times as large as the operands (a decompressed weight).  All that grow by more may take
-`irc.ir.limits.constant_memory()` together; the rest is computed when the model runs."""
+"""A larger one may be this many times as large as the operands (a decompressed weight).  All together may grow by this
+many times the constants of the file and by `irc.ir.limits.constant_memory()`; the rest is computed when the model runs.
+"""
+MEMORY_LEFT = "constant memory left"
+"""Key in a graph's extras: by how many bytes constants may still grow."""
 
 
 def run(graph: Graph) -> int:
     """Fold in place; how many nodes went."""
-    folded, room = 0, constant_memory()
+    folded = 0
+    if MEMORY_LEFT not in graph.extras:
+        graph.extras[MEMORY_LEFT] = constant_memory() + GROWTH * sum(map(_bytes, graph.constants()))
     better: set[Value] = set()  # of which a type says more than when it was inferred
     for node in graph.nodes:
         if better.intersection(node.operands) or _unsized(node):
@@ -33,10 +38,9 @@ def run(graph: Graph) -> int:
                 keep(value, known)
             better.update(v for v, known in zip(node.outputs, before, strict=True) if v.type != known)
         if foldable(node):
-            larger = sum(map(_bytes, node.outputs))
-            larger = larger if larger > GROWTH * sum(map(_bytes, node.operands)) else 0
-            if larger <= room:
-                room -= larger
+            growth = sum(map(_bytes, node.outputs)) - _operand_bytes(node)
+            if growth <= graph.extras[MEMORY_LEFT]:
+                graph.extras[MEMORY_LEFT] -= max(growth, 0)
                 folded += fold(graph, node)
     return folded
 
@@ -52,13 +56,18 @@ def foldable(node: Node) -> bool:
     """Whether all operands are constants and the result is a tensor of reasonable size."""
     if node.op.effect or not node.inputs or any(v.const is None for v in node.operands):
         return False
-    given = sum(_bytes(v) for v in node.operands)
+    given = _operand_bytes(node)
     for value in node.outputs:
         if not isinstance(value.type, TensorType) or not value.type.is_static or value.dtype.kind not in "fiubs":
             return False
         if _bytes(value) > max(LARGEST, GROWTH * given):
             return False
     return True
+
+
+def _operand_bytes(node: Node) -> int:
+    """Add up the bytes of a node's operands, each counted once."""
+    return sum(map(_bytes, set(node.operands)))
 
 
 def _bytes(value: Value) -> int:

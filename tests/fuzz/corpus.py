@@ -356,3 +356,33 @@ def a_whole_float_stands_where_an_integer_belongs() -> Files:
 @hostile("IRC2203")
 def a_text_of_digits_stands_where_an_integer_belongs() -> Files:
     return model([node("Softmax", "x", axis="1")])
+
+
+@hostile()
+def axes_of_a_sum_that_only_a_run_tells() -> Files:
+    return model([node("ReduceSum", "x a")], [X, sized("a", [1], INT64)])
+
+
+@hostile()
+def one_operand_is_joined_to_itself_5000_times() -> Files:
+    return model([node("Concat", " ".join(["x"] * 5000), axis=0)])
+
+
+@hostile("IRC3301")
+def an_axis_shrinks_to_a_thousand_millionth() -> Files:
+    """Antialiasing adds as many elements for each that is left."""
+    resize = node("Resize", "x _ s", mode="linear", antialias=1)
+    return model([resize], [sized("x", ["N", 4])], constants=[real("s", [1e-9, 1])], opset=19)
+
+
+@hostile()
+def constants_grow_ninefold_eleven_times() -> Files:
+    """Folding them ends where the memory that constants may take ends."""
+    joined = [node("Concat", " ".join([f"c{k}"] * 9), f"c{k + 1}", axis=0) for k in range(11)]
+    return model([*joined, node("ReduceSum", "c11")], [], constants=[real("c0", [1])])
+
+
+@hostile()
+def a_size_is_five_less_than_an_input_may_have() -> Files:
+    nodes = [node("Shape", "x", "s"), node("Sub", "s five", "t"), node("ConstantOfShape", "t")]
+    return model(nodes, [sized("x", ["N"])], constants=[whole("five", [5])])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import irc
+from irc.cli import main
+from irc.driver import CompileOptions, sources
 from tests.fuzz import seeds
 from tests.fuzz.findings import Findings
 from tests.fuzz.mutants import Mutants, write
@@ -30,6 +33,9 @@ def warm_up() -> None:
             path = write(files, Path(folder, "m"))
             irc.validate(path)
             irc.compile(path, backend="numpy", cache=False)
+            sources(irc.load(path), CompileOptions(backend="c"))
+            with contextlib.redirect_stdout(None):
+                main(["info", str(path)])
             for other in seeds.SUFFIX.values():
                 irc.convert(path, Path(folder, f"c{other}"))
             irc.validate(path.with_suffix(".missing"))

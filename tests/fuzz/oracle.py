@@ -3,6 +3,7 @@
 validate never raises and finds no error of irc's own (IRC9xxx); its findings can be rendered
 load raises InvalidModel exactly where validate finds an error
 a valid model compiles for NumPy, or is refused by a CompileError
+C is written of a valid model, or it is refused by a CompileError; `irc info` describes it
 a compiled model runs on inputs of its declared types, or says by one of DATA_CODES what does not fit
 a valid model converts to each format, or is refused (4xxx); what was written is valid
 each stage takes less than 5 s and 1 GB; only files in the model's folder are opened
@@ -28,8 +29,10 @@ from typing import Any
 import numpy as np
 
 import irc
+from irc.cli import main
 from irc.diagnostics.codes.runtime_io import NO_MEMORY
 from irc.diagnostics.render import render_github, render_json, render_sarif, render_text
+from irc.driver import CompileOptions, sources
 from irc.ir.types import TensorType
 from tests.fuzz.isolation import Death, place, renew_time, run_all
 
@@ -98,7 +101,7 @@ def examine(path: Path, scratch: Path) -> Report:
 
 
 def check_file(path: Path, folder: Path, report: Report) -> None:
-    """validate → render → load → compile → run → convert, as far as the file gets."""
+    """validate → render → load → info → C → compile → run → convert, as far as the file gets."""
     found = stage(report, "validate", lambda: irc.validate(path))
     if found is None:
         return
@@ -113,6 +116,8 @@ def check_file(path: Path, folder: Path, report: Report) -> None:
             report.findings.append(Finding("load", "disagrees", f"validate says {said}", str(errors[:1])))
         return
     report.features += sorted({n.op.name for n in model.graph.nodes})
+    stage(report, "info", lambda: info(path))
+    stage(report, "C", lambda: sources(model, CompileOptions(backend="c")), allowed=irc.CompileError)
     compiled = stage(
         report, "compile", lambda: irc.compile(path, backend="numpy", cache=False), allowed=irc.CompileError
     )
@@ -138,7 +143,7 @@ def stage(report: Report, name: str, call: Callable[[], Any], allowed: type[Exce
     printed = io.StringIO()
     result = None
     try:
-        with contextlib.redirect_stderr(printed):
+        with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(None):
             result = call()
     except irc.IrcError as e:
         if not isinstance(e, allowed):
@@ -178,6 +183,12 @@ def plain(text: str) -> str:
     """A message without its numbers and names, so that equal mistakes are one bucket."""
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", text)
     return re.sub(r"-?\d+", "N", text)[:90]
+
+
+def info(path: Path) -> None:
+    """The command; what it prints of itself is the cause of a status other than 0."""
+    if (status := main(["info", str(path)])) != 0:
+        raise RuntimeError(f"status {status}")
 
 
 def render_everything(found: list[Any]) -> None:

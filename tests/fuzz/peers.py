@@ -32,7 +32,7 @@ def compare(who: str, drawn: Drawn, folder: Path) -> list[Finding]:
     if who not in PEERS:
         return by_irc(who, drawn)
     plain_types = all(v.dtype.name in PLAIN for v in (*drawn.model.inputs, *drawn.model.outputs))
-    if not plain_types or deviates(who, drawn.model) or has_empty_sequence(drawn):
+    if not plain_types or deviates(who, drawn.model) or has_empty_sequence(drawn) or works_on_nothing(who, drawn):
         return []
     got = PEERS[who](drawn, folder)
     return different(who, drawn, got) if got is not None else []
@@ -147,9 +147,14 @@ DEVIATIONS: tuple[tuple[str, str, str], ...] = (
     ("onnxruntime", "TopK", "sort='none'"),  # in any order
     ("openvino", "TopK", "sort='none'"),
     ("onnxruntime", "MeanVarianceNormalization", ""),  # E[x²] - E[x]² of equal elements may be below 0: NaN
-    ("onnxruntime", "RNN", "ThresholdedRelu"),  # these: see ADR 0008
-    ("onnxruntime", "GRU", "ThresholdedRelu"),
-    ("onnxruntime", "LSTM", "ThresholdedRelu"),
+    *(  # these: see ADR 0008
+        ("onnxruntime", layer, activation)
+        for layer in ("RNN", "GRU", "LSTM")
+        for activation in ("'Affine'", "'ThresholdedRelu'")
+    ),
+    ("onnxruntime", "GroupNormalization", "-> f64"),
+    ("onnxruntime", "Shrink", "-> f64"),
+    *(("openvino", name, f"-> {kind}") for name in ("Add", "Sub", "Mul") for kind in ("i8", "u8")),
     ("openvino", "HardSigmoid", ""),
     ("openvino", "SquaredDifference", "-> i8"),
     ("openvino", "SquaredDifference", "-> u8"),
@@ -177,6 +182,16 @@ def deviates(peer: str, model: Model) -> bool:
         for who, name, attribute in DEVIATIONS
         for node in model.graph.nodes
     )
+
+
+OF_NOTHING = {"onnxruntime": "Reduce", "openvino": "Pad"}
+"""Peer → how operations are called of whose operands without elements it makes nonsense: ADR 0008."""
+
+
+def works_on_nothing(peer: str, drawn: Drawn) -> bool:
+    """Whether one of those operations gets an operand without elements."""
+    nodes = [n for n in drawn.model.graph.nodes if n.op.name.startswith(OF_NOTHING.get(peer, "?"))]
+    return any(np.size(drawn.known[v]) == 0 for n in nodes for v in n.inputs[:1] if v in drawn.known)
 
 
 def has_empty_sequence(drawn: Drawn) -> bool:
