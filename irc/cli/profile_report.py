@@ -18,6 +18,8 @@ WIDTH = 150
 """Of tables where standard output is no terminal."""
 COLUMNS = ("ms", "%", "calls", "GFLOP/s", "% of FMA", "GB/s", "% of memory")
 
+MOST_LAYERS = 20
+"""Of a kernel that are named in a table of text; JSON and HTML name all."""
 IN_CACHES = "cache"
 """In place of a percentage of the memory's rate that is over 100."""
 
@@ -77,10 +79,12 @@ def rows(steps: list[Step], name: Callable[[Step], str]) -> list[Row]:
     return sorted(found.values(), key=lambda r: -r.seconds)
 
 
-def _titled(row: Row) -> str:
-    """A row's name, with the layers unless they are the name."""
-    layers = ", ".join(row.layers)
-    return row.name if layers in (row.name, "") else f"{row.name} ({layers})"
+def _titled(row: Row, most: int | None = None) -> str:
+    """A row's name, with its layers (so many at most) unless they are the name."""
+    layers, rest = ", ".join(row.layers), len(row.layers) - (most or len(row.layers))
+    if layers in (row.name, ""):
+        return row.name
+    return f"{row.name} ({', '.join(row.layers[:most])}, and {rest} more)" if rest > 0 else f"{row.name} ({layers})"
 
 
 @dataclass
@@ -187,7 +191,7 @@ class Report:
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column(title, overflow="fold")
         for r in found[:top]:
-            table.add_row(*self.cells(r), Text(TerminalText(_titled(r))))
+            table.add_row(*self.cells(r), Text(TerminalText(_titled(r, MOST_LAYERS))))
         if rest := found[top:]:
             seconds = sum(r.seconds for r in rest)
             share = f"{100 * seconds / self.profile.seconds:.1f}" if self.profile.seconds else ""

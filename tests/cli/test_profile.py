@@ -211,6 +211,21 @@ def test_tables_are_short_where_asked() -> None:
     assert any("9.0 (4.0)" in line for line in report().as_text(9).splitlines())
 
 
+def test_rows_name_all_their_layers() -> None:
+    """A kernel's are those of all its calls; long lists go on in the next line, very long ones are cut in text only."""
+    plain = report()
+    assert any(
+        line.endswith("irc_gemm_f32_avx512_14x2_46eef5aee9 (one, two)") for line in plain.as_text(9).splitlines()
+    )
+    assert [r["layers"] for r in plain.as_json()["kernels"]] == [("one", "two"), (), ("<three>",)]
+    names = tuple(f"encoder/layer{k}/dense" for k in range(30))
+    steps = [Step("a", names, ("irc_gemm_f32_plain_4x4_46eef5aee9",), 0.002, 0.0, 0.002, 4_000, 4e3, 1_000)]
+    many = replace(plain, profile=Profile(steps, 0.002, 0.0, 5))
+    layers, kernels = " ".join(many.as_text(9).split()).split("kernel or generated function")
+    assert ", ".join(names) in layers and ", ".join(names[:20]) + ", and 10 more)" in kernels
+    assert ", ".join(names) in many.as_html() and many.as_json()["kernels"][0]["layers"] == names
+
+
 def test_trace_is_one_run_in_order() -> None:
     events = [e for e in report().as_trace()["traceEvents"] if e["ph"] == "X"]
     assert [e["name"] for e in events] == ["one, two", "<three>", "one, two", "d"]
