@@ -11,6 +11,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from irc.diagnostics.codes import all_codes
@@ -165,6 +166,52 @@ def test_imports_point_downwards(path: Path) -> None:
         return
     upwards = [name for name in loaded_imports(path) if (there := layer(name)) is not None and there > own]
     assert not upwards, f"{relative(path)} imports upwards: {upwards}"
+
+
+def all_imports(path: Path) -> set[str]:
+    """The modules of irc that this one imports whenever it does: also inside functions, not for type checking only."""
+    found: set[str] = set()
+    stack: list[ast.AST] = [tree(path)]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        only_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        stack += node.orelse if isinstance(node, ast.If) and only_types else ast.iter_child_nodes(node)
+    return {name for name in found if name.split(".")[0] == "irc"}
+
+
+def import_graph() -> nx.DiGraph[str]:
+    """An edge from each module of irc to every one that it imports."""
+    modules = {module_of(path): path for path in PACKAGE}
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for module, path in modules.items():
+        for name in all_imports(path):
+            imported = name if name in modules else name.rpartition(".")[0]
+            if imported in modules and imported != module and not module.startswith(imported + "."):
+                graph.add_edge(module, imported)
+    return graph
+
+
+CIRCLE = "irc.selection.select"
+"""Its families import it and it imports them: the one circle that is left, until candidates register themselves."""
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count: they would only hide the circle."""
+    circles = [sorted(part) for part in nx.strongly_connected_components(import_graph()) if len(part) > 1]
+    assert not [circle for circle in circles if CIRCLE not in circle]
+    assert circles, "there is none left: remove the exception"
+
+
+def test_late_imports_point_downwards() -> None:
+    """Imports inside functions save time when irc starts; they are no way around the layers."""
+    for path in PACKAGE:
+        own = layer(module_of(path))
+        upwards = [name for name in all_imports(path) if own is not None and (layer(name) or 0) > own]
+        assert not upwards, f"{relative(path)} imports upwards: {upwards}"
 
 
 # ------------------------------------------------------------------------------- texts

@@ -20,6 +20,7 @@ from irc.fusion.indexing import irregular
 from irc.fusion.rows import Cluster, Frame, RowFinder, reduces
 from irc.ir.dim import product
 from irc.ir.graph import Graph, Node, Value
+from irc.ops.layout import Reshape
 
 CHEAP = 4
 """A value of up to this cost is computed again by each of its consumers rather than stored."""
@@ -413,7 +414,7 @@ def view_base(elements: Elements, value: Value) -> Value | None:
     operand, own = load.buffer, product(value.shape)
     if own.at_most(product(operand.shape)) is False:
         return None
-    if value.producer.op.name == "Reshape" and own == product(operand.shape):
+    if isinstance(value.producer.op, Reshape) and own == product(operand.shape):
         return operand  # with sizes of several symbols, positions alone do not always show it
     ranges = extents_of(element, value)
     same = ranges.flat(load.index, operand.shape) == ranges.flat(element.vars, value.shape)

@@ -16,10 +16,14 @@ from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, bf16, f32
 from irc.kernels.core.base import Kernel
 from irc.layout.channels_last import ChannelsLast
-from irc.layout.destination import Room
+from irc.layout.destination import Part, Room
+from irc.layout.transposed_conv import Interleave
+from irc.ops.concat import Concat, Split
+from irc.ops.layout import Reshape, Transpose
+from irc.ops.slice import Slice
 from irc.selection.select import KernelOp
 
-MOVES = frozenset(("Concat", "Interleave", "Part", "Reshape", "Slice", "Split", "Transpose"))
+MOVES = Concat | Interleave | Part | Reshape | Slice | Split | Transpose
 """Operations whose results are elements of their operands."""
 
 
@@ -82,7 +86,7 @@ def _read(v: Value, node: Node, found: set[Value]) -> bool:
 def _is_move(node: Node, found: set[Value]) -> bool:
     """Whether a node moves elements between values that are all to be stored as bf16."""
     op = node.op.op if isinstance(node.op, ChannelsLast) else node.op
-    return op.name in MOVES and all(v in found for v in (*node.outputs, *node.operands) if v.dtype == f32)
+    return isinstance(op, MOVES) and all(v in found for v in (*node.outputs, *node.operands) if v.dtype == f32)
 
 
 def _reads(kernel: Kernel[Any], operand: int) -> bool:

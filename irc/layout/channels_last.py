@@ -20,31 +20,39 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import TensorType, Type, f32, f64
 from irc.layout import conv3d_as_conv2d
+from irc.layout.transposed_conv import Interleave
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
 from irc.opdef.reference import as_list
 from irc.opdef.signature import Sig
 from irc.opdef.window import spatial, window_padding
+from irc.ops.concat import Concat
+from irc.ops.conv import Conv
+from irc.ops.gather import Gather
+from irc.ops.layout import Reshape, Transpose
+from irc.ops.pad import Pad
+from irc.ops.pool import AveragePool, MaxPool
+from irc.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceSum
+from irc.ops.resize import Resize
+from irc.ops.slice import Slice, StridedSlice
 from irc.passes import simplify
 from irc.passes.replace import replace_value
 from irc.selection.select import worthwhile
 
-FOLLOWS = frozenset(
-    (
-        "MaxPool",
-        "AveragePool",
-        "Concat",
-        "Slice",
-        "StridedSlice",
-        "Pad",
-        "Resize",
-        "Interleave",
-        "Gather",
-        "ReduceMean",
-        "ReduceSum",
-        "ReduceMax",
-        "ReduceMin",
-    )
+FOLLOWS = (
+    MaxPool
+    | AveragePool
+    | Concat
+    | Slice
+    | StridedSlice
+    | Pad
+    | Resize
+    | Interleave
+    | Gather
+    | ReduceMean
+    | ReduceSum
+    | ReduceMax
+    | ReduceMin
 )
 """Operations, besides the elementwise ones, that do as well with the channels last."""
 FEWEST = 2
@@ -125,7 +133,7 @@ def run(graph: Graph) -> int:
     """Rewrite in place; how many nodes now compute channels last."""
     region = _Region(graph)
     nodes = graph.nodes
-    taken = [node for node in nodes if node.op.name == "Conv" and _kernel_takes(node)]
+    taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
     if len(taken) < FEWEST and not any(node.outputs[0].rank == 5 for node in taken):
         return 0
     for node in nodes:
@@ -150,19 +158,19 @@ class _Region:
         out = node.outputs[0] if node.outputs else None
         if out is None or not isinstance(out.type, TensorType) or out.type.rank not in (3, 4, 5):
             return
-        if node.op.name == "Conv":
+        if isinstance(node.op, Conv):
             x = node.inputs[0]
             near = x in self._inside or (x is not None and all(d == 1 for d in x.shape[2:]))
             if _kernel_takes(node) or (near and _is_product(node)):
                 self._put(node, [self._conv(node)])
-        elif node.op.name in ("Transpose", "Reshape"):
+        elif isinstance(node.op, Transpose | Reshape):
             self._enter(node, out)
         elif any(v in self._inside for v in node.operands):
             rank = len(out.shape)
             if node.op.elementwise and len(node.outputs) == 1:
                 self._put(node, [self._elementwise(node, rank)])
             elif (
-                node.op.name in FOLLOWS
+                isinstance(node.op, FOLLOWS)
                 and not _of_planes(node)
                 and all(isinstance(v.type, TensorType) and v.rank == rank for v in node.outputs)
             ):
@@ -172,12 +180,12 @@ class _Region:
     def _enter(self, node: Node, out: Value) -> None:
         """A tensor that the model itself has channels last, as what a linear layer makes of pixels or tokens."""
         x, layers = node.inputs[0], node.layers
-        if node.op.name == "Reshape" and x is not None and len(out.shape) > 3 and x.shape[:2] == out.shape[:2]:
+        if isinstance(node.op, Reshape) and x is not None and len(out.shape) > 3 and x.shape[:2] == out.shape[:2]:
             node, shape = x.producer or node, permuted(out.shape, last_of(len(out.shape)))
         else:
             shape = None
         source = node.inputs[0]
-        order = node.inputs[1].ints() if node.op.name == "Transpose" and node.inputs[1] is not None else None
+        order = node.inputs[1].ints() if isinstance(node.op, Transpose) and node.inputs[1] is not None else None
         if source is None or order is None or tuple(order) != first_of(len(order)):
             return
         if shape is not None:

@@ -17,11 +17,14 @@ from irc.layout.channels_last import ChannelsLast
 from irc.layout.destination import Part, Room
 from irc.opdef.builder import Builder
 from irc.ops.concat import Concat
+from irc.ops.layout import Reshape, Transpose
+from irc.ops.matmul import MatMul
+from irc.ops.slice import Slice
 from irc.passes.replace import put_in_place
 
-KERNELS = ("MatMul", "ChannelsLast")
+KERNELS = MatMul | ChannelsLast
 """Operations whose results a kernel may write to a part; elementwise ones after them go with them."""
-MOVED = ("Transpose", "Reshape")
+MOVED = Transpose | Reshape
 
 
 def run(graph: Graph) -> int:
@@ -108,7 +111,7 @@ def _slice_of(value: Value) -> tuple[Value, int] | None:
     """What a value is a slice of along the last axis only, and where it starts."""
     node = value.producer
     op = node.op if node else None
-    if node is None or (op.op if isinstance(op, ChannelsLast) else op).name != "Slice":  # type: ignore[union-attr]
+    if node is None or not isinstance(op.op if isinstance(op, ChannelsLast) else op, Slice):
         return None
     element = Elements().of(value)
     load = element.expr
@@ -122,12 +125,12 @@ def _slice_of(value: Value) -> tuple[Value, int] | None:
 def _from_kernel(value: Value) -> bool:
     """Whether a kernel probably computes a value, or a transposed copy of one."""
     node, moved = value.producer, False
-    while node is not None and (node.op.elementwise or node.op.name in MOVED) and node.inputs[0] is not None:
-        moved = moved or node.op.name == "Transpose"
+    while node is not None and (node.op.elementwise or isinstance(node.op, MOVED)) and node.inputs[0] is not None:
+        moved = moved or isinstance(node.op, Transpose)
         node = node.inputs[0].producer
     if moved:
-        return node is not None and (node.op.name in KERNELS or isinstance(node.op, Part))
-    return node is not None and node.op.name in KERNELS and not _is_last(node)
+        return node is not None and (isinstance(node.op, KERNELS | Part))
+    return node is not None and isinstance(node.op, KERNELS) and not _is_last(node)
 
 
 def _placeable(operands: Sequence[Value]) -> bool:

@@ -16,6 +16,7 @@ from irc.ir.types import f32, f64
 from irc.kernels import Isa
 from irc.opdef.builder import Builder
 from irc.opdef.window import spatial, window_padding
+from irc.ops.conv import Conv
 from irc.passes.replace import replace_value
 
 ADDING = 8
@@ -26,7 +27,7 @@ def run(graph: Graph, isa: Isa) -> int:
     """Rewrite those with constant weights, one group and no stride along the rows, in place; how many."""
     done = 0
     for node in graph.nodes:
-        if node.op.name == "Conv":
+        if isinstance(node.op, Conv):
             made = _rewritten(graph, node, isa)
             if made is not None and made.type == node.outputs[0].type:
                 done += replace_value(graph, node.outputs[0], made)

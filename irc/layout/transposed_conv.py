@@ -25,6 +25,7 @@ from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
 from irc.opdef.signature import Sig
 from irc.opdef.window import spatial
+from irc.ops.conv import ConvTranspose
 from irc.ops.layout import reshaped
 from irc.passes.replace import replace_value
 
@@ -70,7 +71,7 @@ def run(graph: Graph) -> int:
     """Rewrite those with constant weights, explicit padding and no dilation, in place; how many."""
     done = 0
     for node in graph.nodes:
-        if node.op.name == "ConvTranspose":
+        if isinstance(node.op, ConvTranspose):
             after = _followers(graph, node.outputs[0])
             last = (after or [node])[-1].outputs[0]
             made = _rewritten(graph, node, after)

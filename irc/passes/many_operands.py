@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from irc.ir.graph import Graph, Node, Value
 from irc.opdef.builder import Builder
 from irc.opdef.precision import narrowed, widened
+from irc.ops.arithmetic import Max, Mean, Min, Sum
+from irc.ops.concat import Concat
 from irc.passes.replace import put_in_place
 
 MOST = 32
@@ -16,7 +18,7 @@ def run(graph: Graph) -> int:
     """Cut in place; how many operations were.  Results are the same to the bit: what is summed is from the left."""
     cut = 0
     for node in graph.nodes:
-        if node.op.name in ("Concat", "Max", "Min", "Sum", "Mean") and len(node.inputs) > MOST:
+        if isinstance(node.op, Concat | Max | Min | Sum | Mean) and len(node.inputs) > MOST:
             b = Builder(graph, node.name or node.op.name, node.loc)
             new = _cut(b, node, list(node.operands))
             put_in_place(graph, node.outputs[0], new)
@@ -26,16 +28,16 @@ def run(graph: Graph) -> int:
 
 
 def _cut(b: Builder, node: Node, xs: list[Value]) -> Value:
-    match node.op.name:
-        case "Concat":
+    match node.op:
+        case Concat():
             while len(xs) > MOST:
                 xs = [b.add(node.op, *xs[k : k + MOST]) for k in range(0, len(xs), MOST)]
             return b.add(node.op, *xs)
-        case "Max" | "Min":
+        case Max() | Min():
             return _from_the_left(b, node.op.name, xs)
         case _:  # in the type that they are computed in, rounded once
             total = _from_the_left(b, "Sum", [widened(b, x) for x in xs])
-            if node.op.name == "Mean":
+            if isinstance(node.op, Mean):
                 total = b.Div(total, b.const(len(xs), total.dtype))
             return narrowed(b, total, xs[0])
 

@@ -6,12 +6,12 @@ differ from the pattern's by roundings that are left out.
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
 from irc.opdef.builder import Builder
+from irc.ops.activation import Sigmoid
+from irc.ops.layout import Reshape
 from irc.ops.norm import InstanceNormalization
 from irc.passes.replace import put_in_place
 from irc.passes.simplify import Rule
@@ -36,7 +36,7 @@ def swish(graph: Graph, node: Node) -> Value | None:
     a, b = node.inputs
     for x, gate in ((a, b), (b, a)):
         of = gate.producer if gate is not None else None
-        if x is not None and of is not None and of.op.name == "Sigmoid" and of.inputs[0] is x and _alone(graph, of):
+        if x is not None and of is not None and isinstance(of.op, Sigmoid) and of.inputs[0] is x and _alone(graph, of):
             return Builder(graph, node.name, node.loc).Swish(x)
     return None
 
@@ -44,11 +44,11 @@ def swish(graph: Graph, node: Node) -> Value | None:
 def group_norm(graph: Graph, node: Node) -> Value | None:
     """InstanceNormalization of groups of channels, reshaped to [n, groups, …] and back: as GroupNormalization."""
     y, norm = node.outputs[0], node.inputs[0].producer if node.inputs[0] is not None else None
-    if norm is None or norm.op.name != "InstanceNormalization" or not _alone(graph, norm):
+    if norm is None or not isinstance(norm.op, InstanceNormalization) or not _alone(graph, norm):
         return None
     flat, *parameters = norm.operands
     entry = flat.producer
-    if entry is None or entry.op.name != "Reshape" or not _alone(graph, entry):
+    if entry is None or not isinstance(entry.op, Reshape) or not _alone(graph, entry):
         return None
     x = entry.inputs[0]
     if x is None or x.type != y.type or not x.rank or x.rank < 3 or flat.shape[0].equals(x.shape[0]) is not True:
@@ -57,9 +57,9 @@ def group_norm(graph: Graph, node: Node) -> Value | None:
     arrays = [v.array for v in parameters if v.array is not None]
     if not channels or not groups or channels % groups or len(arrays) != 2:
         return None
-    b, op = Builder(graph, node.name, node.loc), cast(InstanceNormalization, norm.op)
+    b = Builder(graph, node.name, node.loc)
     spread = (b.const(np.repeat(a, channels // groups), x.dtype) for a in arrays)
-    return b.GroupNormalization(x, *spread, num_groups=groups, epsilon=op.epsilon)
+    return b.GroupNormalization(x, *spread, num_groups=groups, epsilon=norm.op.epsilon)
 
 
 def _alone(graph: Graph, node: Node) -> bool:

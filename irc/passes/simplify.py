@@ -12,6 +12,7 @@ import numpy as np
 from irc.ir.graph import Graph, Node, Value, layers_of
 from irc.ir.types import TensorType
 from irc.opdef.builder import Builder
+from irc.ops.layout import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
 from irc.passes.replace import replace_value
 
 Rule = Callable[[Graph, Node], Value | None]
@@ -57,7 +58,7 @@ def reshape_of_reshape(graph: Graph, node: Node) -> Value | None:
     """Of two reshapes only the last shape matters."""
     x, out = node.inputs[0], node.outputs[0]
     inner = x.producer if x is not None else None
-    if inner is None or inner.op.name not in RESHAPES or inner.inputs[0] is None:
+    if inner is None or not isinstance(inner.op, Reshape | Squeeze | Unsqueeze | Flatten) or inner.inputs[0] is None:
         return None
     source = inner.inputs[0]
     if not isinstance(source.type, TensorType) or source.type.shape is None:
@@ -81,7 +82,7 @@ def transpose_of_transpose(graph: Graph, node: Node) -> Value | None:
     if order == sorted(order):
         return x
     inner = x.producer
-    before = _perm(inner) if inner is not None and inner.op.name == "Transpose" else None
+    before = _perm(inner) if inner is not None and isinstance(inner.op, Transpose) else None
     if inner is None or before is None or inner.inputs[0] is None:
         return None
     both = [before[k] for k in order]
@@ -138,10 +139,9 @@ def cast_to_same(graph: Graph, node: Node) -> Value | None:
     return same_shape(graph, node)
 
 
-RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 RULES: dict[str, tuple[Rule, ...]] = {
     "Identity": (same_value,),
-    **dict.fromkeys(RESHAPES, (same_shape, reshape_of_reshape)),
+    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze", "Flatten"), (same_shape, reshape_of_reshape)),
     "Transpose": (transpose_of_transpose,),
     "Cast": (cast_to_same,),
     "Mul": (neutral(1.0, also_left=True),),

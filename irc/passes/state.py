@@ -14,13 +14,18 @@ import numpy as np
 from irc.diagnostics import Problem, Sink
 from irc.diagnostics.codes import conversion
 from irc.ir.graph import Graph, Model, Node, Value
+from irc.ir.types import Array
 from irc.opdef.builder import Builder
 from irc.opdef.reference import run_reference
+from irc.ops.cast import Cast
+from irc.ops.layout import Identity, Reshape, Squeeze, Transpose, Unsqueeze
+from irc.ops.shape import Expand, Tile
+from irc.ops.state import Assign, ReadValue
 
 METADATA = "irc.state"
 
 
-def make_states_explicit(graph: Graph, sink: Sink) -> list[tuple[Value, Value, np.ndarray[Any, Any] | None]]:
+def make_states_explicit(graph: Graph, sink: Sink) -> list[tuple[Value, Value, Array | None]]:
     """Replace every ReadValue by a new input and every Assign by a new output, in place.
 
     For each variable, in order of its first ReadValue: (input, output, initial value or None for zeros).
@@ -29,11 +34,11 @@ def make_states_explicit(graph: Graph, sink: Sink) -> list[tuple[Value, Value, n
     reads: dict[str, list[Node]] = {}
     writes: dict[str, Node] = {}
     for node in graph.nodes:
-        if node.op.name == "ReadValue":
-            reads.setdefault(node.op.variable_id, []).append(node)  # type: ignore[attr-defined]
-        elif node.op.name == "Assign":
-            writes[node.op.variable_id] = node  # type: ignore[attr-defined]
-    found: list[tuple[Value, Value, np.ndarray[Any, Any] | None]] = []
+        if isinstance(node.op, ReadValue):
+            reads.setdefault(node.op.variable_id, []).append(node)
+        elif isinstance(node.op, Assign):
+            writes[node.op.variable_id] = node
+    found: list[tuple[Value, Value, Array | None]] = []
     for variable, nodes in reads.items():
         try:
             initial = initial_value(variable, nodes[0].inputs[0] if nodes[0].inputs else None)
@@ -63,7 +68,7 @@ def _following(graph: Graph, variable: str, write: Node | None, entry: Value) ->
     return following
 
 
-def initial_value(variable: str, init: Value | None) -> np.ndarray[Any, Any] | None:
+def initial_value(variable: str, init: Value | None) -> Array | None:
     """The data of a variable's initial value; None for zeros (of whatever shape)."""
     if init is None or _is_zero(init):
         return None
@@ -78,11 +83,11 @@ def _is_zero(value: Value) -> bool:
     if value.const is not None:
         return value.dtype.kind in "iufb" and not np.any(value.const.array)
     node = value.producer
-    moves = ("Expand", "Reshape", "Identity", "Unsqueeze", "Squeeze", "Tile", "Cast", "Transpose")
-    return node is not None and node.op.name in moves and node.inputs[0] is not None and _is_zero(node.inputs[0])
+    moves = Expand | Reshape | Identity | Unsqueeze | Squeeze | Tile | Cast | Transpose
+    return node is not None and isinstance(node.op, moves) and node.inputs[0] is not None and _is_zero(node.inputs[0])
 
 
-def _constant(value: Value) -> np.ndarray[Any, Any] | None:
+def _constant(value: Value) -> Array | None:
     """The value, computed from constants; None where it depends on an input."""
     if value.const is not None:
         return value.const.array
@@ -100,7 +105,7 @@ def explicit(model: Model, sink: Sink) -> Model:
 
     The given model is not changed.  Findings: IRC4101.
     """
-    if not any(n.op.name in ("ReadValue", "Assign") for n in model.graph.nodes):
+    if not any(isinstance(n.op, ReadValue | Assign) for n in model.graph.nodes):
         return model
     graph = model.graph.copy()
     declared = list(graph.extras.get("outputs", []))
@@ -110,5 +115,5 @@ def explicit(model: Model, sink: Sink) -> Model:
     return replace(model, graph=graph, metadata={**model.metadata, METADATA: json.dumps(rows)})
 
 
-def _numbers(array: np.ndarray[Any, Any]) -> Any:
+def _numbers(array: Array) -> Any:
     return np.asarray(array, np.float64).tolist() if array.dtype.kind not in "iub" else array.tolist()

@@ -6,6 +6,7 @@ import numpy as np
 
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.opdef.builder import with_fields
+from irc.ops.matmul import MatMul
 
 
 def run(graph: Graph) -> int:
@@ -15,7 +16,7 @@ def run(graph: Graph) -> int:
     """
     done = 0
     for node in graph.nodes:
-        b = node.inputs[1] if node.op.name == "MatMul" else None
+        b = node.inputs[1] if isinstance(node.op, MatMul) else None
         if (
             b is not None
             and b.const is not None

@@ -33,19 +33,13 @@ from irc.backends.numpy.source import (
     module_value,
     scope,
 )
-from irc.backends.numpy.text import PyName
+from irc.backends.numpy.text import PyName, snake
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import runtime_io as codes
 from irc.opdef.base import Op
 from irc.opdef.elementwise import Elementwise
 
 _ENTRY = "\n\n\n"
-
-
-def snake(name: str) -> str:
-    """SoftmaxCrossEntropy → softmax_cross_entropy."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return re.sub(r"[^A-Za-z0-9_]+", "_", parted).lower().strip("_") or "f"
 
 
 def operation_hint(op: Op) -> str:

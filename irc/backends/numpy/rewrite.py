@@ -12,6 +12,7 @@ import numpy as np
 from irc.backends.numpy.literals import literal
 from irc.backends.numpy.partial import Static, Unknown, evaluate
 from irc.backends.numpy.source import NeedsStatement, NoSource
+from irc.backends.numpy.text import snake
 from irc.diagnostics import Code, Problem, require
 
 if TYPE_CHECKING:
@@ -329,8 +330,6 @@ class Rewriter(ast.NodeTransformer):
         return self.library.function(function, {first: method.__self__, **known}, hint, avoid=self.static.local)
 
     def _hint(self, function: types.FunctionType, owner: Any) -> str:
-        from irc.backends.numpy.functions import snake
-
         name = function.__name__.strip("_") if function.__name__ != "<lambda>" else "function"
         holder = function.__qualname__.split(".")[-2:-1]
         return f"{snake(holder[0])}_{name}" if owner is not None and holder and holder[0] != "<locals>" else snake(name)

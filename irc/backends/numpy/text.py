@@ -61,3 +61,9 @@ class PyDocstring(str):
 def _printable(text: str) -> str:
     line = " ".join(text[: 4 * COMMENT_LENGTH].split())[:COMMENT_LENGTH]
     return _OPAQUE.sub(lambda m: m[0].encode("unicode_escape", "surrogatepass").decode("ascii"), line)
+
+
+def snake(name: str) -> str:
+    """SoftmaxCrossEntropy → softmax_cross_entropy."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return re.sub(r"[^A-Za-z0-9_]+", "_", parted).lower().strip("_") or "f"

@@ -1,12 +1,7 @@
-"""Positions and running totals."""
+"""Positions of the largest and the smallest elements."""
 
-from irc.ops.argument import ArgMax, ArgMin, CumProd, CumSum
+from irc.ops.argmax import ArgMax, ArgMin
 from tests.ops.cases import Case, Spec
-
-
-def axis(value: int) -> Spec:
-    return Spec("i64", (), values=value, const=True)
-
 
 CASES = [
     *(
@@ -27,16 +22,4 @@ CASES = [
     ),
     # ArgMin of NaN has no equal in OpenVINO, whose TopK takes NaN as the largest.
     Case(ArgMax(axis=0), (Spec("f32", (4,), values=(1.0, float("nan"), 3.0, float("nan"))),)),
-    *(
-        Case(op(exclusive=e, reverse=r), (Spec("f32", (3, 4, 5), 0.5, 2), axis(a)), 2e-6)
-        for op in (CumSum, CumProd)
-        for e in (True, False)
-        for r in (True, False)
-        for a in (0, 1, -1)
-    ),
-    *(
-        Case(CumSum(), (Spec(t, (3, 4)), axis(1)), limit)
-        for t, limit in (("f64", 1e-12), ("f16", 4e-3), ("bf16", 3e-2), ("i32", 0), ("i64", 0), ("u32", 0))
-    ),
-    Case(CumSum(), (Spec("i32", (5,)),)),
 ]

@@ -1,0 +1,122 @@
+"""Running sums and products along an axis.
+
+Sources: ONNX CumSum, CumProd; OpenVINO specification, CumSum-3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import operation as codes
+from irc.expr import Const, Expr, IndexFunction, Tensor, reduce, select
+from irc.ir.graph import Value
+from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16, f32, f64, i32, i64, u32, u64
+from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
+from irc.opdef.codecs import Bool
+from irc.opdef.forms import Form, Results
+from irc.opdef.precision import rounded, wide
+from irc.opdef.signature import Sig
+from irc.ops.arithmetic import OV_NUMERIC
+from irc.ops.layout import normal_axis
+
+
+def running(x: Array, axis: Array | None, exclusive: bool, reverse: bool, product: bool) -> Array:
+    """Running sums or products along an axis (0 where absent)."""
+    along = 0 if axis is None else int(np.asarray(axis).reshape(-1)[0])
+    w = np.flip(wide(x), along) if reverse else wide(x)
+    y: Array = np.cumprod(w, along, dtype=w.dtype) if product else np.cumsum(w, along, dtype=w.dtype)  # pyright: ignore
+    if exclusive and w.shape[along]:
+        first = np.full_like(np.take(y, [0], along), 1 if product else 0)  # pyright: ignore
+        y = np.concatenate([first, np.delete(y, -1, along)], along)  # pyright: ignore
+    return rounded(np.flip(y, along) if reverse else y, x)  # pyright: ignore
+
+
+class Running(Op):
+    """What CumSum and CumProd share."""
+
+    exclusive: bool
+    reverse: bool
+
+    def infer(self, x: Value, axis: Value | None = None) -> TensorType:
+        given = None if axis is None else axis.ints()
+        if given is not None:
+            normal_axis(self.name, given[0], len(x.shape))
+        return x.tensor
+
+    def _element(self, x: Tensor, axis: Tensor | None, kind: str) -> IndexFunction:
+        given = [0] if axis is None else axis.ints()
+        require(given is not None, codes.NEEDS_CONSTANT, op=self.name, operand="axis")
+        along = (given or [0])[0] % max(x.rank, 1)
+        neutral = Const(1 if kind == "prod" else 0, x.dtype)
+
+        def element(*i: Expr) -> Expr:
+            def term(r: Expr) -> Expr:
+                here = i[along]
+                taken = (
+                    (here.lt(r) if self.exclusive else here.le(r))
+                    if self.reverse
+                    else (r.lt(here) if self.exclusive else r.le(here))
+                )
+                return select(taken, x[(*i[:along], r, *i[along + 1 :])], neutral)
+
+            return reduce(kind, [x.shape[along]], term)
+
+        return element
+
+
+RUNNING = {"exclusive": Bool(False), "reverse": Bool(False)}
+INDEX = frozenset({i32, i64})
+RUNNING_SIG = Sig("x: T, axis?: I[one] -> y: T", T=NUMERIC, I=INDEX)
+WITH_AXIS = Sig("x: T, axis: I[one] -> y: T", T=NUMERIC, I=INDEX)
+
+
+def write_scalar_axis(b: Builder, op: CumSum, x: Value, axis: Value | None = None) -> Results:
+    """ONNX wants the axis, as a number."""
+    return b.add(op, x, b.const(0) if axis is None else b.Reshape(axis, b.const(np.zeros(0))))
+
+
+@op
+class CumSum(Running):
+    """y[i] = x[0] + … + x[i] along an axis; exclusive: without x[i]; reverse: from the end."""
+
+    exclusive: bool = False
+    reverse: bool = False
+    sig = RUNNING_SIG
+
+    def reference(self, x: Array, axis: Array | None = None) -> Array:
+        return running(x, axis, self.exclusive, self.reverse, False)
+
+    def compute(self, out: TensorType, x: Tensor, axis: Tensor | None = None) -> IndexFunction:
+        return self._element(x, axis, "sum")
+
+    onnx = (
+        Form(
+            "CumSum",
+            11,
+            attrs=RUNNING,
+            T={"T": {f32, f64, i32, i64, u32, u64}, "I": INDEX},
+            sig=WITH_AXIS,
+            write=write_scalar_axis,
+        ),
+        Form("CumSum", 14, T={"T": FLOATS | {bf16, i32, i64, u32, u64}}),
+    )
+    openvino = (Form("CumSum", 3, attrs=RUNNING, T={"T": OV_NUMERIC, "I": INDEX}),)
+
+
+@op
+class CumProd(Running):
+    """y[i] = x[0] · … · x[i] along an axis; exclusive: without x[i]; reverse: from the end."""
+
+    exclusive: bool = False
+    reverse: bool = False
+    sig = WITH_AXIS
+
+    def reference(self, x: Array, axis: Array) -> Array:
+        return running(x, axis, self.exclusive, self.reverse, True)
+
+    def compute(self, out: TensorType, x: Tensor, axis: Tensor) -> IndexFunction:
+        return self._element(x, axis, "prod")
+
+    onnx = (Form("CumProd", 26, attrs=RUNNING, T={"T": FLOATS | {bf16, i32, i64, u32, u64}, "I": INDEX}),)
