@@ -155,7 +155,7 @@ class _Writer:
                 continue
             if self.format == "onnx" and (value in seen or value.const is not None):
                 twin = self.scope.new_value(f"{value.name}_out", value.type)
-                self._legalise(Identity(), [value], [twin], "", value.loc)
+                self._say(Identity(), [value], [twin], "", value.loc)
                 value = twin
             seen.add(value)
             names = value.names or (value.name,)
@@ -203,16 +203,28 @@ class _Writer:
         extras: dict[str, Any] = {}
         if self.same and node.origin and len(node.origin.nodes) == 1:
             extras = {k: v for k, v in node.origin.raw.extras.items() if k in ("rt_info", "doc_string", "metadata")}
+        self._say(node.op, list(node.inputs), list(node.outputs), node.name, node.loc, extras)
+
+    def _say(
+        self,
+        op: Op,
+        inputs: list[Value | None],
+        outputs: Sequence[Value],
+        name: str,
+        loc: Loc,
+        extras: dict[str, Any] | None = None,
+    ) -> None:
+        """Emit an operation, or report why it cannot be said."""
         try:
-            self._legalise(node.op, list(node.inputs), list(node.outputs), node.name, node.loc, extras)
+            self._legalise(op, inputs, outputs, name, loc, extras)
         except UnknownRank:
-            self.sink.report(codes.NEEDS_RANK, node.loc, **self._what(node.op, node.inputs))
+            self.sink.report(codes.NEEDS_RANK, loc, **self._what(op, inputs))
         except Problem as p:
             if p.code.id.startswith("IRC4"):
-                self.sink.report(p.code, node.loc, p.notes, **p.facts)
+                self.sink.report(p.code, loc, p.notes, **p.facts)
             else:
-                facts = {**self._what(node.op, node.inputs), "reason": str(p), "cause": p.code.id}
-                self.sink.report(codes.NOT_AS_WRITTEN, node.loc, p.notes, **facts)
+                facts = {**self._what(op, inputs), "reason": str(p), "cause": p.code.id}
+                self.sink.report(codes.NOT_AS_WRITTEN, loc, p.notes, **facts)
 
     def _what(self, op: Op, inputs: Sequence[Value | None]) -> dict[str, Any]:
         """The facts of every refusal: operation, operand types, target format."""

@@ -54,7 +54,7 @@ def coordinates(
     if mode == "pytorch_half_pixel":
         return xp.where(length == 1, i * 0.0, half)
     if mode == "half_pixel_symmetric":
-        return half + size / 2 * (1 - count / length)
+        return half + size / 2 * (1 - count / xp.maximum(length, 1e-9))
     return half
 
 

@@ -197,6 +197,8 @@ class Split(Op):
         else:
             given = [int(n) for n in lengths]
             sizes = [size - sum(given) - 1 if n == -1 else n for n in given]
+        if min(sizes, default=0) < 0 or sum(sizes) != size:
+            raise ValueError(f"parts of {sizes} elements do not make up an axis of {size}")
         ends = np.cumsum(sizes)[:-1]
         return [np.ascontiguousarray(part) for part in np.split(x, ends, axis=k)]
 

@@ -197,6 +197,8 @@ class Reshape(Op):
     def reference(self, x: Array, shape: Array) -> Array:
         sizes = [int(s) for s in np.asarray(shape).reshape(-1)]
         sizes = [x.shape[i] if s == 0 and self.special_zero else s for i, s in enumerate(sizes)]
+        if min(sizes, default=0) < -1:
+            raise ValueError(f"a size of {min(sizes)}")
         if -1 in sizes and 0 in sizes:  # NumPy cannot tell how many are left over of none
             sizes = [0 if s == -1 else s for s in sizes]
         return x.reshape(sizes)

@@ -84,6 +84,8 @@ class OneHot(Op):
 
     def reference(self, indices: Array, depth: Array, on: Array, off: Array) -> Array:
         size = int(np.asarray(depth).reshape(-1)[0])
+        if size < 0:
+            raise ValueError(f"depth is {size}")
         picks = indices.astype(np.int64)
         if self.negative == "wrap":
             picks = np.where(picks < 0, picks + size, picks)

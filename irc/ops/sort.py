@@ -98,6 +98,8 @@ class TopK(Op):
     def reference(self, x: Array, k: Array) -> Any:
         axis = self.axis % x.ndim
         count = int(np.asarray(k).reshape(-1)[0])
+        if count < 0:
+            raise ValueError(f"k is {count}")
         if self.largest:  # the last of equal ones in the reversed axis is the first
             order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
         else:

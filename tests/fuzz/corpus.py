@@ -386,3 +386,16 @@ def constants_grow_ninefold_eleven_times() -> Files:
 def a_size_is_five_less_than_an_input_may_have() -> Files:
     nodes = [node("Shape", "x", "s"), node("Sub", "s five", "t"), node("ConstantOfShape", "t")]
     return model(nodes, [sized("x", ["N"])], constants=[whole("five", [5])])
+
+
+@hostile()
+def a_constant_of_single_bits_is_the_result() -> Files:
+    """ONNX has no such type, nor a node that could give it another name."""
+    return {
+        "m.xml": b"""<?xml version="1.0"?><net name="m" version="11"><layers>
+<layer id="0" name="c" type="Const" version="opset1"><data element_type="u1" shape="127" offset="0" size="16"/>
+  <output><port id="0" precision="BIN"><dim>127</dim></port></output></layer>
+<layer id="1" name="y" type="Result" version="opset1"><input><port id="0" precision="BIN"><dim>127</dim></port></input>
+</layer></layers><edges><edge from-layer="0" from-port="0" to-layer="1" to-port="0"/></edges></net>""",
+        "m.bin": bytes(16),
+    }

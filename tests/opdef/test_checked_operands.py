@@ -127,6 +127,10 @@ BY_DATA = {
     "(float[2,3] x, int64[2] a) => (float[n,m] y) { y = Expand(x, a) }": ([4, 2], "Expand"),
     "(float[2,3] x, int64[1] a) => (float[n,m] y) { y = Slice(x, a, a, a, a) }": ([0], "Slice"),
     "(float[2,3] x, int64[2] a) => (float[n,m] y) { y = ReduceMax(x, a) }": ([1, 1], "ReduceMax"),
+    "(float[2,3] x, int64[2] a) => (float[n,3] y) { y = Reshape(x, a) }": ([-2, 3], "Reshape"),
+    "(float[2,3] x, int64[1] a) => (float[2,m] y) { y, i = TopK(x, a) }": ([-1], "TopK"),
+    "(int64[2,3] x, int64[1] a) => (int64[2,3,m] y) <int64[2] v = {0, 1}> { y = OneHot(x, a, v) }": ([-1], "OneHot"),
+    "(float[2,3] x, int64[2] a) => (float[n,3] y, float[m,3] z) { y, z = Split(x, a) }": ([1, 2], "Split"),
     "(float[2,3] x, int64[2] a) => (float[n,m] y) { z = NonZero(x) w = Reshape(z, a) y = Neg(w) }": ([5, 5], "Reshape"),
 }
 """Graphs whose operand `a` says what to do, a value that does not fit, and the operation that finds out."""
@@ -139,7 +143,7 @@ def test_data_that_do_not_fit_are_called_so(graph: str, given: tuple[list[int], 
     assert errors(irc.validate(loaded)) == []
     compiled = irc.compile(loaded, backend="numpy", cache=False)
     with pytest.raises(irc.RunError) as refused:
-        compiled(np.ones((2, 3), np.float32), np.array(data))
+        compiled(np.ones((2, 3), compiled.inputs[0].dtype), np.array(data))
     assert errors(refused.value.diagnostics) == ["IRC6317"]
     found = refused.value.diagnostics[0]
     assert found.message.startswith(f"{name}: ") and name in found.location.where

@@ -44,6 +44,17 @@ def test_symbolic_size(fields: dict[str, Any], backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["numpy", "c"])
+def test_the_middle_of_nothing(backend: str) -> None:
+    """Symmetric coordinates relate to the size before rounding, which is 0 here."""
+    graph = Graph("resize")
+    x = graph.add_input("x", TensorType.of(f32, (1, Dim.symbol("h"))))
+    scales = np.array([1, 0.6], np.float32)
+    graph.outputs = [Builder(graph).Resize(x, None, scales, coordinates="half_pixel_symmetric")]
+    compiled = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend, cache=False)
+    assert compiled([np.zeros((1, 0), np.float32)])[0].shape == (1, 0)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_of_nothing_only_nothing_is_made(mode: str, backend: str) -> None:
     """An axis without elements keeps its size or gets none; to make elements of it is refused before the run."""
