@@ -9,7 +9,9 @@ import irc
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, f32
+from irc.opdef.base import Op
 from irc.opdef.builder import Builder
+from irc.ops.adaptive import AdaptiveAvgPool, AdaptiveMaxPool
 
 
 @pytest.mark.parametrize("backend", ["numpy", "c"])
@@ -70,13 +72,12 @@ def test_of_nothing_only_nothing_is_made(mode: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["numpy", "c"])
-@pytest.mark.parametrize("name", ["AdaptiveAvgPool", "AdaptiveMaxPool"])
-def test_windows_of_nothing(name: str, backend: str) -> None:
+@pytest.mark.parametrize("op", [AdaptiveAvgPool(), AdaptiveMaxPool()], ids=lambda op: op.name)
+def test_windows_of_nothing(op: Op, backend: str) -> None:
     """A window has an element to pool; without channels there is no window."""
     graph = Graph("pool")
     x = graph.add_input("x", TensorType.of(f32, (1, Dim.symbol("c"), Dim.symbol("h"))))
-    made = getattr(Builder(graph), name)(x, np.array([2]))
-    graph.outputs = list(made) if isinstance(made, tuple | list) else [made]
+    graph.outputs = [*Builder(graph).add_all(op, x, np.array([2]))]
     compiled = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend, cache=False)
     assert compiled([np.zeros((1, 0, 5), np.float32)])[0].shape == (1, 0, 2)
     with pytest.raises(irc.RunError, match=r"IRC6313.*h = 0"):
