@@ -5,6 +5,7 @@ Source: ONNX Einsum; OpenVINO specification, Einsum-7; numpy.einsum.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,24 @@ Labels = tuple[str, ...]
 
 
 class Equation(Str):
-    """An equation; OpenVINO refuses one with spaces, which mean nothing."""
+    """An equation; OpenVINO refuses one with spaces, which mean nothing.
+
+    What an ellipsis of one operand stands for is written as letters: beside operands that have none, the CPU plugin
+    multiplies other axes.
+    """
+
+    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
+        equation: str = op.equation
+        ranks = [v.rank for v in operands]
+        if "..." not in equation or None in ranks:
+            return equation
+        terms, result = labels_of(equation, ranks)
+        stood_for = [label for labels in terms for label in labels if label[0] == "…"]
+        letters = [c for c in string.ascii_letters if c not in equation]
+        if len(set(stood_for)) < len(stood_for) or len(stood_for) > len(letters):
+            return equation
+        spelled = dict(zip(stood_for, letters, strict=False))
+        return "->".join(",".join("".join(spelled.get(c, c) for c in t) for t in side) for side in (terms, [result]))
 
     def encode(self, value: Any, format: str) -> Any:
         return value.replace(" ", "") if format == "openvino" else value

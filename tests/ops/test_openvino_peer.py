@@ -82,3 +82,18 @@ def test_antialiased_axes_that_grow(shape: tuple[int, ...], sizes: tuple[int, ..
         coordinate_transformation_mode=where,
     )
     compare(node, parameter, x, tmp_path)
+
+
+@pytest.mark.parametrize("equation", ["b...,b->b...", "b ..., b", "...b,b->b...", "...,...->..."])
+def test_the_ellipsis_of_one_operand_is_spelled_out(equation: str, tmp_path: Path) -> None:
+    """The plugin multiplies the last axes of an operand with an ellipsis by those of one without."""
+    graph = Graph("einsum")
+    x, scales = graph.add_input("x", TensorType.of(f32, (3, 3, 3))), np.arange(3, dtype=np.float32)
+    if equation.count("...") == 3:
+        scales = np.arange(9, dtype=np.float32).reshape(3, 3)
+    y = Builder(graph).Einsum(x, scales, equation=equation)
+    graph.outputs = [y]
+    data = np.random.default_rng(0).uniform(-2, 2, (3, 3, 3)).astype(np.float32)
+    irc.save(Model(graph, "onnx", 10, {"": 22}), tmp_path / "m.xml")
+    want = y.producer.op.reference(data, scales)
+    np.testing.assert_allclose(run_plugin(tmp_path / "m.xml", data), want, rtol=1e-5, atol=1e-5)
