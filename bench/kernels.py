@@ -23,15 +23,16 @@ from irc.kernels import (
     PROTOTYPES,
     host_isa,
     plain,
-    select_conv,
-    select_depthwise,
-    select_depthwise_last,
-    select_direct_conv,
     select_global_pool,
     select_global_pool_last,
     select_pool,
     select_pool_last,
 )
+from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
+from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
+from irc.kernels.conv.nchw import ConvKernel
+from irc.kernels.conv.nhwc import DirectConvKernel
+from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.pool.nchw import Mode
@@ -164,7 +165,9 @@ def bench_conv() -> None:
     for ic, oc, size, window, stride, pad in CONVS:
         out = (size + 2 * pad - window) // stride + 1
         x, w, y = aligned((1, ic, size, size)), aligned((oc, ic, window, window)), aligned((1, oc, out, out), "zero")
-        kernel = select_conv(host_isa(), f32, oc, ic * window * window, out * out, stride, plain())
+        shape = (ic, oc, (out, out), (window, window), (stride, stride))
+        kernel = ConvKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), host_isa())
+        assert kernel is not None
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         packed = aligned((w.size,))
         packed[...] = kernel.pack_weights(w)
@@ -212,14 +215,14 @@ DIRECT = [  # ic, oc, size, kernel, stride, pad: YOLOv8n, U-Net, super-resolutio
 
 
 def bench_direct() -> None:
-    """Convolutions of NHWC tensors with windows or strides above 1, with what `select_conv` takes in NCHW."""
+    """Convolutions of NHWC tensors with windows or strides above 1, with what is selected for NCHW."""
     isa = host_isa()
     for ic, oc, size, window, stride, pad in [c for c in CONVS if max(c[3:5]) > 1] + DIRECT:
         out = (size + 2 * pad - window) // stride + 1
-        shape = ((window, window), (stride, stride), (1, 1), out, out)
-        direct = select_direct_conv(isa, f32, oc, ic, *shape, plain())
-        assert direct is not None
-        conv = select_conv(isa, f32, oc, ic * window * window, out * out, stride, plain())
+        shape = (ic, oc, (out, out), (window, window), (stride, stride))
+        direct = DirectConvKernel.best(ConvProblem.contiguous("nhwc", plain(), *shape), isa)
+        conv = ConvKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), isa)
+        assert direct is not None and conv is not None
         lib = build([PROTOTYPES, PEAK % isa.vector, direct.source(), conv.source()])
         x, w, y = aligned((1, size, size, ic)), aligned((oc, ic, window, window)), aligned((1, out, out, oc), "zero")
         runs: list[Callable[[], None]] = []
@@ -237,7 +240,7 @@ def bench_direct() -> None:
             runs.append(invoke(lib, kernel, x, packed, y, *order))
         name = f"{ic}->{oc} {size} {window}x{window}/{stride}"
         report(f"direct {name}", 2 * ic * oc * out * out * window * window, runs[0], lib)
-        print(f"    {best(runs[1]) / best(runs[0]):.2f} times as fast as select_conv's")
+        print(f"    {best(runs[1]) / best(runs[0]):.2f} times as fast as NCHW")
 
 
 MATMULS = [(12, 128, 128, 64), (12, 128, 64, 128), (12, 1, 1024, 64), (12, 1, 64, 1024), (1, 512, 512, 512)]
@@ -275,7 +278,8 @@ def bench_depthwise() -> None:
         out = (size + 2 * pad - window) // stride + 1
         x, y = aligned((1, channels, size, size)), aligned((1, channels, out, out), "zero")
         w = aligned((channels, 1, window, window))
-        kernel = select_depthwise(host_isa(), f32, (window, window), (stride, stride), (1, 1), plain())
+        shape = (channels, channels, (out, out), (window, window), (stride, stride), (1, 1), channels)
+        kernel = DepthwiseKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), host_isa())
         assert kernel is not None
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         extents = (1, channels, size, size, out, out, pad, pad)
@@ -323,8 +327,9 @@ def bench_last() -> None:
     for c, ih, iw, k, stride in DEPTHWISE_LAST:
         pad, oh, ow = k // 2, (ih - 1) // stride + 1, (iw - 1) // stride + 1
         x, y, w = aligned((ih, iw, c)), aligned((oh, ow, c), "zero"), aligned((c, 1, k, k))
-        shape = ((k, k), (stride, stride), (1, 1))
-        last, first = select_depthwise_last(isa, f32, *shape, plain(), ow), select_depthwise(isa, f32, *shape, plain())
+        shape = (c, c, (oh, ow), (k, k), (stride, stride), (1, 1), c)
+        last = DepthwiseLastKernel.best(ConvProblem.contiguous("nhwc", plain(), *shape), isa)
+        first = DepthwiseKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), isa)
         assert last is not None and first is not None
         lib = build([PROTOTYPES, last.source(), first.source()])
         packed = aligned((last.packed_elements(c),))

@@ -1,4 +1,4 @@
-"""Attention, pools, transposes and small convolutions beside the peak or a copy: python bench/kernels_more.py [name…].
+"""Attention, pools and transposes beside the peak or a copy: python bench/kernels_more.py [name…].
 
 As bench/kernels.py: one thread, processor time, the best of several rounds.
 """
@@ -16,16 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from kernels import PEAK, aligned, best, build, invoke, report
 
 from irc.ir.types import f32
-from irc.kernels import (
-    PROTOTYPES,
-    host_isa,
-    plain,
-    select_attention,
-    select_pool,
-    select_small_conv,
-    select_transpose,
-    transposed,
-)
+from irc.kernels import PROTOTYPES, host_isa, select_attention, select_pool, select_transpose, transposed
 
 
 def library(kernel: Any) -> Any:
@@ -58,22 +49,6 @@ def bench_attention() -> None:
         report(f"attention {heads}/{group} m={m} n={n} d={d}", 4 * heads * m * n * d, run, lib)
         if m == 1:
             print(f"    {(k.nbytes + v.nbytes) / best(run) / 1e9:.1f} GB/s of K and V")
-
-
-def bench_small_conv() -> None:
-    for ic, oc, size, window, stride in ((512, 512, 7, 3, 1), (512, 512, 14, 3, 2), (2048, 512, 7, 1, 1)):
-        pad = window // 2
-        out = (size + 2 * pad - window) // stride + 1
-        x, w, y = aligned((ic, size, size)), aligned((oc, ic, window, window)), aligned((oc, out, out), "zero")
-        kernel = select_small_conv(host_isa(), f32, oc, out * out, plain())
-        assert kernel is not None
-        lib = library(kernel)
-        packed = aligned((kernel.packed_elements(oc, ic * window * window),))
-        packed[...] = kernel.pack_weights(w)
-        extents = (1, 1, ic, oc, size, size, out, out, window, window, stride, stride, 1, 1, pad, pad)
-        run = invoke(lib, kernel, x, packed, y, *extents, 0, size * size, 0, out * out)
-        name = f"small conv {ic}->{oc} {size} {window}x{window}/{stride}"
-        report(name, 2 * ic * oc * out * out * window * window, run, lib)
 
 
 def bench_pool() -> None:
@@ -113,7 +88,7 @@ def bench_transpose() -> None:
 
 
 def main() -> None:
-    for name in sys.argv[1:] or ["attention", "small_conv", "pool", "transpose"]:
+    for name in sys.argv[1:] or ["attention", "pool", "transpose"]:
         globals()[f"bench_{name}"]()
 
 

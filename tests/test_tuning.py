@@ -148,12 +148,7 @@ def test_candidates_in_turn() -> None:
         def __hash__(self) -> int:
             return hash(self.name)
 
-    candidates: dict[str, Callable[[], Named | None]] = {
-        "none": lambda: None,
-        "first": lambda: Named("a"),
-        "same": lambda: Named("a"),
-        "second": lambda: Named("b"),
-    }
+    candidates = {"first": Named("a"), "same": Named("a"), "second": Named("b")}
 
     def picked(choices: Choices, key: str | None = "work") -> str:
         with using(choices):
@@ -164,13 +159,13 @@ def test_candidates_in_turn() -> None:
     assert picked(Choices()) == "a" and picked(Recorder(7), None) == "a"
     assert [picked(Recorder(turn)) for turn in range(3)] == ["a", "b", "b"]
     assert picked(Measured({"work": "second"})) == "b"
-    assert picked(Measured({"work": "gone"})) == picked(Measured({"work": "none"})) == "a"
+    assert picked(Measured({"work": "gone"})) == picked(Measured({})) == "a"
     assert picked(Measured({"": "second"}), None) == "a", "symbolic sizes follow the rules"
     recorder = Recorder(1)
     with using(recorder):
         kernel = current().pick("work", candidates)
     assert recorder.of(kernel) == ("work", "second") and recorder.of(Named("b")) is None and recorder.most == 2
-    assert current().pick("work", {"none": lambda: None}) is None
+    assert current().pick("work", {}) is None
 
 
 def test_command(

@@ -1,34 +1,14 @@
 """Generators of fast C for contractions.
 
-Lowering asks the catalogue for a kernel, packs constant operands with it, and calls it by one `KernelCall`:
+Products and convolutions are problems, for which a kernel is selected among all that solve them:
 
-    kernel = select_gemm(isa, f32, m, n, epilogue, b_constant=True)
-    weights = kernel.pack_b(array)                      # goes into the weights file, 64-byte aligned
-    KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), sizes=kernel.order(m=…, n=…, k=…, a_row=…, …))
+    problem = GemmProblem(…)                            # or ConvProblem(…): extents, strides, types, epilogue
+    kernel = irc.kernels.core.registry.select(problem, isa)
+    packed = kernel.packed(problem)                     # how constants go into the weights file, 64-byte aligned
+    KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), sizes=kernel.order(**kernel.arguments_for(problem)))
 
-    kernel = select_rows_gemm(isa, f32, m, n, k, epilogue)     # the same for a small constant B; may be None
+The catalogue selects the others:
 
-    kernel = select_matrix_gemm(isa, precision, f32, m, n, k, epilogue)    # from bf16 terms, on AMX; may be None
-    weights = kernel.pack_b(array)                      # uint16 or f32: kernel.b_dtype; k is the call's
-
-    kernel = select_matrix_conv(isa, precision, f32, oc_per_group, ic_per_group, window, strides, dilations, oh, ow,
-                                epilogue)               # NHWC, called like select_direct_conv's, with scratch
-    kernel = select_matrix_winograd(isa, precision, f32, oc, ic, oh, ow, epilogue)   # 3 x 3, AVX512-BF16; or None
-
-    kernel = select_conv(isa, f32, oc_per_group, ic_per_group * kh * kw, oh * ow, stride_w, epilogue)
-    weights = kernel.pack_weights(array, groups)
-
-    kernel = select_small_conv(isa, f32, oc_per_group, oh * ow, epilogue)       # better for 7 x 7 planes, or None
-    weights = kernel.pack_weights(array, groups)                        # called like select_conv's
-
-    kernel = select_depthwise(isa, f32, window, strides, dilations, epilogue)   # one channel a group; may be None
-    weights = kernel.pack_weights(array)
-
-    kernel = select_direct_conv(isa, f32, oc_per_group, ic_per_group, window, strides, dilations, oh, ow, epilogue)
-    weights = kernel.pack_weights(array, groups)                        # NHWC; may be None
-
-    kernel = select_depthwise_last(isa, f32, window, strides, dilations, epilogue, ow)   # NHWC; may be None
-    weights = kernel.pack_weights(array)
     kernel = select_pool_last(isa, f32, "max", window, strides, dilations, counted, epilogue, ow)   # NHWC; may be None
     kernel = select_global_pool_last(isa, f32, "average", epilogue)     # all pixels of [batch, pixels, channels]
 
@@ -54,11 +34,10 @@ A kernel needs up to 400 KiB of stack in every thread.  Strides are in elements.
 read (a residual slot included): partial sums stand in the output while a kernel runs.  k = 0 gives epilogue(0).
 
 The epilogue is an expression over `acc()` and `slot(0)`, `slot(1)`, …; `Epilogue(expr, axes)` says along which axes of
-the tile each slot varies, and `supported(expr, slots, dtype)` whether an expression can be one.  For `select_gemm`
-rows are m and columns n: a bias over the last axis is "row".  For `select_conv` (NCHW) rows are output channels and
-columns pixels: a bias over channels is "column", a residual "full".  For `select_direct_conv` (NHWC) rows are output
-pixels and columns output channels: a bias is "row", a residual "full"; the same for `select_depthwise_last` and the
-pools of channels last.
+the tile each slot varies, and `supported(expr, slots, dtype)` whether an expression can be one.  Rows and columns are
+those of a problem: of a product m and n, so that a bias over the last axis is "row"; of convolutions with the channels
+first channels and pixels, so that a bias is "column"; with the channels last, and of pools, pixels and channels, so
+that a bias is "row".  A residual is "full" everywhere.
 """
 
 from irc.kernels.attention.split_bf16 import AmxAttentionKernel
@@ -67,26 +46,17 @@ from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
 from irc.kernels.conv.nchw import ConvKernel
 from irc.kernels.conv.nhwc import DirectConvKernel
-from irc.kernels.conv.small_nchw import SmallConvKernel
 from irc.kernels.conv.split_bf16 import AmxConvKernel
 from irc.kernels.conv.winograd_bf16 import DotWinogradKernel
 from irc.kernels.core.catalogue import (
     select_attention,
-    select_conv,
-    select_depthwise,
-    select_depthwise_last,
-    select_direct_conv,
     select_global_pool,
     select_global_pool_last,
     select_matrix_attention,
-    select_matrix_conv,
-    select_matrix_winograd,
     select_pool,
     select_pool_last,
     select_recurrent,
-    select_small_conv,
     select_transpose,
-    select_winograd,
 )
 from irc.kernels.core.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.core.isa import ISAS, Isa, host_isa, isa_of
@@ -120,28 +90,19 @@ __all__ = [
     "PoolLastKernel",
     "RecurrentKernel",
     "RowsGemmKernel",
-    "SmallConvKernel",
     "TransposeKernel",
     "acc",
     "host_isa",
     "isa_of",
     "plain",
     "select_attention",
-    "select_conv",
-    "select_depthwise",
-    "select_depthwise_last",
-    "select_direct_conv",
     "select_global_pool",
     "select_global_pool_last",
     "select_matrix_attention",
-    "select_matrix_conv",
-    "select_matrix_winograd",
     "select_pool",
     "select_pool_last",
     "select_recurrent",
-    "select_small_conv",
     "select_transpose",
-    "select_winograd",
     "slot",
     "supported",
     "transposed",

@@ -10,7 +10,7 @@ from irc.fusion.epilogues import Tail
 from irc.ir.graph import Node, Value
 from irc.ir.types import TensorType
 from irc.kernels import acc, select_transpose, transposed
-from irc.kernels.core.catalogue import expected
+from irc.kernels.core.problem import likely_extent
 from irc.layout.channels_last import ChannelsLast
 from irc.layout.destination import Part
 from irc.selection.matmul import order_of
@@ -33,7 +33,7 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     if order is None or (result is None and not read and not looked_up):
         return None
     sizes, rows = transposed(x.shape, [a % len(x.shape) for a in order]), row_major(x.shape)
-    if sizes is None or sizes["y_row"] != 1 or any(expected(sizes[n]) < NARROWEST for n in ("rows", "cols")):
+    if sizes is None or sizes["y_row"] != 1 or any(likely_extent(sizes[n]) < NARROWEST for n in ("rows", "cols")):
         return None
     space, kernel = Space(x.shape), select_transpose(claimer.isa, y.dtype)
     if looked_up:

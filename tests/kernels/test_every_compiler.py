@@ -24,7 +24,7 @@ from onnx import backend as onnx_backend
 import irc
 from irc import kernels
 from irc.ir.types import f32, f64
-from irc.kernels import ISAS, PROTOTYPES, plain
+from irc.kernels import ISAS, PROTOTYPES
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.registry import KERNELS as REGISTRY, load_all
 from irc.toolchain.c_compiler import COMMON, Compiler, Target, contraction, describe_compiler, optimisation
@@ -115,25 +115,6 @@ REGISTERED = [cls for classes in REGISTRY.values() for cls in classes]
 
 
 KERNELS: dict[str, Callable[..., list[Any]]] = {
-    "select_conv": lambda f, isa: [f(isa, f32, M, 1000, M, stride, BIASED) for stride in (0, 1, 2)],
-    "select_small_conv": lambda f, isa: [f(isa, f32, 64, 49, BIASED), f(isa, f32, 24, 9, plain())],
-    "select_depthwise": lambda f, isa: [
-        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED),
-        f(isa, f32, (5, 5), (2, 2), (1, 1), plain()),
-    ],
-    "select_depthwise_last": lambda f, isa: [
-        f(isa, f32, (3, 3), (1, 1), (1, 1), BIASED, M),
-        f(isa, f32, (5, 5), (2, 2), (1, 1), plain(), 56),
-    ],
-    "select_direct_conv": lambda f, isa: [
-        f(isa, f32, 64, 64, (3, 3), (1, 1), (1, 1), M, M, BIASED),
-        f(isa, f32, 64, 3, (7, 7), (2, 2), (1, 1), 112, 112, plain()),
-    ],
-    "select_matrix_conv": lambda f, isa: [
-        f(isa, name, f32, 64, 64, (3, 3), (1, 1), (1, 1), 56, 56, BIASED) for name in ("high", "medium")
-    ],
-    "select_matrix_winograd": lambda f, isa: [f(isa, "medium", f32, 48, 64, 56, 56, BIASED)],
-    "select_winograd": lambda f, isa: [f(isa, dtype, 64, 64, 56, 56, BIASED) for dtype in (f32, f64)],
     "select_matrix_attention": lambda f, isa: [
         f(isa, name, kernels.select_attention(isa, M, 64, 0.125, mask, causal), M, M)
         for name in ("high", "medium")

@@ -11,12 +11,12 @@ from irc.backends.c.files import EmitOptions
 from irc.expr import Const, Size, call
 from irc.ir.dim import Dim
 from irc.ir.types import f32
-from irc.kernels import Epilogue, acc, select_conv, slot
+from irc.kernels import Epilogue, acc, slot
 from irc.loops.ir import Function, KernelCall, Program
 from irc.toolchain.c_compiler import find_compiler
 from tests.support.c_program import Library, buffer
 from tests.support.instruction_sets import isa_under_test
-from tests.support.kernels import packed_gemm
+from tests.support.kernels import conv_nchw, packed_gemm
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 RNG = np.random.default_rng(5)
@@ -56,7 +56,8 @@ def test_gemm_with_a_symbolic_number_of_rows(tmp_path: Path) -> None:
 def test_convolution(tmp_path: Path) -> None:
     """relu(conv(x, w) + bias), 1x1, which is a matrix product over the channels."""
     w, bias = RNG.standard_normal((24, 10, 1, 1)).astype(np.float32), RNG.standard_normal(24).astype(np.float32)
-    kernel = select_conv(ISA, f32, 24, 10, 63, 1, Epilogue((acc() + slot(0)).max(Const(0.0, f32)), ("column",)))
+    epilogue = Epilogue((acc() + slot(0)).max(Const(0.0, f32)), ("column",))
+    kernel = conv_nchw(ISA, 10, 24, (7, 9), (1, 1), (1, 1), epilogue)
     x, y = buffer("x", f32, (2, 10, 7, 9), "input"), buffer("y", f32, (2, 24, 7, 9), "output")
     packed = kernel.pack_weights(w)
     w_, b_ = buffer("w", f32, packed.shape, "constant", data=packed), buffer("b", f32, (24,), "constant", data=bias)

@@ -17,24 +17,13 @@ import pytest
 from irc.expr import Const, call, select
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import (
-    ISAS,
-    PROTOTYPES,
-    Epilogue,
-    GemmKernel,
-    acc,
-    plain,
-    select_conv,
-    select_depthwise,
-    slot,
-    supported,
-)
+from irc.kernels import ISAS, PROTOTYPES, Epilogue, GemmKernel, acc, plain, slot, supported
 from irc.kernels.core.isa import HEAD, Isa, vector_name, vector_type
 from irc.kernels.core.text import Part, standalone
 from irc.kernels.vector.vecmath import FUNCTIONS, definitions
 from tests.support import foreign
 from tests.support.instruction_sets import installed, native_flags
-from tests.support.kernels import packed_gemm
+from tests.support.kernels import conv_nchw, depthwise_nchw, packed_gemm
 
 FLAGS = [
     "-std=c11",
@@ -538,7 +527,7 @@ def conv_kernels(isa: str, fused: bool) -> list[Any]:
     x = (acc() + slot(0) + slot(1)).max(Const(0.0, f32))
     epilogue = Epilogue(x, ("column", "full")) if fused else plain()
     return [
-        select_conv(ISAS[isa], f32, case[3] if k % 2 else M, 1000 * (k % 3), M, case[9], epilogue)
+        conv_nchw(ISAS[isa], case[2] << 4 * (k % 3), case[3], (M, M), case[6:8], (case[8], case[9]), epilogue)
         for k, case in enumerate(CONVS)
     ]
 
@@ -583,9 +572,9 @@ def run_depthwise(lib: ctypes.CDLL, kernel: Any, case: Any, pool: Pool | None = 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 def test_depthwise(tmp_path: Path, isa: str) -> None:
     epilogue = Epilogue((acc() + slot(0) + slot(1)).max(Const(0.0, f32)), ("column", "full"))
-    kernels = [select_depthwise(ISAS[isa], f32, *case[4:7], epilogue) for case in DEPTHWISE]
+    kernels = [depthwise_nchw(ISAS[isa], *case[4:7], epilogue) for case in DEPTHWISE]
     lib = build(tmp_path, list({k.symbol: k for k in kernels if k}.values()))
     for kernel, case in zip(kernels, DEPTHWISE, strict=True):
         run_depthwise(lib, kernel, case)
         run_depthwise(lib, kernel, case, Pool(1))
-    assert select_depthwise(ISAS[isa], f32, (31, 31), (1, 1), (2, 2), epilogue) is None
+    assert depthwise_nchw(ISAS[isa], (31, 31), (1, 1), (2, 2), epilogue) is None

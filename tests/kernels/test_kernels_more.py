@@ -11,27 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from irc.expr import Const
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
 from irc.kernels import (
     ISAS,
     AttentionKernel,
-    Epilogue,
-    acc,
-    plain,
     select_attention,
     select_global_pool,
     select_pool,
-    select_small_conv,
     select_transpose,
-    slot,
     transposed,
 )
 from irc.kernels.core.isa import HEAD, vector_name, vector_type
 from irc.kernels.core.text import standalone
 from irc.kernels.vector.lanes import exp_below
-from tests.kernels.test_kernels import Pool, build, close, compilers, guarded, invoke, noise, run_conv
+from tests.kernels.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
 from tests.support import foreign
 from tests.support.instruction_sets import isa_under_test
 
@@ -351,60 +345,17 @@ def test_transpose_of_symbolic_shapes() -> None:
     assert transposed((2,) * 6, (5, 4, 3, 2, 1, 0)) is None
 
 
-# ---------------------------------------------------------------------------- convolutions of small planes
-# batch, groups, ic, oc, ih, iw, kh, kw, stride_h, stride_w, dilation_h, dilation_w, pads (top, left, bottom, right)
-SMALL_CONVS = [
-    (2, 1, 33, 64, 7, 7, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1)),
-    (1, 1, 300, 32, 7, 7, 1, 1, 1, 1, 1, 1, (0, 0, 0, 0)),
-    (1, 1, 40, 700, 7, 7, 1, 1, 1, 1, 1, 1, (0, 0, 0, 0)),
-    (1, 2, 6, 50, 14, 14, 3, 3, 2, 2, 1, 1, (1, 1, 1, 1)),
-    (1, 1, 5, 24, 3, 3, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1)),
-    (1, 1, 9, 33, 4, 5, 3, 2, 1, 2, 2, 1, (2, 0, 2, 1)),
-    (1, 1, 3, 16, 1, 1, 1, 1, 1, 1, 1, 1, (0, 0, 0, 0)),
-]
-
-
-@pytest.mark.parametrize(("isa", "fused"), [("avx512", True), ("avx512", False), ("avx2", True), ("sse", False)])
-def test_small_conv(tmp_path: Path, isa: str, fused: bool) -> None:
-    x = (acc() + slot(0) + slot(1)).max(Const(0.0, f32))
-    epilogue = Epilogue(x, ("column", "full")) if fused else plain()
-    found = []
-    for case in SMALL_CONVS:
-        _, _, _, oc, ih, iw, kh, kw, sh, sw, dh, dw, (top, left, bottom, right) = case
-        oh, ow = (ih + top + bottom - dh * (kh - 1) - 1) // sh + 1, (iw + left + right - dw * (kw - 1) - 1) // sw + 1
-        kernel = select_small_conv(ISAS[isa], f32, oc, oh * ow, epilogue)
-        if kernel is not None:
-            found.append((kernel, case))
-    assert len(found) >= 2
-    lib = build(tmp_path, list({k.symbol: k for k, _ in found}.values()))
-    for kernel, case in found:
-        alone = run_conv(lib, kernel, case, fused)
-        assert alone.size
-        run_conv(lib, kernel, case, fused, Pool(1))
-        run_conv(lib, kernel, case, fused, Pool(3))
-
-
-def test_small_conv_is_for_small_planes() -> None:
-    assert select_small_conv(ISAS["avx512"], f32, 64, M, plain()) is None
-    assert select_small_conv(ISAS["avx512"], f32, 64, 3136, plain()) is None
-    kernel = select_small_conv(ISAS["avx512"], f32, 500, 49, plain())
-    assert kernel is not None
-    assert kernel.pack_weights(noise(1000, 3, 2, 2), 2).size == kernel.packed_elements(500, 12, 2)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("compiler", compilers()[1:])
 def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
     isa = ISAS["avx512"]
     attention = select_attention(isa, M, 64, 0.125, "add", True)
-    small = select_small_conv(isa, f32, 64, 49, plain())
     pools = [select_pool(isa, f32, "average", *POOLS[0][6:9]), select_global_pool(isa, f32, "max")]
     transpose = select_transpose(isa, f32)
     assert attention is not None
-    lib = build(tmp_path, [attention, small, *pools, transpose], compiler=compiler)
+    lib = build(tmp_path, [attention, *pools, transpose], compiler=compiler)
     shape = (1, 2, 1, 33, 300, 64, 64)
     run_attention(lib, attention, shape, masks(shape, "add", 0), 267)
-    run_conv(lib, small, SMALL_CONVS[0], False)
     x, y = noise(70, 50), np.zeros((50, 70), np.float32)
     sizes = transposed((70, 50), (1, 0))
     assert sizes is not None

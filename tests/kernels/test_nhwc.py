@@ -21,13 +21,13 @@ from irc.kernels import (
     PoolLastKernel,
     acc,
     plain,
-    select_depthwise_last,
     select_global_pool_last,
     select_pool_last,
     slot,
 )
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.kernels.test_kernels_more import exact_pool
+from tests.support.kernels import depthwise_nhwc
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 N = Dim.symbol("n")
@@ -134,7 +134,7 @@ def width_of(case: Any) -> int:
 def test_depthwise(tmp_path: Path, isa: str, dtype: DType, with_slots: bool) -> None:
     epilogue = fused(dtype) if with_slots else plain(dtype)
     kernels = [
-        select_depthwise_last(ISAS[isa], dtype, *case[4:7], epilogue, width_of(case) if k % 2 else N)
+        depthwise_nhwc(ISAS[isa], *case[4:7], epilogue, width_of(case) if k % 2 else N)
         for k, case in enumerate(DEPTHWISE)
     ]
     assert all(kernels)
@@ -146,15 +146,15 @@ def test_depthwise(tmp_path: Path, isa: str, dtype: DType, with_slots: bool) -> 
 
 
 def test_depthwise_window_too_wide() -> None:
-    assert select_depthwise_last(ISAS["avx2"], f32, (1, 65), (1, 1), (1, 1), plain(), N) is None
-    assert select_depthwise_last(ISAS["avx2"], f32, (1, 64), (1, 1), (1, 1), plain(), N) is not None
+    assert depthwise_nhwc(ISAS["avx2"], (1, 65), (1, 1), (1, 1), plain(), N) is None
+    assert depthwise_nhwc(ISAS["avx2"], (1, 64), (1, 1), (1, 1), plain(), N) is not None
 
 
 def test_tiles_are_as_equal_as_possible() -> None:
     """Rows of outputs are cut evenly, and kernels that then are equal have one symbol."""
 
     def kernel(ow: int) -> DepthwiseLastKernel:
-        found = select_depthwise_last(ISAS["avx512"], f32, (3, 3), (1, 1), (1, 1), plain(), ow)
+        found = depthwise_nhwc(ISAS["avx512"], (3, 3), (1, 1), (1, 1), plain(), ow)
         assert found is not None
         return found
 

@@ -12,9 +12,10 @@ import pytest
 from irc.expr import Const, call
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, DirectConvKernel, Epilogue, acc, plain, select_direct_conv, slot
+from irc.kernels import ISAS, DirectConvKernel, Epilogue, acc, plain, slot
 from irc.kernels.core.isa import Isa
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
+from tests.support.kernels import direct_conv
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 W = Dim.symbol("w")
@@ -123,9 +124,9 @@ def run(lib: Any, kernel: DirectConvKernel, case: Case, pool: Pool | None = None
 
 def select(isa: Isa, dtype: DType, case: Case, epilogue: Epilogue) -> DirectConvKernel:
     oh, ow = case.out
-    shape = (case.oc, case.ic, case.window, case.strides, case.dilations)
-    kernel = select_direct_conv(isa, dtype, *shape, oh, ow if case.known else W, epilogue)
-    assert kernel is not None
+    result, geometry = (oh, ow if case.known else W), (case.window, case.strides, case.dilations)
+    kernel = direct_conv(isa, case.ic, case.oc, result, *geometry, epilogue)
+    assert kernel is not None and kernel.tile.dtype == dtype
     return kernel
 
 
@@ -204,8 +205,8 @@ def test_equal_kernels_are_emitted_once() -> None:
 
 
 def test_too_large_for_the_stack() -> None:
-    shape = (16, 16, (31, 31), (1, 1), (9, 9))
-    assert select_direct_conv(ISAS["plain"], f32, *shape, 40, 40, plain()) is None
+    shape = (16, 16, (40, 40), (31, 31), (1, 1), (9, 9))
+    assert direct_conv(ISAS["plain"], *shape, plain()) is None
 
 
 @pytest.mark.full

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from irc.ir.types import f32, f64
-from irc.kernels import ISAS, PROTOTYPES, Epilogue, plain, select_matrix_conv
+from irc.ir.types import f64
+from irc.kernels import ISAS, PROTOTYPES, Epilogue, plain
 from irc.kernels.conv.split_bf16 import AmxConvKernel, few_of
 from irc.kernels.core.base import Kernel
 from irc.kernels.gemm.split_bf16 import widths_of
@@ -24,6 +24,7 @@ from tests.kernels.test_nhwc_conv import CASES, SAME, Case, fused, nhwc
 from tests.kernels.test_split_bf16_gemm import DOT, ERROR, error, program, pytestmark as needs_x86, real, same_classes
 from tests.support.c_program import Library
 from tests.support.instruction_sets import emulating, emulation
+from tests.support.kernels import split_conv
 from tests.support.lowering import graph_of
 
 pytestmark = needs_x86
@@ -137,17 +138,17 @@ def test_scratch_is_small() -> None:
 
 
 def test_selection() -> None:
-    amx, geometry = ISAS["amx"], ((3, 3), (1, 1), (1, 1))
+    amx, square = ISAS["amx"], ((3, 3), (1, 1))
     for precision in ("highest", "high", "medium"):
-        assert select_matrix_conv(amx, precision, f32, 64, 64, *geometry, 56, 56, plain()) is not None
-        assert select_matrix_conv(amx, precision, f64, 64, 64, *geometry, 56, 56, plain()) is None
-        assert select_matrix_conv(ISAS["avx512"], precision, f32, 64, 64, *geometry, 56, 56, plain()) is None
-        assert select_matrix_conv(amx, precision, f32, 1, 1, *geometry, 56, 56, plain()) is None
-        dots = select_matrix_conv(ISAS["avx512_bf16"], precision, f32, 64, 64, *geometry, 56, 56, plain())
+        assert split_conv(amx, precision, 64, 64, (56, 56), *square, plain()) is not None
+        assert split_conv(amx, precision, 64, 64, (56, 56), *square, plain(f64)) is None
+        assert split_conv(ISAS["avx512"], precision, 64, 64, (56, 56), *square, plain()) is None
+        assert split_conv(amx, precision, 1, 1, (56, 56), *square, plain()) is None
+        dots = split_conv(ISAS["avx512_bf16"], precision, 64, 64, (56, 56), *square, plain())
         assert (dots is not None and dots.unit == "dot") == (precision == "medium")
-    first = select_matrix_conv(amx, "highest", f32, 64, 3, (7, 7), (2, 2), (1, 1), 112, 112, plain())
+    first = split_conv(amx, "highest", 3, 64, (112, 112), (7, 7), (2, 2), plain())
     assert first is not None and first.few == 3 and first.depth(3) == 7 * 32
-    assert select_matrix_conv(amx, "high", f32, 64, 1, (5, 5), (1, 1), (1, 1), 224, 224, plain()) is None
+    assert split_conv(amx, "high", 1, 64, (224, 224), (5, 5), (1, 1), plain()) is None
 
 
 @pytest.mark.parametrize("compiler", compilers(), ids=lambda c: Path(c[0]).name)

@@ -11,11 +11,13 @@ import pytest
 
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, Epilogue, plain, select_winograd
+from irc.kernels import ISAS, Epilogue, plain
+from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.winograd import WinogradKernel
 from irc.kernels.core.isa import Isa
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.kernels.test_nhwc_conv import fused, nhwc
+from tests.support.kernels import winograd_conv
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 
@@ -37,8 +39,8 @@ CASES = [
 def select(isa: Isa, dtype: DType, case: Any, epilogue: Epilogue) -> WinogradKernel:
     ic, oc, (h, w), (top, left, bottom, right), _ = case
     oh, ow = h + top + bottom - 2, w + left + right - 2
-    kernel = select_winograd(isa, dtype, oc, ic, oh, ow, epilogue)
-    assert kernel is not None
+    kernel = WinogradKernel.best(ConvProblem.contiguous("nhwc", epilogue, ic, oc, (oh, ow), (3, 3)), isa)
+    assert kernel is not None and kernel.tile.dtype == dtype
     return kernel
 
 
@@ -102,15 +104,15 @@ def test_where_it_does_not_pay() -> None:
     """Few channels, whose transform costs more than it saves; few pixels, for which more weights are read."""
     isa, w = ISAS["avx512"], Dim.symbol("w")
     for oc, ic, oh, ow in ((8, 64, 56, 56), (64, 16, 56, 56), (512, 512, 7, 7), (512, 512, w // 32, w // 32)):
-        assert select_winograd(isa, f32, oc, ic, oh, ow, plain()) is None
+        assert winograd_conv(isa, ic, oc, (oh, ow), plain()) is None
 
 
 def test_planes_of_any_size() -> None:
     """Symbolic sizes count as those of an image; a bound that the model declares is kept to."""
     isa, w = ISAS["avx512"], Dim.symbol("w")
-    kernel = select_winograd(isa, f32, 64, 64, w // 2, w, plain())
+    kernel = winograd_conv(isa, 64, 64, (w // 2, w), plain())
     assert kernel is not None and kernel.most(64, w * w) == kernel.most(64, 1 << 20)
-    assert select_winograd(isa, f32, 64, 64, Dim.symbol("h", 1, 8), 8, plain()) is None
+    assert winograd_conv(isa, 64, 64, (Dim.symbol("h", 1, 8), 8), plain()) is None
 
 
 def test_accuracy(tmp_path: Path) -> None:

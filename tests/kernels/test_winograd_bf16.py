@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from irc.ir.dim import Dim
-from irc.ir.types import f32, f64
-from irc.kernels import ISAS, DotWinogradKernel, Epilogue, plain, select_matrix_winograd
+from irc.ir.types import f64
+from irc.kernels import ISAS, DotWinogradKernel, Epilogue, plain
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.core import registry
 from irc.kernels.gemm.split_bf16 import widths_of
 from irc.loops import interp
 from irc.loops.ir import KernelCall, walk
@@ -118,16 +120,21 @@ def test_not_finite(case: Any, tmp_path: Path) -> None:
 
 
 def test_selection() -> None:
-    dots = ISAS["avx512_bf16"]
-    assert select_matrix_winograd(dots, "medium", f32, 64, 64, 56, 56, plain()) is not None
+    """Only for one term, where vectors multiply pairs; not for few channels or pixels, or planes of unknown size."""
+
+    def selects(isa: str, precision: str, ic: int, oc: int, result: Any, epilogue: Epilogue) -> bool:
+        problem = ConvProblem.contiguous("nhwc", epilogue, ic, oc, result, (3, 3), precision=precision)
+        return isinstance(registry.select(problem, ISAS[isa]), DotWinogradKernel)
+
+    assert selects("avx512_bf16", "medium", 64, 64, (56, 56), plain())
     for precision in ("highest", "high"):
-        assert select_matrix_winograd(dots, precision, f32, 64, 64, 56, 56, plain()) is None
+        assert not selects("avx512_bf16", precision, 64, 64, (56, 56), plain())
     for isa in ("amx", "avx512", "avx2"):
-        assert select_matrix_winograd(ISAS[isa], "medium", f32, 64, 64, 56, 56, plain()) is None
-    assert select_matrix_winograd(dots, "medium", f64, 64, 64, 56, 56, plain()) is None
+        assert not selects(isa, "medium", 64, 64, (56, 56), plain())
+    assert not selects("avx512_bf16", "medium", 64, 64, (56, 56), plain(f64))
     w = Dim.symbol("w")
-    for oc, ic, height, width in ((16, 64, 56, 56), (64, 16, 56, 56), (512, 512, 7, 7), (64, 64, 56, w)):
-        assert select_matrix_winograd(dots, "medium", f32, oc, ic, height, width, plain()) is None
+    for oc, ic, *result in ((16, 64, 56, 56), (64, 16, 56, 56), (512, 512, 7, 7), (64, 64, 56, w)):
+        assert not selects("avx512_bf16", "medium", ic, oc, tuple(result), plain())
 
 
 def test_lowered() -> None:

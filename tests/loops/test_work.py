@@ -10,7 +10,7 @@ from irc import kernels
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.kernels.core.base import Kernel
-from tests.support.kernels import packed_gemm
+from tests.support.kernels import conv_nchw, depthwise_nchw, depthwise_nhwc, direct_conv, packed_gemm
 
 ISA = kernels.ISAS["avx512"]
 PLAIN = kernels.plain(f32)
@@ -34,13 +34,10 @@ def test_products() -> None:
 def test_convolutions() -> None:
     whole = {"batch": 2, "groups": 3, "oc": 4, "ic": 5, "oh": 6, "ow": 7}
     expected = 2 * math.prod(whole.values()) * 9
-    assert flops(kernels.select_conv(ISA, f32, 4, 45, 42, 1, PLAIN), kh=3, kw=3, **whole) == expected
-    assert flops(kernels.select_direct_conv(ISA, f32, 16, 5, *THREE, 6, 7, PLAIN), **whole) == expected
+    assert flops(conv_nchw(ISA, 5, 4, (6, 7), *THREE[:2], PLAIN), kh=3, kw=3, **whole) == expected
+    assert flops(direct_conv(ISA, 5, 16, (6, 7), *THREE, PLAIN), **whole) == expected
     each = {"batch": 2, "channels": 3, "oh": 6, "ow": 7}
-    for kernel in (
-        kernels.select_depthwise(ISA, f32, *THREE, PLAIN),
-        kernels.select_depthwise_last(ISA, f32, *THREE, PLAIN, 7),
-    ):
+    for kernel in (depthwise_nchw(ISA, *THREE, PLAIN), depthwise_nhwc(ISA, *THREE, PLAIN, 7)):
         assert flops(kernel, **each) == 2 * math.prod(each.values()) * 9
     for kernel in (
         kernels.select_pool(ISA, f32, "max", *THREE),

@@ -8,6 +8,13 @@ from typing import Any
 from irc.expr import Const, call
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32, f64
+from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
+from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
+from irc.kernels.conv.nchw import ConvKernel
+from irc.kernels.conv.nhwc import DirectConvKernel
+from irc.kernels.conv.problem import ConvProblem, Pair
+from irc.kernels.conv.split_bf16 import AmxConvKernel
+from irc.kernels.conv.winograd import WinogradKernel
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.epilogue import Epilogue, acc, plain, slot
 from irc.kernels.core.isa import Isa
@@ -38,6 +45,15 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem.contiguous(BIASED, M, 40, 60, True),
     GemmProblem.contiguous(plain(f64), 49, 8, 60, True),
     *(GemmProblem.contiguous(BIASED, M, 200, 300, True, precision) for precision in ("high", "medium")),
+    *(ConvProblem.contiguous("nchw", BIASED, 40, 50, (M, M), (5, 5), (s, s)) for s in (1, 2, 3)),
+    ConvProblem.contiguous("nchw", BIASED, 24, 24, (14, 14), (3, 3), groups=24),
+    ConvProblem.contiguous("nchw", plain(), 24, 24, (14, 14), (5, 5), (2, 2), groups=24),
+    ConvProblem.contiguous("nhwc", BIASED, 24, 24, (M, M), (3, 3), groups=24),
+    ConvProblem.contiguous("nhwc", plain(), 24, 24, (56, 56), (5, 5), (2, 2), groups=24),
+    ConvProblem.contiguous("nhwc", BIASED, 64, 64, (M, M), (3, 3)),
+    ConvProblem.contiguous("nhwc", plain(f64), 64, 64, (56, 56), (3, 3)),
+    ConvProblem.contiguous("nhwc", plain(), 3, 64, (112, 112), (7, 7), (2, 2)),
+    *(ConvProblem.contiguous("nhwc", BIASED, 64, 48, (56, 56), (3, 3), precision=p) for p in ("high", "medium")),
 )
 """Every kernel solves one of them on some instruction set."""
 
@@ -70,3 +86,70 @@ def split_gemm(isa: Isa, precision: str, m: DimLike, n: int, k: int, epilogue: E
     problem = GemmProblem.contiguous(epilogue, m, n, k, True, precision)
     kernel = select(problem, isa)
     return kernel if isinstance(kernel, AmxGemmKernel) else None
+
+
+def conv_nchw(
+    isa: Isa, ic: int, oc: int, result: tuple[DimLike, DimLike], window: Pair, strides: Pair, epilogue: Epilogue
+) -> ConvKernel:
+    """Select the variant for channels first and one group."""
+    kernel = ConvKernel.best(ConvProblem.contiguous("nchw", epilogue, ic, oc, result, window, strides), isa)
+    assert kernel is not None
+    return kernel
+
+
+def depthwise_nchw(
+    isa: Isa, window: Pair, strides: Pair, dilations: Pair, epilogue: Epilogue
+) -> DepthwiseKernel | None:
+    """Select the variant for channels first and one channel in each group, if the window is not too large."""
+    shape = (2, 2, (56, 56), window, strides, dilations, 2)
+    return DepthwiseKernel.best(ConvProblem.contiguous("nchw", epilogue, *shape), isa)
+
+
+def depthwise_nhwc(
+    isa: Isa, window: Pair, strides: Pair, dilations: Pair, epilogue: Epilogue, ow: DimLike
+) -> DepthwiseLastKernel | None:
+    """Select the variant for channels last and one channel in each group, if the window is not too wide."""
+    shape = (2, 2, (56, ow), window, strides, dilations, 2)
+    return DepthwiseLastKernel.best(ConvProblem.contiguous("nhwc", epilogue, *shape), isa)
+
+
+def direct_conv(
+    isa: Isa,
+    ic: int,
+    oc: int,
+    result: tuple[DimLike, DimLike],
+    window: Pair,
+    strides: Pair,
+    dilations: Pair,
+    epilogue: Epilogue,
+) -> DirectConvKernel | None:
+    """Select the variant for channels last, `ic` and `oc` of each group, if the input under a tile is not too large."""
+    return DirectConvKernel.best(
+        ConvProblem.contiguous("nhwc", epilogue, ic, oc, result, window, strides, dilations), isa
+    )
+
+
+def winograd_conv(
+    isa: Isa, ic: int, oc: int, result: tuple[DimLike, DimLike], epilogue: Epilogue
+) -> WinogradKernel | None:
+    """Select the variant by Winograd's algorithm, if it is the cheapest of all kernels."""
+    kernel = select(ConvProblem.contiguous("nhwc", epilogue, ic, oc, result, (3, 3)), isa)
+    return kernel if isinstance(kernel, WinogradKernel) else None
+
+
+def split_conv(
+    isa: Isa,
+    precision: str,
+    ic: int,
+    oc: int,
+    result: tuple[DimLike, DimLike],
+    window: Pair,
+    strides: Pair,
+    epilogue: Epilogue,
+) -> AmxConvKernel | None:
+    """Select the variant from bf16 terms, if it is cheaper than the direct one."""
+    problem = ConvProblem.contiguous("nhwc", epilogue, ic, oc, result, window, strides, precision=precision)
+    kernel, direct = AmxConvKernel.best(problem, isa), DirectConvKernel.best(problem, isa)
+    if kernel is None or (direct is not None and direct.cycles(problem) <= kernel.cycles(problem)):
+        return None
+    return kernel

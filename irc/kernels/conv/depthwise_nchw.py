@@ -10,17 +10,21 @@ Threads split images and channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from irc.ir.dim import Dim, product
-from irc.kernels.core.base import Kernel, Sizes
+from irc.ir.types import f32, f64
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.reference import convolve
+from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import COSTS
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import vector_name, vector_type
+from irc.kernels.core.isa import Isa, vector_name, vector_type
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 
@@ -148,8 +152,8 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class DepthwiseKernel(Kernel[Any]):
+@kernel
+class DepthwiseKernel(Kernel[ConvProblem]):
     """A generated depthwise convolution, one output channel for each input channel, of a window that `fits`."""
 
     tile: Tile
@@ -157,6 +161,38 @@ class DepthwiseKernel(Kernel[Any]):
     strides: tuple[int, int]
     dilations: tuple[int, int]
     epilogue: Epilogue
+
+    problem = ConvProblem
+
+    @classmethod
+    def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant unless the window is too large."""
+        p = problem
+        if p.layout != "nchw" or not p.is_depthwise or p.dtype not in (f32, f64):
+            return
+        if fits(*p.window, p.strides, p.dilations):
+            yield cls(Tile(isa, p.dtype, 1, 1), *p.geometry, p.epilogue)
+
+    def cycles(self, problem: ConvProblem) -> float:
+        costs, t = COSTS[self.tile.isa.name], self.tile
+        copied = self.strides[0] * self.strides[1] * costs.pack
+        return problem.images * problem.groups * problem.pixels * (problem.taps / (t.lanes * costs.fma) + copied)
+
+    @property
+    def label(self) -> str:
+        return "depthwise"
+
+    def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
+        return problem.arguments() | {"channels": Dim.of(problem.channels)}
+
+    def packed(self, problem: ConvProblem) -> Packed:
+        elements = problem.channels * problem.taps
+        return Packed(("depthwise",), self.tile.dtype, elements, lambda w: self.pack_weights(w).reshape(-1))
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        channels = sizes["channels"]
+        w = reads[1][: channels * int(np.prod(self.window))].reshape(channels, 1, *self.window)
+        convolve("nchw", w, channels, self.strides, self.dilations, self.epilogue, reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:

@@ -12,22 +12,26 @@ and the blocks.  Threads split images, strips and blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from irc.expr import Expr
 from irc.ir.dim import Dim, product
-from irc.ir.types import f32
-from irc.kernels.core.base import RESIDUALS, Kernel, Sizes
+from irc.ir.types import f32, f64
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.reference import convolve, unpacked
+from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import COSTS
 from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES, bounds, columns, keep, slot_starts, users, window_names
+from irc.kernels.vector.pixels import STRIDES, bounds, columns, keep, pixels_of, slot_starts, users, window_names
 
 UNROLLED = 9  # taps of a window up to which its rows are unrolled
 BLOCK = 4  # vectors of channels, at most
@@ -159,8 +163,8 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class DepthwiseLastKernel(Kernel[Any]):
+@kernel
+class DepthwiseLastKernel(Kernel[ConvProblem]):
     """A generated depthwise convolution, channels last; tile.rows is the number of pixels of a register tile.
 
     The epilogue's rows are pixels and its columns channels: a bias is a `row`, a residual `full`.
@@ -174,6 +178,39 @@ class DepthwiseLastKernel(Kernel[Any]):
     epilogue: Epilogue
     x_half: bool = False
     y_half: bool = False
+
+    problem = ConvProblem
+
+    @classmethod
+    def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant unless the window is too wide; one channel alone would fill no vector."""
+        p = problem
+        if p.layout != "nhwc" or not p.is_depthwise or p.channels == 1 or p.dtype not in (f32, f64):
+            return
+        room = isa.registers - 2 - p.window[1]  # beside the taps of a row and the input
+        if pixels := pixels_of(p.result[1], p.window[1], p.strides[1], p.dilations[1], room):
+            yield cls(Tile(isa, p.dtype, pixels, 1), *p.geometry, p.epilogue)
+
+    def cycles(self, problem: ConvProblem) -> float:
+        t = self.tile
+        vectors = -(-problem.channels // t.lanes)
+        return problem.images * problem.pixels * vectors * problem.taps / COSTS[t.isa.name].fma
+
+    @property
+    def label(self) -> str:
+        return "depthwise"
+
+    def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
+        return problem.arguments() | {"channels": Dim.of(problem.channels)}
+
+    def packed(self, problem: ConvProblem) -> Packed:
+        elements = self.packed_elements(problem.channels)
+        return Packed(("vectors of channels", self.tile.lanes), self.tile.dtype, elements, self.pack_weights)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        channels = sizes["channels"]
+        w = unpacked(reads[1], (channels, 1, *self.window), self.tile.dtype, self.pack_weights)
+        convolve("nhwc", w, channels, self.strides, self.dilations, self.epilogue, reads, writes, sizes)
 
     def reads_bf16(self, operand: int) -> bool:
         return self._is_wide and (operand == 0 or self.epilogue.is_residual(operand - RESIDUALS))
@@ -203,10 +240,6 @@ class DepthwiseLastKernel(Kernel[Any]):
         """Names of the int64_t arguments, in order; channels follow one another."""
         extents = "batch channels ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
-
-    def scratch_bytes(self) -> Dim:
-        """Bytes of scratch: none."""
-        return Dim.of(0)
 
     def packed_elements(self, channels: int) -> int:
         """Elements of packed weights."""

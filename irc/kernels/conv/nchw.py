@@ -9,20 +9,25 @@ Threads split images, groups, pixels and output channels, never the sum: results
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from irc.ir.dim import Dim, product
-from irc.kernels.core.base import Kernel, Sizes
+from irc.ir.types import f32, f64
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.reference import convolve, unpacked
+from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import COSTS, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import vector_name, vector_type
+from irc.kernels.core.isa import Isa, vector_name, vector_type
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
-from irc.kernels.core.tile import Tile, Variants, block, bodies, names, prelude
-from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
+from irc.kernels.gemm.packed import WORTHWHILE, is_narrow
 
 FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too
 CHANNEL_PARTS = 8
@@ -156,8 +161,8 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class ConvKernel(Kernel[Any]):
+@kernel
+class ConvKernel(Kernel[ConvProblem]):
     """A generated convolution.
 
     `stride` is the stride along the width that it is specialised for (0: any), `panels` how many
@@ -171,6 +176,53 @@ class ConvKernel(Kernel[Any]):
     panels: int
     heights: tuple[int, ...]
     narrow: bool
+
+    problem = ConvProblem
+
+    @classmethod
+    def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
+        """Yield a variant for each register tile.
+
+        Weights that stay in the second cache may be read often; others are read once for as many pixels as possible.
+        """
+        p = problem
+        if p.layout != "nchw" or p.dtype not in (f32, f64):
+            return
+        pixels = p.result[0] * p.result[1]
+        panels = 2 if p.oc * p.ic * p.taps * p.dtype.itemsize <= isa.l2 // 2 else 4
+        stride = p.strides[1] if p.strides[1] in (1, 2) else 0
+        for shape in COSTS[isa.name].tiles:
+            tile = Tile(isa, p.dtype, *shape)
+            yield cls(tile, p.epilogue, stride, panels, heights_of(p.oc, tile.rows), is_narrow(tile, pixels))
+
+    def cycles(self, problem: ConvProblem) -> float:
+        p, t = problem, self.tile
+        pixels, depth = max(likely(p.result[0] * p.result[1]), 1), p.ic * p.taps
+        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth
+        gathering = pixels * depth * COSTS[t.isa.name].pack
+        return p.images * p.groups * (products + gathering) * (p.pixels / pixels)
+
+    @property
+    def label(self) -> str:
+        return f"tiles {self.tile.rows}x{self.tile.vectors}"
+
+    def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
+        names = ("kh", "kw", "stride_h", "stride_w", "dilation_h", "dilation_w")
+        values = (n for pair in problem.geometry for n in pair)
+        window = {name: Dim.of(n) for name, n in zip(names, values, strict=True)}
+        return problem.arguments() | problem.channel_arguments() | window | {"groups": Dim.of(problem.groups)}
+
+    def packed(self, problem: ConvProblem) -> Packed:
+        groups, elements = problem.groups, problem.outputs * problem.ic * problem.taps
+        key = ("tiles of channels", self.tile.rows, self._room, groups)
+        return Packed(key, self.tile.dtype, elements, lambda w: self.pack_weights(w, groups))
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        groups = sizes["groups"]
+        shape = (groups * sizes["oc"], sizes["ic"], sizes["kh"], sizes["kw"])
+        w = unpacked(reads[1], shape, self.tile.dtype, lambda w: self.pack_weights(w, groups))
+        strides, dilations = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
+        convolve("nchw", w, groups, strides, dilations, self.epilogue, reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:
@@ -190,10 +242,6 @@ class ConvKernel(Kernel[Any]):
         window = "kh kw stride_h stride_w dilation_h dilation_w pad_h pad_w"
         extents = f"batch groups ic oc ih iw oh ow {window} x_batch x_channel y_batch y_channel"
         return (*extents.split(), *slots)
-
-    def scratch_bytes(self) -> Dim:
-        """Bytes of scratch: none."""
-        return Dim.of(0)
 
     def pack_weights(self, w: np.ndarray[Any, Any], groups: int = 1) -> np.ndarray[Any, Any]:
         """w[oc, ic, kh, kw] of all groups as the kernel reads it: flat, as many elements."""

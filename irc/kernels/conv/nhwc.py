@@ -11,21 +11,25 @@ Threads split images, groups, strips and panels of channels, never the sum: resu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from irc.expr import Expr, constant_of
 from irc.ir.dim import Dim, product
-from irc.ir.types import f32
-from irc.kernels.core.base import Kernel, Sizes
+from irc.ir.types import f32, f64
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.reference import convolve, unpacked
+from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import COSTS, DIRECT
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import vector_name, vector_type
+from irc.kernels.core.isa import Isa, vector_name, vector_type
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
-from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector import bf16_io
 from irc.kernels.vector.pixels import STRIDES
@@ -37,6 +41,7 @@ CHANNEL_PARTS = 8
 LONGEST_SUM = 288  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 16  # products ahead whose weights are fetched
+SEGMENTS = 4  # rows of output pixels in one tile, at most
 DENSE = 6  # with a larger dilation, rows that no tap meets are left out
 
 _TILE = """typedef struct {
@@ -352,8 +357,8 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class DirectConvKernel(Kernel[Any]):
+@kernel
+class DirectConvKernel(Kernel[ConvProblem]):
     """A generated convolution of NHWC tensors.
 
     tile: `segments` rows of output pixels × vectors of output channels; with more than one segment, a segment is a
@@ -373,6 +378,66 @@ class DirectConvKernel(Kernel[Any]):
     heights: tuple[int, ...]
     widths: tuple[int, ...]
     y_half: bool = False
+
+    problem = ConvProblem
+
+    @classmethod
+    def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
+        """Yield a variant for each width of the register tile; none if the input under a tile is too large."""
+        p = problem
+        if p.layout != "nhwc" or p.dtype not in (f32, f64):
+            return
+        ow, lanes = p.result[1], isa.lanes(p.dtype)
+        for vectors in DIRECT:
+            reach = (isa.registers - 1 - vectors) // vectors
+            if reach < 1 or -(-p.oc // lanes) < vectors:
+                continue
+            heights = heights_of(ow, reach)
+            whole = ow.is_const and int(ow) <= reach  # a row of the output is one segment of a tile
+            segments = max(1, min(reach // heights[-1], likely(p.result[0]), SEGMENTS)) if whole else 1
+            tile, block = Tile(isa, p.dtype, segments * heights[-1], vectors), block_of(p.ic)
+            if fits(tile, segments, *p.geometry, block):
+                widths = tuple(sorted(_widths(p.oc, lanes, vectors)))
+                yield cls(tile, segments, *p.geometry, block, p.epilogue, heights, widths)
+
+    def cycles(self, problem: ConvProblem) -> float:
+        p, t = problem, self.tile
+        width = likely(p.result[1])
+        products = self._row_cycles(width, p.oc) * p.pixels / max(width, 1) * p.ic * p.taps / DIRECT[t.vectors]
+        weights = p.waiting(t.isa, p.outputs * p.ic * p.taps * t.dtype.itemsize)
+        return p.images * p.groups * products + weights
+
+    def _row_cycles(self, width: int, oc: int) -> float:
+        """Estimate the cycles for one product of every sum in a row of outputs.
+
+        Of multiply-adds, loads, the latency of an addition, and weights from the second cache.
+        """
+        reach = (self.tile.isa.registers - 1 - self.tile.vectors) // self.tile.vectors
+        tiles, fma, segments = -(-width // reach), COSTS[self.tile.isa.name].fma, self.segments
+        heights = {width // tiles: tiles - width % tiles, width // tiles + 1: width % tiles} if tiles else {}
+        return sum(
+            panels * count * max(rows * vectors / fma, (rows + vectors) / 2, 4.0, vectors * 2.0) / segments
+            for vectors, panels in _widths(oc, self.tile.lanes, self.tile.vectors).items()
+            for rows, count in ((segments * height, count) for height, count in heights.items())
+        )
+
+    @property
+    def label(self) -> str:
+        return f"direct, {self.tile.vectors} vectors"
+
+    def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
+        return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
+
+    def packed(self, problem: ConvProblem) -> Packed:
+        groups, elements = problem.groups, self.packed_elements(problem.oc, problem.ic, problem.groups)
+        key = ("panels of taps", self.tile.panel, self.block, groups)
+        return Packed(key, self.tile.dtype, elements, lambda w: self.pack_weights(w, groups))
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        groups = sizes["groups"]
+        shape = (groups * sizes["oc"], sizes["ic"], *self.window)
+        w = unpacked(reads[1], shape, self.tile.dtype, lambda w: self.pack_weights(w, groups))
+        convolve("nhwc", w, groups, self.strides, self.dilations, self.epilogue, reads, writes, sizes)
 
     def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
         ic = constant_of(sizes["ic"])
@@ -400,10 +465,6 @@ class DirectConvKernel(Kernel[Any]):
         """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
         extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
-
-    def scratch_bytes(self) -> Dim:
-        """Bytes of scratch: none."""
-        return Dim.of(0)
 
     def packed_elements(self, oc: int, ic: int, groups: int = 1) -> int:
         """Elements of packed weights: `oc` output and `ic` input channels of a group."""
@@ -546,6 +607,15 @@ class DirectConvKernel(Kernel[Any]):
             yield f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch{channel};"
             if axes in ("column", "full"):
                 yield f"\n        o.s{i}_row = g->s{i}_pixel;"
+
+
+def _widths(columns: int, lanes: int, vectors: int) -> dict[int, int]:
+    """Count the panels of each width, in vectors, that cover the columns; the last one is as wide as it must be."""
+    panels, rest = divmod(columns, lanes * vectors)
+    widths = {vectors: panels} if panels else {}
+    if rest:
+        widths[-(-rest // lanes)] = widths.get(-(-rest // lanes), 0) + 1
+    return widths
 
 
 def _span(n: str, window: int, stride: int, dilation: int) -> str:

@@ -15,23 +15,36 @@ Threads split rows, channels and pixels, never the sum: results do not depend on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from irc.expr import Expr, constant_of
 from irc.ir.dim import Dim, product
-from irc.ir.types import DType
-from irc.kernels.core.base import RESIDUALS, Kernel, Sizes
+from irc.ir.types import DType, f32
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.reference import convolve
+from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import BLOCK, CONFIGURE, SPLIT_PRODUCTS, SPLITTING, SPLITTING_B, unit_of
 from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import epilogue_of, prelude
-from irc.kernels.gemm.split_bf16 import PANEL_TILES, STRIPE, TASKS, VECTOR, WORTHWHILE, AmxGemmKernel, variant_of
+from irc.kernels.gemm.split_bf16 import (
+    PANEL_TILES,
+    STRIPE,
+    TASKS,
+    VECTOR,
+    WORTHWHILE,
+    AmxGemmKernel,
+    variant_of,
+    widths_of,
+)
 from irc.kernels.split_bf16 import bf16_terms, dots, text
-from irc.kernels.split_bf16.bf16_terms import CHUNK, ROWS
+from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL, ROWS
 from irc.kernels.vector import bf16_io
 from irc.kernels.vector.pixels import STRIDES
 
@@ -328,8 +341,8 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class AmxConvKernel(Kernel[Any]):
+@kernel
+class AmxConvKernel(Kernel[ConvProblem]):
     """A generated convolution of NHWC tensors; called like `irc.kernels.conv.nhwc.DirectConvKernel`, with scratch.
 
     few: input channels of a group where chunks run along the rows of the window; 0: a chunk is channels of a tap.
@@ -346,6 +359,50 @@ class AmxConvKernel(Kernel[Any]):
     unit: bf16_terms.Unit = "amx"
     x_half: bool = False
     y_half: bool = False
+
+    problem = ConvProblem
+
+    @classmethod
+    def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant for planes of known size, where something multiplies bf16 terms faster than f32."""
+        p, terms = problem, bf16_terms.TERMS[problem.precision]
+        unit = unit_of(isa, terms)
+        if p.layout != "nhwc" or p.dtype != f32 or unit is None or not (p.has_known_planes and p.ic and p.oc):
+            return
+        yield cls(terms, *p.geometry, p.epilogue, widths_of(p.oc), few_of(p.ic, p.window, p.dilations), unit)
+
+    def cycles(self, problem: ConvProblem) -> float:
+        p, (oh, ow) = problem, map(int, problem.result)
+        rows, depth = positions(oh, ow, self), self.depth(p.ic)
+        covered = rows * -(-p.oc // ROWS) * ROWS * depth
+        products = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
+        copied = oh * ow * self.strides[0] * self.strides[1] * (self.few or -(-p.ic // CHUNK) * CHUNK)
+        splitting = copied * SPLITTING[self.terms] + p.oc * depth * SPLITTING_B[self.terms]
+        around = CONFIGURE + BLOCK * -(-rows // 32) * -(-p.oc // PANEL)
+        weights = p.waiting(VECTOR.isa, p.outputs * p.ic * p.taps * self.w_dtype.itemsize)
+        return p.images * p.groups * (products + splitting + around) + weights
+
+    @property
+    def label(self) -> str:
+        return "split bf16"
+
+    def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
+        return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
+
+    def scratch(self, problem: ConvProblem) -> Dim:
+        return Dim.of(self.scratch_bytes(problem.ic, *map(int, problem.result)))
+
+    def packed(self, problem: ConvProblem) -> Packed:
+        groups, elements = problem.groups, self.packed_elements(problem.oc, problem.ic, problem.groups)
+        key = ("bf16 terms of taps", self.terms, self.few, groups)
+        return Packed(key, self.w_dtype, elements, lambda w: self.pack_weights(w, groups))
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        """Convolve X as it is with the sums of the terms that are stored of the weights."""
+        groups, ic, oc = sizes["groups"], sizes["ic"], sizes["oc"]
+        stored = reads[1][: self.packed_elements(oc, ic, groups)].reshape(groups, -1)
+        w = np.concatenate([self.unpack_weights(part, oc, ic) for part in stored])
+        convolve("nhwc", w, groups, self.strides, self.dilations, self.epilogue, reads, writes, sizes)
 
     def reads_bf16(self, operand: int) -> bool:
         return self.terms == 1 and (operand == 0 or self.epilogue.is_residual(operand - RESIDUALS))
@@ -368,11 +425,6 @@ class AmxConvKernel(Kernel[Any]):
     def features(self) -> frozenset[str]:
         """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
         return self._matrix.features
-
-    @property
-    def packing(self) -> tuple[object, ...]:
-        """Equal for kernels that store weights alike."""
-        return "amx conv", self.terms, self.few
 
     @property
     def w_dtype(self) -> DType:

@@ -14,17 +14,24 @@ Threads split images, tiles and panels, never the sum: results do not depend on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from irc.ir.dim import Dim, DimLike, product
-from irc.kernels.core.base import Kernel, Sizes
+from irc.ir.types import f32, f64
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.reference import convolve
+from irc.kernels.core import costs
+from irc.kernels.core.base import Array, Kernel, Packed, Sizes
 from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import likely_extent
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
-from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE
 from irc.kernels.vector.pixels import STRIDES, slot_starts
 
@@ -233,12 +240,57 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class WinogradKernel(Kernel[Any]):
+@kernel
+class WinogradKernel(Kernel[ConvProblem]):
     """A generated convolution 3 × 3, stride 1: a row of `tile` is 2 × 2 outputs."""
 
     tile: Tile
     epilogue: Epilogue
+
+    problem = ConvProblem
+
+    @classmethod
+    def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
+        p = problem
+        if p.layout == "nhwc" and p.is_regular_3x3 and p.dtype in (f32, f64):
+            vectors = min(isa.vectors, -(-p.oc // isa.lanes(p.dtype)))
+            yield cls(Tile(isa, p.dtype, heights_of(p.tiles_2x2, isa.rows)[-1], vectors), p.epilogue)
+
+    def cycles(self, problem: ConvProblem) -> float:
+        """Estimate 16 matrix products over whole register tiles, the transforms, and 16 / 9 of the weights."""
+        p, t = problem, self.tile
+        tiles, panels, blocks = likely_extent(p.tiles_2x2), -(-p.oc // t.panel), -(-p.ic // t.lanes)
+        step = max(t.rows * t.vectors / costs.COSTS[t.isa.name].fma, (t.rows + t.vectors) / 2, 4.0)
+        products = 16 * -(-tiles // t.rows) * panels * blocks * t.lanes * step / costs.WINOGRAD
+        vectors, partial = divmod(p.oc, t.lanes)
+        back = costs.TRANSFORM_BACK * (vectors + (costs.PARTIAL if partial else 0))
+        transforms = tiles * (blocks * costs.TRANSFORM + back) * costs.relative(t.isa)
+        weights = p.waiting(t.isa, 16 * p.oc * p.ic * t.dtype.itemsize)
+        return p.images * (products + transforms) + weights
+
+    @property
+    def label(self) -> str:
+        return "winograd"
+
+    def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
+        most = Dim.of(self.most(problem.ic, problem.tiles_2x2))
+        return problem.arguments() | problem.channel_arguments() | {"most": most}
+
+    def scratch(self, problem: ConvProblem) -> Dim:
+        return self.scratch_bytes(problem.ic, self.most(problem.ic, problem.tiles_2x2))
+
+    def packed(self, problem: ConvProblem) -> Packed:
+        elements, t = self.packed_elements(problem.oc, problem.ic), self.tile
+        return Packed(("winograd", t.panel, t.lanes), t.dtype, elements, self.pack_weights)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        """Convolve with the weights that were transformed: `TRANSFORM` has a left inverse."""
+        oc, ic, t = sizes["oc"], sizes["ic"], self.tile
+        panels, depth = -(-oc // t.panel), -(-ic // t.lanes) * t.lanes
+        u = reads[1][: panels * 16 * depth * t.panel].reshape(panels, 4, 4, depth, t.panel)
+        back = np.linalg.pinv(TRANSFORM)
+        g = np.einsum("ya,pabio,xb->poiyx", back, u.astype(np.float64), back).reshape(-1, depth, 3, 3)[:oc, :ic]
+        convolve("nhwc", g.astype(t.dtype.numpy), 1, (1, 1), (1, 1), self.epilogue, reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:

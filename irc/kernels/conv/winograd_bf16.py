@@ -14,22 +14,27 @@ Threads split images, tiles and panels, never the sum: results do not depend on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from irc.expr import Expr
 from irc.ir.dim import Dim, DimLike, product
-from irc.ir.types import DType, u16
+from irc.ir.types import DType, f32, u16
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.reference import convolve
 from irc.kernels.conv.winograd import ENTRY, FEW_TASKS, LEAVE, SLOTS, TRANSFORM
-from irc.kernels.core.base import RESIDUALS, Kernel, Sizes
+from irc.kernels.core import costs
+from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import SPLIT_PRODUCTS, unit_of
 from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
-from irc.kernels.gemm.split_bf16 import VECTOR, WORTHWHILE, AmxGemmKernel
+from irc.kernels.gemm.split_bf16 import VECTOR, WORTHWHILE, AmxGemmKernel, widths_of
 from irc.kernels.split_bf16 import bf16_terms, dots, text
 from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL
 from irc.kernels.vector import bf16_io
@@ -221,8 +226,8 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
 """
 
 
-@dataclass(frozen=True)
-class DotWinogradKernel(Kernel[Any]):
+@kernel
+class DotWinogradKernel(Kernel[ConvProblem]):
     """A generated convolution 3 × 3, stride 1, of one bf16 term; called like `WinogradKernel`.
 
     widths: column tiles of the panels it has products for, as `irc.kernels.gemm.split_bf16.widths_of`.
@@ -233,6 +238,45 @@ class DotWinogradKernel(Kernel[Any]):
     widths: tuple[int, ...]
     x_half: bool = False
     y_half: bool = False
+
+    problem = ConvProblem
+
+    @classmethod
+    def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant for planes of known size, where vectors multiply pairs of bf16."""
+        p = problem
+        if p.layout != "nhwc" or not p.is_regular_3x3 or p.dtype != f32 or not p.has_known_planes:
+            return
+        if unit_of(isa, bf16_terms.TERMS[p.precision]) == "dot" and 0 < p.ic <= DEEPEST * CHUNK and p.oc:
+            yield cls(p.epilogue, widths_of(p.oc))
+
+    def cycles(self, problem: ConvProblem) -> float:
+        """Estimate 16 products (half a panel counts as a whole one), transforms and 16 / 9 of the weights."""
+        p, lanes = problem, VECTOR.lanes
+        tiles, depth, columns = int(p.tiles_2x2), -(-p.ic // CHUNK) * CHUNK, -(-p.oc // lanes)
+        products = 16 * tiles * depth * -(-p.oc // PANEL) * PANEL / (SPLIT_PRODUCTS["dot", 1] * costs.WINOGRAD_SPLIT)
+        transforms = tiles * (depth // lanes * costs.TRANSFORM_SPLIT + columns * costs.TRANSFORM_SPLIT_BACK)
+        return p.images * (products + transforms) + p.waiting(VECTOR.isa, 16 * p.oc * p.ic * u16.itemsize)
+
+    @property
+    def label(self) -> str:
+        return "winograd, split bf16"
+
+    def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
+        most = Dim.of(self.most(problem.ic, problem.tiles_2x2))
+        return problem.arguments() | problem.channel_arguments() | {"most": most}
+
+    def scratch(self, problem: ConvProblem) -> Dim:
+        return self.scratch_bytes(problem.ic, self.most(problem.ic, problem.tiles_2x2))
+
+    def packed(self, problem: ConvProblem) -> Packed:
+        elements = self.packed_elements(problem.oc, problem.ic)
+        return Packed(("winograd bf16",), u16, elements, self.pack_weights)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        oc, ic = sizes["oc"], sizes["ic"]
+        w = self.unpack_weights(reads[1][: self.packed_elements(oc, ic)], oc, ic)
+        convolve("nhwc", w, 1, (1, 1), (1, 1), self.epilogue, reads, writes, sizes)
 
     @property
     def tile(self) -> Tile:
@@ -252,11 +296,6 @@ class DotWinogradKernel(Kernel[Any]):
     def features(self) -> frozenset[str]:
         """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
         return bf16_terms.FEATURES["dot"]
-
-    @property
-    def packing(self) -> tuple[object, ...]:
-        """Equal for kernels that store weights alike."""
-        return ("dot winograd",)
 
     @property
     def w_dtype(self) -> DType:

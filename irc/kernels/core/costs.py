@@ -49,6 +49,18 @@ SPLITTING = {3: 0.5, 2: 0.4, 1: 0.25}
 """Cycles to split an element of A into bf16 terms, by their number."""
 SPLITTING_B = {3: 0.1, 2: 0.0, 1: 0.0}
 """The same of B, where its terms are not stored: most of it between products."""
+DIRECT: Mapping[int, float] = {2: 0.85, 3: 0.841, 4: 0.84, 6: 0.839, 1: 0.838}
+"""Of tiles of direct convolutions so many vectors wide, the part of the peak of multiply-adds that full ones reach."""
+WINOGRAD, WINOGRAD_SPLIT = 0.72, 0.9
+"""What products between Winograd's transforms reach: of the peak of multiply-adds, of `SPLIT_PRODUCTS`."""
+TRANSFORM, TRANSFORM_BACK, PARTIAL = 80.0, 150.0, 3.0
+"""Cycles to transform a vector of channels of 4 × 4 pixels, and one of 2 × 2 results with the epilogue, where a cycle
+does two vectors; how many times as long the latter takes of a vector that is not full."""
+TRANSFORM_SPLIT, TRANSFORM_SPLIT_BACK = 30.0, 62.0
+"""The same in Winograd's algorithm from bf16 terms."""
+WEIGHTS = 30.0
+"""Cycles to wait for a vector of a convolution's weights, which no pixel has used yet, where a cycle does two vectors:
+such that from about 128 pixels on 16 / 9 of the weights are worth 16 / 36 of the products."""
 CONFIGURE, BLOCK = 500.0, 150.0
 """Cycles to configure the units' tiles, and to hand a block of 32 × 32 results to the epilogue."""
 
@@ -59,6 +71,11 @@ def unit_of(isa: Isa, terms: int) -> Unit | None:
     Vectors multiply bf16 at most twice as fast as f32, so they pay with one term only.
     """
     return "amx" if isa.tiles else "dot" if isa.dots and terms == 1 else None
+
+
+def relative(isa: Isa) -> float:
+    """Compare multiply-adds with those of a core that does two vectors a cycle: how many times as long they take."""
+    return 2 / COSTS[isa.name].fma
 
 
 def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> float:

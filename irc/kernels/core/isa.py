@@ -35,6 +35,11 @@ class Isa:
         """Elements of one register."""
         return self.vector // dtype.itemsize
 
+    @property
+    def registers(self) -> int:
+        """Count the vector registers."""
+        return 32 if self.name in ("avx512", "neon") else 16
+
 
 AVX512 = Isa("avx512", 64, 14, 2)
 AVX512_BF16 = replace(AVX512, dots=True)

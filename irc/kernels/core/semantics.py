@@ -14,10 +14,6 @@ import numpy as np
 from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, fold
 from irc.kernels.attention.split_bf16 import AmxAttentionKernel
 from irc.kernels.attention.vector import AttentionKernel
-from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
-from irc.kernels.conv.nchw import ConvKernel
-from irc.kernels.conv.small_nchw import SmallConvKernel
-from irc.kernels.conv.split_bf16 import AmxConvKernel
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.movement.transpose import TransposeKernel
@@ -47,58 +43,6 @@ def transpose(kernel: TransposeKernel, reads: Sequence[Array], writes: Sequence[
     x = strided(reads[0], shape, [sizes[n] for n in ("x0", "x1", "x2", "x_row")] + [1])
     y = strided(writes[0], shape, [sizes[n] for n in ("y0", "y1", "y2", "y_row", "y_col")])
     y[...] = x
-
-
-@run.register(ConvKernel)
-@run.register(SmallConvKernel)
-def conv(kernel: ConvKernel | SmallConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    """Weights are unpacked by packing their positions, counted from 1: what is 0 fills up."""
-    groups, ic, oc = sizes["groups"], sizes["ic"], sizes["oc"]
-    shape = (groups * oc, ic, sizes["kh"], sizes["kw"])
-    w = unpacked(reads[1], shape, kernel, groups)
-    window = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
-    _convolve(kernel.epilogue, w, groups, window, reads, writes, sizes)
-
-
-def unpacked(packed: Array, shape: Sequence[int], kernel: Any, *given: int) -> Array:
-    """The weights of that shape that `kernel.pack_weights(weights, *given)` only rearranged."""
-    place = kernel.pack_weights(np.arange(1, np.prod(shape) + 1).reshape(shape), *given).astype(np.int64)
-    w = np.empty(int(np.prod(shape)), kernel.tile.dtype.numpy)
-    w[place[place > 0] - 1] = packed[: place.size][place > 0]
-    return w.reshape(shape)
-
-
-@run.register
-def split_conv(kernel: AmxConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    """Channels last, X as it is, weights the sums of the terms that are stored of them."""
-    groups, ic, oc, batch = sizes["groups"], sizes["ic"], sizes["oc"], sizes["batch"]
-    (kh, kw), (oh, ow), (ih, iw) = kernel.window, (sizes["oh"], sizes["ow"]), (sizes["ih"], sizes["iw"])
-    stored = reads[1][: kernel.packed_elements(oc, ic, groups)].reshape(groups, -1)
-    w = np.stack([kernel.unpack_weights(part, oc, ic) for part in stored])
-    x = strided(reads[0], (batch, ih, iw, groups * ic), (sizes["x_batch"], sizes["x_row"], sizes["x_pixel"], 1))
-    total = np.zeros((batch, oh, ow, groups, oc), np.float32)
-    for place in np.ndindex(oh, ow, kh, kw):
-        at = [
-            place[a] * kernel.strides[a] + place[2 + a] * kernel.dilations[a] - pad
-            for a, pad in enumerate((sizes["pad_h"], sizes["pad_w"]))
-        ]
-        if 0 <= at[0] < ih and 0 <= at[1] < iw:
-            part = x[:, at[0], at[1]].reshape(batch, groups, ic)
-            total[:, place[0], place[1]] += np.einsum("bgi,goi->bgo", part, w[:, :, :, place[2], place[3]])
-    to = (batch, oh * ow, groups * oc)
-    slots = [
-        strided(flat, to, (sizes[f"s{i}_batch"], sizes.get(f"s{i}_pixel", 0), int(axes in ("row", "full"))))
-        for i, (flat, axes) in enumerate(zip(reads[2:], kernel.epilogue.slots, strict=True))
-    ]
-    result = apply(kernel.epilogue, total.reshape(to), slots)
-    strided(writes[0], to, (sizes["y_batch"], sizes["y_pixel"], 1))[...] = result
-
-
-@run.register
-def depthwise(kernel: DepthwiseKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    channels = sizes["channels"]
-    w = reads[1][: channels * int(np.prod(kernel.window))].reshape(channels, 1, *kernel.window)
-    _convolve(kernel.epilogue, w, channels, (kernel.strides, kernel.dilations), reads, writes, sizes)
 
 
 @run.register
@@ -171,50 +115,6 @@ def global_pool(kernel: GlobalPoolKernel, reads: Sequence[Array], writes: Sequen
     x = strided(reads[0], (*planes, sizes["n"]), (sizes["x_batch"], sizes["x_channel"], 1))
     y = strided(writes[0], planes, (sizes["y_batch"], sizes["y_channel"]))
     y[...] = x.max(-1) if kernel.mode == "max" else x.mean(-1)
-
-
-def _convolve(
-    epilogue: Epilogue,
-    w: Array,
-    groups: int,
-    window: Any,
-    reads: Sequence[Array],
-    writes: Sequence[Array],
-    sizes: Sizes,
-) -> None:
-    batch, ow = sizes["batch"], sizes["ow"]
-    outputs, inside = w.shape[:2]
-    space = (batch, groups * inside, sizes["ih"], sizes["iw"])
-    x = strided(reads[0], space, (sizes["x_batch"], sizes["x_channel"], sizes["iw"], 1))
-    to = (batch, outputs, sizes["oh"], ow)
-    slots = [
-        strided(flat, to, (sizes[f"s{i}_batch"], sizes.get(f"s{i}_channel", 0), *_pixels(axes, ow)))
-        for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
-    ]
-    y = strided(writes[0], to, (sizes["y_batch"], sizes["y_channel"], ow, 1))
-    y[...] = apply(epilogue, convolution(x, w, groups, window, sizes), slots)
-
-
-def convolution(x: Array, w: Array, groups: int, window: Any, sizes: Sizes) -> Array:
-    """The sums of x[n, groups · inside, h, w] and w[outputs, inside, kh, kw]; window: strides and dilations."""
-    (stride_h, stride_w), (dilation_h, dilation_w) = window
-    (oh, ow), (ih, iw) = (sizes["oh"], sizes["ow"]), x.shape[2:]
-    outputs, inside, kh, kw = w.shape
-    total = np.zeros((x.shape[0], outputs, oh, ow), w.dtype)
-    per = outputs // groups
-    for y, o in np.ndindex(oh, ow):
-        for ky, kx in np.ndindex(kh, kw):
-            row = y * stride_h + ky * dilation_h - sizes["pad_h"]
-            col = o * stride_w + kx * dilation_w - sizes["pad_w"]
-            if 0 <= row < ih and 0 <= col < iw:
-                for g in range(groups):
-                    part = x[:, g * inside : (g + 1) * inside, row, col]
-                    total[:, g * per : (g + 1) * per, y, o] += part @ w[g * per : (g + 1) * per, :, ky, kx].T
-    return total
-
-
-def _pixels(axes: str, ow: int) -> tuple[int, int]:
-    return (ow, 1) if axes in ("row", "full") else (0, 0)
 
 
 # ------------------------------------------------------------------------- epilogues

@@ -8,13 +8,9 @@ from typing import Any
 import numpy as np
 
 from irc.ir.types import bf16
-from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
-from irc.kernels.conv.nhwc import DirectConvKernel
-from irc.kernels.conv.winograd import TRANSFORM, WinogradKernel
-from irc.kernels.conv.winograd_bf16 import DotWinogradKernel
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.semantics import Array, Sizes, apply, convolution, pooled, run, strided, unpacked
+from irc.kernels.core.semantics import Array, Sizes, apply, pooled, run, strided
 from irc.kernels.pool.nhwc import GlobalPoolLastKernel, PoolLastKernel
 
 LARGEST = 3.3895313892515355e38  # of the finite bf16
@@ -29,43 +25,6 @@ def call(kernel: Kernel[Any], reads: Sequence[Array], writes: Sequence[Array], s
         if y is not found:
             most = np.float32(LARGEST)
             y[...] = np.where(np.isfinite(found), found.clip(-most, most), found).astype(y.dtype)
-
-
-@run.register
-def direct_conv(kernel: DirectConvKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    groups = sizes["groups"]
-    w = unpacked(reads[1], (groups * sizes["oc"], sizes["ic"], *kernel.window), kernel, groups)
-    x = source(reads[0], groups * sizes["ic"], sizes)
-    _finish(
-        kernel.epilogue, convolution(x, w, groups, (kernel.strides, kernel.dilations), sizes), reads[2:], writes, sizes
-    )
-
-
-@run.register
-def winograd(kernel: WinogradKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    """The convolution with the weights that were transformed: G has a left inverse."""
-    oc, ic, t = sizes["oc"], sizes["ic"], kernel.tile
-    panels, depth = -(-oc // t.panel), -(-ic // t.lanes) * t.lanes
-    u = reads[1][: panels * 16 * depth * t.panel].reshape(panels, 4, 4, depth, t.panel)
-    back = np.linalg.pinv(TRANSFORM)
-    g = np.einsum("ya,pabio,xb->poiyx", back, u.astype(np.float64), back).reshape(-1, depth, 3, 3)[:oc, :ic]
-    total = convolution(source(reads[0], ic, sizes), g.astype(t.dtype.numpy), 1, ((1, 1), (1, 1)), sizes)
-    _finish(kernel.epilogue, total, reads[2:], writes, sizes)
-
-
-@run.register
-def dot_winograd(kernel: DotWinogradKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    w = kernel.unpack_weights(reads[1][: kernel.packed_elements(sizes["oc"], sizes["ic"])], sizes["oc"], sizes["ic"])
-    total = convolution(source(reads[0], sizes["ic"], sizes), w, 1, ((1, 1), (1, 1)), sizes)
-    _finish(kernel.epilogue, total, reads[2:], writes, sizes)
-
-
-@run.register
-def depthwise_last(kernel: DepthwiseLastKernel, reads: Sequence[Array], writes: Sequence[Array], sizes: Sizes) -> None:
-    channels = sizes["channels"]
-    w = unpacked(reads[1], (channels, 1, *kernel.window), kernel)
-    total = convolution(source(reads[0], channels, sizes), w, channels, (kernel.strides, kernel.dilations), sizes)
-    _finish(kernel.epilogue, total, reads[2:], writes, sizes)
 
 
 @run.register

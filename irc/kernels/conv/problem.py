@@ -1,0 +1,167 @@
+"""Convolutions as a problem: Y[image, o, pixel] = epilogue(Σ over a group's channels and taps of X · W)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from irc.ir.dim import Dim, DimLike
+from irc.kernels.core.costs import WEIGHTS, relative
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import Problem, likely, likely_extent
+
+Layout = Literal["nchw", "nhwc"]
+Pair = tuple[int, int]
+"""Of something along the height and the width."""
+
+
+@dataclass(frozen=True)
+class ConvProblem(Problem):
+    """A convolution of images with constant weights W[outputs, channels / groups, *window].
+
+    layout: which stand side by side, "nchw": pixels, and rows follow one another; "nhwc": channels.  size, result:
+    height and width of X and Y; one spatial axis is a plane of one row.  padding: above and left.  x: strides along
+    images, channels, rows and pixels; y: along images, channels and pixels, its rows follow one another.
+    slots: strides of the epilogue's operands along images and the epilogue's rows: these are channels in "nchw", with
+    pixels as columns, and pixels in "nhwc", with channels as columns.
+    """
+
+    layout: Layout
+    epilogue: Epilogue
+    batch: Dim
+    channels: int
+    outputs: int
+    groups: int
+    size: tuple[Dim, Dim]
+    result: tuple[Dim, Dim]
+    window: Pair
+    strides: Pair
+    dilations: Pair
+    padding: tuple[Dim, Dim]
+    x: tuple[Dim, Dim, Dim, Dim]
+    y: tuple[Dim, Dim, Dim]
+    slots: tuple[tuple[Dim, Dim], ...]
+
+    @classmethod
+    def contiguous(
+        cls,
+        layout: Layout,
+        epilogue: Epilogue,
+        channels: int,
+        outputs: int,
+        result: tuple[DimLike, DimLike],
+        window: Pair,
+        strides: Pair = (1, 1),
+        dilations: Pair = (1, 1),
+        groups: int = 1,
+        precision: str = "highest",
+    ) -> ConvProblem:
+        """State a convolution of one image without gaps and padding, operands of the epilogue as well."""
+        zero, one, (oh, ow) = Dim.of(0), Dim.of(1), map(Dim.of, result)
+        spans = zip((oh, ow), window, strides, dilations, strict=True)
+        ih, iw = ((n - 1) * s + (k - 1) * d + 1 for n, k, s, d in spans)
+        first, pixels = layout == "nchw", oh * ow
+        row = pixels if first else Dim.of(outputs)
+        return cls(
+            epilogue.dtype,
+            precision,
+            layout,
+            epilogue,
+            one,
+            channels,
+            outputs,
+            groups,
+            (ih, iw),
+            (oh, ow),
+            window,
+            strides,
+            dilations,
+            padding=(zero, zero),
+            x=(zero, ih * iw, iw, one) if first else (zero, one, iw * channels, Dim.of(channels)),
+            y=(zero, pixels, one) if first else (zero, one, Dim.of(outputs)),
+            slots=tuple((zero, row if axes == "full" else one) for axes in epilogue.slots),
+        )
+
+    @property
+    def ic(self) -> int:
+        """Count the input channels of a group."""
+        return self.channels // self.groups
+
+    @property
+    def oc(self) -> int:
+        """Count the output channels of a group."""
+        return self.outputs // self.groups
+
+    @property
+    def taps(self) -> int:
+        """Count the elements of a window."""
+        return self.window[0] * self.window[1]
+
+    @property
+    def geometry(self) -> tuple[Pair, Pair, Pair]:
+        """Give window, strides and dilations."""
+        return self.window, self.strides, self.dilations
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each group has one channel of the input and one of the output."""
+        return self.groups == self.channels == self.outputs
+
+    @property
+    def is_regular_3x3(self) -> bool:
+        """Whether windows of 3 × 3 stand at every pixel, in one group: what Winograd's algorithms take."""
+        return self.groups == 1 and self.geometry == ((3, 3), (1, 1), (1, 1))
+
+    @property
+    def has_known_planes(self) -> bool:
+        """Whether the size of the result is known."""
+        return all(d.is_const for d in self.result)
+
+    @property
+    def tiles_2x2(self) -> Dim:
+        """Count the tiles of 2 × 2 pixels that cover a plane of the result."""
+        return self.result[0].ceildiv(2) * self.result[1].ceildiv(2)
+
+    @property
+    def images(self) -> int:
+        """Estimate the number of images."""
+        return likely(self.batch)
+
+    @property
+    def pixels(self) -> int:
+        """Estimate the pixels of a plane of the result."""
+        return likely_extent(self.result[0]) * likely_extent(self.result[1])
+
+    @property
+    def work(self) -> str | None:
+        if not (self.batch.is_const and self.has_known_planes):
+            return None
+        sides = f"{self.batch}x{self.result[0]}x{self.result[1]}, {self.groups}x{self.ic} to {self.oc} channels"
+        windows = " ".join(map(str, self.geometry))
+        work = f"convolution {self.precision} {self.dtype.name} {sides}, window {windows}"
+        return work if self.layout == "nhwc" else f"{work}, nchw"
+
+    def arguments(self) -> dict[str, Dim]:
+        """Give the sizes of a call by name that all kernels of the layout have."""
+        (ih, iw), (oh, ow), (top, left) = self.size, self.result, self.padding
+        sizes = {"batch": self.batch, "ih": ih, "iw": iw, "oh": oh, "ow": ow, "pad_h": top, "pad_w": left}
+        sizes |= {"x_batch": self.x[0], "y_batch": self.y[0]}
+        if self.layout == "nchw":
+            sizes |= {"x_channel": self.x[1], "y_channel": self.y[1]}
+        else:
+            sizes |= {"x_row": self.x[2], "x_pixel": self.x[3], "y_pixel": self.y[2]}
+        row = "channel" if self.layout == "nchw" else "pixel"
+        for i, (axes, strides) in enumerate(zip(self.epilogue.slots, self.slots, strict=True)):
+            sizes[f"s{i}_batch"] = strides[0]
+            if axes in ("column", "full"):
+                sizes[f"s{i}_{row}"] = strides[1]
+        return sizes
+
+    def channel_arguments(self) -> dict[str, Dim]:
+        """Give the sizes of a call by name that say how many channels a group has."""
+        return {"ic": Dim.of(self.ic), "oc": Dim.of(self.oc)}
+
+    def waiting(self, isa: Isa, size: int) -> float:
+        """Estimate the cycles that a call waits for so many bytes of packed weights, which are in no cache."""
+        return self.images * size / isa.vector * WEIGHTS * relative(isa)

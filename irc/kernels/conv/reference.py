@@ -1,0 +1,76 @@
+"""What convolutions compute, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from irc.ir.types import DType
+from irc.kernels.conv.problem import Layout, Pair
+from irc.kernels.core.base import Array
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.reference import apply, strided
+
+
+def unpacked(packed: Array, shape: Sequence[int], dtype: DType, pack: Callable[[Array], Array]) -> Array:
+    """Undo `pack`, which only rearranges weights of that shape and fills up with zeros.
+
+    It packs the positions of the elements, counted from 1: what is 0 fills up.
+    """
+    count = int(np.prod(shape))
+    place = pack(np.arange(1, count + 1).reshape(shape)).astype(np.int64)
+    w = np.empty(count, dtype.numpy)
+    w[place[place > 0] - 1] = packed[: place.size][place > 0]
+    return w.reshape(shape)
+
+
+def convolve(
+    layout: Layout,
+    w: Array,
+    groups: int,
+    strides: Pair,
+    dilations: Pair,
+    epilogue: Epilogue,
+    reads: Sequence[Array],
+    writes: Sequence[Array],
+    sizes: Mapping[str, int],
+) -> None:
+    """Compute a call in NumPy.
+
+    `w` is [outputs, channels of a group, kh, kw], the other operands stand as the kernels' pointers have them.
+    """
+    first, batch, ow = layout == "nchw", sizes["batch"], sizes["ow"]
+    steps = (sizes["x_channel"], sizes["iw"], 1) if first else (1, sizes["x_row"], sizes["x_pixel"])
+    space = (batch, groups * w.shape[1], sizes["ih"], sizes["iw"])
+    x = strided(reads[0], space, (sizes["x_batch"], *steps))
+    to, across = (batch, w.shape[0], sizes["oh"], ow), "channel" if first else "pixel"
+
+    def view(flat: Array, name: str, column: int) -> Array:
+        """View what has that stride along the columns of the epilogue."""
+        row = sizes.get(f"{name}_{across}", 0)
+        channel, pixel = (row, column) if first else (column, row)
+        return strided(flat, to, (sizes[f"{name}_batch"], channel, ow * pixel, pixel))
+
+    slots = [
+        view(flat, f"s{i}", int(axes in ("row", "full")))
+        for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
+    ]
+    view(writes[0], "y", 1)[...] = apply(epilogue, _sums(x, w, groups, strides, dilations, sizes), slots)
+
+
+def _sums(x: Array, w: Array, groups: int, strides: Pair, dilations: Pair, sizes: Mapping[str, int]) -> Array:
+    """Sum up the products of x[n, groups · inside, h, w] and w[outputs, inside, kh, kw]."""
+    (oh, ow), (ih, iw) = (sizes["oh"], sizes["ow"]), x.shape[2:]
+    outputs, inside, kh, kw = w.shape
+    total = np.zeros((x.shape[0], outputs, oh, ow), w.dtype)
+    per = outputs // groups
+    for y, o in np.ndindex(oh, ow):
+        for ky, kx in np.ndindex(kh, kw):
+            row = y * strides[0] + ky * dilations[0] - sizes["pad_h"]
+            col = o * strides[1] + kx * dilations[1] - sizes["pad_w"]
+            if 0 <= row < ih and 0 <= col < iw:
+                for g in range(groups):
+                    part = x[:, g * inside : (g + 1) * inside, row, col]
+                    total[:, g * per : (g + 1) * per, y, o] += part @ w[g * per : (g + 1) * per, :, ky, kx].T
+    return total

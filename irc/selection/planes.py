@@ -1,0 +1,125 @@
+"""Windows over planes: what convolutions and pools read of a node, wherever its channels stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from irc.fusion.access import ZERO, Access, Space, find, row_major
+from irc.fusion.epilogues import merged
+from irc.ir.dim import Dim
+from irc.ir.graph import Value
+from irc.kernels.conv.problem import Layout, Pair
+from irc.kernels.core.epilogue import Axes
+from irc.opdef.window import spatial, window_padding
+from irc.selection.select import Claimer
+
+ONE = Dim.of(1)
+
+
+@dataclass
+class Planes:
+    """Windows over planes; one spatial axis is a plane of one row.
+
+    before, after: padding above and left, below and right.  flat: one spatial axis.
+    """
+
+    layout: Layout
+    batch: Dim
+    channels: Dim
+    size: tuple[Dim, Dim]
+    result: tuple[Dim, Dim]
+    window: Pair
+    strides: Pair
+    dilations: Pair
+    before: tuple[Dim, Dim]
+    after: tuple[Dim, Dim]
+    flat: bool
+
+    @property
+    def channel_axis(self) -> int:
+        """The axis of the channels in the input and in the result."""
+        return 1 if self.layout == "nchw" else -1
+
+    def space(self, values: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Give those values, of the axes of the input or the result, that belong to spatial axes."""
+        return tuple(values[2:] if self.layout == "nchw" else values[1:-1])
+
+    def channel(self, strides: Sequence[Dim]) -> Dim:
+        """Give the stride along the channels."""
+        return strides[self.channel_axis]
+
+    def pixel(self, strides: Sequence[Dim]) -> Dim | None:
+        """Give the stride along the pixels of the result; None where it is not one stride."""
+        axes = merged(self.result[1:] if self.flat else self.result, self.space(strides))
+        return ZERO if not axes else axes[0][1] if len(axes) == 1 else None
+
+    def row_and_column(self, strides: Sequence[Dim]) -> tuple[Dim, Dim | None]:
+        """Give the strides along the rows and the columns of an epilogue: its columns are what stands side by side."""
+        channel, pixel = self.channel(strides), self.pixel(strides)
+        return (channel, pixel) if self.layout == "nchw" else (pixel or ZERO, channel)
+
+    def fits(self, access: Access) -> bool:
+        """Whether an epilogue can read an operand so: one stride along the pixels, none or 1 along its columns."""
+        return self.pixel(access.strides) is not None and self.row_and_column(access.strides)[1] in (0, 1)
+
+    def axes(self, access: Access) -> Axes:
+        """Say along which axes of an epilogue an operand that `fits` varies."""
+        row, column = self.row_and_column(access.strides)
+        if column == 0:
+            return "scalar" if row == 0 else "column"
+        return "row" if row == 0 else "full"
+
+    def x_strides(self, source: Access) -> tuple[Dim, Dim, Dim, Dim]:
+        """Give the strides of the input along images, channels, rows and pixels."""
+        space = self.space(source.strides)
+        return source.strides[0], self.channel(source.strides), ZERO if self.flat else space[0], space[-1]
+
+    def y_strides(self, shape: Sequence[Dim]) -> tuple[Dim, Dim, Dim]:
+        """Give the strides of a result without gaps along images, channels and pixels."""
+        strides = row_major(tuple(shape))
+        return strides[0], self.channel(strides), self.pixel(strides) or ZERO
+
+
+def planes_of(op: Any, layout: Layout, x: Value, y: Value, window: Sequence[int]) -> Planes | None:
+    """Read the geometry off a convolution or a pool; None where there are not one or two spatial axes."""
+    rank = len(x.shape) - 2
+    if rank not in (1, 2):
+        return None
+
+    def pair(values: Sequence[Any], one: Any) -> tuple[Any, Any]:
+        return (one, values[0]) if rank == 1 else (values[0], values[1])
+
+    def space(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        return shape[2:] if layout == "nchw" else shape[1:-1]
+
+    before, after = window_padding(op, space(x.shape), window)
+    return Planes(
+        layout,
+        y.shape[0],
+        x.shape[1 if layout == "nchw" else -1],
+        pair(space(x.shape), ONE),
+        pair(space(y.shape), ONE),
+        pair(window, 1),
+        pair(spatial(op.name, "strides", op.strides, rank, 1), 1),
+        pair(spatial(op.name, "dilations", op.dilations, rank, 1), 1),
+        pair(before, ZERO),
+        pair(after, ZERO),
+        rank == 1,
+    )
+
+
+def input_of(claimer: Claimer, planes: Planes, x: Value) -> Access:
+    """Find where the input stands.
+
+    Channels first: rows without gaps, one after the other, images and channels at any distance; channels last: these
+    side by side, all else at any distance.
+    """
+    space, rows = Space(x.shape), row_major(x.shape)[2:]
+    for access in find(claimer.elements, space, x, space.at):
+        if planes.layout == "nchw" and access.strides[2:] == rows:
+            return access
+        if planes.layout == "nhwc" and (access.strides[-1] == 1 or x.shape[-1] == 1):
+            return access
+    raise AssertionError(f"{x.name} does not stand where it is stored")
