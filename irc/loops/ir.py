@@ -117,7 +117,7 @@ class If(Stmt):
 class KernelCall(Stmt):
     """A call of a generated kernel: extents, strides and pointers are run-time arguments.
 
-    `kernel` is a row of `irc.kernels.core.catalogue`; buffers are passed by pointer (`reads`, `writes`),
+    `kernel` is one of `irc.kernels.core.registry`; buffers are passed by pointer (`reads`, `writes`),
     sizes as expressions.  `offsets`: where in each of `reads`, then `writes` the kernel's operand starts,
     in elements (empty: all at the start).
     """

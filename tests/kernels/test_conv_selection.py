@@ -1,0 +1,83 @@
+"""Which kernel convolutions of known networks get, by the cycles that all candidates estimate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from irc.ir.dim import Dim
+from irc.kernels import ISAS, plain
+from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
+from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
+from irc.kernels.conv.nchw import ConvKernel
+from irc.kernels.conv.nhwc import DirectConvKernel
+from irc.kernels.conv.problem import ConvProblem, Layout
+from irc.kernels.conv.split_bf16 import AmxConvKernel
+from irc.kernels.conv.winograd import WinogradKernel
+from irc.kernels.conv.winograd_bf16 import DotWinogradKernel
+from irc.kernels.core.registry import candidates
+
+F32 = [("avx2", "highest"), ("avx512", "highest"), ("avx512_bf16", "high"), ("neon", "highest"), ("sse", "highest")]
+TILES = [("amx", precision) for precision in ("highest", "high", "medium")]
+DOTS = [("avx512_bf16", "medium")]
+W = Dim.symbol("w")
+RESNET = [(64, 64, (56, 56)), (128, 128, (28, 28)), (256, 256, (14, 14))]  # 3 × 3, stride 1
+OTHERS = [(3, 64, (112, 112), (7, 7), (2, 2)), (128, 128, (28, 28), (3, 3), (2, 2)), (512, 512, (7, 7), (3, 3))]
+MOBILE = [(32, (112, 112), (3, 3), (1, 1)), (96, (56, 56), (3, 3), (2, 2)), (240, (14, 14), (5, 5), (1, 1))]
+
+
+def selected(isa: str, precision: str, layout: Layout, *shape: Any) -> type:
+    """Of all candidates, whose labels and cycles differ, the class of the first."""
+    problem = ConvProblem.contiguous(layout, plain(), *shape, precision=precision)
+    found = list(candidates(problem, ISAS[isa]).values())
+    cycles = [k.cycles(problem) for k in found]
+    assert cycles == sorted(cycles) and cycles[0] > 0
+    return type(found[0])
+
+
+@pytest.mark.parametrize(("isa", "precision"), F32)
+def test_multiply_adds(isa: str, precision: str) -> None:
+    for ic, oc, plane in [*RESNET, (32, 32, (128, 128)), (64, 64, (W, W))]:
+        assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is WinogradKernel, (ic, oc, plane)
+    for shape in [*OTHERS, (16, 16, (112, 112), (3, 3)), (3, 32, (64, 64), (3, 3)), (512, 512, (W // 32, 7), (3, 3))]:
+        assert selected(isa, precision, "nhwc", *shape) is DirectConvKernel, shape
+
+
+@pytest.mark.parametrize(("isa", "precision"), TILES)
+def test_tiles_of_bf16(isa: str, precision: str) -> None:
+    for ic, oc, plane in RESNET:
+        assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is AmxConvKernel
+    for shape in OTHERS:
+        assert selected(isa, precision, "nhwc", *shape) is AmxConvKernel, shape
+    assert selected(isa, precision, "nhwc", 64, 64, (W, W), (3, 3)) is WinogradKernel, "its size must be known"
+
+
+@pytest.mark.parametrize(("isa", "precision"), DOTS)
+def test_pairs_of_bf16(isa: str, precision: str) -> None:
+    for ic, oc, plane in RESNET:
+        assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is DotWinogradKernel
+    for shape in OTHERS:
+        assert selected(isa, precision, "nhwc", *shape) is AmxConvKernel, shape
+
+
+@pytest.mark.parametrize(("isa", "precision"), [*F32, *TILES, *DOTS])
+def test_depthwise(isa: str, precision: str) -> None:
+    for channels, plane, window, strides in [*MOBILE, (2, (20, 20), (3, 3), (1, 1)), (32, (W, W), (3, 3), (1, 1))]:
+        shape = (channels, channels, plane, window, strides, (1, 1), channels)
+        assert selected(isa, precision, "nhwc", *shape) is DepthwiseLastKernel, shape
+        assert selected(isa, precision, "nchw", *shape) is DepthwiseKernel, shape
+    shape = (64, 128, (28, 28), (3, 3), (1, 1), (1, 1), 64)
+    assert selected(isa, precision, "nchw", *shape) is ConvKernel, "a group has two output channels"
+
+
+def test_works_are_told_apart() -> None:
+    """Measured choices of one layout, precision or shape are no others'."""
+    problems = [
+        ConvProblem.contiguous(layout, plain(), 16, oc, (8, 8), (3, 3), precision=precision)
+        for layout in ("nchw", "nhwc")
+        for precision in ("highest", "medium")
+        for oc in (16, 32)
+    ]
+    assert len({p.work for p in problems}) == len(problems) and None not in {p.work for p in problems}
+    assert ConvProblem.contiguous("nhwc", plain(), 16, 16, (8, W), (3, 3)).work is None
