@@ -1,4 +1,5 @@
-"""The operation that CONTRIBUTING.md adds really works: read, checked, compiled and written from that text alone."""
+"""What CONTRIBUTING.md adds really works, from that text alone: an operation, read, checked, compiled and written; a
+kernel, selected, compiled and held against its NumPy."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,9 +37,47 @@ print("works")
 """
 
 
-def test_the_worked_example_works(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
-    (tmp_path / "trial.py").write_text(example + TRIAL, "utf-8")
+KERNEL = """
+import numpy as np, onnx
+import irc
+from irc.driver import generate_sources, CompileOptions
+from irc.ir.dim import Dim
+from irc.kernels.core.epilogue import plain
+from irc.kernels.core.isa import ISAS
+from irc.kernels.core.reference import run
+from irc.kernels.core.registry import select
+
+weights = np.arange(64 * 80, dtype=np.float32).reshape(64, 80) % 7 - 3
+model = onnx.parser.parse_model('''
+    <ir_version: 8, opset_import: ["" : 17]>
+    m (float[1, 64] x) => (float[1, 80] y) <float[64, 80] w = {%s}> { y = MatMul(x, w) }'''
+    % ", ".join(map(str, weights.reshape(-1))))
+for isa in (ISAS["avx512"], ISAS["avx2"], ISAS["sse"]):
+    problem = GemmProblem.contiguous(plain(), 1, 80, 64, True)
+    chosen = select(problem, isa)
+    assert isinstance(chosen, RowTimesMatrix), chosen
+    assert not isinstance(select(GemmProblem.contiguous(plain(), 2, 80, 64, True), isa), RowTimesMatrix)
+
+x = np.linspace(-1, 1, 64, dtype=np.float32)[None]
+compiled = irc.compile(model, backend="c", cache=False)
+(got,) = compiled(x)
+np.testing.assert_allclose(got, x @ weights, rtol=1e-5, atol=1e-5)
+y = np.zeros(80, np.float32)
+packed = chosen.packed(problem).pack(weights)
+run(chosen, [x[0], packed], [y], {n: int(v) for n, v in chosen.arguments_for(problem).items()})
+np.testing.assert_allclose(y, got[0], rtol=1e-5, atol=1e-5)
+compiled.save("out")
+texts = [p.read_text() for p in __import__("pathlib").Path("out").glob("*.c")]
+assert any(chosen.summary in text for text in texts), "the kernel is not in the C"
+print("works")
+"""
+
+
+@pytest.mark.parametrize("trial", [pytest.param(0, id="operation"), pytest.param(1, id="kernel")])
+def test_the_worked_example_works(trial: int, tmp_path: Path) -> None:
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
+    assert len(examples) == 2
+    (tmp_path / "trial.py").write_text(examples[trial] + (TRIAL, KERNEL)[trial], "utf-8")
     command = [sys.executable, str(tmp_path / "trial.py"), str(tmp_path / "m.onnx")]
     done = subprocess.run(
         command,
