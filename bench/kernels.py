@@ -18,16 +18,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from irc.ir.types import f32
-from irc.kernels import (
-    PROTOTYPES,
-    host_isa,
-    plain,
-    select_global_pool,
-    select_global_pool_last,
-    select_pool,
-    select_pool_last,
-)
+from irc.kernels import PROTOTYPES, host_isa, plain
 from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
 from irc.kernels.conv.nchw import ConvKernel
@@ -35,7 +26,9 @@ from irc.kernels.conv.nhwc import DirectConvKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
-from irc.kernels.pool.nchw import Mode
+from irc.kernels.pool.nchw import GlobalPoolKernel, PoolKernel
+from irc.kernels.pool.nhwc import GlobalPoolLastKernel, PoolLastKernel
+from irc.kernels.pool.problem import GlobalPoolProblem, Mode, PoolProblem
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 PEAK = """
@@ -344,8 +337,8 @@ def bench_last() -> None:
         x, y = aligned((size, size, c)), aligned((out, out, c), "zero")
         window, strides = (k, k), (stride, stride)
         pools = (
-            select_pool_last(isa, f32, mode, window, strides, (1, 1), "inside", plain(), out),
-            select_pool(isa, f32, mode, window, strides),
+            PoolLastKernel.best(PoolProblem.contiguous("nhwc", plain(), mode, window, strides, result=(out, out)), isa),
+            PoolKernel.best(PoolProblem.contiguous("nchw", plain(), mode, window, strides), isa),
         )
         assert pools[0] is not None and pools[1] is not None
         lib = build([PROTOTYPES, pools[0].source(), pools[1].source()])
@@ -355,8 +348,12 @@ def bench_last() -> None:
         versus(f"{mode} pool {c} {size} {k}x{k}/{stride}", x.nbytes + y.nbytes, run, other)
     for c, size in GLOBAL_LAST:
         x, y = aligned((size, size, c)), aligned((c,), "zero")
-        kernels = select_global_pool_last(isa, f32, "average", plain()), select_global_pool(isa, f32, "average")
-        lib = build([PROTOTYPES, *(kernel.source() for kernel in kernels)])
+        kernels = (
+            GlobalPoolLastKernel.best(GlobalPoolProblem.contiguous("nhwc", plain(), "average"), isa),
+            GlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(), "average"), isa),
+        )
+        assert kernels[0] is not None and kernels[1] is not None
+        lib = build([PROTOTYPES, *(kernel.source() for kernel in kernels if kernel)])
         run = invoke(lib, kernels[0], x, y, 1, c, size * size, 0, c, 0)
         other = invoke(lib, kernels[1], x, y, 1, c, size * size, 0, size * size, 0, 1)
         versus(f"mean {c} {size}x{size}", x.nbytes, run, other)

@@ -16,7 +16,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from kernels import PEAK, aligned, best, build, invoke, report
 
 from irc.ir.types import f32
-from irc.kernels import PROTOTYPES, host_isa, select_attention, select_pool, select_transpose, transposed
+from irc.kernels import PROTOTYPES, host_isa, plain
+from irc.kernels.attention.problem import AttentionProblem
+from irc.kernels.attention.vector import AttentionKernel
+from irc.kernels.movement.problem import TransposeProblem
+from irc.kernels.movement.transpose import TransposeKernel
+from irc.kernels.pool.nchw import PoolKernel
+from irc.kernels.pool.problem import PoolProblem
 
 
 def library(kernel: Any) -> Any:
@@ -39,7 +45,7 @@ def bench_attention() -> None:
         (12, 1, 1, 1024, 64),
         (12, 4, 1, 1024, 64),
     ):
-        kernel = select_attention(host_isa(), m * group, d, d**-0.5)
+        kernel = AttentionKernel.best(AttentionProblem.contiguous(m * group, n, d, d**-0.5), host_isa())
         assert kernel is not None
         lib = library(kernel)
         q, o = aligned((heads, m, d)), aligned((heads, m, d), "zero")
@@ -59,7 +65,8 @@ def bench_pool() -> None:
     ):
         pad = window // 2
         out = (size + 2 * pad - window) // stride + 1
-        kernel = select_pool(host_isa(), f32, mode, (window, window), (stride, stride))  # type: ignore[arg-type]
+        problem = PoolProblem.contiguous("nchw", plain(), mode, (window, window), (stride, stride))  # type: ignore[arg-type]
+        kernel = PoolKernel.best(problem, host_isa())
         assert kernel is not None
         x, y = aligned((channels, size, size)), aligned((channels, out, out), "zero")
         sizes = (1, channels, size, size, out, out, pad, pad, pad, pad, 0, size * size, 0, out * out)
@@ -69,8 +76,6 @@ def bench_pool() -> None:
 
 
 def bench_transpose() -> None:
-    kernel = select_transpose(host_isa(), f32)
-    lib = library(kernel)
     for shape, order in (
         ((768, 768), (1, 0)),
         ((3000, 3000), (1, 0)),
@@ -80,11 +85,12 @@ def bench_transpose() -> None:
         ((9, 4, 2, 112, 112), (0, 3, 1, 4, 2)),
     ):
         x, y = aligned(shape), aligned(tuple(shape[i] for i in order), "zero")
-        sizes = transposed(shape, order)
-        assert sizes is not None
-        beside_copy(
-            f"transpose {shape} {order}", x, y, invoke(lib, kernel, x, y, *(int(sizes[n]) for n in kernel.sizes))
-        )
+        problem = TransposeProblem.reordering(f32, shape, order)
+        kernel = None if problem is None else TransposeKernel.best(problem, host_isa())
+        assert problem is not None and kernel is not None
+        sizes = kernel.arguments_for(problem)
+        run = invoke(library(kernel), kernel, x, y, *(int(sizes[n]) for n in kernel.sizes))
+        beside_copy(f"transpose {shape} {order}", x, y, run)
 
 
 def main() -> None:

@@ -7,19 +7,6 @@ Products and convolutions are problems, for which a kernel is selected among all
     packed = kernel.packed(problem)                     # how constants go into the weights file, 64-byte aligned
     KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), sizes=kernel.order(**kernel.arguments_for(problem)))
 
-The catalogue selects the others:
-
-    kernel = select_pool_last(isa, f32, "max", window, strides, dilations, counted, epilogue, ow)   # NHWC; may be None
-    kernel = select_global_pool_last(isa, f32, "average", epilogue)     # all pixels of [batch, pixels, channels]
-
-    kernel = select_attention(isa, rows, width, scale, mask, causal)   # softmax(scale Q Kᵀ + mask) V; may be None
-    kernel = select_matrix_attention(isa, precision, kernel, rows, keys)       # the same on AMX; may be None
-    kernel = select_pool(isa, f32, "max", window, strides, dilations, counted)   # NCHW; may be None
-    kernel = select_global_pool(isa, f32, "average")                    # planes
-    kernel = select_recurrent(isa, f32, "lstm", direction, batch)      # the steps of LSTM and GRU
-    weights = kernel.pack_weights(array)
-    kernel = select_transpose(isa, f32)                                 # kernel.order(**transposed(shape, order))
-
 Every kernel has
     symbol, declaration(), source()   the C; equal symbols mean equal text.  Sources may share a file (what they share
                                       is guarded); the file needs the type irc_pool, and -ffp-contract=fast
@@ -40,42 +27,24 @@ first channels and pixels, so that a bias is "column"; with the channels last, a
 that a bias is "row".  A residual is "full" everywhere.
 """
 
-from irc.kernels.attention.split_bf16 import AmxAttentionKernel
-from irc.kernels.attention.vector import AttentionKernel
 from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
 from irc.kernels.conv.nchw import ConvKernel
 from irc.kernels.conv.nhwc import DirectConvKernel
 from irc.kernels.conv.split_bf16 import AmxConvKernel
 from irc.kernels.conv.winograd_bf16 import DotWinogradKernel
-from irc.kernels.core.catalogue import (
-    select_attention,
-    select_global_pool,
-    select_global_pool_last,
-    select_matrix_attention,
-    select_pool,
-    select_pool_last,
-    select_recurrent,
-    select_transpose,
-)
 from irc.kernels.core.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.core.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.core.text import PROTOTYPES
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.small_b import RowsGemmKernel
 from irc.kernels.gemm.split_bf16 import AmxGemmKernel
-from irc.kernels.movement.transpose import TransposeKernel, transposed
-from irc.kernels.pool.nchw import GlobalPoolKernel, PoolKernel
-from irc.kernels.pool.nhwc import GlobalPoolLastKernel, PoolLastKernel
-from irc.kernels.recurrent.lstm_gru import RecurrentKernel
 
 __all__ = [
     "ISAS",
     "PROTOTYPES",
-    "AmxAttentionKernel",
     "AmxConvKernel",
     "AmxGemmKernel",
-    "AttentionKernel",
     "ConvKernel",
     "DepthwiseKernel",
     "DepthwiseLastKernel",
@@ -83,27 +52,12 @@ __all__ = [
     "DotWinogradKernel",
     "Epilogue",
     "GemmKernel",
-    "GlobalPoolKernel",
-    "GlobalPoolLastKernel",
     "Isa",
-    "PoolKernel",
-    "PoolLastKernel",
-    "RecurrentKernel",
     "RowsGemmKernel",
-    "TransposeKernel",
     "acc",
     "host_isa",
     "isa_of",
     "plain",
-    "select_attention",
-    "select_global_pool",
-    "select_global_pool_last",
-    "select_matrix_attention",
-    "select_pool",
-    "select_pool_last",
-    "select_recurrent",
-    "select_transpose",
     "slot",
     "supported",
-    "transposed",
 ]

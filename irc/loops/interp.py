@@ -15,7 +15,7 @@ import numpy as np
 
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.types import DType
-from irc.kernels.core import semantics_last
+from irc.kernels.core import reference
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
 
 Array = np.ndarray[Any, Any]
@@ -100,7 +100,7 @@ class Interpreter:
         starts = [int(self.value(e)) for e in s.offsets] or [0] * len(s.reads + s.writes)
         memory = [self.array(b).reshape(-1)[at:] for b, at in zip((*s.reads, *s.writes), starts, strict=True)]
         sizes = dict(zip(s.kernel.sizes, (int(self.value(e)) for e in s.sizes), strict=True))
-        semantics_last.call(s.kernel, memory[: len(s.reads)], memory[len(s.reads) :], sizes)
+        reference.run(s.kernel, memory[: len(s.reads)], memory[len(s.reads) :], sizes)
 
     def index(self, buffer: Buffer, at: tuple[Expr, ...]) -> tuple[int, ...]:
         found = tuple(int(self.value(i)) for i in at)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from irc.fusion.access import ZERO, Access, Space, find
 from irc.fusion.epilogues import Tail, merged
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.ir.types import f32
-from irc.kernels import acc, select_attention, select_matrix_attention
+from irc.kernels.attention.problem import AttentionProblem
+from irc.kernels.core.epilogue import acc
+from irc.kernels.core.registry import select
 from irc.selection.matmul import Product, operand, product_of, result_of
 from irc.selection.select import Claim, Claimer, worthwhile
 
@@ -200,37 +202,39 @@ def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value
         if grouped is not None:
             group = axes[-1][0]
             axes[-2:] = [grouped]
-    if len(axes) > 2 or values.strides[-2] not in (0, 1) or 1 not in (keys.strides[-1], keys.strides[-2]):
+    if len(axes) > 2 or values.strides[-2] not in (0, 1):
         return None
-    kernel = select_attention(
-        claimer.isa, p.m * group, _wider(p.k, o.n), found.scale, "none" if mask is None else "add", False, found.empty
-    )
-    if kernel is None:
-        return None
-    kernel = select_matrix_attention(claimer.isa, claimer.precision, kernel, p.m * group, p.n) or kernel
     none = (ONE, *[ZERO] * len(over))
     heads, batch = (axes[-1] if axes else none), (axes[-2] if len(axes) > 1 else none)
-    sizes: dict[str, Any] = {
-        "batch": batch[0],
-        "heads": heads[0],
-        "group": group,
-        "m": p.m,
-        "n": p.n,
-        "d": p.k,
-        "dv": o.n,
-        "q_row": left.strides[depth],
-        "k_row": keys.strides[-2],
-        "k_col": keys.strides[-1],
-        "v_row": values.strides[-1],
-        "o_row": to[depth],
-    }
-    for place, name in enumerate(("q", "k", "v", "o", *(["mask"] if mask else [])), 1):
-        sizes |= {f"{name}_batch": batch[place], f"{name}_head": heads[place]}
+    q_lead, k_lead, v_lead, o_lead, *mask_lead = zip(batch[1:], heads[1:], strict=True)
+    problem = AttentionProblem(
+        f32,
+        claimer.precision,
+        found.scale,
+        "none" if mask is None else "add",
+        False,
+        found.empty,
+        batch[0],
+        heads[0],
+        group,
+        p.m,
+        p.n,
+        p.k,
+        o.n,
+        q=(*q_lead, left.strides[depth]),
+        k=(*k_lead, keys.strides[-2], keys.strides[-1]),
+        v=(*v_lead, values.strides[-1]),
+        o=(*o_lead, to[depth]),
+        added=(*mask_lead[0], mask.strides[depth], mask.strides[depth + 1]) if mask else (ZERO, ZERO, ZERO, ZERO),
+        shift=ZERO,
+    )
+    kernel = select(problem, claimer.isa)
+    if kernel is None:
+        return None
     operands = [(x.value, x.offset) for x in (left, keys, values, *([mask] if mask else []))]
-    if mask is not None:
-        sizes |= {"mask_row": mask.strides[depth], "mask_col": mask.strides[depth + 1]}
-    tail = Tail(found.values.outputs[0], acc(f32))
-    return Claim(kernel, operands, sizes, ZERO, result, tail, tuple(dict.fromkeys(found.nodes)))
+    tail, sizes = Tail(found.values.outputs[0], acc(f32)), kernel.arguments_for(problem)
+    scratch = kernel.scratch(problem)
+    return Claim(kernel, operands, sizes, scratch, result, tail, tuple(dict.fromkeys(found.nodes)))
 
 
 def _repeated(p: Product, k: Value) -> Dim:
@@ -257,10 +261,6 @@ def _joined(heads: Sequence[Dim], queries: Sequence[Dim]) -> tuple[Dim, ...] | N
             return None
     joined = [heads[k] if k in shared else queries[k] for k in range(1, len(heads))]
     return (heads[0] * queries[0], *joined)
-
-
-def _wider(a: Dim, b: Dim) -> Dim:
-    return a if b.at_most(a) else b
 
 
 def _mask(claimer: Claimer, p: Product, mask: Value | None) -> Access | None:

@@ -1,56 +1,67 @@
-"""MaxPool and AveragePool over planes as kernels."""
+"""MaxPool and AveragePool as kernels: NCHW over two axes, channels last over one or two."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
-from irc.fusion.access import ZERO, Space, find, row_major
+from irc.fusion.access import Access
 from irc.fusion.epilogues import Tail
+from irc.ir.dim import Dim
 from irc.ir.graph import Node
-from irc.kernels import acc, select_pool
-from irc.opdef.window import spatial, window_padding
+from irc.kernels.core.epilogue import Epilogue, acc
+from irc.kernels.core.registry import select
+from irc.kernels.pool.problem import Counted, PoolProblem
+from irc.layout.channels_last import ChannelsLast
+from irc.ops.pool import AveragePool, MaxPool
+from irc.selection.planes import Planes, input_of, planes_of
 from irc.selection.select import Claim, Claimer, worthwhile
 
 
 def claim(claimer: Claimer, node: Node) -> Claim | None:
-    """A kernel for a pool over two axes whose indices nobody wants; None where loops do it."""
-    op: Any = node.op
+    """Select a pool kernel if the indices are unused and padding is known; None where loops compute the pool."""
+    last = isinstance(node.op, ChannelsLast)
+    op = node.op.op if isinstance(node.op, ChannelsLast) else node.op
     x, y = node.inputs[0], node.outputs[0]
-    assert x is not None
-    unwanted = all(not v.uses and v not in claimer.graph.outputs for v in node.outputs[1:])
-    if len(x.shape) != 4 or not unwanted or not worthwhile(*y.shape, *map(y.shape[0].of, op.kernel)):
+    assert x is not None and isinstance(op, MaxPool | AveragePool)
+    planes = planes_of(op, "nhwc" if last else "nchw", x, y, op.kernel)
+    if planes is None or (planes.flat and not last) or not worthwhile(*y.shape, *map(Dim.of, op.kernel)):
         return None
-    window = (int(op.kernel[0]), int(op.kernel[1]))
-    strides = spatial(op.name, "strides", op.strides, 2, 1)
-    dilations = spatial(op.name, "dilations", op.dilations, 2, 1)
-    begin, end = window_padding(op, x.shape[2:], window)
-    if any(not d.is_const or int(d) < 0 for d in (*begin, *end)):
+    if any(v.uses or v in claimer.graph.outputs for v in node.outputs[1:]):
         return None
-    if node.op.name == "MaxPool" and any(int(p) >= w for p, w in zip((*begin, *end), window * 2, strict=True)):
-        return None  # a window may see padding only
-    mode = "max" if node.op.name == "MaxPool" else "average"
-    counted: Any = getattr(op, "counted", "inside")
-    pair = ((strides[0], strides[1]), (dilations[0], dilations[1]))
-    kernel = select_pool(claimer.isa, y.dtype, mode, window, *pair, counted)
+    padding = (*planes.before, *planes.after)
+    if any(not d.is_const or int(d) < 0 for d in padding):
+        return None
+    beside = any(int(p) >= w for p, w in zip(padding, planes.window * 2, strict=True))
+    if beside and (last or isinstance(op, MaxPool)):  # a window may lie wholly in padding
+        return None
+    tail = claimer.collector.tail(y, [], planes.fits) if last else Tail(y, acc(y.dtype))
+    source = input_of(claimer, planes, x)
+    problem = _problem(claimer, op, planes, source, tail)
+    kernel = select(problem, claimer.isa)
     if kernel is None:
         return None
-    space, rows = Space(x.shape), row_major(x.shape)[2:]
-    source = next(a for a in find(claimer.elements, space, x, space.at) if a.strides[2:] == rows)
-    to = row_major(y.shape)
-    sizes = {
-        "batch": y.shape[0],
-        "channels": y.shape[1],
-        "ih": x.shape[2],
-        "iw": x.shape[3],
-        "oh": y.shape[2],
-        "ow": y.shape[3],
-        "pad_h": begin[0],
-        "pad_w": begin[1],
-        "end_h": end[0],
-        "end_w": end[1],
-        "x_batch": source.strides[0],
-        "x_channel": source.strides[1],
-        "y_batch": to[0],
-        "y_channel": to[1],
-    }
-    return Claim(kernel, [(source.value, source.offset)], sizes, ZERO, y, Tail(y, acc(y.dtype)))
+    operands = [(source.value, source.offset), *((s.value, s.offset) for s in tail.slots)]
+    return Claim(kernel, operands, kernel.arguments_for(problem), kernel.scratch(problem), tail.value, tail)
+
+
+def _problem(claimer: Claimer, op: MaxPool | AveragePool, planes: Planes, source: Access, tail: Tail) -> PoolProblem:
+    """State the pool as a problem."""
+    return PoolProblem(
+        tail.value.dtype,
+        claimer.precision,
+        Epilogue(tail.expr, tuple(planes.axes(s) for s in tail.slots)),
+        planes.layout,
+        "max" if isinstance(op, MaxPool) else "average",
+        "inside" if isinstance(op, MaxPool) else cast("Counted", op.counted),
+        planes.batch,
+        planes.channels,
+        planes.size,
+        planes.result,
+        planes.window,
+        planes.strides,
+        planes.dilations,
+        (planes.before, planes.after),
+        x=planes.x_strides(source),
+        y=planes.y_strides(tail.value.shape),
+        slots=tuple((s.strides[0], planes.row_and_column(s.strides)[0]) for s in tail.slots),
+    )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from irc.expr import index
 from irc.fusion.access import Access, Space, find, row_major
 from irc.fusion.origins import layers_between
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
 from irc.ir.types import TensorType, i32, i64, u8
-from irc.kernels import RecurrentKernel, select_recurrent
+from irc.kernels.core.base import Kernel
+from irc.kernels.core.registry import select
+from irc.kernels.recurrent.problem import RecurrentProblem
 from irc.loops.builder import LoopBuilder, Place
 from irc.loops.ir import Buffer, KernelCall
 from irc.opdef.signature import Sig
@@ -59,25 +59,34 @@ def claim(claimer: Claimer, node: Node) -> bool:
     if source is None:
         return False
     cell = "lstm" if op.name == "LSTMSteps" else "gru_linear" if op.linear_before_reset else "gru"
-    kernel = select_recurrent(
-        claimer.isa,
+    y, to = _result(claimer, node.outputs[0])
+    problem = RecurrentProblem(
         x.dtype,
+        claimer.precision,
         cell,
         op.direction,
-        batch,
         h is not None,
         c is not None,
         "" if lengths is None else C_LENGTHS[lengths.dtype],
         bias is not None,
+        steps,
+        batch,
+        int(hidden),
+        x=(source.strides[0], source.strides[1], source.strides[2]),
+        y=(to[0], to[1], to[2]),
     )
-    y, to = _result(claimer, node.outputs[0])
-    sizes: dict[str, Any] = {"steps": steps, "batch": batch, "hidden": hidden}
-    sizes |= {f"x_{n}": s for n, s in zip(("step", "batch", "direction"), source.strides[:3], strict=True)}
-    sizes |= {f"y_{n}": s for n, s in zip(("step", "direction", "batch"), to[:3], strict=True)}
-    reads = [source.value, _packed(claimer, kernel, weights), *(v for v in (h, c, lengths, bias) if v is not None)]
+    kernel = select(problem, claimer.isa)
+    if kernel is None:
+        return False
+    reads = [
+        source.value,
+        _packed(claimer, kernel, problem, weights),
+        *(v for v in (h, c, lengths, bias) if v is not None),
+    ]
     results = [y, *node.outputs[1:]]
     starts = (index(source.offset), *[index(0)] * (len(reads) + len(results) - 1))
-    made_op = RecurrentOp(kernel, kernel.order(**sizes), starts, kernel.scratch_bytes(batch, int(hidden)), len(reads))
+    sizes = kernel.order(**kernel.arguments_for(problem))
+    made_op = RecurrentOp(kernel, sizes, starts, kernel.scratch(problem), len(reads))
     made = [claimer.graph.new_value(v.name, v.type) for v in results]
     layers = layers_between(claimer.elements, reads, *results)
     claimer.graph.add_node(made_op, reads, made, node.name, node.loc, layers)
@@ -115,12 +124,8 @@ def _result(claimer: Claimer, y: Value) -> tuple[Value, tuple[Dim, ...]]:
     return out, tuple(there[order.index(axis)] for axis in range(4))
 
 
-def _packed(claimer: Claimer, kernel: RecurrentKernel, weights: Value) -> Value:
-    source, hidden = weights.const, int(weights.shape[1])
-    assert source is not None
-
-    def pack() -> np.ndarray[Any, Any]:
-        return kernel.pack_weights(source.array)
-
-    key = (weights, kernel.cell, kernel.tile.lanes)
-    return claimer.packed(key, pack, source.dtype, kernel.packed_elements(hidden), weights.name)
+def _packed(claimer: Claimer, kernel: Kernel[RecurrentProblem], problem: RecurrentProblem, weights: Value) -> Value:
+    """Add the weights in the kernel's packing, made when they are written."""
+    source, packed = weights.const, kernel.packed(problem)
+    assert source is not None and packed is not None
+    return claimer.constant(packed, lambda: source.array, (weights,), weights.name)

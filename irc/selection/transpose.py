@@ -9,18 +9,20 @@ from irc.fusion.access import ZERO, Space, find, row_major
 from irc.fusion.epilogues import Tail
 from irc.ir.graph import Node, Value
 from irc.ir.types import TensorType
-from irc.kernels import acc, select_transpose, transposed
+from irc.kernels.core.epilogue import acc
 from irc.kernels.core.problem import likely_extent
+from irc.kernels.core.registry import select
+from irc.kernels.movement.problem import TransposeProblem
 from irc.layout.channels_last import ChannelsLast
 from irc.layout.destination import Part
 from irc.selection.matmul import order_of
 from irc.selection.select import Claim, Claimer
 
-NARROWEST = 8  # rows and columns that change places, at least; symbolic ones count as `expected`
+NARROWEST = 8  # rows and columns that change places, at least; symbolic ones count as in images
 
 
 def claim(claimer: Claimer, node: Node) -> Claim | None:
-    """A kernel for a Transpose of what is stored, whose result kernels read or is a part; None where loops do it.
+    """Select a kernel for a Transpose of what is stored if kernels read its result or it is a part; else None.
 
     Call when all other kernels are in the graph: they read through rearrangements.
     """
@@ -32,10 +34,13 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     read = all(reader.op.name == "KernelOp" for reader in y.uses)
     if order is None or (result is None and not read and not looked_up):
         return None
-    sizes, rows = transposed(x.shape, [a % len(x.shape) for a in order]), row_major(x.shape)
-    if sizes is None or sizes["y_row"] != 1 or any(likely_extent(sizes[n]) < NARROWEST for n in ("rows", "cols")):
+    problem, rows = TransposeProblem.reordering(y.dtype, x.shape, [a % len(x.shape) for a in order]), row_major(x.shape)
+    if problem is None or problem.rows[2] != 1:
         return None
-    space, kernel = Space(x.shape), select_transpose(claimer.isa, y.dtype)
+    kernel = select(problem, claimer.isa)
+    if kernel is None or any(likely_extent(n) < NARROWEST for n in (problem.rows[0], problem.cols[0])):
+        return None
+    space, sizes = Space(x.shape), kernel.arguments_for(problem)
     if looked_up:
         return Claim(kernel, [(x, ZERO)], sizes, ZERO, result or y, Tail(y, acc(y.dtype)))
     for source in find(claimer.elements, space, x, space.at):

@@ -13,7 +13,7 @@ from irc.expr import Bin, Const, Expr, Select, Un, Var, fold, height, replaced, 
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, boolean, f32
 from irc.kernels.core.epilogue import Epilogue, acc, recognised, supported
-from irc.kernels.core.semantics import apply
+from irc.kernels.core.reference import apply
 from irc.opdef.base import load_all
 from irc.opdef.builder import Builder
 

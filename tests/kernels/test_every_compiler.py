@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,15 @@ import pytest
 from onnx import backend as onnx_backend
 
 import irc
-from irc import kernels
-from irc.ir.types import f32, f64
 from irc.kernels import ISAS, PROTOTYPES
 from irc.kernels.core.base import Kernel
-from irc.kernels.core.registry import KERNELS as REGISTRY, load_all
+from irc.kernels.core.registry import KERNELS, load_all
 from irc.toolchain.c_compiler import COMMON, Compiler, Target, contraction, describe_compiler, optimisation
 from tests import test_samples
 from tests.ops import test_ops
 from tests.support import foreign
 from tests.support.instruction_sets import TARGETS, target_of, usable
-from tests.support.kernels import BIASED, M, variants
+from tests.support.kernels import variants
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = Path(onnx_backend.__path__[0]) / "test" / "data" / "light"
@@ -111,59 +109,13 @@ FOREIGN = (  # compilers for AArch64
     (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"),
 )
 load_all()
-REGISTERED = [cls for classes in REGISTRY.values() for cls in classes]
-
-
-KERNELS: dict[str, Callable[..., list[Any]]] = {
-    "select_matrix_attention": lambda f, isa: [
-        f(isa, name, kernels.select_attention(isa, M, 64, 0.125, mask, causal), M, M)
-        for name in ("high", "medium")
-        for mask, causal in (("add", True), ("bool", False), ("none", False))
-    ],
-    "select_attention": lambda f, isa: [
-        f(isa, M, 64, 0.125, "add", True),
-        f(isa, 1, 80, 0.125, "bool", False, "zero"),
-        f(isa, M, 64, 0.125),
-    ],
-    "select_pool": lambda f, isa: [
-        f(isa, f32, mode, (3, 3), (stride, stride), (1, 1), counted)
-        for mode, stride, counted in (("max", 2, "inside"), ("average", 1, "inside"), ("average", 3, "window"))
-    ],
-    "select_global_pool": lambda f, isa: [f(isa, dtype, mode) for dtype in (f32, f64) for mode in ("max", "average")],
-    "select_pool_last": lambda f, isa: [
-        f(isa, f32, mode, (3, 3), (stride, stride), (1, 1), counted, BIASED, width)
-        for mode, stride, counted, width in (("max", 2, "inside", 56), ("average", 1, "window", M))
-    ],
-    "select_global_pool_last": lambda f, isa: [f(isa, f32, mode, BIASED) for mode in ("max", "average")],
-    "select_recurrent": lambda f, isa: [
-        f(isa, f32, "lstm", "bidirectional", M, True, True, "int32_t"),
-        f(isa, f64, "gru", "reverse", 7),
-        f(isa, f32, "gru_linear", "forward", 1, True, False, "int64_t", True),
-    ],
-    "select_transpose": lambda f, isa: [f(isa, f32), f(isa, f64)],
-}
+REGISTERED = [cls for classes in KERNELS.values() for cls in classes]
 
 
 def builders(isa: str) -> list[tuple[Compiler, Target]]:
     """The compilers of this machine that can build for a processor that has the instruction set."""
     commands = FOREIGN if isa == "neon" else tuple((cc,) for cc in COMPILERS)
     return [(c, target_of(isa, c)) for c in map(describe_compiler, filter(usable, commands))]
-
-
-@pytest.mark.parametrize(
-    ("selector", "isa"),
-    [
-        (selector, isa)
-        for isa in ISAS
-        for selector in kernels.__all__
-        if selector.startswith("select_") and selector.startswith("select_matrix") == (isa in ("amx", "avx512_bf16"))
-    ],
-)
-def test_kernels(selector: str, isa: str, tmp_path: Path) -> None:
-    """Every family of kernels for every instruction set, compiled by each compiler with warnings as errors; not run."""
-    compile_strictly(
-        [k for k in KERNELS[selector](getattr(kernels, selector), ISAS[isa]) if k is not None], isa, tmp_path
-    )
 
 
 @pytest.mark.parametrize(

@@ -13,21 +13,16 @@ import pytest
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels import (
-    ISAS,
-    AttentionKernel,
-    select_attention,
-    select_global_pool,
-    select_pool,
-    select_transpose,
-    transposed,
-)
+from irc.kernels import ISAS
+from irc.kernels.attention.vector import AttentionKernel
 from irc.kernels.core.isa import HEAD, vector_name, vector_type
 from irc.kernels.core.text import standalone
+from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.vector.lanes import exp_below
 from tests.kernels.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
 from tests.support import foreign
 from tests.support.instruction_sets import isa_under_test
+from tests.support.kernels import attention, global_pool_nchw, pool_nchw, reordering, transpose
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 M = Dim.symbol("m")
@@ -99,7 +94,7 @@ def attentions(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, d
         ("avx2", "add", True, "zero"),
         ("plain", "bool", False, "nan"),
     ):
-        kernel = select_attention(ISAS[key[0]], M, 80, 0.125, *key[1:])  # type: ignore[arg-type]
+        kernel = attention(ISAS[key[0]], M, 80, 0.125, *key[1:])  # type: ignore[arg-type]
         assert kernel is not None
         found[key] = kernel
     return build(tmp_path_factory.mktemp("attention"), list(found.values())), found
@@ -192,13 +187,13 @@ def test_attention_extreme_scores(attentions: Any) -> None:
 
 
 def test_attention_too_wide() -> None:
-    assert select_attention(ISAS["avx2"], M, 513, 1.0) is None
-    assert select_attention(ISAS["avx2"], M, M, 1.0) is None
+    assert attention(ISAS["avx2"], M, 513, 1.0) is None
+    assert attention(ISAS["avx2"], M, M, 1.0) is None
 
 
 @pytest.mark.parametrize("width", [128, 512])
 def test_attention_wide_heads(tmp_path: Path, width: int) -> None:
-    kernels = [select_attention(ISAS[isa], 50, width, 0.05) for isa in ("avx512", "avx2")]
+    kernels = [attention(ISAS[isa], 50, width, 0.05) for isa in ("avx512", "avx2")]
     lib = build(tmp_path, kernels)
     for kernel in kernels:
         assert kernel is not None
@@ -258,7 +253,7 @@ def test_pool(tmp_path: Path, isa: str) -> None:
     found = []
     for case in POOLS:
         for mode, counted in (("max", "inside"), ("average", "inside"), ("average", "padded"), ("average", "window")):
-            kernel = select_pool(ISAS[isa], f32, mode, *case[6:9], counted)  # type: ignore[arg-type]
+            kernel = pool_nchw(ISAS[isa], mode, *case[6:9], counted)  # type: ignore[arg-type]
             assert kernel is not None
             found.append((kernel, mode, counted, case))
     lib = build(tmp_path, list({k.symbol: k for k, *_ in found}.values()))
@@ -273,12 +268,12 @@ def test_pool(tmp_path: Path, isa: str) -> None:
 
 
 def test_pool_window_too_wide() -> None:
-    assert select_pool(ISAS["avx2"], f32, "max", (1, 5000), (1, 1)) is None
+    assert pool_nchw(ISAS["avx2"], "max", (1, 5000), (1, 1)) is None
 
 
 def test_pool_propagates_nan(tmp_path: Path) -> None:
-    kernel = select_pool(ISAS["avx512"], f32, "max", (2, 2), (2, 2))
-    whole = select_global_pool(ISAS["avx512"], f32, "max")
+    kernel = pool_nchw(ISAS["avx512"], "max", (2, 2), (2, 2))
+    whole = global_pool_nchw(ISAS["avx512"], "max")
     lib = build(tmp_path, [kernel, whole])
     x, y, top = noise(1, 1, 8, 8), np.zeros((1, 1, 4, 4), np.float32), np.zeros(1, np.float32)
     x[0, 0, 3, 5] = np.nan
@@ -290,7 +285,7 @@ def test_pool_propagates_nan(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 def test_global_pool(tmp_path: Path, isa: str) -> None:
-    kernels = {mode: select_global_pool(ISAS[isa], f32, mode) for mode in ("max", "average")}  # type: ignore[arg-type]
+    kernels = {mode: global_pool_nchw(ISAS[isa], mode) for mode in ("max", "average")}  # type: ignore[arg-type]
     lib = build(tmp_path, list(kernels.values()))
     for (mode, kernel), n in itertools.product(kernels.items(), (1, 7, 15, 16, 17, 49, 64, 196, 1000)):
         for pool in (None, Pool(1)):
@@ -325,39 +320,36 @@ TRANSPOSES = [
 
 @pytest.mark.parametrize(("isa", "dtype"), [("avx512", f32), ("avx512", f64), ("avx2", f32), ("plain", f32)])
 def test_transpose(tmp_path: Path, isa: str, dtype: Any) -> None:
-    kernel = select_transpose(ISAS[isa], dtype)
+    kernel = transpose(ISAS[isa], dtype)
     lib = build(tmp_path, [kernel])
     for (shape, order), pool in itertools.product([*TRANSPOSES, ((300, 330), (1, 0))], (None, Pool(1))):
         x = guarded(*shape) if dtype == f32 else noise(*shape, dtype=f64)
         wanted = np.transpose(x, order)
         whole = np.full(wanted.size + 64, 77, dtype.numpy)
-        sizes = transposed(shape, order)
-        assert sizes is not None
+        sizes = kernel.arguments_for(reordering(dtype, shape, order))
         invoke(lib, kernel, x, whole[32:], *(sizes[n] for n in kernel.sizes), pool=pool)
         assert np.array_equal(whole[32:-32].reshape(wanted.shape), wanted)
         assert (whole[:32] == 77).all() and (whole[-32:] == 77).all()
 
 
 def test_transpose_of_symbolic_shapes() -> None:
-    sizes = transposed((M, 12, 64), (1, 0, 2))
-    assert sizes is not None
-    assert (str(sizes["rows"]), str(sizes["cols"]), str(sizes["y_row"])) == ("m", "64", "64")
-    assert transposed((2,) * 6, (5, 4, 3, 2, 1, 0)) is None
+    problem = reordering(f32, (M, 12, 64), (1, 0, 2))
+    assert (str(problem.rows[0]), str(problem.cols[0]), str(problem.rows[2])) == ("m", "64", "64")
+    assert TransposeProblem.reordering(f32, (2,) * 6, (5, 4, 3, 2, 1, 0)) is None
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("compiler", compilers()[1:])
 def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
     isa = ISAS["avx512"]
-    attention = select_attention(isa, M, 64, 0.125, "add", True)
-    pools = [select_pool(isa, f32, "average", *POOLS[0][6:9]), select_global_pool(isa, f32, "max")]
-    transpose = select_transpose(isa, f32)
-    assert attention is not None
-    lib = build(tmp_path, [attention, *pools, transpose], compiler=compiler)
+    attending = attention(isa, M, 64, 0.125, "add", True)
+    pools = [pool_nchw(isa, "average", *POOLS[0][6:9]), global_pool_nchw(isa, "max")]
+    reorder = transpose(isa, f32)
+    assert attending is not None
+    lib = build(tmp_path, [attending, *pools, reorder], compiler=compiler)
     shape = (1, 2, 1, 33, 300, 64, 64)
-    run_attention(lib, attention, shape, masks(shape, "add", 0), 267)
+    run_attention(lib, attending, shape, masks(shape, "add", 0), 267)
     x, y = noise(70, 50), np.zeros((50, 70), np.float32)
-    sizes = transposed((70, 50), (1, 0))
-    assert sizes is not None
-    invoke(lib, transpose, x, y, *(sizes[n] for n in transpose.sizes))
+    sizes = reorder.arguments_for(reordering(f32, (70, 50), (1, 0)))
+    invoke(lib, reorder, x, y, *(sizes[n] for n in reorder.sizes))
     assert np.array_equal(x.T, y)

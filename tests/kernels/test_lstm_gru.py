@@ -15,7 +15,10 @@ from irc.diagnostics import Sink
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import DType, TensorType, dtype_from_numpy, f32, f64
-from irc.kernels import ISAS, RecurrentKernel, select_recurrent
+from irc.kernels import ISAS
+from irc.kernels.core import reference
+from irc.kernels.recurrent.lstm_gru import RecurrentKernel
+from irc.kernels.recurrent.problem import RecurrentProblem
 from irc.opdef.builder import Builder, evaluate
 from irc.opdef.registry import find_op
 from irc.ops.recurrent import LSTM
@@ -23,6 +26,7 @@ from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.pipelines import compile_c
 from tests.kernels.test_kernels import Pool, build, compilers, invoke, noise
 from tests.support.instruction_sets import isa_under_test
+from tests.support.kernels import recurrent
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 Array = np.ndarray[Any, Any]
@@ -51,9 +55,7 @@ class Case:
 
     def kernel(self, isa: str, dtype: DType = f32) -> RecurrentKernel:
         batch = Dim.of(self.batch) if self.known else Dim.symbol("n")
-        return select_recurrent(
-            ISAS[isa], dtype, self.cell, self.direction, batch, self.h, self.c, self.lengths, self.bias
-        )
+        return recurrent(ISAS[isa], dtype, self.cell, self.direction, batch, self.h, self.c, self.lengths, self.bias)
 
 
 CASES = [
@@ -167,6 +169,34 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
             for a, b in zip(alone, run(lib, kernel, case, 3, pool), strict=True):
                 assert np.array_equal(a, b)
             assert pool.calls == 1
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("isa", ["avx2", "avx512"])
+def test_numpy(case: Case, isa: str) -> None:
+    """What a kernel says it computes, of weights as it packs them."""
+    rng, n, hidden, batch = np.random.default_rng(5), case.directions, case.hidden, case.batch
+    known = RecurrentProblem.contiguous(
+        f64, case.cell, case.direction, case.steps, batch, hidden, case.h, case.c, case.lengths, case.bias
+    )
+    kernel = RecurrentKernel.best(known, ISAS[isa])
+    assert kernel is not None
+    x = rng.standard_normal((case.steps, batch, n, GATES[case.cell] * hidden))
+    w = rng.standard_normal((n, hidden, GATES[case.cell] * hidden)) / np.sqrt(hidden)
+    given: dict[str, Array] = {name: rng.standard_normal((n, batch, hidden)) for name in ("h0", "c0")}
+    given = {name: state for name, state in given.items() if (case.h if name == "h0" else case.c)}
+    if case.lengths:
+        given["lengths"] = rng.integers(-1, case.steps + 2, batch)
+    if case.bias:
+        given["bias"] = rng.standard_normal((n, hidden))
+    results = [np.full((case.steps, n, batch, hidden), 77.0)]
+    results += [np.full((n, batch, hidden), 77.0) for _ in range(2 if case.cell == "lstm" else 1)]
+    packed = kernel.packed(known).pack(w)
+    sizes = {name: int(size) for name, size in kernel.arguments_for(known).items()}
+    reads = [x.reshape(-1), packed, *(a.reshape(-1) for a in given.values())]
+    reference.run(kernel, reads, [r.reshape(-1) for r in results], sizes)
+    for got, want in zip(results, exact(case, x, w, given), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
 # ------------------------------------------------------------------------------ claimed layers

@@ -14,20 +14,11 @@ import pytest
 from irc.expr import Const
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import (
-    ISAS,
-    DepthwiseLastKernel,
-    Epilogue,
-    PoolLastKernel,
-    acc,
-    plain,
-    select_global_pool_last,
-    select_pool_last,
-    slot,
-)
+from irc.kernels import ISAS, DepthwiseLastKernel, Epilogue, acc, plain, slot
+from irc.kernels.pool.nhwc import PoolLastKernel
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.kernels.test_kernels_more import exact_pool
-from tests.support.kernels import depthwise_nhwc
+from tests.support.kernels import depthwise_nhwc, global_pool_nhwc, pool_nhwc
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 N = Dim.symbol("n")
@@ -209,7 +200,7 @@ def test_pool(tmp_path: Path, isa: str, dtype: DType) -> None:
     for k, (case, (mode, counted)) in enumerate(pairs):
         epilogue = scaled if k % 3 == 1 else plain(dtype)
         width = case[5] if k % 2 else N
-        kernel = select_pool_last(ISAS[isa], dtype, mode, *case[6:9], counted, epilogue, width)  # type: ignore[arg-type]
+        kernel = pool_nhwc(ISAS[isa], mode, *case[6:9], counted, epilogue, width)  # type: ignore[arg-type]
         assert kernel is not None
         found.append((kernel, case))
     lib = build(tmp_path, distinct(kernel for kernel, _ in found))
@@ -219,15 +210,15 @@ def test_pool(tmp_path: Path, isa: str, dtype: DType) -> None:
 
 
 def test_pool_window_too_wide() -> None:
-    assert select_pool_last(ISAS["avx2"], f32, "max", (1, 65), (1, 1), (1, 1), "inside", plain(), N) is None
+    assert pool_nhwc(ISAS["avx2"], "max", (1, 65), (1, 1), (1, 1), "inside", plain(), N) is None
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 @pytest.mark.parametrize("channels", [1, 20])
 def test_pools_propagate_nan(tmp_path: Path, isa: str, channels: int) -> None:
     """A NaN anywhere in a window, and nothing else, makes its maximum NaN; windows of -inf only stay -inf."""
-    kernel = select_pool_last(ISAS[isa], f32, "max", (3, 3), (1, 1), (1, 1), "inside", plain(), 6)
-    whole = select_global_pool_last(ISAS[isa], f32, "max", plain())
+    kernel = pool_nhwc(ISAS[isa], "max", (3, 3), (1, 1), (1, 1), "inside", plain(), 6)
+    whole = global_pool_nhwc(ISAS[isa], "max", plain())
     lib = build(tmp_path, [kernel, whole])
     for at in itertools.product(range(6), range(6)):
         x, y = noise(6, 6, channels), np.zeros((6, 6, channels), np.float32)
@@ -247,7 +238,7 @@ def test_pools_propagate_nan(tmp_path: Path, isa: str, channels: int) -> None:
 def test_global_pool(tmp_path: Path, isa: str, dtype: DType) -> None:
     scaled = Epilogue((acc(dtype) + slot(0, dtype)) * slot(1, dtype), ("row", "scalar"))
     kernels = [
-        select_global_pool_last(ISAS[isa], dtype, mode, epilogue)
+        global_pool_nhwc(ISAS[isa], mode, epilogue)
         for mode, epilogue in itertools.product(("max", "average"), (plain(dtype), scaled))
     ]
     lib = build(tmp_path, distinct(kernels))
@@ -268,7 +259,7 @@ def test_global_pool(tmp_path: Path, isa: str, dtype: DType) -> None:
 
 def test_global_mean_keeps_its_digits(tmp_path: Path) -> None:
     """The mean of 200,000 numbers near 1 is exact to a few units in the last place: no long chain of additions."""
-    kernel = select_global_pool_last(ISAS["avx512"], f32, "average", plain())
+    kernel = global_pool_nhwc(ISAS["avx512"], "average", plain())
     lib = build(tmp_path, [kernel])
     for c in (3, 16, 70):
         x = (1 + 0.1 * noise(200_000, c)).astype(np.float32)

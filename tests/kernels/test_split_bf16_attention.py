@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from irc.ir.dim import Dim
-from irc.kernels import ISAS, PROTOTYPES, select_attention, select_matrix_attention
+from irc.kernels import ISAS, PROTOTYPES
 from irc.kernels.attention.split_bf16 import AmxAttentionKernel
 from irc.kernels.split_bf16.bf16_terms import TERMS
 from tests.kernels.test_kernels import FLAGS, Pool, compilers, invoke, noise
 from tests.kernels.test_kernels_more import ATTENTION, exact_attention, masks, run_attention
 from tests.kernels.test_split_bf16_gemm import DOT, pytestmark as needs_x86, real
 from tests.support.instruction_sets import emulation
+from tests.support.kernels import attention, split_attention
 
 pytestmark = needs_x86
 M = Dim.symbol("m")
@@ -42,7 +43,7 @@ SHAPES = [  # batch, heads, group, m, n, d, dv
 
 
 def kernel_of(terms: int, mask: str, causal: bool, empty: str, width: int = 96) -> AmxAttentionKernel:
-    plain = select_attention(ISAS["amx"], M, width, 0.125, mask, causal, empty)  # type: ignore[arg-type]
+    plain = attention(ISAS["amx"], M, width, 0.125, mask, causal, empty)  # type: ignore[arg-type]
     assert plain is not None
     return AmxAttentionKernel(plain, terms or 1, "dot" if terms == DOT else "amx")
 
@@ -140,9 +141,7 @@ def test_not_finite(attentions: Any, key: Any) -> None:
 
 def test_selection() -> None:
     def chosen(precision: str, rows: Any, keys: Any, width: int, isa: str = "amx") -> bool:
-        plain = select_attention(ISAS[isa], rows, width, 0.125)
-        assert plain is not None
-        return select_matrix_attention(ISAS[isa], precision, plain, rows, keys) is not None
+        return split_attention(ISAS[isa], precision, rows, keys, width) is not None
 
     for precision in TERMS:
         assert chosen(precision, 1500, 1500, 64) and chosen(precision, M, M, 64)

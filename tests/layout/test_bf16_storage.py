@@ -18,14 +18,14 @@ from irc.kernels import (
     DepthwiseLastKernel,
     DirectConvKernel,
     DotWinogradKernel,
-    PoolLastKernel,
     RowsGemmKernel,
     plain,
 )
-from irc.kernels.core.semantics_last import LARGEST
+from irc.kernels.core.reference import LARGEST
 from irc.kernels.core.text import standalone
 from irc.kernels.core.tile import prelude
 from irc.kernels.gemm.split_bf16 import VECTOR
+from irc.kernels.pool.nhwc import PoolLastKernel
 from irc.kernels.vector import bf16_io as text
 from irc.layout import bf16_storage
 from irc.loops import interp

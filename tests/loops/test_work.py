@@ -10,7 +10,18 @@ from irc import kernels
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.kernels.core.base import Kernel
-from tests.support.kernels import conv_nchw, depthwise_nchw, depthwise_nhwc, direct_conv, packed_gemm
+from irc.kernels.core.registry import KERNELS, load_all
+from tests.support.kernels import (
+    attention,
+    conv_nchw,
+    depthwise_nchw,
+    depthwise_nhwc,
+    direct_conv,
+    packed_gemm,
+    pool_nchw,
+    pool_nhwc,
+    transpose,
+)
 
 ISA = kernels.ISAS["avx512"]
 PLAIN = kernels.plain(f32)
@@ -39,10 +50,7 @@ def test_convolutions() -> None:
     each = {"batch": 2, "channels": 3, "oh": 6, "ow": 7}
     for kernel in (depthwise_nchw(ISA, *THREE, PLAIN), depthwise_nhwc(ISA, *THREE, PLAIN, 7)):
         assert flops(kernel, **each) == 2 * math.prod(each.values()) * 9
-    for kernel in (
-        kernels.select_pool(ISA, f32, "max", *THREE),
-        kernels.select_pool_last(ISA, f32, "max", *THREE, "inside", PLAIN, 7),
-    ):
+    for kernel in (pool_nchw(ISA, "max", *THREE), pool_nhwc(ISA, "max", *THREE, "inside", PLAIN, 7)):
         assert flops(kernel, **each) == math.prod(each.values()) * 9
 
 
@@ -51,7 +59,7 @@ def test_causal_attention_counts_what_queries_see(m: int, n: int, shift: int) ->
     seen = sum(min(i + shift + 1, n) for i in range(m))
     sizes = {"batch": 2, "heads": 3, "m": m, "n": n, "d": 8, "dv": 6}
     for causal in (False, True):
-        kernel = kernels.select_attention(ISA, m, 8, 1.0, causal=causal)
+        kernel = attention(ISA, m, 8, 1.0, causal=causal)
         given = {**sizes, "shift": shift} if causal else sizes
         most = 2 * 2 * 3 * m * n * (8 + 6)
         exact = 2 * 2 * 3 * seen * (8 + 6)
@@ -61,10 +69,12 @@ def test_causal_attention_counts_what_queries_see(m: int, n: int, shift: int) ->
 
 
 def test_copies_compute_nothing() -> None:
-    assert flops(kernels.select_transpose(ISA, f32), rows=4, cols=5) == 0
+    assert flops(transpose(ISA, f32), rows=4, cols=5) == 0
 
 
 def test_every_kernel_counts() -> None:
-    made = [k for k in vars(kernels).values() if isinstance(k, type) and issubclass(k, Kernel)]
+    load_all()
+    made = {k for k in vars(kernels).values() if isinstance(k, type) and issubclass(k, Kernel)}
+    made |= {k for classes in KERNELS.values() for k in classes}
     assert len(made) > 10
     assert [k.__name__ for k in made if k.flops is Kernel.flops] == []

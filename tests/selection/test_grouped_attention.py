@@ -17,7 +17,8 @@ from irc.expr import Const
 from irc.fusion import group
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
-from irc.kernels import ISAS, AttentionKernel, select_attention
+from irc.kernels import ISAS
+from irc.kernels.attention.vector import AttentionKernel
 from irc.kernels.core.isa import Isa
 from irc.loops import interp
 from irc.loops.ir import KernelCall, Program, walk
@@ -29,6 +30,7 @@ from tests.kernels.test_kernels_more import masks, run_attention
 from tests.selection.test_select import check, check_compiled
 from tests.support.c_program import Library
 from tests.support.instruction_sets import isa_under_test
+from tests.support.kernels import attention
 from tests.support.lowering import Array, graph_of, random
 
 B, M, N = Dim.symbol("b", 1), Dim.symbol("m", 1), Dim.symbol("n", 1)
@@ -245,7 +247,7 @@ KINDS: list[tuple[Any, bool]] = [("none", False), ("add", False), ("bool", True)
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "sse", "plain"])
 def test_kernels(isa: str, tmp_path: Path) -> None:
     """The kernels of every instruction set, heads before rows and behind them."""
-    made = [select_attention(ISAS[isa], M, D, 0.25, mask, order) for mask, order in KINDS]
+    made = [attention(ISAS[isa], M, D, 0.25, mask, order) for mask, order in KINDS]
     library = compiled_kernels(tmp_path, made)
     for kernel, (mask, order) in zip(made, KINDS, strict=True):
         assert kernel is not None

@@ -148,6 +148,18 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
         1,
         2,
     ),
+    "mean of planes of one element, repeated": (
+        lambda b, x: b.ReduceMean(b.Expand(x, [2, 64, 7, 7]), [2, 3]),
+        [random(2, 64, 1, 1)],
+        1,
+        1,
+    ),
+    "mean of a plane that all channels share": (
+        lambda b, x: b.ReduceMean(b.Expand(b.Transpose(x, [0, 1, 3, 2]), [2, 64, 9, 7]), [2, 3]),
+        [random(2, 1, 7, 9)],
+        1,
+        2,
+    ),
     "mean of planes": (lambda b, x: b.ReduceMean(x, [2, 3]), [random(2, 8, 9, 17)], 1, 1),
     "mean of planes, channels last": (
         lambda b, x: b.ReduceMean(b.Transpose(x, [0, 3, 1, 2]), [-1, 2], keepdims=False),

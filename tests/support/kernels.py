@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from irc.expr import Const, call
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32, f64
+from irc.kernels.attention.problem import AttentionProblem, Empty, Mask
+from irc.kernels.attention.split_bf16 import AmxAttentionKernel
+from irc.kernels.attention.vector import AttentionKernel
 from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
 from irc.kernels.conv.nchw import ConvKernel
@@ -24,6 +27,13 @@ from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import RowsGemmKernel
 from irc.kernels.gemm.split_bf16 import AmxGemmKernel
+from irc.kernels.movement.problem import TransposeProblem
+from irc.kernels.movement.transpose import TransposeKernel
+from irc.kernels.pool.nchw import GlobalPoolKernel, PoolKernel
+from irc.kernels.pool.nhwc import GlobalPoolLastKernel, PoolLastKernel
+from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
+from irc.kernels.recurrent.lstm_gru import RecurrentKernel
+from irc.kernels.recurrent.problem import Cell, Direction, RecurrentProblem
 from irc.kernels.vector.vecmath import FUNCTIONS
 
 M = Dim.symbol("m")
@@ -36,6 +46,13 @@ def every_function() -> Epilogue:
     for name in sorted(FUNCTIONS):
         x = x + call(name, acc())
     return Epilogue(x)
+
+
+def reordering(dtype: DType, shape: Sequence[DimLike], order: Sequence[int]) -> TransposeProblem:
+    """State a transpose that the kernel computes."""
+    problem = TransposeProblem.reordering(dtype, shape, order)
+    assert problem is not None
+    return problem
 
 
 PROBLEMS: tuple[Problem, ...] = (
@@ -54,6 +71,22 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem.contiguous("nhwc", plain(f64), 64, 64, (56, 56), (3, 3)),
     ConvProblem.contiguous("nhwc", plain(), 3, 64, (112, 112), (7, 7), (2, 2)),
     *(ConvProblem.contiguous("nhwc", BIASED, 64, 48, (56, 56), (3, 3), precision=p) for p in ("high", "medium")),
+    PoolProblem.contiguous("nchw", plain(), "max", (3, 3), (2, 2)),
+    PoolProblem.contiguous("nchw", plain(), "average", (3, 3)),
+    PoolProblem.contiguous("nchw", plain(), "average", (3, 3), (3, 3), counted="window"),
+    PoolProblem.contiguous("nhwc", BIASED, "max", (3, 3), (2, 2)),
+    PoolProblem.contiguous("nhwc", BIASED, "average", (3, 3), counted="window", result=(M, M)),
+    *(GlobalPoolProblem.contiguous("nchw", plain(dtype), m) for dtype in (f32, f64) for m in ("max", "average")),
+    *(GlobalPoolProblem.contiguous("nhwc", BIASED, m) for m in ("max", "average")),
+    *(
+        AttentionProblem.contiguous(M, M, 64, 0.125, mask, causal, precision=precision)
+        for mask, causal, precision in (("add", True, "high"), ("bool", False, "medium"), ("none", False, "highest"))
+    ),
+    AttentionProblem.contiguous(1, M, 80, 0.125, "bool", empty="zero"),
+    RecurrentProblem.contiguous(f32, "lstm", "bidirectional", M, M, 64, True, True, "int32_t"),
+    RecurrentProblem.contiguous(f64, "gru", "reverse", M, 7, 64),
+    RecurrentProblem.contiguous(f32, "gru_linear", "forward", M, 1, 64, True, False, "int64_t", True),
+    *(reordering(dtype, (M, 64), (1, 0)) for dtype in (f32, f64)),
 )
 """Every kernel solves one of them on some instruction set."""
 
@@ -152,4 +185,84 @@ def split_conv(
     kernel, direct = AmxConvKernel.best(problem, isa), DirectConvKernel.best(problem, isa)
     if kernel is None or (direct is not None and direct.cycles(problem) <= kernel.cycles(problem)):
         return None
+    return kernel
+
+
+def pool_nchw(
+    isa: Isa, mode: Mode, window: Pair, strides: Pair, dilations: Pair = (1, 1), counted: Counted = "inside"
+) -> PoolKernel | None:
+    """Select the pool of planes, if there is one."""
+    return PoolKernel.best(PoolProblem.contiguous("nchw", plain(), mode, window, strides, dilations, counted), isa)
+
+
+def pool_nhwc(
+    isa: Isa,
+    mode: Mode,
+    window: Pair,
+    strides: Pair,
+    dilations: Pair,
+    counted: Counted,
+    epilogue: Epilogue,
+    ow: DimLike,
+) -> PoolLastKernel | None:
+    """Select the pool with the channels last for rows of `ow` results, if there is one."""
+    shape = (mode, window, strides, dilations, counted)
+    return PoolLastKernel.best(PoolProblem.contiguous("nhwc", epilogue, *shape, result=(56, ow)), isa)
+
+
+def global_pool_nchw(isa: Isa, mode: Mode, dtype: DType = f32) -> GlobalPoolKernel:
+    """Select the pool of whole planes."""
+    kernel = GlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(dtype), mode), isa)
+    assert kernel is not None
+    return kernel
+
+
+def global_pool_nhwc(isa: Isa, mode: Mode, epilogue: Epilogue) -> GlobalPoolLastKernel:
+    """Select the pool of all pixels with the channels last."""
+    kernel = GlobalPoolLastKernel.best(GlobalPoolProblem.contiguous("nhwc", epilogue, mode), isa)
+    assert kernel is not None
+    return kernel
+
+
+def attention(
+    isa: Isa,
+    rows: DimLike,
+    width: DimLike,
+    scale: float,
+    mask: Mask = "none",
+    causal: bool = False,
+    empty: Empty = "nan",
+) -> AttentionKernel | None:
+    """Select the attention in f32, if there is one."""
+    return AttentionKernel.best(AttentionProblem.contiguous(rows, M, width, scale, mask, causal, empty), isa)
+
+
+def split_attention(isa: Isa, precision: str, rows: DimLike, keys: DimLike, width: int) -> AmxAttentionKernel | None:
+    """Select the attention from bf16 terms, if it is the cheapest of all kernels."""
+    kernel = select(AttentionProblem.contiguous(rows, keys, width, 0.125, precision=precision), isa)
+    return kernel if isinstance(kernel, AmxAttentionKernel) else None
+
+
+def recurrent(
+    isa: Isa,
+    dtype: DType,
+    cell: Cell,
+    direction: Direction,
+    batch: DimLike,
+    h: bool = False,
+    c: bool = False,
+    lengths: str = "",
+    bias: bool = False,
+) -> RecurrentKernel:
+    """Select the steps of a recurrent layer."""
+    problem = RecurrentProblem.contiguous(dtype, cell, direction, M, batch, 64, h, c, lengths, bias)
+    kernel = RecurrentKernel.best(problem, isa)
+    assert kernel is not None
+    return kernel
+
+
+def transpose(isa: Isa, dtype: DType) -> TransposeKernel:
+    """Select the copy that reorders axes."""
+    kernel = TransposeKernel.best(reordering(dtype, (M, M), (1, 0)), isa)
+    assert kernel is not None
     return kernel

@@ -12,14 +12,18 @@ with one are computed again by the kernel in f32, which also does calls with few
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Self
 
 from irc.ir.dim import Dim
+from irc.kernels.attention.problem import AttentionProblem
 from irc.kernels.attention.vector import AttentionKernel
-from irc.kernels.core.base import Kernel, Sizes
-from irc.kernels.core.isa import HEAD, vector_type
+from irc.kernels.core.base import Array, Kernel, Sizes
+from irc.kernels.core.costs import BLOCK, CONFIGURE, SPLIT_PRODUCTS, SPLITTING, unit_of
+from irc.kernels.core.isa import HEAD, Isa, vector_type
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, Piece, fill, flat, symbol
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.split_bf16 import bf16_terms
@@ -314,13 +318,46 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class AmxAttentionKernel(Kernel[Any]):
+@kernel
+class AmxAttentionKernel(Kernel[AttentionProblem]):
     """An attention from bf16 terms, called like `plain`, the same in f32."""
 
     plain: AttentionKernel
     terms: int
     unit: bf16_terms.Unit = "amx"
+
+    problem = AttentionProblem
+
+    @classmethod
+    def candidates(cls, problem: AttentionProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variants if there are rows and keys enough for tiles, where their numbers are known."""
+        terms, rows = bf16_terms.TERMS[problem.precision], problem.rows
+        unit = unit_of(isa, terms)
+        if unit is None or likely(rows) < FEW_ROWS or likely(problem.n) < FEW_KEYS:
+            return
+        for plain in AttentionKernel.candidates(problem, isa):
+            if ROWS <= plain.width <= WIDEST:
+                yield cls(plain, terms, unit)
+
+    def cycles(self, problem: AttentionProblem) -> float:
+        m, n, wide, splitting = likely(problem.rows), likely(problem.n), self._wide, SPLITTING[self.terms]
+        blocks = -(-m // (2 * ROWS))
+        scores = blocks * 2 * ROWS * (-(-n // CHUNK) * CHUNK)
+        products = 2 * scores * wide * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
+        packing = (scores + 4 * n * wide) * splitting
+        each = products + packing + CONFIGURE + BLOCK * (scores + blocks * 32 * wide) / 1024
+        return problem.count * each
+
+    @property
+    def label(self) -> str:
+        return "split bf16"
+
+    def arguments_for(self, problem: AttentionProblem) -> dict[str, Dim]:
+        return problem.arguments()
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        """Compute the same in f32."""
+        self.plain.compute(reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:
@@ -457,9 +494,3 @@ class AmxAttentionKernel(Kernel[Any]):
         else
             for (int l = 0; l < 16 && l < part; l++) lanes[l] = mask[(j + l) * g->mask_col]{seen};
         x += irc_f32x16_load(lanes);"""
-
-
-def fits(rows: Dim, width: Dim) -> bool:
-    """Whether tiles have something to do: not few rows of queries, where known, and rows of Q and V of some width."""
-    wide = width.is_const and ROWS <= int(width) <= WIDEST
-    return wide and not (rows.is_const and int(rows) < FEW_ROWS)

@@ -11,21 +11,24 @@ Nothing outside the operands is read or written.  Threads split tasks: results d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Self
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32
+from irc.kernels.attention.problem import AttentionProblem, Empty, Mask, attend
 from irc.kernels.attention.text import CALL, DECODE, ENTRY, INSTANCE, PACK, SOFTMAX, TILE, TILES
-from irc.kernels.core.base import Kernel, Sizes
-from irc.kernels.core.isa import HEAD, vector_type
+from irc.kernels.core.base import Array, Kernel, Sizes
+from irc.kernels.core.costs import COSTS
+from irc.kernels.core.isa import HEAD, Isa, vector_type
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
-from irc.kernels.core.tile import Tile, body_of, names
+from irc.kernels.core.tile import Tile, body_of, heights_of, names
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector.lanes import dots, exp_below, folds, square
 
-Mask = Literal["none", "add", "bool"]
 WIDEST = 512  # elements of a row of Q or V, at most
 KEYS = 512  # keys of a block, at most
 TILES_PER_TASK = 32
@@ -34,13 +37,12 @@ FEW_TASKS = 8
 DECODE_ROWS = 4  # query rows of a key-value head up to which K and V are not packed
 
 
-@dataclass(frozen=True)
-class AttentionKernel(Kernel[Any]):
+@kernel
+class AttentionKernel(Kernel[AttentionProblem]):
     """A generated attention.
 
-    width: of a row of Q, K and V, at most.  mask: "add" is f32 and added to the scaled scores, "bool" is one byte an
-    element, 0 where a query must not see a key; both broadcast by strides of 0.  causal: query i sees the keys up to
-    i + shift.  A row that sees no key is what softmax gives, NaN, or 0 where `empty` is "zero" (no keys at all: 0).
+    width: of a row of Q, K and V, at most.  mask, causal: as problems state them; a mask broadcasts by strides of 0.
+    A row that sees no key is what softmax gives, NaN, or 0 where `empty` is "zero" (no keys at all: 0).
     heights: rows of the tiles it has bodies for.
     """
 
@@ -49,8 +51,38 @@ class AttentionKernel(Kernel[Any]):
     scale: float
     mask: Mask
     causal: bool
-    empty: Literal["nan", "zero"]
+    empty: Empty
     heights: tuple[int, ...]
+
+    problem = AttentionProblem
+
+    @classmethod
+    def candidates(cls, problem: AttentionProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant if rows of Q and V fit `WIDEST` elements, and those of K or Kᵀ are contiguous."""
+        p, rows, width = problem, problem.rows, problem.width
+        if not (width.is_const and 0 < int(width) <= WIDEST and p.d.at_most(width) and p.dv.at_most(width)):
+            return
+        if 1 not in p.k[2:]:
+            return
+        tile = Tile(isa, f32, isa.rows, isa.vectors)
+        heights = heights_of(rows, tile.rows) if rows.is_const else (*range(2, tile.rows, 2), tile.rows)
+        yield cls(tile, int(width), p.scale, p.mask, p.causal, p.empty, heights)
+
+    def cycles(self, problem: AttentionProblem) -> float:
+        m, n, t = likely(problem.rows), likely(problem.n), self.tile
+        costs = COSTS[t.isa.name]
+        products = 2 * m * n * self.width / (costs.fma * t.lanes * costs.tiles[t.rows, t.vectors])
+        return problem.count * (products + 2 * n * self.width * costs.pack)
+
+    @property
+    def label(self) -> str:
+        return "f32"
+
+    def arguments_for(self, problem: AttentionProblem) -> dict[str, Dim]:
+        return problem.arguments()
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        attend(self.scale, self.mask, self.causal, self.empty, reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:
@@ -91,10 +123,6 @@ class AttentionKernel(Kernel[Any]):
     def _room(self) -> int:
         """Elements of a packed block of K or V."""
         return self.tile.isa.stack // 4
-
-    def scratch_bytes(self) -> Dim:
-        """Bytes of scratch: none."""
-        return Dim.of(0)
 
     def flops(self, sizes: Sizes) -> Dim:
         """Floating-point operations of a call: two for each product of a query with a key, or of a weight with V."""

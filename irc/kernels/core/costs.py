@@ -61,6 +61,12 @@ TRANSFORM_SPLIT, TRANSFORM_SPLIT_BACK = 30.0, 62.0
 WEIGHTS = 30.0
 """Cycles to wait for a vector of a convolution's weights, which no pixel has used yet, where a cycle does two vectors:
 such that from about 128 pixels on 16 / 9 of the weights are worth 16 / 36 of the products."""
+LOADS = 2.0
+"""Vectors loaded a cycle, and folded on the way."""
+LATENCY, PART = 4.0, 4.0
+"""Cycles that an addition takes, for which the next one to the same sum waits; and to load a part of a vector."""
+LANES_FOLDED = 3.0
+"""Cycles to fold half the lanes of a vector into the other half: a shuffle, and what it waits for."""
 CONFIGURE, BLOCK = 500.0, 150.0
 """Cycles to configure the units' tiles, and to hand a block of 32 × 32 results to the epilogue."""
 

@@ -9,19 +9,23 @@ Threads split outer iterations and stripes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Self
 
-from irc.ir.dim import Dim, DimLike
-from irc.kernels.core.base import Kernel, Sizes
+from irc.ir.dim import Dim, product
+from irc.kernels.core.base import Array, Kernel, Sizes
+from irc.kernels.core.costs import COSTS
 from irc.kernels.core.epilogue import plain
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import likely
+from irc.kernels.core.reference import strided
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
+from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.vector.lanes import square
 
-OUTER = 3
 STRIPE = 64  # columns of x, or rows where these are copied, in a task
 WORTHWHILE = 50_000  # elements below which one thread does all
 
@@ -132,11 +136,38 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class TransposeKernel(Kernel[Any]):
-    """A generated copy that reorders axes; its sizes come from `transposed`."""
+@kernel
+class TransposeKernel(Kernel[TransposeProblem]):
+    """A generated copy that reorders axes."""
 
     tile: Tile
+
+    problem = TransposeProblem
+
+    @classmethod
+    def candidates(cls, problem: TransposeProblem, isa: Isa) -> Iterator[Self]:
+        yield cls(Tile(isa, problem.dtype, 1, 1))
+
+    def cycles(self, problem: TransposeProblem) -> float:
+        elements = likely(product((problem.rows[0], problem.cols[0], *(extent for extent, _, _ in problem.outer))))
+        return 2 * elements * self.tile.dtype.itemsize / COSTS[self.tile.isa.name].stream
+
+    @property
+    def label(self) -> str:
+        return "squares"
+
+    def arguments_for(self, problem: TransposeProblem) -> dict[str, Dim]:
+        rows, (cols, apart) = problem.rows, problem.cols
+        sizes = {"rows": rows[0], "x_row": rows[1], "y_row": rows[2], "cols": cols, "y_col": apart}
+        for i, (extent, x, y) in enumerate(problem.outer):
+            sizes |= {f"n{i}": extent, f"x{i}": x, f"y{i}": y}
+        return sizes
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        """Copy element by element, each array by its strides."""
+        shape = [sizes[n] for n in ("n0", "n1", "n2", "rows", "cols")]
+        x = strided(reads[0], shape, [sizes[n] for n in ("x0", "x1", "x2", "x_row")] + [1])
+        strided(writes[0], shape, [sizes[n] for n in ("y0", "y1", "y2", "y_row", "y_col")])[...] = x
 
     @cached_property
     def symbol(self) -> str:
@@ -161,10 +192,6 @@ class TransposeKernel(Kernel[Any]):
         """Strides of the result, where its rows are contiguous."""
         return ("y0", "y1", "y2", "y_col")
 
-    def scratch_bytes(self) -> Dim:
-        """Bytes of scratch: none."""
-        return Dim.of(0)
-
     def flops(self, sizes: Sizes) -> Dim:
         """Floating-point operations of a call: none."""
         return Dim.of(0)
@@ -182,56 +209,3 @@ class TransposeKernel(Kernel[Any]):
         given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
         body = fill(_BODY, **given, parameters=self.parameters, assigned=assigned)
         return [prelude(t, plain(t.dtype)), square(t.lanes, t.dtype), body]
-
-
-def transposed(shape: Sequence[DimLike], order: Sequence[int]) -> dict[str, Dim] | None:
-    """The sizes with which the kernel computes y = transpose(x, order) of a dense x[shape]; None: too many loops."""
-    dims = [Dim.of(d) for d in shape]
-    axes = _merged(dims, order)
-    strides = _strides([extent for _, extent in sorted(axes)])
-    place = {first: strides[i] for i, (first, _) in enumerate(sorted(axes))}
-    x = [place[first] for first, _ in axes]
-    y, extents = _strides([extent for _, extent in axes]), [extent for _, extent in axes]
-    last = max(range(len(axes)), key=lambda i: axes[i][0])
-    row = len(axes) - 1 if last != len(axes) - 1 else len(axes) - 2
-    outer = [i for i in range(len(axes)) if i not in (last, row)]
-    if len(outer) > OUTER:
-        return None
-    one, none = Dim.of(1), Dim.of(0)
-    found = {"rows": one, "x_row": none, "y_row": none}
-    if row >= 0:
-        found = {"rows": extents[row], "x_row": x[row], "y_row": y[row]}
-    found |= {"cols": extents[last], "y_col": y[last]}
-    for k in range(OUTER):
-        at = k - (OUTER - len(outer))
-        found |= {
-            f"n{k}": extents[outer[at]] if at >= 0 else one,
-            f"x{k}": x[outer[at]] if at >= 0 else none,
-            f"y{k}": y[outer[at]] if at >= 0 else none,
-        }
-    return found
-
-
-def _merged(dims: list[Dim], order: Sequence[int]) -> list[tuple[int, Dim]]:
-    """The axes of y as (first axis of x, extent), without those of extent 1; axes that stay together are one."""
-    kept = [a for a in range(len(dims)) if not (dims[a].is_const and int(dims[a]) == 1)]
-    rank = {a: i for i, a in enumerate(kept)}
-    axes: list[tuple[int, Dim]] = []
-    before = -2
-    for a in order:
-        if a not in rank:
-            continue
-        if axes and rank[a] == before + 1:
-            axes[-1] = (axes[-1][0], axes[-1][1] * dims[a])
-        else:
-            axes.append((rank[a], dims[a]))
-        before = rank[a]
-    return axes or [(0, Dim.of(1))]
-
-
-def _strides(extents: list[Dim]) -> list[Dim]:
-    found, step = [Dim.of(1)] * len(extents), Dim.of(1)
-    for i in reversed(range(len(extents))):
-        found[i] = step
-        step = step * extents[i]
-    return found

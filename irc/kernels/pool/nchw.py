@@ -9,19 +9,24 @@ Threads split planes (images × channels).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Self
 
 from irc.ir.dim import Dim, product
-from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.base import Array, Kernel, Sizes
+from irc.kernels.core.costs import LANES_FOLDED, LOADS
 from irc.kernels.core.epilogue import plain
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import likely, likely_extent
+from irc.kernels.core.reference import strided
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
+from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
+from irc.kernels.pool.reference import pooled
 from irc.kernels.vector.lanes import folds
 
-Mode = Literal["max", "average"]
-Counted = Literal["inside", "padded", "window"]
 ROW = 4096  # elements of a padded row on the stack
 WORTHWHILE = 50_000  # elements below which one thread does all
 
@@ -184,13 +189,9 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class PoolKernel(Kernel[Any]):
-    """A generated pool with a window that `fits`.
-
-    counted: what a mean divides by: the positions `inside` the input, those and the padding (`padded`: end_h and
-    end_w are the padding behind), or all of the `window`.
-    """
+@kernel
+class PoolKernel(Kernel[PoolProblem]):
+    """A generated pool of planes whose rows follow one another."""
 
     tile: Tile
     mode: Mode
@@ -198,6 +199,38 @@ class PoolKernel(Kernel[Any]):
     strides: tuple[int, int]
     dilations: tuple[int, int]
     counted: Counted
+
+    problem = PoolProblem
+
+    @classmethod
+    def candidates(cls, problem: PoolProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant if one vector of results needs no more than the row on the stack."""
+        p = problem
+        if p.layout != "nchw" or p.epilogue.key():
+            return
+        if _span(p.window[1], p.dilations[1]) + 16 * p.strides[1] <= ROW:
+            yield cls(Tile(isa, p.dtype, 1, 1), p.mode, p.window, p.strides, p.dilations, p.counted)
+
+    def cycles(self, problem: PoolProblem) -> float:
+        (oh, ow), lanes = map(likely_extent, problem.result), self.tile.lanes
+        width = (ow - 1) * self.strides[1] + _span(self.window[1], self.dilations[1])
+        taken = self.strides[1] if self.strides[1] <= 2 else lanes  # loads of a vector of the row's elements
+        rows, columns = -(-width // lanes) * self.window[0], -(-ow // lanes) * self.window[1] * taken
+        return likely(problem.batch) * likely(problem.channels) * oh * (rows + columns) / LOADS
+
+    @property
+    def label(self) -> str:
+        return "planes"
+
+    def arguments_for(self, problem: PoolProblem) -> dict[str, Dim]:
+        return problem.arguments() | {"x_channel": problem.x[1], "y_channel": problem.y[1]}
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        """Compute the largest element, or the mean of the positions that count, of every window."""
+        planes, iw, ow = (sizes["batch"], sizes["channels"]), sizes["iw"], sizes["ow"]
+        x = strided(reads[0], (*planes, sizes["ih"], iw), (sizes["x_batch"], sizes["x_channel"], iw, 1))
+        y = strided(writes[0], (*planes, sizes["oh"], ow), (sizes["y_batch"], sizes["y_channel"], ow, 1))
+        y[...] = pooled(self.mode, self.counted, self.window, self.strides, self.dilations, x, sizes)
 
     @cached_property
     def symbol(self) -> str:
@@ -216,10 +249,6 @@ class PoolKernel(Kernel[Any]):
         """Names of the int64_t arguments, in order; rows of a plane follow one another."""
         extents = "batch channels ih iw oh ow pad_h pad_w end_h end_w x_batch x_channel y_batch y_channel"
         return tuple(extents.split())
-
-    def scratch_bytes(self) -> Dim:
-        """Bytes of scratch: none."""
-        return Dim.of(0)
 
     def flops(self, sizes: Sizes) -> Dim:
         """Floating-point operations of a call: one for each element of a window."""
@@ -290,12 +319,38 @@ class PoolKernel(Kernel[Any]):
         return f"    return ({v}){{{values}}};\n"
 
 
-@dataclass(frozen=True)
-class GlobalPoolKernel(Kernel[Any]):
+@kernel
+class GlobalPoolKernel(Kernel[GlobalPoolProblem]):
     """The largest element or the mean of every plane; the n values of a plane follow one another."""
 
     tile: Tile
     mode: Mode
+
+    problem = GlobalPoolProblem
+
+    @classmethod
+    def candidates(cls, problem: GlobalPoolProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant if pixels stand side by side."""
+        if (problem.x[2] == 1 or problem.pixels == 1) and not problem.epilogue.key():
+            yield cls(Tile(isa, problem.dtype, 1, 1), problem.mode)
+
+    def cycles(self, problem: GlobalPoolProblem) -> float:
+        lanes = self.tile.lanes
+        each = -(-likely(problem.pixels) // lanes) / LOADS + LANES_FOLDED * (lanes.bit_length() - 1)
+        return likely(problem.batch) * likely(problem.channels) * each
+
+    @property
+    def label(self) -> str:
+        return "planes"
+
+    def arguments_for(self, problem: GlobalPoolProblem) -> dict[str, Dim]:
+        return problem.arguments() | {"x_channel": problem.x[1], "y_channel": problem.y[1]}
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        planes = (sizes["batch"], sizes["channels"])
+        x = strided(reads[0], (*planes, sizes["n"]), (sizes["x_batch"], sizes["x_channel"], 1))
+        y = strided(writes[0], planes, (sizes["y_batch"], sizes["y_channel"]))
+        y[...] = x.max(-1) if self.mode == "max" else x.mean(-1)
 
     @cached_property
     def symbol(self) -> str:
@@ -311,10 +366,6 @@ class GlobalPoolKernel(Kernel[Any]):
     def sizes(self) -> tuple[str, ...]:
         """Names of the int64_t arguments, in order."""
         return ("batch", "channels", "n", "x_batch", "x_channel", "y_batch", "y_channel")
-
-    def scratch_bytes(self) -> Dim:
-        """Bytes of scratch: none."""
-        return Dim.of(0)
 
     def flops(self, sizes: Sizes) -> Dim:
         """Floating-point operations of a call: one for each element."""
@@ -343,8 +394,3 @@ class GlobalPoolKernel(Kernel[Any]):
 
 def _span(taps: int, dilation: int) -> int:
     return (taps - 1) * dilation + 1
-
-
-def fits(window: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int]) -> bool:
-    """Whether the row of one vector of outputs fits on the stack."""
-    return _span(window[1], dilations[1]) + 16 * strides[1] <= ROW

@@ -10,24 +10,32 @@ Threads split images, output rows and vectors of channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Self, TypeVar
 
 from irc.ir.dim import Dim, product
 from irc.ir.types import f32
-from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.base import Array, Kernel, Sizes
+from irc.kernels.core.costs import COSTS, LATENCY, LOADS, PART
 from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import Problem, likely, likely_extent
+from irc.kernels.core.reference import apply, strided
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
-from irc.kernels.pool.nchw import Counted, Mode
+from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
+from irc.kernels.pool.reference import pooled
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES, Pair, bounds, columns, keep, slot_starts, users, window_names
+from irc.kernels.vector.pixels import STRIDES, Pair, bounds, columns, keep, pixels_of, slot_starts, users, window_names
+
+P = TypeVar("P", bound=Problem)
 
 STRIP = 512 << 10  # bytes of the input rows of a strip
 WORTHWHILE = 50_000  # elements below which one thread does all
 BLOCK = 256  # pixels in one run of partial sums of a whole image
+RESERVED = 4  # registers that are not for sums of pixels
 UNROLLED = 3  # rows of a window up to which they are unrolled
 
 _CALL = """
@@ -268,7 +276,7 @@ def _folding(v: object, mode: Mode, to: str) -> str:
     return f"{to} + next" if mode == "average" else f"{v}_max({to}, next)"
 
 
-class _Pool(Kernel[Any]):
+class _Pool(Kernel[P]):
     """What both pools have in common: one operand, slots, no scratch."""
 
     tile: Tile
@@ -289,9 +297,9 @@ class _Pool(Kernel[Any]):
         """Names of the int64_t arguments, in order; channels follow one another."""
         return (*self.extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
-    def scratch_bytes(self) -> Dim:
-        """Bytes of scratch: none."""
-        return Dim.of(0)
+    @property
+    def label(self) -> str:
+        return "channels last"
 
     def _given(self) -> dict[str, object]:
         """What the templates of both refer to."""
@@ -308,11 +316,10 @@ class _Pool(Kernel[Any]):
         }
 
 
-@dataclass(frozen=True)
-class PoolLastKernel(_Pool):
+@kernel
+class PoolLastKernel(_Pool[PoolProblem]):
     """A generated pool, channels last; tile.rows is the number of pixels of a register tile.
 
-    counted: as for `irc.kernels.pool.nchw.PoolKernel`.  The epilogue's rows are pixels and its columns channels.
     x_half, y_half: x and y are bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
     """
 
@@ -326,6 +333,48 @@ class PoolLastKernel(_Pool):
     x_half: bool = False
     y_half: bool = False
     extents = "batch channels ih iw oh ow pad_h pad_w end_h end_w x_batch x_row x_pixel y_batch y_pixel"
+
+    problem = PoolProblem
+
+    @classmethod
+    def candidates(cls, problem: PoolProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant unless windows are too wide."""
+        p = problem
+        if p.layout != "nhwc":
+            return
+        row = (p.window[1], p.strides[1], p.dilations[1])
+        if pixels := pixels_of(p.result[1], *row, isa.registers - RESERVED):
+            yield cls(Tile(isa, p.dtype, pixels, 1), p.mode, p.window, p.strides, p.dilations, p.counted, p.epilogue)
+
+    def cycles(self, problem: PoolProblem) -> float:
+        (oh, ow), t = map(likely_extent, problem.result), self.tile
+        loads, folded = len(self._places) * self.window[0] / LOADS, t.rows * self.window[1] / COSTS[t.isa.name].fma
+        tiles = likely(problem.batch) * oh * -(-ow // t.rows) * -(-likely(problem.channels) // t.lanes)
+        return tiles * (loads + folded)
+
+    def arguments_for(self, problem: PoolProblem) -> dict[str, Dim]:
+        _, _, row, pixel = problem.x
+        sizes = problem.arguments() | {"x_row": row, "x_pixel": pixel, "y_pixel": problem.y[2]}
+        for i, (axes, strides) in enumerate(zip(self.epilogue.slots, problem.slots, strict=True)):
+            sizes[f"s{i}_batch"] = strides[0]
+            if axes in ("column", "full"):
+                sizes[f"s{i}_pixel"] = strides[1]
+        return sizes
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        ow, image = sizes["ow"], (sizes["batch"], sizes["channels"])
+        shape, to = (*image, sizes["ih"], sizes["iw"]), (*image, sizes["oh"], ow)
+
+        def view(flat: Array, name: str, pixel: int, channel: int) -> Array:
+            return strided(flat, to, (sizes[f"{name}_batch"], channel, ow * pixel, pixel))
+
+        x = strided(reads[0], shape, (sizes["x_batch"], 1, sizes["x_row"], sizes["x_pixel"]))
+        slots = [
+            view(flat, f"s{i}", sizes.get(f"s{i}_pixel", 0), int(axes in ("row", "full")))
+            for i, (flat, axes) in enumerate(zip(reads[1:], self.epilogue.slots, strict=True))
+        ]
+        folded = pooled(self.mode, self.counted, self.window, self.strides, self.dilations, x, sizes)
+        view(writes[0], "y", sizes["y_pixel"], 1)[...] = apply(self.epilogue, folded, slots)
 
     @property
     def keeps_elements(self) -> bool:
@@ -413,8 +462,8 @@ class PoolLastKernel(_Pool):
         return fill(_COUNT, **given, **low, **size)
 
 
-@dataclass(frozen=True)
-class GlobalPoolLastKernel(_Pool):
+@kernel
+class GlobalPoolLastKernel(_Pool[GlobalPoolProblem]):
     """The largest element or the mean of the n pixels of every channel of every image; equidistant pixels.
 
     The result is one pixel for each image; the epilogue's columns are channels.
@@ -425,6 +474,35 @@ class GlobalPoolLastKernel(_Pool):
     epilogue: Epilogue
     x_half = y_half = False
     extents = "batch channels n x_batch x_pixel y_batch"
+
+    problem = GlobalPoolProblem
+
+    @classmethod
+    def candidates(cls, problem: GlobalPoolProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant if channels stand side by side, and there are several pixels."""
+        side_by_side = problem.channels == 1 or (problem.x[1] == 1 and problem.y[1] == 1)
+        if side_by_side and problem.pixels != 1:
+            yield cls(Tile(isa, problem.dtype, 4, 4 if isa.registers == 32 else 2), problem.mode, problem.epilogue)
+
+    def cycles(self, problem: GlobalPoolProblem) -> float:
+        channels, pixels = likely(problem.channels), likely(problem.pixels)
+        if channels < self.tile.lanes:  # one sum, of parts of vectors
+            return likely(problem.batch) * pixels * (LATENCY + PART)
+        return likely(problem.batch) * -(-channels // self.tile.lanes) * (pixels + self.tile.rows) / LOADS
+
+    def arguments_for(self, problem: GlobalPoolProblem) -> dict[str, Dim]:
+        slots = {f"s{i}_batch": stride for i, stride in enumerate(problem.slots)}
+        return problem.arguments() | {"x_pixel": problem.x[2]} | slots
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        to = (sizes["batch"], sizes["channels"])
+        x = strided(reads[0], (to[0], sizes["n"], to[1]), (sizes["x_batch"], sizes["x_pixel"], 1))
+        slots = [
+            strided(flat, to, (sizes[f"s{i}_batch"], int(axes in ("row", "full"))))
+            for i, (flat, axes) in enumerate(zip(reads[1:], self.epilogue.slots, strict=True))
+        ]
+        folded = x.max(1) if self.mode == "max" else x.mean(1)
+        strided(writes[0], to, (sizes["y_batch"], 1))[...] = apply(self.epilogue, folded, slots)
 
     @cached_property
     def symbol(self) -> str:

@@ -11,29 +11,32 @@ on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Self
 
 import numpy as np
 
 from irc.ir.dim import Dim, DimLike
-from irc.kernels.core.base import Kernel, Sizes
+from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import COSTS, LOADS
 from irc.kernels.core.epilogue import plain
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import likely
+from irc.kernels.core.reference import strided
+from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
-from irc.kernels.core.tile import Tile, names, prelude
+from irc.kernels.core.tile import Tile, heights_of, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.recurrent.problem import GATES, Cell, Direction, RecurrentProblem
 from irc.kernels.vector.vecmath import definitions
 
-Cell = Literal["lstm", "gru", "gru_linear"]
-Direction = Literal["forward", "reverse", "bidirectional"]
 PASSES: dict[Cell, tuple[tuple[int, ...], ...]] = {
     "lstm": ((0, 1, 2, 3),),
     "gru": ((0, 1), (2,)),
     "gru_linear": ((0, 1, 2),),
 }
 """The gates of each pass over the weights; one needs the results of the one before."""
-GATES: dict[Cell, int] = {cell: sum(map(len, passes)) for cell, passes in PASSES.items()}
 CHAINS = 8  # sums that are added to independently, at least: two additions a cycle, of four cycles each
 
 _CALL = """
@@ -195,13 +198,12 @@ void $S($parameters) {
 """
 
 
-@dataclass(frozen=True)
-class RecurrentKernel(Kernel[Any]):
+@kernel
+class RecurrentKernel(Kernel[RecurrentProblem]):
     """Generated steps of a recurrent layer with its usual functions, σ and tanh.
 
-    tile: one vector wide, `rows` sequences high.  heights: how many sequences it has bodies for.  states: the initial
-    state is an operand (and the LSTM's cell with it).  lengths: the C type of each sequence's number of steps, "" where
-    all have `steps`.  bias: of the product with the state in the gate h of "gru_linear".
+    tile: one vector wide, `rows` sequences high.  heights: how many sequences it has bodies for.  h, c, lengths, bias:
+    as problems state them.
     """
 
     tile: Tile
@@ -212,6 +214,74 @@ class RecurrentKernel(Kernel[Any]):
     c: bool = False
     lengths: str = ""
     bias: bool = False
+
+    problem = RecurrentProblem
+
+    @classmethod
+    def candidates(cls, problem: RecurrentProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant whose sums of all gates, one vector each, take all registers."""
+        p, gates = problem, GATES[problem.cell]
+        rows = max(1, (isa.registers - 1 - gates) // gates)
+        heights = heights_of(p.batch, rows)
+        yield cls(Tile(isa, p.dtype, rows, 1), p.cell, p.direction, heights, p.h, p.c, p.lengths, p.bias)
+
+    def cycles(self, problem: RecurrentProblem) -> float:
+        t, batch = self.tile, likely(problem.batch)
+        vectors = GATES[self.cell] * problem.hidden * -(-problem.hidden // t.lanes)
+        each = vectors * max(batch / COSTS[t.isa.name].fma, -(-batch // t.rows) / LOADS)
+        return likely(problem.steps) * self.directions * each
+
+    @property
+    def label(self) -> str:
+        return "panels"
+
+    def arguments_for(self, problem: RecurrentProblem) -> dict[str, Dim]:
+        sizes = {"steps": problem.steps, "batch": problem.batch, "hidden": Dim.of(problem.hidden)}
+        sizes |= {f"x_{n}": s for n, s in zip(("step", "batch", "direction"), problem.x, strict=True)}
+        return sizes | {f"y_{n}": s for n, s in zip(("step", "direction", "batch"), problem.y, strict=True)}
+
+    def scratch(self, problem: RecurrentProblem) -> Dim:
+        return self.scratch_bytes(problem.batch, problem.hidden)
+
+    def packed(self, problem: RecurrentProblem) -> Packed:
+        elements = self.packed_elements(problem.hidden)
+        return Packed(("gates", self.cell, self.tile.lanes), self.tile.dtype, elements, self.pack_weights)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        steps, batch, hidden = sizes["steps"], sizes["batch"], sizes["hidden"]
+        x_strides, y_strides = ([sizes[f"{a}_{n}"] for n in ("step", "batch", "direction")] for a in "xy")
+        operands = dict(zip((n for n, _ in self.pointers), reads, strict=False))
+        shape = (steps, batch, self.directions)
+        x = strided(reads[0], (*shape, GATES[self.cell] * hidden), (*x_strides, 1))
+        y = strided(writes[0], (*shape, hidden), (*y_strides, 1))
+        weights = self.unpack_weights(reads[1], hidden)
+        counts = np.minimum(operands["lengths"][:batch], steps) if self.lengths else np.full(batch, steps)
+        bias = operands["bias"].reshape(-1)[: self.directions * hidden] if self.bias else np.zeros(1, x.dtype)
+        y[...] = 0
+        for d, n in np.ndindex(self.directions, batch):
+            at = slice((d * batch + n) * hidden, (d * batch + n + 1) * hidden)
+            zero: Array = np.zeros(hidden, x.dtype)
+            h, c = operands["h0"][at] if self.h else zero, operands["c0"][at] if self.c else zero
+            back = self.direction == "reverse" or d == 1
+            for t in range(int(counts[n])):
+                place = counts[n] - 1 - t if back else t
+                inner = bias[d * hidden : (d + 1) * hidden] if self.bias else zero
+                h, c = self._step_of(x[place, n, d], h, c, weights[d], inner)
+                y[place, n, d] = h
+            for result, last in zip(writes[1:], (h, c), strict=False):
+                result[at] = last
+
+    def _step_of(self, x: Array, h: Array, c: Array, weights: Array, bias: Array) -> tuple[Array, Array]:
+        """Compute the next state and the next cell of a sequence: gates i, o, f, c of the LSTM, z, r, h of the GRU."""
+        gates, size = np.split(x, GATES[self.cell]), h.size
+        sums = np.split(h @ weights, GATES[self.cell])
+        if self.cell == "lstm":
+            i, o, f = (_sigmoid(a + b) for a, b in zip(gates[:3], sums[:3], strict=True))
+            fresh = f * c + i * np.tanh(gates[3] + sums[3])
+            return o * np.tanh(fresh), fresh
+        z, r = (_sigmoid(a + b) for a, b in zip(gates[:2], sums[:2], strict=True))
+        inner = r * (sums[2] + bias) if self.cell == "gru_linear" else (r * h) @ weights[:, 2 * size :]
+        return (1 - z) * np.tanh(gates[2] + inner) + z * h, c
 
     @cached_property
     def symbol(self) -> str:
@@ -251,7 +321,7 @@ class RecurrentKernel(Kernel[Any]):
         """Elements of the packed weights."""
         return self.directions * GATES[self.cell] * hidden * -(-hidden // self.tile.lanes) * self.tile.lanes
 
-    def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def pack_weights(self, w: Array) -> Array:
         """w[directions, hidden, gates · hidden] as the kernel reads it, flat."""
         directions, hidden, _ = w.shape
         lanes, gates = self.tile.lanes, GATES[self.cell]
@@ -262,6 +332,20 @@ class RecurrentKernel(Kernel[Any]):
         moved = full.reshape(directions, hidden, gates, panels, lanes).transpose(0, 3, 1, 2, 4)
         parts = [moved[:, :, :, list(gates)].reshape(directions, -1) for gates in PASSES[self.cell]]
         return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
+
+    def unpack_weights(self, packed: Array, hidden: int) -> Array:
+        """Give w[directions, hidden, gates · hidden] of what `pack_weights` made."""
+        lanes, wide = self.tile.lanes, -(-hidden // self.tile.lanes) * self.tile.lanes
+        rows = packed[: self.packed_elements(hidden)].reshape(self.directions, -1)
+        whole = np.empty((self.directions, hidden, GATES[self.cell], wide), packed.dtype)
+        begin = 0
+        for gates in PASSES[self.cell]:
+            end = begin + hidden * len(gates) * wide
+            # [direction, panel, k, gate, lane] -> [direction, k, gate, panel, lane]
+            panels = rows[:, begin:end].reshape(self.directions, wide // lanes, hidden, len(gates), lanes)
+            whole[:, :, list(gates)] = panels.transpose(0, 2, 3, 1, 4).reshape(self.directions, hidden, -1, wide)
+            begin = end
+        return whole[..., :hidden].reshape(self.directions, hidden, -1)
 
     def flops(self, sizes: Sizes) -> Dim:
         """Floating-point operations of a call: two for each product of a state with a weight."""
@@ -354,6 +438,11 @@ class RecurrentKernel(Kernel[Any]):
         return products + fill(
             _PASS, **given, count=count, rows=max(self.heights), index=index, first=2 + gates[0], choose=choose
         )
+
+
+def _sigmoid(x: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
 
 
 def _products(s: str, rows: int, gates: int, given: dict[str, object]) -> str:
