@@ -8,6 +8,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, f32
 from irc.opdef.builder import Builder, evaluate
+from irc.opdef.registry import find_op
 
 
 @pytest.mark.parametrize("backend", ["numpy", "c"])
@@ -18,7 +19,8 @@ def test_symbolic_length_and_batch(name: str, backend: str) -> None:
     x = graph.add_input("x", TensorType.of(f32, (Dim.symbol("steps"), Dim.symbol("batch"), 5)))
     shapes = ((2, gates * 7, 5), (2, gates * 7, 7), (2, gates * 14))
     weights = [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
-    graph.outputs = list(getattr(Builder(graph), name)(x, *weights, hidden_size=7, direction="bidirectional"))
+    layer = find_op(name)(hidden_size=7, direction="bidirectional")
+    graph.outputs = list(Builder(graph).add_all(layer, x, *weights))
     compiled = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend, cache=False)
     for steps, batch in ((4, 1), (9, 3), (1, 2), (9, 0), (0, 3)):
         data = rng.uniform(-1, 1, (steps, batch, 5)).astype(np.float32)
