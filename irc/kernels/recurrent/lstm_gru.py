@@ -472,6 +472,6 @@ def _products(s: str, rows: int, gates: int, given: dict[str, object]) -> str:
             body.append(f"    {v}_store(to + {r} * pitch + {g} * wide, {total[0]});")
     head = (
         f"\nIRC_INLINE void {s}_products{rows}x{gates}(const {t} *h, int64_t pitch, int64_t n, const {t} *w, {t} *to,\n"
-        "                      int64_t wide) {\n    (void)pitch;\n"
+        "                      int64_t wide) {\n    (void)pitch;\n    (void)wide;\n"
     )
     return head + "\n".join(body) + "\n}\n"
