@@ -1,4 +1,4 @@
-"""Kernels beside the machine's peak: python bench/kernels.py [gemm] [matmul] [conv] [direct] [depthwise] [last].
+"""Kernels beside the machine's peak: python bench/kernels.py [gemm matmul conv direct depthwise last costs].
 
 The FMA peak is measured between the kernels, in the same process, because clocks drift; processor time, the best of
 several rounds.  One thread.
@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from irc.ir.types import f32
 from irc.kernels import PROTOTYPES, host_isa, plain
 from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
 from irc.kernels.conv.nchw import ConvKernel
 from irc.kernels.conv.nhwc import DirectConvKernel
 from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.core.costs import COSTS
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.pool.nchw import GlobalPoolKernel, PoolKernel
@@ -357,6 +359,39 @@ def bench_last() -> None:
         run = invoke(lib, kernels[0], x, y, 1, c, size * size, 0, c, 0)
         other = invoke(lib, kernels[1], x, y, 1, c, size * size, 0, size * size, 0, 1)
         versus(f"mean {c} {size}x{size}", x.nbytes, run, other)
+
+
+def bench_costs() -> None:
+    """Measure the numbers of `irc.kernels.core.costs` on this machine: a row of COSTS for its instruction set.
+
+    Products of n and of 2 n columns tell multiplying from packing A; a product of one row waits for B.
+    """
+    isa = host_isa()
+    lanes, costs = isa.lanes(f32), COSTS[isa.name]
+    tiles: dict[tuple[int, int], float] = {}
+    pack = 0.0
+    for rows, vectors in costs.tiles:
+        m, n, k, took = rows * 16, lanes * vectors * 16, 256, list[float]()
+        for columns in (n, 2 * n):
+            kernel = GemmKernel.design(isa, f32, m, columns, plain(), True, (rows, vectors))
+            lib = build([PROTOTYPES, PEAK % isa.vector, kernel.source()])
+            b, a, c = (
+                aligned(kernel.pack_b(aligned((k, columns))).shape),
+                aligned((m, k)),
+                aligned((m, columns), "zero"),
+            )
+            took.append(best(invoke(lib, kernel, a, b, c, m, columns, k, 0, 0, k, 1, 0, 0, 0, 0, columns, 1, 1)))
+        top = peak(lib) * 1e9
+        cycles = top / (2 * lanes * costs.fma)
+        tiles[rows, vectors] = round(2 * m * n * k / top / (took[1] - took[0]), 2)
+        pack = max(pack, (2 * took[0] - took[1]) * cycles / (m * k))
+    n = k = 4096
+    kernel = GemmKernel.design(isa, f32, 1, n, plain(), True, next(iter(costs.tiles)))
+    lib = build([PROTOTYPES, PEAK % isa.vector, kernel.source()])
+    b, a, c = aligned(kernel.pack_b(aligned((k, n))).shape), aligned((1, k)), aligned((1, n), "zero")
+    waited = best(invoke(lib, kernel, a, b, c, 1, n, k, 0, 0, k, 1, 0, 0, 0, 0, n, 1, 1))
+    stream = 4 * n * k / waited / (peak(lib) * 1e9 / (2 * lanes * costs.fma))
+    print(f'    "{isa.name}": Costs({tiles}, fma={costs.fma}, pack={pack:.2f}, stream={stream:.1f}),')
 
 
 def main() -> None:

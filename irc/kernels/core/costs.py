@@ -1,6 +1,7 @@
-"""What kernels cost: the numbers behind every estimate of cycles, measured for each instruction set.
+"""What kernels cost: the numbers behind every estimate of cycles.
 
-`python bench/kernels.py costs` measures them on the machine at hand and prints the row of its instruction set.
+`python bench/kernels.py costs` measures a row of `COSTS` on the machine at hand.  The other numbers are calibrated:
+with them, estimates choose for convolutions of known networks what measurements of whole networks had settled on.
 """
 
 from __future__ import annotations
