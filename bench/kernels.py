@@ -20,16 +20,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from irc.ir.types import f32
 from irc.kernels import PROTOTYPES, host_isa, plain
-from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
-from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
-from irc.kernels.conv.nchw import ConvKernel
-from irc.kernels.conv.nhwc import DirectConvKernel
+from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
+from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
+from irc.kernels.conv.nchw import NchwConvKernel
+from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.costs import COSTS
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
-from irc.kernels.pool.nchw import GlobalPoolKernel, PoolKernel
-from irc.kernels.pool.nhwc import GlobalPoolLastKernel, PoolLastKernel
+from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel
+from irc.kernels.pool.nhwc import NhwcGlobalPoolKernel, NhwcPoolKernel
 from irc.kernels.pool.problem import GlobalPoolProblem, Mode, PoolProblem
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
@@ -161,7 +161,7 @@ def bench_conv() -> None:
         out = (size + 2 * pad - window) // stride + 1
         x, w, y = aligned((1, ic, size, size)), aligned((oc, ic, window, window)), aligned((1, oc, out, out), "zero")
         shape = (ic, oc, (out, out), (window, window), (stride, stride))
-        kernel = ConvKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), host_isa())
+        kernel = NchwConvKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), host_isa())
         assert kernel is not None
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         packed = aligned((w.size,))
@@ -215,8 +215,8 @@ def bench_direct() -> None:
     for ic, oc, size, window, stride, pad in [c for c in CONVS if max(c[3:5]) > 1] + DIRECT:
         out = (size + 2 * pad - window) // stride + 1
         shape = (ic, oc, (out, out), (window, window), (stride, stride))
-        direct = DirectConvKernel.best(ConvProblem.contiguous("nhwc", plain(), *shape), isa)
-        conv = ConvKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), isa)
+        direct = NhwcConvKernel.best(ConvProblem.contiguous("nhwc", plain(), *shape), isa)
+        conv = NchwConvKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), isa)
         assert direct is not None and conv is not None
         lib = build([PROTOTYPES, PEAK % isa.vector, direct.source(), conv.source()])
         x, w, y = aligned((1, size, size, ic)), aligned((oc, ic, window, window)), aligned((1, out, out, oc), "zero")
@@ -274,7 +274,7 @@ def bench_depthwise() -> None:
         x, y = aligned((1, channels, size, size)), aligned((1, channels, out, out), "zero")
         w = aligned((channels, 1, window, window))
         shape = (channels, channels, (out, out), (window, window), (stride, stride), (1, 1), channels)
-        kernel = DepthwiseKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), host_isa())
+        kernel = NchwDepthwiseKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), host_isa())
         assert kernel is not None
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
         extents = (1, channels, size, size, out, out, pad, pad)
@@ -323,8 +323,8 @@ def bench_last() -> None:
         pad, oh, ow = k // 2, (ih - 1) // stride + 1, (iw - 1) // stride + 1
         x, y, w = aligned((ih, iw, c)), aligned((oh, ow, c), "zero"), aligned((c, 1, k, k))
         shape = (c, c, (oh, ow), (k, k), (stride, stride), (1, 1), c)
-        last = DepthwiseLastKernel.best(ConvProblem.contiguous("nhwc", plain(), *shape), isa)
-        first = DepthwiseKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), isa)
+        last = NhwcDepthwiseKernel.best(ConvProblem.contiguous("nhwc", plain(), *shape), isa)
+        first = NchwDepthwiseKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), isa)
         assert last is not None and first is not None
         lib = build([PROTOTYPES, last.source(), first.source()])
         packed = aligned((last.packed_elements(c),))
@@ -339,8 +339,8 @@ def bench_last() -> None:
         x, y = aligned((size, size, c)), aligned((out, out, c), "zero")
         window, strides = (k, k), (stride, stride)
         pools = (
-            PoolLastKernel.best(PoolProblem.contiguous("nhwc", plain(), mode, window, strides, result=(out, out)), isa),
-            PoolKernel.best(PoolProblem.contiguous("nchw", plain(), mode, window, strides), isa),
+            NhwcPoolKernel.best(PoolProblem.contiguous("nhwc", plain(), mode, window, strides, result=(out, out)), isa),
+            NchwPoolKernel.best(PoolProblem.contiguous("nchw", plain(), mode, window, strides), isa),
         )
         assert pools[0] is not None and pools[1] is not None
         lib = build([PROTOTYPES, pools[0].source(), pools[1].source()])
@@ -351,8 +351,8 @@ def bench_last() -> None:
     for c, size in GLOBAL_LAST:
         x, y = aligned((size, size, c)), aligned((c,), "zero")
         kernels = (
-            GlobalPoolLastKernel.best(GlobalPoolProblem.contiguous("nhwc", plain(), "average"), isa),
-            GlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(), "average"), isa),
+            NhwcGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nhwc", plain(), "average"), isa),
+            NchwGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(), "average"), isa),
         )
         assert kernels[0] is not None and kernels[1] is not None
         lib = build([PROTOTYPES, *(kernel.source() for kernel in kernels if kernel)])

@@ -21,7 +21,7 @@ from irc.kernels.attention.problem import AttentionProblem
 from irc.kernels.attention.vector import AttentionKernel
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import TransposeKernel
-from irc.kernels.pool.nchw import PoolKernel
+from irc.kernels.pool.nchw import NchwPoolKernel
 from irc.kernels.pool.problem import PoolProblem
 
 
@@ -66,7 +66,7 @@ def bench_pool() -> None:
         pad = window // 2
         out = (size + 2 * pad - window) // stride + 1
         problem = PoolProblem.contiguous("nchw", plain(), mode, (window, window), (stride, stride))  # type: ignore[arg-type]
-        kernel = PoolKernel.best(problem, host_isa())
+        kernel = NchwPoolKernel.best(problem, host_isa())
         assert kernel is not None
         x, y = aligned((channels, size, size)), aligned((channels, out, out), "zero")
         sizes = (1, channels, size, size, out, out, pad, pad, pad, pad, 0, size * size, 0, out * out)

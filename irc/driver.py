@@ -326,7 +326,7 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
     return Draft(dict(files.emit(program, plan, wanted)), manifest)
 
 
-def claimed_graph(model: Model, options: CompileOptions, target: c_compiler.Target, choices: Choices) -> Graph:
+def graph_of_kernels(model: Model, options: CompileOptions, target: c_compiler.Target, choices: Choices) -> Graph:
     """copy → bind shapes → COMPILE_C up to select-kernels, with the kernels that `choices` picks.  CompileError."""
     from irc import pipelines
     from irc.kernels import isa_of

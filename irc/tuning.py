@@ -110,7 +110,7 @@ def candidates(model: Model, options: driver.CompileOptions, target: c_compiler.
     turn = most = 0
     while turn <= most:
         recorder = Recorder(turn)
-        for node in driver.claimed_graph(model, options, target, recorder).nodes:
+        for node in driver.graph_of_kernels(model, options, target, recorder).nodes:
             named = recorder.of(node.op.kernel) if isinstance(node.op, KernelOp) else None
             case = _case(node) if named and named[1] not in found.get(named[0], {}) else None
             if named and case is not None:

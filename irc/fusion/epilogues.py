@@ -24,7 +24,7 @@ Fits = Callable[[Access], bool]
 
 
 @dataclass
-class Tail:
+class FusedEpilogue:
     """The operations taken in: `value` is what the kernel stores, `expr` what it is in terms of `acc` and slots."""
 
     value: Value
@@ -34,19 +34,19 @@ class Tail:
 
 
 class Collector:
-    """Grows tails; `fits` says which operands the kernel can read."""
+    """Grows epilogues; `fits` says which operands the kernel can read."""
 
     def __init__(self, graph: Graph, elements: Elements) -> None:
         self.graph, self.elements = graph, elements
         self._place = {n: i for i, n in enumerate(graph.nodes)}
 
-    def tail(self, root: Value, bias: Sequence[Access], fits: Fits) -> Tail:
-        """The longest tail of `root`; `bias`: accesses that are added to the accumulator before all else."""
+    def epilogue_of(self, root: Value, bias: Sequence[Access], fits: Fits) -> FusedEpilogue:
+        """Find the longest epilogue of `root`; `bias`: accesses that are added to the accumulator before all else."""
         kind = root.dtype
         start: Expr = acc(kind)
         for k in range(len(bias)):
             start = start + slot(k, kind)
-        best = Tail(root, start, list(bias))
+        best = FusedEpilogue(root, start, list(bias))
         inside: dict[Value, None] = {root: None}
         nodes: list[Node] = []
         while len(nodes) < MOST_NODES:
@@ -60,7 +60,7 @@ class Collector:
                 made = self._expression(root, ends[0], set(inside), start, bias, fits)
                 if made is None:
                     break
-                best = Tail(ends[0], made[0], made[1], list(nodes))
+                best = FusedEpilogue(ends[0], made[0], made[1], list(nodes))
         return best
 
     def _next(self, inside: dict[Value, None], nodes: list[Node]) -> Node | None:

@@ -85,7 +85,7 @@ class Grouper:
         self.height: dict[Value, int] = {}
         self.row_cost: dict[Value, int] = {}
         self.reducing: set[Value] = set()
-        self.claimed: set[Value] = set()
+        self.taken: set[Value] = set()
 
     def run(self) -> Grouping:
         clusters = RowFinder(self.graph, self.elements).find()
@@ -267,7 +267,7 @@ class Grouper:
             return False
         element = self.elements.of(consumer)
         if (
-            consumer in self.claimed
+            consumer in self.taken
             or consumer.shape != value.shape
             or reduces(element)
             or not identity_index(element, load)
@@ -278,7 +278,7 @@ class Grouper:
             or len(consumer.producer.outputs if consumer.producer else ()) != 1
         ):
             return False
-        self.claimed.add(consumer)
+        self.taken.add(consumer)
         return True
 
     # --------------------------------------------------------------------- groups

@@ -27,33 +27,33 @@ first channels and pixels, so that a bias is "column"; with the channels last, a
 that a bias is "row".  A residual is "full" everywhere.
 """
 
-from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
-from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
-from irc.kernels.conv.nchw import ConvKernel
-from irc.kernels.conv.nhwc import DirectConvKernel
-from irc.kernels.conv.split_bf16 import AmxConvKernel
-from irc.kernels.conv.winograd_bf16 import DotWinogradKernel
+from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
+from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
+from irc.kernels.conv.nchw import NchwConvKernel
+from irc.kernels.conv.nhwc import NhwcConvKernel
+from irc.kernels.conv.split_bf16 import SplitConvKernel
+from irc.kernels.conv.winograd_bf16 import SplitWinogradKernel
 from irc.kernels.core.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.core.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.core.text import PROTOTYPES
 from irc.kernels.gemm.packed import GemmKernel
-from irc.kernels.gemm.small_b import RowsGemmKernel
-from irc.kernels.gemm.split_bf16 import AmxGemmKernel
+from irc.kernels.gemm.small_b import SmallBGemmKernel
+from irc.kernels.gemm.split_bf16 import SplitGemmKernel
 
 __all__ = [
     "ISAS",
     "PROTOTYPES",
-    "AmxConvKernel",
-    "AmxGemmKernel",
-    "ConvKernel",
-    "DepthwiseKernel",
-    "DepthwiseLastKernel",
-    "DirectConvKernel",
-    "DotWinogradKernel",
     "Epilogue",
     "GemmKernel",
     "Isa",
-    "RowsGemmKernel",
+    "NchwConvKernel",
+    "NchwDepthwiseKernel",
+    "NhwcConvKernel",
+    "NhwcDepthwiseKernel",
+    "SmallBGemmKernel",
+    "SplitConvKernel",
+    "SplitGemmKernel",
+    "SplitWinogradKernel",
     "acc",
     "host_isa",
     "isa_of",

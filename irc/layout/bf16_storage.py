@@ -16,14 +16,14 @@ from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, bf16, f32
 from irc.kernels.core.base import Kernel
 from irc.layout.channels_last import ChannelsLast
-from irc.layout.destination import Part, Room
+from irc.layout.destination import Destination, DestinationPart
 from irc.layout.transposed_conv import Interleave
 from irc.ops.concat import Concat, Split
 from irc.ops.layout import Reshape, Transpose
 from irc.ops.slice import Slice
 from irc.selection.select import KernelOp
 
-MOVES = Concat | Interleave | Part | Reshape | Slice | Split | Transpose
+MOVES = Concat | Interleave | DestinationPart | Reshape | Slice | Split | Transpose
 """Operations whose results are elements of their operands."""
 
 
@@ -44,7 +44,7 @@ def run(graph: Graph) -> int:
                 i for i, v in enumerate(node.inputs) if v in found and i != part_of and _reads(kernel, i)
             )
             node.op = replace(node.op, kernel=kernel.with_bf16(operands, node.outputs[0] in found))
-        elif isinstance(node.op, Room) and node.outputs[0] in found:
+        elif isinstance(node.op, Destination) and node.outputs[0] in found:
             node.op = replace(node.op, dtype=bf16)
     return len(found)
 
@@ -57,7 +57,7 @@ def _written(v: Value, found: set[Value]) -> bool:
     """Whether the producer of a value may write it as bf16."""
     node = v.producer
     assert node is not None
-    if isinstance(node.op, Room):
+    if isinstance(node.op, Destination):
         return True
     if not isinstance(node.op, KernelOp):
         return _is_move(node, found)

@@ -1,9 +1,9 @@
 """Concatenations along the last axis written in place: their operands are computed where they stand in the result.
 
-`Concat(a, b)` becomes `r0 = Room(); r1 = Part(r0, a, 0); r2 = Part(r1, b, size of a)`: all in the memory of `r0`, in
+`Concat(a, b)` becomes `r0 = Destination(); r1 = DestinationPart(r0, a, 0)` and so on: all in the memory of `r0`, in
 the order in which a and b are computed.  Kernels write to a part themselves (`irc.selection.select`); anything else is
 computed by loops into its part.  Who else reads `a` reads it there, and a concatenation of neighbours among the
-operands of a longer one is a slice of that one's room.
+operands of a longer one is a slice of that one's destination.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from irc.expr import Load
 from irc.fusion.elements import Elements, extents_of, value_of
 from irc.ir.graph import Graph, Node, Value, layers_of
 from irc.layout.channels_last import ChannelsLast
-from irc.layout.destination import Part, Room
+from irc.layout.destination import Destination, DestinationPart
 from irc.opdef.builder import Builder
 from irc.ops.concat import Concat
 from irc.ops.layout import Reshape, Transpose
@@ -129,7 +129,7 @@ def _from_kernel(value: Value) -> bool:
         moved = moved or isinstance(node.op, Transpose)
         node = node.inputs[0].producer
     if moved:
-        return node is not None and (isinstance(node.op, KERNELS | Part))
+        return node is not None and (isinstance(node.op, KERNELS | DestinationPart))
     return node is not None and isinstance(node.op, KERNELS) and not _is_last(node)
 
 
@@ -153,7 +153,7 @@ def _replace(
     inner: Sequence[tuple[Node, tuple[int, int]]],
     place: dict[Node, int],
 ) -> None:
-    """The room and its parts for a concatenation and for those of its neighbours that are `inner`.
+    """The destination and its parts for a concatenation and for those of its neighbours that are `inner`.
 
     place: of the nodes in a dependency order, to which the new ones are added.
     """
@@ -161,7 +161,7 @@ def _replace(
     for v in operands:
         starts.append(starts[-1] + int(v.shape[-1]))
     b, gone = Builder(graph, node.name, node.loc, layers=node.layers), {n for n, _ in inner}
-    room = b.add(Room(whole.dtype, whole.shape))
+    destination = b.add(Destination(whole.dtype, whole.shape))
 
     def made(value: Value, where: int) -> Value:
         place[_producer(value)] = where
@@ -177,9 +177,9 @@ def _replace(
     for k in sorted(range(len(operands)), key=order.__getitem__):
         value = operands[k]
         others = [n for n in value.uses if n not in gone]
-        room = after[k] = made(b.add(Part(starts[k]), room, value), order[k])
+        destination = after[k] = made(b.add(DestinationPart(starts[k]), destination, value), order[k])
         if others and value not in graph.outputs:
-            part = piece(room, starts[k], starts[k + 1])
+            part = piece(destination, starts[k], starts[k + 1])
             for user in others:
                 graph.set_op(user, user.op, [part if v is value else v for v in user.inputs])
     rank = {k: n for n, k in enumerate(after)}

@@ -16,7 +16,7 @@ from irc.opdef.signature import Sig
 
 
 @dataclass(frozen=True)
-class Room(Op):
+class Destination(Op):
     """Memory of that type, its contents not yet written."""
 
     dtype: DType
@@ -32,24 +32,24 @@ class Room(Op):
 
 
 @dataclass(frozen=True)
-class Part(Op):
-    """`room` with `x` from `start` on along the last axis; the memory is the same."""
+class DestinationPart(Op):
+    """`destination` with `x` from `start` on along the last axis; the memory is the same."""
 
     start: int
-    sig: ClassVar[Sig] = Sig("room: any, x: any -> y: any")
+    sig: ClassVar[Sig] = Sig("destination: any, x: any -> y: any")
     part_of: ClassVar[int | None] = 0
 
-    def infer(self, room: Value, x: Value) -> TensorType:
-        return room.tensor
+    def infer(self, destination: Value, x: Value) -> TensorType:
+        return destination.tensor
 
-    def reference(self, room: Array, x: Array) -> Array:
-        whole = room.copy()
+    def reference(self, destination: Array, x: Array) -> Array:
+        whole = destination.copy()
         whole[..., self.start : self.start + x.shape[-1]] = x
         return whole
 
-    def compute(self, out: TensorType, room: Tensor, x: Tensor) -> IndexFunction:  # pyright: ignore
+    def compute(self, out: TensorType, destination: Tensor, x: Tensor) -> IndexFunction:  # pyright: ignore
         def element(*at: Expr) -> Expr:
             inside = at[-1].ge(self.start).logical_and(at[-1].lt(index(x.shape[-1] + self.start)))
-            return select(inside, x[(*at[:-1], at[-1] - self.start)], room[at])
+            return select(inside, x[(*at[:-1], at[-1] - self.start)], destination[at])
 
         return element

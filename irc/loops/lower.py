@@ -16,7 +16,7 @@ from irc.ir.graph import Graph, Node, Value, layers_of, symbols_of
 from irc.ir.names import unused
 from irc.ir.relation import Demand
 from irc.ir.types import DType, TensorType
-from irc.layout.destination import Room
+from irc.layout.destination import Destination
 from irc.loops.builder import LoopBuilder, Place, place
 from irc.loops.expand import expand
 from irc.loops.hoist import hoist
@@ -94,7 +94,7 @@ class Lowering:
         self.sink.stop_on_errors(CompileError)
         copies = self._outputs()
         for group in self.grouping.groups:
-            if group.node is not None and isinstance(group.node.op, Room):
+            if group.node is not None and isinstance(group.node.op, Destination):
                 continue
             with self.sink.catching(group.node.loc if group.node else _loc(group)):
                 self.program.functions.append(self._function(group))

@@ -11,7 +11,7 @@ from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import i64
-from irc.layout.destination import Part
+from irc.layout.destination import DestinationPart
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer
 from irc.loops.schedule import (
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def emit_element(scope: Scope, value: Value) -> None:
-    """Loops that store every element of `value`, or those that a `Part` writes, in its buffer."""
+    """Loops that store every element of `value`, or those that a `DestinationPart` writes, in its buffer."""
     buffer, node = scope.lowering.buffer(value), value.producer
-    if node is not None and isinstance(node.op, Part) and (x := node.inputs[1]) is not None:
+    if node is not None and isinstance(node.op, DestinationPart) and (x := node.inputs[1]) is not None:
         axes, at = axes_of(scope.b, scope.inliner.ranges, x.shape)
         e = scope.resolve(scope.inliner.read(x, at))
         there = (*at[:-1], scope.inliner.ranges.simplify(at[-1] + node.op.start))

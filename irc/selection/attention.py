@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from irc.fusion.access import ZERO, Access, Space, find
-from irc.fusion.epilogues import Tail, merged
+from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.ir.types import f32
@@ -20,7 +20,7 @@ from irc.kernels.attention.problem import AttentionProblem
 from irc.kernels.core.epilogue import acc
 from irc.kernels.core.registry import select
 from irc.selection.matmul import Product, operand, product_of, result_of
-from irc.selection.select import Claim, Claimer, worthwhile
+from irc.selection.select import Selection, Selector, worthwhile
 
 ONE = Dim.of(1)
 _MOVES = ("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand")
@@ -39,9 +39,9 @@ class Pattern:
     nodes: list[Node]
 
 
-def claim(claimer: Claimer, node: Node) -> Claim | None:
+def select_kernel(selector: Selector, node: Node) -> Selection | None:
     """A kernel for the attention around a Softmax, or None."""
-    found = _matched(claimer, node)
+    found = _matched(selector, node)
     if found is None or node.outputs[0].dtype != f32:
         return None
     p, o = product_of(found.scores, *_two(found.scores)), product_of(found.values, *_two(found.values))
@@ -60,7 +60,7 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     q, factor = _unscaled(q)
     k, other = _unscaled(k)
     found.scale *= factor * other
-    return _arranged(claimer, found, p, o, q, k)
+    return _arranged(selector, found, p, o, q, k)
 
 
 def _two(node: Node) -> tuple[Value, Value]:
@@ -70,28 +70,28 @@ def _two(node: Node) -> tuple[Value, Value]:
 
 
 # ---------------------------------------------------------------------------- matching
-def _matched(claimer: Claimer, softmax: Node) -> Pattern | None:
+def _matched(selector: Selector, softmax: Node) -> Pattern | None:
     out = softmax.outputs[0]
     if softmax.op.axis not in (-1, len(out.shape) - 1) or len(out.shape) < 3:  # type: ignore[attr-defined]
         return None
     nodes = [softmax]
     empty: Literal["nan", "zero"] = "nan"
-    probabilities = _cleaned(claimer, out)
+    probabilities = _cleaned(selector, out)
     if probabilities is not None:
         nodes += list(out.uses)
         out, empty = probabilities, "zero"
-    values = _only_use(claimer, out)
+    values = _only_use(selector, out)
     if values is None or values.op.name != "MatMul" or values.inputs[0] is not out:
         return None
     if values.op.transpose_a or values.inputs[1] is out:  # type: ignore[attr-defined]
         return None
-    return _scores(claimer, softmax, values, empty, nodes)
+    return _scores(selector, softmax, values, empty, nodes)
 
 
-def _cleaned(claimer: Claimer, out: Value) -> Value | None:
+def _cleaned(selector: Selector, out: Value) -> Value | None:
     """Where(IsNaN(out), 0, out), if that is all that uses it."""
     users = {n.op.name: n for n in out.uses}
-    if len(out.uses) != 2 or set(users) != {"IsNaN", "Where"} or out in claimer.graph.outputs:
+    if len(out.uses) != 2 or set(users) != {"IsNaN", "Where"} or out in selector.graph.outputs:
         return None
     test, where = users["IsNaN"].outputs[0], users["Where"]
     zero = where.inputs[1]
@@ -100,13 +100,13 @@ def _cleaned(claimer: Claimer, out: Value) -> Value | None:
 
 
 def _scores(
-    claimer: Claimer, softmax: Node, values: Node, empty: Literal["nan", "zero"], nodes: list[Node]
+    selector: Selector, softmax: Node, values: Node, empty: Literal["nan", "zero"], nodes: list[Node]
 ) -> Pattern | None:
     """Back from the softmax through mask and scale to the product."""
     at, mask, scale = softmax.inputs[0], None, 1.0
     while True:
         node = at.producer if at is not None else None
-        if at is None or node is None or _only_use(claimer, at) is None:
+        if at is None or node is None or _only_use(selector, at) is None:
             return None
         if node.op.name == "MatMul":
             return Pattern(node, values, scale, mask, empty, [*nodes, values, node])
@@ -168,26 +168,26 @@ def _scalar(value: Value) -> float | None:
     return float(value.const.array.reshape(-1)[0])
 
 
-def _only_use(claimer: Claimer, value: Value) -> Node | None:
-    return next(iter(value.uses)) if len(value.uses) == 1 and value not in claimer.graph.outputs else None
+def _only_use(selector: Selector, value: Value) -> Node | None:
+    return next(iter(value.uses)) if len(value.uses) == 1 and value not in selector.graph.outputs else None
 
 
 # -------------------------------------------------------------------------- arrangement
-def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value, k: Value) -> Claim | None:
+def _arranged(selector: Selector, found: Pattern, p: Product, o: Product, q: Value, k: Value) -> Selection | None:
     op, after = found.scores.op, found.values.op
     v = _two(found.values)[1]
     depth, shared = len(p.lead), _repeated(p, k)
     parts = (p.lead[-1].exact_div(shared) or ONE, shared) if shared != 1 else p.lead[-1:]
     lead = (*p.lead[:-1], *parts)
-    left = operand(claimer, Space(p.space), p, q, op.transpose_a, right=False)  # type: ignore[attr-defined]
-    keys = operand(claimer, Space((*lead, p.m, p.n, p.k)), p, k, op.transpose_b, True, shared)  # type: ignore[attr-defined]
-    values = operand(claimer, Space((*lead, o.m, o.n, o.k)), o, v, after.transpose_b, True, shared)  # type: ignore[attr-defined]
+    left = operand(selector, Space(p.space), p, q, op.transpose_a, right=False)  # type: ignore[attr-defined]
+    keys = operand(selector, Space((*lead, p.m, p.n, p.k)), p, k, op.transpose_b, True, shared)  # type: ignore[attr-defined]
+    values = operand(selector, Space((*lead, o.m, o.n, o.k)), o, v, after.transpose_b, True, shared)  # type: ignore[attr-defined]
     if left is None or keys is None or values is None or left.strides[-1] not in (0, 1):
         return None
-    mask = _mask(claimer, p, found.mask)
+    mask = _mask(selector, p, found.mask)
     if found.mask is not None and mask is None:
         return None
-    result, to = result_of(claimer, o, Tail(found.values.outputs[0], acc(f32)))
+    result, to = result_of(selector, o, FusedEpilogue(found.values.outputs[0], acc(f32)))
 
     def apart(strides: Sequence[Dim]) -> tuple[Dim, ...]:
         last = strides[depth - 1] if depth else ZERO
@@ -209,7 +209,7 @@ def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value
     q_lead, k_lead, v_lead, o_lead, *mask_lead = zip(batch[1:], heads[1:], strict=True)
     problem = AttentionProblem(
         f32,
-        claimer.precision,
+        selector.precision,
         found.scale,
         "none" if mask is None else "add",
         False,
@@ -228,13 +228,13 @@ def _arranged(claimer: Claimer, found: Pattern, p: Product, o: Product, q: Value
         added=(*mask_lead[0], mask.strides[depth], mask.strides[depth + 1]) if mask else (ZERO, ZERO, ZERO, ZERO),
         shift=ZERO,
     )
-    kernel = select(problem, claimer.isa)
+    kernel = select(problem, selector.isa)
     if kernel is None:
         return None
     operands = [(x.value, x.offset) for x in (left, keys, values, *([mask] if mask else []))]
-    tail, sizes = Tail(found.values.outputs[0], acc(f32)), kernel.arguments_for(problem)
+    fused, sizes = FusedEpilogue(found.values.outputs[0], acc(f32)), kernel.arguments_for(problem)
     scratch = kernel.scratch(problem)
-    return Claim(kernel, operands, sizes, scratch, result, tail, tuple(dict.fromkeys(found.nodes)))
+    return Selection(kernel, operands, sizes, scratch, result, fused, tuple(dict.fromkeys(found.nodes)))
 
 
 def _repeated(p: Product, k: Value) -> Dim:
@@ -263,7 +263,7 @@ def _joined(heads: Sequence[Dim], queries: Sequence[Dim]) -> tuple[Dim, ...] | N
     return (heads[0] * queries[0], *joined)
 
 
-def _mask(claimer: Claimer, p: Product, mask: Value | None) -> Access | None:
+def _mask(selector: Selector, p: Product, mask: Value | None) -> Access | None:
     """The mask over (lead, m, n)."""
     if mask is None or mask.dtype != f32:
         return None
@@ -274,4 +274,4 @@ def _mask(claimer: Claimer, p: Product, mask: Value | None) -> Access | None:
     space = Space(shape)
     zero = Space((ONE,)).at[0]
     at = tuple(zero if size == 1 else space.at[skip + n] for n, size in enumerate(mask.shape))
-    return next(iter(find(claimer.elements, space, mask, at)), None)
+    return next(iter(find(selector.elements, space, mask, at)), None)

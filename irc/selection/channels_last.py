@@ -7,13 +7,13 @@ from irc.layout.channels_last import ChannelsLast
 from irc.ops.conv import Conv
 from irc.ops.pool import AveragePool, MaxPool
 from irc.selection import conv, pool
-from irc.selection.select import Claim, Claimer
+from irc.selection.select import Selection, Selector
 
 
-def claim(claimer: Claimer, node: Node) -> Claim | None:
+def select_kernel(selector: Selector, node: Node) -> Selection | None:
     """Select a kernel for an operation with the channels last; None where loops compute it."""
     assert isinstance(node.op, ChannelsLast)
     op = node.op.op
     if isinstance(op, Conv):
-        return conv.claim(claimer, node)
-    return pool.claim(claimer, node) if isinstance(op, MaxPool | AveragePool) else None
+        return conv.select_kernel(selector, node)
+    return pool.select_kernel(selector, node) if isinstance(op, MaxPool | AveragePool) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from irc.fusion.access import ZERO, Access, Space, find
-from irc.fusion.epilogues import Tail
+from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.dim import Dim
 from irc.ir.graph import Node
 from irc.kernels.conv.problem import ConvProblem, Layout
@@ -14,10 +14,10 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.registry import select
 from irc.layout.channels_last import ChannelsLast
 from irc.selection.planes import Planes, input_of, planes_of
-from irc.selection.select import Claim, Claimer, worthwhile
+from irc.selection.select import Selection, Selector, worthwhile
 
 
-def claim(claimer: Claimer, node: Node) -> Claim | None:
+def select_kernel(selector: Selector, node: Node) -> Selection | None:
     """Select a kernel for a Conv, with the channels first or last; None where loops do it."""
     op: Any = node.op.op if isinstance(node.op, ChannelsLast) else node.op
     x, weights, *rest = node.inputs
@@ -32,11 +32,11 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     bias: list[Access] = []
     if rest and rest[0] is not None:
         space = Space(out.shape)
-        bias = find(claimer.elements, space, rest[0], (space.at[planes.channel_axis],))[-1:]
-    tail = claimer.collector.tail(out, bias, planes.fits)
-    source = input_of(claimer, planes, x)
-    problem = _problem(claimer, planes, shape[0], op.group, source, tail)
-    kernel = select(problem, claimer.isa)
+        bias = find(selector.elements, space, rest[0], (space.at[planes.channel_axis],))[-1:]
+    fused = selector.collector.epilogue_of(out, bias, planes.fits)
+    source = input_of(selector, planes, x)
+    problem = _problem(selector, planes, shape[0], op.group, source, fused)
+    kernel = select(problem, selector.isa)
     if kernel is None:
         return None
     packed, constant = kernel.packed(problem), weights.const
@@ -45,18 +45,20 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     def array() -> Array:
         return constant.array.reshape(problem.outputs, problem.ic, *problem.window)
 
-    filled = claimer.constant(packed, array, (weights,), weights.name)
-    operands = [(source.value, source.offset), (filled, ZERO), *((s.value, s.offset) for s in tail.slots)]
-    return Claim(kernel, operands, kernel.arguments_for(problem), kernel.scratch(problem), tail.value, tail)
+    filled = selector.constant(packed, array, (weights,), weights.name)
+    operands = [(source.value, source.offset), (filled, ZERO), *((s.value, s.offset) for s in fused.slots)]
+    return Selection(kernel, operands, kernel.arguments_for(problem), kernel.scratch(problem), fused.value, fused)
 
 
-def _problem(claimer: Claimer, planes: Planes, outputs: int, groups: int, source: Access, tail: Tail) -> ConvProblem:
+def _problem(
+    selector: Selector, planes: Planes, outputs: int, groups: int, source: Access, fused: FusedEpilogue
+) -> ConvProblem:
     """State the convolution as a problem."""
     return ConvProblem(
-        tail.value.dtype,
-        claimer.precision,
+        fused.value.dtype,
+        selector.precision,
         planes.layout,
-        Epilogue(tail.expr, tuple(planes.axes(s) for s in tail.slots)),
+        Epilogue(fused.expr, tuple(planes.axes(s) for s in fused.slots)),
         planes.batch,
         int(planes.channels),
         outputs,
@@ -68,6 +70,6 @@ def _problem(claimer: Claimer, planes: Planes, outputs: int, groups: int, source
         planes.dilations,
         planes.before,
         x=planes.x_strides(source),
-        y=planes.y_strides(tail.value.shape),
-        slots=tuple((s.strides[0], planes.row_and_column(s.strides)[0]) for s in tail.slots),
+        y=planes.y_strides(fused.value.shape),
+        slots=tuple((s.strides[0], planes.row_and_column(s.strides)[0]) for s in fused.slots),
     )

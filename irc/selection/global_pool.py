@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from irc.fusion.access import ZERO, Access, Space, find
-from irc.fusion.epilogues import Tail, merged
+from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Node
 from irc.kernels.core.epilogue import acc, plain
 from irc.kernels.core.registry import select
 from irc.kernels.pool.problem import GlobalPoolProblem, Mode
-from irc.selection.select import Claim, Claimer, worthwhile
+from irc.selection.select import Selection, Selector, worthwhile
 
 MODES: dict[str, Mode] = {"ReduceMean": "average", "ReduceMax": "max"}
 
 
-def claim(claimer: Claimer, node: Node) -> Claim | None:
+def select_kernel(selector: Selector, node: Node) -> Selection | None:
     """Select a kernel for a reduction of [batch, channels, *space] over the space; None where loops compute it."""
     x, y = node.inputs[0], node.outputs[0]
     axes = node.inputs[1].ints() if len(node.inputs) > 1 and node.inputs[1] is not None else None
@@ -24,17 +24,17 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     if sorted(a % rank for a in axes) != list(range(2, rank)) or not worthwhile(*x.shape):
         return None
     space = Space(x.shape)
-    for source in find(claimer.elements, space, x, space.at):
-        problem = _problem(claimer, node, source)
-        kernel = None if problem is None else select(problem, claimer.isa)
+    for source in find(selector.elements, space, x, space.at):
+        problem = _problem(selector, node, source)
+        kernel = None if problem is None else select(problem, selector.isa)
         if problem is not None and kernel is not None:
             sizes = kernel.arguments_for(problem)
             operands = [(source.value, source.offset)]
-            return Claim(kernel, operands, sizes, kernel.scratch(problem), y, Tail(y, acc(y.dtype)))
+            return Selection(kernel, operands, sizes, kernel.scratch(problem), y, FusedEpilogue(y, acc(y.dtype)))
     return None
 
 
-def _problem(claimer: Claimer, node: Node, source: Access) -> GlobalPoolProblem | None:
+def _problem(selector: Selector, node: Node, source: Access) -> GlobalPoolProblem | None:
     """State the reduction as a problem; None where the pixels of a plane are not at equal distances."""
     x, y = node.inputs[0], node.outputs[0]
     assert x is not None
@@ -44,7 +44,7 @@ def _problem(claimer: Claimer, node: Node, source: Access) -> GlobalPoolProblem 
         return None
     return GlobalPoolProblem(
         y.dtype,
-        claimer.precision,
+        selector.precision,
         plain(y.dtype),
         MODES[node.op.name],
         batch,

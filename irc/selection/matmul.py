@@ -10,7 +10,7 @@ import numpy as np
 
 from irc.expr import index
 from irc.fusion.access import ZERO, Access, Space, find, row_major
-from irc.fusion.epilogues import Tail, merged
+from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
 from irc.ir.types import TensorType
@@ -18,7 +18,7 @@ from irc.kernels.core.base import Array, Kernel
 from irc.kernels.core.epilogue import Axes, Epilogue
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.problem import GemmProblem
-from irc.selection.select import Claim, Claimer, worthwhile
+from irc.selection.select import Selection, Selector, worthwhile
 
 ONE = Dim.of(1)
 
@@ -46,7 +46,7 @@ class Product:
         return (*strides[: len(self.lead)], m, n)
 
 
-def claim(claimer: Claimer, node: Node) -> Claim | None:
+def select_kernel(selector: Selector, node: Node) -> Selection | None:
     """A kernel for a MatMul, or None where loops do it."""
     a, b = node.inputs
     assert a is not None and b is not None
@@ -54,13 +54,13 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     if p is None or not worthwhile(*p.space) or (p.n.is_const and int(p.n) < 4):
         return None
     space = Space(p.space)
-    left = operand(claimer, space, p, a, node.op.transpose_a, right=False)  # type: ignore[attr-defined]
-    right = operand(claimer, space, p, b, node.op.transpose_b, right=True)  # type: ignore[attr-defined]
+    left = operand(selector, space, p, a, node.op.transpose_a, right=False)  # type: ignore[attr-defined]
+    right = operand(selector, space, p, b, node.op.transpose_b, right=True)  # type: ignore[attr-defined]
     if left is None or right is None:
         return None
-    tail = claimer.collector.tail(node.outputs[0], [], lambda access: _fits(p, access))
-    result, to = result_of(claimer, p, tail)
-    return _arranged(claimer, p, left, right, tail, result, to)
+    fused = selector.collector.epilogue_of(node.outputs[0], [], lambda access: _fits(p, access))
+    result, to = result_of(selector, p, fused)
+    return _arranged(selector, p, left, right, fused, result, to)
 
 
 def product_of(node: Node, a: Value, b: Value) -> Product | None:
@@ -74,7 +74,7 @@ def product_of(node: Node, a: Value, b: Value) -> Product | None:
 
 
 def operand(
-    claimer: Claimer, space: Space, p: Product, v: Value, swap: bool, right: bool, group: Dim = ONE
+    selector: Selector, space: Space, p: Product, v: Value, swap: bool, right: bool, group: Dim = ONE
 ) -> Access | None:
     """How an operand is read over (lead, m, n, k); where group > 1, the space has the last of lead as two axes, groups
     and what is in each."""
@@ -95,7 +95,7 @@ def operand(
         return None
     zero = Space((ONE,)).at[0]
     lead = [zero if size == 1 else place[skip + n] for n, size in enumerate(lead_shape)]
-    found = find(claimer.elements, space, v, (*lead, *at))
+    found = find(selector.elements, space, v, (*lead, *at))
     return found[0] if found else None
 
 
@@ -104,19 +104,19 @@ def _fits(p: Product, access: Access) -> bool:
     return p.of_result(access.strides)[-1] in (0, 1)
 
 
-def result_of(claimer: Claimer, p: Product, tail: Tail) -> tuple[Value, tuple[Dim, ...]]:
-    """What is stored, with its strides over (lead, m, n): the tail, or a Transpose behind it that keeps columns."""
-    plain = p.of_result(row_major(tail.value.shape))
-    if len(tail.value.uses) != 1 or tail.value in claimer.graph.outputs or not (p.rows and p.columns):
-        return tail.value, plain
-    after = next(iter(tail.value.uses))
+def result_of(selector: Selector, p: Product, fused: FusedEpilogue) -> tuple[Value, tuple[Dim, ...]]:
+    """What is stored, with its strides over (lead, m, n): the fused, or a Transpose behind it that keeps columns."""
+    plain = p.of_result(row_major(fused.value.shape))
+    if len(fused.value.uses) != 1 or fused.value in selector.graph.outputs or not (p.rows and p.columns):
+        return fused.value, plain
+    after = next(iter(fused.value.uses))
     out = after.outputs[0]
     if after.op.name != "Transpose" or not isinstance(out.type, TensorType):
-        return tail.value, plain
+        return fused.value, plain
     rank = len(out.shape)
     order = order_of(after, rank)
     if order is None or order[-1] != rank - 1:
-        return tail.value, plain
+        return fused.value, plain
     there = row_major(out.shape)
     strides = [ZERO] * rank
     for position, source in enumerate(order):
@@ -134,25 +134,31 @@ def order_of(node: Node, rank: int) -> list[int] | None:
 
 
 def _arranged(
-    claimer: Claimer, p: Product, left: Access, right: Access, tail: Tail, result: Value, to: tuple[Dim, ...]
-) -> Claim | None:
+    selector: Selector,
+    p: Product,
+    left: Access,
+    right: Access,
+    fused: FusedEpilogue,
+    result: Value,
+    to: tuple[Dim, ...],
+) -> Selection | None:
     """Merge the batch axes, and select a kernel; None where more than two batch axes are left."""
     constant = _constant(p, right)
-    problem = _problem(claimer, p, left, right, tail, to)
-    kernel = None if problem is None else select(problem, claimer.isa)
+    problem = _problem(selector, p, left, right, fused, to)
+    kernel = None if problem is None else select(problem, selector.isa)
     if problem is None or kernel is None:
         return None
-    b = (_pack(claimer, kernel, problem, p, right), ZERO) if constant else (right.value, right.offset)
-    operands = [(left.value, left.offset), b, *((s.value, s.offset) for s in tail.slots)]
-    return Claim(kernel, operands, kernel.arguments_for(problem), kernel.scratch(problem), result, tail)
+    b = (_pack(selector, kernel, problem, p, right), ZERO) if constant else (right.value, right.offset)
+    operands = [(left.value, left.offset), b, *((s.value, s.offset) for s in fused.slots)]
+    return Selection(kernel, operands, kernel.arguments_for(problem), kernel.scratch(problem), result, fused)
 
 
 def _problem(
-    claimer: Claimer, p: Product, left: Access, right: Access, tail: Tail, to: tuple[Dim, ...]
+    selector: Selector, p: Product, left: Access, right: Access, fused: FusedEpilogue, to: tuple[Dim, ...]
 ) -> GemmProblem | None:
     """State the product as a problem; None where more than two batch axes are left when neighbours are merged."""
     depth, constant = len(p.lead), _constant(p, right)
-    slots = [p.of_result(s.strides) for s in tail.slots]
+    slots = [p.of_result(s.strides) for s in fused.slots]
     steps = _packed_lead(p, right) if constant else right.strides[:depth]
     over = [(*s[:depth], s[depth]) for s in (left.strides, to, *slots)]
     axes = merged((*p.lead, p.m), (*steps, ZERO), *over)
@@ -163,9 +169,9 @@ def _problem(
     i, j = (*axes, none, none)[:2]
     kinds: list[Axes] = [_kind(s[depth + 1], row) for s, row in zip(slots, m[4:], strict=True)]
     return GemmProblem(
-        tail.value.dtype,
-        claimer.precision,
-        Epilogue(tail.expr, tuple(kinds)),
+        fused.value.dtype,
+        selector.precision,
+        Epilogue(fused.expr, tuple(kinds)),
         m[0],
         p.n,
         p.k,
@@ -198,7 +204,7 @@ def _packed_lead(p: Product, right: Access) -> tuple[Dim, ...]:
     return row_major([Dim.of(n) for n in _lead_shape(p, right)])
 
 
-def _pack(claimer: Claimer, kernel: Kernel[GemmProblem], problem: GemmProblem, p: Product, right: Access) -> Value:
+def _pack(selector: Selector, kernel: Kernel[GemmProblem], problem: GemmProblem, p: Product, right: Access) -> Value:
     """Add the constant in the kernel's packing, made when it is written."""
     source, packed = right.value.const, kernel.packed(problem)
     assert source is not None and packed is not None
@@ -211,4 +217,4 @@ def _pack(claimer: Claimer, kernel: Kernel[GemmProblem], problem: GemmProblem, p
         return np.lib.stride_tricks.as_strided(flat, (*lead, k, n), [s * flat.itemsize for s in steps])
 
     key = (right.value, right.offset, steps, tuple(lead), n, k)
-    return claimer.constant(packed, matrices, key, right.value.name)
+    return selector.constant(packed, matrices, key, right.value.name)

@@ -13,7 +13,7 @@ from irc.ir.graph import Value
 from irc.kernels.conv.problem import Layout, Pair
 from irc.kernels.core.epilogue import Axes
 from irc.opdef.window import spatial, window_padding
-from irc.selection.select import Claimer
+from irc.selection.select import Selector
 
 ONE = Dim.of(1)
 
@@ -110,14 +110,14 @@ def planes_of(op: Any, layout: Layout, x: Value, y: Value, window: Sequence[int]
     )
 
 
-def input_of(claimer: Claimer, planes: Planes, x: Value) -> Access:
+def input_of(selector: Selector, planes: Planes, x: Value) -> Access:
     """Find where the input stands.
 
     Channels first: rows without gaps, one after the other, images and channels at any distance; channels last: these
     side by side, all else at any distance.
     """
     space, rows = Space(x.shape), row_major(x.shape)[2:]
-    for access in find(claimer.elements, space, x, space.at):
+    for access in find(selector.elements, space, x, space.at):
         if planes.layout == "nchw" and access.strides[2:] == rows:
             return access
         if planes.layout == "nhwc" and (access.strides[-1] == 1 or x.shape[-1] == 1):

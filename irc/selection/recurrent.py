@@ -19,7 +19,7 @@ from irc.loops.ir import Buffer, KernelCall
 from irc.opdef.signature import Sig
 from irc.ops.recurrent_steps import Activation
 from irc.passes.replace import replace_value
-from irc.selection.select import DTYPES, Claimer, KernelOp, worthwhile
+from irc.selection.select import DTYPES, KernelOp, Selector, worthwhile
 
 USUAL = {"LSTMSteps": ("Sigmoid", "Tanh", "Tanh"), "GRUSteps": ("Sigmoid", "Tanh")}
 C_LENGTHS = {i32: "int32_t", i64: "int64_t"}
@@ -40,7 +40,7 @@ class RecurrentOp(KernelOp):
         b.add(KernelCall(self.kernel, reads, writes, self.sizes, (scratch,), self.starts))  # type: ignore[arg-type]
 
 
-def claim(claimer: Claimer, node: Node) -> bool:
+def select_kernel(selector: Selector, node: Node) -> bool:
     """Put a kernel in the place of the steps of a layer; False, and nothing done, where loops do them."""
     op: Any = node.op
     x, weights, h, lengths, *more = (*node.inputs, *[None] * (6 - len(node.inputs)))
@@ -55,14 +55,14 @@ def claim(claimer: Claimer, node: Node) -> bool:
         return False
     if lengths is not None and lengths.dtype not in C_LENGTHS:
         return False
-    source = _projected(claimer, x)
+    source = _projected(selector, x)
     if source is None:
         return False
     cell = "lstm" if op.name == "LSTMSteps" else "gru_linear" if op.linear_before_reset else "gru"
-    y, to = _result(claimer, node.outputs[0])
+    y, to = _result(selector, node.outputs[0])
     problem = RecurrentProblem(
         x.dtype,
-        claimer.precision,
+        selector.precision,
         cell,
         op.direction,
         h is not None,
@@ -75,23 +75,23 @@ def claim(claimer: Claimer, node: Node) -> bool:
         x=(source.strides[0], source.strides[1], source.strides[2]),
         y=(to[0], to[1], to[2]),
     )
-    kernel = select(problem, claimer.isa)
+    kernel = select(problem, selector.isa)
     if kernel is None:
         return False
     reads = [
         source.value,
-        _packed(claimer, kernel, problem, weights),
+        _packed(selector, kernel, problem, weights),
         *(v for v in (h, c, lengths, bias) if v is not None),
     ]
     results = [y, *node.outputs[1:]]
     starts = (index(source.offset), *[index(0)] * (len(reads) + len(results) - 1))
     sizes = kernel.order(**kernel.arguments_for(problem))
     made_op = RecurrentOp(kernel, sizes, starts, kernel.scratch(problem), len(reads))
-    made = [claimer.graph.new_value(v.name, v.type) for v in results]
-    layers = layers_between(claimer.elements, reads, *results)
-    claimer.graph.add_node(made_op, reads, made, node.name, node.loc, layers)
+    made = [selector.graph.new_value(v.name, v.type) for v in results]
+    layers = layers_between(selector.elements, reads, *results)
+    selector.graph.add_node(made_op, reads, made, node.name, node.loc, layers)
     for old, new in zip(results, made, strict=True):
-        replace_value(claimer.graph, old, new)
+        replace_value(selector.graph, old, new)
     return True
 
 
@@ -102,17 +102,17 @@ def _usual(op: Any) -> bool:
     return names == {USUAL[op.name]} and not op.clip and not getattr(op, "input_forget", False)
 
 
-def _projected(claimer: Claimer, x: Value) -> Access | None:
+def _projected(selector: Selector, x: Value) -> Access | None:
     """How x is read over (step, sequence, direction, gate and unit), the last one contiguous."""
     space = Space(x.shape)
-    ways = find(claimer.elements, space, x, space.at)
+    ways = find(selector.elements, space, x, space.at)
     return next((a for a in ways if a.strides[3] == 1), None)
 
 
-def _result(claimer: Claimer, y: Value) -> tuple[Value, tuple[Dim, ...]]:
+def _result(selector: Selector, y: Value) -> tuple[Value, tuple[Dim, ...]]:
     """What is stored, with its strides over y's axes: y, or a Transpose behind it that keeps the units last."""
     plain = row_major(y.shape)
-    if len(y.uses) != 1 or y in claimer.graph.outputs:
+    if len(y.uses) != 1 or y in selector.graph.outputs:
         return y, plain
     after = next(iter(y.uses))
     given = after.inputs[1] if len(after.inputs) > 1 else None
@@ -124,8 +124,8 @@ def _result(claimer: Claimer, y: Value) -> tuple[Value, tuple[Dim, ...]]:
     return out, tuple(there[order.index(axis)] for axis in range(4))
 
 
-def _packed(claimer: Claimer, kernel: Kernel[RecurrentProblem], problem: RecurrentProblem, weights: Value) -> Value:
+def _packed(selector: Selector, kernel: Kernel[RecurrentProblem], problem: RecurrentProblem, weights: Value) -> Value:
     """Add the weights in the kernel's packing, made when they are written."""
     source, packed = weights.const, kernel.packed(problem)
     assert source is not None and packed is not None
-    return claimer.constant(packed, lambda: source.array, (weights,), weights.name)
+    return selector.constant(packed, lambda: source.array, (weights,), weights.name)

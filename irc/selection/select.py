@@ -1,7 +1,7 @@
-"""Gives contractions to kernels: MatMul and Conv of a size that is worth it, with what follows them elementwise.
+"""Give nodes to kernels: those of a size that is worth it, with the elementwise operations behind them.
 
-A claimed node's operation is a `KernelOp`.  Constant weights become constants in the kernel's packing; other
-operands are read where they stand, by strides, through rearrangements in between.
+The operation of such a node is a `KernelOp`.  Constant weights become constants in the kernel's packing; other operands
+are read where they stand, by strides, through rearrangements in between.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from irc.expr import Const, Expr, Size, index
 from irc.fusion.access import Access
 from irc.fusion.elements import Elements
-from irc.fusion.epilogues import Collector, Tail
+from irc.fusion.epilogues import Collector, FusedEpilogue
 from irc.fusion.origins import layers_between
 from irc.fusion.rows import row_groups
 from irc.ir.dim import Dim, product
@@ -21,7 +21,7 @@ from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import f32, f64, u8
 from irc.kernels.core.base import Array, Kernel, Packed
 from irc.kernels.core.isa import Isa
-from irc.layout.destination import Part
+from irc.layout.destination import DestinationPart
 from irc.loops import builder
 from irc.loops.ir import Buffer, KernelCall
 from irc.opdef.base import Op
@@ -68,30 +68,30 @@ def _number(e: Expr) -> str:
 
 
 @dataclass
-class Claim:
-    """A kernel chosen for a tail: its operands with their places, and where the result goes."""
+class Selection:
+    """A kernel selected for a node and its epilogue: its operands with their places, and where the result goes."""
 
     kernel: Any
     operands: list[tuple[Value, Dim]]
     sizes: dict[str, Dim]
     scratch: Dim
     result: Value
-    tail: Tail
+    fused: FusedEpilogue
     more: tuple[Node, ...] = ()  # further nodes that it takes the place of
 
 
 @dataclass(frozen=True)
 class Place:
-    """A part of a room: where it starts, the kernel's strides there, and the value that is the room with it."""
+    """A part of a destination: where it starts, the strides there, and the value that is the destination with it."""
 
-    room: Value
+    destination: Value
     start: int
     strides: dict[str, Dim]
     result: Value
 
 
-class Claimer:
-    """What the families share: the graph, tails, and putting a claim into the graph."""
+class Selector:
+    """What the families share: the graph, epilogues, and putting a kernel into the graph."""
 
     def __init__(self, graph: Graph, isa: Isa, precision: str = "highest") -> None:
         self.graph, self.isa, self.precision = graph, isa, precision
@@ -111,7 +111,7 @@ class Claimer:
         return self.packed((key, packed.key), lambda: packed.pack(array()), packed.dtype, packed.elements, name)
 
     def take(self, families: Mapping[str, Family], but: Collection[Node] = ()) -> int:
-        """Claim, in order, what operations of these names a kernel takes, `but` these nodes; how many."""
+        """Select kernels, in order, for operations of these names, `but` these nodes; how many."""
         done = 0
         for node in self.graph.nodes:
             family = families.get(node.op.name)
@@ -132,71 +132,76 @@ class Claimer:
                 self.graph.prune()
         return done
 
-    def apply(self, node: Node, claim: Claim) -> None:
-        """Put the kernel in the place of a node and its tail."""
-        part = self._part(claim)
+    def apply(self, node: Node, selection: Selection) -> None:
+        """Put the kernel in the place of a node and its epilogue."""
+        part = self._part(selection)
         op = KernelOp(
-            claim.kernel,
-            claim.kernel.order(**claim.sizes | (part.strides if part else {})),
-            (*tuple(index(offset) for _, offset in claim.operands), index(part.start if part else 0)),
-            claim.scratch,
-            part_of=len(claim.operands) if part else None,
+            selection.kernel,
+            selection.kernel.order(**selection.sizes | (part.strides if part else {})),
+            (*tuple(index(offset) for _, offset in selection.operands), index(part.start if part else 0)),
+            selection.scratch,
+            part_of=len(selection.operands) if part else None,
         )
-        old = part.result if part else claim.result
-        made = self.graph.new_value(claim.result.name, old.type)
+        old = part.result if part else selection.result
+        made = self.graph.new_value(selection.result.name, old.type)
         name = node.name or (old.producer.name if old.producer else "")
-        operands = [v for v, _ in claim.operands] + ([part.room] if part else [])
+        operands = [v for v, _ in selection.operands] + ([part.destination] if part else [])
         layers = layers_between(self.elements, operands, old)
         self.graph.add_node(op, operands, [made], name, node.loc, layers)
         replace_value(self.graph, old, made)
 
-    def _part(self, claim: Claim) -> Place | None:
+    def _part(self, selection: Selection) -> Place | None:
         """Where in a concatenation the result goes, if all its strides are of whole rows of its last axis."""
-        value = claim.result
+        value = selection.result
         user = next(iter(value.uses)) if len(value.uses) == 1 and value not in self.graph.outputs else None
-        if user is None or not isinstance(user.op, Part) or not claim.kernel.result_strides:
+        if user is None or not isinstance(user.op, DestinationPart) or not selection.kernel.result_strides:
             return None
-        room = user.inputs[0]
-        assert room is not None
-        own, whole = int(value.shape[-1]), int(room.shape[-1])
-        strides = {n: claim.sizes[n].exact_div(own) for n in claim.kernel.result_strides if n in claim.sizes}
+        destination = user.inputs[0]
+        assert destination is not None
+        own, whole = int(value.shape[-1]), int(destination.shape[-1])
+        strides = {
+            n: selection.sizes[n].exact_div(own) for n in selection.kernel.result_strides if n in selection.sizes
+        }
         found = {n: s * whole for n, s in strides.items() if s is not None}
-        return Place(room, user.op.start, found, user.outputs[0]) if len(found) == len(strides) else None
+        return Place(destination, user.op.start, found, user.outputs[0]) if len(found) == len(strides) else None
 
 
 def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest") -> int:
-    """Claim what is worth it; how many nodes became kernels.
+    """Select kernels for what is worth it; how many nodes became kernels.
 
     early: before composite operations are decomposed, those of which a kernel takes the whole.
     precision: the least that f32 products must have.
     """
     from irc.selection import attention, channels_last, conv, global_pool, matmul, pool, recurrent, transpose
 
-    claimer = Claimer(graph, isa, precision)
+    selector = Selector(graph, isa, precision)
     done = 0
     families: dict[str, Family] = {
-        "MatMul": matmul.claim,
-        "Conv": conv.claim,
-        "MaxPool": pool.claim,
-        "AveragePool": pool.claim,
-        "ChannelsLast": channels_last.claim,
+        "MatMul": matmul.select_kernel,
+        "Conv": conv.select_kernel,
+        "MaxPool": pool.select_kernel,
+        "AveragePool": pool.select_kernel,
+        "ChannelsLast": channels_last.select_kernel,
     }
     if early:
-        families = {"Softmax": attention.claim}
+        families = {"Softmax": attention.select_kernel}
     for node in [n for n in graph.nodes if n.op.name in ("LSTMSteps", "GRUSteps")]:
-        done += recurrent.claim(claimer, node)
+        done += recurrent.select_kernel(selector, node)
     graph.prune()
-    done += claimer.take(families)
+    done += selector.take(families)
     if not early:
-        reductions: dict[str, Family] = {"ReduceMean": global_pool.claim, "ReduceMax": global_pool.claim}
+        reductions: dict[str, Family] = {
+            "ReduceMean": global_pool.select_kernel,
+            "ReduceMax": global_pool.select_kernel,
+        }
         if any(node.op.name in reductions for node in graph.nodes):
             # after contractions have got their epilogues, so that rows are what fusion will see
-            done += claimer.take(reductions, but=row_groups(graph))
-        done += claimer.take({"Transpose": transpose.claim})  # last: the others read through it
+            done += selector.take(reductions, but=row_groups(graph))
+        done += selector.take({"Transpose": transpose.select_kernel})  # last: the others read through it
     return done
 
 
-Family = Callable[[Claimer, Node], Claim | None]
+Family = Callable[[Selector, Node], Selection | None]
 
 
 def worthwhile(*sizes: Dim) -> bool:
@@ -205,4 +210,4 @@ def worthwhile(*sizes: Dim) -> bool:
     return not all(s.is_const for s in sizes) or int(work) >= WORTH
 
 
-__all__ = ["Access", "Claim", "Claimer", "KernelOp", "run", "worthwhile"]
+__all__ = ["Access", "KernelOp", "Selection", "Selector", "run", "worthwhile"]

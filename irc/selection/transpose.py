@@ -6,7 +6,7 @@ So is one from a kernel's result to a part of a concatenation, and one of what a
 from __future__ import annotations
 
 from irc.fusion.access import ZERO, Space, find, row_major
-from irc.fusion.epilogues import Tail
+from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.graph import Node, Value
 from irc.ir.types import TensorType
 from irc.kernels.core.epilogue import acc
@@ -14,14 +14,14 @@ from irc.kernels.core.problem import likely_extent
 from irc.kernels.core.registry import select
 from irc.kernels.movement.problem import TransposeProblem
 from irc.layout.channels_last import ChannelsLast
-from irc.layout.destination import Part
+from irc.layout.destination import DestinationPart
 from irc.selection.matmul import order_of
-from irc.selection.select import Claim, Claimer
+from irc.selection.select import Selection, Selector
 
 NARROWEST = 8  # rows and columns that change places, at least; symbolic ones count as in images
 
 
-def claim(claimer: Claimer, node: Node) -> Claim | None:
+def select_kernel(selector: Selector, node: Node) -> Selection | None:
     """Select a kernel for a Transpose of what is stored if kernels read its result or it is a part; else None.
 
     Call when all other kernels are in the graph: they read through rearrangements.
@@ -29,7 +29,7 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     x, y = node.inputs[0], node.outputs[0]
     assert x is not None
     order = order_of(node, len(x.shape))
-    result = _part(claimer, y)
+    result = _part(selector, y)
     looked_up = _looked_up(x)
     read = all(reader.op.name == "KernelOp" for reader in y.uses)
     if order is None or (result is None and not read and not looked_up):
@@ -37,16 +37,18 @@ def claim(claimer: Claimer, node: Node) -> Claim | None:
     problem, rows = TransposeProblem.reordering(y.dtype, x.shape, [a % len(x.shape) for a in order]), row_major(x.shape)
     if problem is None or problem.rows[2] != 1:
         return None
-    kernel = select(problem, claimer.isa)
+    kernel = select(problem, selector.isa)
     if kernel is None or any(likely_extent(n) < NARROWEST for n in (problem.rows[0], problem.cols[0])):
         return None
     space, sizes = Space(x.shape), kernel.arguments_for(problem)
     if looked_up:
-        return Claim(kernel, [(x, ZERO)], sizes, ZERO, result or y, Tail(y, acc(y.dtype)))
-    for source in find(claimer.elements, space, x, space.at):
+        return Selection(kernel, [(x, ZERO)], sizes, ZERO, result or y, FusedEpilogue(y, acc(y.dtype)))
+    for source in find(selector.elements, space, x, space.at):
         stored = source.value.producer is None or source.value.producer.op.name == "KernelOp"
         if stored and source.strides == rows:
-            return Claim(kernel, [(source.value, source.offset)], sizes, ZERO, result or y, Tail(y, acc(y.dtype)))
+            return Selection(
+                kernel, [(source.value, source.offset)], sizes, ZERO, result or y, FusedEpilogue(y, acc(y.dtype))
+            )
     return None
 
 
@@ -64,11 +66,11 @@ def _looked_up(value: Value) -> bool:
     return any(v.rank == value.rank and v.const is None and _looked_up(v) for v in node.operands)
 
 
-def _part(claimer: Claimer, y: Value) -> Value | None:
+def _part(selector: Selector, y: Value) -> Value | None:
     """The value, under another shape, that is written to a part of a concatenation and read by nobody else."""
-    while len(y.uses) == 1 and y not in claimer.graph.outputs:
+    while len(y.uses) == 1 and y not in selector.graph.outputs:
         reader = next(iter(y.uses))
-        if isinstance(reader.op, Part):
+        if isinstance(reader.op, DestinationPart):
             return y
         if reader.op.name != "Reshape" or y is not reader.inputs[0]:
             return None

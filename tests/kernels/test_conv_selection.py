@@ -8,14 +8,14 @@ import pytest
 
 from irc.ir.dim import Dim
 from irc.kernels import ISAS, plain
-from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
-from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
-from irc.kernels.conv.nchw import ConvKernel
-from irc.kernels.conv.nhwc import DirectConvKernel
+from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
+from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
+from irc.kernels.conv.nchw import NchwConvKernel
+from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem, Layout
-from irc.kernels.conv.split_bf16 import AmxConvKernel
+from irc.kernels.conv.split_bf16 import SplitConvKernel
 from irc.kernels.conv.winograd import WinogradKernel
-from irc.kernels.conv.winograd_bf16 import DotWinogradKernel
+from irc.kernels.conv.winograd_bf16 import SplitWinogradKernel
 from irc.kernels.core.registry import candidates
 
 F32 = [("avx2", "highest"), ("avx512", "highest"), ("avx512_bf16", "high"), ("neon", "highest"), ("sse", "highest")]
@@ -41,34 +41,34 @@ def test_multiply_adds(isa: str, precision: str) -> None:
     for ic, oc, plane in [*RESNET, (32, 32, (128, 128)), (64, 64, (W, W))]:
         assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is WinogradKernel, (ic, oc, plane)
     for shape in [*OTHERS, (16, 16, (112, 112), (3, 3)), (3, 32, (64, 64), (3, 3)), (512, 512, (W // 32, 7), (3, 3))]:
-        assert selected(isa, precision, "nhwc", *shape) is DirectConvKernel, shape
+        assert selected(isa, precision, "nhwc", *shape) is NhwcConvKernel, shape
 
 
 @pytest.mark.parametrize(("isa", "precision"), TILES)
 def test_tiles_of_bf16(isa: str, precision: str) -> None:
     for ic, oc, plane in RESNET:
-        assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is AmxConvKernel
+        assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is SplitConvKernel
     for shape in OTHERS:
-        assert selected(isa, precision, "nhwc", *shape) is AmxConvKernel, shape
+        assert selected(isa, precision, "nhwc", *shape) is SplitConvKernel, shape
     assert selected(isa, precision, "nhwc", 64, 64, (W, W), (3, 3)) is WinogradKernel, "its size must be known"
 
 
 @pytest.mark.parametrize(("isa", "precision"), DOTS)
 def test_pairs_of_bf16(isa: str, precision: str) -> None:
     for ic, oc, plane in RESNET:
-        assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is DotWinogradKernel
+        assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is SplitWinogradKernel
     for shape in OTHERS:
-        assert selected(isa, precision, "nhwc", *shape) is AmxConvKernel, shape
+        assert selected(isa, precision, "nhwc", *shape) is SplitConvKernel, shape
 
 
 @pytest.mark.parametrize(("isa", "precision"), [*F32, *TILES, *DOTS])
 def test_depthwise(isa: str, precision: str) -> None:
     for channels, plane, window, strides in [*MOBILE, (2, (20, 20), (3, 3), (1, 1)), (32, (W, W), (3, 3), (1, 1))]:
         shape = (channels, channels, plane, window, strides, (1, 1), channels)
-        assert selected(isa, precision, "nhwc", *shape) is DepthwiseLastKernel, shape
-        assert selected(isa, precision, "nchw", *shape) is DepthwiseKernel, shape
+        assert selected(isa, precision, "nhwc", *shape) is NhwcDepthwiseKernel, shape
+        assert selected(isa, precision, "nchw", *shape) is NchwDepthwiseKernel, shape
     shape = (64, 128, (28, 28), (3, 3), (1, 1), (1, 1), 64)
-    assert selected(isa, precision, "nchw", *shape) is ConvKernel, "a group has two output channels"
+    assert selected(isa, precision, "nchw", *shape) is NchwConvKernel, "a group has two output channels"
 
 
 def test_works_are_told_apart() -> None:

@@ -1,4 +1,4 @@
-"""Generated steps of LSTM and GRU against NumPy in float64, at the edges of vectors and tiles; and what is claimed."""
+"""Generated steps of LSTM and GRU against NumPy in float64, at the edges of vectors and tiles, and their selection."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_numpy(case: Case, isa: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
-# ------------------------------------------------------------------------------ claimed layers
+# ------------------------------------------------------------------------------ selection
 def layer(kind: str, feeds: list[Array], hidden: int, shape: Any = None, swap: bool = False, **fields: Any) -> Graph:
     """A layer over x[steps, batch, input], and the operands behind B; swap: batch first, on both ends."""
     gates, n = {"LSTM": 4, "GRU": 3}[kind], 2 if fields.get("direction") == "bidirectional" else 1
@@ -219,7 +219,7 @@ def layer(kind: str, feeds: list[Array], hidden: int, shape: Any = None, swap: b
     return graph
 
 
-def claimed(graph: Graph) -> list[str]:
+def kernels_of(graph: Graph) -> list[str]:
     """The cells of the kernels in what the graph becomes."""
     graph, sink = graph.copy(), Sink()
     for _, one in compile_c(isa_under_test()):
@@ -256,10 +256,10 @@ CLAIMED: dict[str, tuple[str, dict[str, Any], list[Array], str]] = {
 
 
 @pytest.mark.parametrize("name", CLAIMED)
-def test_claimed(name: str) -> None:
+def test_selection(name: str) -> None:
     kind, fields, feeds, cell = CLAIMED[name]
     graph = layer(kind, feeds, 40, **fields)
-    assert claimed(graph) == [cell]
+    assert kernels_of(graph) == [cell]
     check(graph, feeds)
 
 
@@ -273,7 +273,7 @@ def test_two_layers_share_nothing() -> None:
         y = b.add_all(LSTM(hidden_size=40, direction="bidirectional"), x, w, r)[0]
         x = b.Reshape(b.Transpose(y, [0, 2, 1, 3]), [6, 2, 80])
     graph.outputs = [x]
-    assert claimed(graph) == ["lstm", "lstm"]
+    assert kernels_of(graph) == ["lstm", "lstm"]
     check(graph, [noise(6, 2, 9)])
 
 
@@ -293,5 +293,5 @@ def test_other_formulas_stay_loops(kind: str, fields: dict[str, Any], more: list
     if fields.pop("peephole", False):
         feeds += [np.array([5, 5], np.int32), noise(1, 2, 40), noise(1, 2, 40), noise(1, 120)]
     graph = layer(kind, feeds, 40, **fields)
-    assert claimed(graph) == []
+    assert kernels_of(graph) == []
     check(graph, feeds)

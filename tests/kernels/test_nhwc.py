@@ -14,8 +14,8 @@ import pytest
 from irc.expr import Const
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, DepthwiseLastKernel, Epilogue, acc, plain, slot
-from irc.kernels.pool.nhwc import PoolLastKernel
+from irc.kernels import ISAS, Epilogue, NhwcDepthwiseKernel, acc, plain, slot
+from irc.kernels.pool.nhwc import NhwcPoolKernel
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.kernels.test_kernels_more import exact_pool
 from tests.support.kernels import depthwise_nhwc, global_pool_nhwc, pool_nhwc
@@ -72,7 +72,7 @@ def fused(dtype: DType) -> Epilogue:
     return Epilogue(x * slot(3, dtype) + slot(4, dtype), ("row", "row", "full", "column", "scalar"))
 
 
-def run_depthwise(lib: ctypes.CDLL, kernel: DepthwiseLastKernel, case: Any, pool: Pool | None = None) -> Array:
+def run_depthwise(lib: ctypes.CDLL, kernel: NhwcDepthwiseKernel, case: Any, pool: Pool | None = None) -> Array:
     n, channels, ih, iw, window, strides, dilations, pads = case
     dtype = kernel.tile.dtype
     x, x_strides = spaced((n, ih, iw, channels), (3, 5, 7), dtype)
@@ -144,7 +144,7 @@ def test_depthwise_window_too_wide() -> None:
 def test_tiles_are_as_equal_as_possible() -> None:
     """Rows of outputs are cut evenly, and kernels that then are equal have one symbol."""
 
-    def kernel(ow: int) -> DepthwiseLastKernel:
+    def kernel(ow: int) -> NhwcDepthwiseKernel:
         found = depthwise_nhwc(ISAS["avx512"], (3, 3), (1, 1), (1, 1), plain(), ow)
         assert found is not None
         return found
@@ -171,7 +171,7 @@ POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (
 MODES = (("max", "inside"), ("average", "inside"), ("average", "padded"), ("average", "window"))
 
 
-def run_pool(lib: ctypes.CDLL, kernel: PoolLastKernel, case: Any, pool: Pool | None = None) -> None:
+def run_pool(lib: ctypes.CDLL, kernel: NhwcPoolKernel, case: Any, pool: Pool | None = None) -> None:
     n, c, ih, iw, oh, ow, window, _, _, pads = case
     dtype = kernel.tile.dtype
     x, x_strides = spaced((n, ih, iw, c), (2, 3, 4), dtype)
@@ -195,7 +195,7 @@ def run_pool(lib: ctypes.CDLL, kernel: PoolLastKernel, case: Any, pool: Pool | N
 @pytest.mark.parametrize(("isa", "dtype"), [("avx512", f32), ("avx512", f64), ("avx2", f32), ("plain", f32)])
 def test_pool(tmp_path: Path, isa: str, dtype: DType) -> None:
     scaled = Epilogue(acc(dtype) * slot(0, dtype) + slot(1, dtype), ("row", "full"))
-    found: list[tuple[PoolLastKernel, Any]] = []
+    found: list[tuple[NhwcPoolKernel, Any]] = []
     pairs = [(case, mode) for k, case in enumerate(POOLS) for mode in (MODES[0], MODES[1 + k % 3])]
     for k, (case, (mode, counted)) in enumerate(pairs):
         epilogue = scaled if k % 3 == 1 else plain(dtype)

@@ -12,7 +12,7 @@ import pytest
 from irc.expr import Const, call
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, DirectConvKernel, Epilogue, acc, plain, slot
+from irc.kernels import ISAS, Epilogue, NhwcConvKernel, acc, plain, slot
 from irc.kernels.core.isa import Isa
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.support.kernels import direct_conv
@@ -91,7 +91,7 @@ def nhwc(x: np.ndarray[Any, Any], slack: int, fill: float) -> np.ndarray[Any, An
     return inner
 
 
-def run(lib: Any, kernel: DirectConvKernel, case: Case, pool: Pool | None = None) -> np.ndarray[Any, Any]:
+def run(lib: Any, kernel: NhwcConvKernel, case: Case, pool: Pool | None = None) -> np.ndarray[Any, Any]:
     """Checks one call on slices of wider tensors: nothing outside the slices is read, or written."""
     dtype, n, (oh, ow) = kernel.tile.dtype, case.batch, case.out
     (ih, iw), channels, inputs = case.size, case.groups * case.oc, case.groups * case.ic
@@ -122,7 +122,7 @@ def run(lib: Any, kernel: DirectConvKernel, case: Case, pool: Pool | None = None
     return y
 
 
-def select(isa: Isa, dtype: DType, case: Case, epilogue: Epilogue) -> DirectConvKernel:
+def select(isa: Isa, dtype: DType, case: Case, epilogue: Epilogue) -> NhwcConvKernel:
     oh, ow = case.out
     result, geometry = (oh, ow if case.known else W), (case.window, case.strides, case.dilations)
     kernel = direct_conv(isa, case.ic, case.oc, result, *geometry, epilogue)

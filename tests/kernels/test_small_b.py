@@ -12,7 +12,7 @@ import pytest
 from irc.expr import call
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, acc, plain
-from irc.kernels.gemm.small_b import RowsGemmKernel, heights_for
+from irc.kernels.gemm.small_b import SmallBGemmKernel, heights_for
 from tests.kernels.test_kernels import M, Pool, build, compilers, edges, invoke, noise, residual, run_gemm
 from tests.support.kernels import small_b_gemm
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 AVX512 = ISAS["avx512"]
 
 
-def made(isa: str, m: Any, fused: bool = False, dtype: DType = f32, n: int = 33, k: int = 16) -> RowsGemmKernel:
+def made(isa: str, m: Any, fused: bool = False, dtype: DType = f32, n: int = 33, k: int = 16) -> SmallBGemmKernel:
     """A kernel for m rows; bodies for n columns, 33: of all widths; k above 256: for long sums."""
     kernel = small_b_gemm(ISAS[isa], dtype, m, n, k, residual() if fused else plain(dtype))
     assert kernel is not None

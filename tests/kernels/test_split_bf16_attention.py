@@ -13,7 +13,7 @@ import pytest
 
 from irc.ir.dim import Dim
 from irc.kernels import ISAS, PROTOTYPES
-from irc.kernels.attention.split_bf16 import AmxAttentionKernel
+from irc.kernels.attention.split_bf16 import SplitAttentionKernel
 from irc.kernels.split_bf16.bf16_terms import TERMS
 from tests.kernels.test_kernels import FLAGS, Pool, compilers, invoke, noise
 from tests.kernels.test_kernels_more import ATTENTION, exact_attention, masks, run_attention
@@ -42,13 +42,13 @@ SHAPES = [  # batch, heads, group, m, n, d, dv
 ]
 
 
-def kernel_of(terms: int, mask: str, causal: bool, empty: str, width: int = 96) -> AmxAttentionKernel:
+def kernel_of(terms: int, mask: str, causal: bool, empty: str, width: int = 96) -> SplitAttentionKernel:
     plain = attention(ISAS["amx"], M, width, 0.125, mask, causal, empty)  # type: ignore[arg-type]
     assert plain is not None
-    return AmxAttentionKernel(plain, terms or 1, "dot" if terms == DOT else "amx")
+    return SplitAttentionKernel(plain, terms or 1, "dot" if terms == DOT else "amx")
 
 
-def built(folder: Path, kernels: list[AmxAttentionKernel], compiler: list[str]) -> ctypes.CDLL:
+def built(folder: Path, kernels: list[SplitAttentionKernel], compiler: list[str]) -> ctypes.CDLL:
     (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels)]))
     command = [*compiler, *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -57,12 +57,12 @@ def built(folder: Path, kernels: list[AmxAttentionKernel], compiler: list[str]) 
 
 
 @pytest.fixture(scope="module")
-def attentions(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, dict[Any, AmxAttentionKernel]]:
+def attentions(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, dict[Any, SplitAttentionKernel]]:
     found = {key: kernel_of(*key) for key in PICKED}
     return built(tmp_path_factory.mktemp("attention"), list(found.values()), compilers()[0]), found
 
 
-def as_plain(kernel: AmxAttentionKernel) -> SimpleNamespace:
+def as_plain(kernel: SplitAttentionKernel) -> SimpleNamespace:
     """What `run_attention` looks at."""
     plain = kernel.plain
     what = {"scale": plain.scale, "causal": plain.causal, "empty": plain.empty}
@@ -103,7 +103,7 @@ def test_threads_do_not_matter(attentions: Any) -> None:
 
 
 def run(
-    lib: ctypes.CDLL, kernel: AmxAttentionKernel, q: Any, k: Any, v: Any, mask: Any = None, pool: Pool | None = None
+    lib: ctypes.CDLL, kernel: SplitAttentionKernel, q: Any, k: Any, v: Any, mask: Any = None, pool: Pool | None = None
 ) -> np.ndarray[Any, Any]:
     """Of contiguous [batch, heads, rows, width]."""
     (batch, heads, m, d), n, dv = q.shape, k.shape[2], v.shape[3]

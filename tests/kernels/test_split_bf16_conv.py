@@ -13,7 +13,7 @@ import pytest
 
 from irc.ir.types import f64
 from irc.kernels import ISAS, PROTOTYPES, Epilogue, plain
-from irc.kernels.conv.split_bf16 import AmxConvKernel, few_of
+from irc.kernels.conv.split_bf16 import SplitConvKernel, few_of
 from irc.kernels.core.base import Kernel
 from irc.kernels.gemm.split_bf16 import widths_of
 from irc.loops import interp
@@ -34,10 +34,12 @@ PICKED = {3: [*CASES[2:24:2], STRIPS, LONG], 2: [*CASES[1:24:3], LONG], 1: [*CAS
 PICKED[DOT] = [*CASES[:24:3], LONG]
 
 
-def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> AmxConvKernel:
+def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> SplitConvKernel:
     few = few_of(case.ic, case.window, case.dilations)
     unit = "dot" if terms == DOT else "amx"
-    return AmxConvKernel(terms or 1, case.window, case.strides, case.dilations, epilogue, widths_of(case.oc), few, unit)
+    return SplitConvKernel(
+        terms or 1, case.window, case.strides, case.dilations, epilogue, widths_of(case.oc), few, unit
+    )
 
 
 def built(folder: Path, kernels: Sequence[Kernel], compiler: list[str] | None = None) -> ctypes.CDLL:
@@ -50,7 +52,7 @@ def built(folder: Path, kernels: Sequence[Kernel], compiler: list[str] | None = 
 
 
 def run(
-    lib: ctypes.CDLL, kernel: AmxConvKernel, case: Case, pool: Pool | None, given: tuple[Any, Any], slots: list[Any]
+    lib: ctypes.CDLL, kernel: SplitConvKernel, case: Case, pool: Pool | None, given: tuple[Any, Any], slots: list[Any]
 ) -> np.ndarray[Any, Any]:
     """Of slices of wider tensors: nothing outside them is read, or written."""
     x, w = given
@@ -131,7 +133,7 @@ def test_not_finite_in_few_channels(terms: int, tmp_path: Path) -> None:
 
 
 def test_scratch_is_small() -> None:
-    kernel = AmxConvKernel(3, (3, 3), (1, 1), (1, 1), plain(), (2,))
+    kernel = SplitConvKernel(3, (3, 3), (1, 1), (1, 1), plain(), (2,))
     for ic, side in ((64, 56), (128, 28), (256, 14), (512, 7), (64, 256), (320, 80)):
         assert kernel.scratch_bytes(ic, side, side) <= 1100 << 10
     assert kernel.scratch_bytes(512, 100, 200) < 4 * (512 * 3 * 2 * 3 * 202)  # three rows of the input
@@ -176,7 +178,7 @@ def test_compiled(precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, precision)
     calls = [s.kernel for f in made.functions for s in walk(f.body) if isinstance(s, KernelCall)]
-    assert sum(isinstance(k, AmxConvKernel) for k in calls) == 3
+    assert sum(isinstance(k, SplitConvKernel) for k in calls) == 3
     bound = 4 * ERROR[{"high": 2, "medium": 1}[precision]]
     (found,) = interp.run(made, [x])
     assert error(found, wanted) < bound

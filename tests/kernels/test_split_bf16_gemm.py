@@ -20,7 +20,7 @@ from irc.expr import call
 from irc.fusion import group
 from irc.ir.types import f32, f64
 from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, isa_of, plain
-from irc.kernels.gemm.split_bf16 import STRIPE, AmxGemmKernel, blocks_of, terms_of, widths_of
+from irc.kernels.gemm.split_bf16 import STRIPE, SplitGemmKernel, blocks_of, terms_of, widths_of
 from irc.kernels.split_bf16.bf16_terms import TERMS
 from irc.loops import interp
 from irc.loops.ir import KernelCall, walk
@@ -46,7 +46,7 @@ ERROR = {3: 3e-7, 2: 6e-6, 1: 3e-3, DOT: 3e-3}
 
 def run(
     lib: ctypes.CDLL,
-    kernel: AmxGemmKernel,
+    kernel: SplitGemmKernel,
     a: Array,
     b: Array,
     slots: tuple[Array, ...] = (),
@@ -90,10 +90,10 @@ def error(found: Array, wanted: Array) -> float:
 
 
 @pytest.fixture(scope="module", params=compilers()[-2:], ids=lambda c: Path(c[0]).name)
-def kernels(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, tuple[ctypes.CDLL, AmxGemmKernel]]:
+def kernels(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, tuple[ctypes.CDLL, SplitGemmKernel]]:
     """For any sizes, by terms and whether with the residual epilogue."""
     found = {
-        (t, fused): AmxGemmKernel(
+        (t, fused): SplitGemmKernel(
             t or 1, residual() if fused else plain(), (2, 1), (2, 1), not fused, "amx" if t else "dot"
         )
         for t in ERROR
@@ -264,7 +264,7 @@ def test_terms() -> None:
 # ------------------------------------------------------------------------------- selection
 @pytest.mark.parametrize("precision", TERMS)
 def test_packing_and_back(precision: str) -> None:
-    kernel = AmxGemmKernel(TERMS[precision], plain(), (2,), (2,), False)
+    kernel = SplitGemmKernel(TERMS[precision], plain(), (2,), (2,), False)
     b = random(70, 50)
     packed = kernel.pack_b(b)
     assert packed.dtype == kernel.b_dtype.numpy and packed.size == int(kernel.packed_b_elements(50, 70))
@@ -273,7 +273,7 @@ def test_packing_and_back(precision: str) -> None:
 
 
 def test_scratch_is_small() -> None:
-    kernel = AmxGemmKernel(3, plain(), (2, 1), (2, 1), True)
+    kernel = SplitGemmKernel(3, plain(), (2, 1), (2, 1), True)
     for m in (16, 197, 1500, 100_000):
         for k in (32, 768, 3072, 50_000):
             known, unknown = int(kernel.scratch_bytes(m, k)), int(kernel.scratch_bytes(M, k))
@@ -341,13 +341,13 @@ def program(graph: Any, precision: str, isa: str = "amx") -> Any:
 @pytest.mark.parametrize("rows", [None, M], ids=["static", "symbolic"])
 @pytest.mark.parametrize("precision", TERMS)
 def test_compiled(precision: str, rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through claims, interpretation and C; the emulation replaces the processor, and nobody is asked for AMX."""
+    """Through selection, interpretation and C; the emulation replaces the processor, and nobody is asked for AMX."""
     x = random(2, 45, 96)
     graph = graph_of(two_layers, x, shapes=[(2, rows or 45, 96)])
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, precision)
     calls = [s.kernel for f in made.functions for s in walk(f.body) if isinstance(s, KernelCall)]
-    assert [(k.terms, type(k)) for k in calls] == [(TERMS[precision], AmxGemmKernel)] * 2
+    assert [(k.terms, type(k)) for k in calls] == [(TERMS[precision], SplitGemmKernel)] * 2
     (found,) = interp.run(made, [x])
     assert error(found, wanted) < 3 * ERROR[TERMS[precision]]
     monkeypatch.setenv("CC", emulating(tmp_path))
@@ -397,7 +397,7 @@ def real(compiler: list[str]) -> tuple[str, ...]:
 def test_real_instructions_compile(compiler: list[str], tmp_path: Path) -> None:
     """With the compiler's own intrinsics: 14 loads for 24 products with three terms, 8 for 12, 4 for 4."""
     for terms, loads, products in ((3, 14, 24), (2, 8, 12), (1, 4, 4)):
-        kernel = AmxGemmKernel(terms, Epilogue(call("erf", acc())), (2,), (2,), False)
+        kernel = SplitGemmKernel(terms, Epilogue(call("erf", acc())), (2,), (2,), False)
         (tmp_path / "k.c").write_text(PROTOTYPES + kernel.declaration() + "\n" + kernel.source())
         command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ import pytest
 
 from irc.ir.dim import Dim
 from irc.ir.types import f64
-from irc.kernels import ISAS, DotWinogradKernel, Epilogue, plain
+from irc.kernels import ISAS, Epilogue, SplitWinogradKernel, plain
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core import registry
 from irc.kernels.gemm.split_bf16 import widths_of
@@ -33,14 +33,14 @@ ERROR = 5e-3
 NARROW = (33, 16, (9, 30), (1, 1, 1, 1), 2)
 
 
-def kernel_of(case: Any, epilogue: Epilogue) -> DotWinogradKernel:
-    return DotWinogradKernel(epilogue, widths_of(case[1]))
+def kernel_of(case: Any, epilogue: Epilogue) -> SplitWinogradKernel:
+    return SplitWinogradKernel(epilogue, widths_of(case[1]))
 
 
 def run(
     lib: ctypes.CDLL,
     case: Any,
-    kernel: DotWinogradKernel,
+    kernel: SplitWinogradKernel,
     x: Any,
     w: Any,
     slots: list[Any],
@@ -124,7 +124,7 @@ def test_selection() -> None:
 
     def selects(isa: str, precision: str, ic: int, oc: int, result: Any, epilogue: Epilogue) -> bool:
         problem = ConvProblem.contiguous("nhwc", epilogue, ic, oc, result, (3, 3), precision=precision)
-        return isinstance(registry.select(problem, ISAS[isa]), DotWinogradKernel)
+        return isinstance(registry.select(problem, ISAS[isa]), SplitWinogradKernel)
 
     assert selects("avx512_bf16", "medium", 64, 64, (56, 56), plain())
     for precision in ("highest", "high"):
@@ -144,7 +144,7 @@ def test_lowered() -> None:
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, "medium", "avx512_bf16")
     calls = [s.kernel for f in made.functions for s in walk(f.body) if isinstance(s, KernelCall)]
-    assert sum(isinstance(k, DotWinogradKernel) for k in calls) == 2
+    assert sum(isinstance(k, SplitWinogradKernel) for k in calls) == 2
     (found,) = interp.run(made, [x])
     assert error(found, wanted) < ERROR
 

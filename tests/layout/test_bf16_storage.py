@@ -13,19 +13,19 @@ import pytest
 from irc.ir.dim import Dim
 from irc.ir.types import bf16
 from irc.kernels import (
-    AmxConvKernel,
-    AmxGemmKernel,
-    DepthwiseLastKernel,
-    DirectConvKernel,
-    DotWinogradKernel,
-    RowsGemmKernel,
+    NhwcConvKernel,
+    NhwcDepthwiseKernel,
+    SmallBGemmKernel,
+    SplitConvKernel,
+    SplitGemmKernel,
+    SplitWinogradKernel,
     plain,
 )
 from irc.kernels.core.reference import LARGEST
 from irc.kernels.core.text import standalone
 from irc.kernels.core.tile import prelude
 from irc.kernels.gemm.split_bf16 import VECTOR
-from irc.kernels.pool.nhwc import PoolLastKernel
+from irc.kernels.pool.nhwc import NhwcPoolKernel
 from irc.kernels.vector import bf16_io as text
 from irc.layout import bf16_storage
 from irc.loops import interp
@@ -124,7 +124,7 @@ def test_same_results(isa: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     before, after = both(graph, isa, monkeypatch)
     assert not any(k.y_half for k in kernels_of(before) if hasattr(k, "y_half"))
     kernels = kernels_of(after)
-    for kind, least in ((AmxGemmKernel, 2), (AmxConvKernel, 2), (PoolLastKernel, 1)):
+    for kind, least in ((SplitGemmKernel, 2), (SplitConvKernel, 2), (NhwcPoolKernel, 1)):
         assert sum(k.y_half for k in kernels if isinstance(k, kind)) >= least, kind
     whole, stored = (
         run(made, x, wanted.shape, tmp_path / str(i), monkeypatch) for i, made in enumerate((before, after))
@@ -143,7 +143,7 @@ def test_depthwise_and_residual(isa: str, tmp_path: Path, monkeypatch: pytest.Mo
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = both(graph, isa, monkeypatch)[1]
     kernels = kernels_of(made)
-    assert [(k.x_half, k.y_half) for k in kernels if isinstance(k, DepthwiseLastKernel)] == [(True, True)]
+    assert [(k.x_half, k.y_half) for k in kernels if isinstance(k, NhwcDepthwiseKernel)] == [(True, True)]
     assert sum(bool(k.epilogue.halves) for k in kernels if hasattr(k, "epilogue")) == 2
     assert error(run(made, x, wanted.shape, tmp_path / "c", monkeypatch), wanted) < 1e-2
     (meant,) = interp.run(made, [x])
@@ -157,7 +157,7 @@ def test_first_layers(bits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = both(graph, "avx512_bf16", monkeypatch)[bits == 16]
     kernels = kernels_of(made)
-    for kind, stored in ((DirectConvKernel, [1]), (DepthwiseLastKernel, [0, 1]), (RowsGemmKernel, [0, 1])):
+    for kind, stored in ((NhwcConvKernel, [1]), (NhwcDepthwiseKernel, [0, 1]), (SmallBGemmKernel, [0, 1])):
         assert [k.y_half for k in kernels if isinstance(k, kind)] == [bits == 16 and bool(half) for half in stored]
     assert error(run(made, x, wanted.shape, tmp_path / "c", monkeypatch), wanted) < 1e-2
     (meant,) = interp.run(made, [x])
@@ -188,7 +188,7 @@ def test_winograd_and_any_number_of_images(count: int, tmp_path: Path, monkeypat
     graph = graph_of(planes, x, shapes=[(N, 64, 15, 14)])
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, "medium", "avx512_bf16")
-    found = [k for k in kernels_of(made) if isinstance(k, DotWinogradKernel)]
+    found = [k for k in kernels_of(made) if isinstance(k, SplitWinogradKernel)]
     assert [(k.x_half, k.y_half) for k in found] == [(False, True), (True, True)]
     stored = run(made, x, wanted.shape, tmp_path / "c", monkeypatch, count)
     assert error(stored, wanted) < 1e-2

@@ -15,7 +15,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Graph
 from irc.ir.verify import problems
 from irc.layout import concat_in_place
-from irc.layout.destination import Part, Room
+from irc.layout.destination import Destination, DestinationPart
 from irc.loops import interp
 from irc.loops.lower import lower
 from irc.opdef.builder import evaluate
@@ -147,7 +147,7 @@ def test_the_graph_means_the_same(name: str) -> None:
     wanted = evaluate(graph, {graph.inputs[0]: X})
     graph, gone = prepared(build, X, "concat-in-place")
     assert gone == count
-    assert sum(isinstance(n.op, Room) for n in graph.nodes) >= 1
+    assert sum(isinstance(n.op, Destination) for n in graph.nodes) >= 1
     for got, want in zip(evaluate(graph, {graph.inputs[0]: X}), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
 
@@ -178,7 +178,7 @@ def test_what_stays() -> None:
     for build in builds:
         graph, gone = prepared(build, X, "concat-in-place")
         assert gone == 0
-        assert not any(isinstance(n.op, Part) for n in graph.nodes)
+        assert not any(isinstance(n.op, DestinationPart) for n in graph.nodes)
 
 
 @pytest.mark.compiler

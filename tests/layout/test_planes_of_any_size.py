@@ -153,7 +153,7 @@ def test_as_onnxruntime(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5 * np.abs(want).max(), err_msg=f"{name} {shape}")
 
 
-def claimed(build: Any, x: Any, shape: Sequence[Any]) -> Graph:
+def graph_of_kernels(build: Any, x: Any, shape: Sequence[Any]) -> Graph:
     graph, sink = graph_of(build, x, shapes=[shape]), Sink()
     for _, run in compile_c(ISAS["avx512"]):
         run(graph, sink)
@@ -172,7 +172,7 @@ def test_known_and_symbolic_planes_have_the_same_kernels() -> None:
     x, sizes = random(1, 32, 56, 56), [Dim.symbol(n) for n in ("n", "h", "w")]
     words = []
     for shape in (x.shape, (sizes[0], 32, *sizes[1:])):
-        nodes = claimed(build, x, shape).nodes
+        nodes = graph_of_kernels(build, x, shape).nodes
         kernels = [n.op.kernel.symbol for n in nodes if n.op.name == "KernelOp"]  # type: ignore[attr-defined]
         words.append(sorted(k.split("_f32")[0].split("_conv")[0].removeprefix("irc_") for k in kernels))
     assert words[0] == words[1]
@@ -187,5 +187,5 @@ def test_a_resize_is_computed_as_it_stands() -> None:
         return b.Resize(y, None, None, b.const([2, 21, 20, 16]), mode="linear")
 
     for shape in ((2, 32, 9, 8), (2, 32, Dim.symbol("h", 3), Dim.symbol("w", 3))):
-        last = claimed(build, random(2, 32, 9, 8), shape).outputs[0].producer
+        last = graph_of_kernels(build, random(2, 32, 9, 8), shape).outputs[0].producer
         assert last is not None and last.op.spelled().startswith("KernelOp[irc_transpose_")  # type: ignore[attr-defined]

@@ -37,9 +37,9 @@ def flops(kernel: Kernel | None, **sizes: int) -> int:
 def test_products() -> None:
     gemm = packed_gemm(ISA, f32, 5, 7, PLAIN, True)
     assert flops(gemm, batch0=2, batch1=1, m=5, n=7, k=11) == 2 * 2 * 5 * 7 * 11
-    split = kernels.AmxGemmKernel(3, PLAIN, (1,), (1,), False)
+    split = kernels.SplitGemmKernel(3, PLAIN, (1,), (1,), False)
     assert flops(split, batch0=1, batch1=1, m=5, n=7, k=11) == 2 * 5 * 7 * 11
-    assert [kernels.AmxGemmKernel(t, PLAIN, (1,), (1,), False).executed for t in (1, 2, 3)] == [1, 3, 6]
+    assert [kernels.SplitGemmKernel(t, PLAIN, (1,), (1,), False).executed for t in (1, 2, 3)] == [1, 3, 6]
 
 
 def test_convolutions() -> None:

@@ -9,14 +9,14 @@ from irc.expr import Const, call
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32, f64
 from irc.kernels.attention.problem import AttentionProblem, Empty, Mask
-from irc.kernels.attention.split_bf16 import AmxAttentionKernel
+from irc.kernels.attention.split_bf16 import SplitAttentionKernel
 from irc.kernels.attention.vector import AttentionKernel
-from irc.kernels.conv.depthwise_nchw import DepthwiseKernel
-from irc.kernels.conv.depthwise_nhwc import DepthwiseLastKernel
-from irc.kernels.conv.nchw import ConvKernel
-from irc.kernels.conv.nhwc import DirectConvKernel
+from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
+from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
+from irc.kernels.conv.nchw import NchwConvKernel
+from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem, Pair
-from irc.kernels.conv.split_bf16 import AmxConvKernel
+from irc.kernels.conv.split_bf16 import SplitConvKernel
 from irc.kernels.conv.winograd import WinogradKernel
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.epilogue import Epilogue, acc, plain, slot
@@ -25,12 +25,12 @@ from irc.kernels.core.problem import Problem
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
-from irc.kernels.gemm.small_b import RowsGemmKernel
-from irc.kernels.gemm.split_bf16 import AmxGemmKernel
+from irc.kernels.gemm.small_b import SmallBGemmKernel
+from irc.kernels.gemm.split_bf16 import SplitGemmKernel
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import TransposeKernel
-from irc.kernels.pool.nchw import GlobalPoolKernel, PoolKernel
-from irc.kernels.pool.nhwc import GlobalPoolLastKernel, PoolLastKernel
+from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel
+from irc.kernels.pool.nhwc import NhwcGlobalPoolKernel, NhwcPoolKernel
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.recurrent.lstm_gru import RecurrentKernel
 from irc.kernels.recurrent.problem import Cell, Direction, RecurrentProblem
@@ -108,42 +108,42 @@ def packed_gemm(isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilog
 
 def small_b_gemm(
     isa: Isa, dtype: DType, m: DimLike, n: DimLike, k: DimLike, epilogue: Epilogue
-) -> RowsGemmKernel | None:
+) -> SmallBGemmKernel | None:
     """Select the variant for a small constant B, if there is one."""
     assert epilogue.dtype == dtype
-    return RowsGemmKernel.best(GemmProblem.contiguous(epilogue, m, n, k, True), isa)
+    return SmallBGemmKernel.best(GemmProblem.contiguous(epilogue, m, n, k, True), isa)
 
 
-def split_gemm(isa: Isa, precision: str, m: DimLike, n: int, k: int, epilogue: Epilogue) -> AmxGemmKernel | None:
+def split_gemm(isa: Isa, precision: str, m: DimLike, n: int, k: int, epilogue: Epilogue) -> SplitGemmKernel | None:
     """Select the variant from bf16 terms, if it is the cheapest of all kernels."""
     problem = GemmProblem.contiguous(epilogue, m, n, k, True, precision)
     kernel = select(problem, isa)
-    return kernel if isinstance(kernel, AmxGemmKernel) else None
+    return kernel if isinstance(kernel, SplitGemmKernel) else None
 
 
 def conv_nchw(
     isa: Isa, ic: int, oc: int, result: tuple[DimLike, DimLike], window: Pair, strides: Pair, epilogue: Epilogue
-) -> ConvKernel:
+) -> NchwConvKernel:
     """Select the variant for channels first and one group."""
-    kernel = ConvKernel.best(ConvProblem.contiguous("nchw", epilogue, ic, oc, result, window, strides), isa)
+    kernel = NchwConvKernel.best(ConvProblem.contiguous("nchw", epilogue, ic, oc, result, window, strides), isa)
     assert kernel is not None
     return kernel
 
 
 def depthwise_nchw(
     isa: Isa, window: Pair, strides: Pair, dilations: Pair, epilogue: Epilogue
-) -> DepthwiseKernel | None:
+) -> NchwDepthwiseKernel | None:
     """Select the variant for channels first and one channel in each group, if the window is not too large."""
     shape = (2, 2, (56, 56), window, strides, dilations, 2)
-    return DepthwiseKernel.best(ConvProblem.contiguous("nchw", epilogue, *shape), isa)
+    return NchwDepthwiseKernel.best(ConvProblem.contiguous("nchw", epilogue, *shape), isa)
 
 
 def depthwise_nhwc(
     isa: Isa, window: Pair, strides: Pair, dilations: Pair, epilogue: Epilogue, ow: DimLike
-) -> DepthwiseLastKernel | None:
+) -> NhwcDepthwiseKernel | None:
     """Select the variant for channels last and one channel in each group, if the window is not too wide."""
     shape = (2, 2, (56, ow), window, strides, dilations, 2)
-    return DepthwiseLastKernel.best(ConvProblem.contiguous("nhwc", epilogue, *shape), isa)
+    return NhwcDepthwiseKernel.best(ConvProblem.contiguous("nhwc", epilogue, *shape), isa)
 
 
 def direct_conv(
@@ -155,9 +155,9 @@ def direct_conv(
     strides: Pair,
     dilations: Pair,
     epilogue: Epilogue,
-) -> DirectConvKernel | None:
+) -> NhwcConvKernel | None:
     """Select the variant for channels last, `ic` and `oc` of each group, if the input under a tile is not too large."""
-    return DirectConvKernel.best(
+    return NhwcConvKernel.best(
         ConvProblem.contiguous("nhwc", epilogue, ic, oc, result, window, strides, dilations), isa
     )
 
@@ -179,10 +179,10 @@ def split_conv(
     window: Pair,
     strides: Pair,
     epilogue: Epilogue,
-) -> AmxConvKernel | None:
+) -> SplitConvKernel | None:
     """Select the variant from bf16 terms, if it is cheaper than the direct one."""
     problem = ConvProblem.contiguous("nhwc", epilogue, ic, oc, result, window, strides, precision=precision)
-    kernel, direct = AmxConvKernel.best(problem, isa), DirectConvKernel.best(problem, isa)
+    kernel, direct = SplitConvKernel.best(problem, isa), NhwcConvKernel.best(problem, isa)
     if kernel is None or (direct is not None and direct.cycles(problem) <= kernel.cycles(problem)):
         return None
     return kernel
@@ -190,9 +190,9 @@ def split_conv(
 
 def pool_nchw(
     isa: Isa, mode: Mode, window: Pair, strides: Pair, dilations: Pair = (1, 1), counted: Counted = "inside"
-) -> PoolKernel | None:
+) -> NchwPoolKernel | None:
     """Select the pool of planes, if there is one."""
-    return PoolKernel.best(PoolProblem.contiguous("nchw", plain(), mode, window, strides, dilations, counted), isa)
+    return NchwPoolKernel.best(PoolProblem.contiguous("nchw", plain(), mode, window, strides, dilations, counted), isa)
 
 
 def pool_nhwc(
@@ -204,22 +204,22 @@ def pool_nhwc(
     counted: Counted,
     epilogue: Epilogue,
     ow: DimLike,
-) -> PoolLastKernel | None:
+) -> NhwcPoolKernel | None:
     """Select the pool with the channels last for rows of `ow` results, if there is one."""
     shape = (mode, window, strides, dilations, counted)
-    return PoolLastKernel.best(PoolProblem.contiguous("nhwc", epilogue, *shape, result=(56, ow)), isa)
+    return NhwcPoolKernel.best(PoolProblem.contiguous("nhwc", epilogue, *shape, result=(56, ow)), isa)
 
 
-def global_pool_nchw(isa: Isa, mode: Mode, dtype: DType = f32) -> GlobalPoolKernel:
+def global_pool_nchw(isa: Isa, mode: Mode, dtype: DType = f32) -> NchwGlobalPoolKernel:
     """Select the pool of whole planes."""
-    kernel = GlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(dtype), mode), isa)
+    kernel = NchwGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(dtype), mode), isa)
     assert kernel is not None
     return kernel
 
 
-def global_pool_nhwc(isa: Isa, mode: Mode, epilogue: Epilogue) -> GlobalPoolLastKernel:
+def global_pool_nhwc(isa: Isa, mode: Mode, epilogue: Epilogue) -> NhwcGlobalPoolKernel:
     """Select the pool of all pixels with the channels last."""
-    kernel = GlobalPoolLastKernel.best(GlobalPoolProblem.contiguous("nhwc", epilogue, mode), isa)
+    kernel = NhwcGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nhwc", epilogue, mode), isa)
     assert kernel is not None
     return kernel
 
@@ -237,10 +237,10 @@ def attention(
     return AttentionKernel.best(AttentionProblem.contiguous(rows, M, width, scale, mask, causal, empty), isa)
 
 
-def split_attention(isa: Isa, precision: str, rows: DimLike, keys: DimLike, width: int) -> AmxAttentionKernel | None:
+def split_attention(isa: Isa, precision: str, rows: DimLike, keys: DimLike, width: int) -> SplitAttentionKernel | None:
     """Select the attention from bf16 terms, if it is the cheapest of all kernels."""
     kernel = select(AttentionProblem.contiguous(rows, keys, width, 0.125, precision=precision), isa)
-    return kernel if isinstance(kernel, AmxAttentionKernel) else None
+    return kernel if isinstance(kernel, SplitAttentionKernel) else None
 
 
 def recurrent(

@@ -319,7 +319,7 @@ void $S($parameters) {
 
 
 @kernel
-class AmxAttentionKernel(Kernel[AttentionProblem]):
+class SplitAttentionKernel(Kernel[AttentionProblem]):
     """An attention from bf16 terms, called like `plain`, the same in f32."""
 
     plain: AttentionKernel

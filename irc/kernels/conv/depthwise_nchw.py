@@ -153,7 +153,7 @@ void $S($parameters) {
 
 
 @kernel
-class DepthwiseKernel(Kernel[ConvProblem]):
+class NchwDepthwiseKernel(Kernel[ConvProblem]):
     """A generated depthwise convolution, one output channel for each input channel, of a window that `fits`."""
 
     tile: Tile

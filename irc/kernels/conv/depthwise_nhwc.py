@@ -164,7 +164,7 @@ void $S($parameters) {
 
 
 @kernel
-class DepthwiseLastKernel(Kernel[ConvProblem]):
+class NhwcDepthwiseKernel(Kernel[ConvProblem]):
     """A generated depthwise convolution, channels last; tile.rows is the number of pixels of a register tile.
 
     The epilogue's rows are pixels and its columns channels: a bias is a `row`, a residual `full`.

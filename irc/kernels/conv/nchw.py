@@ -162,7 +162,7 @@ void $S($parameters) {
 
 
 @kernel
-class ConvKernel(Kernel[ConvProblem]):
+class NchwConvKernel(Kernel[ConvProblem]):
     """A generated convolution.
 
     `stride` is the stride along the width that it is specialised for (0: any), `panels` how many

@@ -358,7 +358,7 @@ void $S($parameters) {
 
 
 @kernel
-class DirectConvKernel(Kernel[ConvProblem]):
+class NhwcConvKernel(Kernel[ConvProblem]):
     """A generated convolution of NHWC tensors.
 
     tile: `segments` rows of output pixels × vectors of output channels; with more than one segment, a segment is a

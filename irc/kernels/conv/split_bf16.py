@@ -39,7 +39,7 @@ from irc.kernels.gemm.split_bf16 import (
     TASKS,
     VECTOR,
     WORTHWHILE,
-    AmxGemmKernel,
+    SplitGemmKernel,
     variant_of,
     widths_of,
 )
@@ -342,8 +342,8 @@ void $S($parameters) {
 
 
 @kernel
-class AmxConvKernel(Kernel[ConvProblem]):
-    """A generated convolution of NHWC tensors; called like `irc.kernels.conv.nhwc.DirectConvKernel`, with scratch.
+class SplitConvKernel(Kernel[ConvProblem]):
+    """A generated convolution of NHWC tensors; called like `irc.kernels.conv.nhwc.NhwcConvKernel`, with scratch.
 
     few: input channels of a group where chunks run along the rows of the window; 0: a chunk is channels of a tap.
     x_half, y_half: X and Y are bf16 (`irc.kernels.vector.bf16_io`), of one term; Y only where `is_one_sum`.
@@ -446,9 +446,9 @@ class AmxConvKernel(Kernel[ConvProblem]):
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     @property
-    def _matrix(self) -> AmxGemmKernel:
+    def _matrix(self) -> SplitGemmKernel:
         """The matrix product whose weights are stored in the same way."""
-        return AmxGemmKernel(self.terms, self.epilogue, (2, 1), self.widths, False, self.unit)
+        return SplitGemmKernel(self.terms, self.epilogue, (2, 1), self.widths, False, self.unit)
 
     def is_one_sum(self, ic: int) -> bool:
         """Whether sums over so many channels are finished at once."""
@@ -647,7 +647,7 @@ class AmxConvKernel(Kernel[ConvProblem]):
             yield f"\n            g.s{i} += i * s{i}_batch{channel};"
 
 
-def positions(oh: int, ow: int, kernel: AmxConvKernel) -> int:
+def positions(oh: int, ow: int, kernel: SplitConvKernel) -> int:
     """Rows of tiles for oh × ow outputs, about: with the padding that flat tiles run over."""
     if kernel.is_flat:
         return oh * (ow + (kernel.window[1] - 1) * kernel.dilations[1])

@@ -34,7 +34,7 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
-from irc.kernels.gemm.split_bf16 import VECTOR, WORTHWHILE, AmxGemmKernel, widths_of
+from irc.kernels.gemm.split_bf16 import VECTOR, WORTHWHILE, SplitGemmKernel, widths_of
 from irc.kernels.split_bf16 import bf16_terms, dots, text
 from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL
 from irc.kernels.vector import bf16_io
@@ -227,7 +227,7 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
 
 
 @kernel
-class DotWinogradKernel(Kernel[ConvProblem]):
+class SplitWinogradKernel(Kernel[ConvProblem]):
     """A generated convolution 3 × 3, stride 1, of one bf16 term; called like `WinogradKernel`.
 
     widths: column tiles of the panels it has products for, as `irc.kernels.gemm.split_bf16.widths_of`.
@@ -316,9 +316,9 @@ class DotWinogradKernel(Kernel[ConvProblem]):
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     @property
-    def _matrix(self) -> AmxGemmKernel:
+    def _matrix(self) -> SplitGemmKernel:
         """The matrix product whose weights are stored in the same way."""
-        return AmxGemmKernel(1, self.epilogue, (2, 1), self.widths, False, "dot")
+        return SplitGemmKernel(1, self.epilogue, (2, 1), self.widths, False, "dot")
 
     def most(self, ic: int, tiles: DimLike) -> int:
         """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""

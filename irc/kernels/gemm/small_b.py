@@ -188,7 +188,7 @@ def heights_for(m: DimLike, rows: int) -> tuple[int, ...]:
 
 
 @kernel
-class RowsGemmKernel(GemmKernel):
+class SmallBGemmKernel(GemmKernel):
     """A matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
 
     `heights` as `heights_for` finds them; `even`: for a number of rows that is known.  `deep`: takes more than

@@ -51,7 +51,7 @@ THIN = {3: 24, 2: 12, 1: 8}  # rows, by terms, below which f32 is as fast
 
 
 @kernel
-class AmxGemmKernel(Kernel[GemmProblem]):
+class SplitGemmKernel(Kernel[GemmProblem]):
     """A matrix product from bf16 terms.
 
     `heights`: numbers of row tiles it has blocks of; none: all its rows are few.  `thin`: whether they may be few.

@@ -190,7 +190,7 @@ void $S($parameters) {
 
 
 @kernel
-class PoolKernel(Kernel[PoolProblem]):
+class NchwPoolKernel(Kernel[PoolProblem]):
     """A generated pool of planes whose rows follow one another."""
 
     tile: Tile
@@ -320,7 +320,7 @@ class PoolKernel(Kernel[PoolProblem]):
 
 
 @kernel
-class GlobalPoolKernel(Kernel[GlobalPoolProblem]):
+class NchwGlobalPoolKernel(Kernel[GlobalPoolProblem]):
     """The largest element or the mean of every plane; the n values of a plane follow one another."""
 
     tile: Tile

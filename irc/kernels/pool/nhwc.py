@@ -317,7 +317,7 @@ class _Pool(Kernel[P]):
 
 
 @kernel
-class PoolLastKernel(_Pool[PoolProblem]):
+class NhwcPoolKernel(_Pool[PoolProblem]):
     """A generated pool, channels last; tile.rows is the number of pixels of a register tile.
 
     x_half, y_half: x and y are bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
@@ -463,7 +463,7 @@ class PoolLastKernel(_Pool[PoolProblem]):
 
 
 @kernel
-class GlobalPoolLastKernel(_Pool[GlobalPoolProblem]):
+class NhwcGlobalPoolKernel(_Pool[GlobalPoolProblem]):
     """The largest element or the mean of the n pixels of every channel of every image; equidistant pixels.
 
     The result is one pixel for each image; the epilogue's columns are channels.
