@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
+from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, fold
 from irc.ir.types import bf16
 from irc.kernels.core.base import Array, Kernel
 from irc.kernels.core.epilogue import Epilogue
@@ -65,25 +65,25 @@ def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Arr
     operands = (s.astype(epilogue.dtype.numpy) if i in epilogue.halves else s for i, s in enumerate(slots))
     known = {"acc": accumulator, **{f"slot{i}": s for i, s in enumerate(operands)}}
 
-    def value(e: Expr) -> Any:
+    def value(e: Expr, parts: tuple[Any, ...]) -> Any:
         match e:
             case Const():
                 return e.type.numpy.type(e.value)
             case Var():
                 return known[e.name]
             case Bin():
-                return _BINARY[e.op](value(e.a), value(e.b))
+                return _BINARY[e.op](*parts)
             case Un():
-                return _UNARY[e.op](value(e.a))
+                return _UNARY[e.op](*parts)
             case Call():
-                return (_CALLS.get(e.fn) or getattr(np, e.fn))(value(e.args[0]))
+                return (_CALLS.get(e.fn) or getattr(np, e.fn))(*parts)
             case Select():
-                return np.where(value(e.cond), value(e.a), value(e.b))  # pyright: ignore
+                return np.where(*parts)  # pyright: ignore
             case Cast():
-                return np.asarray(value(e.a)).astype(e.type.numpy)
+                return np.asarray(parts[0]).astype(e.type.numpy)
             case _:
                 raise NotImplementedError(type(e).__name__)
 
     with np.errstate(all="ignore"):
-        result: Array = value(epilogue.expr)
+        result: Array = fold(epilogue.expr, value)
         return result
