@@ -1,7 +1,7 @@
 """Measures which kernel is the fastest for each product and convolution of a model (`irc compile --tune`).
 
-The catalogue's rules estimate; here every candidate for a work of known sizes runs on its own, on memory like the
-model's, in turn with the others.  A choice that differs from the rules' must be faster by `MARGIN`.  Choices are kept
+Selection estimates cycles; here every candidate for a work of known sizes runs on its own, on memory like the model's,
+in turn with the others.  A choice that differs from the estimate's must be faster by `MARGIN`.  Choices are kept
 by `irc.runtime.tuned`, and `irc.driver` follows them wherever artefacts are cached.
 """
 
@@ -28,7 +28,7 @@ from irc.selection.select import KernelOp
 from irc.toolchain import c_compiler, processor
 
 MARGIN = 0.03
-"""By how much another kernel than the rules' must be faster."""
+"""By how much another kernel than the estimate's must be faster."""
 ROUNDS, SECONDS, LEAST = 5, 0.005, 5e-5
 """Of each candidate: how often it has its turn, how long that is, and the shortest time that is read off a clock."""
 ROTATED = 32 << 20
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass
 class Tuned:
-    """What `tune` did: seconds of each candidate by work and name, the rules' first; `chosen` where that is another."""
+    """What `tune` did: seconds of candidates by work and name, the estimate's first; `chosen` where that is another."""
 
     times: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     chosen: dict[str, str] = field(default_factory=dict[str, str])
@@ -99,7 +99,7 @@ def tune(
 
 
 def choose(seconds: Mapping[str, float]) -> str:
-    """The rules' candidate, which is the first, unless another one is faster by the margin."""
+    """The estimate's candidate, which is the first, unless another one is faster by the margin."""
     rule, best = next(iter(seconds)), min(seconds, key=lambda name: seconds[name])
     return best if seconds[best] < (1 - MARGIN) * seconds[rule] else rule
 

@@ -1,8 +1,8 @@
-"""Generators of fast C for contractions.
+"""Generators of fast C, by family: products, convolutions, pools, attention, recurrent layers, rearrangements.
 
-Products and convolutions are problems, for which a kernel is selected among all that solve them:
+What is to be computed is a problem, for which a kernel is selected among all that solve it:
 
-    problem = GemmProblem(…)                            # or ConvProblem(…): extents, strides, types, epilogue
+    problem = GemmProblem(…)                            # or ConvProblem, PoolProblem …: extents, strides, epilogue
     kernel = irc.kernels.core.registry.select(problem, isa)
     packed = kernel.packed(problem)                     # how constants go into the weights file, 64-byte aligned
     KernelCall(kernel, reads=(a, weights, *slots), writes=(c,), sizes=kernel.order(**kernel.arguments_for(problem)))
@@ -15,7 +15,7 @@ Every kernel has
                                       int64_t sizes.  The kernel splits its own work over the pool: no parallel loop
                                       around it is needed
     order(name=value, …)              the sizes in that order; batch strides default to 0, batch counts to 1
-    scratch_bytes(…)                  of the scratch buffer; no scratch pointer where it is always 0
+    scratch(problem)                  bytes of the scratch buffer; no scratch pointer where it is always 0
 
 A kernel needs up to 400 KiB of stack in every thread.  Strides are in elements.  Memory written must not overlap memory
 read (a residual slot included): partial sums stand in the output while a kernel runs.  k = 0 gives epilogue(0).
