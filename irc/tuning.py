@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from irc import driver
-from irc.expr import Const, Size
+from irc.expr import constant_of
 from irc.ir.graph import Model, Node
 from irc.kernels import PROTOTYPES
 from irc.kernels.core.base import Kernel
@@ -123,7 +123,7 @@ def _case(node: Node) -> Case | None:
     """The call that a node stands for; None where a size is symbolic."""
     op, result = node.op, node.outputs[0]
     assert isinstance(op, KernelOp)
-    sizes, starts = [_number(e) for e in op.sizes], [_number(e) for e in op.starts]
+    sizes, starts = [constant_of(e) for e in op.sizes], [constant_of(e) for e in op.starts]
     shapes = [v.tensor for v in (*node.inputs, result) if v is not None]
     if None in sizes or None in starts or not op.scratch.is_const or len(shapes) != len(node.inputs) + 1:
         return None
@@ -136,12 +136,6 @@ def _case(node: Node) -> Case | None:
         for count, dtype, start, v in zip(counts, types, starts, node.inputs, strict=False)
     ]
     return Case(op.kernel, [s or 0 for s in sizes], operands, (counts[-1], types[-1]), int(op.scratch), node.name)
-
-
-def _number(e: Any) -> int | None:
-    if isinstance(e, Const):
-        return int(e.value)
-    return int(e.dim) if isinstance(e, Size) and e.dim.is_const else None
 
 
 # ------------------------------------------------------------------------------- running

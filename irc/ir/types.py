@@ -115,6 +115,25 @@ string = DType("string", "s", 0, _np("object"), 8, "string", "STRING")
 c64 = DType("c64", "c", 64, _np("complex64"), 14)
 c128 = DType("c128", "c", 128, _np("complex128"), 15)
 dynamic = DType("dynamic", "?", 0, _np("object"), 0, "dynamic", "UNSPECIFIED")
+NF4_VALUES = (
+    -1.0,
+    -0.6961928009986877,
+    -0.5250730514526367,
+    -0.39491748809814453,
+    -0.28444138169288635,
+    -0.18477343022823334,
+    -0.09105003625154495,
+    0.0,
+    0.07958029955625534,
+    0.16093020141124725,
+    0.24611230194568634,
+    0.33791524171829224,
+    0.44070982933044434,
+    0.5626170039176941,
+    0.7229568362236023,
+    1.0,
+)
+"""The 16 levels of NormalFloat4 (QLoRA, arXiv:2305.14314, appendix E), as f32 has them."""
 
 DTYPES: dict[str, DType] = {v.name: v for v in list(globals().values()) if isinstance(v, DType)}
 _BY_ONNX = {d.onnx: d for d in DTYPES.values() if d.onnx is not None}

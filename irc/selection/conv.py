@@ -8,9 +8,10 @@ from irc.fusion.access import ZERO, Access, Space, find
 from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.dim import Dim
 from irc.ir.graph import Node
-from irc.kernels.conv.problem import ConvProblem, Layout
+from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.base import Array
 from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.problem import Layout
 from irc.kernels.core.registry import select
 from irc.layout.channels_last import ChannelsLast
 from irc.selection.planes import Planes, input_of, planes_of

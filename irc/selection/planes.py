@@ -10,8 +10,8 @@ from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import merged
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.kernels.conv.problem import Layout, Pair
 from irc.kernels.core.epilogue import Axes
+from irc.kernels.core.problem import Layout, Pair
 from irc.opdef.window import spatial, window_padding
 from irc.selection.select import Selector
 

@@ -97,18 +97,15 @@ class Selector:
         self.graph, self.isa, self.precision = graph, isa, precision
         self.elements = Elements()
         self.collector = Collector(graph, self.elements)
-        self._packed: dict[Any, Value] = {}
-
-    def packed(self, key: tuple[Any, ...], pack: Any, dtype: Any, elements: int, name: str) -> Value:
-        """A constant made by `pack()`; the same one for the same key."""
-        if key not in self._packed:
-            constant = Constant(dtype, (elements,), pack)
-            self._packed[key] = self.graph.add_constant(constant, f"{name}/packed")
-        return self._packed[key]
+        self._packed: dict[tuple[object, ...], Value] = {}
 
     def constant(self, packed: Packed, array: Callable[[], Array], key: tuple[object, ...], name: str) -> Value:
         """Add a constant as a kernel packs it; equal ones once.  key: equal for equal arrays."""
-        return self.packed((key, packed.key), lambda: packed.pack(array()), packed.dtype, packed.elements, name)
+        whole = (key, packed.key)
+        if whole not in self._packed:
+            constant = Constant(packed.dtype, (packed.elements,), lambda: packed.pack(array()))
+            self._packed[whole] = self.graph.add_constant(constant, f"{name}/packed")
+        return self._packed[whole]
 
     def take(self, families: Mapping[str, Family], but: Collection[Node] = ()) -> int:
         """Select kernels, in order, for operations of these names, `but` these nodes; how many."""

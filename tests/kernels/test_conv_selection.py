@@ -12,10 +12,11 @@ from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
 from irc.kernels.conv.nchw import NchwConvKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
-from irc.kernels.conv.problem import ConvProblem, Layout
+from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.split_bf16 import SplitConvKernel
 from irc.kernels.conv.winograd import WinogradKernel
 from irc.kernels.conv.winograd_bf16 import SplitWinogradKernel
+from irc.kernels.core.problem import Layout
 from irc.kernels.core.registry import candidates
 
 F32 = [("avx2", "highest"), ("avx512", "highest"), ("avx512_bf16", "high"), ("neon", "highest"), ("sse", "highest")]

@@ -15,13 +15,13 @@ from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
 from irc.kernels.conv.nchw import NchwConvKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
-from irc.kernels.conv.problem import ConvProblem, Pair
+from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.split_bf16 import SplitConvKernel
 from irc.kernels.conv.winograd import WinogradKernel
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.epilogue import Epilogue, acc, plain, slot
 from irc.kernels.core.isa import Isa
-from irc.kernels.core.problem import Problem
+from irc.kernels.core.problem import Pair, Problem
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem

@@ -13,33 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from irc.ir.types import DType
+from irc.ir.types import NF4_VALUES, DType
 
 Bytes = np.ndarray[Any, Any]  # of uint8
 Array = np.ndarray[Any, Any]
 
-# The 16 levels of NormalFloat4 (QLoRA, arXiv:2305.14314, appendix E), as f32.
-NF4 = np.array(
-    [
-        -1.0,
-        -0.6961928009986877,
-        -0.5250730514526367,
-        -0.39491748809814453,
-        -0.28444138169288635,
-        -0.18477343022823334,
-        -0.09105003625154495,
-        0.0,
-        0.07958029955625534,
-        0.16093020141124725,
-        0.24611230194568634,
-        0.33791524171829224,
-        0.44070982933044434,
-        0.5626170039176941,
-        0.7229568362236023,
-        1.0,
-    ],
-    dtype=np.float32,
-)
+NF4 = np.array(NF4_VALUES, np.float32)
 
 # Elements and bytes of one storage block of the types that are not a whole number of bytes.
 BLOCKS = {

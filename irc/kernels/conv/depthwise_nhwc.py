@@ -213,14 +213,10 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
         convolve("nhwc", w, channels, self.strides, self.dilations, self.epilogue, reads, writes, sizes)
 
     def reads_bf16(self, operand: int) -> bool:
-        return self._is_wide and (operand == 0 or self.epilogue.is_residual(operand - RESIDUALS))
+        return self.tile.is_wide and (operand == 0 or self.epilogue.is_residual(operand - RESIDUALS))
 
     def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
-        return self._is_wide
-
-    @property
-    def _is_wide(self) -> bool:
-        return self.tile.isa.vector == 64 and self.tile.dtype == f32
+        return self.tile.is_wide
 
     @cached_property
     def symbol(self) -> str:

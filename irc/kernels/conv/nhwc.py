@@ -441,7 +441,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
         ic = constant_of(sizes["ic"])
-        return self.tile.isa.vector == 64 and self.tile.dtype == f32 and ic is not None and self.is_one_sum(ic)
+        return self.tile.is_wide and ic is not None and self.is_one_sum(ic)
 
     @cached_property
     def symbol(self) -> str:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.costs import WEIGHTS, relative
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
-from irc.kernels.core.problem import Problem, likely, likely_extent
-
-Layout = Literal["nchw", "nhwc"]
-Pair = tuple[int, int]
-"""Of something along the height and the width."""
+from irc.kernels.core.problem import Layout, Pair, Problem, likely, likely_extent
 
 
 @dataclass(frozen=True)

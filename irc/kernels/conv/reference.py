@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from irc.ir.types import DType
-from irc.kernels.conv.problem import Layout, Pair
 from irc.kernels.core.base import Array
 from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.problem import Layout, Pair
 from irc.kernels.core.reference import apply, strided
 
 

@@ -8,10 +8,15 @@ candidates, their cycles, the sizes of the call, the packing of constants and th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from irc.ir.dim import Dim
 from irc.ir.types import DType
 
+Layout = Literal["nchw", "nhwc"]
+"""Which axis of a plane's elements stands side by side: the pixels, or the channels."""
+Pair = tuple[int, int]
+"""Of something along the height and the width."""
 UNKNOWN = 4096
 """What a symbolic size is taken for."""
 TYPICAL = 224

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from irc.ir.dim import Dim, DimLike
-from irc.ir.types import DType
+from irc.ir.types import DType, f32
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import C_TYPES, HEAD, Isa, vector_name, vector_type
 from irc.kernels.core.text import Part, fill, piece
@@ -164,6 +164,11 @@ class Tile:
     def panel(self) -> int:
         """Columns of a tile."""
         return self.lanes * self.vectors
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether vectors hold 16 lanes of f32, of which kernels have variants that store bf16."""
+        return self.lanes == 16 and self.dtype == f32
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from typing import Self
 
 from irc.expr import Expr
 from irc.ir.dim import Dim, DimLike
-from irc.ir.types import DType, f32
+from irc.ir.types import DType
 from irc.kernels.core.base import RESIDUALS
 from irc.kernels.core.costs import COSTS
 from irc.kernels.core.epilogue import Epilogue
@@ -228,14 +228,10 @@ class SmallBGemmKernel(GemmKernel):
         return f"small B {self.tile.rows}x{self.tile.vectors}"
 
     def reads_bf16(self, operand: int) -> bool:
-        return self._is_wide and self.epilogue.is_residual(operand - RESIDUALS)
+        return self.tile.is_wide and self.epilogue.is_residual(operand - RESIDUALS)
 
     def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
-        return self._is_wide
-
-    @property
-    def _is_wide(self) -> bool:
-        return self.tile.isa.vector == 64 and self.tile.dtype == f32
+        return self.tile.is_wide
 
     @cached_property
     def symbol(self) -> str:

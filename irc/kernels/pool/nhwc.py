@@ -15,12 +15,11 @@ from functools import cached_property
 from typing import Self, TypeVar
 
 from irc.ir.dim import Dim, product
-from irc.ir.types import f32
 from irc.kernels.core.base import Array, Kernel, Sizes
 from irc.kernels.core.costs import COSTS, LATENCY, LOADS, PART
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
-from irc.kernels.core.problem import Problem, likely, likely_extent
+from irc.kernels.core.problem import Pair, Problem, likely, likely_extent
 from irc.kernels.core.reference import apply, strided
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
@@ -28,7 +27,7 @@ from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.pool.reference import pooled
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES, Pair, bounds, columns, keep, pixels_of, slot_starts, users, window_names
+from irc.kernels.vector.pixels import STRIDES, bounds, columns, keep, pixels_of, slot_starts, users, window_names
 
 P = TypeVar("P", bound=Problem)
 
@@ -378,8 +377,7 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
 
     @property
     def keeps_elements(self) -> bool:
-        wide = self.tile.isa.vector == 64 and self.tile.dtype == f32
-        return self.mode == "max" and not self.epilogue.key() and wide
+        return self.mode == "max" and not self.epilogue.key() and self.tile.is_wide
 
     @cached_property
     def symbol(self) -> str:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from irc.ir.dim import Dim, DimLike
-from irc.kernels.conv.problem import Layout, Pair
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.problem import Problem
+from irc.kernels.core.problem import Layout, Pair, Problem
 
 Mode = Literal["max", "average"]
 Counted = Literal["inside", "padded", "window"]

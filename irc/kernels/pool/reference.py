@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from irc.kernels.core.base import Array
+from irc.kernels.core.problem import Pair
 from irc.kernels.pool.problem import Counted, Mode
-from irc.kernels.vector.pixels import Pair
 
 
 def pooled(

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.problem import Pair
 from irc.kernels.core.text import Piece, fill, piece
 from irc.kernels.core.tile import Tile, names
 
 PIXELS = 8  # of a tile, at most
 COLUMNS = 64  # under a tile, at most
 STRIDES = ("batch", "pixel")  # of the slots of an epilogue: along images, and along pixels where a slot has them
-
-Pair = tuple[int, int]
 
 _KEEP = """/* Keeps a vector in a register: GCC would load it again for every use. */
 #if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32) || (defined(__SSE2__) && $bytes <= 16)
