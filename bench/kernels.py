@@ -26,6 +26,7 @@ from irc.kernels.conv.nchw import NchwConvKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.costs import COSTS
+from irc.kernels.core.invocation import argument_struct
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel
@@ -57,16 +58,12 @@ def build(sources: list[str], compiler: str = "gcc", flags: str = FLAGS) -> ctyp
     return ctypes.CDLL(str(folder / "kernels.so"))
 
 
-def pointer(a: np.ndarray[Any, Any]) -> ctypes.c_void_p:
-    return ctypes.c_void_p(a.ctypes.data)
-
-
 def invoke(lib: ctypes.CDLL, kernel: Any, *args: Any) -> Callable[[], None]:
     """A call of the kernel without a pool; arrays become pointers, numbers int64."""
     f = getattr(lib, kernel.symbol)
     f.restype = None
-    given = [pointer(a) if isinstance(a, np.ndarray) else ctypes.c_int64(int(a)) for a in args]
-    return lambda: f(ctypes.c_void_p(None), *given)
+    given = argument_struct(kernel, [a.ctypes.data if isinstance(a, np.ndarray) else int(a) for a in args])
+    return lambda: f(None, ctypes.byref(given))
 
 
 def best(f: Callable[[], Any], rounds: int = 7, seconds: float = 0.05) -> float:

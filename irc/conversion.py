@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.border import WriteOptions, write_model
 from irc.border.support import NEWEST_OPENVINO_OPSET, bodies_of, newest_onnx_opset
 from irc.diagnostics import NOWHERE, ConversionError, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion, runtime_io as codes
-from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.formats.document import Attr, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Model
 from irc.ir.types import TensorType, f16, f32
 from irc.passes import state as states
@@ -259,7 +260,7 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 def _compress_one(graph: RawGraph, format: str, key: str, tensor: RawTensor, name: str, opset: int) -> None:
     packed = f"{key}/compressed" if format == "onnx" else f"{key}_compressed"
-    graph.constants[packed] = replace(tensor, name=f"{tensor.name}_compressed", dtype=f16, load=lambda: halves(tensor))
+    graph.constants[packed] = replace(tensor, name=f"{tensor.name}_compressed", dtype=f16, load=lambda: as_f16(tensor))
     del graph.constants[key]
     type = TensorType.of(f32, tensor.shape)
     if format == "onnx":
@@ -268,13 +269,13 @@ def _compress_one(graph: RawGraph, format: str, key: str, tensor: RawTensor, nam
     else:
         extras = {"rt_info": [{"name": "decompression", "version": "0"}]}
         output = RawValue(key, tuple(tensor.extras.get("names", ())), type)
-        attrs = {"destination_type": "f32"}
+        attrs: dict[str, Attr] = {"destination_type": "f32"}
         node = RawNode("Convert", 1, "", name, [packed], [output], attrs, extras=extras)
         graph.constants[packed].extras = {k: v for k, v in tensor.extras.items() if k != "names"}
     graph.nodes.insert(0, node)
 
 
-def halves(tensor: RawTensor) -> np.ndarray[Any, Any]:
+def as_f16(tensor: RawTensor) -> Array:
     """The weights as f16, clamped to its range."""
     array = np.asarray(tensor.load())
     with np.errstate(all="ignore"):

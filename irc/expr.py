@@ -12,16 +12,13 @@ meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace as changed
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.limits import LARGEST_SIZE
 from irc.ir.types import DType, TensorType, boolean, i64
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -507,7 +504,7 @@ def reshaped_index(at: Sequence[Expr], shape: Sequence[Dim], to: Sequence[Dim]) 
     return tuple(found)
 
 
-# ------------------------------------------------------------------ traversal
+# ---------------------------------------------------------------------------- parts
 def children(e: Expr) -> tuple[Expr, ...]:
     """The direct parts of an expression."""
     match e:
@@ -548,74 +545,3 @@ def rebuilt(e: Expr, parts: tuple[Expr, ...]) -> Expr:
             return changed(e, body=parts[0])
         case _:
             return e
-
-
-def fold(e: Expr, combine: Callable[[Expr, tuple[T, ...]], T], known: dict[int, T] | None = None) -> T:
-    """Compute a value bottom-up: `combine(x, values of its parts)`, once for every distinct object.
-
-    `known` keeps the values by `id` for further folds, which must not outlive the expressions.
-    """
-    values: dict[int, T] = {} if known is None else known
-    stack = [e]
-    while stack:
-        x = stack[-1]
-        parts = children(x)
-        waiting = [c for c in parts if id(c) not in values]
-        if waiting:
-            stack += reversed(waiting)
-            continue
-        stack.pop()
-        if id(x) not in values:
-            values[id(x)] = combine(x, tuple(values[id(c)] for c in parts))
-    return values[id(e)]
-
-
-def height(e: Expr) -> int:
-    """How many expressions stand inside each other."""
-    return fold(e, lambda _, parts: 1 + max(parts, default=0))
-
-
-def rewrite(e: Expr, step: Callable[[Expr, S, Callable[[Expr, S], Expr]], Expr], state: S) -> Expr:
-    """Rewrite top-down, with a hashable state: `step(x, state, go)` says what stands for `x`, and rewrites parts with
-    `go(part, state)`.  Every pair of an object and a state is visited once, so that shared parts stay shared."""
-    done: dict[tuple[int, S], tuple[Expr, Expr]] = {}  # with the object, whose id is then nobody else's
-
-    def go(x: Expr, state: S) -> Expr:
-        key = (id(x), state)
-        known = done.get(key)
-        if known is None:
-            known = done[key] = x, step(x, state, go)
-        return known[1]
-
-    return go(e, state)
-
-
-def transform(e: Expr, visit: Callable[[Expr], Expr], replace: Callable[[Expr], Expr | None] = lambda _: None) -> Expr:
-    """Rewrite bottom-up; shared parts are visited once and stay shared.
-
-    What `replace` gives takes the place of an expression whose parts are left alone.
-    """
-
-    def step(x: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
-        instead = replace(x)
-        return visit(rebuilt(x, tuple(go(c, state) for c in children(x)))) if instead is None else instead
-
-    return rewrite(e, step, None)
-
-
-def replaced(e: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
-    """Replace the outermost parts for which `replace` gives an expression."""
-    return transform(e, lambda x: x, replace)
-
-
-def walk(e: Expr, into: Callable[[Expr], bool] = lambda _: True) -> Iterator[Expr]:
-    """Every distinct object in an expression, outermost first; `into` says of which the parts follow."""
-    seen: set[int] = set()
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if id(x) not in seen:
-            seen.add(id(x))
-            yield x
-            if into(x):
-                stack.extend(reversed(children(x)))

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from irc.diagnostics.codes import container_files as codes
+from irc.diagnostics.codes import container_weights as codes
 from irc.diagnostics.core import Problem
 
 Bytes = np.ndarray[Any, Any]  # of uint8

@@ -10,12 +10,14 @@ from irc.ir.graph import Graph
 from irc.passes import (
     cse,
     decompose,
+    define_sizes,
     fold,
     infer,
     layers,
     many_operands,
     materialize,
     recompose,
+    resolve_operands,
     simplify,
     size_constraints,
     weights,
@@ -35,12 +37,15 @@ COMPILE_C: tuple[Pass, ...] = (
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
     ("many-operands", lambda graph, sink: many_operands.run(graph)),
+    ("resolve-operands", resolve_operands.run),
     ("decompose", decompose.run),
     ("materialize-2", lambda graph, sink: materialize.run(graph)),
     ("fold-2", lambda graph, sink: fold.run(graph)),
     ("weights", lambda graph, sink: weights.run(graph)),
     ("simplify-2", lambda graph, sink: simplify.run(graph)),
     ("cse", lambda graph, sink: cse.run(graph)),
+    ("define-sizes", define_sizes.run),
+    ("decompose-2", decompose.run),
 )
 """From a loaded graph to one that `irc.fusion.group` and `irc.loops.lower` take: run in place, on a copy.
 

@@ -22,9 +22,10 @@ from irc.ir.graph import Model, Node
 from irc.kernels import PROTOTYPES
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.choices import Recorder
+from irc.kernels.core.invocation import argument_struct
 from irc.runtime import cache, tuned
 from irc.runtime.pool import pool_for
-from irc.selection.select import KernelOp
+from irc.selection.selector import KernelOp
 from irc.toolchain import c_compiler, processor
 
 MARGIN = 0.03
@@ -178,16 +179,17 @@ def _runner(case: Case, library: Any, pool: int | None) -> Callable[[int], None]
 
     last = [memory(*case.result), *([memory(case.scratch, np.uint8)] if case.scratch else [])]
     once = [None if fixed else memory(count, dtype) for count, dtype, _, fixed in case.operands]
-    calls: list[list[Any]] = []
+    calls: list[ctypes.Structure] = []
     for _ in range(copies):
         pointers = [
             (memory(count, dtype) if shared is None else shared) + start * np.dtype(dtype).itemsize
             for (count, dtype, start, _), shared in zip(case.operands, once, strict=True)
         ]
-        calls.append([ctypes.c_void_p(p) for p in (pool, *pointers, *last)] + list(map(ctypes.c_int64, case.sizes)))
+        calls.append(argument_struct(case.kernel, [*pointers, *last, *case.sizes]))
+    threads = ctypes.c_void_p(pool)
 
     def run(number: int) -> None:
-        function(*calls[number % copies])
+        function(threads, ctypes.byref(calls[number % copies]))
 
     run.memory = kept  # type: ignore[attr-defined]  # it must outlive the calls
     return run

@@ -73,7 +73,7 @@ def _cases(family: str, classes: Sequence[type[Op]]) -> list[str]:
     if (ROOT / own).exists():
         return [own]
     named = re.compile(rf"\b({'|'.join(cls.__name__ for cls in classes)})[(,]")
-    tables = sorted((ROOT / "tests" / "cases").glob("[a-z]*.py"))
+    tables = sorted((ROOT / "tests" / "ops" / "cases").glob("[a-z]*.py"))
     return [f"tests/ops/cases/{path.name}" for path in tables if named.search(path.read_text("utf-8"))]
 
 

@@ -123,7 +123,7 @@ def test_a_megabyte_for_a_name(folder: Path) -> None:
 
 
 class Anonymous(ast.NodeTransformer):
-    """Collects the names and texts of a module, and blanks them."""
+    """Collects the names and texts of a module, and blanks them.  A `del` of long names may have brackets."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -134,6 +134,8 @@ class Anonymous(ast.NodeTransformer):
                 if not isinstance(node, ast.Constant):
                     self.names.append(value)
                 setattr(node, field, "")
+        if isinstance(node, ast.Delete):
+            node.targets = [e for t in node.targets for e in (t.elts if isinstance(t, ast.Tuple) else [t])]
         return self.generic_visit(node)
 
 

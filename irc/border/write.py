@@ -23,7 +23,7 @@ from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValu
 from irc.ir.dim import SizeUnknown
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.names import unused
-from irc.ir.types import DType, UnknownRank
+from irc.ir.types import DType, Extras, UnknownRank
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder, trace
 from irc.opdef.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
@@ -200,7 +200,7 @@ class _Writer:
         self.out.nodes.append(replace(raw, inputs=inputs, outputs=outputs, version=version))
 
     def _node(self, node: Node) -> None:
-        extras: dict[str, Any] = {}
+        extras: Extras = {}
         if self.same and node.origin and len(node.origin.nodes) == 1:
             extras = {k: v for k, v in node.origin.raw.extras.items() if k in ("rt_info", "doc_string", "metadata")}
         self._say(node.op, list(node.inputs), list(node.outputs), node.name, node.loc, extras)
@@ -212,7 +212,7 @@ class _Writer:
         outputs: Sequence[Value],
         name: str,
         loc: Loc,
-        extras: dict[str, Any] | None = None,
+        extras: Extras | None = None,
     ) -> None:
         """Emit an operation, or report why it cannot be said."""
         try:
@@ -238,7 +238,7 @@ class _Writer:
         outputs: Sequence[Value],
         name: str,
         loc: Loc,
-        extras: dict[str, Any] | None = None,
+        extras: Extras | None = None,
         path: Path = (),
     ) -> None:
         """Emit `op` in the newest row that can say it, else rewritten by a row's `write` or by `decompose`.
@@ -292,7 +292,7 @@ class _Writer:
         given = [v for v in inputs if v is not None and v.const is None]
         for formal, value in zip(formals, given, strict=True):
             self.keys[formal] = self._key(value)
-        self._splice(graph, results, outputs, name or op.name, loc, path)
+        self._inline(graph, results, outputs, name or op.name, loc, path)
 
     def _mark(self) -> tuple[int, int, int]:
         return len(self.out.nodes), len(self.out.constants), len(self.constants)
@@ -307,7 +307,7 @@ class _Writer:
         while len(self.constants) > known:
             self.constants.popitem()
 
-    def _splice(
+    def _inline(
         self, graph: Graph, results: Sequence[Value], outputs: Sequence[Value], name: str, loc: Loc, path: Path
     ) -> None:
         """Emit a traced graph's nodes with its results named as `outputs`."""
@@ -391,7 +391,7 @@ class _Writer:
                 value = inputs[codec.index] if codec.index < len(inputs) else None
                 if value is None and codec.default is REQUIRED:
                     return None
-                if value is not None:
+                if value is not None and value.array is not None:
                     found[name] = self._from_front(form, name, codec.encode(value.array, self.format), inputs)
                 continue
             value = codec.value(name, op, inputs)
@@ -426,7 +426,7 @@ class _Writer:
         outputs: Sequence[Value],
         name: str,
         loc: Loc,
-        extras: dict[str, Any],
+        extras: Extras,
     ) -> None:
         sig = form.sig or op.sig
         as_inputs = form.as_inputs()

@@ -8,9 +8,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from irc.arrays import is_array
 from irc.cli import feeds
 from irc.diagnostics.core import IrcError
-from irc.ir.types import is_array
 
 RELATIVE = 1e-4
 """Largest difference allowed, relative to the largest magnitude of the output."""

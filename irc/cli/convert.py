@@ -52,7 +52,7 @@ def command(source: str, target: str, check: bool, **options: Any) -> int:
         if check:
             with console.progress("comparing results"):
                 _compare(model, str(staged), sink)
-        _tell_left_behind(model, path, given, sink)
+        _report_losses(model, path, given, sink)
         console.report(sink.diagnostics)
         if sink.errors:
             return 1
@@ -76,15 +76,15 @@ def _check_options(target: str, given: dict[str, Any]) -> None:
         raise click.UsageError(TerminalText.lines(f"{d.message} ({d.code})" for d in e.diagnostics)) from e
 
 
-def _tell_left_behind(model: Model, target: Path, given: dict[str, Any], sink: Sink) -> None:
-    from irc.cli.left_behind import left_behind
+def _report_losses(model: Model, target: Path, given: dict[str, Any], sink: Sink) -> None:
+    from irc.cli.conversion_losses import conversion_losses
     from irc.conversion import SaveOptions, ending_of, openvino_target
     from irc.diagnostics import Loc
     from irc.diagnostics.codes import command as codes
 
     version, _ = openvino_target(SaveOptions(**given))
     openvino = ending_of(target) == ".xml"
-    if found := left_behind(model, "openvino" if openvino else "onnx", version):
+    if found := conversion_losses(model, "openvino" if openvino else "onnx", version):
         name = "ONNX" if not openvino else f"OpenVINO IR {version}" if version else "OpenVINO IR"
         sink.report(codes.LEFT_BEHIND, Loc(model.file), format=name, what=", ".join(found))
 

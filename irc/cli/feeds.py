@@ -17,9 +17,8 @@ from irc.ir.file_names import file_names, member_names
 if TYPE_CHECKING:
     import numpy as np
 
+    from irc.arrays import Array
     from irc.runtime.ports import Port
-
-    Array = np.ndarray[Any, Any]
 
 SYMBOL_SIZE = 2
 """What random inputs take for a symbolic dimension that nothing fixes."""

@@ -24,3 +24,8 @@ class Code:
     example: str = ""
     fix: str = ""
     help: str = ""
+
+    @property
+    def number(self) -> int:
+        """The number in its id, which is what a compiled model returns for such a finding."""
+        return int(self.id.removeprefix("IRC"))

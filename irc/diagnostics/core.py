@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from irc.diagnostics.code import Code
 from irc.diagnostics.codes import internal
 from irc.diagnostics.finding import NOWHERE, Diagnostic, Loc
 from irc.diagnostics.terminal import visible
 
-Facts = dict[str, Any]
+Facts = dict[str, object]
 """Facts of a finding, by the names in its templates; any value that can be formatted."""
 
 GUESSES, LONGEST_GUESS, GUESSED_AMONG = 20, 100, 5000
@@ -55,16 +55,16 @@ class RunError(IrcError):
 class Problem(Exception):
     """What operation code raises: a code and its facts, no location.  The engine adds the place."""
 
-    def __init__(self, code: Code, notes: tuple[str, ...] = (), **facts: object) -> None:
+    def __init__(self, code: Code, notes: tuple[str, ...] = (), /, **facts: object) -> None:
         self.code, self.notes, self.facts = code, notes, facts
         super().__init__(fill(code.message, facts))
 
 
-def fill(template: str, facts: Facts) -> str:
+def fill(template: str, facts: Mapping[str, object]) -> str:
     return template.format_map(_Missing(facts))
 
 
-class _Missing(dict[str, Any]):
+class _Missing(dict[str, object]):
     def __missing__(self, key: str) -> str:
         return f"<{key}>"
 
@@ -81,7 +81,7 @@ recorder: ContextVar[Callable[[Undecided, Code, Facts], None] | None] = ContextV
 """What `require` hands a relation that cannot be decided; see `irc.ir.relation.recording`."""
 
 
-def require(condition: bool | Undecided, code: Code, **facts: Any) -> None:
+def require(condition: bool | Undecided, code: Code, **facts: object) -> None:
     """Raise `Problem(code)` unless the condition holds.  What only a run can tell is recorded, to be checked then."""
     if condition is True:
         return
@@ -104,7 +104,7 @@ class Sink:
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self.diagnostics)
 
-    def report(self, code: Code, loc: Loc = NOWHERE, notes: tuple[str, ...] = (), **facts: object) -> None:
+    def report(self, code: Code, loc: Loc = NOWHERE, notes: tuple[str, ...] = (), /, **facts: object) -> None:
         self.add(Diagnostic(code.id, code.severity, fill(code.message, facts), loc, notes, fill(code.help, facts)))
 
     def add(self, found: Diagnostic) -> None:

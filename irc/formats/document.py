@@ -7,18 +7,16 @@ Values are named by `key`, unique in a model: for ONNX the tensor's name, for Op
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
-import numpy as np
-
+from irc.arrays import Array
 from irc.diagnostics import NOWHERE, Loc
-from irc.ir.types import DType, Type
+from irc.ir.types import DType, Extras, Type
 
-Attr = Any
-"""A decoded attribute.  ONNX: int, float, str, bytes, list of these, RawTensor, RawGraph, a type
-(`irc.ir.types.Type`), or a list of them.  OpenVINO: always the string in the file."""
+Attr: TypeAlias = "int | float | str | bytes | RawTensor | RawGraph | Type | Sequence[Attr] | None"
+"""A decoded attribute.  OpenVINO: always the string in the file.  None: it could not be read, which is reported."""
 
 
 @dataclass
@@ -28,9 +26,9 @@ class RawTensor:
     name: str
     dtype: DType
     shape: tuple[int, ...]
-    load: Callable[[], np.ndarray[Any, Any]]
+    load: Callable[[], Array]
     loc: Loc = NOWHERE
-    extras: dict[str, Any] = field(default_factory=dict[str, Any])
+    extras: Extras = field(default_factory=Extras)
 
 
 @dataclass
@@ -45,7 +43,7 @@ class RawValue:
     names: tuple[str, ...] = ()
     type: Type | None = None
     loc: Loc = NOWHERE
-    extras: dict[str, Any] = field(default_factory=dict[str, Any])  # layout, rt_info, doc string, denotations
+    extras: Extras = field(default_factory=Extras)  # layout, rt_info, doc string, denotations
 
 
 @dataclass
@@ -67,7 +65,7 @@ class RawNode:
     loc: Loc = NOWHERE
     input_types: list[Type | None] = field(default_factory=list["Type | None"])  # declared on input ports (OpenVINO)
     bodies: dict[str, RawGraph] = field(default_factory=dict[str, "RawGraph"])  # OpenVINO: body, then_body, else_body
-    extras: dict[str, Any] = field(default_factory=dict[str, Any])  # rt_info, port maps, doc string, metadata
+    extras: Extras = field(default_factory=Extras)  # rt_info, port maps, doc string, metadata
 
 
 @dataclass
@@ -81,7 +79,7 @@ class RawGraph:
     constants: dict[str, RawTensor] = field(default_factory=dict[str, RawTensor])
     values: dict[str, RawValue] = field(default_factory=dict[str, RawValue])  # ONNX value_info by key
     loc: Loc = NOWHERE
-    extras: dict[str, Any] = field(default_factory=dict[str, Any])
+    extras: Extras = field(default_factory=Extras)
 
 
 @dataclass
@@ -98,7 +96,7 @@ class RawFunction:
     nodes: list[RawNode]
     opsets: dict[str, int]
     values: dict[str, RawValue] = field(default_factory=dict[str, RawValue])
-    extras: dict[str, Any] = field(default_factory=dict[str, Any])
+    extras: Extras = field(default_factory=Extras)
 
 
 @dataclass
@@ -111,5 +109,5 @@ class RawModel:
     opsets: dict[str, int] = field(default_factory=dict[str, int])  # ONNX: domain ("" = ai.onnx) to version
     functions: list[RawFunction] = field(default_factory=list[RawFunction])
     metadata: dict[str, str] = field(default_factory=dict[str, str])
-    extras: dict[str, Any] = field(default_factory=dict[str, Any])  # producer, model version, doc string, rt_info tree
+    extras: Extras = field(default_factory=Extras)  # producer, model version, doc string, rt_info tree
     file: str = ""

@@ -1,1 +1,1 @@
-"""What decides fusion: elements of values as expressions, how they are read, and which nodes are computed together."""
+"""Fusion: elements of values as expressions, how they are read, and which nodes are computed together."""

@@ -1,4 +1,4 @@
-"""Where the elements of a value stand in memory, as a kernel wants to know it: an offset, and a stride per axis.
+"""Positions of a value's elements in memory, as kernels need them: an offset, and a stride per axis.
 
 Rearrangements (Transpose, Reshape, Slice, Expand …) between a stored value and who reads it are folded into the
 strides as long as the position stays linear in the loop variables.
@@ -42,7 +42,7 @@ class Space:
                 self.ranges.declare(var, size)
 
     def linear(self, position: Dim) -> tuple[Dim, tuple[Dim, ...]] | None:
-        """Offset and strides of a position that is linear in the axes."""
+        """Split a position that is linear in the axes into an offset and strides; None if it is not linear."""
         strides: list[Dim] = []
         rest = position
         for var in self.at:
@@ -58,7 +58,7 @@ class Space:
 
 
 def find(elements: Elements, space: Space, value: Value, index: tuple[Expr, ...]) -> list[Access]:
-    """The ways to read element `index` (of the space's variables) of a value, the most direct one first.
+    """List the ways to read element `index` (of the space's variables) of a value, the most direct one first.
 
     The first goes back through as many rearrangements as possible; the last reads the value itself.
     """
@@ -76,7 +76,7 @@ def find(elements: Elements, space: Space, value: Value, index: tuple[Expr, ...]
         operand = value_of(element)
         moved = Inliner(elements, lambda v, here=value: v is not here, space.ranges).at(value, index)
         if not isinstance(moved, Load) or value_of(moved) is not operand or not all(map(is_index, moved.index)):
-            return found  # for one, where a table says which element to read
+            return found  # an index that is computed, such as one looked up in a table
         if isinstance(moved.buffer, Flat):
             line = space.linear(space.ranges.dim(moved.index[0]))
             return [Access(operand, *line), *found] if line is not None else found
@@ -84,7 +84,7 @@ def find(elements: Elements, space: Space, value: Value, index: tuple[Expr, ...]
 
 
 def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Strides of a tensor without gaps; 0 for an axis of size 1."""
+    """Compute the strides of a tensor without gaps; 0 for an axis of size 1."""
     strides: list[Dim] = []
     step = Dim.of(1)
     for size in reversed(tuple(shape)):

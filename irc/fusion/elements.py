@@ -1,4 +1,4 @@
-"""What one element of each value is: `compute` of its operation, traced once, and producers substituted on demand.
+"""Elements of values as expressions: `compute` of each operation, traced once; producers are substituted on demand.
 
 In a traced expression `Load.buffer` is the operand's `Value`.  `Inliner.at(value, index)` is the element of any
 value in terms of the *leaves*: the values that the caller says stand in memory.
@@ -26,20 +26,18 @@ from irc.expr import (
     Var,
     children,
     rebuilt,
-    rewrite,
     select,
     size_data,
-    transform,
-    walk,
     wrap,
 )
 from irc.fusion.indexing import Ranges, irregular
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.ir.types import DType, TensorType, f32, i64
+from irc.traversal import rewrite, transform, walk
 
 ATTRIBUTE_ELEMENTS = 1 << 16
-"""Constants up to this many elements are shown to `compute` as arrays."""
+"""Constants of up to this many elements are passed to `compute` as arrays."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Flat:
 
 
 def value_of(load: Load) -> Value:
-    """The value that a Load of a traced expression reads."""
+    """Return the value that a Load of a traced expression reads."""
     return load.buffer.value if isinstance(load.buffer, Flat) else load.buffer
 
 
@@ -73,18 +71,18 @@ class Elements:
         self._known: dict[Value, Element] = {}
 
     def of(self, value: Value) -> Element:
-        """The element of the result of a node whose operation has `compute`."""
+        """Return the element of a result whose operation has `compute`."""
         if value not in self._known:
             assert value.producer is not None
             self._known.update(zip(value.producer.outputs, trace_node(value.producer), strict=True))
         return self._known[value]
 
     def loads(self, value: Value) -> list[Load]:
-        """The distinct loads in a value's element."""
+        """Collect the distinct loads in a value's element."""
         return [e for e in dict.fromkeys(walk(self.of(value).expr)) if isinstance(e, Load)]
 
     def operands(self, node: Node) -> list[Value]:
-        """The operands whose elements a node really reads (all of them for `loops`)."""
+        """Collect the operands whose elements a node really reads (all of them for `loops`)."""
         if node.op.compute is None:
             return list(dict.fromkeys(v for v in node.operands if not _is_attribute(v)))
         found: dict[Value, None] = {}
@@ -99,7 +97,7 @@ def _is_attribute(v: Value) -> bool:
 
 
 def operand_tensor(value: Value | None) -> Tensor | None:
-    """An operand as `compute` and `loops` see it."""
+    """Make the operand that `compute` and `loops` receive."""
     if value is None:
         return None
     small = value.tensor.is_static and int(value.tensor.elements()) <= ATTRIBUTE_ELEMENTS
@@ -107,7 +105,7 @@ def operand_tensor(value: Value | None) -> Tensor | None:
 
 
 def trace_node(node: Node) -> list[Element]:
-    """The elements of a node's results."""
+    """Trace the elements of a node's results."""
     assert node.op.compute is not None
     types = [v.tensor for v in node.outputs]
     found = node.op.compute(types[0] if len(types) == 1 else types, *map(operand_tensor, node.inputs))
@@ -124,7 +122,7 @@ def trace_node(node: Node) -> list[Element]:
 
 
 def widen(e: Expr) -> Expr:
-    """Sums and products of narrow floats accumulate in f32 and round once; so do the products of a contraction."""
+    """Accumulate sums and products of narrow floats, and products of a contraction, in f32, rounded once."""
 
     def visit(x: Expr) -> Expr:
         if not isinstance(x, Reduce) or x.op not in ("sum", "prod") or x.dtype.compute == x.dtype:
@@ -153,7 +151,7 @@ class Inliner:
         self._count = 0
 
     def at(self, value: Value, index: tuple[Expr, ...]) -> Expr:
-        """The element of a value that is not a leaf (of a leaf too: what it is computed from)."""
+        """Express the element of a value by leaves; of a leaf, what it is computed from."""
         key = (value, index)
         if key not in self._known:
             element = self.elements.of(value)
@@ -163,7 +161,7 @@ class Inliner:
         return self._known[key]
 
     def read(self, value: Value, index: tuple[Expr, ...]) -> Expr:
-        """An operand's element: a number, a load of a leaf, or what the producer computes."""
+        """Express an operand's element: as a number, a load of a leaf, or what the producer computes."""
         known = known_element(value, index)
         if known is not None:
             return known
@@ -175,7 +173,7 @@ class Inliner:
         return Load(value, index)
 
     def _rewrite(self, e: Expr, env: dict[Var, Expr]) -> Expr:
-        """The element with `env` in place of its variables, and elements of operands in place of loads."""
+        """Substitute `env` for the element's variables, and elements of operands for its loads."""
         return rewrite(e, lambda x, _, go: self._step(x, env, lambda part: go(part, None)), None)
 
     def _step(self, e: Expr, env: dict[Var, Expr], go: Callable[[Expr], Expr]) -> Expr:
@@ -229,12 +227,12 @@ class Inliner:
 
 
 def is_index(e: Expr) -> bool:
-    """Whether an expression is made of loop variables, sizes and numbers only."""
+    """Tell whether an expression consists of loop variables, sizes and numbers only."""
     return not any(isinstance(x, Load | Call | Select | Cast | Reduce) for x in walk(e))
 
 
 def known_element(value: Value, index: tuple[Expr, ...]) -> Expr | None:
-    """The element where it is known when compiling: symbolic contents, or a constant that is the same everywhere."""
+    """Return an element that is known at compile time: symbolic contents, or a constant with one element; else None."""
     if value.contents is not None and not value.assumed and all(isinstance(i, Const) for i in index):
         numbers: Any = tuple(int(i.value) for i in index if isinstance(i, Const))
         if all(0 <= n < size for n, size in zip(numbers, value.contents.shape, strict=True)):
@@ -251,12 +249,12 @@ def known_element(value: Value, index: tuple[Expr, ...]) -> Expr | None:
 
 
 def identity_index(element: Element, load: Load) -> bool:
-    """Whether a load reads the place that is being computed."""
+    """Tell whether a load reads the element at the index that is being computed."""
     return not isinstance(load.buffer, Flat) and load.index == element.vars
 
 
 def extents_of(element: Element, value: Value) -> Ranges:
-    """Ranges of the index variables of a value's element."""
+    """Declare the ranges of the index variables of a value's element."""
     ranges = Ranges()
     for var, size in zip(element.vars, value.shape, strict=True):
         ranges.declare(var, size)

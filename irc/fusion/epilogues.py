@@ -1,4 +1,7 @@
-"""What a kernel does to its result before storing it: the elementwise operations behind a contraction.
+"""Epilogues: the elementwise operations behind a contraction that a kernel applies before it stores the result.
+
+From the contraction's result on, consumers are taken in while exactly one of the values is used elsewhere. Operations
+that read the result twice, such as GELU, are taken in as a whole.
 
 Starting from the contraction's result, consumers are taken in as long as exactly one value is needed by anyone
 else; GELU, which reads its operand twice, is taken in as a whole.
@@ -9,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from irc.expr import Expr, Load, replaced
+from irc.expr import Expr, Load
 from irc.fusion.access import Access, Space, find
 from irc.fusion.elements import Elements, Flat, Inliner, value_of
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import boolean
 from irc.kernels.core.epilogue import acc, slot, supported
+from irc.traversal import replaced
 
 MOST_NODES = 24
 MOST_SLOTS = 6
@@ -25,23 +29,27 @@ Fits = Callable[[Access], bool]
 
 @dataclass
 class FusedEpilogue:
-    """The operations taken in: `value` is what the kernel stores, `expr` what it is in terms of `acc` and slots."""
+    """The operations taken in: the kernel stores `value`, which is `expr` in terms of `acc` and slots."""
 
     value: Value
     expr: Expr
     slots: list[Access] = field(default_factory=list[Access])
-    nodes: list[Node] = field(default_factory=list[Node])
+
+    @classmethod
+    def plain(cls, value: Value) -> FusedEpilogue:
+        """Make the epilogue that stores a result as it is."""
+        return cls(value, acc(value.dtype))
 
 
 class Collector:
-    """Grows epilogues; `fits` says which operands the kernel can read."""
+    """Grows epilogues; `fits` says which operands a kernel can read."""
 
     def __init__(self, graph: Graph, elements: Elements) -> None:
         self.graph, self.elements = graph, elements
         self._place = {n: i for i, n in enumerate(graph.nodes)}
 
     def epilogue_of(self, root: Value, bias: Sequence[Access], fits: Fits) -> FusedEpilogue:
-        """Find the longest epilogue of `root`; `bias`: accesses that are added to the accumulator before all else."""
+        """Find the longest epilogue of `root`; `bias`: operands that are added to the accumulator first."""
         kind = root.dtype
         start: Expr = acc(kind)
         for k in range(len(bias)):
@@ -60,11 +68,11 @@ class Collector:
                 made = self._expression(root, ends[0], set(inside), start, bias, fits)
                 if made is None:
                     break
-                best = FusedEpilogue(ends[0], made[0], made[1], list(nodes))
+                best = FusedEpilogue(ends[0], *made)
         return best
 
     def _next(self, inside: dict[Value, None], nodes: list[Node]) -> Node | None:
-        """The first consumer, in the graph's order, that can be taken in."""
+        """Find the first consumer, in the graph's order, that can be taken in."""
         waiting = {n for v in inside for n in v.uses} - set(nodes)
         for node in sorted(waiting, key=lambda n: self._place.get(n, 1 << 30)):
             first = next(iter(inside))
@@ -80,12 +88,12 @@ class Collector:
         return None
 
     def _leaves(self, value: Value, nodes: list[Node]) -> bool:
-        return value in self.graph.outputs or not value.uses or any(n not in nodes for n in value.uses)
+        return self.graph.keeps(value) or not value.uses or any(n not in nodes for n in value.uses)
 
     def _expression(
         self, root: Value, end: Value, inside: set[Value], start: Expr, bias: Sequence[Access], fits: Fits
     ) -> tuple[Expr, list[Access]] | None:
-        """`end` in terms of the accumulator and slots; None where the kernel cannot compute it."""
+        """Express `end` by the accumulator and slots; None if the kernel cannot compute it."""
         space = Space(root.shape)
         inliner = Inliner(self.elements, lambda v: v not in inside or v is root, space.ranges)
         e = inliner.at(end, space.at)
@@ -123,12 +131,12 @@ class Collector:
 
 
 def _transform_loads(e: Expr, visit: Callable[[Expr], Expr]) -> Expr:
-    """Rewrite the loads; what stands in their indices is left alone."""
+    """Rewrite the loads of an expression, but not those in their indices."""
     return replaced(e, lambda x: visit(x) if isinstance(x, Load) else None)
 
 
 def merged(extents: Sequence[Dim], *strides: Sequence[Dim]) -> list[tuple[Dim, ...]]:
-    """Axes (extent, stride…) without those of size 1, neighbours made one where all strides allow it."""
+    """Drop the axes of size 1 and merge neighbours where all strides allow it. Returns axes (extent, stride…)."""
     axes: list[tuple[Dim, ...]] = []
     for k, extent in enumerate(extents):
         if extent == 1:

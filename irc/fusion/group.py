@@ -1,4 +1,4 @@
-"""Which values stand in memory, and which nodes are computed together.
+"""The values that stand in memory, and the nodes that are computed together.
 
 A value that is not stored is substituted into its consumers (`irc.fusion.elements`), so fusion needs no
 rewriting.  Stored are: graph outputs; operands and results of `loops` operations; what is used more than once
@@ -14,13 +14,14 @@ from math import prod
 
 import networkx as nx
 
-from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Var, fold, height, walk
+from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Size, Var
 from irc.fusion.elements import Elements, Flat, Inliner, extents_of, identity_index, known_element, value_of
 from irc.fusion.indexing import irregular
 from irc.fusion.rows import Cluster, Frame, RowFinder, reduces
-from irc.ir.dim import product
-from irc.ir.graph import Graph, Node, Value
+from irc.ir.dim import Dim, product
+from irc.ir.graph import Graph, Node, Value, symbols_of
 from irc.ops.layout import Reshape
+from irc.traversal import fold, height, walk
 
 CHEAP = 4
 """A value of up to this cost is computed again by each of its consumers rather than stored."""
@@ -32,7 +33,7 @@ counts as that many."""
 LARGEST = 600
 """Distinct expressions that one element may consist of."""
 LONGEST = 2000
-"""Expressions that C may have of the sides of choices."""
+"""Expressions of the sides of choices that C may have."""
 HIGHEST = 64
 """Expressions that may stand inside each other: Python walks them by recursion, C compilers too (clang takes 256
 brackets)."""
@@ -40,7 +41,7 @@ brackets)."""
 
 @dataclass(eq=False)
 class Group:
-    """What becomes one function: `stages` are computed in order; `results` of them stand in memory afterwards.
+    """What becomes one function: `stages`, computed in order; `results`, those that stand in memory afterwards.
 
     `frame` is set for row groups; their stages that are no results live only while a row is computed.
     """
@@ -57,7 +58,7 @@ class Group:
 
 @dataclass
 class Grouping:
-    """The groups in the order they run, the stored values and the views (value → what it is a view of)."""
+    """The groups in the order in which they run, the stored values, and the views (value → what it is a view of)."""
 
     elements: Elements
     groups: list[Group] = field(default_factory=list[Group])
@@ -65,7 +66,7 @@ class Grouping:
     views: dict[Value, Value] = field(default_factory=dict[Value, Value])
 
     def is_leaf(self, value: Value) -> bool:
-        """Whether the value is read from memory."""
+        """Tell whether a value is read from memory."""
         return value.producer is None or value in self.stored or value in self.views
 
 
@@ -94,14 +95,14 @@ class Grouper:
         self._collect_uses(order)
         for node in order:
             for value in node.outputs:
-                if node.op.compute is None or value in self.uses or value in self.graph.outputs:
+                if node.op.compute is None or value in self.uses or self.graph.keeps(value):
                     self._decide(node, value)
         self.result.groups = self._ordered(list(self._groups(order, clusters)))
         return self.result
 
     def _live(self, order: list[Node]) -> list[Node]:
-        """The nodes whose elements are needed: an operand that `compute` ignores creates no need."""
-        wanted: set[Value] = set(self.graph.outputs)
+        """List the nodes whose elements are needed; an operand that `compute` ignores is not."""
+        wanted: set[Value] = set(self.graph.results())
         live: set[Node] = set(self.graph.sinks)
         for node in reversed(order):
             if node in live or any(v in wanted for v in node.outputs):
@@ -121,7 +122,7 @@ class Grouper:
 
     # ------------------------------------------------------------------ decisions
     def _decide(self, node: Node, value: Value) -> None:
-        """Whether this value is stored, a view, or substituted; its operands are decided already."""
+        """Decide whether a value is stored, a view, or substituted; its operands are decided already."""
         stored = self.result.stored
         if node.op.compute is None:
             for operand in self.elements.operands(node):
@@ -135,21 +136,21 @@ class Grouper:
         if self._try_view(value):
             return
         self._measure(value)
-        if value in self.graph.outputs or self._must_store(node, value):
+        if self.graph.keeps(value) or self._must_store(node, value):
             stored.add(value)
 
     def _write(self, node: Node, value: Value) -> None:
-        """The value stands in memory: its own, or that of the operand that it is a part of."""
-        room = None if node.op.part_of is None else node.inputs[node.op.part_of]
-        if room is None:
+        """Note that a value stands in memory: its own, or that of the operand that it is a part of."""
+        destination = None if node.op.part_of is None else node.inputs[node.op.part_of]
+        if destination is None:
             self.result.stored.add(value)
         else:
-            self.result.views[value] = room
+            self.result.views[value] = destination
 
     def _try_view(self, value: Value) -> bool:
-        """Make the value a view where its element is the same row-major position of a stored operand."""
+        """Make a value a view if its elements have the row-major positions of a stored operand."""
         base = view_base(self.elements, value)
-        if base is None or value in self.graph.outputs:
+        if base is None or self.graph.keeps(value):
             return False
         if not self.result.is_leaf(base):
             if self._regular(value):
@@ -172,7 +173,7 @@ class Grouper:
         return not any(irregular(inliner.ranges.dim(i)) for x in walk(e) if isinstance(x, Load) for i in x.index)
 
     def _measure(self, value: Value) -> None:
-        """Cost of one element, with operands stored where substituting them is a bad idea."""
+        """Estimate the cost of one element; operands that must not be substituted are stored."""
         for load in self.elements.loads(value):
             operand = value_of(load)
             if not self.result.is_leaf(operand) and self._bad_substitution(value, load, operand):
@@ -189,7 +190,7 @@ class Grouper:
             self.reducing.add(value)
 
     def _measure_height(self, value: Value) -> None:
-        """Height of one element, with operands stored where it would be too large."""
+        """Determine the height of one element; operands that would make it too high are stored."""
         own = height(self.elements.of(value).expr)
         operands = dict.fromkeys(map(value_of, self.elements.loads(value)))
         heights = {v: self.height[v] for v in operands if not self.result.is_leaf(v)}
@@ -200,7 +201,7 @@ class Grouper:
 
     def _bad_substitution(self, value: Value, load: Load, operand: Value) -> bool:
         if operand in self.reducing:
-            return False  # only ever left unstored for this consumer
+            return False  # a reduction stays unstored only for the consumer that takes it in
         if self._read_again(value, load) and (self.cost[operand] > 0 or not self._regular_at(value, load)):
             return True
         if view_base(self.elements, value) is not None:
@@ -210,7 +211,7 @@ class Grouper:
         return self.cost[operand] > CHEAP or self._chooses(operand)
 
     def _broadcast(self, value: Value, load: Load, operand: Value) -> bool:
-        """Whether an element of the operand is read at many places of the value; rows see to that by themselves."""
+        """Tell whether an element of the operand is read at many places of the value; row groups need no test."""
         if operand.producer in self.cluster_of:
             return False
         moving = {x for i in load.index for x in walk(i) if isinstance(x, Var)}
@@ -218,7 +219,10 @@ class Grouper:
         return prod(d.const or OFTEN for v, d in axes if v not in moving) >= OFTEN
 
     def _chooses(self, value: Value) -> bool:
-        """Whether an element comes from one place or another: with a regular index, loops choose once and for all."""
+        """Tell whether an element comes from one of several places.
+
+        With a regular index, loops choose once for many elements.
+        """
         return any(isinstance(x, Select) for x in walk(self._inlined(value)[1]))
 
     def _regular_at(self, value: Value, load: Load) -> bool:
@@ -232,7 +236,7 @@ class Grouper:
         return not any(irregular(ranges.dim(i)) for x in walk(e) if isinstance(x, Load) for i in x.index)
 
     def _read_again(self, value: Value, load: Load) -> bool:
-        """Whether a reduction reads the same operand element for several results or steps."""
+        """Tell whether a reduction reads the same operand element for several results or steps."""
         element = self.elements.of(value)
         for r in reduces(element):
             if any(x is load or x == load for x in walk(r.body)):
@@ -259,7 +263,7 @@ class Grouper:
         return node is not None and self.cluster_of.get(node) is cluster
 
     def _epilogue(self, value: Value, uses: list[tuple[Value | Node, Load | None]]) -> bool:
-        """Whether the only consumer is elementwise and takes no other reduction in."""
+        """Tell whether the only consumer is elementwise and takes no other reduction in."""
         if len(uses) != 1:
             return False
         consumer, load = uses[0]
@@ -312,14 +316,14 @@ class Grouper:
         return Group(name or results[-1].name, stages, results, cluster.frame)
 
     def _is_stage(self, cluster: Cluster, value: Value) -> bool:
-        """Whether a member that nobody outside needs is kept while its row is computed."""
+        """Tell whether a member that is used only inside its cluster is kept while its row is computed."""
         uses = len(self.uses.get(value, []))
         if not cluster.frame.is_full(value.shape):
             return uses > 0
         return uses > 1 and self._row_cost(cluster, value) > CHEAP
 
     def _row_cost(self, cluster: Cluster, value: Value) -> int:
-        """Cost of one element where what is reduced over the row is known."""
+        """Estimate the cost of one element whose row's reductions are known."""
         if value not in self.row_cost:
             total = sum(map(_weight, walk(self.elements.of(value).expr)))
             for operand in dict.fromkeys(map(value_of, self.elements.loads(value))):
@@ -349,15 +353,35 @@ class Grouper:
         return list(nx.lexicographical_topological_sort(needs, key=key))
 
     def _needed(self, group: Group) -> set[Value]:
-        """The stored values a group reads."""
-        found: set[Value] = set()
-        seen: set[Value] = set()
-        stack: list[Value] = []
+        """Find the stored values that a group reads, and those that say what its sizes are."""
+        read = self._substituted(self._read(group))
+        found = {v for v in read if v in self.result.views or v in self.result.stored}
+        if self.graph.sizes:
+            names = {name for v in (*group.stages, *read) for name in self._symbols(v)}
+            found |= {self.graph.sizes[name] for name in names & self.graph.sizes.keys()}
+        return found
+
+    def _symbols(self, value: Value) -> set[str]:
+        """Name the symbols in the type of a value, and in its element."""
+        found = set(symbols_of([value]))
+        if value.contents is not None:
+            found |= {s.name for d in value.contents.flat for s in Dim.of(d).symbols()}
+        if value.producer is not None and value.producer.op.compute is not None:
+            for x in walk(self.elements.of(value).expr):
+                sizes = x.extents if isinstance(x, Reduce) else (x.dim,) if isinstance(x, Size) else ()
+                found |= {s.name for d in sizes for s in d.symbols()}
+        return found
+
+    def _read(self, group: Group) -> list[Value]:
+        """List the operands of a group's nodes that it reads elements of."""
         if group.node is not None:
-            stack.extend(self.elements.operands(group.node))
-        else:
-            for v in group.stages:
-                stack.extend(map(value_of, self.elements.loads(v)))
+            return self.elements.operands(group.node)
+        return [value_of(load) for v in group.stages for load in self.elements.loads(v)]
+
+    def _substituted(self, values: Iterable[Value]) -> set[Value]:
+        """Collect these values and all that they are computed from in place, down to what is stored."""
+        seen: set[Value] = set()
+        stack = list(values)
         while stack:
             value = stack.pop()
             if value in seen:
@@ -365,16 +389,18 @@ class Grouper:
             seen.add(value)
             if value in self.result.views:
                 stack.append(self.result.views[value])
-                found.add(value)
             elif value in self.result.stored:
-                found.add(value)
+                continue
             elif value.producer is not None and value.producer.op.compute is not None:
                 stack.extend(map(value_of, self.elements.loads(value)))
-        return found
+        return seen
 
 
 def written(e: Expr) -> int:
-    """How many expressions C has of one: what a choice decides about is not shared, for only one side is computed."""
+    """Count the expressions that C has of one.
+
+    The sides of a Select share no parts, because only one side is computed.
+    """
 
     def size(x: Expr, parts: tuple[int, ...]) -> int:
         return 1 + sum(parts)
@@ -400,7 +426,7 @@ def _weight(e: Expr) -> int:
 
 
 def view_base(elements: Elements, value: Value) -> Value | None:
-    """The operand of which a value is the same elements in the same row-major order, under another shape."""
+    """Return the operand that a value is a view of: the same elements in row-major order, under another shape."""
     if value.producer is None or value.producer.op.compute is None:
         return None
     element = elements.of(value)
@@ -415,7 +441,7 @@ def view_base(elements: Elements, value: Value) -> Value | None:
     if own.at_most(product(operand.shape)) is False:
         return None
     if isinstance(value.producer.op, Reshape) and own == product(operand.shape):
-        return operand  # with sizes of several symbols, positions alone do not always show it
+        return operand  # with several symbols in the sizes, positions alone do not always show it
     ranges = extents_of(element, value)
     same = ranges.flat(load.index, operand.shape) == ranges.flat(element.vars, value.shape)
     return operand if same else None

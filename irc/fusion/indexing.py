@@ -1,4 +1,4 @@
-"""Integer algebra of index expressions: as polynomials (`Dim`) over loop variables and sizes.
+"""Integer algebra of index expressions: polynomials (`Dim`) over loop variables and sizes.
 
 A loop variable `i` becomes a symbol (`local_name`), so an index is a `Dim` that may also hold sizes; what is no
 polynomial (a loaded index, a comparison) becomes an opaque symbol.  With the extents of the loop variables known,
@@ -18,7 +18,7 @@ WIDE = 1 << 62
 
 
 def local_name(var: Var) -> str:
-    """The name of the symbol that stands for a loop variable."""
+    """Name the symbol that stands for a loop variable."""
     return LOCAL + var.name
 
 
@@ -32,12 +32,12 @@ class Ranges:
         self._dims: dict[Expr, Dim] = {}
 
     def declare(self, var: Var, extent: Dim) -> None:
-        """`var` runs over 0 <= var < extent."""
+        """Declare that 0 <= var < extent."""
         self.extents[local_name(var)] = extent
 
     # ---------------------------------------------------------------- Expr → Dim
     def dim(self, e: Expr) -> Dim:
-        """The polynomial of an i64 expression."""
+        """Convert an i64 expression to a polynomial."""
         found = self._dims.get(e)
         if found is None:
             found = self._dims[e] = self._convert(e)
@@ -97,7 +97,7 @@ class Ranges:
         return rest if rest == 0 or self.within(rest, c) else _call("mod", rest, c)
 
     def _coarser(self, a: Dim, c: int) -> tuple[Dim, Dim] | None:
-        """(a', c') with a // c == a' // c' and a smaller c', where a part of `a` is below a divisor of c."""
+        """Find (a', c') with a // c == a' // c' and a smaller c', if a part of `a` is below a divisor of c."""
         for g in sorted({abs(k) for m, k in a.terms if m}, reverse=True):
             if g > 1 and c % g == 0:
                 whole, rest = split(a, Dim.of(g))
@@ -106,18 +106,18 @@ class Ranges:
         return None
 
     def within(self, a: Dim, size: Dim) -> bool:
-        """Whether 0 <= a < size certainly holds."""
+        """Tell whether 0 <= a < size certainly holds."""
         return self.lower(a) >= 0 and self.upper(a - size) < 0
 
     def upper(self, a: Dim) -> float:
-        """A number that `a` certainly does not exceed."""
+        """Return a number that `a` certainly does not exceed."""
         return self._extreme(a, up=True).bounds()[1]
 
     def lower(self, a: Dim) -> float:
         return self._extreme(a, up=False).bounds()[0]
 
     def _extreme(self, a: Dim, up: bool) -> Dim:
-        """`a` with each loop variable at the end of its range that makes it largest (smallest)."""
+        """Put each loop variable of `a` at the end of its range that makes `a` largest (smallest)."""
         found = (s.name for m, _ in a.terms for s in m if isinstance(s, Symbol) and s.name in self.extents)
         for name in dict.fromkeys(found):
             slope = coefficient(a, name)
@@ -131,7 +131,7 @@ class Ranges:
 
     # --------------------------------------------------------------- comparisons
     def compare(self, op: str, a: Expr, b: Expr) -> bool | None:
-        """The outcome of `a op b` where it is certain."""
+        """Decide `a op b`; None if the outcome is not certain."""
         gap = self.dim(b) - self.dim(a)
         low, high = self.lower(gap), self.upper(gap)
         if op == "lt":
@@ -143,7 +143,7 @@ class Ranges:
 
     # ---------------------------------------------------------------- Dim → Expr
     def expr(self, d: Dim) -> Expr:
-        """The expression of a polynomial: loop variables first, then what is constant in the loops."""
+        """Convert a polynomial to an expression: loop variables first, then what is constant in the loops."""
         return self._new_expr(d) if self._opaque else _expression(d)
 
     def _new_expr(self, d: Dim) -> Expr:
@@ -180,12 +180,12 @@ class Ranges:
         return Bin(atom.op, a, b)
 
     def simplify(self, e: Expr) -> Expr:
-        """The same i64 value, simpler."""
+        """Simplify an i64 expression, keeping its value."""
         return self.expr(self.dim(e))
 
     # ----------------------------------------------------------------- flattening
     def flat(self, at: tuple[Expr, ...], shape: tuple[Dim, ...]) -> Dim:
-        """Row-major position of an index; an index that was split from one position comes together again."""
+        """Compute the row-major position of an index; parts of one position that was split are joined again."""
         total, stride = Dim.of(0), Dim.of(1)
         for e, size in zip(reversed(at), reversed(shape), strict=True):
             total = total + self.dim(e) * stride
@@ -193,7 +193,7 @@ class Ranges:
         return self.rejoin(total)
 
     def rejoin(self, d: Dim) -> Dim:
-        """(x // c) · c + x % c = x, wherever it occurs."""
+        """Replace (x // c) · c + x % c by x wherever it occurs."""
         changed = True
         while changed:
             changed = False
@@ -223,7 +223,7 @@ class Ranges:
 
 @lru_cache(1 << 14)
 def _expression(d: Dim) -> Expr:
-    """`Ranges.expr` where nothing is opaque: the same for all ranges."""
+    """Convert a polynomial without opaque parts, which is the same for all ranges."""
     return Ranges()._new_expr(d)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -239,7 +239,7 @@ _COMBINE: dict[str, Callable[[Dim, Dim], Dim]] = {
 
 
 def split(a: Dim, c: Dim) -> tuple[Dim, Dim]:
-    """(q, r) with a = q · c + r, taking out every term, and every loop variable's factor, that divides exactly."""
+    """Find (q, r) with a = q · c + r, taking out every term, and every loop variable's factor, that divides exactly."""
     whole, rest = Dim.of(0), Dim.of(0)
     for monomial, k in a.terms:
         term = Dim({monomial: k})
@@ -264,7 +264,7 @@ def split(a: Dim, c: Dim) -> tuple[Dim, Dim]:
 
 
 def coefficient(d: Dim, name: str) -> Dim | None:
-    """The factor of a symbol in a polynomial; None where it is not linear in it."""
+    """Return the factor of a symbol in a polynomial; None if the polynomial is not linear in it."""
     found: dict[Monomial, int] = {}
     for monomial, c in d.terms:
         mine = [x for x in monomial if isinstance(x, Symbol) and x.name == name]
@@ -279,7 +279,7 @@ def coefficient(d: Dim, name: str) -> Dim | None:
 
 
 def irregular(d: Dim) -> bool:
-    """Whether a position still divides, or takes remainders or extremes, of something that moves."""
+    """Tell whether a position contains a division, a remainder or an extreme of something that moves."""
     return any(
         isinstance(x, Func) and any(s.name.startswith(LOCAL) for s in Dim({(x,): 1}).symbols())
         for monomial, _ in d.terms
@@ -288,7 +288,7 @@ def irregular(d: Dim) -> bool:
 
 
 def _factor(d: Dim, atom: Func) -> Dim | None:
-    """What multiplies an atom in a polynomial that is linear in it."""
+    """Return the factor of an atom in a polynomial; None if the polynomial is not linear in it."""
     found: dict[Monomial, int] = {}
     for monomial, c in d.terms:
         if atom in monomial:
@@ -301,7 +301,7 @@ def _factor(d: Dim, atom: Func) -> Dim | None:
 
 
 def _single(d: Dim, op: str) -> Func | None:
-    """The function of that name that `d` consists of, with factor 1."""
+    """Return the function of this name that `d` consists of, with factor 1; else None."""
     if len(d.terms) == 1 and d.terms[0][1] == 1 and len(d.terms[0][0]) == 1:
         atom = d.terms[0][0][0]
         if isinstance(atom, Func) and atom.op == op:

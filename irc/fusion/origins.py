@@ -1,4 +1,4 @@
-"""Which layers of the model a part of the graph computes."""
+"""The layers of the model that a part of the graph computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def layers_between(elements: Elements, operands: Collection[Value], *results: Va
     seen: set[Node] = set()
     order: list[Node] = []
     waiting = [(v.producer, False) for v in reversed(results)]
-    while waiting:  # depth first: a node comes after what it reads
+    while waiting:  # depth first, so that a node comes after what it reads
         node, ready = waiting.pop()
         if node is None:
             continue

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from irc.expr import Const, Expr, Load, Reduce, Var, walk
+from irc.expr import Const, Expr, Load, Reduce, Var
 from irc.fusion.elements import Element, Elements, Flat, value_of
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
+from irc.traversal import walk
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Frame:
     reduced: frozenset[int]
 
     def places(self, shape: tuple[Dim, ...]) -> tuple[int, ...] | None:
-        """The frame axis of each axis of a member's shape; None if a value of that shape is no member."""
+        """Return the frame axis of each axis of a member's shape; None if a value of that shape is no member."""
         if shape == self.shape or shape == self.row_shape():
             return tuple(range(len(shape)))
         outer = tuple(k for k in range(len(self.shape)) if k not in self.reduced)
@@ -50,7 +51,7 @@ def reduces(element: Element) -> list[Reduce]:
 
 
 def row_frame(elements: Elements, value: Value) -> Frame | None:
-    """The frame of a reduction that reads each element of one operand exactly once."""
+    """Return the frame of a reduction that reads each element of one operand exactly once; else None."""
     element = elements.of(value)
     found = reduces(element)
     if not found:
@@ -75,7 +76,7 @@ def _frame_of(element: Element, value: Value, reduce: Reduce) -> Frame | None:
 
 
 def _aligned(frame: Frame, element: Element, value: Value, load: Load) -> bool:
-    """Whether a load of a member stays in the row that is being computed."""
+    """Tell whether a load of a member stays in the row that is being computed."""
     operand = value_of(load)
     mine, theirs = frame.places(value.shape), frame.places(operand.shape)
     if mine is None or theirs is None or isinstance(load.buffer, Flat):
@@ -92,12 +93,12 @@ def _aligned(frame: Frame, element: Element, value: Value, load: Load) -> bool:
 
 
 def row_groups(graph: Graph) -> set[Node]:
-    """Find the nodes that are computed row by row together with others: no kernel shall take one of them out."""
+    """Find the nodes that are computed row by row with others, which no kernel may take out."""
     return {node for cluster in RowFinder(graph, Elements()).find() for node in cluster.nodes}
 
 
 class RowFinder:
-    """Grows the clusters of a graph, in dependency order; never so that two groups would need each other."""
+    """Grows the clusters of a graph in dependency order, so that no two groups need each other."""
 
     def __init__(self, graph: Graph, elements: Elements) -> None:
         self.graph, self.elements = graph, elements
@@ -147,14 +148,14 @@ class RowFinder:
         return not self._would_cycle(cluster, node)
 
     def _is_contraction(self, node: Node) -> bool:
-        """A single-use reduction of another kind, whose epilogue the consumer had better be."""
+        """Tell whether a node is a reduction of another kind with one use. Its consumer should become its epilogue."""
         if node.op.compute is None or len(node.outputs) != 1 or node in self.cluster_of:
             return False
         value = node.outputs[0]
         return len(value.uses) == 1 and bool(reduces(self.elements.of(value)))
 
     def _would_cycle(self, cluster: Cluster, node: Node) -> bool:
-        """Whether something outside the cluster that `node` needs, needs the cluster."""
+        """Tell whether `node` needs something outside the cluster that needs the cluster."""
         outside = {v.producer for v in node.operands if v.producer} - set(cluster.nodes)
         if not outside:
             return False
@@ -178,7 +179,7 @@ class RowFinder:
             if node in self.cluster_of or node.op.compute is None or len(node.outputs) != 1:
                 continue
             value = node.outputs[0]
-            if node.op.part_of is not None or value in self.graph.outputs or not value.uses:
+            if node.op.part_of is not None or self.graph.keeps(value) or not value.uses:
                 continue
             if reduces(self.elements.of(value)):
                 continue
@@ -198,7 +199,7 @@ class RowFinder:
                 self.cluster_of[node] = home
 
     def _worthwhile(self) -> list[Cluster]:
-        """Clusters in which a row is used more than once; one reduction with an epilogue is no row group."""
+        """Keep the clusters in which a row is used more than once; one reduction with an epilogue is no row group."""
         found: list[Cluster] = []
         position = {n: i for i, n in enumerate(self.graph.nodes)}
         for cluster in dict.fromkeys(self.cluster_of.values()):
@@ -210,7 +211,7 @@ class RowFinder:
         return found
 
     def _uses_row(self, cluster: Cluster, value: Value) -> bool:
-        """Whether a full member reads a reduced one."""
+        """Tell whether a full member reads a reduced one."""
         if not cluster.frame.is_full(value.shape):
             return False
         for load in self.elements.loads(value):

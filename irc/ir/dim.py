@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, reduce
 from typing import Any, Union
 
@@ -23,21 +23,39 @@ _fresh = itertools.count(1)
 _taken: set[int] = set()  # numbers that names of models end with as those of `fresh` do
 _NUMBERED = re.compile(r"\?(\d{1,18})\Z", re.ASCII)
 _CACHED = 1 << 16  # results remembered of each operation
+LARGEST_FACTOR = 4096  # of factors of a product of 0
 LOCAL = "\ud800%"
 """Begins the names of symbols that are no sizes of a model: loop variables, and what is computed elsewhere.  No file
 and no command line can hold it, so that no size of a model is taken for one of them."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
+class Factors:
+    """Sizes whose product is known though none of them is, as those of a reshape: their number, and the product."""
+
+    key: int
+    count: int
+    total: Dim = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Symbol:
-    """A named size, with the bounds the model declares for it (inclusive)."""
+    """A named size, with the bounds the model declares for it (inclusive).
+
+    Of one that the run computes, `most` is a bound over sizes that are known before, `among` the factors it is one of.
+    """
 
     name: str
     lo: int = 0
     hi: int | None = None
+    most: Dim | None = field(default=None, repr=False)
+    among: Factors | None = field(default=None, compare=False, repr=False)
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __lt__(self, other: Symbol) -> bool:
+        return (self.name, self.lo) < (other.name, other.lo)
 
     @cached_property
     def _hash(self) -> int:
@@ -45,6 +63,11 @@ class Symbol:
 
     def __str__(self) -> str:
         return self.name.replace(LOCAL, "%") if self.name.startswith(LOCAL) else self.name
+
+    def is_made_up_like(self, other: Symbol) -> bool:
+        """Tell whether both names were made up by `Dim.fresh`, from the same hint."""
+        a, b = _NUMBERED.split(self.name), _NUMBERED.split(other.name)
+        return len(a) == len(b) > 1 and a[0] == b[0]
 
     @property
     def parts(self) -> int:
@@ -172,10 +195,16 @@ class Dim:
         return Dim({(Symbol(name, lo, hi),): 1})
 
     @staticmethod
-    def fresh(hint: str = "d", hi: int | None = None) -> Dim:
-        """A size nothing is known about yet; its name is unique in this process."""
-        number = next(n for n in _fresh if n not in _taken)
-        return Dim({(Symbol(f"{hint}?{number}", 0, hi),): 1})
+    def fresh(hint: str = "d", most: DimLike | None = None) -> Dim:
+        """A size of which nothing is known yet, but perhaps an upper bound; its name is unique in this process."""
+        return _made_up(hint, None if most is None else Dim.of(most), None)
+
+    @staticmethod
+    def fresh_factors(hint: str, rank: int, total: Dim) -> list[Dim]:
+        """That many sizes of which nothing is known but their product; Problem IRC3301 like `fresh_shape`."""
+        RANK.check(rank, hint)
+        among = Factors(next(_fresh), rank, total)
+        return [_made_up(hint, total.maximum(LARGEST_FACTOR), among) for _ in range(rank)]
 
     @staticmethod
     def fresh_shape(hint: str, rank: int) -> list[Dim]:
@@ -194,6 +223,11 @@ class Dim:
         return self.terms[0][1]
 
     __index__ = __int__
+
+    def symbol_alone(self) -> Symbol | None:
+        """The symbol that this is, if it is no formula."""
+        atom = self.terms[0][0][0] if len(self.terms) == len(self.terms[0][0]) == self.terms[0][1] == 1 else None
+        return atom if isinstance(atom, Symbol) else None
 
     def symbols(self) -> frozenset[Symbol]:
         if self._symbols is None:
@@ -391,6 +425,13 @@ class Dim:
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The number this is for the given symbol values; ValueError if one is missing."""
         return int(self.subs(values))
+
+
+def _made_up(hint: str, most: Dim | None, among: Factors | None) -> Dim:
+    """A symbol that no other has the name of."""
+    high = INF if most is None else max(most.bounds()[1], 0)
+    name = f"{hint}?{next(n for n in _fresh if n not in _taken)}"
+    return Dim({(Symbol(name, 0, None if high == INF else int(high), most, among),): 1})
 
 
 def _scaled(a: float, b: float) -> float:

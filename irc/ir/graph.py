@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 import networkx as nx
 import numpy as np
 
+from irc.arrays import Array
 from irc.diagnostics import NOWHERE, Loc
 from irc.ir.dim import Dim
 from irc.ir.limits import ELEMENTS
-from irc.ir.types import DType, Shape, TensorType, Type, dtype_from_numpy
+from irc.ir.types import DType, Extras, Shape, TensorType, Type, dtype_from_numpy
 
 if TYPE_CHECKING:
     from irc.opdef.base import Op
@@ -43,7 +44,7 @@ def carries(type: TensorType) -> bool:
     return type.is_static and int(type.elements()) <= limit
 
 
-def whole_numbers(array: np.ndarray[Any, Any]) -> bool:
+def whole_numbers(array: Array) -> bool:
     """Whether floats are whole numbers that `contents` can hold; it does not know -0."""
     whole = (np.abs(array) <= LARGEST_WHOLE) & (array == np.rint(array)) & ~((array == 0) & np.signbit(array))
     return bool(np.all(whole))
@@ -54,23 +55,27 @@ class Constant:
 
     __slots__ = ("_array", "_load", "dtype", "shape")
 
-    def __init__(self, dtype: DType, shape: tuple[int, ...], load: Callable[[], np.ndarray[Any, Any]]) -> None:
+    def __init__(self, dtype: DType, shape: tuple[int, ...], load: Callable[[], Array]) -> None:
         self.dtype, self.shape, self._load = dtype, shape, load
-        self._array: np.ndarray[Any, Any] | None = None
+        self._array: Array | None = None
 
     @staticmethod
-    def of(array: np.ndarray[Any, Any], dtype: DType | None = None) -> Constant:
+    def of(array: Array, dtype: DType | None = None) -> Constant:
         found = Constant(dtype or dtype_from_numpy(array.dtype), array.shape, lambda: array)
         found._array = array
         return found
 
+    def derived(self, shape: tuple[int, ...], change: Callable[[Array], Array]) -> Constant:
+        """Make a constant of what `change` makes of the array, in this shape, when it is asked for."""
+        return Constant(self.dtype, shape, lambda: np.ascontiguousarray(change(self.array)).reshape(shape))
+
     @property
-    def load(self) -> Callable[[], np.ndarray[Any, Any]]:
+    def load(self) -> Callable[[], Array]:
         """What reads the data."""
         return self._load
 
     @property
-    def array(self) -> np.ndarray[Any, Any]:
+    def array(self) -> Array:
         if self._array is None:
             self._array = self._load()
         return self._array
@@ -96,11 +101,11 @@ class Value:
     producer: Node | None = None
     index: int = 0
     const: Constant | None = None
-    contents: np.ndarray[Any, Any] | None = None
+    contents: Array | None = None
     assumed: bool = False
     names: tuple[str, ...] = ()
     loc: Loc = NOWHERE
-    extras: dict[str, Any] = field(default_factory=dict[str, Any])
+    extras: Extras = field(default_factory=Extras)
     uses: dict[Node, int] = field(default_factory=dict["Node", int])  # consumers, with the number of ports
 
     def __repr__(self) -> str:
@@ -125,7 +130,7 @@ class Value:
         return self.tensor.dims()
 
     @property
-    def array(self) -> np.ndarray[Any, Any] | None:
+    def array(self) -> Array | None:
         """The data where it is constant (also when only `contents` are known, all of them numbers)."""
         if self.const is not None:
             return self.const.array
@@ -192,14 +197,20 @@ class Node:
 
 
 class Graph:
-    """Nodes and values with inputs and outputs.  All edits go through its methods."""
+    """Nodes and values with inputs and outputs.  All edits go through its methods.
+
+    `sizes` are the values, of one i64 each, that say what a symbol is which only the run of an operation tells, by the
+    symbol's name (`irc.passes.define_sizes`); they are kept like outputs.
+    """
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
-        self.extras: dict[str, Any] = {}
+        self.extras: Extras = {}
         self.sinks: list[Node] = []  # nodes kept for their effect (Assign)
+        self.sizes: dict[str, Value] = {}
+        self.renamed: dict[str, Dim] = {}  # symbols whose value was replaced, and what stands for them in the new one
         self._dag: nx.DiGraph[Node] = nx.DiGraph()
         self._names: set[str] = set()
         self._counter: dict[str, int] = {}
@@ -224,8 +235,16 @@ class Graph:
         for node in self.nodes:
             seen.update(dict.fromkeys(node.operands))
             seen.update(dict.fromkeys(node.outputs))
-        seen.update(dict.fromkeys(self.outputs))
+        seen.update(dict.fromkeys((*self.outputs, *self.sizes.values())))
         return list(seen)
+
+    def results(self) -> list[Value]:
+        """The values that something outside of the nodes reads: the outputs, and what sizes are."""
+        return list(dict.fromkeys((*self.outputs, *self.sizes.values())))
+
+    def keeps(self, value: Value) -> bool:
+        """Tell whether something outside of the nodes reads the value."""
+        return value in self.outputs or value in self.sizes.values()
 
     def constants(self) -> list[Value]:
         return [v for v in self.values() if v.const is not None]
@@ -256,7 +275,7 @@ class Graph:
         self.inputs.append(value)
         return value
 
-    def add_constant(self, constant: Constant | np.ndarray[Any, Any], hint: str = "const", **fields: Any) -> Value:
+    def add_constant(self, constant: Constant | Array, hint: str = "const", **fields: Any) -> Value:
         const = constant if isinstance(constant, Constant) else Constant.of(constant)
         value = self.new_value(hint, const.type, const=const, **fields)
         if carries(const.type) and (const.dtype.kind != "f" or whole_numbers(const.array)):
@@ -295,12 +314,14 @@ class Graph:
         Nodes that were added to compute `new` take over the layers of those that are not needed any more.
         """
         self._hand_on_layers(old, new)
+        self._hand_on_sizes(old, new)
         for node in list(old.uses):
             self._touch(node)
             self._disconnect(node)
             node.inputs = tuple(new if v is old else v for v in node.inputs)
             self._connect(node)
         self.outputs = [new if v is old else v for v in self.outputs]
+        self.sizes = {name: new if v is old else v for name, v in self.sizes.items()}
 
     def remove(self, node: Node) -> None:
         """Take a node out; its results must be unused."""
@@ -312,9 +333,9 @@ class Graph:
             value.producer = None
 
     def prune(self) -> int:
-        """Remove the nodes that reach no output or sink; how many there were."""
+        """Remove the nodes that reach no output, size or sink; how many there were."""
         keep: set[Node] = set(self.sinks)
-        stack = [v.producer for v in self.outputs if v.producer] + list(self.sinks)
+        stack = [v.producer for v in self.results() if v.producer] + list(self.sinks)
         while stack:
             node = stack.pop()
             keep.add(node)
@@ -340,10 +361,18 @@ class Graph:
             for node in added:
                 node.layers = layers
 
+    def _hand_on_sizes(self, old: Value, new: Value) -> None:
+        """Note what `old`'s symbols are in `new`."""
+        if isinstance(old.type, TensorType) and isinstance(new.type, TensorType) and old.rank == new.rank:
+            for a, b in zip(old.type.shape or (), new.type.shape or (), strict=True):
+                symbol = a.symbol_alone()
+                if symbol is not None and a != b:
+                    self.renamed[symbol.name] = b
+
     def _needed_by_alone(self, node: Node) -> list[Node]:
         """The node, and those that compute nothing but operands of these nodes; operands first."""
         found: dict[Node, None] = {node: None}
-        kept = {v.producer for v in self.outputs}.union(self.sinks)
+        kept = {v.producer for v in self.results()}.union(self.sinks)
         waiting = [node]
         while waiting:
             for value in waiting.pop().operands:
@@ -403,6 +432,8 @@ class Graph:
             nodes[node].origin, nodes[node].layers = copy.copy(node.origin), node.layers
         twin.outputs = [of(v) for v in self.outputs]
         twin.sinks = [nodes[n] for n in self.sinks]
+        twin.sizes = {name: of(v) for name, v in self.sizes.items()}
+        twin.renamed = dict(self.renamed)
         return twin
 
 
@@ -416,7 +447,7 @@ class Model:
     opsets: dict[str, int] = field(default_factory=dict[str, int])
     functions: list[Any] = field(default_factory=list[Any])
     metadata: dict[str, str] = field(default_factory=dict[str, str])
-    extras: dict[str, Any] = field(default_factory=dict[str, Any])
+    extras: Extras = field(default_factory=Extras)
     file: str = ""
 
     @property

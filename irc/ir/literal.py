@@ -8,11 +8,12 @@ import ast
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.ir.dim import Dim, Func, Symbol
 from irc.ir.graph import Graph
 from irc.ir.types import DTYPES, DType, MapType, OptionalType, SequenceType, TensorType, Type, dtype
@@ -117,7 +118,12 @@ def _type_of(node: ast.expr, symbols: Mapping[str, Symbol]) -> Type:
 
 
 # ---------------------------------------------------------------------- attributes
-def literal(value: Any, graph_text: Callable[[Graph], str]) -> str:
+Single = bool | int | float | complex | str | bytes | Dim | DType | Type | Graph | Array | None
+AttributeValue: TypeAlias = "Single | Sequence[AttributeValue]"
+"""What a field of an operation may hold."""
+
+
+def literal(value: AttributeValue, graph_text: Callable[[Graph], str]) -> str:
     """An attribute's value."""
     if isinstance(value, DType):
         return value.name
@@ -135,20 +141,28 @@ def literal(value: Any, graph_text: Callable[[Graph], str]) -> str:
         return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
     if isinstance(value, list):
         return f"[{', '.join(literal(x, graph_text) for x in value)}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{literal(k, graph_text)}: {literal(v, graph_text)}' for k, v in value.items())}}}"
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
     return repr(value)
 
 
-def parse_literal(text: str, symbols: Mapping[str, Symbol], parse_graph: Callable[[str], Graph]) -> Any:
+def parse_literal(text: str, symbols: Mapping[str, Symbol], parse_graph: Callable[[str], Graph]) -> AttributeValue:
     """An attribute's value from its text.  Only literals: nothing is executed."""
     return _value_of(ast.parse(text, mode="eval").body, symbols, parse_graph)
 
 
-def _value_of(node: ast.expr, symbols: Mapping[str, Symbol], parse_graph: Callable[[str], Graph]) -> Any:
-    def of(x: ast.expr) -> Any:
+def parse_fields(
+    text: str, symbols: Mapping[str, Symbol], parse_graph: Callable[[str], Graph]
+) -> dict[str, AttributeValue]:
+    """The attributes in `name=value, …`."""
+    call = ast.parse(f"dict({text})", mode="eval").body
+    if not isinstance(call, ast.Call) or call.args:
+        raise ValueError(f"attributes were expected: {text}")
+    return {p.arg: _value_of(p.value, symbols, parse_graph) for p in call.keywords if p.arg is not None}
+
+
+def _value_of(node: ast.expr, symbols: Mapping[str, Symbol], parse_graph: Callable[[str], Graph]) -> AttributeValue:
+    def of(x: ast.expr) -> AttributeValue:
         return _value_of(x, symbols, parse_graph)
 
     match node:
@@ -156,10 +170,6 @@ def _value_of(node: ast.expr, symbols: Mapping[str, Symbol], parse_graph: Callab
             return tuple(map(of, items))
         case ast.List(elts=items):
             return [of(x) for x in items]
-        case ast.Dict(keys=keys, values=values):
-            return {of(k): of(v) for k, v in zip(keys, values, strict=True) if k is not None}
-        case ast.Call(func=ast.Name(id="dict"), keywords=pairs):
-            return {p.arg: of(p.value) for p in pairs}
         case ast.Call(func=ast.Name(id="dim"), args=[inner]):
             return parse_dim(inner, symbols)
         case ast.Call(func=ast.Name(id="type"), args=[ast.Constant(value=str() as inner)]):
@@ -168,8 +178,8 @@ def _value_of(node: ast.expr, symbols: Mapping[str, Symbol], parse_graph: Callab
             return parse_graph(inner)
         case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as inner)]):
             return float(inner)
-        case ast.Call(func=ast.Name(id="array"), args=[kind, shape, data]):
-            return np.array(of(data), np.dtype(of(kind))).reshape(of(shape))
+        case ast.Call(func=ast.Name(id="array"), args=[ast.Constant(value=str() as kind), shape, data]):
+            return np.array(of(data), np.dtype(kind)).reshape(ast.literal_eval(shape))
         case ast.Name(id=name) if name in DTYPES:
             return DTYPES[name]
         case _:

@@ -6,12 +6,12 @@ What is certain when a relation is made is left out, so that `decide()` of what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from irc.diagnostics.core import Code, Undecided, fill, recorder
+from irc.diagnostics.core import Code, Facts, Undecided, fill, recorder
 from irc.ir.dim import Dim, DimLike, Symbol
 
 
@@ -134,7 +134,7 @@ def _compared(op: Literal["==", "<="], a: Dim, b: Dim) -> Comparison | Joined:
     return found if known is None else Joined("and" if known else "or", ())
 
 
-def _joined(op: Literal["and", "or"], parts: Any) -> Comparison | Joined:
+def _joined(op: Literal["and", "or"], parts: Iterable[Comparison | Joined]) -> Comparison | Joined:
     """The parts without those that change nothing, those of the same kind taken apart."""
     strong, kept = op == "or", dict[Comparison | Joined, None]()
     for part in parts:
@@ -149,7 +149,7 @@ def _joined(op: Literal["and", "or"], parts: Any) -> Comparison | Joined:
 
 # ------------------------------------------------------------------------------ recording
 @dataclass(frozen=True)
-class Demand:
+class SizeConstraint:
     """A relation that must hold when the model runs: the code of its violation, the text with the symbols in the
     place of their values, and the operation's place in the model."""
 
@@ -164,13 +164,13 @@ class Demand:
 
 
 @contextmanager
-def recording() -> Iterator[list[Demand]]:
+def recording() -> Iterator[list[SizeConstraint]]:
     """Collect what `require` cannot decide inside."""
-    found: list[Demand] = []
+    found: list[SizeConstraint] = []
 
-    def note(relation: Undecided, code: Code, facts: dict[str, Any]) -> None:
+    def note(relation: Undecided, code: Code, facts: Facts) -> None:
         assert isinstance(relation, Comparison | Joined)
-        found.append(Demand(relation, code, fill(code.message, facts)))
+        found.append(SizeConstraint(relation, code, fill(code.message, facts)))
 
     token = recorder.set(note)
     try:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeGuard
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from irc.arrays import NumpyType
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import lowering
 from irc.ir.dim import Dim, DimLike, product
 
-Array = np.ndarray[Any, Any]
-"""An array of any element type and shape; this alias is the one place that says so."""
-
-
-def is_array(value: Any) -> TypeGuard[Array]:
-    return isinstance(value, np.ndarray)
+Extras = dict[str, Any]
+"""What else a file said of something, by names that its reader and its writer agree on."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class DType:
     name: str
     kind: str  # f float, i signed, u unsigned, b boolean, c complex, s string, ? unknown
     bits: int
-    numpy: np.dtype[Any]
+    numpy: NumpyType
     onnx: int | None = None
     ov: str | None = None
     ov_port: str | None = None
@@ -52,7 +49,7 @@ class DType:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DType) and other.name == self.name
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
         return dtype, (self.name,)
 
     @cached_property
@@ -78,7 +75,7 @@ class DType:
         return f32 if self.kind == "f" and self.bits < 32 else self
 
 
-def _np(name: str) -> np.dtype[Any]:
+def _np(name: str) -> NumpyType:
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
@@ -170,7 +167,7 @@ def dtype_from_ov(text: str, port: bool = False) -> DType | None:
     return (_BY_OV.get(text) or _BY_OV_PORT.get(text)) if port else _BY_OV.get(text.lower())
 
 
-def dtype_from_numpy(kind: np.dtype[Any]) -> DType:
+def dtype_from_numpy(kind: NumpyType) -> DType:
     """The element type an array carries; KeyError where irc has none."""
     if kind.kind in "UOST":
         return string

@@ -10,10 +10,10 @@ What is to be computed is a problem, for which a kernel is selected among all th
 Every kernel has
     symbol, declaration(), source()   the C; equal symbols mean equal text.  Sources may share a file (what they share
                                       is guarded); the file needs the type irc_pool, and -ffp-contract=fast
-    call(arguments)                   the text of a call where `pool` (const irc_pool *, may be NULL) is in scope
-    pointers, sizes, arguments        names and C types in the order of the call: pointers read, written, scratch; then
-                                      int64_t sizes.  The kernel splits its own work over the pool: no parallel loop
-                                      around it is needed
+    call(values)                      the text of a call where `pool` (const irc_pool *, may be NULL) is in scope
+    pointers, sizes, arguments        names and C types of the fields of SYMBOL_args, which a call passes: pointers
+                                      read, written, scratch; then int64_t sizes.  The kernel splits its own work over
+                                      the pool: no parallel loop around it is needed
     order(name=value, …)              the sizes in that order; batch strides default to 0, batch counts to 1
     scratch(problem)                  bytes of the scratch buffer; no scratch pointer where it is always 0
 
@@ -27,37 +27,8 @@ first channels and pixels, so that a bias is "column"; with the channels last, a
 that a bias is "row".  A residual is "full" everywhere.
 """
 
-from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
-from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
-from irc.kernels.conv.nchw import NchwConvKernel
-from irc.kernels.conv.nhwc import NhwcConvKernel
-from irc.kernels.conv.split_bf16 import SplitConvKernel
-from irc.kernels.conv.winograd_bf16 import SplitWinogradKernel
 from irc.kernels.core.epilogue import Epilogue, acc, plain, slot, supported
 from irc.kernels.core.isa import ISAS, Isa, host_isa, isa_of
 from irc.kernels.core.text import PROTOTYPES
-from irc.kernels.gemm.packed import GemmKernel
-from irc.kernels.gemm.small_b import SmallBGemmKernel
-from irc.kernels.gemm.split_bf16 import SplitGemmKernel
 
-__all__ = [
-    "ISAS",
-    "PROTOTYPES",
-    "Epilogue",
-    "GemmKernel",
-    "Isa",
-    "NchwConvKernel",
-    "NchwDepthwiseKernel",
-    "NhwcConvKernel",
-    "NhwcDepthwiseKernel",
-    "SmallBGemmKernel",
-    "SplitConvKernel",
-    "SplitGemmKernel",
-    "SplitWinogradKernel",
-    "acc",
-    "host_isa",
-    "isa_of",
-    "plain",
-    "slot",
-    "supported",
-]
+__all__ = ["ISAS", "PROTOTYPES", "Epilogue", "Isa", "acc", "host_isa", "isa_of", "plain", "slot", "supported"]

@@ -1,1 +1,1 @@
-"""Changes of layout and storage that kernels ask for: channels last, taps folded, results in place, bf16 storage."""
+"""Changes of layout and storage for kernels: channels last, folded taps, results in place, bf16 storage."""

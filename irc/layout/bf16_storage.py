@@ -21,14 +21,14 @@ from irc.layout.transposed_conv import Interleave
 from irc.ops.concat import Concat, Split
 from irc.ops.layout import Reshape, Transpose
 from irc.ops.slice import Slice
-from irc.selection.select import KernelOp
+from irc.selection.selector import KernelOp
 
 MOVES = Concat | Interleave | DestinationPart | Reshape | Slice | Split | Transpose
 """Operations whose results are elements of their operands."""
 
 
 def run(graph: Graph) -> int:
-    """Rewrite in place; how many values are stored as bf16 now."""
+    """Store values as bf16 in place. Returns how many."""
     found = {v for v in graph.values() if v.producer is not None and v.uses and _is_f32(v)} - set(graph.outputs)
     while True:
         kept = {v for v in found if _written(v, found) and all(_read(v, node, found) for node in v.uses)}
@@ -54,7 +54,7 @@ def _is_f32(v: Value) -> bool:
 
 
 def _written(v: Value, found: set[Value]) -> bool:
-    """Whether the producer of a value may write it as bf16."""
+    """Tell whether the producer of a value may write it as bf16."""
     node = v.producer
     assert node is not None
     if isinstance(node.op, Destination):
@@ -70,7 +70,7 @@ def _written(v: Value, found: set[Value]) -> bool:
 
 
 def _read(v: Value, node: Node, found: set[Value]) -> bool:
-    """Whether a node may read a value as bf16."""
+    """Tell whether a node may read a value as bf16."""
     if not isinstance(node.op, KernelOp):
         return _is_move(node, found)
     kernel, part_of = node.op.kernel, node.op.part_of
@@ -84,7 +84,7 @@ def _read(v: Value, node: Node, found: set[Value]) -> bool:
 
 
 def _is_move(node: Node, found: set[Value]) -> bool:
-    """Whether a node moves elements between values that are all to be stored as bf16."""
+    """Tell whether a node moves elements between values that will all be stored as bf16."""
     op = node.op.op if isinstance(node.op, ChannelsLast) else node.op
     return isinstance(op, MOVES) and all(v in found for v in (*node.outputs, *node.operands) if v.dtype == f32)
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import Any, ClassVar, TypeVar
 
 from irc.expr import Expr, IndexFunction, Tensor
 from irc.ir.dim import Dim
-from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, Type, f32, f64
 from irc.layout import conv3d_as_conv2d
 from irc.layout.transposed_conv import Interleave
@@ -32,13 +30,14 @@ from irc.ops.gather import Gather
 from irc.ops.layout import Reshape, Transpose
 from irc.ops.pad import Pad
 from irc.ops.pool import AveragePool, MaxPool
-from irc.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceSum
+from irc.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reduction
 from irc.ops.resize import Resize
 from irc.ops.slice import Slice, StridedSlice
 from irc.passes import simplify
 from irc.passes.replace import replace_value
-from irc.selection.select import worthwhile
+from irc.selection.selector import worthwhile
 
+T = TypeVar("T")
 FOLLOWS = (
     MaxPool
     | AveragePool
@@ -54,7 +53,7 @@ FOLLOWS = (
     | ReduceMax
     | ReduceMin
 )
-"""Operations, besides the elementwise ones, that do as well with the channels last."""
+"""Operations, besides the elementwise ones, that are as fast with the channels last."""
 FEWEST = 2
 """Convolutions in a graph for which rearranging its inputs and outputs pays; a single one is as well off as it is,
 but for one over volumes: only over planes is there a kernel."""
@@ -62,7 +61,7 @@ but for one over volumes: only over planes is there a kernel."""
 
 @dataclass(frozen=True)
 class ChannelsLast(Op):
-    """`op` on operands and with results whose channels stand last: those `operands`, and the results of that `rank`."""
+    """`op` with the channels last, of these `operands` and of the results that have this `rank`."""
 
     op: Op
     rank: int
@@ -91,12 +90,12 @@ class ChannelsLast(Op):
         return [self._moved(f) for f in as_list(found)]
 
     def _moved(self, f: IndexFunction) -> IndexFunction:
-        """A result of `op`, by its place with the channels last."""
+        """Convert a result of `op` to an index function with the channels last."""
         order = first_of(self.rank)
         return lambda *at: f(*permuted(at, order))
 
     def _first(self, x: Tensor) -> Tensor:
-        """An operand as `op` sees it."""
+        """Convert an operand with the channels last to what `op` expects."""
         order = last_of(self.rank)
 
         def at(i: tuple[Expr, ...]) -> Expr:
@@ -112,16 +111,16 @@ class ChannelsLast(Op):
 
 
 def last_of(rank: int) -> tuple[int, ...]:
-    """The permutation that puts the channels last."""
+    """Return the permutation that puts the channels last."""
     return (0, *range(2, rank), 1)
 
 
 def first_of(rank: int) -> tuple[int, ...]:
-    """The permutation back."""
+    """Return the permutation that puts the channels back to axis 1."""
     return (0, rank - 1, *range(1, rank - 1))
 
 
-def permuted(items: Sequence[Any], order: Sequence[int]) -> tuple[Any, ...]:
+def permuted(items: Sequence[T], order: Sequence[int]) -> tuple[T, ...]:
     return tuple(items[k] for k in order)
 
 
@@ -130,7 +129,7 @@ def permuted_type(t: TensorType, order: Sequence[int]) -> TensorType:
 
 
 def run(graph: Graph) -> int:
-    """Rewrite in place; how many nodes now compute channels last."""
+    """Rewrite regions of the graph in place. Returns how many nodes compute with the channels last now."""
     region = _Region(graph)
     nodes = graph.nodes
     taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
@@ -145,16 +144,16 @@ def run(graph: Graph) -> int:
 
 
 class _Region:
-    """What is known to stand channels last, while nodes are visited in order."""
+    """What is known to have its channels last, while nodes are visited in order."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.done = 0
-        self._last: dict[Value, Value] = {}  # a value → the same, channels last
-        self._inside: set[Value] = set()  # those that were computed so
+        self._last: dict[Value, Value] = {}  # value → the same with its channels last
+        self._inside: set[Value] = set()  # the values that were computed so
 
     def visit(self, node: Node) -> None:
-        """Rewrite the node if it is a convolution, or follows one."""
+        """Rewrite a node if it is a convolution, or follows one."""
         out = node.outputs[0] if node.outputs else None
         if out is None or not isinstance(out.type, TensorType) or out.type.rank not in (3, 4, 5):
             return
@@ -178,7 +177,7 @@ class _Region:
                 self._put(node, self._wrapped(node, rank, operands))
 
     def _enter(self, node: Node, out: Value) -> None:
-        """A tensor that the model itself has channels last, as what a linear layer makes of pixels or tokens."""
+        """Note a tensor that the model itself stores channels last, such as a linear layer over pixels."""
         x, layers = node.inputs[0], node.layers
         if isinstance(node.op, Reshape) and x is not None and len(out.shape) > 3 and x.shape[:2] == out.shape[:2]:
             node, shape = x.producer or node, permuted(out.shape, last_of(len(out.shape)))
@@ -191,13 +190,13 @@ class _Region:
         if shape is not None:
             b = Builder(self.graph, out.name, node.loc, layers=layers)
             source = b.Reshape(source, b.dims(shape), special_zero=False)
-        elif len(order) == 3:  # tokens: attention and linear layers have no use for it
+        elif len(order) == 3:  # tokens: attention and linear layers do not profit
             return
         self._last[out] = source
         self._inside.add(out)
 
     def last(self, value: Value) -> Value:
-        """The value with its channels last: computed so, or transposed here."""
+        """Return a value with its channels last: computed so, or transposed here."""
         found = self._last.get(value)
         if found is None:
             rank = len(value.shape)
@@ -208,21 +207,18 @@ class _Region:
         order = last_of(rank)
         constant = value.const
         if constant is not None:
-            shape = permuted(constant.shape, order)
-            return self.graph.add_constant(
-                Constant(constant.dtype, shape, lambda: np.ascontiguousarray(constant.array.transpose(order))),
-                value.name,
-            )
+            moved = constant.derived(permuted(constant.shape, order), lambda x: x.transpose(order))
+            return self.graph.add_constant(moved, value.name)
         b = Builder(self.graph, value.name, layers=())
         if all(d == 1 for d in value.shape[2:]) or value.shape[1] == 1:
             return b.Reshape(value, b.dims(permuted(value.shape, order)), special_zero=False)
         return b.Transpose(value, list(order))
 
     def _put(self, node: Node, made: Sequence[Value]) -> None:
-        """The new results for the old ones, which become views of them."""
+        """Replace the results of a node by views of the new ones."""
         b = Builder(self.graph, node.name or node.op.name, node.loc)
         for old, new in zip(node.outputs, made, strict=True):
-            if not old.uses and old not in self.graph.outputs:
+            if not old.uses and not self.graph.keeps(old):
                 continue
             if all(d == 1 for d in old.shape[2:]) or old.shape[1] == 1:
                 view = b.Reshape(new, b.dims(old.shape), special_zero=False)
@@ -241,7 +237,7 @@ class _Region:
         return self._add(node, node.op, inputs)[0]
 
     def _lifted(self, value: Value, rank: int) -> Value:
-        """An operand that is broadcast: with all axes, channels last."""
+        """Give an operand that is broadcast all axes, channels last."""
         if len(value.shape) == rank:
             return self.last(value)
         if all(d == 1 for d in value.shape):
@@ -249,8 +245,7 @@ class _Region:
         ones = (Dim.of(1),) * (rank - len(value.shape))
         constant = value.const
         if constant is not None:
-            shape = (*(1 for _ in ones), *constant.shape)
-            whole = Constant(constant.dtype, shape, lambda: constant.array.reshape(shape))
+            whole = constant.derived((*(1 for _ in ones), *constant.shape), lambda x: x)
             return self.last(self.graph.add_constant(whole, value.name))
         b = Builder(self.graph, value.name, layers=())
         return self.last(b.Reshape(value, b.dims((*ones, *value.shape)), special_zero=False))
@@ -269,17 +264,16 @@ class _Region:
         x, w, *rest = node.inputs
         assert x is not None and w is not None
         if not _is_product(node):
-            return self._volumes(node, x) if len(x.shape) == 5 else self._wrapped(node, len(x.shape), (0,))[0]
-        constant = w.const
-        assert constant is not None
-        shape = (int(w.shape[1]), int(w.shape[0]))
-        matrix = Constant(constant.dtype, shape, lambda: np.ascontiguousarray(constant.array.reshape(shape[::-1]).T))
+            return self._conv3d(node, x) if len(x.shape) == 5 else self._wrapped(node, len(x.shape), (0,))[0]
+        assert w.const is not None
+        outputs, inputs = w.const.shape[:2]
+        matrix = w.const.derived((inputs, outputs), lambda x: x.reshape(outputs, inputs).T)
         b = Builder(self.graph, node.name or node.op.name, node.loc)
         y = b.MatMul(self.last(x), self.graph.add_constant(matrix, w.name))
         return y if not rest or rest[0] is None else b.Add(y, rest[0])
 
-    def _volumes(self, node: Node, x: Value) -> Value:
-        """A Conv over conv3d_as_conv2d, by one over planes."""
+    def _conv3d(self, node: Node, x: Value) -> Value:
+        """Compute a Conv over volumes by one over planes."""
         op, flat, weights = conv3d_as_conv2d.planes(self.graph, node, self.last(x))
         b = Builder(self.graph, node.name or node.op.name, node.loc)
         y = b.add(ChannelsLast(op, 4, (0,)), flat, weights, *node.inputs[2:])
@@ -287,17 +281,18 @@ class _Region:
 
 
 def _of_planes(node: Node) -> bool:
-    """Whether a reduction leaves one element of each plane: its result is the same wherever the channels stand."""
+    """Tell whether a reduction leaves one element of each plane: its result is the same in both layouts."""
     x, *rest = node.inputs
     axes = rest[0].ints() if rest and rest[0] is not None else None
-    if not node.op.name.startswith("Reduce") or axes is None or x is None:
+    if not isinstance(node.op, Reduction) or axes is None or x is None:
         return False
     return sorted(a % len(x.shape) for a in axes) == list(range(2, len(x.shape)))
 
 
 def _is_product(node: Node) -> bool:
-    """Whether a Conv is a matrix product: one tap, no stride, no padding, no groups."""
-    op: Any = node.op
+    """Tell whether a Conv is a matrix product: one tap, no stride, no padding, no groups."""
+    op = node.op
+    assert isinstance(op, Conv)
     x, w = node.inputs[0], node.inputs[1]
     assert x is not None and w is not None
     rank = len(x.shape) - 2
@@ -307,13 +302,14 @@ def _is_product(node: Node) -> bool:
 
 
 def _kernel_takes(node: Node) -> bool:
-    """Whether a Conv is of a kind and a size for the kernels that work channels last."""
-    op: Any = node.op
+    """Tell whether a Conv is of a kind and a size for the kernels that work with the channels last."""
+    op = node.op
+    assert isinstance(op, Conv)
     x, w = node.inputs[0], node.inputs[1]
     assert x is not None and w is not None
     if x.dtype not in (f32, f64) or w.const is None or not w.tensor.is_static or not x.shape[1].is_const:
         return False
-    if len(x.shape) == 5 and not conv3d_as_conv2d.is_volume(node):
+    if len(x.shape) == 5 and not conv3d_as_conv2d.is_conv3d(node):
         return False
     outputs, per, *window = w.shape
     if not worthwhile(*node.outputs[0].shape, per, *window):

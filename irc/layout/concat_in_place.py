@@ -1,4 +1,4 @@
-"""Concatenations along the last axis written in place: their operands are computed where they stand in the result.
+"""Concatenations along the last axis in place: operands are computed where they stand in the result.
 
 `Concat(a, b)` becomes `r0 = Destination(); r1 = DestinationPart(r0, a, 0)` and so on: all in the memory of `r0`, in
 the order in which a and b are computed.  Kernels write to a part themselves (`irc.selection.select`); anything else is
@@ -28,7 +28,7 @@ MOVED = Transpose | Reshape
 
 
 def run(graph: Graph) -> int:
-    """Write in place what is worth it; how many concatenations are gone."""
+    """Replace concatenations that are worth it. Returns how many."""
     place = {n: k for k, n in enumerate(graph.nodes)}
     found = [n for n in place if _is_last(n)]
     done: set[Node] = set()
@@ -36,7 +36,7 @@ def run(graph: Graph) -> int:
         if node in done:
             continue
         operands = _operands(node)
-        if node.outputs[0] in graph.outputs or not any(map(_from_kernel, operands)) or not _placeable(operands):
+        if graph.keeps(node.outputs[0]) or not any(map(_from_kernel, operands)) or not _placeable(operands):
             continue
         others = sorted(_concatenations(operands) - done, key=place.__getitem__)
         within = [(n, _within(_operands(n), operands)) for n in others]
@@ -48,7 +48,7 @@ def run(graph: Graph) -> int:
 
 
 def _is_last(node: Node) -> bool:
-    """Whether a node concatenates along the last axis, of known sizes there."""
+    """Tell whether a node concatenates along the last axis, with known sizes there."""
     op = node.op
     if isinstance(op, ChannelsLast) and isinstance(op.op, Concat):
         last = op.op.axis % op.rank == 1
@@ -58,7 +58,7 @@ def _is_last(node: Node) -> bool:
 
 
 def _operands(node: Node) -> list[Value]:
-    """The operands, those of concatenations among them, and in one all the slices of a value one after the other."""
+    """List the operands, with nested concatenations flattened and consecutive slices of a value joined."""
     values: list[Value] = []
     last = [*reversed(node.inputs)]
     while last:
@@ -77,7 +77,10 @@ def _operands(node: Node) -> list[Value]:
 
 
 def _concatenations(operands: Sequence[Value]) -> set[Node]:
-    """Those that may begin with one of the operands, or with a slice of one, or with a concatenation that does."""
+    """Find the concatenations that may begin with one of the operands.
+
+    Slices of operands, and concatenations that begin with one, count as operands.
+    """
     found: set[Node] = set()
     values = list(operands)
     while values:
@@ -91,7 +94,7 @@ def _concatenations(operands: Sequence[Value]) -> set[Node]:
 
 
 def _sliced(values: Sequence[Value], at: int) -> tuple[Value, int]:
-    """The value of which those from place `at` on are the whole, and how many they are: else the first one."""
+    """Find the value that those from place `at` on are consecutive slices of, and their number; else the first, 1."""
     first = _slice_of(values[at])
     if first is None or first[1] != 0:
         return values[at], 1
@@ -108,7 +111,7 @@ def _sliced(values: Sequence[Value], at: int) -> tuple[Value, int]:
 
 
 def _slice_of(value: Value) -> tuple[Value, int] | None:
-    """What a value is a slice of along the last axis only, and where it starts."""
+    """Find the value that a value is a slice of, along the last axis only, and where the slice starts."""
     node = value.producer
     op = node.op if node else None
     if node is None or not isinstance(op.op if isinstance(op, ChannelsLast) else op, Slice):
@@ -123,7 +126,7 @@ def _slice_of(value: Value) -> tuple[Value, int] | None:
 
 
 def _from_kernel(value: Value) -> bool:
-    """Whether a kernel probably computes a value, or a transposed copy of one."""
+    """Tell whether a kernel probably computes a value, or a value that it is a transposed copy of."""
     node, moved = value.producer, False
     while node is not None and (node.op.elementwise or isinstance(node.op, MOVED)) and node.inputs[0] is not None:
         moved = moved or isinstance(node.op, Transpose)
@@ -134,12 +137,12 @@ def _from_kernel(value: Value) -> bool:
 
 
 def _placeable(operands: Sequence[Value]) -> bool:
-    """Whether each can be computed into a part: once there, and by some operation."""
+    """Tell whether each operand can be computed into a part: it occurs once, and an operation computes it."""
     return len(set(operands)) == len(operands) and all(v.producer is not None for v in operands)
 
 
 def _within(few: Sequence[Value], many: Sequence[Value]) -> tuple[int, int] | None:
-    """From which to which place the `many` operands, each there once, are the `few`."""
+    """Find the range of places at which the `few` stand among the `many`, each of which occurs once."""
     at = next((i for i, v in enumerate(many) if v is few[0]), None)
     if at is None or list(many[at : at + len(few)]) != list(few):
         return None
@@ -153,7 +156,7 @@ def _replace(
     inner: Sequence[tuple[Node, tuple[int, int]]],
     place: dict[Node, int],
 ) -> None:
-    """The destination and its parts for a concatenation and for those of its neighbours that are `inner`.
+    """Replace a concatenation, and its neighbours in `inner`, by a destination and its parts.
 
     place: of the nodes in a dependency order, to which the new ones are added.
     """
@@ -178,7 +181,7 @@ def _replace(
         value = operands[k]
         others = [n for n in value.uses if n not in gone]
         destination = after[k] = made(b.add(DestinationPart(starts[k]), destination, value), order[k])
-        if others and value not in graph.outputs:
+        if others and not graph.keeps(value):
             part = piece(destination, starts[k], starts[k + 1])
             for user in others:
                 graph.set_op(user, user.op, [part if v is value else v for v in user.inputs])

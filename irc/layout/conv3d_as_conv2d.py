@@ -1,4 +1,4 @@
-"""A convolution over volumes as one over planes, for which there are kernels.
+"""Convolutions over volumes as convolutions over planes, for which there are kernels.
 
 The taps along the depth become channels: plane d of the result is a convolution over planes of the planes
 d · stride + t · dilation − pad, t < taps, side by side.  The planes of all volumes of a batch are the batch.
@@ -6,19 +6,19 @@ d · stride + t · dilation − pad, t < taps, side by side.  The planes of all 
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from dataclasses import replace
 
 from irc.ir.dim import Dim
-from irc.ir.graph import Constant, Graph, Node, Value
-from irc.opdef.builder import Builder, with_fields
+from irc.ir.graph import Graph, Node, Value
+from irc.opdef.builder import Builder
 from irc.opdef.window import spatial, window_padding
+from irc.ops.conv import Conv
 
 
-def is_volume(node: Node) -> bool:
-    """Whether a node with a Conv is one over volumes that `planes` takes; taps along the depth need one group."""
-    op: Any = node.op
+def is_conv3d(node: Node) -> bool:
+    """Tell whether a node is a Conv over volumes that `planes` takes; taps along the depth need one group."""
+    op = node.op
+    assert isinstance(op, Conv)
     x, w = node.inputs[0], node.inputs[1]
     if x is None or w is None or x.rank != 5 or w.const is None:
         return False
@@ -26,9 +26,13 @@ def is_volume(node: Node) -> bool:
     return (op.group == 1 or w.shape[2] == 1) and all(d.is_const and int(d) >= 0 for d in (*begin, *end))
 
 
-def planes(graph: Graph, node: Node, x: Value) -> tuple[Any, Value, Value]:
-    """The Conv over planes, its input, channels last, and its weights; x: [batch, depth, height, width, channels]."""
-    op: Any = node.op
+def planes(graph: Graph, node: Node, x: Value) -> tuple[Conv, Value, Value]:
+    """Build the Conv over planes: its operation, its input, channels last, and its weights.
+
+    x: [batch, depth, height, width, channels].
+    """
+    op = node.op
+    assert isinstance(op, Conv)
     first, w = node.inputs[0], node.inputs[1]
     assert first is not None and w is not None
     begin, end = window_padding(op, first.shape[2:], w.shape[2:])
@@ -45,19 +49,22 @@ def planes(graph: Graph, node: Node, x: Value) -> tuple[Any, Value, Value]:
         x = b.Concat(*parts, axis=4) if taps > 1 else parts[0]
     batch, _, height, width, channels = x.shape
     flat = b.Reshape(x, b.dims([batch * depth, height, width, channels]), special_zero=False)
-    around = {"pads_begin": tuple(map(int, begin[1:])), "pads_end": tuple(map(int, end[1:]))}
-    made = with_fields(op, strides=strides[1:], dilations=dilations[1:], auto_pad="explicit", **around)
+    made = replace(
+        op,
+        strides=strides[1:],
+        dilations=dilations[1:],
+        auto_pad="explicit",
+        pads_begin=tuple(map(int, begin[1:])),
+        pads_end=tuple(map(int, end[1:])),
+    )
     return made, flat, _weights(graph, w)
 
 
 def _weights(graph: Graph, w: Value) -> Value:
-    """[out, in, depth, *k] as those of the Conv over planes: [out, depth · in, *k]."""
+    """Rearrange weights [out, in, depth, *k] for the Conv over planes: [out, depth · in, *k]."""
     source = w.const
     assert source is not None
     outputs, inputs, taps, *window = (int(Dim.of(d)) for d in w.shape)
     shape = (outputs, taps * inputs, *window)
-
-    def made() -> np.ndarray[Any, Any]:
-        return np.ascontiguousarray(source.array.swapaxes(1, 2).reshape(shape))
-
-    return graph.add_constant(Constant(w.dtype, shape, made), f"{w.name}/planes")
+    made = source.derived(shape, lambda x: x.swapaxes(1, 2))
+    return graph.add_constant(made, f"{w.name}/planes")

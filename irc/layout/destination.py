@@ -17,7 +17,7 @@ from irc.opdef.signature import Sig
 
 @dataclass(frozen=True)
 class Destination(Op):
-    """Memory of that type, its contents not yet written."""
+    """Memory of this type whose contents are not yet written."""
 
     dtype: DType
     shape: tuple[Dim, ...]
@@ -27,13 +27,13 @@ class Destination(Op):
         return TensorType(self.dtype, self.shape)
 
     def reference(self) -> Array:
-        """Something that nobody may read."""
+        """Fill it with a number that shows where unwritten memory is read."""
         return np.full([int(d) for d in self.shape], 77, self.dtype.numpy)
 
 
 @dataclass(frozen=True)
 class DestinationPart(Op):
-    """`destination` with `x` from `start` on along the last axis; the memory is the same."""
+    """`destination` with `x` from `start` on along the last axis, in the same memory."""
 
     start: int
     sig: ClassVar[Sig] = Sig("destination: any, x: any -> y: any")

@@ -1,4 +1,4 @@
-"""Convolutions of few output channels: the taps of a row as channels of their own.
+"""Convolutions of few output channels, with the taps of a row as channels of their own.
 
 Channels fill vectors, so that a Conv to 3 channels, as image networks end in, wastes 13 lanes of 16.  With a window of
 kh × kw it is computed as one of kh × 1 to kw times as many channels, a group for each tap of a row, whose results are
@@ -7,11 +7,9 @@ then added where they meet: Y[c, x] = Σ over t of P[t · oc + c, x + t · dilat
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import f32, f64
 from irc.kernels import Isa
 from irc.opdef.builder import Builder
@@ -24,7 +22,7 @@ ADDING = 8
 
 
 def run(graph: Graph, isa: Isa) -> int:
-    """Rewrite those with constant weights, one group and no stride along the rows, in place; how many."""
+    """Rewrite convolutions with constant weights, one group and no stride along the rows. Returns how many."""
     done = 0
     for node in graph.nodes:
         if isinstance(node.op, Conv):
@@ -36,7 +34,8 @@ def run(graph: Graph, isa: Isa) -> int:
 
 
 def _rewritten(graph: Graph, node: Node, isa: Isa) -> Value | None:
-    op: Any = node.op
+    op = node.op
+    assert isinstance(op, Conv)
     x, w, *rest = node.inputs
     assert x is not None and w is not None
     rank = len(x.shape) - 2
@@ -61,31 +60,28 @@ def _rewritten(graph: Graph, node: Node, isa: Isa) -> Value | None:
         pads_end=tuple(map(int, end)),
     )
     first, last, axes = [t * outputs for t in range(taps + 1)], [t * dilations[-1] for t in range(taps)], [1, rank + 1]
-    y: Any = None
+    y: Value | None = None
     for t in range(taps):
         ends = b.dims([first[t + 1], out[-1] + last[t]])
         part = b.Slice(parts, b.dims([first[t], last[t]]), ends, b.dims(axes))
         y = part if y is None else b.Add(y, part)
-    if rest and rest[0] is not None:
+    if y is not None and rest and rest[0] is not None:
         y = b.Add(y, b.Unsqueeze(rest[0], list(range(1, rank + 1))))
     return y
 
 
 def _worth(outputs: int, inputs: int, window: list[int], lanes: int) -> bool:
-    """Whether the vectors saved are more than what the additions cost."""
+    """Tell whether the saved vectors outweigh the additions."""
     taps = window[-1]
     saved = taps * -(-outputs // lanes) - -(-outputs * taps // lanes)
     return taps > 1 and saved * inputs * int(np.prod(window[:-1])) >= ADDING * outputs * taps
 
 
 def _weights(graph: Graph, w: Value, window: list[int]) -> Value:
-    """[out, in, …, kw] as [kw · out, in, …, 1]."""
+    """Rearrange weights [out, in, …, kw] to [kw · out, in, …, 1]."""
     source = w.const
     assert source is not None
     outputs, inputs = int(w.shape[0]), int(w.shape[1])
     shape = (window[-1] * outputs, inputs, *window[:-1], 1)
-
-    def made() -> np.ndarray[Any, Any]:
-        return np.ascontiguousarray(np.moveaxis(source.array, -1, 0).reshape(shape))
-
-    return graph.add_constant(Constant(w.dtype, shape, made), f"{w.name}/taps")
+    made = source.derived(shape, lambda x: np.moveaxis(x, -1, 0))
+    return graph.add_constant(made, f"{w.name}/taps")

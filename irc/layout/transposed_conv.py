@@ -1,4 +1,4 @@
-"""ConvTranspose as Conv: results of one remainder by the stride are a convolution of their own.
+"""ConvTranspose as Conv: the results of each remainder by the stride are a convolution of their own.
 
 With stride s and kernel k, result o = s·q + r − pad is Σ x[q − t] · w[s·t + r] over t < ceil(k / s).  So one Conv of
 stride 1 computes all remainders as channels, and a rearrangement puts them beside each other.  Elementwise operations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from irc.expr import Const, Expr, IndexFunction, Tensor
-from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.dim import Dim
+from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, f32, f64, i64
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
@@ -68,7 +69,7 @@ class Interleave(Op):
 
 
 def run(graph: Graph) -> int:
-    """Rewrite those with constant weights, explicit padding and no dilation, in place; how many."""
+    """Rewrite those with constant weights, explicit padding and no dilation. Returns how many."""
     done = 0
     for node in graph.nodes:
         if isinstance(node.op, ConvTranspose):
@@ -82,9 +83,9 @@ def run(graph: Graph) -> int:
 
 
 def _followers(graph: Graph, value: Value) -> list[Node]:
-    """The elementwise operations that follow one after the other and are the same for all elements."""
+    """Find the chain of elementwise operations behind a value that treat all elements alike."""
     found: list[Node] = []
-    while len(value.uses) == 1 and value not in graph.outputs:
+    while len(value.uses) == 1 and not graph.keeps(value):
         (node,) = value.uses
         others = [v for v in node.operands if v is not value]
         if not node.op.elementwise or len(node.outputs) != 1 or node.outputs[0].type != value.type:
@@ -97,8 +98,9 @@ def _followers(graph: Graph, value: Value) -> list[Node]:
 
 
 def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
-    """What the node and those `after` it compute."""
-    op: Any = node.op
+    """Compute the results of a node and of the operations `after` it by convolutions or a product, if possible."""
+    op = node.op
+    assert isinstance(op, ConvTranspose)
     x, w, *rest = node.inputs
     assert x is not None and w is not None
     rank = len(x.shape) - 2
@@ -138,7 +140,7 @@ def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
 
 
 def _followed(b: Builder, node: Node, after: list[Node], y: Value) -> Value:
-    """The elementwise operations that follow, on a part of the result."""
+    """Apply the following elementwise operations to a part of the result."""
     before = node.outputs[0]
     for follower in after:
         y = b.add(follower.op, *(y if v is before else v for v in follower.inputs))
@@ -149,7 +151,7 @@ def _followed(b: Builder, node: Node, after: list[Node], y: Value) -> Value:
 
 
 WASTED = 1.2
-"""Positions computed for each that is kept, from which on every remainder is a Conv of its own."""
+"""Ratio of computed to kept positions from which on every remainder is a Conv of its own."""
 
 
 class _OfSmallPlanes:
@@ -160,21 +162,22 @@ class _OfSmallPlanes:
         (x, self.w, *rest), self.out = node.operands, node.outputs[0].shape
         self.x, self.bias = x, rest[0] if rest else None
         self.window = [int(k) for k in self.w.shape[2:]]
-        op: Any = node.op
+        assert isinstance(node.op, ConvTranspose)
+        op = node.op
         self.known = op.group == 1 and all(d.is_const for d in (*x.shape[2:], *self.out[2:]))
 
     def is_product(self) -> bool:
-        """Whether the plane has one pixel, and the result is no larger than what its window reaches."""
+        """Tell whether the plane has one pixel, and the result is no larger than the window."""
         ends = zip(self.begin, self.out[2:], self.window, strict=True)
         return self.known and all(d == 1 for d in self.x.shape[2:]) and all(p + int(o) <= k for p, o, k in ends)
 
     def product(self) -> Value:
-        """[n, in] · [in, taps · out], the channels last."""
+        """Compute the result as a product [n, in] · [in, taps · out], the channels last."""
         b, rank = self.b, len(self.window)
         spans = [slice(p, p + int(o)) for p, o in zip(self.begin, self.out[2:], strict=True)]
         shape = (*(int(o) for o in self.out[2:]), int(self.out[1]))
 
-        def made(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        def made(weights: Array) -> Array:
             kept = np.moveaxis(weights[(slice(None), slice(None), *spans)], 1, -1)
             return kept.reshape(len(weights), -1)
 
@@ -186,7 +189,7 @@ class _OfSmallPlanes:
         return b.Transpose(_followed(b, self.node, self.after, y), [0, rank + 1, *range(1, rank + 1)])
 
     def worth(self, taps: Sequence[int]) -> bool:
-        """Whether one Conv for all remainders, of so many taps, would compute much that is not kept."""
+        """Tell whether one Conv for all remainders, with this many taps, would compute much that is not kept."""
         if not self.known or any(int(o) % s for o, s in zip(self.out[2:], self.strides, strict=True)):
             return False
         if any(min(self._reach(axis, rho)) < 0 for axis, s in enumerate(self.strides) for rho in range(s)):
@@ -195,7 +198,7 @@ class _OfSmallPlanes:
         return computed * math.prod(self.strides) >= WASTED * math.prod(map(int, self.out[2:]))
 
     def _reach(self, axis: int, rho: int) -> tuple[int, int, int]:
-        """Taps for results s · q + rho of an axis, less one, and the padding before and after."""
+        """Count the taps for results s · q + rho of an axis, less one, and the padding before and after."""
         s = self.strides[axis]
         carry, r = divmod(rho + self.begin[axis], s)
         last = -(-(self.window[axis] - r) // s) - 1
@@ -203,7 +206,7 @@ class _OfSmallPlanes:
         return last, last - carry, count - int(self.x.shape[2 + axis]) + carry
 
     def remainders(self) -> Value:
-        """A Conv for each remainder, beside each other."""
+        """Compute each remainder by a Conv of its own, and interleave the results."""
         parts: list[Value] = []
         for at in np.ndindex(*self.strides):
             reach = [self._reach(axis, rho) for axis, rho in enumerate(at)]
@@ -219,44 +222,42 @@ class _OfSmallPlanes:
         return self.b.add(Interleave(tuple(self.strides), 1), self.b.Concat(*parts, axis=1))
 
     def _taps(self, first: Sequence[int], taps: Sequence[int]) -> Value:
-        """Every s-th tap from the first on, the last one first: [out, in, *taps]."""
+        """Take every s-th tap from the first on, in reverse order: [out, in, *taps]."""
         spans = [slice(r, None, s) for r, s in zip(first, self.strides, strict=True)]
         axes = tuple(range(2, 2 + len(taps)))
 
-        def made(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        def made(weights: Array) -> Array:
             return np.flip(weights[(slice(None), slice(None), *spans)], axes).swapaxes(0, 1)
 
         return self._constant((self.w.shape[1], self.w.shape[0], *taps), made)
 
-    def _constant(self, shape: Sequence[Any], made: Callable[[Array], Array]) -> Value:
+    def _constant(self, shape: Sequence[Dim | int], made: Callable[[Array], Array]) -> Value:
         source = self.w.const
         assert source is not None
-        sizes = tuple(int(d) for d in shape)
-        constant = Constant(self.w.dtype, sizes, lambda: np.ascontiguousarray(made(source.array)).reshape(sizes))
+        constant = source.derived(tuple(int(d) for d in shape), made)
         return self.b.graph.add_constant(constant, f"{self.w.name}/transposed")
 
 
-def _spread(bias: np.ndarray[Any, Any], group: int, times: int) -> np.ndarray[Any, Any]:
-    """A bias for every remainder of every channel."""
+def _spread(bias: Array, group: int, times: int) -> Array:
+    """Repeat a bias for every remainder of every channel."""
     return np.repeat(bias.reshape(group, 1, -1), times, 1).reshape(-1)
 
 
 def _weights(graph: Graph, w: Value, group: int, strides: tuple[int, ...], taps: list[int]) -> Value:
-    """[in, out / group, *k] as those of the Conv: [group · Πs · out / group, in / group, *taps]."""
-    source = w.const
-    assert source is not None
-    inputs, per, *kernel = (int(d) for d in w.shape)
+    """Rearrange weights [in, out / group, *k] for the Conv: [group · Πs · out / group, in / group, *taps]."""
+    assert w.const is not None
+    inputs, per, *kernel = w.const.shape
     rank = len(kernel)
     shape = (group * per * int(np.prod(strides)), inputs // group, *taps)
 
-    def made() -> np.ndarray[Any, Any]:
+    def made(weights: Array) -> Array:
         full = np.zeros((inputs, per, *(t * s for t, s in zip(taps, strides, strict=True))), w.dtype.numpy)
-        full[(slice(None), slice(None), *(slice(0, k) for k in kernel))] = source.array
+        full[(slice(None), slice(None), *(slice(0, k) for k in kernel))] = weights
         split = full.reshape(
             group, inputs // group, per, *(d for t, s in zip(taps, strides, strict=True) for d in (t, s))
         )
         at_taps, at_rest = [3 + 2 * k for k in range(rank)], [4 + 2 * k for k in range(rank)]
         moved = split.transpose(0, *at_rest, 2, 1, *at_taps)
-        return np.ascontiguousarray(np.flip(moved, tuple(range(-rank, 0))).reshape(shape))
+        return np.flip(moved, tuple(range(-rank, 0)))
 
-    return graph.add_constant(Constant(w.dtype, shape, made), f"{w.name}/transposed")
+    return graph.add_constant(w.const.derived(shape, made), f"{w.name}/transposed")

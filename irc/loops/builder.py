@@ -40,17 +40,17 @@ class Place(Tensor):
 
 
 def place(buffer: Buffer) -> Place:
-    """The elements of a buffer as a tensor."""
+    """Wrap a buffer as a tensor."""
     return Place(TensorType(buffer.dtype, buffer.shape), lambda at: Load(buffer, at), None, buffer)
 
 
 class LoopBuilder:
-    """Statements go to the innermost open block; `body` is the outermost one."""
+    """Appends statements to the innermost open block; `body` is the outermost one."""
 
     def __init__(self, origin: tuple[str, ...] = ()) -> None:
         self.body: list[Stmt] = []
         self.scratch: list[Buffer] = []
-        """Arena buffers made by `alloc`."""
+        """The arena buffers that `alloc` made."""
         self.origin = origin
         self._open: list[list[Stmt]] = [self.body]
         self._count: dict[str, int] = {}
@@ -58,7 +58,7 @@ class LoopBuilder:
     # ---------------------------------------------------------------- scopes
     @contextmanager
     def for_(self, extent: Operand, kind: Kind = "serial", name: str = "i") -> Iterator[Var]:
-        """A loop of `extent` (int, Dim or i64 expression) iterations; yields its index, which counts from 0.
+        """Open a loop of `extent` (int, Dim or i64 expression) iterations, and yield its index, which counts from 0.
 
         kind: "parallel" promises that iterations are independent (only on the outermost loop), "simd" that
         the innermost loop's are.
@@ -71,7 +71,7 @@ class LoopBuilder:
 
     @contextmanager
     def nest(self, extents: Sequence[DimLike], kind: Kind = "serial", name: str = "i") -> Iterator[tuple[Var, ...]]:
-        """Nested loops, outermost first; `kind` is that of the outermost one."""
+        """Open nested loops, outermost first, and yield their indices; `kind` is that of the outermost one."""
         depth, found = len(self._open), list[Var]()
         for k, extent in enumerate(extents):
             loop = For(self.name(name), index(Dim.of(extent)), [], kind if k == 0 else "serial", self.origin)
@@ -83,7 +83,7 @@ class LoopBuilder:
 
     @contextmanager
     def if_(self, cond: Expr) -> Iterator[None]:
-        """Statements for where `cond` (a boolean) holds."""
+        """Open a block that runs where `cond` (a boolean) holds."""
         chosen = If(cond, [])
         self.add(chosen)
         with self.inside(chosen.then):
@@ -91,7 +91,7 @@ class LoopBuilder:
 
     @contextmanager
     def else_(self) -> Iterator[None]:
-        """Statements for where the condition of the `if_` just before does not hold."""
+        """Open a block that runs where the condition of the `if_` just before does not hold."""
         last = self._open[-1][-1]
         assert isinstance(last, If) and not last.orelse, "else_ must follow if_"
         with self.inside(last.orelse):
@@ -99,14 +99,14 @@ class LoopBuilder:
 
     @contextmanager
     def inside(self, body: list[Stmt]) -> Iterator[None]:
-        """Statements go to `body`."""
+        """Append statements to `body`."""
         self._open.append(body)
         yield
         self._open.pop()
 
     # ------------------------------------------------------------- statements
     def store(self, target: Tensor | Buffer, at: Operand | Sequence[Operand], value: Operand) -> None:
-        """target[at] = value.  `target` is a result or scratch; `value` has its element type."""
+        """Store: target[at] = value. `target` is a result or scratch; `value` has its element type."""
         buffer = target if isinstance(target, Buffer) else getattr(target, "buffer", None)
         assert isinstance(buffer, Buffer), "only results and scratch can be written"
         items = tuple(at) if isinstance(at, tuple | list) else (at,)
@@ -116,11 +116,11 @@ class LoopBuilder:
         self.add(Store(buffer, tuple(index(i) for i in items), value))  # pyright: ignore[reportArgumentType]
 
     def let(self, value: Operand, name: str = "t") -> Var:
-        """A scalar that holds `value` to the end of the block."""
+        """Declare a scalar that holds `value` to the end of the block."""
         return self._scalar(value, name, mutable=False)
 
     def var(self, value: Operand, name: str = "v") -> Var:
-        """A scalar that starts as `value` and that `assign` changes."""
+        """Declare a scalar that starts as `value` and that `assign` changes."""
         return self._scalar(value, name, mutable=True)
 
     def assign(self, var: Var, value: Operand) -> None:
@@ -130,7 +130,7 @@ class LoopBuilder:
         self.add(Assign(var, value))
 
     def alloc(self, dtype: DType, shape: Sequence[DimLike], name: str = "scratch") -> Place:
-        """Scratch of that shape, contents undefined, alive to the end of the block.
+        """Allocate scratch of this shape, contents undefined, alive to the end of the block.
 
         Small static scratch is private to the iteration of every loop around it.  Large or symbolic scratch
         is one buffer for the whole operation: do not allocate it inside a parallel loop.
@@ -149,7 +149,7 @@ class LoopBuilder:
         self._open[-1].append(stmt)
 
     def name(self, hint: str, dtype: DType = i64) -> Var:
-        """A variable with a name nothing else in this function has; it is not declared by this."""
+        """Make a variable whose name is unique in this function, without declaring it."""
         count = self._count.get(hint, 0)
         self._count[hint] = count + 1
         return Var(f"{hint}{count}", dtype)

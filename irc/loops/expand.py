@@ -1,4 +1,4 @@
-"""Reductions inside the statements of an operation's own loops become loops."""
+"""Expansion of the reductions in an operation's own loops to loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from irc.loops.simplify import has_reduce
 
 
 def expand(b: LoopBuilder) -> None:
-    """Rewrite the builder's body in place."""
+    """Expand reductions in the builder's body in place."""
     b.body[:] = _expanded(b, b.body)
 
 

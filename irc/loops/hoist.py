@@ -1,4 +1,4 @@
-"""What stays the same in a loop is computed in front of it.
+"""Hoisting: what every iteration of a loop computes alike is computed in front of it.
 
 A reflecting Pad or the table of a Resize costs divisions and choices for each row; inside a loop over channels they
 would keep the compiler from vectorising it.  It also cannot know that what a loop reads is not what it writes.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, children, rebuilt, rewrite, walk
+from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, children, rebuilt
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Assign, Buffer, For, If, Let, Stmt, Store, walk as statements
+from irc.traversal import rewrite, walk
 
 
 def hoist(b: LoopBuilder, reads: bool) -> None:
-    """Rewrite the builder's body in place.  What stands outside all loops stays: it may be run by several threads.
+    """Hoist in the builder's body in place. What stands outside all loops stays: several threads may run it.
 
     reads: whether what a loop reads may be read even if it runs no iteration, as index functions may.
     """
@@ -24,7 +25,7 @@ def hoist(b: LoopBuilder, reads: bool) -> None:
 
 
 def _hoisted(b: LoopBuilder, body: list[Stmt], reads: bool) -> list[Stmt]:
-    """The body of a loop, with what loops in it need not do again in front of each of them."""
+    """Hoist within the body of a loop: invariant parts of loops in it go in front of them."""
     found: list[Stmt] = []
     for s in body:
         if isinstance(s, For):
@@ -37,7 +38,7 @@ def _hoisted(b: LoopBuilder, body: list[Stmt], reads: bool) -> list[Stmt]:
 
 
 class _Loop:
-    """One loop: what changes in it, and what was moved in front of it."""
+    """One loop: the variables and buffers that change in it, and what was moved in front of it."""
 
     def __init__(self, b: LoopBuilder, loop: For, reads: bool) -> None:
         self.b, self.loop = b, loop
@@ -50,7 +51,7 @@ class _Loop:
         self.front: list[Stmt] = []
 
     def run(self) -> list[Stmt]:
-        """Take the invariant parts out of the loop's own statements; the statements for in front of it."""
+        """Take the invariant parts out of the loop's own statements. Returns the statements for in front of it."""
         kept: list[Stmt] = []
         for s in self.loop.body:
             if isinstance(s, Let) and not s.mutable and self._stays(s.value):
@@ -75,12 +76,12 @@ class _Loop:
     def _parts(self, x: Expr, sure: bool, go: Callable[[Expr, bool], Expr]) -> tuple[Expr, ...]:
         if isinstance(x, Select):
             return go(x.cond, sure), go(x.a, False), go(x.b, False)
-        if isinstance(x, Bin) and x.op in ("and", "or"):  # C leaves out the second where the first decides
+        if isinstance(x, Bin) and x.op in ("and", "or"):  # C skips the second operand where the first decides
             return go(x.a, sure), go(x.b, False)
         return tuple(go(c, sure) for c in children(x))
 
     def _moves(self, x: Expr, sure: bool) -> bool:
-        """Whether an expression is worth a name in front of the loop, and may be computed there.
+        """Tell whether an expression is worth a name in front of the loop, and may be computed there.
 
         sure: it is computed whenever the loop's body runs; else it must not read, and not divide by what may be 0.
         """
@@ -94,7 +95,7 @@ class _Loop:
         return bool(divisions) or reads or any(isinstance(y, Select | Call) for y in parts)
 
     def _stays(self, x: Expr) -> bool:
-        """Whether every iteration computes the same, and it may be computed if there is none."""
+        """Tell whether every iteration computes the same, and computing it is safe without any iteration."""
         return not any(
             y in self.changing or (isinstance(y, Load) and (not self.reads or y.buffer.root in self.written))
             for y in walk(x)

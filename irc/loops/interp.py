@@ -1,6 +1,6 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-"""Runs a `Program` on NumPy arrays, statement by statement: what the generated C has to compute.
+"""Interpreter that runs a `Program` on NumPy arrays, statement by statement: what the generated C must compute.
 
 Slow, for tiny shapes: the oracle of lowering's tests.  Every index is checked.
 """
@@ -8,21 +8,23 @@ Slow, for tiny shapes: the oracle of lowering's tests.  Every index is checked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.types import DType
 from irc.kernels.core import reference
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
 
-Array = np.ndarray[Any, Any]
-
 
 def run(program: Program, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs for the given inputs.  A violated constraint is a ValueError, an index out of range an IndexError."""
+    """Compute the outputs for the given inputs.
+
+    Raises ValueError for a violated constraint, IndexError for an index out of range.
+    """
     return Interpreter(program, inputs).run()
 
 
@@ -43,13 +45,29 @@ class Interpreter:
             self.memory[constant] = constant.data
 
     def run(self) -> list[Array]:
-        for demand in self.program.demands:
-            if not demand.relation.holds(self.sizes):
-                raise ValueError(demand.message)
+        self._check(self.sizes.keys())
         with np.errstate(all="ignore"):
+            self._define_sizes()
             for f in self.program.functions:
                 self.function(f)
+                self._define_sizes(f)
         return [self.array(b) for b in self.program.outputs]
+
+    def _define_sizes(self, f: Function | None = None) -> None:
+        """Learn the sizes that a function has computed; without one, those that inputs and constants say."""
+        written = set() if f is None else {b.root for b in f.writes}
+        before = set(self.sizes)
+        for s in self.program.sizes:
+            if s.buffer.root in written or (f is None and s.buffer.root.where in ("input", "constant")):
+                self.sizes[s.symbol.name] = int(self.array(s.buffer).reshape(-1)[0])
+        self._check(self.sizes.keys() - before)
+
+    def _check(self, new: Collection[str]) -> None:
+        """Check what sizes must fulfil once all of them are known, `new` being the latest."""
+        for constraint in self.program.constraints:
+            names = {s.name for s in constraint.symbols()}
+            if names & set(new) and names <= self.sizes.keys() and not constraint.relation.holds(self.sizes):
+                raise ValueError(constraint.message)
 
     def function(self, f: Function) -> None:
         self.vars = {}
@@ -59,7 +77,7 @@ class Interpreter:
         return tuple(d.evaluate(self.sizes) for d in buffer.shape)
 
     def array(self, buffer: Buffer) -> Array:
-        """The memory of a buffer, in its own shape."""
+        """Return the memory of a buffer, in the buffer's shape."""
         root = buffer.root
         if root not in self.memory:
             self.memory[root] = _undefined(root.dtype, self.shape(root))
@@ -135,7 +153,7 @@ class Interpreter:
 
 
 def _undefined(dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Memory whose contents should catch the eye if anyone reads them."""
+    """Make memory whose contents show where unwritten memory is read."""
     return np.full(shape, 77, dtype.numpy) if dtype.kind != "f" else np.full(shape, np.nan).astype(dtype.numpy)
 
 

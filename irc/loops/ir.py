@@ -1,4 +1,4 @@
-"""Loop IR: what a model is once its operations are loops over buffers.
+"""Loop IR: a model as loops over buffers.
 
 Expressions are those of `irc.expr`, without `Reduce` (lowering turns it into loops) and with
 `Load.buffer` a `Buffer`.  A `Program` is a list of `Function`s run in order; each is one fused group.
@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
+from irc.arrays import Array
 from irc.expr import Expr, Var
-from irc.ir.dim import Dim, product
-from irc.ir.relation import Demand
+from irc.ir.capacity import Capacity
+from irc.ir.dim import Dim, Symbol, product
+from irc.ir.relation import SizeConstraint
 from irc.ir.types import DType
 
 Where = Literal["input", "output", "constant", "arena", "local", "state"]
@@ -35,7 +35,7 @@ class Buffer:
     dtype: DType
     shape: tuple[Dim, ...]
     where: Where
-    data: np.ndarray[Any, Any] | None = None
+    data: Array | None = None
     base: Buffer | None = None
     origin: tuple[str, ...] = ()
 
@@ -61,9 +61,9 @@ class Stmt:
 class For(Stmt):
     """for (var = 0; var < extent; var++).
 
-    kind: serial; parallel (iterations are independent and may run on different threads); simd (the
-    innermost loop, iterations independent or a reduction into accumulators marked so); lanes (simd over
-    accumulators of constant number, which stay in registers while the loop around it runs); unroll.
+    kind: serial; parallel (iterations are independent and may run on different threads); simd (the innermost loop,
+    iterations independent or a reduction into accumulators marked so); lanes (simd over accumulators of constant
+    number, which stay in registers while the loop around it runs).
     """
 
     var: Var
@@ -143,13 +143,24 @@ class Function:
     scratch: tuple[Buffer, ...] = ()  # arena buffers alive only inside this function
 
 
+@dataclass(frozen=True)
+class RunSize:
+    """A size that the program computes: `symbol` is what stands in the first element of `buffer`."""
+
+    symbol: Symbol
+    buffer: Buffer
+    value: str  # its name in the model
+
+
 @dataclass
 class Program:
     """A lowered model.
 
-    `symbols` are the parameters, in the order of the `dims` array of the C interface; each is a size of an
-    input.  `buffers` are all buffers but the locals.  `demands` are what these sizes must fulfil.  `states` are
-    (variable, input buffer, output buffer, initial array or None).
+    `symbols` are the sizes of inputs, in the order of the `dims` array of the C interface; the bounds of those `sizes`
+    that nothing in the model bounds follow there (`limits`).  `sizes` are what the functions compute, in the order in
+    which they are known; `capacity` bounds what depends on them.  `buffers` are all buffers but the locals.
+    `constraints` are what sizes must fulfil.  `states` are (variable, input buffer, output buffer, initial array or
+    None).
     """
 
     name: str
@@ -158,11 +169,26 @@ class Program:
     constants: list[Buffer]
     functions: list[Function]
     symbols: list[str]
-    demands: list[Demand] = field(default_factory=list[Demand])
-    states: list[tuple[str, Buffer, Buffer, np.ndarray[Any, Any] | None]] = field(default_factory=list[Any])
+    constraints: list[SizeConstraint] = field(default_factory=list[SizeConstraint])
+    states: list[tuple[str, Buffer, Buffer, Array | None]] = field(default_factory=list[Any])
+    sizes: list[RunSize] = field(default_factory=list[RunSize])
+    limits: list[RunSize] = field(default_factory=list[RunSize])
+    capacity: Capacity = field(default_factory=lambda: Capacity(()))
+
+    def bytes(self, buffer: Buffer) -> Dim:
+        """Bound the bytes of a buffer by what is known before a run."""
+        return self.capacity.of(buffer.elements) * buffer.dtype.itemsize
+
+    def known(self, size: Dim) -> bool:
+        """Tell whether a size is known before a run."""
+        return not any(s.name in self._computed for s in size.symbols())
+
+    @property
+    def _computed(self) -> set[str]:
+        return {s.symbol.name for s in self.sizes}
 
     def buffers(self) -> list[Buffer]:
-        """Every root buffer the functions touch, each once, in order of first use."""
+        """List the root buffers that the functions touch, each once, in order of first use."""
         seen: dict[Buffer, None] = dict.fromkeys([*self.inputs, *self.constants])
         for f in self.functions:
             seen.update(dict.fromkeys(b.root for b in (*f.reads, *f.scratch, *f.writes)))
@@ -171,7 +197,7 @@ class Program:
 
 
 def walk(stmts: list[Stmt]) -> Iterator[Stmt]:
-    """Every statement, outermost first."""
+    """Yield every statement, outermost first."""
     for s in stmts:
         yield s
         if isinstance(s, For):

@@ -8,13 +8,14 @@ from typing import Any
 
 from irc.diagnostics import CompileError, Problem, Sink
 from irc.diagnostics.codes import lowering as codes
-from irc.expr import Expr, Load, Tensor, transform, walk
+from irc.expr import Expr, Load, Tensor
 from irc.fusion.elements import Flat, Inliner
 from irc.fusion.group import Group, Grouping
-from irc.ir.dim import Dim
+from irc.ir.capacity import Capacity
+from irc.ir.dim import Dim, Symbol
 from irc.ir.graph import Graph, Node, Value, layers_of, symbols_of
 from irc.ir.names import unused
-from irc.ir.relation import Demand
+from irc.ir.relation import SizeConstraint
 from irc.ir.types import DType, TensorType
 from irc.layout.destination import Destination
 from irc.loops.builder import LoopBuilder, Place, place
@@ -29,6 +30,7 @@ from irc.loops.ir import (
     KernelCall,
     Let,
     Program,
+    RunSize,
     Stmt,
     Store,
     walk as walk_statements,
@@ -36,19 +38,20 @@ from irc.loops.ir import (
 from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
 from irc.passes.size_constraints import recorded
+from irc.traversal import transform, walk
 
 NEW_LAYOUT = "the same elements in another order, as kernels like them"
-"""Comment of a function that no layer asked for."""
+"""Comment of a function that belongs to no layer."""
 
 
 def lower(graph: Graph, grouping: Grouping, name: str, sink: Sink | None = None) -> Program:
-    """The program of a grouped graph.  Raises CompileError with every finding."""
+    """Lower a grouped graph to a program. Raises CompileError with every finding."""
     return Lowering(graph, grouping, name, sink or Sink()).run()
 
 
 @dataclass
 class Scope:
-    """What the emission of one group needs."""
+    """State for the emission of one group."""
 
     lowering: Lowering
     b: LoopBuilder
@@ -57,11 +60,11 @@ class Scope:
     """Stages of this group that are not read from their buffers: value → function from an index to an Expr."""
 
     def element(self, value: Value, index: tuple[Expr, ...]) -> Expr:
-        """The element that is to be computed, with loads of buffers."""
+        """Express the element to compute, with loads of buffers."""
         return self.resolve(self.inliner.at(value, index))
 
     def resolve(self, e: Expr) -> Expr:
-        """Loads of values become loads of buffers (or whatever holds a local stage)."""
+        """Replace loads of values by loads of buffers (or of what holds a local stage)."""
 
         def visit(x: Expr) -> Expr:
             if not isinstance(x, Load):
@@ -100,8 +103,9 @@ class Lowering:
                 self.program.functions.append(self._function(group))
         for value, out in copies:
             self.program.functions.append(self._copy(value, out))
+        self._sizes()
         self._constants()
-        self.program.demands = self._demands()
+        self.program.constraints = self._constraints()
         self.sink.stop_on_errors(CompileError)
         return self.program
 
@@ -117,7 +121,7 @@ class Lowering:
                         self.program.symbols.append(only.name)
 
     def _outputs(self) -> list[tuple[Value, Buffer]]:
-        """Output buffers; the outputs that nothing computes in place, to be copied at the end."""
+        """Add the output buffers. Returns the outputs that nothing computes in place, to be copied at the end."""
         copies: list[tuple[Value, Buffer]] = []
         for value in self.graph.outputs:
             out = self._new(value, "output")
@@ -128,6 +132,24 @@ class Lowering:
                 self.buffers[value] = out
         return copies
 
+    def _sizes(self) -> None:
+        """List the sizes that the program computes, in the order of its functions, and those that nothing bounds."""
+        program, used = self.program, self._run_symbols() if self.graph.sizes else {}
+        written = {b.root: k for k, f in enumerate(program.functions) for b in f.writes}
+        found = [RunSize(used[name], self.buffer(v), v.name) for name, v in self.graph.sizes.items() if name in used]
+        program.sizes = sorted(found, key=lambda s: written.get(s.buffer.root, -1))
+        program.capacity = Capacity(program.symbols)
+        for b in (*program.buffers(), *program.outputs):
+            program.capacity.of(b.elements)
+        for s in program.sizes:  # also one that no buffer has
+            program.capacity.of(Dim({(s.symbol,): 1}))
+        program.limits = [s for s in program.sizes if s.symbol.name in program.capacity.free]
+
+    def _run_symbols(self) -> dict[str, Symbol]:
+        """Find the symbols that the run defines."""
+        found = {s for v in self.graph.values() for d in symbols_of([v]).values() for s in d.symbols()}
+        return {s.name: s for s in found if s.name in self.graph.sizes}
+
     def _new(self, value: Value, where: Any) -> Buffer:
         origin = layers_of([value.producer]) if value.producer else ()
         return Buffer(self.name(value.name), value.dtype, value.shape, where, origin=origin)
@@ -136,7 +158,7 @@ class Lowering:
         return unused(hint, self._names)
 
     def buffer(self, value: Value) -> Buffer:
-        """Where a stored value, view, input or constant stands."""
+        """Return the buffer of a stored value, view, input or constant."""
         self._read_through.update(self._views(value))
         found = self.buffers.get(value)
         if found is None:
@@ -154,7 +176,7 @@ class Lowering:
         return found
 
     def flat(self, buffer: Buffer) -> Buffer:
-        """A one-dimensional view of a buffer."""
+        """Make a one-dimensional view of a buffer."""
         if len(buffer.shape) == 1:
             return buffer
         if buffer not in self._flat:
@@ -169,7 +191,7 @@ class Lowering:
         return self._flat[buffer]
 
     def scratch(self, dtype: DType, shape: tuple[Dim, ...], hint: str) -> Buffer:
-        """Arena memory for one function."""
+        """Reserve arena memory for one function."""
         return Buffer(self.name(hint), dtype, shape, "arena")
 
     # ------------------------------------------------------------------ functions
@@ -192,7 +214,7 @@ class Lowering:
         return made
 
     def _views(self, value: Value) -> list[Node]:
-        """The nodes that make a value a view of what is stored, or of another view; not the parts of a destination."""
+        """List the nodes that make a value a view of another value, and so on; parts of a destination do not count."""
         found: list[Node] = []
         while value in self.grouping.views:
             if value.producer is not None and value.producer.op.part_of is None:
@@ -201,8 +223,11 @@ class Lowering:
         return found
 
     def _layers(self, nodes: Iterable[Node | None]) -> tuple[str, ...]:
-        """The layers that these nodes compute, in the graph's order; where no layer asked for them, as for a change of
-        layout, the nearest ones that made the operands, or that use the results."""
+        """List the layers that nodes compute, in the graph's order.
+
+        Nodes of no layer, such as changes of layout, get the nearest layers that made their operands, or that use their
+        results.
+        """
         here = sorted({n for n in nodes if n is not None}, key=lambda n: self._place[n])
         for neighbours in (self.graph.dag.predecessors, self.graph.dag.successors):
             near, seen = here, set(here)
@@ -215,7 +240,7 @@ class Lowering:
         return ()
 
     def _loops(self, node: Node, b: LoopBuilder) -> None:
-        """An operation that writes its loops itself."""
+        """Emit an operation that writes its loops itself."""
         assert node.op.loops is not None
 
         def operand(value: Value | None) -> Tensor | None:
@@ -234,7 +259,7 @@ class Lowering:
         expand(b)
 
     def _copy(self, value: Value, out: Buffer) -> Function:
-        """A function that copies what stands elsewhere to an output: it computes the views that this is."""
+        """Make a function that copies a value that stands elsewhere to an output; it computes the views in between."""
         views = self._views(value)
         layers = self._layers(views or [value.producer])
         b = LoopBuilder(layers)
@@ -260,24 +285,25 @@ class Lowering:
 
     # --------------------------------------------------------------------- checks
     def _check_values(self) -> None:
-        """Every stored value must be a tensor of numbers, and all sizes known from the inputs' sizes."""
+        """Check that every stored value is a tensor of numbers, and that all sizes follow from those of the inputs."""
         for value in self._all_values():
             loc = value.producer.loc if value.producer else value.loc
             kind = value.type
             if not isinstance(kind, TensorType) or kind.shape is None or kind.dtype.kind not in "fiub":
                 self.sink.report(codes.UNSUPPORTED_TYPE, loc, value=value.name, type=kind)
         for value in dict.fromkeys([*self._all_values(), *(v for n in self.graph.nodes for v in n.outputs)]):
-            for name in sorted(symbols_of([value]).keys() - self.program.symbols):
+            for name in sorted(symbols_of([value]).keys() - self.program.symbols - self.graph.sizes.keys()):
                 self._unknown_symbol(value, name)
 
-    def _demands(self) -> list[Demand]:
-        """What the sizes of the inputs must fulfil.  A demand on a size that only running tells is a finding."""
-        found: list[Demand] = []
-        for demand in recorded(self.graph):
-            unknown = [s.name for s in demand.symbols() if s.name not in self.program.symbols]
+    def _constraints(self) -> list[SizeConstraint]:
+        """List the constraints on sizes.  A constraint on a size that nothing defines is a finding."""
+        found: list[SizeConstraint] = []
+        for constraint in recorded(self.graph):
+            known = (*self.program.symbols, *self.graph.sizes)
+            unknown = [s.name for s in constraint.symbols() if s.name not in known]
             for name in unknown:
                 self._unknown_symbol(None, name)
-            found += [] if unknown else [demand]
+            found += [] if unknown else [constraint]
         return found
 
     def _all_values(self) -> list[Value]:
@@ -287,8 +313,10 @@ class Lowering:
         return list(dict.fromkeys(values))
 
     def _unknown_symbol(self, value: Value | None, name: str) -> None:
-        """Report the first operation in whose result the symbol appears, or the input that declares it; without
-        a value, no finding where neither is left."""
+        """Report the first operation in whose result the symbol appears, or the input that declares it.
+
+        Without a value, there is no finding if neither is left.
+        """
         for node in self.graph.nodes:
             out = next((v for v in node.outputs if name in symbols_of([v])), None)
             if out is not None and not any(name in symbols_of([v]) for v in node.operands):
@@ -307,7 +335,7 @@ def _loc(group: Group) -> Any:
 
 
 def touched(stmts: list[Stmt]) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    """The buffers, locals left out, that statements read and write."""
+    """Collect the buffers, except local ones, that statements read and write."""
     reads: dict[Buffer, None] = {}
     writes: dict[Buffer, None] = {}
 

@@ -1,8 +1,9 @@
-"""Where the arena's buffers lie: offsets and the arena's size, as expressions of the sizes.
+"""Memory planning: offsets of the arena's buffers and the arena's size, as expressions of the sizes.
 
 Functions run in order, so a buffer lives from the first function that touches it to the last.  Buffers whose
 lives do not overlap share memory.  Static buffers are packed first (largest first, each at the lowest gap that
-fits); symbolic ones follow in slots, shared where one size is certainly not larger than the other.
+fits); symbolic ones follow in slots, shared where one size is certainly not larger than the other.  A size that the
+run computes counts with its upper bound.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class Slot:
 
 
 def aligned(size: Dim) -> Dim:
-    """Rounded up to the alignment."""
+    """Round up to the alignment."""
     return size if size.exact_div(ALIGNMENT) is not None else size.ceildiv(ALIGNMENT) * ALIGNMENT
 
 
 def lives(program: Program) -> dict[Buffer, Life]:
-    """The life of every arena root buffer."""
+    """Determine the life of every arena root buffer."""
     found: dict[Buffer, Life] = {}
     for k, f in enumerate(program.functions):
         for buffer in (*f.reads, *f.scratch, *f.writes):
@@ -60,24 +61,28 @@ def lives(program: Program) -> dict[Buffer, Life]:
 
 
 def plan(program: Program) -> MemoryPlan:
-    """Offsets for all arena buffers, multiples of 64."""
+    """Place all arena buffers at offsets that are multiples of 64."""
     alive = lives(program)
     found = MemoryPlan()
-    static = {b: life for b, life in alive.items() if b.bytes.is_const}
-    found.size = Dim.of(_pack(static, found.offsets))
-    for slot in _slots({b: life for b, life in alive.items() if b not in static}):
+    bytes = {b: program.bytes(b) for b in alive}
+    static = {b: life for b, life in alive.items() if bytes[b].is_const}
+    found.size = Dim.of(_pack(static, bytes, found.offsets))
+    for slot in _slots({b: life for b, life in alive.items() if b not in static}, bytes):
         for buffer in slot.buffers:
             found.offsets[buffer] = found.size
         found.size = found.size + aligned(slot.size)
     return found
 
 
-def _pack(buffers: dict[Buffer, Life], offsets: dict[Buffer, Dim]) -> int:
-    """Give each buffer the lowest offset free during its life, largest buffers first; the total."""
+def _pack(buffers: dict[Buffer, Life], bytes: dict[Buffer, Dim], offsets: dict[Buffer, Dim]) -> int:
+    """Give each buffer the lowest offset that is free during its life, largest buffers first.
+
+    Returns the total size.
+    """
     placed: list[tuple[int, int, Life]] = []
     total = 0
-    for buffer, life in sorted(buffers.items(), key=lambda item: -int(item[0].bytes)):
-        size = int(aligned(buffer.bytes))
+    for buffer, life in sorted(buffers.items(), key=lambda item: -int(bytes[item[0]])):
+        size = int(aligned(bytes[buffer]))
         start = 0
         for begin, end, _ in sorted((p for p in placed if p[2].overlaps(life)), key=lambda p: p[0]):
             if start + size <= begin:
@@ -89,23 +94,23 @@ def _pack(buffers: dict[Buffer, Life], offsets: dict[Buffer, Dim]) -> int:
     return total
 
 
-def _slots(buffers: dict[Buffer, Life]) -> list[Slot]:
+def _slots(buffers: dict[Buffer, Life], bytes: dict[Buffer, Dim]) -> list[Slot]:
     slots: list[Slot] = []
     for buffer, life in buffers.items():
         free = [s for s in slots if not any(life.overlaps(x) for x in s.lives)]
-        slot = next((s for s in free if s.size == buffer.bytes), None)
+        slot = next((s for s in free if s.size == bytes[buffer]), None)
         if slot is None:
-            slot = next((s for s in free if _larger(s.size, buffer.bytes) is not None), None)
+            slot = next((s for s in free if _larger(s.size, bytes[buffer]) is not None), None)
         if slot is None:
-            slots.append(Slot(buffer.bytes, [life], [buffer]))
+            slots.append(Slot(bytes[buffer], [life], [buffer]))
             continue
-        slot.size = _larger(slot.size, buffer.bytes) or slot.size
+        slot.size = _larger(slot.size, bytes[buffer]) or slot.size
         slot.lives.append(life)
         slot.buffers.append(buffer)
     return slots
 
 
 def _larger(a: Dim, b: Dim) -> Dim | None:
-    """The larger of two sizes where that is certain."""
+    """Return the larger of two sizes; None if that is not certain."""
     order = a.at_most(b)
     return b if order else a if order is False or b.at_most(a) else None

@@ -1,4 +1,4 @@
-"""Row groups: stages that share the loops over the axes that are not reduced."""
+"""Emission of row groups: stages share the loops over the axes that are not reduced."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from irc.expr import Const, Expr, Load, Var, index
+from irc.expr import Const, Expr, Load, Var
 from irc.fusion.group import Group
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import i64
 from irc.loops.builder import LOCAL_BYTES
 from irc.loops.ir import Alloc, Buffer, Let
-from irc.loops.schedule import TILE, TILE_VAR, WHOLE_TILE, Axis, Scalars, Tile, TileReducer, loop
+from irc.loops.schedule import TILE_VAR, Axis, Scalars, TileReducer, loop, tile_of
 from irc.loops.simplify import share, substitute
 from irc.loops.stages import merged, merged_reductions
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from irc.loops.lower import Scope
 
 MANY = 64
-"""Iterations of a parallel loop that are enough for as many threads as there may be."""
+"""Iterations of a parallel loop that are enough for any number of threads."""
 
 
 def emit_rows(scope: Scope, group: Group) -> None:
-    """All stages of a row group."""
+    """Emit all stages of a row group."""
     RowEmitter(scope, group).run()
 
 
@@ -45,8 +45,7 @@ class RowEmitter:
             if k not in self.frame.reduced and size != 1:
                 self.outer[k] = self._variable(size)
         moving = [k for k, size in enumerate(self.frame.shape) if size != 1]
-        self.tiled = bool(moving) and moving[-1] not in self.frame.reduced
-        self.vector = moving[-1] if self.tiled else None
+        self.vector = moving[-1] if moving and moving[-1] not in self.frame.reduced else None
         self.home: dict[Value, Buffer] = {}
 
     def _variable(self, size: Dim) -> Var:
@@ -59,7 +58,10 @@ class RowEmitter:
         with ExitStack() as stack:
             outer = [k for k in self.outer if k != self.vector]
             self._outer_loops(stack, outer)
-            self.tile = self._tile(stack, first=not outer) if self.tiled else None
+            self.tile = None
+            if self.vector is not None:
+                axis = Axis(self.outer[self.vector], self.frame.shape[self.vector])
+                self.tile = tile_of(self.b, stack, axis, "serial" if outer else "parallel")
             for value in self.group.stages:
                 if self.frame.is_full(value.shape):
                     self._full(value)
@@ -67,7 +69,7 @@ class RowEmitter:
                     self._reduced(value)
 
     def _outer_loops(self, stack: ExitStack, outer: list[int]) -> None:
-        """Loops over these axes; as one where the first alone may have too few iterations for all threads."""
+        """Open loops over these axes; one loop over all if the first may have too few iterations for all threads."""
         b, extents = self.b, [self.frame.shape[k] for k in outer]
         if len(outer) < 2 or (extents[0].const or 0) >= MANY:
             for n, k in enumerate(outer):
@@ -79,19 +81,9 @@ class RowEmitter:
             rest = rest // extents[n]
         b.add(Let(self.outer[outer[0]], rest))
 
-    def _tile(self, stack: ExitStack, first: bool) -> Tile:
-        assert self.vector is not None
-        axis = Axis(self.outer[self.vector], self.frame.shape[self.vector])
-        if axis.size is not None and axis.size <= WHOLE_TILE:
-            return Tile(axis, Const(0, i64), index(axis.extent), axis.size)
-        b = self.b
-        n = stack.enter_context(b.for_(axis.extent.ceildiv(TILE), "parallel" if first else "serial", "n"))
-        start = b.let(n * TILE, "start")
-        return Tile(axis, start, b.let((index(axis.extent) - start).min(TILE), "width"), TILE)
-
     # ------------------------------------------------------------------ placement
     def _place_stages(self) -> None:
-        """Where full stages stand: their own buffer, a later result's, or scratch."""
+        """Place the full stages: in their own buffer, a later result's, or scratch."""
         lowering = self.scope.lowering
         for value in self.group.stages:
             if not self.frame.is_full(value.shape):
@@ -110,7 +102,7 @@ class RowEmitter:
             self.scope.local[value] = self._full_reader(value)
 
     def _in_place(self, value: Value) -> Value | None:
-        """A result of the same type, after which nothing reads `value`, and which reads it element by element."""
+        """Find a result of the same type that reads `value` element by element and after which nothing reads it."""
         stages = self.group.stages
         readers = [k for k, v in enumerate(stages) if value in self._direct_reads(v)]
         last = stages[readers[-1]] if readers else None
@@ -128,7 +120,7 @@ class RowEmitter:
         return self.home.get(value) is self.scope.lowering.buffer(target)
 
     def _direct_reads(self, value: Value) -> set[Value]:
-        """The stages that a stage reads, also through substituted members."""
+        """Collect the stages that a stage reads, also through substituted members."""
         found: set[Value] = set()
         stack, seen = [value], set[Value]()
         while stack:
@@ -144,7 +136,7 @@ class RowEmitter:
 
     def _row_local(self, value: Value) -> bool:
         size = product(self.frame.shape[k] for k in self.frame.reduced) * value.dtype.itemsize
-        return not self.tiled and size.is_const and int(size) <= LOCAL_BYTES
+        return self.vector is None and size.is_const and int(size) <= LOCAL_BYTES
 
     def _full_reader(self, value: Value) -> Callable[[Sequence[Expr]], Load]:
         if value in self.group.results or not self._row_local(value) or self.home[value].where == "output":
@@ -210,7 +202,7 @@ class RowEmitter:
         b, tile = self.b, self.tile
         assert tile is not None
         row = TileReducer(b, self.ranges, tile, [{}]).values(e)[0]
-        held = b.alloc(value.dtype, [tile.room], "row").buffer
+        held = b.alloc(value.dtype, [tile.most], "row").buffer
         assert held is not None
         with b.for_(tile.length, "simd", "t") as t:
             b.store(held, t, share(b, row(t)))

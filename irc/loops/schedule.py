@@ -1,4 +1,4 @@
-"""How one stage becomes loops: which axis is vectorised, what is blocked, where accumulators stand.
+"""Scheduling of one stage: which axis is vectorised, what is blocked, where accumulators stand.
 
 Three ways.  `nest`: no reduction; the innermost loop is simd.  `lanes`: the reduction's last axis is contiguous;
 several accumulators side by side, added up in a fixed order.  `tile`: a row tile of the last result axis is
@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from irc.expr import Const, Expr, Load, Operand, Reduce, Select, Var, index, replaced, walk
+from irc.expr import Const, Expr, Load, Operand, Reduce, Select, Var, index
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
 from irc.ir.types import boolean, i64
-from irc.loops.builder import LoopBuilder
+from irc.loops.builder import Kind, LoopBuilder
 from irc.loops.ir import Buffer, For, If
 from irc.loops.simplify import Span, bound, combine, depends, has_reduce, identity, share, split_guards, substitute
+from irc.traversal import replaced, walk
 
 TILE = 256
 WHOLE_TILE = 512
@@ -48,16 +49,18 @@ class Scalars:
         self.b, self.ranges = b, ranges
 
     def value(self, e: Expr) -> Expr:
-        """`e` without `Reduce`; what it needs is written to the builder."""
+        """Evaluate the reductions in `e` by statements. Returns `e` without `Reduce`."""
         if not has_reduce(e):
             return e
-        guarded = [x for x in walk(e) if isinstance(x, Select) and (has_reduce(x.a) or has_reduce(x.b))]
+        parts = walk(e, into=lambda x: not isinstance(x, Reduce))
+        guarded = [x for x in parts if isinstance(x, Select) and (has_reduce(x.a) or has_reduce(x.b))]
         if guarded:
             return self._branches(e, guarded[-1])
-        return substitute(e, {r: self.reduce(r) for r in _outermost(e)})
+        found: dict[Expr, Expr] = {r: self.reduce(r) for r in _outermost(e)}
+        return replaced(e, found.get)
 
     def _branches(self, e: Expr, choice: Select) -> Expr:
-        """A reduction under a condition runs only where the condition holds."""
+        """Evaluate a reduction under a condition only where the condition holds."""
         b = self.b
         cond = self.value(choice.cond)
         result = b.var(identity("sum", choice.dtype) if choice.dtype != boolean else Const(False, boolean), "chosen")
@@ -65,14 +68,16 @@ class Scalars:
             b.assign(result, self.value(choice.a))
         with b.else_():
             b.assign(result, self.value(choice.b))
-        return self.value(substitute(e, {choice: result}))
+        found: dict[Expr, Expr] = {choice: result}
+        return self.value(replaced(e, found.get))
 
     def reduce(self, r: Reduce) -> Expr:
-        """The result of a reduction, in a scalar."""
+        """Evaluate a reduction into a scalar."""
         mine: set[Expr] = set(r.vars)
         inner = [x for x in _outermost(r.body) if not depends(x, mine)]
         if inner:
-            r = Reduce(r.op, r.vars, r.extents, substitute(r.body, {x: self.reduce(x) for x in inner}))
+            found: dict[Expr, Expr] = {x: self.reduce(x) for x in inner}
+            r = Reduce(r.op, r.vars, r.extents, replaced(r.body, found.get))
         if not has_reduce(r.body) and lane_worthy(r, self.ranges):
             return self._lanes(r)
         b = self.b
@@ -83,7 +88,10 @@ class Scalars:
         return total
 
     def _lanes(self, r: Reduce) -> Expr:
-        """Accumulators side by side over the last axis, then folded in halves: the same order on every machine."""
+        """Sum up the last axis in accumulators side by side, then fold these in halves.
+
+        The order is the same on every machine.
+        """
         b, last, extent = self.b, r.vars[-1], r.extents[-1]
         lanes = lane_count(r)
         acc = b.alloc(r.dtype, [lanes], "lanes")
@@ -110,19 +118,22 @@ class Scalars:
 
 
 def lane_count(r: Reduce) -> int:
-    """Accumulators of a row: registers of 64 bytes, several where the row is long, for each waits for its last sum."""
+    """Count the accumulators of a row.
+
+    One register of 64 bytes; several if the row is long, as each waits for its last sum.
+    """
     lanes, size = 64 // max(r.dtype.itemsize, 2), r.extents[-1].const
     return 4 * lanes if size is None or size >= 8 * lanes else lanes
 
 
 def _outermost(e: Expr) -> list[Reduce]:
-    """The reductions in `e` that are in no other."""
+    """List the reductions in `e` that are in no other."""
     parts = walk(e, into=lambda x: not isinstance(x, Reduce))
     return list(dict.fromkeys(x for x in parts if isinstance(x, Reduce)))
 
 
 def lane_worthy(r: Reduce, ranges: Ranges) -> bool:
-    """Whether the reduction's last axis is long and every load is contiguous or constant along it."""
+    """Tell whether the reduction's last axis is long and every load is contiguous or constant along it."""
     size = r.extents[-1].const
     if r.op in ("any", "all") or (size is not None and size < 32) or r.dtype.kind not in "fiu":
         return False
@@ -130,7 +141,7 @@ def lane_worthy(r: Reduce, ranges: Ranges) -> bool:
 
 
 def stride_score(load: Load, var: Var, ranges: Ranges) -> int:
-    """0 where a load is constant or contiguous along a loop, 1 where it strides, 2 where it is irregular."""
+    """Rate a load along a loop: 0 if it is constant or contiguous, 1 if it strides, 2 if it is irregular."""
     slope = coefficient(ranges.flat(load.index, load.buffer.shape), local_name(var))
     if slope is None or any(depends(i, {var}) and not is_index(i) for i in load.index):
         return 2
@@ -139,7 +150,7 @@ def stride_score(load: Load, var: Var, ranges: Ranges) -> int:
 
 @contextmanager
 def loops(b: LoopBuilder, vars: tuple[Var, ...], extents: tuple[Dim, ...]) -> Iterator[None]:
-    """Loops over variables that exist already."""
+    """Open loops over variables that exist already."""
     with ExitStack() as stack:
         for var, extent in zip(vars, extents, strict=True):
             stack.enter_context(loop(b, var, extent))
@@ -148,7 +159,7 @@ def loops(b: LoopBuilder, vars: tuple[Var, ...], extents: tuple[Dim, ...]) -> It
 
 @contextmanager
 def loop(b: LoopBuilder, var: Var, extent: Operand, kind: str = "serial") -> Iterator[None]:
-    """One loop over a variable that exists already."""
+    """Open one loop over a variable that exists already."""
     made = For(var, index(extent), [], kind, b.origin)  # pyright: ignore[reportArgumentType]
     b.add(made)
     with b.inside(made.body):
@@ -164,17 +175,26 @@ def _buffer(place: object) -> Buffer:
 # --------------------------------------------------------------------------- tiles
 @dataclass
 class Tile:
-    """A piece of the vectorised axis: `axis.var` runs from `start` for `length` iterations, at most `room`."""
+    """A piece of the vectorised axis: `axis.var` runs from `start` for `length` iterations, at most `most`."""
 
     axis: Axis
     start: Expr
     length: Expr
-    room: int
+    most: int
+
+
+def tile_of(b: LoopBuilder, stack: ExitStack, axis: Axis, kind: Kind) -> Tile:
+    """Open the loop of this kind over the tiles of an axis, unless the whole axis is one."""
+    if axis.size is not None and axis.size <= WHOLE_TILE:
+        return Tile(axis, Const(0, i64), index(axis.extent), axis.size)
+    n = stack.enter_context(b.for_(axis.extent.ceildiv(TILE), kind, "n"))
+    start = b.let(n * TILE, "start")
+    return Tile(axis, start, b.let((index(axis.extent) - start).min(TILE), "width"), TILE)
 
 
 @dataclass
 class TileReducer:
-    """Reductions for all of a tile, and for several values of a blocked variable at once.
+    """Emits reductions for all of a tile, and for several values of a blocked variable at once.
 
     `blocks` are substitutions, one per copy of the accumulators.
     """
@@ -183,10 +203,10 @@ class TileReducer:
     ranges: Ranges
     tile: Tile
     blocks: list[dict[Expr, Expr]]
-    fixed: set[Expr] = field(default_factory=set[Expr])  # variables a guard may depend on outside the reduction
+    fixed: set[Expr] = field(default_factory=set[Expr])  # variables of a guard from outside the reduction
 
     def values(self, e: Expr) -> list[Callable[[Var], Expr]]:
-        """For each block the element at tile position `t`, once the reductions in `e` have run."""
+        """Run the reductions in `e`. Returns for each block a function from a tile position `t` to the element."""
         accs: dict[Expr, list[Buffer]] = {}
         for r in _postorder(e):
             accs[r] = self._reduce(r, accs)
@@ -203,7 +223,7 @@ class TileReducer:
 
     def _reduce(self, r: Reduce, accs: dict[Expr, list[Buffer]]) -> list[Buffer]:
         b, tile = self.b, self.tile
-        made = [_buffer(b.alloc(r.dtype, [tile.room], "acc")) for _ in self.blocks]
+        made = [_buffer(b.alloc(r.dtype, [tile.most], "acc")) for _ in self.blocks]
         with b.for_(tile.length, "simd", "t") as t:
             for acc in made:
                 b.store(acc, t, identity(r.op, r.dtype))
@@ -224,7 +244,7 @@ class TileReducer:
         return made
 
     def _order(self, r: Reduce, guards: list[Expr]) -> tuple[list[tuple[Var, Dim]], tuple[Var, Dim] | None]:
-        """The reduction's loops: those that guards need outside, one that none needs unrolled inside."""
+        """Order the reduction's loops: those that guards need outside, one that none needs unrolled inside."""
         pairs = list(zip(r.vars, r.extents, strict=True))
         free = [p for p in pairs if not any(depends(g, {p[0]}) for g in guards)]
         chosen = max(free, key=lambda p: p[1].const if p[1].const is not None else 1 << 30, default=None)
@@ -277,7 +297,7 @@ class TileReducer:
                 self._simd(r, body, pending, start, length, accs, made, [{var: rest}])
 
     def _bounds(self, span: Span) -> tuple[Expr, Expr]:
-        """First tile position and number of positions inside the span."""
+        """Return the first tile position and the number of positions inside the span."""
         b, tile = self.b, self.tile
         if not span.low and not span.high:
             return Const(0, i64), tile.length
@@ -314,7 +334,7 @@ class TileReducer:
         made: list[Buffer],
         steps: list[dict[Expr, Expr]],
     ) -> None:
-        """The innermost loop: every block takes the same steps of the reduction."""
+        """Emit the innermost loop: every block takes the same steps of the reduction."""
         b = self.b
         for guard in reversed(pending):
             body = Select(guard, body, identity(r.op, r.dtype))
@@ -333,7 +353,7 @@ TILE_VAR = Var("tile")
 
 
 def _postorder(e: Expr) -> list[Reduce]:
-    """Every reduction, inner ones first."""
+    """List every reduction, inner ones first."""
     found: dict[Reduce, None] = {}
 
     def go(x: Expr) -> None:
@@ -347,7 +367,7 @@ def _postorder(e: Expr) -> list[Reduce]:
 
 
 def tileable(e: Expr) -> bool:
-    """Whether all reductions in `e` are unconditional, and none depends on the variables of another."""
+    """Tell whether all reductions in `e` are unconditional, and none depends on the variables of another."""
     for x in walk(e):
         if isinstance(x, Select) and (has_reduce(x.a) or has_reduce(x.b)):
             return False

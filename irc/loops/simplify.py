@@ -1,4 +1,4 @@
-"""Expressions inside loops: substitution, guards that become loop bounds, and sharing of repeated parts."""
+"""Rewrites of expressions in loops: substitution, guards that become loop bounds, sharing of repeated parts."""
 
 from __future__ import annotations
 
@@ -9,30 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import (
-    Bin,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Reduce,
-    Select,
-    Var,
-    children,
-    rebuilt,
-    replaced,
-    rewrite,
-    transform,
-    walk,
-)
+from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Var, children, rebuilt
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.types import DType, i64
 from irc.loops.builder import LoopBuilder
+from irc.traversal import replaced, rewrite, transform, walk
 
 
 def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """`e` with some of its parts replaced (index arithmetic folds)."""
+    """Replace parts of `e`, folding index arithmetic."""
 
     def visit(x: Expr) -> Expr:
         found = values.get(x)
@@ -55,12 +41,12 @@ _FOLDING: dict[str, Callable[[Expr, Expr], Expr]] = {
 
 
 def depends(e: Expr, vars: set[Expr]) -> bool:
-    """Whether any of these variables occurs in `e`."""
+    """Tell whether any of these variables occurs in `e`."""
     return any(x in vars for x in walk(e) if isinstance(x, Var))
 
 
 def identity(op: str, dtype: DType) -> Const:
-    """What a reduction of nothing gives."""
+    """Return the value of an empty reduction."""
     if op in ("any", "all"):
         return Const(op == "all", dtype)
     if op in ("sum", "prod"):
@@ -80,14 +66,14 @@ def _integer_end(dtype: DType, low: bool) -> int:
 
 
 def combine(op: str, a: Expr, b: Expr) -> Expr:
-    """One step of a reduction."""
+    """Combine two values by one step of a reduction."""
     names = {"sum": "add", "prod": "mul", "min": "min", "max": "max", "any": "or", "all": "and"}
     return Bin(names[op], a, b)
 
 
 # ------------------------------------------------------------------------- guards
 def split_guards(op: str, body: Expr) -> tuple[list[Expr], Expr]:
-    """(conditions, rest): where a condition fails, `body` is the reduction's identity.
+    """Split a body into (conditions, rest): where a condition fails, `body` is the reduction's identity.
 
     In a sum a product is skipped where one factor is a padding zero, so padding times an infinite or NaN weight
     counts as zero.
@@ -111,7 +97,7 @@ def _same_number(a: Any, b: Any) -> bool:
 
 
 def _zero_guards(e: Expr, guards: list[Expr]) -> Expr:
-    """The product without its padding zeros, whose conditions are added to `guards`."""
+    """Remove the padding zeros from a product, and add their conditions to `guards`."""
 
     def replace(x: Expr) -> Expr | None:
         if (isinstance(x, Bin) and x.op == "mul") or isinstance(x, Cast):
@@ -125,7 +111,7 @@ def _zero_guards(e: Expr, guards: list[Expr]) -> Expr:
 
 
 def conjuncts(cond: Expr) -> list[Expr]:
-    """The conditions that a conjunction is made of."""
+    """List the conditions that a conjunction consists of."""
 
     def joins(x: Expr) -> bool:
         return isinstance(x, Bin) and x.op == "and"
@@ -135,14 +121,14 @@ def conjuncts(cond: Expr) -> list[Expr]:
 
 @dataclass
 class Span:
-    """Where a loop variable may go: at least every `low`, below every `high`."""
+    """The range of a loop variable: at least every `low`, below every `high`."""
 
     low: list[Expr] = field(default_factory=list[Expr])
     high: list[Expr] = field(default_factory=list[Expr])
 
 
 def bound(cond: Expr, var: Var, ranges: Ranges, span: Span) -> bool:
-    """Add a comparison that is linear in `var` to the span; False where it is something else."""
+    """Add a comparison that is linear in `var` to the span. Returns False if it is not."""
     if not isinstance(cond, Bin) or cond.op not in ("lt", "le") or not (is_index(cond.a) and is_index(cond.b)):
         return False
     gap = ranges.dim(cond.b) - ranges.dim(cond.a)
@@ -161,7 +147,7 @@ def bound(cond: Expr, var: Var, ranges: Ranges, span: Span) -> bool:
 
 # ------------------------------------------------------------------------ sharing
 def share(b: LoopBuilder, e: Expr) -> Expr:
-    """`e` with parts that occur more than once, and are certainly evaluated, in `Let`s."""
+    """Bind parts of `e` that occur more than once, and are certainly evaluated, to `Let`s."""
     counts: dict[Expr, int] = {}
 
     def count(x: Expr, sure: bool) -> None:
@@ -200,7 +186,7 @@ def share(b: LoopBuilder, e: Expr) -> Expr:
 
 
 def _worth(e: Expr) -> bool:
-    """Index arithmetic without a division is not worth a name."""
+    """Tell whether an expression is worth a name; index arithmetic without a division is not."""
     return not is_index(e) or any(isinstance(x, Bin) and x.op in ("floordiv", "mod") for x in walk(e))
 
 

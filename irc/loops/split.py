@@ -1,4 +1,4 @@
-"""Loops without the choices that hold for whole ranges of a loop variable: what Concat and Pad leave behind.
+"""Splitting of loops at choices that hold for whole ranges of a loop variable, as Concat and Pad make them.
 
 `i < c ? a[i] : b[i - c]` for i < n becomes two loops, over [0, c) and [c, n), and neither of them chooses.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from irc.expr import Bin, Const, Expr, Select, children, index, rebuilt, rewrite, walk
+from irc.expr import Bin, Const, Expr, Select, children, index, rebuilt
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
 from irc.ir.types import boolean
 from irc.loops.builder import LoopBuilder
 from irc.loops.schedule import Axis
 from irc.loops.simplify import conjuncts, depends, substitute
+from irc.traversal import rewrite, walk
 
 MOST_PIECES = 32
 
@@ -22,7 +23,7 @@ MOST_PIECES = 32
 def pieces(
     b: LoopBuilder, ranges: Ranges, axes: list[Axis], at: tuple[Expr, ...], e: Expr
 ) -> Iterator[tuple[list[Axis], tuple[Expr, ...], Expr]]:
-    """The parts of a nest, one after the other: axes, the index stored and the element of each."""
+    """Yield the pieces of a nest in order: axes, the index stored and the element of each."""
     for k in reversed(range(len(axes))):
         guards = _guards(e, axes[k], ranges)
         bounds = _bounds(guards, axes[k])
@@ -40,7 +41,7 @@ def pieces(
 def _piece(
     b: LoopBuilder, ranges: Ranges, axes: list[Axis], k: int, low: int, high: int, at: tuple[Expr, ...], e: Expr
 ) -> Iterator[tuple[list[Axis], tuple[Expr, ...], Expr]]:
-    """The nest over low <= axis k < high, itself in pieces."""
+    """Yield the pieces of the nest over low <= axis k < high."""
     var = b.name("i")
     ranges.declare(var, Dim.of(high - low))
     moved: dict[Expr, Expr] = {axes[k].var: var + low}
@@ -49,7 +50,7 @@ def _piece(
 
 
 def _guards(e: Expr, axis: Axis, ranges: Ranges) -> dict[Expr, tuple[int, bool]]:
-    """Conditions that hold exactly below (True), or from there on (False), a number: condition → (number, which)."""
+    """Find conditions that hold exactly below (True), or from (False), a number: condition → (number, which)."""
     found: dict[Expr, tuple[int, bool]] = {}
     if axis.size is None:
         return found
@@ -69,7 +70,7 @@ def _guards(e: Expr, axis: Axis, ranges: Ranges) -> dict[Expr, tuple[int, bool]]
 
 
 def _bounds(guards: dict[Expr, tuple[int, bool]], axis: Axis) -> list[int] | None:
-    """The ends of the ranges in which no condition changes; None where there is none."""
+    """List the ends of the ranges in which no condition changes; None if there are none."""
     if not guards or axis.size is None:
         return None
     cuts = {cut for cut, _ in guards.values() if 0 < cut < axis.size}
@@ -77,7 +78,7 @@ def _bounds(guards: dict[Expr, tuple[int, bool]], axis: Axis) -> list[int] | Non
 
 
 def _chosen(e: Expr, known: dict[Expr, Expr]) -> Expr:
-    """`e` where these conditions are known; a branch that is not taken is gone."""
+    """Decide known conditions in `e`, dropping branches that are not taken."""
 
     def step(x: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
         if x in known:
@@ -93,7 +94,7 @@ def _chosen(e: Expr, known: dict[Expr, Expr]) -> Expr:
 
 
 def _decided(cond: Expr) -> Expr:
-    """A conjunction without what is known to hold."""
+    """Drop what is known to hold from a conjunction."""
     if not isinstance(cond, Bin) or cond.op != "and":
         return cond
     a, b = _decided(cond.a), _decided(cond.b)

@@ -1,11 +1,11 @@
-"""One stage: all elements of one value, as a loop nest over its axes."""
+"""Emission of one stage: all elements of one value, as a loop nest over its axes."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from irc.expr import Const, Expr, Load, Reduce, Var, index, replaced, walk
+from irc.expr import Const, Expr, Load, Reduce, Var, index
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
@@ -14,28 +14,17 @@ from irc.ir.types import i64
 from irc.layout.destination import DestinationPart
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer
-from irc.loops.schedule import (
-    BLOCK,
-    TILE,
-    WHOLE_TILE,
-    Axis,
-    Scalars,
-    Tile,
-    TileReducer,
-    lane_worthy,
-    loop,
-    stride_score,
-    tileable,
-)
+from irc.loops.schedule import BLOCK, Axis, Scalars, TileReducer, lane_worthy, loop, stride_score, tile_of, tileable
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.loops.split import pieces
+from irc.traversal import replaced, walk
 
 if TYPE_CHECKING:
     from irc.loops.lower import Lowering, Scope
 
 
 def emit_element(scope: Scope, value: Value) -> None:
-    """Loops that store every element of `value`, or those that a `DestinationPart` writes, in its buffer."""
+    """Emit loops that store every element of `value`, or those that a `DestinationPart` writes, in its buffer."""
     buffer, node = scope.lowering.buffer(value), value.producer
     if node is not None and isinstance(node.op, DestinationPart) and (x := node.inputs[1]) is not None:
         axes, at = axes_of(scope.b, scope.inliner.ranges, x.shape)
@@ -49,14 +38,14 @@ def emit_element(scope: Scope, value: Value) -> None:
 
 
 def emit_copy(lowering: Lowering, b: LoopBuilder, source: Buffer, target: Buffer) -> None:
-    """Loops that copy one buffer to another of the same shape."""
+    """Emit loops that copy one buffer to another of the same shape."""
     ranges = Ranges()
     axes, at = axes_of(b, ranges, target.shape)
     emit_store(lowering, b, ranges, axes, target, at, Load(source, at))
 
 
 def axes_of(b: LoopBuilder, ranges: Ranges, shape: tuple[Dim, ...]) -> tuple[list[Axis], tuple[Expr, ...]]:
-    """Axes with their loop variables, and the index they form; an axis of size 1 has index 0 and no loop."""
+    """Make axes with loop variables, and the index they form; an axis of size 1 has index 0 and no loop."""
     axes: list[Axis] = []
     at: list[Expr] = []
     for size in shape:
@@ -73,7 +62,7 @@ def axes_of(b: LoopBuilder, ranges: Ranges, shape: tuple[Dim, ...]) -> tuple[lis
 def emit_store(
     lowering: Lowering, b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
 ) -> None:
-    """buffer[at] = e for all of `axes`."""
+    """Emit buffer[at] = e for all of `axes`."""
     if not has_reduce(e):
         for some, place, element in pieces(b, ranges, axes, at, e):
             nest(lowering, b, ranges, some, buffer, place, element)
@@ -91,7 +80,7 @@ def emit_store(
 def nest(
     lowering: Lowering, b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
 ) -> None:
-    """A loop nest without reductions; axes that every access runs through as one become one."""
+    """Emit a loop nest without reductions; axes that every access runs through as one are merged."""
     axes, target, at, e = merged(lowering, ranges, axes, buffer, at, e)
     with ExitStack() as stack:
         for k, axis in enumerate(axes):
@@ -105,13 +94,13 @@ def nest(
 def merged(
     lowering: Lowering, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
 ) -> tuple[list[Axis], Buffer, tuple[Expr, ...], Expr]:
-    """The nest with adjacent axes made one where all positions allow it."""
+    """Merge adjacent axes of a nest where all positions allow it."""
     plan, (store,), e = _merged_axes(lowering, ranges, axes, [ranges.flat(at, buffer.shape)], e)
     return (plan, lowering.flat(buffer), (ranges.expr(store),), e) if len(plan) < len(axes) else (axes, buffer, at, e)
 
 
 def merged_reductions(lowering: Lowering, ranges: Ranges, e: Expr) -> Expr:
-    """Make adjacent axes of each innermost reduction one where all its loads allow it, so that lanes have long rows."""
+    """Merge adjacent axes of each innermost reduction where all its loads allow it, so that lanes have long rows."""
     new: dict[Expr, Expr] = {}
     for r in walk(e):
         if isinstance(r, Reduce) and not has_reduce(r.body):
@@ -125,7 +114,10 @@ def merged_reductions(lowering: Lowering, ranges: Ranges, e: Expr) -> Expr:
 def _merged_axes(
     lowering: Lowering, ranges: Ranges, axes: list[Axis], stores: list[Dim], e: Expr
 ) -> tuple[list[Axis], list[Dim], Expr]:
-    """Fewer axes, with the positions of the stores and the expression over them, whose loads are by position then."""
+    """Merge axes.
+
+    Returns them with the positions of the stores and the expression, whose loads are then by position.
+    """
     loads = [x for x in walk(e) if isinstance(x, Load)]
     if any(x.buffer.root.where == "local" for x in loads):
         return axes, stores, e
@@ -151,12 +143,12 @@ def _merged_axes(
 
 
 def _rescoped(p: Dim, var: Var, ranges: Ranges) -> Dim:
-    """The position with the variable's new range (a symbol carries its bounds)."""
+    """Give the variable in a position its new range (a symbol carries its bounds)."""
     return p.subs({local_name(var): ranges.symbol(var)})
 
 
 def _pinned(e: Expr, loads: list[Load]) -> set[Expr]:
-    """Variables used otherwise than linearly in a load's index."""
+    """Collect the variables used otherwise than linearly in a load's index."""
     found: set[Expr] = set()
     inside: set[int] = set()
     for x in loads:
@@ -176,7 +168,7 @@ def _mergeable(p: Dim, outer: Axis, inner: Axis) -> bool:
 
 # --------------------------------------------------------------------------- tiles
 def _prefers_tile(e: Expr, axes: list[Axis], ranges: Ranges) -> bool:
-    """Whether to vectorise along the last result axis rather than along the reduction."""
+    """Tell whether to vectorise along the last result axis rather than along the reduction."""
     last = axes[-1]
     main = max(
         (r for r in walk(e) if isinstance(r, Reduce)), key=lambda r: sum(isinstance(x, Load) for x in walk(r.body))
@@ -189,7 +181,7 @@ def _prefers_tile(e: Expr, axes: list[Axis], ranges: Ranges) -> bool:
 
 
 def emit_tiles(b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr) -> None:
-    """Row tiles of the last axis in local accumulators, a second axis blocked where that shares loads."""
+    """Emit row tiles of the last axis in local accumulators, a second axis blocked where that shares loads."""
     vector = axes[-1]
     blocked = _blocked_axis(e, axes, ranges)
     before = axes[: axes.index(blocked)] if blocked else axes[:-1]
@@ -199,7 +191,7 @@ def emit_tiles(b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer,
         for axis in before:
             stack.enter_context(loop(b, axis.var, axis.extent, "parallel" if first else "serial"))
             first = False
-        tile = _tile(b, stack, vector, first)
+        tile = tile_of(b, stack, vector, "parallel" if first else "serial")
         first = first and tile.start == Const(0, i64)
 
         def inner(blocks: list[dict[Expr, Expr]]) -> None:
@@ -225,16 +217,8 @@ def emit_tiles(b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer,
                 inner([{blocked.var: index(blocked.extent // size) * size + u}])
 
 
-def _tile(b: LoopBuilder, stack: ExitStack, vector: Axis, first: bool) -> Tile:
-    if vector.size is not None and vector.size <= WHOLE_TILE:
-        return Tile(vector, Const(0, i64), index(vector.extent), vector.size)
-    n = stack.enter_context(b.for_(vector.extent.ceildiv(TILE), "parallel" if first else "serial", "n"))
-    start = b.let(n * TILE, "start")
-    return Tile(vector, start, b.let((index(vector.extent) - start).min(TILE), "width"), TILE)
-
-
 def _blocked_axis(e: Expr, axes: list[Axis], ranges: Ranges) -> Axis | None:
-    """The innermost other axis along which a vector load stays the same and no guard changes."""
+    """Find the innermost other axis along which a vector load stays the same and no guard changes, if any."""
     reduces = [r for r in walk(e) if isinstance(r, Reduce)]
     guards = [g for r in reduces for g in split_guards(r.op, r.body)[0]]
     vector: set[Expr] = {axes[-1].var}

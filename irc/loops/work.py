@@ -1,4 +1,6 @@
-"""What a function of a program does in a run: floating-point operations, and bytes of the tensors it touches.
+"""Work of a program's functions in a run: floating-point operations, and bytes of the tensors they touch.
+
+Both follow from the Loop IR, as sizes over the program's symbols; None if they are known only at run time.
 
 Both follow from the Loop IR, as sizes over the program's symbols; None where only running tells.
 """
@@ -7,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from irc.expr import Bin, Call, Const, Expr, Load, Size, Un, walk as walk_expression
+from irc.expr import Bin, Call, Const, Expr, Load, Size, Un
 from irc.ir.dim import Dim
 from irc.loops.ir import Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
+from irc.traversal import walk as walk_expression
 
 COUNTED = {"add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow", "neg"}
-"""What counts as an operation where the type is a float; so does every function."""
+"""Operators that count as an operation if the type is a float; every function does."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,11 @@ class KernelWork:
 
 @dataclass
 class Work:
-    """flops: with those of the kernels, as both sides of every branch count them.  read, written: bytes of the tensors,
-    each once; of a tensor that loops read, no more than they load."""
+    """Work of a function.
+
+    flops: with those of the kernels; both sides of every branch count. read, written: bytes of the tensors, each once;
+    of a tensor that loops read, no more than they load.
+    """
 
     flops: Dim | None
     read: Dim
@@ -36,7 +42,7 @@ class Work:
 
 
 def work_of(function: Function) -> Work:
-    """The work of one call of the function."""
+    """Count the work of one call of a function."""
     counter = _Counter()
     try:
         flops: Dim | None = counter.block(function.body, Dim.of(1))
@@ -70,7 +76,7 @@ def _kernel(call: KernelCall) -> KernelWork:
 
 
 class _Unknown(Exception):
-    """A size that only running tells."""
+    """A size that is known only at run time."""
 
 
 def _dim(e: Expr) -> Dim:
@@ -82,7 +88,7 @@ def _dim(e: Expr) -> Dim:
 
 
 class _Counter:
-    """Operations of statements, and how often elements of each tensor are loaded."""
+    """Counts operations of statements, and loads of each tensor."""
 
     def __init__(self) -> None:
         self.loads: dict[Buffer, Dim] = {}
@@ -111,8 +117,10 @@ class _Counter:
         return times * operations
 
     def _of(self, e: Expr) -> tuple[int, tuple[Buffer, ...]]:
-        """Operations of one evaluation, and the tensors it loads elements of, one entry for each load; of what is
-        there several times, once."""
+        """Count the operations of one evaluation, and list the tensors it loads, one entry for each load.
+
+        What occurs several times counts once.
+        """
         parts = list(walk_expression(e))
         counted = [x for x in parts if isinstance(x, Call) or (isinstance(x, Bin | Un) and x.op in COUNTED)]
         return sum(x.dtype.is_float for x in counted), tuple(x.buffer.root for x in parts if isinstance(x, Load))

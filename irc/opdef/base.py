@@ -22,10 +22,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
+from irc.arrays import Array
+from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.types import Array, TensorType, Type, UnknownRank
+from irc.ir.types import TensorType, Type, UnknownRank
 from irc.opdef.builder import evaluate_decomposed, trace
-from irc.opdef.forms import Form, resolve
+from irc.opdef.contents import Contents
+from irc.opdef.forms import Form, Results, resolve
 from irc.opdef.reference import as_list
 from irc.opdef.registry import FORMS, OPS, load_all
 from irc.opdef.signature import Sig
@@ -84,7 +87,21 @@ class Op:
     `v = b.var(start)`, `b.assign(v, value)`, `b.alloc(dtype, shape)` do what their names say.
     """
 
-    def contents(self, *args: Array) -> Any:
+    run_sizes: ClassVar[Callable[..., Iterable[tuple[Dim, Value]]] | None] = None
+    """run_sizes(self, b, out, *operands): compute the sizes that `infer` leaves to the run, out of the operands.
+
+    `out` is the type of the result (a list of several).  Each is a pair: the symbol in `out`, and the value that it
+    is, of one integer.  `b` is a Builder.
+    """
+
+    resolve: ClassVar[Callable[..., Results | None] | None] = None
+    """resolve(self, b, *operands): say the operation in terms of others if an operand that decides more than sizes,
+    such as axes, is known only when the model runs.
+
+    None: it can be compiled as it is.  `b` is a Builder.
+    """
+
+    def contents(self, *args: Array | Value | None) -> Contents:
         """Symbolic contents of the result from operands' contents (object arrays of Dims), as if integers had no end.
 
         None where they are unknown.  `irc.opdef.contents` sees to element types, and to operands that are all numbers.

@@ -7,7 +7,6 @@ and `axis` before opset 7, OpenVINO `auto_broadcast` none and pdpd) are turned i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
@@ -18,10 +17,11 @@ from irc.ir.types import Shape, i64
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, Enum, FromOperands, Ignored, Int
+from irc.opdef.conversions import as_scalar
 from irc.opdef.forms import Attributes
 
 
-def broadcast_dim(a: Dim, b: Dim, **facts: Any) -> Dim:
+def broadcast_dim(a: Dim, b: Dim, **facts: object) -> Dim:
     """One axis.  Where two symbols meet, either may turn out to be 1 when the model runs."""
     if a == b or b == 1:
         return a
@@ -88,7 +88,7 @@ def legacy_align(b: Builder, a: Attributes, x: Value, y: Value) -> Value:
         require(equal, codes.SHAPES_DIFFER, op=b.label, first=x.tensor, second=y.tensor)
         return y
     if all(d == 1 for d in y.shape):
-        return b.Reshape(y, []) if y.rank else y
+        return as_scalar(b, y)
     if a.axis is None:
         return y
     axis = a.axis + len(x.shape) if a.axis < 0 else a.axis

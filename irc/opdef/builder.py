@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.diagnostics import NOWHERE, Loc
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Node, Origin, Value
-from irc.ir.types import Array, DType, Type, i64
+from irc.ir.literal import AttributeValue
+from irc.ir.types import DType, TensorType, Type, i64
 from irc.opdef.contents import set_contents
 from irc.opdef.extent import require_possible
 from irc.opdef.forms import Results
@@ -129,12 +131,41 @@ def possible_types(op: Op, inputs: Sequence[Value | None]) -> list[Type]:
     return types
 
 
-def infer_node(node: Node) -> None:
-    """Set the types and contents of a node's results.  Raises Problem; then nothing is changed."""
+def infer_node(node: Node) -> dict[str, Dim]:
+    """Set the types and contents of a node's results.  Raises Problem; then nothing is changed.
+
+    Sizes that only a run tells keep the names that they had.  Returns what stands for the names inference made up.
+    """
     types = possible_types(node.op, node.inputs)
+    known = _known_by([v.type for v in node.outputs], types)
     for value, found in zip(node.outputs, types, strict=False):
-        value.type = found
+        value.type = found.with_shape(d.subs(known) for d in found.dims()) if known and _has_shape(found) else found
     set_contents(node)
+    return known
+
+
+def _known_by(before: Sequence[Type | None], after: Sequence[Type]) -> dict[str, Dim]:
+    """Pair the sizes that only a run tells, which inference names anew each time, with the names they had."""
+    found: dict[str, Dim] = {}
+    for old, new in zip(before, after, strict=False):
+        if not _has_shape(old) or not _has_shape(new) or len(old.dims()) != len(new.dims()):
+            continue
+        for a, b in zip(old.dims(), new.dims(), strict=True):
+            was, now = a.symbol_alone(), b.symbol_alone()
+            if was and now and was.name != now.name and was.is_made_up_like(now):
+                bounds = [s.hi for s in (was, now) if s.hi is not None]  # --bound may have given the first
+                among = (
+                    None
+                    if now.among is None or was.among is None
+                    else dataclasses.replace(now.among, key=was.among.key)
+                )
+                symbol = dataclasses.replace(now, name=was.name, hi=min(bounds, default=None), among=among)
+                found.setdefault(now.name, Dim({(symbol,): 1}))
+    return found
+
+
+def _has_shape(type: Type | None) -> TypeGuard[TensorType]:
+    return isinstance(type, TensorType) and type.shape is not None
 
 
 # ------------------------------------------------------------------- decomposition
@@ -187,6 +218,6 @@ def evaluate_decomposed(op: Op, args: Sequence[Array | None]) -> Any:
     return arrays[0] if len(results) == 1 else tuple(arrays)
 
 
-def with_fields(op: Op, **changes: Any) -> Op:
+def with_fields(op: Op, **changes: AttributeValue) -> Op:
     """The same operation with other attributes."""
     return dataclasses.replace(op, **changes)

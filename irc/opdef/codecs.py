@@ -7,15 +7,25 @@ that name, or of `to`.  ONNX attributes arrive decoded (int, float, str, lists);
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from irc.diagnostics import Problem, Sink
+from irc.arrays import Array
+from irc.diagnostics import NOWHERE, Code, Loc, Problem, Sink
 from irc.diagnostics.codes import operation as codes
+from irc.formats.document import Attr
+from irc.ir.graph import Value
+from irc.ir.literal import AttributeValue
 from irc.ir.types import DType, dtype_from_onnx, dtype_from_ov
+
+if TYPE_CHECKING:
+    from irc.opdef.base import Op
+
+N = TypeVar("N", int, float, tuple[int, ...], tuple[float, ...])
+V = TypeVar("V", tuple[int, ...], tuple[str, ...])
 
 
 class Named:
@@ -40,13 +50,13 @@ class Reading:
     attribute: str
     format: str
     sink: Sink | None = None
-    loc: Any = None
+    loc: Loc = NOWHERE
 
-    def warn(self, code: Any, **facts: Any) -> None:
+    def warn(self, code: Code, **facts: object) -> None:
         if self.sink is not None:
             self.sink.report(code, self.loc, op=self.op, attribute=self.attribute, **facts)
 
-    def bad(self, text: Any, expected: str) -> Problem:
+    def bad(self, text: Attr, expected: str) -> Problem:
         return Problem(codes.BAD_ATTRIBUTE, op=self.op, attribute=self.attribute, text=text, expected=expected)
 
 
@@ -55,9 +65,9 @@ class Codec:
     """Base: `default` when absent (REQUIRED: an error), `assumed` when the specification requires the
     attribute but OpenVINO's reader takes this value in silence (a warning)."""
 
-    default: Any = REQUIRED
+    default: AttributeValue = REQUIRED
     to: str | None = None
-    assumed: Any = REQUIRED
+    assumed: AttributeValue = REQUIRED
     lo: float | None = None
     hi: float | None = None
     silent: bool = False
@@ -74,32 +84,31 @@ class Codec:
             return self.assumed
         raise Problem(codes.MISSING_ATTRIBUTE, op=r.op, attribute=r.attribute)
 
-    decode: ClassVar[Callable[..., Any]]
+    decode: ClassVar[Callable[..., AttributeValue]]
     """decode(self, raw, reading): the field's value from the attribute as the file has it; Problem IRC22xx if that
     is not allowed."""
-    encode: ClassVar[Callable[..., Any]]
+    encode: ClassVar[Callable[..., Attr]]
     """encode(self, value, format): the attribute as the file has it; ValueError if this codec cannot say it."""
 
-    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
+    def value(self, attribute: str, op: Op, operands: Sequence[Value | None]) -> AttributeValue:
         """What to write for this operation: its field; None: nothing."""
         own = self.field(attribute)
         return getattr(op, own) if own in op.__dataclass_fields__ else self.default
 
-    def in_range(self, value: Any, r: Reading) -> Any:
-        values: Any = value if isinstance(value, tuple) else (value,)  # pyright: ignore
-        for x in values:
+    def in_range(self, value: N, r: Reading) -> N:
+        for x in value if isinstance(value, tuple) else (value,):
             if (self.lo is not None and not x >= self.lo) or (self.hi is not None and not x <= self.hi):
                 between = f"in {self.lo or 0:g}..{self.hi or 0:g}"
                 expected = f"at least {self.lo:g}" if self.hi is None else between
                 raise Problem(codes.ATTRIBUTE_RANGE, op=r.op, attribute=r.attribute, value=x, expected=expected)
-        return value  # pyright: ignore
+        return value
 
 
 _INTEGER = re.compile(r"\s*[+-]?\d{1,40}\s*$")
 _FLOAT = re.compile(r"\s*[+-]?(inf(inity)?|nan|(\d+\.?\d*|\.\d+)(e[+-]?\d+)?)", re.IGNORECASE)
 
 
-def _int(raw: Any, r: Reading) -> int:
+def _int(raw: Attr, r: Reading) -> int:
     if isinstance(raw, bool) or (isinstance(raw, float) and not raw.is_integer()):
         raise r.bad(raw, "an integer")
     if isinstance(raw, str) and not _INTEGER.match(raw):
@@ -111,7 +120,7 @@ def _int(raw: Any, r: Reading) -> int:
     return int(raw)
 
 
-def _float(raw: Any, r: Reading) -> float:
+def _float(raw: Attr, r: Reading) -> float:
     if isinstance(raw, str) and r.format != "onnx":
         found = _FLOAT.match(raw)  # OpenVINO stops at the first bad character: "1,5" is 1.0
         if not found:
@@ -124,7 +133,7 @@ def _float(raw: Any, r: Reading) -> float:
     return float(raw)
 
 
-def _items(raw: Any, r: Reading) -> list[Any]:
+def _items(raw: Attr, r: Reading) -> list[Attr]:
     if isinstance(raw, str):
         text = raw.strip().rstrip(",")
         if raw and not text:
@@ -132,10 +141,10 @@ def _items(raw: Any, r: Reading) -> list[Any]:
         return [item.strip() for item in text.split(",")] if text else []
     if not isinstance(raw, Sequence):
         raise r.bad(raw, "a list")
-    return list(cast("Sequence[Any]", raw))
+    return list(raw)
 
 
-def _at_least(least: int, values: Any, r: Reading) -> Any:
+def _at_least(least: int, values: V, r: Reading) -> V:
     """The values; Problem IRC2208 if they are fewer."""
     if len(values) < least:
         given, needed = len(values), f"at least {least}"
@@ -156,10 +165,10 @@ def single(value: float) -> float:
 class Int(Codec):
     """An integer."""
 
-    def decode(self, raw: Any, r: Reading) -> int:
+    def decode(self, raw: Attr, r: Reading) -> int:
         return self.in_range(_int(raw, r), r)
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: int, format: str) -> Attr:
         return str(int(value)) if format == "openvino" else int(value)
 
 
@@ -167,10 +176,10 @@ class Int(Codec):
 class Float(Codec):
     """A number; ONNX keeps it as f32."""
 
-    def decode(self, raw: Any, r: Reading) -> float:
+    def decode(self, raw: Attr, r: Reading) -> float:
         return self.in_range(_float(raw, r), r)
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: float, format: str) -> Attr:
         return _ov_float(float(value)) if format == "openvino" else float(np.float32(value))
 
 
@@ -178,7 +187,7 @@ class Float(Codec):
 class Bool(Codec):
     """true/false; ONNX has 0 and 1."""
 
-    def decode(self, raw: Any, r: Reading) -> bool:
+    def decode(self, raw: Attr, r: Reading) -> bool:
         if r.format != "openvino":
             return bool(_int(raw, r))
         text = str(raw).strip().lower()
@@ -186,7 +195,7 @@ class Bool(Codec):
             r.warn(codes.ODD_BOOLEAN, text=raw)
         return text in ("true", "1")
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: bool, format: str) -> Attr:
         return ("true" if value else "false") if format == "openvino" else int(bool(value))
 
 
@@ -194,14 +203,14 @@ class Bool(Codec):
 class Choice(Bool):
     """A boolean of the file that chooses between two canonical values; `no_too` is also written as false."""
 
-    yes: Any = True
-    no: Any = False
-    no_too: Any = REQUIRED
+    yes: AttributeValue = True
+    no: AttributeValue = False
+    no_too: AttributeValue = REQUIRED
 
-    def decode(self, raw: Any, r: Reading) -> Any:
+    def decode(self, raw: Attr, r: Reading) -> AttributeValue:
         return self.yes if super().decode(raw, r) else self.no
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: AttributeValue, format: str) -> Attr:
         if value not in (self.yes, self.no, self.no_too):
             raise ValueError(f"{value} cannot be written")
         return super().encode(value == self.yes, format)
@@ -211,12 +220,12 @@ class Choice(Bool):
 class Str(Codec):
     """Free text."""
 
-    def decode(self, raw: Any, r: Reading) -> str:
+    def decode(self, raw: Attr, r: Reading) -> str:
         if not isinstance(raw, str):
             raise r.bad(raw, "a string")
         return raw
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: str, format: str) -> Attr:
         return str(value)
 
 
@@ -226,10 +235,10 @@ class Ints(Codec):
 
     least: int = 0
 
-    def decode(self, raw: Any, r: Reading) -> tuple[int, ...]:
+    def decode(self, raw: Attr, r: Reading) -> tuple[int, ...]:
         return _at_least(self.least, self.in_range(tuple(_int(x, r) for x in _items(raw, r)), r), r)
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: Sequence[int], format: str) -> Attr:
         return ", ".join(str(int(x)) for x in value) if format == "openvino" else [int(x) for x in value]
 
 
@@ -239,18 +248,20 @@ class PerAxis(Ints):
 
     fill: int = 1
 
-    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
-        return super().value(attribute, op, operands) or (self.fill,) * max(len(operands[0].shape) - 2, 0)
+    def value(self, attribute: str, op: Op, operands: Sequence[Value | None]) -> AttributeValue:
+        given = super().value(attribute, op, operands)
+        x = operands[0] if operands else None
+        return given or (() if x is None else (self.fill,) * max(len(x.shape) - 2, 0))
 
 
 @dataclass(frozen=True)
 class Floats(Codec):
     """A list of numbers."""
 
-    def decode(self, raw: Any, r: Reading) -> tuple[float, ...]:
+    def decode(self, raw: Attr, r: Reading) -> tuple[float, ...]:
         return self.in_range(tuple(_float(x, r) for x in _items(raw, r)), r)
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: Sequence[float], format: str) -> Attr:
         if format == "openvino":
             return ", ".join(_ov_float(float(x)) for x in value)
         return [float(np.float32(x)) for x in value]
@@ -262,10 +273,10 @@ class Strs(Codec):
 
     least: int = 0
 
-    def decode(self, raw: Any, r: Reading) -> tuple[str, ...]:
+    def decode(self, raw: Attr, r: Reading) -> tuple[str, ...]:
         return _at_least(self.least, tuple(str(x) for x in _items(raw, r)), r)
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: Sequence[str], format: str) -> Attr:
         return ", ".join(value) if format == "openvino" else list(value)
 
 
@@ -275,20 +286,20 @@ class Enum(Codec):
     A list of words stands for themselves.  OpenVINO's words are matched in any case, with a warning.
     """
 
-    choices: dict[Any, Any]
+    choices: dict[str | int | float, AttributeValue]
 
     def __init__(
         self,
-        choices: Mapping[Any, Any] | Sequence[str],
-        default: Any = REQUIRED,
+        choices: Mapping[str, AttributeValue] | Mapping[int, AttributeValue] | Sequence[str],
+        default: AttributeValue = REQUIRED,
         to: str | None = None,
-        assumed: Any = REQUIRED,
+        assumed: AttributeValue = REQUIRED,
     ) -> None:
         super().__init__(default, to, assumed)
         object.__setattr__(self, "choices", dict(choices) if isinstance(choices, Mapping) else {c: c for c in choices})
 
-    def decode(self, raw: Any, r: Reading) -> Any:
-        if isinstance(raw, Hashable) and raw in self.choices:
+    def decode(self, raw: Attr, r: Reading) -> AttributeValue:
+        if isinstance(raw, str | int | float) and raw in self.choices:
             return self.choices[raw]
         words = [str(c) for c in self.choices]
         if r.format == "openvino":
@@ -306,7 +317,7 @@ class Enum(Codec):
             guess=f"; did you mean {near}?" if near else "",
         )
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: AttributeValue, format: str) -> Attr:
         for word, canonical in self.choices.items():
             if canonical == value:
                 return word
@@ -317,7 +328,7 @@ class Enum(Codec):
 class DTypeAttr(Codec):
     """An element type: ONNX the TensorProto number, OpenVINO the lower-case name."""
 
-    def decode(self, raw: Any, r: Reading) -> DType:
+    def decode(self, raw: Attr, r: Reading) -> DType:
         found = dtype_from_ov(str(raw)) if r.format == "openvino" else dtype_from_onnx(_int(raw, r))
         if found is None:
             raise r.bad(raw, "an element type")
@@ -325,32 +336,41 @@ class DTypeAttr(Codec):
             r.warn(codes.ODD_CASE, text=raw, value=found.ov)
         return found
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: DType, format: str) -> Attr:
         code = value.ov if format == "openvino" else value.onnx
         if code is None:
             raise ValueError(f"{value} has no name in {format}")
         return code
 
 
+class Padded(Protocol):
+    """An operation with padding before and after each spatial axis."""
+
+    @property
+    def pads_begin(self) -> tuple[int, ...]: ...
+    @property
+    def pads_end(self) -> tuple[int, ...]: ...
+
+
 @dataclass(frozen=True)
 class Pads(Codec):
     """ONNX `pads` (all begins, then all ends) ↔ the fields `pads_begin` and `pads_end`."""
 
-    def decode(self, raw: Any, r: Reading) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def decode(self, raw: Attr, r: Reading) -> tuple[tuple[int, ...], tuple[int, ...]]:
         found = tuple(_int(x, r) for x in _items(raw, r))
         if len(found) % 2:
             raise r.bad(raw, "an even number of integers (begins, then ends)")
         self.in_range(found, r)
         return found[: len(found) // 2], found[len(found) // 2 :]
 
-    def absent(self, r: Reading) -> Any:
+    def absent(self, r: Reading) -> AttributeValue:
         return (), ()
 
-    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
+    def value(self, attribute: str, op: Padded, operands: Sequence[Value | None]) -> AttributeValue:
         both = op.pads_begin, op.pads_end
         return both if any((*both[0], *both[1])) else None
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: tuple[Sequence[int], Sequence[int]], format: str) -> Attr:
         return [int(x) for x in (*value[0], *value[1])]
 
 
@@ -366,7 +386,7 @@ class AsInput(Codec):
     dtype: DType | None = None
     scalar: bool = False
 
-    def array(self, raw: Any, r: Reading, dtype: DType) -> np.ndarray[Any, Any]:
+    def array(self, raw: Attr, r: Reading, dtype: DType) -> Array:
         items = [raw] if self.scalar else _items(raw, r)
         whole = dtype.is_integer
         with np.errstate(all="ignore"):  # a number that is too large for a float is infinite
@@ -374,7 +394,7 @@ class AsInput(Codec):
             data = data.astype(dtype.numpy)
         return data.reshape(()) if self.scalar else data
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: Array, format: str) -> Attr:
         items = np.asarray(value).reshape(-1).tolist()
         items = [float(x) if isinstance(x, float) else int(x) for x in items]
         if format == "openvino":
@@ -382,7 +402,7 @@ class AsInput(Codec):
         return items[0] if self.scalar else items
 
 
-def _nothing(op: Any, *operands: Any) -> int | None:
+def _nothing(op: Op, *operands: Value | None) -> int | None:
     return None
 
 
@@ -393,7 +413,7 @@ class FromOperands(Int):
 
     of: Callable[..., int | None] = _nothing
 
-    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
+    def value(self, attribute: str, op: Op, operands: Sequence[Value | None]) -> AttributeValue:
         return self.of(op, *operands)
 
 
@@ -401,7 +421,7 @@ class FromOperands(Int):
 class Ignored(Codec):
     """An attribute without effect on the result (`consumed_inputs`): read and forgotten, never written anew."""
 
-    default: Any = None
+    default: AttributeValue = None
 
-    def decode(self, raw: Any, r: Reading) -> Any:
+    def decode(self, raw: Attr, r: Reading) -> None:
         return None

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
+from irc.arrays import Array, Data
 from irc.diagnostics import Problem
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value, carries, whole_numbers
 from irc.ir.limits import LARGEST_SIZE
-from irc.ir.types import Array, DType, TensorType, value_range, wrapped
-from irc.opdef.reference import run_reference
+from irc.ir.types import DType, TensorType, value_range, wrapped
+from irc.opdef.reference import as_list, run_reference
 
 SIZES_FROM = 32
 """Bits of the narrowest integers that shapes are computed in."""
@@ -33,11 +34,18 @@ REFUSALS = (ArithmeticError, IndexError, ValueError)
 """What references raise for operands outside of their domain: what then happens is for the run to say."""
 
 
+Elements: TypeAlias = "Data | Dim | int | Sequence[Dim | int]"
+
+
 @dataclass(frozen=True)
 class Assuming:
     """What `Op.contents` returns where it holds under conditions, as that no divisor is 0: good for shapes only."""
 
-    elements: Any
+    elements: Elements
+
+
+Contents: TypeAlias = "Elements | Assuming"
+"""What `Op.contents` returns: None where it knows nothing."""
 
 
 def set_contents(node: Node) -> None:
@@ -87,7 +95,7 @@ def _dims(array: Array) -> Array:
 # --------------------------------------------------------------------------- sizes
 def _sizes(node: Node) -> tuple[list[Array] | None, bool]:
     """The results of `Op.contents` on Dims, None where unknown; and whether they hold only if nothing wraps."""
-    op, args = node.op, list[Any]()
+    op, args = node.op, list[Array | Value | None]()
     for value in node.inputs:
         known = value is None or value.contents is not None or (op.reads_type_only and value.type is not None)
         if not known:
@@ -105,7 +113,7 @@ def _sizes(node: Node) -> tuple[list[Array] | None, bool]:
     certain = all(_follows(op.modular, v, out) for v in operands for out in node.outputs)
     if isinstance(found, Assuming):
         found, certain = found.elements, False
-    parts: Sequence[Any] = found if len(node.outputs) > 1 else [found]
+    parts = as_list(found) if len(node.outputs) > 1 else [found]
     results: list[Array] = []
     for out, elements in zip(node.outputs, parts, strict=False):
         fitted = _fitted(np.asarray(elements, dtype=object), out.dtype, op.modular)
@@ -132,7 +140,7 @@ def _follows(modular: bool, operand: Value, out: Value) -> bool:
     return enough or _inside(operand.contents, operand.dtype)
 
 
-def _flat(elements: Array | None) -> list[Any]:
+def _flat(elements: Array | None) -> list[Dim | int]:
     return [] if elements is None else list(elements.reshape(-1))
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from irc.expr import Expr, IndexFunction, Tensor
 from irc.ir.graph import Value
+from irc.ir.literal import AttributeValue
 from irc.ir.types import DType, TensorType, boolean
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import auto_align, broadcast_shapes, legacy_align, legacy_fit, repeated
@@ -20,6 +21,7 @@ from irc.opdef.forms import Attributes, Form, Read, Results, Write
 from irc.opdef.signature import Sig
 
 Scalar = Callable[..., Expr]
+Ufunc = Callable[..., Array]
 Unary = Callable[[Expr], Expr]
 Binary = Callable[[Expr, Expr], Expr]
 
@@ -29,7 +31,7 @@ class Elementwise(Op):
     `ufunc` the NumPy function on arrays; both may use the operation's attributes when they are methods."""
 
     elementwise: ClassVar[bool] = True
-    ufunc: ClassVar[Callable[..., Any]]
+    ufunc: ClassVar[Ufunc]
     scalar: ClassVar[Scalar]
     result: ClassVar[DType | None] = None  # element type of the result where it is not that of the operands
 
@@ -45,9 +47,7 @@ class Elementwise(Op):
         return lambda *i: self.scalar(*[x.broadcast(i, shape) for x in args])
 
 
-def make(
-    name: str, doc: str, base: type[Op], sig: Sig, ufunc: Callable[..., Any], scalar: Scalar, **fields: Any
-) -> type[Op]:
+def make(name: str, doc: str, base: type[Op], sig: Sig, ufunc: Ufunc, scalar: Scalar, **fields: object) -> type[Op]:
     """Declare an operation from its parts, as a class of the family file that calls."""
     frame = inspect.currentframe()
     while frame and frame.f_globals["__name__"] == __name__:
@@ -60,12 +60,12 @@ def make(
 def unary(
     name: str,
     doc: str,
-    ufunc: Callable[..., Any],
+    ufunc: Ufunc,
     scalar: Unary,
     T: frozenset[DType],
     onnx: tuple[Form, ...] = (),
     openvino: tuple[Form, ...] = (),
-    **fields: Any,
+    **fields: object,
 ) -> type[Op]:
     """y = f(x)."""
     sig = Sig("x: T -> y: T", T=T)
@@ -75,12 +75,12 @@ def unary(
 def binary(
     name: str,
     doc: str,
-    ufunc: Callable[..., Any],
+    ufunc: Ufunc,
     scalar: Binary,
     T: frozenset[DType],
     onnx: tuple[Form, ...] = (),
     openvino: tuple[Form, ...] = (),
-    **fields: Any,
+    **fields: object,
 ) -> type[Op]:
     """z = f(x, y), broadcasting."""
     sig = Sig("x: T, y: T -> z: T", T=T)
@@ -90,12 +90,12 @@ def binary(
 def comparison(
     name: str,
     doc: str,
-    ufunc: Callable[..., Any],
+    ufunc: Ufunc,
     scalar: Binary,
     T: frozenset[DType],
     onnx: tuple[Form, ...] = (),
     openvino: tuple[Form, ...] = (),
-    **fields: Any,
+    **fields: object,
 ) -> type[Op]:
     """z = f(x, y) as a boolean, broadcasting."""
     sig = Sig("x: T, y: T -> z: bool", T=T)
@@ -124,7 +124,7 @@ def legacy_write(name: str) -> Write:
     return write
 
 
-def auto_read(name: str, **attributes: Any) -> Read:
+def auto_read(name: str, **attributes: AttributeValue) -> Read:
     """`read` of OpenVINO's binary operations: aligns the operands by `auto_broadcast`, then applies `name`."""
 
     def read(b: Builder, a: Attributes, x: Value, y: Value) -> Results:

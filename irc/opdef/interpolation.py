@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from irc.opdef.base import Array
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import single
 
+Number: TypeAlias = "Array | Symbolic | float"
+
 CROP = "tf_crop_and_resize"
 A = single(-0.75)
 FEW = 4
@@ -32,7 +34,15 @@ LONGEST_TABLE = 1 << 22
 
 
 def coordinates(
-    xp: Any, i: Any, size: Any, count: Any, length: Any, scale: Any, start: Any, end: Any, mode: str
+    xp: Any,
+    i: Number,
+    size: Number,
+    count: Number,
+    length: Number,
+    scale: Number,
+    start: Number,
+    end: Number,
+    mode: str,
 ) -> Any:
     """Where result element `i` stands in the operand.
 
@@ -58,7 +68,7 @@ def coordinates(
     return half
 
 
-def nearest(xp: Any, x: Any, size: Any, scale: Any, mode: str) -> Any:
+def nearest(xp: Any, x: Number, size: Number, scale: Number, mode: str) -> Any:
     """The index of the element nearest to coordinate x."""
     if mode == "round_prefer_floor":
         found = xp.ceil(x - 0.5)
@@ -73,7 +83,7 @@ def nearest(xp: Any, x: Any, size: Any, scale: Any, mode: str) -> Any:
     return xp.minimum(xp.maximum(found, 0.0), size - 1)
 
 
-def kernel(xp: Any, t: Any, mode: str, a: float) -> Any:
+def kernel(xp: Any, t: Number, mode: str, a: float) -> Any:
     """The weight of an element at distance t."""
     t = xp.abs(t)
     if mode == "linear":
@@ -87,7 +97,9 @@ REACH = {"linear": 1, "cubic": 2}
 """How far the kernel of a mode reaches where nothing shrinks."""
 
 
-def taps(xp: Any, x: Any, size: Any, shrink: float, mode: str, a: float, exclude: bool) -> tuple[list[Any], list[Any]]:
+def taps(
+    xp: Any, x: Number, size: Number, shrink: float, mode: str, a: float, exclude: bool
+) -> tuple[list[Any], list[Any]]:
     """Indices and weights of the elements that make up the result at coordinates x.
 
     shrink: below 1 it widens the kernel (antialiasing).  exclude: elements outside weigh nothing; otherwise
@@ -180,8 +192,14 @@ def summed(b: Builder, y: Value, axis: int, places: list[Value], factors: list[V
             total = b.Add(total, part)
         return total
     all_places, all_factors = (b.Concat(*(b.Unsqueeze(v, [1]) for v in vs), axis=1) for vs in (places, factors))
-    picked = b.Gather(y, all_places, axis)
-    return b.ReduceSum(b.Mul(picked, b.Unsqueeze(all_factors, [k + 1 for k in tail])), [axis + 1], keepdims=False)
+    return summed_rows(b, y, axis, all_places, all_factors)
+
+
+def summed_rows(b: Builder, y: Value, axis: int, places: Value, factors: Value) -> Value:
+    """Σ weight · element along the axis, by matrices with a row for each element of the result."""
+    tail = list(range(2, len(y.shape) - axis + 1))
+    picked = b.Gather(y, places, axis)
+    return b.ReduceSum(b.Mul(picked, b.Unsqueeze(factors, tail)), [axis + 1], keepdims=False)
 
 
 class Symbols:
@@ -190,27 +208,27 @@ class Symbols:
     def __init__(self, b: Builder) -> None:
         self.b = b
 
-    def of(self, x: Any) -> Any:
+    def of(self, x: Number) -> Symbolic:
         return x if isinstance(x, Symbolic) else Symbolic(self.b, self.b.const(float(x), f32))
 
-    def where(self, condition: Any, x: Any, y: Any) -> Any:
+    def where(self, condition: Symbolic | bool, x: Number, y: Number) -> Number:
         if isinstance(condition, bool):
             return x if condition else y
         return Symbolic(self.b, self.b.Where(condition.v, self.of(x).v, self.of(y).v))
 
-    def maximum(self, x: Any, y: Any) -> Any:
+    def maximum(self, x: Number, y: Number) -> Symbolic:
         return Symbolic(self.b, self.b.Max(self.of(x).v, self.of(y).v))
 
-    def minimum(self, x: Any, y: Any) -> Any:
+    def minimum(self, x: Number, y: Number) -> Symbolic:
         return Symbolic(self.b, self.b.Min(self.of(x).v, self.of(y).v))
 
-    def floor(self, x: Any) -> Any:
+    def floor(self, x: Number) -> Symbolic:
         return Symbolic(self.b, self.b.Floor(self.of(x).v))
 
-    def ceil(self, x: Any) -> Any:
+    def ceil(self, x: Number) -> Symbolic:
         return Symbolic(self.b, self.b.Ceil(self.of(x).v))
 
-    def abs(self, x: Any) -> Any:
+    def abs(self, x: Number) -> Symbolic:
         return Symbolic(self.b, self.b.Abs(self.of(x).v))
 
 
@@ -221,42 +239,42 @@ class Symbolic:
     b: Builder
     v: Value
 
-    def _two(self, name: str, x: Any, y: Any) -> Symbolic:
+    def _two(self, name: str, x: Number, y: Number) -> Symbolic:
         of = Symbols(self.b).of
         return Symbolic(self.b, getattr(self.b, name)(of(x).v, of(y).v))
 
-    def __add__(self, other: Any) -> Symbolic:
+    def __add__(self, other: Number) -> Symbolic:
         return self._two("Add", self, other)
 
-    def __radd__(self, other: Any) -> Symbolic:
+    def __radd__(self, other: Number) -> Symbolic:
         return self._two("Add", other, self)
 
-    def __sub__(self, other: Any) -> Symbolic:
+    def __sub__(self, other: Number) -> Symbolic:
         return self._two("Sub", self, other)
 
-    def __rsub__(self, other: Any) -> Symbolic:
+    def __rsub__(self, other: Number) -> Symbolic:
         return self._two("Sub", other, self)
 
-    def __mul__(self, other: Any) -> Symbolic:
+    def __mul__(self, other: Number) -> Symbolic:
         return self._two("Mul", self, other)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Symbolic:
+    def __truediv__(self, other: Number) -> Symbolic:
         return self._two("Div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Symbolic:
+    def __rtruediv__(self, other: Number) -> Symbolic:
         return self._two("Div", other, self)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: Number) -> Symbolic:
         return self._two("Equal", self, other)
 
     __hash__ = object.__hash__
 
-    def __lt__(self, other: Any) -> Symbolic:
+    def __lt__(self, other: Number) -> Symbolic:
         return self._two("Less", self, other)
 
-    def __le__(self, other: Any) -> Symbolic:
+    def __le__(self, other: Number) -> Symbolic:
         return self._two("LessOrEqual", self, other)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.expr import Expr
 from irc.ir.graph import Value
-from irc.ir.types import FLOATS_BF16, Array, f32
+from irc.ir.types import FLOATS_BF16, f32
 from irc.opdef.builder import Builder
 from irc.opdef.forms import Attributes, Read, Results
 

@@ -21,14 +21,15 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.ir.dim import Dim, Symbol
 from irc.ir.graph import Constant, Graph, Node, Value
-from irc.ir.literal import dim_text, literal, name_text, parse_literal, parse_type, type_text, unquote
-from irc.ir.types import TensorType
+from irc.ir.literal import dim_text, literal, name_text, parse_fields, parse_literal, parse_type, type_text, unquote
+from irc.ir.types import TensorType, Type
+from irc.opdef.base import Op
 from irc.opdef.registry import find_op
 
 INLINE = 16
@@ -58,7 +59,7 @@ def node_text(node: Node) -> str:
     return text + (f"  # {json.dumps(node.name)}{layers}" if node.name or others else "")
 
 
-def _op(op: Any) -> str:
+def _op(op: Op) -> str:
     spelled = getattr(op, "spelled", None)
     if spelled is not None:  # made by a pass of compiling, and not to be read again
         return str(spelled())
@@ -104,13 +105,13 @@ def _data(graph: Graph, value: Value) -> str:
     return f"#{hashlib.sha256(raw).hexdigest()[:12]}"
 
 
-def _numbers(array: np.ndarray[Any, Any]) -> list[Any]:
+def _numbers(array: Array) -> list[bool] | list[int] | list[float] | list[complex]:
     kind = array.dtype.kind
     if kind == "b":
         return [bool(x) for x in array.reshape(-1)]
     if kind in "iu" or "int" in array.dtype.name:
         return [int(x) for x in array.reshape(-1)]
-    return [complex(x) if kind == "c" else float(x) for x in array.reshape(-1)]
+    return [complex(x) for x in array.reshape(-1)] if kind == "c" else [float(x) for x in array.reshape(-1)]
 
 
 # ------------------------------------------------------------------------- parsing
@@ -120,7 +121,7 @@ _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _COMMENT = re.compile(rf"\s\s# ({_QUOTED})(?: of ({_QUOTED}(?:, {_QUOTED})*))?$")
 
 
-def parse_graph(text: str, data: Mapping[str, np.ndarray[Any, Any]] | None = None) -> Graph:
+def parse_graph(text: str, data: Mapping[str, Array] | None = None) -> Graph:
     """The graph that a text describes.  `data` gives large constants by name; without it they cannot be read.
 
     ValueError with the line number where the text is not understood.
@@ -129,7 +130,7 @@ def parse_graph(text: str, data: Mapping[str, np.ndarray[Any, Any]] | None = Non
 
 
 class _Parser:
-    def __init__(self, data: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def __init__(self, data: Mapping[str, Array]) -> None:
         self.data = data
         self.graph = Graph()
         self.values: dict[str, Value] = {}
@@ -170,7 +171,7 @@ class _Parser:
         found = Symbol(unquote(name), int(low), int(high) if high else None)
         self.symbols[found.name] = found
 
-    def _declaration(self, text: str) -> tuple[str, Any]:
+    def _declaration(self, text: str) -> tuple[str, Type | None]:
         match = re.match(_NAME, text)
         if match is None:
             raise ValueError("a value name (%x) was expected")
@@ -179,6 +180,8 @@ class _Parser:
     def _constant(self, text: str) -> None:
         declared, _, data = text.partition(" = ")
         name, kind = self._declaration(declared)
+        if not isinstance(kind, TensorType):
+            raise ValueError("a constant is a tensor")
         shape = kind.static_shape()
         if data.startswith("#"):
             array = self.data.get(name)
@@ -197,9 +200,7 @@ class _Parser:
         line = line[: comment.start()] if comment else line
         results, call, operands = _split_node(line)
         op_name, _, attributes = call.partition("(")
-        fields: dict[str, Any] = {}
-        if attributes:
-            fields = parse_literal(f"dict({attributes}", self.symbols, parse_graph)
+        fields = parse_fields(attributes.removesuffix(")"), self.symbols, parse_graph)
         op = find_op(op_name)(**fields)
         outputs: list[Value] = []
         for declared in results:
@@ -211,7 +212,7 @@ class _Parser:
         self.graph.add_node(op, inputs, outputs, name, layers=layers)
 
 
-def _missing(name: str) -> np.ndarray[Any, Any]:
+def _missing(name: str) -> Array:
     raise ValueError(f"the data of constant %{name} is not part of the text")
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, all_of, index, inside
 from irc.ir.dim import Dim
 from irc.ir.relation import at_most
-from irc.ir.types import Array
 from irc.opdef.codecs import Codec, Enum, Ints, Pads, PerAxis
 
 ONNX_AUTO_PAD = Enum(
@@ -27,6 +27,23 @@ OV_WINDOW: dict[str, Codec] = {
     "pads_end": PerAxis(assumed=(), fill=0),
     "auto_pad": OV_AUTO_PAD,
 }
+
+
+class Windowed(Protocol):
+    """An operation that slides a window."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def dilations(self) -> tuple[int, ...]: ...
+    @property
+    def pads_begin(self) -> tuple[int, ...]: ...
+    @property
+    def pads_end(self) -> tuple[int, ...]: ...
+    @property
+    def auto_pad(self) -> str: ...
 
 
 def spatial(op: str, attribute: str, values: Sequence[int], rank: int, default: int) -> tuple[int, ...]:
@@ -50,7 +67,7 @@ def same_padding(size: Dim, reach: Dim, stride: int, upper: bool) -> tuple[Dim, 
     return (small, total - small) if upper else (total - small, small)
 
 
-def window_padding(op: Any, sizes: Sequence[Dim], kernel: Sequence[Dim | int]) -> tuple[list[Dim], list[Dim]]:
+def window_padding(op: Windowed, sizes: Sequence[Dim], kernel: Sequence[Dim | int]) -> tuple[list[Dim], list[Dim]]:
     """The padding before and after each spatial axis, by `auto_pad`."""
     rank = len(sizes)
     strides = spatial(op.name, "strides", op.strides, rank, 1)
@@ -69,7 +86,7 @@ def window_padding(op: Any, sizes: Sequence[Dim], kernel: Sequence[Dim | int]) -
 
 
 def window_count(
-    op: Any, sizes: Sequence[Dim], kernel: Sequence[Dim | int], rounding: str = "floor"
+    op: Windowed, sizes: Sequence[Dim], kernel: Sequence[Dim | int], rounding: str = "floor"
 ) -> tuple[Dim, ...]:
     """The result's spatial sizes.
 
@@ -81,16 +98,16 @@ def window_count(
     dilations = spatial(op.name, "dilations", op.dilations, len(sizes), 1)
     found: list[Dim] = []
     for n, k, s, d, p, q in zip(sizes, kernel, strides, dilations, begin, end, strict=True):
-        room = n + p + q - extent(k, d)
+        slack = n + p + q - extent(k, d)
         require(
-            at_most(0, room),
+            at_most(0, slack),
             codes.SIZE_RANGE,
             op=op.name,
             what="the padded size",
             value=n + p + q,
             expected=f"at least the window's {extent(k, d)}",
         )
-        count = room // s + 1 if rounding == "floor" else room.ceildiv(s) + 1
+        count = slack // s + 1 if rounding == "floor" else slack.ceildiv(s) + 1
         if rounding == "ceil_torch":
             starts_outside = (n + p).at_most((count - 1) * s)
             if starts_outside is None:
@@ -102,7 +119,7 @@ def window_count(
 
 
 def window_positions(
-    op: Any, o: Sequence[Expr], k: Sequence[Expr], sizes: Sequence[Dim], kernel: Sequence[Dim | int]
+    op: Windowed, o: Sequence[Expr], k: Sequence[Expr], sizes: Sequence[Dim], kernel: Sequence[Dim | int]
 ) -> tuple[list[Expr], Expr]:
     """Where window element `k` of result `o` reads, and whether that is inside the operand."""
     rank = len(sizes)
@@ -114,28 +131,28 @@ def window_positions(
     return at, all_of(inside(a, n) for a, n, check in zip(at, sizes, padded, strict=True) if check)
 
 
-def _ends(op: Any, sizes: Sequence[Dim], kernel: Sequence[Dim | int]) -> list[Dim]:
+def _ends(op: Windowed, sizes: Sequence[Dim], kernel: Sequence[Dim | int]) -> list[Dim]:
     """End padding, or a nonzero stand-in where rounding up lets the last window run over the end."""
     _, end = window_padding(op, sizes, kernel)
     over = getattr(op, "rounding", "floor") != "floor"
     return [Dim.of(1) if over else q for q in end]
 
 
-def pad_spatial(x: Array, begin: Sequence[int], end: Sequence[int], value: Any) -> Array:
+def pad_spatial(x: Array, begin: Sequence[int], end: Sequence[int], value: float) -> Array:
     """`x` padded on its spatial axes (from axis 2 on) with `value`; negative padding crops."""
-    cut = tuple(slice(-b if b < 0 else 0, x.shape[i + 2] + min(e, 0)) for i, (b, e) in enumerate(zip(begin, end)))
-    x = x[(slice(None), slice(None), *cut)]
-    widths = [(0, 0), (0, 0), *((max(b, 0), max(e, 0)) for b, e in zip(begin, end, strict=True))]
-    return np.pad(x, widths, constant_values=value) if any(w != (0, 0) for w in widths) else x
+    if any(p < 0 for p in (*begin, *end)):
+        kept = [slice(max(-b, 0), n + min(e, 0)) for n, b, e in zip(x.shape[2:], begin, end, strict=True)]
+        x = x[(slice(None), slice(None), *kept)]
+    if any(p > 0 for p in (*begin, *end)):
+        widths = [(0, 0), (0, 0), *((max(b, 0), max(e, 0)) for b, e in zip(begin, end, strict=True))]
+        x = np.pad(x, widths, constant_values=value)
+    return x
 
 
-def windows(
-    x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], count: Sequence[int]
-) -> Array:
+def windows(x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Array:
     """A view [N, C, *count, *kernel] of every window of a padded operand."""
-    n = len(kernel)
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    view = np.lib.stride_tricks.sliding_window_view(x, reach, axis=tuple(range(2, 2 + n)))
-    steps = tuple(slice(0, (c - 1) * s + 1, s) for c, s in zip(count, strides, strict=True))
-    inner = tuple(slice(None, None, d) for d in dilations)
-    return view[(slice(None), slice(None), *steps, *inner)]
+    reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    view = np.lib.stride_tricks.sliding_window_view(x, reach, axis=tuple(range(2, 2 + len(kernel))))
+    if all(s == 1 for s in (*strides, *dilations)):
+        return view
+    return view[(slice(None), slice(None), *(slice(None, None, s) for s in (*strides, *dilations)))]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as shape_codes
-from irc.expr import Const, Expr, call, select
+from irc.expr import Const, Expr, IndexFunction, Tensor, call, select
 from irc.ir.graph import Value
 from irc.ir.relation import stretches_to
 from irc.ir.types import (
@@ -50,7 +50,7 @@ OV_LOOSE = OV_NUMERIC | {u1, u4, i4, nf4, f8e4m3fn, f8e5m2}  # what OpenVINO's v
 
 # ------------------------------------------------------------------------------ without attributes
 def relu(x: Array) -> Array:
-    return np.maximum(x, np.zeros((), x.dtype))
+    return np.maximum(x, x.dtype.type(0))
 
 
 def read_relu(b: Builder, a: Attributes, x: Value) -> Results:
@@ -89,6 +89,7 @@ Sigmoid = unary(
 
 
 def softplus(x: Array) -> Array:
+    """log(1 + e^x), without overflow for large x."""
     w = wide(x)
     return rounded(np.maximum(w, 0.0) + np.log1p(np.exp(-np.abs(w))), x)
 
@@ -560,7 +561,7 @@ class Swish(Elementwise):
 
         return widely(formula)(x, *([] if beta is None else [beta]))
 
-    def compute(self, out: TensorType, x: Any, beta: Any = None) -> Any:
+    def compute(self, out: TensorType, x: Tensor, beta: Tensor | None = None) -> IndexFunction:
         return super().compute(out, *([x] if beta is None else [x, beta]))
 
     onnx = (

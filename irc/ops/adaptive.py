@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,8 @@ def longest(size: Dim, count: Dim) -> Dim:
     if not (size.is_const and count.is_const):
         exact = size.exact_div(count)
         return exact if exact is not None else size // count + 2
-    return Dim.of(max(w.stop - w.start for w in (window(i, int(count), int(size)) for i in range(int(count)))))
+    n, m = int(size), int(count)
+    return Dim.of(-(-(n + m - math.gcd(n, m)) // m))  # from the last place within a window where one can begin
 
 
 def positions(
@@ -198,7 +198,9 @@ class AdaptiveMaxPool(Op):
             where[(slice(None), slice(None), *o)] = places[box].reshape(-1)[best]  # pyright: ignore
         return y, where.astype(self.index_type.numpy)
 
-    def compute(self, out: Any, x: Tensor, output_shape: Tensor) -> tuple[IndexFunction, IndexFunction]:
+    def compute(
+        self, out: Sequence[TensorType], x: Tensor, output_shape: Tensor
+    ) -> tuple[IndexFunction, IndexFunction]:
         sizes, counts = x.shape[2:], out[0].dims()[2:]
         extents = [longest(s, m) for s, m in zip(sizes, counts, strict=True)]
         low = Const(lowest(x.dtype.numpy), x.dtype)

@@ -6,20 +6,15 @@ pages of the same names; OpenVINO specification, "Arithmetic operations".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import reduce
-from operator import add
-from typing import Any, ClassVar
+from collections.abc import Callable
 
 import numpy as np
 
-from irc.diagnostics import Problem, require
-from irc.diagnostics.codes import conversion, operation, shape as shape_codes
+from irc.diagnostics import Problem
+from irc.diagnostics.codes import conversion
 from irc.expr import Bin, Const, Expr, Un, call, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.relation import every, same
 from irc.ir.types import (
     FLOATS,
     FLOATS_BF16,
@@ -43,9 +38,9 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST, LEGACY_BROADCAST_6, broadcast_shapes
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Enum, Ignored
-from irc.opdef.contents import Assuming
+from irc.opdef.contents import Assuming, Contents
 from irc.opdef.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
-from irc.opdef.forms import PREV, Attributes, Form, Results, write_only
+from irc.opdef.forms import PREV, Attributes, Form, Read, Results, write_only
 from irc.opdef.precision import float_read, narrowed, rounded, wide, widely, widened
 from irc.opdef.signature import Sig
 
@@ -117,7 +112,7 @@ def truncated_quotient(x: Dim, y: Dim) -> Dim:
     return x.maximum(0) // y - (-x).maximum(0) // y
 
 
-def quotients(of: Callable[[Dim, Dim], Dim], x: Array, y: Array) -> Any:
+def quotients(of: Callable[[Dim, Dim], Dim], x: Array, y: Array) -> Contents:
     """`of` each dividend and divisor; assuming that a size that divides is not 0.  None where the sign is unknown."""
     divisors = [Dim.of(d) for d in y.flat]
     if any(d == 0 or d.bounds()[0] < 0 for d in divisors):
@@ -146,7 +141,7 @@ class Div(Elementwise):
         inexact = (down * np.where(y == 0, 1, y) != x) & ((x < 0) != (y < 0))
         return np.where(y == 0, 0, down + inexact).astype(x.dtype)
 
-    def contents(self, x: Array, y: Array) -> Any:
+    def contents(self, x: Array, y: Array) -> Contents:
         return quotients(truncated_quotient, x, y)
 
     def scalar(self, x: Expr, y: Expr) -> Expr:
@@ -292,7 +287,7 @@ class Mod(Elementwise):
     def reference(self, x: Array, y: Array) -> Array:
         return remainder(x, y, self.fmod)
 
-    def contents(self, x: Array, y: Array) -> Any:
+    def contents(self, x: Array, y: Array) -> Contents:
         def rest(a: Dim, b: Dim) -> Dim:
             return a - b * truncated_quotient(a, b) if self.fmod else a % b
 
@@ -350,7 +345,7 @@ def sign_expr(x: Expr) -> Expr:
     )
 
 
-def read_rounding(name: str) -> Any:
+def read_rounding(name: str) -> Read:
     """`read` of OpenVINO's rounding functions: integers are whole already."""
 
     def read(b: Builder, a: Attributes, x: Value) -> Results:
@@ -363,7 +358,7 @@ def read_rounding(name: str) -> Any:
     return read
 
 
-def absolute_sizes(op: Op, x: Array) -> Any:
+def absolute_sizes(op: Op, x: Array) -> Contents:
     """|x| of integers that are known symbolically."""
     return np.frompyfunc(absolute_size, 1, 1)(x)
 
@@ -505,166 +500,6 @@ Sqrt = unary(
     onnx=rounding_rows("Sqrt"),
     openvino=(Form("Sqrt", 1, T=OV_NUMERIC, read=float_read("Sqrt"), direct=True),),
 )
-
-
-# ------------------------------------------------------------------------- several operands
-def one_shape(op: Any, *xs: Value) -> bool:
-    """Whether all shapes are equal: before opset 8 these operations did not broadcast."""
-    return all(x.shape == xs[0].shape for x in xs)
-
-
-def read_one_shape(name: str) -> Any:
-    """`read` before opset 8: the operands must have one shape."""
-
-    def read(b: Builder, a: Attributes, *xs: Value) -> Results:
-        for x in xs[1:]:
-            equal = len(x.shape) == len(xs[0].shape) and every(*map(same, x.shape, xs[0].shape))
-            require(equal, shape_codes.SHAPES_DIFFER, op=name, first=xs[0].tensor, second=x.tensor)
-        return b.operation(name)(*xs)
-
-    return read
-
-
-def variadic_rows(name: str, *more: Form) -> tuple[Form, ...]:
-    """ONNX rows of Min, Max, Sum, Mean until opset 8."""
-    return (
-        Form(
-            name,
-            1,
-            attrs={"consumed_inputs": Ignored()},
-            T=FLOATS,
-            read=read_one_shape(name),
-            direct=True,
-            when=one_shape,
-        ),
-        Form(name, 6, attrs={}),
-        Form(name, 8, read=None, when=None),
-        *more,
-    )
-
-
-def chain(name: str) -> Any:
-    """`write` of a variadic operation as a chain of binary ones."""
-
-    def write(b: Builder, op: Op, *xs: Value) -> Results:
-        found = xs[0] if len(xs) > 1 else b.Identity(xs[0])  # pyright: ignore[reportGeneralTypeIssues]
-        for x in xs[1:]:
-            found = b.operation(name)(found, x)
-        return found
-
-    return write
-
-
-class Variadic(Elementwise):
-    """f(x0, x1, …) of any number of operands, which broadcast."""
-
-    def infer(self, *xs: Value) -> TensorType:
-        require(len(xs) > 0, operation.TOO_FEW_INPUTS, op=self.name, given=0, needed=1, operands=self.sig.operands)
-        return super().infer(*xs)
-
-
-TWO = Sig("x: T, y: T -> z: T", T=NUMERIC)
-
-
-class Extreme(Variadic):
-    """What Min and Max share."""
-
-    sig = Sig("*xs: T -> y: T", T=NUMERIC)
-    commutative = True
-    carries_contents = True
-    ufunc: ClassVar[Any]
-    of_sizes: ClassVar[Any]
-    of_exprs: ClassVar[Any]
-
-    def reference(self, *xs: Array) -> Array:
-        y = xs[0]
-        for x in xs[1:]:
-            y = self.ufunc(y, x)
-        return y
-
-    def contents(self, *xs: Any) -> Any:
-        return reduce(np.frompyfunc(lambda a, b: self.of_sizes(Dim.of(a), b), 2, 1), xs)
-
-    def scalar(self, *xs: Expr) -> Expr:
-        return reduce(self.of_exprs, xs)
-
-
-def extreme_rows(name: str, canonical: str) -> tuple[Form, ...]:
-    """The OpenVINO row of Min or Max: two operands, so that more become a chain."""
-    (row,) = openvino_rows(name, canonical)
-    return (replace(row, sig=TWO, write=chain(canonical)),)
-
-
-@op
-class Min(Extreme):
-    """The smallest of the operands, element by element; NaN where one is NaN."""
-
-    ufunc, of_sizes, of_exprs = np.minimum, staticmethod(Dim.minimum), staticmethod(Expr.min)
-    onnx = variadic_rows("Min", Form("Min", 12, T=FLOATS | INTEGERS), Form("Min", 13, T=PREV | {bf16}))
-    openvino = extreme_rows("Minimum", "Min")
-
-
-@op
-class Max(Extreme):
-    """The largest of the operands, element by element; NaN where one is NaN."""
-
-    ufunc, of_sizes, of_exprs = np.maximum, staticmethod(Dim.maximum), staticmethod(Expr.max)
-    onnx = variadic_rows("Max", Form("Max", 12, T=FLOATS | INTEGERS), Form("Max", 13, T=PREV | {bf16}))
-    openvino = extreme_rows("Maximum", "Max")
-
-
-def write_sum(b: Builder, op: Sum, *xs: Value) -> Results:
-    return narrowed(b, chain("Add")(b, op, *[widened(b, x) for x in xs]), xs[0])
-
-
-def write_mean(b: Builder, op: Mean, *xs: Value) -> Results:
-    total = chain("Add")(b, op, *[widened(b, x) for x in xs])
-    return narrowed(b, b.Div(total, b.const(len(xs), total.dtype)), xs[0])
-
-
-def total(xs: Sequence[Array]) -> Array:
-    """The sum from the left, in the type it is computed in."""
-    y = wide(xs[0])
-    for x in xs[1:]:
-        y = y + wide(x)
-    return y
-
-
-def total_scalar(xs: Sequence[Expr]) -> Expr:
-    """The sum from the left, in the type it is computed in."""
-    return reduce(add, [x.cast(xs[0].dtype.compute) for x in xs])
-
-
-@op
-class Sum(Variadic):
-    """x0 + x1 + …, from the left; narrow floats are summed in f32."""
-
-    sig = Sig("*xs: T -> y: T", T=FLOATS | {bf16})
-
-    def reference(self, *xs: Array) -> Array:
-        return rounded(total(xs), xs[0])
-
-    def scalar(self, *xs: Expr) -> Expr:
-        return total_scalar(xs).cast(xs[0].dtype)
-
-    onnx = variadic_rows("Sum", Form("Sum", 13, T=PREV | {bf16}))
-    openvino = (write_only(write_sum),)
-
-
-@op
-class Mean(Variadic):
-    """(x0 + x1 + …) / their number; narrow floats are computed in f32."""
-
-    sig = Sig("*xs: T -> y: T", T=FLOATS | {bf16})
-
-    def reference(self, *xs: Array) -> Array:
-        return rounded(total(xs) / len(xs), xs[0])
-
-    def scalar(self, *xs: Expr) -> Expr:
-        return (total_scalar(xs) / float(len(xs))).cast(xs[0].dtype)
-
-    onnx = variadic_rows("Mean", Form("Mean", 13, T=PREV | {bf16}))
-    openvino = (write_only(write_mean),)
 
 
 def squared_difference(x: Array, y: Array) -> Array:

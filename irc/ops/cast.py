@@ -7,15 +7,18 @@ Sources: ONNX Cast, CastLike; OpenVINO specification, Convert-1, ConvertLike-1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeGuard
+from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 import numpy as np
 
+from irc.arrays import NumpyType
 from irc.diagnostics import Facts, Problem
 from irc.diagnostics.codes import conversion, operation
 from irc.expr import Bin, Const, Expr, Un, select
+from irc.formats.document import Attr
 from irc.ir.graph import Constant, Value
+from irc.ir.literal import AttributeValue
 from irc.ir.types import (
     ANY,
     F8,
@@ -47,7 +50,8 @@ from irc.ir.types import (
 )
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
-from irc.opdef.codecs import Bool, DTypeAttr, Enum, Reading
+from irc.opdef.codecs import Bool, Codec, DTypeAttr, Enum, Reading
+from irc.opdef.contents import Contents
 from irc.opdef.elementwise import Elementwise
 from irc.opdef.forms import Attributes, Form, Results
 from irc.opdef.signature import Sig
@@ -64,7 +68,7 @@ def to_nf4(x: Array) -> Array:
     return table[np.searchsorted(middles, x.astype(np.float32), side="left")]
 
 
-def to_e8m0(x: Array, round_mode: str, saturate: bool, kind: Any) -> Array:
+def to_e8m0(x: Array, round_mode: str, saturate: bool, kind: NumpyType) -> Array:
     """The power of two next to |x|, rounded in the direction `round_mode`; the byte is its exponent + 127, 255 NaN."""
     w = np.abs(x.astype(np.float64))
     mantissa, exponent = np.frexp(w)  # w = mantissa · 2^exponent, mantissa in 0.5..1
@@ -80,11 +84,11 @@ def to_e8m0(x: Array, round_mode: str, saturate: bool, kind: Any) -> Array:
     return byte.astype(np.uint8).view(kind)
 
 
-def is_float(value: Any) -> TypeGuard[float]:
+def is_float(value: object) -> TypeGuard[float]:
     return isinstance(value, float | np.floating)
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """A number as ONNX writes it: NaN, INF, -INF, shortest decimal."""
     if is_float(value):
         if np.isnan(value):
@@ -100,7 +104,7 @@ def to_text(x: Array) -> Array:
     return found
 
 
-def from_text(x: Array, kind: Any) -> Array:
+def from_text(x: Array, kind: NumpyType) -> Array:
     """Numbers written as decimal, in scientific notation, or NaN, INF, +INF, -INF in any case."""
     numbers = np.array([float(v) for v in x.ravel()], np.float64).reshape(x.shape)
     return numbers.astype(kind)
@@ -117,14 +121,14 @@ def check_numerals(words: Array) -> None:
             raise Problem(operation.ATTRIBUTE_RANGE, **facts) from None
 
 
-def convert(x: Array, to: str, kind: Any, saturate: bool, round_mode: str) -> Array:
+def convert(x: Array, to: str, kind: NumpyType, saturate: bool, round_mode: str) -> Array:
     """`x` in element type `to`, whose arrays are of `kind`."""
     if to == "dynamic":
         return x
     if to == "string":
         return x if x.dtype == object else to_text(x)
     if x.dtype.kind in "OUS":
-        return from_text(x, np.float32 if to in F8_LARGEST else kind).astype(kind)
+        return from_text(x, np.dtype(np.float32) if to in F8_LARGEST else kind).astype(kind)
     if to == "bool":
         return x.astype(np.float32) != 0 if x.dtype.kind == "V" else x != 0
     if x.dtype.kind == "V" and x.dtype != kind:  # ml_dtypes converts not every pair; f32 holds all of these exactly
@@ -177,7 +181,7 @@ ROUND_MODES = Enum(["up", "down", "nearest"], "up")
 class CastTarget(DTypeAttr):
     """ONNX `to`: opset 1 has the type's name, later ones its number."""
 
-    def decode(self, raw: Any, r: Reading) -> DType:
+    def decode(self, raw: Attr, r: Reading) -> DType:
         if isinstance(raw, str) and r.format == "onnx":
             found = ONNX_NAMES.get(raw.upper())
             if found is None:
@@ -192,7 +196,7 @@ class CastTarget(DTypeAttr):
 class CastTargetName(CastTarget):
     """As Cast-1 writes it."""
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: AttributeValue, format: str) -> Attr:
         for name, dtype in ONNX_NAMES.items():
             if dtype == value:
                 return name
@@ -241,7 +245,7 @@ def write_constant(b: Builder, op: Cast, x: Value) -> Results:
 def cast_rows() -> tuple[Form, ...]:
     rows: list[Form] = []
     for opset, types in ONNX_CAST.items():
-        attrs: dict[str, Any] = {"to": CastTarget() if opset > 1 else CastTargetName()}
+        attrs: dict[str, Codec] = {"to": CastTarget() if opset > 1 else CastTargetName()}
         if opset >= 19:
             attrs["saturate"] = Bool(True)
         if opset >= 24:
@@ -292,14 +296,14 @@ class Cast(Elementwise):
             check_numerals(x.const.array)
         return TensorType(self.to, x.tensor.shape)
 
-    def result_types(self, inputs: Any) -> Any:
+    def result_types(self, inputs: Sequence[Value]) -> list[TensorType]:
         self.check(inputs)
         return [self.infer(*inputs)]
 
     def reference(self, x: Array) -> Array:
         return convert(x, self.to.name, self.to.numpy, self.saturate, self.round_mode)
 
-    def contents(self, x: Array) -> Any:
+    def contents(self, x: Array) -> Contents:
         """Whole numbers stay what they are, as far as they fit."""
         return x if self.to.is_integer or self.to.name in ("f32", "f64") else None
 
@@ -377,7 +381,7 @@ class CastLike(Op):
     def infer(self, x: Value, like: Value) -> TensorType:
         return TensorType(like.dtype, x.tensor.shape)
 
-    def result_types(self, inputs: Any) -> Any:
+    def result_types(self, inputs: Sequence[Value]) -> list[TensorType]:
         self.check(inputs)
         return [self.infer(*inputs)]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation
-from irc.expr import Expr
+from irc.expr import Expr, IndexFunction, Tensor
+from irc.formats.document import Attr
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16
 from irc.opdef.base import Array, op
@@ -30,8 +30,8 @@ class Bound(AsInput):
 
     up: bool = False
 
-    def array(self, raw: Any, r: Reading, dtype: DType) -> np.ndarray[Any, Any]:
-        value = Float().decode(raw, r) if isinstance(raw, str) else float(raw)
+    def array(self, raw: Attr, r: Reading, dtype: DType) -> Array:
+        value = Float().decode(raw, r)
         if not dtype.is_integer:
             return np.array(value).astype(dtype.numpy)
         if math.isnan(value):
@@ -89,7 +89,7 @@ class Clip(Elementwise):
     def reference(self, x: Array, lo: Array | None = None, hi: Array | None = None) -> Array:
         return clip(x, lo, hi)
 
-    def compute(self, out: TensorType, x: Any, lo: Any = None, hi: Any = None) -> Any:
+    def compute(self, out: TensorType, x: Tensor, lo: Tensor | None = None, hi: Tensor | None = None) -> IndexFunction:
         shape = out.dims()
 
         def element(*i: Expr) -> Expr:

@@ -7,7 +7,7 @@ IsFinite.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,8 +35,9 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
+from irc.opdef.contents import Contents
 from irc.opdef.elementwise import Elementwise, auto_read, comparison, legacy_read, legacy_write
-from irc.opdef.forms import PREV, Form, write_only
+from irc.opdef.forms import PREV, Form, Types, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
@@ -49,7 +50,7 @@ def openvino_rows(name: str, canonical: str) -> tuple[Form, ...]:
     return (Form(name, 1, attrs=AUTO_BROADCAST, T=OV_COMPARED, read=auto_read(canonical), direct=True),)
 
 
-def legacy_row(name: str, T: Any) -> Form:
+def legacy_row(name: str, T: Types) -> Form:
     """The ONNX row before opset 7."""
     return Form(name, 1, attrs=LEGACY_BROADCAST_6, T=T, read=legacy_read(name), direct=True, write=legacy_write(name))
 
@@ -58,10 +59,10 @@ def _not(known: bool | None) -> bool | None:
     return None if known is None else not known
 
 
-def decided(compare: Callable[[Dim, Dim], bool | None]) -> dict[str, Any]:
+def decided(compare: Callable[[Dim, Dim], bool | None]) -> dict[str, object]:
     """Members for a comparison of sizes: known where it does not depend on the symbols."""
 
-    def contents(self: Any, x: Array, y: Array) -> Any:
+    def contents(self: Op, x: Array, y: Array) -> Contents:
         found = np.vectorize(compare, otypes=[object])(x, y)
         return None if any(f is None for f in found.flat) else np.vectorize(Dim.of, otypes=[object])(found)
 

@@ -5,8 +5,6 @@ Sources: ONNX Concat, Split; OpenVINO specification, Concat-1, Split-1, Variadic
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from irc.diagnostics import Facts, require
@@ -20,6 +18,8 @@ from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Int, Ints
+from irc.opdef.contents import Contents
+from irc.opdef.conversions import as_i64
 from irc.opdef.forms import Attributes, Form, Results
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_ALL, OV_ANY, onnx_all
@@ -176,7 +176,11 @@ class Split(Op):
             count = lengths.shape[0].const
             require(count is not None, operation.NEEDS_CONSTANT, op="Split", operand="lengths")
             RESULTS.check(count or 0, "Split")
-            return [Dim.fresh("split") for _ in range(count or 0)]
+            parts = [Dim.fresh("split", size) for _ in range(count or 0)]
+            total = sum(parts, start=Dim.of(0))
+            what = "sum of the lengths and the size of the axis"
+            require(same(total, size), codes.SIZES_DIFFER, op="Split", what=what, a=total, b=size)
+            return parts
         known = sum((d for d in given if d != -1), start=Dim.of(0))
         if all(d != -1 for d in given):
             what = "sum of the lengths and the size of the axis"
@@ -187,7 +191,7 @@ class Split(Op):
         k = normal_axis("Split", constant_int("Split", "axis", axis), len(x.shape))
         return [x.tensor.with_dim(k, size) for size in self.lengths(x, axis, lengths)]
 
-    def reference(self, x: Array, axis: Array, lengths: Array | None = None) -> Any:
+    def reference(self, x: Array, axis: Array, lengths: Array | None = None) -> list[Array]:
         k = int(np.asarray(axis).reshape(-1)[0])
         size = x.shape[k]
         if lengths is None:
@@ -202,9 +206,23 @@ class Split(Op):
         ends = np.cumsum(sizes)[:-1]
         return [np.ascontiguousarray(part) for part in np.split(x, ends, axis=k)]
 
-    def contents(self, x: Array, *operands: Array | None) -> Any:
+    def contents(self, x: Array, *operands: Array | None) -> Contents:
         parts = moved_contents(self, x, *operands)
-        return parts if parts is None or len(parts) > 1 else parts[0]
+        return parts[0] if isinstance(parts, list | tuple) and len(parts) == 1 else parts
+
+    def resolve(self, b: Builder, x: Value, axis: Value, lengths: Value | None = None) -> tuple[Value, ...] | None:
+        if lengths is None or lengths.dims() is not None:
+            return None
+        k = normal_axis("Split", constant_int("Split", "axis", axis), len(x.shape))
+        sizes = as_i64(b, lengths)
+        rest = b.Equal(sizes, b.const(-1))
+        known = b.ReduceSum(b.Where(rest, b.const(0), sizes), [0])
+        sizes = b.Where(rest, b.Sub(b.dims([x.shape[k]]), known), sizes)
+        ends = b.CumSum(sizes, b.const(0))
+        starts = b.Sub(ends, sizes)
+        count = range(int(lengths.shape[0]))
+        bounds = [[b.Slice(v, [n], [n + 1], [0]) for v in (starts, ends)] for n in count]
+        return tuple(b.Slice(x, first, end, [k]) for first, end in bounds)
 
     def decompose(self, b: Builder, x: Value, axis: Value, lengths: Value | None = None) -> tuple[Value, ...]:
         """A Slice for each part."""

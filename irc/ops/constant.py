@@ -6,13 +6,14 @@ Source: ONNX Constant.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation
+from irc.formats.document import Attr, RawTensor
 from irc.ir.graph import Constant as Data, Value
+from irc.ir.literal import AttributeValue
 from irc.ir.types import FLOATS, DType, TensorType, f32, i64, string
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
@@ -26,12 +27,12 @@ from irc.opdef.typesets import onnx_all
 class Tensor(Codec):
     """A tensor attribute (a sparse one arrives dense)."""
 
-    def decode(self, raw: Any, r: Reading) -> Any:
-        if not hasattr(raw, "load"):
+    def decode(self, raw: Attr, r: Reading) -> RawTensor:
+        if not isinstance(raw, RawTensor):
             raise r.bad(raw, "a tensor")
         return raw
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: AttributeValue, format: str) -> Attr:
         raise ValueError("constants are written as such")
 
 
@@ -39,18 +40,18 @@ class Tensor(Codec):
 class Texts(Codec):
     """A string, or a list of them, as the file's bytes or text."""
 
-    def decode(self, raw: Any, r: Reading) -> Any:
-        items: list[Any] = list(raw) if isinstance(raw, list) else [raw]  # pyright: ignore
+    def decode(self, raw: Attr, r: Reading) -> str | list[str]:
+        items = raw if isinstance(raw, list) else [raw]
         texts = [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in items]
         return texts if isinstance(raw, list) else texts[0]
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: AttributeValue, format: str) -> Attr:
         raise ValueError("constants are written as such")
 
 
 def read_constant(b: Builder, a: Attributes) -> Value:
     """The data of whichever attribute is given; there must be exactly one."""
-    fields: dict[str, Any] = a.__dict__
+    fields = vars(a)
     given = {k: v for k, v in fields.items() if k.startswith(("value", "sparse")) and v is not None}
     facts = {"op": "Constant", "attribute": "value", "given": len(given), "needed": 1}
     require(len(given) == 1, operation.ATTRIBUTE_LENGTH, **facts)

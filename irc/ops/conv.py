@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, all_of, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.literal import AttributeValue
 from irc.ir.relation import at_most, every, multiple, same
 from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16
 from irc.opdef.base import Array, Op, op
@@ -31,6 +32,7 @@ from irc.opdef.typesets import INDEX
 from irc.opdef.window import (
     ONNX_WINDOW,
     OV_WINDOW,
+    Windowed,
     pad_spatial,
     spatial,
     window_count,
@@ -45,15 +47,15 @@ OV_CONV = {**OV_WINDOW, "dilations": PerAxis(lo=1)}
 
 
 def transposed_geometry(
-    sizes: Any,
-    kernel: Any,
-    strides: Any,
-    dilations: Any,
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
     auto_pad: str,
-    pads_begin: Any,
-    pads_end: Any,
-    output_padding: Any,
-    output_shape: Any,
+    pads_begin: Sequence[int],
+    pads_end: Sequence[int],
+    output_padding: Sequence[int],
+    output_shape: Sequence[int],
 ) -> tuple[list[int], list[int]]:
     """(padding before each spatial axis, result sizes) of a transposed convolution, in numbers."""
     rank = len(sizes)
@@ -70,7 +72,7 @@ def transposed_geometry(
     return [t // 2 if auto_pad == "same_upper" else t - t // 2 for t in totals], wanted
 
 
-def static_sizes(dims: Any) -> list[int]:
+def static_sizes(dims: Iterable[Dim]) -> list[int]:
     return [int(d) for d in dims]
 
 
@@ -94,16 +96,20 @@ def split_groups(b: Builder, w: Value, groups: int) -> Value:
     return b.Reshape(w, [groups, shape[0] // groups, *shape[1:]], special_zero=False)
 
 
-def read_conv(b: Builder, a: Attributes, x: Value, w: Value, bias: Value | None = None) -> Value:
-    """ONNX: `kernel_shape` repeats the weights' shape and must agree with it."""
+def check_kernel_shape(op: str, a: Attributes, w: Value) -> None:
+    """Require of ONNX's `kernel_shape` that it repeats the weights' shape."""
     if a.kernel_shape is not None:
         given, real = list(a.kernel_shape), list(w.shape[2:])
         agree = len(given) == len(real) and every(*(same(r, g) for g, r in zip(given, real, strict=True)))
-        require(agree, codes.SIZES_DIFFER, op="Conv", what="kernel_shape and the weights' shape", a=given, b=w.tensor)
+        require(agree, codes.SIZES_DIFFER, op=op, what="kernel_shape and the weights' shape", a=given, b=w.tensor)
+
+
+def read_conv(b: Builder, a: Attributes, x: Value, w: Value, bias: Value | None = None) -> Value:
+    check_kernel_shape("Conv", a, w)
     return b.Conv(x, w, bias, **window_fields(a), group=a.group)
 
 
-def window_fields(a: Any) -> dict[str, Any]:
+def window_fields(a: Attributes) -> dict[str, AttributeValue]:
     return {k: getattr(a, k) for k in ("strides", "dilations", "pads_begin", "pads_end", "auto_pad")}
 
 
@@ -120,7 +126,7 @@ def write_conv(b: Builder, op: Conv, x: Value, w: Value, bias: Value | None = No
     return add_bias(b, b.Conv(x, w, **fields), bias)
 
 
-def known_padding(op: Any, x: Value, w: Value) -> dict[str, Any] | None:
+def known_padding(op: Windowed, x: Value, w: Value) -> dict[str, AttributeValue] | None:
     """The padding in numbers, where it is known and SAME is asked of a dilated window, which ONNX Runtime refuses."""
     if op.auto_pad not in ("same_upper", "same_lower") or all(d == 1 for d in op.dilations):
         return None
@@ -189,16 +195,12 @@ class Conv(Convolution):
         return TensorType(x.dtype, (x.shape[0], w.shape[0], *window_count(self, x.shape[2:], w.shape[2:])))
 
     def reference(self, x: Array, w: Array, bias: Array | None = None) -> Array:
-        sizes, kernel = x.shape[2:], w.shape[2:]
+        kernel = w.shape[2:]
         strides = self.strides or (1,) * len(kernel)
         dilations = self.dilations or (1,) * len(kernel)
-        begin, end = padding_of(self.auto_pad, self.pads_begin, self.pads_end, sizes, kernel, strides, dilations)
-        count = [
-            (n + p + q - (k - 1) * d - 1) // s + 1
-            for n, p, q, k, d, s in zip(sizes, begin, end, kernel, dilations, strides)
-        ]
-        view = windows(pad_spatial(x, begin, end, 0), kernel, strides, dilations, count)
-        y = contract_windows(wide(view), wide(w), self.group, count).astype(x.dtype)
+        begin, end = padding_of(self.auto_pad, self.pads_begin, self.pads_end, x.shape[2:], kernel, strides, dilations)
+        view = windows(pad_spatial(x, begin, end, 0), kernel, strides, dilations)
+        y = contract_windows(wide(view), wide(w), self.group).astype(x.dtype)
         return y if bias is None else y + bias.reshape(1, -1, *[1] * len(kernel))
 
     def compute(self, out: TensorType, x: Tensor, w: Tensor, bias: Tensor | None = None) -> IndexFunction:
@@ -208,7 +210,7 @@ class Conv(Convolution):
         def element(n: Expr, o: Expr, *p: Expr) -> Expr:
             def term(i: Expr, *k: Expr) -> Expr:
                 at, ok = window_positions(self, p, k, sizes, kernel)
-                channel = i if self.group == 1 else (o // int(per_group)) * int(w.shape[1]) + i
+                channel = i if self.group == 1 else (o // index(per_group)) * w.shape[1] + i
                 return select(ok, x[(n, channel, *at)], Const(0, x.dtype)) * w[(o, i, *k)]
 
             total = reduce("sum", [w.shape[1], *kernel], term)
@@ -247,13 +249,19 @@ class GroupedConv(Convolution):
 
 
 def padding_of(
-    auto_pad: str, begin: Any, end: Any, sizes: Any, kernel: Any, strides: Any, dilations: Any
-) -> tuple[list[int], list[int]]:
+    auto_pad: str,
+    begin: Sequence[int],
+    end: Sequence[int],
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[Sequence[int], Sequence[int]]:
     """Padding before and after each spatial axis, in numbers."""
     if auto_pad == "explicit":
-        return list(begin or [0] * len(sizes)), list(end or [0] * len(sizes))
+        return begin or (0,) * len(sizes), end or (0,) * len(sizes)
     if auto_pad == "valid":
-        return [0] * len(sizes), [0] * len(sizes)
+        return (0,) * len(sizes), (0,) * len(sizes)
     totals = [
         max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0) for n, k, s, d in zip(sizes, kernel, strides, dilations)
     ]
@@ -261,16 +269,17 @@ def padding_of(
     return (small, large) if auto_pad == "same_upper" else (large, small)
 
 
-def contract_windows(view: Array, w: Array, group: int, count: Any) -> Array:
+def contract_windows(view: Array, w: Array, group: int) -> Array:
     """[N, C, *count, *kernel] windows by [O, C / group, *kernel] weights → [N, O, *count]."""
-    n, channels, rank = view.shape[0], view.shape[1], len(count)
-    view = view.reshape(n, group, channels // group, *view.shape[2:])
+    rank = w.ndim - 2
+    batch, channels, *count = view.shape[: 2 + rank]
+    view = view.reshape(batch, group, channels // group, *view.shape[2:])
     order = (0, 1, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank))
     depth = math.prod(w.shape[1:])
-    columns = view.transpose(order).reshape(n, group, math.prod(count), depth)
+    columns = view.transpose(order).reshape(batch, group, math.prod(count), depth)
     rows = w.reshape(group, w.shape[0] // group, depth)
     # Pixels side by side in memory: what sums over them, as an InstanceNormalization, adds in pairs, which loses least.
-    return np.matmul(rows, columns.transpose(0, 1, 3, 2)).reshape(n, w.shape[0], *count)
+    return np.matmul(rows, columns.transpose(0, 1, 3, 2)).reshape(batch, w.shape[0], *count)
 
 
 def read_conv_transpose(b: Builder, a: Attributes, x: Value, w: Value, bias: Value | None = None) -> Value:
@@ -283,20 +292,27 @@ def read_backprop(b: Builder, a: Attributes, x: Value, w: Value, shape: Value | 
     """OpenVINO: the spatial result shape is an operand, and with it padding is chosen, lower or upper."""
     wanted = () if shape is None else tuple(_constant(shape))
     weights, groups = (w, 1) if not a.grouped else fold_groups(b, w)
-    fields = window_fields(a)
+    op = ConvTranspose(
+        strides=a.strides,
+        dilations=a.dilations,
+        pads_begin=a.pads_begin,
+        pads_end=a.pads_end,
+        auto_pad=a.auto_pad,
+        group=groups,
+        output_padding=tuple(a.output_padding),
+        output_shape=wanted,
+    )
     if a.auto_pad == "valid" or (not wanted and a.auto_pad != "explicit"):  # SAME needs a shape to aim at
-        fields |= {"auto_pad": "explicit", "pads_begin": (), "pads_end": ()}
+        op = replace(op, auto_pad="explicit", pads_begin=(), pads_end=())
     elif a.auto_pad != "explicit":  # the odd element of padding goes where ONNX's rule would not put it
-        fields["auto_pad"] = {"same_upper": "same_lower", "same_lower": "same_upper"}[a.auto_pad]
-    if wanted and fields["auto_pad"] == "explicit":
+        op = replace(op, auto_pad={"same_upper": "same_lower", "same_lower": "same_upper"}[a.auto_pad])
+    if wanted and op.auto_pad == "explicit":
         # Explicit padding stays; what is missing at the end is output padding.
-        rank = len(x.shape) - 2
-        natural = ConvTranspose(**fields, group=groups, output_padding=tuple(a.output_padding)).infer(x, weights)
-        extra = [s - int(d) for s, d in zip(wanted, natural.dims()[2:], strict=True)]
-        given = a.output_padding or (0,) * rank
-        fields["output_padding"] = tuple(e + g for e, g in zip(extra, given, strict=True))
-        return b.ConvTranspose(x, weights, **fields, group=groups)
-    return b.ConvTranspose(x, weights, **fields, group=groups, output_padding=a.output_padding, output_shape=wanted)
+        op = replace(op, output_shape=())
+        extra = [s - int(d) for s, d in zip(wanted, op.infer(x, weights).dims()[2:], strict=True)]
+        given = op.output_padding or (0,) * len(extra)
+        op = replace(op, output_padding=tuple(e + g for e, g in zip(extra, given, strict=True)))
+    return b.add(op, x, weights)
 
 
 def _constant(value: Value) -> list[int]:
@@ -318,28 +334,25 @@ def read_plain_backprop(b: Builder, a: Attributes, x: Value, w: Value, shape: Va
 def write_conv_transpose(b: Builder, op: ConvTranspose, x: Value, w: Value, bias: Value | None = None) -> Value:
     """OpenVINO: padding made explicit, groups as an axis of the weights, bias as an Add."""
     begin, end = op.padding(x.shape[2:], w.shape[2:])
-    fields: dict[str, Any] = {
-        **op.attributes(),
-        "pads_begin": tuple(map(int, begin)),
-        "pads_end": tuple(map(int, end)),
-        "auto_pad": "explicit",
-        "output_shape": (),
-    }
+    explicit = replace(
+        op, pads_begin=tuple(map(int, begin)), pads_end=tuple(map(int, end)), auto_pad="explicit", output_shape=()
+    )
     if op.output_shape:  # a result larger than the windows reach ends in zeros
-        fields["output_padding"] = ()
-        bare = ConvTranspose(**fields).infer(x, w).dims()[2:]
+        bare = replace(explicit, output_padding=()).infer(x, w).dims()[2:]
         wanted = op.infer(x, w).dims()[2:]
-        fields["output_padding"] = tuple(int(n) - int(m) for n, m in zip(wanted, bare, strict=True))
+        more = tuple(int(n) - int(m) for n, m in zip(wanted, bare, strict=True))
+        explicit = replace(explicit, output_padding=more)
     if bias is not None:
-        return add_bias(b, b.ConvTranspose(x, w, **fields), bias)
+        return add_bias(b, b.add(explicit, x, w), bias)
     if op.group == 1:
-        return b.ConvTranspose(x, w, **fields)
+        return b.add(explicit, x, w)
+    fields = explicit.attributes()
     fields.pop("group")
     fields.pop("output_shape")
     return b.GroupedConvTranspose(x, split_groups(b, w, op.group), **fields)
 
 
-def plain(op: ConvTranspose, *_: Any) -> bool:
+def plain(op: ConvTranspose, *_: Value | None) -> bool:
     """What ConvolutionBackpropData says without its third operand."""
     return op.auto_pad in ("explicit", "valid") and not op.output_shape
 
@@ -466,8 +479,8 @@ class ConvTranspose(Convolution):
                     (r % s).eq(0).logical_and(r.ge(0)).logical_and(q.lt(index(size)))
                     for r, s, q, size in zip(reach, strides, at, x.shape[2:], strict=True)
                 )
-                channel = i if self.group == 1 else (o // int(out_per_group)) * int(in_per_group) + i
-                local = o if self.group == 1 else o % int(out_per_group)
+                channel = i if self.group == 1 else (o // index(out_per_group)) * in_per_group + i
+                local = o if self.group == 1 else o % index(out_per_group)
                 return select(ok, x[(n, channel, *at)], Const(0, x.dtype)) * w[(channel, local, *k)]
 
             total = reduce("sum", [in_per_group, *w.shape[2:]], term)

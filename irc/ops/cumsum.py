@@ -17,7 +17,9 @@ from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
 from irc.opdef.forms import Form, Results
 from irc.opdef.precision import rounded, wide
+from irc.opdef.run_sizes import from_the_start
 from irc.opdef.signature import Sig
+from irc.opdef.typesets import INDEX
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.layout import normal_axis
 
@@ -45,6 +47,21 @@ class Running(Op):
             normal_axis(self.name, given[0], len(x.shape))
         return x.tensor
 
+    def resolve(self, b: Builder, x: Value, axis: Value | None = None) -> Value | None:
+        """Run along the middle one of three axes, whose sizes the run computes, if only the run knows the axis."""
+        if axis is None or axis.ints() is not None or not x.rank:
+            return None
+        shape, places, along = b.Shape(x), b.const(list(range(x.rank))), from_the_start(b, axis, x.rank)
+        before, after = (
+            b.ReduceProd(b.Where(there, shape, b.const(1)), [0])
+            for there in (b.Less(places, along), b.Less(along, places))
+        )
+        # An axis that x does not have has no elements, so that the sizes do not match.
+        size = b.ReduceSum(b.Where(b.Equal(places, along), shape, b.const(0)), [0])
+        boxes = b.Reshape(x, b.Concat(before, size, after, axis=0), special_zero=False)
+        total = b.operation(self.name)(boxes, b.const(1), exclusive=self.exclusive, reverse=self.reverse)
+        return b.Reshape(total, shape, special_zero=False)
+
     def _element(self, x: Tensor, axis: Tensor | None, kind: str) -> IndexFunction:
         given = [0] if axis is None else axis.ints()
         require(given is not None, codes.NEEDS_CONSTANT, op=self.name, operand="axis")
@@ -67,14 +84,13 @@ class Running(Op):
 
 
 RUNNING = {"exclusive": Bool(False), "reverse": Bool(False)}
-INDEX = frozenset({i32, i64})
 RUNNING_SIG = Sig("x: T, axis?: I[one] -> y: T", T=NUMERIC, I=INDEX)
 WITH_AXIS = Sig("x: T, axis: I[one] -> y: T", T=NUMERIC, I=INDEX)
 
 
 def write_scalar_axis(b: Builder, op: CumSum, x: Value, axis: Value | None = None) -> Results:
     """ONNX wants the axis, as a number."""
-    return b.add(op, x, b.const(0) if axis is None else b.Reshape(axis, b.const(np.zeros(0))))
+    return b.add(op, x, b.const(0) if axis is None else b.Reshape(axis, []))
 
 
 @op

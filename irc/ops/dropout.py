@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from irc.diagnostics import require
@@ -43,7 +41,9 @@ class Dropout(Op):
     def infer(self, x: Value, ratio: Value | None = None, training_mode: Value | None = None) -> list[TensorType]:
         return [x.tensor, TensorType(boolean, x.tensor.shape)]
 
-    def reference(self, x: Array, ratio: Array | None = None, training_mode: Array | None = None) -> Any:
+    def reference(
+        self, x: Array, ratio: Array | None = None, training_mode: Array | None = None
+    ) -> tuple[Array, Array]:
         chance = 0.5 if ratio is None else float(ratio)
         if training_mode is None or not bool(training_mode) or chance == 0.0:
             return x, np.ones(x.shape, np.bool_)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
+from irc.formats.document import Attr
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import same
@@ -38,10 +38,10 @@ class Equation(Str):
     multiplies other axes.
     """
 
-    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> Any:
+    def value(self, attribute: str, op: Einsum, operands: Sequence[Value | None]) -> str:
         equation: str = op.equation
-        ranks = [v.rank for v in operands]
-        if "..." not in equation or None in ranks:
+        ranks = [v.rank for v in operands if v is not None and v.rank is not None]
+        if "..." not in equation or len(ranks) < len(operands):
             return equation
         terms, result = labels_of(equation, ranks)
         stood_for = [label for labels in terms for label in labels if label[0] == "…"]
@@ -51,7 +51,7 @@ class Equation(Str):
         spelled = dict(zip(stood_for, letters, strict=False))
         return "->".join(",".join("".join(spelled.get(c, c) for c in t) for t in side) for side in (terms, [result]))
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: str, format: str) -> Attr:
         return value.replace(" ", "") if format == "openvino" else value
 
 

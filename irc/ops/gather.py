@@ -8,7 +8,6 @@ Sources: ONNX Gather, GatherElements, GatherND; OpenVINO specification, Gather-1
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Int
+from irc.opdef.contents import Contents
 from irc.opdef.forms import Attributes, Declined, Form
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
@@ -162,9 +162,9 @@ class Gather(Op):
             found = np.stack(parts).reshape(lead + tail) if parts else np.zeros(lead + tail, data.dtype)
             ones = (1,) * (at - batch)
             mask = valid.reshape(valid.shape[:batch] + ones + valid.shape[batch:] + (1,) * (data.ndim - at - 1))
-        return found if valid.all() else np.where(mask, found, np.zeros((), data.dtype))
+        return found if valid.all() else np.where(mask, found, data.dtype.type(0))
 
-    def contents(self, data: Array, indices: Array, axis: Array) -> Any:
+    def contents(self, data: Array, indices: Array, axis: Array) -> Contents:
         return moved_contents(self, data, indices, axis)
 
     def compute(self, out: TensorType, data: Tensor, indices: Tensor, axis: Tensor) -> IndexFunction:
@@ -202,7 +202,7 @@ class Gather(Op):
     )
 
 
-def larger_axes(op: Any, data: Value, indices: Value) -> list[int]:
+def larger_axes(op: GatherElements, data: Value, indices: Value) -> list[int]:
     """The axes, but for the one that is picked from, in which the data are known to be larger than the indices."""
     if data.rank is None or indices.rank is None:
         return []
@@ -249,7 +249,7 @@ class GatherElements(Op):
         places: list[Array] = list(np.indices(indices.shape, sparse=True))  # pyright: ignore
         places[axis] = where
         found = data[tuple(places)]
-        return found if valid.all() else np.where(valid, found, np.zeros((), data.dtype))
+        return found if valid.all() else np.where(valid, found, data.dtype.type(0))
 
     def compute(self, out: TensorType, data: Tensor, indices: Tensor) -> IndexFunction:
         axis = self.axis % data.rank
@@ -292,7 +292,7 @@ class GatherND(Op):
     batch_dims: int = 0
     sig = Sig("data: T[>=1], indices: I[>=1] -> y: T", T=ANY, I=INTEGERS)
 
-    def _depth(self, indices: Any) -> int:
+    def _depth(self, indices: Value | Tensor | Array) -> int:
         return int(indices.shape[-1])
 
     def infer(self, data: Value, indices: Value) -> TensorType:
@@ -331,7 +331,7 @@ class GatherND(Op):
         found = np.broadcast_to(found, shape)
         if valid.all():
             return np.ascontiguousarray(found)
-        return np.where(valid.reshape(valid.shape + (1,) * len(tail)), found, np.zeros((), data.dtype))
+        return np.where(valid.reshape(valid.shape + (1,) * len(tail)), found, data.dtype.type(0))
 
     def compute(self, out: TensorType, data: Tensor, indices: Tensor) -> IndexFunction:
         batch, depth = self.batch_dims, self._depth(indices)

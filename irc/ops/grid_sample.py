@@ -115,7 +115,7 @@ def element_at(x: Array, at: Sequence[Array], outside: str) -> Array:
         places.append(np.clip(np.nan_to_num(a), 0, size - 1).astype(np.int64))
     batch: Array = np.arange(x.shape[0]).reshape(-1, *(1,) * (valid.ndim - 1))  # pyright: ignore
     found = np.moveaxis(x[(batch, slice(None), *places)], -1, 1)
-    return np.where(np.expand_dims(valid, 1), found, np.zeros((), x.dtype))
+    return np.where(np.expand_dims(valid, 1), found, x.dtype.type(0))
 
 
 def sampled(x: Array, places: Sequence[Array], mode: str, outside: str) -> Array:
@@ -172,16 +172,16 @@ class Written:
     def __init__(self, b: Builder, value: Value) -> None:
         self.b, self.value = b, value
 
-    def _with(self, name: str, other: Any) -> Written:
+    def _with(self, name: str, other: Written | float) -> Written:
         return Written(self.b, getattr(self.b, name)(self.value, other.value if isinstance(other, Written) else other))
 
-    def __add__(self, other: Any) -> Written:
+    def __add__(self, other: Written | float) -> Written:
         return self._with("Add", other)
 
-    def __sub__(self, other: Any) -> Written:
+    def __sub__(self, other: Written | float) -> Written:
         return self._with("Sub", other)
 
-    def __mul__(self, other: Any) -> Written:
+    def __mul__(self, other: Written | float) -> Written:
         return self._with("Mul", other)
 
     __rmul__ = __mul__
@@ -203,11 +203,11 @@ class WeightedTaps(Op):
         def taps(i: Array) -> Array:
             found = np.take_along_axis(x, np.maximum(i, 0).reshape(x.shape[0], 1, -1), axis=2)
             found = found.reshape(*x.shape[:2], *i.shape[1:])
-            return np.where(np.expand_dims(i < 0, 1), np.zeros((), x.dtype), found)
+            return np.where(np.expand_dims(i < 0, 1), x.dtype.type(0), found)
 
         if len(given) == 1:
             return taps(given[0])
-        total: Any = 0
+        total = np.zeros((), x.dtype)
         for i, w in zip(given[::2], given[1::2]):
             total = total + taps(i).astype(w.dtype) * np.expand_dims(w, 1)
         return rounded(total, x)

@@ -5,8 +5,8 @@ Sources: ONNX operator pages; OpenVINO specification, "Shape manipulation" and "
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -26,11 +26,14 @@ from irc.expr import (
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import multiple, same
-from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, dynamic, i64, wrapped
+from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, Type, dynamic, i64, wrapped
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Choice, Ignored, Int
+from irc.opdef.contents import Contents
+from irc.opdef.conversions import as_i64
 from irc.opdef.forms import Attributes, Declined, Form, write_only
+from irc.opdef.run_sizes import each, kept, named, with_ones
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import OV_ANY, onnx_all, onnx_rows
 
@@ -64,7 +67,7 @@ def constant_int(op: str, operand: str, value: Value) -> int:
     return found[0]
 
 
-def moved_contents(op: Op, x: Array, *operands: Array | None) -> Any:
+def moved_contents(op: Op, x: Array, *operands: Array | None) -> Contents:
     """`contents` of an operation that moves the elements of `x`: None where the other operands are not numbers."""
     for operand in operands:
         if operand is not None and not all(Dim.of(d).is_const for d in operand.flat):
@@ -90,7 +93,7 @@ def pick(dims: Sequence[Dim], i: Expr) -> Expr:
 def identity_of(opset: int) -> Callable[..., bool]:
     """Whether ONNX's Identity of that opset takes the operand: sequences came with 14, optional values with 16."""
 
-    def when(op: Any, x: Value) -> bool:
+    def when(op: Identity, x: Value) -> bool:
         if isinstance(x.type, TensorType):
             return x.dtype == dynamic or x.dtype in onnx_all(opset)
         return opset >= (16 if isinstance(x.type, OptionalType) else 14)
@@ -117,7 +120,8 @@ class Identity(Op):
     carries_contents = modular = True
     whole_floats = True
 
-    def infer(self, x: Value) -> Any:
+    def infer(self, x: Value) -> Type:
+        assert x.type is not None
         return x.type
 
     def reference(self, x: Array) -> Array:
@@ -169,7 +173,14 @@ class Reshape(Op):
         sizes = shape.dims()
         if sizes is None:
             rank = shape.shape[0].const if shape.rank == 1 else None
-            return TensorType.of(x.dtype, None if rank is None else Dim.fresh_shape("reshape", rank))
+            if rank is None or x.rank is None:
+                return TensorType.of(x.dtype, None if rank is None else Dim.fresh_shape("reshape", rank))
+            dims = Dim.fresh_factors("reshape", rank, x.tensor.elements())
+            facts: Facts = {"source": x.tensor, "have": x.tensor.elements(), "target": TensorType.of(x.dtype, dims)}
+            require(
+                same(product(dims), x.tensor.elements()), codes.RESHAPE_COUNT, op="Reshape", **facts, want=product(dims)
+            )
+            return TensorType.of(x.dtype, dims)
         text = "[" + ",".join(map(str, sizes)) + "]"
         holes = [i for i, size in enumerate(sizes) if size == -1]
         facts: Facts = {"op": "Reshape", "attribute": "shape", "value": text}
@@ -187,6 +198,16 @@ class Reshape(Op):
             require(same(have, want), codes.RESHAPE_COUNT, **facts)
         return TensorType(x.dtype, tuple(result))
 
+    def run_sizes(self, b: Builder, out: TensorType, x: Value, shape: Value) -> Iterable[tuple[Dim, Value]]:
+        sizes = as_i64(b, shape)
+        if self.special_zero:
+            old = b.dims([*x.shape, *[Dim.of(0)] * len(out.dims())][: len(out.dims())])
+            sizes = b.Where(b.Equal(sizes, b.const(0)), old, sizes)
+        hole = b.Equal(sizes, b.const(-1))
+        others = b.ReduceProd(b.Where(hole, b.const(1), sizes), [0], keepdims=False)
+        left = b.Div(b.dims([x.tensor.elements()]), b.Where(b.Equal(others, b.const(0)), b.const(1), others))
+        return each(b, out.dims(), b.Where(hole, left, sizes))
+
     def _copied(self, i: int, size: Dim, x: Value) -> Dim:
         if size != 0 or not self.special_zero:
             return size
@@ -203,7 +224,7 @@ class Reshape(Op):
             sizes = [0 if s == -1 else s for s in sizes]
         return x.reshape(sizes)
 
-    def contents(self, x: Array, shape: Array) -> Any:
+    def contents(self, x: Array, shape: Array) -> Contents:
         return moved_contents(self, x, shape)
 
     def compute(self, out: TensorType, x: Tensor, shape: Tensor) -> IndexFunction:
@@ -274,8 +295,8 @@ class Flatten(Op):
 
     def reference(self, x: Array) -> Array:
         axis = self.axis + x.ndim if self.axis < 0 else self.axis
-        rows = int(np.prod(x.shape[:axis], dtype=np.int64))
-        return x.reshape(rows, int(np.prod(x.shape[axis:], dtype=np.int64)))
+        rows = math.prod(x.shape[:axis])
+        return x.reshape(rows, math.prod(x.shape[axis:]))
 
     def decompose(self, b: Builder, x: Value) -> Value:
         return b.Reshape(x, b.dims(self.infer(x).dims()), special_zero=False)
@@ -300,7 +321,7 @@ class Transpose(Op):
     sig = Sig("x: T, perm?: I[1] -> y: T", T=ANY, I=INTEGERS)
     carries_contents = modular = True
 
-    def _perm(self, rank: int, perm: Any) -> list[int]:
+    def _perm(self, rank: int, perm: Iterable[int] | None) -> list[int]:
         given = [] if perm is None else [int(p) for p in perm]
         return given or list(range(rank))[::-1]
 
@@ -315,7 +336,7 @@ class Transpose(Op):
     def reference(self, x: Array, perm: Array | None = None) -> Array:
         return np.transpose(x, None if perm is None or len(perm) == 0 else [int(p) for p in perm])
 
-    def contents(self, x: Array, perm: Array | None = None) -> Any:
+    def contents(self, x: Array, perm: Array | None = None) -> Contents:
         return moved_contents(self, x, perm)
 
     def compute(self, out: TensorType, x: Tensor, perm: Tensor | None = None) -> IndexFunction:
@@ -348,7 +369,7 @@ class Transpose(Op):
 class AxesOp(Op):
     """Squeeze and Unsqueeze share their index map: the row-major position stays, sizes of 1 take index 0."""
 
-    def contents(self, x: Array, axes: Array | None = None) -> Any:
+    def contents(self, x: Array, axes: Array | None = None) -> Contents:
         return moved_contents(self, x, axes)
 
     def compute(self, out: TensorType, x: Tensor, axes: Tensor | None = None) -> IndexFunction:
@@ -421,6 +442,14 @@ class Squeeze(AxesOp):
                 require(same(x.shape[a], 1), codes.SIZE_RANGE, op="Squeeze", what=what, value=x.shape[a], expected="1")
         return TensorType(x.dtype, tuple(x.shape[k] for k in self.kept(x.shape, sorted(gone))))
 
+    def resolve(self, b: Builder, x: Value, axes: Value | None = None) -> Value | None:
+        if axes is None or axes.ints() is not None or self.allow_axis_skip:
+            return None
+        rank = len(x.shape)
+        left = rank - int(axes.tensor.elements())
+        _, counts = named(b, axes, rank)
+        return b.Reshape(x, kept(b, counts, b.Shape(x), left), special_zero=False)
+
     def kept(self, shape: Sequence[Dim], axes: list[int] | None) -> list[int]:
         if self.allow_axis_skip and axes:
             gone = {a % len(shape) for a in axes if shape[a] == 1}
@@ -480,6 +509,15 @@ class Unsqueeze(AxesOp):
         rest = iter(x.shape)
         return TensorType(x.dtype, tuple(Dim.of(1) if k in new else next(rest) for k in range(rank)))
 
+    def resolve(self, b: Builder, x: Value, axes: Value) -> Value | None:
+        if axes.ints() is not None:
+            return None
+        rank = len(x.shape) + int(axes.tensor.elements())
+        if not x.shape:
+            return b.Reshape(x, [1] * rank)
+        _, counts = named(b, axes, rank)
+        return b.Reshape(x, with_ones(b, counts, b.Shape(x), rank), special_zero=False)
+
     def reference(self, x: Array, axes: Array) -> Array:
         return np.expand_dims(x, tuple(int(a) for a in np.asarray(axes).reshape(-1)))
 
@@ -511,7 +549,7 @@ class DimVector(Op):
     def reference(self) -> Array:
         return np.array([wrapped(int(d), i64) for d in self.dims], np.int64)
 
-    def contents(self) -> Any:
+    def contents(self) -> Contents:
         return dims_array(self.dims)
 
     def compute(self, out: TensorType) -> IndexFunction:

@@ -6,26 +6,27 @@ Sources: ONNX And, Or, Xor, Not, Where, BitShift, Bitwise*; OpenVINO specificati
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from irc.expr import Bin, Expr, Un, select
 from irc.ir.graph import Value
 from irc.ir.types import ANY, COMPLEX, FLOATS, INTEGERS, UINTS, TensorType, bf16, boolean, i4, string, u1, u4
-from irc.opdef.base import Array, op
+from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import AUTO_BROADCAST, LEGACY_BROADCAST_6, auto_align, broadcast_shapes
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum
+from irc.opdef.contents import Contents
 from irc.opdef.elementwise import Binary, Elementwise, auto_read, binary, legacy_read, legacy_write, unary
-from irc.opdef.forms import PREV, Attributes, Form, Results
+from irc.opdef.forms import PREV, Attributes, Form, Read, Results
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
 
 BOOL = frozenset({boolean})
 
 
-def logical(name: str, doc: str, ufunc: Any, scalar: Binary, openvino: tuple[Form, ...]) -> Any:
+def logical(name: str, doc: str, ufunc: Callable[..., Array], scalar: Binary, openvino: tuple[Form, ...]) -> type[Op]:
     """A row of And, Or, Xor: legacy broadcasting in ONNX until 6."""
     return binary(
         name,
@@ -93,7 +94,7 @@ class Where(Elementwise):
     def reference(self, condition: Array, x: Array, y: Array) -> Array:
         return np.where(condition, x, y)
 
-    def contents(self, condition: Array, x: Array, y: Array) -> Any:
+    def contents(self, condition: Array, x: Array, y: Array) -> Contents:
         """Known where the condition is."""
         if any(not d.is_const for d in condition.flat):
             return None
@@ -111,7 +112,7 @@ OV_BITS = INTEGERS | {boolean, u1, u4, i4}
 OV_SHIFTED = OV_BITS - {boolean}
 
 
-def read_bits(name: str) -> Any:
+def read_bits(name: str) -> Read:
     """`read` of OpenVINO's bitwise operations: of booleans they are the logical ones."""
 
     def read(b: Builder, a: Attributes, *xs: Value) -> Results:
@@ -121,7 +122,7 @@ def read_bits(name: str) -> Any:
     return read
 
 
-def bitwise(name: str, doc: str, ufunc: Any, operator: str) -> Any:
+def bitwise(name: str, doc: str, ufunc: Callable[..., Array], operator: str) -> type[Op]:
     """A row of BitwiseAnd, BitwiseOr, BitwiseXor."""
     return binary(
         name,
@@ -149,7 +150,7 @@ BitwiseNot = unary(
 )
 
 
-def shifts(direction: str) -> Any:
+def shifts(direction: str) -> Callable[[BitShift, Value, Value], bool]:
     """Whether BitShift goes that way."""
 
     def when(op: BitShift, x: Value, y: Value) -> bool:

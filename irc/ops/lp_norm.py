@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from irc.diagnostics import Problem, require
 from irc.diagnostics.codes import conversion, operation as codes, shape as shape_codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, call, index, inside, reduce, select
 from irc.ir.graph import Value
+from irc.ir.literal import AttributeValue
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, TensorType, bf16, boolean
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
@@ -223,7 +223,11 @@ def write_lrn(b: Builder, op: LRN, x: Value, axes: Value | None = None) -> Resul
     require(spatial, conversion.CANNOT_EXPRESS, op=f"LRN over axes {over}", types=str(x.type), target="ONNX")
     w = b.Mul(x, x)
     if over:
-        pads: dict[str, Any] = {"pads_begin": tuple(pads_begin), "pads_end": tuple(pads_end), "counted": "padded"}
+        pads: dict[str, AttributeValue] = {
+            "pads_begin": tuple(pads_begin),
+            "pads_end": tuple(pads_end),
+            "counted": "padded",
+        }
         w = b.AveragePool(w, kernel=tuple(kernel), strides=(1,) * len(kernel), **pads)
     base = b.Add(b.Mul(w, b.const(op.alpha, x.dtype)), b.const(op.bias, x.dtype))
     return b.Div(x, b.Pow(base, b.const(op.beta, x.dtype)))

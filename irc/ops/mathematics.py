@@ -7,14 +7,14 @@ Sources: ONNX operator pages of the same names; OpenVINO specification, "Arithme
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from irc.expr import call
+from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, bf16, f32
-from irc.opdef.base import Array
+from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Ignored
 from irc.opdef.elementwise import unary
@@ -33,7 +33,9 @@ def float_rows(name: str, opsets: Sequence[int], direct: bool = True) -> tuple[F
     return tuple(rows)
 
 
-def function(name: str, doc: str, ufunc: Any, fn: str, opsets: Sequence[int], ov_opset: int = 1) -> Any:
+def function(
+    name: str, doc: str, ufunc: Callable[..., Array], fn: str, opsets: Sequence[int], ov_opset: int = 1
+) -> type[Op]:
     """One row: the C function's name, the ONNX opsets, the first OpenVINO opset."""
     ov_types = FLOATS_BF16 if name == "Exp" else OV_NUMERIC
     return unary(
@@ -99,7 +101,7 @@ def erf(x: Array) -> Array:
     return rounded(y * w, x)
 
 
-def read_erf(b: Builder, a: Attributes, x: Any) -> Results:
+def read_erf(b: Builder, a: Attributes, x: Value) -> Results:
     """Erf-9 allowed integers: computed in f32 and truncated."""
     return b.Cast(b.Erf(b.Cast(x, to=f32)), to=x.dtype) if x.dtype.is_integer else b.Erf(x)
 

@@ -6,13 +6,14 @@ specification, MatMul-1; numpy.matmul.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, reduce
+from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import every, same, stretches_to
 from irc.ir.types import FLOATS, NUMERIC, DType, TensorType, bf16, f64, i32, i64, u32, u64
@@ -57,7 +58,7 @@ class MatMul(Op):
     def infer(self, a: Value, b: Value) -> TensorType:
         require(len(a.shape) > 0, codes.WRONG_RANK, op="MatMul", operand="a", type=a.tensor, expected="1 or more")
         require(len(b.shape) > 0, codes.WRONG_RANK, op="MatMul", operand="b", type=b.tensor, expected="1 or more")
-        (m, k), (l, n) = self._matrix(a.shape, self.transpose_a, 0), self._matrix(b.shape, self.transpose_b, 1)
+        (m, k), (l, n) = self.matrix(a.shape, self.transpose_a, 0), self.matrix(b.shape, self.transpose_b, 1)
         require(same(k, l), codes.MATMUL_INNER, op="MatMul", a=k, b=l)
         lead = broadcast_shapes("MatMul", [a.shape[:-2], b.shape[:-2]])
         rows = () if len(a.shape) == 1 else (m,)
@@ -65,10 +66,10 @@ class MatMul(Op):
         return TensorType(a.dtype, (*lead, *rows, *columns))
 
     @staticmethod
-    def _matrix(shape: Any, transpose: bool, side: int) -> tuple[Any, Any]:
+    def matrix(shape: Sequence[Dim], transpose: bool, side: int) -> tuple[Dim, Dim]:
         """(rows, columns) of an operand; a vector is a row on the left, a column on the right."""
         if len(shape) == 1:
-            return (None, shape[0]) if side == 0 else (shape[0], None)
+            return (Dim.of(1), shape[0]) if side == 0 else (shape[0], Dim.of(1))
         return (shape[-1], shape[-2]) if transpose else (shape[-2], shape[-1])
 
     def reference(self, a: Array, b: Array) -> Array:
@@ -78,7 +79,7 @@ class MatMul(Op):
         return np.matmul(wide(a), wide(b)).astype(kind)
 
     def compute(self, out: TensorType, a: Tensor, b: Tensor) -> IndexFunction:
-        depth = self._matrix(a.shape, self.transpose_a, 0)[1]
+        depth = self.matrix(a.shape, self.transpose_a, 0)[1]
         shape = out.dims()
         lead = len(shape) - (a.rank > 1) - (b.rank > 1)
 

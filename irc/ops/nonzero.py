@@ -5,13 +5,17 @@ Sources: ONNX NonZero, Compress; OpenVINO specification, NonZero-3.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
+from irc.expr import Const, Tensor
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.types import ANY, DType, TensorType, i64
+from irc.ir.types import ANY, DType, TensorType, boolean, i64
+from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import DTypeAttr, Int
@@ -19,12 +23,6 @@ from irc.opdef.forms import Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.layout import normal_axis
-
-
-def bounded(hint: str, size: Dim) -> Dim:
-    """A size that shows when the model runs, and is at most `size`."""
-    high = size.bounds()[1]
-    return Dim.fresh(hint, None if high == float("inf") else int(high))
 
 
 def write_i64(b: Builder, op: NonZero, x: Value) -> Value:
@@ -41,7 +39,19 @@ class NonZero(Op):
     def infer(self, x: Value) -> TensorType:
         if x.rank is None:
             return TensorType(self.output_type, None)
-        return TensorType.of(self.output_type, [x.rank, bounded("nonzero", x.tensor.elements())])
+        return TensorType.of(self.output_type, [x.rank, Dim.fresh("nonzero", x.tensor.elements())])
+
+    def run_sizes(self, b: Builder, out: TensorType, x: Value) -> Iterable[tuple[Dim, Value]]:
+        counted = b.Cast(b.Cast(x, to=boolean), to=i64)
+        yield out.dims()[1], b.ReduceSum(counted, keepdims=False) if x.rank else counted
+
+    def loops(self, b: LoopBuilder, x: Tensor, y: Tensor) -> None:
+        """Note the places in one walk; the results have as many columns as `run_sizes` has counted."""
+        column = b.var(Const(0, i64), "column")
+        with b.nest(x.shape) as i, b.if_(x[i].cast(boolean)):
+            for axis, place in enumerate(i):
+                b.store(y, (Const(axis, i64), column), place.cast(y.dtype))
+            b.assign(column, column + 1)
 
     def reference(self, x: Array) -> Array:
         if x.ndim == 0:
@@ -71,9 +81,12 @@ class Compress(Op):
         vector = condition.rank is None or condition.rank == 1
         require(vector, codes.WRONG_RANK, op="Compress", operand="condition", type=condition.tensor, expected=1)
         if self.axis is None:
-            return TensorType(x.dtype, (bounded("compress", x.tensor.elements()),))
+            return TensorType(x.dtype, (Dim.fresh("compress", x.tensor.elements()),))
         axis = normal_axis("Compress", self.axis, len(x.shape))
-        return x.tensor.with_dim(axis, bounded("compress", x.shape[axis]))
+        return x.tensor.with_dim(axis, Dim.fresh("compress", x.shape[axis]))
+
+    def decompose(self, b: Builder, x: Value, condition: Value) -> Value:
+        return write_compress(b, self, x, condition)
 
     def reference(self, x: Array, condition: Array) -> Array:
         return np.compress(condition, x, axis=self.axis)

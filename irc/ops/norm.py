@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -41,7 +40,7 @@ def trailing(axis: int, rank: int) -> list[int]:
     return list(range(axis % rank if rank else 0, rank))
 
 
-def mean_square(w: Array, axes: Any) -> Array:
+def mean_square(w: Array, axes: int | tuple[int, ...]) -> Array:
     return np.mean(w * w, axis=axes, keepdims=True)
 
 

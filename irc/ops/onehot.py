@@ -5,6 +5,8 @@ Sources: ONNX OneHot; OpenVINO specification, OneHot-1 and -16.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from irc.diagnostics import require
@@ -17,6 +19,7 @@ from irc.ir.types import ANY, TensorType, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Int
+from irc.opdef.conversions import as_scalar
 from irc.opdef.forms import Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all
@@ -45,7 +48,7 @@ def write_one_hot(b: Builder, op: OneHot, indices: Value, depth: Value, on: Valu
 
 def _depth_like(b: Builder, depth: Value, indices: Value) -> Value:
     """The depth: an index that no element has."""
-    one = b.Reshape(depth, []) if depth.rank else depth
+    one = as_scalar(b, depth)
     return one if one.dtype == indices.dtype else b.Cast(one, to=indices.dtype)
 
 
@@ -81,6 +84,11 @@ class OneHot(Op):
         size = sizes[0] if sizes else Dim.fresh("depth")
         require(at_most(1, size), codes.SIZE_RANGE, op="OneHot", what="depth", value=size, expected="at least 1")
         return TensorType(on.dtype, (*indices.shape[:at], size, *indices.shape[at:]))
+
+    def run_sizes(
+        self, b: Builder, out: TensorType, indices: Value, depth: Value, on: Value, off: Value
+    ) -> Iterable[tuple[Dim, Value]]:
+        yield out.dims()[self.axis % len(out.dims())], depth
 
     def reference(self, indices: Array, depth: Array, on: Array, off: Array) -> Array:
         size = int(np.asarray(depth).reshape(-1)[0])
@@ -128,7 +136,7 @@ class OneHotPair(Op):
     def decompose(self, b: Builder, indices: Value, depth: Value, values: Value) -> Value:
         off, on = (b.Gather(values, b.const(k), b.const(0)) for k in (0, 1))
         size = whole_number(b, depth)
-        size = size if size.rank == 0 else b.Reshape(size, [])
+        size = as_scalar(b, size)
         return b.OneHot(whole_number(b, indices), size, on, off, axis=self.axis, negative="wrap")
 
     onnx = (

@@ -5,7 +5,8 @@ Negative padding crops.  Sources: ONNX Pad; OpenVINO specification, Pad-1 and Pa
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from irc.ir.types import ANY, FLOATS, INTEGERS, TensorType, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Enum
+from irc.opdef.conversions import as_i64, as_scalar
 from irc.opdef.forms import Form, write_only
+from irc.opdef.run_sizes import each, named as named_axes, spread
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all
 from irc.ops.layout import constant_ints, normal_axes
@@ -31,13 +34,16 @@ MODES_19 = Enum(["constant", "reflect", "edge", "wrap"], "constant")
 OV_MODES = Enum(["constant", "edge", "reflect", "symmetric"], assumed="constant", to="mode")
 
 
-def axis_padding(rank: int, pads: list[Any], axes: list[int] | None) -> list[tuple[Any, Any]]:
+N = TypeVar("N")
+
+
+def axis_padding(rank: int, pads: Sequence[N], axes: list[int] | None) -> list[tuple[N | int, N | int]]:
     """(begin, end) of every axis from ONNX's order: all begins, then all ends."""
     chosen = range(rank) if axes is None else normal_axes("Pad", axes, rank)
     n = len(chosen)
     facts: Facts = {"op": "Pad", "attribute": "pads", "given": len(pads), "needed": 2 * n}
     require(len(pads) == 2 * n, operation.ATTRIBUTE_LENGTH, **facts)
-    found: list[tuple[Any, Any]] = [(0, 0)] * rank
+    found: list[tuple[N | int, N | int]] = [(0, 0)] * rank
     for k, axis in enumerate(chosen):
         found[axis] = (pads[k], pads[n + k])
     return found
@@ -138,7 +144,7 @@ def write_each(
     if op.mode == "wrap":
         return write_pad(b, op, x, pads, value, axes)
     begin, end = halves(b, pads, len(x.shape), named)
-    value = b.Reshape(value, []) if value is not None and value.rank else value
+    value = None if value is None else as_scalar(b, value)
     return b.PadEach(x, begin, end, value if op.mode == "constant" else None, mode=op.mode)
 
 
@@ -163,8 +169,9 @@ class Pad(Op):
         enough = same(pads.shape[0], Dim.of(for_axes) * 2)
         facts: Facts = {"op": "Pad", "attribute": "pads", "given": pads.shape[0], "needed": for_axes * 2}
         require(enough, operation.ATTRIBUTE_LENGTH, **facts)
-        if sizes is None or (axes is not None and named is None):
-            return TensorType.of(x.dtype, Dim.fresh_shape("pad", rank))
+        if sizes is None or (axes is not None and axes.ints() is None):
+            padded = range(rank) if named is None else [a % rank for a in named]
+            return TensorType(x.dtype, tuple(Dim.fresh("pad") if k in padded else d for k, d in enumerate(x.shape)))
         if value is not None:
             single = value.rank is None or same(value.tensor.elements(), 1)
             require(single, codes.WRONG_RANK, op="Pad", operand="value", type=value.tensor, expected=0)
@@ -173,6 +180,22 @@ class Pad(Op):
             check_padding(f"{axis} of {x.tensor}", x.shape[axis], begin, end, self.mode)
             result.append(x.shape[axis] + begin + end)
         return TensorType(x.dtype, tuple(result))
+
+    def run_sizes(
+        self, b: Builder, out: TensorType, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
+    ) -> Iterable[tuple[Dim, Value]]:
+        begin, end = halves(b, as_i64(b, pads), len(x.shape), None if axes is None else axes.ints())
+        return each(b, out.dims(), b.Add(b.Add(b.dims(x.shape), begin), end))
+
+    def resolve(
+        self, b: Builder, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
+    ) -> Value | None:
+        if axes is None or axes.ints() is not None:
+            return None
+        rank, count = len(x.shape), int(axes.shape[0])
+        hits, counts = named_axes(b, axes, rank)
+        ends = [spread(b, hits, counts, b.Slice(pads, [k], [k + count], [0]), 0) for k in (0, count)]
+        return b.Pad(x, b.Concat(*ends, axis=0), value, mode=self.mode)
 
     def reference(self, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Array:
         named = list(range(x.ndim)) if axes is None else [int(a) % x.ndim for a in axes]
@@ -196,7 +219,7 @@ class Pad(Op):
     ) -> IndexFunction:
         numbers = pads.ints()
         count = int(pads.shape[0])
-        bounds: list[Any] = numbers if numbers is not None else [pads[k].cast(i64) for k in range(count)]
+        bounds: Sequence[int | Expr] = numbers if numbers is not None else [pads[k].cast(i64) for k in range(count)]
         padding = axis_padding(x.rank, bounds, None if axes is None else axes.ints())
         fill: Expr = zero(out.dtype) if value is None else value[(0,) * value.rank]
 
@@ -217,7 +240,7 @@ class Pad(Op):
 
         return element
 
-    def _inner(self, j: Expr, begin: Any, end: Any, size: Dim) -> Expr:
+    def _inner(self, j: Expr, begin: int | Expr, end: int | Expr, size: Dim) -> Expr:
         """The operand's index: what negative padding leaves of the axis is what the mode repeats."""
         if isinstance(begin, int) and isinstance(end, int):
             cut = max(-begin, 0)
@@ -297,8 +320,7 @@ class PadEach(Op):
         first, last = begin.ints(), end.ints()
         if first is not None and last is not None:
             return b.Pad(x, b.const([*first, *last]), value, mode=self.mode)
-        both = [v if v.dtype == i64 else b.Cast(v, to=i64) for v in (begin, end)]
-        return b.Pad(x, b.Concat(*both, axis=0), value, mode=self.mode)
+        return b.Pad(x, b.Concat(as_i64(b, begin), as_i64(b, end), axis=0), value, mode=self.mode)
 
     openvino = (
         Form("Pad", 1, attrs={"pad_mode": OV_MODES}, T={"T": OV_ANY}, when=not_negative),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -17,16 +17,18 @@ from irc.diagnostics.codes import conversion, operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, call, flatten_index, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.literal import AttributeValue
 from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, i8, i32, i64, u8
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
-from irc.opdef.forms import PREV, Attributes, Declined, Form, Results
+from irc.opdef.forms import PREV, Attributes, Declined, Form, Read, Results
 from irc.opdef.precision import narrowed, wide, widened
 from irc.opdef.signature import Sig
 from irc.opdef.window import (
     ONNX_WINDOW,
     OV_AUTO_PAD,
+    Windowed,
     pad_spatial,
     window_count,
     window_padding,
@@ -52,7 +54,17 @@ OV_POOL = {
 }
 
 
-def checked_kernel(op: Any, x: Value) -> None:
+class Pooling(Windowed, Protocol):
+    """An operation that slides a window of given sizes."""
+
+    @property
+    def kernel(self) -> tuple[int, ...]: ...
+    @property
+    def rounding(self) -> str: ...
+    def attributes(self) -> dict[str, AttributeValue]: ...
+
+
+def checked_kernel(op: Pooling, x: Value) -> None:
     """The operand has a batch, channels and as many spatial axes as the kernel has sizes."""
     rank = len(x.shape) - 2
     require(rank >= 1, codes.WRONG_RANK, op=op.name, operand="x", type=x.tensor, expected="3 or more")
@@ -60,37 +72,36 @@ def checked_kernel(op: Any, x: Value) -> None:
     require(fits, operation.ATTRIBUTE_LENGTH, op=op.name, attribute="kernel", given=len(op.kernel), needed=rank)
 
 
-def pooled_shape(op: Any, x: Value) -> tuple[Dim, ...]:
+def pooled_shape(op: Pooling, x: Value) -> tuple[Dim, ...]:
     """The result shape of a pool, after checking its attributes."""
     checked_kernel(op, x)
     return (*x.shape[:2], *window_count(op, x.shape[2:], op.kernel, effective_rounding(op)))
 
 
-def effective_rounding(op: Any) -> str:
+def effective_rounding(op: Pooling) -> str:
     """SAME rules fix the result size, so rounding has no say."""
     return "floor" if op.auto_pad in ("same_upper", "same_lower") else op.rounding
 
 
-def pool_windows(
-    x: Array, kernel: Any, strides: Any, dilations: Any, auto_pad: str, begin: Any, end: Any, rounding: str, fill: Any
-) -> tuple[Array, list[int], list[int], list[int]]:
-    """Windows [N, C, *count, *kernel] over `x` padded with `fill`; count, and padding before and after."""
-    sizes, rank = x.shape[2:], len(kernel)
-    strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
-    begin, end = padding_of(auto_pad, begin, end, sizes, kernel, strides, dilations)
-    count: list[int] = []
-    for n, k, s, d, p, q in zip(sizes, kernel, strides, dilations, begin, end):
-        room = n + p + q - (k - 1) * d - 1
-        c = (room // s if rounding == "floor" or auto_pad.startswith("same") else -(-room // s)) + 1
-        if rounding == "ceil_torch" and not auto_pad.startswith("same") and (c - 1) * s >= n + p:
-            c -= 1
-        count.append(c)
-    reach = [(c - 1) * s + (k - 1) * d + 1 for c, s, k, d in zip(count, strides, kernel, dilations)]
-    over = [max(r - n - p, e) for r, n, p, e in zip(reach, sizes, begin, end)]
-    return windows(pad_spatial(x, begin, over, fill), kernel, strides, dilations, count), count, list(begin), list(end)
+def pool_windows(op: Pooling, x: Array, fill: float) -> tuple[Array, Sequence[int], Sequence[int]]:
+    """Windows [N, C, *count, *kernel] over `x` padded with `fill`; and the padding before and after."""
+    sizes, rank = x.shape[2:], len(op.kernel)
+    strides, dilations = op.strides or (1,) * rank, op.dilations or (1,) * rank
+    begin, end = padding_of(op.auto_pad, op.pads_begin, op.pads_end, sizes, op.kernel, strides, dilations)
+    rounding = effective_rounding(op)
+    if rounding == "floor":
+        return windows(pad_spatial(x, begin, end, fill), op.kernel, strides, dilations), begin, end
+    reach = [(k - 1) * d + 1 for k, d in zip(op.kernel, dilations)]
+    count = [-(-(n + p + q - r) // s) + 1 for n, p, q, r, s in zip(sizes, begin, end, reach, strides)]
+    if rounding == "ceil_torch":  # without a last window that starts in the end padding
+        count = [c - ((c - 1) * s >= n + p) for c, s, n, p in zip(count, strides, sizes, begin)]
+    needed = [(c - 1) * s + r - n - p for c, s, r, n, p in zip(count, strides, reach, sizes, begin)]
+    over = [max(more, q) for more, q in zip(needed, end)]
+    view = windows(pad_spatial(x, begin, over, fill), op.kernel, strides, dilations)
+    return view[(slice(None), slice(None), *(slice(c) for c in count))], begin, end
 
 
-def floored(op: Any, x: Value) -> dict[str, Any]:
+def floored(op: Pooling, x: Value) -> dict[str, AttributeValue]:
     """The attributes that say the same with rounding down: the end padding grows by what rounding up ran over.
 
     Declined where that is what it does already; Problem IRC4002 where the spatial sizes are not static.
@@ -164,38 +175,24 @@ class MaxPool(Op):
         return [TensorType(x.dtype, shape), TensorType(self.index_type, shape)]
 
     def reference(self, x: Array) -> tuple[Array, Array]:
-        view, _count, begin, _ = pool_windows(
-            x,
-            self.kernel,
-            self.strides,
-            self.dilations,
-            self.auto_pad,
-            self.pads_begin,
-            self.pads_end,
-            self.rounding,
-            lowest(x.dtype),
-        )
-        flat = view.reshape(*view.shape[: x.ndim], math.prod(view.shape[x.ndim :]))
+        view, begin, _ = pool_windows(self, x, lowest(x.dtype))
+        flat = view.reshape(*view.shape[: x.ndim], math.prod(self.kernel))
         best = flat.argmax(axis=-1)
-        y = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
         at: Sequence[Array] = np.unravel_index(best, self.kernel)  # pyright: ignore
         start = max(self.axis % x.ndim, 0)
         position = np.zeros(best.shape, np.int64)
         grids: Array = np.indices(best.shape)  # pyright: ignore
-        places = [grids[0], grids[1]]  # pyright: ignore
-        rank = x.ndim - 2
-        for k in range(rank):
-            step = (self.strides or (1,) * rank)[k]
-            gap = (self.dilations or (1,) * rank)[k]
-            places.append(grids[2 + k] * step + at[k] * gap - begin[k])  # pyright: ignore
+        strides, gaps = self.strides or (1,) * (x.ndim - 2), self.dilations or (1,) * (x.ndim - 2)
+        spatial = [g * s + a * d - p for g, s, a, d, p in zip(grids[2:], strides, at, gaps, begin, strict=True)]  # pyright: ignore
+        places = [*grids[:2], *spatial]  # pyright: ignore
         order = list(range(start, x.ndim))
         if self.column_major:
             order = [a for a in order if a < 2] + [a for a in order if a >= 2][::-1]
         for a in order:
             position = position * x.shape[a] + places[a]  # pyright: ignore
-        return y, position.astype(self.index_type.numpy)  # pyright: ignore
+        return flat.max(axis=-1), position.astype(self.index_type.numpy)  # pyright: ignore
 
-    def compute(self, out: Any, x: Tensor) -> tuple[IndexFunction, IndexFunction]:
+    def compute(self, out: Sequence[TensorType], x: Tensor) -> tuple[IndexFunction, IndexFunction]:
         sizes = x.shape[2:]
         low = Const(lowest(x.dtype.numpy), x.dtype)
 
@@ -281,7 +278,7 @@ class MaxPool(Op):
     )
 
 
-def _tail(shape: Any, axis: int) -> Dim:
+def _tail(shape: Sequence[Dim], axis: int) -> Dim:
     found = Dim.of(1)
     for d in shape[axis + 1 :]:
         found = found * d
@@ -294,7 +291,7 @@ ONNX_COUNTED = Enum({0: "inside", 1: "padded"}, "inside", to="counted")
 
 def read_avg_pool(b: Builder, a: Attributes, x: Value) -> Value:
     """Without rounding up no window runs past the padding, and both ways of counting padding agree."""
-    given: dict[str, Any] = a.__dict__
+    given = vars(a)
     fields = {k: v for k, v in given.items() if k in AveragePool.__dataclass_fields__}
     if a.counted == "window" and (a.rounding == "floor" or a.auto_pad.startswith("same")):
         fields["counted"] = "padded"
@@ -303,7 +300,7 @@ def read_avg_pool(b: Builder, a: Attributes, x: Value) -> Value:
     return b.AveragePool(x, **fields)
 
 
-def some_inside(label: str, a: Any) -> None:
+def some_inside(label: str, a: Attributes) -> None:
     """Check that no window lies in the padding alone, where it has no mean; Problem IRC3109."""
     gaps = getattr(a, "dilations", ()) or (1,) * len(a.kernel)
     for k, gap, before, after in zip(a.kernel, gaps, a.pads_begin, a.pads_end):  # other lengths are reported later
@@ -340,22 +337,12 @@ class AveragePool(Op):
 
     def reference(self, x: Array) -> Array:
         w = wide(x)
-        view, count, begin, end = pool_windows(
-            w,
-            self.kernel,
-            self.strides,
-            self.dilations,
-            self.auto_pad,
-            self.pads_begin,
-            self.pads_end,
-            self.rounding,
-            0,
-        )
+        view, begin, end = pool_windows(self, w, 0)
         axes = tuple(range(x.ndim, view.ndim))
         rank = x.ndim - 2
         divisor = np.ones((1,) * x.ndim, w.dtype)
         for a in range(rank):
-            start = np.arange(count[a])[:, None] * (self.strides or (1,) * rank)[a]
+            start: Array = np.arange(int(view.shape[2 + a]))[:, None] * (self.strides or (1,) * rank)[a]
             at = start + np.arange(self.kernel[a])[None, :] * (self.dilations or (1,) * rank)[a] - begin[a]
             low, high = (0, x.shape[2 + a]) if self.counted == "inside" else (-begin[a], x.shape[2 + a] + end[a])
             inside = ((at >= low) & (at < high) | (self.counted == "window")).sum(axis=1)
@@ -424,13 +411,13 @@ class AveragePool(Op):
     )
 
 
-def read_whole_p(name: str) -> Any:
+def read_whole_p(name: str) -> Read:
     """Version 1 has p as a float, and calls the kernel optional though nothing works without it."""
 
     def read(b: Builder, a: Attributes, x: Value) -> Value:
         whole = a.p == int(a.p) and a.p >= 1
         require(whole, operation.ATTRIBUTE_RANGE, op=name, attribute="p", value=a.p, expected="a whole number")
-        given: dict[str, Any] = a.__dict__
+        given = vars(a)
         fields = {k: v for k, v in given.items() if k not in ("outputs", "opset")}
         if "kernel" in fields:
             require(len(a.kernel) > 0, operation.MISSING_ATTRIBUTE, op=name, attribute="kernel_shape")
@@ -461,17 +448,7 @@ class LpPool(Op):
         return TensorType(x.dtype, pooled_shape(self, x))
 
     def reference(self, x: Array) -> Array:
-        view, _, _, _ = pool_windows(
-            x,
-            self.kernel,
-            self.strides,
-            self.dilations,
-            self.auto_pad,
-            self.pads_begin,
-            self.pads_end,
-            self.rounding,
-            0,
-        )
+        view, _, _ = pool_windows(self, x, 0)
         w = np.abs(wide(view))
         return ((w**self.p).sum(axis=tuple(range(x.ndim, view.ndim))) ** (1.0 / self.p)).astype(x.dtype)
 

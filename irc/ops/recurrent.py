@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from irc.diagnostics import Problem, require
 from irc.diagnostics.codes import conversion as conversion_codes, operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.literal import AttributeValue
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, i32
 from irc.opdef.base import Op, op
@@ -28,7 +30,7 @@ from irc.opdef.precision import narrowed, widened
 from irc.opdef.registry import find_op
 from irc.opdef.signature import Sig
 from irc.ops.layout import reshaped
-from irc.ops.recurrent_steps import FUNCTIONS, Activation, GRUSteps, LSTMSteps, RNNSteps
+from irc.ops.recurrent_steps import FUNCTIONS, Activation, Direction, GRUSteps, LSTMSteps, RNNSteps
 
 FICO = "fico"
 IOFC = "iofc"
@@ -47,7 +49,7 @@ class Recurrent(Op):
     """
 
     hidden_size: int = 0
-    direction: str = "forward"
+    direction: Direction = "forward"
     activations: tuple[str, ...] = ()
     activation_alpha: tuple[float, ...] = ()
     activation_beta: tuple[float, ...] = ()
@@ -125,9 +127,6 @@ class Recurrent(Op):
             require(same(a, b), shape_codes.SIZES_DIFFER, op=self.name, what=what, a=a, b=b)
         states = [x.tensor.with_shape(state)] * (len(self.sig.outputs) - 1)
         return [x.tensor.with_shape((x.shape[0], self.directions, x.shape[1], hidden)), *states]
-
-    def step_fields(self) -> dict[str, Any]:
-        return {"direction": self.direction, "activations": self.functions(), "clip": self.clip}
 
     def projected(self, b: Builder, x: Value, w: Value, bias: Value | None) -> Value:
         """x · Wᵀ + bias of all steps, gates and directions in one product: [steps, batch, directions, rows of W]."""
@@ -209,13 +208,13 @@ def attributes(opset: int, **more: Codec) -> dict[str, Codec]:
     return found
 
 
-def rows(name: str, sig: Sig, read: Any, opsets: Sequence[int], **more: Codec) -> tuple[Form, ...]:
+def rows(name: str, sig: Sig, read: Read, opsets: Sequence[int], **more: Codec) -> tuple[Form, ...]:
     """A row an opset: they differ in `output_sequence`, `layout` and bf16."""
     found: list[Form] = []
     for k, opset in enumerate(opsets):
-        first: dict[str, Any] = {"sig": sig, "read": read, "direct": True} if k == 0 else {}
         types = {"T": PREV | {bf16}} if opset == 22 else {"T": FLOATS, "I": {i32}}
-        found.append(Form(name, opset, attrs=attributes(opset, **more), T=types, **first))
+        row = Form(name, opset, attrs=attributes(opset, **more), T=types)
+        found.append(replace(row, sig=sig, read=read, direct=True) if k == 0 else row)
     return tuple(found)
 
 
@@ -274,7 +273,7 @@ def write_sequence(b: Builder, op: Recurrent, *given: Value | None) -> Results:
     if isinstance(op, LSTM):
         order = gate_order(IOFC, FICO)
         w, r, one = (reordered(b, v, 1, order) for v in (w, r, one))
-    fields: dict[str, Any] = {
+    fields: dict[str, AttributeValue] = {
         "hidden_size": int(r.shape[2]),
         "direction": op.direction,
         "clip": op.clip,
@@ -303,15 +302,15 @@ LSTM_SIG = Sig(
 SIG = Sig("x: T[3], w: T[3], r: T[3], b?: T[2], lengths?: I[1], h?: T[3] -> y: T, y_h: T", T=FLOATS_BF16, I={i32})
 
 
-def read_lstm(b: Builder, a: Attributes, *operands: Any) -> Results:
+def read_lstm(b: Builder, a: Attributes, *operands: Value | None) -> Results:
     return reader(LSTM, (5, 6))(b, a, *operands)
 
 
-def read_gru(b: Builder, a: Attributes, *operands: Any) -> Results:
+def read_gru(b: Builder, a: Attributes, *operands: Value | None) -> Results:
     return reader(GRU, (5,))(b, a, *operands)
 
 
-def read_rnn(b: Builder, a: Attributes, *operands: Any) -> Results:
+def read_rnn(b: Builder, a: Attributes, *operands: Value | None) -> Results:
     return reader(RNN, (5,))(b, a, *operands)
 
 
@@ -338,8 +337,8 @@ class LSTM(Recurrent):
     ) -> tuple[Value, ...]:
         x_, w_, r_, bias_, h_, c_, p_ = wide_operands(b, x, w, r, bias, h, c, p)
         y = self.projected(b, x_, w_, summed(b, bias_))  # type: ignore[arg-type]
-        fields: dict[str, Any] = {**self.step_fields(), "input_forget": self.input_forget}
-        made = b.add_all(LSTMSteps(**fields), y, b.Transpose(r_, [0, 2, 1]), h_, lengths, c_, p_)
+        op = LSTMSteps(self.direction, self.functions(), self.clip, self.input_forget)
+        made = b.add_all(op, y, b.Transpose(r_, [0, 2, 1]), h_, lengths, c_, p_)
         return narrow_results(b, made, x)
 
     onnx = rows("LSTM", LSTM_SIG, read_lstm, (1, 7, 14, 22), input_forget=Bool(False))
@@ -377,8 +376,8 @@ class GRU(Recurrent):
             inner = b.Slice(both[1], *ends, [1])
             first = b.Concat(b.Slice(first, [0], ends[0], [1]), b.Slice(both[0], *ends, [1]), axis=1)
         y = self.projected(b, x_, w_, first)  # type: ignore[arg-type]
-        fields: dict[str, Any] = {**self.step_fields(), "linear_before_reset": self.linear_before_reset}
-        made = b.add_all(GRUSteps(**fields), y, b.Transpose(r_, [0, 2, 1]), h_, lengths, inner)
+        op = GRUSteps(self.direction, self.functions(), self.clip, self.linear_before_reset)
+        made = b.add_all(op, y, b.Transpose(r_, [0, 2, 1]), h_, lengths, inner)
         return narrow_results(b, made, x)
 
     onnx = (
@@ -407,7 +406,9 @@ class RNN(Recurrent):
     ) -> tuple[Value, ...]:
         x_, w_, r_, bias_, h_ = wide_operands(b, x, w, r, bias, h)
         y = self.projected(b, x_, w_, summed(b, bias_))  # type: ignore[arg-type]
-        made = b.add_all(RNNSteps(**self.step_fields()), y, b.Transpose(r_, [0, 2, 1]), h_, lengths)
+        made = b.add_all(
+            RNNSteps(self.direction, self.functions(), self.clip), y, b.Transpose(r_, [0, 2, 1]), h_, lengths
+        )
         return narrow_results(b, made, x)
 
     onnx = rows("RNN", SIG, read_rnn, (1, 7, 14, 22), activations=Strs(RNN_ACTIVATIONS))

@@ -8,17 +8,18 @@ operands brought into that layout.  Source: OpenVINO specification, "Sequence pr
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as shape_codes
 from irc.ir.graph import Value
+from irc.ir.literal import AttributeValue
 from irc.ir.relation import same
 from irc.ir.types import FLOATS_BF16, INTEGERS, i32
 from irc.opdef.base import Op, op
-from irc.opdef.builder import Builder
+from irc.opdef.builder import Builder, with_fields
 from irc.opdef.codecs import Bool, Codec, Enum, Float, Floats, Int, Strs
 from irc.opdef.forms import Declined, Form, Results
 from irc.opdef.precision import narrowed, widened
@@ -64,10 +65,10 @@ class OpenVinoRecurrent(Op):
     clip: float = 0.0
     layer: ClassVar[type[Recurrent]] = RNN
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, AttributeValue]:
         """The attributes of ONNX's layer."""
         times = 2 if self.direction == "bidirectional" else 1
-        found: dict[str, Any] = {
+        found: dict[str, AttributeValue] = {
             "hidden_size": self.hidden_size,
             "direction": self.direction,
             "clip": self.clip,
@@ -102,7 +103,9 @@ class OpenVinoRecurrent(Op):
         if lengths is not None and lengths.dtype != i32:
             lengths = b.Cast(lengths, to=i32)
         firsts = [b.Transpose(v, [1, 0, 2]) for v in states]
-        y, *rest = b.add_all(self.layer(**fields), b.Transpose(x, [1, 0, 2]), w, r, pair, lengths, *firsts)
+        y, *rest = b.add_all(
+            with_fields(self.layer(), **fields), b.Transpose(x, [1, 0, 2]), w, r, pair, lengths, *firsts
+        )
         return b.Transpose(y, [2, 1, 0, 3]), *(b.Transpose(v, [1, 0, 2]) for v in rest)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -102,17 +102,20 @@ def step_order(reverse: bool, step: int, lengths: Array) -> Array:
     return np.maximum(lengths - 1 - step, 0) if reverse else np.full(lengths.shape, step)
 
 
+Direction = Literal["forward", "reverse", "bidirectional"]
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class Steps(Op):
     """Base of the three: attributes, shapes and the loop around a step."""
 
-    direction: str = "forward"
+    direction: Direction = "forward"
     activations: tuple[tuple[Activation, ...], ...] = ()
     clip: float = 0.0
     gates: ClassVar[int] = 1
     sig = Sig("projected: T, weights: T, h?: T, lengths?: I -> y: T, y_h: T", T=WIDE, I=INTEGERS)
 
-    def infer(self, projected: Value, weights: Value, *rest: Any) -> list[TensorType]:
+    def infer(self, projected: Value, weights: Value, *rest: Value | None) -> list[TensorType]:
         steps, batch, directions, _ = projected.shape
         hidden = weights.shape[1]
         state = TensorType(projected.dtype, (directions, batch, hidden))
@@ -239,7 +242,7 @@ class LSTMSteps(Steps):
         lengths: Array | None = None,
         c: Array | None = None,
         peephole: Array | None = None,
-    ) -> Any:
+    ) -> Sequence[Array]:
         size = weights.shape[1]
 
         def step(d: int, x: Array, hidden: Array, cell: Array) -> Sequence[Array]:
@@ -313,7 +316,7 @@ class GRUSteps(Steps):
         h: Array | None = None,
         lengths: Array | None = None,
         bias: Array | None = None,
-    ) -> Any:
+    ) -> Sequence[Array]:
         size = weights.shape[1]
 
         def step(d: int, x: Array, hidden: Array) -> Sequence[Array]:
@@ -378,7 +381,9 @@ class GRUSteps(Steps):
 class RNNSteps(Steps):
     """What RNN compiles to.  One gate: h' = f(projected + h · weights)."""
 
-    def reference(self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None) -> Any:
+    def reference(
+        self, projected: Array, weights: Array, h: Array | None = None, lengths: Array | None = None
+    ) -> Sequence[Array]:
         def step(d: int, x: Array, hidden: Array) -> Sequence[Array]:
             return (activate(self.activations[d][0], clipped(x + hidden @ weights[d], self.clip)),)
 

@@ -7,11 +7,12 @@ Sources: ONNX Reduce*, ArgMax, ArgMin, CumSum; OpenVINO specification, "Reductio
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from irc.arrays import NumpyType
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, Un, call, index, reduce
@@ -21,8 +22,10 @@ from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool
-from irc.opdef.forms import Attributes, Declined, Form, Read, Results, write_only
+from irc.opdef.contents import Contents
+from irc.opdef.forms import Attributes, Declined, Form, Read, Results, Types, Write, write_only
 from irc.opdef.precision import narrowed, rounded, wide, widened
+from irc.opdef.run_sizes import each, kept, named
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.layout import normal_axes
@@ -36,6 +39,10 @@ def chosen_axes(rank: int, axes: Array | None, noop: bool) -> tuple[int, ...]:
     if not given:
         return () if noop else tuple(range(rank))
     return tuple(a % rank for a in given)
+
+
+Body = Callable[..., Expr]
+"""at(*indices): an element of what is reduced."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -66,16 +73,33 @@ class Reduction(Op):
     def _unknown_shape(self, x: Value, axes: Value | None) -> tuple[Dim, ...]:
         """Axes that are known only when the model runs: the rank follows from how many there are."""
         if self.keepdims:
-            return tuple(Dim.fresh("reduced") for _ in x.shape)
+            return tuple(Dim.fresh("reduced", d.maximum(1)) for d in x.shape)
         count = None if axes is None or axes.rank is None else axes.tensor.elements()
         known = count is not None and count.is_const
         require(known, codes.NEEDS_CONSTANT, op=self.name, operand="axes")
         left = max(len(x.shape) - int(count), 0) if count is not None else 0
         return tuple(Dim.fresh("reduced") for _ in range(left))
 
+    def run_sizes(self, b: Builder, out: TensorType, x: Value, axes: Value) -> Iterable[tuple[Dim, Value]]:
+        """Compute sizes of 1 at the axes, with keepdims."""
+        _, counts = named(b, axes, len(x.shape))
+        stays = b.Equal(counts, b.const(0))
+        if not self.noop_with_empty_axes:  # no axes mean all of them
+            stays = b.And(stays, b.Less(b.const(0), b.ReduceSum(counts, [0])))
+        return each(b, out.dims(), b.Where(stays, b.Shape(x), b.const(1)))
+
+    def resolve(self, b: Builder, x: Value, axes: Value | None = None) -> Value | None:
+        if axes is None or axes.ints() is not None or self.keepdims or not x.shape:
+            return None
+        whole = b.operation(self.name)(x, axes, keepdims=True, noop_with_empty_axes=self.noop_with_empty_axes)
+        left = len(x.shape) - int(axes.tensor.elements())
+        _, counts = named(b, axes, len(x.shape))
+        return b.Reshape(whole, kept(b, counts, b.Shape(x), left), special_zero=False)
+
     def compute(self, out: TensorType, x: Tensor, axes: Tensor | None = None) -> IndexFunction:
         given = [] if axes is None else axes.ints()
-        require(given is not None, codes.NEEDS_CONSTANT, op=self.name, operand="axes")
+        if given is None:
+            return self._over_run_axes(out, x)
         gone = chosen_axes(x.rank, np.array(given, np.int64), self.noop_with_empty_axes)
         extents = [x.shape[a] for a in gone]
 
@@ -90,10 +114,22 @@ class Reduction(Op):
 
         return element
 
+    def _over_run_axes(self, out: TensorType, x: Tensor) -> IndexFunction:
+        """Reduce, with keepdims, over axes that only the run knows: where the result has size 1, over all of x."""
+        extents = [n // m.maximum(1) for n, m in zip(x.shape, out.dims(), strict=True)]
+
+        def element(*i: Expr) -> Expr:
+            def at(*r: Expr) -> Expr:
+                return x[tuple(start + step for start, step in zip(i, r, strict=True))]
+
+            return self.total(at, extents)
+
+        return element
+
     total: ClassVar[Callable[..., Expr]]
     """total(self, at, extents): the reduction over the box `extents` (sizes) of the operand `at(*indices)`."""
 
-    def _over(self, kind: str, extents: Sequence[Dim], body: Any) -> Expr:
+    def _over(self, kind: str, extents: Sequence[Dim], body: Body) -> Expr:
         return reduce(kind, extents, body) if extents else body()
 
 
@@ -130,7 +166,7 @@ def openvino_write(b: Builder, op: Reduction, x: Value, axes: Value | None = Non
 AXES = Sig("x: T, axes: I[0..1] -> y: T", T=NUMERIC, I=INTEGERS)
 
 
-def openvino_rows(name: str, canonical: str, since: int = 1, T: Any = OV_NUMERIC) -> tuple[Form, ...]:
+def openvino_rows(name: str, canonical: str, since: int = 1, T: Types = OV_NUMERIC) -> tuple[Form, ...]:
     return (
         Form(
             name,
@@ -164,7 +200,7 @@ ATTRIBUTE_AXES = {"axes": AsInput(None, index=1, dtype=i64), "keepdims": Bool(Tr
 OPERAND_AXES = {"keepdims": Bool(True), "noop_with_empty_axes": Bool(False)}
 
 
-def onnx_rows(name: str, steps: dict[int, Any], operand: int) -> tuple[Form, ...]:
+def onnx_rows(name: str, steps: Mapping[int, Types], operand: int) -> tuple[Form, ...]:
     """ONNX rows: opset → types; the axes are an operand from opset `operand` on."""
     rows: list[Form] = []
     for opset, types in steps.items():
@@ -177,9 +213,9 @@ def onnx_rows(name: str, steps: dict[int, Any], operand: int) -> tuple[Form, ...
     return tuple(rows)
 
 
-WIDE_STEPS: dict[int, Any] = {1: ONNX_REDUCED, 11: ONNX_REDUCED, 13: ONNX_REDUCED | {bf16}, 18: ONNX_REDUCED | {bf16}}
+WIDE_STEPS: dict[int, Types] = {1: ONNX_REDUCED, 11: ONNX_REDUCED, 13: ONNX_REDUCED | {bf16}, 18: ONNX_REDUCED | {bf16}}
 EXTREME = ONNX_REDUCED | {i8, u8}
-EXTREME_STEPS: dict[int, Any] = {
+EXTREME_STEPS: dict[int, Types] = {
     1: ONNX_REDUCED,
     11: ONNX_REDUCED,
     12: EXTREME,
@@ -189,7 +225,7 @@ EXTREME_STEPS: dict[int, Any] = {
 }
 
 
-def of_sizes(function: Any, op: Any, x: Array, axes: Array | None) -> Any:
+def of_sizes(function: Callable[..., Array], op: Reduction, x: Array, axes: Array | None) -> Contents:
     """np.sum or np.prod of sizes, for shapes that are computed; None where the axes are not numbers."""
     if axes is not None and not all(Dim.of(a).is_const for a in axes.flat):
         return None
@@ -214,10 +250,10 @@ class ReduceSum(Reduction):
 
     carries_contents = modular = True
 
-    def contents(self, x: Array, axes: Array | None = None) -> Any:
+    def contents(self, x: Array, axes: Array | None = None) -> Contents:
         return of_sizes(np.sum, self, x, axes)
 
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+    def total(self, at: Body, extents: Sequence[Dim]) -> Expr:
         return self._over("sum", extents, at)
 
     onnx = onnx_rows("ReduceSum", {k: v for k, v in WIDE_STEPS.items() if k < 18}, 13)
@@ -246,7 +282,7 @@ class ReduceMean(Reduction):
         kind = {"i": np.dtype(np.int64), "u": np.dtype(np.uint64)}.get(x.dtype.kind, wide(x).dtype)
         return rounded(quotient(np.sum(wide(x), axis=over, dtype=kind, keepdims=self.keepdims), count), x)
 
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+    def total(self, at: Body, extents: Sequence[Dim]) -> Expr:
         if not extents:
             return at()
 
@@ -262,14 +298,14 @@ class ReduceMean(Reduction):
     openvino = openvino_rows("ReduceMean", "ReduceMean")
 
 
-def lowest(kind: Any) -> Any:
+def lowest(kind: NumpyType) -> float:
     """The identity of max: the smallest value of an element type."""
     if kind.kind == "b":
         return False
     return np.iinfo(kind).min if kind.kind in "iu" else kind.type("-inf")
 
 
-def highest(kind: Any) -> Any:
+def highest(kind: NumpyType) -> float:
     """The identity of min: the largest value of an element type."""
     if kind.kind == "b":
         return True
@@ -279,8 +315,8 @@ def highest(kind: Any) -> Any:
 class Extreme(Reduction):
     """What ReduceMax and ReduceMin share."""
 
-    function: ClassVar[Any]
-    identity: ClassVar[Any]
+    function: ClassVar[staticmethod[..., Array]]
+    identity: ClassVar[staticmethod[[NumpyType], float]]
     kinds: ClassVar[tuple[str, str]]
     """The reduction of numbers, and of booleans."""
     sig = SIG_BOOL
@@ -290,7 +326,7 @@ class Extreme(Reduction):
         over = self.over(x, axes)
         return rounded(self.function(w, axis=over, keepdims=self.keepdims, initial=self.identity(w.dtype)), x)
 
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+    def total(self, at: Body, extents: Sequence[Dim]) -> Expr:
         of_booleans = at(*[Const(0, i64)] * len(extents)).dtype == boolean
         return self._over(self.kinds[of_booleans], extents, at)  # pyright: ignore
 
@@ -325,10 +361,10 @@ class ReduceProd(Reduction):
 
     carries_contents = modular = True
 
-    def contents(self, x: Array, axes: Array | None = None) -> Any:
+    def contents(self, x: Array, axes: Array | None = None) -> Contents:
         return of_sizes(np.prod, self, x, axes)
 
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+    def total(self, at: Body, extents: Sequence[Dim]) -> Expr:
         return self._over("prod", extents, at)
 
     onnx = onnx_rows("ReduceProd", WIDE_STEPS, 18)
@@ -350,7 +386,7 @@ class ReduceL1(Reduction):
         w = np.abs(wide(x))
         return rounded(np.sum(w, axis=over, dtype=w.dtype, keepdims=self.keepdims), x)
 
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+    def total(self, at: Body, extents: Sequence[Dim]) -> Expr:
         def term(*r: Expr) -> Expr:
             return magnitude(at(*r))
 
@@ -371,7 +407,7 @@ class ReduceL2(Reduction):
         w = x.astype(np.float32) if x.dtype.kind in "iu" else wide(x)
         return rounded(np.sqrt(np.sum(w * w, axis=over, keepdims=self.keepdims)), x)
 
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+    def total(self, at: Body, extents: Sequence[Dim]) -> Expr:
         kind = at(*[Const(0, i64)] * len(extents)).dtype
         work = f32 if kind.is_integer else kind.compute
 
@@ -386,7 +422,7 @@ class ReduceL2(Reduction):
 
 
 # --------------------------------------------------------------------------- compositions (ONNX only)
-LOG_STEPS: dict[int, Any] = {**WIDE_STEPS, 28: FLOATS | {bf16}}
+LOG_STEPS: dict[int, Types] = {**WIDE_STEPS, 28: FLOATS | {bf16}}
 
 
 def as_float(b: Builder, x: Value) -> Value:
@@ -401,7 +437,7 @@ def as_float_array(x: Array) -> Array:
 class ComposedReduction(Reduction):
     """A reduction made of others."""
 
-    compute: ClassVar[Any] = None
+    compute: ClassVar[None] = None
 
 
 @op
@@ -465,7 +501,7 @@ class ReduceLogSumExp(ComposedReduction):
 
 
 # ---------------------------------------------------------------------------------- of booleans
-def write_as_numbers(name: str) -> Any:
+def write_as_numbers(name: str) -> Write:
     """ONNX before opset 20 reduces no booleans: 0 and 1 as i32, which every opset reduces."""
 
     def write(b: Builder, op: Op, x: Value, axes: Value | None = None) -> Results:
@@ -477,14 +513,14 @@ def write_as_numbers(name: str) -> Any:
 class LogicalReduction(Reduction):
     """What the reductions of booleans share."""
 
-    function: ClassVar[Any]
+    function: ClassVar[staticmethod[..., Any]]
     kind: ClassVar[str]
     sig = Sig("x: bool, axes?: I[0..1] -> y: bool", I=INTEGERS)
 
     def reference(self, x: Array, axes: Array | None = None) -> Array:
         return self.function(x, axis=self.over(x, axes), keepdims=self.keepdims)
 
-    def total(self, at: Any, extents: Sequence[Dim]) -> Expr:
+    def total(self, at: Body, extents: Sequence[Dim]) -> Expr:
         return self._over(self.kind, extents, at)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
@@ -43,6 +42,7 @@ from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_ALL
 from irc.ops.layout import normal_axis
 from irc.ops.resize_openvino import write_resize
+from irc.ops.resize_run import resize_in_run
 
 COORDINATES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", CROP]
 NEAREST_MODES = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
@@ -177,7 +177,9 @@ class Resize(Op):
     def axis_list(self, rank: int) -> list[int]:
         return [normal_axis("Resize", k, rank) for k in self.axes] or list(range(rank))
 
-    def infer(self, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None) -> Any:
+    def infer(
+        self, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+    ) -> TensorType:
         axes = self.axis_list(len(x.shape))
         mixes = self.mode != "nearest"
         numbers = x.dtype.kind in "fiub" or x.dtype == dynamic
@@ -250,12 +252,28 @@ class Resize(Op):
                 y = np.where(mask, np.asarray(self.extrapolation_value).astype(kind), y)
         return y if y.dtype == x.dtype else y.astype(x.dtype)
 
+    def resolve(
+        self, b: Builder, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+    ) -> Value | None:
+        region = present(roi) if self.coordinates == CROP else None
+        scales, sizes = present(scales), present(sizes)
+        if sizes is None:
+            known = scales is not None and scales.array is not None
+        elif self.policy != "stretch" or (self.antialias and self.mode != "nearest"):
+            axes = self.axis_list(len(x.shape))
+            known = sizes.ints() is not None and all(x.shape[k].is_const for k in axes)
+        else:
+            known = sizes.dims() is not None
+        if known and (region is None or region.array is not None):
+            return None
+        return resize_in_run(b, self, x, region, scales, sizes)
+
     def decompose(
         self, b: Builder, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
     ) -> Value:
         axes = self.axis_list(len(x.shape))
         scales, sizes = present(scales), present(sizes)
-        out = [self.infer(x, roi, scales, sizes).shape[k] for k in axes]
+        out = [self.infer(x, roi, scales, sizes).dims()[k] for k in axes]
         region = self._region(roi, len(axes))
         exact = self.mode == "nearest" or x.dtype == f64
         y = x if exact or x.dtype == f32 else b.Cast(x, to=f32)
@@ -348,7 +366,7 @@ class Resize(Op):
         zero = b.const(np.int64(0))
         places = b.Range(zero, b.Reshape(b.dims([count]), b.const(np.zeros(0, np.int64))), b.const(np.int64(1)))
         i, n, m = Symbolic(b, b.Cast(places, to=f32)), number(size), number(count)
-        factor: Any = m / n if scale is None else scale
+        factor = m / n if scale is None else scale
         x = coordinates(xp, i, n, m, m if scale is None else n * scale, factor, start, end, self.coordinates)
         mask = b.Or((x < 0.0).v, b.Less((n - 1).v, x.v)) if self.coordinates == CROP else None
         if self.mode == "nearest":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -146,11 +146,11 @@ class OpenVinoResize(Op):
         )
 
 
-def whole_lengths(x: Value, axes: Any, scales: Value | None) -> bool:
+def whole_lengths(x: Value, axes: Sequence[int], scales: Value | None) -> bool:
     """Whether size · scale is whole on every axis: ONNX aligns corners by that number, OpenVINO by
     the size it rounds to."""
     factors = None if scales is None else scales.array
-    sizes: list[int | None] = [x.shape[a].const for a in axes]  # pyright: ignore
+    sizes: list[int | None] = [x.shape[a].const for a in axes]
     if factors is None or None in sizes:
         return False
     lengths = [float(f) * (n or 0) for f, n in zip(factors.reshape(-1), sizes, strict=True)]
@@ -169,7 +169,8 @@ def write_resize(
     if not says or (op.antialias and mode != "linear") or (op.exclude_outside and mode == "cubic"):
         types = ", ".join(str(v.type) for v in (x, scales, sizes) if v is not None)
         raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
-    given: Any = sizes if sizes is not None else scales
+    given = sizes or scales
+    assert given is not None
     keep = list(range(len(axes)))
     if sizes is not None and sizes.dims() is not None:
         keep = [n for n, d in enumerate(sizes.dims() or []) if d != x.shape[axes[n]]]

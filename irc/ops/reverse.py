@@ -18,6 +18,7 @@ from irc.ir.types import ANY, NUMERIC, TensorType, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Int
+from irc.opdef.conversions import as_i64
 from irc.opdef.forms import Form
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
@@ -105,7 +106,7 @@ class Roll(Op):
 
     def _picked(self, b: Builder, x: Value, shift: Value, axes: Sequence[int]) -> Value:
         """For shifts that are known when the model runs: one for each axis, or one for all of them."""
-        shift = shift if shift.dtype == i64 else b.Cast(shift, to=i64)
+        shift = as_i64(b, shift)
         last = shift.tensor.elements() - 1
         found = x
         for k, axis in enumerate(axes):
@@ -128,7 +129,7 @@ def write_first_two(b: Builder, op: ReverseSequence, x: Value, lengths: Value) -
     rank = len(x.shape)
     batch, time = op.batch_axis % rank, op.time_axis % rank
     order = [batch, time, *(k for k in range(rank) if k not in (batch, time))]
-    lengths = lengths if lengths.dtype == i64 else b.Cast(lengths, to=i64)
+    lengths = as_i64(b, lengths)
     if order == list(range(rank)):
         return b.ReverseSequence(x, lengths, batch_axis=0, time_axis=1)
     moved = b.ReverseSequence(b.Transpose(x, order), lengths, batch_axis=0, time_axis=1)

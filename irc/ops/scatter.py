@@ -9,10 +9,10 @@ ScatterNDUpdate-4/-15, ScatterUpdate-3.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
+from irc.arrays import NumpyType
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, Tensor, Var, all_of, inside
@@ -24,6 +24,7 @@ from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Enum
+from irc.opdef.conversions import as_i64
 from irc.opdef.forms import Form
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
@@ -37,7 +38,7 @@ OV_12 = Enum({"none": "none", "sum": "add", "prod": "mul", "min": "min", "max": 
 OV_15 = Enum({"none": "none", "sum": "add", "sub": "sub", "prod": "mul", "min": "min", "max": "max"}, "none")
 
 
-def neutral(reduction: str, kind: np.dtype[Any]) -> Any:
+def neutral(reduction: str, kind: NumpyType) -> float:
     """The value that a reduction starts from, where the data's own does not count."""
     if reduction in ("add", "sub", "mean"):
         return kind.type(0)
@@ -326,7 +327,7 @@ class ScatterUpdate(Op):
     def decompose(self, b: Builder, data: Value, indices: Value, updates: Value, axis: Value) -> Value:
         """ScatterND over the axis moved to the front."""
         at, rank, count = self._axis(data, axis), len(data.shape), len(indices.shape)
-        places = b.Unsqueeze(indices if indices.dtype == i64 else b.Cast(indices, to=i64), [-1])
+        places = b.Unsqueeze(as_i64(b, indices), [-1])
         if at == 0:
             return b.ScatterND(data, places, updates)
         order = [at, *range(at), *range(at + 1, rank)]

@@ -1,4 +1,4 @@
-"""Shapes as data, and tensors made from shapes: Shape, Size, Expand, Tile, Range, Eye.
+"""Shapes as data, and tensors made from shapes: Shape, Size, Expand, Tile, Eye.
 
 Their results are what dynamic shapes are computed from, so they carry symbolic contents.
 Sources: ONNX operator pages; OpenVINO specification, "Shape manipulation", "Movement", "Generation".
@@ -7,24 +7,28 @@ Sources: ONNX operator pages; OpenVINO specification, "Shape manipulation", "Mov
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, index, select
+from irc.formats.document import Attr, RawTensor
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Value
-from irc.ir.relation import at_most, same
-from irc.ir.types import ANY, FLOATS, INTEGERS, NUMERIC, DType, TensorType, bf16, boolean, f16, f32, f64, i16, i32, i64
+from irc.ir.literal import AttributeValue
+from irc.ir.relation import at_most, stretches_to
+from irc.ir.types import ANY, FLOATS, INTEGERS, DType, TensorType, bf16, boolean, f32, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import broadcast_shapes
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, DTypeAttr, Enum, Int, Reading
+from irc.opdef.contents import Contents
+from irc.opdef.conversions import as_i64, as_scalar
 from irc.opdef.forms import PREV, Attributes, Form, write_only
+from irc.opdef.run_sizes import each
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all, onnx_rows
 from irc.ops.layout import constant_ints, dims_array, moved_contents, normal_axes, pick
@@ -58,7 +62,7 @@ class Shape(Op):
     def reference(self, x: Array) -> Array:
         return np.array(x.shape[self.start : self.end], np.int64).astype(self.output_type.numpy)
 
-    def contents(self, x: Value) -> Any:
+    def contents(self, x: Value) -> Contents:
         return dims_array(x.shape[self.start : self.end])
 
     def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
@@ -89,7 +93,7 @@ class Size(Op):
     def reference(self, x: Array) -> Array:
         return np.array(x.size, np.int64)
 
-    def contents(self, x: Any) -> Any:
+    def contents(self, x: Value | Array) -> Contents:
         return None if isinstance(x, Value) and x.rank is None else dims_array([product(x.shape)]).reshape(())
 
     def decompose(self, b: Builder, x: Value) -> Value:
@@ -103,12 +107,12 @@ class Size(Op):
 class OneElement(Codec):
     """A tensor attribute of one element: (element type, array)."""
 
-    def decode(self, raw: Any, r: Reading) -> Any:
-        if not hasattr(raw, "load") or math.prod(raw.shape) != 1:
+    def decode(self, raw: Attr, r: Reading) -> tuple[DType, Array]:
+        if not isinstance(raw, RawTensor) or math.prod(raw.shape) != 1:
             raise r.bad(raw, "a tensor of one element")
         return raw.dtype, np.asarray(raw.load()).reshape(())
 
-    def encode(self, value: Any, format: str) -> Any:
+    def encode(self, value: AttributeValue, format: str) -> Attr:
         raise ValueError("written as Expand")
 
 
@@ -172,7 +176,15 @@ class Expand(Op):
             if rank is None or x.rank is None:
                 return TensorType(x.dtype, None)
             rank = max(rank, x.rank) if self.mode == "bidirectional" else rank
-            return TensorType.of(x.dtype, Dim.fresh_shape("expand", rank))
+            dims = Dim.fresh_shape("expand", rank)
+            require(
+                stretches_to(x.shape, dims),
+                codes.NOT_BROADCASTABLE,
+                op="Expand",
+                shapes=f"{x.tensor} to {dims}",
+                axis="of the operand",
+            )
+            return TensorType.of(x.dtype, dims)
         for size in target:
             facts = {"op": "Expand", "what": "a size", "value": size, "expected": "0 or more"}
             require(at_most(0, size), codes.SIZE_RANGE, **facts)
@@ -186,11 +198,20 @@ class Expand(Op):
             return TensorType(x.dtype, tuple(target))
         return TensorType(x.dtype, found)
 
+    def run_sizes(self, b: Builder, out: TensorType, x: Value, shape: Value) -> Iterable[tuple[Dim, Value]]:
+        wanted, rank = as_i64(b, shape), len(out.dims())
+        if self.mode == "bidirectional":
+            count = int(shape.shape[0])
+            wanted = b.Concat(b.const([1] * (rank - count)), wanted, axis=0)
+            sizes = b.dims([*[1] * (rank - len(x.shape)), *x.shape])
+            wanted = b.Where(b.Equal(wanted, b.const(1)), sizes, wanted)
+        return each(b, out.dims(), wanted)
+
     def reference(self, x: Array, shape: Array) -> Array:
         target = tuple(int(s) for s in np.asarray(shape).reshape(-1))
         return np.array(np.broadcast_to(x, np.broadcast_shapes(x.shape, target)))
 
-    def contents(self, x: Array, shape: Array) -> Any:
+    def contents(self, x: Array, shape: Array) -> Contents:
         return moved_contents(self, x, shape)
 
     def compute(self, out: TensorType, x: Tensor, shape: Tensor) -> IndexFunction:
@@ -274,10 +295,15 @@ class Tile(Op):
         times = [*[Dim.of(1)] * (rank - len(times)), *times]
         return TensorType(x.dtype, tuple(s * t for s, t in zip(sizes, times, strict=True)))
 
+    def run_sizes(self, b: Builder, out: TensorType, x: Value, repeats: Value) -> Iterable[tuple[Dim, Value]]:
+        rank, times = len(out.dims()), as_i64(b, repeats)
+        times = b.Concat(b.const([1] * (rank - int(repeats.shape[0]))), times, axis=0)
+        return each(b, out.dims(), b.Mul(times, b.dims([*[1] * (rank - len(x.shape)), *x.shape])))
+
     def reference(self, x: Array, repeats: Array) -> Array:
         return np.tile(x, [int(r) for r in np.asarray(repeats).reshape(-1)])
 
-    def contents(self, x: Array, repeats: Array) -> Any:
+    def contents(self, x: Array, repeats: Array) -> Contents:
         return moved_contents(self, x, repeats)
 
     def compute(self, out: TensorType, x: Tensor, repeats: Tensor) -> IndexFunction:
@@ -300,117 +326,6 @@ class Tile(Op):
     openvino = (Form("Tile", 1, T={"T": OV_ANY, "I": INTEGERS}),)
 
 
-# ------------------------------------------------------------------------------ Range
-def range_length(start: Any, limit: Any, delta: Any) -> int:
-    """How many numbers there are; Problem IRC2207 for a step of 0."""
-    require(delta != 0, operation.ATTRIBUTE_RANGE, op="Range", attribute="step", value=0, expected="not 0")
-    if isinstance(delta, int):
-        return max(-((start - limit) // delta), 0)
-    length = (limit - start) / delta
-    finite = math.isfinite(length)
-    require(finite, operation.ATTRIBUTE_RANGE, op="Range", attribute="length", value=length, expected="finite")
-    return max(math.ceil(length), 0)
-
-
-def range_of(b: Builder, to: DType, start: Value, stop: Value, step: Value) -> Value:
-    """Range of operands of any types, converted to `to`."""
-
-    def converted(v: Value) -> Value:
-        if v.dtype == to:
-            return v
-        return b.const(v.array, to) if v.array is not None else b.Cast(v, to=to)
-
-    return b.Range(*map(converted, (start, stop, step)))
-
-
-def scalar_operands(op: Range, *operands: Value) -> bool:
-    return all(v.rank == 0 for v in operands)
-
-
-def write_range(b: Builder, op: Range, *operands: Value) -> Value:
-    return b.Range(*(v if v.rank == 0 else b.Reshape(v, []) for v in operands))
-
-
-def write_range_4(b: Builder, op: Range, start: Value, stop: Value, step: Value) -> Value:
-    return b.RangeTo(*(v if v.rank == 0 else b.Reshape(v, []) for v in (start, stop, step)), output_type=start.dtype)
-
-
-@op
-class Range(Op):
-    """start, start + step, … up to, not including, `limit`.  f16 and bf16 are computed in f32."""
-
-    sig = Sig("start: T[one], limit: T[one], step: T[one] -> y: T", T=NUMERIC)
-    carries_contents = True
-    whole_floats = True
-
-    def infer(self, start: Value, limit: Value, step: Value) -> TensorType:
-        for name, v in (("start", start), ("limit", limit), ("step", step)):
-            one = v.rank is None or same(v.tensor.elements(), 1)
-            require(one, codes.WRONG_RANK, op="Range", operand=name, type=v.tensor, expected=0)
-        arrays = [None if v.array is None else v.array.reshape(()) for v in (start, limit, step)]
-        if all(a is not None for a in arrays):
-            numbers = [int(a) if start.dtype.is_integer else float(a) for a in arrays if a is not None]
-            return TensorType.of(start.dtype, [range_length(*numbers)])
-        dims = [v.dims() for v in (start, limit, step)]
-        if any(d is None for d in dims):
-            return TensorType.of(start.dtype, [Dim.fresh("range")])
-        (first,), (last,), (by,) = dims  # type: ignore[misc]
-        require(by != 0, operation.ATTRIBUTE_RANGE, op="Range", attribute="step", value=0, expected="not 0")  # pyright: ignore
-        return TensorType(start.dtype, ((last - first).ceildiv(by).maximum(0),))  # pyright: ignore
-
-    def reference(self, start: Array, limit: Array, step: Array) -> Array:
-        first, last, by = (np.asarray(v).reshape(()) for v in (start, limit, step))
-        kind = first.dtype
-        if kind.itemsize < 4 and kind.kind not in "iu":
-            first, last, by = (v.astype(np.float32) for v in (first, last, by))
-        if kind.kind in "iu":
-            count = max(-((int(first) - int(last)) // int(by)), 0)
-        else:
-            count = max(int(np.ceil((last.astype(np.float64) - first) / by)), 0)
-        return (first + np.arange(count).astype(first.dtype) * by).astype(kind)
-
-    def contents(self, start: Array, limit: Array, step: Array) -> Any:
-        (first,), (last,), (by,) = (v.reshape(-1) for v in (start, limit, step))
-        count = (last - first).ceildiv(by).maximum(0)
-        return dims_array([first + by * k for k in range(int(count))]) if count.is_const else None
-
-    def compute(self, out: TensorType, start: Tensor, limit: Tensor, step: Tensor) -> IndexFunction:
-        wide = out.dtype.compute
-
-        def element(i: Expr) -> Expr:
-            first, by = (v[(0,) * v.rank].cast(wide) for v in (start, step))
-            return (first + i.cast(wide) * by).cast(out.dtype)
-
-        return element
-
-    onnx = (
-        Form("Range", 11, T={f32, f64, i16, i32, i64}, write=write_range, when=scalar_operands),
-        Form("Range", 27, attrs={"stash_type": Int(1)}, T=PREV | {f16, bf16}),
-    )
-    openvino = (
-        Form("Range", 1, T=NUMERIC, write=write_range, when=scalar_operands, last=3),
-        write_only(write_range_4, since=4),
-    )
-
-
-@op
-class RangeTo(Op):
-    """OpenVINO's Range-4: operands of any numeric types, each converted to the result's."""
-
-    output_type: DType
-    sig = Sig("start: A[one], stop: B[one], step: C[one] -> y: any", A=NUMERIC, B=NUMERIC, C=NUMERIC)
-    carries_contents = True
-    whole_floats = True
-
-    def contents(self, start: Array, stop: Array, step: Array) -> Any:
-        return Range().contents(start, stop, step)
-
-    def decompose(self, b: Builder, start: Value, stop: Value, step: Value) -> Value:
-        return range_of(b, self.output_type, start, stop, step)
-
-    openvino = (Form("Range", 4, attrs={"output_type": DTypeAttr()}),)
-
-
 # ------------------------------------------------------------------------------ Eye and Trilu
 def eye_like_type(b: Builder, a: Attributes, x: Value) -> Value:
     return b.EyeLike(x, k=a.k, dtype=a.dtype or x.dtype)
@@ -421,17 +336,13 @@ def eye_by_compare(
 ) -> Value:
     """Eye for ONNX: row numbers, moved by the diagonal, compared with column numbers."""
 
-    def scalar(v: Value) -> Value:
-        v = v if v.dtype == i64 else b.Cast(v, to=i64)
-        return b.Reshape(v, []) if v.rank else v
-
-    down = b.Add(b.Range(b.const(0), scalar(rows), b.const(1)), scalar(diagonal))
-    across = b.Range(b.const(0), scalar(columns), b.const(1))
+    height, width, offset = (as_scalar(b, as_i64(b, v)) for v in (rows, columns, diagonal))
+    down = b.Add(b.Range(b.const(0), height, b.const(1)), offset)
+    across = b.Range(b.const(0), width, b.const(1))
     found = b.Cast(b.Equal(b.Unsqueeze(down, [1]), b.Unsqueeze(across, [0])), to=op.output_type)
     if batch is None:
         return found
-    lead = batch if batch.dtype == i64 else b.Cast(batch, to=i64)
-    return b.Expand(found, b.Concat(lead, b.Shape(found), axis=0))
+    return b.Expand(found, b.Concat(as_i64(b, batch), b.Shape(found), axis=0))
 
 
 @op
@@ -452,6 +363,14 @@ class Eye(Op):
             lead = Dim.fresh_shape("batch", count)
         sizes = [(v.dims() or [Dim.fresh("eye")])[0] for v in (rows, columns)]
         return TensorType(self.output_type, (*lead, *sizes))
+
+    def run_sizes(
+        self, b: Builder, out: TensorType, rows: Value, columns: Value, diagonal: Value, batch: Value | None = None
+    ) -> Iterable[tuple[Dim, Value]]:
+        lead = out.dims()[:-2]
+        if batch is not None and lead:
+            yield from each(b, lead, as_i64(b, batch))
+        yield from zip(out.dims()[-2:], (rows, columns), strict=True)
 
     def reference(self, rows: Array, columns: Array, diagonal: Array, batch: Array | None = None) -> Array:
         found = np.eye(int(rows.item()), int(columns.item()), int(diagonal.item()))
@@ -550,7 +469,7 @@ class Trilu(Op):
     def reference(self, x: Array, k: Array | None = None) -> Array:
         diagonal = 0 if k is None else int(np.asarray(k).item())
         keep = np.tri(x.shape[-2], x.shape[-1], diagonal - 1 if self.upper else diagonal, dtype=bool)
-        return np.where(~keep if self.upper else keep, x, np.zeros((), x.dtype))
+        return np.where(~keep if self.upper else keep, x, x.dtype.type(0))
 
     def compute(self, out: TensorType, x: Tensor, k: Tensor | None = None) -> IndexFunction:
         def element(*i: Expr) -> Expr:

@@ -6,9 +6,9 @@ Sources: ONNX Slice; OpenVINO specification, Slice-8, StridedSlice-1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from irc.ir.types import ANY, INTEGERS, TensorType, boolean, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Ints
+from irc.opdef.contents import Contents
+from irc.opdef.conversions import as_i64
 from irc.opdef.forms import Attributes, Form, write_only
+from irc.opdef.run_sizes import TO_THE_END, each, named, spread
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, OV_ANY, onnx_all
 from irc.ops.layout import constant_ints, moved_contents, normal_axes
@@ -188,8 +191,7 @@ class Slice(Op):
             if by is not None:
                 require(by[k] != 0, operation.ATTRIBUTE_RANGE, op="Slice", attribute="steps", value=0, expected="not 0")
             if begin is None or end is None or by is None:
-                high = x.shape[axis].bounds()[1]
-                result[axis] = Dim.fresh("slice", int(high) if high != float("inf") else None)
+                result[axis] = Dim.fresh("slice", x.shape[axis])
             else:
                 result[axis] = slice_dim(begin[k], end[k], by[k], x.shape[axis])[1]
         return TensorType(x.dtype, tuple(result))
@@ -204,8 +206,43 @@ class Slice(Op):
             parts[axis] = slice_of(int(starts[k]), int(ends[k]), step, x.shape[axis])
         return x[tuple(parts)]
 
-    def contents(self, x: Array, *operands: Array | None) -> Any:
+    def contents(self, x: Array, *operands: Array | None) -> Contents:
         return moved_contents(self, x, *operands)
+
+    def run_sizes(
+        self,
+        b: Builder,
+        out: TensorType,
+        x: Value,
+        starts: Value,
+        ends: Value,
+        axes: Value | None = None,
+        steps: Value | None = None,
+    ) -> Iterable[tuple[Dim, Value]]:
+        chosen = self._axes(len(x.shape), int(starts.shape[0]), None if axes is None else axes.ints())
+        sizes = b.dims([x.shape[a] for a in chosen])
+        most = b.Max(sizes, b.const(1))
+        step = b.const([1] * len(chosen)) if steps is None else b.Max(as_i64(b, steps), b.Neg(most))
+        forward = b.Less(b.const(0), step)
+        last = b.Where(forward, sizes, b.Sub(sizes, b.const(1)))
+        first, end = (b.Where(b.Less(v, b.const(0)), b.Add(v, sizes), v) for v in (as_i64(b, starts), as_i64(b, ends)))
+        first = b.Min(b.Max(first, b.const(0)), last)
+        end = b.Min(b.Max(end, b.Where(forward, b.const(0), b.const(-1))), last)
+        span = b.Where(forward, b.Sub(end, first), b.Sub(first, end))
+        stride = b.Min(b.Abs(step), most)
+        count = b.Max(b.Div(b.Sub(b.Add(span, stride), b.const(1)), stride), b.const(0))
+        return each(b, [out.dims()[a] for a in chosen], count)
+
+    def resolve(
+        self, b: Builder, x: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
+    ) -> Value | None:
+        if axes is None or axes.ints() is not None:
+            return None
+        rank = len(x.shape)
+        hits, counts = named(b, axes, rank)
+        first, end = (spread(b, hits, counts, v, d) for v, d in ((starts, 0), (ends, TO_THE_END)))
+        step = None if steps is None else spread(b, hits, counts, steps, 1)
+        return b.Slice(x, first, end, list(range(rank)), step)
 
     def compute(
         self,
@@ -280,7 +317,7 @@ class Slice(Op):
 class Mask(Ints):
     """A mask of StridedSlice: OpenVINO wants those that are not empty to be as long as begin_mask."""
 
-    def value(self, attribute: str, op: Any, operands: Sequence[Any]) -> tuple[int, ...]:
+    def value(self, attribute: str, op: Op, operands: Sequence[Value | None]) -> tuple[int, ...]:
         masks: dict[str, tuple[int, ...]] = op.attributes()
         length, own = max(map(len, masks.values())), masks[attribute]
         return own + (0,) * (length - len(own)) if own or attribute == "begin_mask" else ()
@@ -343,11 +380,11 @@ class StridedSlice(Op):
                 axis += 1
         return slices, inserted, dropped
 
-    def contents(self, x: Array, *operands: Array | None) -> Any:
+    def contents(self, x: Array, *operands: Array | None) -> Contents:
         return moved_contents(self, x, *operands)
 
     def reference(self, x: Array, begin: Array, end: Array, strides: Array | None = None) -> Array:
-        parts: list[Any] = []
+        parts: list[int | slice | EllipsisType | None] = []
         for k in range(len(begin)):
             if k < len(self.ellipsis_mask) and self.ellipsis_mask[k]:
                 parts.append(Ellipsis)
@@ -429,7 +466,7 @@ def step_first(step: int) -> int:
     return LARGEST if step < 0 else -LARGEST
 
 
-def parts_axis(parts: Sequence[Any], rank: int, taken: int, position: int) -> int:
+def parts_axis(parts: Sequence[int | slice | EllipsisType | None], rank: int, taken: int, position: int) -> int:
     """The axis of the result that a position of StridedSlice stands for."""
     axis = 0
     for part in parts[:position]:

@@ -8,7 +8,6 @@ specification, SoftMax-1, SoftMax-8, LogSoftmax-5.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, f32, st
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Int
-from irc.opdef.forms import PREV, Attributes, Form, Results, write_only
+from irc.opdef.forms import PREV, Attributes, Form, Read, Results, write_only
 from irc.opdef.precision import narrowed, rounded, wide, widened
 from irc.opdef.signature import Sig
 from irc.ops.activation import OV_LOOSE
@@ -28,7 +27,7 @@ OV_SOFTMAX = OV_LOOSE | {boolean, string}
 """What OpenVINO's validation takes."""
 
 
-def flattened_read(name: str) -> Any:
+def flattened_read(name: str) -> Read:
     """ONNX until 12: along all axes from `axis` on, as one."""
 
     def read(b: Builder, a: Attributes, x: Value) -> Results:

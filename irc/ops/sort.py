@@ -6,13 +6,13 @@ Sources: ONNX TopK; OpenVINO specification, TopK-1, -3, -11.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
-from irc.expr import Const, Expr, Tensor, index, select
+from irc.expr import Const, Expr, Tensor, Var, index, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
@@ -21,6 +21,7 @@ from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Choice, Codec, DTypeAttr, Enum, Int
+from irc.opdef.conversions import as_i64
 from irc.opdef.forms import PREV, Form, Results
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_NUMBERS
@@ -49,7 +50,7 @@ def stable_k(op: TopK, x: Value, k: Value) -> bool:
 
 def write_top_k(b: Builder, op: TopK, x: Value, k: Value) -> Results:
     """ONNX: k as a vector, indices as i64, and no sorting by index."""
-    count = k if k.rank == 1 and k.dtype == i64 else b.Reshape(k if k.dtype == i64 else b.Cast(k, to=i64), [1])
+    count = k if k.rank == 1 and k.dtype == i64 else b.Reshape(as_i64(b, k), [1])
     numbers = k.ints()
     count = b.const(numbers) if numbers is not None else count
     sort = "value" if op.sort == "index" else op.sort
@@ -87,15 +88,17 @@ class TopK(Op):
         one = k.rank is None or same(k.tensor.elements(), 1)
         require(one, codes.WRONG_RANK, op="TopK", operand="k", type=k.tensor, expected=0)
         known = k.dims()
-        high = x.shape[axis].bounds()[1]
-        size = known[0] if known else Dim.fresh("k", None if high == float("inf") else int(high))
+        size = known[0] if known else Dim.fresh("k", x.shape[axis])
         what = f"k, for an axis of {x.shape[axis]} elements"
         fits = at_most(size, x.shape[axis])
         require(fits, codes.SIZE_RANGE, op="TopK", what=what, value=size, expected=f"at most {x.shape[axis]}")
         values = x.tensor.with_dim(axis, size)
         return [values, values.with_dtype(self.index_type)]
 
-    def reference(self, x: Array, k: Array) -> Any:
+    def run_sizes(self, b: Builder, out: list[TensorType], x: Value, k: Value) -> Iterable[tuple[Dim, Value]]:
+        yield out[0].dims()[self.axis % len(x.shape)], k
+
+    def reference(self, x: Array, k: Array) -> tuple[Array, Array]:
         axis = self.axis % x.ndim
         count = int(np.asarray(k).reshape(-1)[0])
         if count < 0:
@@ -138,11 +141,11 @@ class TopK(Op):
     def _insert(
         self,
         b: LoopBuilder,
-        o: Any,
+        o: Sequence[Expr],
         axis: int,
         v: Expr,
         j: Expr,
-        filled: Any,
+        filled: Var,
         size: Expr,
         values: Tensor,
         indices: Tensor,
@@ -165,7 +168,9 @@ class TopK(Op):
         b.store(indices, (*o[:axis], slot, *o[axis:]), j.cast(self.index_type))
         b.assign(filled, (filled + 1).min(size))
 
-    def _by_index(self, b: LoopBuilder, o: Any, axis: int, size: Expr, values: Tensor, indices: Tensor) -> None:
+    def _by_index(
+        self, b: LoopBuilder, o: Sequence[Expr], axis: int, size: Expr, values: Tensor, indices: Tensor
+    ) -> None:
         """Exchange neighbours until the indices ascend."""
         with b.for_(size) as i, b.for_(size - 1 - i) as j:
             at, after = (*o[:axis], j, *o[axis:]), (*o[:axis], j + 1, *o[axis:])

@@ -5,10 +5,9 @@ Sources: ONNX DepthToSpace, SpaceToDepth; OpenVINO specification, DepthToSpace-1
 
 from __future__ import annotations
 
-from typing import Any
-
 from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import shape as codes
+from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import multiple
 from irc.ir.types import ANY, NUMERIC, TensorType
@@ -121,7 +120,7 @@ class SpaceToDepth(Blocks):
 
     def decompose(self, b: Builder, x: Value) -> Value:
         out = self.infer(x)
-        parts: list[Any] = list(x.shape[:2])
+        parts: list[Dim | int] = list(x.shape[:2])
         for d in out.dims()[2:]:
             parts += [d, self.block_size]
         k = len(x.shape) - 2

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation
+from irc.formats.document import Attr
 from irc.ir.dim import Dim, Symbol
 from irc.ir.graph import Value
-from irc.ir.types import DType, Shape, TensorType
+from irc.ir.types import DType, Shape, TensorType, Type
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, DTypeAttr, Reading, Str
@@ -28,7 +28,7 @@ _RANGE = re.compile(r"(\d*)\.\.(\d*)$")
 class PartialShape(Codec):
     """A shape with unknown sizes: `2,?,1..5`; `...` is an unknown rank (None)."""
 
-    def decode(self, raw: Any, r: Reading) -> Shape | None:
+    def decode(self, raw: Attr, r: Reading) -> Shape | None:
         text = str(raw).strip().strip("[]").strip()
         if text == "...":
             return None
@@ -45,7 +45,7 @@ class PartialShape(Codec):
         low, high = (int(g) if g else None for g in found.groups())
         return Dim.symbol(str(Dim.fresh("state")), low or 0, high)
 
-    def encode(self, value: Any, format: str) -> str:
+    def encode(self, value: Shape | None, format: str) -> str:
         return "..." if value is None else ",".join(map(self._text, value))
 
     @staticmethod
@@ -119,7 +119,8 @@ class Assign(Op):
     sig = Sig("x: any -> y: any")
     effect = True
 
-    def infer(self, x: Value) -> Any:
+    def infer(self, x: Value) -> Type:
+        assert x.type is not None
         return x.type
 
     openvino = (Form("Assign", 3, attrs={"variable_id": Str()}, read=read_assign, direct=True), Form("Assign", 6))

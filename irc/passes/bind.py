@@ -40,7 +40,7 @@ def bind_shapes(
 
 
 def _fix(value: Value, name: str, given: Sequence[Any], known: dict[str, DimLike], sink: Sink) -> None:
-    """Record what the given shape says of the value's symbols."""
+    """Record what a given shape says of the symbols of a value's sizes."""
     facts: Facts = {"name": name, "type": value.type, "given": given}
     shape = list(map(_entry, given)) if isinstance(given, Sequence) and not isinstance(given, str) else [_WRONG]  # pyright: ignore
     if _WRONG in shape:
@@ -75,7 +75,7 @@ _WRONG = -2
 
 
 def _entry(given: Any) -> int | str | None:
-    """A number as an int, -1 as None; `_WRONG` for what is no size."""
+    """Read an entry of a shape: a number as an int, -1 as None; `_WRONG` if it is no size."""
     if given is None or isinstance(given, str):
         return given
     number = int(given) if isinstance(given, SupportsIndex) and not isinstance(given, bool) else _WRONG
@@ -89,7 +89,7 @@ def _dim(given: int | str | None, name: str) -> Dim:
 
 
 def _bounded(graph: Graph, bounds: Mapping[str, int], sink: Sink) -> dict[str, DimLike]:
-    """Symbols with the upper bounds given, by the name of the symbol or of the value that has it."""
+    """Find the symbols that `bounds` names, directly or by a value with them, and give them these upper bounds."""
     found: dict[str, DimLike] = {}
     symbols: dict[str, Symbol] = {}
     of_value: dict[str, set[Symbol]] = {}

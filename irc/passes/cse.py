@@ -1,4 +1,4 @@
-"""Equal nodes are computed once."""
+"""Common subexpression elimination: equal nodes are computed once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from irc.ir.graph import Graph, Node, Value, layers_of
 from irc.passes.replace import replace_value
 
 SMALL = 64
-"""Constants up to this many elements are compared by content."""
+"""Constants of up to this many elements are compared by content."""
 
 
 def run(graph: Graph) -> int:
-    """Merge in place; how many nodes went."""
+    """Merge equal nodes in place. Returns how many were removed."""
     merged = 0
     seen: dict[Hashable, Node] = {}
     for node in graph.nodes:
@@ -20,7 +20,7 @@ def run(graph: Graph) -> int:
         if key is None:
             continue
         first = seen.setdefault(key, node)
-        if first is node or any(v in graph.outputs for v in node.outputs):
+        if first is node or any(graph.keeps(v) for v in node.outputs):
             continue
         for old, new in zip(node.outputs, first.outputs, strict=True):
             replace_value(graph, old, new)
@@ -35,7 +35,7 @@ def _key(node: Node) -> Hashable | None:
     found = (node.op, str(node.op.attributes()), operands, len(node.outputs))
     try:
         hash(found)
-    except TypeError:  # an attribute that cannot be compared
+    except TypeError:  # an attribute cannot be compared
         return None
     return found
 

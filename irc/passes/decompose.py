@@ -10,7 +10,7 @@ from irc.passes.inline import decompose_where
 
 
 def run(graph: Graph, sink: Sink) -> None:
-    """Decompose in place; every operation that has no lowering is reported."""
+    """Decompose composite operations in place, and report every operation that has no lowering."""
     graph.prune()
     decompose_where(graph, lambda n: n.op.decompose is not None, sink)
     graph.prune()

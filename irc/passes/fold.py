@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from irc.arrays import Array
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.limits import constant_memory
 from irc.ir.types import TensorType
@@ -15,7 +14,7 @@ from irc.passes.infer import keep
 from irc.passes.replace import put_in_place
 
 LARGEST = 16 << 20
-"""Bytes of a result that is folded in any case."""
+"""Bytes of a result up to which it is always folded."""
 GROWTH = 4
 """A larger one may be this many times as large as the operands (a decompressed weight).  All together may grow by this
 many times the constants of the file and by `irc.ir.limits.constant_memory()`; the rest is computed when the model runs.
@@ -25,11 +24,11 @@ MEMORY_LEFT = "constant memory left"
 
 
 def run(graph: Graph) -> int:
-    """Fold in place; how many nodes went."""
+    """Fold nodes in place. Returns how many were removed."""
     folded = 0
     if MEMORY_LEFT not in graph.extras:
         graph.extras[MEMORY_LEFT] = constant_memory() + GROWTH * sum(map(_bytes, graph.constants()))
-    better: set[Value] = set()  # of which a type says more than when it was inferred
+    better: set[Value] = set()  # values whose types say more than when their users were inferred
     for node in graph.nodes:
         if better.intersection(node.operands) or _unsized(node):
             before = [v.type for v in node.outputs]
@@ -46,14 +45,14 @@ def run(graph: Graph) -> int:
 
 
 def _unsized(node: Node) -> bool:
-    """Whether a result's sizes were not known, although now all operands are."""
+    """Tell whether sizes of a result were unknown although all operands are constants now."""
     if not node.inputs or any(v.const is None for v in node.operands):
         return False
     return any(isinstance(v.type, TensorType) and not v.type.is_static for v in node.outputs)
 
 
 def foldable(node: Node) -> bool:
-    """Whether all operands are constants and the result is a tensor of reasonable size."""
+    """Tell whether all operands are constants and the results are tensors of reasonable size."""
     if node.op.effect or not node.inputs or any(v.const is None for v in node.operands):
         return False
     given = _operand_bytes(node)
@@ -75,7 +74,7 @@ def _bytes(value: Value) -> int:
 
 
 def fold(graph: Graph, node: Node) -> bool:
-    """Replace the node's results by constants."""
+    """Replace a node's results by constants."""
     results = run_reference(node, [None if v is None else v.array for v in node.inputs])
     for value, array in zip(node.outputs, results, strict=False):
         make_constant(graph, value, np.asarray(array))
@@ -83,8 +82,8 @@ def fold(graph: Graph, node: Node) -> bool:
     return True
 
 
-def make_constant(graph: Graph, value: Value, array: np.ndarray[Any, Any]) -> Value:
-    """A constant in the place of a value, under its name."""
+def make_constant(graph: Graph, value: Value, array: Array) -> Value:
+    """Put a constant in the place of a value, under its name."""
     new = graph.add_constant(Constant.of(array, value.dtype), value.name)
     put_in_place(graph, value, new)
     return new

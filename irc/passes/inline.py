@@ -10,16 +10,16 @@ from irc.opdef.builder import trace
 
 
 def decompose_where(graph: Graph, wanted: Callable[[Node], bool], sink: Sink) -> None:
-    """Decompose every node that is wanted, and again what comes of it; Problems become findings."""
+    """Decompose every wanted node, and again what results from it; Problems become findings."""
     waiting = [n for n in graph.nodes if wanted(n)]
     while waiting:
         node = waiting.pop()
         with sink.catching(node.loc):
-            waiting += [n for n in splice(graph, node) if wanted(n)]
+            waiting += [n for n in inline(graph, node) if wanted(n)]
 
 
-def splice(graph: Graph, node: Node) -> list[Node]:
-    """Put a node's decomposition in its place; the new nodes.  Raises Problem."""
+def inline(graph: Graph, node: Node) -> list[Node]:
+    """Put a node's decomposition in its place. Returns the new nodes; raises Problem."""
     traced, results, formals = trace(node.op, node.inputs)
     given = [v for v in node.inputs if v is not None and v.const is None]
     twins: dict[Value, Value] = dict(zip(formals, given, strict=True))

@@ -10,16 +10,16 @@ from irc.ir.graph import Graph, Node, Value
 
 
 def run(graph: Graph) -> None:
-    """Set `Node.layers`, in place, of the nodes of a graph that was just read."""
+    """Set `Node.layers` for the nodes of a graph that was just read."""
     for node in graph.nodes:
         name = layer_name(node)
         node.layers = (name,) if name else ()
 
 
 def layer_name(node: Node) -> str:
-    """What the file calls the layer of a node; a layer without a name goes by its first result's."""
+    """Name the layer of a node as its file does, a layer without a name by its first result."""
     origin = node.origin
-    if origin is None or origin.form is None:  # not of a file, or from the body of a function: that has its own names
+    if origin is None or origin.form is None:  # of no file, or of a function body with names of its own
         return node.name or _result_name(node.outputs)
     return str(origin.raw.name) or _result_name(origin.outputs)
 

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from irc.ir.graph import Graph, Node, Value
 from irc.opdef.builder import Builder
 from irc.opdef.precision import narrowed, widened
-from irc.ops.arithmetic import Max, Mean, Min, Sum
 from irc.ops.concat import Concat
+from irc.ops.variadic import Max, Mean, Min, Sum
 from irc.passes.replace import put_in_place
 
 MOST = 32
 
 
 def run(graph: Graph) -> int:
-    """Cut in place; how many operations were.  Results are the same to the bit: what is summed is from the left."""
+    """Split operations with more than `MOST` operands in place.
+
+    Returns how many. Results are the same to the bit: sums are taken from the left.
+    """
     cut = 0
     for node in graph.nodes:
         if isinstance(node.op, Concat | Max | Min | Sum | Mean) and len(node.inputs) > MOST:
@@ -35,7 +38,7 @@ def _cut(b: Builder, node: Node, xs: list[Value]) -> Value:
             return b.add(node.op, *xs)
         case Max() | Min():
             return _from_the_left(b, node.op.name, xs)
-        case _:  # in the type that they are computed in, rounded once
+        case _:  # in the type that sums are computed in, rounded once
             total = _from_the_left(b, "Sum", [widened(b, x) for x in xs])
             if isinstance(node.op, Mean):
                 total = b.Div(total, b.const(len(xs), total.dtype))

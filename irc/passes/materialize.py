@@ -1,4 +1,6 @@
-"""Integer values whose elements are known symbolically become constants, or vectors of sizes.
+"""Integer values with symbolically known elements become constants, or vectors of sizes.
+
+The Shape → Gather → Concat chains that computed them are then unused.
 
 So the Shape → Gather → Concat chains that computed them are not needed any more.
 """
@@ -16,7 +18,7 @@ from irc.passes.replace import put_in_place
 
 
 def run(graph: Graph) -> int:
-    """Replace in place; how many values went.
+    """Replace values in place. Returns how many were replaced.
 
     What has sizes that only the run of an operation tells stays: a vector of them would outlive the operation.
     """
@@ -24,7 +26,7 @@ def run(graph: Graph) -> int:
     given = symbols_of([*graph.inputs, *(v for n in graph.nodes if n.op.effect for v in n.outputs)])
     for node in graph.nodes:
         for value in node.outputs:
-            if value.contents is None or value.assumed or (not value.uses and value not in graph.outputs):
+            if value.contents is None or value.assumed or (not value.uses and not graph.keeps(value)):
                 continue
             if all(Dim.of(d).is_const for d in value.contents.flat):
                 numbers = np.array([int(d) for d in value.contents.flat], object).reshape(value.contents.shape)
@@ -38,7 +40,7 @@ def run(graph: Graph) -> int:
 
 
 def _sizes(graph: Graph, value: Value) -> None:
-    """The value as a DimVector, reshaped and cast to what it was."""
+    """Replace a value by a DimVector, reshaped and cast to the value's type."""
     assert value.contents is not None and value.producer is not None
     b = Builder(graph, value.producer.name or value.producer.op.name, value.producer.loc)
     new = b.DimVector(dims=tuple(Dim.of(d) for d in value.contents.flat))

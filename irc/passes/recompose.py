@@ -1,4 +1,4 @@
-"""Operations that exporters spell out in simpler ones, recognised: fewer roundings, and one operation to compute.
+"""Recognition of operations that exporters spell out in simpler ones: fewer roundings, and one operation to compute.
 
 One function per rule, listed in `RULES` by the operation that a pattern ends in, as in `irc.passes.simplify`; results
 differ from the pattern's by roundings that are left out.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
+from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.ops.activation import Sigmoid
+from irc.ops.arithmetic import Mul
 from irc.ops.layout import Reshape
 from irc.ops.norm import InstanceNormalization
 from irc.passes.replace import put_in_place
@@ -18,10 +20,10 @@ from irc.passes.simplify import Rule
 
 
 def run(graph: Graph) -> int:
-    """Apply every rule once; how many patterns were found."""
+    """Apply every rule once. Returns how many patterns were found."""
     total = 0
     for node in graph.nodes:
-        for rule in RULES.get(node.op.name, ()):
+        for rule in RULES.get(type(node.op), ()):
             found = rule(graph, node)
             if found is not None and found.type == node.outputs[0].type:
                 put_in_place(graph, node.outputs[0], found)
@@ -32,7 +34,7 @@ def run(graph: Graph) -> int:
 
 
 def swish(graph: Graph, node: Node) -> Value | None:
-    """x · sigmoid(x)."""
+    """Recognise x · sigmoid(x)."""
     a, b = node.inputs
     for x, gate in ((a, b), (b, a)):
         of = gate.producer if gate is not None else None
@@ -42,7 +44,7 @@ def swish(graph: Graph, node: Node) -> Value | None:
 
 
 def group_norm(graph: Graph, node: Node) -> Value | None:
-    """InstanceNormalization of groups of channels, reshaped to [n, groups, …] and back: as GroupNormalization."""
+    """Recognise GroupNormalization as InstanceNormalization of groups of channels, reshaped to [n, groups, …]."""
     y, norm = node.outputs[0], node.inputs[0].producer if node.inputs[0] is not None else None
     if norm is None or not isinstance(norm.op, InstanceNormalization) or not _alone(graph, norm):
         return None
@@ -63,9 +65,9 @@ def group_norm(graph: Graph, node: Node) -> Value | None:
 
 
 def _alone(graph: Graph, node: Node) -> bool:
-    """Whether a node's only result has one use."""
+    """Tell whether a node's only result has one use."""
     (value,) = node.outputs
-    return len(value.uses) == 1 and value not in graph.outputs
+    return len(value.uses) == 1 and not graph.keeps(value)
 
 
-RULES: dict[str, tuple[Rule, ...]] = {"Mul": (swish,), "Reshape": (group_norm,)}
+RULES: dict[type[Op], tuple[Rule, ...]] = {Mul: (swish,), Reshape: (group_norm,)}

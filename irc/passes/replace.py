@@ -1,4 +1,4 @@
-"""Putting one value in the place of another, so that the graph's outputs keep what users know them by."""
+"""Putting one value in the place of another, where the graph's outputs keep the names that users know."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from irc.ir.graph import Graph, Value
 
 
 def replace_value(graph: Graph, old: Value, new: Value) -> bool:
-    """`new` for `old` everywhere; False, and nothing done, where an output would lose its name.
+    """Use `new` instead of `old` everywhere. Returns False, and does nothing, if an output would lose its name.
 
     An output that is replaced by what another node computes hands its name on.
     """
@@ -17,7 +17,7 @@ def replace_value(graph: Graph, old: Value, new: Value) -> bool:
 
 
 def put_in_place(graph: Graph, old: Value, new: Value) -> None:
-    """`new` for `old` everywhere; in the place of an output it gets what users know that by."""
+    """Use `new` instead of `old` everywhere; in the place of an output it takes over the output's names."""
     if old in graph.outputs:
         new.name, new.names, new.extras, new.loc = old.name, old.names, old.extras, old.loc
     graph.replace_uses(old, new)

@@ -1,4 +1,4 @@
-"""Rewrites that change no result, not even a bit: one function per rule, listed in `RULES` by operation.
+"""Rewrites that change no result, not even by a bit: one function per rule, listed in `RULES` by operation.
 
 A rule gets the graph and a node and returns the value that its result is equal to, or None.
 """
@@ -11,15 +11,18 @@ import numpy as np
 
 from irc.ir.graph import Graph, Node, Value, layers_of
 from irc.ir.types import TensorType
+from irc.opdef.base import Op
 from irc.opdef.builder import Builder
-from irc.ops.layout import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
+from irc.ops.arithmetic import Add, Div, Mul, Sub
+from irc.ops.cast import Cast
+from irc.ops.layout import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 from irc.passes.replace import replace_value
 
 Rule = Callable[[Graph, Node], Value | None]
 
 
 def run(graph: Graph) -> int:
-    """Apply the rules until none applies; how many rewrites."""
+    """Apply the rules until none applies. Returns how many rewrites were done."""
     total = 0
     while True:
         done = sum(_apply(graph, node) for node in graph.nodes)
@@ -33,9 +36,9 @@ def _apply(graph: Graph, node: Node) -> bool:
     value = node.outputs[0] if node.outputs else None
     if value is None or not isinstance(value.type, TensorType) or value.type.shape is None:
         return False
-    if not value.uses and value not in graph.outputs:
+    if not value.uses and not graph.keeps(value):
         return False
-    for rule in RULES.get(node.op.name, ()):
+    for rule in RULES.get(type(node.op), ()):
         found = rule(graph, node)
         if found is not None and found is not value and found.type == value.type and replace_value(graph, value, found):
             return True
@@ -44,18 +47,18 @@ def _apply(graph: Graph, node: Node) -> bool:
 
 # ------------------------------------------------------------------ rearrangement
 def same_value(graph: Graph, node: Node) -> Value | None:
-    """Identity: its operand."""
+    """Replace Identity by its operand."""
     return node.inputs[0]
 
 
 def same_shape(graph: Graph, node: Node) -> Value | None:
-    """A reshape to the shape that it has: its operand."""
+    """Replace a reshape to the same shape by its operand."""
     x = node.inputs[0]
     return x if x is not None and x.type == node.outputs[0].type else None
 
 
 def reshape_of_reshape(graph: Graph, node: Node) -> Value | None:
-    """Of two reshapes only the last shape matters."""
+    """Merge two reshapes: only the last shape matters."""
     x, out = node.inputs[0], node.outputs[0]
     inner = x.producer if x is not None else None
     if inner is None or not isinstance(inner.op, Reshape | Squeeze | Unsqueeze | Flatten) or inner.inputs[0] is None:
@@ -74,15 +77,15 @@ def reshape_of_reshape(graph: Graph, node: Node) -> Value | None:
 
 
 def transpose_of_transpose(graph: Graph, node: Node) -> Value | None:
-    """Two permutations are one; the one that moves nothing is none."""
+    """Merge two permutations, and drop one that moves nothing."""
     x = node.inputs[0]
-    order = _perm(node)
+    order = order_of(node)
     if x is None or order is None:
         return None
     if order == sorted(order):
         return x
     inner = x.producer
-    before = _perm(inner) if inner is not None and isinstance(inner.op, Transpose) else None
+    before = order_of(inner) if inner is not None and isinstance(inner.op, Transpose) else None
     if inner is None or before is None or inner.inputs[0] is None:
         return None
     both = [before[k] for k in order]
@@ -95,7 +98,8 @@ def transpose_of_transpose(graph: Graph, node: Node) -> Value | None:
     return found
 
 
-def _perm(node: Node) -> list[int] | None:
+def order_of(node: Node) -> list[int] | None:
+    """Return the axes of a Transpose's operand in the order of its result; None if they are not known."""
     rank = len(node.outputs[0].shape)
     given = node.inputs[1] if len(node.inputs) > 1 else None
     if given is None:
@@ -106,7 +110,7 @@ def _perm(node: Node) -> list[int] | None:
 
 # --------------------------------------------------------------------- arithmetic
 def neutral(right: float, also_left: bool) -> Rule:
-    """x op c = x where every element of the constant is `right` (its sign counts)."""
+    """Make a rule x op c = x for a constant c whose elements are all `right` (its sign counts)."""
 
     def rule(graph: Graph, node: Node) -> Value | None:
         x, c = node.inputs[0], node.inputs[1]
@@ -120,7 +124,7 @@ def neutral(right: float, also_left: bool) -> Rule:
 
 
 def is_all(value: Value, number: float) -> bool:
-    """Whether a constant consists of that number; -0.0 is not 0.0, except of integers."""
+    """Tell whether all elements of a constant equal a number; -0.0 is not 0.0, except of integers."""
     if value.const is None or value.dtype.kind not in "fiu" or int(value.tensor.elements()) > 1 << 16:
         return False
     array = value.const.array.astype(np.float64)
@@ -129,23 +133,23 @@ def is_all(value: Value, number: float) -> bool:
 
 
 def add_zero(graph: Graph, node: Node) -> Value | None:
-    """x + 0 = x for integers; for floats only x + (-0.0), because -0.0 + 0.0 is 0.0."""
+    """Apply x + 0 = x to integers; to floats only x + (-0.0) = x, because -0.0 + 0.0 is 0.0."""
     exact = 0.0 if node.outputs[0].dtype.is_integer else -0.0
     return neutral(exact, also_left=True)(graph, node)
 
 
 def cast_to_same(graph: Graph, node: Node) -> Value | None:
-    """A cast to the type that it has: its operand."""
+    """Replace a cast to the same type by its operand."""
     return same_shape(graph, node)
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "Identity": (same_value,),
-    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze", "Flatten"), (same_shape, reshape_of_reshape)),
-    "Transpose": (transpose_of_transpose,),
-    "Cast": (cast_to_same,),
-    "Mul": (neutral(1.0, also_left=True),),
-    "Div": (neutral(1.0, also_left=False),),
-    "Add": (add_zero,),
-    "Sub": (neutral(0.0, also_left=False),),
+RULES: dict[type[Op], tuple[Rule, ...]] = {
+    Identity: (same_value,),
+    **dict.fromkeys((Reshape, Squeeze, Unsqueeze, Flatten), (same_shape, reshape_of_reshape)),
+    Transpose: (transpose_of_transpose,),
+    Cast: (cast_to_same,),
+    Mul: (neutral(1.0, also_left=True),),
+    Div: (neutral(1.0, also_left=False),),
+    Add: (add_zero,),
+    Sub: (neutral(0.0, also_left=False),),
 }

@@ -1,4 +1,4 @@
-"""What operations demand of sizes that only the inputs of a run tell: recorded before passes change the graph."""
+"""Size constraints of operations that only the inputs of a run decide, recorded before passes change the graph."""
 
 from __future__ import annotations
 
@@ -7,51 +7,53 @@ from dataclasses import replace
 
 from irc.diagnostics import Problem, Sink
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.relation import Demand, recording
+from irc.ir.relation import SizeConstraint, recording
 from irc.ir.types import TensorType
 from irc.opdef.base import Op
 from irc.opdef.builder import trace
 from irc.passes.infer import infer_at
 
-RECORDED = "demands"
+RECORDED = "size_constraints"
 """Key in a graph's extras of what `record` found."""
 
 
 def record(graph: Graph, sink: Sink) -> None:
-    """Note what inference of the nodes that meet symbolic sizes could not decide, each demand once.
+    """Record the size constraints that inference of nodes with symbolic sizes left undecided, each once.
 
     Later an operation may be gone: rewritten, decomposed, or a part of a kernel that reads its operands' memory.
     What folding has computed since the last inference may say more of a type: then its users are inferred again too.
     """
-    found: dict[object, Demand] = {}
+    found: dict[object, SizeConstraint] = {}
     better: set[Value] = set()
     for node in graph.nodes:
         if better.intersection(node.operands) or any(_symbolic(v) for v in (*node.operands, *node.outputs)):
             before = [v.type for v in node.outputs]
-            for demand in _demands(node, sink):
-                found.setdefault((demand.relation, demand.code), demand)
+            for constraint in _constraints(node, sink):
+                found.setdefault((constraint.relation, constraint.code), constraint)
             better.update(v for v, known in zip(node.outputs, before, strict=True) if v.type != known)
     graph.extras[RECORDED] = list(found.values())
 
 
-def recorded(graph: Graph) -> list[Demand]:
-    """What `record` found."""
+def recorded(graph: Graph) -> list[SizeConstraint]:
+    """Return what `record` found."""
     return graph.extras.get(RECORDED, [])
 
 
-def _demands(node: Node, sink: Sink) -> list[Demand]:
-    """What a node demands, with the node's place; its types are inferred again."""
+def _constraints(node: Node, sink: Sink) -> list[SizeConstraint]:
+    """Infer a node's types again. Returns what it demands, with the node's place."""
     with recording() as found:
-        infer_at(node, sink)
+        renamed = infer_at(node, sink)
         if node.op.decompose is not None:
             _trace(node.op, node.inputs)
     where = node.loc.where or node.name or node.op.name
-    return [replace(d, where=where) for d in found]
+    return [replace(d, relation=d.relation.subs(renamed), where=where) for d in found]
 
 
 def _trace(op: Op, operands: Sequence[Value | None]) -> None:
-    """Meet the demands of what an operation is decomposed into, down to what has loops.  Those that need more than is
-    known are silent here: the pass that decomposes says so."""
+    """Record the size constraints of an operation's decomposition, down to operations with loops.
+
+    A decomposition that fails is ignored: the pass that decomposes reports it.
+    """
     try:
         graph, _, _ = trace(op, operands)
     except Problem:

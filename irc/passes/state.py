@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.diagnostics import Problem, Sink
 from irc.diagnostics.codes import conversion
 from irc.ir.graph import Graph, Model, Node, Value
-from irc.ir.types import Array
 from irc.opdef.builder import Builder
 from irc.opdef.reference import run_reference
 from irc.ops.cast import Cast
@@ -55,7 +55,7 @@ def make_states_explicit(graph: Graph, sink: Sink) -> list[tuple[Value, Value, A
 
 
 def _following(graph: Graph, variable: str, write: Node | None, entry: Value) -> Value:
-    """The output that holds the variable's next value: what Assign is given, else the value itself."""
+    """Add an output for a variable's next value: the operand of Assign, without one the value that was read."""
     source = entry if write is None else write.inputs[0]
     assert source is not None
     if write is not None:
@@ -69,7 +69,7 @@ def _following(graph: Graph, variable: str, write: Node | None, entry: Value) ->
 
 
 def initial_value(variable: str, init: Value | None) -> Array | None:
-    """The data of a variable's initial value; None for zeros (of whatever shape)."""
+    """Return the data of a variable's initial value; None if it is zeros of whatever shape."""
     if init is None or _is_zero(init):
         return None
     array = _constant(init)
@@ -79,7 +79,7 @@ def initial_value(variable: str, init: Value | None) -> Array | None:
 
 
 def _is_zero(value: Value) -> bool:
-    """Whether every element is 0, although the shape may be known only when the model runs."""
+    """Tell whether every element is 0, even if the shape is known only when the model runs."""
     if value.const is not None:
         return value.dtype.kind in "iufb" and not np.any(value.const.array)
     node = value.producer
@@ -88,7 +88,7 @@ def _is_zero(value: Value) -> bool:
 
 
 def _constant(value: Value) -> Array | None:
-    """The value, computed from constants; None where it depends on an input."""
+    """Compute a value from constants; None if it depends on an input."""
     if value.const is not None:
         return value.const.array
     node = value.producer
@@ -101,7 +101,7 @@ def _constant(value: Value) -> Array | None:
 
 
 def explicit(model: Model, sink: Sink) -> Model:
-    """The model with its states as inputs and outputs, and metadata that says so; itself if it has none.
+    """Make a model whose states are inputs and outputs, as its metadata says; without state, return it itself.
 
     The given model is not changed.  Findings: IRC4101.
     """

@@ -1,16 +1,16 @@
-"""Constant operands of contractions in the order that their loops like."""
+"""Transposition of constant operands of products, for contiguous columns."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.graph import Graph, Node, Value
 from irc.opdef.builder import with_fields
 from irc.ops.matmul import MatMul
 
 
 def run(graph: Graph) -> int:
-    """Store transposed constant right operands of MatMul untransposed, so that columns are contiguous; how many.
+    """Store transposed constant right operands of MatMul untransposed. Returns how many.
+
+    A product of one row keeps its operand: it streams the transposed matrix once.
 
     Not for a product of one row, which streams the transposed matrix once.
     """
@@ -36,6 +36,6 @@ def _one_row(node: Node) -> bool:
 def _untranspose(graph: Graph, node: Node, b: Value) -> bool:
     constant = b.const
     assert constant is not None
-    swapped = Constant(constant.dtype, constant.shape[::-1], lambda: np.ascontiguousarray(constant.array.T))
+    swapped = constant.derived(constant.shape[::-1], lambda x: x.T)
     graph.set_op(node, with_fields(node.op, transpose_b=False), [node.inputs[0], graph.add_constant(swapped, b.name)])
     return True

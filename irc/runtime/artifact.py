@@ -1,8 +1,8 @@
-"""What is on disk: a folder with manifest.json, the generated code, weights and shared library.
+"""Artefacts on disk: a folder with manifest.json, the generated code, weights and shared library.
 
 manifest.json (format 1): name, backend ("c" or "numpy"), prefix of the C symbols, irc version, target,
 precision, sha256 of the source model, inputs and outputs (`irc.runtime.ports.Port`), symbols, demands
-(`irc.runtime.ports.Demand`), states, arena bytes, and size and sha256 of every file.  The sha256 guard
+(`irc.runtime.ports.SizeConstraint`), states, arena bytes, and size and sha256 of every file.  The sha256 guard
 against damage, not malice: an artefact is code, so load only what you trust.
 """
 
@@ -40,7 +40,7 @@ class Artifact:
 
     folder: Path
     manifest: dict[str, Any]
-    state: str | None = None  # of its files when they were compared with the manifest (`irc.runtime.cache`)
+    state: str | None = None  # state of the files when they were compared with the manifest (`irc.runtime.cache`)
 
     def path(self, name: str) -> Path:
         return self.folder / name
@@ -52,7 +52,7 @@ class Artifact:
 
 @dataclass
 class Draft:
-    """An artefact to be: its files and manifest; `finish(folder)` makes further files and returns their names."""
+    """An artefact to be written: files and manifest; `finish(folder)` makes further files and returns their names."""
 
     files: dict[str, Content]
     manifest: dict[str, Any]
@@ -60,7 +60,7 @@ class Draft:
 
 
 def write_artifact(folder: str | Path, draft: Draft, mode: int = 0o777) -> Artifact:
-    """Write an artefact; it appears under its name only when complete, in place of one that was there.
+    """Write an artefact; it appears under its name only when complete, and replaces one that was there.
 
     Files of the same names in an existing folder are replaced, others are left alone.  mode: the folder's permissions,
     less those of the umask.  Raises OSError.
@@ -82,7 +82,7 @@ def write_artifact(folder: str | Path, draft: Draft, mode: int = 0o777) -> Artif
 
 
 def new_folder(parent: Path, mode: int = 0o777) -> Path:
-    """A folder under a name that nobody can foresee.  OSError."""
+    """Make a folder with an unpredictable name. Raises OSError."""
     made = parent / f".irc-{secrets.token_hex(8)}"
     made.mkdir(mode)
     return made
@@ -114,7 +114,7 @@ def publish(source: Path, target: Path) -> None:
 
 
 def copy_verified(artifact: Artifact, source: Path, target: Path) -> None:
-    """Copy a file of an artefact; RunError IRC6322 where it is not what the manifest says, OSError."""
+    """Copy a file of an artefact. Raises RunError IRC6322 if it is not what the manifest says, OSError."""
     digest = hashlib.sha256()
     with os.fdopen(open_regular(source), "rb") as old, open(target, "xb") as new:
         while block := old.read(1 << 20):
@@ -126,7 +126,9 @@ def copy_verified(artifact: Artifact, source: Path, target: Path) -> None:
 
 
 def remove_former(folder: Path, keep: Iterable[str]) -> None:
-    """Remove the files of an artefact that is about to be replaced, but for those that the new one has too.
+    """Remove the files of an artefact that is about to be replaced, except those that the new one has too.
+
+    Files that no longer match the manifest are kept: somebody changed them.
 
     Only what is still as its manifest says: who changed a file keeps it.
     """
@@ -137,11 +139,11 @@ def remove_former(folder: Path, keep: Iterable[str]) -> None:
             if path.parent == folder and path.is_file() and file_hash(path) == former.files[name]["sha256"]:
                 path.unlink()
     except (RunError, OSError, KeyError, TypeError, AttributeError):
-        return  # no artefact of ours: nothing of it is
+        return  # not an artefact of ours, so no file of it is
 
 
 def read_artifact(folder: str | Path, verify: bool = True) -> Artifact:
-    """Open an artefact.  RunError IRC6320..6322, 6324: it is none, of another format, damaged, or leads outside."""
+    """Open an artefact. RunError IRC6320..6322, 6324: it is none, of another format, damaged, or leads outside."""
     path = Path(folder)
     try:
         manifest = json.loads(read_regular(path / MANIFEST, LARGEST_MANIFEST).decode())
@@ -170,18 +172,18 @@ def read_artifact(folder: str | Path, verify: bool = True) -> Artifact:
 
 
 def malformed(folder: Path, error: BaseException | str) -> RunError:
-    """The RunError for a manifest that lacks something or has something else in its place."""
+    """Make the RunError for a manifest with missing or malformed fields."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return failure(codes.NO_ARTEFACT, path=folder, reason=f"its manifest.json is not as irc writes it ({text[:200]})")
 
 
 def damaged(artifact: Artifact, what: str) -> RunError:
-    """The RunError for a file that is not what the manifest says."""
+    """Make the RunError for a file that is not what the manifest says."""
     return failure(codes.ARTEFACT_DAMAGED, path=artifact.folder, what=what)
 
 
 def _check_names(artifact: Artifact) -> None:
-    """RunError where the manifest's files are not rows of plain names in the folder."""
+    """Check that the manifest's files are rows of plain names in the folder. Raises RunError."""
     rows: Any = artifact.manifest["files"]
     if not isinstance(rows, dict) or len(cast("dict[str, Any]", rows)) > MOST_FILES:
         raise malformed(artifact.folder, '"files" is no table')
@@ -211,7 +213,7 @@ def check_files(artifact: Artifact) -> None:
 
 
 def file_hash(path: Path) -> str:
-    """sha256 of a regular file, in hexadecimal.  OSError."""
+    """Compute the sha256 of a regular file, in hexadecimal. Raises OSError."""
     with os.fdopen(open_regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

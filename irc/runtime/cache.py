@@ -1,4 +1,4 @@
-"""The cache of artefacts: by content, in a folder only its owner can write, the least recently used go first.
+"""The cache of artefacts, by content, in a folder that only its owner can write; least recently used ones are removed.
 
 The folder is $IRC_CACHE_DIR, else $XDG_CACHE_HOME/irc, else ~/.cache/irc.  It is created with mode 0700 and
 refused if it, or a folder in it, belongs to somebody else or others may write it: artefacts are code.  An entry is
@@ -36,14 +36,14 @@ _SETTLED = 2e9
 """Nanoseconds: a change this long after another leaves another time, however coarse the file system's clock is."""
 _LARGEST_MEMO = 64 << 20
 _ABANDONED = 86_400
-"""Seconds after which an unfinished folder is of a process that was ended."""
+"""Seconds after which an unfinished folder counts as left behind by a process that ended."""
 _ENTRIES = ("artefacts", "unpacked")
 _FOLDERS = (*_ENTRIES, "tuned", "runtime")
 _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def location() -> Path:
-    """Where the cache is, or would be."""
+    """Return the path of the cache, which may not exist yet."""
     given = os.environ.get("IRC_CACHE_DIR")
     if given:
         return Path(given)
@@ -52,11 +52,11 @@ def location() -> Path:
 
 
 _failed: dict[Path, str] = {}
-"""Cache folders that could not be written, and why: this process does without them."""
+"""Cache folders that could not be written, and why; this process does not use them."""
 
 
 def root(warn: bool = True) -> Path | None:
-    """The cache folder, made if missing; None (with a warning, unless told not to) where it must not be used."""
+    """Return the cache folder, made if missing; None, with a warning if `warn`, if it must not be used."""
     path = location()
     reason = _failed.get(path, "")
     try:
@@ -78,7 +78,7 @@ def root(warn: bool = True) -> Path | None:
 
 
 def foreign(status: os.stat_result, what: str = "it") -> str:
-    """Why a folder may hold what others put there; empty if it is the user's own."""
+    """Say why a folder may hold what others put there; empty if it is the user's own."""
     if not stat.S_ISDIR(status.st_mode):
         return f"{what} is no folder"
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
@@ -96,7 +96,7 @@ def _warn(path: str, reason: str) -> None:
 
 # --------------------------------------------------------------------------- artefacts
 def lookup(key: str) -> Artifact | None:
-    """The artefact of that key; None if there is none, or it is damaged (it is then removed)."""
+    """Find the artefact of a key; None if there is none, or a damaged one, which is removed."""
     base = root()
     folder = base / "artefacts" / key if base else None
     if folder is None or not os.path.lexists(folder):
@@ -113,7 +113,7 @@ def lookup(key: str) -> Artifact | None:
 
 
 def give_up(error: OSError) -> bool:
-    """Do without the cache from now on; whether there was one that can be at fault."""
+    """Do without the cache from now on. Returns whether there was one that can be at fault."""
     path = root(warn=False)
     if path is None:
         return False
@@ -123,7 +123,7 @@ def give_up(error: OSError) -> bool:
 
 
 def store(key: str, draft: Draft) -> Artifact:
-    """Keep an artefact under a key; in a folder of this process where there is no cache.  OSError."""
+    """Keep an artefact under a key, without a cache in a folder of this process. Raises OSError."""
     base = root()
     if base is None:
         return keep_for_process(draft)
@@ -135,12 +135,12 @@ def store(key: str, draft: Draft) -> Artifact:
 
 
 def keep_for_process(draft: Draft) -> Artifact:
-    """An artefact in a temporary folder that goes when the process ends."""
+    """Keep an artefact in a temporary folder that is removed when the process ends."""
     return write_artifact(temporary_folder(), draft)
 
 
 def temporary_folder() -> Path:
-    """A new path inside this process's temporary folder."""
+    """Make a path inside this process's temporary folder."""
     return Path(tempfile.mkdtemp(dir=_process_folder(os.getpid()))) / "artefact"
 
 
@@ -152,7 +152,7 @@ def _process_folder(pid: int) -> str:
 
 
 def unpacked_folder(digest: str) -> Path:
-    """Where the copy of a pickled artefact with that digest lives."""
+    """Return the folder for the copy of a pickled artefact with this digest."""
     base = root()
     if base is None:
         return Path(_process_folder(os.getpid())) / digest
@@ -161,7 +161,7 @@ def unpacked_folder(digest: str) -> Path:
 
 
 def shared_folder(name: str) -> Path:
-    """A folder of the cache for what all artefacts use; of this process where there is no cache."""
+    """Make a folder of the cache for what all artefacts use; without a cache one of this process."""
     base = root()
     path = (base or Path(_process_folder(os.getpid()))) / name
     path.mkdir(mode=0o700, exist_ok=True)
@@ -170,7 +170,7 @@ def shared_folder(name: str) -> Path:
 
 # ------------------------------------------------------------------- what is loaded
 def open_folder(folder: str | Path) -> Artifact:
-    """The artefact of a folder, each file compared with the sha256 in its manifest.  RunError.
+    """Open the artefact of a folder, comparing each file with the sha256 in its manifest. Raises RunError.
 
     Files that were found right before, and have not changed since (device, inode, size, times), are not read again.
     """
@@ -188,7 +188,7 @@ def open_folder(folder: str | Path) -> Artifact:
 
 
 def require_unchanged(artifact: Artifact) -> None:
-    """RunError where the files of an artefact that has been loaded are no longer those that were compared."""
+    """Check that the files of an artefact are still those that were compared when it was loaded. Raises RunError."""
     try:
         if artifact.state is None or _files_key(artifact)[0] == artifact.state:
             return
@@ -198,7 +198,7 @@ def require_unchanged(artifact: Artifact) -> None:
 
 
 def remember_written(folder: str | Path, verified: bool = False) -> None:
-    """Let `open_folder` know a folder that was just written, if its files are as its manifest says.
+    """Let `open_folder` know a folder that was just written, if its files match its manifest.
 
     verified: whether its files have been compared while they were written.
     """
@@ -210,11 +210,11 @@ def remember_written(folder: str | Path, verified: bool = False) -> None:
         if all(found.path(name).stat().st_mtime_ns == now for name in found.files):
             remember(_files_key(found)[0], True)
     except (RunError, OSError):
-        return  # who opens the folder is told
+        return  # whoever opens the folder is told
 
 
 def _files_key(artifact: Artifact) -> tuple[str, int]:
-    """Under which it is remembered that these files are right, and the time of the latest change to one."""
+    """Make the key under which these files are remembered as verified, and the time of the latest change to one."""
     states = [artifact.path(name).stat() for name in (MANIFEST, *sorted(artifact.files))]
     text = "\n".join(map(identity, states))
     newest = max(max(s.st_mtime_ns, s.st_ctime_ns) for s in states)
@@ -233,7 +233,7 @@ class CacheInfo:
 
 
 def limit() -> int:
-    """The cap in bytes."""
+    """Return the cap in bytes."""
     text = os.environ.get("IRC_CACHE_SIZE", "10G").strip().upper()
     scale = _SUFFIXES.get(text[-1:], 1)
     try:
@@ -243,13 +243,13 @@ def limit() -> int:
 
 
 def info() -> CacheInfo:
-    """The state of the cache."""
+    """Describe the state of the cache."""
     entries = _entries(location())
     return CacheInfo(location(), len(entries), sum(e[1] for e in entries), limit())
 
 
 def clear() -> int:
-    """Remove every artefact, and what was measured of kernels; how many artefacts there were."""
+    """Remove every artefact and all measurements of kernels. Returns how many artefacts there were."""
     path = location()
     entries = _entries(path)
     for name in (*_ENTRIES, "tuned"):
@@ -275,7 +275,7 @@ def shrink(base: Path, keep: Path) -> None:
 
 
 def _entries(base: Path) -> list[tuple[float, int, Path]]:
-    """(time of last use, bytes, folder) of every artefact."""
+    """List (time of last use, bytes, folder) of every artefact."""
     found: list[tuple[float, int, Path]] = []
     for name in _ENTRIES:
         try:
@@ -293,7 +293,7 @@ def _entries(base: Path) -> list[tuple[float, int, Path]]:
 
 # --------------------------------------------------------------------------- hashes
 def content_hash(file: DataFile, ranges: Sequence[tuple[int, int]] | None = None) -> str:
-    """sha256 of a file or of parts of it, remembered by device, inode, size and times.  Problem IRC1085."""
+    """Compute the sha256 of a file or of parts of it, remembered by device, inode, size and times. Problem IRC1085."""
     key = file.identity if ranges is None else f"{file.identity}:{hashlib.sha256(repr(ranges).encode()).hexdigest()}"
     known = remembered(key)
     if not isinstance(known, str):
@@ -304,7 +304,7 @@ def content_hash(file: DataFile, ranges: Sequence[tuple[int, int]] | None = None
 
 
 def remembered(key: str) -> Any:
-    """A small fact kept with the hashes; None if it is not known."""
+    """Return a small fact kept with the hashes; None if it is not known."""
     return _read_memo().get(key)
 
 
@@ -334,12 +334,12 @@ def _write_memo(memo: dict[str, Any]) -> None:
         with replacing(base / _MEMO, private=True) as file:
             file.write(json.dumps(kept).encode())
     except OSError:
-        return  # only a memory: the next process computes it again
+        return  # only a cache of hashes: the next process computes them again
 
 
 @cache
 def generator_hash() -> str:
-    """A hash of irc's own source: other code may generate another artefact."""
+    """Hash irc's own source: other code may generate another artefact."""
     base = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     for path in sorted(p for p in base.rglob("*") if p.suffix in (".py", ".c", ".h", ".toml")):

@@ -1,4 +1,4 @@
-"""A hash of what a model is, for the cache: of its files, its bytes or its graph."""
+"""Hashes of models, for the cache: of their files, their bytes or their graph."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.diagnostics.core import Problem
 from irc.files import DataFile, DataFolder, Outside, data_file
 from irc.runtime import cache
@@ -23,12 +24,12 @@ ENDLESS = (1 << 63) - 1
 
 
 def source_hash(source: Any) -> str | None:
-    """sha256 of a path's content (weights files too), of bytes, a ModelProto or a Model; None if it cannot be had."""
+    """Compute the sha256 of a path's content (weights files too), bytes, a ModelProto or a Model; None: impossible."""
     if isinstance(source, str | os.PathLike):
         try:
             return path_hash(Path(os.fspath(source)))
         except (OSError, ValueError, Outside, Problem):
-            return None  # reading the model says what is wrong with it
+            return None  # reading the model will report what is wrong with it
     if isinstance(source, bytes | bytearray | memoryview):
         return hashlib.sha256(cast("bytes | bytearray | memoryview[Any]", source)).hexdigest()
     if hasattr(source, "SerializeToString"):
@@ -37,7 +38,7 @@ def source_hash(source: Any) -> str | None:
 
 
 def path_hash(path: Path) -> str:
-    """Of the model file and every file its weights are in.  OSError, Outside, Problem where one cannot be had."""
+    """Hash the model file and every file of its weights. Raises OSError, Outside, Problem."""
     digest = hashlib.sha256()
     file = data_file(path)
     if file.size > LARGEST_MODEL:
@@ -60,7 +61,7 @@ def _add(digest: Any, file: DataFile, ranges: list[tuple[int, int]] | None) -> N
 
 
 def _external_data(file: DataFile, main: str) -> dict[str, list[tuple[int, int]]]:
-    """The parts [begin, end) of the files that hold an ONNX model's weights, by location; remembered by its hash."""
+    """Find the parts [begin, end) of files with an ONNX model's weights, by location; kept by the model's hash."""
     key = f"external data:{main}"
     known = cache.remembered(key)
     if not isinstance(known, dict):
@@ -89,7 +90,7 @@ def _ranges(data: bytes) -> dict[str, list[tuple[int, int]]]:
 
 
 def _united(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same bytes as ranges in order that do not overlap."""
+    """Merge ranges to ordered ones that do not overlap."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(parts):
         if found and begin <= found[-1][1]:
@@ -100,7 +101,7 @@ def _united(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _tensors(model: Any) -> Iterator[Any]:
-    """Every TensorProto of a model that may have external data: of graphs, their bodies and functions."""
+    """Yield every TensorProto of a model that may have external data: of graphs, their bodies and functions."""
     graphs: list[Any] = [model.graph]
     nodes: list[Any] = [n for f in model.functions for n in f.node]
     attributes = [a for f in model.functions for a in f.attribute_proto]
@@ -120,11 +121,11 @@ def _tensors(model: Any) -> Iterator[Any]:
 
 
 def model_hash(model: Any) -> str | None:
-    """Of a Model in memory: its operations, their wiring, types and constants."""
+    """Hash a Model in memory: its operations, their wiring, types and constants."""
     digest = hashlib.sha256()
     try:
         _feed(model.graph, digest)
-    except (RecursionError, Problem):  # of a weights file that has changed: reading it says so
+    except (RecursionError, Problem):  # a weights file has changed: reading it reports that
         return None
     return digest.hexdigest()
 
@@ -135,7 +136,7 @@ def _feed(item: Any, digest: Any) -> None:
     if isinstance(item, Graph):
         _feed_graph(item, digest)
     elif isinstance(item, np.ndarray):
-        array = cast("np.ndarray[Any, Any]", item)
+        array = cast("Array", item)
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).data)
     elif dataclasses.is_dataclass(item) and not isinstance(item, type):
@@ -179,8 +180,8 @@ def _feed_graph(graph: Any, digest: Any) -> None:
     digest.update(graph.name.encode())
     for v in graph.inputs:
         value(v)
-        digest.update(f":{v.extras.get('layer_name')}".encode())  # by which callers may name it
-    for name, symbol in symbols_of(graph.inputs).items():  # a type prints only their names
+        digest.update(f":{v.extras.get('layer_name')}".encode())  # callers may name an input so
+    for name, symbol in symbols_of(graph.inputs).items():  # a type prints only the names of symbols
         digest.update(f"\n{name} in {symbol.bounds()}".encode())
     for node in graph.nodes:
         digest.update(f"\n{node.name}".encode())

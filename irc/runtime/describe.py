@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from irc.backends.c.names import prefix_of
 from irc.ir.dim import Dim, Func, Symbol, product
 from irc.ir.graph import Graph, Model, Value, layers_of, symbols_of
-from irc.ir.relation import Demand
+from irc.ir.relation import SizeConstraint
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from irc.loops.ir import Program
 from irc.passes.size_constraints import recorded
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def describe(model: Model, graph: Graph, backend: str, program: Program | None = None) -> dict[str, Any]:
-    """name, prefix, inputs, outputs, symbols, demands: what the executor needs; without files and target.
+    """Describe what the executor needs: name, prefix, inputs, outputs, symbols, demands; neither files nor target.
 
     A lowered program decides the order of the symbols, and how many of the graph's first inputs and outputs are
     the model's (the others stand for variables).
@@ -27,25 +27,28 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
     inputs = graph.inputs if program is None else graph.inputs[: len(program.inputs)]
     outputs = graph.outputs if program is None else graph.outputs[: len(program.outputs)]
     found = symbols_of(inputs)
-    symbols = {name: i for i, name in enumerate(found if program is None else program.symbols)}
+    limits = [] if program is None else program.limits
+    given = {name: i for i, name in enumerate(found if program is None else program.symbols)}
+    bounded = given | {s.symbol.name: i for i, s in enumerate(limits, len(given))}
     return {
         "name": model.graph.name or "model",
         "prefix": prefix_of(model.graph.name),
         "backend": backend,
         "irc": VERSION,
-        "inputs": [port(v, symbols) for v in inputs],
-        "outputs": [port(v, symbols) for v in outputs],
-        "symbols": [_symbol(found[name]) for name in symbols],
+        "inputs": [port(v, given) for v in inputs],
+        "outputs": [_output(v, given, bounded, program) for v in outputs],
+        "symbols": [_symbol(found[name]) for name in given],
+        "limits": [s.value for s in limits],
         "demands": [
-            demand(d, symbols)
-            for d in (program.demands if program is not None else recorded(graph))
-            if all(s.name in symbols for s in d.symbols())
+            size_constraint(d, given)
+            for d in (program.constraints if program is not None else recorded(graph))
+            if all(s.name in given for s in d.symbols())
         ],
     }
 
 
 def port(value: Value, symbols: dict[str, int]) -> dict[str, Any]:
-    """A row of the manifest's inputs or outputs; sizes as expressions over d0, d1, …"""
+    """Make a row of the manifest's inputs or outputs, with sizes as expressions over d0, d1, …"""
     kind, tensor = _kind(value.type)
     shape = tensor.shape if tensor is not None and kind == "tensor" else None
     known = shape is not None and all(s.name in symbols for d in shape for s in d.symbols())
@@ -61,8 +64,19 @@ def port(value: Value, symbols: dict[str, int]) -> dict[str, Any]:
     }
 
 
+def _output(value: Value, given: dict[str, int], bounded: dict[str, int], program: Program | None) -> dict[str, Any]:
+    """Describe an output.  One whose size the run computes has the bounds of its sizes, or of their product."""
+    row = port(value, given)
+    if program is None or row["shape"] is None or row["sizes"] is not None:
+        return row
+    most = [program.capacity.of(d) for d in value.shape]
+    whole = program.capacity.of(product(value.shape))
+    row["max_sizes"] = [size(d, bounded) for d in (most if product(most) == whole else [whole])]
+    return row
+
+
 def _kind(type: Type | None) -> tuple[str, TensorType | None]:
-    """What a value is, and the tensor inside."""
+    """Return the kind of a value, and the tensor inside."""
     if type is None or isinstance(type, TensorType):
         return "tensor", type
     if isinstance(type, MapType):
@@ -80,7 +94,7 @@ def _symbol(dim: Dim) -> dict[str, Any]:
 
 
 def size(dim: Dim, symbols: dict[str, int]) -> int | str:
-    """A size as a number or an expression that `irc.runtime.ports.size_code` reads."""
+    """Write a size as a number or an expression that `irc.runtime.ports.size_code` reads."""
     if dim.is_const:
         return int(dim)
     terms: list[str] = []
@@ -90,8 +104,8 @@ def size(dim: Dim, symbols: dict[str, int]) -> int | str:
     return " + ".join(terms)
 
 
-def demand(found: Demand, symbols: dict[str, int]) -> dict[str, Any]:
-    """What sizes must fulfil, as `irc.runtime.ports.Demand` reads it."""
+def size_constraint(found: SizeConstraint, symbols: dict[str, int]) -> dict[str, Any]:
+    """Describe a size constraint as `irc.runtime.ports.SizeConstraint` reads it."""
     return {
         "holds": found.relation.text(lambda d: str(size(d, symbols)), {"and": "and", "or": "or"}),
         "code": found.code.id,
@@ -108,7 +122,7 @@ def _atom(atom: Symbol | Func, symbols: dict[str, int]) -> str:
 
 # ------------------------------------------------------------------------------ profiles
 def profile_of_program(program: Program) -> list[dict[str, Any]]:
-    """A row for each function in the order they run: its layers and kernels, and its work as size expressions.
+    """Make a row for each function in the order they run: its layers and kernels, and its work as size expressions.
 
     `executed`: operations that the processor executes for each that is counted.
     """
@@ -135,7 +149,7 @@ def profile_of_program(program: Program) -> list[dict[str, Any]]:
 
 
 def profile_of_groups(groups: Sequence[Group], graph: Graph) -> list[dict[str, Any]]:
-    """The same for the groups of a NumPy module, whose operations are not counted."""
+    """Make the same rows for the groups of a NumPy module, whose operations are not counted."""
     symbols = {name: i for i, name in enumerate(symbols_of(graph.inputs))}
     return [
         {
@@ -151,7 +165,7 @@ def profile_of_groups(groups: Sequence[Group], graph: Graph) -> list[dict[str, A
 
 
 def _bytes(values: Sequence[Value], symbols: dict[str, int]) -> int | str | None:
-    """Of all tensors; None where their sizes are not known."""
+    """Add up the bytes of all tensors; None if a size is not known."""
     total = Dim.of(0)
     for v in values:
         if not isinstance(v.type, TensorType) or v.type.shape is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
+
+from irc.arrays import NumpyType
 
 _NUMPY = {
     "f64": "float64",
@@ -47,8 +48,8 @@ _ML_DTYPES = {
 
 
 @cache
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The array type that carries elements of that type; KeyError for a name irc does not have."""
+def numpy_dtype(name: str) -> NumpyType:
+    """Return the dtype of arrays with elements of this type; KeyError for a name irc does not have."""
     if name in _NUMPY:
         return np.dtype(_NUMPY[name])
     import ml_dtypes

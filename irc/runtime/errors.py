@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from irc.diagnostics.core import Code, Diagnostic, Loc, RunError, fill
 
 
@@ -19,8 +17,8 @@ class OutOfMemory(RunError, MemoryError):
     """Memory for the sizes of a call that cannot be had."""
 
 
-def failure(code: Code, kind: type[RunError] = RunError, /, where: str = "", **facts: Any) -> RunError:
-    """The error to raise for one finding; `where` is its place in the model."""
+def failure(code: Code, kind: type[RunError] = RunError, /, where: str = "", **facts: object) -> RunError:
+    """Make the error to raise for one finding; `where` is its place in the model."""
     place = Loc(where=where)
     found = Diagnostic(code.id, code.severity, fill(code.message, facts), place, (), fill(code.help, facts))
     return kind([found])

@@ -22,7 +22,7 @@ from irc.runtime.forks import Turns, renew_after_fork
 from irc.runtime.manifest import wrong_fields
 from irc.runtime.module_engine import ModuleEngine
 from irc.runtime.overlap import apart, require_apart
-from irc.runtime.ports import Array, Demand, Port, ShapeCheck, SymbolicSize
+from irc.runtime.ports import Array, Port, ShapeCheck, SizeConstraint, SymbolicSize
 
 
 class CompiledModel:
@@ -45,8 +45,8 @@ class CompiledModel:
             self.inputs = [Port.of(row) for row in manifest["inputs"]]
             self.outputs = [Port.of(row) for row in manifest["outputs"]]
             self.symbols = [SymbolicSize(**row) for row in manifest.get("symbols", [])]
-            demands = [Demand(**row) for row in manifest.get("demands", [])]
-            self._check = ShapeCheck(self.inputs, self.symbols, demands)
+            constraints = [SizeConstraint(**row) for row in manifest.get("demands", [])]
+            self._check = ShapeCheck(self.inputs, self.symbols, constraints)
         except _MALFORMED as e:
             raise storage.malformed(artifact.folder, e) from e
         self._keys = _keys(self.inputs)
@@ -74,7 +74,7 @@ class CompiledModel:
 
     # ------------------------------------------------------------------------ calling
     def __call__(self, *inputs: Any, out: Sequence[Array] | None = None) -> list[Any]:
-        """Run the model.  `out`: arrays that the results are written into, one an output.
+        """Run the model. `out`: arrays that the results are written into, one for each output.
 
         Arrays of `out` may share memory with inputs, which are copied then, but not with each other.
         Raises TypeError for a wrong element type, ValueError for a wrong number, name or shape (both with
@@ -98,7 +98,7 @@ class CompiledModel:
     def bind(
         self, inputs: Sequence[Array] | Mapping[str, Array], outputs: Sequence[Array] | None = None
     ) -> Callable[[], list[Array]]:
-        """A function that runs over the current contents of these buffers.
+        """Make a function that runs over the current contents of these buffers.
 
         It returns the same list of output arrays every time; they are allocated here if not given.  The
         arrays must be C-contiguous and of the declared dtype and shape (TypeError, ValueError).
@@ -122,7 +122,7 @@ class CompiledModel:
             made = self._results(outputs, dims)
         elif all(_known(p, len(dims)) for p in self.outputs):
             made = self._allocate(dims)
-        else:  # a size that only running tells: take the arrays of a first run
+        else:  # a size known only at run time: take the arrays of a first run
             with self._turns.lock:
                 self._turns.require_state()
                 made = self._engine.run(arrays)
@@ -141,7 +141,7 @@ class CompiledModel:
             self._turns.lost = False
 
     def before_fork(self) -> None:
-        """Wait for a call that would not survive; Python calls this."""
+        """Wait for a call that a fork would break; Python calls this."""
         self._turns.before_fork()
 
     def after_fork_in_parent(self) -> None:
@@ -153,13 +153,15 @@ class CompiledModel:
         self._engine.after_fork(self._turns.after_fork())
 
     def run_times(self) -> list[int]:
-        """Of a model compiled for profiling: when the latest run began, when each function had returned, when the
-        run ended, in nanoseconds.  Empty for other models."""
+        """Return the times of the latest run of a model compiled for profiling, in nanoseconds; empty for other models.
+
+        They are when the run began, when each function had returned, and when the run ended.
+        """
         rows = self.artifact.manifest.get("profile")
         return [] if rows is None else self._engine.times(len(rows) + 2)
 
     def symbol_values(self, inputs: Sequence[Array] | Mapping[str, Array]) -> tuple[int, ...]:
-        """The sizes that these inputs give the model's symbols, in their order.  TypeError, ValueError."""
+        """Find the sizes that these inputs give the model's symbols, in order. Raises TypeError, ValueError."""
         return self._check(self._arguments((inputs,)))
 
     # ------------------------------------------------------------------------ storing
@@ -173,7 +175,10 @@ class CompiledModel:
             remember_written(folder, verified=True)
 
     def copy_files(self, folder: str | Path) -> bool:
-        """`save` for who changes the folder afterwards; whether it is another one than the artefact's own."""
+        """Save the files for a caller that changes the folder afterwards.
+
+        Returns False for the artefact's own folder.
+        """
         target = Path(folder)
         if target.exists() and target.samefile(self.artifact.folder):
             return False
@@ -187,7 +192,7 @@ class CompiledModel:
         return True
 
     def _file(self, name: str) -> Path:
-        """A file of the artefact; RunError IRC6320 where its folder has been removed meanwhile."""
+        """Return the path of a file of the artefact. Raises RunError IRC6320 if its folder has been removed."""
         path = self.artifact.path(name)
         if not path.is_file():
             reason = f"{name} has been removed since it was opened"
@@ -200,7 +205,7 @@ class CompiledModel:
 
     # -------------------------------------------------------------------- arguments
     def _arguments(self, inputs: tuple[Any, ...]) -> list[Any]:
-        """The arguments of a call in input order, each checked for its element type."""
+        """Put the arguments of a call into input order, checking their element types."""
         values: Sequence[Any] = inputs
         if len(inputs) == 1:
             only = inputs[0]
@@ -217,7 +222,7 @@ class CompiledModel:
         return len(self.inputs) == 1 and self.inputs[0].kind == kind
 
     def _is_the_sequence(self, given: Sequence[Any]) -> bool:
-        """Whether a list is the model's only input, a sequence, rather than a list of inputs."""
+        """Tell whether a list is the model's only input, a sequence, rather than a list of inputs."""
         if len(self.inputs) != 1 or "seq(" not in self.inputs[0].type:
             return False
         return not (len(given) == 1 and (given[0] is None or isinstance(given[0], list | tuple)))
@@ -241,7 +246,7 @@ class CompiledModel:
         return [p.allocate(dims) for p in self.outputs]
 
     def _results(self, given: Sequence[Array], dims: tuple[int, ...] | None) -> list[Array]:
-        """Arrays given for the outputs, checked; shapes too where `dims` are known."""
+        """Check arrays given for the outputs; their shapes too if `dims` are known."""
         if len(given) != len(self.outputs):
             raise failure(codes.OUTPUT_COUNT, InputValueError, wanted=len(self.outputs), given=len(given))
         for port, array in zip(self.outputs, given, strict=True):
@@ -293,16 +298,16 @@ _MALFORMED = (
     RecursionError,
     MemoryError,
 )
-"""What reading a manifest raises that irc did not write like this."""
+"""Exceptions of reading a manifest that irc did not write."""
 
 
 def _in_order(array: Array) -> Array:
-    """The array, or a copy of it that is C-contiguous and aligned."""
+    """Return the array, or a copy of it that is C-contiguous and aligned."""
     return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
 
 
 def _keys(inputs: Sequence[Port]) -> dict[str, int]:
-    """Names an input may be called by: its own, its tensor names, its layer's name."""
+    """Map the names an input may be called by (its own, its tensor names, its layer's name) to its position."""
     found: dict[str, int] = {}
     ways: tuple[Callable[[Port], Sequence[str]], ...]
     ways = (lambda p: (p.name,), lambda p: p.names, lambda p: (p.layer,))
@@ -315,7 +320,7 @@ def _keys(inputs: Sequence[Port]) -> dict[str, int]:
 
 
 def _known(port: Port, symbols: int) -> bool:
-    """Whether the output's shape follows from the inputs' sizes."""
+    """Tell whether an output's shape follows from the inputs' sizes."""
     if port.sizes is None or not port.is_numeric_tensor or port.max_sizes is not None:
         return False
     names = {n for c in port.codes if not isinstance(c, int) for n in c.co_names if n[0] == "d" and n[1:].isdigit()}

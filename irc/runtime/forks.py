@@ -1,4 +1,4 @@
-"""What a forked child makes anew.
+"""Renewal of locks and threads in a forked child.
 
 A fork copies locks as they are, and threads not at all: a lock that another thread held stays taken in the child for
 ever, and what that thread was writing stays half written.
@@ -15,18 +15,18 @@ from irc.diagnostics.codes import runtime_io as codes
 from irc.runtime.errors import failure
 
 WAIT = 10.0
-"""Seconds that a fork waits at most for a call that must end before."""
+"""Seconds that a fork waits at most for a call to end."""
 
 
 class Forked(Protocol):
-    """Something with locks or threads."""
+    """An object with locks or threads."""
 
     def before_fork(self) -> None:
-        """Wait for what would not survive; called in the thread that forks."""
+        """Wait for what a fork would break; called in the thread that forks."""
         ...
 
     def after_fork_in_parent(self) -> None:
-        """Let go of what `before_fork` took."""
+        """Release what `before_fork` took."""
         ...
 
     def after_fork(self) -> None:
@@ -35,7 +35,7 @@ class Forked(Protocol):
 
 
 class _Forks:
-    """All that has to know of a fork; one fork at a time."""
+    """All objects that must know of a fork; one fork at a time."""
 
     def __init__(self) -> None:
         self.known: weakref.WeakSet[Forked] = weakref.WeakSet()
@@ -66,12 +66,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def renew_after_fork(holder: Forked) -> None:
-    """Tell `holder` of every fork, as long as it lives."""
+    """Notify `holder` of every fork, as long as it lives."""
     _forks.known.add(holder)
 
 
 class Turns:
-    """The turns that calls of one compiled model take, and what becomes of its variables in a fork.
+    """Turns of the calls of one compiled model, and what becomes of its variables in a fork.
 
     Where no call was running, the child goes on with the values that the parent had.  Where one was, they were about
     to change: the child refuses to run until they are reset, rather than go on with either.
@@ -94,13 +94,13 @@ class Turns:
         self._held = False
 
     def after_fork(self) -> bool:
-        """Make the lock anew; whether a call was running."""
+        """Make the lock anew. Returns whether a call was running."""
         interrupted = self.lock.locked() and not self._held
         self.lock, self._held = threading.Lock(), False
         self.lost |= interrupted and self.has_state
         return interrupted
 
     def require_state(self) -> None:
-        """RunError IRC6326 where the variables have no definite values."""
+        """Check that the variables have definite values. Raises RunError IRC6326."""
         if self.lost:
             raise failure(codes.STATE_LOST, model=self.model)

@@ -1,4 +1,4 @@
-"""What this machine can do at most: multiply-adds in registers and bytes read from memory a second.
+"""Limits of this machine: multiply-adds in registers and bytes read from memory per second.
 
 Measured once for each number of threads by a small C program (limits.c), and kept with the artefact cache.
 """
@@ -22,14 +22,14 @@ from irc.toolchain.processor import model_name
 
 SOURCE = Path(__file__).with_name("limits.c")
 MEGABYTES = 256
-"""Memory that is read, of all threads: more than caches hold."""
+"""Memory that all threads together read: more than caches hold."""
 ROUNDS = 20
 SECONDS = 0.01
 
 
 @dataclass(frozen=True)
 class Limits:
-    """flops: f32 operations a second, a multiply-add is two; bandwidth: bytes a second; of that many threads."""
+    """flops: f32 operations per second, a multiply-add is two; bandwidth: bytes per second; of this many threads."""
 
     flops: float
     bandwidth: float
@@ -37,7 +37,7 @@ class Limits:
 
 
 def limits(threads: int, again: bool = False, least: Limits | None = None) -> Limits | None:
-    """The limits with that many threads, from the cache unless `again`; None without a C compiler.
+    """Measure the limits of this many threads, or take them from the cache unless `again`; None without a C compiler.
 
     least: what was measured before, of which the result keeps what is larger.
     """
@@ -59,7 +59,7 @@ def limits(threads: int, again: bool = False, least: Limits | None = None) -> Li
 def _library(compiler: c_compiler.Compiler, target: c_compiler.Target) -> Any:
     folder = cache.temporary_folder()
     folder.mkdir()
-    (folder / "kernels_limits.c").write_bytes(SOURCE.read_bytes())  # by that name it is compiled as kernels are
+    (folder / "kernels_limits.c").write_bytes(SOURCE.read_bytes())  # the name decides that it is compiled like kernels
     library: Any = ctypes.CDLL(str(c_compiler.build(folder, ["kernels_limits.c"], target, compiler)))
     library.irc_round.restype = ctypes.c_int64
     library.irc_multiply_add.restype = library.irc_read.restype = ctypes.c_float
@@ -88,7 +88,7 @@ def _measure(threads: int, library: Any) -> Limits:
 
 
 def _best(run: Callable[[], None], rounds: int) -> float:
-    """Seconds of the fastest of some runs."""
+    """Time the fastest of some runs, in seconds."""
     times: list[float] = []
     for _ in range(rounds):
         begin = time.perf_counter()

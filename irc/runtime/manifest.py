@@ -1,4 +1,4 @@
-"""What a manifest may say: the type of every field that is read when an artefact is opened or run.
+"""Checks of manifests: the type of every field that is read when an artefact is opened or run.
 
 A manifest comes with code and is trusted like it, but files get damaged, copied in halves and written by other tools:
 what is not as irc writes it is refused as such, before anything is done with it.
@@ -25,7 +25,7 @@ def text(value: Any) -> bool:
 
 
 def natural(value: Any) -> bool:
-    """Whether it is a number of elements or bytes."""
+    """Tell whether a value is a number of elements or bytes."""
     return type(value) is int and 0 <= value <= LARGEST
 
 
@@ -34,7 +34,7 @@ def number(value: Any) -> bool:
 
 
 def size(value: Any) -> bool:
-    """Whether it is a size or an expression, which `irc.runtime.ports.size_code` reads."""
+    """Tell whether a value is a size or an expression, which `irc.runtime.ports.size_code` reads."""
     return natural(value) or text(value)
 
 
@@ -47,7 +47,7 @@ def optional(check: Check) -> Check:
 
 
 def several(check: Check, most: int = MOST) -> Check:
-    """Check a list of at most so many."""
+    """Check a list of at most `most` entries."""
 
     def are(value: Any) -> bool:
         return isinstance(value, list) and len(cast("list[Any]", value)) <= most and all(map(check, value))  # pyright: ignore
@@ -56,7 +56,7 @@ def several(check: Check, most: int = MOST) -> Check:
 
 
 def row(required: dict[str, Check], may: dict[str, Check] | None = None) -> Check:
-    """Check a table that has these fields, and may have those; what else it has is not read."""
+    """Check a table that has the `required` fields and may have the others; fields beyond these are not read."""
 
     def fits(value: Any) -> bool:
         return isinstance(value, dict) and not _wrong(cast("dict[str, Any]", value), required, may or {})
@@ -65,7 +65,7 @@ def row(required: dict[str, Check], may: dict[str, Check] | None = None) -> Chec
 
 
 def _wrong(value: dict[str, Any], required: dict[str, Check], may: dict[str, Check]) -> list[str]:
-    """The fields that are missing or have another type."""
+    """List the fields that are missing or of another type."""
     missing = [name for name in required if name not in value]
     return missing + [n for n, check in (required | may).items() if n in value and not check(value[n])]
 
@@ -93,6 +93,7 @@ _MAY: dict[str, Check] = {
     "pool": optional(text),
     "precision": text,
     "symbols": several(row({"name": text}, {"lo": natural, "hi": optional(natural)})),
+    "limits": several(text),
     "states": several(text),
     "arena_bytes": size,
     "profile": several(_STEP),
@@ -102,7 +103,7 @@ _TARGET = row({"name": text, "machine": text, "features": several(text)})
 
 
 def wrong_fields(manifest: dict[str, Any]) -> list[str]:
-    """The fields that are missing or are not as irc writes them."""
+    """List the fields that are missing or not as irc writes them."""
     found = _wrong(manifest, _REQUIRED, _MAY)
     if manifest.get("backend") == "c":
         found += _wrong(manifest, {"prefix": text, "target": _TARGET}, {})

@@ -1,4 +1,4 @@
-"""Runs an artefact of the NumPy backend: its module, executed under a name of its own."""
+"""Runs artefacts of the NumPy backend: the module, executed under a name of its own."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from irc.runtime.ownership import constants_of, given_away, kept, owners
 
 SOURCE = "model.py"
 NOT_DEFINED = (ArithmeticError, IndexError, ValueError)
-"""What Python and NumPy raise for values that an operation is not defined for."""
+"""Exceptions of Python and NumPy for values that an operation is not defined for."""
 TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded", "Maximum allowed size exceeded")
-"""How the ValueErrors begin that NumPy raises for arrays that no memory could hold."""
+"""Beginnings of NumPy's ValueErrors for arrays that no memory could hold."""
 
 
 class ModuleEngine:
@@ -49,22 +49,22 @@ class ModuleEngine:
 
     @property
     def has_state(self) -> bool:
-        """Whether there are variables."""
+        """Whether the model has variables."""
         return self._initial is not None
 
     def reset(self) -> None:
-        """Variables as they are at the start."""
+        """Set the variables to their initial values."""
         self.state = self._initial() if self._initial is not None else None
 
     def after_fork(self, interrupted: bool) -> None:
-        """Nothing: what a call makes is its own, and its variables are given up by the caller."""
+        """Do nothing: a call uses memory of its own, and the caller gives up its variables."""
 
     def times(self, count: int) -> list[int]:
-        """The TIMES of a module for profiling, in nanoseconds."""
+        """Return the TIMES of a module for profiling, in nanoseconds."""
         return self._times[:count]
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """The outputs, new arrays that share memory with nothing else."""
+        """Compute the outputs, new arrays that share memory with nothing else."""
         given = list(arrays)
         try:
             results = self._run(given) if self._initial is None else self._run(given, self.state)
@@ -72,7 +72,7 @@ class ModuleEngine:
             raise
         except MemoryError as e:
             raise failure(codes.NO_MEMORY, OutOfMemory, reason=str(e) or f"while running {self.name!r}") from e
-        except Exception as e:  # whatever NumPy raises for values an operation is not defined for
+        except Exception as e:  # whatever NumPy raises for values that an operation is not defined for
             raise self._failed(e) from e
         inputs = owners(arrays)
         taken = self._kept | inputs
@@ -83,8 +83,10 @@ class ModuleEngine:
         return [given_away(r, taken) for r in results]
 
     def _failed(self, e: Exception) -> RunError:
-        """The error to raise for an exception of the module: whether memory, the data of the run or neither is to
-        blame."""
+        """Make the error to raise for an exception of the module.
+
+        It says whether memory, the data of the run or neither is to blame.
+        """
         if isinstance(e, ValueError) and str(e).startswith(TOO_LARGE):
             return failure(codes.NO_MEMORY, OutOfMemory, reason=f"{e} (running {self.name!r})")
         place = self._by_data.get(self._computed(e.__traceback__)) if isinstance(e, NOT_DEFINED) else None
@@ -93,7 +95,7 @@ class ModuleEngine:
         return failure(codes.DATA_MISFIT, InputValueError, where=place[1], op=place[0], what=str(e))
 
     def _computed(self, trace: TracebackType | None) -> str:
-        """The variable of the module's `run` whose value was being computed: the first on the left of the line."""
+        """Name the variable of the module's `run` that was being computed: the first on the left of the line."""
         while trace is not None:
             if trace.tb_frame.f_code is self._run.__code__ and 0 < trace.tb_lineno <= len(self._lines):
                 return self._lines[trace.tb_lineno - 1].strip().partition(" = ")[0].partition(",")[0]

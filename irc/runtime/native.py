@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from irc.diagnostics.codes import find, runtime_io as codes
+from irc.arrays import NumpyType
+from irc.diagnostics.codes import find, runtime, runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.files import open_regular, read_into
 from irc.runtime.artifact import WEIGHTS, Artifact, damaged
@@ -29,7 +30,9 @@ from irc.runtime.ports import REMEMBERED, Array, Port
 from irc.toolchain.processor import check_features
 
 ALIGNMENT = 64
-_SIZE_ERRORS = (6103, 6105, 6107)
+_SIZE_ERRORS = {code.number for code in runtime.REFUSED_SIZES}
+FIRST_LIMIT = 256
+"""What a size that nothing bounds may come to before memory is planned again for the larger one."""
 COPIED = 1 << 20
 """Bytes of weights that are read into memory of the process; larger ones are mapped, so that processes share them.
 
@@ -49,24 +52,25 @@ class NativeEngine:
         if library not in artifact.files or not artifact.path(library).is_file():
             raise failure(codes.NO_LIBRARY, path=artifact.folder, holds="no shared library")
         self._prefix: str = manifest["prefix"]
-        self._load(artifact.path(library), self._prefix)
+        self._load(artifact.path(library), self._prefix, bool(manifest.get("limits")))
         self._weights: Array | None = None
-        self._mapped: tuple[int, int] | None = None  # descriptor and size of a file that is mapped
+        self._mapped: tuple[int, int] | None = None  # descriptor and size of a mapped file
         if artifact.files.get(WEIGHTS, {}).get("bytes"):
             self._open_weights(artifact)
         self._pool_library = artifact.path(manifest["pool"]) if manifest.get("pool") else None
         self._symbols = len(manifest.get("symbols", ()))
+        self._limits = (FIRST_LIMIT,) * len(manifest.get("limits", ()))
         self.has_state = bool(manifest.get("states"))
         self._memory: Array | None = None
         self._context = 0
         self._planned: tuple[int, ...] | None = None
-        self._shapes: dict[tuple[int, ...], list[tuple[tuple[int, ...], np.dtype[Any]]]] = {}
+        self._shapes: dict[tuple[int, ...], list[tuple[tuple[int, ...], NumpyType]]] = {}
         self._ranks = [len(p.shape or ()) for p in outputs]
         self._measured = any(p.max_sizes is not None for p in outputs)
-        if not self._symbols:
+        if not self._symbols and not self._limits:
             self.plan(())
 
-    def _load(self, path: Path, prefix: str) -> None:
+    def _load(self, path: Path, prefix: str, limits: bool) -> None:
         try:
             library = open_library(path)
         except OSError as e:
@@ -78,6 +82,8 @@ class NativeEngine:
         self._plan = self._function(f"{prefix}_plan", ctypes.c_int, pointer, sizes)
         self._run = self._function(f"{prefix}_run", ctypes.c_int, pointer, pointer, pointer, pointer)
         self._reset = self._function(f"{prefix}_reset", None, pointer)
+        if limits:
+            self._needed = self._function(f"{prefix}_needed", None, pointer, sizes)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         found = getattr(self._library, name)
@@ -110,6 +116,7 @@ class NativeEngine:
     # ------------------------------------------------------------------------ context
     def plan(self, dims: tuple[int, ...]) -> None:
         """Make the context ready for these sizes; state survives."""
+        dims += self._limits
         if dims == self._planned:
             return
         if self.threads > 1:
@@ -125,11 +132,11 @@ class NativeEngine:
         self._planned = dims
 
     def _refuse(self, sizes: Any) -> None:
-        """Sizes without a context: the error that P_plan gives for them."""
-        self._check(self._plan(None, sizes) or 6103)
+        """Raise the error that P_plan gives for sizes without a context."""
+        self._check(self._plan(None, sizes) or runtime.SIZE_OUT_OF_RANGE.number)
 
     def _grow(self, needed: int) -> None:
-        """A larger context; what the old one holds (its header and state) is kept."""
+        """Allocate a larger context, which keeps the header and state of the old one."""
         old = self._memory, self._context
         try:
             memory = np.zeros(needed + ALIGNMENT, np.uint8)
@@ -147,36 +154,47 @@ class NativeEngine:
         self._memory, self._context = memory, context
 
     def after_fork(self, interrupted: bool) -> None:
-        """In a child, plan again; where another thread was inside a call, in a context of its own."""
+        """Plan again in a child; in a new context if another thread was inside a call."""
         self._planned = None
         if interrupted:
             self._memory, self._context = None, 0
 
     def reset(self) -> None:
-        """Variables to their initial values."""
+        """Set the variables to their initial values."""
         if self._memory is not None:
             self._reset(self._context)
 
     def times(self, count: int) -> list[int]:
-        """What P_profile of a build for profiling gives: that many times, in nanoseconds."""
+        """Return the first `count` times of P_profile, of a build for profiling, in nanoseconds."""
         return list(self._function(f"{self._prefix}_profile", ctypes.POINTER(ctypes.c_int64))()[:count])
 
     # ---------------------------------------------------------------------------- runs
     def run(self, arrays: Sequence[Array], dims: tuple[int, ...], out: Sequence[Array] | None) -> list[Array]:
         """Run on C-contiguous arrays of checked types and sizes."""
-        self.plan(dims)
         self._check_mapped()
-        if out is None:
-            made = self._results(dims)
-        else:
-            made = list(out)
         measured = np.zeros(max(sum(self._ranks), 1), np.int64) if self._measured else None
         where = None if measured is None else measured.__array_interface__["data"][0]
-        self._check(self._run(self._context, _pointers(arrays), _pointers(made), where))
+        while True:
+            self.plan(dims)
+            made = self._results(dims + self._limits) if out is None else list(out)
+            status = self._run(self._context, _pointers(arrays), _pointers(made), where)
+            if status != runtime.SIZE_BEYOND_BOUND.number or not self._raise_limits():
+                break
+        self._check(status)
         return made if measured is None else self._cut(made, measured)
 
+    def _raise_limits(self) -> bool:
+        """Make room for what the latest run needed.  Returns whether a bound that was planned with is too small."""
+        if not self._limits:
+            return False
+        sizes = (ctypes.c_int64 * (self._symbols + len(self._limits)))()
+        self._needed(self._context, sizes)
+        pairs = list(zip(self._limits, tuple(sizes)[self._symbols :], strict=True))
+        self._limits = tuple(old if new == old else max(new, 2 * old) for old, new in pairs)
+        return any(new != old for old, new in pairs)
+
     def _results(self, dims: tuple[int, ...]) -> list[Array]:
-        """New arrays for the outputs."""
+        """Allocate arrays for the outputs."""
         shapes = self._shapes.get(dims)
         if shapes is None:
             if len(self._shapes) >= REMEMBERED:
@@ -185,10 +203,10 @@ class NativeEngine:
         try:
             return [np.empty(shape, dtype) for shape, dtype in shapes]
         except (MemoryError, ValueError):
-            return [p.allocate(dims) for p in self.outputs]  # which says for which there is no memory
+            return [p.allocate(dims) for p in self.outputs]  # reports the output for which there is no memory
 
     def _cut(self, made: list[Array], measured: Array) -> list[Array]:
-        """Outputs whose size only the run tells, without what was allocated beyond it."""
+        """Cut outputs whose size is known only after the run to that size."""
         results: list[Array] = []
         at = 0
         for port, rank, array in zip(self.outputs, self._ranks, made, strict=True):
@@ -204,19 +222,19 @@ class NativeEngine:
     def bind(
         self, arrays: list[Array], read: list[Array], dims: tuple[int, ...], made: list[Array], turns: Turns
     ) -> Callable[[], list[Array]]:
-        """A function that runs over these buffers: one call into C.
+        """Make a function that runs over these buffers: one call into C.
 
         `read` are the arrays that it reads: where one is another than in `arrays`, that is copied into it first.
         """
         ins, outs = _pointers(read), _pointers(made)
         copied = [(own, given) for own, given in zip(read, arrays, strict=True) if own is not given]
-        run, check, mapped = self._run, self._check, self._mapped
+        run, check, mapped, beyond = self._run, self._check, self._mapped, runtime.SIZE_BEYOND_BOUND.number
         with turns.lock:
             self.plan(dims)
 
         def call() -> list[Array]:
             with turns.lock:
-                if self._planned != dims:
+                if self._planned != dims + self._limits:
                     turns.require_state()
                     self.plan(dims)
                 for own, given in copied:
@@ -224,6 +242,9 @@ class NativeEngine:
                 if mapped is not None:
                     self._check_mapped()
                 status = run(self._context, ins, outs, None)
+                while status == beyond and self._raise_limits():
+                    self.plan(dims)
+                    status = run(self._context, ins, outs, None)
             if status:
                 check(status)
             return made
@@ -232,7 +253,7 @@ class NativeEngine:
         return call
 
     def _check(self, status: int) -> None:
-        """Raise for the number of a diagnostic that C returned."""
+        """Raise the error for the number of a diagnostic that C returned."""
         if not status:
             return
         code = f"IRC{status}"
@@ -242,11 +263,11 @@ class NativeEngine:
 
 
 _OPENED: dict[str, tuple[int, int]] = {}
-"""Libraries this process has opened, by path: device and inode of the file that was there."""
+"""Libraries that this process has opened, by path: device and inode of the file that was there."""
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load a shared library.  Raises OSError.
+    """Load a shared library. Raises OSError.
 
     The system's loader takes a path it has seen for the library it has loaded, even if another file is there
     by now (a model compiled again into the same folder); then a copy under another name is loaded.
@@ -260,20 +281,20 @@ def open_library(path: Path) -> ctypes.CDLL:
 
 
 def aligned_bytes(count: int) -> Array:
-    """Memory that begins at a multiple of `ALIGNMENT`, not filled."""
+    """Allocate memory that begins at a multiple of `ALIGNMENT`, contents undefined."""
     memory = np.empty(count + ALIGNMENT, np.uint8)
     start = -memory.__array_interface__["data"][0] % ALIGNMENT
     return memory[start : start + count]
 
 
 def _pointers(arrays: Sequence[Array]) -> Any:
-    """A C array of the arrays' addresses."""
+    """Make a C array of the arrays' addresses."""
     return (ctypes.c_void_p * max(len(arrays), 1))(*[_address(a) for a in arrays])
 
 
 def _address(array: Array) -> int:
-    """Where the elements are; through the buffer protocol where that works, which is much faster."""
+    """Return the address of the elements, if possible through the buffer protocol, which is much faster."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # read-only, empty, or of an element type buffers do not know
+    except (TypeError, ValueError):  # read-only, empty, or of an element type unknown to buffers
         return array.ctypes.data

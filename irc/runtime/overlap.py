@@ -1,4 +1,4 @@
-"""Arrays given for outputs that share memory with inputs or with each other: the same rules for every backend.
+"""Overlap of arrays given for outputs with inputs or with each other: the same rules for every backend.
 
 Two outputs that overlap are refused: the one written last would spoil the other.  An input that overlaps an output is
 copied before the model runs, as its elements may be read after the output's have been written.
@@ -17,12 +17,12 @@ from irc.runtime.ports import Array, Port
 
 
 def require_apart(ports: Sequence[Port], given: Sequence[Array]) -> None:
-    """Raise for two of the arrays for outputs, all C-contiguous, that overlap."""
+    """Check that no two of the arrays for outputs, all C-contiguous, overlap. Raises InputValueError."""
     for (port, a), (other, b) in combinations(zip(ports, given, strict=True), 2):
         if np.may_share_memory(a, b):  # compares where they begin and end
             raise failure(codes.OUTPUTS_OVERLAP, InputValueError, first=port.name, second=other.name)
 
 
 def apart(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[Array]:
-    """The inputs, with copies in the place of those that share memory with an output."""
+    """Copy the inputs that share memory with an output. Returns all inputs."""
     return [np.array(x, order="C") if any(np.may_share_memory(x, y) for y in outputs) else x for x in inputs]

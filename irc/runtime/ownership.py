@@ -1,4 +1,4 @@
-"""Results that belong to the caller: memory of their own, whatever a generated NumPy module returned.
+"""Ownership of results: memory of their own, whatever a generated NumPy module returned.
 
 A NumPy operation may return a view of an operand, or the operand itself: of an input, of a constant of the model, of
 another result, of a variable.  Who writes into such a result would change what it is a view of.
@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from irc.arrays import Array
 
 
 def owner(array: Array) -> Any:
-    """The object whose memory an array uses: an array, or what else the memory came from."""
+    """Return the object whose memory an array uses: an array, or whatever the memory came from."""
     found: Any = array
     while isinstance(found, np.ndarray):
         below: Any = cast("Array", found).base
@@ -27,7 +27,7 @@ def owner(array: Array) -> Any:
 
 
 def arrays_in(values: Iterable[Any]) -> Iterator[Array]:
-    """The arrays among these values, also inside lists, tuples and dicts."""
+    """Yield the arrays among these values, also those inside lists, tuples and dicts."""
     for value in values:
         if isinstance(value, np.ndarray):
             yield cast("Array", value)
@@ -38,12 +38,12 @@ def arrays_in(values: Iterable[Any]) -> Iterator[Array]:
 
 
 def owners(values: Iterable[Any]) -> set[int]:
-    """The identities of the owners of all arrays in these values."""
+    """Collect the identities of the owners of all arrays in these values."""
     return {id(owner(a)) for a in arrays_in(values)}
 
 
 def constants_of(module: ModuleType) -> list[Array]:
-    """The arrays that a generated module keeps from run to run, read-only from now on."""
+    """Collect the arrays that a generated module keeps from run to run, and make them read-only."""
     found = list(arrays_in(v for name, v in vars(module).items() if not name.startswith("__")))
     for array in found:
         array.flags.writeable = False
@@ -51,7 +51,7 @@ def constants_of(module: ModuleType) -> list[Array]:
 
 
 def given_away(value: Any, taken: set[int]) -> Any:
-    """A result as the caller gets it: C-contiguous, writable arrays that share memory with nothing else.
+    """Prepare a result for the caller: C-contiguous, writable arrays that share memory with nothing else.
 
     `taken`: the owners of memory that is in use; those of the result are added.
     """
@@ -69,7 +69,7 @@ def given_away(value: Any, taken: set[int]) -> Any:
 
 
 def _is_free(array: Array, taken: set[int]) -> bool:
-    """Whether an array can be given away as it is: all of some memory, which nothing else uses."""
+    """Tell whether an array can be given away as it is: it is all of some memory that nothing else uses."""
     holder = owner(array)
     if not isinstance(holder, np.ndarray) or id(cast("Any", holder)) in taken:
         return False
@@ -77,7 +77,7 @@ def _is_free(array: Array, taken: set[int]) -> bool:
 
 
 def kept(value: Any, taken: set[int]) -> Any:
-    """The value of a variable: a copy where it uses memory of `taken`, the inputs."""
+    """Keep the value of a variable: as a copy if it uses memory of `taken`, the inputs."""
     if isinstance(value, np.ndarray):
         array = cast("Array", value)
         holder = owner(array)

@@ -1,4 +1,4 @@
-"""The thread pool that compiled models of this process share: one for each number of threads asked for."""
+"""The thread pools that compiled models of this process share, one for each number of threads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from irc.runtime.forks import renew_after_fork
 
 
 class _Face(ctypes.Structure):
-    """An irc_pool (irc_rt.h) of ours, filled with what irc_rt made: contexts point to it, and find another pool in it
-    after a fork."""
+    """An irc_pool (irc_rt.h) of ours, filled with what irc_rt made.
+
+    Contexts point to it, and find another pool in it after a fork.
+    """
 
     _fields_ = (("self", ctypes.c_void_p), ("parallel_for", ctypes.c_void_p))
 
@@ -30,17 +32,17 @@ class Pools:
         renew_after_fork(self)
 
     def before_fork(self) -> None:
-        """Nothing: no pool is waited for."""
+        """Do nothing: no pool is waited for."""
 
     def after_fork_in_parent(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def after_fork(self) -> None:
         """Give the child a lock that nobody holds."""
         self._lock = threading.Lock()
 
     def address(self, library: Path | None, threads: int) -> int:
-        """The address of an irc_pool whose threads run in this process.  RunError."""
+        """Return the address of an irc_pool whose threads run in this process. Raises RunError."""
         with self._lock:
             face = self._faces.setdefault(threads, _Face())
             if self._filled.get(threads) != os.getpid():
@@ -66,7 +68,7 @@ _pools = Pools()
 
 
 def pool_for(library: Path | None, threads: int) -> int | None:
-    """The address of an irc_pool; None for one thread.
+    """Return the address of an irc_pool; None for one thread.
 
     `library` is the artefact's copy of irc_rt; the first that is loaded serves all models.
     """

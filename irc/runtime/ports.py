@@ -1,4 +1,4 @@
-"""Inputs and outputs of a compiled model: what a caller sees of them, and the checks of what a caller gives."""
+"""Inputs and outputs of a compiled model, and the checks of a caller's arrays."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from irc.arrays import Array, NumpyType
 from irc.diagnostics.codes import runtime, runtime_io as codes
 from irc.runtime.element_types import numpy_dtype
 from irc.runtime.errors import InputTypeError, InputValueError, OutOfMemory, failure
 
-Array = np.ndarray[Any, Any]
 _SIZE_EXPRESSION = re.compile(r"(?:d\d+|\d+|floordiv|ceildiv|mod|min|max|==|<=|and|or|[-+*(), ])*")
 
 
@@ -26,7 +26,7 @@ REMEMBERED = 256
 
 @dataclass(frozen=True)
 class SymbolicSize:
-    """A size that the arrays of a call decide; bounds inclusive, `hi` None where there is none."""
+    """A size that the arrays of a call decide; bounds inclusive, `hi` None if there is none."""
 
     name: str
     lo: int = 0
@@ -34,9 +34,11 @@ class SymbolicSize:
 
 
 @dataclass(frozen=True)
-class Demand:
-    """What sizes must fulfil: an expression over the symbols d0, d1, …; the code of a violation, what is wrong then,
-    and the place of the operation in the model."""
+class SizeConstraint:
+    """A size constraint: an expression over the symbols d0, d1, …
+
+    code: of a violation. message: what is wrong then. where: the place of the operation in the model.
+    """
 
     holds: str
     code: str
@@ -64,25 +66,25 @@ _FUNCTIONS: dict[str, Any] = {
     "min": min,
     "max": max,
 }
-"""Of size expressions; a division by 0 gives 0, as in generated C."""
+"""Functions in size expressions; a division by 0 gives 0, as in generated C."""
 
 
 def size_code(text: str) -> CodeType:
-    """A compiled size expression, or a relation of some, over d0, d1, …; else ValueError or SyntaxError."""
+    """Compile a size expression, or a relation of some, over d0, d1, … Raises ValueError or SyntaxError."""
     if len(text) > LONGEST_SIZE or "**" in text or not _SIZE_EXPRESSION.fullmatch(text):
         raise ValueError(f"{text[:100]!r} is no size expression")
     return compile(text, "<size>", "eval")
 
 
 def size_for(size: int | str | None, dims: Sequence[int]) -> int | None:
-    """A size expression's value for the values of the symbols; None stays None."""
+    """Evaluate a size expression for the values of the symbols; None stays None."""
     if not isinstance(size, str):
         return size
     return int(eval(size_code(size), _FUNCTIONS, {f"d{i}": d for i, d in enumerate(dims)}))
 
 
 def _holds(relation: CodeType, space: dict[str, int]) -> bool:
-    """Whether a relation holds; without a value it does not."""
+    """Tell whether a relation holds; one without a value does not."""
     try:
         return bool(eval(relation, _FUNCTIONS, space))
     except ZeroDivisionError:
@@ -100,7 +102,7 @@ class Port:
     """
 
     name: str
-    dtype: np.dtype[Any]
+    dtype: NumpyType
     shape: tuple[int | str, ...] | None
     type: str = ""
     kind: str = "tensor"
@@ -113,7 +115,7 @@ class Port:
 
     @staticmethod
     def of(row: dict[str, Any]) -> Port:
-        """The port of a row of the manifest."""
+        """Read the port from a row of the manifest."""
         shape, sizes, most = row.get("shape"), row.get("sizes"), row.get("max_sizes")
         return Port(
             row["name"],
@@ -131,7 +133,7 @@ class Port:
 
     @property
     def static_shape(self) -> tuple[int, ...] | None:
-        """The shape where it has numbers only."""
+        """The shape if it has numbers only, else None."""
         if self.sizes is None or any(isinstance(s, str) for s in self.sizes):
             return None
         return tuple(int(s) for s in self.sizes)
@@ -142,12 +144,12 @@ class Port:
         return self.kind == "tensor" and self.dtype != object and self.shape is not None
 
     def shape_for(self, dims: Sequence[int]) -> tuple[int, ...]:
-        """The shape (its upper bound for a data-dependent one) for the values of the symbols."""
+        """Compute the shape (its upper bound for a data-dependent one) for the values of the symbols."""
         space = {f"d{i}": d for i, d in enumerate(dims)}
         return tuple(c if isinstance(c, int) else int(eval(c, _FUNCTIONS, space)) for c in self.codes)
 
     def allocate(self, dims: Sequence[int]) -> Array:
-        """A new array of that shape; OutOfMemory if there is none, InputValueError for a negative size."""
+        """Allocate an array for the values of the symbols. Raises OutOfMemory; InputValueError for a negative size."""
         shape = self.shape_for(dims)
         if min(shape, default=0) < 0:
             raise failure(runtime.SIZE_NEGATIVE, InputValueError)
@@ -158,15 +160,15 @@ class Port:
             raise failure(codes.NO_MEMORY, OutOfMemory, reason=reason) from e
 
     def describe(self) -> str:
-        """The shape as a user reads it."""
+        """Spell the shape for a user."""
         return "[...]" if self.shape is None else "[" + ",".join(map(str, self.shape)) + "]"
 
     # ------------------------------------------------------------------- converting
     def array(self, value: Any, role: str) -> Array:
-        """A tensor argument as an array of the declared element type; never converts the element type."""
+        """Take a tensor argument as an array of the declared element type; never converts the element type."""
         if self.dtype == object:
             return strings(value)
-        array: Array = value if type(value) is np.ndarray else np.asarray(value)  # np.matrix multiplies its own way
+        array: Array = value if type(value) is np.ndarray else np.asarray(value)  # np.matrix has its own product
         if array.dtype != self.dtype:
             raise failure(
                 codes.INPUT_TYPE,
@@ -179,7 +181,7 @@ class Port:
         return array
 
     def value(self, value: Any, role: str) -> Any:
-        """An argument of any kind, ready for the model."""
+        """Prepare an argument of any kind for the model."""
         if self.kind == "tensor":
             return self.array(value, role)
         if value is None:
@@ -199,7 +201,7 @@ class Port:
 
 
 def strings(value: Any) -> Array:
-    """An object array of str; str, bytes, `U` and `S` arrays are accepted."""
+    """Convert str, bytes, `U` and `S` arrays to an object array of str."""
     array = np.asarray(value, dtype=object)
     flat = [x.decode("utf-8") if isinstance(x, bytes) else x for x in array.reshape(-1)]
     if not all(isinstance(x, str) for x in flat):
@@ -213,11 +215,13 @@ def strings(value: Any) -> Array:
 class ShapeCheck:
     """Compares the shapes of a call's arrays with the inputs, and yields the values of the symbols."""
 
-    def __init__(self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize], demands: Sequence[Demand] = ()) -> None:
+    def __init__(
+        self, inputs: Sequence[Port], symbols: Sequence[SymbolicSize], constraints: Sequence[SizeConstraint] = ()
+    ) -> None:
         self.inputs, self.symbols = inputs, symbols
-        self.demands = [(d, size_code(d.holds)) for d in demands]
+        self.constraints = [(d, size_code(d.holds)) for d in constraints]
         self.all_tensors = all(p.kind == "tensor" for p in inputs)
-        self.known: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}  # shapes that were found good
+        self.known: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}  # shapes that fit
         self.simple: list[list[tuple[int, int | None, CodeType | None]]] = []
         for port in inputs:
             rows: list[tuple[int, int | None, CodeType | None]] = []
@@ -227,7 +231,7 @@ class ShapeCheck:
             self.simple.append(rows)
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[int, ...]:
-        """The symbols' values.  ValueError with the names of inputs whose shapes do not fit."""
+        """Compute the symbols' values. Raises ValueError with the names of inputs whose shapes do not fit."""
         if not self.all_tensors:
             return self._compare(arrays)
         shapes = tuple([a.shape for a in arrays])
@@ -268,18 +272,18 @@ class ShapeCheck:
                         where_second=f"axis {axis} of {port.name!r}",
                     )
         self._check_derived(derived, dims)
-        self._check_demands(dims, where)
+        self._check_constraints(dims, where)
         return tuple(d or 0 for d in dims)
 
-    def _check_demands(self, dims: list[int | None], where: list[str]) -> None:
+    def _check_constraints(self, dims: list[int | None], where: list[str]) -> None:
         space = {f"d{i}": d for i, d in enumerate(dims) if d is not None}
-        for demand, code in self.demands:
+        for constraint, code in self.constraints:
             used = sorted({n for n in code.co_names if n not in _FUNCTIONS}, key=lambda n: int(n[1:]))
             if all(n in space for n in used) and not _holds(code, space):
                 numbers = [int(n[1:]) for n in used]
                 sizes = ", ".join(f"{self.symbols[k].name} = {dims[k]} ({where[k]})" for k in numbers)
-                facts = {"message": demand.message, "code": demand.code, "sizes": sizes}
-                raise failure(codes.SIZES_MISFIT, InputValueError, where=demand.where, **facts)
+                facts = {"message": constraint.message, "code": constraint.code, "sizes": sizes}
+                raise failure(codes.SIZES_MISFIT, InputValueError, where=constraint.where, **facts)
 
     def _check_derived(self, derived: list[tuple[Port, int, int, CodeType]], dims: list[int | None]) -> None:
         space = {f"d{i}": d for i, d in enumerate(dims) if d is not None}

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: function by function, measured by a model that was compiled for profiling."""
+"""Profiles: how long each function of a run takes, measured by a model that was compiled for profiling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from irc.runtime.executor import CompiledModel
 from irc.runtime.ports import size_for
 
 WARM_UP, LEAST, MOST = 3, 5, 10_000
-"""Runs before the measurement, and in it."""
+"""Runs before the measurement; fewest and most runs in it."""
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ LARGEST = 1 << 26
 
 
 def table_name(target: c_compiler.Target, compiler: c_compiler.Compiler, threads: int) -> str:
-    """The name of the table for code of that target, run here by so many threads."""
+    """Name the table for code of this target, run here by this many threads."""
     parts = (model_name(), target, compiler, threads, VERSION)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
 
 def read(name: str) -> dict[str, str]:
-    """What is known; empty if nothing is."""
+    """Read a table; empty if there is none."""
     path = cache.location() / FOLDER / f"{name}.json"
     if not path.parent.is_dir() or cache.root() is None:
         return {}
@@ -43,7 +43,7 @@ def read(name: str) -> dict[str, str]:
 
 
 def write(name: str, table: Mapping[str, str]) -> Path | None:
-    """Keep a table in place of what was known; where, or None if there is no cache folder.  Raises OSError."""
+    """Write a table in place of the former one. Returns its path, None if there is no cache folder. Raises OSError."""
     if cache.root() is None:
         return None
     target = cache.shared_folder(FOLDER) / f"{name}.json"

@@ -1,1 +1,1 @@
-"""Kernel selection, by family: which nodes a kernel computes, as a problem, and the cheapest kernel for it."""
+"""Kernel selection, by family: the nodes that kernels compute, as problems, and the cheapest kernel for each."""

@@ -17,30 +17,35 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.ir.types import f32
 from irc.kernels.attention.problem import AttentionProblem
-from irc.kernels.core.epilogue import acc
 from irc.kernels.core.registry import select
+from irc.ops.arithmetic import Add, Div, Mul
+from irc.ops.compare import IsNaN
+from irc.ops.layout import Identity, Reshape, Squeeze, Transpose, Unsqueeze
+from irc.ops.logic import Where
+from irc.ops.matmul import MatMul
+from irc.ops.shape import Expand
+from irc.ops.softmax import Softmax
 from irc.selection.matmul import Product, operand, product_of, result_of
-from irc.selection.select import Selection, Selector, worthwhile
+from irc.selection.selector import Selection, Selector, worthwhile
 
 ONE = Dim.of(1)
-_MOVES = ("Transpose", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Expand")
-_CHAIN = 6  # of these between the product and the repetition, at most
+_MOVES = Transpose | Reshape | Unsqueeze | Squeeze | Identity | Expand
+_CHAIN = 6  # operations between the product and the repetition, at most
 
 
 @dataclass
 class Pattern:
-    """The nodes of an attention and what it is made of."""
+    """The nodes of an attention and their parameters."""
 
     scores: Node  # MatMul of Q and K
     values: Node  # MatMul of the probabilities and V
     scale: float
     mask: Value | None
     empty: Literal["nan", "zero"]
-    nodes: list[Node]
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
-    """A kernel for the attention around a Softmax, or None."""
+    """Select a kernel for the attention around a Softmax; None where there is none."""
     found = _matched(selector, node)
     if found is None or node.outputs[0].dtype != f32:
         return None
@@ -72,51 +77,47 @@ def _two(node: Node) -> tuple[Value, Value]:
 # ---------------------------------------------------------------------------- matching
 def _matched(selector: Selector, softmax: Node) -> Pattern | None:
     out = softmax.outputs[0]
-    if softmax.op.axis not in (-1, len(out.shape) - 1) or len(out.shape) < 3:  # type: ignore[attr-defined]
+    assert isinstance(softmax.op, Softmax)
+    if softmax.op.axis not in (-1, len(out.shape) - 1) or len(out.shape) < 3:
         return None
-    nodes = [softmax]
     empty: Literal["nan", "zero"] = "nan"
     probabilities = _cleaned(selector, out)
     if probabilities is not None:
-        nodes += list(out.uses)
         out, empty = probabilities, "zero"
-    values = _only_use(selector, out)
-    if values is None or values.op.name != "MatMul" or values.inputs[0] is not out:
+    values = selector.only_use(out)
+    if values is None or not isinstance(values.op, MatMul) or values.inputs[0] is not out:
         return None
-    if values.op.transpose_a or values.inputs[1] is out:  # type: ignore[attr-defined]
+    if values.op.transpose_a or values.inputs[1] is out:
         return None
-    return _scores(selector, softmax, values, empty, nodes)
+    return _scores(selector, softmax, values, empty)
 
 
 def _cleaned(selector: Selector, out: Value) -> Value | None:
-    """Where(IsNaN(out), 0, out), if that is all that uses it."""
-    users = {n.op.name: n for n in out.uses}
-    if len(out.uses) != 2 or set(users) != {"IsNaN", "Where"} or out in selector.graph.outputs:
+    """Match Where(IsNaN(out), 0, out) if these are the only uses of `out`. Returns its result."""
+    users = {type(n.op): n for n in out.uses}
+    if len(out.uses) != 2 or set(users) != {IsNaN, Where} or selector.graph.keeps(out):
         return None
-    test, where = users["IsNaN"].outputs[0], users["Where"]
+    test, where = users[IsNaN].outputs[0], users[Where]
     zero = where.inputs[1]
     right = where.inputs[0] is test and where.inputs[2] is out and zero is not None and _scalar(zero) == 0.0
     return where.outputs[0] if right and len(test.uses) == 1 else None
 
 
-def _scores(
-    selector: Selector, softmax: Node, values: Node, empty: Literal["nan", "zero"], nodes: list[Node]
-) -> Pattern | None:
-    """Back from the softmax through mask and scale to the product."""
+def _scores(selector: Selector, softmax: Node, values: Node, empty: Literal["nan", "zero"]) -> Pattern | None:
+    """Follow the scores back through mask and scale to the product."""
     at, mask, scale = softmax.inputs[0], None, 1.0
     while True:
         node = at.producer if at is not None else None
-        if at is None or node is None or _only_use(selector, at) is None:
+        if at is None or node is None or selector.only_use(at) is None:
             return None
-        if node.op.name == "MatMul":
-            return Pattern(node, values, scale, mask, empty, [*nodes, values, node])
-        nodes.append(node)
-        if node.op.name in ("Mul", "Div"):
+        if isinstance(node.op, MatMul):
+            return Pattern(node, values, scale, mask, empty)
+        if isinstance(node.op, Mul | Div):
             at, factor = _factor(node)
             if at is None:
                 return None
             scale *= factor
-        elif node.op.name == "Add" and mask is None and scale == 1.0:
+        elif isinstance(node.op, Add) and mask is None and scale == 1.0:
             a, b = _two(node)
             main = [v for v in (a, b) if _leads_to_product(v) and v.shape == node.outputs[0].shape]
             if len(main) != 1 or a.dtype != b.dtype:
@@ -129,9 +130,9 @@ def _scores(
 def _leads_to_product(value: Value) -> bool:
     for _ in range(3):
         node = value.producer
-        if node is None or node.op.name not in ("Mul", "Div", "MatMul"):
+        if node is None or not isinstance(node.op, Mul | Div | MatMul):
             return False
-        if node.op.name == "MatMul":
+        if isinstance(node.op, MatMul):
             return True
         following = _factor(node)[0]
         if following is None:
@@ -141,22 +142,22 @@ def _leads_to_product(value: Value) -> bool:
 
 
 def _factor(node: Node) -> tuple[Value | None, float]:
-    """The operand and the number of a product with, or quotient by, a scalar constant."""
+    """Split a product with, or a quotient by, a scalar constant into the operand and the factor."""
     a, b = _two(node)
     out = node.outputs[0].shape
     number = _scalar(b)
     if number is not None and a.shape == out:
-        return a, (1.0 / number if number else float("inf")) if node.op.name == "Div" else number
+        return a, (1.0 / number if number else float("inf")) if isinstance(node.op, Div) else number
     number = _scalar(a)
-    if number is not None and node.op.name == "Mul" and b.shape == out:
+    if number is not None and isinstance(node.op, Mul) and b.shape == out:
         return b, number
     return None, 1.0
 
 
 def _unscaled(value: Value) -> tuple[Value, float]:
-    """The value without a scalar factor, and the factor."""
+    """Split a value into one without scalar factor, and the factor."""
     node = value.producer
-    if node is None or node.op.name not in ("Mul", "Div"):
+    if node is None or not isinstance(node.op, Mul | Div):
         return value, 1.0
     inner, factor = _factor(node)
     return (value, 1.0) if inner is None else (inner, factor)
@@ -166,10 +167,6 @@ def _scalar(value: Value) -> float | None:
     if value.const is None or value.dtype != f32 or value.const.array.size != 1:
         return None
     return float(value.const.array.reshape(-1)[0])
-
-
-def _only_use(selector: Selector, value: Value) -> Node | None:
-    return next(iter(value.uses)) if len(value.uses) == 1 and value not in selector.graph.outputs else None
 
 
 # -------------------------------------------------------------------------- arrangement
@@ -187,7 +184,8 @@ def _arranged(selector: Selector, found: Pattern, p: Product, o: Product, q: Val
     mask = _mask(selector, p, found.mask)
     if found.mask is not None and mask is None:
         return None
-    result, to = result_of(selector, o, FusedEpilogue(found.values.outputs[0], acc(f32)))
+    fused = FusedEpilogue.plain(found.values.outputs[0])
+    result, to = result_of(selector, o, fused)
 
     def apart(strides: Sequence[Dim]) -> tuple[Dim, ...]:
         last = strides[depth - 1] if depth else ZERO
@@ -196,12 +194,7 @@ def _arranged(selector: Selector, found: Pattern, p: Product, o: Product, q: Val
     over = [apart(left.strides), keys.strides[:-3], values.strides[:-3], apart(to)]
     over += [apart(mask.strides)] if mask else []
     axes = merged(lead, *over)
-    group = ONE
-    if len(axes) > 1 and axes[-1][2] == axes[-1][3] == 0:  # queries that share a head of the keys
-        grouped = _joined(axes[-2], axes[-1])
-        if grouped is not None:
-            group = axes[-1][0]
-            axes[-2:] = [grouped]
+    group = _share_heads(axes)
     if len(axes) > 2 or values.strides[-2] not in (0, 1):
         return None
     none = (ONE, *[ZERO] * len(over))
@@ -231,21 +224,36 @@ def _arranged(selector: Selector, found: Pattern, p: Product, o: Product, q: Val
     kernel = select(problem, selector.isa)
     if kernel is None:
         return None
-    operands = [(x.value, x.offset) for x in (left, keys, values, *([mask] if mask else []))]
-    fused, sizes = FusedEpilogue(found.values.outputs[0], acc(f32)), kernel.arguments_for(problem)
-    scratch = kernel.scratch(problem)
-    return Selection(kernel, operands, sizes, scratch, result, fused, tuple(dict.fromkeys(found.nodes)))
+    return Selection.of(kernel, problem, [left, keys, values, *([mask] if mask else [])], fused, result=result)
+
+
+def _share_heads(axes: list[tuple[Dim, ...]]) -> Dim:
+    """Join the last two axes if queries along the last one share a head of the keys.
+
+    Returns how many queries share one, 1 if nothing was joined.
+    """
+    if len(axes) < 2 or not axes[-1][2] == axes[-1][3] == 0:
+        return ONE
+    joined = _joined(axes[-2], axes[-1])
+    if joined is None:
+        return ONE
+    group = axes[-1][0]
+    axes[-2:] = [joined]
+    return group
 
 
 def _repeated(p: Product, k: Value) -> Dim:
-    """How often each head of K was repeated for the query heads, as exporters write grouped queries; else 1."""
+    """Count how often each head of K was repeated for the query heads, 1 if it was not.
+
+    Exporters write grouped queries so.
+    """
     value, heads = k, p.lead[-1] if p.lead else ONE
     for _ in range(_CHAIN):
         node = value.producer
-        if node is None or node.inputs[0] is None or node.op.name not in _MOVES:
+        if node is None or node.inputs[0] is None or not isinstance(node.op, _MOVES):
             break
         before = node.inputs[0]
-        if node.op.name == "Expand":
+        if isinstance(node.op, Expand):
             ratio = product(value.shape).exact_div(product(before.shape))
             whole = ratio is not None and ratio.is_const and heads.is_const and int(heads) % int(ratio) == 0
             return ratio if ratio is not None and whole else ONE
@@ -254,7 +262,10 @@ def _repeated(p: Product, k: Value) -> Dim:
 
 
 def _joined(heads: Sequence[Dim], queries: Sequence[Dim]) -> tuple[Dim, ...] | None:
-    """Heads of keys and the queries of each as one axis of query heads: strides of Q, K, V, the output, the mask."""
+    """Join the axes of key heads and of the queries of each to one axis of query heads.
+
+    Returns strides of Q, K, V, the output, the mask.
+    """
     shared = (2, 3)  # K and V have no axis of queries
     for place, (outer, inner) in enumerate(zip(heads, queries, strict=True)):
         if place and (inner != 0 if place in shared else outer != queries[0] * inner):
@@ -264,7 +275,7 @@ def _joined(heads: Sequence[Dim], queries: Sequence[Dim]) -> tuple[Dim, ...] | N
 
 
 def _mask(selector: Selector, p: Product, mask: Value | None) -> Access | None:
-    """The mask over (lead, m, n)."""
+    """Find how the mask is read over (lead, m, n)."""
     if mask is None or mask.dtype != f32:
         return None
     shape = (*p.lead, p.m, p.n)

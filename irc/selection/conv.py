@@ -1,26 +1,25 @@
-"""Conv as a kernel: one or two spatial axes, constant weights, any groups, strides, dilations and padding."""
+"""Selection for Conv: one or two spatial axes, constant weights, any groups, strides, dilations and padding."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from irc.fusion.access import ZERO, Access, Space, find
+from irc.fusion.access import Access, Space, find
 from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.dim import Dim
 from irc.ir.graph import Node
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.base import Array
-from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.problem import Layout
 from irc.kernels.core.registry import select
 from irc.layout.channels_last import ChannelsLast
+from irc.ops.conv import Conv
 from irc.selection.planes import Planes, input_of, planes_of
-from irc.selection.select import Selection, Selector, worthwhile
+from irc.selection.selector import Selection, Selector, worthwhile
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
-    """Select a kernel for a Conv, with the channels first or last; None where loops do it."""
-    op: Any = node.op.op if isinstance(node.op, ChannelsLast) else node.op
+    """Select a kernel for a Conv, with the channels first or last; None if loops compute it."""
+    op = node.op.op if isinstance(node.op, ChannelsLast) else node.op
+    assert isinstance(op, Conv)
     x, weights, *rest = node.inputs
     assert x is not None and weights is not None
     if weights.const is None:
@@ -47,8 +46,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         return constant.array.reshape(problem.outputs, problem.ic, *problem.window)
 
     filled = selector.constant(packed, array, (weights,), weights.name)
-    operands = [(source.value, source.offset), (filled, ZERO), *((s.value, s.offset) for s in fused.slots)]
-    return Selection(kernel, operands, kernel.arguments_for(problem), kernel.scratch(problem), fused.value, fused)
+    return Selection.of(kernel, problem, [source], fused, filled)
 
 
 def _problem(
@@ -59,7 +57,7 @@ def _problem(
         fused.value.dtype,
         selector.precision,
         planes.layout,
-        Epilogue(fused.expr, tuple(planes.axes(s) for s in fused.slots)),
+        planes.epilogue(fused),
         planes.batch,
         int(planes.channels),
         outputs,
@@ -72,5 +70,5 @@ def _problem(
         planes.before,
         x=planes.x_strides(source),
         y=planes.y_strides(fused.value.shape),
-        slots=tuple((s.strides[0], planes.row_and_column(s.strides)[0]) for s in fused.slots),
+        slots=planes.slots(fused),
     )

@@ -1,4 +1,4 @@
-"""ReduceMean and ReduceMax of whole planes as kernels, wherever the channels stand."""
+"""Selection for ReduceMean and ReduceMax of whole planes, in both layouts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from irc.fusion.access import ZERO, Access, Space, find
 from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Node
-from irc.kernels.core.epilogue import acc, plain
+from irc.kernels.core.epilogue import plain
 from irc.kernels.core.registry import select
 from irc.kernels.pool.problem import GlobalPoolProblem, Mode
-from irc.selection.select import Selection, Selector, worthwhile
+from irc.selection.selector import Selection, Selector, worthwhile
 
 MODES: dict[str, Mode] = {"ReduceMean": "average", "ReduceMax": "max"}
 
@@ -28,9 +28,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         problem = _problem(selector, node, source)
         kernel = None if problem is None else select(problem, selector.isa)
         if problem is not None and kernel is not None:
-            sizes = kernel.arguments_for(problem)
-            operands = [(source.value, source.offset)]
-            return Selection(kernel, operands, sizes, kernel.scratch(problem), y, FusedEpilogue(y, acc(y.dtype)))
+            return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y))
     return None
 
 

@@ -1,10 +1,9 @@
-"""MatMul as a kernel: constant right operands packed when compiling, all others read by strides."""
+"""Selection for MatMul: constant right operands are packed at compile time, all others read by strides."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,25 +12,25 @@ from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
-from irc.ir.types import TensorType
 from irc.kernels.core.base import Array, Kernel
-from irc.kernels.core.epilogue import Axes, Epilogue
+from irc.kernels.core.epilogue import Axes, Epilogue, axes_of
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.problem import GemmProblem
-from irc.selection.select import Selection, Selector, worthwhile
+from irc.ops.matmul import MatMul
+from irc.selection.selector import Selection, Selector, worthwhile
 
 ONE = Dim.of(1)
 
 
 @dataclass
 class Product:
-    """C[lead, m, n] = A[lead, m, k] · B[lead, k, n]: sizes, and the axes of the result that m and n are."""
+    """C[lead, m, n] = A[lead, m, k] · B[lead, k, n]: sizes, and whether the result has axes for m and n."""
 
     lead: tuple[Dim, ...]
     m: Dim
     n: Dim
     k: Dim
-    rows: bool  # whether the result has an axis for m
+    rows: bool  # the result has an axis for m
     columns: bool  # and one for n
 
     @property
@@ -39,7 +38,7 @@ class Product:
         return (*self.lead, self.m, self.n, self.k)
 
     def of_result(self, strides: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """Strides over (lead, m, n) from strides over the result's axes."""
+        """Convert strides over the result's axes to strides over (lead, m, n)."""
         rest = list(strides[len(self.lead) :])
         m = rest.pop(0) if self.rows else ZERO
         n = rest.pop(0) if self.columns else ZERO
@@ -47,7 +46,7 @@ class Product:
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
-    """A kernel for a MatMul, or None where loops do it."""
+    """Select a kernel for a MatMul; None if loops compute it."""
     a, b = node.inputs
     assert a is not None and b is not None
     p = product_of(node, a, b)
@@ -65,9 +64,10 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
 
 def product_of(node: Node, a: Value, b: Value) -> Product | None:
     out = node.outputs[0].shape
-    op: Any = node.op
-    m, k = op._matrix(a.shape, op.transpose_a, 0)
-    n = op._matrix(b.shape, op.transpose_b, 1)[1]
+    op = node.op
+    assert isinstance(op, MatMul)
+    m, k = op.matrix(a.shape, op.transpose_a, 0)
+    n = op.matrix(b.shape, op.transpose_b, 1)[1]
     rows, columns = len(a.shape) > 1, len(b.shape) > 1
     lead = out[: len(out) - rows - columns]
     return Product(lead, m if rows else ONE, n if columns else ONE, k, rows, columns)
@@ -76,8 +76,10 @@ def product_of(node: Node, a: Value, b: Value) -> Product | None:
 def operand(
     selector: Selector, space: Space, p: Product, v: Value, swap: bool, right: bool, group: Dim = ONE
 ) -> Access | None:
-    """How an operand is read over (lead, m, n, k); where group > 1, the space has the last of lead as two axes, groups
-    and what is in each."""
+    """Find how an operand is read over (lead, m, n, k).
+
+    group > 1: the space has the last axis of lead as two, groups and the members of each.
+    """
     depth = len(p.lead)
     place = space.at
     if group != 1:
@@ -100,37 +102,19 @@ def operand(
 
 
 def _fits(p: Product, access: Access) -> bool:
-    """Whether a slot can be read so: unit stride, or none, along the columns."""
+    """Tell whether an epilogue can read an operand: the stride along the columns is 0 or 1."""
     return p.of_result(access.strides)[-1] in (0, 1)
 
 
 def result_of(selector: Selector, p: Product, fused: FusedEpilogue) -> tuple[Value, tuple[Dim, ...]]:
-    """What is stored, with its strides over (lead, m, n): the fused, or a Transpose behind it that keeps columns."""
-    plain = p.of_result(row_major(fused.value.shape))
-    if len(fused.value.uses) != 1 or fused.value in selector.graph.outputs or not (p.rows and p.columns):
-        return fused.value, plain
-    after = next(iter(fused.value.uses))
-    out = after.outputs[0]
-    if after.op.name != "Transpose" or not isinstance(out.type, TensorType):
-        return fused.value, plain
-    rank = len(out.shape)
-    order = order_of(after, rank)
-    if order is None or order[-1] != rank - 1:
-        return fused.value, plain
-    there = row_major(out.shape)
-    strides = [ZERO] * rank
-    for position, source in enumerate(order):
-        strides[source] = there[position]
-    return out, p.of_result(tuple(strides))
+    """Find the value to store and its strides over (lead, m, n).
 
-
-def order_of(node: Node, rank: int) -> list[int] | None:
-    """The axes of a Transpose's operand in the order of its result; None: not known."""
-    given = node.inputs[1] if len(node.inputs) > 1 else None
-    if given is None:
-        return list(range(rank))[::-1]
-    found = given.ints()
-    return None if found is None else found or list(range(rank))[::-1]
+    It is the fused one, or a Transpose of it that keeps columns.
+    """
+    if not (p.rows and p.columns):
+        return fused.value, p.of_result(row_major(fused.value.shape))
+    value, strides = selector.stored(fused.value)
+    return value, p.of_result(strides)
 
 
 def _arranged(
@@ -148,9 +132,9 @@ def _arranged(
     kernel = None if problem is None else select(problem, selector.isa)
     if problem is None or kernel is None:
         return None
-    b = (_pack(selector, kernel, problem, p, right), ZERO) if constant else (right.value, right.offset)
-    operands = [(left.value, left.offset), b, *((s.value, s.offset) for s in fused.slots)]
-    return Selection(kernel, operands, kernel.arguments_for(problem), kernel.scratch(problem), result, fused)
+    packed = _pack(selector, kernel, problem, p, right) if constant else None
+    operands = [left] if constant else [left, right]
+    return Selection.of(kernel, problem, operands, fused, packed, result)
 
 
 def _problem(
@@ -167,7 +151,7 @@ def _problem(
     if len(axes) > 2:
         return None
     i, j = (*axes, none, none)[:2]
-    kinds: list[Axes] = [_kind(s[depth + 1], row) for s, row in zip(slots, m[4:], strict=True)]
+    kinds: list[Axes] = [axes_of(row, s[depth + 1]) for s, row in zip(slots, m[4:], strict=True)]
     return GemmProblem(
         fused.value.dtype,
         selector.precision,
@@ -184,28 +168,22 @@ def _problem(
     )
 
 
-def _kind(column: Dim, row: Dim) -> Axes:
-    if column == 0:
-        return "scalar" if row == 0 else "column"
-    return "row" if row == 0 else "full"
-
-
 def _constant(p: Product, right: Access) -> bool:
     return right.value.const is not None and p.n.is_const and p.k.is_const and right.offset.is_const
 
 
 def _lead_shape(p: Product, right: Access) -> list[int]:
-    """Extents of the batch axes along which a constant varies, 1 elsewhere."""
+    """List the extents of the batch axes along which a constant varies, 1 elsewhere."""
     return [1 if s == 0 else int(size) for size, s in zip(p.lead, right.strides, strict=False)]
 
 
 def _packed_lead(p: Product, right: Access) -> tuple[Dim, ...]:
-    """Strides of the batch axes of a packed constant, in packed matrices."""
+    """Compute the strides of the batch axes of a packed constant, in packed matrices."""
     return row_major([Dim.of(n) for n in _lead_shape(p, right)])
 
 
 def _pack(selector: Selector, kernel: Kernel[GemmProblem], problem: GemmProblem, p: Product, right: Access) -> Value:
-    """Add the constant in the kernel's packing, made when it is written."""
+    """Add the constant in the kernel's packing, which is made when it is written."""
     source, packed = right.value.const, kernel.packed(problem)
     assert source is not None and packed is not None
     lead, n, k = _lead_shape(p, right), int(p.n), int(p.k)

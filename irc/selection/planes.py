@@ -1,21 +1,23 @@
-"""Windows over planes: what convolutions and pools read of a node, wherever its channels stand."""
+"""Windows over planes: what convolutions and pools read of a node, in both layouts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from irc.fusion.access import ZERO, Access, Space, find, row_major
-from irc.fusion.epilogues import merged
+from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.kernels.core.epilogue import Axes
+from irc.kernels.core.epilogue import Axes, Epilogue, axes_of
 from irc.kernels.core.problem import Layout, Pair
-from irc.opdef.window import spatial, window_padding
-from irc.selection.select import Selector
+from irc.opdef.window import Windowed, spatial, window_padding
+from irc.selection.selector import Selector
 
 ONE = Dim.of(1)
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -43,52 +45,59 @@ class Planes:
         return 1 if self.layout == "nchw" else -1
 
     def space(self, values: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Give those values, of the axes of the input or the result, that belong to spatial axes."""
+        """Return the values that belong to spatial axes, of values for all axes of the input or the result."""
         return tuple(values[2:] if self.layout == "nchw" else values[1:-1])
 
     def channel(self, strides: Sequence[Dim]) -> Dim:
-        """Give the stride along the channels."""
+        """Return the stride along the channels."""
         return strides[self.channel_axis]
 
     def pixel(self, strides: Sequence[Dim]) -> Dim | None:
-        """Give the stride along the pixels of the result; None where it is not one stride."""
+        """Return the stride along the pixels of the result; None if they are not at equal distances."""
         axes = merged(self.result[1:] if self.flat else self.result, self.space(strides))
         return ZERO if not axes else axes[0][1] if len(axes) == 1 else None
 
     def row_and_column(self, strides: Sequence[Dim]) -> tuple[Dim, Dim | None]:
-        """Give the strides along the rows and the columns of an epilogue: its columns are what stands side by side."""
+        """Return the strides along the rows and the columns of an epilogue, whose columns stand side by side."""
         channel, pixel = self.channel(strides), self.pixel(strides)
         return (channel, pixel) if self.layout == "nchw" else (pixel or ZERO, channel)
 
     def fits(self, access: Access) -> bool:
-        """Whether an epilogue can read an operand so: one stride along the pixels, none or 1 along its columns."""
+        """Tell whether an epilogue can read an operand: one stride along the pixels, 0 or 1 along its columns."""
         return self.pixel(access.strides) is not None and self.row_and_column(access.strides)[1] in (0, 1)
 
     def axes(self, access: Access) -> Axes:
-        """Say along which axes of an epilogue an operand that `fits` varies."""
+        """Return the axes of an epilogue along which an operand that `fits` varies."""
         row, column = self.row_and_column(access.strides)
-        if column == 0:
-            return "scalar" if row == 0 else "column"
-        return "row" if row == 0 else "full"
+        assert column is not None
+        return axes_of(row, column)
+
+    def epilogue(self, fused: FusedEpilogue) -> Epilogue:
+        """State the epilogue of a problem."""
+        return Epilogue(fused.expr, tuple(self.axes(s) for s in fused.slots))
+
+    def slots(self, fused: FusedEpilogue) -> tuple[tuple[Dim, Dim], ...]:
+        """Return the strides of the epilogue's operands along images and rows."""
+        return tuple((s.strides[0], self.row_and_column(s.strides)[0]) for s in fused.slots)
 
     def x_strides(self, source: Access) -> tuple[Dim, Dim, Dim, Dim]:
-        """Give the strides of the input along images, channels, rows and pixels."""
+        """Return the strides of the input along images, channels, rows and pixels."""
         space = self.space(source.strides)
         return source.strides[0], self.channel(source.strides), ZERO if self.flat else space[0], space[-1]
 
     def y_strides(self, shape: Sequence[Dim]) -> tuple[Dim, Dim, Dim]:
-        """Give the strides of a result without gaps along images, channels and pixels."""
+        """Return the strides of a result without gaps along images, channels and pixels."""
         strides = row_major(tuple(shape))
         return strides[0], self.channel(strides), self.pixel(strides) or ZERO
 
 
-def planes_of(op: Any, layout: Layout, x: Value, y: Value, window: Sequence[int]) -> Planes | None:
+def planes_of(op: Windowed, layout: Layout, x: Value, y: Value, window: Sequence[int]) -> Planes | None:
     """Read the geometry off a convolution or a pool; None where there are not one or two spatial axes."""
     rank = len(x.shape) - 2
     if rank not in (1, 2):
         return None
 
-    def pair(values: Sequence[Any], one: Any) -> tuple[Any, Any]:
+    def pair(values: Sequence[T], one: T) -> tuple[T, T]:
         return (one, values[0]) if rank == 1 else (values[0], values[1])
 
     def space(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:

@@ -1,4 +1,4 @@
-"""MaxPool and AveragePool as kernels: NCHW over two axes, channels last over one or two."""
+"""Selection for MaxPool and AveragePool: channels first over two axes, channels last over one or two."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from irc.fusion.access import Access
 from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.dim import Dim
 from irc.ir.graph import Node
-from irc.kernels.core.epilogue import Epilogue, acc
 from irc.kernels.core.registry import select
 from irc.kernels.pool.problem import Counted, PoolProblem
 from irc.layout.channels_last import ChannelsLast
 from irc.ops.pool import AveragePool, MaxPool
 from irc.selection.planes import Planes, input_of, planes_of
-from irc.selection.select import Selection, Selector, worthwhile
+from irc.selection.selector import Selection, Selector, worthwhile
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
@@ -26,7 +25,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     planes = planes_of(op, "nhwc" if last else "nchw", x, y, op.kernel)
     if planes is None or (planes.flat and not last) or not worthwhile(*y.shape, *map(Dim.of, op.kernel)):
         return None
-    if any(v.uses or v in selector.graph.outputs for v in node.outputs[1:]):
+    if any(v.uses or selector.graph.keeps(v) for v in node.outputs[1:]):
         return None
     padding = (*planes.before, *planes.after)
     if any(not d.is_const or int(d) < 0 for d in padding):
@@ -34,14 +33,13 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     beside = any(int(p) >= w for p, w in zip(padding, planes.window * 2, strict=True))
     if beside and (last or isinstance(op, MaxPool)):  # a window may lie wholly in padding
         return None
-    fused = selector.collector.epilogue_of(y, [], planes.fits) if last else FusedEpilogue(y, acc(y.dtype))
+    fused = selector.collector.epilogue_of(y, [], planes.fits) if last else FusedEpilogue.plain(y)
     source = input_of(selector, planes, x)
     problem = _problem(selector, op, planes, source, fused)
     kernel = select(problem, selector.isa)
     if kernel is None:
         return None
-    operands = [(source.value, source.offset), *((s.value, s.offset) for s in fused.slots)]
-    return Selection(kernel, operands, kernel.arguments_for(problem), kernel.scratch(problem), fused.value, fused)
+    return Selection.of(kernel, problem, [source], fused)
 
 
 def _problem(
@@ -51,7 +49,7 @@ def _problem(
     return PoolProblem(
         fused.value.dtype,
         selector.precision,
-        Epilogue(fused.expr, tuple(planes.axes(s) for s in fused.slots)),
+        planes.epilogue(fused),
         planes.layout,
         "max" if isinstance(op, MaxPool) else "average",
         "inside" if isinstance(op, MaxPool) else cast("Counted", op.counted),
@@ -65,5 +63,5 @@ def _problem(
         (planes.before, planes.after),
         x=planes.x_strides(source),
         y=planes.y_strides(fused.value.shape),
-        slots=tuple((s.strides[0], planes.row_and_column(s.strides)[0]) for s in fused.slots),
+        slots=planes.slots(fused),
     )

@@ -1,37 +1,38 @@
-"""Transpose between kernels as a kernel: where nobody can read through it, it is a copy by squares of registers.
+"""Selection for Transpose: where no kernel can read through it, it is a copy by squares of registers.
 
 So is one from a kernel's result to a part of a concatenation, and one of what a Resize looks up.
 """
 
 from __future__ import annotations
 
-from irc.fusion.access import ZERO, Space, find, row_major
+from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.graph import Node, Value
 from irc.ir.types import TensorType
-from irc.kernels.core.epilogue import acc
 from irc.kernels.core.problem import likely_extent
 from irc.kernels.core.registry import select
 from irc.kernels.movement.problem import TransposeProblem
 from irc.layout.channels_last import ChannelsLast
 from irc.layout.destination import DestinationPart
-from irc.selection.matmul import order_of
-from irc.selection.select import Selection, Selector
+from irc.ops.gather import Gather
+from irc.ops.layout import Reshape
+from irc.passes.simplify import order_of
+from irc.selection.selector import KernelOp, Selection, Selector
 
-NARROWEST = 8  # rows and columns that change places, at least; symbolic ones count as in images
+NARROWEST = 8  # rows and columns that change places, at least; a symbolic number counts as one of images
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
-    """Select a kernel for a Transpose of what is stored if kernels read its result or it is a part; else None.
+    """Select a kernel for a Transpose whose result kernels read or that is a part of a concatenation; else None.
 
     Call when all other kernels are in the graph: they read through rearrangements.
     """
     x, y = node.inputs[0], node.outputs[0]
     assert x is not None
-    order = order_of(node, len(x.shape))
+    order = order_of(node)
     result = _part(selector, y)
     looked_up = _looked_up(x)
-    read = all(reader.op.name == "KernelOp" for reader in y.uses)
+    read = all(type(reader.op) is KernelOp for reader in y.uses)
     if order is None or (result is None and not read and not looked_up):
         return None
     problem, rows = TransposeProblem.reordering(y.dtype, x.shape, [a % len(x.shape) for a in order]), row_major(x.shape)
@@ -40,26 +41,25 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     kernel = select(problem, selector.isa)
     if kernel is None or any(likely_extent(n) < NARROWEST for n in (problem.rows[0], problem.cols[0])):
         return None
-    space, sizes = Space(x.shape), kernel.arguments_for(problem)
-    if looked_up:
-        return Selection(kernel, [(x, ZERO)], sizes, ZERO, result or y, FusedEpilogue(y, acc(y.dtype)))
-    for source in find(selector.elements, space, x, space.at):
-        stored = source.value.producer is None or source.value.producer.op.name == "KernelOp"
-        if stored and source.strides == rows:
-            return Selection(
-                kernel, [(source.value, source.offset)], sizes, ZERO, result or y, FusedEpilogue(y, acc(y.dtype))
-            )
+    space = Space(x.shape)
+    sources = [Access(x, ZERO, rows)] if looked_up else find(selector.elements, space, x, space.at)
+    for source in sources:
+        stored = source.value.producer is None or type(source.value.producer.op) is KernelOp
+        if looked_up or (stored and source.strides == rows):
+            return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y), result=result)
     return None
 
 
 def _looked_up(value: Value) -> bool:
-    """Whether elements are computed from those that a table names, as in a Resize: best done row by row as they stand,
-    not in the order of a rearrangement that follows."""
+    """Tell whether a value is computed from elements that a table names, as in a Resize.
+
+    Those are best computed row by row as they stand, not in the order of a rearrangement that follows.
+    """
     node = value.producer
     if node is None or not isinstance(value.type, TensorType):
         return False
     inner = node.op.op if isinstance(node.op, ChannelsLast) else node.op
-    if inner.name == "Gather":
+    if isinstance(inner, Gather):
         return isinstance(node.op, ChannelsLast)
     if not inner.elementwise or len(node.outputs) != 1:
         return False
@@ -67,12 +67,11 @@ def _looked_up(value: Value) -> bool:
 
 
 def _part(selector: Selector, y: Value) -> Value | None:
-    """The value, under another shape, that is written to a part of a concatenation and read by nobody else."""
-    while len(y.uses) == 1 and y not in selector.graph.outputs:
-        reader = next(iter(y.uses))
+    """Find the value, under another shape, that is written to a part of a concatenation and read nowhere else."""
+    while (reader := selector.only_use(y)) is not None:
         if isinstance(reader.op, DestinationPart):
             return y
-        if reader.op.name != "Reshape" or y is not reader.inputs[0]:
+        if not isinstance(reader.op, Reshape) or y is not reader.inputs[0]:
             return None
         y = reader.outputs[0]
     return None

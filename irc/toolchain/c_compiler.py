@@ -128,12 +128,12 @@ class Target:
 
 # -------------------------------------------------------------------- compilers
 def find_compiler() -> Compiler | None:
-    """The compiler to use; None if the machine has none.  CompileError if $CC is set and does not work."""
+    """Find the compiler to use; None if the machine has none.  Raises CompileError if $CC is set and does not work."""
     return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
 
 
 def require_compiler() -> Compiler:
-    """The compiler to use, or CompileError IRC6001."""
+    """Find the compiler to use.  Raises CompileError IRC6001 if there is none."""
     found = find_compiler()
     if found is None:
         raise _error(codes.NO_COMPILER, looked_for="$CC, gcc, clang, cc and the Python package ziglang")
@@ -167,12 +167,12 @@ def describe_compiler(command: tuple[str, ...]) -> Compiler:
 
 # -------------------------------------------------------------------- targets
 def resolve_target(name: str, compiler: Compiler) -> Target:
-    """Flags and features of a target; `native` and any name the compiler's -march= knows are allowed too."""
+    """Look up the flags and features of a target, `native` or any name that the compiler's -march= knows."""
     return _resolve(_full_name(name), compiler)
 
 
 def target_of_sources(name: str) -> Target:
-    """The target of code that is not compiled here; a name that only compilers know needs one.  CompileError."""
+    """Look up the target of code that is not compiled here.  Raises CompileError if only a compiler knows its name."""
     name = _full_name(name)
     if name in _LEVELS:
         machine, features = _LEVELS[name]
@@ -187,7 +187,7 @@ def target_of_sources(name: str) -> Target:
 
 
 def _permitted(target: Target) -> Target:
-    """The target without AMX, and a warning, where the operating system refuses it."""
+    """Leave AMX out of a target, with a warning, if the operating system refuses it."""
     if not matrix_units.needed(target.features) or matrix_units.permitted():
         return target
     text = "the operating system refuses AMX; compiling for the rest of this processor"
@@ -197,7 +197,7 @@ def _permitted(target: Target) -> Target:
 
 
 def _full_name(name: str) -> str:
-    """x86-64-v3 of v3."""
+    """Complete a short name: v3 is x86-64-v3."""
     return f"x86-64-{name}" if re.fullmatch("v[234]", name) else name
 
 
@@ -224,32 +224,35 @@ def _resolve(name: str, compiler: Compiler) -> Target:
 
 # -------------------------------------------------------------------- building
 def library_name(stem: str) -> str:
-    """The file name of a shared library on this system."""
+    """Spell the file name of a shared library on this system."""
     suffix = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
     return f"{stem}{suffix}"
 
 
 def contraction(kernels: bool) -> str:
-    """Kernels may fuse multiplication and addition; everything else rounds at every operation."""
+    """Choose whether products and sums may be fused: in kernels only, everything else rounds at every operation."""
     return "-ffp-contract=fast" if kernels else "-ffp-contract=off"
 
 
 def optimisation(kernels: bool, compiler: Compiler) -> tuple[str, ...]:
-    """Kernels get all that the compiler has.  What GCC's -O3 adds to these flags unrolls the loops of the other
-    files completely: two to seven times the time for code that is no faster."""
+    """Choose the optimisation: kernels get all that there is.
+
+    What GCC's -O3 adds to these flags unrolls the loops of the other files completely: two to seven times the time for
+    code that is no faster.
+    """
     if kernels or "clang" in compiler.version or "ziglang" in compiler.command:
         return ("-O3",)
     return _GCC_LOOPS
 
 
 def stated_flags(kernels: bool, target: Sequence[str]) -> str:
-    """The flags of `build`, as the head of a file states them to who compiles it elsewhere."""
+    """Spell the flags of `build` as the head of a file states them to who compiles it elsewhere."""
     common = " ".join([*_LANGUAGE, *target, contraction(kernels)])
     return f"-O3 {common}" if kernels else f"{' '.join(_GCC_LOOPS)} (clang: -O3) {common}"
 
 
 def _units(folder: Path, source: str) -> list[tuple[str, bool, tuple[str, ...]]]:
-    """What is compiled of a file: (its name, whether kernels, the macros that choose a part)."""
+    """List what is compiled of a file: (its name, whether kernels, the macros that choose a part)."""
     if source.startswith("kernels_"):
         return [(source, True, ())]
     if ONLY_KERNELS in folder.joinpath(source).read_text("utf-8"):
@@ -308,7 +311,7 @@ def build(
 
 
 def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:
-    """The thread pool as a shared library in `folder`, compiled once for each version of source and compiler.
+    """Build the thread pool, a shared library in `folder`, once for each version of source and compiler.
 
     Its name ends with its own hash: one that was damaged is not taken.
     """

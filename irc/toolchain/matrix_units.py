@@ -24,10 +24,10 @@ def permitted() -> bool:
 
 
 def needed(features: Iterable[str]) -> bool:
-    """Whether code built for these features, as in /proc/cpuinfo, needs the permission."""
+    """Tell whether code built for these features, as in /proc/cpuinfo, needs the permission."""
     return "amx_tile" in features
 
 
 def without(features: Iterable[str]) -> tuple[str, ...]:
-    """The features that are left without the permission."""
+    """List the features that are left without the permission."""
     return tuple(f for f in features if not f.startswith("amx_"))

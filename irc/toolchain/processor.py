@@ -17,12 +17,12 @@ from irc.toolchain import matrix_units
 
 
 def machine() -> str:
-    """This machine's family, as Linux names it."""
+    """Name this machine's family as Linux does."""
     return {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
 
 
 def model_name() -> str:
-    """The processor's name, or nothing: another one may have the same features."""
+    """Read the processor's name, or nothing: another one may have the same features."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -32,7 +32,7 @@ def model_name() -> str:
 
 @cache
 def cpu_features() -> frozenset[str]:
-    """The features of this processor, in the names of /proc/cpuinfo; empty where the system does not say."""
+    """Read the features of this processor, in the names of /proc/cpuinfo; empty if the system does not say."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -42,7 +42,7 @@ def cpu_features() -> frozenset[str]:
 
 
 def _sysctl_features() -> frozenset[str]:
-    """macOS: the same names, as far as they exist there."""
+    """Read the features on macOS, under the same names as far as they exist there."""
     import subprocess
 
     keys = ("machdep.cpu.features", "machdep.cpu.leaf7_features", "machdep.cpu.extfeatures")
@@ -57,7 +57,7 @@ def _sysctl_features() -> frozenset[str]:
 
 
 def missing_features(family: str, features: Iterable[str]) -> list[str]:
-    """What of these this machine does not have; the family itself if this machine is of another."""
+    """List which of these this machine does not have; the family itself if this machine is of another."""
     if family != machine():
         return [family]
     missing = sorted(set(features) - cpu_features())
@@ -67,7 +67,7 @@ def missing_features(family: str, features: Iterable[str]) -> list[str]:
 
 
 def check_features(target: str, family: str, features: Iterable[str]) -> None:
-    """RunError IRC6007 unless this processor can run code built with these features."""
+    """Check that this processor can run code built with these features.  Raises RunError IRC6007."""
     missing = missing_features(family, features)
     if missing:
         sink = Sink()

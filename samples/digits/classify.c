@@ -52,11 +52,11 @@ int main(int argc, char **argv) {
     if (!context || !scores) return fail("not enough memory");
 
     /* NULL: on this thread.  After this nothing is allocated, however often the model runs. */
-    int error = digits_init(context, weights, NULL);
-    if (!error) error = digits_plan(context, &batch);
-    if (!error) error = digits_run(context, (const void *[]){images}, (void *[]){scores}, NULL);
-    if (error) {
-        fprintf(stderr, "classify: error %d; irc explain IRC%d\n", error, error);
+    int status = digits_init(context, weights, NULL);
+    if (status == DIGITS_STATUS_OK) status = digits_plan(context, &batch);
+    if (status == DIGITS_STATUS_OK) status = digits_run(context, (const void *[]){images}, (void *[]){scores}, NULL);
+    if (status != DIGITS_STATUS_OK) {
+        fprintf(stderr, "classify: status %d; irc explain IRC%d\n", status, status);
         return 1;
     }
     for (int64_t i = 0; i < batch; i++) {

@@ -11,7 +11,7 @@ import pytest
 
 import irc
 from irc import driver
-from irc.backends.c.kernel_text import WIDTH, in_lines, without_residues
+from irc.backends.c.kernel_text import WIDTH, in_lines
 from irc.ir.graph import Graph, Model, Value
 from irc.ir.types import TensorType, f32
 from irc.opdef.base import load_all
@@ -20,7 +20,8 @@ from irc.opdef.builder import Builder
 SAMPLES = Path(__file__).parents[2] / "samples"
 TARGETS = ("x86-64", "x86-64-v3", "x86-64-v4", "sapphirerapids", "aarch64")
 RESIDUES = re.compile(
-    r"\(1 && | && 1\)|(?<=[\w)\]]) \* 1(?![\w.])|(?<=[(\[])1 \* |(?<=[=,+<-] )1 \* |(?<=[(\[])0 \* \w|\w \+ 0\)"
+    r"if \([01]\b|\(1 && | && 1\)|(?<=[\w)\]]) [*/] 1(?![\w.])|(?<=[(\[])1 \* |(?<=[=,+<-] )1 \* |(?<=[(\[])0 \* \w"
+    r"|\w \+ 0\)|\+ 1 - 1\b|[^<>=]= [01] \?|\w < 0; \w+\+\+|, 1\.0f\)"
 )
 
 
@@ -85,6 +86,20 @@ def test_a_kernel_has_one_comment_with_its_formula_and_a_short_name() -> None:
     assert re.findall(r"^void (convolutions_\w+)\(", code, re.MULTILINE) != []
 
 
+@pytest.mark.parametrize("name", ["digits", "products"])
+def test_calls_of_kernels_name_their_arguments(name: str) -> None:
+    files = sources(name, "x86-64-v3")
+    kernels = re.findall(r"^void (\w+)\(const irc_pool \*pool, const (\w+) \*g\);$", files["kernels.h"], re.MULTILINE)
+    assert kernels and all(args == f"{kernel}_args" for kernel, args in kernels)
+    for kernel, args in kernels:
+        assert re.fullmatch(rf"{name}_[a-z_]+_\d+", kernel), "a plain name: the prefix, the kind, and a number"
+        struct = re.search(rf"typedef struct \{{([^}}]*)\}} {args};", files["kernels.h"])
+        assert struct is not None
+        fields = re.findall(r"(\w+)(?=[,;])", struct[1])
+        calls = re.findall(rf"    {kernel}\(pool, &\(const {args}\)\{{(.*?)\}}\);", files["model.c"], re.DOTALL)
+        assert calls and all(re.findall(r"\.(\w+) = ", call) == fields for call in calls)
+
+
 def test_long_lines_break_where_they_nest_least() -> None:
     call = "    f(" + ", ".join(f"a_rather_long_argument_{k}(x, y)" for k in range(6)) + ");"
     first, *rest = in_lines(call).split("\n")
@@ -94,23 +109,3 @@ def test_long_lines_break_where_they_nest_least() -> None:
     assert in_lines(text) == "const char *s =\n    " + text.split("= ")[1], "texts stay whole"
     remark = "    " + "x" * 90 + "; /* " + "why " * 12 + "*/"
     assert in_lines(remark).split("\n")[1] == "    " + "x" * 90 + ";"
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("dx * 1;", "dx;"),
-        ("x * 10 + y * 1.5f;", "x * 10 + y * 1.5f;"),
-        ("(1 * 4 + a)", "(4 + a)"),
-        ("a / 1 * b", "a / 1 * b"),
-        ("if (1 && last) {", "if (last) {"),
-        ("load(in + 0)", "load(in)"),
-        ("(out + 0 * height * row + 16, n)", "(out + 16, n)"),
-        ("h[0 * pitch + k]", "h[k]"),
-        ("if (done && (!begun || 0))", "if (done && !begun)"),
-        ("i < n && k == 1 && z", "i < n && k == 1 && z"),
-        ("10 * a + 20 * b", "10 * a + 20 * b"),
-    ],
-)
-def test_what_counts_nothing_is_left_out(code: str, expected: str) -> None:
-    assert without_residues(code) == expected

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from irc import driver, expr
-from irc.expr import Bin, Const, Expr, Select, Un, Var, fold, height, replaced, rewrite, transform, walk
+from irc.expr import Bin, Const, Expr, Select, Un, Var
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, boolean, f32
 from irc.kernels.core.epilogue import Epilogue, acc, recognised, supported
 from irc.kernels.core.reference import apply
 from irc.opdef.base import load_all
 from irc.opdef.builder import Builder
+from irc.traversal import fold, height, replaced, rewrite, transform, walk
 
 SQUARINGS = 60
 VISITS = 40_000

@@ -13,6 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irc
+from irc.backends.numpy.expressions import Expressions
+from irc.backends.numpy.facts import OTHER, Array
 from irc.backends.numpy.functions import Library
 from irc.backends.numpy.literals import literal
 from irc.backends.numpy.module import Options, emit
@@ -83,12 +85,67 @@ def test_attributes_become_literals_and_decided_branches_go() -> None:
     assert "0.5" in source
 
 
+POOL_OF_Y = helper.make_node("MaxPool", ["y"], ["z"], kernel_shape=[2, 2])
+POOL = helper.make_node("MaxPool", ["x"], ["y", "at"], kernel_shape=[2, 2], strides=[2, 2])
+
+
+def test_results_that_nobody_reads_are_not_computed() -> None:
+    shapes = {"x": ["n", 3, 8, 8]}
+    assert "unravel_index" not in source_of(graph_of([POOL], shapes, ["y"]))
+    assert "unravel_index" in source_of(graph_of([POOL], shapes, ["y", "at"]))
+    largest = helper.make_node("TopK", ["x", "k"], ["", "at"])
+    source = source_of(graph_of([largest], {"x": [2, 8]}, ["at"], {"k": np.array([3])}))
+    assert "take_along_axis" not in source
+
+
+def test_known_types_ranks_and_padding_leave_no_trace() -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[0, 0, 0, 0])
+    source = source_of(graph_of([node, POOL_OF_Y], {"x": ["n", 1, 8, 8]}, ["z"], {"w": np.ones((4, 1, 3, 3), "f4")}))
+    for word in ("asarray", "astype", "np.pad", ".ndim", ".dtype", "None"):
+        assert word not in source.partition("def run")[0].partition("def weight")[2], word
+
+
+def test_checks_stay_where_the_result_of_the_checked_is_not_read() -> None:
+    node = helper.make_node("TopK", ["x", "k"], ["y"])
+    model = helper.make_model(
+        helper.make_graph(
+            [node],
+            "g",
+            [
+                helper.make_tensor_value_info("x", TensorProto.FLOAT, [8]),
+                helper.make_tensor_value_info("k", TensorProto.INT64, [1]),
+            ],
+            [helper.make_empty_tensor_value_info("y")],
+        ),
+        opset_imports=[helper.make_opsetid("", 21)],
+        ir_version=10,
+    )
+    assert "raise ValueError" in source_of(irc.load(model))
+
+
+def test_lines_and_docstrings() -> None:
+    resize = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="cubic")
+    source = source_of(graph_of([resize], {"x": ["n", 3, 8, 8]}, ["y"], {"s": np.ones(4, np.float32) * 2}))
+    assert max(map(len, source.splitlines())) <= 120
+    functions = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
+    assert [f.name for f in functions if not ast.get_docstring(f)] == []
+
+
 def test_zero_dimensional_results_stay_arrays() -> None:
     compiled = irc.compile(graph_of(CHAIN, {"x": [], "a": []}, ["y"]), backend="numpy")
     (y,) = compiled(np.array(2, np.float32), np.array(3, np.float32))
     assert isinstance(y, np.ndarray)
     assert y.shape == ()
     assert y == 5
+
+
+@pytest.mark.parametrize(("left", "right", "rank"), [(1, 1, None), (2, 1, None), (2, 2, 2), (3, 2, 3)])
+def test_ranks_of_products(left: int, right: int, rank: int | None) -> None:
+    """A product with a vector has fewer axes than its operands: what is not known is not claimed."""
+    kind = np.dtype(np.float32)
+    expressions = Expressions(Library(), {}, None, "")
+    expressions.state.facts |= {"x": Array(kind, left), "y": Array(kind, right)}
+    assert expressions.visit(ast.parse("x @ y", mode="eval").body)[1] == Array(kind, rank)
 
 
 def test_inputs_are_never_written() -> None:
@@ -232,8 +289,8 @@ def with_defaults() -> list[Op]:
 def test_every_reference_can_be_written(op: Op) -> None:
     """Its source, specialised, is Python that mentions neither irc nor self."""
     library = Library()
-    library.operation(op)
-    text = library.text()
+    library.operation(op, [OTHER] * (op.sig.min_inputs + 2 * any(p.variadic for p in op.sig.inputs)))
+    text = "\n".join(library.ordered())
     compile(text, op.name, "exec")
     names = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
     assert "self" not in names

@@ -22,7 +22,7 @@ import jsonschema
 import pytest
 
 from irc.diagnostics import Diagnostic, Loc, Sink
-from irc.diagnostics.codes import all_codes, find, shape
+from irc.diagnostics.codes import all_codes, find, name_of, shape
 from irc.diagnostics.render import render_github, render_json, render_sarif, render_text, summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -240,7 +240,8 @@ def test_every_code_is_raised_by_a_test() -> None:
     assert set(listed) <= set(all_codes()), "no such codes"
     for code, test in listed.items():
         file, _, name = test.partition("::")
-        assert re.search(rf"\b(IRC)?{code[3:]}\b", source_of_test(ROOT / "tests" / file, name)), f"{test}: no {code}"
+        spelled = rf"\b((IRC)?{code[3:]}|{name_of(all_codes()[code])})\b"
+        assert re.search(spelled, source_of_test(ROOT / "tests" / file, name)), f"{test}: no {code}"
 
 
 def source_of_test(file: Path, name: str) -> str:

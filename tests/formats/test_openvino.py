@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from irc.diagnostics import Diagnostic, Sink
-from irc.diagnostics.codes import container as codes
+from irc.diagnostics.codes import container_openvino as codes, container_weights
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.formats.openvino.packing import pack_strings
 from irc.formats.openvino.reader import read
@@ -232,11 +232,11 @@ def test_each_mistake_has_its_code_and_its_line(tmp_path: Path, code: str, old: 
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (None, codes.BIN_MISSING),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n", codes.BIN_LFS),
-        (b'<?xml version="1.0"?>\n<net/>', codes.BIN_IS_XML),
-        (b"\0" * 8, codes.CONST_OUTSIDE),
-        (b"", codes.CONST_OUTSIDE),
+        (None, container_weights.BIN_MISSING),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n", container_weights.BIN_LFS),
+        (b'<?xml version="1.0"?>\n<net/>', container_weights.BIN_IS_XML),
+        (b"\0" * 8, container_weights.CONST_OUTSIDE),
+        (b"", container_weights.CONST_OUTSIDE),
     ],
 )
 def test_useless_weights_files(tmp_path: Path, content: bytes | None, code: codes.Code) -> None:

@@ -209,8 +209,8 @@ FUNCTIONS: dict[str, tuple[Any, Any, list[str]]] = {
         [
             "Conv, Relu, Concat, Concat_1: gemm",
             "Conv_1, Concat, Concat_1: transpose for the layout",
-            "Conv_1, Concat, Concat_1: direct_conv",
-            "Conv_2, Relu_1, Concat_1: direct_conv",
+            "Conv_1, Concat, Concat_1: winograd_conv",
+            "Conv_2, Relu_1, Concat_1: winograd_conv",
             "Conv_3: gemm_rows",
             "Conv_3: transpose for the layout",
         ],

@@ -16,6 +16,7 @@ import irc
 from irc.backends.c import prelude
 from irc.backends.c.sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, with_operands
 from irc.backends.c.text import CName
+from irc.diagnostics.codes import runtime
 from irc.expr import Load
 from irc.ir.dim import Dim
 from irc.ir.types import f32
@@ -41,7 +42,7 @@ EXTREMES = (
     LARGEST_SIZE - 1,
     LARGEST_SIZE,
 )
-TOO_LARGE = 6105
+TOO_LARGE = runtime.MODEL_TOO_LARGE.number
 
 
 # ------------------------------------------------------------------------------------------------ the arithmetic itself
@@ -90,7 +91,10 @@ def test_accepted_sizes_are_computed_exactly(tmp_path: Path) -> None:
 
     load = "    const int64_t A = dims[0], B = dims[1], C = dims[2]; (void)A; (void)B; (void)C;"
     for k, dim in enumerate(dims):
-        checked, plain = (CheckedSizes(symbols, symbols, helper_name, TOO_LARGE), Sizes(symbols, symbols, helper_name))
+        checked, plain = (
+            CheckedSizes(symbols, symbols, helper_name, str(TOO_LARGE)),
+            Sizes(symbols, symbols, helper_name),
+        )
         checked.check([dim])
         value = plain.text(dim)
         body = [load, *checked.lines, "    {", *plain.lines, f"    *value = {value};", "    }", "    return 0;"]
@@ -200,7 +204,7 @@ def test_a_tensor_that_would_have_a_negative_size(tmp_path: Path) -> None:
     library = Library(Program("m", [x], [y], [], functions, ["n"]), tmp_path)
     memory = library.context([7])
     for size in range(7):
-        assert library.plan(memory, [size]) == (6107 if size < 3 else 0)
+        assert library.plan(memory, [size]) == (runtime.SIZE_NEGATIVE.number if size < 3 else 0)
     assert library.run(memory, [np.arange(6, dtype=np.float32)], [(3,)])[0].tolist() == [3, 4, 5]
 
 

@@ -24,7 +24,8 @@ TILES = [("amx", precision) for precision in ("highest", "high", "medium")]
 DOTS = [("avx512_bf16", "medium")]
 W = Dim.symbol("w")
 RESNET = [(64, 64, (56, 56)), (128, 128, (28, 28)), (256, 256, (14, 14))]  # 3 × 3, stride 1
-OTHERS = [(3, 64, (112, 112), (7, 7), (2, 2)), (128, 128, (28, 28), (3, 3), (2, 2)), (512, 512, (7, 7), (3, 3))]
+OTHERS = [(3, 64, (112, 112), (7, 7), (2, 2)), (128, 128, (28, 28), (3, 3), (2, 2))]
+SMALL = (512, 512, (7, 7), (3, 3))  # with more weights than products by each
 MOBILE = [(32, (112, 112), (3, 3), (1, 1)), (96, (56, 56), (3, 3), (2, 2)), (240, (14, 14), (5, 5), (1, 1))]
 
 
@@ -39,9 +40,9 @@ def selected(isa: str, precision: str, layout: Layout, *shape: Any) -> type:
 
 @pytest.mark.parametrize(("isa", "precision"), F32)
 def test_multiply_adds(isa: str, precision: str) -> None:
-    for ic, oc, plane in [*RESNET, (32, 32, (128, 128)), (64, 64, (W, W))]:
+    for ic, oc, plane in [*RESNET, (32, 32, (128, 128)), (64, 64, (W, W)), SMALL[:3]]:
         assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is WinogradKernel, (ic, oc, plane)
-    for shape in [*OTHERS, (16, 16, (112, 112), (3, 3)), (3, 32, (64, 64), (3, 3)), (512, 512, (W // 32, 7), (3, 3))]:
+    for shape in [*OTHERS, (16, 16, (112, 112), (3, 3)), (3, 32, (64, 64), (3, 3))]:
         assert selected(isa, precision, "nhwc", *shape) is NhwcConvKernel, shape
 
 
@@ -49,14 +50,14 @@ def test_multiply_adds(isa: str, precision: str) -> None:
 def test_tiles_of_bf16(isa: str, precision: str) -> None:
     for ic, oc, plane in RESNET:
         assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is SplitConvKernel
-    for shape in OTHERS:
+    for shape in [*OTHERS, SMALL]:
         assert selected(isa, precision, "nhwc", *shape) is SplitConvKernel, shape
     assert selected(isa, precision, "nhwc", 64, 64, (W, W), (3, 3)) is WinogradKernel, "its size must be known"
 
 
 @pytest.mark.parametrize(("isa", "precision"), DOTS)
 def test_pairs_of_bf16(isa: str, precision: str) -> None:
-    for ic, oc, plane in RESNET:
+    for ic, oc, plane in [*RESNET, SMALL[:3]]:
         assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is SplitWinogradKernel
     for shape in OTHERS:
         assert selected(isa, precision, "nhwc", *shape) is SplitConvKernel, shape

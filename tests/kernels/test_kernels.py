@@ -17,9 +17,10 @@ import pytest
 from irc.expr import Const, call, select
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, PROTOTYPES, Epilogue, GemmKernel, acc, plain, slot, supported
+from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, plain, slot, supported
 from irc.kernels.core.isa import HEAD, Isa, vector_name, vector_type
 from irc.kernels.core.text import Part, standalone
+from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.vector.vecmath import FUNCTIONS, definitions
 from tests.support import foreign
 from tests.support.instruction_sets import installed, native_flags
@@ -49,7 +50,7 @@ pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 
 
 def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str] | None = None) -> ctypes.CDLL:
-    text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels), extra])
+    text = "\n".join([PROTOTYPES, *(k.source() for k in kernels), extra])
     (folder / "kernels.c").write_text(text)
     flags = [*FLAGS, *native_flags(text, bool(kernels)), "-shared", "-fPIC"]
     command = [*(compiler or compilers()[0]), *flags, "kernels.c", "-lm"]
@@ -84,8 +85,7 @@ class Pool(ctypes.Structure):
 
 
 def invoke(lib: Any, kernel: Any, *args: Any, pool: Pool | None = None) -> None:
-    assert len(args) == len(kernel.arguments) - 1
-    foreign.call(lib, kernel.symbol, pool, *args)
+    foreign.call_kernel(lib, kernel, pool, *args)
 
 
 def noise(*shape: int, dtype: DType = f32) -> np.ndarray[Any, Any]:

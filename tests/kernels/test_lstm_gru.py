@@ -238,7 +238,7 @@ def check(graph: Graph, feeds: list[Array], tolerance: float = 2e-6) -> None:
 
 BOTH = {"direction": "bidirectional"}
 LENGTHS = np.array([5, 0, 3], np.int32)
-CLAIMED: dict[str, tuple[str, dict[str, Any], list[Array], str]] = {
+SELECTED: dict[str, tuple[str, dict[str, Any], list[Array], str]] = {
     "lstm": ("LSTM", {}, [noise(5, 1, 9)], "lstm"),
     "both directions": ("LSTM", BOTH, [noise(5, 3, 9)], "lstm"),
     "initial states and lengths": ("LSTM", BOTH, [noise(5, 3, 9), LENGTHS, noise(2, 3, 40), noise(2, 3, 40)], "lstm"),
@@ -255,9 +255,9 @@ CLAIMED: dict[str, tuple[str, dict[str, Any], list[Array], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CLAIMED)
+@pytest.mark.parametrize("name", SELECTED)
 def test_selection(name: str) -> None:
-    kind, fields, feeds, cell = CLAIMED[name]
+    kind, fields, feeds, cell = SELECTED[name]
     graph = layer(kind, feeds, 40, **fields)
     assert kernels_of(graph) == [cell]
     check(graph, feeds)

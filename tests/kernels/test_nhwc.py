@@ -14,7 +14,8 @@ import pytest
 from irc.expr import Const
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, Epilogue, NhwcDepthwiseKernel, acc, plain, slot
+from irc.kernels import ISAS, Epilogue, acc, plain, slot
+from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
 from irc.kernels.pool.nhwc import NhwcPoolKernel
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.kernels.test_kernels_more import exact_pool

@@ -12,7 +12,8 @@ import pytest
 from irc.expr import Const, call
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, Epilogue, NhwcConvKernel, acc, plain, slot
+from irc.kernels import ISAS, Epilogue, acc, plain, slot
+from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.core.isa import Isa
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.support.kernels import direct_conv

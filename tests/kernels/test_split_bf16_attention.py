@@ -49,7 +49,7 @@ def kernel_of(terms: int, mask: str, causal: bool, empty: str, width: int = 96) 
 
 
 def built(folder: Path, kernels: list[SplitAttentionKernel], compiler: list[str]) -> ctypes.CDLL:
-    (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in kernels)]))
+    (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.source() for k in kernels)]))
     command = [*compiler, *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
@@ -154,7 +154,7 @@ def test_selection() -> None:
 @pytest.mark.parametrize("compiler", compilers(), ids=lambda c: Path(c[0]).name)
 def test_real_instructions_compile(compiler: list[str], tmp_path: Path) -> None:
     kernel = kernel_of(2, "add", True, "zero", 64)
-    (tmp_path / "k.c").write_text(PROTOTYPES + kernel.declaration() + "\n" + kernel.source())
+    (tmp_path / "k.c").write_text(PROTOTYPES + kernel.source())
     command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]

@@ -44,7 +44,7 @@ def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> SplitConvKernel:
 
 def built(folder: Path, kernels: Sequence[Kernel], compiler: list[str] | None = None) -> ctypes.CDLL:
     distinct = {k.symbol: k for k in kernels}.values()
-    (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in distinct)]))
+    (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.source() for k in distinct)]))
     command = [*(compiler or compilers()[0]), *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
@@ -157,7 +157,7 @@ def test_selection() -> None:
 @pytest.mark.parametrize("terms", [3, 2, 1])
 def test_real_instructions_compile(terms: int, compiler: list[str], tmp_path: Path) -> None:
     kernel = kernel_of(terms, Case(64, 64, (9, 9), (3, 3)), fused())
-    (tmp_path / "k.c").write_text(PROTOTYPES + kernel.declaration() + "\n" + kernel.source())
+    (tmp_path / "k.c").write_text(PROTOTYPES + kernel.source())
     command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from irc.diagnostics import RunError, Sink
+from irc.diagnostics.codes import runtime
 from irc.expr import call
 from irc.fusion import group
 from irc.ir.types import f32, f64
@@ -71,10 +72,7 @@ def run(
     for i, (x, axes) in enumerate(zip(slots, kernel.epilogue.slots, strict=True)):
         sizes |= {f"s{i}_row": x.strides[0] // 4} if axes in ("column", "full") else {}
     numbers = [int(e.value) for e in kernel.order(**sizes)]  # type: ignore[attr-defined]
-    function = getattr(lib, kernel.symbol)
-    function.restype = None
-    first = [ctypes.byref(pool) if pool else None]
-    function(*first, *map(ctypes.c_void_p, pointers), *map(ctypes.c_int64, numbers))
+    foreign.call_kernel(lib, kernel, pool, *pointers, *numbers)
     assert (c[..., n:] == 77).all()
     assert (scratch[:start] == 0xCD).all() and (scratch[start + size :] == 0xCD).all()
     return c[..., :n]
@@ -100,7 +98,7 @@ def kernels(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any,
         for fused in (False, True)
     }
     folder = tmp_path_factory.mktemp("amx")
-    text = "\n".join([PROTOTYPES, *(k.declaration() + "\n" + k.source() for k in found.values())])
+    text = "\n".join([PROTOTYPES, *(k.source() for k in found.values())])
     (folder / "k.c").write_text(text)
     command = [*request.param, *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -297,12 +295,12 @@ def test_selection() -> None:
     amx, avx512, e = ISAS["amx"], ISAS["avx512"], plain()
     for precision, terms in TERMS.items():
         found = split_gemm(amx, precision, 128, 768, 768, e)
-        assert found is not None and found.terms == terms and not found.thin
+        assert found is not None and found.terms == terms and not found.skinny
         assert split_gemm(avx512, precision, 128, 768, 768, e) is None
         assert split_gemm(amx, precision, 128, 768, 768, plain(f64)) is None
         assert split_gemm(amx, precision, 128, 8, 8, e) is None
         symbolic = split_gemm(amx, precision, M, 768, 768, e)
-        assert symbolic is not None and symbolic.thin and symbolic.heights == (2, 1)
+        assert symbolic is not None and symbolic.skinny and symbolic.heights == (2, 1)
     assert split_gemm(amx, "highest", 1, 768, 768, e) is None
     assert split_gemm(amx, "high", 1, 768, 768, e) is None
     few = split_gemm(avx512, "medium", 1, 768, 768, e)
@@ -398,7 +396,7 @@ def test_real_instructions_compile(compiler: list[str], tmp_path: Path) -> None:
     """With the compiler's own intrinsics: 14 loads for 24 products with three terms, 8 for 12, 4 for 4."""
     for terms, loads, products in ((3, 14, 24), (2, 8, 12), (1, 4, 4)):
         kernel = SplitGemmKernel(terms, Epilogue(call("erf", acc())), (2,), (2,), False)
-        (tmp_path / "k.c").write_text(PROTOTYPES + kernel.declaration() + "\n" + kernel.source())
+        (tmp_path / "k.c").write_text(PROTOTYPES + kernel.source())
         command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[:4000]
@@ -444,7 +442,7 @@ def test_a_program_for_tiles_says_that_they_are_missing(tmp_path: Path, monkeypa
     memory = np.zeros(library._function("context_size")(None) + 64, np.uint8)
     weights = ctypes.c_void_p(library.weights.ctypes.data)
     found = library._function("init")(ctypes.c_void_p(memory.ctypes.data + -memory.ctypes.data % 64), weights, None)
-    assert found == (6106 if c_compiler.sys.platform == "linux" else 0)
+    assert found == (runtime.TILES_REFUSED.number if c_compiler.sys.platform == "linux" else 0)
 
 
 @needs("amx")

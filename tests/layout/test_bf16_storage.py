@@ -12,19 +12,16 @@ import pytest
 
 from irc.ir.dim import Dim
 from irc.ir.types import bf16
-from irc.kernels import (
-    NhwcConvKernel,
-    NhwcDepthwiseKernel,
-    SmallBGemmKernel,
-    SplitConvKernel,
-    SplitGemmKernel,
-    SplitWinogradKernel,
-    plain,
-)
+from irc.kernels import plain
+from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
+from irc.kernels.conv.nhwc import NhwcConvKernel
+from irc.kernels.conv.split_bf16 import SplitConvKernel
+from irc.kernels.conv.winograd_bf16 import SplitWinogradKernel
 from irc.kernels.core.reference import LARGEST
 from irc.kernels.core.text import standalone
 from irc.kernels.core.tile import prelude
-from irc.kernels.gemm.split_bf16 import VECTOR
+from irc.kernels.gemm.small_b import SmallBGemmKernel
+from irc.kernels.gemm.split_bf16 import VECTOR, SplitGemmKernel
 from irc.kernels.pool.nhwc import NhwcPoolKernel
 from irc.kernels.vector import bf16_io as text
 from irc.layout import bf16_storage
@@ -122,10 +119,10 @@ def test_same_results(isa: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     graph = graph_of(chain, x)
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     before, after = both(graph, isa, monkeypatch)
-    assert not any(k.y_half for k in kernels_of(before) if hasattr(k, "y_half"))
+    assert not any(k.y_bf16 for k in kernels_of(before) if hasattr(k, "y_bf16"))
     kernels = kernels_of(after)
     for kind, least in ((SplitGemmKernel, 2), (SplitConvKernel, 2), (NhwcPoolKernel, 1)):
-        assert sum(k.y_half for k in kernels if isinstance(k, kind)) >= least, kind
+        assert sum(k.y_bf16 for k in kernels if isinstance(k, kind)) >= least, kind
     whole, stored = (
         run(made, x, wanted.shape, tmp_path / str(i), monkeypatch) for i, made in enumerate((before, after))
     )
@@ -143,8 +140,8 @@ def test_depthwise_and_residual(isa: str, tmp_path: Path, monkeypatch: pytest.Mo
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = both(graph, isa, monkeypatch)[1]
     kernels = kernels_of(made)
-    assert [(k.x_half, k.y_half) for k in kernels if isinstance(k, NhwcDepthwiseKernel)] == [(True, True)]
-    assert sum(bool(k.epilogue.halves) for k in kernels if hasattr(k, "epilogue")) == 2
+    assert [(k.x_bf16, k.y_bf16) for k in kernels if isinstance(k, NhwcDepthwiseKernel)] == [(True, True)]
+    assert sum(bool(k.epilogue.bf16_slots) for k in kernels if hasattr(k, "epilogue")) == 2
     assert error(run(made, x, wanted.shape, tmp_path / "c", monkeypatch), wanted) < 1e-2
     (meant,) = interp.run(made, [x])
     assert error(meant, wanted) < 1e-2
@@ -158,7 +155,7 @@ def test_first_layers(bits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     made = both(graph, "avx512_bf16", monkeypatch)[bits == 16]
     kernels = kernels_of(made)
     for kind, stored in ((NhwcConvKernel, [1]), (NhwcDepthwiseKernel, [0, 1]), (SmallBGemmKernel, [0, 1])):
-        assert [k.y_half for k in kernels if isinstance(k, kind)] == [bits == 16 and bool(half) for half in stored]
+        assert [k.y_bf16 for k in kernels if isinstance(k, kind)] == [bits == 16 and bool(half) for half in stored]
     assert error(run(made, x, wanted.shape, tmp_path / "c", monkeypatch), wanted) < 1e-2
     (meant,) = interp.run(made, [x])
     assert error(meant, wanted) < 1e-2
@@ -189,7 +186,7 @@ def test_winograd_and_any_number_of_images(count: int, tmp_path: Path, monkeypat
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, "medium", "avx512_bf16")
     found = [k for k in kernels_of(made) if isinstance(k, SplitWinogradKernel)]
-    assert [(k.x_half, k.y_half) for k in found] == [(False, True), (True, True)]
+    assert [(k.x_bf16, k.y_bf16) for k in found] == [(False, True), (True, True)]
     stored = run(made, x, wanted.shape, tmp_path / "c", monkeypatch, count)
     assert error(stored, wanted) < 1e-2
 

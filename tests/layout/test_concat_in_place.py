@@ -22,7 +22,7 @@ from irc.opdef.builder import evaluate
 from irc.ops.concat import Split
 from irc.ops.pool import MaxPool
 from irc.pipelines import compile_c
-from irc.selection.select import KernelOp
+from irc.selection.selector import KernelOp
 from tests.layout.test_channels_last import SAME, conv
 from tests.support.c_program import Library
 from tests.support.instruction_sets import isa_under_test

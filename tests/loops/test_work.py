@@ -11,6 +11,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.registry import KERNELS, load_all
+from irc.kernels.gemm.split_bf16 import SplitGemmKernel
 from tests.support.kernels import (
     attention,
     conv_nchw,
@@ -37,9 +38,9 @@ def flops(kernel: Kernel | None, **sizes: int) -> int:
 def test_products() -> None:
     gemm = packed_gemm(ISA, f32, 5, 7, PLAIN, True)
     assert flops(gemm, batch0=2, batch1=1, m=5, n=7, k=11) == 2 * 2 * 5 * 7 * 11
-    split = kernels.SplitGemmKernel(3, PLAIN, (1,), (1,), False)
+    split = SplitGemmKernel(3, PLAIN, (1,), (1,), False)
     assert flops(split, batch0=1, batch1=1, m=5, n=7, k=11) == 2 * 5 * 7 * 11
-    assert [kernels.SplitGemmKernel(t, PLAIN, (1,), (1,), False).executed for t in (1, 2, 3)] == [1, 3, 6]
+    assert [SplitGemmKernel(t, PLAIN, (1,), (1,), False).executed for t in (1, 2, 3)] == [1, 3, 6]
 
 
 def test_convolutions() -> None:

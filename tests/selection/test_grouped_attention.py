@@ -1,4 +1,4 @@
-"""Attention whose query heads share heads of keys and values: what is claimed, and its results.
+"""Attention whose query heads share heads of keys and values: what is selected, and its results.
 
 Exporters repeat each head of K and V for its group of query heads; the kernel reads them where they stand once.
 """
@@ -165,7 +165,7 @@ def groups(program: Program) -> list[int]:
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 @pytest.mark.parametrize("name", CASES)
-def test_claims(name: str, isa: str) -> None:
+def test_selects(name: str, isa: str) -> None:
     """One kernel with that group, its operands read in place or copied; interpreted it gives the references' result."""
     build, feeds, wanted_groups, copies = CASES[name]
     graph = graph_of(build, *feeds)

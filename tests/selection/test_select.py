@@ -1,4 +1,4 @@
-"""Kernels in compiled models: what is claimed, what becomes an epilogue, which rearrangements are read in place."""
+"""Kernels in compiled models: what is selected, what becomes an epilogue, which rearrangements are read in place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from irc.loops.lower import lower
 from irc.opdef.builder import evaluate
 from irc.ops.pool import MaxPool
 from irc.pipelines import compile_c
-from irc.selection import select
+from irc.selection import selector
 from tests.support.c_program import Library
 from tests.support.instruction_sets import isa_under_test
 from tests.support.lowering import Array, graph_of, random
@@ -212,7 +212,7 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
 }
 
 
-def claimed(graph: Graph) -> Program:
+def selected(graph: Graph) -> Program:
     graph, sink = graph.copy(), Sink()
     for _, run in compile_c(isa_under_test()):
         run(graph, sink)
@@ -242,12 +242,12 @@ def check_compiled(cases: dict[str, Any], program_of: Callable[[Graph], Program]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_claims(name: str) -> None:
+def test_selects(name: str) -> None:
     """The program has that many kernels and functions, and its interpretation is the references' result."""
     build, feeds, count, functions = CASES[name]
     graph = graph_of(build, *feeds)
     wanted = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
-    program = claimed(graph)
+    program = selected(graph)
     assert (len(kernels(program.functions)), len(program.functions)) == (count, functions)
     check(interp.run(program, feeds), wanted)
 
@@ -255,7 +255,7 @@ def test_claims(name: str) -> None:
 @pytest.mark.compiler
 def test_compiled(tmp_path: Path) -> None:
     """All of them as one library."""
-    check_compiled(CASES, claimed, tmp_path)
+    check_compiled(CASES, selected, tmp_path)
 
 
 N, S = Dim.symbol("n", 1), Dim.symbol("s", 1)
@@ -270,7 +270,7 @@ def test_symbolic_sizes(n: int, s: int, tmp_path: Path) -> None:
     feeds = [random(n, s, 64), random(n, s, 48)]
     graph = graph_of(build, *feeds, shapes=[(N, S, 64), (N, S, 48)])
     wanted = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
-    program = claimed(graph)
+    program = selected(graph)
     assert len(kernels(program.functions)) == 2
     check(interp.run(program, feeds), wanted)
     library = Library(program, tmp_path)
@@ -284,18 +284,18 @@ def test_equal_layers_share_a_kernel_and_weights_are_stored_once() -> None:
             x = b.Relu(b.MatMul(x, w))
         return x
 
-    program = claimed(graph_of(build, random(40, 64)))
+    program = selected(graph_of(build, random(40, 64)))
     assert len({k.symbol for k in kernels(program.functions)}) == 1
     assert len(program.constants) == 1
 
 
-def test_unclaimed_sizes_are_still_checked() -> None:
+def test_sizes_without_a_kernel_are_still_checked() -> None:
     """What a MatMul demands of the sizes of its operands holds for its kernel too."""
     feeds = [random(4, 64), random(64, 48)]
     graph = graph_of(lambda b, x, y: b.MatMul(x, y), *feeds, shapes=[(4, N), (S, 48)])
-    assert [set(map(str, d.relation.dims())) for d in claimed(graph).demands] == [{"n", "s"}]
+    assert [set(map(str, d.relation.dims())) for d in selected(graph).constraints] == [{"n", "s"}]
 
 
 def test_worthwhile() -> None:
-    assert select.worthwhile(Dim.of(64), Dim.of(64)) and select.worthwhile(N, Dim.of(2))
-    assert not select.worthwhile(Dim.of(8), Dim.of(8), Dim.of(8))
+    assert selector.worthwhile(Dim.of(64), Dim.of(64)) and selector.worthwhile(N, Dim.of(2))
+    assert not selector.worthwhile(Dim.of(8), Dim.of(8), Dim.of(8))

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from irc.kernels.core.invocation import argument_struct
 from irc.runtime.native import NativeEngine
 from irc.toolchain import processor
 
@@ -143,14 +144,29 @@ def call(library: Any, name: str, *arguments: Any) -> None:
     function(*map(_argument, arguments))
 
 
+def call_kernel(library: Any, kernel: Any, pool: Any, *arguments: Any) -> None:
+    """Call a kernel with the values of its arguments, arrays and whole numbers, and a pool or None."""
+    assert len(arguments) == len(kernel.arguments)
+    if isinstance(library, Guest):
+        _call_there(library, kernel.symbol, (pool, *arguments), of_kernel=True)
+        return
+    values = [a.ctypes.data if isinstance(a, np.ndarray) else int(a) for a in arguments]
+    function = library[kernel.symbol]
+    function.restype = None
+    function(_argument(pool), ctypes.byref(argument_struct(kernel, values)))
+
+
 def _argument(a: Any) -> Any:
     if isinstance(a, np.ndarray):
         return ctypes.c_void_p(a.ctypes.data)
     return a and ctypes.byref(a) if a is None or isinstance(a, ctypes.Structure) else ctypes.c_int64(int(a))
 
 
-def _call_there(guest: Guest, name: str, arguments: Sequence[Any]) -> None:
-    """Whole memory of every array goes there, at the same place in a line of 64 bytes, and comes back."""
+def _call_there(guest: Guest, name: str, arguments: Sequence[Any], of_kernel: bool = False) -> None:
+    """Whole memory of every array goes there, at the same place in a line of 64 bytes, and comes back.
+
+    of_kernel: all arguments but the first stand in a struct.
+    """
     there: dict[int, tuple[int, int, Array]] = {}  # where memory starts here -> block, address, array
     pools: list[tuple[Any, int]] = []
     numbers: list[int] = []
@@ -169,7 +185,12 @@ def _call_there(guest: Guest, name: str, arguments: Sequence[Any]) -> None:
             there[low] = block, block + low % 64, whole
             guest.write(block + low % 64, ctypes.string_at(low, high - low))
         numbers.append(there[low][1] + a.ctypes.data - low)
-    guest.call(name, *numbers)
+    if of_kernel:
+        block = guest.place(struct.pack(f"={len(numbers) - 1}q", *numbers[1:]))
+        guest.call(name, numbers[0], block)
+        guest.release(block)
+    else:
+        guest.call(name, *numbers)
     for low, (block, address, whole) in there.items():
         if whole.flags.writeable:
             ctypes.memmove(low, guest.read(address, whole.nbytes), whole.nbytes)

@@ -29,17 +29,20 @@ class Weights:
         self._offsets: list[int] = []
 
     def pointer(self, array: Array, kind: DType) -> str:
-        """A C expression for the address of that data."""
+        """Give data a place. Returns a C expression for its address."""
         k = self._add(array, kind)
         if self.embedded:
             return f"{self.prefix}_data{k}"
         return f"ctx->weights + {self._offsets[k]}" if self._offsets[k] else "ctx->weights"
 
     def _add(self, array: Array, kind: DType) -> int:
-        """The chunk that holds the data; equal bytes are one chunk (when embedded: of equal type)."""
+        """Add data to the chunk with equal bytes (when embedded: of equal type), or to a new one.
+
+        Returns its number.
+        """
         given = (id(array), kind.name)
         if given not in self._known:
-            self._known[given] = (array, self._find(memory_form(array, kind), kind))  # alive, so that its id is its own
+            self._known[given] = (array, self._find(memory_form(array, kind), kind))  # kept alive: its id stays unique
         return self._known[given][1]
 
     def _find(self, array: Array, kind: DType) -> int:
@@ -56,14 +59,14 @@ class Weights:
         return alike[-1]
 
     def pieces(self) -> list[bytes | memoryview]:
-        """The contents of weights.bin, without a copy of the data."""
+        """Return the contents of weights.bin, without a copy of the data."""
         found: list[bytes | memoryview] = []
         for array, _ in self._chunks:
             found += [array.view(np.uint8).data, bytes(-max(array.nbytes, 1) % ALIGNMENT + (not array.nbytes))]
         return found
 
     def definitions(self) -> str:
-        """The data as static arrays."""
+        """Print the data as static arrays."""
         parts: list[str] = []
         for k, (array, kind) in enumerate(self._chunks):
             c = storage(kind)
@@ -75,7 +78,7 @@ class Weights:
 
 
 def memory_form(array: Array, kind: DType) -> Array:
-    """The array as it lies in C memory: whole elements, narrow floats and sub-byte integers as bit patterns."""
+    """Convert an array to its form in C memory: whole elements, narrow floats and sub-byte integers as bit patterns."""
     if array.dtype != kind.numpy:
         raise ValueError(f"constant of {kind} holds {array.dtype}")
     array = np.ascontiguousarray(array).reshape(-1)

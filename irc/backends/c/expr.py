@@ -92,7 +92,7 @@ _LARGEST_INDEX = 2.0**62
 
 
 class Scope(Protocol):
-    """What an expression asks of the function it stands in."""
+    """What expressions need from the function they stand in."""
 
     def variable(self, var: Var) -> CName: ...
     def pointer(self, buffer: Any) -> CName: ...
@@ -109,11 +109,11 @@ class Printer:
         self.scope = scope
 
     def text(self, e: Expr, least: int = TERNARY) -> str:
-        """The register value of `e`, in parentheses if it binds less than `least`."""
+        """Print the register value of `e`, in parentheses if it binds less than `least`."""
         return _wrap(self._print(e), least)
 
     def stored(self, e: Expr, dtype: DType) -> str:
-        """`e` as an element of that type in memory; a plain copy moves the bit pattern."""
+        """Print `e` as an element of this type in memory; a plain copy moves the bit pattern."""
         raw = self._raw(e)
         if raw is not None:
             return raw[0]
@@ -124,7 +124,7 @@ class Printer:
         return self.text(e)
 
     def _unrounded(self, e: Expr) -> str:
-        """A narrow value before its rounding, where the rounding is done by what follows."""
+        """Print a narrow value before its rounding, if what follows rounds it."""
         if isinstance(e, Bin | Un | Call):
             return self._operation(e)[0]
         if isinstance(e, Cast) and not is_narrow(e.a.dtype) and e.a.dtype.name != "f64":
@@ -169,7 +169,7 @@ class Printer:
 
     @staticmethod
     def _exact(e: Expr) -> bool:
-        """Results that are values of the operands' type without rounding."""
+        """Tell whether a result needs no rounding to be a value of the operands' type."""
         name = e.op if isinstance(e, Bin | Un) else e.fn if isinstance(e, Call) else ""
         whole = (
             "min",
@@ -208,7 +208,7 @@ class Printer:
 
     # ---------------------------------------------------------------- indices
     def position(self, shape: tuple[Dim, ...], at: tuple[Expr, ...]) -> str:
-        """The row-major element offset of an index: a sum of variables times constant or hoisted strides."""
+        """Print the row-major element offset of an index: a sum of variables times constant or hoisted strides."""
         terms: dict[Expr, Dim] = {}
         stride, strides = Dim.of(1), list[Dim]()
         for size in reversed(shape):
@@ -224,7 +224,7 @@ class Printer:
         return " ".join(parts).removeprefix("+ ").replace("- ", "-", 1 if parts[0].startswith("- ") else 0)
 
     def _collect(self, e: Expr, scale: Dim, terms: dict[Expr, Dim]) -> Dim:
-        """Adds scale * e to the terms; returns the part that is a size.  Only where nothing can wrap."""
+        """Add scale * e to the terms, if nothing can wrap. Returns the part that is a size."""
         if isinstance(e, Const):
             return scale * int(e.value)
         if isinstance(e, Size):
@@ -244,7 +244,7 @@ class Printer:
         return max(-lo, hi) < _LARGEST_INDEX
 
     def _term(self, e: Expr, c: Dim) -> str:
-        """One summand with its sign."""
+        """Print one summand with its sign."""
         low = c.is_const and int(c) < 0
         size = -c if low else c
         text = self.text(e, TIMES) if size == 1 else f"{self.text(e, TIMES)} * {self.text(Size(size), TIMES + 1)}"
@@ -257,7 +257,7 @@ class Printer:
         return self.scope.size(dim), PRIMARY
 
     def range(self, e: Expr) -> Range:
-        """Bounds of an index expression; infinite where data comes in."""
+        """Compute bounds of an index expression; infinite where data comes in."""
         match e:
             case Const():
                 return float(e.value), float(e.value)
@@ -293,7 +293,7 @@ class Printer:
         return self._index(e) or self._whole(op, e)
 
     def _infix(self, op: str, a: Expr, b: Expr) -> tuple[str, int]:
-        """An operator; where compilers warn about mixed operators there are parentheses."""
+        """Print an operator; operands are in parentheses where compilers warn about mixed operators."""
         sign, level = _BINARY[op]
         if level >= PLUS:
             return f"{self.text(a, level)} {sign} {self.text(b, level + 1)}", level
@@ -324,7 +324,7 @@ class Printer:
         return self._helper(f"{op}_{kind}", e.a, e.b)
 
     def _index(self, e: Bin) -> tuple[str, int] | None:
-        """Plain C where no wrapping, zero divisor or sign question can come up."""
+        """Print plain C if no wrapping, zero divisor or sign question can come up; else None."""
         if e.a.dtype.name != "i64":
             return None
         (alo, ahi), (blo, _) = self.range(e.a), self.range(e.b)
@@ -347,7 +347,7 @@ class Printer:
         return self._narrowed(found, dtype) if op not in ("min", "max") else found
 
     def _narrowed(self, found: tuple[str, int], dtype: DType) -> tuple[str, int]:
-        """A whole number wrapped to a sub-byte width."""
+        """Wrap a whole number to a sub-byte width."""
         if not is_sub_byte(dtype):
             return found
         if dtype.kind == "i":
@@ -448,7 +448,7 @@ def _wrap(found: tuple[str, int], least: int) -> str:
 
 
 def _decided(e: Bin) -> int | None:
-    """A comparison of an integer with a constant outside its type's range (compilers warn about those)."""
+    """Decide a comparison of an integer with a constant outside its type's range (compilers warn about those)."""
     if e.a.dtype.kind not in "iu":
         return None
     bits, signed = e.a.dtype.bits, e.a.dtype.kind == "i"
@@ -492,13 +492,13 @@ def _range(op: str, a: Range, b: Range) -> Range:
 
 # -------------------------------------------------------------------- constants
 def bits_of(e: Const) -> int:
-    """The bit pattern of a constant whose memory form is one or two bytes."""
+    """Return the bit pattern of a constant whose memory form is one or two bytes."""
     array = np.asarray(e.value).astype(e.type.numpy).reshape(1)
     return int(array.view(np.uint16 if array.itemsize == 2 else np.uint8)[0])
 
 
 def constant(value: Any, dtype: DType) -> tuple[str, int]:
-    """A literal that has exactly this value in that type."""
+    """Print a literal that has exactly this value in this type."""
     if dtype.kind == "b":
         return str(int(bool(value))), PRIMARY
     if dtype.kind in "iu":
@@ -511,7 +511,7 @@ def constant(value: Any, dtype: DType) -> tuple[str, int]:
 
 
 def integer(value: int, name: str) -> tuple[str, int]:
-    """A literal of an integer type and how tightly it binds."""
+    """Print a literal of an integer type. Returns it and how tightly it binds."""
     if name == "u64" and value > 0x7FFFFFFF:
         return f"UINT64_C({value})", PRIMARY
     if name in ("u32", "u64"):
@@ -526,7 +526,7 @@ def integer(value: int, name: str) -> tuple[str, int]:
 
 
 def _real(x: np.float32 | np.float64, suffix: str) -> tuple[str, int]:
-    """The shortest decimal that reads back as the same number."""
+    """Print the shortest decimal that reads back as the same number."""
     level = UNARY if np.signbit(x) else PRIMARY
     sign = "-" if np.signbit(x) else ""
     if np.isnan(x):

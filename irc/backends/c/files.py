@@ -2,8 +2,8 @@
 
 `model.c` holds one function per fused group (one for all groups that are equal) and the interface; the functions of
 a large program stand in `model_1.c` and so on.  `model.h` declares the interface; `weights.bin` holds the constants
-(or the C file does).  Kernels go to `kernels_*.c`, which is compiled with other flags; where everything is one file,
-macros choose them or the rest.  The text depends only on the program and the options.
+(or the C file does).  Kernels go to `kernels_*.c`, which is compiled with other flags, and are declared in `kernels.h`;
+where everything is one file, macros choose them or the rest.  The text depends only on the program and the options.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Literal, TypeVar
 from irc.backends.c import prelude
 from irc.backends.c.data import Weights
 from irc.backends.c.expr import MATH, PREDICATES
-from irc.backends.c.function import Kernel, Signature, Unit, wrapped
+from irc.backends.c.function import Kernel, Signature, Unit
 from irc.backends.c.interface import INTERFACE, Interface, context, entry_points, header
-from irc.backends.c.kernel_text import SYMBOL, described, in_lines, without_residues
+from irc.backends.c.kernel_text import SYMBOL, described, in_lines
 from irc.backends.c.names import Names, prefix_of, stem
 from irc.backends.c.shared import print_functions
 from irc.backends.c.text import CComment, CName, cut
@@ -48,7 +48,7 @@ class EmitOptions:
 
 
 def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None) -> Files:
-    """The files of the artefact by name: text of C files, weights.bin in pieces."""
+    """Print the files of the artefact, by name: text of C files, weights.bin in pieces."""
     options = options or EmitOptions()
     prefix = prefix_of(program.name) if options.prefix is None else CName(options.prefix)
     unit = _unit(program, prefix)
@@ -57,7 +57,9 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
         if b.data is not None:
             weights.pointer(b.data, b.dtype)
     interface = Interface(unit, program, plan, weights, profile=options.profile)
-    groups, calls = print_functions(unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, plan))
+    groups, calls = print_functions(
+        unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, program, plan)
+    )
     unit.helpers.clear()
     interface_text = [context(interface), entry_points(interface, calls)]
     files: Files = {f"{options.stem}.h": in_lines(header(interface))}
@@ -80,14 +82,14 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
 
 
 def _divided(groups: list[Signature], options: EmitOptions) -> tuple[list[Signature], list[list[Signature]]]:
-    """The groups that stand in the main file, and those of each further file: large programs compile in parallel."""
+    """Divide the groups: those of the main file, and those of each further one. Large programs compile in parallel."""
     if options.weights == "embed" or sum(len(g.text) for g in groups) <= 2 * PART:
         return groups, []
     return [], _parts(groups, lambda g: len(g.text), PART)
 
 
 def _parts(items: Iterable[T], length: Callable[[T], int], enough: int) -> list[list[T]]:
-    """The items in order, in files of about that many characters."""
+    """Divide the items, in order, among files of about this many characters."""
     parts: list[list[T]] = []
     size = enough
     for item in items:
@@ -100,7 +102,7 @@ def _parts(items: Iterable[T], length: Callable[[T], int], enough: int) -> list[
 
 
 def _shared(g: Signature) -> str:
-    """A group's definition for use from another file."""
+    """Print a group's definition for use from another file."""
     name = f"void {g.name}("
     return g.text.replace(f"static {name}", f"{g.prototype};\n{name}")
 
@@ -108,7 +110,7 @@ def _shared(g: Signature) -> str:
 def _source(
     program: Program, options: EmitOptions, body: list[str], groups: list[Signature], helpers: Iterable[str] = ()
 ) -> str:
-    """A C file: what it is, what it includes, the helpers it needs, its text."""
+    """Print a C file: what it is, what it includes, the helpers it needs, its text."""
     include = f'#include "{options.stem}.h"\n'
     parts = [_top(program, options), include, _INCLUDES, _macros(groups), _helpers(groups, helpers), *body]
     return in_lines("\n".join(p for p in parts if p))
@@ -123,7 +125,7 @@ def _single_source(
     groups: list[Signature],
     helpers: Iterable[str],
 ) -> str:
-    """The only C file: header, kernels and the rest, of which macros can leave out either."""
+    """Print the only C file: header, kernels and the rest; macros can leave out either of the latter."""
     rest = [_macros(groups), _helpers(groups, helpers), *body]
     if kernels:
         rest = [f"#ifndef {ONLY_KERNELS}\n", *rest, f"#endif /* {ONLY_KERNELS} */\n"]
@@ -138,7 +140,7 @@ def _top(program: Program, options: EmitOptions, more: str = "") -> str:
 
 
 def _flags(kernels: bool, options: EmitOptions) -> str:
-    """Lines of a comment."""
+    """Print the flags as lines of a comment."""
     margin = " *     "
     return textwrap.fill(
         stated_flags(kernels, options.target),
@@ -159,10 +161,12 @@ def _helpers(groups: list[Signature], more: Iterable[str]) -> str:
     return prelude.text({h for g in groups for h in g.helpers} | set(more))
 
 
+KERNELS = "kernels.h"
+"""The file of the kernels' declarations."""
 PART = 40000
 """Characters of C that are worth a file of their own."""
 KERNEL_PART = 150000
-"""The same of kernels, which compile several at a time."""
+"""The same for kernels, several of which are compiled together."""
 _TOP = """/* {name}
  * Generated by irc.  C11; irc compiles it with
 {flags}.
@@ -194,50 +198,54 @@ def _unit(program: Program, prefix: CName) -> Unit:
     names = Names()
     names.taken |= {f"{prefix}_{f}" for f in INTERFACE}
     symbols: dict[str, CName] = {}
-    for s in program.symbols:
+    for s in (*program.symbols, *(size.symbol.name for size in program.sizes)):
         symbols[s] = names.of_model(stem(s), numbered="?" in s)
     return Unit(prefix, symbols, names)
 
 
-def _aliased(buffers: Sequence[Buffer], plan: MemoryPlan) -> set[Buffer]:
-    """Arena buffers of one function that may share memory: their pointers are not `restrict`."""
+def _aliased(buffers: Sequence[Buffer], program: Program, plan: MemoryPlan) -> set[Buffer]:
+    """Find the arena buffers of one function that may share memory: their pointers are not `restrict`."""
     roots = [b for b in dict.fromkeys(b.root for b in buffers) if b in plan.offsets]
     found: set[Buffer] = set()
     for k, a in enumerate(roots):
         for b in roots[k + 1 :]:
-            before = (plan.offsets[a] + a.bytes).at_most(plan.offsets[b])
-            after = (plan.offsets[b] + b.bytes).at_most(plan.offsets[a])
+            before = (plan.offsets[a] + program.bytes(a)).at_most(plan.offsets[b])
+            after = (plan.offsets[b] + program.bytes(b)).at_most(plan.offsets[a])
             if not (before or after):
                 found |= {a, b}
     return found
 
 
-def _declared(unit: Unit, kernel: Kernel) -> list[str]:
-    """The lines of a kernel's prototype."""
-    head, parameters = unit.kernel_names.rename(kernel.symbol, kernel.declaration()).removesuffix(");").split("(", 1)
-    return wrapped(f"{head}(", parameters.split(", "), ");")
-
-
 def _kernels(unit: Unit, options: EmitOptions, files: Files) -> list[str]:
-    """Declarations of the kernels, whose definitions go to files of their own; when embedding, both."""
+    """Print what files that call kernels say of them.
+
+    Their declarations are a header, their definitions files of their own; when embedding, all stand in the one file.
+    """
     if not unit.kernels:
         return []
     kernels = list(unit.kernels.values())
-    declarations = "\n".join(line for k in kernels for line in _declared(unit, k)) + "\n"
+    declarations = "\n".join(unit.kernel_names.rename(k.declaration()) for k in kernels)
     sources = [(k, k.parts()) for k in kernels]
     if options.weights == "embed":
-        return [f"#ifdef {WITHOUT_KERNELS}\n{declarations}#else\n", _definitions(unit, sources), "#endif\n"]
+        return [declarations, f"#ifndef {WITHOUT_KERNELS}\n", _definitions(unit, sources), "#endif\n"]
+    guard = f"{unit.prefix.upper()}_KERNELS_H"
+    head = [
+        "/* Arguments of kernels, and their functions.  Generated by irc. */",
+        f"#ifndef {guard}\n#define {guard}\n",
+    ]
+    files[KERNELS] = in_lines("\n".join([*head, f'#include "{options.stem}.h"\n', declarations, "#endif\n"]))
     top = f"/* Kernels.  Generated by irc, which compiles them with\n{_flags(True, options)}. */\n"
     for n, part in enumerate(_parts(sources, lambda source: len(own(source[1])), KERNEL_PART)):
-        files[f"kernels_{n}.c"] = in_lines("\n".join([top, f'#include "{options.stem}.h"\n', _definitions(unit, part)]))
-    return [declarations]
+        files[f"kernels_{n}.c"] = in_lines("\n".join([top, f'#include "{KERNELS}"\n', _definitions(unit, part)]))
+    return [f'#include "{KERNELS}"\n']
 
 
 def _definitions(unit: Unit, sources: Sequence[tuple[Kernel, Sequence[Part]]]) -> str:
-    """What several kernels are made of: what they share first, once."""
-    shared = [without_residues(p.code) for p in needed([parts for _, parts in sources])]
-    texts: list[str] = []
+    """Print the definitions of several kernels, what they share first, once."""
+    shared = needed([parts for _, parts in sources])
+    unit.kernel_names.add_shared(shared)
+    texts = [unit.kernel_names.rename(p.code) for p in shared]
     for k, parts in sources:
-        code = described(k.description, without_residues(own(parts)))
-        texts.append(unit.kernel_names.rename(k.symbol, code).replace(SYMBOL, k.symbol))
-    return "\n".join([*shared, *texts])
+        code = unit.kernel_names.rename(described(k.description, own(parts)))
+        texts.append(code.replace(SYMBOL, k.symbol))
+    return "\n".join(texts)

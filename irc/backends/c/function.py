@@ -1,4 +1,4 @@
-"""Statements of Loop IR as C functions.
+"""Printing of Loop IR's statements as C functions.
 
 One `Function` becomes one static C function; the body of a parallel loop that is worth it becomes a
 function of its own, which the thread pool calls with a range of iterations.
@@ -16,11 +16,12 @@ from irc.backends.c.names import Names, stem
 from irc.backends.c.sizes import dim_text, upper_bound
 from irc.backends.c.text import CComment, CName, block_comment, cut
 from irc.backends.c.types import register, storage
-from irc.expr import Bin, Const, Expr, Load, Size, Var, walk as walk_expression
+from irc.expr import Bin, Const, Expr, Load, Size, Var
 from irc.ir.dim import INF, Dim
 from irc.ir.types import i64
 from irc.kernels.core.text import Part
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
+from irc.traversal import walk as walk_expression
 
 PARALLEL_WORK = 32768
 """Element operations below which a loop is not worth waking threads for."""
@@ -30,12 +31,13 @@ _LINE = 116
 
 
 class Kernel(Protocol):
-    """A generated kernel, as `KernelCall.kernel`.
+    """A generated kernel, as in `KernelCall.kernel`.
 
-    `symbol` is its C name (one for each signature), `declaration()` its prototype, `parts()` its definition and the
-    pieces that it shares with other kernels; `description`, lines, says what it computes.  `call(args)` is the call as
-    an expression: `args` are the pointers read, written and scratch, then the sizes, and `pool` is in scope.  irc_pool
-    is declared before all of it.
+    `symbol` is its C name (one for each signature), `declaration()` its struct of arguments and its prototype,
+    `parts()` its definition and the pieces that it shares with other kernels; `description`, lines, says what it
+    computes.  `call(values)` is the call as an expression (its beginning, what stands between commas, its end):
+    `values` are the pointers read, written and scratch, then the sizes, and `pool` is in scope.  irc_pool is declared
+    before all of it.
     `features`: what the processor must have that the operating system may refuse, as in /proc/cpuinfo.
     """
 
@@ -47,19 +49,19 @@ class Kernel(Protocol):
     @property
     def description(self) -> Sequence[str]: ...
     def parts(self) -> Sequence[Part]: ...
-    def call(self, args: list[str]) -> str: ...
+    def call(self, values: Sequence[str]) -> tuple[str, Sequence[str], str]: ...
 
 
 @dataclass
 class Unit:
-    """What the functions of a program share; `helpers` and `functions` are those of the one being written.
+    """What the functions of a program share; `helpers` and `functions` are those of the function being printed.
 
     `sizes` are all that the functions compute, `counts` those of them that are taken to be at most LARGEST_INDEX:
     P_check has to see to both.
     """
 
     prefix: CName
-    symbols: dict[str, CName]  # symbol -> C name, in the order of the interface
+    symbols: dict[str, CName]  # symbol → C name, in the order of the interface
     names: Names
     helpers: set[str] = field(default_factory=set[str])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
@@ -99,7 +101,7 @@ class Signature:
 
 
 class Frame:
-    """The C function being written: what it declares, and what it takes from outside."""
+    """The C function being printed: what it declares, and what it takes from outside."""
 
     def __init__(self, unit: Unit, function: Function, names: Names, parent: Frame | None = None) -> None:
         self.unit, self.function, self.names, self.parent = unit, function, names, parent
@@ -151,7 +153,7 @@ class Frame:
         return name
 
     def size(self, dim: Dim) -> str:
-        """A symbol, or a constant at the head of the function."""
+        """Name a size: a symbol, or a constant at the head of the function."""
         text = dim_text(dim, self.symbol, self.helper)
         if text.isidentifier():
             return text
@@ -162,7 +164,7 @@ class Frame:
         return name
 
     def size_range(self, dim: Dim) -> Range:
-        """The bounds of a size, which P_check makes sure of."""
+        """Return the bounds of a size, which P_check ensures."""
         lo, hi = dim.bounds()[0], upper_bound(dim)
         if hi > LARGEST_INDEX and not dim.is_const:
             self.unit.counts[dim] = None
@@ -181,7 +183,7 @@ class Frame:
         self.lines.append("    " * self.depth + text if text else "")
 
     def long(self, text: str) -> None:
-        """A statement, over several lines if it is long."""
+        """Print a statement, over several lines if it is long."""
         first, *rest = broken(text, _LINE - 4 * self.depth)
         self.line(first)
         for part in rest:
@@ -197,7 +199,7 @@ class Frame:
         return name
 
     def block(self, stmts: list[Stmt]) -> None:
-        """Statements one level in, with a scope of their own."""
+        """Print statements one level in, with a scope of their own."""
         scope, local = dict(self.scope), dict(self.locals)
         self.depth += 1
         for k, s in enumerate(stmts):
@@ -228,7 +230,7 @@ class Frame:
                 raise TypeError(f"not a Loop IR statement: {type(s).__name__}")
 
     def assignment(self, place: str, value: Expr, text: str) -> None:
-        """`place = value;`, with += where that is what it is, on two lines where it is long."""
+        """Print `place = value;`, with += where possible."""
         if isinstance(value, Bin) and value.op in ("add", "mul") and value.dtype.name in ("f32", "f64", "u32", "u64"):
             sign = {"add": "+", "mul": "*"}[value.op]
             if text.startswith(f"{place} {sign} ") and isinstance(value.a, Load | Var):
@@ -238,7 +240,7 @@ class Frame:
 
     def let(self, s: Let, rest: list[Stmt]) -> None:
         if not s.mutable and s.var.name not in names_in(rest):
-            return  # its readers were simplified away
+            return  # what read it was simplified away
         text = self.print.text(s.value)
         found = self.print.range(s.value) if s.var.dtype == i64 and not s.mutable else ANYTHING
         c_type = register(s.var.dtype)
@@ -256,7 +258,7 @@ class Frame:
         self.line("}")
 
     def kernel(self, s: KernelCall) -> None:
-        """A call of a kernel: pointers read, written and scratch, then sizes."""
+        """Print a call of a kernel: pointers read, written and scratch, then sizes."""
         self.unit.kernels.setdefault(s.kernel.symbol, s.kernel)
         self.unit.kernel_names.add(s.kernel.symbol)
         self.pool = True
@@ -264,7 +266,10 @@ class Frame:
         places = zip((*s.reads, *s.writes), starts, strict=True)
         args = [self.pointer(b) + ("" if at == Const(0, i64) else f" + {self.print.text(at, 12)}") for b, at in places]
         args += [f"(void *){self.pointer(b)}" for b in s.scratch] + [self.print.text(e) for e in s.sizes]
-        self.long(f"{self.unit.kernel_names.rename(s.kernel.symbol, s.kernel.call(args))};")
+        begin, given, end = s.kernel.call(args)
+        self.line(self.unit.kernel_names.rename(begin))
+        for line in wrapped("", list(given), f"{end};", _LINE - 4 * self.depth):
+            self.line(f"    {line.strip()}")
 
     # ---------------------------------------------------------------- loops
     def loop(self, s: For) -> None:
@@ -296,7 +301,7 @@ class Frame:
         self.scope = scope
 
     def parallel(self, s: For, work: Dim | None) -> None:
-        """The loop as a function over a range of iterations, and the call that runs it."""
+        """Print the loop as a function over a range of iterations, and the call that runs it."""
         self.parts[0] += 1
         part = self.name.then(f"_part{self.parts[0]}")
         child = Frame(self.unit, self.function, self.names, self)
@@ -314,7 +319,7 @@ class Frame:
         self.line(f"{self.helper('parallel')}(pool, {text}, {worth}, {part}, {given});")
 
     def fields(self) -> Iterator[tuple[str, CName]]:
-        """(C type, name) of everything an outlined part takes along."""
+        """Yield (C type, name) of everything that an outlined part uses from outside."""
         for root, name in self.pointers.items():
             yield self.pointer_type(root), name
         for found in self.captured.values():
@@ -367,7 +372,7 @@ class Frame:
 
 
 def _elementwise(s: Stmt) -> bool:
-    """Of an outermost loop: whether iterations write only their own elements of memory that threads share."""
+    """Tell whether iterations of an outermost loop write only their own elements of memory that threads share."""
     return isinstance(s, Let) or (isinstance(s, Store) and s.buffer.root.where != "local")
 
 
@@ -378,7 +383,7 @@ def print_function(
     titles: dict[Buffer, str] | None = None,
     groups: Sequence[Function] = (),
 ) -> Signature:
-    """Write one group, or several equal `groups` whose buffers go by the names of `titles`."""
+    """Print one group, or several equal `groups` whose buffers have the names in `titles`."""
     unit.functions.clear()
     unit.helpers.clear()
     names = Names(frozenset(unit.names.taken))
@@ -393,7 +398,7 @@ def print_function(
 
 
 def describe(function: Function, titles: Mapping[Buffer, str], groups: Sequence[Function] = ()) -> str:
-    """The comment above a function: its layers (of each group that it stands for), and what it reads and writes."""
+    """Print the comment above a function: its layers (of each equal group), and what it reads and writes."""
     layers = "\n".join(", ".join(map(_called, f.origin)) or f.comment or _called(f.name) for f in groups or [function])
     if groups:
         layers = f"{len(groups)} groups of layers:\n{layers}"
@@ -411,12 +416,12 @@ def _sizes(buffer: Buffer) -> str:
 
 
 def _called(name: str) -> str:
-    """A name of the model as one word of a line."""
+    """Return a name of the model as one word of a line."""
     return cut(" ".join(name.split()), 120)
 
 
 def _folded(line: str, width: int = 112) -> list[str]:
-    """A line as lines of at most that width where spaces allow."""
+    """Break a line into lines of at most this width where spaces allow."""
     found = [""]
     for word in line.split(" "):
         if found[-1] and len(found[-1]) + len(word) >= width:
@@ -425,15 +430,15 @@ def _folded(line: str, width: int = 112) -> list[str]:
     return found
 
 
-def wrapped(head: str, items: list[str], tail: str) -> list[str]:
-    """`head` + items with commas + `tail`, over several lines if it is long."""
+def wrapped(head: str, items: list[str], tail: str, width: int = _LINE) -> list[str]:
+    """Join `head`, the items with commas, and `tail`, over several lines if it is long."""
     one = head + ", ".join(items) + tail
-    if len(one) <= _LINE:
+    if len(one) <= width:
         return [one]
     lines, indent = [head], " " * 8
     for k, item in enumerate(items):
         text = item + (", " if k + 1 < len(items) else tail)
-        if len(lines[-1]) + len(text) > _LINE:
+        if len(lines[-1]) + len(text) > width:
             lines[-1] = lines[-1].rstrip()
             lines.append(indent)
         lines[-1] += text
@@ -441,7 +446,7 @@ def wrapped(head: str, items: list[str], tail: str) -> list[str]:
 
 
 def broken(text: str, width: int) -> list[str]:
-    """An expression statement as lines of at most about `width`, broken before operators outside parentheses first."""
+    """Break an expression statement into lines of at most about `width`, first before operators outside parentheses."""
     if len(text) <= width:
         return [text]
     places: list[tuple[int, int]] = []  # depth, position of a space that may become a line end
@@ -462,7 +467,7 @@ def broken(text: str, width: int) -> list[str]:
 
 # -------------------------------------------------------------------- analysis
 def expressions(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions of a statement itself."""
+    """Return the expressions of a statement itself."""
     match s:
         case For():
             return (s.extent,)
@@ -479,7 +484,7 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
 
 
 def names_in(stmts: list[Stmt]) -> set[str]:
-    """Variables that statements read."""
+    """Collect the variables that statements read."""
     return {x.name for s in walk(stmts) for e in expressions(s) for x in walk_expression(e) if isinstance(x, Var)}
 
 
@@ -500,7 +505,7 @@ def _extent(e: Expr) -> Dim | None:
 
 
 def _work(stmts: list[Stmt]) -> Dim | None:
-    """Expression nodes evaluated, as a size; None where it cannot be told."""
+    """Count the expression nodes evaluated, as a size; None if it is unknown."""
     total = Dim.of(0)
     for s in stmts:
         nodes = sum(1 for e in expressions(s) for _ in walk_expression(e))

@@ -11,41 +11,47 @@ import numpy as np
 from irc.backends.c.data import Weights
 from irc.backends.c.function import LARGEST_INDEX, Signature, Unit, broken, wrapped
 from irc.backends.c.names import Names
-from irc.backends.c.sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, dim_text, largest, least, power
+from irc.backends.c.run_sizes import NEEDED_DECLARATION, RunSizes, needed, refusals, used as used_by_sizes
+from irc.backends.c.sizes import (
+    LARGEST_SIZE,
+    LIMIT,
+    CheckedSizes,
+    Sizes,
+    dim_text,
+    largest,
+    least,
+    power,
+    with_operands,
+)
 from irc.backends.c.text import CComment, CName, block_comment, cut, remark
 from irc.backends.c.types import describe, storage
 from irc.diagnostics import require
-from irc.diagnostics.codes import lowering, runtime
+from irc.diagnostics.codes import lowering, name_of, runtime
 from irc.diagnostics.core import Code
 from irc.ir.dim import Dim, Symbol
 from irc.loops.ir import Buffer, Program
 from irc.loops.memory import MemoryPlan, aligned
 
 ABI_VERSION = 1
-INTERFACE = ("ctx", "run", "init", "plan", "reset", "check", "context_size", "profile", "times", "stamp")
-"""What stands behind the prefix in names of the interface."""
-
-
-def number(code: Code) -> int:
-    """What a C function returns for that finding."""
-    return int(code.id.removeprefix("IRC"))
+INTERFACE = ("ctx", "run", "init", "plan", "reset", "check", "context_size", "needed", "profile", "times", "stamp")
+"""What follows the prefix in names of the interface."""
 
 
 @dataclass
 class State:
-    """A variable: where its value lies in the context, and where the run writes the next one."""
+    """A variable: where its value is in the context, and where the run writes the next one."""
 
     name: str
     current: Buffer
     following: Buffer
     initial: np.ndarray | None  # type: ignore[type-arg]
     at: Dim
-    swapped: Dim | None  # the second copy's place where the two take turns
+    swapped: Dim | None  # the second copy's place if the two take turns
 
 
 @dataclass
 class Interface:
-    """Everything the header and the entry points need."""
+    """What the header and the entry points need."""
 
     unit: Unit
     program: Program
@@ -53,7 +59,7 @@ class Interface:
     weights: Weights
     states: list[State] = field(default_factory=list[State])
     slots: dict[Dim, int] = field(default_factory=dict[Dim, int])  # symbolic offsets kept in the context
-    profile: bool = False  # whether P_run notes the time before and after each function
+    profile: bool = False  # P_run notes the time before and after each function
 
     def __post_init__(self) -> None:
         self.arena = self._place_states(Dim.of(0))
@@ -63,11 +69,11 @@ class Interface:
         for a in addresses:
             if not a.is_const:
                 self.slots.setdefault(a, len(self.slots))
-        self.header = -(-8 * (4 + len(self.unit.symbols) + len(self.slots)) // 64) * 64
+        self.header = -(-8 * (6 + len(self.parameters) + len(self.slots)) // 64) * 64
         self._require_limits()
 
     def _require_limits(self) -> None:
-        """Refuse a program that no sizes make small enough."""
+        """Refuse a program that is too large for all sizes."""
         for b in (*self.program.buffers(), *self.program.outputs):
             smallest = math.prod((max(least(d), 1) for d in b.shape), start=b.dtype.itemsize)
             require(smallest <= LIMIT, lowering.SIZE_LIMIT, what=f"{b.name} {self.shape(b)}", limit=power(LIMIT))
@@ -82,12 +88,31 @@ class Interface:
     def macro(self) -> str:
         return self.prefix.upper()
 
+    def status(self, code: Code) -> str:
+        """Name the constant of `enum P_status` that a function returns for a finding."""
+        return f"{self.macro}_STATUS_{name_of(code)}"
+
+    @property
+    def ok(self) -> str:
+        """The constant that a function returns after success."""
+        return f"{self.macro}_STATUS_OK"
+
     @property
     def is_static(self) -> bool:
-        return not self.unit.symbols
+        return not self.parameters
+
+    @property
+    def parameters(self) -> dict[str, CName]:
+        """The symbols of P_plan's `dims`, in their order: sizes of inputs, and bounds of computed sizes."""
+        return {s: self.unit.symbols[s] for s in (*self.program.symbols, *self.limits)}
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The places in `dims` of the bounds of computed sizes, by symbol."""
+        return {s.symbol.name: k for k, s in enumerate(self.program.limits, len(self.program.symbols))}
 
     def _place_states(self, at: Dim) -> Dim:
-        """States stand before the arena.  Offsets count from the end of the context's header."""
+        """Place the states in front of the arena. Offsets count from the end of the context's header."""
         currents = {current.root for _, current, _, _ in self.program.states}
         for name, current, following, initial in self.program.states:
             state = State(name, current.root, following.root, initial, at, None)
@@ -100,35 +125,39 @@ class Interface:
 
     # ---------------------------------------------------------------- pieces
     def size(self, dim: Dim) -> str:
-        """A size over local variables named like the symbols."""
+        """Print a size over local variables named like the symbols."""
         self.unit.sizes[dim] = None
         return dim_text(dim, lambda s: self.unit.symbols[s], self.unit.helper)
 
     def address(self, offset: Dim) -> str:
-        """Bytes from the start of the context."""
+        """Print an offset in bytes from the start of the context."""
         if offset.is_const:
             return f"{int(offset) + self.header}"
         return f"ctx->at[{self.slots[offset]}]"
 
     def sizes(self) -> Sizes:
-        """Sizes in one function, after P_check has accepted them."""
+        """Start printing sizes in one function, after P_check has accepted them."""
         return Sizes(self.unit.symbols, self.unit.names.taken, self.unit.helper)
 
     def checked_sizes(self) -> CheckedSizes:
-        """Sizes in P_check, below the lines that make sure of all that the program computes."""
-        too_large = number(runtime.MODEL_TOO_LARGE)
+        """Start printing sizes in P_check, after the lines that check all that the program computes."""
+        too_large = self.status(runtime.MODEL_TOO_LARGE)
         found = CheckedSizes(self.unit.symbols, self.unit.names.taken, self.unit.helper, too_large)
         buffers, total = [*self.program.buffers(), *self.program.outputs], self.total + self.header
-        found.check(self.unit.counts, LARGEST_INDEX)
+        found.check(map(self._bound, with_operands(self.unit.counts)), LARGEST_INDEX)
         places = [total, *(at + self.header for at in self.slots)]
-        found.check([*places, *(b.bytes for b in buffers), *self.unit.sizes])
-        found.check_empty(b.shape for b in buffers)
+        found.check([*places, *map(self.program.bytes, buffers), *map(self._bound, with_operands(self.unit.sizes))])
+        found.check_empty(b.shape for b in buffers if all(map(self.program.known, b.shape)))
         if not total.is_const:
             found.lines.append(f"    if ((uint64_t)({found.text(total)}) > SIZE_MAX / 2) return {too_large};")
         return found
 
+    def _bound(self, size: Dim) -> Dim:
+        """Bound the partial results of computing a size by what is known before a run."""
+        return size if self.program.known(size) else self.program.capacity.magnitude(size)
+
     def doubtful_sizes(self) -> list[Dim]:
-        """The sizes of tensors that small inputs would make negative."""
+        """List the sizes of tensors that small inputs would make negative."""
         buffers = [*self.program.buffers(), *self.program.outputs]
         return list(dict.fromkeys(d for b in buffers for d in b.shape if d.bounds()[0] < 0))
 
@@ -136,7 +165,7 @@ class Interface:
         return cut(f"[{', '.join(map(str, buffer.shape))}]", 200)
 
     def symbols(self) -> dict[str, Symbol]:
-        """The declared bounds of each symbol."""
+        """Collect the declared bounds of each symbol."""
         found: dict[str, Symbol] = {}
         for b in (*self.program.inputs, *self.program.outputs, *(s.current for s in self.states)):
             for d in b.shape:
@@ -144,8 +173,9 @@ class Interface:
         return found
 
     def load_sizes(self, source: str, used: set[str]) -> list[str]:
-        names = self.unit.symbols
-        return [f"    const int64_t {names[s]} = {source}[{k}];" for k, s in enumerate(names) if s in used]
+        return [
+            f"    const int64_t {n} = {source}[{k}];" for k, (s, n) in enumerate(self.parameters.items()) if s in used
+        ]
 
 
 # -------------------------------------------------------------------- model.h
@@ -162,14 +192,17 @@ typedef struct irc_pool {
 
 
 def header(i: Interface) -> str:
-    """The text of model.h."""
+    """Print model.h."""
     p, m = i.prefix, i.macro
     title = CComment(f"{cut(i.program.name, 120)}: C interface.  Generated by irc.")
     parts = [block_comment([title, CComment(""), *_header_tensors(i)], "\n */")]
     parts += [f"#ifndef {m}_H\n#define {m}_H\n", "#include <stddef.h>\n#include <stdint.h>\n"]
     parts += ['#ifdef __cplusplus\nextern "C" {\n#endif\n', POOL]
     parts.append("\n".join(f"#define {m}_{name} {value}" for name, value in _constants(i)) + "\n")
+    parts.append(_statuses(i))
     declared = re.sub(r"\bP_PUBLIC\b", f"{m}_PUBLIC", _DECLARATIONS.replace("WEIGHTS_NOTE", _weights_note(i)))
+    if i.limits:
+        declared += re.sub(r"\bP_PUBLIC\b", f"{m}_PUBLIC", NEEDED_DECLARATION)
     if i.profile:
         declared += re.sub(r"\bP_PUBLIC\b", f"{m}_PUBLIC", _PROFILE_DECLARATION)
     parts.append(re.sub(r"\bP_", f"{p}_", declared))
@@ -186,8 +219,6 @@ typedef struct P_ctx P_ctx;
 #else
 #define P_PUBLIC
 #endif
-
-/* Functions that return int give 0, or the number of a diagnostic: 6103 means IRC6103 (`irc explain IRC6103`). */
 
 /* Bytes of a context for these sizes (`dims`: one number for each symbol above; NULL if there are none);
  * 0 if the sizes are not acceptable. */
@@ -228,12 +259,23 @@ def _header_tensors(i: Interface) -> list[CComment]:
         for k, b in enumerate(tensors):
             lines.append(f"{title}[{k}]  {cut(b.name, 120)}: {describe(b.dtype)} {i.shape(b)}")
     bounds = i.symbols()
-    for k, (symbol, name) in enumerate(i.unit.symbols.items()):
-        s = bounds.get(symbol)
+    for k, symbol in enumerate(i.program.symbols):
+        s, name = bounds.get(symbol), i.unit.symbols[symbol]
         limits = f"{s.lo} to {largest(s)}" if s else f"0 to {LARGEST_SIZE}"
         lines.append(f"dims[{k}]  {name}" + (f" ({cut(symbol, 120)})" if name != symbol else "") + f": {limits}")
+    for k, found in enumerate(i.program.limits, len(i.program.symbols)):
+        lines.append(f"dims[{k}]  the most that a size of {cut(found.value, 120)} may come to, which the run computes")
     lines += [f"state  {cut(s.name, 120)}: {describe(s.current.dtype)} {i.shape(s.current)}" for s in i.states]
     return list(map(CComment, lines))
+
+
+def _statuses(i: Interface) -> str:
+    """Print the enumeration of what functions return."""
+    constraints = sorted((d.code for d in i.program.constraints), key=lambda code: code.number)
+    codes = dict.fromkeys((*runtime.STATUSES, *constraints))
+    rows = [f"    {i.status(c)} = {c.number}, {remark(c.title)}" for c in codes]
+    note = "/* What functions that return int give: 0, or the number of a finding, which `irc explain` explains. */"
+    return "\n".join([note, f"enum {i.prefix}_status {{", f"    {i.ok} = 0,", *rows, "};"]) + "\n"
 
 
 def _constants(i: Interface) -> list[tuple[str, object]]:
@@ -241,7 +283,7 @@ def _constants(i: Interface) -> list[tuple[str, object]]:
         ("ABI_VERSION", ABI_VERSION),
         ("INPUTS", len(i.program.inputs)),
         ("OUTPUTS", len(i.program.outputs)),
-        ("SYMBOLS", len(i.unit.symbols)),
+        ("SYMBOLS", len(i.parameters)),
         ("OUTPUT_DIMS", sum(len(b.shape) for b in i.program.outputs)),
         ("WEIGHTS_BYTES", 0 if i.weights.embedded else i.weights.size),
     ]
@@ -254,15 +296,19 @@ def _constants(i: Interface) -> list[tuple[str, object]]:
 
 # -------------------------------------------------------------------- entry points
 def context(i: Interface) -> str:
-    """The definition of the context."""
+    """Print the definition of the context."""
     rows = [
         "const irc_pool *pool;",
         "const uint8_t *weights;",
         "int64_t planned;  /* whether the sizes are set */",
         "int64_t turn;  /* which copy of the state is the current one */",
     ]
-    if i.unit.symbols:
-        rows.append(f"int64_t dims[{len(i.unit.symbols)}];")
+    if i.parameters:
+        rows.append(f"int64_t dims[{len(i.parameters)}];")
+    if i.limits:
+        rows.append(
+            "int64_t beyond, needed;  /* which of dims was too small for the latest run, and what it must be */"
+        )
     if i.slots:
         rows.append(f"int64_t at[{len(i.slots)}];  /* places that depend on the sizes, in bytes from the start */")
     body = "\n".join(f"    {r}" for r in rows)
@@ -275,38 +321,37 @@ def context(i: Interface) -> str:
 
 
 def _static_size(i: Interface) -> str:
-    """A check that the address space of the machine is large enough, where not every machine's is."""
+    """Print a check that the address space is large enough, if not every machine's is."""
     if not i.total.is_const or int(i.total) + i.header <= 0x7FFFFFFF:
         return ""
     return f'_Static_assert({int(i.total) + i.header} <= SIZE_MAX / 2, "the context fits into the address space");\n'
 
 
 def entry_points(i: Interface, calls: list[Signature]) -> str:
-    """The P_* functions."""
-    parts = [_context_size(i), _init(i), _reset(i), _plan(i), _clock(i, len(calls)), _run(i, calls)]
-    return "\n".join(part for part in (_check(i), *parts) if part)  # checked is what the others compute
+    """Print the P_* functions."""
+    parts = [_context_size(i), _init(i), _reset(i), _plan(i), needed(i), _clock(i, len(calls)), _run(i, calls)]
+    return "\n".join(part for part in (_check(i), *parts) if part)  # P_check is last: it checks what these compute
 
 
 def _check(i: Interface) -> str:
     if i.is_static:
         return ""
     p, lines, bounds = i.prefix, list[str](), i.symbols()
-    for symbol, name in i.unit.symbols.items():
+    for symbol, name in i.parameters.items():
         s = bounds.get(symbol, Symbol(symbol))
-        lines.append(f"    if ({name} < {s.lo} || {name} > {largest(s)}) return {number(runtime.SIZE_OUT_OF_RANGE)};")
-    sizes, checks = i.checked_sizes(), list[str]()
-    for demand in i.program.demands:
-        fails = demand.relation.text(sizes.text, {"and": "&&", "or": "||"}, negated=True)
-        checks.append(f"    {remark(f'{demand.where}: {demand.message}')}")
-        checks.append(f"    if ({fails}) return {number(demand.code)};")
-    checks += [f"    if ({sizes.text(d)} < 0) return {number(runtime.SIZE_NEGATIVE)};" for d in i.doubtful_sizes()]
+        lines.append(f"    if ({name} < {s.lo} || {name} > {largest(s)}) return {i.status(runtime.SIZE_OUT_OF_RANGE)};")
+    sizes, known = i.checked_sizes(), i.program.known  # what is not known yet, P_run checks
+    constraints = [c for c in i.program.constraints if all(map(known, c.relation.dims()))]
+    checks = refusals(i, sizes, constraints, filter(known, i.doubtful_sizes()))
     lines += [part for line in (*sizes.lines, *checks) for part in _folded(line)]
-    given = i.load_sizes("dims", set(i.unit.symbols))
-    return "\n".join([f"static int {p}_check(const int64_t *dims) {{", *given, *lines, "    return 0;", "}"]) + "\n"
+    given = i.load_sizes("dims", set(i.parameters))
+    return (
+        "\n".join([f"static int {p}_check(const int64_t *dims) {{", *given, *lines, f"    return {i.ok};", "}"]) + "\n"
+    )
 
 
 def _folded(line: str) -> list[str]:
-    """A line of a function's body, as several if it is long."""
+    """Break a line of a function's body into several if it is long."""
     first, *rest = broken(line.strip(), 112)
     return [f"    {first}", *(f"        {part}" for part in rest)]
 
@@ -328,21 +373,21 @@ def _context_size(i: Interface) -> str:
 
 
 def _init(i: Interface) -> str:
-    p, misaligned = i.prefix, number(runtime.MEMORY_MISALIGNED)
+    p, misaligned = i.prefix, i.status(runtime.MEMORY_MISALIGNED)
     lines = [_SYSCALL] if _uses_tiles(i) else []
     lines.append(f"int {p}_init({p}_ctx *ctx, const void *weights, const irc_pool *pool) {{")
     lines.append(f"    if (!ctx || (uintptr_t)ctx % 64) return {misaligned};")
     if i.weights.size and not i.weights.embedded:
         lines.append(f"    if (!weights || (uintptr_t)weights % 64) return {misaligned};")
     if _uses_tiles(i):
-        lines += ["#ifdef __linux__", f"    if (syscall(158, 0x1023L, 18L)) return {number(runtime.TILES_REFUSED)};"]
+        lines += ["#ifdef __linux__", f"    if (syscall(158, 0x1023L, 18L)) return {i.status(runtime.TILES_REFUSED)};"]
         lines += ["#endif"]
     lines += ["    memset(ctx, 0, sizeof *ctx);", "    ctx->pool = pool;", "    ctx->weights = weights;"]
     if i.is_static:
         lines.append("    ctx->planned = 1;")
     if i.states and not _moving_states(i):
         lines.append(f"    {p}_reset(ctx);")
-    return "\n".join([*lines, "    return 0;", "}"]) + "\n"
+    return "\n".join([*lines, f"    return {i.ok};", "}"]) + "\n"
 
 
 _SYSCALL = """/* A process may use AMX when it has asked for it: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA). */
@@ -356,7 +401,7 @@ def _uses_tiles(i: Interface) -> bool:
 
 
 def _bytes(i: Interface, size: Dim) -> str:
-    """A size as a size_t."""
+    """Print a size as a size_t."""
     return str(int(size)) if size.is_const else f"(size_t)({i.size(size)})"
 
 
@@ -386,9 +431,12 @@ def _plan(i: Interface) -> str:
     p = i.prefix
     lines = [f"int {p}_plan({p}_ctx *ctx, const int64_t *dims) {{"]
     if i.is_static:
-        return "\n".join([*lines, "    (void)ctx;", "    (void)dims;", "    return 0;", "}"]) + "\n"
-    lines += [f"    if (!dims) return {number(runtime.SIZE_OUT_OF_RANGE)};", f"    const int error = {p}_check(dims);"]
-    lines += ["    if (error) return error;", f"    if (!ctx) return {number(runtime.MEMORY_MISALIGNED)};"]
+        return "\n".join([*lines, "    (void)ctx;", "    (void)dims;", f"    return {i.ok};", "}"]) + "\n"
+    lines += [
+        f"    if (!dims) return {i.status(runtime.SIZE_OUT_OF_RANGE)};",
+        f"    const int error = {p}_check(dims);",
+    ]
+    lines += ["    if (error) return error;", f"    if (!ctx) return {i.status(runtime.MEMORY_MISALIGNED)};"]
     lines += i.load_sizes("dims", _used(*i.slots))
     if _moving_states(i):
         changed = "const int changed = !ctx->planned || memcmp(ctx->dims, dims, sizeof ctx->dims) != 0;"
@@ -400,7 +448,7 @@ def _plan(i: Interface) -> str:
     lines.append("    ctx->planned = 1;")
     if _moving_states(i):
         lines.append(f"    if (changed) {p}_reset(ctx); /* the state's own sizes may have changed */")
-    return "\n".join([*lines, "    return 0;", "}"]) + "\n"
+    return "\n".join([*lines, f"    return {i.ok};", "}"]) + "\n"
 
 
 def _run(i: Interface, calls: list[Signature]) -> str:
@@ -408,15 +456,21 @@ def _run(i: Interface, calls: list[Signature]) -> str:
     names = Names(frozenset(i.unit.names.taken))
     called = (b for s in calls for b in s.buffers)
     given = (o.root for o in i.program.outputs)
-    places = {b: names.of_model(b.name) for b in dict.fromkeys([*called, *given, *(s.following for s in i.states)])}
-    body = _stamp(i, 0)
-    for k, call in enumerate(calls, 1):
-        body += _call(i, call, places) + _stamp(i, k)
+    places = {
+        b: names.of_model(b.name)
+        for b in dict.fromkeys(
+            [*called, *given, *(s.following for s in i.states), *(s.buffer.root for s in i.program.sizes)]
+        )
+    }
+    run_sizes = RunSizes(i, places)
+    body = _stamp(i, 0) + run_sizes.after(None)
+    for k, (f, call) in enumerate(zip(i.program.functions, calls, strict=True), 1):
+        body += _call(i, call, places) + _stamp(i, k) + run_sizes.after(f.writes)
     body += _copies(i, places) + _stamp(i, len(calls) + 1)
     if any(s.swapped is not None for s in i.states):
         body.append("    ctx->turn ^= 1;")
     body += _output_sizes(i)
-    words = set(re.findall(r"\w+", "\n".join(body)))  # nobody writes a result without elements
+    words = set(re.findall(r"\w+", "\n".join(body)))  # a result without elements is written nowhere
     declared = [f"    {_declare(i, b, name)}" for b, name in places.items() if name in words]
     text = "\n".join([*declared, *body])
     head = [f"int {p}_run({p}_ctx *ctx, const void *const *in, void *const *out, int64_t *out_dims) {{"]
@@ -424,17 +478,17 @@ def _run(i: Interface, calls: list[Signature]) -> str:
         head.append("    uint8_t *const base = (uint8_t *)ctx;")
     head += [f"    (void){v};" for v in ("in", "out", "out_dims") if f"{v}[" not in text and f"({v})" not in text]
     if not i.is_static:
-        head.append(f"    if (!ctx->planned) return {number(runtime.NOT_PLANNED)};")
+        head.append(f"    if (!ctx->planned) return {i.status(runtime.NOT_PLANNED)};")
         used = {s for c in calls for s in c.symbols} | _used(*(d for o in i.program.outputs for d in o.shape))
         used |= _used(*(o.bytes for o in i.program.outputs), *(s.current.bytes for s in i.states if s.swapped is None))
-        head += i.load_sizes("ctx->dims", used)
+        head += i.load_sizes("ctx->dims", (used | used_by_sizes(i)) & set(i.program.symbols))
     if not any("ctx" in line for line in [text, *head[1:]]):
         head.append("    (void)ctx;")
-    return "\n".join([*head, text, "    return 0;", "}"]) + "\n"
+    return "\n".join([*head, text, f"    return {i.ok};", "}"]) + "\n"
 
 
 def _clock(i: Interface, calls: int) -> str:
-    """What a build for profiling has besides: its clock, and the times that it notes."""
+    """Print what a build for profiling adds: its clock, and the times that it notes."""
     if not i.profile:
         return ""
     p = i.prefix
@@ -464,7 +518,7 @@ def _call(i: Interface, call: Signature, places: dict[Buffer, CName]) -> list[st
 
 
 def _declare(i: Interface, b: Buffer, name: CName) -> str:
-    """The pointer to a buffer's memory."""
+    """Declare the pointer to a buffer's memory."""
     c, p = storage(b.dtype), i.program
     for s in i.states:
         for root, first, second in ((s.current, s.at, s.swapped), (s.following, s.swapped, s.at)):
@@ -491,7 +545,7 @@ def _cast(pointer: str, c_type: str) -> str:
 
 
 def _copies(i: Interface, places: dict[Buffer, CName]) -> list[str]:
-    """Outputs that are not written in place (a second name, an input, a constant), and states without a turn."""
+    """Copy outputs that are not written in place (a second name, an input, a constant), and states without a turn."""
     lines: list[str] = []
     direct: set[Buffer] = set()
     for k, o in enumerate(i.program.outputs):
@@ -505,7 +559,7 @@ def _copies(i: Interface, places: dict[Buffer, CName]) -> list[str]:
 
 
 def _copy_order(states: list[State]) -> list[State]:
-    """States whose next value is another's current one go before that one changes."""
+    """Order copies so that a state whose next value is another's current one goes before that one changes."""
     left, found = list(states), list[State]()
     while left:
         free = [s for s in left if not any(o is not s and o.following is s.current for o in left)]

@@ -1,4 +1,4 @@
-"""Kernels in the C of a program: their names, their descriptions, and lines of a length that people read.
+"""Kernels in the C of a program: their names, their descriptions, and lines of readable length.
 
 A kernel calls itself by its symbol, which says all that it depends on.  In a program it has a short name: its function
 begins with the program's prefix, what is local to its file with `irc_`; the symbol stands in the comment above.
@@ -7,22 +7,27 @@ begins with the program's prefix, what is local to its file with `irc_`; the sym
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from irc.backends.c.names import Names
 from irc.backends.c.text import CComment, CName, block_comment
+from irc.kernels.core.text import Piece
 
 WIDTH = 120
 """Characters of a line of generated C, at most."""
 SYMBOL = "@SYMBOL@"
-"""Stands for a kernel's symbol where it is not to be renamed."""
+"""Placeholder of a kernel's symbol where it must not be renamed."""
 _SPECIFIC = re.compile(r"_(?:f32|f64|amx|dot|\d|s\d)(?=[_x\d]|$).*")
+_OWN_NAME = re.compile(r"\birc_\w+")
 
 
 @dataclass
 class KernelNames:
-    """The short names of a program's kernels, by symbol, in the order of their first call."""
+    """The short names of a program's kernels and of what they share, in the order of their first use.
+
+    public: of the kernels' functions.  local: what the names of a kernel's own definitions, or of a tile's, begin with.
+    """
 
     prefix: CName
     names: Names
@@ -32,47 +37,41 @@ class KernelNames:
     def add(self, symbol: str) -> None:
         """Draw names for a kernel, unless it has some."""
         if symbol not in self.public:
-            short = f"{_SPECIFIC.sub('', symbol.removeprefix('irc_'))}{len(self.public) + 1}"
-            self.local[symbol] = CName(f"irc_{short}")
-            self.public[symbol] = self.names.within(self.prefix, short)
+            short = f"{_general(symbol)}_{len(self.public) + 1}"
+            self.public[symbol] = self.names.own(f"{self.prefix}_{short}")
+            self.local[symbol] = self.names.own(f"irc_{short}")
 
-    def rename(self, symbol: str, code: str) -> str:
-        """C of the kernel with this symbol, under its short names."""
-        code = re.sub(rf"\b{symbol}(?=_)", self.local[symbol], code)
-        return re.sub(rf"\b{symbol}\b", self.public[symbol], code)
+    def add_shared(self, pieces: Iterable[Piece]) -> None:
+        """Draw names for the tiles among what kernels share, unless they have some."""
+        for stem in (p.stem for p in pieces if p.stem and p.stem not in self.local):
+            self.local[stem] = self.names.own(f"irc_{_general(stem)}_", numbered=True)
+
+    def rename(self, code: str) -> str:
+        """Put the short names into C of kernels."""
+        return _OWN_NAME.sub(lambda found: self._short(found[0]), code)
+
+    def _short(self, name: str) -> str:
+        if (symbol := name.removesuffix("_args")) in self.public:
+            return self.public[symbol] + name[len(symbol) :]
+        stem = name
+        while stem and stem not in self.local:
+            stem = stem.rpartition("_")[0]
+        return self.local[stem] + name[len(stem) :] if stem else name
+
+
+def _general(name: str) -> str:
+    """Cut a symbol down to the kind of a kernel or a tile, without what it is made for."""
+    return _SPECIFIC.sub("", name.removeprefix("irc_"))
 
 
 def described(lines: Sequence[str], code: str) -> str:
-    """A kernel's own code below one comment: its symbol (`SYMBOL`), what it computes, and the epilogue's formula."""
+    """Put one comment above a kernel's own code: its symbol (`SYMBOL`), what it computes, the epilogue's formula."""
     comment = [part for line in [*lines, f"Kernel {SYMBOL}."] for part in _folded(line, WIDTH - 6)]
     return f"{block_comment(map(CComment, comment))}\n\n{code.lstrip()}"
 
 
-_RESIDUES = (
-    (re.compile(r"(?<=[\w)\]]) \* 1(?![\w.])"), ""),
-    (re.compile(r"(?<=[(\[{])1 \* "), ""),
-    (re.compile(r"(?<=[=,+?:<>-] )1 \* "), ""),
-    (re.compile(r"(?<=return )1 \* "), ""),
-    (re.compile(r"(?:(?<=[=,+] )|(?<=[(\[]))0(?: \* \w+)+ \+ "), ""),
-    (re.compile(r"(?<=[\w)\]]) \+ 0(?: \* \w+)?(?=[,;)\]])"), ""),
-    (re.compile(r"(?<=[\w)\]]) \+ 0(?: \* \w+)? (?=[+-] )"), " "),
-    (re.compile(r"(?<=[(\[])0 \+ "), ""),
-    (re.compile(r"(?<=\()1 && "), ""),
-    (re.compile(r"(?<=[\w)\]]) && (?:1|\(!?\w+ \|\| 1\))(?=\))"), ""),
-    (re.compile(r"\((!?\w+) \|\| 0\)"), r"\1"),
-)
-"""What templates leave of constants that count, or decide, nothing; of integers alone, which such constants are."""
-
-
-def without_residues(code: str) -> str:
-    """The code without factors 1, summands 0 and conditions that always hold."""
-    for pattern, instead in _RESIDUES:
-        code = pattern.sub(instead, code)
-    return code
-
-
 def in_lines(code: str) -> str:
-    """The code with its long lines broken after commas and before operators, outermost first."""
+    """Break long lines of the code after commas and before operators, outermost first."""
     return "\n".join(part for line in code.split("\n") for part in _broken(line))
 
 
@@ -95,14 +94,14 @@ def _broken(line: str) -> Iterator[str]:
 
 
 def _split_comment(line: str) -> tuple[str, str]:
-    """A line of code and the comment behind it, which then stands above."""
+    """Split a line into code and the comment behind it, which is then printed above."""
     code, opened, comment = line.rpartition("/*")
     whole = opened and comment.endswith("*/") and code.strip()
     return (code.rstrip(), f"/*{comment}") if whole else (line, "")
 
 
 def _place(line: str, indent: int) -> int | None:
-    """Where a line is broken: at the shallowest level, as far right as it may be; not in texts."""
+    """Find the place to break a line: at the shallowest level, as far right as possible, not in texts."""
     depth, quoted = 0, False
     places: list[tuple[int, int]] = []
     for k, c in enumerate(line[:WIDTH]):

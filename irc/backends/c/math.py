@@ -1,4 +1,4 @@
-"""Mathematical functions of f32 as C helpers: polynomials of our own, without branches and without calls.
+"""Mathematical functions of f32 as C helpers: polynomials, without branches and without calls.
 
 Compilers vectorise a loop around them; the results are the same whether they do or not, and on every machine, because
 products and sums are not contracted.  Each states its largest error over all floats (result against the exact value;
@@ -39,7 +39,7 @@ ULP: dict[str, float] = {
     "atanh": 2.0,
     "sigmoid": 2.5,
 }
-"""Function of f32 -> largest error in units of the last place.  sigmoid: results below 2^-126 may be zero."""
+"""Function of f32 → largest error in units of the last place.  sigmoid: results below 2^-126 may be zero."""
 
 # exp(x) = 2^n · exp(r): n by adding 1.5 · 2^23, which leaves it in the low bits (here with 256 added); 2^n in two
 # factors, so that results below the normal range are rounded once and those above it become infinite.
@@ -58,7 +58,7 @@ _EXP2 = f"""    float t = x < -151.0f ? -151.0f : x;
     const float shifted = t + 0x1.8p+23f, r = (t - (shifted - 0x1.8p+23f)) * 0x1.62e43p-1f;
 $exp_r
     p = p * (r * r) + r + 1.0f;{_SCALE}"""
-# As above where -80 <= x <= 80.
+# The same for -80 <= x <= 80.
 _EXP_NEAR = """/* exp(x), -80 <= x <= 80 or NaN */
 IRC_MATH float irc_exp_near_f32(float x) {
     const float shifted = x * 0x1.715476p+0f + 0x1.8p+23f, whole = shifted - 0x1.8p+23f;
@@ -158,8 +158,11 @@ _PIECES = (0xA2F983, 0x6E4E44, 0x1529FC, 0x2757D1, 0xF534DD, 0xC0DB62, 0x95993C,
 
 
 def _piece(at: int) -> str:
-    """The piece `at` places behind the first that is needed, times x.  Of masks: few processors read a table well in
-    a vectorised loop, and compilers leave such a loop to scalar code for the others."""
+    """Print the piece `at` places behind the first that is needed, times x.
+
+    It is chosen by masks: few processors read a table well in a vectorised loop, and compilers leave such a loop to
+    scalar code for the others.
+    """
     words = _PIECES[at : at + 5]
     changes = "".join(f" ^ (m{k} & 0x{words[k - 1] ^ words[k]:06x})" for k in range(1, 5))
     return f"t * ((0x{words[0]:06x}{changes}) * 0x1p-{24 * at + 24})"
@@ -310,11 +313,11 @@ POWERS = {
     3.0: ("cube_f32", "x * x * x", "1 ULP"),
     -1.0: ("reciprocal_f32", "1.0f / x", "1/2 ULP"),
 }
-"""Exponent -> helper, its expression and error; 0.5 has `pow_half_f32`."""
+"""Exponent → helper, its expression and error; 0.5 has `pow_half_f32`."""
 
 
 def math_helpers(make: Callable[..., Any]) -> dict[str, Any]:
-    """All helpers by name, in an order in which each follows what it needs; `make(code, needs)` builds one."""
+    """Build all helpers by name, in an order in which each follows what it needs; `make(code, needs)` builds one."""
     found: dict[str, Any] = {name: make(code) for name, code in _BITS.items()}
     for name, (text, needs) in _SHARED.items():
         found[name] = make(Template(text).substitute(_PLACES), ("math", *needs))

@@ -26,7 +26,7 @@ def _reserved() -> frozenset[str]:
 
 
 RESERVED = _reserved()
-"""What generated functions use and irc's own variables are not called."""
+"""Names that generated functions use, and that variables must not have."""
 
 
 # ---------------------------------------------------------------------- known words
@@ -66,13 +66,13 @@ write wte x xor y z zip"""
 _WORDS = frozenset(_ALONE.split()) - RESERVED
 """Words that may be names by themselves."""
 _PARTS = _WORDS | frozenset(_TOGETHER.split())
-"""Words of which longer names are made."""
+"""Words that longer names consist of."""
 _PART = re.compile(r"[A-Z]?[a-z]+|[0-9]+|[A-Z]+(?![a-z])", re.ASCII)
 
 
 @lru_cache(1 << 14)
 def harmless(name: str) -> bool:
-    """Whether an identifier is made of words that, so put together, mean nothing to C, its libraries or irc."""
+    """Tell whether an identifier consists of words that, so put together, mean nothing to C, its libraries or irc."""
     parts = name.split("_")
     if len(parts) == 1:
         word = re.fullmatch(r"([a-z]+)[0-9]*", name, re.ASCII)
@@ -85,7 +85,7 @@ def harmless(name: str) -> bool:
 
 
 def _is_known(part: str) -> bool:
-    """Whether a part of a name is a number, a letter with or without one, or words."""
+    """Tell whether a part of a name is a number, a letter with or without one, or words."""
     if re.fullmatch(r"[0-9]+|[A-Za-z][0-9]*", part, re.ASCII) or part.lower().rstrip("0123456789") in _PARTS:
         return True
     found = _PART.findall(part)
@@ -95,7 +95,7 @@ def _is_known(part: str) -> bool:
 
 # ------------------------------------------------------------------------- drawing
 def identifier(name: str) -> str:
-    """The name with everything that C does not allow replaced by one underscore; it may be a keyword."""
+    """Replace everything that C does not allow in a name by one underscore; the result may be a keyword."""
     text = re.sub(r"_?[^A-Za-z0-9_]+", "_", name[: 16 * LONGEST]).strip("_") or "v"
     if text[0].isdigit() or text.startswith("irc_"):
         text = f"v{text}"
@@ -103,7 +103,7 @@ def identifier(name: str) -> str:
 
 
 def stem(name: str) -> str:
-    """The name without a number that counts up over a whole process (`r123`, `d?7`)."""
+    """Strip a number that counts up over a whole process from a name (`r123`, `d?7`)."""
     return "r" if re.fullmatch(r"r\d+", name) else name.split("?", maxsplit=1)[0]
 
 
@@ -115,20 +115,20 @@ class Names:
         self._next: dict[tuple[str, str], int] = {}
 
     def of_model(self, wanted: str, numbered: bool = False) -> CName:
-        """An identifier like a name of the model: `batch`, `batch_2` …, `HUGE_VAL_`, `HUGE_VAL_2_` …
+        """Draw an identifier like a name of the model: `batch`, `batch_2` …, `HUGE_VAL_`, `HUGE_VAL_2_` …
 
         numbered: `batch0`, `batch1` …
         """
         return self._draw(identifier(wanted), lambda name: name if harmless(name) else f"{name}_", numbered)
 
     def within(self, prefix: CName, wanted: str) -> CName:
-        """An identifier like a name of the model, for a function: it begins with the model's prefix."""
+        """Draw an identifier like a name of the model, for a function: it begins with the model's prefix."""
         base = identifier(wanted)
-        plain = harmless(base) and not re.fullmatch(r"data[0-9]+", base)  # those are the embedded weights
+        plain = harmless(f"p_{base}") and not re.fullmatch(r"data[0-9]+", base)  # those are the embedded weights
         return self._draw(f"{prefix}_{base}", lambda name: name if plain else f"{name}_", False)
 
     def own(self, wanted: str, numbered: bool = False) -> CName:
-        """The same for a name that irc gives: ValueError if it is no identifier."""
+        """Draw an identifier for a name that irc gives; ValueError if it is no identifier."""
         return self._draw(CName(wanted), str, numbered)
 
     def _draw(self, base: str, finish: Callable[[str], str], numbered: bool) -> CName:
@@ -152,7 +152,7 @@ _NAMESPACES = re.compile(
 
 
 def prefix_of(name: str) -> CName:
-    """The prefix of everything public, made of the model's name: `digits` for digits_run and DIGITS_INPUTS."""
+    """Make the prefix of all public names from the model's name: `digits` for digits_run and DIGITS_INPUTS."""
     made = re.sub(r"[^A-Za-z0-9_]+", "_", name[: 16 * LONGEST]).strip("_").lower()[:40].rstrip("_")
     free = made and not made[0].isdigit() and not _NAMESPACES.match(made) and made not in KEYWORDS
     return CName(made if free else f"model_{made}".rstrip("_"))

@@ -171,7 +171,7 @@ static inline uint16_t irc_f16_from_f64(double x) {
 
 
 def narrow_helpers(make: Callable[..., Any]) -> dict[str, Any]:
-    """All helpers by name; `make(code, needs)` builds one."""
+    """Build all helpers by name; `make(code, needs)` builds one."""
     found: dict[str, Any] = {name: make(code) for name, code in _BITS.items()}
     for layout in _LAYOUTS:
         found |= _layout_helpers(layout, make)

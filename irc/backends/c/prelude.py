@@ -225,7 +225,7 @@ HELPERS = _all()
 
 
 def text(names: Iterable[str]) -> str:
-    """The definitions of these helpers and of what they call."""
+    """Print the definitions of these helpers and of what they call."""
     wanted: set[str] = set()
     todo = list(names)
     while todo:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from irc.backends.c.function import Signature, Unit, expressions, print_function
-from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var, fold
+from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store
+from irc.traversal import fold
 
 Key = tuple[Any, ...]
 
@@ -27,7 +28,7 @@ class Member:
 
 
 def families(functions: Sequence[Function]) -> list[list[Member]]:
-    """The functions in sets of equals, each set at the place of its first member."""
+    """Group equal functions, each group at the place of its first member."""
     table: dict[Key, int] = {}
     found: dict[Key, list[Member]] = {}
     for f in functions:
@@ -40,7 +41,7 @@ def families(functions: Sequence[Function]) -> list[list[Member]]:
 def print_functions(
     unit: Unit, functions: Sequence[Function], aliased: Callable[[Function], set[Buffer]]
 ) -> tuple[list[Signature], list[Signature]]:
-    """The definitions, and for every function in order how it is called.
+    """Print the definitions. Returns them, and for every function in order how it is called.
 
     `aliased` gives the buffers of a function that may share memory.
     """
@@ -66,7 +67,7 @@ def _places(roots: list[Buffer], buffer: Buffer) -> list[int]:
 
 # ------------------------------------------------------------------------ names
 def _renamed(family: list[Member]) -> Function:
-    """The first function; of several, under the name they have in common."""
+    """Return the first function; of several, under the name they have in common."""
     first = family[0].function
     if len(family) == 1:
         return first
@@ -74,7 +75,7 @@ def _renamed(family: list[Member]) -> Function:
 
 
 def _titles(family: list[Member]) -> dict[Buffer, str]:
-    """What the buffers of a shared function are called: by what their names have in common, or by their role."""
+    """Name the buffers of a shared function by what their names have in common, or by their role."""
     if len(family) == 1:
         return {}
     first = family[0]
@@ -87,7 +88,7 @@ def _titles(family: list[Member]) -> dict[Buffer, str]:
 
 
 def common_name(names: Sequence[str]) -> str:
-    """`layer.n.bias` for `layer.0.bias` and `layer.1.bias`; empty where more than numbers differ."""
+    """Find the common form of names, such as `layer.n.bias` of `layer.0.bias`; empty if more than numbers differ."""
     parts = [re.split(r"(\d+)", name) for name in dict.fromkeys(names)]
     if len({tuple(p[::2]) for p in parts}) != 1:
         return ""
@@ -106,7 +107,7 @@ class _Walker:
         self._known: dict[int, int] = {}
 
     def memory(self) -> Key:
-        """What the text says about the memory itself: its type and, of locals, its size."""
+        """Return what the text says about the memory itself: its type and, of locals, its size."""
         return tuple((b.dtype.name, b.where == "local", b.shape if b.where == "local" else ()) for b in self.roots)
 
     def block(self, stmts: list[Stmt]) -> Key:

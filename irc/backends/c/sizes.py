@@ -20,9 +20,9 @@ from irc.diagnostics.codes import lowering
 from irc.ir.dim import INF, LOCAL, Atom, Dim, Func, Monomial, Symbol
 
 LARGEST_SIZE = 0x7FFFFFFF
-"""Of a symbol whose bound the model does not declare."""
+"""Largest value of a symbol whose bound the model does not declare."""
 LIMIT = 1 << 62
-"""What sizes, bytes and offsets may be at most, and every partial result of computing them."""
+"""Largest size, number of bytes and offset, and largest partial result of computing one."""
 EMPTY = 1 << 32
 """What the symbolic sizes of a tensor without elements may multiply to, the 0 as 1: loops count to them for nothing."""
 _ROUNDED = LIMIT + (LIMIT >> 30)
@@ -59,22 +59,22 @@ def _atom_text(atom: Atom, symbol: Callable[[str], CName], helper: Callable[[str
 
 # -------------------------------------------------------------------- bounds
 def power(limit: int) -> str:
-    """A power of two as a reader writes it."""
+    """Spell a power of two for a reader."""
     return f"2^{limit.bit_length() - 1}"
 
 
 def largest(symbol: Symbol) -> int:
-    """The largest value that P_check accepts for a symbol."""
+    """Return the largest value that P_check accepts for a symbol."""
     return max(LARGEST_SIZE, symbol.lo) if symbol.hi is None else min(symbol.hi, LIMIT)
 
 
 def magnitude(dim: Dim) -> int:
-    """A bound of the absolute value of every partial result of computing a size whose atoms are known."""
+    """Bound the absolute value of every partial result of computing a size whose atoms are known."""
     return sum(math.prod(map(_atom_magnitude, monomial), start=abs(c)) for monomial, c in dim.terms)
 
 
 def _atom_magnitude(atom: Atom) -> int:
-    """A bound of an atom's absolute value, at least 1; the operands of a function have been checked."""
+    """Bound an atom's absolute value, by at least 1; the operands of a function have been checked."""
     if isinstance(atom, Symbol):
         return max(abs(atom.lo), largest(atom), 1)
     a, b = (min(magnitude(x), _ROUNDED) for x in atom.args)
@@ -87,24 +87,24 @@ def _atom_magnitude(atom: Atom) -> int:
 
 
 def least(dim: Dim) -> int:
-    """What the magnitude of a size is with all its atoms at 1, if not at 0, which counts as 1."""
+    """Compute the magnitude of a size with all atoms at 1 (an atom at 0 counts as 1)."""
     return sum(abs(c) for _, c in dim.terms)
 
 
 def upper_bound(dim: Dim) -> float:
-    """The largest value of a size that has passed the checks."""
+    """Return the largest value of a size that has passed the checks."""
     hi = dim.bounds()[1]
     return hi if hi < INF else min(magnitude(dim), _ROUNDED)
 
 
 def _depth(dim: Dim) -> int:
-    """How many functions stand inside each other."""
+    """Count how deep functions are nested."""
     nested = (1 + max(map(_depth, a.args)) for m, _ in dim.terms for a in m if isinstance(a, Func))
     return max(nested, default=0)
 
 
 def with_operands(dims: Iterable[Dim]) -> dict[Dim, None]:
-    """These sizes and all operands of functions within them, each once."""
+    """Collect these sizes and all operands of functions within them, each once."""
     found: dict[Dim, None] = {}
     todo = list(dims)[::-1]
     while todo:
@@ -117,21 +117,24 @@ def with_operands(dims: Iterable[Dim]) -> dict[Dim, None]:
 
 # -------------------------------------------------------------------- printing in one function
 class Sizes:
-    """Sizes as C expressions in one function, where quotients, remainders and extremes are computed once: in long
-    sums of products they come back often, and compilers are slow to find that out.  P_check has checked them."""
+    """Sizes as C expressions in one function, after P_check.
+
+    Quotients, remainders and extremes are computed once: in long sums of products they come back often, and compilers
+    are slow to find that out.
+    """
 
     def __init__(self, symbols: Mapping[str, CName], taken: Collection[str], helper: Callable[[str], str]) -> None:
         self.symbols, self.names, self.helper = symbols, Names(frozenset(taken)), helper
-        self.lines: list[str] = []  # to stand before what `text` returned
+        self.lines: list[str] = []  # to be printed before what `text` returned
         self.found: dict[Func, Symbol] = {}
         self.written: list[tuple[Dim, str]] = []
 
     def text(self, dim: Dim) -> str:
-        """The size as an expression, for use below `lines`."""
+        """Print a size as an expression, for use below `lines`."""
         return dim_text(self._plain(dim), self._name, self.helper)
 
     def next(self, dim: Dim, place: str) -> str:
-        """The text of what is stored at `place`: where that is shorter, what an earlier one is and the difference."""
+        """Print what is stored at `place`: an earlier place and the difference, if that is shorter."""
         earlier = [(dim - d, at) for d, at in self.written[-8:]]
         growing = [(rest, at) for rest, at in earlier if all(c > 0 for _, c in rest.terms)]  # no more than `dim`
         best = min(growing, key=lambda b: len(b[0].terms), default=(dim, ""))
@@ -139,7 +142,7 @@ class Sizes:
         return self.text(dim) if len(best[0].terms) >= len(dim.terms) else f"{best[1]} + {self.text(best[0])}"
 
     def _plain(self, dim: Dim) -> Dim:
-        """The size over symbols only."""
+        """Replace functions in a size by symbols."""
         plain = Dim.of(0)
         for monomial, c in dim.terms:
             plain = plain + math.prod((Dim({(self._symbol(a),): 1}) for a in monomial), start=Dim.of(c))
@@ -161,23 +164,25 @@ class Sizes:
 
 
 class CheckedSizes(Sizes):
-    """Sizes of any values of the symbols: before the lines that compute one stands what makes that safe, which
-    returns `refusal` where a result would be beyond the limit."""
+    """Sizes of any values of the symbols.
+
+    Each computation follows a check, which returns `refusal` beyond the limit.
+    """
 
     def __init__(
-        self, symbols: Mapping[str, CName], taken: Collection[str], helper: Callable[[str], str], refusal: int
+        self, symbols: Mapping[str, CName], taken: Collection[str], helper: Callable[[str], str], refusal: str
     ) -> None:
         super().__init__(symbols, taken, helper)
         self.refusal = refusal
         self.passed: dict[Dim, int] = {}
-        self.sums: list[tuple[int, dict[Monomial, int]]] = []  # what has been compared, with which limit
+        self.sums: list[tuple[int, dict[Monomial, int]]] = []  # what has been compared, and the limit
 
     def text(self, dim: Dim) -> str:
         self.check([dim])
         return super().text(dim)
 
     def check(self, dims: Iterable[Dim], limit: int = LIMIT) -> None:
-        """Make it safe to compute these, and sure that they are at most `limit`, a power of two.
+        """Ensure that these are safe to compute and at most `limit`, a power of two.
 
         Large ones come first, as they speak for smaller ones.
         """
@@ -209,7 +214,7 @@ class CheckedSizes(Sizes):
         self.lines.append(f"    if ({self._sum(terms)} > 0x1p{limit.bit_length() - 1}) return {self.refusal};")
 
     def _sum(self, terms: Mapping[Monomial, int]) -> str:
-        """All terms together, in double."""
+        """Add up all terms, in double."""
         parts: list[str] = []
         for monomial, c in sorted(terms.items(), key=lambda t: -len(t[0])):
             factors = [f"{self.helper('factor')}({self._name(self._symbol(a).name)})" for a in monomial]
@@ -218,7 +223,7 @@ class CheckedSizes(Sizes):
 
 
 def _covers(known: Mapping[Monomial, int], terms: Mapping[Monomial, int]) -> bool:
-    """Whether a sum that is within the limit shows that another is: each term has one that is no smaller."""
+    """Tell whether a sum within the limit shows that another is: each term has one that is no smaller."""
     if all(known.get(m, 0) >= c for m, c in terms.items()):
         return True
     if len(terms) > 4:

@@ -1,4 +1,4 @@
-"""What a text must be to stand in generated C: an identifier (`CName`) or part of a comment (`CComment`).
+"""Types of text that may stand in generated C: an identifier (`CName`) or part of a comment (`CComment`).
 
 Each type makes itself from any text, or refuses it, so that a value of the type is always harmless; functions that
 print C take these types where the model's names and sizes go.
@@ -16,7 +16,7 @@ asm auto bool break case char const constexpr continue default do double else en
 inline int long nullptr register restrict return short signed sizeof static static_assert struct switch thread_local
 true typedef typeof typeof_unqual union unsigned void volatile while"""
 KEYWORDS = frozenset(_KEYWORDS.split())
-"""Of C11, C23 and GNU C."""
+"""Keywords of C11, C23 and GNU C."""
 COMMENT_LENGTH = 400
 """Characters of a line of a comment; longer ones are cut."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -26,7 +26,7 @@ _PAIRS = re.compile(r"\*(?=/)|/(?=\*)|\?(?=\?)")
 
 
 class CName(str):
-    """An identifier of generated C, and nothing but one: ValueError for other text."""
+    """An identifier of generated C; ValueError for other text."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class CName(str):
         return super().__new__(cls, text)
 
     def then(self, more: str) -> CName:
-        """The identifier that begins like this one and goes on like that."""
+        """Append to this identifier."""
         return CName(self + more)
 
 
@@ -55,7 +55,7 @@ class CComment(str):
 
 
 def cut(text: str, length: int = COMMENT_LENGTH) -> str:
-    """The text, or its beginning and end where it is longer than that."""
+    """Cut a long text to its beginning and end."""
     return text if len(text) <= length else f"{text[: length - 60]} ... {text[-50:]}"
 
 
@@ -64,10 +64,10 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def block_comment(lines: Iterable[CComment], last: str = " */") -> str:
-    """The lines as a comment of their own.  `last`: how it ends."""
+    """Print the lines as a comment of their own. `last`: how it ends."""
     return "/*" + "\n *".join(f" {line}" if line else "" for line in lines) + last
 
 
 def remark(text: str) -> str:
-    """A comment that follows code."""
+    """Print a comment that follows code."""
     return f"/* {CComment(text)} */"

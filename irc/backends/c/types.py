@@ -1,4 +1,4 @@
-"""How element types appear in C: in memory and in registers.
+"""Element types in C: in memory and in registers.
 
 In memory an element is `storage(dtype)`: the narrow floats are their bit patterns, sub-byte integers one
 byte each (signed ones as the low bits only, as `ml_dtypes` keeps them).  In a register a narrow float is the
@@ -35,7 +35,7 @@ COMMENTS = {
 
 
 def is_narrow(dtype: DType) -> bool:
-    """A float type kept as a bit pattern and computed in f32."""
+    """Tell whether a type is a float type kept as a bit pattern and computed in f32."""
     return dtype.kind == "f" and dtype.bits < 32 and dtype.name != "nf4"
 
 
@@ -44,19 +44,19 @@ def is_sub_byte(dtype: DType) -> bool:
 
 
 def storage(dtype: DType) -> str:
-    """The C type of one element in memory."""
+    """Return the C type of one element in memory."""
     return _STORAGE.get(dtype.name, "uint8_t")
 
 
 def register(dtype: DType) -> str:
-    """The C type a value of that element type has in an expression."""
+    """Return the C type of a value of this element type in an expression."""
     if is_narrow(dtype):
         return "float"
     return "int8_t" if dtype.kind == "i" and dtype.bits < 8 else storage(dtype)
 
 
 def arithmetic(dtype: DType) -> str:
-    """The suffix of the helpers that compute in that type: f32, f64, i8 … u64."""
+    """Return the suffix of the helpers that compute in this type: f32, f64, i8 … u64."""
     if dtype.kind == "f":
         return "f64" if dtype.name == "f64" else "f32"
     if dtype.kind == "b":
@@ -65,7 +65,7 @@ def arithmetic(dtype: DType) -> str:
 
 
 def describe(dtype: DType) -> str:
-    """The storage type with a word on its meaning where the C type does not say it."""
+    """Describe the storage type, with its meaning if the C type does not say it."""
     note = COMMENTS.get(dtype.name)
     if note is None and storage(dtype) == "uint8_t" and dtype.name != "u8":
         note = f"{dtype.name}, one element per byte"

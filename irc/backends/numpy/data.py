@@ -9,15 +9,15 @@ from irc.ir.types import TensorType, string
 
 
 def sizes_of_inputs(graph: Graph) -> frozenset[str]:
-    """The symbols that the shapes of the inputs give values to, which are checked before the model runs."""
+    """Collect the symbols that the shapes of the inputs define, which are checked before the model runs."""
     return frozenset(symbols_of(graph.inputs))
 
 
 def data_decide(node: Node, sizes: Container[str]) -> bool:
-    """Whether only the run's data show that an operation's operands fit.
+    """Tell whether only the run's data show that an operation's operands fit.
 
     They do where an operand has sizes other than those of inputs, where it is a text to be read, and where it says
-    what is to be done (axes, a shape, indices, counts), which has not the element type of a result.
+    what is to be done (axes, a shape, indices, counts) and has another element type than the results.
     """
     values = [*node.operands, *node.outputs]
     if any(not _sized(v, sizes) or v.dtype == string for v in values):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from irc.backends.numpy.functions import Library, snake
-from irc.backends.numpy.text import PyDocstring, PyName
+from irc.backends.numpy.facts import OTHER, Array, Fact, Known
+from irc.backends.numpy.functions import Library
+from irc.backends.numpy.literals import dtype_text
+from irc.backends.numpy.text import PyDocstring, PyName, snake
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType
 from irc.opdef.elementwise import Elementwise
@@ -35,7 +38,7 @@ class Group:
 
 
 def grouped(graph: Graph) -> list[Group]:
-    """The graph's nodes as groups, in the order they run."""
+    """Group the graph's nodes. Returns the groups in execution order."""
     nodes = graph.nodes
     outputs = set(graph.outputs)
     group_of: dict[Node, list[Node]] = {}
@@ -55,14 +58,14 @@ def grouped(graph: Graph) -> list[Group]:
 
 
 def is_elementwise(node: Node) -> bool:
-    """Whether the node is an elementwise operation with one tensor result of known type."""
+    """Tell whether a node is an elementwise operation with one tensor result of known type."""
     if not node.op.elementwise or len(node.outputs) != 1 or any(v is None for v in node.inputs):
         return False
     return all(isinstance(v.type, TensorType) and v.type.shape is not None for v in (*node.operands, *node.outputs))
 
 
 def ufunc_of(node: Node) -> np.ufunc | None:
-    """The NumPy ufunc that is the whole operation and gives its declared element type; None if there is none."""
+    """Find the ufunc that computes the whole operation with its declared element type. Returns None without one."""
     cls: Any = type(node.op)
     found = getattr(cls, "ufunc", None)
     if cls.reference is not Elementwise.reference or not isinstance(found, np.ufunc):
@@ -85,55 +88,77 @@ class ChainWriter:
         self.known: dict[str, PyName] = {}
 
     def function(self, group: Group) -> PyName:
-        """The name of a function over the group's operands."""
-        body, formals = self._body(group)
+        """Write a group as a function over its operands, once. Returns the function's name."""
+        body, formals, calls = self._body(group)
         doc = f"    {PyDocstring(' · '.join(n.op.name for n in group.nodes))}"
         key = f"({', '.join(formals)})\n{body}"
         if key not in self.known:
             hint = "_".join(dict.fromkeys(snake(n.op.name) for n in group.nodes))
             name = self.known[key] = self.library.fresh(hint if len(hint) <= 48 else f"chain_of_{len(group.nodes)}")
-            self.library.functions[name] = f"def {name}({', '.join(formals)}):\n{doc}\n{body}"
+            self.library.text_function(name, f"def {name}({', '.join(formals)}):\n{doc}\n{body}", calls)
         return self.known[key]
 
-    def _body(self, group: Group) -> tuple[str, list[str]]:
+    def _body(self, group: Group) -> tuple[str, list[str], list[PyName]]:
         operands = group.operands
         name: dict[Value, str] = {v: f"x{i}" for i, v in enumerate(operands)}
         last = {v: i for i, n in enumerate(group.nodes) for v in n.operands}
         lines: list[str] = []
         owned: list[Value] = []  # results of this function: their memory may be reused
+        calls: list[PyName] = []
         temporaries = 0
         for i, node in enumerate(group.nodes):
             out = node.outputs[0]
             ufunc = ufunc_of(node)
-            args = ", ".join(name[v] for v in node.operands)
+            args = [name[v] for v in node.operands]
             room = next((v for v in owned if ufunc and last.get(v) == i and v in node.operands and fits(v, out)), None)
             if room is not None and ufunc is not None:
                 name[out] = name[room]
                 owned.remove(room)
-                lines.append(f"np.{ufunc.__name__}({args}, out={name[out]})")
+                lines.append(f"np.{ufunc.__name__}({', '.join(args)}, out={name[out]})")
             else:
                 name[out] = f"t{temporaries}"
                 temporaries += 1
-                lines.append(f"{name[out]} = {call(self.library, node, args)}")
+                made, callee = call(self.library, node, args)
+                calls += [] if callee is None else [callee]
+                lines.append(f"{name[out]} = {made}")
             if ufunc is not None and out.rank:  # a function's result may be a view of its operand
                 owned.append(out)
         lines.append(f"return {name[group.root.outputs[0]]}")
-        return "\n".join(f"    {line}" for line in lines), [name[v] for v in operands]
+        return "\n".join(f"    {line}" for line in lines), [name[v] for v in operands], calls
 
 
 def fits(room: Value, value: Value) -> bool:
-    """Whether the array of one can hold the other."""
+    """Tell whether the array of `room` can hold `value`."""
     return room.dtype.numpy == value.dtype.numpy and room.shape == value.shape and value.rank != 0
 
 
-def call(library: Library, node: Node, args: str) -> str:
-    """An expression for an elementwise node's result, an array of its declared type."""
-    from irc.backends.numpy.literals import dtype_text
+def fact_of(value: Value | None) -> Fact:
+    """Find what is known of an operand: arrays have their declared element types."""
+    if value is None:
+        return Known(None)
+    if not isinstance(value.type, TensorType):
+        return OTHER
+    kind = None if value.dtype.kind == "?" else value.dtype.numpy
+    return Array(kind, None if value.type.shape is None else len(value.type.shape))
 
+
+def typed(made: str, fact: Fact, value: Value) -> str:
+    """Convert an expression to an array of the declared element type, unless it is one."""
+    if not isinstance(value.type, TensorType) or value.dtype.kind == "?":
+        return made
+    kind = value.dtype.numpy
+    if isinstance(fact, Array) and fact.dtype == kind and value.type.shape is not None and value.rank:
+        return made
+    return f"np.asarray({made}, {dtype_text(kind)})"
+
+
+def call(library: Library, node: Node, args: Sequence[str]) -> tuple[str, PyName | None]:
+    """Write an elementwise node as an expression of its declared type. Returns it with the function that it calls."""
     out = node.outputs[0]
     ufunc = ufunc_of(node)
-    kind = dtype_text(out.dtype.numpy)
     if ufunc is not None:
-        made = f"np.{ufunc.__name__}({args})"
-        return made if out.rank else f"np.asarray({made}, {kind})"
-    return f"np.asarray({library.operation(node.op)}({args}), {kind})"
+        made = f"np.{ufunc.__name__}({', '.join(args)})"
+        return made if out.rank else f"np.asarray({made}, {dtype_text(out.dtype.numpy)})", None
+    written = library.operation(node.op, [fact_of(v) for v in node.operands])
+    made = f"{written.name}({', '.join(args[i] for i in written.operands)})"
+    return typed(made, written.result, out), written.name

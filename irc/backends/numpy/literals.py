@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from irc.arrays import NumpyType
 from irc.ir.dim import Dim
 
 ARRAY_LIMIT = 64
@@ -16,9 +20,13 @@ ARRAY_LIMIT = 64
 
 
 def literal(value: Any) -> str | None:
-    """An expression that evaluates to the value, in terms of `np` and `ml_dtypes`; None where there is none."""
-    if value is None or value is Ellipsis or isinstance(value, bool | int | str | bytes | range):
+    """Write an expression with this value, in terms of `np` and `ml_dtypes`. Returns None if there is none."""
+    if value is Ellipsis:
+        return "..."
+    if value is None or isinstance(value, bool | int | str | bytes):
         return repr(value)
+    if isinstance(value, range):
+        return f"range({value.stop})" if value.start == 0 and value.step == 1 else repr(value)
     if isinstance(value, float) and not isinstance(value, np.generic):
         return _float(value)
     if isinstance(value, complex) and not isinstance(value, np.generic):
@@ -35,6 +43,30 @@ def literal(value: Any) -> str | None:
         scalar = _class(type(value))
         return None if scalar is None else f"{scalar}({literal(value.item())})"
     return _container(value)
+
+
+def literal_node(value: Any, note: Callable[[str], None]) -> ast.expr | None:
+    """Make the syntax tree of a value's literal; `note` gets the texts that may need an import."""
+    kind = type(value)
+    if value is None or kind in (bool, str, bytes) or value is Ellipsis or (kind is int and value >= 0):
+        return ast.Constant(value)
+    if kind is tuple or kind is list:
+        made = [literal_node(x, note) for x in value]
+        elements = [m for m in made if m is not None]
+        if len(elements) < len(made):
+            return None
+        return ast.Tuple(elements, ast.Load()) if kind is tuple else ast.List(elements, ast.Load())
+    text = literal(value)
+    if text is None:
+        return None
+    note(text)
+    return parsed(text)
+
+
+@cache
+def parsed(text: str) -> ast.expr:
+    """Parse an expression. The tree is shared: nobody changes it."""
+    return ast.parse(text, mode="eval").body
 
 
 def _float(value: float) -> str:
@@ -54,15 +86,13 @@ def _container(value: Any) -> str | None:
         if any(k is None or v is None for k, v in items):
             return None
         return "{" + ", ".join(f"{k}: {v}" for k, v in items) + "}"
-    if not isinstance(value, tuple | list | set | frozenset):
-        return None
-    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    kind = type(value)
     if kind not in (tuple, list, set, frozenset):
         return None
-    texts = [literal(x) for x in value]  # pyright: ignore[reportUnknownVariableType]
+    texts = [literal(x) for x in value]
     if any(t is None for t in texts):
         return None
-    if isinstance(value, set | frozenset):
+    if kind in (set, frozenset):
         texts.sort(key=str)
     body = ", ".join(t for t in texts if t is not None)
     if kind is tuple:
@@ -74,7 +104,7 @@ def _container(value: Any) -> str | None:
 
 
 def _class(value: type) -> str | None:
-    """A NumPy or ml_dtypes scalar type, or a built-in one."""
+    """Name a built-in type or a scalar type of NumPy or ml_dtypes. Returns None for other classes."""
     if value.__module__ == "builtins":
         return value.__name__
     name = value.__name__
@@ -85,20 +115,20 @@ def _class(value: type) -> str | None:
     return None
 
 
-def dtype_text(kind: np.dtype[Any]) -> str:
-    """The dtype as an argument of astype and its like: np.float32, ml_dtypes.bfloat16, object."""
+def dtype_text(kind: NumpyType) -> str:
+    """Write the dtype as an argument of astype and its like: np.float32, ml_dtypes.bfloat16, object."""
     if kind.kind == "O":
         return "object"
     name = kind.type.__name__
     return f"np.{name}" if vars(np).get(name) is kind.type else f"ml_dtypes.{name}"
 
 
-def dtype_literal(kind: np.dtype[Any]) -> str:
+def dtype_literal(kind: NumpyType) -> str:
     return f"np.dtype({dtype_text(kind)})"
 
 
 def array_literal(array: np.ndarray[Any, Any]) -> str | None:
-    """`np.array(…)` with every element; exact, because repr of a float is."""
+    """Write `np.array(…)` with every element; exact, because repr of a float is."""
     if array.dtype.kind == "c" or array.dtype.kind in "biuO":
         items = array.tolist()
     else:

@@ -7,6 +7,7 @@ mapped from `weights.bin` beside it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from irc.backends.numpy.data import data_decide, sizes_of_inputs
-from irc.backends.numpy.functions import Library
-from irc.backends.numpy.groups import ChainWriter, Group, call, grouped, is_elementwise
+from irc.backends.numpy.facts import OTHER, Fact, Items
+from irc.backends.numpy.functions import Library, Written
+from irc.backends.numpy.groups import ChainWriter, Group, call, fact_of, grouped, is_elementwise, typed
+from irc.backends.numpy.lines import WIDTH, wrapped
 from irc.backends.numpy.literals import array_literal, dtype_text
 from irc.backends.numpy.text import PyComment, PyDocstring, PyName
 from irc.diagnostics import Problem, Sink
@@ -56,7 +59,7 @@ class Emitted:
     groups: list[Group] = field(default_factory=list[Group])
 
     def weight_chunks(self) -> list[bytes | memoryview]:
-        """The content of weights.bin, piece by piece."""
+        """Split the content of weights.bin into chunks, in file order."""
         chunks: list[bytes | memoryview] = []
         end = 0
         for offset, array in self.weights:
@@ -68,14 +71,15 @@ class Emitted:
 
 
 def emit(graph: Graph, name: str, options: Options | None = None) -> Emitted:
-    """The module for a typed graph, which is changed (operations without a reference are decomposed).
+    """Emit the module of a typed graph, which is changed (operations without a reference are decomposed).
 
     Raises CompileError with every operation that cannot be written.
     """
     sink = Sink()
     decompose_where(graph, lambda n: type(n.op).reference is Op.reference and n.op.decompose is not None, sink)
     writer = _ModuleWriter(graph, name, options or Options(), sink)
-    source = writer.text()
+    with np.errstate(all="ignore"):  # what is known is computed
+        source = writer.text()
     sink.stop_on_errors(CompileError)
     return Emitted(source, writer.weights, writer.groups)
 
@@ -97,25 +101,31 @@ class _ModuleWriter:
         self.sizes: dict[str, PyName] = {}  # symbol → variable
         self.by_data: dict[PyName, tuple[str, str]] = {}  # first result of a group that data may not fit → its place
         self.following: list[str] = []  # what sets the variables at the end of a run
+        self.results = set(graph.outputs)
+        self.needs_sizes = any(isinstance(n.op, DimVector) for n in graph.nodes)
         self.stateful = any(isinstance(n.op, ReadValue | Assign) for n in graph.nodes)
 
     # -------------------------------------------------------------------- the module
     def text(self) -> str:
         body = self._run()
         loader = [self._weight_loader()] if self.weights else []
-        for text in (body, *self.constants, *self.library.constants.values(), *self.library.functions.values()):
+        functions = self.library.ordered()
+        constants = self.library.used_constants(functions)
+        for text in (body, *self.constants, *constants, *functions):
             self.library.note(text)
-        imports = "\n".join(sorted(set(self.library.imports.values()), key=_import_order))
+        text = "\n".join((body, *loader, *self.constants, *constants, *functions))
+        used = {line for name, line in self.library.imports.items() if re.search(rf"\b{name.split('.')[-1]}\b", text)}
+        imports = "\n".join(sorted({"import numpy as np", *used}, key=_import_order))
         parts = [self._head(), imports, self._metadata(), *loader]
         if self.options.profile:
             parts.append(f"TIMES = [0] * {len(self.groups) + 2}")
         if self.by_data:
             parts.append(self._decided_by_data())
-        if self.library.constants or self.constants:
-            parts.append("\n".join([*self.library.constants.values(), *self.constants]))
+        if constants or self.constants:
+            parts.append(wrapped("\n".join([*constants, *self.constants])))
         main = _MAIN.format(state=", {}" if self.stateful else "", members=self._members())
         state = [_STATE] if self.stateful else []
-        blocks = ["\n\n".join(parts), *self.library.functions.values(), *state, body, main]
+        blocks = ["\n\n".join(parts), *functions, *state, body, main]
         return "\n\n\n".join(b.strip("\n") for b in blocks) + "\n"
 
     def _head(self) -> PyDocstring:
@@ -130,13 +140,13 @@ class _ModuleWriter:
         return f"INPUTS = [\n{rows(self.graph.inputs)}]\nOUTPUTS = [\n{rows(self.graph.outputs)}]"
 
     def _decided_by_data(self) -> str:
-        """The table by which whoever runs the module can tell what a failure in `run` means."""
+        """Write the table that tells whoever runs the module what a failure in `run` means."""
         rows = "".join(f"    {str(name)!r}: {place!a},\n" for name, place in self.by_data.items())
         comment = "# The operations of which only the data of a run show whether they fit."
         return f"{comment}\nDECIDED_BY_DATA = {{\n{rows}}}"
 
     def _members(self) -> str:
-        """The names of the outputs in an archive."""
+        """Write the names of the outputs in an archive."""
         names = [v.name for v in self.graph.outputs]
         members = member_names(names)
         return "[name for name, _ in OUTPUTS]" if members == names else repr(members)
@@ -158,7 +168,7 @@ class _ModuleWriter:
 
     # ------------------------------------------------------------------------ run()
     def _stamp(self, place: int) -> list[str]:
-        """Notes the time: when the run began, when each group was computed, when the run ended."""
+        """Write a statement that notes the time at the start of the run, after each group, or at the end."""
         if not self.options.profile:
             return []
         self.library.imports.setdefault("time", "import time")
@@ -170,9 +180,9 @@ class _ModuleWriter:
         self.locals = {v: self._local(v) for v in self.graph.inputs}
         lines: list[str] = []
         if self.graph.inputs:
-            lines.append(
-                f"{', '.join(self.locals[v] for v in self.graph.inputs)}{',' * (len(self.graph.inputs) == 1)} = inputs"
-            )
+            names = ", ".join(self.locals[v] for v in self.graph.inputs)
+            several = f"({names})" if len(names) > WIDTH - 20 else names
+            lines.append(f"{several} = inputs" if len(self.graph.inputs) > 1 else f"[{names}] = inputs")
         for value in self.graph.inputs:
             lines += self._sizes_of(value)
         last = self._last_uses(groups)
@@ -180,25 +190,27 @@ class _ModuleWriter:
         for i, group in enumerate(groups):
             with self.sink.catching(group.root.loc):
                 lines += self._group(group)
-            if any(v not in self.locals for v in group.root.outputs):  # reported: go on to find the rest
+            named = [self.locals[v] for v in group.root.outputs if v in self.locals]
+            if not named and group.root.outputs:  # reported: go on to find the rest
                 self.locals |= dict.fromkeys(group.root.outputs, _REPORTED)
                 continue
-            if group.root.outputs and any(data_decide(n, known) for n in group.nodes):
-                self.by_data[self.locals[group.root.outputs[0]]] = _place(group)
+            if named and any(data_decide(n, known) for n in group.nodes):
+                self.by_data[named[0]] = _place(group)
             with self.sink.catching(group.root.loc):
                 dead = [self.locals[v] for v in last.get(i, []) if v in self.locals]
                 if dead:
-                    lines.append(f"del {', '.join(dead)}")
+                    names = ", ".join(dead)
+                    lines.append(f"del ({names})" if len(names) > WIDTH - 20 else f"del {names}")
             lines += self._stamp(i + 1)
         results = ", ".join(self._operand(v) for v in self.graph.outputs)
         lines += [*self.following, *self._stamp(len(groups) + 1), f"return [{results}]"]
         doc = '    """The outputs, in the order of OUTPUTS, for a list of inputs in the order of INPUTS."""'
-        body = "\n".join(f"        {line}" for line in lines)
+        body = wrapped("\n".join(lines), "        ")
         parameters = "inputs, state" if self.stateful else "inputs"
         return f'def run({parameters}):\n{doc}\n    with np.errstate(all="ignore"):\n{body}'
 
     def _last_uses(self, groups: list[Group]) -> dict[int, list[Value]]:
-        """Values that no later group needs, by the group after which they go."""
+        """Find the last use of each value. Returns, by group, the values that no later group needs."""
         keep = set(self.graph.outputs)
         last: dict[Value, int] = {}
         for i, group in enumerate(groups):
@@ -213,7 +225,7 @@ class _ModuleWriter:
 
     def _group(self, group: Group) -> list[str]:
         node = group.root
-        comment = PyComment(f"{_sources(group)}: {', '.join(str(v.type) for v in node.outputs)}")
+        comment = PyComment(f"{_sources(group)}: {', '.join(str(v.type) for v in self._read(node))}")
         if len(group.nodes) > 1:
             args = ", ".join(self._operand(v) for v in group.operands)
             made = f"{self.chains.function(group)}({args})"
@@ -223,8 +235,8 @@ class _ModuleWriter:
         elif isinstance(node.op, DimVector):
             lines = [f"{self._local(node.outputs[0])} = {self._size_vector(node.op.dims)}"]
         elif is_elementwise(node):
-            args = ", ".join(self._operand(v) for v in node.operands)
-            lines = [f"{self._local(node.outputs[0])} = {call(self.library, node, args)}"]
+            made, _ = call(self.library, node, [self._operand(v) for v in node.operands])
+            lines = [f"{self._local(node.outputs[0])} = {made}"]
         else:
             lines = self._call(node)
         for value in node.outputs:
@@ -232,7 +244,7 @@ class _ModuleWriter:
         return [comment, *lines]
 
     def _variable(self, node: Node) -> list[str]:
-        """Reading a variable (its initial value until it is set), or what to set it to when the run is over."""
+        """Write the read of a variable (its initial value until it is set), or its assignment at the end of the run."""
         name, result = node.op.variable_id, self._local(node.outputs[0])  # type: ignore[attr-defined]
         if isinstance(node.op, Assign):
             assert node.inputs[0] is not None
@@ -250,18 +262,37 @@ class _ModuleWriter:
             raise Problem(
                 codes.NOT_UNDERSTOOD, op=node.op.type, domain=node.op.domain or node.op.format, version=node.op.version
             )
-        args = ", ".join("None" if v is None else self._operand(v) for v in node.inputs)
-        made = f"{self.library.operation(node.op)}({args})"
-        names = [self._local(v) for v in node.outputs]
         several = len(node.op.sig.outputs) + sum(p.variadic for p in node.op.sig.outputs) > 1
+        used = [v in self._read(node) for v in node.outputs]
         if not several:
-            return [f"{names[0]} = {_typed(made, node.outputs[0])}"]
-        if len(names) == 1:
-            return [f"{names[0]}, *_ = {made}", *_retyped(node, names)]
-        rest = (
-            ", *_" if not any(p.variadic for p in node.op.sig.outputs) and len(names) < len(node.op.sig.outputs) else ""
-        )
-        return [f"{', '.join(names)}{rest} = {made}", *_retyped(node, names)]
+            written = self.library.operation(node.op, [fact_of(v) for v in node.inputs])
+            made = self._written(written, node)
+            return [f"{self._local(node.outputs[0])} = {typed(made, written.result, node.outputs[0])}"]
+        missing = len(node.op.sig.outputs) - len(used)
+        variadic = any(p.variadic for p in node.op.sig.outputs)
+        asked = None if variadic else [*used, *[False] * missing]
+        written = self.library.operation(node.op, [fact_of(v) for v in node.inputs], asked)
+        made = self._written(written, node)
+        if written.whole:
+            names = [self._local(v) for v in node.outputs]
+            facts = written.result.items if isinstance(written.result, Items) else (OTHER,) * len(names)
+            targets = [*names, *(["*_"] if missing and not variadic else [])]
+            comma = "," if len(targets) == 1 else ""
+            return [f"{', '.join(targets)}{comma} = {made}", *_retyped(names, facts, node.outputs)]
+        values = [v for v, u in zip(node.outputs, used, strict=True) if u]
+        names = [self._local(v) for v in values]
+        if len(values) == 1:
+            return [f"{names[0]} = {typed(made, written.result, values[0])}"]
+        facts = written.result.items if isinstance(written.result, Items) else (OTHER,) * len(names)
+        return [f"{', '.join(names)} = {made}", *_retyped(names, facts, values)]
+
+    def _read(self, node: Node) -> list[Value]:
+        """List the results that somebody reads, or the first if nobody does."""
+        return [v for v in node.outputs if v.uses or v in self.results] or list(node.outputs[:1])
+
+    def _written(self, written: Written, node: Node) -> str:
+        operands = [node.inputs[i] for i in written.operands]
+        return f"{written.name}({', '.join('None' if v is None else self._operand(v) for v in operands)})"
 
     # ----------------------------------------------------------------------- operands
     def _operand(self, value: Value) -> str:
@@ -292,25 +323,19 @@ class _ModuleWriter:
 
     # -------------------------------------------------------------------------- sizes
     def _sizes_of(self, value: Value) -> list[str]:
-        """Remember where a symbolic size can be read off this value."""
+        """Read the symbolic sizes that are first seen in this value's shape."""
         if isinstance(value.type, TensorType) and value.type.shape is not None and value in self.locals:
             for axis, d in enumerate(value.type.shape):
                 if len(d.terms) == 1 and d.terms[0][1] == 1 and len(d.terms[0][0]) == 1:
                     atom = d.terms[0][0][0]
-                    if isinstance(atom, Symbol) and atom.name not in self.sizes and self._needs_sizes:
+                    if isinstance(atom, Symbol) and atom.name not in self.sizes and self.needs_sizes:
                         name = PyName.of_model(atom.name, self.taken)
                         self.sizes[atom.name] = name
                         return [f"{name} = {self.locals[value]}.shape[{axis}]", *self._sizes_of(value)]
         return []
 
-    @property
-    def _needs_sizes(self) -> bool:
-        if not hasattr(self, "_dim_vectors"):
-            self._dim_vectors = any(isinstance(n.op, DimVector) for n in self.graph.nodes)
-        return self._dim_vectors
-
     def _size_vector(self, dims: Sequence[Dim]) -> str:
-        """Sizes as data: modulo 2⁶⁴ where they may not fit."""
+        """Write sizes as data: modulo 2⁶⁴ where they may not fit."""
         bounds = [d.bounds(LARGEST_SIZE) for d in dims]
         if all(lo >= -(1 << 63) and hi < 1 << 63 for lo, hi in bounds):
             return f"np.array([{', '.join(map(self._size, dims))}], np.int64)"
@@ -318,7 +343,7 @@ class _ModuleWriter:
         return f"np.array([{sizes}], np.uint64).view(np.int64)"
 
     def _size(self, dim: Dim) -> str:
-        """A Dim as a Python expression over the sizes seen so far."""
+        """Write a Dim as a Python expression over the sizes seen so far."""
         terms: list[str] = []
         for monomial, c in dim.terms:
             factors = [self._atom(a) for a in monomial]
@@ -343,18 +368,9 @@ class _ModuleWriter:
 _REPORTED = PyName("reported")  # in place of a value whose operation cannot be written
 
 
-def _typed(made: str, value: Value) -> str:
-    """The expression as an array of the declared element type."""
-    if not isinstance(value.type, TensorType):
-        return made
-    if value.dtype.kind == "?":
-        return made
-    return f"np.asarray({made}, {dtype_text(value.dtype.numpy)})"
-
-
-def _retyped(node: Node, names: list[PyName]) -> list[str]:
-    typed = [(n, _typed(n, v)) for n, v in zip(names, node.outputs, strict=True)]
-    return [f"{n} = {t}" for n, t in typed if n != t]
+def _retyped(names: Sequence[PyName], facts: Sequence[Fact], values: Sequence[Value]) -> list[str]:
+    texts = [(n, typed(n, f, v)) for n, f, v in zip(names, facts, values, strict=False)]
+    return [f"{n} = {t}" for n, t in texts if n != t]
 
 
 def _sources(group: Group) -> str:
@@ -362,7 +378,7 @@ def _sources(group: Group) -> str:
 
 
 def _place(group: Group) -> tuple[str, str]:
-    """The operations of a group, and where the last of them stands in the model."""
+    """Name the operations of a group, and the place of the last of them in the model."""
     return ", ".join(dict.fromkeys(n.op.name for n in group.nodes)), group.root.loc.where
 
 

@@ -14,6 +14,7 @@ from irc.ir.names import unused
 LONGEST = 60
 """Characters of a model's name that an identifier keeps."""
 COMMENT_LENGTH = 160
+_DOC_LENGTH = 106
 _OPAQUE = re.compile(r"[^\x20-\x7e]")
 _MEANT = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(vars(builtins))
 """Names that mean something in Python: keywords and built-ins."""
@@ -32,7 +33,7 @@ class PyName(str):
 
     @classmethod
     def of_model(cls, wanted: str, taken: set[str], avoid: Container[str] = ()) -> Self:
-        """An unused name like one of the model: `batch`, `batch_2` …; from then on it is taken."""
+        """Reserve an unused name like one of the model: `batch`, `batch_2` …."""
         made = re.sub(r"[^A-Za-z0-9_]+", "_", wanted[: 16 * LONGEST]).strip("_")[:LONGEST].rstrip("_") or "v"
         made = f"v{made}" if made[0].isdigit() else made
         return cls(unused(f"{made}_" if made in _MEANT else made, taken, avoid))
@@ -53,9 +54,18 @@ class PyDocstring(str):
     __slots__ = ()
 
     def __new__(cls, before: str, text: str = "", after: str = "") -> Self:
-        """`before` and `after` are irc's own; `text` is cut to COMMENT_LENGTH."""
+        """Quote text: `before` and `after` are irc's own; `text` is cut to COMMENT_LENGTH."""
         made = f"{before}{_printable(text)}{after}".replace("\\", "\\\\").replace('"', '\\"')
         return super().__new__(cls, f'"""{made}"""')
+
+
+def docstring(text: str) -> str:
+    """Make a docstring of one line from the first sentence of irc's own documentation of a function."""
+    line = " ".join(text.split("\n\n", maxsplit=1)[0].split())
+    if len(line) > _DOC_LENGTH:
+        line = re.split(r"(?<=[.;:])\s|(?<=\))\. ", line)[0].rstrip(";:")
+    made = line[:_DOC_LENGTH].replace("\\", "\\\\").replace('"' * 3, "'")
+    return f'"""{made}{" " * made.endswith(chr(34))}"""'
 
 
 def _printable(text: str) -> str:
@@ -64,6 +74,6 @@ def _printable(text: str) -> str:
 
 
 def snake(name: str) -> str:
-    """SoftmaxCrossEntropy → softmax_cross_entropy."""
+    """Convert to snake case: SoftmaxCrossEntropy → softmax_cross_entropy."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     return re.sub(r"[^A-Za-z0-9_]+", "_", parted).lower().strip("_") or "f"

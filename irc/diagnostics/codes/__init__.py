@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
+from functools import cache
 
 from irc.diagnostics.code import Code
 
 
 def all_codes() -> dict[str, Code]:
     found: dict[str, Code] = {}
-    for info in pkgutil.iter_modules(__path__):
-        for value in vars(importlib.import_module(f"{__name__}.{info.name}")).values():
-            if isinstance(value, Code):
-                assert found.setdefault(value.id, value) is value, f"{value.id} is declared twice"
+    for _, code in _declared():
+        assert found.setdefault(code.id, code) is code, f"{code.id} is declared twice"
     return dict(sorted(found.items()))
+
+
+@cache
+def name_of(code: Code) -> str:
+    """Give the name that a code is declared by."""
+    return next(name for name, declared in _declared() if declared is code)
+
+
+def _declared() -> Iterator[tuple[str, Code]]:
+    for info in pkgutil.iter_modules(__path__):
+        declared = vars(importlib.import_module(f"{__name__}.{info.name}"))
+        yield from ((name, value) for name, value in declared.items() if isinstance(value, Code))
 
 
 def find(code: str) -> Code | None:

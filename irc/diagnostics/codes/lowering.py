@@ -39,9 +39,9 @@ DATA_DEPENDENT = Code(
     "error",
     "Size depends on data",
     "the size {symbol} of {value} is known only once {op} has run",
-    why="Generated C computes every buffer size from the sizes of the inputs before it runs; the size of this "
-    "result depends on the values of a tensor.",
-    example="NonZero, or a Reshape whose shape operand is an input of the model",
+    why="Generated C reads a size that depends on data behind the operation that computes it.  Most operations say how "
+    "it is computed; for this one irc does not know yet.",
+    example="AdaptiveAvgPool whose output size is an input of the model",
     fix="Make the size an input's size or a constant in the source model, or use the numpy backend.",
     help='compile with backend="numpy", or make the size constant',
 )

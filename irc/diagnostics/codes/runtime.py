@@ -123,6 +123,18 @@ TILES_REFUSED = Code(
     fix="Compile the model for x86-64-v4 or a lower target, or run it where AMX is allowed.",
     help="compile with target=x86-64-v4",
 )
+SIZE_BEYOND_BOUND = Code(
+    "IRC6108",
+    "error",
+    "A computed size is beyond its bound",
+    "a size that the model computes from its data is larger than the memory that was planned for it",
+    why="Memory is planned before a run, with an upper bound for each size that only the run tells: what the model "
+    "implies, what --bound said when compiling, or what P_plan was given.",
+    example="a Range whose limit is 1000, compiled with --bound for 100",
+    fix="Compile with a larger --bound.  Where model.h lists the bound among the dims, call P_plan with a larger one; "
+    "P_needed tells which.",
+    help="plan or compile with a larger bound",
+)
 SIZE_NEGATIVE = Code(
     "IRC6107",
     "error",
@@ -133,3 +145,15 @@ SIZE_NEGATIVE = Code(
     fix="Pass larger sizes.",
     help="pass larger sizes",
 )
+STATUSES = (
+    MEMORY_MISALIGNED,
+    NOT_PLANNED,
+    SIZE_OUT_OF_RANGE,
+    MODEL_TOO_LARGE,
+    TILES_REFUSED,
+    SIZE_NEGATIVE,
+    SIZE_BEYOND_BOUND,
+)
+"""What functions of any compiled model may return; those of one model, the codes of its size constraints besides."""
+REFUSED_SIZES = (SIZE_OUT_OF_RANGE, MODEL_TOO_LARGE, SIZE_NEGATIVE, SIZE_BEYOND_BOUND)
+"""Those that the sizes of inputs cause."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
-import numpy as np
 import onnx
 
+from irc.arrays import Array
 from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import container_onnx as codes
 from irc.files import DataFile, DataFolder, Outside
 from irc.formats.onnx.packing import unpack
 from irc.ir.types import DType
 
-Array = np.ndarray[Any, Any]
 SMALLEST = 1024  # bytes; smaller tensors stay in the protobuf
 ALIGNMENT = 4096  # of offsets, so that other tools can map them too (onnx.proto: SHOULD be the page size)
 

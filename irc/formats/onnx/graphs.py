@@ -21,7 +21,7 @@ from irc.formats.onnx.residue import residue
 from irc.formats.onnx.tensors import TensorReader
 from irc.formats.onnx.text import pairs, shown, text
 from irc.formats.onnx.type_protos import TypeReader
-from irc.ir.types import TensorType, dtype_from_onnx, dynamic
+from irc.ir.types import Extras, TensorType, dtype_from_onnx, dynamic
 
 A = onnx.AttributeProto
 MAX_DEPTH = 64
@@ -94,7 +94,7 @@ class GraphReader:
 
     def common(self, proto: Any, mapped: frozenset[str], loc: Loc) -> dict[str, Any]:
         """The extras that graphs, nodes, values and functions share."""
-        extras: dict[str, Any] = {}
+        extras: Extras = {}
         if proto.doc_string:
             extras["doc_string"] = self.text(proto.doc_string, "a doc_string", loc)
         if proto.metadata_props:
@@ -211,7 +211,7 @@ class GraphReader:
 
     # --------------------------------------------------------------------- attributes
     def attributes(
-        self, protos: Iterable[onnx.AttributeProto], extras: dict[str, Any], loc: Loc, inner: str, depth: int
+        self, protos: Iterable[onnx.AttributeProto], extras: Extras, loc: Loc, inner: str, depth: int
     ) -> dict[str, Attr]:
         """Values by name; references to a function's attributes go to `extras` only."""
         attrs: dict[str, Attr] = {}
@@ -289,7 +289,7 @@ class GraphReader:
             case _:
                 return [self.graph(g, f"{inner} / {name}[{i}]", depth + 1) for i, g in enumerate(value)]
 
-    def _types(self, proto: onnx.AttributeProto, kind: int, name: str, extras: dict[str, Any], loc: Loc) -> Attr:
+    def _types(self, proto: onnx.AttributeProto, kind: int, name: str, extras: Extras, loc: Loc) -> Attr:
         """Types, and beside them (`attr_sources`) how they stood."""
         sources: Sequence[onnx.TypeProto] = [proto.tp] if kind == A.TYPE_PROTO else list(proto.type_protos)
         decoded = [self.types.value_type(t, f"{name}_{i}", loc, loc.where) for i, t in enumerate(sources)]

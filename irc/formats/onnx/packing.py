@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.ir.types import DType
-
-Array = np.ndarray[Any, Any]
 
 
 def packed_size(dtype: DType, count: int) -> int:

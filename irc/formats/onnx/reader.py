@@ -23,6 +23,7 @@ from irc.formats.onnx.structure import check_function, check_graph, check_recurs
 from irc.formats.onnx.tensors import TensorReader
 from irc.formats.onnx.text import pairs, text
 from irc.formats.onnx.type_protos import TypeReader, dim_params
+from irc.ir.types import Extras
 
 MODEL_SCALARS = ("producer_name", "producer_version", "domain", "model_version", "doc_string")
 _MODEL = frozenset(("ir_version", "opset_import", "graph", "metadata_props", "functions", *MODEL_SCALARS))
@@ -49,7 +50,7 @@ def read(source: str | Path | bytes | onnx.ModelProto, sink: Sink) -> RawModel |
 def _read(proto: onnx.ModelProto, file: str, folder: DataFolder | None, sink: Sink) -> RawModel:
     loc = Loc(file)
     version = _ir_version(proto, sink, loc)
-    extras: dict[str, Any] = {name: getattr(proto, name) for name in MODEL_SCALARS if getattr(proto, name)}
+    extras: Extras = {name: getattr(proto, name) for name in MODEL_SCALARS if getattr(proto, name)}
     extras = {name: v if isinstance(v, int) else text(v, name, loc, sink) for name, v in extras.items()}
     rest = residue(proto, _MODEL)
     if rest is not None:
@@ -93,7 +94,7 @@ def _ir_version(proto: onnx.ModelProto, sink: Sink, loc: Loc) -> int:
     return proto.ir_version
 
 
-def _opsets(imports: Iterable[onnx.OperatorSetIdProto], extras: dict[str, Any], sink: Sink, loc: Loc) -> dict[str, int]:
+def _opsets(imports: Iterable[onnx.OperatorSetIdProto], extras: Extras, sink: Sink, loc: Loc) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in imports:
         domain = canonical_domain(text(entry.domain, "an imported domain", loc, sink))

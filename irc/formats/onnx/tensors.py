@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from irc.arrays import Array
 from irc.diagnostics import Loc, Sink, require
 from irc.diagnostics.codes import container_onnx as codes, conversion
 from irc.files import DataFolder
@@ -21,9 +22,8 @@ from irc.formats.onnx import external
 from irc.formats.onnx.packing import pack, packed_size, unpack
 from irc.formats.onnx.residue import restore
 from irc.formats.onnx.text import pairs, text
-from irc.ir.types import DType, dtype_from_onnx, string
+from irc.ir.types import DType, Extras, dtype_from_onnx, string
 
-Array = np.ndarray[Any, Any]
 MAX_ELEMENTS = 2**63 - 1
 MAX_DENSE_BYTES = 4 << 30
 FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
@@ -185,8 +185,8 @@ class TensorReader:
             return None
         return load
 
-    def _extras(self, proto: onnx.TensorProto, loc: Loc) -> dict[str, Any]:
-        extras: dict[str, Any] = {}
+    def _extras(self, proto: onnx.TensorProto, loc: Loc) -> Extras:
+        extras: Extras = {}
         if proto.doc_string:
             extras["doc_string"] = text(proto.doc_string, "a doc_string", loc, self.sink)
         if proto.metadata_props:

@@ -10,7 +10,7 @@ from irc.diagnostics import Loc, Sink, require
 from irc.diagnostics.codes import container_onnx as codes, conversion
 from irc.formats.onnx.text import text
 from irc.ir.dim import Dim
-from irc.ir.types import DType, MapType, OptionalType, SequenceType, TensorType, Type, dtype_from_onnx
+from irc.ir.types import DType, Extras, MapType, OptionalType, SequenceType, TensorType, Type, dtype_from_onnx
 
 MAX_DEPTH = 32
 
@@ -31,7 +31,7 @@ class TypeReader:
         type is written back exactly), `denotation`, `dim_denotations` by axis, `unknown_dims`
         (axes whose symbol is invented), `sparse`.
         """
-        extras: dict[str, Any] = {}
+        extras: Extras = {}
         found = self._type(proto, key, loc, scope, extras, 0)
         source = onnx.TypeProto()
         source.CopyFrom(proto)
@@ -40,9 +40,7 @@ class TypeReader:
             extras["denotation"] = text(proto.denotation, "a denotation", loc, self.sink)
         return found, extras
 
-    def _type(
-        self, proto: onnx.TypeProto, key: str, loc: Loc, scope: str, extras: dict[str, Any], depth: int
-    ) -> Type | None:
+    def _type(self, proto: onnx.TypeProto, key: str, loc: Loc, scope: str, extras: Extras, depth: int) -> Type | None:
         kind = proto.WhichOneof("value")
         if depth > MAX_DEPTH:
             return self.sink.report(codes.TOO_DEEP, loc, what=f'the type of "{key}"', limit=MAX_DEPTH)
@@ -67,12 +65,7 @@ class TypeReader:
         return None
 
     def _tensor(
-        self,
-        proto: onnx.TypeProto.Tensor | onnx.TypeProto.SparseTensor,
-        key: str,
-        loc: Loc,
-        scope: str,
-        extras: dict[str, Any],
+        self, proto: onnx.TypeProto.Tensor | onnx.TypeProto.SparseTensor, key: str, loc: Loc, scope: str, extras: Extras
     ) -> TensorType | None:
         dtype: DType | None = dtype_from_onnx(proto.elem_type)
         if dtype is None:
@@ -117,7 +110,7 @@ def dim_params(model: onnx.ModelProto) -> set[str]:
     return found
 
 
-def write_type(value: Type | None, proto: onnx.TypeProto, extras: dict[str, Any], name: str = "") -> None:
+def write_type(value: Type | None, proto: onnx.TypeProto, extras: Extras, name: str = "") -> None:
     """Fill a TypeProto; a type that is unchanged since it was read is written exactly as it stood."""
     known, source = extras.get("type_source", (None, None))
     if source is not None and known == value:
@@ -130,7 +123,7 @@ def write_type(value: Type | None, proto: onnx.TypeProto, extras: dict[str, Any]
         proto.denotation = extras["denotation"]
 
 
-def _write(value: Type, proto: onnx.TypeProto, extras: dict[str, Any], name: str) -> None:
+def _write(value: Type, proto: onnx.TypeProto, extras: Extras, name: str) -> None:
     match value:
         case SequenceType(element):
             _write(element, proto.sequence_type.elem_type, extras, name)

@@ -23,7 +23,7 @@ from irc.formats.onnx.residue import restore
 from irc.formats.onnx.structure import items_of, subgraphs
 from irc.formats.onnx.tensors import Sparse, write_sparse, write_tensor
 from irc.formats.onnx.type_protos import write_type
-from irc.ir.types import MapType, OptionalType, SequenceType, TensorType
+from irc.ir.types import Extras, MapType, OptionalType, SequenceType, TensorType
 
 A = onnx.AttributeProto
 INLINE_LIMIT = 1_500_000_000  # bytes of weights; protobuf's own limit is 2**31 - 1 for everything
@@ -86,12 +86,12 @@ def _model(model: RawModel, store: Store | None) -> onnx.ModelProto:
     return proto
 
 
-def _opsets(opsets: dict[str, int], extras: dict[str, Any], proto: onnx.ModelProto | onnx.FunctionProto) -> None:
+def _opsets(opsets: dict[str, int], extras: Extras, proto: onnx.ModelProto | onnx.FunctionProto) -> None:
     for domain, version in opsets.items():
         proto.opset_import.add(domain=domain or extras.get("opset_spelling", ""), version=version)
 
 
-def _common(extras: dict[str, Any], proto: Any) -> None:
+def _common(extras: Extras, proto: Any) -> None:
     """Start from the residue, then the extras that graphs, nodes, values and functions share."""
     if "rest" in extras:
         proto.CopyFrom(extras["rest"])
@@ -164,7 +164,7 @@ def _function(function: RawFunction, proto: onnx.FunctionProto, store: Store | N
 
 
 # ----------------------------------------------------------------------------- attributes
-def _attributes(attrs: dict[str, Attr], extras: dict[str, Any], protos: Any, store: Store | None) -> None:
+def _attributes(attrs: dict[str, Attr], extras: Extras, protos: Any, store: Store | None) -> None:
     """In the file's order where there is one, then the new ones."""
     types: dict[str, int] = extras.get("attr_types", {})
     refs: dict[str, str] = extras.get("attr_refs", {})

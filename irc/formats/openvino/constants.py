@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from irc.diagnostics import Facts
-from irc.diagnostics.codes import container as codes, operation
+from irc.diagnostics.codes import container_openvino as codes, container_weights, operation
 from irc.files import DataFile
 from irc.formats.document import RawTensor, RawValue
 from irc.formats.openvino.fields import I64, fixed, integer, parse_shape, unsigned
@@ -41,7 +41,7 @@ class DataReader:
                 (f"{len(found) - 1} more constants end beyond it, the last at byte {needed}",) if len(found) > 1 else ()
             )
             facts: Facts = {"offset": offset, "size": size, "available": available, "bin": self.weights.name}
-            self.xml.report(codes.CONST_OUTSIDE, data, layer.where, dead, notes, **facts)
+            self.xml.report(container_weights.CONST_OUTSIDE, data, layer.where, dead, notes, **facts)
 
     def _data(self, layer: Layer) -> Element | None:
         data = layer.element.find("data")
@@ -147,7 +147,9 @@ class DataReader:
             return None
         missing = [a for a in ("element_type", "shape", "offset", "size") if a not in data.attrib]
         for attribute in missing:
-            self.xml.report(codes.CONST_ATTRIBUTE_MISSING, data, layer.where, layer.dead, attribute=attribute)
+            self.xml.report(
+                container_weights.CONST_ATTRIBUTE_MISSING, data, layer.where, layer.dead, attribute=attribute
+            )
         if missing:
             return None
         kind, shape = self._dtype(layer, data, data.attrib["element_type"]), self._constant_shape(layer, data)
@@ -156,7 +158,7 @@ class DataReader:
             return None
         if kind == dynamic:
             text = data.attrib["element_type"]
-            self.xml.report(codes.CONST_TYPE_DYNAMIC, data, layer.where, layer.dead, text=text)
+            self.xml.report(container_weights.CONST_TYPE_DYNAMIC, data, layer.where, layer.dead, text=text)
             return None
         blob = self._blob(layer, data, kind, shape, *place)
         if blob is None:
@@ -175,7 +177,12 @@ class DataReader:
             value = unsigned(text, I64)
             if value is None:
                 self.xml.report(
-                    codes.CONST_NUMBER_INVALID, data, layer.where, layer.dead, attribute=attribute, text=text[:60]
+                    container_weights.CONST_NUMBER_INVALID,
+                    data,
+                    layer.where,
+                    layer.dead,
+                    attribute=attribute,
+                    text=text[:60],
                 )
             else:
                 found.append(value)
@@ -194,7 +201,9 @@ class DataReader:
                 self.xml.report(codes.SHAPE_INVALID, data, layer.where, layer.dead, shape=text[:80], problem=problem)
                 return None
             if value < 0:
-                self.xml.report(codes.CONST_SHAPE_NEGATIVE, data, layer.where, layer.dead, shape=text[:80], value=value)
+                self.xml.report(
+                    container_weights.CONST_SHAPE_NEGATIVE, data, layer.where, layer.dead, shape=text[:80], value=value
+                )
                 return None
             shape.append(value)
         return tuple(shape)
@@ -207,14 +216,16 @@ class DataReader:
             elements, nonzero = elements * d, nonzero * (d or 1)
         facts: Facts = {"shape": data.attrib["shape"][:80], "type": kind.ov, "size": size}
         if len(shape) > MAX_RANK or nonzero * max(kind.itemsize, 1) > MAX_BYTES:
-            self.xml.report(codes.CONST_TOO_LARGE, data, layer.where, layer.dead, elements=elements, **facts)
+            self.xml.report(
+                container_weights.CONST_TOO_LARGE, data, layer.where, layer.dead, elements=elements, **facts
+            )
             return None
         needed = packed_size(kind, elements)
         if kind != string and size < needed:
-            self.xml.report(codes.CONST_SIZE_SMALL, data, layer.where, layer.dead, needed=needed, **facts)
+            self.xml.report(container_weights.CONST_SIZE_SMALL, data, layer.where, layer.dead, needed=needed, **facts)
             return None
         if kind != string and elements and size > stored_size(kind, elements):
-            self.xml.report(codes.CONST_SIZE_LARGE, data, layer.where, needed=needed, **facts)
+            self.xml.report(container_weights.CONST_SIZE_LARGE, data, layer.where, needed=needed, **facts)
         content = self._content(layer, data, offset, size)
         if content is None:
             return None
@@ -222,7 +233,13 @@ class DataReader:
         problem = string_problem(blob.raw().tobytes(), elements) if kind == string and elements else None
         if problem:
             self.xml.report(
-                codes.CONST_STRING_DAMAGED, data, layer.where, layer.dead, offset=offset, size=size, problem=problem
+                container_weights.CONST_STRING_DAMAGED,
+                data,
+                layer.where,
+                layer.dead,
+                offset=offset,
+                size=size,
+                problem=problem,
             )
             return None
         return blob

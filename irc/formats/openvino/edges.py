@@ -7,7 +7,7 @@ from collections import deque
 import networkx as nx
 
 from irc.diagnostics import Facts
-from irc.diagnostics.codes import container as codes
+from irc.diagnostics.codes import container_openvino as codes
 from irc.formats.openvino.fields import U64, unsigned
 from irc.formats.openvino.layers import Layer, Port
 from irc.formats.openvino.xmlfile import Element, XmlFile

@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from irc.diagnostics import Loc
-from irc.diagnostics.codes import container as codes
+from irc.diagnostics.codes import container_openvino as codes
 from irc.formats.openvino.fields import U64, fixed, leading_integer, split_names, unsigned
 from irc.formats.openvino.xmlfile import Element, XmlFile, tree_of
 from irc.ir.dim import Dim
-from irc.ir.types import TensorType, dtype_from_ov, dynamic
+from irc.ir.types import Extras, TensorType, dtype_from_ov, dynamic
 
 CONTAINER_TYPES = {"parameter": "Parameter", "const": "Const", "constant": "Const", "result": "Result"}
 BODIES = {"TensorIterator": ("body",), "Loop": ("body",), "If": ("then_body", "else_body")}
@@ -183,9 +183,9 @@ class LayerReader:
         return Dim.fresh() if value == -1 else fixed(value)
 
 
-def layer_extras(layer: Layer) -> dict[str, Any]:
+def layer_extras(layer: Layer) -> Extras:
     """What a writer needs to put a layer back where and as it was."""
-    extras: dict[str, Any] = {"id": str(layer.id), "order": layer.order}
+    extras: Extras = {"id": str(layer.id), "order": layer.order}
     if layer.rt_info:
         extras["rt_info"] = layer.rt_info
     if layer.dead:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.ir.types import NF4_VALUES, DType
 
-Bytes = np.ndarray[Any, Any]  # of uint8
-Array = np.ndarray[Any, Any]
+Bytes = Array  # of uint8
 
 NF4 = np.array(NF4_VALUES, np.float32)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from irc.diagnostics.codes import container as codes
+from irc.diagnostics.codes import container_openvino as codes
 from irc.formats.document import RawGraph, RawNode
 from irc.formats.openvino.fields import integer
 from irc.formats.openvino.layers import Layer

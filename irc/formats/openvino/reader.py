@@ -26,10 +26,9 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from irc.diagnostics import Facts, Sink
-from irc.diagnostics.codes import container as codes
+from irc.diagnostics.codes import container_openvino as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawValue
 from irc.formats.openvino.constants import DataReader
 from irc.formats.openvino.edges import check_inputs, check_names, connect, in_order
@@ -38,6 +37,7 @@ from irc.formats.openvino.layers import BODIES, Layer, LayerReader, layer_extras
 from irc.formats.openvino.portmap import read_port_maps
 from irc.formats.openvino.weights import Weights
 from irc.formats.openvino.xmlfile import Element, XmlFile, parse, tree_of
+from irc.ir.types import Extras
 
 NEWEST_OPSET = 16
 VERSIONS = (10, 11)
@@ -105,9 +105,9 @@ class _Reader:
         self.layer_reader = LayerReader(xml, version)
         self.data = DataReader(xml, self.weights, version == 10)
 
-    def model_extras(self, root: Element) -> dict[str, Any]:
+    def model_extras(self, root: Element) -> Extras:
         """`rt_info`, `meta_data`, `quantization_parameters` and unknown sections, as trees."""
-        extras: dict[str, Any] = {}
+        extras: Extras = {}
         attributes = {k: v for k, v in root.attrib.items() if k not in ("name", "version")}
         if attributes:
             extras["net_attrs"] = attributes
@@ -128,7 +128,7 @@ class _Reader:
         if ignored:
             element, where, name = ignored[0]
             notes = (f"{len(ignored)} in the file, this is the first",) if len(ignored) > 1 else ()
-            self.xml.report(codes.V10_RT_INFO, element, where, notes=notes, name=name)
+            self.xml.report(codes.V10_RT_INFO, element, where, False, notes, name=name)
 
     # ----------------------------------------------------------------- graph
     def graph(self, holder: Element, prefix: str, where: str) -> RawGraph:
@@ -227,7 +227,7 @@ class _Reader:
         if infos:
             node.extras["input_rt_info"] = infos
         for port in layer.outputs:
-            extras: dict[str, Any] = {"port": port.id}
+            extras: Extras = {"port": port.id}
             if port.rt_info:
                 extras["port_rt_info"] = port.rt_info
             place = self.xml.loc(port.element, layer.where)

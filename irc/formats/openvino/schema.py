@@ -11,12 +11,11 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
-from typing import Any
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from irc.diagnostics import Facts, Sink
-from irc.diagnostics.codes import container as codes
+from irc.diagnostics.codes import container_openvino as codes
 from irc.formats.openvino.fields import integer
 from irc.formats.openvino.layers import title
 from irc.formats.openvino.location import Position
@@ -127,7 +126,7 @@ class _Walk:
         self.elements, self.values = _patterns(version)
         self.found = 0
 
-    def report(self, code: codes.Code, element: Element, where: str, **facts: Any) -> None:
+    def report(self, code: codes.Code, element: Element, where: str, **facts: object) -> None:
         self.found += 1
         position = self.xml.loc(element, where).position
         if self.found <= _MOST and not (isinstance(position, Position) and position.ordinal in self.known):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from irc.diagnostics import Code, Problem
-from irc.diagnostics.codes import container as codes, container_files
+from irc.diagnostics.codes import container_weights as codes
 from irc.files import DataFile, DataFolder, Outside
 from irc.formats.openvino.packing import Array, Bytes, unpack
 from irc.ir.types import DType
@@ -36,7 +36,7 @@ class Weights:
             file = DataFolder(self.xml).with_ending(".bin")
             head = file.head(64)
         except Outside as e:
-            self._problem = container_files.BIN_OUTSIDE, {"reason": e}
+            self._problem = codes.BIN_OUTSIDE, {"reason": e}
         except FileNotFoundError:
             self._problem = codes.BIN_MISSING, {}
         except OSError as e:

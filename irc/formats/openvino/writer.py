@@ -23,7 +23,7 @@ from irc.formats.openvino.blobs import BlobWriter
 from irc.formats.openvino.fields import format_shape, join_names, port_dim
 from irc.formats.openvino.portmap import MAPS
 from irc.formats.openvino.xmltext import XmlText
-from irc.ir.types import TensorType, Type, dynamic
+from irc.ir.types import Extras, TensorType, Type, dynamic
 
 Item = tuple[str, str, RawTensor] | tuple[str, str, RawValue] | tuple[str, str, RawNode]
 """(kind, key, content) of a layer: "Parameter", "Const", "Result" or "node"."""
@@ -100,7 +100,7 @@ class _GraphWriter:
         self.out.close()
 
     # ---------------------------------------------------------------- layers
-    def _open(self, number: int, type: str, extras: dict[str, Any], version: str, *more: tuple[str, Any]) -> None:
+    def _open(self, number: int, type: str, extras: Extras, version: str, *more: tuple[str, Any]) -> None:
         pairs = [
             ("id", number),
             ("name", self.names[number]),
@@ -259,7 +259,7 @@ def _output_ids(node: RawNode) -> list[int]:
     return list(range(first, first + len(node.outputs)))
 
 
-def _port_info(extras: dict[str, Any]) -> list[dict[str, Any]]:
+def _port_info(extras: Extras) -> list[dict[str, Any]]:
     """Runtime attributes of a port, among them the layout where only `extras["layout"]` says it."""
     info: list[dict[str, Any]] = list(extras.get("port_rt_info", []))
     if "layout" in extras and all(a.get("name") != "layout" for a in info):

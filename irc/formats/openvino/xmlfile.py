@@ -9,7 +9,7 @@ from typing import Any
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from irc.diagnostics import Code, Diagnostic, Facts, Loc, Sink
-from irc.diagnostics.codes import container as codes
+from irc.diagnostics.codes import container_openvino as codes
 from irc.diagnostics.core import fill
 from irc.formats.openvino.location import FixedPosition, Position, load_bytes, syntax_error
 
@@ -35,7 +35,14 @@ class XmlFile:
         return Loc(self.path, where, Position(self.path, self._ordinals[element]))
 
     def report(
-        self, code: Code, element: Element, where: str, dead: bool = False, notes: tuple[str, ...] = (), **facts: Any
+        self,
+        code: Code,
+        element: Element,
+        where: str,
+        dead: bool = False,
+        notes: tuple[str, ...] = (),
+        /,
+        **facts: object,
     ) -> None:
         """Report at an element.  OpenVINO never looks at dead layers, so their errors are warnings."""
         severity = "warning" if dead and code.severity == "error" else code.severity

@@ -59,7 +59,7 @@ class AttentionProblem(Problem):
         empty: Empty = "nan",
         precision: str = "highest",
     ) -> AttentionProblem:
-        """State the attention of one head without gaps, rows of Q and V as wide."""
+        """State the attention of one head without gaps, rows of Q and V equally wide."""
         zero, one, (rows, keys, wide) = Dim.of(0), Dim.of(1), map(Dim.of, (m, n, width))
         each = (zero, zero, wide)
         shape = (one, one, one, rows, keys, wide, wide)
@@ -76,21 +76,21 @@ class AttentionProblem(Problem):
 
     @property
     def rows(self) -> Dim:
-        """Count the queries that meet the same keys."""
+        """The number of queries that meet the same keys."""
         return self.m * self.group
 
     @property
     def width(self) -> Dim:
-        """Give the wider of Q's rows and V's."""
+        """The wider of Q's rows and V's."""
         return self.d if self.dv.at_most(self.d) else self.dv
 
     @property
     def count(self) -> int:
-        """Estimate how many heads of keys there are."""
+        """The estimated number of heads of keys."""
         return max(likely(product((self.batch, self.heads))) // likely(self.group), 1)
 
     def arguments(self) -> dict[str, Dim]:
-        """Give the sizes of a call by name."""
+        """Return the sizes of a call by name."""
         sizes = {n: getattr(self, n) for n in ("batch", "heads", "group", "m", "n", "d", "dv")}
         operands: dict[str, Sequence[Dim]] = {"q": self.q, "k": self.k, "v": self.v, "o": self.o}
         if self.mask != "none":

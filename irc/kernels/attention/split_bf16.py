@@ -19,7 +19,7 @@ from typing import Self
 from irc.ir.dim import Dim
 from irc.kernels.attention.problem import AttentionProblem
 from irc.kernels.attention.vector import AttentionKernel
-from irc.kernels.core.base import Array, Kernel, Sizes
+from irc.kernels.core.base import Array, Kernel, Sizes, call
 from irc.kernels.core.costs import BLOCK, CONFIGURE, SPLIT_PRODUCTS, SPLITTING, unit_of
 from irc.kernels.core.isa import HEAD, Isa, vector_type
 from irc.kernels.core.problem import likely
@@ -27,7 +27,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, Piece, fill, flat, symbol
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.split_bf16 import bf16_terms
-from irc.kernels.split_bf16.bf16_terms import CHUNK, ROWS
+from irc.kernels.split_bf16.bf16_terms import CHUNK, TILE_ROWS
 from irc.kernels.vector.lanes import exp_below, folds, square
 
 KEYS = 256  # of a block, at most
@@ -38,9 +38,6 @@ TASKS = 12  # into which all rows are divided, if there are as many blocks
 FEW_ROWS, FEW_KEYS = 16, 32  # fewer are computed in f32
 
 _CALL = """
-typedef struct {$fields
-} ${S}_call;
-
 /* Of a query row: the largest score, the sum of exponentials, the factor of old sums. */
 typedef struct {
     float largest, sum, factor;
@@ -53,12 +50,12 @@ typedef struct {
 } ${S}_task;
 
 /* How many keys query i sees. */
-IRC_INLINE int64_t ${S}_reach(const ${S}_call *g, int64_t i) {
+IRC_INLINE int64_t ${S}_reach(const ${S}_args *g, int64_t i) {
     $reach
 }
 
 /* The most that rows r0 to r1 see. */
-static int64_t ${S}_furthest(const ${S}_call *g, int64_t r0, int64_t r1) {
+static int64_t ${S}_furthest(const ${S}_args *g, int64_t r0, int64_t r1) {
     int64_t furthest = 0;
     for (int64_t r = r0; r < r1; r++) {
         const int64_t one = ${S}_reach(g, r % g->m);
@@ -67,7 +64,7 @@ static int64_t ${S}_furthest(const ${S}_call *g, int64_t r0, int64_t r1) {
     return furthest;
 }
 
-IRC_INLINE float *${S}_output(const ${S}_call *g, const ${S}_task *at, int64_t r) {
+IRC_INLINE float *${S}_output(const ${S}_args *g, const ${S}_task *at, int64_t r) {
     return g->o + at->batch * g->o_batch + (at->head + r / g->m) * g->o_head + r % g->m * g->o_row;
 }
 
@@ -79,7 +76,7 @@ IRC_INLINE irc_f32x16 ${S}_some(const float *p, int64_t n) {
 
 _PACK = """
 /* Keys as panels of 32 columns, zeros beyond the last key. */
-static void ${S}_pack_k(const ${S}_call *g, const float *k, int64_t keys, uint16_t *to) {
+static void ${S}_pack_k(const ${S}_args *g, const float *k, int64_t keys, uint16_t *to) {
     const int64_t chunks = (g->d + 31) / 32;
     for (int64_t first = 0; first < (keys + 31) / 32 * 32; first += 16) {
         const int64_t have = keys - first;
@@ -114,7 +111,7 @@ static void ${S}_pack_k(const ${S}_call *g, const float *k, int64_t keys, uint16
 }
 
 /* Values as panels of 32 columns, zeros beyond the last key. */
-static void ${S}_pack_v(const ${S}_call *g, const float *v, int64_t keys, uint16_t *to) {
+static void ${S}_pack_v(const ${S}_args *g, const float *v, int64_t keys, uint16_t *to) {
     const int64_t chunks = (keys + 31) / 32;
     for (int64_t col = 0; col < g->dv; col += 32) {
         for (int64_t i = 0; i < chunks * 32; i += 2) {
@@ -131,7 +128,7 @@ static void ${S}_pack_v(const ${S}_call *g, const float *v, int64_t keys, uint16
 }
 
 /* Rows r0 to r1 of the queries times the scale, in `tiles` tiles, zeros beyond. */
-static void ${S}_pack_q(const ${S}_call *g, const ${S}_task *at, int64_t r0, int64_t r1, int64_t tiles, uint16_t *to) {
+static void ${S}_pack_q(const ${S}_args *g, const ${S}_task *at, int64_t r0, int64_t r1, int64_t tiles, uint16_t *to) {
     const int64_t chunks = (g->d + 31) / 32, term = tiles * 512;
     for (int64_t i = 0; i < tiles * 16; i++, to += 32) {
         const int64_t r = r0 + i < r1 ? r0 + i : r0;
@@ -147,7 +144,7 @@ static void ${S}_pack_q(const ${S}_call *g, const ${S}_task *at, int64_t r0, int
 
 _SOFTMAX = """
 /* Scores of query i against keys k0 to k0 + keys: exponentials of their distance to the largest so far, as terms. */
-IRC_INLINE void ${S}_softmax(const ${S}_call *g, const ${S}_task *at, int64_t r, int64_t k0, int64_t keys,
+IRC_INLINE void ${S}_softmax(const ${S}_args *g, const ${S}_task *at, int64_t r, int64_t k0, int64_t keys,
                              float *scores, ${S}_row *row, uint16_t *to, int64_t term) {
     static const irc_f32x16_mask lane = {$iota};
     const int64_t i = r % g->m;
@@ -199,7 +196,7 @@ IRC_INLINE void ${S}_add(float *o, irc_f32x16 x, float factor, int first, int64_
 }
 
 /* Rows r0 to r1, at most 32, against the first `keys` of the `packed` ones from k0 on. */
-static void ${S}_block(const ${S}_call *g, const ${S}_task *at, int64_t r0, int64_t r1, int64_t k0, int64_t keys,
+static void ${S}_block(const ${S}_args *g, const ${S}_task *at, int64_t r0, int64_t r1, int64_t k0, int64_t keys,
                        int64_t packed, const uint16_t *kp, const uint16_t *vp, ${S}_row *row) {
     _Alignas(64) uint16_t q[$wide * 32 * $T], p[$KB * 32 * $T];
     _Alignas(64) float scores[32 * $AS], out[1024];
@@ -230,7 +227,7 @@ static void ${S}_block(const ${S}_call *g, const ${S}_task *at, int64_t r0, int6
 }
 
 /* Sums of row r become results; whether one was not finite. */
-static int ${S}_finish(const ${S}_call *g, const ${S}_task *at, int64_t r, float sum) {
+static int ${S}_finish(const ${S}_args *g, const ${S}_task *at, int64_t r, float sum) {
     float *const o = ${S}_output(g, at, r);
     const float factor = $empty;
     irc_f32x16 poison = {0};
@@ -244,16 +241,16 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_task *at, int64_t r, float
 }
 
 /* Row r in f32 throughout. */
-static void ${S}_exact(const ${S}_call *g, const ${S}_task *at, int64_t r) {
+static void ${S}_exact(const ${S}_args *g, const ${S}_task *at, int64_t r) {
     const int64_t head = at->head + r / g->m, i = r % g->m;
     (void)head;
-    ${S}_f32($again);
+    $again;
 }
 """
 
 _ENTRY = """
 /* All keys: sums in O.  Its memory is free again before rows are computed in f32. */
-static __attribute__((noinline)) void ${S}_sums(const ${S}_call *g, const ${S}_task *at, ${S}_row *rows) {
+static __attribute__((noinline)) void ${S}_sums(const ${S}_args *g, const ${S}_task *at, ${S}_row *rows) {
     _Alignas(64) uint16_t kp[$room], vp[$room];
     const int64_t furthest = ${S}_furthest(g, at->begin, at->end);
     for (int64_t r = at->begin; r < at->end; r++) rows[r - at->begin] = (${S}_row){-INFINITY, 0, 1};
@@ -271,7 +268,7 @@ static __attribute__((noinline)) void ${S}_sums(const ${S}_call *g, const ${S}_t
     } while (k0 < furthest);
 }
 
-static void ${S}_rows(const ${S}_call *g, const ${S}_task *at) {
+static void ${S}_rows(const ${S}_args *g, const ${S}_task *at) {
     ${S}_row rows[$blocks * 32];
     ${S}_sums(g, at, rows);
     for (int64_t r = at->begin; r < at->end; r++)
@@ -283,7 +280,7 @@ typedef struct {
     int64_t rows, blocks, parts;
 } ${S}_plan;
 
-IRC_INLINE ${S}_plan ${S}_split(const ${S}_call *g) {
+IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g) {
     const int64_t heads = g->batch * (g->heads / g->group), rows = g->group * g->m, blocks = (rows + 31) / 32;
     const int64_t wanted = ($tasks + heads - 1) / heads, least = (blocks + $blocks - 1) / $blocks;
     const int64_t parts = wanted < blocks ? wanted : blocks;
@@ -291,7 +288,7 @@ IRC_INLINE ${S}_plan ${S}_split(const ${S}_call *g) {
 }
 
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_split(g);
     const int64_t shared = g->heads / g->group;
 $begin    for (; begin < end; begin++) {
@@ -305,15 +302,14 @@ $begin    for (; begin < end; begin++) {
 $end}
 
 void $S($parameters) {
-    ${S}_call g = {$assigned};
-    if (batch <= 0 || heads <= 0 || dv <= 0 || group * m < $few_rows || n < $few_keys) {
-        ${S}_f32($same);
+    if (g->batch <= 0 || g->heads <= 0 || g->dv <= 0 || g->group * g->m < $few_rows || g->n < $few_keys) {
+        ${S}_f32(pool, g);
         return;
     }
-    const int64_t tasks = batch * (heads / group) * ${S}_split(&g).parts;
-    const double work = (double)(batch * heads) * (double)(m * n) * (double)(d + dv);
-    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part(&g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+    const int64_t tasks = g->batch * (g->heads / g->group) * ${S}_split(g).parts;
+    const double work = (double)(g->batch * g->heads) * (double)(g->m * g->n) * (double)(g->d + g->dv);
+    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
 """
 
@@ -330,19 +326,19 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
 
     @classmethod
     def candidates(cls, problem: AttentionProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variants if there are rows and keys enough for tiles, where their numbers are known."""
+        """Yield the variants unless too few rows or keys for tiles are known."""
         terms, rows = bf16_terms.TERMS[problem.precision], problem.rows
         unit = unit_of(isa, terms)
         if unit is None or likely(rows) < FEW_ROWS or likely(problem.n) < FEW_KEYS:
             return
         for plain in AttentionKernel.candidates(problem, isa):
-            if ROWS <= plain.width <= WIDEST:
+            if TILE_ROWS <= plain.width <= WIDEST:
                 yield cls(plain, terms, unit)
 
     def cycles(self, problem: AttentionProblem) -> float:
         m, n, wide, splitting = likely(problem.rows), likely(problem.n), self._wide, SPLITTING[self.terms]
-        blocks = -(-m // (2 * ROWS))
-        scores = blocks * 2 * ROWS * (-(-n // CHUNK) * CHUNK)
+        blocks = -(-m // (2 * TILE_ROWS))
+        scores = blocks * 2 * TILE_ROWS * (-(-n // CHUNK) * CHUNK)
         products = 2 * scores * wide * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
         packing = (scores + 4 * n * wide) * splitting
         each = products + packing + CONFIGURE + BLOCK * (scores + blocks * 32 * wide) / 1024
@@ -365,17 +361,14 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
 
     @property
     def features(self) -> frozenset[str]:
-        """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
         return bf16_terms.FEATURES[self.unit]
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        """Name and C type: q, k, v, the mask where there is one, and the output."""
         return self.plain.pointers
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order: see `irc.kernels.attention.vector`."""
         return self.plain.sizes
 
     @property
@@ -385,20 +378,16 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
 
     @property
     def executed(self) -> float:
-        """Products of bf16 terms for each product."""
         return float(len(bf16_terms.ORDER[self.terms]))
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of a query with a key, or of a weight with V."""
         return self.plain.flops(sizes)
 
     def parts(self) -> list[Part]:
-        """What it is made of; needs the type irc_pool."""
         t, plain = self.terms, self.plain
         inner = f"{self.symbol}_f32"
-        again = ", ".join(["0", *(self._again(n) for n, _ in self.arguments[1:])])
-        fields = "".join(f"\n    {kind}{name};" for name, kind in self.pointers)
-        given = {
+        begin, again, end = call(inner, "0", {n: self._again(n) for n, _ in self.arguments})
+        given = self.interface | {
             "S": self.symbol,
             "T": t,
             "chunk": t * 1024,
@@ -422,11 +411,7 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
             "mask_at": self._mask_at,
             "masked": self._masked,
             "empty": "1.0f / sum" if plain.empty == "nan" else "sum > 0 || sum != sum ? 1.0f / sum : 0.0f",
-            "again": again,
-            "same": ", ".join(n for n, _ in self.arguments),
-            "fields": fields + "\n    int64_t " + ", ".join(self.sizes) + ";",
-            "parameters": self.parameters,
-            "assigned": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
+            "again": f"{begin}{', '.join(again)}{end}",
         }
         shared = (
             HEAD,
@@ -443,14 +428,13 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
         )
         exact: list[Part] = [
             part if isinstance(part, Piece) else part.replace(plain.symbol, inner)
-            for part in flat([plain.declaration() + "\n", plain.parts()])
+            for part in flat([f"typedef {self.symbol}_args {inner}_args;\n", plain.parts()])
         ]
         texts = (_CALL, _PACK, _SOFTMAX, _BLOCK, _ENTRY)
         return [*shared, exact, *(fill(x, **given) for x in texts)]
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         return f"{self.plain.summary[:-1]}; on AMX, bf16 terms of a value: {self.terms}, blocks of {self.keys} keys."
 
     @property
@@ -458,7 +442,7 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
         return -(-self.plain.width // CHUNK) * CHUNK
 
     def _again(self, name: str) -> str:
-        """The argument for row r alone."""
+        """Print the argument for row r alone."""
         one = {"batch": "1", "heads": "1", "group": "1", "m": "1", "k": "at->k", "v": "at->v"}
         if name in one:
             return one[name]
@@ -484,7 +468,7 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
 
     @property
     def _masked(self) -> str:
-        """Adds the mask of up to `part` keys from j on to the scores x."""
+        """C that adds the mask of up to `part` keys from j on to the scores x."""
         if self.plain.mask == "none":
             return ""
         seen = " ? 0.0f : -INFINITY" if self.plain.mask == "bool" else ""

@@ -36,9 +36,6 @@ INSTANCE = """static void ${body}_${R}x$W(int64_t k, const float *a, const float
 """
 
 CALL = """
-typedef struct {$fields
-} ${S}_call;
-
 typedef struct {
     const float *k, *v; /* of the head */
     int64_t batch, head; /* head: the first query head of the group */
@@ -50,16 +47,16 @@ typedef struct {
 } ${S}_row;
 
 /* How many keys query i sees. */
-IRC_INLINE int64_t ${S}_reach(const ${S}_call *g, int64_t i) {
+IRC_INLINE int64_t ${S}_reach(const ${S}_args *g, int64_t i) {
     $reach
 }
 
 /* Which query, of which query head of the group, row r of the task's head is. */
-IRC_INLINE int64_t ${S}_head(const ${S}_call *g, int64_t r) { return r < g->m ? 0 : r / g->m; }
-IRC_INLINE int64_t ${S}_index(const ${S}_call *g, int64_t r) { return r < g->m ? r : r % g->m; }
+IRC_INLINE int64_t ${S}_head(const ${S}_args *g, int64_t r) { return r < g->m ? 0 : r / g->m; }
+IRC_INLINE int64_t ${S}_index(const ${S}_args *g, int64_t r) { return r < g->m ? r : r % g->m; }
 
 /* Row r, times the scale, zeros up to a vector. */
-static void ${S}_query(const ${S}_call *g, const ${S}_place *at, int64_t r, float *to) {
+static void ${S}_query(const ${S}_args *g, const ${S}_place *at, int64_t r, float *to) {
     const float *q = g->q + at->batch * g->q_batch + (at->head + ${S}_head(g, r)) * g->q_head
                      + ${S}_index(g, r) * g->q_row;
     int64_t j = 0;
@@ -70,14 +67,14 @@ static void ${S}_query(const ${S}_call *g, const ${S}_place *at, int64_t r, floa
     if (j < g->d) ${V}_store(to + j, ${V}_load_part(q + j, g->d - j) * $scale);
 }
 
-IRC_INLINE float *${S}_output(const ${S}_call *g, const ${S}_place *at, int64_t r) {
+IRC_INLINE float *${S}_output(const ${S}_args *g, const ${S}_place *at, int64_t r) {
     return g->o + at->batch * g->o_batch + (at->head + ${S}_head(g, r)) * g->o_head + ${S}_index(g, r) * g->o_row;
 }
 """
 
 PACK = """
 /* Keys of a block as [panel][d][$NR]; columns beyond the last key are not used, but must not be NaN. */
-static void ${S}_pack_k(const ${S}_call *g, const float *from, int64_t keys, float *to) {
+static void ${S}_pack_k(const ${S}_args *g, const float *from, int64_t keys, float *to) {
     for (int64_t first = 0; first < keys; first += $L) {
         const int64_t have = keys - first < $L ? keys - first : $L;
         const float *k = from + first * g->k_row;
@@ -105,7 +102,7 @@ static void ${S}_pack_k(const ${S}_call *g, const float *from, int64_t keys, flo
 }
 
 /* Values of a block as [panel][keys][$NR]. */
-static void ${S}_pack_v(const ${S}_call *g, const float *from, int64_t keys, float *to) {
+static void ${S}_pack_v(const ${S}_args *g, const float *from, int64_t keys, float *to) {
     for (int64_t col = 0; col < g->dv; col += $NR) {
         for (int64_t i = 0; i < keys; i++, to += $NR) {
             const float *v = from + i * g->v_row + col;
@@ -122,7 +119,7 @@ static void ${S}_pack_v(const ${S}_call *g, const float *from, int64_t keys, flo
 
 SOFTMAX = """
 /* The largest score that row `r` has seen, and how many of the keys k0 to k0 + keys it sees; its mask is added. */
-IRC_INLINE float ${S}_largest(const ${S}_call *g, const ${S}_place *at, int64_t r, int64_t k0, int64_t keys,
+IRC_INLINE float ${S}_largest(const ${S}_args *g, const ${S}_place *at, int64_t r, int64_t k0, int64_t keys,
                               float *scores, float before, int64_t *seen) {
     static const ${V}_mask lane = {$iota};
     const int64_t i = ${S}_index(g, r);
@@ -180,7 +177,7 @@ IRC_INLINE float ${S}_exponentials(float *scores, float largest, int64_t have, i
 
 /* Scores of `rows` rows from r0 on against keys k0 to k0 + keys become exponentials of their distances to the largest
  * that the row has seen.  One step after the other for all rows: their latencies overlap. */
-static void ${S}_softmax(const ${S}_call *g, const ${S}_place *at, int64_t r0, int rows, int64_t k0, int64_t keys,
+static void ${S}_softmax(const ${S}_args *g, const ${S}_place *at, int64_t r0, int rows, int64_t k0, int64_t keys,
                          float *scores, ${S}_row *row) {
     _Alignas(64) float before[$some], after[$some], factor[$some];
     int64_t seen[$some];
@@ -214,7 +211,7 @@ IRC_INLINE float ${S}_inverse(float sum) { return $empty; }
 
 TILES = """
 /* One tile of rows against `keys` of the `packed` ones from k0 on; `last`: no row of it sees later ones. */
-static void ${S}_tile(const ${S}_call *g, const ${S}_place *at, int64_t r0, int rows, int64_t k0, int64_t keys,
+static void ${S}_tile(const ${S}_args *g, const ${S}_place *at, int64_t r0, int rows, int64_t k0, int64_t keys,
                       int64_t packed, const float *kp, const float *vp, ${S}_row *row, int last) {$tables
     _Alignas(64) float queries[$H0 * $AS], scores[$H0 * $AS], sums[$H0 * $AS];
     for (int r = 0; r < rows; r++) ${S}_query(g, at, r0 + r, queries + r * $AS);
@@ -236,7 +233,7 @@ static void ${S}_tile(const ${S}_call *g, const ${S}_place *at, int64_t r0, int 
 }
 
 /* Rows begin to end of a head, all keys. */
-static void ${S}_rows(const ${S}_call *g, const ${S}_place *at, int64_t begin, int64_t end) {
+static void ${S}_rows(const ${S}_args *g, const ${S}_place *at, int64_t begin, int64_t end) {
     _Alignas(64) float kp[$room], vp[$room];
     ${S}_row rows[$H0 * $tiles];
     const int64_t tiles = (end - begin + $H0 - 1) / $H0;
@@ -269,7 +266,7 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_place *at, int64_t begin, i
 
 DECODE = """
 /* scores[j] = q . key j, keys contiguous. */
-static void ${S}_dots(const ${S}_call *g, const float *q, const float *k, int64_t keys, float *scores) {
+static void ${S}_dots(const ${S}_args *g, const float *q, const float *k, int64_t keys, float *scores) {
     const int64_t whole = g->d / $L * $L;
     for (int64_t j = 0; j < keys; j += $G) {
         const float *from[$G];
@@ -294,7 +291,7 @@ $dots        ${V}_store(scores + j, acc[0]); /* what is beyond $G lanes is overw
 }
 
 /* out (+)= sum over keys of weights[j] * row j of V. */
-static void ${S}_mix(const ${S}_call *g, const float *weights, const float *v, int64_t keys, float *out) {
+static void ${S}_mix(const ${S}_args *g, const float *weights, const float *v, int64_t keys, float *out) {
     int64_t col = 0;
     for (; col + 4 * $L <= g->dv; col += 4 * $L) {
         $V acc[4], odd[4];
@@ -327,7 +324,7 @@ static void ${S}_mix(const ${S}_call *g, const float *weights, const float *v, i
 }
 
 /* Rows begin to end of a head, at most $decode, K and V in place. */
-static void ${S}_decode(const ${S}_call *g, const ${S}_place *at, int64_t begin, int64_t end) {
+static void ${S}_decode(const ${S}_args *g, const ${S}_place *at, int64_t begin, int64_t end) {
     _Alignas(64) float queries[$decode][$wide], sums[$decode][$wide], scores[$KB + $L];
     ${S}_row rows[$decode];
     int64_t furthest = 0;
@@ -357,7 +354,7 @@ typedef struct {
     int64_t heads, rows, parts; /* heads of K and V in the batch, query rows of one, tasks that these are cut into */
 } ${S}_plan;
 
-IRC_INLINE ${S}_plan ${S}_split(const ${S}_call *g) {
+IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g) {
     const int64_t heads = g->batch * (g->heads / g->group), rows = g->group * g->m;
     const int64_t tiles = (rows + $H0 - 1) / $H0, most = (tiles + $few_tiles - 1) / $few_tiles;
     int64_t parts = (tiles + $tiles - 1) / $tiles;
@@ -366,7 +363,7 @@ IRC_INLINE ${S}_plan ${S}_split(const ${S}_call *g) {
 }
 
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_split(g);
     const int64_t shared = g->heads / g->group;
     for (; begin < end; begin++) {
@@ -380,19 +377,18 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$assigned};
-    if (batch <= 0 || heads <= 0 || m <= 0 || dv <= 0) return;
-    if (n <= 0) { /* a sum over nothing */
-        for (int64_t b = 0; b < batch; b++)
-            for (int64_t h = 0; h < heads; h++)
-                for (int64_t i = 0; i < m; i++)
-                    for (int64_t j = 0; j < dv; j++) o[b * o_batch + h * o_head + i * o_row + j] = 0;
+    if (g->batch <= 0 || g->heads <= 0 || g->m <= 0 || g->dv <= 0) return;
+    if (g->n <= 0) { /* a sum over nothing */
+        for (int64_t b = 0; b < g->batch; b++)
+            for (int64_t h = 0; h < g->heads; h++)
+                for (int64_t i = 0; i < g->m; i++)
+                    for (int64_t j = 0; j < g->dv; j++) g->o[b * g->o_batch + h * g->o_head + i * g->o_row + j] = 0;
         return;
     }
-    const ${S}_plan plan = ${S}_split(&g);
+    const ${S}_plan plan = ${S}_split(g);
     const int64_t tasks = plan.heads * plan.parts;
-    const double work = (double)(batch * heads) * (double)(m * n) * (double)(d + dv);
-    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part(&g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+    const double work = (double)(g->batch * g->heads) * (double)(g->m * g->n) * (double)(g->d + g->dv);
+    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
 """

@@ -24,7 +24,7 @@ from irc.kernels.core.costs import COSTS
 from irc.kernels.core.isa import HEAD, Isa, vector_type
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, piece, symbol
+from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, body_of, heights_of, names
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector.lanes import dots, exp_below, folds, square
@@ -93,7 +93,6 @@ class AttentionKernel(Kernel[AttentionProblem]):
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        """Name and C type: q, k, v, the mask where there is one, and the output."""
         masks = {"none": (), "add": (("mask", "const float *"),), "bool": (("mask", "const uint8_t *"),)}
         f = "const float *"
         return (("q", f), ("k", f), ("v", f), *masks[self.mask], ("o", "float *"))
@@ -125,7 +124,6 @@ class AttentionKernel(Kernel[AttentionProblem]):
         return self.tile.isa.stack // 4
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of a query with a key, or of a weight with V."""
         m, n = sizes["m"], sizes["n"]
         pairs = m * n
         if self.causal:  # query i sees the keys up to i + shift
@@ -161,35 +159,31 @@ class AttentionKernel(Kernel[AttentionProblem]):
         instances = [
             piece("IRC_TILE_${body}_${R}x$W", INSTANCE, **given, R=r, W=w) for r in self.heights for w in widths
         ]
-        fields = "".join(f"\n    {kind}{name};" for name, kind in self.pointers)
-        fields += "\n    int64_t " + ", ".join(self.sizes) + ";"
-        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         return [
             HEAD,
             vector_type(t.lanes, f32),
             folds(t.lanes, f32),
             square(t.lanes, f32),
             exp_below(t.lanes, f32),
-            piece("IRC_TILE_$body", TILE, **given),
+            tile_body(body, TILE, **given),
             instances,
-            fill(CALL, **given, fields=fields, reach=self._reach),
+            fill(CALL, **given, reach=self._reach),
             fill(PACK, **given),
             fill(SOFTMAX, **given, mask_at=self._mask_at, **self._masking, empty=self._inverse),
             fill(TILES, **given, tables=self._tables(body), pick=body_of(t, t.vectors > 1, "rows")),
             fill(DECODE, **given, empty=self._inverse),
-            fill(ENTRY, **given, parameters=self.parameters, assigned=assigned),
+            fill(ENTRY, **given, **self.interface),
         ]
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         masks = {"none": "no mask", "add": "an added mask", "bool": "a boolean mask"}
         order = "causal, " if self.causal else ""
         return f"Attention, f32, {order}{masks[self.mask]}, blocks of {self.keys} keys."
 
     @property
     def _reach(self) -> str:
-        """How many keys query i sees."""
+        """C for the number of keys that query i sees."""
         if not self.causal:
             return "(void)i;\n    return g->n;"
         return "const int64_t end = i + g->shift + 1;\n    return end < 0 ? 0 : end < g->n ? end : g->n;"
@@ -207,7 +201,7 @@ class AttentionKernel(Kernel[AttentionProblem]):
 
     @property
     def _masking(self) -> dict[str, str]:
-        """How the mask is added to scores x from j on: to whole vectors where they allow it, and to `part` of one."""
+        """C that adds the mask to scores x from j on: to whole vectors if possible, and to `part` of one."""
         v, lanes = names(self.tile)["V"], self.tile.lanes
         if self.mask == "none":
             return {"whole": "1", "added": "", "masked": ""}
@@ -228,11 +222,11 @@ class AttentionKernel(Kernel[AttentionProblem]):
 
     @property
     def _inverse(self) -> str:
-        """The factor of a row whose exponentials add up to `sum`."""
+        """C for the factor of a row whose exponentials add up to `sum`."""
         return "1.0f / sum" if self.empty == "nan" else "(sum > 0 || sum != sum ? 1.0f / sum : 0.0f)"
 
     def _tables(self, body: str) -> str:
-        """Bodies by the number of rows: the lowest that has as many."""
+        """Print tables of bodies by the number of rows: the lowest that has as many."""
         rows = range(1, max(self.heights) + 1)
         fit = [min(h for h in self.heights if h >= r) for r in rows]
         return "".join(

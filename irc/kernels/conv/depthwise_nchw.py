@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -34,13 +34,6 @@ WIDTH = 256  # output columns of a strip
 TAPS = 49
 
 _CALL = """
-typedef struct {
-    const $T *x, *w;
-    $T *y;
-    int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w;
-    int64_t x_batch, x_channel, y_batch, y_channel;$slot_fields
-} ${S}_call;
-
 /* to[j] = from[j * $SW] for j < n; the last vector overlaps the one before. */
 IRC_INLINE void ${S}_row(const $T *from, int64_t n, $T *to) {
     int64_t j = 0;$wide$quad
@@ -48,7 +41,7 @@ IRC_INLINE void ${S}_row(const $T *from, int64_t n, $T *to) {
 }
 
 /* Rows y0 + r and columns x0 + j of one phase of the padded plane, r < rows, j < pitch. */
-static void ${S}_pad(const ${S}_call *g, const $T *x, int64_t y0, int64_t x0, int64_t rows, int64_t pitch, $T *to) {
+static void ${S}_pad(const ${S}_args *g, const $T *x, int64_t y0, int64_t x0, int64_t rows, int64_t pitch, $T *to) {
     int64_t lo = x0 < 0 ? (-x0 + $SW - 1) / $SW : 0;
     int64_t hi = g->iw > x0 ? (g->iw - x0 - 1) / $SW + 1 : 0;
     if (hi > pitch) hi = pitch;
@@ -66,7 +59,7 @@ static void ${S}_pad(const ${S}_call *g, const $T *x, int64_t y0, int64_t x0, in
 
 _BODY = """
 /* Rows y0 to y0 + rows, columns x0 to x0 + cols of one output plane: sums to `sums`, rows `pitch` apart. */
-static void ${S}_strip(const ${S}_call *g, const $T *x, const $T *w, int64_t y0, int64_t x0, int64_t rows,
+static void ${S}_strip(const ${S}_args *g, const $T *x, const $T *w, int64_t y0, int64_t x0, int64_t rows,
                        int64_t pitch, $T *padded, $T *sums) {
     const int64_t tall = rows + ($KH - 1) * $DH / $SH;
     for (int64_t py = 0; py < $SH; py++)
@@ -100,7 +93,7 @@ static void ${S}_finish(const ${S}_out *o, int64_t row, int64_t col, int64_t n, 
     if (j < n) ${V}_store_part(to + j, ${S}_epilogue(o, ${V}_load(from + j), row, col + j, n - j), n - j);
 }
 
-static void ${S}_plane(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t channel) {
+static void ${S}_plane(const ${S}_args *g, const ${S}_out *o, const $T *x, const $T *w, int64_t channel) {
     _Alignas(64) $T padded[$strip + $slack], sums[$outputs + $slack], joined[$outputs + $slack];
     const int64_t wider = ($KW - 1) * $DW / $SW, taller = ($KH - 1) * $DH / $SH;
     const int64_t phases = $SH * $SW;
@@ -133,7 +126,7 @@ static void ${S}_plane(const ${S}_call *g, const ${S}_out *o, const $T *x, const
 
 /* Planes begin to end: images, then channels. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     for (; begin < end; begin++) {
         const int64_t image = begin / g->channels, channel = begin % g->channels;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_channel, .n = g->oh * g->ow};$slot_starts
@@ -142,12 +135,11 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$fields};
-    const int64_t planes = batch * channels;
-    if (planes <= 0 || oh <= 0 || ow <= 0) return;
-    const double work = (double)planes * (double)(oh * ow) * $KH * $KW;
-    if (!pool || planes < 2 || work < $worthwhile) ${S}_part(&g, 0, planes);
-    else pool->parallel_for(pool->self, planes, ${S}_part, &g);
+    const int64_t planes = g->batch * g->channels;
+    if (planes <= 0 || g->oh <= 0 || g->ow <= 0) return;
+    const double work = (double)planes * (double)(g->oh * g->ow) * $KH * $KW;
+    if (!pool || planes < 2 || work < $worthwhile) ${S}_part((void *)g, 0, planes);
+    else pool->parallel_for(pool->self, planes, ${S}_part, (void *)g);
 }
 """
 
@@ -207,36 +199,31 @@ class NchwDepthwiseKernel(Kernel[ConvProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order."""
         extents = "batch channels ih iw oh ow pad_h pad_w x_batch x_channel y_batch y_channel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")))
 
-    def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """w[channels, 1, kh, kw] as the kernel reads it: [channels, kh, kw]."""
+    def pack_weights(self, w: Array) -> Array:
+        """Pack w[channels, 1, kh, kw] as [channels, kh, kw]."""
         return np.ascontiguousarray(w.reshape(w.shape[0], *w.shape[2:]), self.tile.dtype.numpy)
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of the definition."""
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (2 * self.window[0] * self.window[1])
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         return f"Depthwise convolution, NCHW, {self.tile.dtype}."
 
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         given = names(t) | {"S": s, "U": 4, "worthwhile": 50_000} | self._window()
         given |= {"strip": STRIP, "outputs": OUTPUTS, "slack": 8 * t.lanes, "width": WIDTH}
-        fields = self.epilogue.fields(str(given["T"]), "batch", "channel")
-        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         return [
             prelude(t, self.epilogue),
             vector_type(4, t.dtype),
             epilogue_of(s, t, self.epilogue),
-            fill(_CALL, **given, slot_fields=fields, wide=self._copy(t.lanes), quad=self._copy(4)),
-            fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts="".join(self._starts())),
+            fill(_CALL, **given, wide=self._copy(t.lanes), quad=self._copy(4)),
+            fill(_BODY, **given, **self.interface, slot_starts="".join(self._starts())),
         ]
 
     def _window(self) -> dict[str, object]:
@@ -244,7 +231,7 @@ class NchwDepthwiseKernel(Kernel[ConvProblem]):
         return {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
 
     def _copy(self, lanes: int) -> str:
-        """The part of `NAME_row` that copies by vectors of `lanes`; none where the stride is neither 1 nor 2."""
+        """Print the part of `NAME_row` that copies by vectors of `lanes`; none unless the stride is 1 or 2."""
         v, stride = vector_name(lanes, self.tile.dtype), self.strides[1]
         if stride not in (1, 2):
             return ""
@@ -270,7 +257,7 @@ class NchwDepthwiseKernel(Kernel[ConvProblem]):
 
 
 def fits(kh: int, kw: int, strides: tuple[int, int], dilations: tuple[int, int]) -> bool:
-    """Whether a strip with at least one row of output fits on the stack."""
+    """Tell whether a strip with at least one row of output fits on the stack."""
     taller, wider = (kh - 1) * dilations[0] // strides[0], (kw - 1) * dilations[1] // strides[1]
     strip = strides[0] * strides[1] * (1 + taller) * (16 + wider)
     return kh * kw <= TAPS and strip <= STRIP and 16 + wider <= OUTPUTS

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -34,18 +34,14 @@ from irc.kernels.vector import bf16_io
 from irc.kernels.vector.pixels import STRIDES, bounds, columns, keep, pixels_of, slot_starts, users, window_names
 
 UNROLLED = 9  # taps of a window up to which its rows are unrolled
-BLOCK = 4  # vectors of channels, at most
+BLOCK_VECTORS = 4  # vectors of channels, at most
 STRIP = 512 << 10  # bytes of the input rows of a strip
-PIECES = 16  # for the threads, at least, where there are rows enough
+PIECES = 16  # pieces for the threads, at least, if there are enough rows
 WORTHWHILE = 50_000  # products below which one thread does all
 
 _CALL = """
-typedef struct {
-    const $X *x;
-    const $T *w;
-    $Y *y;
-    int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w, x_batch, x_row, x_pixel, y_batch, y_pixel;
-    int64_t strip, blocks;$slot_fields
+typedef struct {$fields
+    int64_t strip, blocks; /* the plan: rows of a strip, blocks of channels */
 } ${S}_call;
 """
 
@@ -147,18 +143,19 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$fields};
-    if (batch <= 0 || channels <= 0 || oh <= 0 || ow <= 0) return;
-    g.blocks = (channels + $block * $L - 1) / ($block * $L);
-    const int64_t bytes = iw * channels * (int64_t)sizeof *x * $SH;
+    ${S}_call call = {$assigned};
+    if (g->batch <= 0 || g->channels <= 0 || g->oh <= 0 || g->ow <= 0) return;
+    call.blocks = (g->channels + $block * $L - 1) / ($block * $L);
+    const int64_t bytes = g->iw * g->channels * (int64_t)sizeof *g->x * $SH;
     const int64_t rows = bytes > 0 && bytes < $strip ? $strip / bytes : 1;
-    const int64_t wanted = pool ? $pieces / (batch * g.blocks) + 1 : 1, most = oh / wanted > 1 ? oh / wanted : 1;
-    const int64_t strips = (oh - 1) / (rows < most ? rows : most) + 1;
-    g.strip = (oh + strips - 1) / strips;
-    const int64_t pieces = batch * ((oh + g.strip - 1) / g.strip) * g.blocks;
-    const double work = (double)batch * (double)channels * (double)(oh * ow) * $KH * $KW;
-    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&g, 0, pieces);
-    else pool->parallel_for(pool->self, pieces, ${S}_part, &g);
+    const int64_t wanted = pool ? $pieces / (g->batch * call.blocks) + 1 : 1;
+    const int64_t most = g->oh / wanted > 1 ? g->oh / wanted : 1;
+    const int64_t strips = (g->oh - 1) / (rows < most ? rows : most) + 1;
+    call.strip = (g->oh + strips - 1) / strips;
+    const int64_t pieces = g->batch * ((g->oh + call.strip - 1) / call.strip) * call.blocks;
+    const double work = (double)g->batch * (double)g->channels * (double)(g->oh * g->ow) * $KH * $KW;
+    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&call, 0, pieces);
+    else pool->parallel_for(pool->self, pieces, ${S}_part, &call);
 }
 """
 
@@ -168,7 +165,7 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
     """A generated depthwise convolution, channels last; tile.rows is the number of pixels of a register tile.
 
     The epilogue's rows are pixels and its columns channels: a bias is a `row`, a residual `full`.
-    x_half, y_half: x, y are bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
+    x_bf16, y_bf16: x, y are bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
     """
 
     tile: Tile
@@ -176,8 +173,8 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
     strides: tuple[int, int]
     dilations: tuple[int, int]
     epilogue: Epilogue
-    x_half: bool = False
-    y_half: bool = False
+    x_bf16: bool = False
+    y_bf16: bool = False
 
     problem = ConvProblem
 
@@ -187,7 +184,7 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
         p = problem
         if p.layout != "nhwc" or not p.is_depthwise or p.channels == 1 or p.dtype not in (f32, f64):
             return
-        room = isa.registers - 2 - p.window[1]  # beside the taps of a row and the input
+        room = isa.registers - 2 - p.window[1]  # for what is neither a tap of a row nor the input
         if pixels := pixels_of(p.result[1], p.window[1], p.strides[1], p.dilations[1], room):
             yield cls(Tile(isa, p.dtype, pixels, 1), *p.geometry, p.epilogue)
 
@@ -222,27 +219,26 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
     def symbol(self) -> str:
         shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
         words = self.tile.name.removeprefix("irc_tile_")
-        key = f"{self.dilations}{self.epilogue.key()}{bf16_io.key(self.x_half, self.y_half)}"
+        key = f"{self.dilations}{self.epilogue.key()}{bf16_io.key(self.x_bf16, self.y_bf16)}"
         return symbol("depthwise_last", shape, words, key)
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         t = str(names(self.tile)["T"])
-        x, y = ("uint16_t" if half else t for half in (self.x_half, self.y_half))
+        x, y = ("uint16_t" if half else t for half in (self.x_bf16, self.y_bf16))
         return (("x", f"const {x} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{y} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order; channels follow one another."""
         extents = "batch channels ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def packed_elements(self, channels: int) -> int:
-        """Elements of packed weights."""
+        """Count the elements of packed weights."""
         return -(-channels // self.tile.lanes) * self.tile.lanes * self.window[0] * self.window[1]
 
-    def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """w[channels, 1, kh, kw] as the kernel reads it: flat [vectors of channels, kh, kw, lanes].
+    def pack_weights(self, w: Array) -> Array:
+        """Pack w[channels, 1, kh, kw] as flat [vectors of channels, kh, kw, lanes].
 
         A last vector that would not be full overlaps the one before; fewer channels than lanes have zeros behind.
         """
@@ -253,41 +249,37 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
         return np.concatenate([full[c : c + lanes].T.ravel() for c in starts])
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of the definition."""
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (2 * self.window[0] * self.window[1])
 
     def parts(self) -> list[Part]:
         t = self.tile
         given = names(t) | window_names(self.window, self.strides, self.dilations)
-        given |= {"S": self.symbol, "P": t.rows, "block": BLOCK, "strip": STRIP}
+        given |= {"S": self.symbol, "P": t.rows, "block": BLOCK_VECTORS, "strip": STRIP}
         given |= {"pieces": PIECES, "worthwhile": WORTHWHILE}
-        given |= bf16_io.names(self.x_half, self.y_half, t)
+        given |= bf16_io.names(self.x_bf16, self.y_bf16, t)
         given["span"] = self._places[-1] + 1
-        fields = self.epilogue.fields(str(given["T"]), *STRIDES)
-        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         starts = slot_starts(self.epilogue)
         unroll = "\n                IRC_FULL_UNROLL" if self.window[0] * self.window[1] <= UNROLLED else ""
         return [
             prelude(t, self.epilogue),
             keep(t),
-            bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
+            bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
-            fill(_CALL, **given, slot_fields=fields),
+            fill(_CALL, **given, **self.interface),
             bounds(self.symbol, self._places),
             fill(_TILE, **given, columns="".join(self._columns()), unroll=unroll),
-            fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
+            fill(_BODY, **given, **self.interface, slot_starts=starts),
         ]
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         (kh, kw), (sh, sw) = self.window, self.strides
         return f"Depthwise convolution, channels last, {self.tile.dtype}: {kh} x {kw}, strides {sh} and {sw}."
 
     @property
     def _row(self) -> tuple[int, int, int, int]:
-        """Of a row of a tile: pixels, taps of a window, stride, dilation."""
+        """Pixels, taps of a window, stride and dilation of a row of a tile."""
         return self.tile.rows, self.window[1], self.strides[1], self.dilations[1]
 
     @cached_property
@@ -295,9 +287,9 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
         return columns(*self._row)
 
     def _columns(self) -> Iterator[str]:
-        """The columns under a tile: each is loaded, and multiplied by all taps that stand on it."""
+        """Print the columns under a tile: each is loaded, and multiplied by all taps that meet it."""
         v, places = names(self.tile)["V"], self._places
-        load = bf16_io.names(self.x_half, self.y_half, self.tile)["LX"]
+        load = bf16_io.names(self.x_bf16, self.y_bf16, self.tile)["LX"]
         for i, column in enumerate(places):
             yield f"    if (inside || in >> {i} & 1) {{\n        v = {load}(from);\n        {v}_keep(&v);\n"
             for p, kx in users(column, *self._row):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -32,30 +32,19 @@ from irc.kernels.gemm.packed import WORTHWHILE, is_narrow
 FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too
 CHANNEL_PARTS = 8
 
-_CALL = """
-typedef struct {
-    const $T *x, *w;
-    $T *y;
-    int64_t batch, groups, ic, oc, ih, iw, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
-    int64_t x_batch, x_channel, y_batch, y_channel;$slot_fields
-} ${S}_call;
-"""
-
 _SPAN = """
 /* to[c][j] = from[c][j * stride_w] for j < n <= $NR; the last vector overlaps the one before. */
 static void ${S}_span(const $T *from, int64_t channel, int64_t channels, int64_t n, int64_t stride, $T *to) {
     (void)stride;
     const $T *const end = to + channels * $NR;
-    if (0) {
-    }$cases
-    for (; to < end; from += channel, to += $NR)
+$cases    for (; to < end; from += channel, to += $NR)
         for (int64_t j = 0; j < n; j++) to[j] = from[j * $stride];
 }
 """
 
 _GATHER = """
 /* Pixels p0 to p1 and rows k0 to k0 + k of the matrix X, as [panel][k][$NR]. */
-static void ${S}_gather(const ${S}_call *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k, $T *to) {
+static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k, $T *to) {
     for (int64_t at = k0, n; at < k0 + k; at += n) {
         const int64_t tap = at / g->ic, c = at % g->ic, dy = tap / g->kw * g->dilation_h - g->pad_h;
         const int64_t dx = tap % g->kw * g->dilation_w - g->pad_w;
@@ -95,7 +84,7 @@ typedef struct {
     int64_t panels, blocks, parts; /* tasks: blocks of panels of pixels, parts of the tiles */
 } ${S}_plan;
 
-IRC_INLINE ${S}_plan ${S}_split(const ${S}_call *g) {
+IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g) {
     const int64_t tiles = (g->oc + $MR - 1) / $MR, panels = (g->oh * g->ow + $NR - 1) / $NR;
     const int64_t blocks = (panels + $NPB - 1) / $NPB;
     const int64_t parts = g->batch * g->groups * blocks >= $few ? 1 : tiles < $most_parts ? tiles : $most_parts;
@@ -103,7 +92,7 @@ IRC_INLINE ${S}_plan ${S}_split(const ${S}_call *g) {
 }
 
 /* Pixels p0 to p1 of the output channels in tiles t0 to t1 of one group. */
-static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const ${S}_plan *plan, const $T *x, const $T *w,
+static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const ${S}_plan *plan, const $T *x, const $T *w,
                        int64_t p0, int64_t p1, int64_t t0, int64_t t1) {
     _Alignas(64) $T packed[$room * $NB], sums[$MR * $NR];
     const int64_t depth = g->ic * g->kh * g->kw, count = (depth + $room - 1) / $room;
@@ -125,7 +114,7 @@ static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const ${S}_plan *p
 
 /* Tasks begin to end: images, groups, blocks of pixels, parts of the channels (innermost; neighbours are joined). */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_split(g);
     while (begin < end) {
         const int64_t part = begin % plan.parts, pixels = begin / plan.parts % plan.blocks;
@@ -144,19 +133,20 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$fields};
-    if (batch <= 0 || oh <= 0 || ow <= 0) return;
-    if (kh == 1 && kw == 1 && stride_h == 1 && stride_w == 1 && ih == oh && iw == ow) {
-        g.iw = g.ow = iw * ih; /* one long row */
-        g.ih = g.oh = 1;
+    ${S}_args call = *g;
+    if (g->batch <= 0 || g->oh <= 0 || g->ow <= 0) return;
+    if (g->kh == 1 && g->kw == 1 && g->stride_h == 1 && g->stride_w == 1 && g->ih == g->oh && g->iw == g->ow) {
+        call.iw = call.ow = g->iw * g->ih; /* one long row */
+        call.ih = call.oh = 1;
     }
-    const ${S}_plan plan = ${S}_split(&g);
-    const int64_t tasks = batch * groups * plan.blocks * plan.parts;
-    const double work = (double)(batch * oh * ow) * (double)(oc * groups) * (double)(ic * kh * kw);
+    const ${S}_plan plan = ${S}_split(&call);
+    const int64_t tasks = g->batch * g->groups * plan.blocks * plan.parts;
+    const double pixels = (double)(g->batch * g->oh * g->ow), channels = (double)(g->oc * g->groups);
+    const double work = pixels * channels * (double)(g->ic * g->kh * g->kw);
     if (!pool || tasks < 2 || work < $worthwhile)
-        ${S}_part(&g, 0, tasks);
+        ${S}_part(&call, 0, tasks);
     else
-        pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+        pool->parallel_for(pool->self, tasks, ${S}_part, &call);
 }
 """
 
@@ -231,20 +221,18 @@ class NchwConvKernel(Kernel[ConvProblem]):
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        """Name and C type of the pointers, in the order of the call."""
         t = str(names(self.tile)["T"])
         return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order; ic and oc are those of one group, strides of memory in elements."""
         slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")]
         window = "kh kw stride_h stride_w dilation_h dilation_w pad_h pad_w"
         extents = f"batch groups ic oc ih iw oh ow {window} x_batch x_channel y_batch y_channel"
         return (*extents.split(), *slots)
 
-    def pack_weights(self, w: np.ndarray[Any, Any], groups: int = 1) -> np.ndarray[Any, Any]:
-        """w[oc, ic, kh, kw] of all groups as the kernel reads it: flat, as many elements."""
+    def pack_weights(self, w: Array, groups: int = 1) -> Array:
+        """Pack w[oc, ic, kh, kw] of all groups, flat, without filling up."""
         per = w.shape[0] // groups
         depth = int(np.prod(w.shape[1:]))  # pyright: ignore
         count = max(1, -(-depth // self._room))
@@ -260,15 +248,13 @@ class NchwConvKernel(Kernel[ConvProblem]):
 
     @property
     def _room(self) -> int:
-        """Rows of the matrix X in a block, at most."""
+        """The rows of the matrix X in a block, at most."""
         return self.tile.isa.stack // self.tile.dtype.itemsize // (self.panels * self.tile.panel)
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of the definition."""
         return 2 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw"))
 
     def parts(self) -> list[Part]:
-        """What it is made of; needs the type irc_pool."""
         s, t = self.symbol, self.tile
         variants = Variants(self.heights, self.narrow)
         given = names(t) | {
@@ -281,7 +267,6 @@ class NchwConvKernel(Kernel[ConvProblem]):
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
         }
-        fields = self.epilogue.fields(str(given["T"]), "batch", "channel")
         starts = "".join(
             f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch"
             + (
@@ -291,30 +276,27 @@ class NchwConvKernel(Kernel[ConvProblem]):
             )
             for i, axes in enumerate(self.epilogue.slots)
         )
-        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         stride = str(self.stride) if self.stride else "g->stride_w"
-        lanes = _lanes(t.lanes)
+        lanes, cases = _lanes(t.lanes), " else ".join(_span_cases(t, self.stride))
         return [
             prelude(t, self.epilogue),
             *(vector_type(n, t.dtype) for n in lanes),
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
-            fill(_CALL, **given, slot_fields=fields),
-            fill(_SPAN, **given, stride=self.stride or "stride", cases="".join(_span_cases(t, self.stride))),
+            fill(_SPAN, **given, stride=self.stride or "stride", cases=f"    {cases}\n" if cases else ""),
             fill(_GATHER, **given, stride=stride),
-            fill(_BODY, **given, parameters=self.parameters, fields=assigned, slot_starts=starts),
+            fill(_BODY, **given, **self.interface, slot_starts=starts),
         ]
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         along = f"stride {self.stride} along the width" if self.stride else "any stride"
         t = self.tile
         return f"Convolution, NCHW, {t.dtype}, tiles of {t.rows} channels x {t.panel} pixels, {along}."
 
 
 def _tiles(channels: int, rows: int) -> Iterator[tuple[int, int]]:
-    """The ranges of output channels that tiles cover."""
+    """Yield the ranges of output channels that tiles cover."""
     count = max(1, -(-channels // rows))
     low, extra = divmod(channels, count)
     begin = 0
@@ -332,31 +314,33 @@ def _lanes(most: int) -> list[int]:
 
 
 def _span_cases(tile: Tile, stride: int) -> Iterator[str]:
-    """Copies by vectors of falling width: n >= width, and the last vector overlaps."""
+    """Print copies by vectors of falling width: n >= width, and the last vector overlaps."""
     if stride not in (1, 2):
         return
     for lanes in _lanes(tile.lanes):
         v = vector_name(lanes, tile.dtype)
         picks = ", ".join(str(i) for i in (*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)))
 
-        def one(at: str, v: str = v, lanes: int = lanes, picks: str = picks) -> str:
+        def one(at: str | int, v: str = v, lanes: int = lanes, picks: str = picks) -> str:
+            twice = 2 * at if isinstance(at, int) else f"2 * ({at})"
+            given: dict[str, object] = {"V": v, "at": at, "twice": twice, "next": lanes - 1, "picks": picks}
             if stride == 1:
-                return f"{v}_store(to + {at}, {v}_load(from + {at}));"
-            both = f"{v}_load(from + 2 * ({at})), {v}_load(from + 2 * ({at}) + {lanes - 1})"
-            return f"{v}_store(to + {at}, __builtin_shufflevector({both}, {picks}));"
+                return fill("${V}_store(to + $at, ${V}_load(from + $at));", **given)
+            both = fill("${V}_load(from + $twice), ${V}_load(from + $twice + $next)", **given)
+            return fill("${V}_store(to + $at, __builtin_shufflevector($both, $picks));", **given, both=both)
 
         pieces = range(tile.panel // lanes if lanes == tile.lanes else 1)
         if lanes == tile.lanes:
             yield (
-                f" else if (n == {tile.panel}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
-                + "".join(f"            {one(str(w * lanes))}\n" for w in pieces)
+                f"if (n == {tile.panel}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
+                + "".join(f"            {one(w * lanes)}\n" for w in pieces)
                 + "        }\n    }"
             )
         for more in reversed(pieces):
             low = lanes * (more + 1)
-            steps = [one(str(w * lanes)) for w in range(more + 1)] + [one(f"n - {lanes}")]
+            steps = [one(w * lanes) for w in range(more + 1)] + [one(f"n - {lanes}")]
             yield (
-                f" else if (n >= {low}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
+                f"if (n >= {low}) {{\n        for (; to < end; from += channel, to += {tile.panel}) {{\n"
                 + "".join(f"            {s}\n" for s in steps)
                 + "        }\n    }"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from irc.ir.dim import Dim, DimLike
-from irc.kernels.core.costs import WEIGHTS, relative
+from irc.kernels.core.costs import COSTS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Layout, Pair, Problem, likely, likely_extent
@@ -52,7 +52,7 @@ class ConvProblem(Problem):
         groups: int = 1,
         precision: str = "highest",
     ) -> ConvProblem:
-        """State a convolution of one image without gaps and padding, operands of the epilogue as well."""
+        """State a convolution of one image without gaps and padding, and epilogue operands without gaps."""
         zero, one, (oh, ow) = Dim.of(0), Dim.of(1), map(Dim.of, result)
         spans = zip((oh, ow), window, strides, dilations, strict=True)
         ih, iw = ((n - 1) * s + (k - 1) * d + 1 for n, k, s, d in spans)
@@ -80,22 +80,22 @@ class ConvProblem(Problem):
 
     @property
     def ic(self) -> int:
-        """Count the input channels of a group."""
+        """Input channels of a group."""
         return self.channels // self.groups
 
     @property
     def oc(self) -> int:
-        """Count the output channels of a group."""
+        """Output channels of a group."""
         return self.outputs // self.groups
 
     @property
     def taps(self) -> int:
-        """Count the elements of a window."""
+        """Elements of a window."""
         return self.window[0] * self.window[1]
 
     @property
     def geometry(self) -> tuple[Pair, Pair, Pair]:
-        """Give window, strides and dilations."""
+        """Window, strides and dilations."""
         return self.window, self.strides, self.dilations
 
     @property
@@ -105,7 +105,7 @@ class ConvProblem(Problem):
 
     @property
     def is_regular_3x3(self) -> bool:
-        """Whether windows of 3 × 3 stand at every pixel, in one group: what Winograd's algorithms take."""
+        """Whether windows of 3 × 3 stand at every pixel, in one group, as Winograd's algorithms need."""
         return self.groups == 1 and self.geometry == ((3, 3), (1, 1), (1, 1))
 
     @property
@@ -115,17 +115,17 @@ class ConvProblem(Problem):
 
     @property
     def tiles_2x2(self) -> Dim:
-        """Count the tiles of 2 × 2 pixels that cover a plane of the result."""
+        """Tiles of 2 × 2 pixels that cover a plane of the result."""
         return self.result[0].ceildiv(2) * self.result[1].ceildiv(2)
 
     @property
     def images(self) -> int:
-        """Estimate the number of images."""
+        """Estimated number of images."""
         return likely(self.batch)
 
     @property
     def pixels(self) -> int:
-        """Estimate the pixels of a plane of the result."""
+        """Estimated pixels of a plane of the result."""
         return likely_extent(self.result[0]) * likely_extent(self.result[1])
 
     @property
@@ -138,7 +138,7 @@ class ConvProblem(Problem):
         return work if self.layout == "nhwc" else f"{work}, nchw"
 
     def arguments(self) -> dict[str, Dim]:
-        """Give the sizes of a call by name that all kernels of the layout have."""
+        """Return the sizes of a call that all kernels of the layout have, by name."""
         (ih, iw), (oh, ow), (top, left) = self.size, self.result, self.padding
         sizes = {"batch": self.batch, "ih": ih, "iw": iw, "oh": oh, "ow": ow, "pad_h": top, "pad_w": left}
         sizes |= {"x_batch": self.x[0], "y_batch": self.y[0]}
@@ -154,9 +154,9 @@ class ConvProblem(Problem):
         return sizes
 
     def channel_arguments(self) -> dict[str, Dim]:
-        """Give the sizes of a call by name that say how many channels a group has."""
+        """Return the sizes of a call that say how many channels a group has, by name."""
         return {"ic": Dim.of(self.ic), "oc": Dim.of(self.oc)}
 
     def waiting(self, isa: Isa, size: int) -> float:
-        """Estimate the cycles that a call waits for so many bytes of packed weights, which are in no cache."""
-        return self.images * size / isa.vector * WEIGHTS * relative(isa)
+        """Estimate the cycles that a call waits for this many bytes of packed weights, which are in no cache."""
+        return size / COSTS[isa.name].stream

@@ -1,4 +1,4 @@
-"""What convolutions compute, in NumPy."""
+"""NumPy reference of convolutions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from irc.kernels.core.reference import apply, strided
 
 
 def unpacked(packed: Array, shape: Sequence[int], dtype: DType, pack: Callable[[Array], Array]) -> Array:
-    """Undo `pack`, which only rearranges weights of that shape and fills up with zeros.
+    """Undo `pack`, which only rearranges weights of this shape and fills up with zeros.
 
     It packs the positions of the elements, counted from 1: what is 0 fills up.
     """
@@ -47,7 +47,7 @@ def convolve(
     to, across = (batch, w.shape[0], sizes["oh"], ow), "channel" if first else "pixel"
 
     def view(flat: Array, name: str, column: int) -> Array:
-        """View what has that stride along the columns of the epilogue."""
+        """View an operand that has this stride along the columns of the epilogue."""
         row = sizes.get(f"{name}_{across}", 0)
         channel, pixel = (row, column) if first else (column, row)
         return strided(flat, to, (sizes[f"{name}_batch"], channel, ow * pixel, pixel))

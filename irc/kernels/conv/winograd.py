@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely_extent
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, piece, symbol
+from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE
 from irc.kernels.vector.pixels import STRIDES, slot_starts
@@ -128,11 +128,7 @@ IRC_INLINE void irc_winograd_leave_$V(const $T *from, int64_t step, $V y[2][2]) 
 """
 
 _CALL = """
-typedef struct {
-    const $T *x, *w;
-    char *scratch;
-    $T *y;
-    int64_t batch, ic, oc, ih, iw, oh, ow, pad_h, pad_w, most, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
+typedef struct {$fields
     /* Blocks and panels of channels; tiles of an image, `across` in a row; register tiles, up to `most` of them
        transformed at a time, in `chunks`; `parts` of the panels are tasks of their own. */
     int64_t blocks, panels, across, tiles, groups, chunks, parts;
@@ -218,7 +214,7 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
 }
 """
 
-# Tasks are divided among threads; the call counts what is transformed at a time of an image in `$groups`.
+# Tasks are divided among threads; the call counts the tiles of an image that are transformed together in `$groups`.
 ENTRY = """
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
@@ -227,15 +223,15 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$fields};
-    if (batch <= 0 || oh <= 0 || ow <= 0) return;
-    ${S}_plan(&g);
-    const int64_t tasks = batch * g.$groups * g.parts;
-    const double work = (double)(batch * oh * ow) * (double)oc * (double)(4 * ic);
+    ${S}_call call = {$assigned};
+    if (g->batch <= 0 || g->oh <= 0 || g->ow <= 0) return;
+    ${S}_plan(&call);
+    const int64_t tasks = g->batch * call.$groups * call.parts;
+    const double work = (double)(g->batch * g->oh * g->ow) * (double)g->oc * (double)(4 * g->ic);
     if (!pool || tasks < 2 || work < $worthwhile)
-        ${S}_tasks(&g, 0, 0, tasks);
+        ${S}_tasks(&call, 0, 0, tasks);
     else
-        pool->parallel_for(pool->self, tasks < $slots ? tasks : $slots, ${S}_part, &g);
+        pool->parallel_for(pool->self, tasks < $slots ? tasks : $slots, ${S}_part, &call);
 }
 """
 
@@ -304,37 +300,35 @@ class WinogradKernel(Kernel[ConvProblem]):
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        """Name and C type of the pointers, in the order of the call."""
         t = str(names(self.tile)["T"])
         read = (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t))
-        return (*read, ("y", f"{t} *"), ("scratch", "void *"))
+        return (*read, ("y", f"{t} *"), ("scratch", "char *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order; channels follow one another, strides of memory in elements."""
         extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def most(self, ic: int, tiles: DimLike) -> int:
-        """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
+        """Choose `most` for images of this many tiles: what is transformed at a time takes half of the second cache."""
         t = self.tile
         at_once = t.isa.l2 // 2 // (16 * t.rows * t.dtype.itemsize * (ic + t.panel))
         return max(1, min(MOST_ROWS, at_once, Dim.of(tiles).ceildiv(t.rows).const or MOST_ROWS))
 
     def scratch_bytes(self, ic: int, most: int) -> Dim:
-        """Bytes of scratch: the transformed tiles and the sums of a panel, for each task that runs at a time."""
+        """Count the bytes of scratch: the transformed tiles and the sums of a panel, for each concurrent task."""
         t = self.tile
         tiles = most * t.rows
         elements = (-(-ic // t.lanes) * tiles + 1) * t.lanes + tiles * t.panel + t.lanes
         return Dim.of(SLOTS * 16 * elements * t.dtype.itemsize)
 
     def packed_elements(self, oc: int, ic: int) -> int:
-        """Elements of packed weights."""
+        """Count the elements of packed weights."""
         t = self.tile
         return 16 * -(-oc // t.panel) * t.panel * -(-ic // t.lanes) * t.lanes
 
-    def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """w[oc, ic, 3, 3] as the kernel reads it, flat; channels filled up with zeros."""
+    def pack_weights(self, w: Array) -> Array:
+        """Pack w[oc, ic, 3, 3], transformed, flat; channels are filled up with zeros."""
         t, (oc, ic) = self.tile, w.shape[:2]
         made = np.einsum("ay,oiyx,bx->aboi", TRANSFORM, w.astype(np.float64), TRANSFORM, optimize=True)
         full = np.zeros((16, -(-oc // t.panel) * t.panel, -(-ic // t.lanes) * t.lanes), t.dtype.numpy)
@@ -348,29 +342,24 @@ class WinogradKernel(Kernel[ConvProblem]):
         return 16 / 36
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of the definition."""
         return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         return (
             f"Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, {self.tile.dtype}, "
             f"{self.tile.rows} tiles x {self.tile.panel} channels."
         )
 
     def parts(self) -> list[Part]:
-        """What it is made of; needs the type irc_pool."""
         s, t = self.symbol, self.tile
-        given = names(t) | {"S": s, "body": self._body, "parameters": self.parameters}
+        given = names(t) | {"S": s, "body": self._body} | self.interface
         given |= {"U": 4, "near": 16 * t.panel, "few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE}
         given["sum"] = LONGEST_SUM // t.lanes
-        given["fields"] = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-        given["slot_fields"] = self.epilogue.fields(str(given["T"]), *STRIDES)
         given["slot_starts"] = slot_starts(self.epilogue)
         return [
             prelude(t, self.epilogue),
-            piece("IRC_TILE_$body", _TILE, **given),
+            tile_body(self._body, _TILE, **given),
             piece("IRC_WINOGRAD_LEAVE_$V", LEAVE, **given),
             epilogue_of(s, t, self.epilogue),
             *(fill(text, **given) for text in (_CALL, _BODY)),

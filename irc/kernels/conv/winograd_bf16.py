@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -77,12 +77,7 @@ IRC_INLINE void irc_dot_winograd_enter_$X(const int whole, unsigned inside, cons
 """
 
 _CALL = """
-typedef struct {
-    const $X *x;
-    const uint16_t *w;
-    char *scratch;
-    $Y *y;
-    int64_t batch, ic, oc, ih, iw, oh, ow, pad_h, pad_w, most, x_batch, x_row, x_pixel, y_batch, y_pixel;$slot_fields
+typedef struct {$fields
     /* Chunks of 32 input and panels of 32 output channels; tiles of an image, `across` in a row, up to `most` of them
        transformed at a time, in `groups`; `parts` of the panels are tasks of their own. */
     int64_t chunks, panels, across, tiles, groups, parts;
@@ -231,19 +226,19 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
     """A generated convolution 3 × 3, stride 1, of one bf16 term; called like `WinogradKernel`.
 
     widths: column tiles of the panels it has products for, as `irc.kernels.gemm.split_bf16.widths_of`.
-    x_half, y_half: X and Y are bf16 (`irc.kernels.vector.bf16_io`).
+    x_bf16, y_bf16: X and Y are bf16 (`irc.kernels.vector.bf16_io`).
     """
 
     epilogue: Epilogue
     widths: tuple[int, ...]
-    x_half: bool = False
-    y_half: bool = False
+    x_bf16: bool = False
+    y_bf16: bool = False
 
     problem = ConvProblem
 
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variant for planes of known size, where vectors multiply pairs of bf16."""
+        """Yield the variant for planes of known size, if vectors multiply pairs of bf16."""
         p = problem
         if p.layout != "nhwc" or not p.is_regular_3x3 or p.dtype != f32 or not p.has_known_planes:
             return
@@ -290,11 +285,10 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
 
     @cached_property
     def symbol(self) -> str:
-        return symbol("winograd_conv_dot", f"{self.epilogue.key()}{self.widths}{bf16_io.key(self.x_half, self.y_half)}")
+        return symbol("winograd_conv_dot", f"{self.epilogue.key()}{self.widths}{bf16_io.key(self.x_bf16, self.y_bf16)}")
 
     @property
     def features(self) -> frozenset[str]:
-        """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
         return bf16_terms.FEATURES["dot"]
 
     @property
@@ -304,14 +298,12 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        """Name and C type of the pointers, in the order of the call."""
-        x, y = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
+        x, y = "uint16_t" if self.x_bf16 else "float", "uint16_t" if self.y_bf16 else "float"
         read = (("x", f"const {x} *"), ("w", "const uint16_t *"), *self.epilogue.pointers("float"))
-        return (*read, ("y", f"{y} *"), ("scratch", "void *"))
+        return (*read, ("y", f"{y} *"), ("scratch", "char *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order; channels follow one another, strides of memory in elements."""
         extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
@@ -321,23 +313,23 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
         return SplitGemmKernel(1, self.epilogue, (2, 1), self.widths, False, "dot")
 
     def most(self, ic: int, tiles: DimLike) -> int:
-        """The size `most` for images of so many tiles: what is transformed at a time takes half of the second cache."""
+        """Choose `most` for images of this many tiles: what is transformed at a time takes half of the second cache."""
         at_once = VECTOR.isa.l2 // 2 // (16 * (-(-ic // CHUNK) * CHUNK * 2 + PANEL * 4))
-        most = max(dots.ROWS, min(MOST_TILES, at_once))
+        most = max(dots.MOST_ROWS, min(MOST_TILES, at_once))
         known = Dim.of(tiles).const
         return -(-known // -(-known // most)) if known else most
 
     def scratch_bytes(self, ic: int, most: int) -> Dim:
-        """Bytes of scratch: the transformed tiles and the sums of a panel, for each task that runs at a time."""
+        """Count the bytes of scratch: the transformed tiles and the sums of a panel, for each concurrent task."""
         depth = -(-ic // CHUNK) * CHUNK
         return Dim.of(SLOTS * 16 * ((depth * most + CHUNK) * 2 + (most * PANEL + 16) * 4))
 
     def packed_elements(self, oc: int, ic: int) -> int:
-        """Elements of packed weights: 16 and 9 for each."""
+        """Count the elements of packed weights: 16 transformed and 9 plain ones for each window."""
         return 25 * -(-oc // PANEL) * PANEL * -(-ic // CHUNK) * CHUNK
 
-    def pack_weights(self, w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """w[oc, ic, 3, 3] as the kernel reads it, flat; channels filled up with zeros."""
+    def pack_weights(self, w: Array) -> Array:
+        """Pack w[oc, ic, 3, 3], transformed and plain, flat; channels are filled up with zeros."""
         oc, ic = w.shape[:2]
         depth, panels = -(-ic // CHUNK) * CHUNK, -(-oc // PANEL)
         full = np.zeros((3, 3, depth, oc), np.float32)
@@ -348,8 +340,8 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
         made = made.reshape(16, panels, -1).transpose(1, 0, 2)
         return np.concatenate([made.ravel(), self._matrix.pack_b(full.reshape(-1, oc)).ravel()])
 
-    def unpack_weights(self, packed: np.ndarray[Any, Any], oc: int, ic: int) -> np.ndarray[Any, Any]:
-        """w[oc, ic, 3, 3] as the kernel takes it where it follows the definition, f32."""
+    def unpack_weights(self, packed: Array, oc: int, ic: int) -> Array:
+        """Unpack the plain w[oc, ic, 3, 3], f32."""
         depth, panels = -(-ic // CHUNK) * CHUNK, -(-oc // PANEL)
         b = self._matrix.unpack_b(packed[16 * panels * PANEL * depth :], oc, 9 * depth)
         return b.reshape(3, 3, depth, oc)[:, :, :ic].transpose(3, 2, 0, 1)
@@ -360,33 +352,29 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
         return 16 / 36
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of the definition."""
         return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         return "Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, of pairs of bf16."
 
     def parts(self) -> list[Part]:
-        """What it is made of; needs the type irc_pool."""
         call = "irc_dots_{}_rows(r1 - r0, chunks, 32, v + r0 * 32, 32, g->most * 32, 0, w, m + r0 * 32, 32, ahead,"
         call += " lines);"
         calls = [f"            {call.format(w)}" for w in self.widths]
         if len(calls) == 2:
             calls = [f"            if (left > 16) {calls[0].strip()}", f"            else {calls[1].strip()}"]
-        given = names(VECTOR) | bf16_io.names(self.x_half, self.y_half)
-        given |= {"S": self.symbol, "parameters": self.parameters}
-        given |= {"few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE, "rows": dots.ROWS, "far": FAR}
-        given |= {"choose": "\n".join(calls), "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])}
-        given |= {"slot_fields": self.epilogue.fields("float", *STRIDES), "slot_starts": slot_starts(self.epilogue)}
+        given = names(VECTOR) | bf16_io.names(self.x_bf16, self.y_bf16)
+        given |= {"S": self.symbol} | self.interface
+        given |= {"few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE, "rows": dots.MOST_ROWS, "far": FAR}
+        given |= {"choose": "\n".join(calls), "slot_starts": slot_starts(self.epilogue)}
         given["load_b"] = fill(text.LOAD_TERMS, S=self.symbol, T=1)
         return [
             prelude(VECTOR, self.epilogue),
             bf16_terms.TYPES,
             bf16_terms.head("dot"),
             *(dots.core(w) for w in self.widths),
-            bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
+            bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
             piece("IRC_WINOGRAD_LEAVE_$V", LEAVE, **given),
             piece("IRC_DOT_WINOGRAD_$X", _ENTER, **given),
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),

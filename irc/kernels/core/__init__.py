@@ -1,1 +1,1 @@
-"""What every kernel is made of: its base, epilogue, register tile, instruction set and text."""
+"""Parts of every kernel: its base, epilogue, register tile, instruction set and text."""

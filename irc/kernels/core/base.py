@@ -1,4 +1,4 @@
-"""`Kernel`: what a kernel is, and how one is called.
+"""`Kernel`, the base of kernels, and how one is called.
 
 One kernel is one class in one file: which problem it solves (`problem`), its variants for a problem (`candidates`) and
 what each costs (`cycles`), the sizes of a call (`arguments`), how constants are packed (`packed`), what it computes in
@@ -8,12 +8,12 @@ classes by importing the folder, and selects the cheapest candidate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
-import numpy as np
-
+from irc.arrays import Array
 from irc.expr import Expr, Operand, index
 from irc.ir.dim import Dim
 from irc.ir.types import DType
@@ -22,9 +22,10 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Problem
 from irc.kernels.core.text import Part, standalone
 
-Array = np.ndarray[Any, Any]
 Sizes = Mapping[str, Dim]
 """The values of a kernel's sizes in a call, by name."""
+Call = tuple[str, Sequence[str], str]
+"""A call in C: its beginning, what stands between commas, and its end."""
 P = TypeVar("P", bound=Problem)
 RESIDUALS = 2
 """Operands of a kernel before those of its epilogue: input and weights."""
@@ -33,7 +34,7 @@ RESULT_STRIDES = frozenset(("c_batch0", "c_batch1", "c_row", "y_batch", "y_pixel
 
 @dataclass(frozen=True)
 class Packed:
-    """A constant operand as a kernel reads it.
+    """A constant operand in a kernel's packing.
 
     key: equal for equal packings of the same constant.  elements: of the packed array, of type `dtype`.
     pack: takes the constant in the shape that the problem states, gives the packed one, flat.
@@ -46,33 +47,33 @@ class Packed:
 
 
 class Kernel(Generic[P]):
-    """Base of kernels: a C function with pointers, then int64_t sizes, whose first argument is the thread pool."""
+    """Base of kernels: a C function of the thread pool and a struct of arguments, pointers and then int64_t sizes."""
 
     problem: ClassVar[type[Problem]]
 
     # -------------------------------------------------------------------------- selection
     @classmethod
     def candidates(cls, problem: P, isa: Isa) -> Iterable[Self]:
-        """Yield the variants that solve the problem on an instruction set; none where the kernel cannot."""
+        """Yield the variants that solve the problem on an instruction set; none if the kernel cannot."""
         raise NotImplementedError
 
     def cycles(self, problem: P) -> float:
-        """Estimate the cycles of one core for a call by `irc.kernels.core.costs`, unknown sizes as `likely` says."""
+        """Estimate the cycles of one core for a call, by `irc.kernels.core.costs`, unknown sizes by `likely`."""
         raise NotImplementedError
 
     @classmethod
     def best(cls, problem: P, isa: Isa) -> Self | None:
-        """Select the cheapest variant of this kernel; None where there is none."""
+        """Select the cheapest variant of this kernel; None if there is none."""
         return min(cls.candidates(problem, isa), key=lambda k: k.cycles(problem), default=None)
 
     @property
     def label(self) -> str:
-        """Name the variant among the candidates of a problem; the same in every run."""
+        """The name of the variant among the candidates of a problem; the same in every run."""
         raise NotImplementedError
 
     # ------------------------------------------------------------------------------- call
     def arguments_for(self, problem: P) -> dict[str, Dim]:
-        """Give the sizes of the call by name; those left out are as `order` says."""
+        """Return the sizes of the call by name; `order` has defaults for those left out."""
         raise NotImplementedError
 
     def scratch(self, problem: P) -> Dim:
@@ -80,11 +81,11 @@ class Kernel(Generic[P]):
         return Dim.of(0)
 
     def packed(self, problem: P) -> Packed | None:
-        """Say how the constant operand is packed; None for a kernel or a problem without one."""
+        """Describe the packing of the constant operand; None for a kernel or a problem without one."""
         return None
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        """Do in NumPy what a call does: the oracle of interpreted programs and tests.
+        """Compute in NumPy what a call does: the oracle of interpreted programs and tests.
 
         Arrays are flat and start where the kernel's pointers point.
         """
@@ -97,24 +98,24 @@ class Kernel(Generic[P]):
         return False
 
     def reads_bf16(self, operand: int) -> bool:
-        """Whether there is a variant that reads this operand, of those in the order of the call, stored as bf16."""
+        """Tell whether a variant reads this operand, of those in the order of the call, stored as bf16."""
         return False
 
     def writes_bf16(self, sizes: Mapping[str, Expr]) -> bool:
-        """Whether there is a variant that stores the result of a call with these sizes as bf16."""
+        """Tell whether a variant stores the result of a call with these sizes as bf16."""
         return False
 
     def with_bf16(self, operands: frozenset[int], result: bool) -> Self:
-        """Give the variant that reads these operands, and writes the result if `result`, stored as bf16.
+        """Make the variant that reads these operands, and writes the result if `result`, stored as bf16.
 
-        A kernel with such variants has the fields `x_half` and `y_half`; its epilogue has `halves` for residuals.
+        A kernel with such variants has the fields `x_bf16` and `y_bf16`; its epilogue has `bf16_slots` for residuals.
         """
-        changes: dict[str, Any] = {"x_half": True} if 0 in operands else {}
+        changes: dict[str, Any] = {"x_bf16": True} if 0 in operands else {}
         if result:
-            changes["y_half"] = True
+            changes["y_bf16"] = True
         if residuals := frozenset(i - RESIDUALS for i in operands if i):
             epilogue: Any = vars(self)["epilogue"]
-            changes["epilogue"] = replace(epilogue, halves=residuals)
+            changes["epilogue"] = replace(epilogue, bf16_slots=residuals)
         return replace(cast("Any", self), **changes) if changes else self
 
     # ---------------------------------------------------------------------------------- C
@@ -135,20 +136,20 @@ class Kernel(Generic[P]):
 
     @property
     def result_strides(self) -> tuple[str, ...]:
-        """Those sizes that are strides of the result, where all are of rows of its last axis; else none."""
+        """The sizes that are strides of the result, if all are of rows of its last axis; else none."""
         return tuple(n for n in self.sizes if n in RESULT_STRIDES) if {"c_row", "y_pixel"} & {*self.sizes} else ()
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call, as the definition of what it computes counts them, without epilogue."""
+        """Count the floating-point operations of a call as the definition has them, without epilogue."""
         raise NotImplementedError
 
     @property
     def executed(self) -> float:
-        """How many operations the processor executes for each of `flops`."""
+        """Operations that the processor executes for each of `flops`."""
         return 1.0
 
     def parts(self) -> list[Part]:
-        """Its definitions, and the pieces that it shares with other kernels; needs the type irc_pool."""
+        """Print its definitions, and list the pieces that it shares with other kernels; needs the type irc_pool."""
         raise NotImplementedError
 
     @property
@@ -163,8 +164,11 @@ class Kernel(Generic[P]):
         return [self.summary, *([] if epilogue is None else epilogue.described())]
 
     def source(self) -> str:
-        """All of its definitions; needs the type irc_pool, and may share a file with other kernels' sources."""
-        return standalone(self.parts())
+        """Print its declaration and all of its definitions; they need the type irc_pool.
+
+        They may share a file with other kernels' sources.
+        """
+        return self.declaration() + standalone(self.parts())
 
     @property
     def features(self) -> frozenset[str]:
@@ -173,24 +177,33 @@ class Kernel(Generic[P]):
 
     @property
     def arguments(self) -> tuple[tuple[str, str], ...]:
-        """Name and C type of every argument, in order; a NULL pool means one thread."""
-        return (("pool", "const irc_pool *"), *self.pointers, *((n, "int64_t ") for n in self.sizes))
+        """Name and C type of every argument, the fields of `SYMBOL_args` in order."""
+        return (*self.pointers, *((n, "int64_t ") for n in self.sizes))
 
     @property
-    def parameters(self) -> str:
-        """The parameter list in C."""
-        return ", ".join(t + n for n, t in self.arguments)
+    def interface(self) -> dict[str, str]:
+        """Give what templates of entry functions refer to.
 
-    def call(self, args: list[str]) -> str:
-        """The C call; `args` are the pointers and sizes, and `pool` is in scope."""
-        return f"{self.symbol}({', '.join(['pool', *args])})"
+        parameters: those of the function; a NULL pool means one thread.  fields: of `SYMBOL_args`, also for a struct
+        that has more of them.  assigned: initialisers of such a struct.
+        """
+        return {
+            "parameters": f"const irc_pool *pool, const {self.symbol}_args *g",
+            "fields": "".join(f"\n    {line}" for line in _fields(self.arguments)),
+            "assigned": ", ".join(f".{n} = g->{n}" for n, _ in self.arguments),
+        }
+
+    def call(self, values: Sequence[str]) -> Call:
+        """Print the C call with these pointers and sizes, where `pool` is in scope."""
+        return call(self.symbol, "pool", dict(zip((n for n, _ in self.arguments), values, strict=True)))
 
     def declaration(self) -> str:
-        """The prototype."""
-        return f"void {self.symbol}({self.parameters});"
+        """Print the struct of arguments and the prototype."""
+        s, text = self.symbol, self.interface
+        return f"typedef struct {{{text['fields']}\n}} {s}_args;\nvoid {s}({text['parameters']});\n"
 
     def order(self, **values: Operand) -> tuple[Expr, ...]:
-        """The sizes as a `KernelCall` takes them; batch strides default to 0, batch counts to 1.
+        """Order the sizes as a `KernelCall` takes them; batch strides default to 0, batch counts to 1.
 
         KeyError: a size is missing, or there is no such size.
         """
@@ -198,6 +211,19 @@ class Kernel(Generic[P]):
         if unknown:
             raise KeyError(f"{self.symbol} has no size {sorted(unknown)}")
         return tuple(index(_value(name, values)) for name in self.sizes)
+
+
+def call(function: str, pool: str, arguments: Mapping[str, str]) -> Call:
+    """Print the C call of a kernel's function: `NAME_args` with designated initialisers."""
+    given = [f".{name} = {value}" for name, value in arguments.items()]
+    return f"{function}({pool}, &(const {function}_args){{", given, "})"
+
+
+def _fields(arguments: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield declarations of members, those of one type that follow one another in one."""
+    for kind, group in groupby(arguments, key=lambda argument: argument[1]):
+        scalar, star = (kind[:-1], "*") if kind.endswith("*") else (kind, "")
+        yield f"{scalar}{', '.join(star + name for name, _ in group)};"
 
 
 def _value(name: str, values: Mapping[str, Operand]) -> Operand:

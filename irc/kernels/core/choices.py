@@ -1,4 +1,4 @@
-"""Which of several kernels is taken: the one of the fewest estimated cycles, or one that was measured.
+"""The choice among kernels: the one of the fewest estimated cycles, or one that was measured.
 
 `irc.kernels.core.registry.select` asks `current().pick`; within `using(…)` that is another object than the estimate's.
 """
@@ -21,7 +21,7 @@ class Choices:
     """The estimate's choice: the first candidate."""
 
     def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
-        """One of the candidates for the work that `key` describes (None: sizes are symbolic)."""
+        """Pick one of the candidates for the work that `key` describes (None: sizes are symbolic)."""
         return next(iter(candidates.values()), None)
 
 
@@ -61,7 +61,7 @@ class Recorder(Choices):
         return kernel
 
     def of(self, kernel: object) -> tuple[str, str] | None:
-        """The work and the name of a kernel that was picked; None for others."""
+        """Return the work and the name of a kernel that was picked; None for others."""
         found = self.taken.get(id(kernel))
         return None if found is None else found[1:]
 
@@ -70,13 +70,13 @@ _current: ContextVar[Choices] = ContextVar("choices", default=Choices())  # noqa
 
 
 def current() -> Choices:
-    """What decides now."""
+    """Return the choices in force."""
     return _current.get()
 
 
 @contextmanager
 def using(choices: Choices) -> Generator[None]:
-    """Within it, `choices` decide."""
+    """Let `choices` decide within the block."""
     token = _current.set(choices)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What kernels cost: the numbers behind every estimate of cycles.
+"""Costs of kernels: the numbers behind every estimate of cycles.
 
 `python bench/kernels.py costs` measures a row of `COSTS` on the machine at hand.  The other numbers are calibrated:
 with them, estimates choose for convolutions of known networks what measurements of whole networks had settled on.
@@ -29,13 +29,13 @@ class Costs:
 
 
 COSTS = {
-    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, fma=2, pack=0.25, stream=6.0),
-    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, fma=2, pack=0.4, stream=6.0),
+    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, fma=2, pack=0.25, stream=11.0),
+    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, fma=2, pack=0.4, stream=11.0),
     "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, fma=2, pack=0.5, stream=6.0),
     "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, fma=1, pack=0.5, stream=6.0),
     "plain": Costs({(4, 2): 0.85}, fma=0.5, pack=1.0, stream=4.0),
 }
-"""By the names of `irc.kernels.core.isa`."""
+"""Costs by the names of `irc.kernels.core.isa`."""
 
 SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
     ("amx", 3): 390.0,
@@ -59,9 +59,6 @@ TRANSFORM, TRANSFORM_BACK, PARTIAL = 80.0, 150.0, 3.0
 does two vectors; how many times as long the latter takes of a vector that is not full."""
 TRANSFORM_SPLIT, TRANSFORM_SPLIT_BACK = 30.0, 62.0
 """The same in Winograd's algorithm from bf16 terms."""
-WEIGHTS = 30.0
-"""Cycles to wait for a vector of a convolution's weights, which no pixel has used yet, where a cycle does two vectors:
-such that from about 128 pixels on 16 / 9 of the weights are worth 16 / 36 of the products."""
 LOADS = 2.0
 """Vectors loaded a cycle, and folded on the way."""
 LATENCY, PART = 4.0, 4.0
@@ -73,7 +70,7 @@ CONFIGURE, BLOCK = 500.0, 150.0
 
 
 def unit_of(isa: Isa, terms: int) -> Unit | None:
-    """Choose what multiplies bf16 terms; None where vectors of f32 are as fast.
+    """Choose what multiplies bf16 terms; None if vectors of f32 are as fast.
 
     Vectors multiply bf16 at most twice as fast as f32, so they pay with one term only.
     """
@@ -81,7 +78,7 @@ def unit_of(isa: Isa, terms: int) -> Unit | None:
 
 
 def relative(isa: Isa) -> float:
-    """Compare multiply-adds with those of a core that does two vectors a cycle: how many times as long they take."""
+    """Compare multiply-adds with a core that does two vectors a cycle: how many times as long they take."""
     return 2 / COSTS[isa.name].fma
 
 

@@ -1,4 +1,4 @@
-"""What a kernel does to its accumulators before it stores them.
+"""Epilogues: what a kernel does to its accumulators before it stores them.
 
 An epilogue is an expression over `ACC`, the accumulator, and `slot(0)`, `slot(1)`, … its operands.  Each slot is
 described by which tile axes it varies along:
@@ -19,10 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, children, fold, transform, walk
+from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, children
+from irc.ir.dim import Dim
 from irc.ir.types import DType, boolean, f32
 from irc.kernels.core.isa import C_TYPES
 from irc.kernels.vector.vecmath import FUNCTIONS
+from irc.traversal import fold, transform, walk
 
 Axes = Literal["scalar", "row", "column", "full"]
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -34,12 +36,12 @@ _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "and": "&", "or": "|"
 
 
 def acc(dtype: DType = f32) -> Var:
-    """The accumulator."""
+    """Make the accumulator."""
     return Var("acc", dtype)
 
 
 def slot(number: int, dtype: DType = f32) -> Var:
-    """Operand `number`."""
+    """Make operand `number`."""
     return Var(f"slot{number}", dtype)
 
 
@@ -47,48 +49,47 @@ def slot(number: int, dtype: DType = f32) -> Var:
 class Epilogue:
     """An expression over the accumulator and operand slots.
 
-    halves: the slots whose operands are stored as bf16 (`irc.kernels.vector.bf16_io`), of an f32 expression.
+    bf16_slots: the slots whose operands are stored as bf16 (`irc.kernels.vector.bf16_io`), of an f32 expression.
     """
 
     expr: Expr
     slots: tuple[Axes, ...] = ()
-    halves: frozenset[int] = frozenset()
+    bf16_slots: frozenset[int] = frozenset()
 
     @property
     def dtype(self) -> DType:
         return self.expr.dtype
 
     def is_residual(self, slot: int) -> bool:
-        """Whether there is such a slot, and it varies along both axes."""
+        """Tell whether there is such a slot, and it varies along both axes."""
         return 0 <= slot < len(self.slots) and self.slots[slot] == "full"
 
     def key(self) -> str:
-        """Equal for equal epilogues; part of a kernel's signature."""
+        """Return a text that is equal for equal epilogues; part of a kernel's signature."""
         if isinstance(self.expr, Var) and not self.slots:
             return ""
         expr = "; ".join(_steps(self.expr))
-        return f"{expr}{self.slots!r}" + (f"{sorted(self.halves)}" if self.halves else "")
+        return f"{expr}{self.slots!r}" + (f"{sorted(self.bf16_slots)}" if self.bf16_slots else "")
 
     def functions(self) -> tuple[str, ...]:
-        """Names of the mathematical functions it calls, each once."""
+        """Name the mathematical functions that it calls, each once."""
         return tuple(dict.fromkeys(e.fn for e in walk(recognised(self.expr)) if isinstance(e, Call)))
 
     def pointers(self, scalar: str) -> tuple[tuple[str, str], ...]:
-        """Name and C type of the operands, as a kernel takes them."""
-        return tuple((f"s{i}", f"const {'uint16_t' if i in self.halves else scalar} *") for i in range(len(self.slots)))
+        """Return name and C type of the operands, as a kernel takes them."""
+        return tuple(
+            (f"s{i}", f"const {'uint16_t' if i in self.bf16_slots else scalar} *") for i in range(len(self.slots))
+        )
 
     def strides(self, *names: str) -> list[tuple[int, str]]:
-        """(slot, name) of every stride that a kernel takes of the operands; the last of `names` is the stride along the
-        tile's rows, which only slots have that vary along them."""
+        """List (slot, name) of every stride that a kernel takes of the operands.
+
+        The last of `names` is the stride along the tile's rows, which only slots have that vary along them.
+        """
         return [(i, n) for i, a in enumerate(self.slots) for n in (names if a in ("column", "full") else names[:-1])]
 
-    def fields(self, scalar: str, *names: str) -> str:
-        """The operands and their `strides`, as members of a struct of arguments in C."""
-        pointers = "".join(f"\n    {kind}{name};" for name, kind in self.pointers(scalar))
-        return pointers + "".join(f"\n    int64_t s{i}_{n};" for i, n in self.strides(*names))
-
     def vector(self, v: str) -> tuple[list[str], str]:
-        """The expression in C, over vectors of the type named `v`: declarations of its intermediate values, and it."""
+        """Spell the expression in C, over vectors of type `v`: declarations of intermediate values, and the result."""
         values: list[str] = []
 
         def name(e: Expr, text: str) -> str:
@@ -98,7 +99,7 @@ class Epilogue:
         return values, _spelled(recognised(self.expr), lambda e, parts: _vector(e, parts, v), name)
 
     def described(self) -> list[str]:
-        """The formula with what its operands vary along, for a reader; nothing where accumulators are stored."""
+        """Describe the formula, and what its operands vary along, for a reader; empty if accumulators are stored."""
         if not self.key():
             return []
         along = {"scalar": "one number", "row": "one for each column", "column": "one for each row", "full": "one each"}
@@ -109,7 +110,7 @@ class Epilogue:
         return [f"Epilogue: {'; '.join([*steps, result])}" + (f" ({', '.join(slots)})" if slots else "") + "."]
 
     def formula(self) -> list[str]:
-        """The expression as lines of text, the last of which says what is stored: equal for equal expressions."""
+        """Spell the expression in lines of text, the last of which is what is stored: equal for equal expressions."""
         lines: list[str] = []
 
         def name(_: Expr, text: str) -> str:
@@ -119,19 +120,26 @@ class Epilogue:
         return [*lines, _spelled(recognised(self.expr), _formula, name)]
 
 
+def axes_of(row: Dim, column: Dim) -> Axes:
+    """Return the axes along which a slot with these strides varies."""
+    if column == 0:
+        return "scalar" if row == 0 else "column"
+    return "row" if row == 0 else "full"
+
+
 def plain(dtype: DType = f32) -> Epilogue:
-    """The epilogue that stores the accumulator."""
+    """Make the epilogue that stores the accumulator."""
     return Epilogue(acc(dtype))
 
 
 def supported(expr: Expr, slots: int, dtype: DType) -> bool:
-    """Whether `expr` can be an epilogue of a kernel that accumulates in `dtype` and has that many slots."""
+    """Tell whether `expr` can be an epilogue of a kernel that accumulates in `dtype` and has this many slots."""
     names = {"acc", *(f"slot{i}" for i in range(slots))}
     return dtype.name in C_TYPES and expr.dtype == dtype and all(_supported(e, names, dtype) for e in walk(expr))
 
 
 def recognised(expr: Expr) -> Expr:
-    """The expression with GELUs, products x/2 · (1 + erf(x/√2)) in any order, as calls of one function."""
+    """Replace GELUs, products x/2 · (1 + erf(x/√2)) in any order, by calls of one function."""
 
     def visit(e: Expr) -> Expr:
         x = _gelu(e)
@@ -141,7 +149,7 @@ def recognised(expr: Expr) -> Expr:
 
 
 def _gelu(expr: Expr) -> Expr | None:
-    """The operand of the GELU that an f32 expression is, if it is one."""
+    """Return the operand of the GELU that an f32 expression is, if it is one."""
     scale, factors = _product(expr)
     if scale != 0.5 or len(factors) != 2 or expr.dtype != f32:
         return None
@@ -157,7 +165,7 @@ def _gelu(expr: Expr) -> Expr | None:
 
 
 def _product(e: Expr) -> tuple[float, list[Expr]]:
-    """The constant and the other factors of a product, of which there may be a few."""
+    """Split a product of a few factors into the constant and the others."""
     scale, factors, stack = 1.0, list[Expr](), [e]
     for _ in range(_MOST_PARTS):
         if not stack:
@@ -196,7 +204,7 @@ def _supported(e: Expr, names: set[str], dtype: DType) -> bool:
 
 
 def _steps(expr: Expr) -> list[str]:
-    """Every distinct expression in one, in terms of the numbers of others."""
+    """List every distinct expression in one, in terms of the numbers of others."""
     numbers: dict[str, int] = {}
 
     def number(e: Expr, parts: tuple[int, ...]) -> int:
@@ -220,7 +228,7 @@ def _steps(expr: Expr) -> list[str]:
 
 
 def _spelled(expr: Expr, spell: Callable[[Expr, tuple[str, ...]], str], name: Callable[[Expr, str], str]) -> str:
-    """The text of an expression out of those of its parts; what is long or read several times gets a name first."""
+    """Spell an expression from the text of its parts; parts that are long or read several times get a name first."""
     parts = [x for e in walk(expr) for x in children(e)]
     reads = Counter(map(id, parts))
 
@@ -233,7 +241,7 @@ def _spelled(expr: Expr, spell: Callable[[Expr, tuple[str, ...]], str], name: Ca
 
 
 def _formula(e: Expr, parts: tuple[str, ...]) -> str:
-    """One step of the expression for a reader."""
+    """Spell one step of the expression for a reader."""
     match e:
         case Const():
             return f"{e.value:.9g}" if isinstance(e.value, float) else str(e.value)
@@ -266,7 +274,7 @@ def _constant(value: object, v: str, dtype: DType) -> str:
 
 
 def _vector(e: Expr, parts: tuple[str, ...], v: str) -> str:
-    """One step of the expression in C, from the text of its operands."""
+    """Spell one step of the expression in C, from the text of its operands."""
     match e:
         case Const():
             return _constant(e.value, v, e.type)

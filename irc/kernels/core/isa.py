@@ -32,12 +32,12 @@ class Isa:
     dots: bool = False
 
     def lanes(self, dtype: DType) -> int:
-        """Elements of one register."""
+        """Count the elements of one register."""
         return self.vector // dtype.itemsize
 
     @property
     def registers(self) -> int:
-        """Count the vector registers."""
+        """The number of vector registers."""
         return 32 if self.name in ("avx512", "neon") else 16
 
 
@@ -52,7 +52,7 @@ ISAS = {isa.name: isa for isa in (AVX512, AVX2, NEON, SSE, PLAIN)} | {"avx512_bf
 
 
 def isa_of(features: frozenset[str], machine: str) -> Isa:
-    """The widest set that a processor has: `features` as Linux names them in /proc/cpuinfo, `machine` as uname does."""
+    """Return the widest set that a processor has: `features` as in /proc/cpuinfo, `machine` as uname has it."""
     if machine in ("aarch64", "arm64"):
         return NEON
     if machine not in ("x86_64", "amd64", "AMD64"):
@@ -182,12 +182,12 @@ HEAD = Piece(
 
 
 def vector_name(lanes: int, dtype: DType) -> str:
-    """The C name of a vector of `lanes` elements."""
+    """Name the C type of a vector of `lanes` elements."""
     return f"irc_{dtype.name}x{lanes}"
 
 
 def vector_type(lanes: int, dtype: DType) -> list[Piece]:
-    """One vector type and its functions; needs `HEAD`."""
+    """Print one vector type and its functions; needs `HEAD`."""
     scalar, integer = C_TYPES[dtype.name]
     names: dict[str, object] = {
         "V": vector_name(lanes, dtype),
@@ -203,7 +203,7 @@ def vector_type(lanes: int, dtype: DType) -> list[Piece]:
 
 
 def host_isa() -> Isa:
-    """The set of the machine that runs this."""
+    """Return the set of the machine that runs this."""
     import platform
 
     try:

@@ -14,13 +14,13 @@ from irc.ir.dim import Dim
 from irc.ir.types import DType
 
 Layout = Literal["nchw", "nhwc"]
-"""Which axis of a plane's elements stands side by side: the pixels, or the channels."""
+"""What is contiguous in memory: the pixels of a channel, or the channels of a pixel."""
 Pair = tuple[int, int]
-"""Of something along the height and the width."""
+"""Two numbers, for the height and the width."""
 UNKNOWN = 4096
-"""What a symbolic size is taken for."""
+"""Assumed value of a symbolic size."""
 TYPICAL = 224
-"""What each symbol of a height or a width is taken for."""
+"""Assumed value of each symbol of a height or a width."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Problem:
 
     @property
     def work(self) -> str | None:
-        """Describe the problem in a line by which measured choices are kept; None where a size is symbolic."""
+        """A line that describes the problem, by which measured choices are kept; None if a size is symbolic."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""What NumPy references of kernels share: views of memory, epilogues, and operands stored as bf16."""
+"""Shared parts of NumPy references: views of memory, epilogues, and operands stored as bf16."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, fold
+from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var
 from irc.ir.types import bf16
 from irc.kernels.core.base import Array, Kernel
 from irc.kernels.core.epilogue import Epilogue
+from irc.traversal import fold
 
 LARGEST = 3.3895313892515355e38
 """The largest finite bf16."""
 
 
 def run(kernel: Kernel[Any], reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-    """Do what a call of the kernel does, of operands and results that may be stored as bf16.
+    """Compute what a call of the kernel does, of operands and results that may be stored as bf16.
 
     Results are rounded to the nearest bf16, finite ones to finite ones.
     """
@@ -62,7 +63,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Array:
     """Apply an epilogue to accumulators; slots broadcast."""
-    operands = (s.astype(epilogue.dtype.numpy) if i in epilogue.halves else s for i, s in enumerate(slots))
+    operands = (s.astype(epilogue.dtype.numpy) if i in epilogue.bf16_slots else s for i, s in enumerate(slots))
     known = {"acc": accumulator, **{f"slot{i}": s for i, s in enumerate(operands)}}
 
     def value(e: Expr, parts: tuple[Any, ...]) -> Any:

@@ -22,7 +22,7 @@ P = TypeVar("P", bound=Problem)
 
 @dataclass_transform(frozen_default=True)
 def kernel(cls: C) -> C:
-    """Make a class a kernel: a frozen dataclass, a candidate for the problems of its class `problem`."""
+    """Register a class as a kernel: a frozen dataclass, a candidate for the problems of its class `problem`."""
     cls = dataclass(frozen=True)(cls)
     kernels = KERNELS.setdefault(cls.problem, [])
     kernels.append(cls)

@@ -1,4 +1,4 @@
-"""Assembling kernel text: templates with $names, pieces that kernels share, symbols made from a kernel's signature.
+"""Assembly of kernel text: templates with $names, pieces that kernels share, symbols made from signatures.
 
 What a kernel is made of is a sequence of parts: strings, its own definitions; and `Piece`s, which a file has once
 however many of its kernels need them.
@@ -13,10 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 from string import Template
 
+from irc.kernels.core.folding import folded, marked
+
 
 def fill(text: str, **names: object) -> str:
-    """The template with every $name replaced; a name without a value is an error."""
-    return Template(text).substitute({k: str(v) for k, v in names.items()})
+    """Replace every $name in a template; a name without a value is an error.
+
+    What a number would count or decide nothing in is written without it.
+    """
+    return folded(Template(text).substitute({k: marked(v) for k, v in names.items()}))
 
 
 @dataclass(frozen=True)
@@ -25,11 +30,13 @@ class Piece:
 
     name: its identity; equal names mean equal code.  defines: the C names for whose sake it is there: a file in which
     nothing mentions one of them goes without it; of a piece that names none, every file has it that lists it.
+    stem: what the names of its definitions begin with, if that says all that it depends on.
     """
 
     name: str
     code: str
     defines: tuple[str, ...] = ()
+    stem: str = ""
 
 
 Part = Piece | str | Sequence["Part"]
@@ -37,12 +44,17 @@ Part = Piece | str | Sequence["Part"]
 
 
 def piece(name: str, code: str, /, *defines: str, **names: object) -> Piece:
-    """The piece whose name, code and definitions are these templates, filled."""
+    """Make the piece whose name, code and definitions are these templates, filled."""
     return Piece(fill(name, **names), fill(code, **names), tuple(fill(d, **names) for d in defines))
 
 
+def tile_body(stem: str, code: str, /, **names: object) -> Piece:
+    """Make the body of a register tile, whose name says all that it depends on."""
+    return Piece(f"IRC_TILE_{stem}", fill(code, **names), stem=stem)
+
+
 def flat(parts: Iterable[Part]) -> Iterator[Piece | str]:
-    """The parts of nested sequences, in order."""
+    """Yield the parts of nested sequences, in order."""
     for part in parts:
         if isinstance(part, Piece | str):
             yield part
@@ -51,7 +63,7 @@ def flat(parts: Iterable[Part]) -> Iterator[Piece | str]:
 
 
 def needed(parts: Iterable[Part]) -> list[Piece]:
-    """The pieces among the parts, each once, without those that nothing mentions."""
+    """Collect the pieces among the parts, each once, without those that nothing mentions."""
     pieces: dict[str, Piece] = {}
     mentioned: set[str] = set()
     for part in flat(parts):
@@ -74,18 +86,18 @@ def _words(code: str) -> frozenset[str]:
 
 
 def own(parts: Iterable[Part]) -> str:
-    """The definitions that no other kernel has."""
+    """Join the definitions that no other kernel has."""
     return "".join(part for part in flat(parts) if isinstance(part, str))
 
 
 def standalone(parts: Sequence[Part]) -> str:
-    """The text of one kernel, which may stand in a file with other such texts: its pieces are guarded."""
+    """Print one kernel, which may stand in a file with other such texts: its pieces are guarded."""
     guarded = (f"#ifndef {p.name}_DEFINED\n#define {p.name}_DEFINED\n{p.code}#endif\n" for p in needed(parts))
     return "".join(guarded) + own(parts)
 
 
 def symbol(*signature: object) -> str:
-    """A C name for a signature: its words, and a hash where the words are long."""
+    """Make a C name for a signature: its words, and a hash of the last."""
     words = "_".join(str(s) for s in signature[:-1])
     last = str(signature[-1])
     return f"irc_{words}_{hashlib.sha256(last.encode()).hexdigest()[:10]}" if last else f"irc_{words}"

@@ -14,7 +14,7 @@ from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import C_TYPES, HEAD, Isa, vector_name, vector_type
-from irc.kernels.core.text import Part, fill, piece
+from irc.kernels.core.text import Part, fill, piece, tile_body
 from irc.kernels.vector.vecmath import definitions
 
 _TILE = """\
@@ -162,12 +162,12 @@ class Tile:
 
     @property
     def panel(self) -> int:
-        """Columns of a tile."""
+        """The columns of a tile."""
         return self.lanes * self.vectors
 
     @property
     def is_wide(self) -> bool:
-        """Whether vectors hold 16 lanes of f32, of which kernels have variants that store bf16."""
+        """Whether vectors hold 16 lanes of f32: kernels of such tiles have variants that store bf16."""
         return self.lanes == 16 and self.dtype == f32
 
     @property
@@ -177,7 +177,7 @@ class Tile:
 
 
 def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:
-    """Tile heights that m rows are cut into: tiles as equal as possible."""
+    """List the tile heights that m rows are cut into: tiles as equal as possible."""
     size = Dim.of(m)
     if not size.is_const:
         return tuple(range(1, rows + 1))
@@ -187,7 +187,7 @@ def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:
 
 
 def names(tile: Tile) -> dict[str, object]:
-    """What templates of kernels over this tile refer to."""
+    """Return the names in templates of kernels over this tile."""
     return {
         "T": C_TYPES[tile.dtype.name][0],
         "V": vector_name(tile.lanes, tile.dtype),
@@ -201,7 +201,7 @@ def names(tile: Tile) -> dict[str, object]:
 
 
 def prelude(tile: Tile, epilogue: Epilogue) -> list[Part]:
-    """Vector types and functions that the kernel uses."""
+    """List the vector types and functions that the kernel uses."""
     types = [vector_type(lanes, tile.dtype) for lanes in sorted({4, tile.lanes})]
     return [HEAD, *types, definitions(epilogue.functions(), tile.lanes, tile.dtype)]
 
@@ -218,18 +218,18 @@ class Variants:
 
 
 def bodies(tile: Tile, variants: Variants) -> list[Part]:
-    """The bodies of the variants."""
+    """Print the bodies of the variants."""
     given = names(tile)
     widths = (1, tile.vectors) if variants.narrow and tile.vectors > 1 else (tile.vectors,)
     instances = [(r, w, variants.instance(r, w)) for r in variants.heights for w in widths]
     return [
-        piece("IRC_TILE_$tile", _TILE, **given),
+        tile_body(tile.name, _TILE, **given),
         *(piece("IRC_TILE_${tile}_$instance", _INSTANCE, **given, R=r, W=w, instance=i) for r, w, i in instances),
     ]
 
 
 def block(symbol: str, tile: Tile, epilogue: Epilogue, variants: Variants) -> str:
-    """`NAME_block`, which computes one tile, and what it needs: `epilogue_of`."""
+    """Print `NAME_block`, which computes one tile, and what it needs: `epilogue_of`."""
     have, narrow = set(variants.heights), variants.narrow
 
     def table(width: int) -> str:
@@ -249,7 +249,7 @@ def block(symbol: str, tile: Tile, epilogue: Epilogue, variants: Variants) -> st
 
 
 def body_of(tile: Tile, narrow: bool, rows: str) -> str:
-    """The expression for the body of `rows` rows and `left` columns, out of the tables `whole` and `narrow`.
+    """Print the expression for the body of `rows` rows and `left` columns, from the tables `whole` and `narrow`.
 
     Not `(left <= L ? narrow : whole)[rows - 1]`: gcc's -fsanitize=object-size reports that valid access.
     """
@@ -257,7 +257,7 @@ def body_of(tile: Tile, narrow: bool, rows: str) -> str:
 
 
 def epilogue_of(symbol: str, tile: Tile, epilogue: Epilogue, stored: object = None) -> str:
-    """The struct `NAME_out` and `NAME_epilogue`, which turns a vector of accumulators into what is stored.
+    """Print the struct `NAME_out` and `NAME_epilogue`, which turns a vector of accumulators into what is stored.
 
     stored: the C type of the result's elements, if it is not the tile's.
     """
@@ -283,7 +283,7 @@ def _loads(epilogue: Epilogue, given: dict[str, object]) -> str:
     found: list[str] = []
     for i, axes in enumerate(epilogue.slots):
         at = f"o->s{i}" + (f" + row * o->s{i}_row" if axes in ("column", "full") else "")
-        half = i in epilogue.halves
+        half = i in epilogue.bf16_slots
         if axes in ("row", "full"):
             at, load = f"{at} + col", "irc_half_load" if half else f"{v}_load"
             value = f"part < {lanes} ? {load}_part({at}, part) : {load}({at})"

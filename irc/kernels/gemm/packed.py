@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
-from irc.kernels.gemm.skinny import THIN, THIN_COLUMNS, THIN_ROWS
+from irc.kernels.gemm.skinny import SKINNY, SKINNY_COLUMNS, SKINNY_ROWS
 from irc.kernels.vector.lanes import square
 
 TILES_AT_ONCE = 5  # that meet a panel of B; more rows need more pages of memory than are found quickly
@@ -89,7 +89,7 @@ static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows
 _PACK_B = """
 /* Panels begin to end of the whole batch: [batch][panel][k][$NR], zeros beyond the last column. */
 static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     const int64_t panels = (g->n + $NR - 1) / $NR;
     for (int64_t p = begin; p < end; p++) {
         const int64_t image = p / panels, col = p % panels * $NR;
@@ -114,16 +114,6 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 }
 """
 
-CALL = """
-typedef struct {
-    const $T *a, *b;
-    $Y *c;
-    $T *scratch;
-    int64_t m, n, k, a_batch0, a_batch1, a_row, a_col, b_batch0, b_batch1, b_row, b_col, c_batch0, c_batch1, c_row;
-    int64_t batch0, batch1;$slot_fields
-} ${S}_call;
-"""
-
 _BODY = """
 typedef struct {
     int64_t tiles, low, extra; /* the first `extra` tiles are one row higher than `low` */
@@ -135,7 +125,7 @@ IRC_INLINE ${S}_rows ${S}_split(int64_t m) {
 }
 
 /* Tiles t0 to t1, columns col0 to col1 of one matrix. */
-static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b,
+static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b,
                        int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
     _Alignas(64) $T packed[$room + $L], sums[$most * $MR * $NR];
     const ${S}_rows m = ${S}_split(g->m);
@@ -192,14 +182,14 @@ typedef struct {
     int64_t tiles, down, across, inner, outer;
 } ${S}_plan;
 
-IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_call *g) {
+IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_args *g) {
     const int64_t tiles = ${S}_split(g->m).tiles, down = (tiles + $TT - 1) / $TT, across = (g->n + $NT - 1) / $NT;
     const int wide = g->n > g->m;
     return (${S}_plan){tiles, down, across, wide ? down : across, wide ? across : down};
 }
 
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_tasks(g);
     while (begin < end) {
         const int64_t first = begin % plan.inner, line = begin / plan.inner % plan.outer;
@@ -221,25 +211,24 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 
 _ENTRY = """
 void $S($parameters) {
-    ${S}_call g = {$fields};
-    if (m <= 0 || n <= 0) return;
-    const ${S}_plan plan = ${S}_tasks(&g);
-    const int64_t tasks = batch0 * batch1 * plan.inner * plan.outer;
-    const int alone = !pool || (double)(batch0 * batch1) * (double)(m * n) * (double)k < $worthwhile;
-$pack    if (alone || tasks < 2) ${S}_part(&g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+    if (g->m <= 0 || g->n <= 0) return;
+    const ${S}_plan plan = ${S}_tasks(g);
+    const int64_t tasks = g->batch0 * g->batch1 * plan.inner * plan.outer;
+    const int alone = !pool || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile;
+$pack    if (alone || tasks < 2) ${S}_part((void *)g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
 """
 
-_PACK = """    if (${S}_is_thin(&g)) {
-        const int64_t ranges = batch0 * batch1 * ((n + $TN - 1) / $TN);
-        if (alone || ranges < 2) ${S}_thin_part(&g, 0, ranges);
-        else pool->parallel_for(pool->self, ranges, ${S}_thin_part, &g);
+_PACK = """    if (${S}_is_skinny(g)) {
+        const int64_t ranges = g->batch0 * g->batch1 * ((g->n + $TN - 1) / $TN);
+        if (alone || ranges < 2) ${S}_skinny_part((void *)g, 0, ranges);
+        else pool->parallel_for(pool->self, ranges, ${S}_skinny_part, (void *)g);
         return;
     }
-    const int64_t panels = batch0 * batch1 * ((n + $NR - 1) / $NR);
-    if (alone || panels < 2) ${S}_pack_part(&g, 0, panels);
-    else pool->parallel_for(pool->self, panels, ${S}_pack_part, &g);
+    const int64_t panels = g->batch0 * g->batch1 * ((g->n + $NR - 1) / $NR);
+    if (alone || panels < 2) ${S}_pack_part((void *)g, 0, panels);
+    else pool->parallel_for(pool->self, panels, ${S}_pack_part, (void *)g);
 """
 
 
@@ -263,7 +252,7 @@ class GemmKernel(Kernel[GemmProblem]):
     def design(
         cls, isa: Isa, dtype: DType, m: DimLike, n: DimLike, epilogue: Epilogue, constant: bool, tile: tuple[int, int]
     ) -> Self:
-        """Make the variant with that register tile for products of m × n results; constant: B is."""
+        """Make the variant with this register tile for products of m × n results; constant: B is."""
         t = Tile(isa, dtype, *tile)
         return cls(t, epilogue, constant, heights_of(m, t.rows), is_narrow(t, n))
 
@@ -326,24 +315,23 @@ class GemmKernel(Kernel[GemmProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order; strides are in elements."""
         slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch0", "batch1", "row")]
         b = "" if self.b_constant else "b_row b_col"
         matrices = f"m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 {b} c_batch0 c_batch1 c_row batch0 batch1"
         return (*matrices.split(), *slots)
 
     def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
-        """Elements of one packed matrix B[k, n]: also the batch stride of packed constants."""
+        """Count the elements of one packed matrix B[k, n]: also the batch stride of packed constants."""
         return Dim.of(n).ceildiv(self.tile.panel) * self.tile.panel * Dim.of(k)
 
     def scratch_bytes(self, n: DimLike, k: DimLike, batch: DimLike = 1) -> Dim:
-        """Bytes of scratch for a call with these sizes; 0 where B is constant."""
+        """Count the bytes of scratch for a call with these sizes; 0 if B is constant."""
         if self.b_constant:
             return Dim.of(0)
         return self.packed_b_elements(n, k) * Dim.of(batch) * self.tile.dtype.itemsize
 
-    def pack_b(self, b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """B[…, k, n] as the kernel reads it: […, n / panel, k, panel], C-contiguous."""
+    def pack_b(self, b: Array) -> Array:
+        """Pack B[…, k, n] as […, n / panel, k, panel], C-contiguous."""
         panel, (k, n) = self.tile.panel, b.shape[-2:]
         count = -(-n // panel)
         full = np.zeros((*b.shape[:-2], k, count * panel), self.tile.dtype.numpy)
@@ -351,27 +339,17 @@ class GemmKernel(Kernel[GemmProblem]):
         return np.ascontiguousarray(np.moveaxis(full.reshape(*b.shape[:-2], k, count, panel), -2, -3))
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of the definition."""
         return 2 * product(sizes[n] for n in ("batch0", "batch1", "m", "n", "k"))
 
-    def slot_fields(self) -> str:
-        """The epilogue's operands and their strides, as fields of the call."""
-        return self.epilogue.fields(str(names(self.tile)["T"]), "batch0", "batch1", "row")
-
     def slot_starts(self) -> str:
-        """Statements that place the epilogue's operands `o` of matrix i, j."""
+        """Print statements that place the epilogue's operands `o` of matrix i, j."""
         return "".join(
             f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;"
             + (f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "")
             for i, axes in enumerate(self.epilogue.slots)
         )
 
-    def assigned(self) -> str:
-        """Initialisers of the call's fields from the arguments."""
-        return ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-
     def parts(self) -> list[Part]:
-        """What it is made of; needs the type irc_pool."""
         s, t = self.symbol, self.tile
         variants = Variants(self.heights, self.narrow)
         room = min(t.isa.l2 * 3 // 8, PACKED) // t.dtype.itemsize
@@ -383,7 +361,7 @@ class GemmKernel(Kernel[GemmProblem]):
             "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,
             "room": room,
             "worthwhile": WORTHWHILE,
-            "TN": THIN_COLUMNS,
+            "TN": SKINNY_COLUMNS,
             "far": AHEAD,
             "sum": LONGEST_SUM,
             "most": min(TILES_AT_ONCE, room // (LONGEST_SUM * t.rows)),
@@ -396,28 +374,20 @@ class GemmKernel(Kernel[GemmProblem]):
             square(t.lanes, t.dtype),
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
-            fill(CALL, **given, slot_fields=self.slot_fields()),
             fill(_PACK_A, **given),
             "" if self.b_constant else fill(_PACK_B, **given),
-            "" if self.b_constant else fill(THIN, **given, thin=THIN_ROWS, slot_starts=starts),
+            "" if self.b_constant else fill(SKINNY, **given, skinny=SKINNY_ROWS, slot_starts=starts),
             fill(_BODY, **given, slot_starts=starts, packed_b=packed),
-            fill(
-                _ENTRY,
-                **given,
-                parameters=self.parameters,
-                fields=self.assigned(),
-                pack="" if self.b_constant else fill(_PACK, **given),
-            ),
+            fill(_ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),
         ]
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         what = "B packed at compile time" if self.b_constant else "B packed when called"
         return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, {what}."
 
 
 def is_narrow(tile: Tile, n: DimLike) -> bool:
-    """Whether the last columns of n may fit a tile one vector wide."""
+    """Tell whether the last columns of n may fit a tile one vector wide."""
     columns = Dim.of(n)
     return tile.vectors > 1 and (not columns.is_const or 0 < int(columns) % tile.panel <= tile.lanes)

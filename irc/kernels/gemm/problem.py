@@ -42,7 +42,7 @@ class GemmProblem(Problem):
     def contiguous(
         cls, epilogue: Epilogue, m: DimLike, n: DimLike, k: DimLike, constant: bool, precision: str = "highest"
     ) -> GemmProblem:
-        """State one product of matrices without gaps, operands of the epilogue as well, of the epilogue's type."""
+        """State one product of matrices without gaps, and epilogue operands without gaps, of the epilogue's type."""
         zero, one, (rows, columns, depth) = Dim.of(0), Dim.of(1), map(Dim.of, (m, n, k))
         slots = tuple((zero, zero, columns if axes == "full" else one) for axes in epilogue.slots)
         return cls(
@@ -69,17 +69,17 @@ class GemmProblem(Problem):
 
     @property
     def streamed(self) -> int:
-        """Count the elements of a B that does not stay in the second cache; 0 for one that does."""
+        """The elements of a B that does not stay in the second cache; 0 for one that does."""
         elements = likely(self.n) * likely(self.k)
         return elements if elements >= STREAMED else 0
 
     @property
     def count(self) -> Dim:
-        """How many products there are."""
+        """The number of products."""
         return product(self.batch)
 
     def arguments(self, unit: Dim) -> dict[str, Dim]:
-        """Give the sizes of a call by name; unit: elements of a packed matrix B, where B is constant."""
+        """Return the sizes of a call by name; unit: elements of a packed matrix B, if B is constant."""
         sizes = {"m": self.m, "n": self.n, "k": self.k, "batch0": self.batch[0], "batch1": self.batch[1]}
         steps = (self.b[0] * unit, self.b[1] * unit) if self.matrices else self.b[:2]
         for name, batch in (("a", self.a[:2]), ("b", steps), ("c", self.c[:2])):

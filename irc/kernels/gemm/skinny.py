@@ -3,17 +3,17 @@
 B is read in place, its rows contiguous (sums over many columns at once) or its columns (dot products).
 """
 
-THIN_ROWS = 2  # up to as many rows
-THIN_COLUMNS = 128  # of a task
+SKINNY_ROWS = 2  # up to as many rows
+SKINNY_COLUMNS = 128  # of a task
 
-THIN = """
+SKINNY = """
 /* Whether the product is better done without packing B. */
-IRC_INLINE int ${S}_is_thin(const ${S}_call *g) {
-    return g->m <= $thin && (g->b_col == 1 || (g->b_row == 1 && g->a_col == 1));
+IRC_INLINE int ${S}_is_skinny(const ${S}_args *g) {
+    return g->m <= $skinny && (g->b_col == 1 || (g->b_row == 1 && g->a_col == 1));
 }
 
 /* One row: columns col to col1 of a * B, B's rows contiguous. */
-static void ${S}_thin_rows(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b, int64_t row, int64_t col,
+static void ${S}_skinny_rows(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t row, int64_t col,
                            int64_t col1) {
     $T *c = o->c + row * o->c_row;
     for (; col + 4 * $L <= col1; col += 4 * $L) {
@@ -35,7 +35,7 @@ static void ${S}_thin_rows(const ${S}_call *g, const ${S}_out *o, const $T *a, c
 }
 
 /* One row: columns col to col1 of a * B, B's columns contiguous. */
-static void ${S}_thin_dots(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b, int64_t row, int64_t col,
+static void ${S}_skinny_dots(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t row, int64_t col,
                            int64_t col1) {
     const int64_t whole = g->k / $L * $L;
     for (; col < col1; col += $L) {
@@ -69,8 +69,8 @@ static void ${S}_thin_dots(const ${S}_call *g, const ${S}_out *o, const $T *a, c
 }
 
 /* Tasks begin to end: matrices outermost, then ranges of $TN columns. */
-static void ${S}_thin_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+static void ${S}_skinny_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_args *g = given;
     const int64_t across = (g->n + $TN - 1) / $TN;
     for (; begin < end; begin++) {
         const int64_t image = begin / across, i = image / g->batch1, j = image % g->batch1, col = begin % across * $TN;
@@ -78,8 +78,8 @@ static void ${S}_thin_part(void *given, int64_t begin, int64_t end) {
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
         const $T *a = g->a + i * g->a_batch0 + j * g->a_batch1, *b = g->b + i * g->b_batch0 + j * g->b_batch1;
         for (int64_t row = 0; row < g->m; row++) {
-            if (g->b_col == 1) ${S}_thin_rows(g, &o, a + row * g->a_row, b, row, col, col1);
-            else ${S}_thin_dots(g, &o, a + row * g->a_row, b, row, col, col1);
+            if (g->b_col == 1) ${S}_skinny_rows(g, &o, a + row * g->a_row, b, row, col, col1);
+            else ${S}_skinny_dots(g, &o, a + row * g->a_row, b, row, col, col1);
         }
     }
 }

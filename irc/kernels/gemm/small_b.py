@@ -24,14 +24,14 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
-from irc.kernels.gemm.packed import CALL, LONGEST_SUM, WORTHWHILE, GemmKernel, is_narrow
+from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE, GemmKernel, is_narrow
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.vector import bf16_io
 
 DEEPEST = 1023
 """Products in a sum at most: rows of 1024 elements share few sets of the first cache."""
 SHARE = 3 / 4
-"""Of the second cache that B may take."""
+"""Part of the second cache that B may take."""
 
 _TILE = """
 /* The last columns of some rows: fewer than a tile has. */
@@ -138,7 +138,7 @@ $start
 }
 
 /* Some tiles of one matrix. */
-static void ${S}_range(const ${S}_call *g, const ${S}_out *o, const $T *a, const $T *b, int64_t tile, int64_t last) {
+static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t tile, int64_t last) {
 $tables
     for (; tile < last; tile++) {
         const int64_t end = ${S}_start(g->m, tile + 1);
@@ -152,7 +152,7 @@ $tables
 
 /* Tasks: tiles of a matrix. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     const int64_t tiles = (g->m + $MR - 1) / $MR;
     while (begin < end) {
         const int64_t image = begin / tiles, first = begin % tiles, i = image / g->batch1, j = image % g->batch1;
@@ -165,13 +165,11 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    (void)a_col;
-    ${S}_call g = {$fields};
-    if (m <= 0 || n <= 0) return;
-    const int64_t tasks = batch0 * batch1 * ((m + $MR - 1) / $MR);
-    if (!pool || tasks < 2 || (double)(batch0 * batch1) * (double)(m * n) * (double)k < $worthwhile)
-        ${S}_part(&g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+    if (g->m <= 0 || g->n <= 0) return;
+    const int64_t tasks = g->batch0 * g->batch1 * ((g->m + $MR - 1) / $MR);
+    if (!pool || tasks < 2 || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile)
+        ${S}_part((void *)g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
 """
 
@@ -182,8 +180,10 @@ _WHOLE = """    return tile * $MR < m ? tile * $MR : m;"""
 
 
 def heights_for(m: DimLike, rows: int) -> tuple[int, ...]:
-    """Heights that cover m rows: of nearly equal tiles; where m is unknown, of whole tiles, and of the parts of what is
-    left, highest first."""
+    """Choose heights that cover m rows, of nearly equal tiles.
+
+    If m is unknown: of whole tiles, and of the parts of what is left, highest first.
+    """
     return heights_of(m, rows) if Dim.of(m).is_const else (rows, *(h for h in (8, 4, 2, 1) if h < rows))
 
 
@@ -192,18 +192,18 @@ class SmallBGemmKernel(GemmKernel):
     """A matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
 
     `heights` as `heights_for` finds them; `even`: for a number of rows that is known.  `deep`: takes more than
-    LONGEST_SUM products in a sum.  `y_half`: C is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
+    LONGEST_SUM products in a sum.  `y_bf16`: C is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
     """
 
     even: bool = False
     deep: bool = True
-    y_half: bool = False
+    y_bf16: bool = False
 
     @classmethod
     def of_depth(
         cls, isa: Isa, dtype: DType, m: DimLike, n: DimLike, k: int, epilogue: Epilogue, tile: tuple[int, int]
     ) -> Self:
-        """Make the variant with that register tile for products of m × n results, sums of k products."""
+        """Make the variant with this register tile for products of m × n results, sums of k products."""
         t = Tile(isa, dtype, *tile)
         heights, even = heights_for(m, t.rows), Dim.of(m).is_const
         return cls(t, epilogue, True, heights, is_narrow(t, n), even, k > LONGEST_SUM)
@@ -237,18 +237,16 @@ class SmallBGemmKernel(GemmKernel):
     def symbol(self) -> str:
         kind = self.tile.name.removeprefix("irc_tile_")
         key = f"{self.epilogue.key()}{self.heights}{self.narrow}{self.even}{self.deep}"
-        return symbol("gemm_rows", kind, f"{key}{bf16_io.key(False, self.y_half)}")
+        return symbol("gemm_rows", kind, f"{key}{bf16_io.key(False, self.y_bf16)}")
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        """Name and C type of the pointers: read, written."""
         found = super().pointers
-        return (*found[:-1], ("c", "uint16_t *")) if self.y_half else found
+        return (*found[:-1], ("c", "uint16_t *")) if self.y_bf16 else found
 
     def parts(self) -> list[Part]:
-        """What it is made of; needs the type irc_pool."""
         t, s = self.tile, self.symbol
-        given = names(t) | bf16_io.names(False, self.y_half, t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
+        given = names(t) | bf16_io.names(False, self.y_bf16, t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
         widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
         tables = "".join(
             f"    static {s}_run *const {name}[] = {{{', '.join(f'[{r}] = {s}_{r}x{w}' for r in self.heights)}}};\n"
@@ -257,11 +255,10 @@ class SmallBGemmKernel(GemmKernel):
         greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
         return [
             prelude(t, self.epilogue),
-            bf16_io.text(self.y_half, self.epilogue.halves),
+            bf16_io.text(self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(s, t, self.epilogue, given["Y"]),
             fill(_TILE, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
             *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self.heights),
-            fill(CALL, **given, slot_fields=self.slot_fields()),
             fill(
                 _BODY,
                 **given,
@@ -270,12 +267,10 @@ class SmallBGemmKernel(GemmKernel):
                 height="end - row" if self.even else greedy,
                 run=f"(g->n - col <= {t.lanes} ? narrow : whole)" if self.narrow else "whole",
                 slot_starts=self.slot_starts(),
-                parameters=self.parameters,
-                fields=self.assigned(),
+                **self.interface,
             ),
         ]
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, A read in place."

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, prelude
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.split_bf16 import bf16_terms, dots, text
-from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL, ROWS
+from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL, TILE_ROWS
 from irc.kernels.vector import bf16_io
 
 VECTOR = Tile(AVX512, f32, 4, 2)
@@ -43,19 +43,19 @@ STRIPE = 1024  # tiles of A packed at a time (1 MiB), unless that is fewer than
 LEAST_TILES = 16  # row tiles: B is read, and split, once for each stripe
 TASKS = 12  # pieces of a stripe, if its panels are fewer
 WORTHWHILE = 5_000_000  # tile products below which one thread does all
-THIN_WORTHWHILE = 100_000  # the same of products in f32
+SKINNY_WORTHWHILE = 100_000  # the same of products in f32
 SHORT = 8  # chunks of a sum up to which vectors apply the epilogue in registers; it is nothing beside longer ones
 FAR = 4096  # elements ahead that are fetched: whole chunks
 FEW = 0.5  # of the peak, with few rows
-THIN = {3: 24, 2: 12, 1: 8}  # rows, by terms, below which f32 is as fast
+FEWEST_ROWS = {3: 24, 2: 12, 1: 8}  # rows, by terms, below which f32 is as fast
 
 
 @kernel
 class SplitGemmKernel(Kernel[GemmProblem]):
     """A matrix product from bf16 terms.
 
-    `heights`: numbers of row tiles it has blocks of; none: all its rows are few.  `thin`: whether they may be few.
-    `widths`: column tiles it has blocks of.  `x_half`, `y_half`: A and C are bf16 (`irc.kernels.vector.bf16_io`), of
+    `heights`: numbers of row tiles it has blocks of; none: all its rows are few.  `skinny`: whether they may be few.
+    `widths`: column tiles it has blocks of.  `x_bf16`, `y_bf16`: A and C are bf16 (`irc.kernels.vector.bf16_io`), of
     one term; C only where `is_one_sum`, because partial sums stand in it.
     """
 
@@ -63,23 +63,23 @@ class SplitGemmKernel(Kernel[GemmProblem]):
     epilogue: Epilogue
     heights: tuple[int, ...]
     widths: tuple[int, ...]
-    thin: bool
+    skinny: bool
     unit: bf16_terms.Unit = "amx"
-    x_half: bool = False
-    y_half: bool = False
+    x_bf16: bool = False
+    y_bf16: bool = False
 
     problem = GemmProblem
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variant for a constant B; for few rows, where its weights are stored as bf16 and waited for."""
+        """Yield the variant for a constant B; for few rows, if its weights are stored as bf16 and waited for."""
         terms, m, n, k = bf16_terms.TERMS[problem.precision], problem.m, problem.n, problem.k
         if not problem.matrices or not (n.is_const and k.is_const) or 0 in (n, k):
             return
         if problem.dtype != f32 or isa.vector != 64:
             return
         unit = unit_of(isa, terms)
-        if likely(m) < THIN[terms]:
+        if likely(m) < FEWEST_ROWS[terms]:
             if terms == 1 and problem.streamed:
                 yield cls(terms, problem.epilogue, (), (), True)
         elif unit is not None:
@@ -90,7 +90,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         if not self.heights:
             costs = COSTS[AVX512.name]
             return likely(problem.count) * n * k * (m / (VECTOR.lanes * costs.fma * FEW) + 2 / costs.stream)
-        covered = m * (-(-n // ROWS) * ROWS) * (-(-k // CHUNK) * CHUNK)
+        covered = m * (-(-n // TILE_ROWS) * TILE_ROWS) * (-(-k // CHUNK) * CHUNK)
         cycles = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
         cycles += m * k * SPLITTING[self.terms] + n * k * SPLITTING_B[self.terms] * -(-m // 256)
         return likely(problem.count) * (cycles + CONFIGURE + BLOCK * -(-m // 32) * -(-n // PANEL))
@@ -110,7 +110,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         return Packed(("bf16 terms", self.terms), self.b_dtype, elements, lambda b: self.pack_b(b).reshape(-1))
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        """Multiply A as it is with B, the sum of the terms that are stored of it."""
+        """Multiply A as it is by B, the sum of its stored terms."""
         n, k = sizes["n"], sizes["k"]
         stored = matrices(reads[1], (int(self.packed_b_elements(n, k)),), (1,), sizes)
         b = np.array([[self.unpack_b(x, n, k) for x in row] for row in stored])
@@ -126,7 +126,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
 
     @cached_property
     def symbol(self) -> str:
-        key = f"{self.epilogue.key()}{self.heights}{self.widths}{self.thin} {bf16_io.key(self.x_half, self.y_half)}"
+        key = f"{self.epilogue.key()}{self.heights}{self.widths}{self.skinny} {bf16_io.key(self.x_bf16, self.y_bf16)}"
         return symbol(f"gemm_{self.unit}", self.terms, key)
 
     @property
@@ -139,12 +139,11 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         """Name and C type of the pointers: read, written, scratch (where tiles are used)."""
         slots = self.epilogue.pointers("float")
         scratch = (("scratch", "uint16_t *"),) if self.heights else ()
-        a, c = "uint16_t" if self.x_half else "float", "uint16_t" if self.y_half else "float"
+        a, c = "uint16_t" if self.x_bf16 else "float", "uint16_t" if self.y_bf16 else "float"
         return (("a", f"const {a} *"), ("b", f"const {self._b} *"), *slots, ("c", f"{c} *"), *scratch)
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order; strides are in elements."""
         slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch0", "batch1", "row")]
         matrices = "m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 c_batch0 c_batch1 c_row batch0 batch1"
         return (*matrices.split(), *slots)
@@ -158,16 +157,16 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         return PANEL_TILES // self.terms
 
     def is_one_sum(self, k: int) -> bool:
-        """Whether sums of k products are finished at once."""
+        """Tell whether sums of k products are finished at once."""
         return k <= self._most_chunks * CHUNK
 
     def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
-        """Elements (`b_dtype`) of one packed matrix B[k, n]: also the batch stride of packed constants."""
+        """Count the elements (`b_dtype`) of one packed matrix B[k, n]: also the batch stride of packed constants."""
         rows = Dim.of(k) if self.terms == 3 else Dim.of(k).ceildiv(CHUNK) * (CHUNK * self.terms)
         return Dim.of(n).ceildiv(PANEL) * PANEL * rows
 
     def scratch_bytes(self, m: DimLike, k: int) -> Dim:
-        """Bytes of scratch for m rows and sums of k products: the largest stripe."""
+        """Count the bytes of scratch for m rows and sums of k products: the largest stripe."""
         if not self.heights:
             return Dim.of(0)
         chunks = -(-k // CHUNK)
@@ -176,13 +175,13 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         most = max(STRIPE // (step * self.terms) // 2 * 2 if step else 0, LEAST_TILES)
         rows = Dim.of(m)
         if rows.is_const:
-            tiles = max(-(-int(rows) // ROWS), 1)
+            tiles = max(-(-int(rows) // TILE_ROWS), 1)
             share = -(-tiles // -(-tiles // most))
             most = (share + 1) // 2 * 2
-        return Dim.of(most * step * self.terms * ROWS * CHUNK * 2)
+        return Dim.of(most * step * self.terms * TILE_ROWS * CHUNK * 2)
 
-    def pack_b(self, b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """B[…, k, n] as the kernel reads it, zero padded, C-contiguous.
+    def pack_b(self, b: Array) -> Array:
+        """Pack B[…, k, n], zero padded, C-contiguous.
 
         Three terms: f32 […, n / 32, k, 32]; else uint16, bf16 terms […, n / 32, k / 32, term, 2, 16 pairs, 16, 2].
         """
@@ -199,8 +198,8 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         order = (*range(d), d + 3, d, d + 6, d + 4, d + 1, d + 5, d + 2)
         return np.ascontiguousarray(split.transpose(order))
 
-    def unpack_b(self, packed: np.ndarray[Any, Any], n: int, k: int) -> np.ndarray[Any, Any]:
-        """B[k, n] as the kernel takes it, f32: of what `pack_b` made, flat; terms are added up."""
+    def unpack_b(self, packed: Array, n: int, k: int) -> Array:
+        """Unpack B[k, n], f32, from what `pack_b` made, flat; terms are added up."""
         count, chunks = -(-n // PANEL), -(-k // CHUNK)
         if self.terms == 3:
             return packed.reshape(count, k, PANEL).transpose(1, 0, 2).reshape(k, -1)[:, :n]
@@ -210,27 +209,24 @@ class SplitGemmKernel(Kernel[GemmProblem]):
 
     @property
     def executed(self) -> float:
-        """Products of bf16 terms for each product."""
         return float(len(bf16_terms.ORDER[self.terms]))
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of the definition."""
         return 2 * product(sizes[n] for n in ("batch0", "batch1", "m", "n", "k"))
 
     def parts(self) -> list[Part]:
-        """What it is made of; needs the type irc_pool."""
         given = self._names()
         rows = fill(text.LOAD_F32 if self.terms == 3 else text.LOAD_TERMS, **given)
         parts: list[Part] = [
             prelude(VECTOR, self.epilogue),
             bf16_terms.TYPES,
-            bf16_io.text(self.x_half, self.y_half, self.epilogue.halves),
+            bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             fill(text.CALL, **given),
             fill(text.ROWS, **given, load_b=rows),
         ]
-        if self.thin:
-            parts.append(fill(text.THIN, **given))
+        if self.skinny:
+            parts.append(fill(text.SKINNY, **given))
         if self.heights:
             parts += self._with_tiles(given)
         return [*parts, self._entry(given)]
@@ -242,7 +238,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         if self.unit == "dot":
             calls, products = self._dots(), [dots.core(w) for w in self.widths]
             if self._finishes_in_registers:
-                products.append(dots.finished(self.symbol, 2, bf16_io.names(self.x_half, self.y_half)))
+                products.append(dots.finished(self.symbol, 2, bf16_io.names(self.x_bf16, self.y_bf16)))
         else:
             calls = self._products(variants)
             products = [bf16_terms.products(t, r, w, self.unit, splitting) for r, w in variants]
@@ -252,10 +248,10 @@ class SplitGemmKernel(Kernel[GemmProblem]):
             operand, first, split = f"        const uint16_t *const b = stored + g->chunk0 * {t * 1024};", "", ""
         return [
             bf16_terms.head(self.unit),
-            "" if self.x_half else bf16_terms.split(t),
+            "" if self.x_bf16 else bf16_terms.split(t),
             bf16_terms.SPLIT_PANEL if t == 3 else "",
             *products,
-            fill(text.PACK_HALVES if self.x_half else text.PACK, **given),
+            fill(text.PACK_BF16 if self.x_bf16 else text.PACK, **given),
             fill(split, **given),
             fill(
                 text.PRODUCTS,
@@ -272,16 +268,16 @@ class SplitGemmKernel(Kernel[GemmProblem]):
 
     @property
     def _finishes_in_registers(self) -> bool:
-        """Whether a variant of `irc_dots` has the epilogue: functions would push its sums out of registers."""
+        """Whether a variant of `irc_dots` has the epilogue; functions would displace its sums from registers."""
         return 2 in self.widths and not self.epilogue.functions()
 
     @property
     def _direct(self) -> bool:
         """Whether A may be read in place."""
-        return self.x_half and self.unit == "dot"
+        return self.x_bf16 and self.unit == "dot"
 
     def _products(self, variants: list[tuple[int, int]]) -> list[str]:
-        """The products of a block, tiles by tiles."""
+        """Print the products of a block, tiles by tiles."""
         splitting = self.terms == 3
         return [
             f"        {variant_of(i, variants, 'g->n - col')}"
@@ -292,7 +288,10 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         ]
 
     def _dots(self) -> list[str]:
-        """The same row by row: of the last chunk what there is, and rows that need no packing where they stand."""
+        """Print the products row by row.
+
+        Of the last chunk only what there is, and rows without packing if they need none.
+        """
         found = [
             "        const int64_t tail = last ? (g->k - (g->chunk1 - 1) * 32 + 1) / 2 * 2 : 32;",
             "        const uint16_t *from = packed;",
@@ -326,37 +325,30 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         return found
 
     def _entry(self, given: dict[str, object]) -> str:
-        only = f"    if (m < {THIN[self.terms]}) {{\n" if self.heights else ""
-        thin = fill(text.ENTRY_THIN, **given, only="") if self.thin else ""
-        if only and thin:
-            lines = thin.splitlines(keepends=True)
-            thin = only + "".join("    " + line for line in lines) + "        return;\n    }\n"
-        return fill(
-            text.ENTRY,
-            **given,
-            parameters=self.parameters,
-            fields=", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
-            body=thin + (fill(text.ENTRY_MATRIX, **given) if self.heights else ""),
-        )
+        only = f"    if (g->m < {FEWEST_ROWS[self.terms]}) {{\n" if self.heights else ""
+        skinny = fill(text.ENTRY_SKINNY, **given, only="") if self.skinny else ""
+        if only and skinny:
+            lines = skinny.splitlines(keepends=True)
+            skinny = only + "".join("    " + line for line in lines) + "        return;\n    }\n"
+        return fill(text.ENTRY, **given, body=skinny + (fill(text.ENTRY_MATRIX, **given) if self.heights else ""))
 
     def _names(self) -> dict[str, object]:
-        """What the templates refer to."""
+        """Return the names in the templates."""
         t, slots = self.terms, list(enumerate(self.epilogue.slots))
-        fields = self.epilogue.fields("float", "batch0", "batch1", "row")
         rows = {i: f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "" for i, axes in slots}
         starts = (f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;{rows[i]}" for i, _ in slots)
-        moves = (f"\n            g.s{i} += i * s{i}_batch0 + j * s{i}_batch1;" for i, _ in slots)
+        moves = (f"\n            call.s{i} += i * g->s{i}_batch0 + j * g->s{i}_batch1;" for i, _ in slots)
         here = (f"\n    o.s{i} = g->s{i};{rows[i].replace('        ', '    ')}" for i, _ in slots)
         return {
-            **bf16_io.names(self.x_half, self.y_half),
+            **bf16_io.names(self.x_bf16, self.y_bf16),
+            **self.interface,
             "direct": "\n    int direct; /* A is read in place */" if self._direct else "",
             "packed": "if (!g->direct) " if self._direct else "",
-            "set_direct": "\n    whole.direct = a_col == 1 && k % 2 == 0;" if self._direct else "",
+            "set_direct": "\n    whole.direct = g->a_col == 1 && g->k % 2 == 0;" if self._direct else "",
             "S": self.symbol,
             "B": self._b,
             "T": t,
             "sum": LONGEST_SUM,
-            "slot_fields": fields,
             "slot_starts": "".join(starts),
             "slot_moves": "".join(moves),
             "slots_here": "".join(here),
@@ -376,24 +368,25 @@ class SplitGemmKernel(Kernel[GemmProblem]):
             "begin": bf16_terms.BEGIN[self.unit].format(rows="g->height"),
             "end": bf16_terms.END[self.unit],
             "worthwhile": WORTHWHILE,
-            "thin_worthwhile": THIN_WORTHWHILE,
+            "skinny_worthwhile": SKINNY_WORTHWHILE,
         }
 
     @property
     def features(self) -> frozenset[str]:
-        """What the processor must have beyond the vectors, in the names of /proc/cpuinfo."""
         return bf16_terms.FEATURES[self.unit] if self.heights else frozenset()
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         how = "f32 from three bf16 terms, six products" if self.terms == 3 else f"{self.terms} bf16 terms"
         return f"C = epilogue(A B) on AMX, {how}; B packed at compile time."
 
 
-def terms_of(x: np.ndarray[Any, Any], count: int) -> list[np.ndarray[Any, Any]]:
-    """`count` bf16 terms (uint16) of finite f32 values, rounded to nearest; infinities and NaN are the first alone."""
-    found: list[np.ndarray[Any, Any]] = []
+def terms_of(x: Array, count: int) -> list[Array]:
+    """Split finite f32 values into `count` bf16 terms (uint16), rounded to nearest.
+
+    Infinities and NaN are the first alone.
+    """
+    found: list[Array] = []
     finite = np.isfinite(x)
     left = np.where(finite, x, np.float32(0))
     cut = np.zeros(x.shape, bool)
@@ -412,17 +405,17 @@ def terms_of(x: np.ndarray[Any, Any], count: int) -> list[np.ndarray[Any, Any]]:
 
 
 def blocks_of(m: DimLike) -> tuple[int, ...]:
-    """Row tiles of the blocks that m rows are cut into: two, and one if the number of tiles is odd."""
+    """Choose the row tiles of the blocks that m rows are cut into: two, and one if the number of tiles is odd."""
     rows = Dim.of(m)
     if not rows.is_const:
         return 2, 1
-    tiles = -(-int(rows) // ROWS)
+    tiles = -(-int(rows) // TILE_ROWS)
     tiles = -(-int(rows) // -(-int(rows) // tiles)) if tiles else 1
     return (1,) if tiles == 1 else (2, 1) if tiles % 2 else (2,)
 
 
 def widths_of(n: DimLike) -> tuple[int, ...]:
-    """Column tiles of the panels of n columns."""
+    """Choose the column tiles of the panels of n columns."""
     columns = Dim.of(n)
     if not columns.is_const:
         return 2, 1
@@ -432,7 +425,7 @@ def widths_of(n: DimLike) -> tuple[int, ...]:
 
 
 def variant_of(number: int, variants: list[tuple[int, int]], left: str) -> str:
-    """The `if` that picks a block of row × column tiles among several; left: the columns that are left, in C."""
+    """Print the `if` that picks a block of row × column tiles among several; left: the remaining columns, in C."""
     (rows, columns), last = variants[number], number + 1 == len(variants)
     tests = ["two" if rows == 2 else "!two"] if len({r for r, _ in variants}) > 1 else []
     tests += [f"{left} > 16" if columns == 2 else f"{left} <= 16"] if len({w for _, w in variants}) > 1 else []

@@ -25,7 +25,7 @@ class TransposeProblem(Problem):
 
     @classmethod
     def reordering(cls, dtype: DType, shape: Sequence[DimLike], order: Sequence[int]) -> TransposeProblem | None:
-        """State y = transpose(x, order) of a dense x[shape]; None where more than `OUTER` loops are around a matrix.
+        """State y = transpose(x, order) of a dense x[shape]; None if more than `OUTER` loops are around a matrix.
 
         Axes that stay together are one.
         """
@@ -47,7 +47,7 @@ class TransposeProblem(Problem):
 
 
 def _merged(dims: list[Dim], order: Sequence[int]) -> list[tuple[int, Dim]]:
-    """Give the axes of y as (first axis of x, extent), without those of extent 1; axes that stay together are one."""
+    """List the axes of y as (first axis of x, extent), without those of extent 1; axes that stay together are one."""
     kept = [a for a in range(len(dims)) if not (dims[a].is_const and int(dims[a]) == 1)]
     rank = {a: i for i, a in enumerate(kept)}
     axes: list[tuple[int, Dim]] = []

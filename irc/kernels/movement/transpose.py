@@ -30,12 +30,6 @@ STRIPE = 64  # columns of x, or rows where these are copied, in a task
 WORTHWHILE = 50_000  # elements below which one thread does all
 
 _BODY = """
-typedef struct {
-    const $T *x;
-    $T *y;
-    int64_t n0, n1, n2, rows, cols, x0, x1, x2, x_row, y0, y1, y2, y_row, y_col;
-} ${S}_call;
-
 /* The square of `rows` x `cols` elements, at most $L each way; nothing else is read or written. */
 IRC_INLINE void ${S}_edge(const $T *x, int64_t x_row, int64_t rows, int64_t cols, $T *y, int64_t y_col) {
     $V v[$L];
@@ -54,7 +48,7 @@ IRC_INLINE void ${S}_whole(const $T *x, int64_t x_row, $T *y, int64_t y_col) {
 }
 
 /* y[j][i] = x[i][j], rows of both contiguous: all rows of x, some of its columns. */
-static void ${S}_stripe(const ${S}_call *g, const $T *x, $T *y, int64_t cols) {
+static void ${S}_stripe(const ${S}_args *g, const $T *x, $T *y, int64_t cols) {
     for (int64_t i = 0; i < g->rows; i += $L) {
         const int64_t rows = g->rows - i;
         for (int64_t j = 0; j < cols; j += $L) {
@@ -67,7 +61,7 @@ static void ${S}_stripe(const ${S}_call *g, const $T *x, $T *y, int64_t cols) {
 }
 
 /* The same for few rows or few columns of x, which stand side by side in memory. */
-static void ${S}_few(const ${S}_call *g, const $T *x, $T *y, int64_t cols) {
+static void ${S}_few(const ${S}_args *g, const $T *x, $T *y, int64_t cols) {
     if (g->rows == 2 && g->y_col == 2) {
         int64_t j = 0;
         for (; j + $L <= cols; j += $L) {
@@ -94,13 +88,13 @@ static void ${S}_copy(const $T *x, $T *y, int64_t n) {
     for (; j < n; j += $L) ${V}_store_part(y + j, ${V}_load_part(x + j, n - j), n - j);
 }
 
-IRC_INLINE int64_t ${S}_stripes(const ${S}_call *g) {
+IRC_INLINE int64_t ${S}_stripes(const ${S}_args *g) {
     return ((g->y_col == 1 ? g->rows : g->cols) + $stripe - 1) / $stripe;
 }
 
 /* Tasks begin to end: outer iterations, then stripes. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     const int64_t stripes = ${S}_stripes(g);
     for (; begin < end; begin++) {
         const int64_t outer = begin / stripes, at = begin % stripes * $stripe;
@@ -127,11 +121,11 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$assigned};
-    const int64_t outer = n0 * n1 * n2, tasks = outer * ${S}_stripes(&g);
-    if (outer <= 0 || rows <= 0 || cols <= 0) return;
-    if (!pool || tasks < 2 || (double)outer * (double)rows * (double)cols < $worthwhile) ${S}_part(&g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+    const int64_t outer = g->n0 * g->n1 * g->n2, tasks = outer * ${S}_stripes(g);
+    if (outer <= 0 || g->rows <= 0 || g->cols <= 0) return;
+    const double work = (double)outer * (double)g->rows * (double)g->cols;
+    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
 """
 
@@ -189,23 +183,20 @@ class TransposeKernel(Kernel[TransposeProblem]):
 
     @property
     def result_strides(self) -> tuple[str, ...]:
-        """Strides of the result, where its rows are contiguous."""
+        """The strides of the result if its rows are contiguous."""
         return ("y0", "y1", "y2", "y_col")
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: none."""
         return Dim.of(0)
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         return f"A copy that reorders axes, {self.tile.dtype}."
 
     def parts(self) -> list[Part]:
         t = self.tile
-        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         given = names(t) | {"S": self.symbol, "stripe": STRIPE, "worthwhile": WORTHWHILE, "few": max(2, t.lanes // 4)}
         pairs = [i // 2 + i % 2 * t.lanes for i in range(2 * t.lanes)]
         given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
-        body = fill(_BODY, **given, parameters=self.parameters, assigned=assigned)
+        body = fill(_BODY, **given, **self.interface)
         return [prelude(t, plain(t.dtype)), square(t.lanes, t.dtype), body]

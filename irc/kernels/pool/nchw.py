@@ -31,12 +31,6 @@ ROW = 4096  # elements of a padded row on the stack
 WORTHWHILE = 50_000  # elements below which one thread does all
 
 _CALL = """
-typedef struct {
-    const $T *x;
-    $T *y;
-    int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w, end_h, end_w, x_batch, x_channel, y_batch, y_channel;
-} ${S}_call;
-
 IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The taps of a window that starts at `at` which stand in [low, high): from *begin on; returns how many. */
@@ -87,7 +81,7 @@ IRC_INLINE void ${S}_columns(const $T *row, int64_t n, $T *y$counts) {
     }
 }
 
-static void ${S}_plane(const ${S}_call *g, const $T *x, $T *y) {
+static void ${S}_plane(const ${S}_args *g, const $T *x, $T *y) {
     _Alignas(64) $T row[$row + $slack];$count_room
     const int64_t most = ($row - $span) / $SW;
     for (int64_t x0 = 0; x0 < g->ow; x0 += most) {
@@ -109,7 +103,7 @@ static void ${S}_plane(const ${S}_call *g, const $T *x, $T *y) {
 
 /* Planes begin to end: images, then channels. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     for (; begin < end; begin++) {
         const int64_t image = begin / g->channels, channel = begin % g->channels;
         ${S}_plane(g, g->x + image * g->x_batch + channel * g->x_channel,
@@ -118,12 +112,11 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$assigned};
-    const int64_t planes = batch * channels;
-    if (planes <= 0 || oh <= 0 || ow <= 0) return;
-    const double work = (double)planes * (double)(oh * ow) * ($KH + $KW);
-    if (!pool || planes < 2 || work < $worthwhile) ${S}_part(&g, 0, planes);
-    else pool->parallel_for(pool->self, planes, ${S}_part, &g);
+    const int64_t planes = g->batch * g->channels;
+    if (planes <= 0 || g->oh <= 0 || g->ow <= 0) return;
+    const double work = (double)planes * (double)(g->oh * g->ow) * ($KH + $KW);
+    if (!pool || planes < 2 || work < $worthwhile) ${S}_part((void *)g, 0, planes);
+    else pool->parallel_for(pool->self, planes, ${S}_part, (void *)g);
 }
 """
 
@@ -163,15 +156,9 @@ static $T ${S}_plane(const $T *x, int64_t n) {
     return $result;
 }
 
-typedef struct {
-    const $T *x;
-    $T *y;
-    int64_t batch, channels, n, x_batch, x_channel, y_batch, y_channel;
-} ${S}_call;
-
 /* Planes begin to end: images, then channels. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     for (; begin < end; begin++) {
         const int64_t image = begin / g->channels, channel = begin % g->channels;
         g->y[image * g->y_batch + channel * g->y_channel] =
@@ -180,11 +167,10 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$assigned};
-    const int64_t planes = batch * channels;
+    const int64_t planes = g->batch * g->channels;
     if (planes <= 0) return;
-    if (!pool || planes < 2 || (double)planes * (double)n < $worthwhile) ${S}_part(&g, 0, planes);
-    else pool->parallel_for(pool->self, planes, ${S}_part, &g);
+    if (!pool || planes < 2 || (double)planes * (double)g->n < $worthwhile) ${S}_part((void *)g, 0, planes);
+    else pool->parallel_for(pool->self, planes, ${S}_part, (void *)g);
 }
 """
 
@@ -246,12 +232,10 @@ class NchwPoolKernel(Kernel[PoolProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order; rows of a plane follow one another."""
         extents = "batch channels ih iw oh ow pad_h pad_w end_h end_w x_batch x_channel y_batch y_channel"
         return tuple(extents.split())
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: one for each element of a window."""
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (self.window[0] * self.window[1])
 
@@ -273,27 +257,25 @@ class NchwPoolKernel(Kernel[PoolProblem]):
         text = {"counts": "", "divide": "", "count_room": "", "count_columns": "", "count_row": ""}
         if average:
             text = self._dividing(given)
-        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         return [
             prelude(t, plain(t.dtype)),
             fill(_CALL, **given),
-            fill(_BODY, **given, **text, take=self._take(), parameters=self.parameters, assigned=assigned),
+            fill(_BODY, **given, **text, take=self._take(), **self.interface),
         ]
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         (kh, kw), (sh, sw) = self.window, self.strides
         return f"Pool, NCHW, {self.tile.dtype}: {self.mode} of {kh} x {kw} windows, strides {sh} and {sw}."
 
     def _bounds(self, axis: str) -> tuple[str, str]:
-        """From where to where positions count."""
+        """Print from where to where positions count."""
         if self.counted == "padded":
             return f"-g->pad_{axis}", f"g->i{axis} + g->end_{axis}"
         return "0", f"g->i{axis}"
 
     def _dividing(self, given: dict[str, object]) -> dict[str, str]:
-        """What a mean adds to the templates."""
+        """Return what a mean adds to the templates."""
         v, t, s = given["V"], given["T"], self.symbol
         if self.counted == "window":
             area = f"\n        acc /= ($T){self.window[0] * self.window[1]};".replace("$T", str(t))
@@ -330,7 +312,7 @@ class NchwGlobalPoolKernel(Kernel[GlobalPoolProblem]):
 
     @classmethod
     def candidates(cls, problem: GlobalPoolProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variant if pixels stand side by side."""
+        """Yield the variant if pixels are contiguous."""
         if (problem.x[2] == 1 or problem.pixels == 1) and not problem.epilogue.key():
             yield cls(Tile(isa, problem.dtype, 1, 1), problem.mode)
 
@@ -364,16 +346,13 @@ class NchwGlobalPoolKernel(Kernel[GlobalPoolProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order."""
         return ("batch", "channels", "n", "x_batch", "x_channel", "y_batch", "y_channel")
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: one for each element."""
         return product(sizes[n] for n in ("batch", "channels", "n"))
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         return f"The {self.mode} of every plane, {self.tile.dtype}."
 
     def parts(self) -> list[Part]:
@@ -387,8 +366,7 @@ class NchwGlobalPoolKernel(Kernel[GlobalPoolProblem]):
             "empty": "0" if average else "-INFINITY",
             "worthwhile": WORTHWHILE,
         }
-        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
-        body = fill(_WHOLE, **given, parameters=self.parameters, assigned=assigned)
+        body = fill(_WHOLE, **given, **self.interface)
         return [prelude(t, plain(t.dtype)), folds(t.lanes, t.dtype), body]
 
 

@@ -33,16 +33,13 @@ P = TypeVar("P", bound=Problem)
 
 STRIP = 512 << 10  # bytes of the input rows of a strip
 WORTHWHILE = 50_000  # elements below which one thread does all
-BLOCK = 256  # pixels in one run of partial sums of a whole image
-RESERVED = 4  # registers that are not for sums of pixels
+RUN_PIXELS = 256  # pixels in one run of partial sums of a whole image
+RESERVED = 4  # registers that hold no sums of pixels
 UNROLLED = 3  # rows of a window up to which they are unrolled
 
 _CALL = """
-typedef struct {
-    const $X *x;
-    $Y *y;
-    int64_t batch, channels, ih, iw, oh, ow, pad_h, pad_w, end_h, end_w, x_batch, x_row, x_pixel, y_batch, y_pixel;
-    int64_t strip;$slot_fields
+typedef struct {$fields
+    int64_t strip; /* the plan: rows of a strip */
 } ${S}_call;
 """
 
@@ -157,27 +154,22 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$fields, .strip = oh};
-    if (batch <= 0 || channels <= 0 || oh <= 0 || ow <= 0) return;
-    const int64_t bytes = iw * channels * $size * $SH, most = bytes > 0 && bytes < $strip ? $strip / bytes : 1;
-    if (most < oh) g.strip = (oh + (oh + most - 1) / most - 1) / ((oh + most - 1) / most);
-    const int64_t pieces = batch * ((oh + g.strip - 1) / g.strip) * (channels < $L ? 1 : channels / $L);
-    const double work = (double)batch * (double)channels * (double)(oh * ow) * ($KH + $KW);
-    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&g, 0, pieces);
-    else pool->parallel_for(pool->self, pieces, ${S}_part, &g);
+    ${S}_call call = {$assigned, .strip = g->oh};
+    if (g->batch <= 0 || g->channels <= 0 || g->oh <= 0 || g->ow <= 0) return;
+    const int64_t bytes = g->iw * g->channels * $size * $SH, most = bytes > 0 && bytes < $strip ? $strip / bytes : 1;
+    if (most < g->oh) call.strip = (g->oh + (g->oh + most - 1) / most - 1) / ((g->oh + most - 1) / most);
+    const int64_t strips = (g->oh + call.strip - 1) / call.strip, vectors = g->channels < $L ? 1 : g->channels / $L;
+    const int64_t pieces = g->batch * strips * vectors;
+    const double work = (double)g->batch * (double)g->channels * (double)(g->oh * g->ow) * ($KH + $KW);
+    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&call, 0, pieces);
+    else pool->parallel_for(pool->self, pieces, ${S}_part, &call);
 }
 """
 
 _WHOLE = """
-typedef struct {
-    const $T *x;
-    $T *y;
-    int64_t batch, channels, n, x_batch, x_pixel, y_batch;$slot_fields
-} ${S}_call;
-
 /* Folds the pixels of W vectors of channels, and stores them: short runs of partial sums, so that long sums keep their
    digits. */
-IRC_INLINE void ${S}_span(const int W, const ${S}_call *g, const ${S}_out *o, const $T *x, int64_t channel) {
+IRC_INLINE void ${S}_span(const int W, const ${S}_args *g, const ${S}_out *o, const $T *x, int64_t channel) {
     const int64_t step = g->x_pixel;
     $V all[$G];
     IRC_FULL_UNROLL
@@ -224,7 +216,7 @@ IRC_INLINE void ${S}_span(const int W, const ${S}_call *g, const ${S}_out *o, co
 }
 
 /* The channels of an image where there are fewer than a vector holds. */
-static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $T *x) {
+static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *x) {
     $V acc = ${V}_all($empty);
     for (int64_t begin = 0; begin < g->n; begin += $block) {
         const int64_t end = g->n - begin < $block ? g->n : begin + $block;
@@ -242,7 +234,7 @@ static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $T *x) {
 /* Pieces begin to end: images, then spans of $G vectors of channels; the last takes the channels behind it too, and its
    last vector, where it would not be full, overlaps the one before. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     const int64_t spans = g->channels < 2 * $G * $L ? 1 : g->channels / ($G * $L);
     for (; begin < end; begin++) {
         const int64_t image = begin / spans;
@@ -261,12 +253,11 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$fields};
-    if (batch <= 0 || channels <= 0) return;
-    const int64_t pieces = batch * (channels < 2 * $G * $L ? 1 : channels / ($G * $L));
-    const double work = (double)batch * (double)channels * (double)n;
-    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&g, 0, pieces);
-    else pool->parallel_for(pool->self, pieces, ${S}_part, &g);
+    if (g->batch <= 0 || g->channels <= 0) return;
+    const int64_t pieces = g->batch * (g->channels < 2 * $G * $L ? 1 : g->channels / ($G * $L));
+    const double work = (double)g->batch * (double)g->channels * (double)g->n;
+    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part((void *)g, 0, pieces);
+    else pool->parallel_for(pool->self, pieces, ${S}_part, (void *)g);
 }
 """
 
@@ -276,24 +267,23 @@ def _folding(v: object, mode: Mode, to: str) -> str:
 
 
 class _Pool(Kernel[P]):
-    """What both pools have in common: one operand, slots, no scratch."""
+    """Base of both pools: one operand, slots, no scratch."""
 
     tile: Tile
     mode: Mode
     epilogue: Epilogue
-    x_half: bool
-    y_half: bool
+    x_bf16: bool
+    y_bf16: bool
     extents: str
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
         t = str(names(self.tile)["T"])
-        x, y = "uint16_t" if self.x_half else t, "uint16_t" if self.y_half else t
+        x, y = "uint16_t" if self.x_bf16 else t, "uint16_t" if self.y_bf16 else t
         return (("x", f"const {x} *"), *self.epilogue.pointers(t), ("y", f"{y} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order; channels follow one another."""
         return (*self.extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     @property
@@ -301,25 +291,26 @@ class _Pool(Kernel[P]):
         return "channels last"
 
     def _given(self) -> dict[str, object]:
-        """What the templates of both refer to."""
+        """Return the names in the templates of both."""
         given = names(self.tile)
-        return given | {
-            "S": self.symbol,
-            "empty": "0" if self.mode == "average" else "-INFINITY",
-            "fold": _folding(given["V"], self.mode, "acc"),
-            "worthwhile": WORTHWHILE,
-            "parameters": self.parameters,
-            "fields": ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:]),
-            "slot_fields": self.epilogue.fields(str(given["T"]), *STRIDES),
-            "slot_starts": slot_starts(self.epilogue),
-        }
+        return (
+            given
+            | self.interface
+            | {
+                "S": self.symbol,
+                "empty": "0" if self.mode == "average" else "-INFINITY",
+                "fold": _folding(given["V"], self.mode, "acc"),
+                "worthwhile": WORTHWHILE,
+                "slot_starts": slot_starts(self.epilogue),
+            }
+        )
 
 
 @kernel
 class NhwcPoolKernel(_Pool[PoolProblem]):
     """A generated pool, channels last; tile.rows is the number of pixels of a register tile.
 
-    x_half, y_half: x and y are bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
+    x_bf16, y_bf16: x and y are bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
     """
 
     tile: Tile
@@ -329,8 +320,8 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
     dilations: Pair
     counted: Counted
     epilogue: Epilogue
-    x_half: bool = False
-    y_half: bool = False
+    x_bf16: bool = False
+    y_bf16: bool = False
     extents = "batch channels ih iw oh ow pad_h pad_w end_h end_w x_batch x_row x_pixel y_batch y_pixel"
 
     problem = PoolProblem
@@ -384,18 +375,17 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
         shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
         gaps = f"d{self.dilations[0]}x{self.dilations[1]}"
         words = self.tile.name.removeprefix("irc_tile_")
-        key = f"{self.epilogue.key()}{bf16_io.key(self.x_half, self.y_half)}"
+        key = f"{self.epilogue.key()}{bf16_io.key(self.x_bf16, self.y_bf16)}"
         return symbol("pool_last", self.mode, shape, gaps, self.counted, words, key)
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: one for each element of a window."""
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (self.window[0] * self.window[1])
 
     def parts(self) -> list[Part]:
         t = self.tile
         given = self._given() | window_names(self.window, self.strides, self.dilations)
-        given |= bf16_io.names(self.x_half, self.y_half, t) | {
+        given |= bf16_io.names(self.x_bf16, self.y_bf16, t) | {
             "P": t.rows,
             "strip": STRIP,
             "span": self._places[-1] + 1,
@@ -404,7 +394,7 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
         return [
             prelude(t, self.epilogue),
             keep(t),
-            bf16_io.text(self.x_half, self.y_half),
+            bf16_io.text(self.x_bf16, self.y_bf16),
             epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
             fill(_CALL, **given),
             bounds(self.symbol, self._places),
@@ -415,13 +405,12 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         (kh, kw), (sh, sw) = self.window, self.strides
         return f"Pool, channels last, {self.tile.dtype}: {self.mode} of {kh} x {kw} windows, strides {sh} and {sw}."
 
     @property
     def _row(self) -> tuple[int, int, int, int]:
-        """Of a row of a tile: pixels, taps of a window, stride, dilation."""
+        """Pixels, taps of a window, stride and dilation of a row of a tile."""
         return self.tile.rows, self.window[1], self.strides[1], self.dilations[1]
 
     @cached_property
@@ -429,7 +418,7 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
         return columns(*self._row)
 
     def _columns(self) -> Iterator[str]:
-        """The columns under a tile: the rows of each are folded, and then into all pixels that hold it."""
+        """Print the columns under a tile: the rows of each are folded, and then into all pixels that hold it."""
         v, places = names(self.tile)["V"], self._places
         for i, column in enumerate(places):
             yield f"    if (inside || in >> {i} & 1) {{\n"
@@ -442,7 +431,7 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
                 yield f"    from += {f'{gap} * ' if gap > 1 else ''}step;\n"
 
     def _divide(self, given: dict[str, object]) -> dict[str, str]:
-        """What the sums are divided by: in tiles inside, at edges, and where channels are few."""
+        """Print what the sums are divided by: in tiles inside, at edges, and if channels are few."""
         if self.mode == "max":
             return {"whole": "", "edge": "", "few": ""}
         whole = f" / {given['V']}_all({self.window[0] * self.window[1]})"
@@ -470,14 +459,14 @@ class NhwcGlobalPoolKernel(_Pool[GlobalPoolProblem]):
     tile: Tile
     mode: Mode
     epilogue: Epilogue
-    x_half = y_half = False
+    x_bf16 = y_bf16 = False
     extents = "batch channels n x_batch x_pixel y_batch"
 
     problem = GlobalPoolProblem
 
     @classmethod
     def candidates(cls, problem: GlobalPoolProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variant if channels stand side by side, and there are several pixels."""
+        """Yield the variant if channels are contiguous, and there are several pixels."""
         side_by_side = problem.channels == 1 or (problem.x[1] == 1 and problem.y[1] == 1)
         if side_by_side and problem.pixels != 1:
             yield cls(Tile(isa, problem.dtype, 4, 4 if isa.registers == 32 else 2), problem.mode, problem.epilogue)
@@ -508,12 +497,10 @@ class NhwcGlobalPoolKernel(_Pool[GlobalPoolProblem]):
         return symbol("global_pool_last", self.mode, words, self.epilogue.key())
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: one for each element."""
         return product(sizes[n] for n in ("batch", "channels", "n"))
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         return f"The {self.mode} of all pixels, channels last, {self.tile.dtype}."
 
     def parts(self) -> list[Part]:
@@ -522,7 +509,7 @@ class NhwcGlobalPoolKernel(_Pool[GlobalPoolProblem]):
         given |= {
             "G": t.vectors,
             "U": t.rows,
-            "block": BLOCK,
+            "block": RUN_PIXELS,
             "one": _folding(v, self.mode, "acc[u][w]"),
             "first": _folding(v, self.mode, "acc[0][w]"),
             "total": _folding(v, self.mode, "all[w]"),

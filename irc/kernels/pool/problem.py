@@ -54,7 +54,7 @@ class PoolProblem(Problem):
         channels: DimLike = 64,
         result: tuple[DimLike, DimLike] = (56, 56),
     ) -> PoolProblem:
-        """State a pool of one image without gaps and padding, operands of the epilogue as well."""
+        """State a pool of one image without gaps and padding, and epilogue operands without gaps."""
         zero, one, c = Dim.of(0), Dim.of(1), Dim.of(channels)
         oh, ow = map(Dim.of, result)
         ih, iw = (
@@ -83,7 +83,7 @@ class PoolProblem(Problem):
         )
 
     def arguments(self) -> dict[str, Dim]:
-        """Give the sizes by name that calls have in every layout."""
+        """Return the sizes of calls in every layout, by name."""
         ((top, left), (bottom, right)), (ih, iw), (oh, ow) = self.padding, self.input, self.result
         sizes = {"batch": self.batch, "channels": self.channels, "ih": ih, "iw": iw, "oh": oh, "ow": ow}
         sizes |= {"pad_h": top, "pad_w": left, "end_h": bottom, "end_w": right}
@@ -118,6 +118,6 @@ class GlobalPoolProblem(Problem):
         return cls(epilogue.dtype, "highest", epilogue, mode, one, c, n, x, (c, one), slots)
 
     def arguments(self) -> dict[str, Dim]:
-        """Give the sizes by name that calls have in every layout."""
+        """Return the sizes of calls in every layout, by name."""
         sizes = {"batch": self.batch, "channels": self.channels, "n": self.pixels}
         return sizes | {"x_batch": self.x[0], "y_batch": self.y[0]}

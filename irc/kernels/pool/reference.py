@@ -1,4 +1,4 @@
-"""What pools compute, in NumPy."""
+"""NumPy reference of pools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pooled(
     y = np.empty((*x.shape[:2], oh, ow), x.dtype)
 
     def taps(o: int, axis: int, size: int, before: int, after: int) -> tuple[list[int], int]:
-        """Positions inside the input, and how many count."""
+        """List the positions inside the input, and count those that a mean divides by."""
         at = [o * strides[axis] + k * dilations[axis] - before for k in range(window[axis])]
         inside = [i for i in at if 0 <= i < size]
         padded = sum(-before <= i < size + after for i in at)

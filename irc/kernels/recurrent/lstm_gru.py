@@ -40,10 +40,6 @@ PASSES: dict[Cell, tuple[tuple[int, ...], ...]] = {
 CHAINS = 8  # sums that are added to independently, at least: two additions a cycle, of four cycles each
 
 _CALL = """
-typedef struct {
-    $fields
-} ${S}_call;
-
 /* Of one sequence in scratch: the state, the cell (LSTM) or the state after the reset (GRU), then the sums of gates. */
 IRC_INLINE int64_t ${S}_wide(int64_t hidden) { return (hidden + $L - 1) / $L * $L; }
 IRC_INLINE int64_t ${S}_pitch(int64_t hidden) { return $parts * ${S}_wide(hidden) + $L; }
@@ -143,7 +139,7 @@ $inner        inner = r * inner;
 
 _SEQUENCES = """
 /* All steps of `height` sequences from the n-th on, in direction d. */
-static void ${S}_sequences(const ${S}_call *g, int64_t d, int64_t n, int64_t height) {
+static void ${S}_sequences(const ${S}_args *g, int64_t d, int64_t n, int64_t height) {
     const int64_t hidden = g->hidden, wide = ${S}_wide(hidden), pitch = ${S}_pitch(hidden);
     $T *const rows = g->scratch + (d * g->batch + n) * pitch;
     const $T *const w = g->w + d * hidden * wide * $gates;
@@ -175,11 +171,11 @@ $step    }
 $end    }
 }
 
-IRC_INLINE int64_t ${S}_tiles(const ${S}_call *g) { return (g->batch + $MR - 1) / $MR; }
+IRC_INLINE int64_t ${S}_tiles(const ${S}_args *g) { return (g->batch + $MR - 1) / $MR; }
 
 /* Tasks begin to end: a direction of a range of the batch each. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
     const int64_t tiles = ${S}_tiles(g), low = g->batch / tiles, extra = g->batch % tiles;
     for (; begin < end; begin++) {
         const int64_t i = begin % tiles;
@@ -188,12 +184,11 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 }
 
 void $S($parameters) {
-    ${S}_call g = {$assigned};
-    if (batch <= 0 || hidden <= 0) return;
-    const int64_t tasks = ${S}_tiles(&g) * $directions;
-    const double work = (double)steps * (double)batch * (double)hidden * (double)hidden * $work;
-    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part(&g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, &g);
+    if (g->batch <= 0 || g->hidden <= 0) return;
+    const int64_t tasks = ${S}_tiles(g) * $directions;
+    const double work = (double)g->steps * (double)g->batch * (double)g->hidden * (double)g->hidden * $work;
+    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
 """
 
@@ -308,21 +303,20 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the int64_t arguments, in order; strides are in elements."""
         strides = ("x_step", "x_batch", "x_direction", "y_step", "y_batch", "y_direction")
         return ("steps", "batch", "hidden", *strides)
 
     def scratch_bytes(self, batch: DimLike, hidden: int) -> Dim:
-        """Bytes of scratch for a call with these sizes."""
+        """Count the bytes of scratch for a call with these sizes."""
         wide, lanes = -(-hidden // self.tile.lanes) * self.tile.lanes, self.tile.lanes
         return Dim.of(batch) * (self.directions * ((2 + GATES[self.cell]) * wide + lanes) * self.tile.dtype.itemsize)
 
     def packed_elements(self, hidden: int) -> int:
-        """Elements of the packed weights."""
+        """Count the elements of the packed weights."""
         return self.directions * GATES[self.cell] * hidden * -(-hidden // self.tile.lanes) * self.tile.lanes
 
     def pack_weights(self, w: Array) -> Array:
-        """w[directions, hidden, gates · hidden] as the kernel reads it, flat."""
+        """Pack w[directions, hidden, gates · hidden], flat."""
         directions, hidden, _ = w.shape
         lanes, gates = self.tile.lanes, GATES[self.cell]
         panels = -(-hidden // lanes)
@@ -334,7 +328,7 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
         return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
 
     def unpack_weights(self, packed: Array, hidden: int) -> Array:
-        """Give w[directions, hidden, gates · hidden] of what `pack_weights` made."""
+        """Unpack w[directions, hidden, gates · hidden] from what `pack_weights` made."""
         lanes, wide = self.tile.lanes, -(-hidden // self.tile.lanes) * self.tile.lanes
         rows = packed[: self.packed_elements(hidden)].reshape(self.directions, -1)
         whole = np.empty((self.directions, hidden, GATES[self.cell], wide), packed.dtype)
@@ -348,13 +342,11 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
         return whole[..., :hidden].reshape(self.directions, hidden, -1)
 
     def flops(self, sizes: Sizes) -> Dim:
-        """Floating-point operations of a call: two for each product of a state with a weight."""
         each = 2 * self.directions * GATES[self.cell]
         return each * sizes["steps"] * sizes["batch"] * sizes["hidden"] * sizes["hidden"]
 
     @property
     def summary(self) -> str:
-        """One line for the reader of the generated code."""
         return f"{self.cell.upper()}, {self.direction}."
 
     def parts(self) -> list[Part]:
@@ -372,9 +364,6 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
             "reverse": reverse,
             "clamp": clamp if self.lengths else "",
         }
-        fields = "\n    ".join(f"{kind}{name};" for name, kind in self.pointers)
-        fields += "\n    int64_t " + ", ".join(self.sizes) + ";"
-        assigned = ", ".join(f".{n} = {n}" for n, _ in self.arguments[1:])
         copy = "        for (int64_t j = 0; j < hidden; j++) {};\n"
         first = "(d * g->batch + n + r) * hidden"
         start = copy.format(f"row[j] = g->h0[{first} + j]") * self.h
@@ -383,19 +372,11 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
         return [
             prelude(t, plain(t.dtype)),
             definitions(("sigmoid", "tanh"), t.lanes, t.dtype),
-            fill(_CALL, **given, fields=fields),
+            fill(_CALL, **given),
             fill(_KEEP, **given, bytes=t.lanes * t.dtype.itemsize) if max(self.heights) > 1 else "",
             *(self._pass(i, gates, given) for i, gates in enumerate(passes)),
             self._cell(given),
-            fill(
-                _SEQUENCES,
-                **given,
-                start=start,
-                end=end,
-                step=self._step(),
-                parameters=self.parameters,
-                assigned=assigned,
-            ),
+            fill(_SEQUENCES, **given, start=start, end=end, step=self._step(), **self.interface),
         ]
 
     def _cell(self, given: dict[str, object]) -> str:
@@ -408,7 +389,7 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
         return fill(_GRU, **given, bias=bias, functions=fill(_LINEAR, **given, inner=inner))
 
     def _step(self) -> str:
-        """What a step does with all its rows: each pass over the weights, then the cells."""
+        """Print a step of all rows: each pass over the weights, then the cells."""
         s, done = self.symbol, 0
         lines: list[str] = []
         for i, gates in enumerate(PASSES[self.cell]):
@@ -425,7 +406,7 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
         return "".join(f"        {line}\n" for line in lines)
 
     def _pass(self, index: int, gates: tuple[int, ...], given: dict[str, object]) -> str:
-        """`S_products…` for each height, and `S_pass`, which calls them."""
+        """Print `S_products…` for each height, and `S_pass`, which calls them."""
         count, s = len(gates), self.symbol
         run = "{0}_products{1}x{2}(h, pitch, hidden, from, to, wide);"
         calls = [run.format(s, r, count) for r in self.heights]
@@ -446,21 +427,22 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _products(s: str, rows: int, gates: int, given: dict[str, object]) -> str:
-    """to[row][gate] = Σ_k h[row][k] · w[k][gate], one vector each, in several sums where there are few."""
+    """Print to[row][gate] = Σ_k h[row][k] · w[k][gate], one vector each, in several sums if there are few."""
     v, t, lanes = given["V"], given["T"], int(str(given["L"]))
     chains = max(1, CHAINS // (rows * gates))
     sums = [f"a{r}_{g}_{p}" for r in range(rows) for g in range(gates) for p in range(chains)]
 
     def terms(p: int, k: str) -> list[str]:
-        load = "{}_load(w + {})" if rows == 1 else s + "_keep({}_load(w + {}))"
-        lines = [f"const {v} w{g}_{p} = {load.format(v, (p * gates + g) * lanes)};" for g in range(gates)]
+        load = "${V}_load(w + $at)" if rows == 1 else s + "_keep(${V}_load(w + $at))"
+        loads = (fill(load, V=v, at=(p * gates + g) * lanes) for g in range(gates))
+        lines = [f"const {v} w{g}_{p} = {text};" for g, text in enumerate(loads)]
         for r in range(rows):
-            lines += [f"a{r}_{g}_{p} += h[{r} * pitch + {k}] * w{g}_{p};" for g in range(gates)]
+            lines += [fill(f"a{r}_{g}_{p} += h[$r * pitch + {k}] * w{g}_{p};", r=r) for g in range(gates)]
         return lines
 
     body = [f"    {v} {', '.join(f'{x} = {{0}}' for x in sums)};", "    int64_t k = 0;"]
     body += [f"    for (; k + {chains} <= n; k += {chains}, w += {chains * gates * lanes}) {{"]
-    body += [f"        {line}" for p in range(chains) for line in terms(p, f"k + {p}")]
+    body += [f"        {line}" for p in range(chains) for line in terms(p, fill("k + $p", p=p))]
     body += ["    }"]
     if chains > 1:
         body += [f"    for (; k < n; k++, w += {gates * lanes}) {{", *(f"        {x}" for x in terms(0, "k")), "    }"]
@@ -469,9 +451,9 @@ def _products(s: str, rows: int, gates: int, given: dict[str, object]) -> str:
             total = [f"a{r}_{g}_{p}" for p in range(chains)]
             while len(total) > 1:
                 total = [f"({a} + {b})" for a, b in zip(total[::2], total[1::2], strict=True)]
-            body.append(f"    {v}_store(to + {r} * pitch + {g} * wide, {total[0]});")
+            body.append(fill(f"    {v}_store(to + $r * pitch + $g * wide, {total[0]});", r=r, g=g))
     head = (
         f"\nIRC_INLINE void {s}_products{rows}x{gates}(const {t} *h, int64_t pitch, int64_t n, const {t} *w, {t} *to,\n"
         "                      int64_t wide) {\n    (void)pitch;\n    (void)wide;\n"
     )
-    return head + "\n".join(body) + "\n}\n"
+    return fill(head + "\n".join(body) + "\n}\n")

@@ -8,9 +8,9 @@ from typing import Literal
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
 from irc.kernels.core.problem import Problem
+from irc.ops.recurrent_steps import Direction
 
 Cell = Literal["lstm", "gru", "gru_linear"]
-Direction = Literal["forward", "reverse", "bidirectional"]
 GATES: dict[Cell, int] = {"lstm": 4, "gru": 3, "gru_linear": 3}
 
 

@@ -1,1 +1,1 @@
-"""f32 products from bf16 terms: what the kernels on AMX and AVX512-BF16 share."""
+"""f32 products from bf16 terms, for kernels on AMX and AVX512-BF16."""

@@ -1,4 +1,4 @@
-"""What kernels for AMX share: f32 values as sums of bf16 terms, and products of tiles of such terms.
+"""f32 values as sums of bf16 terms, and products of tiles of such terms, for kernels on AMX.
 
 A value x is h + m + l: h is x rounded to bf16, m what is left rounded again, l the rest, which bf16 holds exactly.
 One term gives a relative error of up to 2^-8 a value, two 2^-17, three none.  Of the products of two sums those are
@@ -19,7 +19,7 @@ from irc.kernels.core.text import Part, Piece, fill, piece
 from irc.kernels.split_bf16 import dots
 
 CHUNK = 32  # products that one tile instruction sums
-ROWS = 16  # of a tile
+TILE_ROWS = 16  # of a tile
 PANEL = 32  # columns of two tiles
 TERMS = {"highest": 3, "high": 2, "medium": 1}
 Unit = Literal["amx", "dot"]  # what multiplies: AMX, or for one term the vectors of `irc.kernels.split_bf16.dots`
@@ -30,7 +30,7 @@ FEATURES: dict[Unit, frozenset[str]] = {
 """What the processor must have beyond 512-bit vectors, in the names of /proc/cpuinfo."""
 BEGIN: dict[Unit, str] = {"amx": "    irc_tiles_begin({rows});\n", "dot": ""}
 END: dict[Unit, str] = {"amx": "    _tile_release();\n", "dot": ""}
-"""C statements before and after products, of tiles with that many rows."""
+"""C statements before and after products of tiles with this many rows."""
 POINTS: dict[Unit, int] = {"amx": 4, "dot": 1}  # with each chunk, places where lines that are far ahead are fetched
 SPLITS = 8  # with each chunk, places where rows of the next panel of B are split
 
@@ -206,20 +206,20 @@ ORDER = {1: ((0, 0),), 2: ((1, 0), (0, 0), (0, 1)), 3: ((2, 0), (1, 0), (1, 1), 
 
 
 def head(unit: Unit) -> list[Part]:
-    """Helpers; needs `TYPES` and the vector type of 16 floats."""
+    """Print helpers; needs `TYPES` and the vector type of 16 floats."""
     common = piece("IRC_AMX", _HEAD, odd=", ".join(str(2 * i + 1) for i in range(32)))
     return [common, _TILES] if unit == "amx" else [common]
 
 
 def split(terms: int) -> Piece:
-    """`irc_split_TERMS`."""
-    last = "irc_bf16_halves(x, y)" if terms == 3 else "irc_bf16_nearest(x, y)"  # three terms: nothing is left
+    """Print `irc_split_TERMS`."""
+    last = "irc_bf16_halves(x, y)" if terms == 3 else "irc_bf16_nearest(x, y)"  # of three terms nothing is left
     lines = "".join(fill(_TERM, t=t) for t in range(terms - 1)) + f"    irc_bf16_store(to, {last});\n"
     return piece("IRC_AMX_SPLIT_$T", _SPLIT, T=terms, statements=lines)
 
 
 def pair(terms: int) -> Piece:
-    """`irc_pair_TERMS`."""
+    """Print `irc_pair_TERMS`."""
     order = ", ".join(f"{i}, {16 + i}" for i in range(16))
     last = _PAIR_REST if terms == 3 else _PAIR_NEAREST.format(order=order)
     lines = "".join(fill(_PAIR_TERM, t=t) for t in range(terms - 1)) + f"    irc_bf16_store(to, {last});\n"
@@ -227,33 +227,33 @@ def pair(terms: int) -> Piece:
 
 
 def products_name(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> str:
-    """The C name of a block of rows × columns tiles; splitting: another panel of B is split meanwhile."""
+    """Name a block of rows × columns tiles in C; splitting: another panel of B is split meanwhile."""
     meanwhile = "_splitting" if splitting else ""
     return f"{terms}_{rows}x{columns}{meanwhile}" if unit == "amx" else f"dot_{rows}x{columns}"
 
 
 def products(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> list[Part]:
-    """`irc_products_NAME`: A packed."""
+    """Print `irc_products_NAME`: A packed."""
     if unit == "dot":
         return dots.products(rows, columns, products_name(terms, rows, columns, unit))
-    place = "a + {term} * term + {r} * tile, 64"
+    place = "a + $term * term + $r * tile, 64"
     return [_products("IRC_AMX_PRODUCTS_$name", _PRODUCTS, terms, rows, columns, place, terms * rows, splitting)]
 
 
 def taps(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> list[Part]:
-    """`irc_taps_NAME`: A where it is."""
+    """Print `irc_taps_NAME`: A in place."""
     if unit == "dot":
         return dots.taps(rows, columns, products_name(terms, rows, columns, unit))
-    place = "a{r} + at + {term} * term, row"
+    place = "a${r} + at + $term * term, row"
     return [_products("IRC_AMX_TAPS_$name", _TAPS, terms, rows, columns, place, 0, splitting)]
 
 
 SPLITTING_ARGUMENTS = ", meanwhile, pairs"
-"""What calls of products that split another panel pass on, as C."""
+"""Further arguments of calls of products that split another panel, as C."""
 
 
 def splitting_names(splitting: bool, blocks: str) -> dict[str, str]:
-    """What templates refer to around such calls; blocks: how many multiply one panel, in C."""
+    """Return the names in templates around such calls; blocks: how many multiply one panel, in C."""
     given = {"meanwhile": ", irc_splitting *meanwhile", "pairs": f"\n    const int64_t splits = {SPLITS} * ({blocks});"}
     given |= {"split": ", &split"}
     given["pairs"] += f" /* of {CHUNK // 2} pairs of rows in a chunk */"
@@ -262,15 +262,15 @@ def splitting_names(splitting: bool, blocks: str) -> dict[str, str]:
 
 
 def _meanwhile(terms: int, rows: int, columns: int, fetched: int, splitting: bool) -> dict[int, list[str]]:
-    """What the vectors and the loads do between the products of a chunk, by the product that the statements follow.
+    """Schedule the vectors' work and the loads between the products of a chunk, by the product that they follow.
 
     The tiles of the next chunk come into the first cache: tiles load faster than the second cache answers, and few
     loads are under way at a time.  fetched: tiles of A, one after the other from `a_next` on.  Those of B: of both
     columns, or the first of each term.  The lines `ahead` are fetched a few at a time, because they keep what waits
     for the first cache from its few places.
     """
-    places = [f"a_next + {1024 * i}" for i in range(fetched)]
-    places += [f"b_next + {1024 * (2 * t + w)}" for t in range(terms) for w in range(columns)]
+    places = [fill("a_next + $at", at=1024 * i) for i in range(fetched)]
+    places += [fill("b_next + $at", at=1024 * (2 * t + w)) for t in range(terms) for w in range(columns)]
     ahead = "for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);"
     works = [[f"irc_fetch_tile({place});" for place in places], [ahead] * POINTS["amx"]]
     works += [["irc_split_pairs(meanwhile, pairs);"] * SPLITS] if splitting else []
@@ -284,7 +284,7 @@ def _meanwhile(terms: int, rows: int, columns: int, fetched: int, splitting: boo
 def _products(
     guard: str, text: str, terms: int, rows: int, columns: int, place: str, fetched: int, splitting: bool
 ) -> Piece:
-    """The text with its loads and products; place: of the tile of term `term` and row tile `r`, with its stride."""
+    """Fill the text with its loads and products; place: of tile `term`, row tile `r`, with its stride."""
     accumulators = [(r, w, 2 * r + w) for r in range(rows) for w in range(columns)]
     meanwhile = _meanwhile(terms, rows, columns, fetched, splitting)
     lines: list[str] = []
@@ -292,8 +292,8 @@ def _products(
     for a, b in ORDER[terms]:
         loaded: set[str] = set()
         for r, w, sums in accumulators:
-            load_a = f"_tile_loadd({4 + r}, {place.format(term=a, r=r)});"
-            load_b = f"_tile_loadd({6 + w}, b + {(b * 2 + w) * 512}, 64);"
+            load_a = f"_tile_loadd({4 + r}, {fill(place, term=a, r=r)});"
+            load_b = fill("_tile_loadd($to, b + $at, 64);", to=6 + w, at=(b * 2 + w) * 512)
             for name, load in ((f"a{r}", load_a), (f"b{w}", load_b)):
                 if name not in loaded and (a != here[0] if name[0] == "a" else b != here[1]):
                     lines.append(load)
@@ -313,7 +313,7 @@ def _products(
         zero="".join(f"    _tile_zero({s});\n" for *_, s in accumulators),
         body="".join(f"        {line}\n" for line in lines),
         store="".join(
-            f"    _tile_stored({s}, out + {r} * height * out_row + {16 * w}, 4 * out_row);\n"
+            fill("    _tile_stored($s, out + $r * height * out_row + $col, 4 * out_row);\n", s=s, r=r, col=16 * w)
             for r, w, s in accumulators
         ),
     )

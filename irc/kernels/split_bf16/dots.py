@@ -1,10 +1,11 @@
-"""Products of bf16 pairs by the instructions of AVX512-BF16: what `irc.kernels.split_bf16.bf16_terms` does with
-tiles, of one term.
+"""Products of bf16 pairs by the instructions of AVX512-BF16, for one term.
 
-The operands are stored as for tiles.  A block of rows is multiplied with both column tiles of a panel at a time: each
-pair of A is spread over a vector, and its products with 16 pairs of B are added to 16 sums.
+They do what `irc.kernels.split_bf16.bf16_terms` does with tiles, on operands that are stored as for tiles.
 
-Not as in f32: pairs are rounded as tiles round them; denormal terms and sums are zero.
+A block of rows is multiplied with both column tiles of a panel at a time: each pair of A is spread over a vector, and
+its products with 16 pairs of B are added to 16 sums.
+
+Unlike in f32, pairs are rounded as tiles round them, and denormal terms and sums are zero.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from irc.kernels.core.text import Part, Piece, fill, piece
 
 HEIGHTS = (14, 8, 7, 4, 2, 1)  # rows of the blocks: 14 × 2 sums and three operands take 31 registers of 32
 LATENCY = 6  # rows that keep the processor busy: two products a cycle, of which each waits for the one before
-ROWS = 32  # at most, of two tiles
+MOST_ROWS = 32  # at most, of two tiles
 
 _HEAD = """/* One pair of k more. */
 IRC_INLINE void ${name}_pair(const int N, const uint16_t *a, int64_t row, const uint16_t *b,
@@ -102,29 +103,29 @@ _SECOND = """    irc_dots_${W}_rows(height, chunks, 32, a1, row / 2, 0, offsets,
 
 
 def products(rows: int, columns: int, name: str) -> list[Part]:
-    """`irc_products_NAME` for a block of rows × columns tiles of one term: A packed."""
+    """Print `irc_products_NAME` for a block of rows × columns tiles of one term: A packed."""
     return [core(columns), piece("IRC_DOT_PRODUCTS_$name", _PRODUCTS, name=name, R=rows, W=columns)]
 
 
 def taps(rows: int, columns: int, name: str) -> list[Part]:
-    """`irc_taps_NAME`: A where it is."""
+    """Print `irc_taps_NAME`: A in place."""
     second = fill(_SECOND, W=columns) if rows == 2 else ""
     return [core(columns), piece("IRC_DOT_TAPS_$name", _TAPS, name=name, W=columns, second=second)]
 
 
 def height_of(rows: int) -> int:
-    """Rows of the blocks that so many are cut into: the highest of those that take the least time."""
+    """Choose the rows of the blocks that rows are cut into: the highest of those that take the least time."""
     return min((h for h in HEIGHTS if h <= rows), key=lambda h: -(-rows // h) * max(h, LATENCY))
 
 
 def covered(rows: int) -> int:
-    """Rows that are computed for that many."""
+    """Count the rows that are computed for this many."""
     height = height_of(rows)
     return -(-rows // height) * height
 
 
 def core(columns: int) -> list[Part]:
-    """`irc_dots_COLUMNS` and `irc_dots_COLUMNS_rows`: sums go to `out`, whose rows are `out_row` apart."""
+    """Print `irc_dots_COLUMNS` and `irc_dots_COLUMNS_rows`: sums go to `out`, whose rows are `out_row` apart."""
     name = f"irc_dots_{columns}"
     code = _rows(
         name,
@@ -138,7 +139,7 @@ def core(columns: int) -> list[Part]:
 
 
 def finished(symbol: str, columns: int, names: dict[str, object]) -> list[Part]:
-    """`NAME_dots_COLUMNS` and its `_rows`: sums through the epilogue to C; `poison` is NaN where one is not finite.
+    """Print `NAME_dots_COLUMNS` and its `_rows`: sums through the epilogue to C; `poison` is NaN if one is not finite.
 
     names: those of `irc.kernels.vector.bf16_io.names`.
     """
@@ -154,10 +155,10 @@ def finished(symbol: str, columns: int, names: dict[str, object]) -> list[Part]:
 
 
 def _rows(name: str, columns: int, what: str, result: tuple[str, ...], given: tuple[str, ...], finish: str) -> str:
-    """Both functions; result: parameters for where sums go, given: the same of the rows from r on."""
+    """Print both functions; result: parameters for where sums go, given: the same of the rows from r on."""
     call = f"{name}({{}}, chunks, tail, from, row, step, offsets, b, {', '.join(given)}, ahead, lines);\n"
     calls = "        else ".join(f"if (n == {h}) " * (h > 1) + call.format(h) for h in HEIGHTS)
-    heights = ", ".join(str(height_of(rows) if rows else 0) for rows in range(ROWS + 1))
+    heights = ", ".join(str(height_of(rows) if rows else 0) for rows in range(MOST_ROWS + 1))
     return fill(
         _HEAD,
         name=name,
@@ -166,7 +167,7 @@ def _rows(name: str, columns: int, what: str, result: tuple[str, ...], given: tu
         result=", ".join(result),
         finish=finish,
         most=HEIGHTS[0],
-        rows=ROWS,
+        rows=MOST_ROWS,
         heights=heights,
         calls=f"        {calls}",
     )

@@ -1,13 +1,7 @@
-"""The C text of `irc.kernels.gemm.split_bf16`, and what is like it in `irc.kernels.conv.split_bf16`."""
+"""The C text of `irc.kernels.gemm.split_bf16`, and the like of `irc.kernels.conv.split_bf16`."""
 
 CALL = """
-typedef struct {
-    const $X *a;
-    const $B *b;
-    $Y *c;
-    uint16_t *scratch;
-    int64_t m, n, k, a_batch0, a_batch1, a_row, a_col, b_batch0, b_batch1, c_batch0, c_batch1, c_row;
-    int64_t batch0, batch1;$slot_fields
+typedef struct {$fields
     /* Rows come in `tiles` tiles of `height`, k in chunks of 32.  Packed are tiles tile0 to tile1, chunk0 to chunk1. */
     int64_t tiles, height, tile0, tile1, chunk0, chunk1;
     int64_t groups; /* into which the packed rows are divided among threads */$direct
@@ -119,9 +113,9 @@ IRC_INLINE void ${S}_load_b(const uint16_t *b, const int both, irc_f32x16 *even,
     }
 }"""
 
-THIN = """
+SKINNY = """
 /* Few rows: panels begin to end of one matrix. */
-static void ${S}_thin_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_skinny_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t panels = (g->n + 31) / 32;
     for (; begin < end; begin++) {
@@ -171,7 +165,7 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 }
 """
 
-PACK_HALVES = """
+PACK_BF16 = """
 /* Row tiles begin to end of the stripe: their chunks.  Two tiles stand beside each other, a last one alone. */
 static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
@@ -284,7 +278,7 @@ $end}
 
 NEXT = "p + 1 < panels && begin + 1 < end ? ${S}_panel(g, g->b, p + 1)"
 
-# Where B is split: while a panel is multiplied the next one is split, and the one after it fetched.
+# Where B is split: while a panel is multiplied, the next one is split and the one after it fetched.
 SPLIT_FIRST = """    _Alignas(64) uint16_t terms[2][$most_chunks * 3072];
     irc_splitting split = ${S}_split(g, begin % panels, terms[begin % 2]);
 """
@@ -304,7 +298,7 @@ IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, uint16_t *to)
 
 CONV_NEXT = "p + 1 < panels || cut + 1 < cuts ? c1"
 
-# The same of convolutions.
+# The same for convolutions.
 CONV_SPLIT = """
 /* Part `cut` of `cuts` of the chunks of panel p is to be split. */
 IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, int64_t cut, int64_t cuts, uint16_t *to) {
@@ -359,24 +353,25 @@ static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
 
 ENTRY = """
 void $S($parameters) {
-    ${S}_call whole = {$fields};
-    if (m <= 0 || n <= 0) return;$set_direct
+    ${S}_call whole = {$assigned};
+    if (g->m <= 0 || g->n <= 0) return;$set_direct
 $body}
 """
 
-ENTRY_THIN = """    const int64_t panels = batch0 * batch1 * ((n + 31) / 32);
-    const int alone = !pool || (double)batch0 * (double)batch1 * (double)m * (double)n * (double)k < $thin_worthwhile;
-$only    if (alone || panels < 2) ${S}_thin_part(&whole, 0, panels);
-    else pool->parallel_for(pool->self, panels, ${S}_thin_part, &whole);
+ENTRY_SKINNY = """    const int64_t panels = g->batch0 * g->batch1 * ((g->n + 31) / 32);
+    const double work = (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k;
+    const int alone = !pool || work < $skinny_worthwhile;
+$only    if (alone || panels < 2) ${S}_skinny_part(&whole, 0, panels);
+    else pool->parallel_for(pool->self, panels, ${S}_skinny_part, &whole);
 """
 
-ENTRY_MATRIX = """    for (int64_t i = 0; i < batch0; i++) {
-        for (int64_t j = 0; j < batch1; j++) {
-            ${S}_call g = whole;
-            g.a += i * a_batch0 + j * a_batch1;
-            g.b += i * b_batch0 + j * b_batch1;
-            g.c += i * c_batch0 + j * c_batch1;$slot_moves
-            ${S}_matrix(&g, pool);
+ENTRY_MATRIX = """    for (int64_t i = 0; i < g->batch0; i++) {
+        for (int64_t j = 0; j < g->batch1; j++) {
+            ${S}_call call = whole;
+            call.a += i * g->a_batch0 + j * g->a_batch1;
+            call.b += i * g->b_batch0 + j * g->b_batch1;
+            call.c += i * g->c_batch0 + j * g->c_batch1;$slot_moves
+            ${S}_matrix(&call, pool);
         }
     }
 """

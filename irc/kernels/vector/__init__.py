@@ -1,1 +1,1 @@
-"""C text that kernels of several families share: vectors, their functions, and bf16 storage."""
+"""C text for kernels of several families: vectors, their functions, and bf16 storage."""

@@ -1,4 +1,4 @@
-"""Activations that are stored as bf16 between kernels: how a kernel reads its input, and writes its result.
+"""Storage of activations as bf16 between kernels: how a kernel reads its input, and writes its result.
 
 Stored is the nearest bf16, ties to even, as kernels of one term round what they read; but a finite value never becomes
 an infinity: beyond the largest bf16 it is that.
@@ -56,8 +56,10 @@ IRC_HELPER void irc_half_store_part(uint16_t *p, irc_f32x16 x, int64_t n) {
 
 
 def names(x: bool, y: bool, tile: Tile | None = None) -> dict[str, object]:
-    """What templates refer to: the types of an input and a result that are bf16 or `tile`'s (None: f32 by 16), and what
-    reads and writes them."""
+    """Return the names in templates: types of an input and a result, and what reads and writes them.
+
+    The types are bf16 or `tile`'s (None: f32 by 16).
+    """
     scalar, vector = ("float", "irc_f32x16") if tile is None else (tile_names(tile)["T"], tile_names(tile)["V"])
     given: dict[str, object] = {"VX": "irc_half_value" if x else ""}
     for name, half in (("X", x), ("Y", y)):
@@ -68,10 +70,10 @@ def names(x: bool, y: bool, tile: Tile | None = None) -> dict[str, object]:
 
 
 def key(x: bool, y: bool) -> str:
-    """Part of a kernel's signature."""
+    """Return a part of a kernel's signature."""
     return f" halves {int(x)}{int(y)}" if x or y else ""
 
 
 def text(*stored: object) -> list[Part]:
-    """Helpers where any of these is bf16; needs the vector type of 16 floats."""
+    """Print helpers if any of these is bf16; needs the vector type of 16 floats."""
     return [bf16_terms.TYPES, _TEXT] if any(stored) else []

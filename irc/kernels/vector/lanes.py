@@ -1,4 +1,4 @@
-"""Vector building blocks that several kernels share, as C text: folding a vector, transposing squares of vectors."""
+"""Vector building blocks as C text: folding a vector, transposing squares of vectors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _order(lanes: list[int]) -> str:
 
 
 def folds(lanes: int, dtype: DType) -> Piece:
-    """`V_sum_all`, `V_largest` and `V_max_all`."""
+    """Print `V_sum_all`, `V_largest` and `V_max_all`."""
     v = vector_name(lanes, dtype)
     steps = [lanes >> i for i in range(1, lanes.bit_length()) if lanes >> i]
     turned = [f"__builtin_shufflevector(x, x, {_order([i ^ s for i in range(lanes)])})" for s in steps]
@@ -47,7 +47,7 @@ def folds(lanes: int, dtype: DType) -> Piece:
 
 
 def square(lanes: int, dtype: DType) -> Piece:
-    """`V_square`: exchanges of ever larger blocks."""
+    """Print `V_square`: exchanges of ever larger blocks."""
     lines: list[str] = []
     step = 1
     while step < lanes:
@@ -66,7 +66,7 @@ def square(lanes: int, dtype: DType) -> Piece:
 
 
 def dots(count: int, lanes: int, dtype: DType) -> str:
-    """Statements that leave in the first `count` lanes of acc[0] the sums of acc[0], …, acc[count - 1]."""
+    """Print statements that leave in the first `count` lanes of acc[0] the sums of acc[0], …, acc[count - 1]."""
     lines: list[str] = []
     step = 1
     while step < count:
@@ -87,7 +87,7 @@ def dots(count: int, lanes: int, dtype: DType) -> str:
 
 
 def exp_below(lanes: int, dtype: DType) -> Piece:
-    """`V_exp_below`: exp(x) for x <= 0, 0 from -88 on.
+    """Print `V_exp_below`: exp(x) for x <= 0, 0 from -88 on.
 
     The relative error is at most (3 + 0.25 |x|) · 2^-24, without fused products 3.25 · 2^-24: for the weights of a
     softmax, which the larger ones decide.

@@ -1,4 +1,4 @@
-"""What kernels of windows over channels-last activations share: the columns under a tile of pixels, and C text.
+"""Windows over channels-last activations: the columns under a tile of pixels, and C text.
 
 A tile is some neighbouring pixels of an output row, of one vector of channels.  Its columns are those of the input that
 some window of the tile holds, counted from the first column of the first window.
@@ -14,7 +14,7 @@ from irc.kernels.core.tile import Tile, names
 
 PIXELS = 8  # of a tile, at most
 COLUMNS = 64  # under a tile, at most
-STRIDES = ("batch", "pixel")  # of the slots of an epilogue: along images, and along pixels where a slot has them
+STRIDES = ("batch", "pixel")  # of the slots of an epilogue: along images, and along pixels if a slot has them
 
 _KEEP = """/* Keeps a vector in a register: GCC would load it again for every use. */
 #if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32) || (defined(__SSE2__) && $bytes <= 16)
@@ -52,22 +52,22 @@ _SPARSE = """    static const int64_t at[] = {$places};
 
 
 def keep(tile: Tile) -> Piece:
-    """`V_keep`."""
+    """Print `V_keep`."""
     return piece("IRC_KEEP_$V", _KEEP, "${V}_keep", **names(tile), bytes=tile.isa.vector)
 
 
 def columns(pixels: int, taps: int, stride: int, dilation: int) -> tuple[int, ...]:
-    """The columns under a tile, in order."""
+    """List the columns under a tile, in order."""
     return tuple(sorted({p * stride + k * dilation for p in range(pixels) for k in range(taps)}))
 
 
 def users(column: int, pixels: int, taps: int, stride: int, dilation: int) -> list[Pair]:
-    """The pixels of a tile and the taps of their windows that meet at a column."""
+    """List the pixels of a tile and the taps of their windows that meet at a column."""
     return [(p, k) for p in range(pixels) for k in range(taps) if p * stride + k * dilation == column]
 
 
 def bounds(symbol: str, places: tuple[int, ...]) -> str:
-    """`NAME_inside` and `NAME_columns`, what of a window and of a tile is inside the input."""
+    """Print `NAME_inside` and `NAME_columns`: what of a window and of a tile is inside the input."""
     if places == tuple(range(len(places))):
         bits = f"    return {symbol}_below(size - low) & ~{symbol}_below(-low);\n"
     else:
@@ -76,7 +76,7 @@ def bounds(symbol: str, places: tuple[int, ...]) -> str:
 
 
 def pixels_of(width: DimLike, taps: int, stride: int, dilation: int, registers: int) -> int:
-    """The pixels of a tile for rows of `width` outputs: tiles as equal as possible; 0 where no tile is possible.
+    """Choose the pixels of a tile for rows of `width` outputs: tiles as equal as possible; 0 if no tile is possible.
 
     registers: how many vectors of sums they may take; two pixels are allowed always.
     """
@@ -89,13 +89,13 @@ def pixels_of(width: DimLike, taps: int, stride: int, dilation: int, registers: 
 
 
 def window_names(window: Pair, strides: Pair, dilations: Pair) -> dict[str, object]:
-    """$KH, $KW, $SH, $SW, $DH and $DW of templates."""
+    """Return $KH, $KW, $SH, $SW, $DH and $DW of templates."""
     pairs = (("K", window), ("S", strides), ("D", dilations))
     return {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
 
 
 def slot_starts(epilogue: Epilogue) -> str:
-    """Statements that point the slots of `o` at an image."""
+    """Print statements that point the slots of `o` at an image."""
     found: list[str] = []
     for i, axes in enumerate(epilogue.slots):
         found.append(f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch;")

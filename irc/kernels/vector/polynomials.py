@@ -111,7 +111,7 @@ ATAN = (
 
 
 def horner(c_type: str, name: str, x: str, coefficients: tuple[str, ...], suffix: str = "f") -> str:
-    """C statements that declare `name` as the polynomial's value at `x`."""
+    """Print C statements that declare `name` as the polynomial's value at `x`."""
     first, second, *rest = coefficients
     lines = [f"    {c_type} {name} = {x} * {first}{suffix}{_plus(second, suffix)};"]
     lines += [f"    {name} = {name} * {x}{_plus(c, suffix)};" for c in rest]

@@ -99,7 +99,7 @@ _NEEDS = {"tanh": ("exp",), "erf": ("exp",), "sigmoid": ("exp",)}
 
 
 def definitions(functions: Iterable[str], lanes: int, dtype: DType) -> list[Piece]:
-    """The functions (and those they call) for vectors of `lanes` elements."""
+    """Print the functions (and those they call) for vectors of `lanes` elements."""
     wanted = dict.fromkeys(n for f in functions for n in (*_NEEDS.get(f, ()), f))
     return [_definition(f, lanes, dtype) for f in wanted]
 

@@ -1,7 +1,8 @@
 """Shape, Size, Expand, Tile, Range, Eye, EyeLike, Trilu."""
 
 from irc.ir.types import f16, f32, i32, i64, u8
-from irc.ops.shape import Expand, Eye, EyeLike, Range, RangeTo, Shape, Size, Tile, Trilu
+from irc.ops.range import Range, RangeTo
+from irc.ops.shape import Expand, Eye, EyeLike, Shape, Size, Tile, Trilu
 from tests.ops.cases import Case, Spec
 
 X = Spec("f32", (2, 3, 4))

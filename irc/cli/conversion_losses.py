@@ -10,7 +10,7 @@ from irc.cli.costs import graphs_of
 from irc.ir.graph import Model, symbols_of
 
 
-def left_behind(model: Model, target: str, ir_version: int | None) -> list[str]:
+def conversion_losses(model: Model, target: str, ir_version: int | None) -> list[str]:
     """In words, one a kind; `target` is "onnx" or "openvino", and `ir_version` that of a written OpenVINO IR."""
     if model.format == target:
         return _runtime_info(model) if target == "openvino" and ir_version == 10 and model.version > 10 else []
