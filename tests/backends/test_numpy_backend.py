@@ -18,6 +18,7 @@ from irc.backends.numpy.facts import OTHER, Array
 from irc.backends.numpy.functions import Library
 from irc.backends.numpy.literals import literal
 from irc.backends.numpy.module import Options, emit
+from irc.backends.numpy.syntax import short_slices
 from irc.opdef.base import Op
 from irc.opdef.registry import OPS, load_all
 
@@ -266,6 +267,15 @@ def test_literals_evaluate_to_the_value(value: Any) -> None:
     made = eval(text, {"np": np})
     assert type(made) is type(value)
     assert np.array_equal(made, value) if isinstance(value, np.ndarray) else made == value
+
+
+@pytest.mark.parametrize(
+    ("index", "short"), [("x[..., None, :]", "x[..., None, :]"), ("x[*i, :]", "x[*i, :]"), ("x[i, :, :]", "x[(i,)]")]
+)
+def test_whole_axes_at_the_end_of_an_index_are_left_out_where_nothing_counts_from_there(index: str, short: str) -> None:
+    subscript = ast.parse(index, mode="eval").body
+    assert isinstance(subscript, ast.Subscript)
+    assert ast.unparse(ast.Subscript(subscript.value, short_slices(subscript.slice), ast.Load())) == short
 
 
 def test_nan_is_written() -> None:

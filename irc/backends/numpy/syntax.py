@@ -57,11 +57,18 @@ def _whole(node: ast.expr | None) -> int | None:
     return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
 
 
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis
+
+
 def short_slices(index: ast.expr) -> ast.expr:
-    """Write slice(a, b) in an index as `a:b`."""
+    """Write slice(a, b) in an index as `a:b`, and nothing for whole axes at its end, unless `...` counts from there."""
     if isinstance(index, ast.Tuple):
         made = [short_slices(n) for n in index.elts]
-        while len(made) > 1 and isinstance(made[-1], ast.Slice) and not any(vars(made[-1]).values()):
+        from_the_end = any(isinstance(n, ast.Starred) or _is_ellipsis(n) for n in made)
+        while (
+            not from_the_end and len(made) > 1 and isinstance(made[-1], ast.Slice) and not any(vars(made[-1]).values())
+        ):
             made.pop()
         return ast.Tuple(made, ast.Load())
     if not (isinstance(index, ast.Call) and isinstance(index.func, ast.Name) and index.func.id == "slice"):
