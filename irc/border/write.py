@@ -334,6 +334,8 @@ class _Writer:
         """The rows of the operation that apply in the target version, newest first."""
         found: list[Form] = []
         for form in getattr(op, self.format):
+            if support.is_custom(self.format, form.domain) and form.domain not in self.options.opsets:
+                continue  # not every runtime has it: only a model that names the domain uses it
             opset = self.options.opset(form.domain)
             if form.since > opset or (form.last is not None and opset > form.last):
                 continue

@@ -18,6 +18,10 @@ from irc.opdef.signature import Sig
 
 TypeSet = frozenset[DType]
 
+MICROSOFT = "com.microsoft"
+"""The domain of ONNX Runtime's own operators.  The standard has no schemas of it: `tests/opdef/test_microsoft_forms.py`
+holds its rows against those of ONNX Runtime."""
+
 
 class Previous:
     """`PREV | {...}`: the previous row's types and these."""

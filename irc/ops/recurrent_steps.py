@@ -223,13 +223,62 @@ def add_products(
             rows(index(hidden - rest) + k, 1)
 
 
-@op
-class LSTMSteps(Steps):
-    """What LSTM compiles to.  Gates i, o, f, c; `peephole` [directions, 3 · hidden] are the weights of the cell in
-    i, o, f."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class LSTMCells(Steps):
+    """Base of what has the cell of an LSTM.  Gates i, o, f, c; `peephole` [directions, 3 · hidden] are the weights of the
+    cell in i, o, f."""
 
     input_forget: bool = False
     gates: ClassVar[int] = 4
+
+    def cell_step(self, d: int, sums: Array, cell: Array, peephole: Array | None) -> Sequence[Array]:
+        """The next result and the next cell from the gates' sums."""
+        kinds = self.activations[d]
+        size = cell.shape[1]
+        gi, go, gf, gc = (sums[:, k * size : (k + 1) * size] for k in range(4))
+        if peephole is not None:
+            gi = gi + peephole[d, :size] * cell
+            gf = gf + peephole[d, 2 * size :] * cell
+        i = activate(kinds[0], clipped(gi, self.clip))
+        f = 1.0 - i if self.input_forget else activate(kinds[0], clipped(gf, self.clip))
+        fresh = f * cell + i * activate(kinds[1], clipped(gc, self.clip))
+        if peephole is not None:
+            go = go + peephole[d, size : 2 * size] * fresh
+        return activate(kinds[0], clipped(go, self.clip)) * activate(kinds[2], fresh), fresh
+
+    def emit_cell(
+        self,
+        b: LoopBuilder,
+        at: tuple[Expr, Expr, Expr],
+        sums: Callable[[Expr], Expr],
+        peephole: Tensor | None,
+        results: tuple[Tensor, Tensor, Tensor],
+    ) -> None:
+        """Emit what `cell_step` computes, for one sequence; `at`: place, direction, row of the batch."""
+        step, d, n = at
+        y, y_h, y_c = results
+        size = y.shape[3]
+        with b.for_(size, "simd") as j:
+            cell = b.let(y_c[d, n, j], "cell")
+            gi, go, gf, gc = (sums(j + index(size) * k) for k in range(4))
+            if peephole is not None:
+                gi = gi + peephole[d, j] * cell
+                gf = gf + peephole[d, j + index(size) * 2] * cell
+            i = b.let(self.applied(d, 0, gi), "i")
+            f = Const(1.0, y.dtype) - i if self.input_forget else self.applied(d, 0, gf)
+            fresh = b.let(f * cell + i * self.applied(d, 1, gc), "fresh")
+            if peephole is not None:
+                go = go + peephole[d, j + index(size)] * fresh
+            out = b.let(self.applied(d, 0, go) * self.applied(d, 2, fresh), "out")
+            b.store(y_c, (d, n, j), fresh)
+            b.store(y_h, (d, n, j), out)
+            b.store(y, (step, d, n, j), out)
+
+
+@op
+class LSTMSteps(LSTMCells):
+    """What LSTM compiles to."""
+
     sig = Sig(
         "projected: T, weights: T, h?: T, lengths?: I, c?: T, peephole?: T -> y: T, y_h: T, y_c: T", T=WIDE, I=INTEGERS
     )
@@ -243,23 +292,10 @@ class LSTMSteps(Steps):
         c: Array | None = None,
         peephole: Array | None = None,
     ) -> Sequence[Array]:
-        size = weights.shape[1]
-
         def step(d: int, x: Array, hidden: Array, cell: Array) -> Sequence[Array]:
-            kinds = self.activations[d]
-            sums = x + hidden @ weights[d]
-            gi, go, gf, gc = (sums[:, k * size : (k + 1) * size] for k in range(4))
-            if peephole is not None:
-                gi = gi + peephole[d, :size] * cell
-                gf = gf + peephole[d, 2 * size :] * cell
-            i = activate(kinds[0], clipped(gi, self.clip))
-            f = 1.0 - i if self.input_forget else activate(kinds[0], clipped(gf, self.clip))
-            fresh = f * cell + i * activate(kinds[1], clipped(gc, self.clip))
-            if peephole is not None:
-                go = go + peephole[d, size : 2 * size] * fresh
-            return activate(kinds[0], clipped(go, self.clip)) * activate(kinds[2], fresh), fresh
+            return self.cell_step(d, x + hidden @ weights[d], cell, peephole)
 
-        return self.unrolled(projected, size, [h, c], lengths, step)
+        return self.unrolled(projected, weights.shape[1], [h, c], lengths, step)
 
     def loops(
         self,
@@ -281,21 +317,7 @@ class LSTMSteps(Steps):
             with b.for_(size * 4, "simd") as j:
                 b.store(sums, (j,), projected[at, n, d, j])
             add_products(b, sums, 0, size * 4, weights, d, lambda k: y_h[d, n, k], size)
-            with b.for_(size, "simd") as j:
-                cell = b.let(y_c[d, n, j], "cell")
-                gi, go, gf, gc = (sums[j + index(size) * k] for k in range(4))
-                if peephole is not None:
-                    gi = gi + peephole[d, j] * cell
-                    gf = gf + peephole[d, j + index(size) * 2] * cell
-                i = b.let(self.applied(d, 0, gi), "i")
-                f = Const(1.0, y.dtype) - i if self.input_forget else self.applied(d, 0, gf)
-                fresh = b.let(f * cell + i * self.applied(d, 1, gc), "fresh")
-                if peephole is not None:
-                    go = go + peephole[d, j + index(size)] * fresh
-                out = b.let(self.applied(d, 0, go) * self.applied(d, 2, fresh), "out")
-                b.store(y_c, (d, n, j), fresh)
-                b.store(y_h, (d, n, j), out)
-                b.store(y, (at, d, n, j), out)
+            self.emit_cell(b, (at, d, n), lambda j: sums[j], peephole, (y, y_h, y_c))
 
         self.over(b, projected, [(y_h, h), (y_c, c)], lengths, y, step)
 
