@@ -1,9 +1,9 @@
 """LSTM of quantized weights, which quantizes what it multiplies with them as it runs.
 
-The operand is quantized as a whole, the states before each step as a whole batch of a direction: u8, with the range of
-what is quantized and 0 (as in DynamicQuantizeLinear; a range of 0 has scale 1).  Sums of products are exact, in i32.
-W [directions, input, 4 · hidden], R [directions, hidden, 4 · hidden], a scale and a zero point for each direction or for
-each of its columns.  Source: ONNX Runtime, com.microsoft DynamicQuantizeLSTM.
+The operand is quantized as a whole, the states before each step as a whole batch of a direction: u8, with the range
+of what is quantized and 0 (as in DynamicQuantizeLinear; a range of 0 has scale 1).  Sums of products are exact, in
+i32.  W [directions, input, 4 · hidden], R [directions, hidden, 4 · hidden], a scale and a zero point for each direction
+or for each of its columns.  Source: ONNX Runtime, com.microsoft DynamicQuantizeLSTM.
 """
 
 from __future__ import annotations

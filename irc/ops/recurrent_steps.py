@@ -225,8 +225,10 @@ def add_products(
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class LSTMCells(Steps):
-    """Base of what has the cell of an LSTM.  Gates i, o, f, c; `peephole` [directions, 3 · hidden] are the weights of the
-    cell in i, o, f."""
+    """Base of what has the cell of an LSTM.  Gates i, o, f, c.
+
+    `peephole` [directions, 3 · hidden] are the weights of the cell in i, o, f.
+    """
 
     input_forget: bool = False
     gates: ClassVar[int] = 4

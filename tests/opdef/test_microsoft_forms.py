@@ -1,4 +1,4 @@
-"""The rows of ONNX Runtime's own domain against the schemas of ONNX Runtime, as test_forms.py does with the standard's."""
+"""The rows of ONNX Runtime's own domain against its schemas, as test_forms.py does with the standard's."""
 
 from typing import Any
 
