@@ -270,7 +270,12 @@ def test_literals_evaluate_to_the_value(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "short"), [("x[..., None, :]", "x[..., None, :]"), ("x[*i, :]", "x[*i, :]"), ("x[i, :, :]", "x[(i,)]")]
+    ("index", "short"),
+    [
+        ("x[..., None, slice(None)]", "x[..., None, :]"),
+        ("x[*i, slice(None)]", "x[*i, :]"),
+        ("x[i, slice(None), slice(None)]", "x[i,]"),
+    ],
 )
 def test_whole_axes_at_the_end_of_an_index_are_left_out_where_nothing_counts_from_there(index: str, short: str) -> None:
     subscript = ast.parse(index, mode="eval").body
