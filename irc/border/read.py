@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -168,6 +168,7 @@ class _Reader:
         sig = form.sig or cls.sig
         origin = Origin(self.format, raw, form, tuple(inputs), ())
         b = Builder(self.out, raw.name, raw.loc, origin, label)
+        b.read_body = lambda graph, operands: self._read_in_place(raw, graph, operands, origin)
         operands = self._with_attribute_operands(form, raw, form.canonical(inputs), label, b)
         # The row's own operands (before attributes became operands) decide arity and types.
         sig.check(label, inputs if form.sig else operands, form.types or None)
@@ -308,6 +309,27 @@ class _Reader:
         for i, (declared, value) in enumerate(zip(raw.outputs, values, strict=False)):
             if value is not None:
                 self._bind(declared, value, raw, i)
+
+    def _read_in_place(self, raw: RawNode, graph: RawGraph, given: Sequence[Value], origin: Origin) -> list[Value]:
+        """Read the nodes of a graph that a node holds as parts of that node; `given` are its inputs."""
+        body, graph = self.functions.instantiate_graph(raw, graph)
+        for declared, value in zip(graph.inputs, given, strict=True):
+            support.compare_types(self.sink, declared.type, value.type, f"an input of {support.title(raw)}", raw.loc)
+            self.known[declared.key] = value
+        for key, tensor in graph.constants.items():
+            self.known[key] = self._constant(key, tensor)
+        before, constants = len(self.out), self.out.extras["constant_nodes"]
+        known = len(constants)
+        for node in ordered(body.nodes):
+            self.node(node)
+        del constants[known:]  # they belong to that graph, not to this one
+        for made in self._made_since(before):
+            made.origin = origin
+            origin.nodes.append(made)
+        results = [self._operand(v.key) for v in graph.outputs]
+        for key in (*(v.key for v in graph.inputs), *graph.constants, *(v.key for n in body.nodes for v in n.outputs)):
+            self.known.pop(key, None)
+        return [v for v in results if v is not None]
 
 
 def _fields(value: RawValue) -> dict[str, Any]:

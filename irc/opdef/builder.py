@@ -30,6 +30,7 @@ from irc.opdef.reference import as_list, run_reference
 from irc.opdef.registry import find_op
 
 if TYPE_CHECKING:
+    from irc.formats.document import RawGraph
     from irc.opdef.base import Op
 
 Operand = Value | int | float | bool | Sequence[int] | Array | None
@@ -40,6 +41,16 @@ class Add(Protocol):
     """Add one operation, with its attributes by name.  Returns its result.  Raises Problem."""
 
     def __call__(self, *operands: Operand, **attributes: object) -> Value: ...
+
+
+class ReadBody(Protocol):
+    """Read the nodes of a graph of the file in place, with these values as its inputs.  Returns its outputs."""
+
+    def __call__(self, graph: RawGraph, operands: Sequence[Value]) -> list[Value]: ...
+
+
+def _no_bodies(graph: RawGraph, operands: Sequence[Value]) -> list[Value]:
+    raise AssertionError("only what is read from a file has graphs to read in place")
 
 
 class Builder:
@@ -59,6 +70,7 @@ class Builder:
     ) -> None:
         self.graph, self.hint, self.loc, self.origin, self.label = graph, hint, loc, origin, label
         self.layers = layers
+        self.read_body: ReadBody = _no_bodies
 
     def __getattr__(self, name: str) -> Add:
         """`b.Name(*operands, **attributes)` adds the canonical operation of that name, which has one result."""

@@ -16,7 +16,7 @@ import numpy as np
 from irc.arrays import Array
 from irc.diagnostics import NOWHERE, Code, Loc, Problem, Sink
 from irc.diagnostics.codes import operation as codes
-from irc.formats.document import Attr
+from irc.formats.document import Attr, RawGraph
 from irc.ir.graph import Value
 from irc.ir.literal import AttributeValue
 from irc.ir.types import DType, dtype_from_onnx, dtype_from_ov
@@ -341,6 +341,19 @@ class DTypeAttr(Codec):
         if code is None:
             raise ValueError(f"{value} has no name in {format}")
         return code
+
+
+@dataclass(frozen=True)
+class Body(Codec):
+    """A graph, which a row's `read` reads in place (`Builder.read_body`); no operation has a field for it."""
+
+    def decode(self, raw: Attr, r: Reading) -> Any:
+        if not isinstance(raw, RawGraph):
+            raise r.bad(raw, "a graph")
+        return raw
+
+    def encode(self, value: object, format: str) -> Attr:
+        raise ValueError("a graph that was read in place cannot be written")
 
 
 class Padded(Protocol):
