@@ -205,6 +205,18 @@ class Cast(Expr):
 
 
 @dataclass(frozen=True)
+class Bits(Expr):
+    """The bit pattern of a float as an unsigned integer of its width, or of such an integer as a float."""
+
+    a: Expr
+    type: DType
+
+    @property
+    def dtype(self) -> DType:
+        return self.type
+
+
+@dataclass(frozen=True)
 class Load(Expr):
     """An element of a buffer, by logical index."""
 
@@ -281,7 +293,7 @@ def _alike(a: Expr, b: Expr) -> bool:
             return a.op == b.op
         case Call(), Call():
             return a.fn == b.fn
-        case Cast(), Cast():
+        case (Cast(), Cast()) | (Bits(), Bits()):
             return a.type == b.type
         case Load(), Load():
             return a.buffer == b.buffer
@@ -291,7 +303,7 @@ def _alike(a: Expr, b: Expr) -> bool:
             return True
 
 
-for _cls in (Bin, Un, Call, Select, Cast, Load, Reduce):
+for _cls in (Bin, Un, Call, Select, Cast, Bits, Load, Reduce):
     _compare_shared(_cls)
 
 
@@ -510,7 +522,7 @@ def children(e: Expr) -> tuple[Expr, ...]:
     match e:
         case Bin():
             return e.a, e.b
-        case Un() | Cast():
+        case Un() | Cast() | Bits():
             return (e.a,)
         case Call():
             return e.args
@@ -535,6 +547,8 @@ def rebuilt(e: Expr, parts: tuple[Expr, ...]) -> Expr:
             return Un(e.op, *parts)
         case Cast():
             return Cast(parts[0], e.type)
+        case Bits():
+            return Bits(parts[0], e.type)
         case Call():
             return Call(e.fn, parts)
         case Select():

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from irc.diagnostics import Problem
-from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Tensor, Un, Var
+from irc.expr import Bin, Bits, Call, Cast, Expr, Load, Reduce, Select, Tensor, Un, Var
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType
@@ -116,7 +116,7 @@ def _is_product(e: Expr) -> bool:
 
 
 def _parts(e: Expr) -> list[Expr]:
-    if isinstance(e, Bin | Un | Select | Cast | Call):
+    if isinstance(e, Bin | Un | Select | Cast | Bits | Call):
         fields: list[Any] = [getattr(e, f.name) for f in dataclasses.fields(e)]
         flat = [x for f in fields for x in cast("tuple[Any, ...]", f if isinstance(f, tuple) else (f,))]
         return [x for x in flat if isinstance(x, Expr)]

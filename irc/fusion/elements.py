@@ -14,6 +14,7 @@ from irc.diagnostics import Problem
 from irc.diagnostics.codes import lowering as codes
 from irc.expr import (
     Bin,
+    Bits,
     Call,
     Cast,
     Const,
@@ -228,7 +229,7 @@ class Inliner:
 
 def is_index(e: Expr) -> bool:
     """Tell whether an expression consists of loop variables, sizes and numbers only."""
-    return not any(isinstance(x, Load | Call | Select | Cast | Reduce) for x in walk(e))
+    return not any(isinstance(x, Load | Call | Select | Cast | Bits | Reduce) for x in walk(e))
 
 
 def known_element(value: Value, index: tuple[Expr, ...]) -> Expr | None:

@@ -14,7 +14,7 @@ from math import prod
 
 import networkx as nx
 
-from irc.expr import Bin, Call, Cast, Expr, Load, Reduce, Select, Size, Var
+from irc.expr import Bin, Bits, Call, Cast, Expr, Load, Reduce, Select, Size, Var
 from irc.fusion.elements import Elements, Flat, Inliner, extents_of, identity_index, known_element, value_of
 from irc.fusion.indexing import irregular
 from irc.fusion.rows import Cluster, Frame, RowFinder, reduces
@@ -417,7 +417,7 @@ def _weight(e: Expr) -> int:
             return 3
         case Call():
             return HEAVY
-        case Bin() | Select() | Cast():
+        case Bin() | Select() | Cast() | Bits():
             return 0 if e.dtype.name in ("i64", "bool") else 1
         case Reduce():
             return HEAVY

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from irc.arrays import Array
-from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.types import DType
 from irc.kernels.core import reference
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
@@ -142,6 +142,8 @@ class Interpreter:
                 return self.value(e.a if self.value(e.cond) else e.b)
             case Cast():
                 return _cast(self.value(e.a), e.a.dtype, e.type)
+            case Bits():
+                return np.asarray(self.value(e.a)).astype(e.a.dtype.numpy).view(e.type.numpy)[()]
             case Un():
                 return _unary(e.op, self.value(e.a), e.dtype)
             case Bin():

@@ -16,7 +16,7 @@ from irc.backends.c.text import CName
 from irc.backends.c.types import arithmetic, is_narrow, is_sub_byte, register, storage
 from irc.diagnostics import require
 from irc.diagnostics.codes import lowering
-from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.dim import INF, Dim
 from irc.ir.types import DType
 
@@ -138,6 +138,8 @@ class Printer:
             return self._element(e), PRIMARY
         if isinstance(e, Const):
             return hex(bits_of(e)), PRIMARY
+        if isinstance(e, Bits):
+            return self._print(e.a)
         if isinstance(e, Select):
             a, b = self._raw(e.a), self._raw(e.b)
             if a and b:
@@ -161,6 +163,8 @@ class Printer:
                 return self._select(e)
             case Cast():
                 return self.cast(e)
+            case Bits():
+                return self._bits(e)
             case Bin() | Un() | Call():
                 found = self._operation(e)
                 return self._round(found, e.dtype) if is_narrow(e.dtype) and not self._exact(e) else found
@@ -424,6 +428,14 @@ class Printer:
         if to.kind == "f":
             return self._to_float(e.a, register(to))
         return self._to_integer(e.a, to)
+
+    def _bits(self, e: Bits) -> tuple[str, int]:
+        """Print a reinterpretation; a NaN of a narrow float keeps its bits between memory and memory only."""
+        if is_narrow(e.a.dtype):
+            return f"({storage(e.type)}){_wrap((self.stored(e.a, e.a.dtype), TERNARY), UNARY)}", UNARY
+        if is_narrow(e.type):
+            return self._helper(f"{e.type.name}_to_f32", e.a)
+        return self._helper(f"{arithmetic(e.a.dtype)}_bits" if e.a.dtype.is_float else f"bits_{e.type.name}", e.a)
 
     def _to_float(self, a: Expr, c: str = "float") -> tuple[str, int]:
         return self._print(a) if register(a.dtype) == c else (f"({c}){self.text(a, UNARY)}", UNARY)

@@ -89,8 +89,8 @@ class RunSizes:
         """Print a size over what P_plan was given, where a computed one stands for its bound."""
         i = self.i
 
-        def symbol(name: str) -> CName:
-            return CName(f"ctx->dims[{i.limits[name]}]") if name in i.limits else i.unit.symbols[name]
+        def symbol(name: str) -> str:
+            return f"ctx->dims[{i.limits[name]}]" if name in i.limits else i.unit.symbols[name]
 
         return dim_text(size, symbol, i.unit.helper)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from irc.backends.c.function import Signature, Unit, expressions, print_function
-from irc.expr import Bin, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store
 from irc.traversal import fold
 
@@ -158,6 +158,8 @@ class _Walker:
                 return "un", e.op, parts
             case Cast():
                 return "cast", e.type.name, parts
+            case Bits():
+                return "bits", e.type.name, parts
             case Select():
                 return "select", parts
             case Call():

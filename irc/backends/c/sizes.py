@@ -30,7 +30,7 @@ _ROUNDED = LIMIT + (LIMIT >> 30)
 
 
 # -------------------------------------------------------------------- text
-def dim_text(dim: Dim, symbol: Callable[[str], CName], helper: Callable[[str], str]) -> str:
+def dim_text(dim: Dim, symbol: Callable[[str], str], helper: Callable[[str], str]) -> str:
     """Print a size as a C expression over its symbols."""
     parts: list[str] = []
     ordered = sorted(dim.terms, key=lambda t: -len(t[0]))  # constants last
@@ -45,7 +45,7 @@ def dim_text(dim: Dim, symbol: Callable[[str], CName], helper: Callable[[str], s
     return " ".join(parts)
 
 
-def _atom_text(atom: Atom, symbol: Callable[[str], CName], helper: Callable[[str], str]) -> str:
+def _atom_text(atom: Atom, symbol: Callable[[str], str], helper: Callable[[str], str]) -> str:
     if isinstance(atom, Symbol):
         return symbol(atom.name)
     a, b = (dim_text(x, symbol, helper) for x in atom.args)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from irc.expr import Bin, Call, Cast, Const, Expr, Select, Un, Var, children
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, children
 from irc.ir.dim import Dim
 from irc.ir.types import DType, boolean, f32
 from irc.kernels.core.isa import C_TYPES
@@ -219,6 +219,8 @@ def _steps(expr: Expr) -> list[str]:
                 own = e.fn
             case Cast():
                 own = f"to {e.type}"
+            case Bits():
+                own = f"bits {e.type}"
             case _:
                 own = type(e).__name__
         return numbers.setdefault(" ".join([own, *map(str, parts)]), len(numbers))
