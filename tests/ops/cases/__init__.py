@@ -49,6 +49,10 @@ class Spec:
         return replace(self, const=True)
 
 
+ALONE = "not in ONNX Runtime"
+"""The note of cases of com.microsoft that the schema allows and that ONNX Runtime cannot run."""
+
+
 @dataclass(frozen=True)
 class Case:
     """An operation with operands (None: absent).  `rtol` is relative, for C and NumPy against the reference."""
