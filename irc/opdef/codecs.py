@@ -16,7 +16,7 @@ import numpy as np
 from irc.arrays import Array
 from irc.diagnostics import NOWHERE, Code, Loc, Problem, Sink
 from irc.diagnostics.codes import operation as codes
-from irc.formats.document import Attr, RawGraph
+from irc.formats.document import Attr, RawGraph, RawTensor
 from irc.ir.graph import Value
 from irc.ir.literal import AttributeValue
 from irc.ir.types import DType, dtype_from_onnx, dtype_from_ov
@@ -278,6 +278,31 @@ class Strs(Codec):
 
     def encode(self, value: Sequence[str], format: str) -> Attr:
         return ", ".join(value) if format == "openvino" else list(value)
+
+
+@dataclass(frozen=True)
+class Numbers(Codec):
+    """A vector of numbers that the file has as a tensor, of element type `dtype` (None: that of the first operand)."""
+
+    dtype: DType | None = None
+
+    def decode(self, raw: Attr, r: Reading) -> tuple[int | float, ...]:
+        if not isinstance(raw, RawTensor) or raw.dtype.kind not in "fiub":
+            raise r.bad("" if isinstance(raw, RawTensor) else raw, "a tensor of numbers")
+        array = raw.load().reshape(-1)
+        whole = raw.dtype.is_integer
+        return tuple(array.astype(np.int64 if whole else np.float64).tolist())
+
+    def value(self, attribute: str, op: Op, operands: Sequence[Value | None]) -> AttributeValue:
+        given = super().value(attribute, op, operands)
+        x = operands[0] if operands else None
+        return None if not given or x is None else (self.dtype or x.dtype, given)
+
+    def encode(self, value: tuple[DType, Sequence[float]], format: str) -> Attr:
+        dtype, numbers = value
+        with np.errstate(all="ignore"):
+            array = np.array(numbers, np.float64 if dtype.is_float else np.int64).astype(dtype.numpy)
+        return RawTensor("", dtype, array.shape, lambda: array)
 
 
 class Enum(Codec):
