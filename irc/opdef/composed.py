@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from irc.ir.graph import Value
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec
 from irc.opdef.forms import INHERIT, MICROSOFT, Attributes, Form, Read, Results, Types
+from irc.opdef.reference import as_list
 from irc.opdef.registry import find_op
 
 
@@ -22,9 +23,20 @@ def composed(name: str) -> Read:
         op = cls(**{k: v for k, v in vars(a).items() if k in cls.__dataclass_fields__})
         if cls.decompose is None or any(v is not None and v.rank is None for v in operands):
             return b.add_all(op, *operands)
-        return cls.decompose(op, b, *operands)
+        results = as_list(cls.decompose(op, b, *operands))[: a.outputs]
+        _remove_unused(b, results)
+        return results
 
     return read
+
+
+def _remove_unused(b: Builder, results: Sequence[Value]) -> None:
+    """Remove what was made for results that the node of the file does not have."""
+    made = b.origin.nodes if b.origin is not None else []
+    for node in reversed(list(made)):
+        if not any(v.uses or v in results for v in node.outputs):
+            b.graph.remove(node)
+            made.remove(node)
 
 
 def contributed(

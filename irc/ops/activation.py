@@ -38,7 +38,7 @@ from irc.opdef.broadcasting import broadcast_shapes
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Enum, Float, Ignored, single
 from irc.opdef.elementwise import Elementwise, unary
-from irc.opdef.forms import PREV, Attributes, Form, Results, write_only
+from irc.opdef.forms import MICROSOFT, PREV, Attributes, Form, Results, write_only
 from irc.opdef.precision import float_read, rounded, wide, widely
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
@@ -243,6 +243,7 @@ class Gelu(FloatUnary):
     onnx = (
         write_only(write_gelu),
         Form("Gelu", 20, attrs={"approximate": Enum(["none", "tanh"], "none")}, T=FLOATS_BF16),
+        Form("Gelu", 1, domain=MICROSOFT, T=FLOATS_BF16),
     )
     openvino = (
         Form("Gelu", 2, attrs={}, T=FLOATS_BF16, write=write_gelu),

@@ -157,6 +157,17 @@ def reshaped(b: Builder, x: Value, sizes: Sequence[Dim | int]) -> Value:
     return b.Reshape(x, b.dims(dims), special_zero=zeros_are_copies(x, dims))
 
 
+def channels_second(b: Builder, x: Value) -> Value:
+    """Transpose batch, sizes, channels to batch, channels, sizes."""
+    last = len(x.shape) - 1
+    return b.Transpose(x, [0, last, *range(1, last)])
+
+
+def channels_last(b: Builder, x: Value) -> Value:
+    """Transpose batch, channels, sizes to batch, sizes, channels."""
+    return b.Transpose(x, [0, *range(2, len(x.shape)), 1])
+
+
 @op
 class Reshape(Op):
     """The same elements, row-major, under another shape.

@@ -15,14 +15,17 @@ from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, bf16, f16, f32, u8
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
-from irc.opdef.codecs import Bool, Enum, Float, Floats, Int
+from irc.opdef.codecs import Bool, Enum, Float, Floats, Int, Ints
 from irc.opdef.composed import composed, contributed
 from irc.opdef.conversions import as_type
 from irc.opdef.forms import Attributes, Results
 from irc.opdef.signature import Sig
+from irc.opdef.window import ONNX_WINDOW
 from irc.ops.arithmetic import WIDE_INTS
 from irc.ops.conv import CONV, Convolution, check_kernel_shape
-from irc.ops.layout import reshaped
+from irc.ops.layout import channels_last, channels_second, reshaped
+from irc.ops.pool import KERNEL, ONNX_ROUNDING, MaxPool
+from irc.ops.quantize import BYTES
 
 SMALL_FLOATS = frozenset({f32, f16, bf16})
 ACTIVATIONS = [
@@ -274,5 +277,48 @@ class FusedConv(Convolution):
             {**CONV, "activation": Enum(ACTIVATIONS, ""), "activation_params": Floats(())},
             FLOATS,
             read_fused_conv,
+        ),
+    )
+
+
+def read_nhwc_conv(b: Builder, a: Attributes, *operands: Value | None) -> Results:
+    assert operands[1] is not None
+    check_kernel_shape("NhwcConv", a, operands[1])
+    return composed("NhwcConv")(b, a, *operands)
+
+
+@op
+class NhwcConv(Convolution):
+    """Conv of an operand with the channels last, as the result has them; the weights are those of Conv."""
+
+    group: int = 1
+    sig = Sig("X: T[r>=3], W: T[r], B?: T[1] -> Y: T", T=FLOATS)
+
+    def decompose(self, b: Builder, X: Value, W: Value, B: Value | None = None) -> Value:
+        return channels_last(b, b.Conv(channels_second(b, X), W, B, **self.attributes()))
+
+    onnx = (contributed("NhwcConv", CONV, FLOATS, read_nhwc_conv),)
+
+
+@op
+class NhwcMaxPool(Op):
+    """MaxPool of whole numbers with the channels last."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    auto_pad: str = "explicit"
+    rounding: str = "floor"
+    sig = Sig("x: T[>=3] -> y: T", T=BYTES)
+
+    def decompose(self, b: Builder, x: Value) -> Value:
+        largest, _ = b.add_all(MaxPool(**self.attributes()), channels_second(b, x))
+        return channels_last(b, largest)
+
+    onnx = (
+        contributed(
+            "NhwcMaxPool", {**ONNX_WINDOW, **KERNEL, "dilations": Ints((), lo=1), "ceil_mode": ONNX_ROUNDING}, BYTES
         ),
     )

@@ -21,7 +21,7 @@ from irc.opdef.conversions import as_scalar, as_type
 from irc.opdef.forms import Attributes, Results
 from irc.opdef.signature import Sig
 from irc.opdef.window import ONNX_WINDOW
-from irc.ops.layout import normal_axis, reshaped
+from irc.ops.layout import channels_last, channels_second, normal_axis, reshaped
 from irc.ops.pool import KERNEL, ONNX_COUNTED, ONNX_ROUNDING, some_inside
 from irc.ops.quantize import BYTES, DynamicQuantizeLinear
 from irc.ops.quantized_products import along, centred, matrix, without_vectors
@@ -37,17 +37,6 @@ def quantized(b: Builder, y: Value, scale: Value, zero: Value | None, kind: DTyp
     if zero is None:
         return b.QuantizeLinear(y, as_scalar(b, scale), output_dtype=kind)
     return b.QuantizeLinear(y, as_scalar(b, scale), as_scalar(b, zero))
-
-
-def channels_second(b: Builder, x: Value) -> Value:
-    """Batch, sizes, channels → batch, channels, sizes."""
-    last = len(x.shape) - 1
-    return b.Transpose(x, [0, last, *range(1, last)])
-
-
-def channels_last(b: Builder, x: Value) -> Value:
-    """Batch, channels, sizes → batch, sizes, channels."""
-    return b.Transpose(x, [0, *range(2, len(x.shape)), 1])
 
 
 def scaled_product(

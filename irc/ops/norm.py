@@ -369,6 +369,16 @@ class LayerNormalization(Op):
     openvino = (write_only(write_layer_norm, since=6),)
 
 
+def read_simplified(b: Builder, a: Attributes, x: Value, scale: Value) -> Results:
+    """ONNX Runtime's name of RMSNormalization, in the standard's domain, has the inverse deviation too."""
+    y = b.RMSNormalization(x, scale, axis=a.axis, epsilon=a.epsilon)
+    if a.outputs == 1:
+        return y
+    w = widened(b, x)
+    square = b.ReduceMean(b.Mul(w, w), trailing(a.axis, len(x.shape)))
+    return y, inverse_root(b, square, a.epsilon)
+
+
 @op
 class RMSNormalization(Op):
     """x / sqrt(mean(x²) + epsilon) over the axes from `axis` on, rounded to x's type; · scale, in scale's type."""
@@ -399,6 +409,14 @@ class RMSNormalization(Op):
             23,
             T={"T": FLOATS_BF16, "V": FLOATS_BF16},
             attrs={"axis": Int(-1), "epsilon": Float(EPSILON), **STASH},
+        ),
+        Form(
+            "SimplifiedLayerNormalization",
+            1,
+            T={"T": FLOATS_BF16, "V": FLOATS_BF16},
+            attrs={"axis": Int(-1), "epsilon": Float(EPSILON), **STASH},
+            sig=Sig("x: T, scale: V -> y: V, inv_std_var: any", T=FLOATS_BF16, V=FLOATS_BF16),
+            read=read_simplified,
         ),
     )
 

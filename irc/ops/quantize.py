@@ -42,7 +42,7 @@ from irc.opdef.broadcasting import pad_shape
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, DTypeAttr, Int
 from irc.opdef.conversions import as_scalar, as_type
-from irc.opdef.forms import PREV, Form
+from irc.opdef.forms import MICROSOFT, PREV, Form
 from irc.opdef.precision import widened
 from irc.opdef.signature import Sig
 from irc.ops.layout import normal_axis
@@ -57,6 +57,8 @@ QUANTIZED = {
     28: BYTES | F8 | {i16, u16, i4, u4, f4e2m1, i2, u2, f6e2m3, f6e3m2},
 }
 """The quantized types from each of these ONNX opsets on."""
+OF_MICROSOFT = BYTES | {i16, u16, i4, u4}
+"""Those of ONNX Runtime's own."""
 AXIS: dict[str, Codec] = {"axis": Int(1)}
 SATURATED: dict[str, Codec] = {"saturate": Bool(True)}
 BLOCKED: dict[str, Codec] = {"block_size": Int(0, lo=0)}
@@ -216,6 +218,15 @@ class QuantizeLinear(Granular):
         Form("QuantizeLinear", 24, T={"T2": PREV | {f8e8m0}}),
         Form("QuantizeLinear", 25, T={"T3": QUANTIZED[25]}, when=when(QUANTIZED[25])),
         Form("QuantizeLinear", 28, T={"T3": QUANTIZED[28]}, when=when(QUANTIZED[28])),
+        Form(
+            "QuantizeLinear",
+            1,
+            attrs=AXIS,
+            T={"T1": {f32, f16}, "T3": OF_MICROSOFT},
+            sig=Sig("x: T1, y_scale: T1[0..1], y_zero_point?: T3[0..1] -> y: T3"),
+            when=when(OF_MICROSOFT, one_type=True),
+            domain=MICROSOFT,
+        ),
     )
 
 
@@ -291,6 +302,15 @@ class DequantizeLinear(Granular):
         Form("DequantizeLinear", 24, T={"T2": PREV | {f8e8m0}}),
         Form("DequantizeLinear", 25, T={"T1": QUANTIZED[25] | {i32}}, when=when(QUANTIZED[25] | {i32})),
         Form("DequantizeLinear", 28, T={"T1": QUANTIZED[28] | {i32}}, when=when(QUANTIZED[28] | {i32})),
+        Form(
+            "DequantizeLinear",
+            1,
+            attrs=AXIS,
+            T={"T1": OF_MICROSOFT | {i32}, "T2": {f32, f16}, "T3": {f32, f16}},
+            sig=Sig("x: T1, x_scale: T2[0..1], x_zero_point?: T1[0..1] -> y: T3"),
+            when=when(OF_MICROSOFT | {i32}),
+            domain=MICROSOFT,
+        ),
     )
 
 

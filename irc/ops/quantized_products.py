@@ -16,10 +16,12 @@ from irc.ir.types import F8, DType, bf16, f16, f32, i32
 from irc.opdef.base import Op, op
 from irc.opdef.broadcasting import pad_shape
 from irc.opdef.builder import Builder
+from irc.opdef.codecs import Bool
 from irc.opdef.conversions import as_scalar, as_type
-from irc.opdef.forms import PREV, Attributes, Form
+from irc.opdef.forms import MICROSOFT, PREV, Attributes, Form
 from irc.opdef.signature import Sig
 from irc.ops.conv import CONV, Convolution, check_kernel_shape, window_fields
+from irc.ops.layout import channels_last, channels_second
 from irc.ops.quantize import BYTES, is_single
 
 
@@ -168,6 +170,13 @@ def read_qlinear_conv(b: Builder, a: Attributes, *operands: Value) -> Value:
     return b.QLinearConv(*operands, **window_fields(a), group=a.group)
 
 
+def read_microsoft_conv(b: Builder, a: Attributes, x: Value, *operands: Value) -> Value:
+    """ONNX Runtime's own has channels last on demand."""
+    if not a.channels_last:
+        return read_qlinear_conv(b, a, x, *operands)
+    return channels_last(b, read_qlinear_conv(b, a, channels_second(b, x), *operands))
+
+
 @op
 class QLinearConv(IntegerConvolution):
     """Conv of quantized operands, quantized; weights have one scale or one for each output channel.
@@ -208,5 +217,13 @@ class QLinearConv(IntegerConvolution):
             T={"T1": BYTES, "T2": BYTES, "T3": BYTES},
             read=read_qlinear_conv,
             direct=True,
+        ),
+        Form(
+            "QLinearConv",
+            1,
+            attrs={**CONV, "channels_last": Bool(False)},
+            T={"T1": BYTES, "T2": BYTES, "T3": BYTES},
+            read=read_microsoft_conv,
+            domain=MICROSOFT,
         ),
     )

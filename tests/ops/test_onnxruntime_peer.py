@@ -1,16 +1,18 @@
 """The operators of ONNX Runtime's own domain, in ONNX Runtime: every case of the families `microsoft_*`."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+import irc
 from irc.border import WriteOptions, read_model, write_model
 from irc.diagnostics import Sink
 from irc.formats.onnx import reader as onnx_reader, writer as onnx_writer
 from irc.opdef.forms import MICROSOFT
-from tests.ops.cases import ALONE, Case
+from tests.ops.cases import ALONE, Case, Spec
 from tests.ops.test_ops import FAMILIES, build, feeds, run, same
 
 runtime = pytest.importorskip("onnxruntime")
@@ -46,3 +48,77 @@ def test_onnxruntime_computes_the_same(case: Case) -> None:
         same(got, expected, case.rtol)
     for got, expected in zip(in_onnxruntime(proto, feeds(case)), want, strict=True):
         same(got, np.asarray(expected), case.rtol)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A node of the file; operands and results that it does not have are None and ""."""
+
+    name: str
+    operands: tuple[Spec | None, ...]
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    results: tuple[str, ...] = ("y",)
+    rtol: float = 1e-5
+    domain: str = MICROSOFT
+
+    def arrays(self) -> list[Any]:
+        return [None if s is None else s.array(f"{self.name}{i}") for i, s in enumerate(self.operands)]
+
+    def feeds(self) -> list[Any]:
+        return [a for s, a in zip(self.operands, self.arrays(), strict=True) if s is not None and not s.const]
+
+    def model(self) -> onnx.ModelProto:
+        inputs, constants, names = list[Any](), list[Any](), list[str]()
+        for i, (spec, array) in enumerate(zip(self.operands, self.arrays(), strict=True)):
+            names.append("" if spec is None else f"x{i}")
+            if spec is not None and spec.const:
+                constants.append(onnx.numpy_helper.from_array(array, names[-1]))
+            elif spec is not None:
+                kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+                inputs.append(onnx.helper.make_tensor_value_info(names[-1], kind, array.shape))
+        node = onnx.helper.make_node(self.name, names, self.results, "node", None, self.domain, **self.attributes)
+        outputs = [onnx.ValueInfoProto(name=r) for r in self.results if r]
+        graph = onnx.helper.make_graph([node], "graph", inputs, outputs, constants)
+        opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid(MICROSOFT, 1)]
+        return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+X, VECTOR = Spec("f32", (2, 3, 8)), Spec("f32", (8,))
+QUANTIZED = Spec("u8", (1, 5, 6, 4), 0, 255), Spec("f32", (), values=0.25), Spec("u8", (), values=9)
+RESULT = Spec("f32", (), values=64.0), Spec("u8", (), values=128)
+NODES = [
+    Row("Gelu", (X,)),
+    Row("QuantizeLinear", (Spec("f32", (2, 3)), Spec("f32", (3,), 0.1, 1), Spec("u8", (3,))), {"axis": 1}),
+    Row("DequantizeLinear", (Spec("i8", (2, 3)), Spec("f32", (2,)), Spec("i8", (2,))), {"axis": 0}),
+    Row("SimplifiedLayerNormalization", (X, VECTOR), {"axis": -1}, ("y", "deviation"), domain=""),
+    *(
+        Row("SkipLayerNormalization", (X, skip, VECTOR, *more), {"epsilon": 1e-3}, ("y", "", "", "sum"))
+        for skip in (X, Spec("f32", (3, 8)), Spec("f32", (1, 3, 8)))
+        for more in ((), (VECTOR,), (None, VECTOR))
+    ),
+    *(
+        Row("SkipSimplifiedLayerNormalization", (X, X, VECTOR, *more), {}, ("y", "", "", "sum"))
+        for more in ((), (VECTOR,))
+    ),
+    *(
+        Row(
+            "QLinearConv",
+            (
+                *QUANTIZED,
+                *(Spec("i8", (6, 4 // group, 3, 3), -128, 127, const=True), Spec("f32", (), values=0.5)),
+                *(Spec("i8", (), values=0), *RESULT),
+            ),
+            {"channels_last": 1, "group": group},
+        )
+        for group in (1, 2)
+    ),
+]
+"""Operators that are rows of operations of other names, and results that cases cannot leave out."""
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+@pytest.mark.parametrize("row", NODES, ids=lambda row: row.name)
+def test_rows_of_other_operations(row: Row, backend: str) -> None:
+    compiled = irc.compile(row.model(), backend=backend)
+    for got, want in zip(compiled(row.feeds()), in_onnxruntime(row.model(), row.feeds()), strict=True):
+        same(got, want, row.rtol)
