@@ -86,6 +86,14 @@ def means_the_same(format: str, raw: RawNode, opsets: Mapping[str, int], max_ops
     return own and all(means_the_same(format, n, opsets, max_opset) for body in bodies_of(raw) for n in body.nodes)
 
 
+def first_that_means_the_same(format: str, raw: RawNode) -> int:
+    """The lowest operation set that a node which irc has no definition of may be copied into."""
+    found = raw.version
+    while found > 1 and means_the_same(format, raw, {raw.domain: found - 1}, found - 1):
+        found -= 1
+    return found
+
+
 @cache
 def _schema(name: str, domain: str, opset: int) -> int:
     """The version of the definition of an ONNX operation; 0 where the standard has none."""

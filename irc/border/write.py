@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from irc.border import support
+from irc.border import support, widen
 from irc.border.metadata import of_runtime_info, to_runtime_info
 from irc.border.read import ordered
 from irc.border.sizes import SizeBuilder
-from irc.diagnostics import Loc, Problem, Sink
+from irc.diagnostics import NOWHERE, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.dim import SizeUnknown
@@ -30,6 +30,7 @@ from irc.opdef.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ign
 from irc.opdef.forms import Declined, Form
 from irc.opdef.opaque import Opaque
 from irc.opdef.registry import form_at
+from irc.opdef.window import NEUTRAL
 from irc.ops.cast import Cast
 from irc.ops.layout import Identity
 
@@ -200,10 +201,23 @@ class _Writer:
         self.out.nodes.append(replace(raw, inputs=inputs, outputs=outputs, version=version))
 
     def _node(self, node: Node) -> None:
+        if isinstance(node.op, Opaque):
+            p = self._not_copied(node.op, node.origin)
+            self.sink.report(p.code, node.loc, p.notes, **p.facts)
+            return
         extras: Extras = {}
         if self.same and node.origin and len(node.origin.nodes) == 1:
             extras = {k: v for k, v in node.origin.raw.extras.items() if k in ("rt_info", "doc_string", "metadata")}
         self._say(node.op, list(node.inputs), list(node.outputs), node.name, node.loc, extras)
+
+    def _not_copied(self, op: Opaque, origin: Origin | None) -> Problem:
+        """The 4xxx for an operation that is not understood, which only its own format and definition can say."""
+        source, target = ("OpenVINO", "ONNX") if op.format == "openvino" else ("ONNX", "OpenVINO")
+        if op.format != self.format:
+            return Problem(codes.CANNOT_CONVERT, op=op.type, source=source, target=target)
+        lowest = op.version if origin is None else support.first_that_means_the_same(op.format, origin.raw)
+        made_for, asked = (support.opset_label(op.format, n) for n in (lowest, self.options.opset(op.domain)))
+        return Problem(codes.CANNOT_COPY, op=op.type, made_for=made_for, asked=asked)
 
     def _say(
         self,
@@ -214,17 +228,45 @@ class _Writer:
         loc: Loc,
         extras: Extras | None = None,
     ) -> None:
-        """Emit an operation, or report why it cannot be said."""
+        """Emit an operation, or report why it cannot be said, with the lowest operation set that can."""
         try:
             self._legalise(op, inputs, outputs, name, loc, extras)
         except UnknownRank:
             self.sink.report(codes.NEEDS_RANK, loc, **self._what(op, inputs))
         except Problem as p:
-            if p.code.id.startswith("IRC4"):
+            what, needed = self._what(op, inputs), self._first_that_says(op, inputs, outputs)
+            if needed is not None:
+                labels = [support.opset_label(self.format, n) for n in (needed, self._asked())]
+                own = p.code in (codes.NEEDS_NEWER_OPSET, codes.CANNOT_EXPRESS) and p.facts.get("op") == what["op"]
+                notes = p.notes if own else (*p.notes, str(p))
+                self.sink.report(codes.NEEDS_NEWER_OPSET, loc, notes, needed=labels[0], asked=labels[1], **what)
+            elif p.code.id.startswith("IRC4"):
                 self.sink.report(p.code, loc, p.notes, **p.facts)
             else:
-                facts = {**self._what(op, inputs), "reason": str(p), "cause": p.code.id}
+                facts = {**what, "reason": str(p), "cause": p.code.id}
                 self.sink.report(codes.NOT_AS_WRITTEN, loc, p.notes, **facts)
+
+    def _asked(self) -> int:
+        """The newest operation set that may be used."""
+        return self.options.opset("")
+
+    def _first_that_says(self, op: Op, inputs: list[Value | None], outputs: Sequence[Value]) -> int | None:
+        """The lowest operation set above the one asked for that can say the operation, if any."""
+        newest = support.NEWEST_OPENVINO_OPSET if self.format == "openvino" else support.newest_onnx_opset()
+        asked = self.options
+        for opset in range(self._asked() + 1, newest + 1):
+            before = self._mark()
+            self.options = replace(asked, opsets={**asked.opsets, "": opset}, max_opset=opset)
+            try:
+                self._legalise(op, inputs, outputs, op.name, NOWHERE)
+            except (Problem, UnknownRank):
+                continue
+            else:
+                return opset
+            finally:
+                self._undo(before)
+                self.options = asked
+        return None
 
     def _what(self, op: Op, inputs: Sequence[Value | None]) -> dict[str, Any]:
         """The facts of every refusal: operation, operand types, target format."""
@@ -245,21 +287,19 @@ class _Writer:
 
         `path`: the operations whose rewrites led here.  Where nothing says it, the first refusal is raised.
         """
-        if isinstance(op, Opaque):
-            source = {"onnx": "ONNX", "openvino": "OpenVINO"}[op.format]
-            if op.format != self.format:
-                raise Problem(codes.CANNOT_CONVERT, op=op.type, source=source, target=self._what(op, [])["target"])
-            made_for = support.opset_label(op.format, op.version)
-            asked = support.opset_label(op.format, self.options.opset(op.domain))
-            raise Problem(codes.CANNOT_COPY, op=op.type, made_for=made_for, asked=asked)
         rows = self._rows(op)
         for form in rows:
             if form.direct and self._can_say(form, op, inputs, outputs):
                 self._emit(form, op, inputs, outputs, name, loc, extras or {})
                 return
-        rewrites: list[Callable[..., Any]] = [f.write for f in rows if f.write is not None]
+        rewrites: list[Callable[..., Any]] = []
+        if self.format == "onnx":
+            rewrites += widen.rewrites(rows, op, inputs, lambda row, wide: self._can_say(row, op, wide, outputs))
+        rewrites += [f.write for f in rows if f.write is not None]
         if op.decompose is not None:
             rewrites.append(_decomposed)
+        if op.resolve is not None:
+            rewrites.append(_resolved)
         key = op, tuple(str(v.type) if v is not None else "" for v in inputs)
         if key in path:
             rewrites = rewrites[:1]  # a rewrite that leads back here: its other ways are being tried already
@@ -351,7 +391,7 @@ class _Writer:
         if any(isinstance(c, Pads) for c in form.attrs.values()):
             said |= {"pads_begin", "pads_end"}
         for f in fields(op):
-            if f.name not in said and getattr(op, f.name) != f.default:
+            if f.name not in said and not _is_default(f.name, getattr(op, f.name), f.default):
                 return False
         if form.when is not None and not form.when(op, *inputs):
             return False
@@ -468,14 +508,13 @@ class _Writer:
         return cast
 
     def _refusal(self, op: Op, inputs: Sequence[Value | None]) -> Problem:
-        """The 4xxx that names the version which could say this operation, if any."""
-        what = self._what(op, inputs)
-        for form in getattr(op, self.format):
-            if form.since > self.options.opset(form.domain) and self._can_say(form, op, inputs, ()):
-                needed = support.opset_label(self.format, form.since)
-                asked = support.opset_label(self.format, self.options.opset(form.domain))
-                return Problem(codes.NEEDS_NEWER_OPSET, needed=needed, asked=asked, **what)
-        return Problem(codes.CANNOT_EXPRESS, **what)
+        """The 4xxx where nothing says this operation."""
+        return Problem(codes.CANNOT_EXPRESS, **self._what(op, inputs))
+
+
+def _is_default(field: str, value: object, default: object) -> bool:
+    """Whether an attribute has its default, left out or spelled out."""
+    return value == default or (default == () and field in NEUTRAL and set(cast("Any", value)) == {NEUTRAL[field]})
 
 
 def _results_of(form: Form, op: Op) -> int | None:
@@ -509,6 +548,14 @@ def _raw_tensor(value: Value, key: str, same: bool) -> RawTensor:
     extras = dict(value.extras) if same else {}
     load = const.load if same else lambda: np.asarray(const.array)  # a sparse tensor stays one in its own format
     return RawTensor(value.name, const.dtype, const.shape, load, value.loc, extras)
+
+
+def _resolved(b: Builder, op: Any, *operands: Value | None) -> Any:
+    """The operation as if its operands were known only when the model runs."""
+    found = op.resolve(b, *operands)
+    if found is None:
+        raise Declined
+    return found
 
 
 def _decomposed(b: Builder, op: Any, *operands: Value | None) -> Any:

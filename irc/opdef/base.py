@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 from irc.arrays import Array
 from irc.ir.dim import Dim
@@ -56,6 +56,9 @@ class Op:
     commutative: ClassVar[bool] = False
     effect: ClassVar[bool] = False
     """Must not be removed, duplicated or folded although nobody uses it, or its result varies (state, random)."""
+    widens: ClassVar[Literal["same kind", "any", "none"]] = "same kind"
+    """What may be computed in a wider element type, with a cast behind it, where a format lacks the own one: floats
+    in floats and integers in integers; integers in floats too, because elements are compared or moved only; nothing."""
     part_of: ClassVar[int | None] = None
     """The operand in whose memory the result stands: the result is that operand with a part of it written."""
 

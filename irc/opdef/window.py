@@ -28,6 +28,9 @@ OV_WINDOW: dict[str, Codec] = {
     "auto_pad": OV_AUTO_PAD,
 }
 
+NEUTRAL = {"strides": 1, "dilations": 1, "pads_begin": 0, "pads_end": 0, "output_padding": 0}
+"""Lists with a number for each spatial axis: what each number is where the list is left out."""
+
 
 class Windowed(Protocol):
     """An operation that slides a window."""

@@ -57,13 +57,18 @@ def read_relu(b: Builder, a: Attributes, x: Value) -> Results:
     return b.Relu(x) if x.dtype in NUMERIC or x.dtype.kind == "?" else b.Cast(b.Relu(b.Cast(x, to=f32)), to=x.dtype)
 
 
+def write_relu(b: Builder, op: Op, x: Value) -> Value:
+    """ONNX before opset 14, for integers."""
+    return b.Max(x, b.like(0, x))
+
+
 Relu = unary(
     "Relu",
     "max(x, 0)",
     relu,
     lambda x: x.max(Const(0, x.dtype)),
     T=NUMERIC,
-    onnx=(*float_rows("Relu", (1, 6, 13)), Form("Relu", 14, T=PREV | INTS)),
+    onnx=(*float_rows("Relu", (1, 6, 13)), Form("Relu", 14, T=PREV | INTS), write_only(write_relu)),
     openvino=(Form("ReLU", 1, T=OV_LOOSE, read=read_relu, direct=True),),
 )
 

@@ -15,7 +15,7 @@ from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16, f32, f64, i32, i64, 
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
-from irc.opdef.forms import Form, Results
+from irc.opdef.forms import Declined, Form, Results, Write, write_only
 from irc.opdef.precision import rounded, wide
 from irc.opdef.run_sizes import from_the_start
 from irc.opdef.signature import Sig
@@ -93,6 +93,25 @@ def write_scalar_axis(b: Builder, op: CumSum, x: Value, axis: Value | None = Non
     return b.add(op, x, b.const(0) if axis is None else b.Reshape(axis, []))
 
 
+def write_by_mask(kind: str, neutral: int) -> Write:
+    """`write` by a reduction over a square of copies, of which the places that do not count are neutral."""
+
+    def write(b: Builder, op: Op, x: Value, axis: Value | None = None) -> Value:
+        given = [0] if axis is None else axis.ints()
+        if given is None:
+            raise Declined
+        along, rank, fields = normal_axis(op.name, given[0], len(x.shape)), len(x.shape), op.attributes()
+        places = b.Range(b.const(0), b.Gather(b.Shape(x), b.const(along), b.const(0)), b.const(1))
+        to, of = b.Unsqueeze(places, [1]), b.Unsqueeze(places, [0])
+        first, second = (to, of) if fields["reverse"] else (of, to)
+        counts = b.Less(first, second) if fields["exclusive"] else b.LessOrEqual(first, second)
+        counts = b.Unsqueeze(counts, list(range(2, rank - along + 1))) if rank - along > 1 else counts
+        terms = b.Where(counts, b.Unsqueeze(x, [along]), b.like(neutral, x))
+        return b.operation(kind)(terms, [along + 1], keepdims=False)
+
+    return write
+
+
 @op
 class CumSum(Running):
     """y[i] = x[0] + … + x[i] along an axis; exclusive: without x[i]; reverse: from the end."""
@@ -117,6 +136,7 @@ class CumSum(Running):
             write=write_scalar_axis,
         ),
         Form("CumSum", 14, T={"T": FLOATS | {bf16, i32, i64, u32, u64}}),
+        write_only(write_by_mask("ReduceSum", 0)),
     )
     openvino = (Form("CumSum", 3, attrs=RUNNING, T={"T": OV_NUMERIC, "I": INDEX}),)
 
@@ -135,4 +155,7 @@ class CumProd(Running):
     def compute(self, out: TensorType, x: Tensor, axis: Tensor) -> IndexFunction:
         return self._element(x, axis, "prod")
 
-    onnx = (Form("CumProd", 26, attrs=RUNNING, T={"T": FLOATS | {bf16, i32, i64, u32, u64}, "I": INDEX}),)
+    onnx = (
+        Form("CumProd", 26, attrs=RUNNING, T={"T": FLOATS | {bf16, i32, i64, u32, u64}, "I": INDEX}),
+        write_only(write_by_mask("ReduceProd", 1)),
+    )

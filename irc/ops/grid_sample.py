@@ -25,7 +25,8 @@ from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Enum
-from irc.opdef.forms import PREV, Form
+from irc.opdef.conversions import as_type
+from irc.opdef.forms import PREV, Form, write_only
 from irc.opdef.precision import rounded
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_ALL, OV_ANY
@@ -188,6 +189,28 @@ class Written:
 
 
 # --------------------------------------------------------------------------------------- the operations
+def write_taps(b: Builder, op: Op, x: Value, *given: Value) -> Value:
+    """WeightedTaps in ONNX: elements are gathered from the planes and added up."""
+    kind = given[1].dtype if len(given) > 1 else x.dtype
+    ends = b.Slice(b.Shape(x), [0], [2], [0])
+    zero = b.like(0, x)
+
+    def taps(i: Value) -> Value:
+        chosen = b.Unsqueeze(i, [1])
+        sizes = b.Shape(b.Reshape(i, [0, -1]), start=1)
+        flat = b.Expand(b.Reshape(b.Max(chosen, b.const(0)), [0, 1, -1]), b.Concat(ends, sizes, axis=0))
+        found = b.GatherElements(x, flat, axis=2)
+        found = b.Reshape(found, b.Concat(ends, b.Shape(i, start=1), axis=0))
+        return b.Where(b.Less(chosen, b.const(0)), zero, found)
+
+    if len(given) == 1:
+        return taps(given[0])
+    terms = [
+        b.Mul(as_type(b, taps(i), kind), b.Unsqueeze(w, [1])) for i, w in zip(given[::2], given[1::2], strict=True)
+    ]
+    return as_type(b, reduce(b.Add, terms), x.dtype)
+
+
 @op
 class WeightedTaps(Op):
     """The sum of elements x[n, c, i] · w over pairs of operands i (n, …; below 0: an element that is 0) and w (n, …),
@@ -232,6 +255,8 @@ class WeightedTaps(Op):
                 for i, w in zip(given[::2], given[1::2], strict=True)
             ]
             b.store(y, place, reduce(add, terms).cast(x.dtype))
+
+    onnx = (write_only(write_taps),)
 
 
 def planes(op: GridSample, x: Value, grid: Value) -> bool:

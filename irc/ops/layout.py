@@ -168,6 +168,24 @@ def channels_last(b: Builder, x: Value) -> Value:
     return b.Transpose(x, [0, *range(2, len(x.shape)), 1])
 
 
+def write_zeros(b: Builder, op: Reshape, x: Value, shape: Value) -> Value:
+    """ONNX before `allowzero`, where a 0 is no size: no matter for what has elements; none are cut off of some."""
+    known = shape.ints()
+    if op.special_zero or x.dtype.kind == "s":
+        raise Declined
+    if x.tensor.elements().bounds()[0] > 0 or (known is not None and 0 not in known):
+        return b.Reshape(x, shape)
+    if known is None:
+        hole = b.Equal(shape, b.const(-1))
+        others = b.Max(b.ReduceProd(b.Where(hole, b.const(1), shape), [0]), b.const(1))
+        shape = b.Where(hole, b.Div(b.dims([x.tensor.elements()]), others), shape)
+    some = b.Max(shape, b.const(1))
+    lacking = b.Sub(b.ReduceProd(some, [0]), b.dims([x.tensor.elements()]))
+    flat = b.Concat(b.Reshape(x, [-1]), b.Expand(b.like(0, x), lacking), axis=0)
+    axes = list(range(int(shape.shape[0])))
+    return b.Slice(b.Reshape(flat, some), b.const([0] * len(axes)), shape, axes)
+
+
 @op
 class Reshape(Op):
     """The same elements, row-major, under another shape.
@@ -248,7 +266,7 @@ class Reshape(Op):
             T={"T": FLOATS, "I": {i64}},
             attrs={"shape": AsInput((), index=1, dtype=i64), "consumed_inputs": Ignored()},
         ),
-        Form("Reshape", 5, attrs={}, T={"T": onnx_all(5)}),
+        Form("Reshape", 5, attrs={}, T={"T": onnx_all(5)}, write=write_zeros),
         Form("Reshape", 13, T={"T": onnx_all(13)}),
         Form("Reshape", 14, attrs={"allowzero": ZERO_COPIES}, read=read_reshape, direct=True),
         *(Form("Reshape", n, T={"T": onnx_all(n)}) for n in (19, 21, 23, 24, 25)),

@@ -19,9 +19,10 @@ from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum
 from irc.opdef.contents import Contents
 from irc.opdef.elementwise import Binary, Elementwise, auto_read, binary, legacy_read, legacy_write, unary
-from irc.opdef.forms import PREV, Attributes, Form, Read, Results
+from irc.opdef.forms import PREV, Attributes, Form, Read, Results, write_only
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
+from irc.ops.bits import write_bits, write_not, write_shift, write_shift_by_powers
 
 BOOL = frozenset({boolean})
 
@@ -122,8 +123,11 @@ def read_bits(name: str) -> Read:
     return read
 
 
-def bitwise(name: str, doc: str, ufunc: Callable[..., Array], operator: str) -> type[Op]:
-    """A row of BitwiseAnd, BitwiseOr, BitwiseXor."""
+OfBits = Callable[[Builder, Value, Value], Value]
+
+
+def bitwise(name: str, doc: str, ufunc: Callable[..., Array], operator: str, of_one: OfBits) -> type[Op]:
+    """A row of BitwiseAnd, BitwiseOr, BitwiseXor.  of_one: the operation on integers that are 0 or 1."""
     return binary(
         name,
         doc,
@@ -131,21 +135,29 @@ def bitwise(name: str, doc: str, ufunc: Callable[..., Array], operator: str) -> 
         lambda x, y: Bin(operator, x, y),
         T=INTEGERS,
         commutative=True,
-        onnx=(Form(name, 18, T=INTEGERS),),
+        onnx=(Form(name, 18, T=INTEGERS), write_only(write_bits(of_one))),
         openvino=(Form(name, 13, attrs=AUTO_BROADCAST, T=OV_BITS, read=read_bits(name), direct=True),),
     )
 
 
-BitwiseAnd = bitwise("BitwiseAnd", "Bits of both", np.bitwise_and, "bitand")
-BitwiseOr = bitwise("BitwiseOr", "Bits of either", np.bitwise_or, "bitor")
-BitwiseXor = bitwise("BitwiseXor", "Bits of one but not both", np.bitwise_xor, "bitxor")
+BitwiseAnd = bitwise("BitwiseAnd", "Bits of both", np.bitwise_and, "bitand", lambda b, x, y: b.Mul(x, y))
+BitwiseOr = bitwise(
+    "BitwiseOr", "Bits of either", np.bitwise_or, "bitor", lambda b, x, y: b.Sub(b.Add(x, y), b.Mul(x, y))
+)
+BitwiseXor = bitwise(
+    "BitwiseXor",
+    "Bits of one but not both",
+    np.bitwise_xor,
+    "bitxor",
+    lambda b, x, y: b.Sub(b.Add(x, y), b.Mul(b.Mul(x, y), b.const(2))),
+)
 BitwiseNot = unary(
     "BitwiseNot",
     "All bits inverted",
     np.invert,
     lambda x: Un("bitnot", x),
     T=INTEGERS,
-    onnx=(Form("BitwiseNot", 18, T=INTEGERS),),
+    onnx=(Form("BitwiseNot", 18, T=INTEGERS), write_only(write_not)),
     openvino=(Form("BitwiseNot", 13, T=OV_BITS, read=read_bits("BitwiseNot"), direct=True),),
 )
 
@@ -173,8 +185,9 @@ class BitShift(Elementwise):
         return Bin("shl" if self.direction == "LEFT" else "shr", x, y)
 
     onnx = (
-        Form("BitShift", 11, T=UINTS, attrs={"direction": Enum(["LEFT", "RIGHT"])}),
+        Form("BitShift", 11, T=UINTS, attrs={"direction": Enum(["LEFT", "RIGHT"])}, write=write_shift),
         Form("BitShift", 28, T=INTEGERS),
+        write_only(write_shift_by_powers),
     )
     openvino = (
         Form(

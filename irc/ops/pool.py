@@ -22,7 +22,7 @@ from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, 
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
-from irc.opdef.forms import PREV, Attributes, Declined, Form, Read, Results
+from irc.opdef.forms import PREV, Attributes, Declined, Form, Read, Results, write_only
 from irc.opdef.precision import narrowed, wide, widened
 from irc.opdef.signature import Sig
 from irc.opdef.window import (
@@ -38,6 +38,7 @@ from irc.opdef.window import (
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.conv import padding_of
 from irc.ops.layout import normal_axis
+from irc.ops.pool_conv import counts, sums
 from irc.ops.reduce import lowest
 
 KERNEL = {"kernel_shape": Ints(lo=1, to="kernel")}
@@ -126,10 +127,13 @@ def floored(op: Pooling, x: Value) -> dict[str, AttributeValue]:
 
 
 def write_max_pool(b: Builder, op: MaxPool, x: Value) -> Results:
-    """ONNX: rounding that it does not have becomes padding, other index types a Cast."""
+    """ONNX: rounding that it does not have becomes padding, other index types a Cast, later axes a remainder."""
     if op.index_type != i64:
         y, indices = b.add_all(replace(op, index_type=i64), x)
         return y, b.Cast(indices, to=op.index_type)
+    if op.axis % len(x.shape) and not op.column_major:
+        y, indices = b.add_all(replace(op, axis=0), x)
+        return y, b.Mod(indices, b.ReduceProd(b.Shape(x, start=op.axis), [0]))
     return b.add_all(replace(op, **floored(op, x)), x)
 
 
@@ -147,6 +151,29 @@ def write_average_pool(b: Builder, op: AveragePool, x: Value) -> Results:
     if op.counted == "window":
         fields["counted"] = "padded"
     return b.AveragePool(x, **fields)
+
+
+def write_average_by_sums(b: Builder, op: AveragePool, x: Value) -> Value:
+    """ONNX before `dilations`: sums of windows, and how many elements each of them counts."""
+    fixed = op if op.rounding == "floor" else replace(op, **floored(op, x))
+    wide, kernel = widened(b, x), op.kernel
+    total = sums(b, fixed, wide, kernel, fixed.pads_end)
+    full = op.counted == "padded" and (op.rounding == "floor" or op.auto_pad != "explicit")
+    if full or op.counted == "window":
+        number = b.like(math.prod(kernel), wide)
+    else:
+        counting = fixed if op.counted == "inside" else op
+        number = counts(b, counting, wide, kernel, fixed.pads_end, op.counted == "padded")
+    return narrowed(b, b.Div(total, number), x)
+
+
+def write_lp_by_sums(b: Builder, op: LpPool, x: Value) -> Value:
+    """ONNX before `dilations`: sums of powers."""
+    fixed = op if op.rounding == "floor" else replace(op, **floored(op, x))
+    wide = widened(b, x)
+    power = b.Pow(b.Abs(wide), b.like(op.p, wide))
+    total = sums(b, fixed, power, op.kernel, fixed.pads_end)
+    return narrowed(b, b.Pow(total, b.like(1.0 / op.p, wide)), x)
 
 
 @op
@@ -403,6 +430,7 @@ class AveragePool(Op):
             },
         ),
         Form("AveragePool", 22, T=PREV | {bf16}),
+        write_only(write_average_by_sums),
     )
     openvino = (
         Form("AvgPool", 1, attrs=OV_AVG, T=OV_NUMERIC, read=read_avg_pool, direct=True, when=sayable),
@@ -489,6 +517,7 @@ class LpPool(Op):
             attrs={**ONNX_WINDOW, **KERNEL, "p": Int(2, lo=1), "ceil_mode": ONNX_ROUNDING, "dilations": Ints((), lo=1)},
         ),
         Form("LpPool", 22, T=PREV | {bf16}),
+        write_only(write_lp_by_sums),
     )
 
 

@@ -29,6 +29,7 @@ from irc.opdef.run_sizes import each, kept, named
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.layout import normal_axes
+from irc.ops.reduce_run import reduce_by_axis
 
 ONNX_REDUCED = FLOATS | WIDE_INTS
 
@@ -210,7 +211,7 @@ def onnx_rows(name: str, steps: Mapping[int, Types], operand: int) -> tuple[Form
             rows.append(Form(name, opset, attrs=ATTRIBUTE_AXES, T={"T": types}, **early))
         else:
             rows.append(Form(name, opset, attrs=OPERAND_AXES, T={"T": types, "I": {i64}}, judges=(), when=None))
-    return tuple(rows)
+    return (*rows, write_only(reduce_by_axis))
 
 
 WIDE_STEPS: dict[int, Types] = {1: ONNX_REDUCED, 11: ONNX_REDUCED, 13: ONNX_REDUCED | {bf16}, 18: ONNX_REDUCED | {bf16}}

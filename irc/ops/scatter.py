@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from irc.arrays import NumpyType
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, Tensor, Var, all_of, inside
@@ -25,28 +24,18 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Enum
 from irc.opdef.conversions import as_i64
-from irc.opdef.forms import Form
+from irc.opdef.forms import Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.gather import normal_index, wrapped
 from irc.ops.layout import constant_int, normal_axis
+from irc.ops.scatter_matrix import neutral, write_elements_by_matrix, write_slices
 from irc.ops.shape import one, zero
 
 ONNX_16 = Enum(["none", "add", "mul"], "none")
 ONNX_18 = Enum(["none", "add", "mul", "max", "min"], "none")
 OV_12 = Enum({"none": "none", "sum": "add", "prod": "mul", "min": "min", "max": "max", "mean": "mean"}, "none")
 OV_15 = Enum({"none": "none", "sum": "add", "sub": "sub", "prod": "mul", "min": "min", "max": "max"}, "none")
-
-
-def neutral(reduction: str, kind: NumpyType) -> float:
-    """The value that a reduction starts from, where the data's own does not count."""
-    if reduction in ("add", "sub", "mean"):
-        return kind.type(0)
-    if reduction == "mul":
-        return kind.type(1)
-    if kind.kind in "iu":
-        return np.iinfo(kind).max if reduction == "min" else np.iinfo(kind).min
-    return kind.type(np.inf if reduction == "min" else -np.inf)
 
 
 def scattered(y: Array, places: tuple[Array, ...], updates: Array, reduction: str, use_init: bool) -> Array:
@@ -185,6 +174,7 @@ class ScatterElements(Op):
         Form("ScatterElements", 13, T={"T": onnx_all(13)}),
         Form("ScatterElements", 16, attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True), "reduction": ONNX_16}),
         Form("ScatterElements", 18, attrs={"axis": AsInput(0, index=3, dtype=i64, scalar=True), "reduction": ONNX_18}),
+        write_only(write_elements_by_matrix),
     )
     openvino = (
         Form("ScatterElementsUpdate", 3, T={"T": OV_ANY}),
@@ -286,10 +276,11 @@ class ScatterND(Op):
         scatter_loops(b, self, data, updates.shape, place, updates, y)
 
     onnx = (
-        Form("ScatterND", 11, T={"T": ONNX_ALL, "I": {i64}}),
+        Form("ScatterND", 11, T={"T": ONNX_ALL, "I": {i64}}, write=write_subtraction),
         Form("ScatterND", 13, T={"T": onnx_all(13)}),
-        Form("ScatterND", 16, attrs={"reduction": ONNX_16}, write=write_subtraction),
+        Form("ScatterND", 16, attrs={"reduction": ONNX_16}),
         Form("ScatterND", 18, attrs={"reduction": ONNX_18}),
+        write_only(write_slices),
     )
     openvino = (Form("ScatterNDUpdate", 4, T={"T": OV_ANY}), Form("ScatterNDUpdate", 15, attrs={"reduction": OV_15}))
 

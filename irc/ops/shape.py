@@ -478,7 +478,7 @@ class Trilu(Op):
 
         return element
 
-    onnx = (Form("Trilu", 14, attrs={"upper": Bool(True)}, T=onnx_all(13)),)
+    onnx = (Form("Trilu", 14, attrs={"upper": Bool(True)}, T=onnx_all(13)), write_only(trilu_by_mask))
     openvino = (write_only(trilu_by_mask),)
 
 
