@@ -142,7 +142,8 @@ def resolve(rows: Sequence[Form], sig: Sig) -> tuple[Form, ...]:
     blank = Form("", 0, attrs={}, T=frozenset(), direct=True, **none)
     for row in rows:
         before = last.get((row.domain, row.name), blank)
-        assert row.since > before.since or before is blank, f"{row.name}-{row.since} is out of order"
+        ordered = row.since > before.since or before is blank or not row.name
+        assert ordered, f"{row.name}-{row.since} is out of order"
         inherited = {
             key: getattr(before, key)
             for key in ("attrs", "sig", "read", "write", "order", "when", "judges")

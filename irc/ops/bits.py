@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.ir.graph import Value
 from irc.ir.types import UINTS, DType, i64
 from irc.opdef.base import Op
@@ -13,8 +14,8 @@ from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_i64, as_type
 from irc.opdef.forms import Declined, Write
 
-TOP = 63
-"""The bit of an i64 whose weight is negative."""
+HALF = 32
+"""Bits that are added up at once: ONNX Runtime sums i64 in f64."""
 
 
 def unsigned(dtype: DType) -> DType:
@@ -22,19 +23,32 @@ def unsigned(dtype: DType) -> DType:
     return next(u for u in UINTS if u.bits == dtype.bits)
 
 
+def weights_of(dtype: DType) -> Array:
+    """What each bit of an integer in i64 counts for; the last, that of the sign, is negative."""
+    count = min(dtype.bits + (dtype in UINTS), i64.bits)
+    return np.append(1 << np.arange(count - 1, dtype=np.int64), np.left_shift(np.int64(-1), count - 1))
+
+
 def bits_of(b: Builder, x: Value) -> Value:
     """The bits of x, 0 or 1 as i64, lowest first along a new last axis; the last one is whether x is negative."""
     wide = b.Unsqueeze(as_i64(b, x), [-1])
-    weights = b.const(1 << np.arange(TOP, dtype=np.int64))
+    weights = b.const(weights_of(x.dtype)[:-1])
     above = b.Div(b.Sub(wide, b.Mod(wide, weights)), weights)
-    low = b.Mod(above, b.const(2))
-    return b.Concat(low, as_i64(b, b.Less(wide, b.const(0))), axis=-1)
+    return b.Concat(b.Mod(above, b.const(2)), as_i64(b, b.Less(wide, b.const(0))), axis=-1)
 
 
 def from_bits(b: Builder, bits: Value, dtype: DType) -> Value:
     """The integers of these bits."""
-    weights = np.append(1 << np.arange(TOP, dtype=np.int64), np.iinfo(np.int64).min)
-    return as_type(b, b.ReduceSum(b.Mul(bits, b.const(weights)), [-1], keepdims=False), dtype)
+    weights = weights_of(dtype)
+
+    def total(first: int, last: int) -> Value:
+        terms = b.Mul(b.Slice(bits, [first], [last], [-1]), b.const(weights[first:last] >> first))
+        return b.ReduceSum(terms, [-1], keepdims=False)
+
+    low = total(0, min(HALF, weights.size))
+    if weights.size > HALF:
+        low = b.Add(low, b.Mul(total(HALF, weights.size), b.const(1 << HALF)))
+    return as_type(b, low, dtype)
 
 
 def write_bits(combine: Callable[[Builder, Value, Value], Value]) -> Write:
@@ -57,11 +71,13 @@ def write_shift(b: Builder, op: Op, x: Value, y: Value) -> Value:
         raise Declined
     kind = unsigned(x.dtype)
     left = op.attributes()["direction"] == "LEFT"
-    negative = b.Less(x, b.like(0, x))
-    start = x if left else b.Where(negative, b.Sub(b.like(-1, x), x), x)
-    moved = b.BitShift(b.Cast(start, to=kind), b.Cast(y, to=kind), direction=op.attributes()["direction"])
-    found = b.Cast(moved, to=x.dtype)
-    return found if left else b.Where(negative, b.Sub(b.like(-1, x), found), found)
+    if left:
+        return b.Cast(b.BitShift(b.Cast(x, to=kind), b.Cast(y, to=kind), direction="LEFT"), to=x.dtype)
+    wide = as_i64(b, x)
+    negative = b.Less(wide, b.const(0))
+    start = b.Cast(b.Where(negative, b.Sub(b.const(-1), wide), wide), to=kind)
+    found = as_i64(b, b.BitShift(start, b.Cast(y, to=kind), direction="RIGHT"))
+    return as_type(b, b.Where(negative, b.Sub(b.const(-1), found), found), x.dtype)
 
 
 def write_shift_by_powers(b: Builder, op: Op, x: Value, y: Value) -> Value:

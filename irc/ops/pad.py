@@ -89,11 +89,26 @@ def pad_by_parts(b: Builder, x: Value, padding: list[tuple[int, int]], mode: str
     return found if found is not x else b.Identity(x)
 
 
+def wrap_in_run(b: Builder, x: Value, begin: Value, end: Value) -> Value:
+    """Padding by the operand itself, as far as only the run knows; less than 0 cuts elements off before."""
+    nothing, found = b.const(0), x
+    cut, shape = b.Max(b.Neg(begin), nothing), b.Shape(x)
+    left = b.Sub(b.Sub(shape, cut), b.Max(b.Neg(end), nothing))
+    first, last = b.Neg(b.Max(begin, nothing)), b.Add(left, b.Max(end, nothing))
+    for axis in range(len(x.shape)):
+        start, stop, size, skipped = (b.Gather(v, b.const(axis), nothing) for v in (first, last, left, cut))
+        places = b.Mod(b.Range(start, stop, b.const(1)), size)
+        found = b.Gather(found, b.Add(places, skipped), b.const(axis))
+    return found
+
+
 def write_pad(
     b: Builder, op: Pad, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
 ) -> Value:
     """For ONNX versions without the mode, without axes, or with another type."""
     named = None if axes is None else constant_ints("Pad", "axes", axes)
+    if op.mode == "wrap" and pads.ints() is None:
+        return wrap_in_run(b, x, *halves(b, pads, len(x.shape), named))
     if op.mode in ("symmetric", "wrap"):
         return pad_by_parts(b, x, axis_padding(len(x.shape), constant_ints("Pad", "pads", pads), named), op.mode)
     if named is not None:

@@ -29,7 +29,7 @@ from irc.opdef.run_sizes import each, kept, named
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.layout import normal_axes
-from irc.ops.reduce_run import reduce_by_axis
+from irc.ops.reduce_run import reduce_by_axis, reduce_extreme
 
 ONNX_REDUCED = FLOATS | WIDE_INTS
 
@@ -211,7 +211,8 @@ def onnx_rows(name: str, steps: Mapping[int, Types], operand: int) -> tuple[Form
             rows.append(Form(name, opset, attrs=ATTRIBUTE_AXES, T={"T": types}, **early))
         else:
             rows.append(Form(name, opset, attrs=OPERAND_AXES, T={"T": types, "I": {i64}}, judges=(), when=None))
-    return (*rows, write_only(reduce_by_axis))
+    extreme = [write_only(reduce_extreme)] if steps is EXTREME_STEPS else []
+    return (*rows, *extreme, write_only(reduce_by_axis))
 
 
 WIDE_STEPS: dict[int, Types] = {1: ONNX_REDUCED, 11: ONNX_REDUCED, 13: ONNX_REDUCED | {bf16}, 18: ONNX_REDUCED | {bf16}}
@@ -315,6 +316,8 @@ def highest(kind: NumpyType) -> float:
 
 class Extreme(Reduction):
     """What ReduceMax and ReduceMin share."""
+
+    widens = "none"  # the extreme of nothing is another in another type
 
     function: ClassVar[staticmethod[..., Array]]
     identity: ClassVar[staticmethod[[NumpyType], float]]

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from irc.ir.graph import Value
+from irc.ir.types import boolean, i32, value_range
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.opdef.forms import Declined
 from irc.opdef.precision import narrowed, widened
 from irc.opdef.run_sizes import named
 
+
+def reduce_extreme(b: Builder, op: Op, x: Value, axes: Value | None = None) -> Value:
+    """`write` of ReduceMax and ReduceMin in a wider type, whose extreme of nothing is not that of the own."""
+    if x.dtype.is_float or (x.dtype.is_integer and x.dtype.bits > MOST):
+        raise Declined
+    least, most = (0, 1) if x.dtype == boolean else value_range(x.dtype)
+    found = b.operation(op.name)(b.Cast(x, to=i32), axes, **op.attributes())
+    found = b.Max(found, b.const(least, i32)) if op.name == "ReduceMax" else b.Min(found, b.const(most, i32))
+    return b.Cast(found, to=x.dtype)
+
+
+MOST = 16
+"""The bits of an integer that i32 has more of, whether it is signed or not."""
 BY_AXIS = ("ReduceSum", "ReduceProd", "ReduceMin", "ReduceMax")
 """Reductions of integers and floats that may go an axis at a time."""
 FLOATS_BY_AXIS = ("ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceMean")

@@ -98,7 +98,8 @@ def _axis(
         return b.Where(outside, b.like(op.extrapolation_value, y), found)
     # An axis that stays as it is takes no part in sums, where 0 · ∞ is not 0.
     unchanged = b.And(b.Equal(count, there), b.Equal(factor, b.const(1.0, f64)))
-    return b.Where(unchanged, b.Gather(y, places, axis), found)
+    inside = b.Min(places, b.Sub(there, b.const(1)))  # of places that are not taken too: engines refuse others
+    return b.Where(unchanged, b.Gather(y, inside, axis), found)
 
 
 def _widened_taps(b: Builder, op: Resize, x: Symbolic, size: Symbolic, factor: Value, y: Value) -> tuple[Value, Value]:
