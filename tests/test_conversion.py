@@ -15,9 +15,9 @@ import irc
 from irc.border.sizes import SizeBuilder
 from irc.diagnostics import ConversionError
 from irc.ir.dim import Dim
-from irc.ir.graph import Graph
-from irc.ir.types import TensorType, f32
-from irc.opdef.builder import evaluate
+from irc.ir.graph import Graph, Model
+from irc.ir.types import TensorType, f32, i64
+from irc.opdef.builder import Builder, evaluate
 from irc.opdef.forms import Declined
 
 rng = np.random.default_rng(0)
@@ -77,8 +77,30 @@ def test_computed_axes_are_never_dropped(tmp_path: Path) -> None:
     x = np.array([[1, -2, 3], [-4, 5, 6]], np.float32)
     np.testing.assert_array_equal(run(tmp_path / "b.onnx", x, np.array([1], np.float32)), [6, 15])
     np.testing.assert_array_equal(run(tmp_path / "b.onnx", x, np.array([0], np.float32)), [5, 7, 9])
-    with pytest.raises(ConversionError, match="needs ONNX opset 10; opset 9 was asked for"):
+    with pytest.raises(ConversionError, match="needs ONNX opset 12; opset 9 was asked for"):
         irc.save(irc.load(source), tmp_path / "c.onnx", opset=9)
+
+
+def test_symmetric_padding_of_the_run_is_not_written_as_parts(tmp_path: Path) -> None:
+    graph = Graph("padded")
+    b = Builder(graph)
+    x, pads = graph.add_input("x", TensorType.of(f32, [4, 5])), graph.add_input("pads", TensorType.of(i64, [4]))
+    graph.outputs = [b.Pad(x, pads, mode="symmetric")]
+    with pytest.raises(ConversionError, match=r"IRC4005.*pads must be known before the model runs"):
+        irc.save(Model(graph, "openvino", 11), tmp_path / "b.onnx")
+
+
+def test_a_window_spelled_out_is_the_one_left_out(tmp_path: Path) -> None:
+    """torch writes MaxPool with dilations=[1, 1], which opset 1 has no attribute for."""
+    spelled = {"dilations": [1, 1], "strides": [1, 1], "pads": [0] * 4, "ceil_mode": 0, "storage_order": 0}
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], auto_pad="NOTSET", **spelled)
+    source = model(tmp_path / "a.onnx", [node], {"x": (1, 2, 4, 4)}, 12)
+    for opset in (7, 8, 9, 10, 13):
+        irc.save(irc.load(source), tmp_path / "b.onnx", opset=opset)
+        (written,) = onnx.load(tmp_path / "b.onnx").graph.node
+        assert (written.op_type == "MaxPool" and "dilations" not in {a.name for a in written.attribute}) or opset > 9
+    irc.save(irc.load(source), tmp_path / "b.xml", for_openvino="2021.4")
+    assert 'type="MaxPool" version="opset1"' in (tmp_path / "b.xml").read_text("utf-8")
 
 
 def test_unknown_operations_stay_in_opsets_that_define_them_alike(tmp_path: Path) -> None:

@@ -240,6 +240,8 @@ class _Writer:
                 own = p.code in (codes.NEEDS_NEWER_OPSET, codes.CANNOT_EXPRESS) and p.facts.get("op") == what["op"]
                 notes = p.notes if own else (*p.notes, str(p))
                 self.sink.report(codes.NEEDS_NEWER_OPSET, loc, notes, needed=labels[0], asked=labels[1], **what)
+            elif p.code == codes.CANNOT_EXPRESS and p.facts.get("op") != what["op"]:  # but an operation that it takes
+                self.sink.report(codes.CANNOT_EXPRESS, loc, (*p.notes, str(p)), **what)
             elif p.code.id.startswith("IRC4"):
                 self.sink.report(p.code, loc, p.notes, **p.facts)
             else:

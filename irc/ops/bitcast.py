@@ -29,6 +29,7 @@ class BitCast(Elementwise):
 
     to: DType
     sig = Sig("x: T1 -> y: T2", T1=TYPES, T2=TYPES)
+    widens = "none"
 
     def infer(self, x: Value) -> TensorType:
         fits = self.to in TYPES and self.to.bits == x.dtype.bits

@@ -50,7 +50,7 @@ NOT_AS_WRITTEN = Code(
     "Operation cannot be rewritten",
     "{op} of {types} cannot be written as {target}: {reason}",
     why="The target format says this operation in others, and these do not accept the operands or attributes here.",
-    example="Pad whose axes are computed when the model runs, in OpenVINO",
+    example="symmetric padding whose widths are computed when the model runs, in ONNX",
     fix="Change the model so that the reason given does not apply.",
     help="`irc explain {cause}` says more about the reason",
 )
