@@ -91,8 +91,8 @@ def widened_by(form: Form, op: Op, inputs: Sequence[Value | None]) -> dict[int, 
 def _typed(form: Form, sig: Sig, inputs: Sequence[Value | None]) -> list[tuple[int, Value, str]]:
     """The operands whose types are type variables: position in the operation, value, variable."""
     as_inputs = form.as_inputs() if form.sig else {}
-    kept = [i for i in range(len(inputs)) if i not in as_inputs]
-    places: list[int | None] = form.filed(kept) if form.order else list(kept)
+    kept: list[int | None] = [i for i in range(len(inputs)) if i not in as_inputs]
+    places = form.filed(kept)
     found: list[tuple[int, Value, str]] = []
     for position, i in enumerate(places):
         value = None if i is None else inputs[i]
