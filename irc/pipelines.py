@@ -28,7 +28,22 @@ if TYPE_CHECKING:
 
 Pass = tuple[str, Callable[[Graph, Sink], object]]
 
-COMPILE_C: tuple[Pass, ...] = (
+
+def everywhere(run: Callable[[Graph, Sink], object]) -> Callable[[Graph, Sink], object]:
+    """Make of a pass over one graph one that also runs on the regions in it, the outer graph first."""
+
+    def on_all(graph: Graph, sink: Sink) -> None:
+        for each in graph.nested():
+            run(each, sink)
+
+    return on_all
+
+
+def _each(*passes: Pass) -> tuple[Pass, ...]:
+    return tuple((name, everywhere(run)) for name, run in passes)
+
+
+_TO_LOOPS: tuple[Pass, ...] = _each(
     ("layers", lambda graph, sink: layers.run(graph)),
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
@@ -44,8 +59,12 @@ COMPILE_C: tuple[Pass, ...] = (
     ("weights", lambda graph, sink: weights.run(graph)),
     ("simplify-2", lambda graph, sink: simplify.run(graph)),
     ("cse", lambda graph, sink: cse.run(graph)),
+)
+
+COMPILE_C: tuple[Pass, ...] = (
+    *_TO_LOOPS,
     ("define-sizes", define_sizes.run),
-    ("decompose-2", decompose.run),
+    ("decompose-2", everywhere(decompose.run)),
 )
 """From a loaded graph to one that `irc.fusion.group` and `irc.loops.lower` take: run in place, on a copy.
 
@@ -71,10 +90,10 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     places: Pass = ("concat-in-place", lambda graph, sink: concat_in_place.run(graph))
     stored: Pass = ("bf16-storage", lambda graph, sink: bf16_storage.run(graph))
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
-    return (*COMPILE_C[:at], early, convolutions, few, *COMPILE_C[at:], *kernels)
+    return (*COMPILE_C[:at], *_each(early, convolutions, few), *COMPILE_C[at:], *_each(*kernels))
 
 
-COMPILE_NUMPY: tuple[Pass, ...] = (
+COMPILE_NUMPY: tuple[Pass, ...] = _each(
     ("layers", lambda graph, sink: layers.run(graph)),
     ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),

@@ -20,17 +20,13 @@ Key = tuple[str, str, str]
 
 @dataclass
 class Body:
-    """A function's nodes with this call's attributes and unique keys.
-
-    own: the keys of a graph inside a node, whose others are of the graph around it; None: all are the function's.
-    """
+    """A function's nodes with this call's attributes and unique keys."""
 
     prefix: str
     nodes: list[RawNode]
-    own: frozenset[str] | None = None
 
     def key(self, name: str) -> str:
-        return f"{self.prefix}{name}" if name and (self.own is None or name in self.own) else name
+        return f"{self.prefix}{name}" if name else ""
 
     def keys(self, function: RawFunction) -> set[str]:
         """Every key that reading the body binds."""
@@ -71,15 +67,6 @@ class Functions:
         given = {**function.attribute_defaults, **call.attrs}
         body.nodes = [_rename(_resolve(n, given, function.opsets), body, call) for n in function.nodes]
         return body
-
-    def instantiate_graph(self, holder: RawNode, graph: RawGraph) -> tuple[Body, RawGraph]:
-        """The graph that a node holds, to be read in place: its own keys made unique, in the node's place."""
-        self.calls += 1
-        made = {v.key for n in graph.nodes for v in n.outputs}
-        own = frozenset({v.key for v in graph.inputs} | set(graph.constants) | made)
-        body = Body(f"{holder.name or holder.type}#{self.calls}/", [], own)
-        body.nodes = [_rename(n, body, holder) for n in graph.nodes]
-        return body, _rename_graph(graph, body)
 
 
 def _key(node: RawNode) -> Key:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import networkx as nx
 
 from irc.border import support
+from irc.border.bodies import Body
 from irc.border.functions import Functions
 from irc.diagnostics import IrcError, Loc, Problem, Sink
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
@@ -47,19 +48,24 @@ class _Reader:
         self.functions = Functions(raw, sink)
         self.known: dict[str, Value] = {}
         self.unknown_opsets: set[str] = set()
+        self.captured: dict[str, Value] = {}  # of a body: values of the graph around it
+        self.bodies: list[Body] = []  # those of the node that is being read
         self.out = Graph()
 
-    def graph(self, raw: RawGraph) -> Graph:
+    def graph(self, raw: RawGraph, types: Sequence[Type] | None = None) -> Graph:
+        """Read a graph, whose inputs have these types where they do not have those that it declares."""
         graph = self.out = Graph(raw.name)
         graph.extras = {**raw.extras, "values": raw.values}
         if self.format == "onnx":  # its keys are names that users see: nothing made here may take one
             keys = [v.key for n in raw.nodes for v in n.outputs] + list(raw.constants)
             graph.reserve(keys)
-        for value in raw.inputs:
-            type = value.type or TensorType(dynamic, None)
+        for i, value in enumerate(raw.inputs):
+            type = (value.type if types is None else types[i]) or TensorType(dynamic, None)
             with self.sink.catching(value.loc):
                 require_possible("an input", type)
             self.known[value.key] = graph.add_input(self._name(value), type, **_fields(value))
+        if types is not None:
+            self._capture(graph)
         for key, tensor in raw.constants.items():
             self.known[key] = self._constant(key, tensor)
         graph.extras |= {"constant_nodes": [], "order": ordered(raw.nodes), "constants": list(raw.constants)}
@@ -68,6 +74,25 @@ class _Reader:
         graph.outputs = [self.known[v.key] for v in raw.outputs if v.key in self.known]
         graph.extras["outputs"] = list(raw.outputs)
         return graph
+
+    def body(self, raw: RawGraph, sink: Sink) -> _Reader:
+        """Make a reader for a body of the node that is being read; it knows what the body captures."""
+        inner = _Reader(self.raw, sink)
+        inner.unknown_opsets = self.unknown_opsets
+        inner.captured = {k: self.known[k] for k in support.free_keys(raw) if k in self.known}
+        return inner
+
+    def _capture(self, graph: Graph) -> None:
+        """Make inputs of a body for the values that it captures, one for each, and constants for constants."""
+        twins: dict[Value, Value] = {}
+        for key, outer in self.captured.items():
+            if outer not in twins:
+                fields = {"contents": outer.contents, "assumed": outer.assumed, "loc": outer.loc}
+                if outer.const is not None:
+                    twins[outer] = graph.add_constant(outer.const, outer.name, loc=outer.loc)
+                else:
+                    twins[outer] = graph.add_input(outer.name, outer.type, **fields)
+            self.known[key] = twins[outer]
 
     def _name(self, value: RawValue) -> str:
         names = (*value.names[:1], value.extras.get("layer_name"), value.key)
@@ -168,12 +193,13 @@ class _Reader:
         sig = form.sig or cls.sig
         origin = Origin(self.format, raw, form, tuple(inputs), ())
         b = Builder(self.out, raw.name, raw.loc, origin, label)
-        b.read_body = lambda graph, operands: self._read_in_place(raw, graph, operands, origin)
         operands = self._with_attribute_operands(form, raw, form.canonical(inputs), label, b)
         # The row's own operands (before attributes became operands) decide arity and types.
         sig.check(label, inputs if form.sig else operands, form.types or None)
         if form.read is not None:
             made = form.read(b, Attributes(**fields, outputs=len(raw.outputs), opset=raw.version), *operands)
+            for body in self.bodies:
+                body.report(self.sink)
         else:
             made = b.add_all(cls(**{k: v for k, v in fields.items() if k in cls.__dataclass_fields__}), *operands)
         several = isinstance(made, tuple | list)
@@ -191,10 +217,11 @@ class _Reader:
     def _attributes(self, raw: RawNode, form: Form, label: str) -> dict[str, Any]:
         """Decode the node's attributes by the row's codecs; unknown ones are reported."""
         fields: dict[str, Any] = {}
+        self.bodies = []
         for name, codec in form.attrs.items():
             if isinstance(codec, AsInput):
                 continue
-            r = Reading(label, name, self.format, self.sink, raw.loc)
+            r = Reading(label, name, self.format, self.sink, raw.loc, self._body)
             value = codec.decode(raw.attrs[name], r) if name in raw.attrs else codec.absent(r)
             fields[codec.field(name)] = value
         for name in raw.attrs:
@@ -203,6 +230,10 @@ class _Reader:
                 advice = f"did you mean {near}?" if near else f"remove it, or see the attributes of {label}"
                 self.sink.report(codes.UNKNOWN_ATTRIBUTE, raw.loc, op=label, attribute=name, advice=advice)
         return _split_pads(fields)
+
+    def _body(self, raw: RawGraph) -> Body:
+        self.bodies.append(Body(self.body, raw))
+        return self.bodies[-1]
 
     def _with_attribute_operands(
         self, form: Form, raw: RawNode, inputs: list[Value | None], label: str, b: Builder
@@ -309,27 +340,6 @@ class _Reader:
         for i, (declared, value) in enumerate(zip(raw.outputs, values, strict=False)):
             if value is not None:
                 self._bind(declared, value, raw, i)
-
-    def _read_in_place(self, raw: RawNode, graph: RawGraph, given: Sequence[Value], origin: Origin) -> list[Value]:
-        """Read the nodes of a graph that a node holds as parts of that node; `given` are its inputs."""
-        body, graph = self.functions.instantiate_graph(raw, graph)
-        for declared, value in zip(graph.inputs, given, strict=True):
-            support.compare_types(self.sink, declared.type, value.type, f"an input of {support.title(raw)}", raw.loc)
-            self.known[declared.key] = value
-        for key, tensor in graph.constants.items():
-            self.known[key] = self._constant(key, tensor)
-        before, constants = len(self.out), self.out.extras["constant_nodes"]
-        known = len(constants)
-        for node in ordered(body.nodes):
-            self.node(node)
-        del constants[known:]  # they belong to that graph, not to this one
-        for made in self._made_since(before):
-            made.origin = origin
-            origin.nodes.append(made)
-        results = [self._operand(v.key) for v in graph.outputs]
-        for key in (*(v.key for v in graph.inputs), *graph.constants, *(v.key for n in body.nodes for v in n.outputs)):
-            self.known.pop(key, None)
-        return [v for v in results if v is not None]
 
 
 def _fields(value: RawValue) -> dict[str, Any]:

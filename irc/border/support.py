@@ -125,11 +125,12 @@ def captured_keys(raw: RawNode) -> list[str]:
     for value in raw.attrs.values():
         for graph in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
             if isinstance(graph, RawGraph):
-                found.update(dict.fromkeys(_free_keys(graph)))
+                found.update(dict.fromkeys(free_keys(graph)))
     return list(found)
 
 
-def _free_keys(graph: RawGraph) -> list[str]:
+def free_keys(graph: RawGraph) -> list[str]:
+    """Keys that a body uses and does not define (ONNX)."""
     inside = {v.key for v in graph.inputs} | set(graph.constants)
     free: dict[str, None] = {}
     for node in graph.nodes:

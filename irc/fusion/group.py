@@ -358,6 +358,9 @@ class Grouper:
         found = {v for v in read if v in self.result.views or v in self.result.stored}
         if self.graph.sizes:
             names = {name for v in (*group.stages, *read) for name in self._symbols(v)}
+            if group.node is not None:
+                inside = (v for r in group.node.op.regions for graph in r.nested() for v in graph.values())
+                names |= symbols_of(inside).keys()
             found |= {self.graph.sizes[name] for name in names & self.graph.sizes.keys()}
         return found
 

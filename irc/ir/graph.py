@@ -229,6 +229,16 @@ class Graph:
     def __len__(self) -> int:
         return len(self._dag)
 
+    def __repr__(self) -> str:
+        return f"<graph {self.name!r} of {len(self)} nodes>"
+
+    def nested(self) -> Iterator[Graph]:
+        """This graph, then the regions of its nodes, and theirs."""
+        yield self
+        for node in self.nodes:
+            for region in node.op.regions:
+                yield from region.nested()
+
     def values(self) -> list[Value]:
         """Every value: inputs, operands (constants among them) and results, each once."""
         seen: dict[Value, None] = dict.fromkeys(self.inputs)
@@ -298,6 +308,13 @@ class Graph:
         self._dag.add_node(node)
         self._connect(node)
         return node
+
+    def add_result(self, node: Node, hint: str, type: Type) -> Value:
+        """Give a node one more result.  Returns it."""
+        self._touch(node)
+        value = self.new_value(hint, type, producer=node, index=len(node.outputs))
+        node.outputs = (*node.outputs, value)
+        return value
 
     def set_op(self, node: Node, op: Op, inputs: Sequence[Value | None] | None = None) -> None:
         """Change what a node does, or its operands."""
@@ -402,7 +419,7 @@ class Graph:
 
     # ---------------------------------------------------------------------- copy
     def copy(self) -> Graph:
-        """A copy whose nodes and values are new; operations, types and constants are shared."""
+        """A copy whose nodes, values and regions are new; other operations, types and constants are shared."""
         twin = Graph(self.name)
         twin.extras = copy.copy(self.extras)
         twins: dict[Value, Value] = {}
@@ -428,7 +445,8 @@ class Graph:
         nodes: dict[Node, Node] = {}
         for node in self.nodes:
             ins = [None if v is None else of(v) for v in node.inputs]
-            nodes[node] = twin.add_node(node.op, ins, [of(v) for v in node.outputs], node.name, node.loc)
+            op = node.op.with_regions([region.copy() for region in node.op.regions])
+            nodes[node] = twin.add_node(op, ins, [of(v) for v in node.outputs], node.name, node.loc)
             nodes[node].origin, nodes[node].layers = copy.copy(node.origin), node.layers
         twin.outputs = [of(v) for v in self.outputs]
         twin.sinks = [nodes[n] for n in self.sinks]

@@ -250,9 +250,13 @@ class TensorType:
 
 @dataclass(frozen=True)
 class SequenceType:
-    """A list of values of one type."""
+    """A list of values of one type.
+
+    `empty`: it has no elements yet, and the rank in its element type is unknown because nothing has decided it.
+    """
 
     element: Type
+    empty: bool = False
 
     def __str__(self) -> str:
         return f"seq({self.element})"

@@ -8,7 +8,7 @@ user's model carries the names of its source layers in `origin`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from irc.ir.dim import Dim, Symbol, product
 from irc.ir.relation import SizeConstraint
 from irc.ir.types import DType
 
-Where = Literal["input", "output", "constant", "arena", "local", "state"]
+Where = Literal["input", "output", "constant", "arena", "local", "state", "row"]
 
 
 @dataclass(eq=False)
@@ -28,7 +28,8 @@ class Buffer:
 
     where: input/output are the caller's; constant lives in the weights (`data`); arena is planned by
     `irc.loops.memory`; local is a fixed-size scratch inside one function (static shape, small); state
-    outlives a run.  A buffer with `base` is a view: the same memory as `base`, another shape.
+    outlives a run; row is what one run of a loop gives: a part of the first buffer of `row`, at the number in the
+    second.  A buffer with `base` is a view: the same memory as `base`, another shape.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Buffer:
     data: Array | None = None
     base: Buffer | None = None
     origin: tuple[str, ...] = ()
+    row: tuple[Buffer, Buffer] | None = None
 
     @property
     def elements(self) -> Dim:
@@ -152,6 +154,86 @@ class RunSize:
     value: str  # its name in the model
 
 
+@dataclass(frozen=True)
+class Guard:
+    """End the run if what stands in a buffer is more than the bound of a symbol, which becomes that later."""
+
+    size: RunSize
+
+
+@dataclass
+class Block:
+    """Steps that run together or not at all, and what sizes must fulfil if they do."""
+
+    steps: list[Step] = field(default_factory=list["Step"])
+    constraints: list[SizeConstraint] = field(default_factory=list[SizeConstraint])
+
+
+@dataclass
+class Branch:
+    """Run `then` if the element of `condition` is true, else `otherwise`."""
+
+    condition: Buffer
+    then: Block
+    otherwise: Block
+    origin: tuple[str, ...] = ()
+
+
+@dataclass
+class Repeat:
+    """Run `body` for each number from 0 on: below `count`, and as long as the element of `going` is true.
+
+    `number` gets the number of the run that begins; `ran`, if any, how many there are then.
+    """
+
+    number: Buffer
+    count: Buffer | None
+    going: Buffer | None
+    body: Block
+    ran: Buffer | None = None
+    stacked: tuple[Buffer, ...] = ()
+    origin: tuple[str, ...] = ()
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """List what a run of the loop itself reads and writes, beside its body, and what its rows are parts of."""
+        return [b for b in (self.number, self.count, self.going, self.ran, *self.stacked) if b is not None]
+
+
+Step = Function | Guard | Branch | Repeat
+"""What a program does one after the other."""
+
+
+def functions_of(steps: Iterable[Step]) -> Iterator[Function]:
+    """Yield the functions among steps, and inside of them, in the order in which they stand."""
+    for step in steps:
+        if isinstance(step, Function):
+            yield step
+        elif isinstance(step, Branch):
+            yield from functions_of((*step.then.steps, *step.otherwise.steps))
+        elif isinstance(step, Repeat):
+            yield from functions_of(step.body.steps)
+
+
+def touched_by(step: Step) -> list[Buffer]:
+    """List the buffers that a step itself touches, not those of steps inside of it."""
+    if isinstance(step, Function):
+        return [*step.reads, *step.scratch, *step.writes]
+    if isinstance(step, Guard):
+        return [step.size.buffer]
+    return [step.condition] if isinstance(step, Branch) else step.buffers
+
+
+def all_steps(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps, each before those inside of it."""
+    for step in steps:
+        yield step
+        if isinstance(step, Branch):
+            yield from all_steps((*step.then.steps, *step.otherwise.steps))
+        elif isinstance(step, Repeat):
+            yield from all_steps(step.body.steps)
+
+
 @dataclass
 class Program:
     """A lowered model.
@@ -167,13 +249,26 @@ class Program:
     inputs: list[Buffer]
     outputs: list[Buffer]
     constants: list[Buffer]
-    functions: list[Function]
+    steps: list[Step]
     symbols: list[str]
     constraints: list[SizeConstraint] = field(default_factory=list[SizeConstraint])
     states: list[tuple[str, Buffer, Buffer, Array | None]] = field(default_factory=list[Any])
     sizes: list[RunSize] = field(default_factory=list[RunSize])
     limits: list[RunSize] = field(default_factory=list[RunSize])
     capacity: Capacity = field(default_factory=lambda: Capacity(()))
+
+    @property
+    def functions(self) -> list[Function]:
+        """All functions, also those of branches and loops, in the order in which they stand."""
+        return list(functions_of(self.steps))
+
+    def all_constraints(self) -> list[SizeConstraint]:
+        """List the constraints, also those of branches and loops."""
+        blocks: list[Block] = []
+        for step in all_steps(self.steps):
+            blocks += [step.then, step.otherwise] if isinstance(step, Branch) else ()
+            blocks += [step.body] if isinstance(step, Repeat) else ()
+        return [*self.constraints, *(c for block in blocks for c in block.constraints)]
 
     def bytes(self, buffer: Buffer) -> Dim:
         """Bound the bytes of a buffer by what is known before a run."""
@@ -188,10 +283,10 @@ class Program:
         return {s.symbol.name for s in self.sizes}
 
     def buffers(self) -> list[Buffer]:
-        """List the root buffers that the functions touch, each once, in order of first use."""
+        """List the root buffers that the steps touch, each once, in order of first use."""
         seen: dict[Buffer, None] = dict.fromkeys([*self.inputs, *self.constants])
-        for f in self.functions:
-            seen.update(dict.fromkeys(b.root for b in (*f.reads, *f.scratch, *f.writes)))
+        for step in all_steps(self.steps):
+            seen.update(dict.fromkeys(b.root for b in touched_by(step)))
         seen.update(dict.fromkeys(b.root for b in self.outputs))
         return list(seen)
 

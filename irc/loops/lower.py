@@ -31,10 +31,14 @@ from irc.loops.ir import (
     Let,
     Program,
     RunSize,
+    Step,
     Stmt,
     Store,
+    all_steps,
+    touched_by,
     walk as walk_statements,
 )
+from irc.loops.regions import lower_regions, without_unused
 from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
 from irc.passes.size_constraints import recorded
@@ -81,33 +85,52 @@ class Scope:
 
 
 class Lowering:
-    def __init__(self, graph: Graph, grouping: Grouping, name: str, sink: Sink) -> None:
+    """The lowering of one graph: a model's, or with `outer` that of a region in it, which adds to the same program."""
+
+    def __init__(self, graph: Graph, grouping: Grouping, name: str, sink: Sink, outer: Lowering | None = None) -> None:
         self.graph, self.grouping, self.sink = graph, grouping, sink
-        self.program = Program(name, [], [], [], [], [])
+        self.program = Program(name, [], [], [], [], []) if outer is None else outer.program
+        self.known: set[str] = {*graph.sizes, *(outer.known if outer is not None else ())}
+        """The names of all sizes that inputs or the run define."""
         self.buffers: dict[Value, Buffer] = {}
         self._flat: dict[Buffer, Buffer] = {}
         self._place = {n: k for k, n in enumerate(graph.nodes)}
         self._read_through: set[Node] = set()
         """The nodes that make views which the function being written reads or writes."""
-        self._names: set[str] = set()
+        self._names: set[str] = set() if outer is None else outer._names
 
     def run(self) -> Program:
         self._inputs()
-        self._check_values()
+        self.check_values()
         self.sink.stop_on_errors(CompileError)
         copies = self._outputs()
+        self.program.steps += self.steps()
+        for value, out in copies:
+            self.program.steps.append(self.copy(value, out))
+        self.find_sizes()
+        without_unused(self.program)
+        self._bound_sizes()
+        self._constants()
+        self.program.constraints = self.constraints()
+        self.sink.stop_on_errors(CompileError)
+        return self.program
+
+    def inside(self, region: Graph, grouping: Grouping) -> Lowering:
+        """Start lowering a region of a node of this graph."""
+        return Lowering(region, grouping, region.name, self.sink, self)
+
+    def steps(self) -> list[Step]:
+        """Lower the groups in their order."""
+        found: list[Step] = []
         for group in self.grouping.groups:
             if group.node is not None and isinstance(group.node.op, Destination):
                 continue
             with self.sink.catching(group.node.loc if group.node else _loc(group)):
-                self.program.functions.append(self._function(group))
-        for value, out in copies:
-            self.program.functions.append(self._copy(value, out))
-        self._sizes()
-        self._constants()
-        self.program.constraints = self._constraints()
-        self.sink.stop_on_errors(CompileError)
-        return self.program
+                if group.node is not None and group.node.op.regions:
+                    found += lower_regions(self, group.node)
+                else:
+                    found.append(self._function(group))
+        return found
 
     # -------------------------------------------------------------------- buffers
     def _inputs(self) -> None:
@@ -119,6 +142,7 @@ class Lowering:
                     only = next(iter(d.symbols()), None)
                     if only is not None and d == Dim({(only,): 1}) and only.name not in self.program.symbols:
                         self.program.symbols.append(only.name)
+                        self.known.add(only.name)
 
     def _outputs(self) -> list[tuple[Value, Buffer]]:
         """Add the output buffers. Returns the outputs that nothing computes in place, to be copied at the end."""
@@ -132,22 +156,34 @@ class Lowering:
                 self.buffers[value] = out
         return copies
 
-    def _sizes(self) -> None:
-        """List the sizes that the program computes, in the order of its functions, and those that nothing bounds."""
-        program, used = self.program, self._run_symbols() if self.graph.sizes else {}
-        written = {b.root: k for k, f in enumerate(program.functions) for b in f.writes}
-        found = [RunSize(used[name], self.buffer(v), v.name) for name, v in self.graph.sizes.items() if name in used]
-        program.sizes = sorted(found, key=lambda s: written.get(s.buffer.root, -1))
+    def find_sizes(self) -> None:
+        """Add the sizes that this graph defines and that something uses to those of the program."""
+        used = self.run_symbols() if self.graph.sizes else {}
+        known = {(s.symbol.name, s.buffer.root) for s in self.program.sizes}
+        for name, value in self.graph.sizes.items():
+            if name in used and (name, self.buffer(value).root) not in known:
+                self.program.sizes.append(RunSize(used[name], self.buffer(value), value.name))
+
+    def _bound_sizes(self) -> None:
+        """Put the sizes into the order in which the program computes them, and find those that nothing bounds."""
+        program = self.program
+        written: dict[Buffer, int] = {}
+        for k, step in enumerate(all_steps(program.steps)):
+            for b in step.writes if isinstance(step, Function) else touched_by(step):
+                written.setdefault(b.root, k)
+        program.sizes.sort(key=lambda s: written.get(s.buffer.root, -1))
         program.capacity = Capacity(program.symbols)
         for b in (*program.buffers(), *program.outputs):
             program.capacity.of(b.elements)
         for s in program.sizes:  # also one that no buffer has
             program.capacity.of(Dim({(s.symbol,): 1}))
-        program.limits = [s for s in program.sizes if s.symbol.name in program.capacity.free]
+        unbounded = {s.symbol.name: s for s in program.sizes if s.symbol.name in program.capacity.free}
+        program.limits = list(unbounded.values())
 
-    def _run_symbols(self) -> dict[str, Symbol]:
+    def run_symbols(self) -> dict[str, Symbol]:
         """Find the symbols that the run defines."""
-        found = {s for v in self.graph.values() for d in symbols_of([v]).values() for s in d.symbols()}
+        values = (v for graph in self.graph.nested() for v in graph.values())
+        found = {s for v in values for d in symbols_of([v]).values() for s in d.symbols()}
         return {s.name: s for s in found if s.name in self.graph.sizes}
 
     def _new(self, value: Value, where: Any) -> Buffer:
@@ -196,7 +232,7 @@ class Lowering:
 
     # ------------------------------------------------------------------ functions
     def _function(self, group: Group) -> Function:
-        b = LoopBuilder(self._layers(v.producer for v in group.stages))
+        b = LoopBuilder(self.layers(v.producer for v in group.stages))
         self._read_through.clear()
         stages = set(group.stages)
         inliner = Inliner(self.grouping.elements, lambda v: v in stages or self.grouping.is_leaf(v))
@@ -208,7 +244,7 @@ class Lowering:
         else:
             emit_element(scope, group.results[0])
         nodes = {v.producer for v in group.stages} | set(inliner.used) | self._read_through
-        made = self._finished(group.name, b, self._layers(nodes), early=group.node is None)
+        made = self._finished(group.name, b, self.layers(nodes), early=group.node is None)
         if not layers_of(n for n in nodes if n is not None):
             made.comment = NEW_LAYOUT
         return made
@@ -222,7 +258,7 @@ class Lowering:
             value = self.grouping.views[value]
         return found
 
-    def _layers(self, nodes: Iterable[Node | None]) -> tuple[str, ...]:
+    def layers(self, nodes: Iterable[Node | None]) -> tuple[str, ...]:
         """List the layers that nodes compute, in the graph's order.
 
         Nodes of no layer, such as changes of layout, get the nearest layers that made their operands, or that use their
@@ -258,13 +294,18 @@ class Lowering:
         node.op.loops(b, *ins, *(place(self.buffer(v)) for v in node.outputs))
         expand(b)
 
-    def _copy(self, value: Value, out: Buffer) -> Function:
-        """Make a function that copies a value that stands elsewhere to an output; it computes the views in between."""
-        views = self._views(value)
-        layers = self._layers(views or [value.producer])
+    def copy(self, value: Value, out: Buffer) -> Function:
+        """Make a function that copies a value that stands elsewhere to a buffer; it computes the views in between."""
+        return self.copied(self.buffer(value), out, *(self._views(value) or [value.producer]), name=value.name)
+
+    def copied(self, source: Buffer, out: Buffer, *nodes: Node | None, name: str = "condition") -> Function:
+        """Make a function that copies a buffer to another of as many elements, for these nodes."""
+        layers = self.layers(nodes)
         b = LoopBuilder(layers)
-        emit_copy(self, b, self.buffer(value), out)
-        return self._finished(f"copy {value.name}", b, layers)
+        if source.shape != out.shape:  # only the source's sizes say for sure how many elements there are
+            source, out = self.flat(source), _part(out, source.elements)
+        emit_copy(self, b, source, out)
+        return self._finished(f"copy {name}", b, layers)
 
     def _finished(self, name: str, b: LoopBuilder, origin: tuple[str, ...], early: bool = True) -> Function:
         hoist(b, early)
@@ -280,11 +321,11 @@ class Lowering:
         )
 
     def _constants(self) -> None:
-        used = dict.fromkeys(x.root for f in self.program.functions for x in f.reads)
+        used = dict.fromkeys(x.root for step in all_steps(self.program.steps) for x in touched_by(step))
         self.program.constants = [x for x in used if x.where == "constant"]
 
     # --------------------------------------------------------------------- checks
-    def _check_values(self) -> None:
+    def check_values(self) -> None:
         """Check that every stored value is a tensor of numbers, and that all sizes follow from those of the inputs."""
         for value in self._all_values():
             loc = value.producer.loc if value.producer else value.loc
@@ -292,15 +333,14 @@ class Lowering:
             if not isinstance(kind, TensorType) or kind.shape is None or kind.dtype.kind not in "fiub":
                 self.sink.report(codes.UNSUPPORTED_TYPE, loc, value=value.name, type=kind)
         for value in dict.fromkeys([*self._all_values(), *(v for n in self.graph.nodes for v in n.outputs)]):
-            for name in sorted(symbols_of([value]).keys() - self.program.symbols - self.graph.sizes.keys()):
+            for name in sorted(symbols_of([value]).keys() - self.known):
                 self._unknown_symbol(value, name)
 
-    def _constraints(self) -> list[SizeConstraint]:
+    def constraints(self) -> list[SizeConstraint]:
         """List the constraints on sizes.  A constraint on a size that nothing defines is a finding."""
         found: list[SizeConstraint] = []
         for constraint in recorded(self.graph):
-            known = (*self.program.symbols, *self.graph.sizes)
-            unknown = [s.name for s in constraint.symbols() if s.name not in known]
+            unknown = [s.name for s in constraint.symbols() if s.name not in self.known]
             for name in unknown:
                 self._unknown_symbol(None, name)
             found += [] if unknown else [constraint]
@@ -325,6 +365,11 @@ class Lowering:
         value = value or next((v for v in self.graph.inputs if name in symbols_of([v])), None)
         if value is not None:
             self.sink.report(codes.SYMBOL_NOT_AN_INPUT, value.loc, symbol=name, value=value.name)
+
+
+def _part(buffer: Buffer, elements: Dim) -> Buffer:
+    """Make a view of the first elements of a buffer."""
+    return Buffer(buffer.name, buffer.dtype, (elements,), buffer.where, base=buffer, origin=buffer.origin)
 
 
 def _loc(group: Group) -> Any:

@@ -1,6 +1,6 @@
 """Memory planning: offsets of the arena's buffers and the arena's size, as expressions of the sizes.
 
-Functions run in order, so a buffer lives from the first function that touches it to the last.  Buffers whose
+Steps run in order, so a buffer lives from the first step that touches it to the last.  Buffers whose
 lives do not overlap share memory.  Static buffers are packed first (largest first, each at the lowest gap that
 fits); symbolic ones follow in slots, shared where one size is certainly not larger than the other.  A size that the
 run computes counts with its upper bound.
@@ -8,10 +8,11 @@ run computes counts with its upper bound.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from irc.ir.dim import Dim
-from irc.loops.ir import Buffer, Program
+from irc.loops.ir import Branch, Buffer, Program, Repeat, Step, all_steps, touched_by
 
 ALIGNMENT = 64
 
@@ -26,7 +27,7 @@ class MemoryPlan:
 
 @dataclass
 class Life:
-    """The first and the last function that touches a buffer."""
+    """The places of the first and the last step that touches a buffer."""
 
     first: int
     last: int
@@ -50,14 +51,40 @@ def aligned(size: Dim) -> Dim:
 
 
 def lives(program: Program) -> dict[Buffer, Life]:
-    """Determine the life of every arena root buffer."""
+    """Determine the life of every arena root buffer.
+
+    What a loop finds in memory, or leaves there for its next run, lives as long as the loop.
+    """
     found: dict[Buffer, Life] = {}
-    for k, f in enumerate(program.functions):
-        for buffer in (*f.reads, *f.scratch, *f.writes):
-            root = buffer.root
-            if root.where == "arena":
-                found.setdefault(root, Life(k, k)).last = k
+    _note(program.steps, 0, found)
     return found
+
+
+def _note(steps: Sequence[Step], place: int, found: dict[Buffer, Life]) -> int:
+    """Note the lives of what steps touch, the first of which is at this place.  Returns the place behind them."""
+    for step in steps:
+        first = place
+        for buffer in touched_by(step):
+            _touch(buffer, place, found)
+        place += 1
+        if isinstance(step, Branch):
+            place = _note(step.otherwise.steps, _note(step.then.steps, place, found), found)
+        elif isinstance(step, Repeat):
+            place = _note(step.body.steps, place, found)
+            inside = {b.root for s in all_steps(step.body.steps) for b in touched_by(s)}
+            lasting = [b for b in inside if b in found and found[b].first < first]
+            for buffer in (*step.buffers, *lasting):
+                _touch(buffer, first, found)
+                _touch(buffer, place, found)
+            place += 1
+    return place
+
+
+def _touch(buffer: Buffer, place: int, found: dict[Buffer, Life]) -> None:
+    root = buffer.root
+    if root.where == "arena":
+        life = found.setdefault(root, Life(place, place))
+        life.last = max(life.last, place)
 
 
 def plan(program: Program) -> MemoryPlan:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 from irc.arrays import Array
 from irc.ir.dim import Dim
-from irc.ir.graph import Value
+from irc.ir.graph import Graph, Value
 from irc.ir.types import TensorType, Type, UnknownRank
 from irc.opdef.builder import evaluate_decomposed, trace
 from irc.opdef.contents import Contents
@@ -118,6 +118,16 @@ class Op:
 
     def attributes(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    @property
+    def regions(self) -> tuple[Graph, ...]:
+        """The graphs that the operation runs, each over its own inputs (see `irc.opdef.regions`)."""
+        return tuple(value for value in self.attributes().values() if isinstance(value, Graph))
+
+    def with_regions(self, regions: Sequence[Graph]) -> Op:
+        """Make the same operation with other graphs in the place of its own."""
+        names = [name for name, value in self.attributes().items() if isinstance(value, Graph)]
+        return dataclasses.replace(self, **dict(zip(names, regions, strict=True))) if names else self
 
     def __str__(self) -> str:
         """The operation with the attributes that differ from their defaults."""

@@ -22,7 +22,7 @@ from irc.diagnostics import NOWHERE, Loc
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Node, Origin, Value
 from irc.ir.literal import AttributeValue
-from irc.ir.types import DType, TensorType, Type, i64
+from irc.ir.types import DType, TensorType, Type, dynamic, i64
 from irc.opdef.contents import set_contents
 from irc.opdef.extent import require_possible
 from irc.opdef.forms import Results
@@ -30,7 +30,6 @@ from irc.opdef.reference import as_list, run_reference
 from irc.opdef.registry import find_op
 
 if TYPE_CHECKING:
-    from irc.formats.document import RawGraph
     from irc.opdef.base import Op
 
 Operand = Value | int | float | bool | Sequence[int] | Array | None
@@ -41,16 +40,6 @@ class Add(Protocol):
     """Add one operation, with its attributes by name.  Returns its result.  Raises Problem."""
 
     def __call__(self, *operands: Operand, **attributes: object) -> Value: ...
-
-
-class ReadBody(Protocol):
-    """Read the nodes of a graph of the file in place, with these values as its inputs.  Returns its outputs."""
-
-    def __call__(self, graph: RawGraph, operands: Sequence[Value]) -> list[Value]: ...
-
-
-def _no_bodies(graph: RawGraph, operands: Sequence[Value]) -> list[Value]:
-    raise AssertionError("only what is read from a file has graphs to read in place")
 
 
 class Builder:
@@ -70,7 +59,6 @@ class Builder:
     ) -> None:
         self.graph, self.hint, self.loc, self.origin, self.label = graph, hint, loc, origin, label
         self.layers = layers
-        self.read_body: ReadBody = _no_bodies
 
     def __getattr__(self, name: str) -> Add:
         """`b.Name(*operands, **attributes)` adds the canonical operation of that name, which has one result."""
@@ -174,6 +162,17 @@ def _known_by(before: Sequence[Type | None], after: Sequence[Type]) -> dict[str,
                 symbol = dataclasses.replace(now, name=was.name, hi=min(bounds, default=None), among=among)
                 found.setdefault(now.name, Dim({(symbol,): 1}))
     return found
+
+
+def keep(value: Value, before: Type | None) -> None:
+    """Keep what was known of a value's type where inferring it again found nothing."""
+    found = value.type
+    if not isinstance(before, TensorType) or not isinstance(found, TensorType):
+        return
+    if found.shape is None and before.shape is not None:
+        value.type = TensorType(before.dtype if found.dtype == dynamic else found.dtype, before.shape)
+    elif found.dtype == dynamic and before.dtype != dynamic:
+        value.type = found.with_dtype(before.dtype)
 
 
 def _has_shape(type: Type | None) -> TypeGuard[TensorType]:

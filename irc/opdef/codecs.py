@@ -51,6 +51,8 @@ class Reading:
     format: str
     sink: Sink | None = None
     loc: Loc = NOWHERE
+    body: Callable[[RawGraph], Any] | None = None
+    """Makes of a graph in an attribute what `irc.border.bodies` reads it with."""
 
     def warn(self, code: Code, **facts: object) -> None:
         if self.sink is not None:
@@ -369,16 +371,16 @@ class DTypeAttr(Codec):
 
 
 @dataclass(frozen=True)
-class Body(Codec):
-    """A graph, which a row's `read` reads in place (`Builder.read_body`); no operation has a field for it."""
+class Region(Codec):
+    """A graph: reading gives an `irc.border.bodies.Body`, from which the row's `read` makes a region."""
 
     def decode(self, raw: Attr, r: Reading) -> Any:
-        if not isinstance(raw, RawGraph):
-            raise r.bad(raw, "a graph")
-        return raw
+        if not isinstance(raw, RawGraph) or r.body is None:
+            raise r.bad(type(raw).__name__, "a graph")
+        return r.body(raw)
 
-    def encode(self, value: object, format: str) -> Attr:
-        raise ValueError("a graph that was read in place cannot be written")
+    def encode(self, value: Any, format: str) -> Attr:
+        raise ValueError("a region is written with its captured values")
 
 
 class Padded(Protocol):

@@ -6,7 +6,6 @@ Source: ONNX FlexAttention, domain ai.onnx.preview.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
@@ -15,14 +14,12 @@ from irc.ir.relation import every, multiple, same
 from irc.ir.types import FLOATS_BF16, DType, f32, f64
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
-from irc.opdef.codecs import Body, DTypeAttr, Float
+from irc.opdef.codecs import DTypeAttr, Float, Region
 from irc.opdef.conversions import as_type
 from irc.opdef.forms import Attributes, Form, Results
+from irc.opdef.regions import Body, splice
 from irc.opdef.signature import Sig
 from irc.ops.attention import repeated, usual_scale
-
-if TYPE_CHECKING:
-    from irc.formats.document import RawGraph
 
 
 def read_flex_attention(b: Builder, a: Attributes, q: Value, k: Value, v: Value) -> Results:
@@ -47,9 +44,7 @@ class FlexAttention(Op):
     def decompose(self, b: Builder, q: Value, k: Value, v: Value) -> Value:
         return self.attend(b, q, k, v, None, None)
 
-    def attend(
-        self, b: Builder, q: Value, k: Value, v: Value, score_mod: RawGraph | None, prob_mod: RawGraph | None
-    ) -> Value:
+    def attend(self, b: Builder, q: Value, k: Value, v: Value, score_mod: Body | None, prob_mod: Body | None) -> Value:
         """Build the attention with what is between its steps."""
         heads = q.shape[1]
         for x in (k, v):
@@ -64,7 +59,7 @@ class FlexAttention(Op):
         weights = self._changed(b, "prob_mod", prob_mod, b.Softmax(scores, axis=-1))
         return as_type(b, b.MatMul(weights, as_type(b, repeated(b, v, heads), precision)), q.dtype)
 
-    def _changed(self, b: Builder, attribute: str, graph: RawGraph | None, x: Value) -> Value:
+    def _changed(self, b: Builder, attribute: str, graph: Body | None, x: Value) -> Value:
         """What the graph makes of a value: something of the same type."""
         if graph is None:
             return x
@@ -72,7 +67,7 @@ class FlexAttention(Op):
         text = f"{len(graph.inputs)} inputs and {len(graph.outputs)} outputs"
         expected = "one input and one output"
         require(one, codes.BAD_ATTRIBUTE, op=self.name, attribute=attribute, text=text, expected=expected)
-        (y,) = b.read_body(graph, [x])
+        (y,) = splice(b, graph.read([x.tensor], graph.captures), [x, *graph.captures])
         alike = y.dtype == x.dtype and len(y.shape) == len(x.shape) and every(*map(same, x.shape, y.shape))
         require(alike, shape_codes.SHAPES_DIFFER, op=f"{attribute} of {self.name}", first=x.tensor, second=y.tensor)
         return y
@@ -84,8 +79,8 @@ class FlexAttention(Op):
             attrs={
                 "scale": Float(None),
                 "softmax_precision": DTypeAttr(None),
-                "score_mod": Body(None),
-                "prob_mod": Body(None),
+                "score_mod": Region(None),
+                "prob_mod": Region(None),
             },
             T={"T1": FLOATS_BF16},
             read=read_flex_attention,

@@ -15,7 +15,7 @@ def run(graph: Graph, sink: Sink) -> None:
     decompose_where(graph, lambda n: n.op.decompose is not None, sink)
     graph.prune()
     for node in graph.nodes:
-        if node.op.compute is not None or node.op.loops is not None:
+        if node.op.compute is not None or node.op.loops is not None or node.op.regions:
             continue
         if isinstance(node.op, Opaque):
             sink.report(codes.OPAQUE, node.loc, op=node.op.type)

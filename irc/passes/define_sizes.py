@@ -18,21 +18,31 @@ from irc.ir.types import TensorType
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_i64
 from irc.passes import size_constraints
+from irc.passes.region_sizes import define_in_regions
 
 
-def run(graph: Graph, sink: Sink) -> None:
-    """Define, in place, every symbol that no input and no variable has.  One that nothing defines is a finding."""
-    given = symbols_of([*graph.inputs, *(v for n in graph.nodes if n.op.effect for v in n.outputs)]).keys()
-    if not any(symbols_of(n.outputs).keys() - given for n in graph.nodes):
+def run(graph: Graph, sink: Sink, around: Collection[str] = ()) -> None:
+    """Define, in place, every symbol that no input and no variable has.  One that nothing defines is a finding.
+
+    In regions too, which know the sizes of the graph around them, as `around` says of this one.
+    """
+    given = symbols_of([*graph.inputs, *(v for n in graph.nodes if n.op.effect for v in n.outputs)]).keys() | {*around}
+    regions = [r for n in graph.nodes for r in n.op.regions]
+    if not regions and not any(symbols_of(n.outputs).keys() - given for n in graph.nodes):
         return
     _constraints_again(graph, sink, set(given))
     known = set(given)
     for node in graph.nodes:
         new = symbols_of(node.outputs).keys() - known
+        for region in node.op.regions:
+            run(region, sink, known)
         if new:
             known |= new
             with sink.catching(node.loc):
-                _define(graph, node, new)
+                if node.op.regions:
+                    define_in_regions(graph, node, new)
+                else:
+                    _define(graph, node, new)
             for name in sorted(new & graph.sizes.keys()):
                 if _needs(graph.sizes[name], name):  # the operation that could tell has been decomposed
                     del graph.sizes[name]

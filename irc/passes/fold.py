@@ -8,9 +8,8 @@ from irc.arrays import Array
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.limits import constant_memory
 from irc.ir.types import TensorType
-from irc.opdef.builder import infer_node
+from irc.opdef.builder import infer_node, keep
 from irc.opdef.reference import run_reference
-from irc.passes.infer import keep
 from irc.passes.replace import put_in_place
 
 LARGEST = 16 << 20

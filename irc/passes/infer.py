@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from irc.diagnostics import Sink
 from irc.ir.dim import Dim
-from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import TensorType, Type, dynamic
-from irc.opdef.builder import infer_node
+from irc.ir.graph import Graph, Node
+from irc.opdef.builder import infer_node, keep
 
 
 def run(graph: Graph, sink: Sink) -> None:
@@ -27,14 +26,3 @@ def infer_at(node: Node, sink: Sink) -> dict[str, Dim]:
     for value, type in before:
         keep(value, type)
     return renamed
-
-
-def keep(value: Value, before: Type | None) -> None:
-    """Keep what was known of a value's type where inferring it again found nothing."""
-    found = value.type
-    if not isinstance(before, TensorType) or not isinstance(found, TensorType):
-        return
-    if found.shape is None and before.shape is not None:
-        value.type = TensorType(before.dtype if found.dtype == dynamic else found.dtype, before.shape)
-    elif found.dtype == dynamic and before.dtype != dynamic:
-        value.type = found.with_dtype(before.dtype)

@@ -45,6 +45,8 @@ def _constraints(node: Node, sink: Sink) -> list[SizeConstraint]:
         renamed = infer_at(node, sink)
         if node.op.decompose is not None:
             _trace(node.op, node.inputs)
+    if node.op.regions:
+        return []  # those of its regions hold when these run
     where = node.loc.where or node.name or node.op.name
     return [replace(d, relation=d.relation.subs(renamed), where=where) for d in found]
 

@@ -59,6 +59,11 @@ KNOWN: dict[str, dict[str, str]] = {
     **{f"onnx BatchNormalization-{n}": {"5 results": "those of training are not read"} for n in (6, 7, 9)},
     **{f"onnx BatchNormalization-{n}": {"3 results": "those of training are not read"} for n in (14, 15)},
     "onnx LayerNormalization-17": {"3 results": "mean and inverse deviation are not read"},
+    **{f"onnx Loop-{n}": {"v_initial": "each value has a type of its own"} for n in (1, 11)},
+    **{
+        f"onnx Scan-{n}": {"initial_state_and_scan_inputs": "each value has a type of its own"}
+        for n in (8, 9, 11, 16, 19, 21, 23, 24, 25)
+    },
     "openvino Divide-1": {"m_pythondiv": "the CPU plugin truncates whatever it says"},
     **{f"openvino AvgPool-{n}": {"exclude-pad": "what absence means to the reader"} for n in (1, 14, 16)},
     **{

@@ -15,9 +15,10 @@ from typing import Literal, TypeVar
 
 from irc.backends.c import prelude
 from irc.backends.c.data import Weights
+from irc.backends.c.entry_points import entry_points
 from irc.backends.c.expr import MATH, PREDICATES
 from irc.backends.c.function import Kernel, Signature, Unit
-from irc.backends.c.interface import INTERFACE, Interface, context, entry_points, header
+from irc.backends.c.interface import INTERFACE, Interface, context, header
 from irc.backends.c.kernel_text import SYMBOL, described, in_lines
 from irc.backends.c.names import Names, prefix_of, stem
 from irc.backends.c.shared import print_functions

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from irc.backends.c.data import Weights
-from irc.backends.c.function import LARGEST_INDEX, Signature, Unit, broken, wrapped
-from irc.backends.c.names import Names
-from irc.backends.c.run_sizes import NEEDED_DECLARATION, RunSizes, needed, refusals, used as used_by_sizes
+from irc.backends.c.function import LARGEST_INDEX, Unit
+from irc.backends.c.run_sizes import NEEDED_DECLARATION
 from irc.backends.c.sizes import (
     LARGEST_SIZE,
     LIMIT,
@@ -24,7 +23,7 @@ from irc.backends.c.sizes import (
     with_operands,
 )
 from irc.backends.c.text import CComment, CName, block_comment, cut, remark
-from irc.backends.c.types import describe, storage
+from irc.backends.c.types import describe
 from irc.diagnostics import require
 from irc.diagnostics.codes import lowering, name_of, runtime
 from irc.diagnostics.core import Code
@@ -271,7 +270,7 @@ def _header_tensors(i: Interface) -> list[CComment]:
 
 def _statuses(i: Interface) -> str:
     """Print the enumeration of what functions return."""
-    constraints = sorted((d.code for d in i.program.constraints), key=lambda code: code.number)
+    constraints = sorted((d.code for d in i.program.all_constraints()), key=lambda code: code.number)
     codes = dict.fromkeys((*runtime.STATUSES, *constraints))
     rows = [f"    {i.status(c)} = {c.number}, {remark(c.title)}" for c in codes]
     note = "/* What functions that return int give: 0, or the number of a finding, which `irc explain` explains. */"
@@ -327,252 +326,6 @@ def _static_size(i: Interface) -> str:
     return f'_Static_assert({int(i.total) + i.header} <= SIZE_MAX / 2, "the context fits into the address space");\n'
 
 
-def entry_points(i: Interface, calls: list[Signature]) -> str:
-    """Print the P_* functions."""
-    parts = [_context_size(i), _init(i), _reset(i), _plan(i), needed(i), _clock(i, len(calls)), _run(i, calls)]
-    return "\n".join(part for part in (_check(i), *parts) if part)  # P_check is last: it checks what these compute
-
-
-def _check(i: Interface) -> str:
-    if i.is_static:
-        return ""
-    p, lines, bounds = i.prefix, list[str](), i.symbols()
-    for symbol, name in i.parameters.items():
-        s = bounds.get(symbol, Symbol(symbol))
-        lines.append(f"    if ({name} < {s.lo} || {name} > {largest(s)}) return {i.status(runtime.SIZE_OUT_OF_RANGE)};")
-    sizes, known = i.checked_sizes(), i.program.known  # what is not known yet, P_run checks
-    constraints = [c for c in i.program.constraints if all(map(known, c.relation.dims()))]
-    checks = refusals(i, sizes, constraints, filter(known, i.doubtful_sizes()))
-    lines += [part for line in (*sizes.lines, *checks) for part in _folded(line)]
-    given = i.load_sizes("dims", set(i.parameters))
-    return (
-        "\n".join([f"static int {p}_check(const int64_t *dims) {{", *given, *lines, f"    return {i.ok};", "}"]) + "\n"
-    )
-
-
-def _folded(line: str) -> list[str]:
-    """Break a line of a function's body into several if it is long."""
-    first, *rest = broken(line.strip(), 112)
-    return [f"    {first}", *(f"        {part}" for part in rest)]
-
-
-def _used(*dims: Dim) -> set[str]:
-    return {s.name for d in dims for s in d.symbols()}
-
-
-def _context_size(i: Interface) -> str:
-    p = i.prefix
-    lines = [f"size_t {p}_context_size(const int64_t *dims) {{"]
-    if i.is_static:
-        lines += ["    (void)dims;"]
-    else:
-        lines += [f"    if (!dims || {p}_check(dims)) return 0;", *i.load_sizes("dims", _used(i.total))]
-    total, sizes = i.total + i.header, i.sizes()
-    text = str(int(total)) if total.is_const else f"(size_t)({sizes.text(total)})"
-    return "\n".join([*lines, *sizes.lines, f"    return {text};", "}"]) + "\n"
-
-
-def _init(i: Interface) -> str:
-    p, misaligned = i.prefix, i.status(runtime.MEMORY_MISALIGNED)
-    lines = [_SYSCALL] if _uses_tiles(i) else []
-    lines.append(f"int {p}_init({p}_ctx *ctx, const void *weights, const irc_pool *pool) {{")
-    lines.append(f"    if (!ctx || (uintptr_t)ctx % 64) return {misaligned};")
-    if i.weights.size and not i.weights.embedded:
-        lines.append(f"    if (!weights || (uintptr_t)weights % 64) return {misaligned};")
-    if _uses_tiles(i):
-        lines += ["#ifdef __linux__", f"    if (syscall(158, 0x1023L, 18L)) return {i.status(runtime.TILES_REFUSED)};"]
-        lines += ["#endif"]
-    lines += ["    memset(ctx, 0, sizeof *ctx);", "    ctx->pool = pool;", "    ctx->weights = weights;"]
-    if i.is_static:
-        lines.append("    ctx->planned = 1;")
-    if i.states and not _moving_states(i):
-        lines.append(f"    {p}_reset(ctx);")
-    return "\n".join([*lines, f"    return {i.ok};", "}"]) + "\n"
-
-
-_SYSCALL = """/* A process may use AMX when it has asked for it: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA). */
-#ifdef __linux__
-long syscall(long number, ...);
-#endif"""
-
-
-def _uses_tiles(i: Interface) -> bool:
-    return any("amx_tile" in k.features for k in i.unit.kernels.values())
-
-
-def _bytes(i: Interface, size: Dim) -> str:
+def bytes_text(i: Interface, size: Dim) -> str:
     """Print a size as a size_t."""
     return str(int(size)) if size.is_const else f"(size_t)({i.size(size)})"
-
-
-def _moving_states(i: Interface) -> bool:
-    return not i.arena.is_const
-
-
-def _reset(i: Interface) -> str:
-    p = i.prefix
-    lines = [f"void {p}_reset({p}_ctx *ctx) {{"]
-    if not i.states:
-        return "\n".join([*lines, "    (void)ctx;", "}"]) + "\n"
-    if _moving_states(i):
-        lines.append("    if (!ctx->planned) return;")
-        lines += i.load_sizes("ctx->dims", _used(*(s.current.bytes for s in i.states)))
-    lines += ["    uint8_t *const base = (uint8_t *)ctx;", "    ctx->turn = 0;"]
-    for s in i.states:
-        place, size = f"base + {i.address(s.at)}", _bytes(i, s.current.bytes)
-        if s.initial is None:
-            lines.append(f"    memset({place}, 0, {size});")
-        else:
-            lines.append(f"    memcpy({place}, {i.weights.pointer(s.initial, s.current.dtype)}, {size});")
-    return "\n".join([*lines, "}"]) + "\n"
-
-
-def _plan(i: Interface) -> str:
-    p = i.prefix
-    lines = [f"int {p}_plan({p}_ctx *ctx, const int64_t *dims) {{"]
-    if i.is_static:
-        return "\n".join([*lines, "    (void)ctx;", "    (void)dims;", f"    return {i.ok};", "}"]) + "\n"
-    lines += [
-        f"    if (!dims) return {i.status(runtime.SIZE_OUT_OF_RANGE)};",
-        f"    const int error = {p}_check(dims);",
-    ]
-    lines += ["    if (error) return error;", f"    if (!ctx) return {i.status(runtime.MEMORY_MISALIGNED)};"]
-    lines += i.load_sizes("dims", _used(*i.slots))
-    if _moving_states(i):
-        changed = "const int changed = !ctx->planned || memcmp(ctx->dims, dims, sizeof ctx->dims) != 0;"
-        lines.append(f"    {changed}")
-    lines.append("    memcpy(ctx->dims, dims, sizeof ctx->dims);")
-    sizes = i.sizes()
-    offsets = [f"    ctx->at[{k}] = {sizes.next(d + i.header, f'ctx->at[{k}]')};" for d, k in i.slots.items()]
-    lines += [*sizes.lines, *offsets]
-    lines.append("    ctx->planned = 1;")
-    if _moving_states(i):
-        lines.append(f"    if (changed) {p}_reset(ctx); /* the state's own sizes may have changed */")
-    return "\n".join([*lines, f"    return {i.ok};", "}"]) + "\n"
-
-
-def _run(i: Interface, calls: list[Signature]) -> str:
-    p = i.prefix
-    names = Names(frozenset(i.unit.names.taken))
-    called = (b for s in calls for b in s.buffers)
-    given = (o.root for o in i.program.outputs)
-    places = {
-        b: names.of_model(b.name)
-        for b in dict.fromkeys(
-            [*called, *given, *(s.following for s in i.states), *(s.buffer.root for s in i.program.sizes)]
-        )
-    }
-    run_sizes = RunSizes(i, places)
-    body = _stamp(i, 0) + run_sizes.after(None)
-    for k, (f, call) in enumerate(zip(i.program.functions, calls, strict=True), 1):
-        body += _call(i, call, places) + _stamp(i, k) + run_sizes.after(f.writes)
-    body += _copies(i, places) + _stamp(i, len(calls) + 1)
-    if any(s.swapped is not None for s in i.states):
-        body.append("    ctx->turn ^= 1;")
-    body += _output_sizes(i)
-    words = set(re.findall(r"\w+", "\n".join(body)))  # a result without elements is written nowhere
-    declared = [f"    {_declare(i, b, name)}" for b, name in places.items() if name in words]
-    text = "\n".join([*declared, *body])
-    head = [f"int {p}_run({p}_ctx *ctx, const void *const *in, void *const *out, int64_t *out_dims) {{"]
-    if "base +" in text:
-        head.append("    uint8_t *const base = (uint8_t *)ctx;")
-    head += [f"    (void){v};" for v in ("in", "out", "out_dims") if f"{v}[" not in text and f"({v})" not in text]
-    if not i.is_static:
-        head.append(f"    if (!ctx->planned) return {i.status(runtime.NOT_PLANNED)};")
-        used = {s for c in calls for s in c.symbols} | _used(*(d for o in i.program.outputs for d in o.shape))
-        used |= _used(*(o.bytes for o in i.program.outputs), *(s.current.bytes for s in i.states if s.swapped is None))
-        head += i.load_sizes("ctx->dims", (used | used_by_sizes(i)) & set(i.program.symbols))
-    if not any("ctx" in line for line in [text, *head[1:]]):
-        head.append("    (void)ctx;")
-    return "\n".join([*head, text, f"    return {i.ok};", "}"]) + "\n"
-
-
-def _clock(i: Interface, calls: int) -> str:
-    """Print what a build for profiling adds: its clock, and the times that it notes."""
-    if not i.profile:
-        return ""
-    p = i.prefix
-    return f"""#include <time.h>
-
-static int64_t {p}_times[{calls + 2}];
-
-const int64_t *{p}_profile(void) {{
-    return {p}_times;
-}}
-
-static inline void {p}_stamp(int place) {{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    {p}_times[place] = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}}
-"""
-
-
-def _stamp(i: Interface, place: int) -> list[str]:
-    return [f"    {i.prefix}_stamp({place});"] if i.profile else []
-
-
-def _call(i: Interface, call: Signature, places: dict[Buffer, CName]) -> list[str]:
-    args = [places[b] for b in call.buffers] + [i.unit.symbols[s] for s in call.symbols] + ["ctx->pool"] * call.pool
-    return wrapped(f"    {call.name}(", args, ");")
-
-
-def _declare(i: Interface, b: Buffer, name: CName) -> str:
-    """Declare the pointer to a buffer's memory."""
-    c, p = storage(b.dtype), i.program
-    for s in i.states:
-        for root, first, second in ((s.current, s.at, s.swapped), (s.following, s.swapped, s.at)):
-            if b is root and first is not None:
-                where = i.address(first)
-                if s.swapped is not None and second is not None:
-                    where = f"(ctx->turn ? {i.address(second)} : {where})"
-                return f"{c} *const {name} = ({c} *)(base + {where});"
-    for k, x in enumerate(p.inputs):
-        if x.root is b:
-            return f"const {c} *const {name} = in[{k}];"
-    if b.data is not None or b.where == "constant":
-        assert b.data is not None, f"constant {b.name} has no data"
-        pointer = i.weights.pointer(b.data, b.dtype)
-        return f"const {c} *const {name} = {_cast(pointer, f'const {c} *') if not i.weights.embedded else pointer};"
-    if b.where == "output":
-        k = next(k for k, o in enumerate(p.outputs) if o.root is b)
-        return f"{c} *const {name} = out[{k}];"
-    return f"{c} *const {name} = ({c} *)(base + {i.address(i.arena + i.plan.offsets[b])});"
-
-
-def _cast(pointer: str, c_type: str) -> str:
-    return f"({c_type})({pointer})" if " " in pointer else f"({c_type}){pointer}"
-
-
-def _copies(i: Interface, places: dict[Buffer, CName]) -> list[str]:
-    """Copy outputs that are not written in place (a second name, an input, a constant), and states without a turn."""
-    lines: list[str] = []
-    direct: set[Buffer] = set()
-    for k, o in enumerate(i.program.outputs):
-        if o.root.where == "output" and o.root not in direct:
-            direct.add(o.root)
-        else:
-            lines.append(f"    memcpy(out[{k}], {places[o.root]}, {_bytes(i, o.bytes)});")
-    for s in _copy_order([s for s in i.states if s.swapped is None and s.following is not s.current]):
-        lines.append(f"    memcpy(base + {i.address(s.at)}, {places[s.following]}, {_bytes(i, s.current.bytes)});")
-    return lines
-
-
-def _copy_order(states: list[State]) -> list[State]:
-    """Order copies so that a state whose next value is another's current one goes before that one changes."""
-    left, found = list(states), list[State]()
-    while left:
-        free = [s for s in left if not any(o is not s and o.following is s.current for o in left)]
-        if not free:
-            raise ValueError("states that exchange their values need a copy between them")
-        found.append(free[0])
-        left.remove(free[0])
-    return found
-
-
-def _output_sizes(i: Interface) -> list[str]:
-    sizes = [d for o in i.program.outputs for d in o.shape]
-    if not sizes:
-        return []
-    rows = [f"        out_dims[{k}] = {i.size(d)};" for k, d in enumerate(sizes)]
-    return ["    if (out_dims) {", *rows, "    }"]

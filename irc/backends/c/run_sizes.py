@@ -7,6 +7,7 @@ larger one ends the run; so does one that breaks a constraint on sizes, which P_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from irc.backends.c.sizes import CheckedSizes, Sizes, dim_text
@@ -14,7 +15,7 @@ from irc.backends.c.text import CName, remark
 from irc.diagnostics.codes import runtime
 from irc.ir.dim import Dim, Factors, Symbol
 from irc.ir.relation import SizeConstraint
-from irc.loops.ir import Buffer, RunSize
+from irc.loops.ir import Branch, Buffer, Repeat, RunSize
 
 if TYPE_CHECKING:
     from irc.backends.c.interface import Interface
@@ -38,14 +39,20 @@ def refusals(i: Interface, sizes: Sizes, constraints: Iterable[SizeConstraint], 
 
 
 class RunSizes:
-    """The lines of P_run that define sizes, for one program.  `places` names the pointers to buffers."""
+    """The lines of P_run that define sizes, for one program.  `places` names the pointers to buffers.
+
+    A size that a block computes again, as a loop does, is settled behind the last step that does.
+    """
 
     def __init__(self, interface: Interface, places: dict[Buffer, CName]) -> None:
         self.i, self.places = interface, places
         program = interface.program
-        self.known = {*program.symbols}
-        self.waiting: list[RunSize] = list(program.sizes)
-        self.constraints = [c for c in program.constraints if not all(map(program.known, c.relation.dims()))]
+        self.again = any(isinstance(step, Branch | Repeat) for step in program.steps)
+        """Whether sizes are variables, which several steps may set."""
+        self.assigned = {*program.symbols}
+        self.settled = {*program.symbols}
+        self.read: set[Buffer] = set()  # the root buffers that sizes were read from
+        self.constraints: list[SizeConstraint] = []
         self.doubtful = [d for d in interface.doubtful_sizes() if not program.known(d)]
         self.checked = CheckedSizes(
             interface.unit.symbols,
@@ -54,35 +61,70 @@ class RunSizes:
             interface.status(runtime.MODEL_TOO_LARGE),
         )
 
+    def declarations(self) -> list[str]:
+        """Print the variables of sizes, if several steps may set one."""
+        names = dict.fromkeys(self.i.unit.symbols[s.symbol.name] for s in self.i.program.sizes)
+        return [f"    int64_t {name} = 0;" for name in names] if self.again else []
+
+    @contextmanager
+    def block(self, constraints: Sequence[SizeConstraint], written: Sequence[Buffer]) -> Iterator[list[str]]:
+        """Enter a block of steps with these constraints, which writes these buffers.
+
+        Yields the lines of what can be checked at its start.
+        """
+        before = self.assigned, self.settled, self.constraints
+        own = {s.symbol.name for s in self._among(written) if s.buffer.root not in self.read}
+        self.assigned, self.settled = set(self.assigned), self.assigned - own
+        self.constraints = list(constraints)
+        yield list(self._constraints())
+        self.assigned, self.settled, self.constraints = before
+
     def after(self, written: Sequence[Buffer] | None) -> list[str]:
-        """Print what is known once these buffers are written; None: before the first function."""
-        roots = None if written is None else {b.root for b in written}
-        here = [
-            s
-            for s in self.waiting
-            if (s.buffer.root.where in ("input", "constant") if roots is None else s.buffer.root in roots)
-        ]
-        if not here:
-            return []
-        self.waiting = [s for s in self.waiting if s not in here]
+        """Print the sizes that are known once these buffers are written; None: before the first function."""
+        here = self._among(written)
+        self.read |= {s.buffer.root for s in here}
         lines = [line for s in here for line in self._define(s)]
-        self.known |= {s.symbol.name for s in here}
-        return [*lines, *self._factors(here), *self._constraints()]
+        self.assigned |= {s.symbol.name for s in here}
+        return [*lines, *self._factors(here)]
+
+    def settle(self, written: Sequence[Buffer] | None) -> list[str]:
+        """Print what can be checked when the sizes in these buffers change no more in this block."""
+        here = self._among(written)
+        self.assigned |= {s.symbol.name for s in here}
+        self.settled |= {s.symbol.name for s in here}
+        return list(self._constraints()) if here else []
+
+    def guard(self, s: RunSize) -> list[str]:
+        """Print a check that what stands in a buffer may become the value of the symbol."""
+        return list(self._refuse(f"{self.places[s.buffer.root]}[0]", s.symbol))
+
+    def _among(self, written: Sequence[Buffer] | None) -> list[RunSize]:
+        sizes = self.i.program.sizes
+        if written is None:
+            return [s for s in sizes if s.buffer.root.where in ("input", "constant")]
+        roots = {b.root for b in written}
+        return [s for s in sizes if s.buffer.root in roots]
 
     def _define(self, s: RunSize) -> Iterator[str]:
-        i, name = self.i, self.i.unit.symbols[s.symbol.name]
-        yield f"    const int64_t {name} = {self.places[s.buffer.root]}[0]; {remark(s.value)}"
+        name = self.i.unit.symbols[s.symbol.name]
+        kind = "" if self.again else "const int64_t "
+        yield f"    {kind}{name} = {self.places[s.buffer.root]}[0]; {remark(s.value)}"
+        yield from self._refuse(name, s.symbol)
+
+    def _refuse(self, name: str, symbol: Symbol) -> Iterator[str]:
+        """Print the checks of a value that a symbol has, or will have."""
+        i = self.i
         yield f"    if ({name} < 0) return {i.status(runtime.SIZE_NEGATIVE)};"
         beyond = i.status(runtime.SIZE_BEYOND_BOUND)
-        if s.symbol.name in i.limits:
-            place = i.limits[s.symbol.name]
+        if symbol.name in i.limits:
+            place = i.limits[symbol.name]
             yield f"    if ({name} > ctx->dims[{place}]) {{"
             yield f"        ctx->beyond = {place};"
             yield f"        ctx->needed = {name};"
             yield f"        return {beyond};"
             yield "    }"
         else:
-            most = i.program.capacity.of(Dim({(s.symbol,): 1}))
+            most = i.program.capacity.of(Dim({(symbol,): 1}))
             yield f"    if ({name} > {self._planned(most)}) return {beyond};"
 
     def _planned(self, size: Dim) -> str:
@@ -98,7 +140,7 @@ class RunSizes:
         """Make sure of the products that partial results rely on."""
         groups: dict[Factors, list[Symbol]] = {}
         for s in self.i.program.sizes:
-            if s.symbol.among is not None and s.symbol.name in self.known:
+            if s.symbol.among is not None and s.symbol.name in self.assigned:
                 groups.setdefault(s.symbol.among, []).append(s.symbol)
         new = {s.symbol.among for s in here}
         for among, symbols in groups.items():
@@ -109,21 +151,13 @@ class RunSizes:
 
     def _constraints(self) -> Iterator[str]:
         """Check what could not be checked before: constraints, then sizes that would be negative."""
-        ready = [d for d in self.constraints if all(s.name in self.known for s in d.symbols())]
+        ready = [d for d in self.constraints if all(s.name in self.settled for s in d.symbols())]
         self.constraints = [d for d in self.constraints if d not in ready]
-        sure = [d for d in self.doubtful if all(s.name in self.known for s in d.symbols())]
+        sure = [d for d in self.doubtful if all(s.name in self.settled for s in d.symbols())]
         self.doubtful = [d for d in self.doubtful if d not in sure]
         checks = refusals(self.i, self.checked, ready, sure)
         lines, self.checked.lines = self.checked.lines, []
         yield from (*lines, *checks)
-
-
-def used(i: Interface) -> set[str]:
-    """Name the symbols that these lines read."""
-    program = i.program
-    dims = [program.capacity.of(Dim({(s.symbol,): 1})) for s in program.sizes if s.symbol.name not in i.limits]
-    dims += [d for constraint in program.constraints for d in constraint.relation.dims() if not program.known(d)]
-    return {s.name for d in (*dims, *i.doubtful_sizes()) for s in d.symbols()}
 
 
 def needed(i: Interface) -> str:

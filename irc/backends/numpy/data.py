@@ -19,6 +19,8 @@ def data_decide(node: Node, sizes: Container[str]) -> bool:
     They do where an operand has sizes other than those of inputs, where it is a text to be read, and where it says
     what is to be done (axes, a shape, indices, counts) and has another element type than the results.
     """
+    if node.op.regions:
+        return True
     values = [*node.operands, *node.outputs]
     if any(not _sized(v, sizes) or v.dtype == string for v in values):
         return True

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from irc.backends.numpy import regions
 from irc.backends.numpy.data import data_decide, sizes_of_inputs
 from irc.backends.numpy.facts import OTHER, Fact, Items
 from irc.backends.numpy.functions import Library, Written
@@ -76,22 +78,24 @@ def emit(graph: Graph, name: str, options: Options | None = None) -> Emitted:
     Raises CompileError with every operation that cannot be written.
     """
     sink = Sink()
-    decompose_where(graph, lambda n: type(n.op).reference is Op.reference and n.op.decompose is not None, sink)
-    writer = _ModuleWriter(graph, name, options or Options(), sink)
+    for each in graph.nested():
+        decompose_where(each, lambda n: type(n.op).reference is Op.reference and n.op.decompose is not None, sink)
+    writer = ModuleWriter(graph, name, options or Options(), sink)
     with np.errstate(all="ignore"):  # what is known is computed
         source = writer.text()
     sink.stop_on_errors(CompileError)
     return Emitted(source, writer.weights, writer.groups)
 
 
-class _ModuleWriter:
+class ModuleWriter:
+    """Writes the text of one module; a copy of it writes each function that is the body of a region."""
+
     def __init__(self, graph: Graph, name: str, options: Options, sink: Sink) -> None:
         self.graph, self.name, self.options, self.sink = graph, name, options, sink
         self.groups: list[Group] = []
         self.library = Library()
         self.chains = ChainWriter(self.library)
         self.weights: list[tuple[int, np.ndarray[Any, Any]]] = []
-        self.end = 0
         self.constants: list[str] = []
         self.locals: dict[Value, PyName] = {}
         self.shared: dict[int, PyName] = {}
@@ -177,16 +181,45 @@ class _ModuleWriter:
     def _run(self) -> str:
         groups = self.groups = grouped(self.graph)
         known = sizes_of_inputs(self.graph)
-        self.locals = {v: self._local(v) for v in self.graph.inputs}
+        self.locals = {v: self.local(v) for v in self.graph.inputs}
         lines: list[str] = []
         if self.graph.inputs:
             names = ", ".join(self.locals[v] for v in self.graph.inputs)
             several = f"({names})" if len(names) > WIDTH - 20 else names
             lines.append(f"{several} = inputs" if len(self.graph.inputs) > 1 else f"[{names}] = inputs")
-        for value in self.graph.inputs:
-            lines += self._sizes_of(value)
+        lines += [*self._sizes_of_inputs(), *self._stamp(0), *self._statements(groups, known)]
+        results = ", ".join(self.operand(v) for v in self.graph.outputs)
+        lines += [*self.following, *self._stamp(len(groups) + 1), f"return [{results}]"]
+        doc = '    """The outputs, in the order of OUTPUTS, for a list of inputs in the order of INPUTS."""'
+        body = wrapped("\n".join(lines), "        ")
+        parameters = "inputs, state" if self.stateful else "inputs"
+        return f'def run({parameters}):\n{doc}\n    with np.errstate(all="ignore"):\n{body}'
+
+    def region(self, region: Graph, hint: str, what: str) -> PyName:
+        """Write a region as a function of its inputs, which returns a tuple.  Returns the function's name."""
+        inner = copy(self)
+        inner.graph, inner.sizes, inner.following = region, {}, []
+        inner.results = set(region.outputs)
+        inner.needs_sizes = any(isinstance(n.op, DimVector) for n in region.nodes)
+        inner.options = replace(self.options, profile=False)
+        inner.locals = {}
+        parameters = ", ".join(inner.local(v) for v in region.inputs)
+        lines = [*inner._sizes_of_inputs(), *inner._statements(grouped(region), frozenset())]
+        comma = "," if len(region.outputs) == 1 else ""
+        lines.append(f"return ({', '.join(inner.operand(v) for v in region.outputs)}{comma})")
+        name = self.library.fresh(hint)
+        head = wrapped(f"def {name}({parameters}):")
+        text = f"{head}\n    {PyDocstring(what)}\n{wrapped(chr(10).join(lines), '    ')}"
+        self.library.text_function(name, text, ())
+        return name
+
+    def _sizes_of_inputs(self) -> list[str]:
+        return [line for value in self.graph.inputs for line in self._sizes_of(value)]
+
+    def _statements(self, groups: list[Group], known: frozenset[str]) -> list[str]:
+        """Write the statements of the groups; values that no later group needs are deleted."""
+        lines: list[str] = []
         last = self._last_uses(groups)
-        lines += self._stamp(0)
         for i, group in enumerate(groups):
             with self.sink.catching(group.root.loc):
                 lines += self._group(group)
@@ -202,12 +235,7 @@ class _ModuleWriter:
                     names = ", ".join(dead)
                     lines.append(f"del ({names})" if len(names) > WIDTH - 20 else f"del {names}")
             lines += self._stamp(i + 1)
-        results = ", ".join(self._operand(v) for v in self.graph.outputs)
-        lines += [*self.following, *self._stamp(len(groups) + 1), f"return [{results}]"]
-        doc = '    """The outputs, in the order of OUTPUTS, for a list of inputs in the order of INPUTS."""'
-        body = wrapped("\n".join(lines), "        ")
-        parameters = "inputs, state" if self.stateful else "inputs"
-        return f'def run({parameters}):\n{doc}\n    with np.errstate(all="ignore"):\n{body}'
+        return lines
 
     def _last_uses(self, groups: list[Group]) -> dict[int, list[Value]]:
         """Find the last use of each value. Returns, by group, the values that no later group needs."""
@@ -227,16 +255,18 @@ class _ModuleWriter:
         node = group.root
         comment = PyComment(f"{_sources(group)}: {', '.join(str(v.type) for v in self._read(node))}")
         if len(group.nodes) > 1:
-            args = ", ".join(self._operand(v) for v in group.operands)
+            args = ", ".join(self.operand(v) for v in group.operands)
             made = f"{self.chains.function(group)}({args})"
-            lines = [f"{self._local(node.outputs[0])} = {made}"]
+            lines = [f"{self.local(node.outputs[0])} = {made}"]
         elif isinstance(node.op, ReadValue | Assign):
             lines = self._variable(node)
         elif isinstance(node.op, DimVector):
-            lines = [f"{self._local(node.outputs[0])} = {self._size_vector(node.op.dims)}"]
+            lines = [f"{self.local(node.outputs[0])} = {self._size_vector(node.op.dims)}"]
+        elif node.op.regions:
+            lines = regions.statements(self, node)
         elif is_elementwise(node):
-            made, _ = call(self.library, node, [self._operand(v) for v in node.operands])
-            lines = [f"{self._local(node.outputs[0])} = {made}"]
+            made, _ = call(self.library, node, [self.operand(v) for v in node.operands])
+            lines = [f"{self.local(node.outputs[0])} = {made}"]
         else:
             lines = self._call(node)
         for value in node.outputs:
@@ -245,13 +275,13 @@ class _ModuleWriter:
 
     def _variable(self, node: Node) -> list[str]:
         """Write the read of a variable (its initial value until it is set), or its assignment at the end of the run."""
-        name, result = node.op.variable_id, self._local(node.outputs[0])  # type: ignore[attr-defined]
+        name, result = node.op.variable_id, self.local(node.outputs[0])  # type: ignore[attr-defined]
         if isinstance(node.op, Assign):
             assert node.inputs[0] is not None
             self.following.append(f"state[{name!r}] = {result}")
-            return [f"{result} = np.array({self._operand(node.inputs[0])})"]
+            return [f"{result} = np.array({self.operand(node.inputs[0])})"]
         if node.inputs and node.inputs[0] is not None:
-            initial = self._operand(node.inputs[0])
+            initial = self.operand(node.inputs[0])
         else:
             shape = tuple(int(d) if d.is_const else 0 for d in node.outputs[0].shape)
             initial = f"np.zeros({shape}, {dtype_text(node.outputs[0].dtype.numpy)})"
@@ -267,20 +297,20 @@ class _ModuleWriter:
         if not several:
             written = self.library.operation(node.op, [fact_of(v) for v in node.inputs])
             made = self._written(written, node)
-            return [f"{self._local(node.outputs[0])} = {typed(made, written.result, node.outputs[0])}"]
+            return [f"{self.local(node.outputs[0])} = {typed(made, written.result, node.outputs[0])}"]
         missing = len(node.op.sig.outputs) - len(used)
         variadic = any(p.variadic for p in node.op.sig.outputs)
         asked = None if variadic else [*used, *[False] * missing]
         written = self.library.operation(node.op, [fact_of(v) for v in node.inputs], asked)
         made = self._written(written, node)
         if written.whole:
-            names = [self._local(v) for v in node.outputs]
+            names = [self.local(v) for v in node.outputs]
             facts = written.result.items if isinstance(written.result, Items) else (OTHER,) * len(names)
             targets = [*names, *(["*_"] if missing and not variadic else [])]
             comma = "," if len(targets) == 1 else ""
             return [f"{', '.join(targets)}{comma} = {made}", *_retyped(names, facts, node.outputs)]
         values = [v for v, u in zip(node.outputs, used, strict=True) if u]
-        names = [self._local(v) for v in values]
+        names = [self.local(v) for v in values]
         if len(values) == 1:
             return [f"{names[0]} = {typed(made, written.result, values[0])}"]
         facts = written.result.items if isinstance(written.result, Items) else (OTHER,) * len(names)
@@ -292,15 +322,17 @@ class _ModuleWriter:
 
     def _written(self, written: Written, node: Node) -> str:
         operands = [node.inputs[i] for i in written.operands]
-        return f"{written.name}({', '.join('None' if v is None else self._operand(v) for v in operands)})"
+        return f"{written.name}({', '.join('None' if v is None else self.operand(v) for v in operands)})"
 
     # ----------------------------------------------------------------------- operands
-    def _operand(self, value: Value) -> str:
+    def operand(self, value: Value) -> str:
+        """Name a value in the function that is being written."""
         if value.const is not None:
             return self._constant(value)
         return self.locals[value]
 
-    def _local(self, value: Value) -> PyName:
+    def local(self, value: Value) -> PyName:
+        """Make a variable for a value.  Returns its name."""
         self.locals[value] = PyName.of_model(value.name, self.taken)
         return self.locals[value]
 
@@ -313,10 +345,10 @@ class _ModuleWriter:
         name = self.shared[key] = PyName.of_model(value.name.upper(), self.taken)
         text = array_literal(array) if array.size <= INLINE_LIMIT or value.const.dtype == string else None
         if text is None:
-            self.end = -(-self.end // ALIGNMENT) * ALIGNMENT
-            self.weights.append((self.end, array))
-            text = f"weight({self.end}, {dtype_text(array.dtype)}, {array.shape})"
-            self.end += array.nbytes
+            before = self.weights[-1] if self.weights else (0, np.empty(0))
+            start = -(-(before[0] + before[1].nbytes) // ALIGNMENT) * ALIGNMENT
+            self.weights.append((start, array))
+            text = f"weight({start}, {dtype_text(array.dtype)}, {array.shape})"
         self.library.note(text)
         self.constants.append(f"{name} = {text}")
         return name

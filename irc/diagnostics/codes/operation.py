@@ -114,6 +114,27 @@ TOO_MANY_OUTPUTS = Code(
     fix="Remove the extra output.",
     help="remove the extra outputs",
 )
+REGION_TYPES_DIFFER = Code(
+    "IRC2107",
+    "error",
+    "Bodies disagree about a type",
+    "{op}: a result is {first} in one place and {second} in the other",
+    why="Both branches of an If have results of the same types, and what a Loop or a Scan carries has the type that it "
+    "started with. Sizes may differ, element types may not.",
+    example="If whose then_branch gives f32[2] and whose else_branch gives i64[2]",
+    fix="Add a Cast to one of the bodies.",
+    help="make the element types equal, with a Cast in one of the bodies",
+)
+REGION_ARITY = Code(
+    "IRC2108",
+    "error",
+    "Wrong number of inputs or outputs of a body",
+    "{op}: its {body} has {given} {what}, {needed} fit the node",
+    why="How many inputs and outputs the body of an If, Loop, Scan or SequenceMap has follows from the node's own.",
+    example="Loop with two carried values and a body of three inputs: the number, the condition, and one of the values",
+    fix="Give the body the missing inputs or outputs, or the node the operands.",
+    help="give the body {needed} {what}",
+)
 MISSING_ATTRIBUTE = Code(
     "IRC2201",
     "error",

@@ -1,0 +1,64 @@
+"""Bodies of If, Loop and the like, while their node is read: `Body` makes a region of the file's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from irc.diagnostics import Sink, require
+from irc.diagnostics.codes import operation as codes
+from irc.formats.document import RawGraph, RawValue
+from irc.ir.graph import Graph, Value
+from irc.ir.types import Type
+
+
+class GraphReader(Protocol):
+    """What reads one graph: the part of `irc.border.read` that a body needs."""
+
+    captured: dict[str, Value]
+
+    def graph(self, raw: RawGraph, types: Sequence[Type] | None = None) -> Graph: ...
+
+
+class Body:
+    """A graph of the file inside of a node.
+
+    `captures` are the values of the graph around it that it uses, constants left out.
+    """
+
+    def __init__(self, reader: Callable[[RawGraph, Sink], GraphReader], raw: RawGraph) -> None:
+        self._reader, self._raw = reader, raw
+        self._findings = Sink()
+        values = reader(raw, self._findings).captured.values()
+        self.captures = list(dict.fromkeys(v for v in values if v.const is None))
+
+    @property
+    def inputs(self) -> list[RawValue]:
+        """What the body declares as its inputs."""
+        return self._raw.inputs
+
+    @property
+    def outputs(self) -> list[RawValue]:
+        """What the body declares as its outputs."""
+        return self._raw.outputs
+
+    def read(self, types: Sequence[Type], captured: Sequence[Value]) -> Graph:
+        """Read the body as a region: inputs of these types, then one for each of the captured values.
+
+        Raises Problem if the body has another number of inputs.  It may be read again, with other types: findings of
+        the last time count.
+        """
+        given = len(self.inputs)
+        facts = {"given": given, "what": "inputs", "needed": len(types)}
+        require(given == len(types), codes.REGION_ARITY, op="the node", body="body", **facts)
+        self._findings = Sink()
+        reader = self._reader(self._raw, self._findings)
+        region = reader.graph(self._raw, types)
+        twins = dict(zip(self.captures, region.inputs[given:], strict=True))
+        region.inputs[given:] = [twins.get(v) or region.new_value(v.name, v.type) for v in captured]
+        return region
+
+    def report(self, sink: Sink) -> None:
+        """Hand over what reading the body has found."""
+        for found in self._findings:
+            sink.add(found)
