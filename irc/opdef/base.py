@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 from irc.arrays import Array
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Value
-from irc.ir.types import TensorType, Type, UnknownRank
+from irc.ir.types import DTYPES, TensorType, Type, UnknownRank, dynamic
 from irc.opdef.builder import evaluate_decomposed, trace
 from irc.opdef.contents import Contents
 from irc.opdef.forms import Form, Results, resolve
@@ -104,6 +104,10 @@ class Op:
     None: it can be compiled as it is.  `b` is a Builder.
     """
 
+    def result_count(self, *operands: Any) -> int:
+        """How many results a variadic one stands for, where the rank of an operand is unknown."""
+        return 1
+
     def contents(self, *args: Array | Value | None) -> Contents:
         """Symbolic contents of the result from operands' contents (object arrays of Dims), as if integers had no end.
 
@@ -148,21 +152,22 @@ class Op:
         An operand of unknown element type or rank makes every result unknown, unless `infer` can tell.
         """
         self.check(inputs)
-        for value in inputs:
-            if value is not None and isinstance(value.type, TensorType) and value.type.shape is None:
-                try:
-                    return as_list(self.infer(*inputs))
-                except UnknownRank:
-                    return [TensorType(t, None) for t in self._result_dtypes(inputs)]
-        return as_list(self.infer(*inputs))
+        types = [v.type for v in inputs if v is not None and isinstance(v.type, TensorType)]
+        if type(self).infer is Op.infer and any(t.dtype == dynamic for t in types):  # nothing can be made of it
+            return [TensorType(t, None) for t in self._result_dtypes(inputs)]
+        try:
+            return as_list(self.infer(*inputs))
+        except UnknownRank:
+            if all(t.shape is not None for t in types):
+                raise
+            return [TensorType(t, None) for t in self._result_dtypes(inputs)]
 
     def _result_dtypes(self, inputs: Sequence[Value | None]) -> Iterable[Any]:
         """Element types of the results where the shapes cannot be inferred."""
-        from irc.ir.types import DTYPES, dynamic
-
         bound = self.sig.check(self.name, inputs)
         for result in self.sig.outputs:
-            yield bound.get(result.type) or DTYPES.get(result.type) or dynamic
+            dtype = bound.get(result.type) or DTYPES.get(result.type) or dynamic
+            yield from [dtype] * (self.result_count(*inputs) if result.variadic else 1)
 
 
 C = TypeVar("C", bound=type[Any])

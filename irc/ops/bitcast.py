@@ -9,7 +9,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation
 from irc.expr import Bits, Expr
 from irc.ir.graph import Value
-from irc.ir.types import DType, TensorType, boolean, dtype, string, u8
+from irc.ir.types import DType, TensorType, boolean, dtype, dynamic, string, u8
 from irc.opdef.base import Array, op
 from irc.opdef.elementwise import Elementwise
 from irc.opdef.forms import Form
@@ -32,7 +32,7 @@ class BitCast(Elementwise):
     widens = "none"
 
     def infer(self, x: Value) -> TensorType:
-        fits = self.to in TYPES and self.to.bits == x.dtype.bits
+        fits = self.to in TYPES and x.dtype in {dynamic, *(t for t in TYPES if t.bits == self.to.bits)}
         expected = f"an element type of {x.dtype.bits} bits, as {x.dtype} is"
         require(fits, operation.ATTRIBUTE_RANGE, op="BitCast", attribute="to", value=self.to, expected=expected)
         return TensorType(self.to, x.tensor.shape)

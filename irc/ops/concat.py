@@ -109,6 +109,8 @@ def read_split(b: Builder, a: Attributes, x: Value, axis: Value, lengths: Value 
         require(False, operation.ATTRIBUTE_RANGE, **facts, expected="absent where the lengths are given")
     if lengths is None and a.opset < 18 and x.rank is not None:
         even(x.shape[normal_axis("Split", constant_int("Split", "axis", axis), x.rank)], a.outputs)
+    if lengths is not None and (lengths.rank is None or not lengths.tensor.is_static):
+        lengths = b.Reshape(lengths, [a.outputs], special_zero=False)  # the node says how many there are
     return b.add_all(Split(num=None if lengths is not None else num or a.outputs), x, axis, lengths)
 
 
@@ -190,6 +192,9 @@ class Split(Op):
     def infer(self, x: Value, axis: Value, lengths: Value | None = None) -> list[TensorType]:
         k = normal_axis("Split", constant_int("Split", "axis", axis), len(x.shape))
         return [x.tensor.with_dim(k, size) for size in self.lengths(x, axis, lengths)]
+
+    def result_count(self, x: Value, axis: Value, lengths: Value | None = None) -> int:
+        return (self.num or 1) if lengths is None else int(lengths.shape[0])
 
     def reference(self, x: Array, axis: Array, lengths: Array | None = None) -> list[Array]:
         k = int(np.asarray(axis).reshape(-1)[0])

@@ -78,13 +78,9 @@ def static_sizes(dims: Iterable[Dim]) -> list[int]:
 
 def fold_groups(b: Builder, w: Value) -> tuple[Value, int]:
     """OpenVINO's [G, out/G, in/G, *k] as [out, in/G, *k]; how many groups there are."""
+    static = all(d.is_const for d in w.shape)
     require(
-        w.tensor.is_static,
-        codes.SIZE_RANGE,
-        op="GroupConvolution",
-        what="a size of the weights",
-        value=w.tensor,
-        expected="known",
+        static, codes.SIZE_RANGE, op="GroupConvolution", what="a size of the weights", value=w.tensor, expected="known"
     )
     groups, outputs, *rest = static_sizes(w.shape)
     return b.Reshape(w, [groups * outputs, *rest]), groups
@@ -185,7 +181,7 @@ class Conv(Convolution):
         )
         if bias is not None:
             require(
-                bias.rank == 1 and same(bias.shape[0], w.shape[0]),
+                bias.rank is None or (bias.rank == 1 and same(bias.shape[0], w.shape[0])),
                 codes.SIZES_DIFFER,
                 op="Conv",
                 what="bias and output channels",
@@ -413,7 +409,7 @@ class ConvTranspose(Convolution):
             facts = {"op": "ConvTranspose", "what": f"axis {k} of x", "value": size}
             require(at_most(1, size), codes.SIZE_RANGE, **facts, expected="1 or more")
         if bias is not None:
-            agree = bias.rank == 1 and same(bias.shape[0], channels)
+            agree = bias.rank is None or (bias.rank == 1 and same(bias.shape[0], channels))
             facts = {"op": "ConvTranspose", "what": "bias and output channels"}
             require(agree, codes.SIZES_DIFFER, **facts, a=bias.tensor, b=channels)
         strides = spatial("ConvTranspose", "strides", self.strides, rank, 1)

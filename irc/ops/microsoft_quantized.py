@@ -12,7 +12,7 @@ from irc.diagnostics import Problem, require
 from irc.diagnostics.codes import operation as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.types import DType, f16, f32, i32
+from irc.ir.types import DType, dynamic, f16, f32, i32
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Float, Int
@@ -303,7 +303,7 @@ class QLinearConcat(Op):
         parts: list[Value] = []
         for x, scale, zero in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
             for name, value, allowed in (("an operand", x, BYTES), ("a scale", scale, {f32}), ("a zero", zero, BYTES)):
-                if value.dtype not in allowed:
+                if value.dtype not in allowed | {dynamic}:
                     names = ", ".join(sorted(map(str, allowed)))
                     facts = {"op": self.name, "operand": name, "dtype": value.dtype}
                     raise Problem(codes.TYPE_NOT_ALLOWED, **facts, allowed=names)

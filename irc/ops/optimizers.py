@@ -55,6 +55,9 @@ class Optimizer(Op):
             results.append(self.step(b, as_type(b, rate, x.dtype), count, x, *others))
         return tuple(y for kind in zip(*results, strict=True) for y in kind)
 
+    def result_count(self, rate: Value, count: Value, *xs: Value) -> int:
+        return len(xs) // (2 + self.kinds) * (1 + self.kinds)
+
     def adjusted(self, b: Builder, rate: Value, count: Value) -> Value:
         """The rate of this step, from scalars of f64."""
         return rate

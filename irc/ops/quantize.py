@@ -148,6 +148,8 @@ class QuantizeLinear(Granular):
 
     def infer(self, x: Value, y_scale: Value, y_zero_point: Value | None = None) -> TensorType:
         to, given = self.result_dtype(y_zero_point), self.output_dtype
+        if to == dynamic:
+            return TensorType(to, x.tensor.shape)
         what = "a quantized type" if y_zero_point is None else f"{to}, the zero point's type"
         ok = to in QUANTIZED[28] and given in (dynamic, to)
         require(ok, codes.ATTRIBUTE_RANGE, op=self.name, attribute="output_dtype", value=given, expected=what)
@@ -249,7 +251,7 @@ class DequantizeLinear(Granular):
 
     def infer(self, x: Value, x_scale: Value, x_zero_point: Value | None = None) -> TensorType:
         to = self.result_dtype(x_scale)
-        ok, expected = to in FLOAT_TYPES, "f32, f16 or bf16"
+        ok, expected = to in FLOAT_TYPES | {dynamic}, "f32, f16 or bf16"
         require(ok, codes.ATTRIBUTE_RANGE, op=self.name, attribute="output_dtype", value=to, expected=expected)
         self.check_granularity(x, x_scale, x_zero_point)
         return TensorType(to, x.tensor.shape)

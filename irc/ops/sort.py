@@ -81,7 +81,7 @@ class TopK(Op):
     sort: str = "value"
     index_type: DType = i64
     stable: bool = True
-    sig = Sig("x: T[>=1], k: K[one] -> values: T, indices: i64", T=NUMERIC, K=INTEGERS)
+    sig = Sig("x: T[>=1], k: K[one] -> values: T, indices: I", T=NUMERIC, K=INTEGERS, I={i32, i64})
 
     def infer(self, x: Value, k: Value) -> list[TensorType]:
         axis = normal_axis("TopK", self.axis, len(x.shape))

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import irc
 from irc.diagnostics import Code, Sink
 from irc.diagnostics.codes import container_onnx
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
@@ -399,6 +400,19 @@ def test_a_model_built_by_hand_passes_the_onnx_checker():
     proto = writer.to_proto(RawModel("onnx", 8, graph, {"": 17}))
     onnx.checker.check_model(proto, full_check=True)
     assert proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "2*n"
+
+
+@pytest.mark.parametrize("name", ["?", "-1", "", "None"])
+def test_names_of_nothing_are_sizes_of_their_own(name: str):
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [name, 3, name, name])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [name, 3, name, name])
+    node = helper.make_node("Relu", ["x"], ["y"])
+    model = helper.make_model(helper.make_graph([node], "g", [image], [result]))
+    found = irc.load(model)
+    assert len({str(d) for d in found.inputs[0].shape}) == 4
+    x = np.arange(-12, 6 * 15, dtype=np.float32).reshape(1, 3, 2, 17)
+    (y,) = irc.compile(found, backend="numpy")([x])
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
 
 
 def test_attribute_types_of_new_values():

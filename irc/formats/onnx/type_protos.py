@@ -13,6 +13,8 @@ from irc.ir.dim import Dim
 from irc.ir.types import DType, Extras, MapType, OptionalType, SequenceType, TensorType, Type, dtype_from_onnx
 
 MAX_DEPTH = 32
+UNNAMED = frozenset({"", "?", "-1", "None"})
+"""What exporters write as the name of a size that has none: Paddle's name every axis `?`, and mean no two equal."""
 
 
 class TypeReader:
@@ -79,7 +81,7 @@ class TypeReader:
             kind = dim.WhichOneof("value")
             if kind == "dim_value" and dim.dim_value >= 0:
                 dims.append(Dim.of(dim.dim_value))
-            elif kind == "dim_param" and dim.dim_param:
+            elif kind == "dim_param" and dim.dim_param not in UNNAMED:
                 dims.append(Dim.symbol(text(dim.dim_param, "a dim_param", loc, self.sink)))
             else:
                 if kind == "dim_value":
@@ -106,7 +108,8 @@ def dim_params(model: onnx.ModelProto) -> set[str]:
     graph = model.graph
     for info in (*graph.input, *graph.output, *graph.value_info):
         if info.type.WhichOneof("value") == "tensor_type":
-            found.update(str(d.dim_param) for d in info.type.tensor_type.shape.dim if d.dim_param)
+            names = (d.dim_param for d in info.type.tensor_type.shape.dim)
+            found.update(name for name in names if name not in UNNAMED)
     return found
 
 
