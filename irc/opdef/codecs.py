@@ -19,7 +19,7 @@ from irc.diagnostics.codes import operation as codes
 from irc.formats.document import Attr, RawGraph, RawTensor
 from irc.ir.graph import Value
 from irc.ir.literal import AttributeValue
-from irc.ir.types import DType, dtype_from_onnx, dtype_from_ov
+from irc.ir.types import DType, MapType, OptionalType, SequenceType, TensorType, dtype_from_onnx, dtype_from_ov
 
 if TYPE_CHECKING:
     from irc.opdef.base import Op
@@ -368,6 +368,19 @@ class DTypeAttr(Codec):
         if code is None:
             raise ValueError(f"{value} has no name in {format}")
         return code
+
+
+@dataclass(frozen=True)
+class TypeAttr(Codec):
+    """The type of a value (ONNX's TypeProto)."""
+
+    def decode(self, raw: Attr, r: Reading) -> Any:
+        if not isinstance(raw, TensorType | SequenceType | OptionalType | MapType):
+            raise r.bad(type(raw).__name__, "a type")
+        return raw
+
+    def encode(self, value: Any, format: str) -> Attr:
+        return value
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import cast
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes
 from irc.ir.graph import Graph, Value
-from irc.ir.types import TensorType, Type, boolean, dynamic, i64
+from irc.ir.types import SequenceType, TensorType, Type, boolean, dynamic, i64
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Int, Ints, Region
@@ -20,6 +20,7 @@ from irc.opdef.registry import find_op
 from irc.opdef.run_sizes import TO_THE_END
 from irc.opdef.signature import Sig
 from irc.ops.layout import normal_axis
+from irc.ops.sequence import one_of
 
 NUMBER, GOING = TensorType.of(i64, ()), TensorType.of(boolean, ())
 
@@ -211,6 +212,36 @@ def _laid(b: Builder, value: Value, axis: int, backwards: bool) -> Value:
     return value if axis == 0 else b.Transpose(value, order)
 
 
+# ---------------------------------------------------------------------- SequenceMap
+def read_sequence_map(b: Builder, a: Attributes, *operands: Value) -> Results:
+    """Read a SequenceMap: a Loop that inserts what the body gives at the end of each result."""
+    needed = {"inputs": len(operands), "outputs": max(a.outputs, 1)}
+    for what, given in (("inputs", len(a.body.inputs)), ("outputs", len(a.body.outputs))):
+        fits = given == needed[what] if what == "inputs" else given >= needed[what]
+        require(fits, codes.REGION_ARITY, op="SequenceMap", body="body", given=given, what=what, needed=needed[what])
+    captured, results = a.body.captures, len(a.body.outputs)
+    elements = [one_of("SequenceMap", v) if isinstance(v.type, SequenceType) else v.tensor for v in operands]
+    made = a.body.read(elements, captured).outputs
+    initial = [b.SequenceEmpty(dtype=v.dtype) for v in made]
+
+    def body(types: Sequence[Type]) -> Graph:
+        region = a.body.read(elements, captured)
+        inner = Builder(region, b.hint, b.loc)
+        number, going = region.new_value("number", NUMBER), region.new_value("going", GOING)
+        taken = region.inputs[: len(operands)]
+        whole = [region.new_value(v.name, v.type, contents=v.contents, assumed=v.assumed) for v in operands]
+        for element, v in zip(taken, whole, strict=True):
+            region.replace_uses(element, inner.SequenceAt(v, number) if isinstance(v.type, SequenceType) else v)
+        carried = [region.new_value(v.name, t) for v, t in zip(region.outputs, types, strict=True)]
+        region.outputs = [going, *(inner.SequenceInsert(c, v) for c, v in zip(carried, region.outputs, strict=True))]
+        region.inputs = [number, going, *carried, *whole, *region.inputs[len(operands) :]]
+        return region
+
+    require(isinstance(operands[0].type, SequenceType), codes.NOT_A_SEQUENCE, op="SequenceMap", type=operands[0].type)
+    count = b.SequenceLength(operands[0])
+    return loop(b, count, None, initial, [*operands, *captured], body)[:results]
+
+
 SCAN = {
     "body": Region(),
     "num_scan_inputs": Int(),
@@ -231,5 +262,6 @@ LOOPS = (
     ),
     Form("Scan", 9, attrs=SCAN, sig=Sig("*operands: any -> *ys: any"), read=read_scan),
     *(Form("Scan", since) for since in (11, 16, 19, 21, 23, 24, 25)),
+    Form("SequenceMap", 17, attrs={"body": Region()}, sig=Sig("*operands: any -> *ys: any"), read=read_sequence_map),
 )
-"""The rows of Loop and Scan."""
+"""The rows of Loop, Scan and SequenceMap."""

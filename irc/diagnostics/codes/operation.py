@@ -135,6 +135,16 @@ REGION_ARITY = Code(
     fix="Give the body the missing inputs or outputs, or the node the operands.",
     help="give the body {needed} {what}",
 )
+NOT_A_SEQUENCE = Code(
+    "IRC2109",
+    "error",
+    "Not a sequence of tensors",
+    "{op} takes a sequence of tensors, not {type}",
+    why="Operations on sequences take a sequence, which SequenceConstruct, SequenceEmpty and SplitToSequence make.",
+    example="SequenceAt of a tensor",
+    fix="Make a sequence of the operand, or use an operation on tensors, such as Gather.",
+    help="make a sequence of the operand first",
+)
 MISSING_ATTRIBUTE = Code(
     "IRC2201",
     "error",
