@@ -20,8 +20,6 @@ from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL
 from irc.ops.layout import normal_axis
 
-I = {i32, i64}
-
 
 def element_of(op: str, value: Value) -> TensorType:
     """Find the type of a sequence's elements; their sizes may differ.  Raises Problem for what is no sequence."""
