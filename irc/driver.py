@@ -432,10 +432,15 @@ def require_ranks(graph: Graph) -> None:
 
 
 def explicit_states(graph: Graph) -> list[tuple[Value, Value, Any]]:
-    """Variables as inputs and outputs, in place; see `make_states_explicit`.  CompileError IRC4101."""
+    """Variables as inputs and outputs, in place; see `make_states_explicit`.  CompileError IRC4101.
+
+    What is random is numbered before, by one more variable.
+    """
+    from irc.passes import number_draws
     from irc.passes.state import make_states_explicit
 
     sink = Sink()
+    number_draws.run(graph, sink)
     states = make_states_explicit(graph, sink)
     sink.stop_on_errors(CompileError)
     return states

@@ -16,6 +16,7 @@ from irc.passes import (
     layers,
     many_operands,
     materialize,
+    number_draws,
     recompose,
     resolve_operands,
     simplify,
@@ -93,14 +94,17 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     return (*COMPILE_C[:at], *_each(early, convolutions, few), *COMPILE_C[at:], *_each(*kernels))
 
 
-COMPILE_NUMPY: tuple[Pass, ...] = _each(
-    ("layers", lambda graph, sink: layers.run(graph)),
-    ("infer", infer.run),
-    ("materialize", lambda graph, sink: materialize.run(graph)),
-    ("fold", lambda graph, sink: fold.run(graph)),
-    ("record-size-constraints", size_constraints.record),
-    ("simplify", lambda graph, sink: simplify.run(graph)),
-    ("recompose", lambda graph, sink: recompose.run(graph)),
-    ("cse", lambda graph, sink: cse.run(graph)),
+COMPILE_NUMPY: tuple[Pass, ...] = (
+    ("number-draws", number_draws.run),
+    *_each(
+        ("layers", lambda graph, sink: layers.run(graph)),
+        ("infer", infer.run),
+        ("materialize", lambda graph, sink: materialize.run(graph)),
+        ("fold", lambda graph, sink: fold.run(graph)),
+        ("record-size-constraints", size_constraints.record),
+        ("simplify", lambda graph, sink: simplify.run(graph)),
+        ("recompose", lambda graph, sink: recompose.run(graph)),
+        ("cse", lambda graph, sink: cse.run(graph)),
+    ),
 )
 """From a loaded graph to one that `irc.backends.numpy.module` writes, in the same way."""

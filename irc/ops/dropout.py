@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from irc.diagnostics import require
-from irc.diagnostics.codes import conversion
 from irc.ir.graph import Value
-from irc.ir.types import F8, FLOATS, FLOATS_BF16, TensorType, boolean
-from irc.opdef.base import Array, Op, op
+from irc.ir.types import F8, FLOATS, FLOATS_BF16, boolean, f64
+from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Float, Ignored, Int
+from irc.opdef.conversions import as_scalar, as_type
 from irc.opdef.forms import Attributes, Form, Results
-from irc.opdef.precision import rounded, wide
+from irc.opdef.precision import narrowed, widened
 from irc.opdef.signature import Sig
 
 BOOL = frozenset({boolean})
@@ -30,7 +27,7 @@ def read_attributes(b: Builder, a: Attributes, x: Value) -> Results:
 class Dropout(Op):
     """When training, elements are dropped with probability `ratio` and the rest scaled by 1 / (1 - ratio); else x.
 
-    mask: which elements were kept.
+    mask: which elements were kept.  A seed gives the numbers of NumPy's `RandomState`, as ONNX's reference does.
     """
 
     seed: int | None = None
@@ -38,25 +35,24 @@ class Dropout(Op):
         "x: T, ratio?: T1[one], training_mode?: bool[one] -> y: T, mask: bool", T=FLOATS_BF16 | F8, T1=FLOATS_BF16 | F8
     )
 
-    def infer(self, x: Value, ratio: Value | None = None, training_mode: Value | None = None) -> list[TensorType]:
-        return [x.tensor, TensorType(boolean, x.tensor.shape)]
-
-    def reference(
-        self, x: Array, ratio: Array | None = None, training_mode: Array | None = None
-    ) -> tuple[Array, Array]:
-        chance = 0.5 if ratio is None else float(ratio)
-        if training_mode is None or not bool(training_mode) or chance == 0.0:
-            return x, np.ones(x.shape, np.bool_)
-        mask: Array = np.random.RandomState(self.seed).uniform(0.0, 1.0, x.shape) >= chance  # pyright: ignore
-        return rounded(mask * wide(x) * wide(x).dtype.type(1.0 / (1.0 - chance)), x), mask  # pyright: ignore
+    def is_identity(self, x: Value, ratio: Value | None = None, training_mode: Value | None = None) -> bool:
+        """Whether nothing is dropped, whatever the run says."""
+        off = training_mode is None or (training_mode.array is not None and not training_mode.array.any())
+        return off or (ratio is not None and ratio.array is not None and not ratio.array.any())
 
     def decompose(
         self, b: Builder, x: Value, ratio: Value | None = None, training_mode: Value | None = None
     ) -> tuple[Value, Value]:
-        off = training_mode is None or (training_mode.array is not None and not bool(training_mode.array))
-        off = off or (ratio is not None and ratio.array is not None and float(ratio.array) == 0.0)
-        require(off, conversion.CANNOT_EXPRESS, op="Dropout in training mode", types=str(x.type), target="this target")
-        return b.Identity(x), b.Expand(b.const(True, boolean), b.dims(x.shape))
+        if training_mode is None or self.is_identity(x, ratio, training_mode):
+            return b.Identity(x), b.Expand(b.const(True, boolean), b.Shape(x))
+        chance = b.const(0.5, f64) if ratio is None else as_type(b, as_scalar(b, ratio), f64)
+        known = {} if self.seed is None else {"seed": self.seed, "generator": "numpy"}
+        drawn = b.RandomRange(b.Shape(x), b.const(0.0, f64), b.const(1.0, f64), **known)
+        mask = b.Or(b.GreaterOrEqual(drawn, chance), b.Not(as_scalar(b, training_mode)))
+        wide = widened(b, x)
+        scale = as_type(b, b.Reciprocal(b.Sub(b.const(1.0, f64), chance)), wide.dtype)
+        scale = b.Where(as_scalar(b, training_mode), scale, b.like(1.0, scale))
+        return narrowed(b, b.Where(mask, b.Mul(wide, scale), b.like(0.0, wide)), x), mask
 
     onnx = (
         Form(

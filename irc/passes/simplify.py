@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from irc.ir.graph import Graph, Node, Value, layers_of
+from irc.ir.graph import Graph, Node, Value, layers_of, symbols_of
 from irc.ir.types import TensorType
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
@@ -58,7 +58,7 @@ def same_shape(graph: Graph, node: Node) -> Value | None:
 
 
 def reshape_of_reshape(graph: Graph, node: Node) -> Value | None:
-    """Merge two reshapes: only the last shape matters."""
+    """Merge two reshapes: only the last shape matters, unless the first one makes sizes of it."""
     x, out = node.inputs[0], node.outputs[0]
     inner = x.producer if x is not None else None
     if inner is None or not isinstance(inner.op, Reshape | Squeeze | Unsqueeze | Flatten) or inner.inputs[0] is None:
@@ -69,6 +69,10 @@ def reshape_of_reshape(graph: Graph, node: Node) -> Value | None:
     b = Builder(graph, node.name or node.op.name, node.loc, layers=layers_of((inner, node)))
     if any(d == 0 for d in out.shape):
         return None
+    shape = inner.inputs[1] if isinstance(inner.op, Reshape) else None
+    computed = shape is not None and shape.dims() is None
+    if computed and symbols_of([out]).keys() - symbols_of([source]).keys():
+        return None  # the inner one defines sizes that the outer one has
     found = b.Reshape(source, b.dims(out.shape), special_zero=False)
     found.type = out.type
     assert found.producer is not None

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import irc
 from irc.diagnostics import Sink
 from irc.fusion import group
 from irc.fusion.indexing import Ranges
 from irc.ir.dim import Dim
-from irc.ir.graph import Graph
-from irc.ir.types import TensorType, f32
+from irc.ir.graph import Graph, Model
+from irc.ir.types import TensorType, f32, i64
 from irc.ir.verify import problems
-from irc.opdef.builder import evaluate
+from irc.opdef.builder import Builder, evaluate
 from irc.opdef.opaque import Opaque
 from irc.opdef.text import parse_graph, print_graph
 from irc.passes import cse, decompose, fold, infer, materialize, recompose, simplify, weights
@@ -321,3 +322,15 @@ def test_text_round_trip_of_odd_things() -> None:
 def test_text_errors_name_the_line() -> None:
     with pytest.raises(ValueError, match="line 2"):
         parse_graph('graph "g" {\n  %y: f32[2] = Exp %x\n}')
+
+
+def test_reshape_that_makes_sizes_is_not_merged() -> None:
+    """What knows that there is a size of that name would be gone."""
+    graph = Graph()
+    b = Builder(graph)
+    x, sizes = graph.add_input("x", TensorType.of(f32, [6])), graph.add_input("sizes", TensorType.of(i64, [2]))
+    graph.outputs = [b.Exp(b.Unsqueeze(b.Reshape(x, sizes), [2]))]
+    data = np.arange(6, dtype=np.float32)
+    for backend in ("c", "numpy"):
+        (y,) = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend)([data, np.array([3, 2])])
+        np.testing.assert_allclose(y, np.exp(data).reshape(3, 2, 1), rtol=1e-6)

@@ -240,6 +240,7 @@ class ModuleWriter:
     def _last_uses(self, groups: list[Group]) -> dict[int, list[Value]]:
         """Find the last use of each value. Returns, by group, the values that no later group needs."""
         keep = set(self.graph.outputs)
+        keep |= {v for n in self.graph.nodes if isinstance(n.op, Assign) for v in n.outputs}  # set at the end
         last: dict[Value, int] = {}
         for i, group in enumerate(groups):
             for value in [*group.operands, *group.root.outputs]:
