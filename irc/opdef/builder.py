@@ -20,7 +20,7 @@ import numpy as np
 from irc.arrays import Array
 from irc.diagnostics import NOWHERE, Loc
 from irc.ir.dim import Dim
-from irc.ir.graph import Constant, Graph, Node, Origin, Value
+from irc.ir.graph import Constant, Graph, Node, Origin, Value, symbols_of
 from irc.ir.literal import AttributeValue
 from irc.ir.types import DType, TensorType, Type, dynamic, i64
 from irc.opdef.contents import set_contents
@@ -137,7 +137,8 @@ def infer_node(node: Node) -> dict[str, Dim]:
     Sizes that only a run tells keep the names that they had.  Returns what stands for the names inference made up.
     """
     types = possible_types(node.op, node.inputs)
-    known = _known_by([v.type for v in node.outputs], types)
+    given = symbols_of(v for v in node.inputs if v is not None)
+    known = {k: d for k, d in _known_by([v.type for v in node.outputs], types).items() if k not in given}
     for value, found in zip(node.outputs, types, strict=False):
         value.type = found.with_shape(d.subs(known) for d in found.dims()) if known and _has_shape(found) else found
     set_contents(node)
