@@ -77,8 +77,8 @@ def test_computed_axes_are_never_dropped(tmp_path: Path) -> None:
     x = np.array([[1, -2, 3], [-4, 5, 6]], np.float32)
     np.testing.assert_array_equal(run(tmp_path / "b.onnx", x, np.array([1], np.float32)), [6, 15])
     np.testing.assert_array_equal(run(tmp_path / "b.onnx", x, np.array([0], np.float32)), [5, 7, 9])
-    with pytest.raises(ConversionError, match="needs ONNX opset 12; opset 9 was asked for"):
-        irc.save(irc.load(source), tmp_path / "c.onnx", opset=9)
+    with pytest.raises(ConversionError, match="needs ONNX opset 9; opset 7 was asked for"):
+        irc.save(irc.load(source), tmp_path / "c.onnx", opset=7)
 
 
 def test_symmetric_padding_of_the_run_is_not_written_as_parts(tmp_path: Path) -> None:

@@ -91,13 +91,13 @@ def widened_by(form: Form, op: Op, inputs: Sequence[Value | None]) -> dict[int, 
 def _typed(form: Form, sig: Sig, inputs: Sequence[Value | None]) -> list[tuple[int, Value, str]]:
     """The operands whose types are type variables: position in the operation, value, variable."""
     as_inputs = form.as_inputs() if form.sig else {}
-    kept: list[int | None] = [i for i in range(len(inputs)) if i not in as_inputs]
-    places = form.filed(kept)
+    places: list[int | None] = [i for i in range(len(inputs)) if i not in as_inputs]
     found: list[tuple[int, Value, str]] = []
-    for position, i in enumerate(places):
-        value = None if i is None else inputs[i]
+    filed: list[int | None] = form.filed(places)
+    for position, i in enumerate(filed):
+        value: Value | None = None if i is None else inputs[i]
         fits = sig.max_inputs is None or position < sig.max_inputs
-        if value is None or not fits or not isinstance(value.type, TensorType):
+        if i is None or value is None or not fits or not isinstance(value.type, TensorType):
             continue
         variable = sig.param(position).type
         if variable in sig.variables:

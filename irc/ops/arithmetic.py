@@ -43,6 +43,7 @@ from irc.opdef.elementwise import Elementwise, auto_read, binary, legacy_read, l
 from irc.opdef.forms import PREV, Attributes, Form, Read, Results, write_only
 from irc.opdef.precision import float_read, narrowed, rounded, wide, widely, widened
 from irc.opdef.signature import Sig
+from irc.ops.early_onnx import write_mod_of_whole, write_round_to_even
 
 WIDE_INTS = frozenset({i32, i64, u32, u64})
 NARROW_INTS = frozenset({i8, i16, u8, u16})
@@ -300,6 +301,7 @@ class Mod(Elementwise):
         Form("Mod", 10, attrs={"fmod": Bool(False)}, T=FLOATS | INTEGERS, when=whole_or_fmod, write=write_floor_mod),
         Form("Mod", 13, T=PREV | {bf16}),
         Form("Mod", 28),
+        write_only(write_mod_of_whole),
     )
     openvino = (
         Form(
@@ -461,7 +463,11 @@ class Round(Elementwise):
     def scalar(self, x: Expr) -> Expr:
         return call("round" if self.mode == "half_to_even" else "round_away", x)
 
-    onnx = (Form("Round", 11, T=FLOATS, write=write_round_away), Form("Round", 22, T=PREV | {bf16}))
+    onnx = (
+        Form("Round", 11, T=FLOATS, write=write_round_away),
+        Form("Round", 22, T=PREV | {bf16}),
+        write_only(write_round_to_even),
+    )
     openvino = (
         Form(
             "Round",

@@ -18,10 +18,11 @@ from irc.opdef.base import Array, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Codec, Float, Reading, single
 from irc.opdef.elementwise import Elementwise
-from irc.opdef.forms import PREV, Attributes, Form, Results
+from irc.opdef.forms import PREV, Attributes, Form, Results, write_only
 from irc.opdef.signature import Sig
 from irc.ops.activation import CONSUMED
 from irc.ops.arithmetic import OV_NUMERIC
+from irc.ops.early_onnx import write_clip_by_extremes
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Clip(Elementwise):
         Form("Clip", 11, attrs={}),
         Form("Clip", 12, T=FLOATS | INTEGERS),
         Form("Clip", 13, T=PREV | {bf16}),
+        write_only(write_clip_by_extremes),
     )
     openvino = (
         Form(

@@ -41,6 +41,7 @@ from irc.opdef.forms import PREV, Form, Types, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC
+from irc.ops.early_onnx import write_equal_by_order
 
 OV_COMPARED = OV_NUMERIC | {boolean}
 COMPARED = NUMERIC | {boolean}
@@ -82,6 +83,7 @@ Equal = comparison(
         Form("Equal", 11, T=FLOATS | INTEGERS | {boolean}),
         Form("Equal", 13, T=PREV | {bf16}),
         Form("Equal", 19, T=PREV | {string}),
+        write_only(write_equal_by_order),
     ),
     openvino=openvino_rows("Equal", "Equal"),
     **decided(lambda a, b: a.equals(b)),

@@ -22,10 +22,11 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Int
 from irc.opdef.contents import Contents
-from irc.opdef.forms import Attributes, Declined, Form
+from irc.opdef.forms import Attributes, Declined, Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.compare import Less
+from irc.ops.flat_places import write_element_gather, write_row_gather
 from irc.ops.layout import constant_int, moved_contents, normal_axis
 from irc.ops.logic import Where
 from irc.ops.shape import sizes_of, zero
@@ -265,6 +266,7 @@ class GatherElements(Op):
     onnx = (
         Form("GatherElements", 11, attrs={"axis": Int(0)}, T={"T": ONNX_ALL, "I": INDEX}),
         Form("GatherElements", 13, T={"T": onnx_all(13)}),
+        write_only(write_element_gather),
     )
     openvino = (
         Form("GatherElements", 6, attrs={"axis": Int(assumed=0)}, T={"T": OV_ANY}, when=same_sizes, write=write_cut),
@@ -349,6 +351,7 @@ class GatherND(Op):
         Form("GatherND", 11, T={"T": ONNX_ALL, "I": {i64}}),
         Form("GatherND", 12, attrs={"batch_dims": Int(0)}),
         Form("GatherND", 13, T={"T": onnx_all(13)}),
+        write_only(write_row_gather),
     )
     openvino = (
         Form(

@@ -194,6 +194,7 @@ class MaxPool(Op):
     column_major: bool = False
     index_type: DType = i64
     axis: int = 0
+    widens = "any"
     sig = Sig("x: T[>=3] -> y: T, indices: I", T=NUMERIC, I={i32, i64})
 
     def infer(self, x: Value) -> list[TensorType]:

@@ -26,6 +26,7 @@ from irc.opdef.contents import Contents
 from irc.opdef.conversions import as_i64, as_scalar, as_type, as_vector
 from irc.opdef.forms import PREV, Form, write_only
 from irc.opdef.signature import Sig
+from irc.ops.early_onnx import write_range_by_count
 from irc.ops.layout import dims_array
 
 
@@ -124,6 +125,7 @@ class Range(Op):
     onnx = (
         Form("Range", 11, T={f32, f64, i16, i32, i64}, write=write_range, when=scalar_operands),
         Form("Range", 27, attrs={"stash_type": Int(1)}, T=PREV | {f16, bf16}),
+        write_only(write_range_by_count),
     )
     openvino = (
         Form("Range", 1, T=NUMERIC, write=write_range, when=scalar_operands, last=3),

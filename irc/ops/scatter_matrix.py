@@ -1,4 +1,4 @@
-"""Scattering with a reduction for ONNX versions that only replace: every update is compared with every place."""
+"""Scattering for ONNX versions that do not, or only replace: every update is compared with every place."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from irc.ir.dim import product
 from irc.ir.graph import Value
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
-from irc.opdef.conversions import as_i64
 from irc.opdef.forms import Declined
+from irc.ops.flat_places import along, element_places, row_places
 from irc.ops.layout import constant_int, normal_axis
 
 REDUCED = {"add": "ReduceSum", "mul": "ReduceProd", "min": "ReduceMin", "max": "ReduceMax"}
@@ -29,57 +29,44 @@ def neutral(reduction: str, kind: NumpyType) -> float:
 
 
 def write_slices(b: Builder, op: Op, data: Value, indices: Value, updates: Value) -> Value:
-    """`write` of ScatterND with a reduction."""
+    """`write` of ScatterND."""
     reduction = _reduction(op)
     depth = int(indices.shape[-1])
-    sizes = b.Shape(data)
-    places = as_i64(b, indices)
-    place = b.const([0])
-    for k in range(depth):
-        size = b.Slice(sizes, [k], [k + 1], [0])
-        own = b.Reshape(b.Slice(places, [k], [k + 1], [-1]), [-1])
-        place = b.Add(b.Mul(place, size), _from_the_start(b, own, size))
     rows, inner = (b.dims([product(d)]) for d in (data.shape[:depth], data.shape[depth:]))
     flat = [b.Reshape(v, b.Concat(n, inner, axis=0)) for v, n in ((data, rows), (updates, b.const([-1])))]
-    return b.Reshape(_joined(b, reduction, flat[0], place, flat[1], rows), sizes)
+    place = b.Reshape(row_places(b, data, indices), [-1])
+    return b.Reshape(_joined(b, reduction, flat[0], place, flat[1], rows), b.Shape(data))
 
 
 def write_elements_by_matrix(b: Builder, op: Op, data: Value, indices: Value, updates: Value, axis: Value) -> Value:
-    """`write` of ScatterElements with a reduction."""
-    reduction, rank = _reduction(op), len(data.shape)
+    """`write` of ScatterElements."""
+    reduction = _reduction(op)
     if not op.attributes()["use_init"]:
         raise Declined
-    at = normal_axis(op.name, constant_int(op.name, "axis", axis), rank)
-    sizes, count = b.Shape(data), b.Shape(indices)
-    place = b.const(np.zeros((1,) * rank, np.int64))
-    for k in range(rank):
-        size = b.Slice(sizes, [k], [k + 1], [0])
-        if k == at:
-            own = _from_the_start(b, as_i64(b, indices), size)
-        else:
-            numbers = b.Range(b.const(0), b.Gather(count, b.const(k), b.const(0)), b.const(1))
-            own = b.Reshape(numbers, [-1 if j == k else 1 for j in range(rank)])
-        place = b.Add(b.Mul(place, size), own)
+    at = normal_axis(op.name, constant_int(op.name, "axis", axis), len(data.shape))
     flat, new = (b.Reshape(v, [-1, 1]) for v in (data, updates))
+    place = b.Reshape(element_places(b, data, indices, at), [-1])
     rows = b.dims([data.tensor.elements()])
-    return b.Reshape(_joined(b, reduction, flat, b.Reshape(place, [-1]), new, rows), sizes)
+    return b.Reshape(_joined(b, reduction, flat, place, new, rows), b.Shape(data))
 
 
 def _reduction(op: Op) -> str:
     reduction = str(op.attributes()["reduction"])
-    if reduction not in REDUCED:
+    if reduction not in REDUCED and reduction != "none":
         raise Declined
     return reduction
 
 
-def _from_the_start(b: Builder, indices: Value, size: Value) -> Value:
-    return b.Where(b.Less(indices, b.const(0)), b.Add(indices, size), indices)
-
-
 def _joined(b: Builder, reduction: str, data: Value, place: Value, updates: Value, rows: Value) -> Value:
     """Rows of data (rows, inner) joined with those of updates (count, inner) that have their place."""
-    numbers = b.Range(b.const(0), b.Reshape(rows, []), b.const(1))
-    hit = b.Equal(b.Unsqueeze(numbers, [1]), b.Unsqueeze(place, [0]))
+    hit = b.Equal(along(b, rows, 0, 2), b.Unsqueeze(place, [0]))
+    if reduction == "none":  # the last one stays
+        numbers = along(b, b.Shape(place), 1, 2)
+        last = b.ReduceMax(b.Where(hit, numbers, b.const(-1)), [1], keepdims=False)
+        some = b.Concat(updates, b.Expand(b.like(0, updates), b.dims([1, *updates.shape[1:]])), axis=0)
+        nowhere = b.Less(last, b.const(0))
+        chosen = b.Gather(some, b.Where(nowhere, b.const(0), last), b.const(0))
+        return b.Where(b.Unsqueeze(nowhere, [1]), data, chosen)
     nothing = b.const(neutral(reduction, data.dtype.numpy), data.dtype)
     terms = b.Where(b.Unsqueeze(hit, [2]), b.Unsqueeze(updates, [0]), nothing)
     total = b.operation(REDUCED[reduction])(terms, [1], keepdims=False)

@@ -28,6 +28,7 @@ from irc.opdef.forms import Attributes, Form, write_only
 from irc.opdef.run_sizes import TO_THE_END, each, named, spread
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, OV_ANY, onnx_all
+from irc.ops.early_onnx import write_slice_by_places
 from irc.ops.layout import constant_ints, moved_contents, normal_axes
 
 LARGEST = int(np.iinfo(np.int64).max)
@@ -292,6 +293,7 @@ class Slice(Op):
         Form("Slice", 10, attrs={}, T={"I": INDEX, "J": INDEX, "A": INDEX, "S": INDEX}, sig=None, when=one_index_type),
         Form("Slice", 11),
         Form("Slice", 13, T={"T": onnx_all(13)}),
+        write_only(write_slice_by_places),
     )
     openvino = (
         write_only(write_strided),

@@ -29,6 +29,7 @@ from irc.opdef.forms import PREV, Attributes, Form, Read, Results, write_only
 from irc.opdef.precision import narrowed, rounded, wide, widened
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import openvino_rows
+from irc.ops.early_onnx import write_extreme
 
 
 def one_shape(op: Op, *xs: Value) -> bool:
@@ -92,6 +93,7 @@ TWO = Sig("x: T, y: T -> z: T", T=NUMERIC)
 class Extreme(Variadic):
     """What Min and Max share."""
 
+    widens = "any"
     sig = Sig("*xs: T -> y: T", T=NUMERIC)
     commutative = True
     carries_contents = True
@@ -123,7 +125,10 @@ class Min(Extreme):
     """The smallest of the operands, element by element; NaN where one is NaN."""
 
     ufunc, of_sizes, of_exprs = np.minimum, staticmethod(Dim.minimum), staticmethod(Expr.min)
-    onnx = variadic_rows("Min", Form("Min", 12, T=FLOATS | INTEGERS), Form("Min", 13, T=PREV | {bf16}))
+    onnx = (
+        *variadic_rows("Min", Form("Min", 12, T=FLOATS | INTEGERS), Form("Min", 13, T=PREV | {bf16})),
+        write_only(write_extreme(largest=False)),
+    )
     openvino = extreme_rows("Minimum", "Min")
 
 
@@ -132,7 +137,10 @@ class Max(Extreme):
     """The largest of the operands, element by element; NaN where one is NaN."""
 
     ufunc, of_sizes, of_exprs = np.maximum, staticmethod(Dim.maximum), staticmethod(Expr.max)
-    onnx = variadic_rows("Max", Form("Max", 12, T=FLOATS | INTEGERS), Form("Max", 13, T=PREV | {bf16}))
+    onnx = (
+        *variadic_rows("Max", Form("Max", 12, T=FLOATS | INTEGERS), Form("Max", 13, T=PREV | {bf16})),
+        write_only(write_extreme(largest=True)),
+    )
     openvino = extreme_rows("Maximum", "Max")
 
 
