@@ -91,6 +91,7 @@ NODES = [
     Row("QuantizeLinear", (Spec("f32", (2, 3)), Spec("f32", (3,), 0.1, 1), Spec("u8", (3,))), {"axis": 1}),
     Row("DequantizeLinear", (Spec("i8", (2, 3)), Spec("f32", (2,)), Spec("i8", (2,))), {"axis": 0}),
     Row("SimplifiedLayerNormalization", (X, VECTOR), {"axis": -1}, ("y", "deviation"), domain=""),
+    Row("Attention", (X, Spec("f32", (8, 16)), Spec("f32", (16,))), {"num_heads": 2, "qkv_hidden_sizes": [4, 4, 8]}),
     *(
         Row("SkipLayerNormalization", (X, skip, VECTOR, *more), {"epsilon": 1e-3}, ("y", "", "", "sum"))
         for skip in (X, Spec("f32", (3, 8)), Spec("f32", (1, 3, 8)))
