@@ -74,7 +74,7 @@ class QuantizedLSTMSteps(LSTMCells):
         y_c = np.zeros((directions, batch, size), np.float32) if c is None else c.copy()
         rows = np.arange(batch)  # pyright: ignore
         for d in range(directions):
-            whole = weights[d].astype(np.int32) - zero[d]
+            whole = weights[d].astype(np.float64) - zero[d]  # f64 has the sums exactly, and BLAS is fast
             for t in range(steps):
                 at = step_order(self.direction == "reverse" or d == 1, t, counts)
                 near = np.where(t <= counts, 1, 0).astype(np.float32)[:, None] * y_h[d]
@@ -82,7 +82,7 @@ class QuantizedLSTMSteps(LSTMCells):
                 largest = np.max(near, initial=np.float32(0.0))
                 unit, middle = quantized_range(least, largest)
                 u = np.minimum(np.maximum(np.round(near / unit) + middle, np.float32(0.0)), np.float32(255.0)) - middle
-                products = (u.astype(np.int32) @ whole).astype(np.float32)
+                products = (u.astype(np.float64) @ whole).astype(np.float32)
                 sums = projected[at, rows, d] + products * (unit * scale[d])
                 out, cell = self.cell_step(d, sums, y_c[d], peephole)
                 live = t < counts
