@@ -1,7 +1,7 @@
 """Softmax, LogSoftmax, Hardmax along one axis.
 
-Narrow floats are computed in f32 and rounded once.  ONNX before opset 13 flattened the operand to a
-matrix at `axis`; that is a Reshape at the border.  Sources: ONNX Softmax, LogSoftmax, Hardmax; OpenVINO
+Narrow floats are computed in f32 and rounded once, but for Softmax of f16.  ONNX before opset 13 flattened the operand
+to a matrix at `axis`; that is a Reshape at the border.  Sources: ONNX Softmax, LogSoftmax, Hardmax; OpenVINO
 specification, SoftMax-1, SoftMax-8, LogSoftmax-5.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from irc.ir.dim import product
 from irc.ir.graph import Value
-from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, f32, string
+from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, f16, f32, string
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Int
@@ -107,17 +107,31 @@ def write_decomposed(b: Builder, op: LogSoftmax, x: Value) -> Value:
 
 @op
 class Softmax(AlongAxis):
-    """e^(x - m) / Σ e^(x - m) along the axis, m the largest x there."""
+    """e^(x - m) / Σ e^(x - m) along the axis, m the largest x there.
+
+    Of f16, powers and sums are rounded as in ONNX's function body, but for sums that are too large for an f16.
+    """
 
     def reference(self, x: Array) -> Array:
         w = wide(x)
         e = np.exp(w - np.max(w, axis=self.axis, keepdims=True, initial=-np.inf))
-        return rounded(e / np.sum(e, axis=self.axis, keepdims=True), x)
+        if x.dtype == np.float16:
+            e = e.astype(np.float16).astype(np.float32)
+        total: Array = np.sum(e, axis=self.axis, keepdims=True)
+        if x.dtype == np.float16:
+            near: Array = np.minimum(total, 65504).astype(np.float16).astype(np.float32)
+            total = np.where(total < 65504, near, total)  # pyright: ignore[reportUnknownVariableType]
+        return rounded(np.asarray(e / total), x)
 
     def decompose(self, b: Builder, x: Value) -> Value:
         w = widened(b, x)
         e = b.Exp(b.Sub(w, b.ReduceMax(w, [self.axis])))
-        return narrowed(b, b.Mul(e, b.Reciprocal(b.ReduceSum(e, [self.axis]))), x)
+        if x.dtype != f16:
+            return narrowed(b, b.Mul(e, b.Reciprocal(b.ReduceSum(e, [self.axis]))), x)
+        e = widened(b, narrowed(b, e, x))
+        total = b.ReduceSum(e, [self.axis])
+        fits = b.Less(total, b.like(65504.0, total))
+        return narrowed(b, b.Div(e, b.Where(fits, widened(b, narrowed(b, total, x)), total)), x)
 
     onnx = onnx_rows("Softmax")
     openvino = (
