@@ -1,4 +1,7 @@
-"""Determinants: Det.  Source: ONNX Det."""
+"""Determinants and inverses of matrices.
+
+Sources: ONNX Det; ONNX Runtime, com.microsoft Inverse; OpenVINO specification, Inverse-14.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,37 @@ import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
-from irc.expr import Const, Expr, Tensor, Un, Var, index
+from irc.expr import Const, Expr, Tensor, Un, Var, index, select
 from irc.ir.graph import Value
 from irc.ir.relation import same
-from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16
+from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, f8e4m3fn, f8e5m2
 from irc.opdef.base import Array, Op, op
-from irc.opdef.forms import PREV, Form
+from irc.opdef.codecs import Bool
+from irc.opdef.forms import MICROSOFT, PREV, Form
 from irc.opdef.precision import rounded, wide
 from irc.opdef.signature import Sig
 
 if TYPE_CHECKING:
     from irc.loops.builder import LoopBuilder
+
+
+NARROW = frozenset({f8e4m3fn, f8e5m2})
+
+
+def move_pivot(b: LoopBuilder, m: Tensor, k: Expr, product: Var) -> None:
+    """Swap row k and the row at or below it whose element in column k is largest; this negates `product`."""
+    best, chosen = b.var(Un("abs", m[k, k]), "best"), b.var(k, "chosen")
+    with b.for_(index(m.shape[0]) - 1 - k) as i:
+        found = b.let(Un("abs", m[k + 1 + i, k]), "found")
+        with b.if_(found.gt(best)):
+            b.assign(best, found)
+            b.assign(chosen, k + 1 + i)
+    with b.if_(chosen.ne(k)):
+        b.assign(product, -product)
+        with b.for_(index(m.shape[1])) as j:
+            upper = b.let(m[k, j], "upper")
+            b.store(m, (k, j), m[chosen, j])
+            b.store(m, (chosen, j), upper)
 
 
 @op
@@ -44,7 +67,7 @@ class Det(Op):
                 b.store(m, (i, j), x[(*at, i, j)].cast(kind))
             product = b.var(Const(1.0, kind), "product")
             with b.for_(size) as k:
-                self._move_pivot(b, m, k, product)
+                move_pivot(b, m, k, product)
                 pivot = b.let(m[k, k], "pivot")
                 b.assign(product, product * pivot)
                 below = b.let(index(size) - 1 - k, "below")
@@ -56,21 +79,64 @@ class Det(Op):
                         b.store(m, (row, column), m[row, column] - factor * m[k, column])
             b.store(y, at, product.cast(y.dtype))
 
-    @staticmethod
-    def _move_pivot(b: LoopBuilder, m: Tensor, k: Expr, product: Var) -> None:
-        """Swap row k and the row at or below it whose element in column k is largest; this changes the sign."""
-        size = index(m.shape[0])
-        best, chosen = b.var(Un("abs", m[k, k]), "best"), b.var(k, "chosen")
-        with b.for_(size - 1 - k) as i:
-            found = b.let(Un("abs", m[k + 1 + i, k]), "found")
-            with b.if_(found.gt(best)):
-                b.assign(best, found)
-                b.assign(chosen, k + 1 + i)
-        with b.if_(chosen.ne(k)):
-            b.assign(product, -product)
-            with b.for_(size) as j:
-                upper = b.let(m[k, j], "upper")
-                b.store(m, (k, j), m[chosen, j])
-                b.store(m, (chosen, j), upper)
-
     onnx = (Form("Det", 11, T=FLOATS), Form("Det", 22, T=PREV | {bf16}))
+
+
+@op
+class Inverse(Op):
+    """The inverse of each square matrix that the last two axes hold; narrow floats are computed in f32.
+
+    adjoint: times the determinant.  Nothing is promised of singular matrices.
+    """
+
+    adjoint: bool = False
+    sig = Sig("x: T[>=2] -> y: T", T=FLOATS_BF16 | NARROW)
+
+    def infer(self, x: Value) -> TensorType:
+        rows, columns = x.shape[-2:]
+        require(same(rows, columns), codes.SIZES_DIFFER, op="Inverse", what="rows and columns", a=rows, b=columns)
+        return x.tensor
+
+    def reference(self, x: Array) -> Array:
+        size = x.shape[-1]
+        w = wide(x).reshape(-1, size, size)
+        m = np.concatenate([w, np.zeros_like(w)], axis=2)
+        m[:, np.arange(size), size + np.arange(size)] = 1.0
+        product, each = np.ones(len(m), w.dtype), np.arange(len(m))
+        with np.errstate(all="ignore"):
+            for k in range(size):
+                chosen = k + np.abs(m[:, k:, k]).argmax(axis=1)
+                row = m[each, chosen]
+                m[each, chosen] = m[:, k]
+                product = product * np.where(chosen == k, row[:, k], -row[:, k])
+                row = row / row[:, k : k + 1]
+                m = m - m[:, :, k : k + 1] * row[:, None, :]
+                m[:, k] = row
+            y = m[:, :, size:] * (product[:, None, None] if self.adjoint else np.ones(1, w.dtype))
+        return rounded(y.reshape(x.shape), x)
+
+    def loops(self, b: LoopBuilder, x: Tensor, y: Tensor) -> None:
+        """Gauss-Jordan elimination of the matrix beside the identity, with the largest pivot of each column."""
+        size, kind = x.shape[-1], x.dtype.compute
+        m = b.alloc(kind, (size, size * 2), "matrix")
+        with b.nest(x.shape[:-2]) as at:
+            with b.nest((size, size)) as (i, j):
+                b.store(m, (i, j), x[(*at, i, j)].cast(kind))
+                b.store(m, (i, j + index(size)), select(i.eq(j), Const(1.0, kind), Const(0.0, kind)))
+            product = b.var(Const(1.0, kind), "product")
+            with b.for_(size) as k:
+                move_pivot(b, m, k, product)
+                pivot = b.let(m[k, k], "pivot")
+                b.assign(product, product * pivot)
+                with b.for_(size * 2) as j:
+                    b.store(m, (k, j), m[k, j] / pivot)
+                with b.for_(size) as i, b.if_(i.ne(k)):
+                    factor = b.let(m[i, k], "factor")
+                    with b.for_(size * 2) as j:
+                        b.store(m, (i, j), m[i, j] - factor * m[k, j])
+            scale = product if self.adjoint else Const(1.0, kind)
+            with b.nest((size, size)) as (i, j):
+                b.store(y, (*at, i, j), (m[i, j + index(size)] * scale).cast(y.dtype))
+
+    onnx = (Form("Inverse", 1, T=FLOATS, domain=MICROSOFT),)
+    openvino = (Form("Inverse", 14, attrs={"adjoint": Bool(False)}, T=FLOATS_BF16 | NARROW),)
