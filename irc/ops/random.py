@@ -177,7 +177,10 @@ class RandomRange(Random):
         if each > 1:
             words = b.Reshape(words, [-1, each])
         y = self._integers(b, words, low, high) if dtype.is_integer else self._floats(b, words, low, high)
-        return b.Reshape(y, as_i64(b, shape), special_zero=False)
+        sizes = as_i64(b, shape)
+        if sizes.dims() is None:  # a size of -1 is no request to Reshape, but wrong
+            sizes = b.Where(b.Less(sizes, b.const(0)), b.const(-2), sizes)
+        return b.Reshape(y, sizes, special_zero=False)
 
     def _words_of_one(self, low: Value, high: Value) -> int:
         if self.generator != "mersenne" or low.dtype != i64:

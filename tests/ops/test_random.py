@@ -14,7 +14,7 @@ from openvino import opset13 as opset
 
 import irc
 from irc.ir.graph import Graph, Model, Value
-from irc.ir.types import TensorType, boolean, f32, f64
+from irc.ir.types import TensorType, boolean, f32, f64, i64
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.ops.dropout import Dropout
@@ -140,6 +140,17 @@ def test_classes_without_replacement() -> None:
         for j in range(3):
             share = np.mean((y[:, 0] == i) & (y[:, 1] == j))
             assert abs(share - (p[i] * p[j] / (1 - p[i]) if i != j else 0)) <= 4 * math.sqrt(0.25 / COUNT)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_negative_numbers_of_samples_are_refused(backend: str) -> None:
+    graph = Graph("samples")
+    b, count = Builder(graph, "samples"), graph.add_input("count", TensorType.of(i64, [1]))
+    graph.outputs = [b.Multinomial(b.const([CLASSES], f32), count, seed=1)]
+    model = irc.compile(Model(graph, "onnx", 10, {"": 22}), backend=backend)
+    assert model([np.array([2])])[0].shape == (1, 2)
+    with pytest.raises(irc.RunError):
+        model([np.array([-1])])
 
 
 # ------------------------------------------------------------------------------ OpenVINO
