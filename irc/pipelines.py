@@ -17,6 +17,7 @@ from irc.passes import (
     many_operands,
     materialize,
     number_draws,
+    pack_sequences,
     recompose,
     resolve_operands,
     simplify,
@@ -45,8 +46,6 @@ def _each(*passes: Pass) -> tuple[Pass, ...]:
 
 
 _TO_LOOPS: tuple[Pass, ...] = _each(
-    ("layers", lambda graph, sink: layers.run(graph)),
-    ("infer", infer.run),
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
     ("record-size-constraints", size_constraints.record),
@@ -63,6 +62,8 @@ _TO_LOOPS: tuple[Pass, ...] = _each(
 )
 
 COMPILE_C: tuple[Pass, ...] = (
+    *_each(("layers", lambda graph, sink: layers.run(graph)), ("infer", infer.run)),
+    ("pack-sequences", pack_sequences.run),
     *_TO_LOOPS,
     ("define-sizes", define_sizes.run),
     ("decompose-2", everywhere(decompose.run)),

@@ -31,24 +31,26 @@ def run(graph: Graph, sink: Sink, around: Collection[str] = ()) -> None:
     if not regions and not any(symbols_of(n.outputs).keys() - given for n in graph.nodes):
         return
     _constraints_again(graph, sink, set(given))
-    known = set(given)
+    known, missing = set(given), dict[str, Node]()
     for node in graph.nodes:
-        new = symbols_of(node.outputs).keys() - known
         for region in node.op.regions:
             run(region, sink, known)
+        new = symbols_of(node.outputs).keys() - known
         if new:
-            known |= new
             with sink.catching(node.loc):
                 if node.op.regions:
                     define_in_regions(graph, node, new)
                 else:
                     _define(graph, node, new)
             for name in sorted(new & graph.sizes.keys()):
-                if _needs(graph.sizes[name], name):  # the operation that could tell has been decomposed
+                if _needs(graph.sizes[name], name):  # another operation tells, or has been decomposed
                     del graph.sizes[name]
-            for name in sorted(new - graph.sizes.keys()):
-                value = next(v for v in node.outputs if name in symbols_of([v]))
-                sink.report(codes.DATA_DEPENDENT, node.loc, symbol=name, value=value.name, op=node.op.name)
+            known |= new & graph.sizes.keys()
+            missing |= {name: node for name in sorted(new - graph.sizes.keys()) if name not in missing}
+    for name, node in missing.items():
+        if name not in graph.sizes:
+            value = next(v for v in node.outputs if name in symbols_of([v]))
+            sink.report(codes.DATA_DEPENDENT, node.loc, symbol=name, value=value.name, op=node.op.name)
 
 
 def _define(graph: Graph, node: Node, new: Collection[str]) -> None:

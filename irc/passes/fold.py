@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from irc.arrays import Array
+from irc.ir.dim import DimLike
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.limits import constant_memory
 from irc.ir.types import TensorType
 from irc.opdef.builder import infer_node, keep
 from irc.opdef.reference import run_reference
+from irc.passes.infer import substitute, told
 from irc.passes.replace import put_in_place
 
 LARGEST = 16 << 20
@@ -27,6 +29,7 @@ def run(graph: Graph) -> int:
     folded = 0
     if MEMORY_LEFT not in graph.extras:
         graph.extras[MEMORY_LEFT] = constant_memory() + GROWTH * sum(map(_bytes, graph.constants()))
+    sizes: dict[str, DimLike] = {}  # symbols of which the run was to tell what they are, and which are known now
     better: set[Value] = set()  # values whose types say more than when their users were inferred
     for node in graph.nodes:
         if better.intersection(node.operands) or _unsized(node):
@@ -35,11 +38,15 @@ def run(graph: Graph) -> int:
             for value, known in zip(node.outputs, before, strict=True):
                 keep(value, known)
             better.update(v for v, known in zip(node.outputs, before, strict=True) if v.type != known)
+            for value, known in zip(node.outputs, before, strict=True):
+                sizes |= told(known, value.type)
         if foldable(node):
             growth = sum(map(_bytes, node.outputs)) - _operand_bytes(node)
             if growth <= graph.extras[MEMORY_LEFT]:
                 graph.extras[MEMORY_LEFT] -= max(growth, 0)
                 folded += fold(graph, node)
+    if sizes:
+        substitute(graph, sizes)
     return folded
 
 

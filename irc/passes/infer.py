@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from irc.diagnostics import Sink
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, DimLike
 from irc.ir.graph import Graph, Node
+from irc.ir.types import TensorType, Type
 from irc.opdef.builder import infer_node, keep
+from irc.ops.layout import DimVector
 
 
 def run(graph: Graph, sink: Sink) -> None:
@@ -26,3 +30,26 @@ def infer_at(node: Node, sink: Sink) -> dict[str, Dim]:
     for value, type in before:
         keep(value, type)
     return renamed
+
+
+def told(before: Type | None, after: Type | None) -> dict[str, DimLike]:
+    """Find the symbols in a type that are numbers in the type that came in its place."""
+    if not isinstance(before, TensorType) or not isinstance(after, TensorType) or before.rank != after.rank:
+        return {}
+    pairs = zip(before.shape or (), after.shape or (), strict=True)
+    return {s.name: y for x, y in pairs if y.is_const and (s := x.symbol_alone()) is not None}
+
+
+def substitute(graph: Graph, sizes: Mapping[str, DimLike]) -> None:
+    """Put numbers in the place of symbols, and infer the types that depend on them again."""
+    for each in graph.nested():
+        for value in each.values():
+            if isinstance(value.type, TensorType) and value.type.shape is not None:
+                value.type = value.type.with_shape([d.subs(sizes) for d in value.type.shape])
+        for node in each.nodes:
+            if isinstance(node.op, DimVector):
+                each.set_op(node, DimVector(dims=tuple(d.subs(sizes) for d in node.op.dims)))
+            before = [v.type for v in node.outputs]
+            infer_node(node)
+            for value, known in zip(node.outputs, before, strict=True):
+                keep(value, known)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from irc.diagnostics import Problem, Sink
+from irc.ir.dim import DimLike
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.relation import SizeConstraint, recording
 from irc.ir.types import TensorType
 from irc.opdef.base import Op
 from irc.opdef.builder import trace
-from irc.passes.infer import infer_at
+from irc.passes.infer import infer_at, substitute, told
 
 RECORDED = "size_constraints"
 """Key in a graph's extras of what `record` found."""
@@ -25,12 +26,17 @@ def record(graph: Graph, sink: Sink) -> None:
     """
     found: dict[object, SizeConstraint] = {}
     better: set[Value] = set()
+    sizes: dict[str, DimLike] = {}  # symbols of which the run was to tell what they are, and which are known now
     for node in graph.nodes:
         if better.intersection(node.operands) or any(_symbolic(v) for v in (*node.operands, *node.outputs)):
             before = [v.type for v in node.outputs]
             for constraint in _constraints(node, sink):
                 found.setdefault((constraint.relation, constraint.code), constraint)
             better.update(v for v, known in zip(node.outputs, before, strict=True) if v.type != known)
+            for value, known in zip(node.outputs, before, strict=True):
+                sizes |= told(known, value.type)
+    if sizes:
+        substitute(graph, sizes)
     graph.extras[RECORDED] = list(found.values())
 
 

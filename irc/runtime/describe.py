@@ -11,6 +11,7 @@ from irc.ir.graph import Graph, Model, Value, layers_of, symbols_of
 from irc.ir.relation import SizeConstraint
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from irc.loops.ir import Program
+from irc.passes.pack_sequences import PACKED
 from irc.passes.size_constraints import recorded
 from irc.version import VERSION
 
@@ -30,7 +31,7 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
     limits = [] if program is None else program.limits
     given = {name: i for i, name in enumerate(found if program is None else program.symbols)}
     bounded = given | {s.symbol.name: i for i, s in enumerate(limits, len(given))}
-    return {
+    return packed(graph) | {
         "name": model.graph.name or "model",
         "prefix": prefix_of(model.graph.name),
         "backend": backend,
@@ -45,6 +46,28 @@ def describe(model: Model, graph: Graph, backend: str, program: Program | None =
             if all(s.name in given for s in d.symbols())
         ],
     }
+
+
+def packed(graph: Graph) -> dict[str, Any]:
+    """Describe the sequences and optional values that tensors stand for (`irc.passes.pack_sequences`), if any.
+
+    Each row is that of the model's input or output, with its structure as `irc.runtime.packing` reads it.
+    """
+    if PACKED not in graph.extras:
+        return {}
+    rows = [[port(v, {}) | {"structure": _structure(v.type)} for v, _ in part] for part in graph.extras[PACKED]]
+    return {"packed": {"inputs": rows[0], "outputs": rows[1]}}
+
+
+def _structure(type: Type | None) -> list[Any]:
+    """Describe a type as nested lists: "optional" or "sequence" and what is inside, "tensor" and its sizes."""
+    if isinstance(type, OptionalType):
+        return ["optional", _structure(type.element)]
+    if isinstance(type, SequenceType):
+        assert isinstance(type.element, TensorType)
+        return ["sequence", len(type.element.shape or ())]
+    assert isinstance(type, TensorType)
+    return ["tensor", [d.const or 0 for d in type.shape or ()]]
 
 
 def port(value: Value, symbols: dict[str, int]) -> dict[str, Any]:

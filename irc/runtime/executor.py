@@ -22,6 +22,7 @@ from irc.runtime.forks import Turns, renew_after_fork
 from irc.runtime.manifest import wrong_fields
 from irc.runtime.module_engine import ModuleEngine
 from irc.runtime.overlap import apart, require_apart
+from irc.runtime.packing import Packing
 from irc.runtime.ports import Array, Port, ShapeCheck, SizeConstraint, SymbolicSize
 
 
@@ -47,9 +48,9 @@ class CompiledModel:
             self.symbols = [SymbolicSize(**row) for row in manifest.get("symbols", [])]
             constraints = [SizeConstraint(**row) for row in manifest.get("demands", [])]
             self._check = ShapeCheck(self.inputs, self.symbols, constraints)
+            self._packing = Packing.of(manifest.get("packed"))
         except _MALFORMED as e:
             raise storage.malformed(artifact.folder, e) from e
-        self._keys = _keys(self.inputs)
         try:
             self._engine: Any = self._start()
             require_unchanged(artifact)
@@ -57,6 +58,9 @@ class CompiledModel:
             raise
         except _MALFORMED as e:
             raise storage.malformed(artifact.folder, e) from e
+        if self._packing is not None:  # the engine has tensors in the place of sequences and optional values
+            self.inputs, self.outputs = self._packing.inputs, self._packing.outputs
+        self._keys = _keys(self.inputs)
         self._turns = Turns(self.name, self._engine.has_state, waits=self.backend == "numpy")
         renew_after_fork(self)
 
@@ -81,6 +85,8 @@ class CompiledModel:
         `.diagnostics`), RunError where the model itself fails.  Nothing is ever cast.
         """
         arrays = self._arguments(inputs)
+        if self._packing is not None:
+            return self._run_packed(self._packing, arrays, out)
         dims = self._check(arrays)
         if self.backend == "numpy":
             with self._turns.lock:
@@ -95,6 +101,16 @@ class CompiledModel:
             self._turns.require_state()
             return self._engine.run(arrays, dims, given)
 
+    def _run_packed(self, packing: Packing, values: list[Any], out: Sequence[Array] | None) -> list[Any]:
+        if out is not None:
+            self._results(out, None)
+        arrays = [_in_order(a) for a in packing.pack(values)]
+        dims = self._check(arrays)
+        with self._turns.lock:
+            self._turns.require_state()
+            found = packing.unpack(self._engine.run(arrays, dims, None))
+        return found if out is None else self._copied(found, list(out))
+
     def bind(
         self, inputs: Sequence[Array] | Mapping[str, Array], outputs: Sequence[Array] | None = None
     ) -> Callable[[], list[Array]]:
@@ -104,6 +120,10 @@ class CompiledModel:
         arrays must be C-contiguous and of the declared dtype and shape (TypeError, ValueError).
         """
         arrays = self._arguments((inputs,))
+        if self._packing is not None:
+            odd = next(p for p in (*self.inputs, *self.outputs) if p.kind != "tensor")
+            role = "input" if odd in self.inputs else "output"
+            raise failure(codes.CANNOT_BIND, InputTypeError, role=role, name=odd.name, type=odd.type)
         dims = self._check(arrays)
         for port, array in zip(self.inputs, arrays, strict=True):
             self._bindable(port, array, "input")
@@ -162,7 +182,8 @@ class CompiledModel:
 
     def symbol_values(self, inputs: Sequence[Array] | Mapping[str, Array]) -> tuple[int, ...]:
         """Find the sizes that these inputs give the model's symbols, in order. Raises TypeError, ValueError."""
-        return self._check(self._arguments((inputs,)))
+        values = self._arguments((inputs,))
+        return self._check(values if self._packing is None else self._packing.pack(values))
 
     # ------------------------------------------------------------------------ storing
     def save(self, folder: str | Path) -> None:

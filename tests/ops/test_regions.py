@@ -1,4 +1,4 @@
-"""If, Loop and Scan: shapes that change, captures, nesting, early ends; held against ONNX Runtime."""
+"""If, Loop, Scan and sequences: shapes that change, captures, nesting, early ends; held against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -155,12 +155,18 @@ def model_of(text: str, opset: int = 18) -> onnx.ModelProto:
 @pytest.mark.parametrize("name", CASES)
 def test_regions(name: str, backend: str, tmp_path: Path) -> None:
     text, feeds = CASES[name]
-    path = tmp_path / "model.onnx"
+    check(text, feeds, backend, tmp_path)
+
+
+def check(text: str, feeds: list[list[Any]], backend: str, folder: Path) -> None:
+    """Hold a model against ONNX Runtime."""
+    path = folder / "model.onnx"
     onnx.save(model_of(text), path)
     model = irc.compile(path, backend=backend, cache=False)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [i.name for i in session.get_inputs()]
     for feed in feeds:
-        wanted: Sequence[Any] = session.run(None, dict(zip((i.name for i in session.get_inputs()), feed, strict=True)))
+        wanted: Sequence[Any] = session.run(None, dict(zip(names, feed, strict=True)))
         for got, expected in zip(_run(model, feed), wanted, strict=True):
             if not expected.size:  # ONNX Runtime takes sizes that nothing has told for 0
                 assert not got.size
@@ -172,3 +178,105 @@ def test_regions(name: str, backend: str, tmp_path: Path) -> None:
 def _run(model: Any, feed: Sequence[Any]) -> list[Any]:
     found = model(*feed)
     return list(found) if isinstance(found, list | tuple) else [found]
+
+
+SEQUENCES: dict[str, tuple[str, list[list[Any]]]] = {
+    "insert, erase and take": (
+        """g (float[2] x, float[2] z, int64 p, int64 q) => (float[n] y, int64 k) {
+            s = SequenceConstruct (x, z)
+            t = SequenceInsert (s, z, p)
+            u = SequenceErase (t, q)
+            y = SequenceAt (u, p)
+            k = SequenceLength (u)
+        }""",
+        [arrays([1.0, 2.0], [3.0, 4.0], 0, -1), arrays([1.0, 2.0], [3.0, 4.0], -2, 1)],
+    ),
+    "elements of other sizes, concatenated": (
+        """g (float[n] x, float[m] z) => (float[k] y) {
+            s = SequenceConstruct (x, z, x)
+            y = ConcatFromSequence <axis = 0> (s)
+        }""",
+        [arrays([1.0, 2.0], [3.0]), arrays([1.0], [3.0, 4.0, 5.0])],
+    ),
+    "concatenated along the last axis": (
+        """g (float[2, n] x, float[2, m] z) => (float[2, k] y) {
+            s = SequenceConstruct (x, z, x)
+            y = ConcatFromSequence <axis = -1> (s)
+        }""",
+        [arrays([[1.0, 2.0], [3.0, 4.0]], [[5.0], [6.0]])],
+    ),
+    "stacked": (
+        """g (float[2, n] x, float[2, n] z) => (float[2, k, n] y) {
+            s = SequenceConstruct (x, z, x)
+            y = ConcatFromSequence <axis = 1, new_axis = 1> (s)
+        }""",
+        [arrays([[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]])],
+    ),
+    "split into parts that the run tells, along the second axis": (
+        """g (float[2, n] x, int64[k] l, int64 p) => (float[2, m] y, float[2, n] z) {
+            s = SplitToSequence <axis = 1> (x, l)
+            y = SequenceAt (s, p)
+            z = ConcatFromSequence <axis = 1> (s)
+        }""",
+        [
+            arrays([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [1, 2], 1),
+            arrays([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [2, 0, 1], -1),
+        ],
+    ),
+    "split into parts of one size": (
+        """g (float[n, 2] x, int64 l, int64 p) => (float[m, 2] y, int64 k) {
+            s = SplitToSequence <axis = 0> (x, l)
+            y = SequenceAt (s, p)
+            k = SequenceLength (s)
+        }""",
+        [arrays([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], 2, -1), arrays([[1.0, 2.0], [3.0, 4.0]], 5, 0)],
+    ),
+    "collected in a loop": (
+        """g (int64 k, float[n] x) => (float[m] y) {
+            e = SequenceEmpty <dtype = 1> ()
+            one = Constant <value = int64 {1}> ()
+            zero = Constant <value = int64[1] {0}> ()
+            s = Loop (k, , e) <body = b (int64 i, bool go, seq(float[p]) t) => (bool go2, seq(float[q]) u) {
+                go2 = Identity (go)  f = Cast <to = 1> (i)  v = Add (x, f)
+                c = Add (i, one)  d = Unsqueeze (c, zero)  w = Slice (v, zero, d)  u = SequenceInsert (t, w) }>
+            y = ConcatFromSequence <axis = 0> (s)
+        }""",
+        [arrays(3, [1.0, 2.0, 3.0]), arrays(1, [1.0])],
+    ),
+    "a branch's sequence": (
+        """g (bool c, float[2] x) => (float[2] y) {
+            zero = Constant <value = int64 {0}> ()
+            s = If (c) <then_branch = t () => (seq(float[2]) a) { a = SequenceConstruct (x, x) },
+                        else_branch = e () => (seq(float[2]) b) { n = Neg (x)  b = SequenceConstruct (n) }>
+            y = SequenceAt (s, zero)
+        }""",
+        [arrays(True, [1.0, 2.0]), arrays(False, [1.0, 2.0])],
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences(name: str, backend: str, tmp_path: Path) -> None:
+    text, feeds = SEQUENCES[name]
+    check(text, feeds, backend, tmp_path)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+def test_sequences_and_absent_values_of_a_call(backend: str, tmp_path: Path) -> None:
+    """They go in and come out as lists and None."""
+    text = """g (seq(float[n]) s, optional(float[2]) o, float[m] x) => (seq(float[k]) t, optional(float[2]) p, bool h) {
+        t = SequenceInsert (s, x)  p = Identity (o)  h = OptionalHasElement (o) }"""
+    path = tmp_path / "model.onnx"
+    onnx.save(model_of(text), path)
+    model = irc.compile(path, backend=backend, cache=False)
+    x, z = arrays([1.0, 2.0, 3.0], [4.0, 5.0])
+    for given, absent in (([x, z], None), ([], z)):
+        t, p, h = model(given, absent, x)
+        assert [a.tolist() for a in t] == [a.tolist() for a in (*given, x)]
+        assert (p is None) == (absent is None) == (not h)
+        if absent is not None:
+            assert p.tolist() == absent.tolist()
+    if backend == "c":
+        with pytest.raises(ValueError, match="axes"):
+            model([np.zeros((2, 2), F)], None, x)
