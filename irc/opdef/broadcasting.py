@@ -84,8 +84,9 @@ def legacy_align(b: Builder, a: Attributes, x: Value, y: Value) -> Value:
     """`y` as NumPy's rule needs it, from the rule of ONNX opset 1..6: a suffix match, or at `axis`."""
     if not a.broadcast:
         # Shapes must be equal; the newer rule would accept more.
-        equal = x.rank == y.rank and every(*map(same, x.shape, y.shape))
-        require(equal, codes.SHAPES_DIFFER, op=b.label, first=x.tensor, second=y.tensor)
+        if x.rank is not None and y.rank is not None:
+            equal = x.rank == y.rank and every(*map(same, x.shape, y.shape))
+            require(equal, codes.SHAPES_DIFFER, op=b.label, first=x.tensor, second=y.tensor)
         return y
     if all(d == 1 for d in y.shape):
         return as_scalar(b, y)

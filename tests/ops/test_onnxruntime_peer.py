@@ -123,3 +123,60 @@ def test_rows_of_other_operations(row: Row, backend: str) -> None:
     compiled = irc.compile(row.model(), backend=backend)
     for got, want in zip(compiled(row.feeds()), in_onnxruntime(row.model(), row.feeds()), strict=True):
         same(got, want, row.rtol)
+
+
+def decoder() -> onnx.ModelProto:
+    """A decoder layer as exporters of language models write it, with a cache and symbolic sizes."""
+    rng = np.random.default_rng(0)
+    nodes, constants = list[Any](), list[Any]()
+
+    def add(kind: str, operands: list[str], results: list[str], domain: str = MICROSOFT, **attributes: Any) -> str:
+        nodes.append(onnx.helper.make_node(kind, operands, results, domain=domain, **attributes))
+        return results[0]
+
+    def constant(name: str, array: Any) -> str:
+        constants.append(onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def linear(x: str, name: str, k: int, n: int) -> str:
+        weights = constant(f"{name}_q", rng.integers(0, 256, (n, k // 32, 16)).astype(np.uint8))
+        scales = constant(f"{name}_s", (rng.random((n, k // 32)) * 0.02).astype(np.float32))
+        return add("MatMulNBits", [x, weights, scales], [name], K=k, N=n, bits=4, block_size=32)
+
+    ones = constant("ones", np.ones(64, np.float32))
+    angles = [constant(f"angles{k}", rng.random((32, 8)).astype(np.float32)) for k in range(2)]
+    counts = add("ReduceSum", ["attention_mask", constant("axis", np.array([1]))], ["counts"], "", keepdims=0)
+    last = add("Sub", [counts, constant("one", np.array([1]))], ["last"], "")
+    add("Cast", [last], ["lengths"], "", to=onnx.TensorProto.INT32)
+    total = add("Gather", [add("Shape", ["attention_mask"], ["shape"], ""), constant("at", np.array(1))], ["size"], "")
+    add("Cast", [total], ["total"], "", to=onnx.TensorProto.INT32)
+    normal = add("SimplifiedLayerNormalization", ["x", ones], ["normal"], "")
+    heads = [linear(normal, name, 64, size) for name, size in (("q", 64), ("k", 32), ("v", 32))]
+    operands = [*heads, "past_key", "past_value", "lengths", "total", *angles]
+    fields = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+    seen = add("GroupQueryAttention", operands, ["seen", "key", "value"], **fields)
+    add("SkipSimplifiedLayerNormalization", ["x", linear(seen, "projected", 64, 64), ones], ["y", "", "", "sum"])
+    number, whole = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+    declared = {
+        "x": (number, ["batch", "steps", 64]),
+        "attention_mask": (whole, ["batch", "total"]),
+        "past_key": (number, ["batch", 2, "past", 16]),
+        "past_value": (number, ["batch", 2, "past", 16]),
+    }
+    inputs = [onnx.helper.make_tensor_value_info(name, *type) for name, type in declared.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in ("y", "sum", "key", "value")]
+    graph = onnx.helper.make_graph(nodes, "decoder", inputs, outputs, constants)
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid(MICROSOFT, 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+def test_a_decoder_of_symbolic_sizes(backend: str) -> None:
+    model, rng = decoder(), np.random.default_rng(1)
+    compiled = irc.compile(model, backend=backend)
+    for batch, steps, past in ((1, 6, 0), (1, 1, 6), (2, 4, 0), (2, 1, 5)):
+        caches = [rng.standard_normal((batch, 2, past, 16)).astype(np.float32) for _ in range(2)]
+        x = rng.standard_normal((batch, steps, 64)).astype(np.float32)
+        given = [x, np.ones((batch, past + steps), np.int64), *caches]
+        for got, want in zip(compiled(given), in_onnxruntime(model, given), strict=True):
+            same(got, want, 1e-5)

@@ -45,6 +45,16 @@ def test_unknown_operands_are_no_mistake(case: Case) -> None:
                     assert all(not d.is_const or int(d) == n for d, n in zip(found.shape, shape, strict=True))
 
 
+@pytest.mark.parametrize("name", ["Add", "Less"])
+def test_equal_shapes_of_old_operations_behind_an_operation_without_definition(name: str) -> None:
+    nodes = [helper.make_node("Thing", ["x"], ["t"], domain="acme"), helper.make_node(name, ["t", "x"], ["y"])]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])
+    graph = helper.make_graph(nodes, "g", [x], [ValueInfoProto(name="y")])
+    imports = [helper.make_opsetid("", 6), helper.make_opsetid("acme", 1)]
+    found = irc.validate(helper.make_model(graph, opset_imports=imports, ir_version=8))
+    assert not [d for d in found if d.severity == "error"]
+
+
 @pytest.mark.parametrize("lengths", ["none", "constant", "unknown"])
 @pytest.mark.parametrize("opset", [2, 11, 13, 18])
 def test_split_behind_an_operation_without_definition(opset: int, lengths: str) -> None:
