@@ -48,7 +48,7 @@ def row_places(b: Builder, x: Value, indices: Value, batch: int = 0) -> Value:
             column = b.Squeeze(b.Slice(wide, [k - batch], [k - batch + 1], [rank]), [rank])
             own = counted_from_the_start(b, column, size)
         place = b.Add(b.Mul(place, size), own) if k else own
-    return place
+    return place if rank else b.Reshape(place, [])
 
 
 def write_element_gather(b: Builder, op: Op, x: Value, indices: Value) -> Value:
