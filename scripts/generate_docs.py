@@ -1,7 +1,7 @@
-"""Write docs/ops.md and docs/diagnostics.md from the tables they describe.
+"""Write docs/ops.md, docs/versions.md and docs/diagnostics.md from the tables they describe.
 
-python scripts/generate_docs.py            writes both
-python scripts/generate_docs.py --check    fails if either is not current
+python scripts/generate_docs.py            writes all
+python scripts/generate_docs.py --check    fails if one is not current
 """
 
 from __future__ import annotations
@@ -159,6 +159,56 @@ def _missing() -> str:
     return "\n".join(lines if len(lines) > 1 else [*lines, "Every operation of both formats is supported."]) + "\n"
 
 
+# ---------------------------------------------------------------------------- versions
+def versions_page() -> str:
+    """What each version of each operator takes, and which backend runs it."""
+    load_all()
+    parts = [NOTE, "# Versions and element types\n", _versions_introduction()]
+    for format, title in FORMATS.items():
+        rows = [(r.domain, r.name, r, cls) for cls in OPS.values() for r in getattr(cls, format) if r.name]
+        parts.append(f"## {title}\n\n| operator | version | element types | C | NumPy |\n|---|---|---|---|---|")
+        for domain, name, row, cls in sorted(rows, key=lambda r: (*r[:2], r[2].since)):
+            cells = _label(domain, name), _version(row), _all_types(row.types), _in_c(cls, row), "yes"
+            parts.append(f"| {' | '.join(cells)} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _versions_introduction() -> str:
+    return (
+        "A version is the first opset with that definition. Types stand for each type variable of the signature in\n"
+        "docs/ops.md; `any` are all that the format has. C has numbers and booleans: a type that it lacks runs in\n"
+        "the NumPy backend only.\n"
+    )
+
+
+def _label(domain: str, name: str) -> str:
+    return f"{domain}.{name}" if domain else name
+
+
+def _version(row: Form) -> str:
+    return f"{row.since} to {row.last}" if row.last else str(row.since)
+
+
+def _all_types(types: Mapping[str, frozenset[DType]]) -> str:
+    """The types of each variable, in the order of `DTYPES`."""
+    said: list[str] = []
+    for name, found in types.items():
+        names = [d.name for d in DTYPES.values() if d in found]
+        text = "any" if len(names) >= len(DTYPES) - 1 else " ".join(names)
+        said.append(text if len(types) == 1 else f"{name}: {text}")
+    return "; ".join(filter(None, said)) or "-"
+
+
+def _in_c(cls: type[Op], row: Form) -> str:
+    """Whether C is generated: for all types, for all but some, or not."""
+    bodies = cls.compute, cls.loops, cls.decompose
+    if all(body is None for body in bodies) and row.read is None and cls.resolve is None:
+        return "no"
+    lacking = {d.name for found in row.types.values() for d in found if d.kind not in "fiub?"}
+    return f"but {' '.join(sorted(lacking))}" if lacking else "yes"
+
+
 # ------------------------------------------------------------------------- diagnostics
 def diagnostics_page() -> str:
     parts = [NOTE, "# Diagnostics\n", "`irc explain CODE` prints the same text.\n"]
@@ -178,7 +228,7 @@ def _code(row: Code) -> str:
     )
 
 
-PAGES = {"docs/ops.md": ops_page, "docs/diagnostics.md": diagnostics_page}
+PAGES = {"docs/ops.md": ops_page, "docs/versions.md": versions_page, "docs/diagnostics.md": diagnostics_page}
 
 
 def main(arguments: list[str]) -> int:
