@@ -275,9 +275,13 @@ class DFT(Op):
             b.ReduceProd(b.Where(b.Greater(places, at), sizes, b.const(1)), [0], keepdims=True),
             b.dims(x.shape[-1:]),
         )
+        real = self.inverse and self.onesided
+        size = b.Mul(b.Sub(parts[1], b.const(1)), b.const(2)) if real else parts[1]
+        size = size if length is None else as_vector(b, as_i64(b, length))
         apart = b.Reshape(x, b.Concat(*parts, axis=0), special_zero=False)
-        y = b.DFT(apart, length, b.const(1), inverse=self.inverse, onesided=self.onesided)
-        here, last = (b.Slice(b.Shape(y), [k], [k + 1], [0]) for k in (1, 3))
+        y = b.DFT(apart, size, b.const(1), inverse=self.inverse, onesided=self.onesided)
+        here = b.Add(b.Div(size, b.const(2)), b.const(1)) if self.onesided and not real else size
+        last = b.const([1 if real else 2])
         return b.Reshape(y, b.Concat(b.Where(chosen, here, sizes), last, axis=0), special_zero=False)
 
     onnx = (
