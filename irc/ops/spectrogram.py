@@ -9,12 +9,13 @@ from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import shape as codes
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
-from irc.ir.types import FLOATS_BF16, DType, f32, f64
+from irc.ir.types import FLOATS_BF16, DType, f8e4m3fn, f8e5m2, f32, f64
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, DTypeAttr
 from irc.opdef.conversions import as_i64, as_scalar, as_vector
 from irc.opdef.forms import Attributes, Form
+from irc.opdef.precision import widened
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX
 from irc.ops.signal_window import counted
@@ -24,6 +25,9 @@ OV_SIG = Sig("x: T[1..2], window: T[1], size: I[one], step: I[one] -> y: T")
 
 def read_stft(b: Builder, a: Attributes, x: Value, window: Value, size: Value, step: Value) -> Value:
     """OpenVINO's signal is real and may lack the batch; a window shorter than the frame stands in its middle."""
+    if x.dtype not in FLOATS_BF16:
+        found = read_stft(b, a, widened(b, x), widened(b, window), size, step)
+        return b.Cast(found, to=x.dtype, saturate=False)
     n = as_vector(b, as_i64(b, size))
     missing = b.Sub(n, b.dims(window.shape))
     before = b.Div(missing, b.const([2]))
@@ -83,7 +87,7 @@ class STFT(Op):
             15,
             attrs={"transpose_frames": Bool(assumed=False)},
             sig=OV_SIG,
-            T={"T": FLOATS_BF16, "I": INDEX},
+            T={"T": FLOATS_BF16 | {f8e4m3fn, f8e5m2}, "I": INDEX},
             read=read_stft,
         ),
     )
