@@ -15,13 +15,13 @@ from irc.opdef.registry import find_op
 def composed(name: str) -> Read:
     """Make the `read` that decomposes the operation of that name at once, so that every pass sees its parts.
 
-    While a rank is unknown it stays in one piece.
+    While a size is unknown it stays in one piece: a writer says the sizes of its parts in terms of its operands.
     """
 
     def read(b: Builder, a: Attributes, *operands: Value | None) -> Results:
         cls = find_op(name)
         op = cls(**{k: v for k, v in vars(a).items() if k in cls.__dataclass_fields__})
-        if cls.decompose is None or any(v is not None and v.rank is None for v in operands):
+        if cls.decompose is None or any(v is not None and not v.tensor.is_static for v in operands):
             return b.add_all(op, *operands)
         results = as_list(cls.decompose(op, b, *operands))[: a.outputs]
         _remove_unused(b, results)
