@@ -23,7 +23,7 @@ from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValu
 from irc.ir.dim import SizeUnknown
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.names import unused
-from irc.ir.types import DType, Extras, UnknownRank
+from irc.ir.types import DType, Extras, TensorType, UnknownRank
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder, trace
 from irc.opdef.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
@@ -152,7 +152,8 @@ class _Writer:
         for i, value in enumerate(graph.outputs):
             raw = declared[i] if i < len(declared) and len(declared) == len(graph.outputs) else None
             if raw is not None:
-                self.out.outputs.append(replace(raw, key=self._key(value), type=value.type))
+                type = value.type if isinstance(value.type, TensorType) else raw.type  # a sequence is as declared
+                self.out.outputs.append(replace(raw, key=self._key(value), type=type))
                 continue
             if self.format == "onnx" and (value in seen or value.const is not None):
                 twin = self.scope.new_value(f"{value.name}_out", value.type)
