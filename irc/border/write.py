@@ -19,7 +19,7 @@ from irc.border.read import ordered
 from irc.border.sizes import SizeBuilder
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
-from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.formats.document import Attr, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.dim import SizeUnknown
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.names import unused
@@ -32,6 +32,7 @@ from irc.opdef.opaque import Opaque
 from irc.opdef.registry import form_at
 from irc.opdef.window import NEUTRAL
 from irc.ops.cast import Cast
+from irc.ops.control import body_layout
 from irc.ops.layout import Identity
 
 Path = tuple[tuple[Op, tuple[str, ...]], ...]
@@ -84,7 +85,8 @@ class _Writer:
         self.results: set[Value] = set()  # values that are used without being an operand: outputs of a graph
         self.scope = Graph()  # names of what is made here
 
-    def graph(self, graph: Graph) -> RawGraph:
+    def graph(self, graph: Graph, given: int | None = None) -> RawGraph:
+        """Write a graph; of a region, the first `given` inputs, while the others are values around it."""
         out = self.out
         out.name = graph.name
         self.results.update(graph.outputs)
@@ -93,7 +95,7 @@ class _Writer:
         out.values = dict(graph.extras.get("values", {})) if self.same else {}
         values = graph.values()
         self.scope.reserve([v.name for v in values])
-        for value in graph.inputs:
+        for value in graph.inputs[:given]:
             out.inputs.append(self._declared(value))
         if self.same:  # constants that nobody uses are part of the file too
             for value in values:
@@ -290,6 +292,9 @@ class _Writer:
 
         `path`: the operations whose rewrites led here.  Where nothing says it, the first refusal is raised.
         """
+        if op.regions and self.format == "onnx":
+            self._emit_regions(op, inputs, outputs, name, loc)
+            return
         rows = self._rows(op)
         for form in rows:
             if form.direct and self._can_say(form, op, inputs, outputs):
@@ -496,6 +501,21 @@ class _Writer:
         version = form.since if self.format == "openvino" else self.options.opset(form.domain)
         label = unused(name or op.name, self.names, first=1)
         self.out.nodes.append(RawNode(form.name, version, form.domain, label, keys, raws, attrs, loc, extras=extras))
+
+    def _emit_regions(self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc) -> None:
+        """Emit an If or a Loop with its bodies, which use values of this graph by name."""
+        own, given, attributes = body_layout(op)
+        captured = [self._key(v) for v in inputs[own:] if v is not None]
+        bodies: dict[str, Attr] = {}
+        for attribute, region in zip(attributes, op.regions, strict=True):
+            inner = _Writer(self.options, self.sink, self.same)
+            inner.used = self.used
+            inner.keys.update(zip(region.inputs[given:], captured, strict=True))
+            bodies[attribute] = inner.graph(region, given)
+        keys = ["" if v is None else self._key(v) for v in inputs[:own]]
+        raws = [RawValue(key, (key,), v.type, v.loc) for v in outputs for key in [self._key(v)]]
+        label = unused(name or op.name, self.names, first=1)
+        self.out.nodes.append(RawNode(op.name, self.options.opset(""), "", label, keys, raws, bodies, loc))
 
     def _bridged(self, value: Value, allowed: frozenset[DType] | None, name: str, loc: Loc) -> Value:
         """The operand, cast where this row wants another integer type for an index or a shape."""

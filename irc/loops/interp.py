@@ -17,7 +17,22 @@ from irc.arrays import Array
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.ir.types import DType
 from irc.kernels.core import reference
-from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Program, Stmt, Store
+from irc.loops.ir import (
+    Alloc,
+    Assign,
+    Branch,
+    Buffer,
+    For,
+    Function,
+    If,
+    KernelCall,
+    Let,
+    Program,
+    Repeat,
+    Step,
+    Stmt,
+    Store,
+)
 
 
 def run(program: Program, inputs: Sequence[Array]) -> list[Array]:
@@ -48,17 +63,45 @@ class Interpreter:
         self._check(self.sizes.keys())
         with np.errstate(all="ignore"):
             self._define_sizes()
-            for f in self.program.functions:
-                self.function(f)
-                self._define_sizes(f)
+            self._steps(self.program.steps)
         return [self.array(b) for b in self.program.outputs]
 
-    def _define_sizes(self, f: Function | None = None) -> None:
-        """Learn the sizes that a function has computed; without one, those that inputs and constants say."""
-        written = set() if f is None else {b.root for b in f.writes}
+    def _steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if isinstance(step, Function):
+                self.function(step)
+                self._define_sizes(step.writes)
+            elif isinstance(step, Branch):
+                taken = step.then if self._scalar(step.condition) else step.otherwise
+                self._steps(taken.steps)
+            elif isinstance(step, Repeat):
+                self._repeat(step)
+
+    def _repeat(self, step: Repeat) -> None:
+        number = 0
+        while (step.count is None or number < self._scalar(step.count)) and (
+            step.going is None or self._scalar(step.going)
+        ):
+            self.array(step.number)[...] = number
+            number += 1
+            self._note_runs(step, number)
+            self._steps(step.body.steps)
+        self._note_runs(step, number)
+
+    def _note_runs(self, step: Repeat, count: int) -> None:
+        if step.ran is not None:
+            self.array(step.ran)[...] = count
+            self._define_sizes((step.ran,))
+
+    def _scalar(self, buffer: Buffer) -> int:
+        return int(self.array(buffer).reshape(-1)[0])
+
+    def _define_sizes(self, buffers: Sequence[Buffer] | None = None) -> None:
+        """Learn the sizes in buffers that were written; without them, those that inputs and constants say."""
+        written = {b.root for b in buffers or ()}
         before = set(self.sizes)
         for s in self.program.sizes:
-            if s.buffer.root in written or (f is None and s.buffer.root.where in ("input", "constant")):
+            if s.buffer.root in written or (buffers is None and s.buffer.root.where in ("input", "constant")):
                 self.sizes[s.symbol.name] = int(self.array(s.buffer).reshape(-1)[0])
         self._check(self.sizes.keys() - before)
 
@@ -78,14 +121,20 @@ class Interpreter:
 
     def array(self, buffer: Buffer) -> Array:
         """Return the memory of a buffer, in the buffer's shape."""
-        root = buffer.root
-        if root not in self.memory:
-            self.memory[root] = _undefined(root.dtype, self.shape(root))
-        shape = self.shape(buffer)
+        root, shape, start = buffer.root, self.shape(buffer), 0
+        if root.row is not None:
+            start = self._scalar(root.row[1]) * math.prod(shape)
+            root = root.row[0].root
+        end = start + math.prod(shape)
+        if root not in self.memory:  # its own sizes may not be known yet
+            self.memory[root] = _undefined(root.dtype, self.shape(root) if root is buffer else (end,))
         whole = self.memory[root]
-        if whole.shape == shape:
+        if whole.shape == shape and not start:
             return whole
-        view = whole.reshape(-1)[: math.prod(shape)].reshape(shape)
+        if whole.size < end:  # a size has grown since
+            whole = np.concatenate([whole.reshape(-1), _undefined(root.dtype, (end - whole.size,))])
+            self.memory[root] = whole
+        view = whole.reshape(-1)[start:end].reshape(shape)
         assert np.shares_memory(view, whole) or not view.size
         return view
 

@@ -120,6 +120,7 @@ class Loop(Op):
             if grown == types:
                 break
             types = grown
+        require(count is not None or not self.never_ends_early(condition), codes.ENDLESS_LOOP)
         runs = self.runs(count, condition)
         return [*types, *(_stacked(runs, t) for t in results[1 + n :])]
 
@@ -188,3 +189,15 @@ def _stack(rows: Sequence[Any], type: Type | None) -> Any:
     if rows or not isinstance(type, TensorType):
         return np.stack(rows)
     return np.zeros((0, *(d.const or 0 for d in type.shape or ())), type.dtype.numpy)
+
+
+def body_layout(op: Op) -> tuple[int, int, tuple[str, ...]]:
+    """Find how ONNX has an If or a Loop.
+
+    Returns how many operands are its own, how many inputs of its bodies are not captured values, and the attributes
+    that hold the bodies.
+    """
+    if isinstance(op, Loop):
+        return 2 + op.carried, 2 + op.carried, ("body",)
+    assert isinstance(op, If), f"{op.name} has regions and is no If"
+    return 1, 0, ("then_branch", "else_branch")

@@ -33,9 +33,7 @@ def bind_shapes(
             _fix(value, name, shape, known, sink)
     bounded = _bounded(graph, bounds, sink)
     known |= bounded
-    for value in graph.values():
-        if isinstance(value.type, TensorType) and value.type.shape is not None:
-            value.type = value.type.with_shape([d.subs(known) for d in value.type.shape])
+    infer.rename(graph, known)
     infer.run(graph, sink)
 
 

@@ -40,15 +40,22 @@ def told(before: Type | None, after: Type | None) -> dict[str, DimLike]:
     return {s.name: y for x, y in pairs if y.is_const and (s := x.symbol_alone()) is not None}
 
 
-def substitute(graph: Graph, sizes: Mapping[str, DimLike]) -> None:
-    """Put numbers in the place of symbols, and infer the types that depend on them again."""
+def rename(graph: Graph, sizes: Mapping[str, DimLike]) -> None:
+    """Put other sizes in the place of symbols, in regions too."""
     for each in graph.nested():
         for value in each.values():
             if isinstance(value.type, TensorType) and value.type.shape is not None:
                 value.type = value.type.with_shape([d.subs(sizes) for d in value.type.shape])
         for node in each.nodes:
-            if isinstance(node.op, DimVector):
+            if isinstance(node.op, DimVector) and any(s.name in sizes for d in node.op.dims for s in d.symbols()):
                 each.set_op(node, DimVector(dims=tuple(d.subs(sizes) for d in node.op.dims)))
+
+
+def substitute(graph: Graph, sizes: Mapping[str, DimLike]) -> None:
+    """Put numbers in the place of symbols, and infer the types that depend on them again."""
+    rename(graph, sizes)
+    for each in graph.nested():
+        for node in each.nodes:
             before = [v.type for v in node.outputs]
             infer_node(node)
             for value, known in zip(node.outputs, before, strict=True):

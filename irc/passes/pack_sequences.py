@@ -15,7 +15,7 @@ import numpy as np
 
 from irc.diagnostics import Problem, Sink
 from irc.diagnostics.codes import lowering as codes
-from irc.ir.dim import Dim, product
+from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import DType, OptionalType, SequenceType, TensorType, Type, UnknownRank, boolean, i64
 from irc.opdef.builder import Builder
@@ -210,18 +210,17 @@ class _Packer:
         length, place = b.Concat(shapes, row, axis=0), b.Concat(data, items, axis=0)
         if position is None:
             return [length, place]
-        old, new = shapes.shape[0], items.shape[0]
-        p = _from_start(b, position, old)
+        p = _from_start(b, position, shapes)
         start = b.Gather(_starts(b, shapes), p, b.const(0))
-        rows = _moved(b, old + 1, p, b.const(1), b.dims([old]))
-        elements = _moved(b, data.shape[0] + new, start, b.dims([new]), b.dims([data.shape[0]]))
+        rows = _moved(b, p, b.const([1]), _size(b, shapes))
+        elements = _moved(b, start, _size(b, items), _size(b, data))
         return [b.Gather(length, rows, b.const(0)), b.Gather(place, elements, b.const(0))]
 
     def erase(self, b: Builder, node: Node) -> list[Value]:
         sequence, position = (*node.inputs, None)[:2]
         assert sequence is not None
         shapes, data = self.parts(sequence)
-        p = _from_start(b, b.const(-1) if position is None else position, shapes.shape[0])
+        p = _from_start(b, b.const(-1) if position is None else position, shapes)
         starts = _starts(b, shapes)
         ends = b.Add(p, b.const(1))
         return [
@@ -232,13 +231,13 @@ class _Packer:
     def at(self, b: Builder, node: Node) -> list[Value]:
         sequence, position = node.operands
         shapes, data = self.parts(sequence)
-        return [_element(b, shapes, data, _from_start(b, position, shapes.shape[0]), node.outputs[0].shape)]
+        return [_element(b, shapes, data, _from_start(b, position, shapes), node.outputs[0].shape)]
 
     def length(self, b: Builder, node: Node) -> list[Value]:
         (sequence,) = node.operands
         if isinstance(sequence.type, SequenceType) and sequence.type.empty:
             return [b.const(0)]
-        return [b.Reshape(b.dims([self.parts(sequence)[0].shape[0]]), [])]
+        return [b.Reshape(_size(b, self.parts(sequence)[0]), [])]
 
     def concat(self, b: Builder, node: Node) -> list[Value]:
         assert isinstance(node.op, ConcatFromSequence)
@@ -248,7 +247,7 @@ class _Packer:
         axis = normal_axis("ConcatFromSequence", node.op.axis, rank + node.op.new_axis)
         first = b.Gather(shapes, b.const([0]), b.const(0))  # a row
         if node.op.new_axis:
-            sizes = b.Concat(b.dims([shapes.shape[0]]), b.Reshape(first, [-1]), axis=0)
+            sizes = b.Concat(_size(b, shapes), b.Reshape(first, [-1]), axis=0)
             whole = b.Reshape(data, sizes, special_zero=False)
             order = [*range(1, axis + 1), 0, *range(axis + 1, rank + 1)]
             return [b.Transpose(whole, order) if axis else whole]
@@ -279,22 +278,23 @@ class _Packer:
             if split is None and not node.op.keepdims:
                 parts = [b.Squeeze(p, [axis]) for p in parts]
             return _construct(b, parts) if parts else self._nothing(node.outputs[0].type or x.tensor)
-        parts_of_axis = _split_rows(b, split, size)
+        parts_of_axis = _split_rows(b, split, _size(b, x, axis))
         keep = node.op.keepdims or split is not None
         columns: list[Value] = []
-        for k, d in enumerate(x.shape):
+        for k in range(len(x.shape)):
             if k == axis and keep:
                 columns.append(b.Unsqueeze(parts_of_axis, [1]))
             elif k != axis:
                 columns.append(
-                    b.Expand(b.Unsqueeze(b.dims([d]), [1]), b.Concat(b.Shape(parts_of_axis), b.const([1]), axis=0))
+                    b.Expand(b.Unsqueeze(_size(b, x, k), [1]), b.Concat(b.Shape(parts_of_axis), b.const([1]), axis=0))
                 )
         shapes = b.Concat(*columns, axis=1) if columns else _without_axes(b, parts_of_axis)
         items = b.Reshape(x, [-1])
         if axis == 0:
             return [shapes, items]
-        inner = product(x.shape[axis + 1 :])
-        return [shapes, b.Gather(items, _divided(b, shapes, items, parts_of_axis, size * inner, inner), b.const(0))]
+        inner = b.ReduceProd(b.Slice(b.Shape(x), [axis + 1], [TO_THE_END], [0]), [0], keepdims=True)
+        whole = b.Mul(inner, _size(b, x, axis))
+        return [shapes, b.Gather(items, _divided(b, shapes, items, parts_of_axis, whole, inner), b.const(0))]
 
     # ------------------------------------------------------------------ optionals
     def optional(self, b: Builder, node: Node) -> list[Value]:
@@ -353,10 +353,18 @@ def _construct(b: Builder, xs: Sequence[Value]) -> list[Value]:
     return [b.Concat(*rows, axis=0), b.Concat(*items, axis=0)]
 
 
-def _from_start(b: Builder, position: Value, size: Dim) -> Value:
-    """Count a position from the start, as a scalar."""
+def _size(b: Builder, x: Value, axis: int = 0) -> Value:
+    """Compute a size of a tensor, as a vector of one element.
+
+    Not from the symbols in its type: those of what enters a region change with the graph around it.
+    """
+    return b.Slice(b.Shape(x), [axis], [axis + 1], [0])
+
+
+def _from_start(b: Builder, position: Value, shapes: Value) -> Value:
+    """Count a position of an element from the start, as a scalar."""
     p = as_scalar(b, as_i64(b, position))
-    return b.Where(b.Less(p, b.const(0)), b.Add(p, as_scalar(b, b.dims([size]))), p)
+    return b.Where(b.Less(p, b.const(0)), b.Add(p, as_scalar(b, _size(b, shapes))), p)
 
 
 def _starts(b: Builder, shapes: Value) -> Value:
@@ -365,13 +373,14 @@ def _starts(b: Builder, shapes: Value) -> Value:
     return b.Concat(b.const([0]), ends, axis=0)
 
 
-def _iota(b: Builder, size: Dim) -> Value:
-    return b.Sub(b.CumSum(b.Expand(b.const([1]), b.dims([size])), b.const(0)), b.const(1))
+def _iota(b: Builder, size: Value) -> Value:
+    """Count from 0 to a size, which is a vector of one element."""
+    return b.Sub(b.CumSum(b.Expand(b.const([1]), size), b.const(0)), b.const(1))
 
 
-def _moved(b: Builder, size: Dim, place: Value, count: Value, end: Value) -> Value:
-    """Compute the indices that put the last `count` of so many, which start at `end`, at a place in front of others."""
-    j = _iota(b, size)
+def _moved(b: Builder, place: Value, count: Value, end: Value) -> Value:
+    """Compute the indices that put `count` items, which start at `end`, at a place in front of others."""
+    j = _iota(b, b.Add(end, count))
     there = b.Add(end, b.Sub(j, place))
     inside = b.Less(j, b.Add(place, count))
     return b.Where(b.Less(j, place), j, b.Where(inside, there, b.Sub(j, count)))
@@ -399,7 +408,7 @@ def _interleaved(b: Builder, shapes: Value, data: Value, axis: int) -> Value:
     inner = b.ReduceProd(b.Slice(shapes, [axis], [TO_THE_END], [1]), [1], keepdims=False)
     ends = b.CumSum(inner, b.const(0))
     whole = b.Max(b.ReduceSum(inner, [0], keepdims=True), b.const(1))
-    j = _iota(b, data.shape[0])
+    j = _iota(b, _size(b, data))
     front = b.Div(j, whole)
     place = b.Sub(j, b.Mul(front, whole))
     owner = _owner(b, place, ends)
@@ -407,22 +416,22 @@ def _interleaved(b: Builder, shapes: Value, data: Value, axis: int) -> Value:
     return b.Add(_at(b, starts, owner), b.Add(b.Mul(front, _at(b, inner, owner)), local))
 
 
-def _divided(b: Builder, shapes: Value, data: Value, lengths: Value, whole: Dim, step: Dim) -> Value:
+def _divided(b: Builder, shapes: Value, data: Value, lengths: Value, whole: Value, step: Value) -> Value:
     """Compute which items, in order, are those of the parts of an axis that is not the first.
 
     whole: the items of one position on the axes in front; step: of one on the axis.
     """
     sizes = b.ReduceProd(shapes, [1], keepdims=False)
     ends = b.CumSum(sizes, b.const(0))
-    j = _iota(b, data.shape[0])
+    j = _iota(b, _size(b, data))
     owner = _owner(b, j, ends)
     local = b.Sub(j, _at(b, b.Sub(ends, sizes), owner))
-    inner = b.Mul(lengths, b.dims([step]))
+    inner = b.Mul(lengths, step)
     first = b.Sub(b.CumSum(inner, b.const(0)), inner)
     width = b.Max(_at(b, inner, owner), b.const(1))
     front = b.Div(local, width)
     rest = b.Sub(local, b.Mul(front, width))
-    return b.Add(b.Mul(front, b.dims([whole])), b.Add(_at(b, first, owner), rest))
+    return b.Add(b.Mul(front, whole), b.Add(_at(b, first, owner), rest))
 
 
 def _without_axes(b: Builder, parts: Value) -> Value:
@@ -440,12 +449,11 @@ def _at(b: Builder, vector: Value, places: Value) -> Value:
     return b.Gather(vector, places, b.const(0))
 
 
-def _split_rows(b: Builder, split: Value | None, size: Dim) -> Value:
+def _split_rows(b: Builder, split: Value | None, whole: Value) -> Value:
     """Compute the sizes of the parts that an axis is split into."""
     if split is not None and split.rank:
         return as_i64(b, split)
     step = b.const([1]) if split is None else b.Max(b.Reshape(as_i64(b, split), [1]), b.const([1]))
-    whole = b.dims([size])
-    left = b.Sub(whole, b.Mul(_iota(b, size), step))
+    left = b.Sub(whole, b.Mul(_iota(b, whole), step))
     count = b.Div(b.Sub(b.Add(whole, step), b.const([1])), step)
     return b.Slice(b.Min(left, step), b.const([0]), count, b.const([0]))

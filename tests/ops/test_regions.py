@@ -280,3 +280,21 @@ def test_sequences_and_absent_values_of_a_call(backend: str, tmp_path: Path) -> 
     if backend == "c":
         with pytest.raises(ValueError, match="axes"):
             model([np.zeros((2, 2), F)], None, x)
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("name", [*CASES, *SEQUENCES])
+def test_written_at_another_opset(name: str, opset: int, tmp_path: Path) -> None:
+    text, feeds = {**CASES, **SEQUENCES}[name]
+    source, target = tmp_path / "model.onnx", tmp_path / "written.onnx"
+    onnx.save(model_of(text), source)
+    irc.convert(source, target, opset=opset)
+    written = onnx.load(target)
+    assert [o.version for o in written.opset_import if not o.domain] == [opset]
+    session = onnxruntime.InferenceSession(str(target), providers=["CPUExecutionProvider"])
+    first = onnxruntime.InferenceSession(str(source), providers=["CPUExecutionProvider"])
+    names = [i.name for i in session.get_inputs()]
+    for feed in feeds:
+        fed = dict(zip(names, feed, strict=True))
+        for got, expected in zip(session.run(None, fed), first.run(None, fed), strict=True):
+            np.testing.assert_array_equal(got, expected)

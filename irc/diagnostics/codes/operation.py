@@ -145,6 +145,16 @@ NOT_A_SEQUENCE = Code(
     fix="Make a sequence of the operand, or use an operation on tensors, such as Gather.",
     help="make a sequence of the operand first",
 )
+ENDLESS_LOOP = Code(
+    "IRC2110",
+    "error",
+    "A Loop that never ends",
+    "Loop has no number of runs, and its condition holds at the start and after each run",
+    why="Nothing ends such a loop. ONNX allows it, but no run of the model would ever have a result.",
+    example="Loop without trip count whose body gives its condition back as it is",
+    fix="Give the Loop a number of runs, or compute the condition in its body.",
+    help="give the Loop a number of runs",
+)
 MISSING_ATTRIBUTE = Code(
     "IRC2201",
     "error",
