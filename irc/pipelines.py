@@ -80,7 +80,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     precision: the least that products of f32 must have.
     """
     # here: loading and validating need no kernels
-    from irc.layout import bf16_storage, channels_last, concat_in_place, fold_taps, transposed_conv
+    from irc.layout import bf16_storage, channels_last, concat_in_place, fold_taps, texts, transposed_conv
     from irc.selection import select
 
     at = [name for name, _ in COMPILE_C].index("decompose")
@@ -92,7 +92,8 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     places: Pass = ("concat-in-place", lambda graph, sink: concat_in_place.run(graph))
     stored: Pass = ("bf16-storage", lambda graph, sink: bf16_storage.run(graph))
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
-    return (*COMPILE_C[:at], *_each(early, convolutions, few), *COMPILE_C[at:], *_each(*kernels))
+    strings: Pass = ("texts", texts.run)
+    return (*COMPILE_C[:at], strings, *_each(early, convolutions, few), *COMPILE_C[at:], *_each(*kernels))
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (

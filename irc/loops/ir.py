@@ -40,6 +40,10 @@ class Buffer:
     base: Buffer | None = None
     origin: tuple[str, ...] = ()
     row: tuple[Buffer, Buffer] | None = None
+    strings: bool = False
+    """Of an input or output: its last axis is a string, as a pointer and a number of bytes."""
+    kept: bool = False
+    """Of the arena: other memory points to it, so that it lasts to the end of the run."""
 
     @property
     def elements(self) -> Dim:

@@ -41,6 +41,7 @@ from irc.loops.ir import (
 from irc.loops.regions import lower_regions, without_unused
 from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
+from irc.loops.string_marks import KEPT, STRING
 from irc.passes.size_constraints import recorded
 from irc.traversal import transform, walk
 
@@ -188,7 +189,8 @@ class Lowering:
 
     def _new(self, value: Value, where: Any) -> Buffer:
         origin = layers_of([value.producer]) if value.producer else ()
-        return Buffer(self.name(value.name), value.dtype, value.shape, where, origin=origin)
+        strings, kept = STRING in value.extras, KEPT in value.extras
+        return Buffer(self.name(value.name), value.dtype, value.shape, where, origin=origin, strings=strings, kept=kept)
 
     def name(self, hint: str) -> str:
         return unused(hint, self._names)

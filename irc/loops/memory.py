@@ -56,7 +56,9 @@ def lives(program: Program) -> dict[Buffer, Life]:
     What a loop finds in memory, or leaves there for its next run, lives as long as the loop.
     """
     found: dict[Buffer, Life] = {}
-    _note(program.steps, 0, found)
+    end = _note(program.steps, 0, found)
+    for buffer in [b for b in found if b.kept]:
+        _touch(buffer, end, found)
     return found
 
 

@@ -19,7 +19,7 @@ from irc.diagnostics.codes import operation as codes
 from irc.formats.document import Attr, RawGraph, RawTensor
 from irc.ir.graph import Value
 from irc.ir.literal import AttributeValue
-from irc.ir.types import DType, MapType, OptionalType, SequenceType, TensorType, dtype_from_onnx, dtype_from_ov
+from irc.ir.types import DTYPES, DType, MapType, OptionalType, SequenceType, TensorType, dtype_from_onnx, dtype_from_ov
 
 if TYPE_CHECKING:
     from irc.opdef.base import Op
@@ -305,6 +305,23 @@ class Numbers(Codec):
         with np.errstate(all="ignore"):
             array = np.array(numbers, np.float64 if dtype.is_float else np.int64).astype(dtype.numpy)
         return RawTensor("", dtype, array.shape, lambda: array)
+
+
+@dataclass(frozen=True)
+class TypedNumbers(Codec):
+    """A tensor of numbers or strings, as the name of its element type and its elements."""
+
+    def decode(self, raw: Attr, r: Reading) -> tuple[str, tuple[int | float | str, ...]]:
+        if not isinstance(raw, RawTensor) or raw.dtype.kind not in "fius":
+            raise r.bad("" if isinstance(raw, RawTensor) else raw, "a tensor of numbers or strings")
+        array = raw.load().reshape(-1)
+        wide = {"f": np.float64, "s": object}.get(raw.dtype.kind, np.int64)
+        return raw.dtype.name, tuple(array.astype(wide).tolist())
+
+    def encode(self, value: tuple[str, Sequence[int | float | str]], format: str) -> Attr:
+        kind = DTYPES[value[0]]
+        array = np.array(value[1], kind.numpy)
+        return RawTensor("", kind, array.shape, lambda: array)
 
 
 class Enum(Codec):

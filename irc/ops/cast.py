@@ -89,12 +89,16 @@ def is_float(value: object) -> TypeGuard[float]:
 
 
 def text_of(value: object) -> str:
-    """A number as ONNX writes it: NaN, INF, -INF, shortest decimal."""
+    """A number as ONNX writes it: NaN, INF, -INF, the fewest decimal digits, as Python places them."""
     if is_float(value):
         if np.isnan(value):
             return "NaN"
         if np.isinf(value):
             return "INF" if value > 0 else "-INF"
+    if isinstance(value, np.float32 | np.float64):
+        digits = np.format_float_scientific(value, trim="-", exp_digits=2)
+        plain = -5 < int(digits.partition("e")[2]) < 16
+        return np.format_float_positional(value, trim="0") if plain else digits
     return str(value)
 
 

@@ -59,7 +59,7 @@ def _unsized(node: Node) -> bool:
 
 def foldable(node: Node) -> bool:
     """Tell whether all operands are constants and the results are tensors of reasonable size."""
-    if node.op.effect or not node.inputs or any(v.const is None for v in node.operands):
+    if node.op.effect or node.op.at_run_only or not node.inputs or any(v.const is None for v in node.operands):
         return False
     given = _operand_bytes(node)
     for value in node.outputs:

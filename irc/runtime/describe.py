@@ -9,8 +9,9 @@ from irc.backends.c.names import prefix_of
 from irc.ir.dim import Dim, Func, Symbol, product
 from irc.ir.graph import Graph, Model, Value, layers_of, symbols_of
 from irc.ir.relation import SizeConstraint
-from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
+from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type, string
 from irc.loops.ir import Program
+from irc.loops.string_marks import STRING
 from irc.passes.pack_sequences import PACKED
 from irc.passes.size_constraints import recorded
 from irc.version import VERSION
@@ -72,7 +73,7 @@ def _structure(type: Type | None) -> list[Any]:
 
 def port(value: Value, symbols: dict[str, int]) -> dict[str, Any]:
     """Make a row of the manifest's inputs or outputs, with sizes as expressions over d0, d1, …"""
-    kind, tensor = _kind(value.type)
+    kind, tensor = _kind(_as_given(value))
     shape = tensor.shape if tensor is not None and kind == "tensor" else None
     known = shape is not None and all(s.name in symbols for d in shape for s in d.symbols())
     return {
@@ -80,7 +81,7 @@ def port(value: Value, symbols: dict[str, int]) -> dict[str, Any]:
         "names": list(value.names),
         "layer": str(value.extras.get("layer_name", "") or ""),
         "kind": kind,
-        "type": str(value.type),
+        "type": str(_as_given(value)),
         "dtype": tensor.dtype.name if tensor is not None else "dynamic",
         "shape": None if shape is None else [int(d) if d.is_const else str(d) for d in shape],
         "sizes": [size(d, symbols) for d in shape] if shape is not None and known else None,
@@ -92,10 +93,18 @@ def _output(value: Value, given: dict[str, int], bounded: dict[str, int], progra
     row = port(value, given)
     if program is None or row["shape"] is None or row["sizes"] is not None:
         return row
-    most = [program.capacity.of(d) for d in value.shape]
-    whole = program.capacity.of(product(value.shape))
+    shape = value.shape[:-1] if STRING in value.extras else value.shape
+    most = [program.capacity.of(d) for d in shape]
+    whole = program.capacity.of(product(shape))
     row["max_sizes"] = [size(d, bounded) for d in (most if product(most) == whole else [whole])]
     return row
+
+
+def _as_given(value: Value) -> Type | None:
+    """Return the type of a value as callers know it: strings for the pairs that stand for them."""
+    if STRING not in value.extras:
+        return value.type
+    return TensorType(string, value.shape[:-1])
 
 
 def _kind(type: Type | None) -> tuple[str, TensorType | None]:

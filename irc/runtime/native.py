@@ -22,6 +22,7 @@ from irc.arrays import NumpyType
 from irc.diagnostics.codes import find, runtime, runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.files import open_regular, read_into
+from irc.runtime import c_strings
 from irc.runtime.artifact import WEIGHTS, Artifact, damaged
 from irc.runtime.errors import InputValueError, OutOfMemory, failure
 from irc.runtime.forks import Turns
@@ -45,7 +46,9 @@ class NativeEngine:
     def __init__(self, artifact: Artifact, inputs: Sequence[Port], outputs: Sequence[Port], threads: int) -> None:
         manifest = artifact.manifest
         self.name, self.folder, self.threads = manifest["name"], artifact.folder, threads
-        self.inputs, self.outputs = inputs, outputs
+        self.inputs, self.outputs = inputs, [c_strings.in_memory(p) for p in outputs]
+        self._string_inputs = [k for k, p in enumerate(inputs) if p.element == c_strings.STRING]
+        self._string_outputs = [k for k, p in enumerate(outputs) if p.element == c_strings.STRING]
         target = manifest["target"]
         check_features(target["name"], target["machine"], target["features"])
         library = manifest.get("library")
@@ -65,7 +68,7 @@ class NativeEngine:
         self._context = 0
         self._planned: tuple[int, ...] | None = None
         self._shapes: dict[tuple[int, ...], list[tuple[tuple[int, ...], NumpyType]]] = {}
-        self._ranks = [len(p.shape or ()) for p in outputs]
+        self._ranks = [len(p.shape or ()) for p in self.outputs]
         self._measured = any(p.max_sizes is not None for p in outputs)
         if not self._symbols and not self._limits:
             self.plan(())
@@ -172,6 +175,8 @@ class NativeEngine:
     def run(self, arrays: Sequence[Array], dims: tuple[int, ...], out: Sequence[Array] | None) -> list[Array]:
         """Run on C-contiguous arrays of checked types and sizes."""
         self._check_mapped()
+        if self._string_inputs:
+            arrays, _alive = self._with_pairs(arrays)
         measured = np.zeros(max(sum(self._ranks), 1), np.int64) if self._measured else None
         where = None if measured is None else measured.__array_interface__["data"][0]
         while True:
@@ -181,7 +186,18 @@ class NativeEngine:
             if status != runtime.SIZE_BEYOND_BOUND.number or not self._raise_limits():
                 break
         self._check(status)
-        return made if measured is None else self._cut(made, measured)
+        results = made if measured is None else self._cut(made, measured)
+        for k in self._string_outputs:
+            results[k] = c_strings.taken(results[k])
+        return results
+
+    def _with_pairs(self, arrays: Sequence[Array]) -> tuple[list[Array], list[object]]:
+        """Lay out the arrays of strings for C.  Returns all arrays, and what must outlive the run."""
+        found, alive = list(arrays), list[object]()
+        for k in self._string_inputs:
+            found[k], memory = c_strings.given(found[k])
+            alive.append(memory)
+        return found, alive
 
     def _raise_limits(self) -> bool:
         """Make room for what the latest run needed.  Returns whether a bound that was planned with is too small."""

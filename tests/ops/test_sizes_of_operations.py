@@ -23,6 +23,7 @@ from irc.backends.c.sizes import EMPTY, LARGEST_SIZE, LIMIT
 from irc.diagnostics import IrcError, Problem
 from irc.diagnostics.codes import runtime
 from irc.ir.graph import Graph, Model
+from irc.runtime.c_strings import given, in_memory
 from irc.runtime.ports import Port
 from irc.toolchain.c_compiler import build
 from tests.ops.cases import Case
@@ -69,7 +70,7 @@ def program(case: Case, name: str) -> Program | None:
         return None
     manifest = draft.manifest
     known = {f"s{i}_{k}": n for i, s in enumerate(case.inputs) if s is not None for k, n in enumerate(s.shape)}
-    ports = [[Port.of(row) for row in manifest[key]] for key in ("inputs", "outputs")]
+    ports = [[in_memory(Port.of(row)) for row in manifest[key]] for key in ("inputs", "outputs")]
     sizes = [known.get(row["name"], 1) for row in manifest["symbols"]] + [PLANNED] * len(manifest["limits"])
     return Program(case, manifest["prefix"], str(draft.files["model.c"]), *ports, sizes) if sizes else None
 
@@ -131,6 +132,8 @@ class Runner:
 
     def call(self, context: int, shapes: list[list[tuple[int, ...]]], rng: np.random.Generator) -> None:
         arrays = [random_like(spec, shape, rng) for spec, shape in zip(self.specs(), shapes[0], strict=True)]
+        pairs = [given(a) if a.dtype == object else (a, None) for a in arrays]  # of strings, with their texts
+        arrays = [array for array, _ in pairs]
         results = [
             np.full(max(p.dtype.itemsize * int(np.prod(s)), 0) + 64, GUARD, np.uint8)
             for p, s in zip(self.made.outputs, shapes[1], strict=True)
@@ -157,6 +160,8 @@ def random_like(spec: Any, shape: tuple[int, ...], rng: np.random.Generator) -> 
     """Values as the case has them, where it says which, and of its range."""
     if spec.values is not None and np.size(spec.values):
         return np.resize(np.array(spec.values, spec.type.numpy), shape)
+    if spec.dtype == "string":
+        return np.full(shape, "a b", object)
     if spec.dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     low = max(spec.low, 0) if spec.type.kind == "u" else spec.low

@@ -160,8 +160,8 @@ class Interface:
         buffers = [*self.program.buffers(), *self.program.outputs]
         return list(dict.fromkeys(d for b in buffers for d in b.shape if d.bounds()[0] < 0))
 
-    def shape(self, buffer: Buffer) -> str:
-        return cut(f"[{', '.join(map(str, buffer.shape))}]", 200)
+    def shape(self, buffer: Buffer, rank: int | None = None) -> str:
+        return cut(f"[{', '.join(map(str, buffer.shape[:rank]))}]", 200)
 
     def symbols(self) -> dict[str, Symbol]:
         """Collect the declared bounds of each symbol."""
@@ -188,6 +188,16 @@ typedef struct irc_pool {
 } irc_pool;
 #endif
 """
+STRINGS = """#ifndef IRC_STRING_DEFINED
+#define IRC_STRING_DEFINED
+/* A string in UTF-8: `size` bytes, without a 0 at the end.  Those of inputs are copied; those of outputs stand in the
+ * context and last until the next run.  Of a tensor of strings, out_dims has one more size, which is 2. */
+typedef struct irc_string {
+    const char *data;
+    int64_t size;
+} irc_string;
+#endif
+"""
 
 
 def header(i: Interface) -> str:
@@ -197,6 +207,8 @@ def header(i: Interface) -> str:
     parts = [block_comment([title, CComment(""), *_header_tensors(i)], "\n */")]
     parts += [f"#ifndef {m}_H\n#define {m}_H\n", "#include <stddef.h>\n#include <stdint.h>\n"]
     parts += ['#ifdef __cplusplus\nextern "C" {\n#endif\n', POOL]
+    if any(b.strings for b in (*i.program.inputs, *i.program.outputs)):
+        parts.append(STRINGS)
     parts.append("\n".join(f"#define {m}_{name} {value}" for name, value in _constants(i)) + "\n")
     parts.append(_statuses(i))
     declared = re.sub(r"\bP_PUBLIC\b", f"{m}_PUBLIC", _DECLARATIONS.replace("WEIGHTS_NOTE", _weights_note(i)))
@@ -256,7 +268,8 @@ def _header_tensors(i: Interface) -> list[CComment]:
     lines: list[str] = []
     for title, tensors in (("in", i.program.inputs), ("out", i.program.outputs)):
         for k, b in enumerate(tensors):
-            lines.append(f"{title}[{k}]  {cut(b.name, 120)}: {describe(b.dtype)} {i.shape(b)}")
+            kind = f"irc_string {i.shape(b, len(b.shape) - 1)}" if b.strings else f"{describe(b.dtype)} {i.shape(b)}"
+            lines.append(f"{title}[{k}]  {cut(b.name, 120)}: {kind}")
     bounds = i.symbols()
     for k, symbol in enumerate(i.program.symbols):
         s, name = bounds.get(symbol), i.unit.symbols[symbol]
