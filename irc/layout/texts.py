@@ -17,12 +17,12 @@ from irc.diagnostics.codes import lowering as codes
 from irc.expr import index
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
+from irc.ir.string_marks import KEPT, STRING
 from irc.ir.types import F8, DType, TensorType, boolean, f32, f64, i64, string, u8, u64
 from irc.kernels.text import functions
 from irc.kernels.text.base import TextKernel
 from irc.loops import builder
 from irc.loops.ir import KernelCall
-from irc.loops.string_marks import KEPT, STRING
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.opdef.signature import Sig
@@ -111,7 +111,7 @@ class SplitOp(TextOp):
 
 
 def is_text(value: Value | None) -> bool:
-    """Whether a value is a tensor of strings."""
+    """Tell whether a value is a tensor of strings."""
     return value is not None and isinstance(value.type, TensorType) and value.dtype == string
 
 
@@ -158,7 +158,7 @@ class Texts:
 
     # ------------------------------------------------------------------------------- values
     def handle(self, value: Value) -> Value:
-        """The addresses that stand for a tensor of strings."""
+        """Return the addresses that stand for a tensor of strings."""
         if value not in self.handles:
             assert value.const is not None, f"{value.name} has no addresses yet"
             self.handles[value] = self.constant(value)

@@ -16,6 +16,7 @@ from irc.ir.dim import Dim, Symbol
 from irc.ir.graph import Graph, Node, Value, layers_of, symbols_of
 from irc.ir.names import unused
 from irc.ir.relation import SizeConstraint
+from irc.ir.string_marks import KEPT, STRING
 from irc.ir.types import DType, TensorType
 from irc.layout.destination import Destination
 from irc.loops.builder import LoopBuilder, Place, place
@@ -41,7 +42,6 @@ from irc.loops.ir import (
 from irc.loops.regions import lower_regions, without_unused
 from irc.loops.rows import emit_rows
 from irc.loops.stages import emit_copy, emit_element
-from irc.loops.string_marks import KEPT, STRING
 from irc.passes.size_constraints import recorded
 from irc.traversal import transform, walk
 

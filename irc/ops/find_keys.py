@@ -30,7 +30,7 @@ def position_of(b: Builder, x: Value, keys: Sequence[float | int | str], dtype: 
 
 @op
 class FindKeys(Op):
-    """Where elements stand among ascending keys, one or more, of which NaN is the last.
+    """What LabelEncoder is compiled to: where elements stand among ascending keys, of which NaN is the last.
 
     The number of keys for those that are none.
     """

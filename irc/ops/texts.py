@@ -60,7 +60,7 @@ def change_case(word: str, upper: bool) -> str:
 
 @op
 class ChangeCase(Op):
-    """Words in upper or lower case: letters of Latin, Greek and Cyrillic whose other case is one letter as long."""
+    """What StringNormalizer is compiled to: words in upper or lower case, as far as `change_case` goes."""
 
     upper: bool
     sig = Sig("x: string -> y: string")

@@ -9,9 +9,9 @@ from irc.backends.c.names import prefix_of
 from irc.ir.dim import Dim, Func, Symbol, product
 from irc.ir.graph import Graph, Model, Value, layers_of, symbols_of
 from irc.ir.relation import SizeConstraint
+from irc.ir.string_marks import STRING
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type, string
 from irc.loops.ir import Program
-from irc.loops.string_marks import STRING
 from irc.passes.pack_sequences import PACKED
 from irc.passes.size_constraints import recorded
 from irc.version import VERSION

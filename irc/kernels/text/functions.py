@@ -291,7 +291,7 @@ static inline int irc_text_float(char *text, double value, int single) {
 
 
 def formatting(kind: str) -> TextKernel:
-    """The text of each number, of the C type that arrays of `kind` (i64, u64, f32, f64, bool) have."""
+    """Make the function that writes numbers as text, of the type i64, u64, f32, f64 or bool."""
     types = {"i64": "int64_t", "u64": "uint64_t", "f32": "float", "f64": "double", "bool": "uint8_t"}
     texts = {
         "i64": 'sprintf(text, "%lld", (long long)x[i])',
