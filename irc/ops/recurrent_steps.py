@@ -212,7 +212,8 @@ def add_products(
         with b.for_(width, "simd") as j:
             total = sums[j + first]
             for r, value in enumerate(values):
-                total = total + value * weights[d, at + r, j + first]
+                weight = weights[d, at + r, j + first]
+                total = total + value * (weight if weight.dtype == value.dtype else weight.cast(value.dtype))
             b.store(sums, (j + first,), total)
 
     with b.for_(hidden // UNROLL, name="k") as k:
