@@ -45,4 +45,5 @@ def taken(pairs: Array) -> Array:
     flat = pairs.reshape(-1, FIELDS).tolist()
     made = np.empty(len(flat), object)
     made[:] = [ctypes.string_at(at, size).decode("utf-8", "surrogateescape") for at, size in flat]
-    return made.reshape(pairs.shape[:-1])
+    shaped: Array = made.reshape(pairs.shape[:-1])
+    return shaped

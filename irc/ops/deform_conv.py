@@ -1,0 +1,182 @@
+"""Convolution whose kernel positions are moved by offsets.  Sources: arXiv:1811.11168; ONNX DeformConv."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from irc.diagnostics import require
+from irc.diagnostics.codes import shape as codes
+from irc.expr import Const, Expr, IndexFunction, Tensor, call, index, reduce, select
+from irc.ir.graph import Value
+from irc.ir.relation import multiple, same
+from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, i64
+from irc.opdef.base import Array, Op, op
+from irc.opdef.codecs import Int, Ints, Pads
+from irc.opdef.forms import PREV, Form
+from irc.opdef.precision import wide
+from irc.opdef.signature import Sig
+from irc.opdef.window import spatial, window_count
+
+
+@op
+class DeformConv(Op):
+    """y[n, o, p] = Σ x[n, c, p·stride + k·dilation − pad + offset[n, k, p]] · mask[n, k, p] · w[o, c, k] + bias[o]
+
+    x stands between its elements by linear interpolation, and is 0 outside.  Each of `offset_group` groups of channels
+    has offsets (for every kernel position, one for each axis) and a mask of its own.
+    """
+
+    group: int = 1
+    offset_group: int = 1
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads_begin: tuple[int, ...] = ()
+    pads_end: tuple[int, ...] = ()
+    kernel_shape: tuple[int, ...] | None = None
+    sig = Sig("x: T[4], w: T[4], offset: T[4], bias?: T[1], mask?: T[4] -> y: T", T=FLOATS_BF16)
+    auto_pad = "explicit"
+
+    def infer(
+        self, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
+    ) -> TensorType:
+        name = "DeformConv"
+        channels, outputs = x.shape[1], w.shape[0]
+        sizes = f"channels of x and of the weights times {self.group} groups"
+        fits = same(channels, w.shape[1] * self.group)
+        require(fits, codes.SIZES_DIFFER, op=name, what=sizes, a=channels, b=w.shape[1] * self.group)
+        for what, value, of in (("output channels", outputs, self.group), ("channels", channels, self.offset_group)):
+            facts = {"op": name, "what": what, "value": value, "expected": f"a multiple of {of} groups"}
+            require(multiple(value, of), codes.SIZE_RANGE, **facts)
+        shape = (x.shape[0], outputs, *window_count(self, x.shape[2:], w.shape[2:]))
+        taps = w.shape[2] * w.shape[3] * self.offset_group
+        for value, each in ((offset, 2), (mask, 1)):
+            if value is not None:
+                wanted = x.tensor.with_shape([x.shape[0], taps * each, *shape[2:]])
+                for a, b in zip(value.shape, wanted.dims(), strict=True):
+                    require(same(a, b), codes.SHAPES_DIFFER, op=name, first=value.tensor, second=wanted)
+        if bias is not None:
+            what = "bias and output channels"
+            require(same(bias.shape[0], outputs), codes.SIZES_DIFFER, op=name, what=what, a=bias.tensor, b=outputs)
+        return TensorType(x.dtype, shape)
+
+    def reference(
+        self, x: Array, w: Array, offset: Array, bias: Array | None = None, mask: Array | None = None
+    ) -> Array:
+        kernel = w.shape[2:]
+        rows, columns = offset.shape[2:]
+        strides, dilations = self.strides or (1, 1), self.dilations or (1, 1)
+        begin = self.pads_begin or (0, 0)
+        n, groups = len(x), self.offset_group
+        data, moved = wide(x), wide(offset).reshape(n, groups, *kernel, 2, rows, columns)
+        scale = None if mask is None else wide(mask).reshape(n, groups, *kernel, rows, columns)
+        held = data.reshape(n, groups, -1, *data.shape[2:])
+        taps = np.zeros((*held.shape[:3], *kernel, rows, columns), data.dtype)
+        at_rows = np.arange(rows, dtype=np.int64)[:, None] * strides[0] - begin[0]
+        at_columns = np.arange(columns, dtype=np.int64) * strides[1] - begin[1]
+        for a in range(kernel[0]):
+            for b in range(kernel[1]):
+                y: Array = moved[:, :, a, b, 0] + np.asarray(at_rows + a * dilations[0], data.dtype)
+                z: Array = moved[:, :, a, b, 1] + np.asarray(at_columns + b * dilations[1], data.dtype)
+                found = _between(held, y, z)
+                taps[:, :, :, a, b] = found if scale is None else found * scale[:, :, None, a, b]
+        taps = taps.reshape(n, self.group, -1, rows, columns)
+        weights = wide(w).reshape(self.group, w.shape[0] // self.group, -1)
+        total = np.einsum("ngkij,gok->ngoij", taps, weights).reshape(n, w.shape[0], rows, columns)
+        if bias is not None:
+            total = total + wide(bias).reshape(-1, 1, 1)
+        return total.astype(x.dtype)
+
+    def compute(
+        self,
+        out: TensorType,
+        x: Tensor,
+        w: Tensor,
+        offset: Tensor,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> IndexFunction:
+        kind = x.dtype.compute
+        strides = spatial("DeformConv", "strides", self.strides, 2, 1)
+        dilations = spatial("DeformConv", "dilations", self.dilations, 2, 1)
+        begin = spatial("DeformConv", "pads", self.pads_begin, 2, 0)
+        height, width = w.shape[2:]
+        shared = index(x.shape[1] // self.offset_group)
+        outputs = index(w.shape[0] // self.group)
+
+        def element(n: Expr, o: Expr, i: Expr, j: Expr) -> Expr:
+            def term(c: Expr, a: Expr, b: Expr) -> Expr:
+                channel = c if self.group == 1 else (o // outputs) * w.shape[1] + c
+                group = Const(0, i64) if self.offset_group == 1 else channel // shared
+                tap = (group * height + a) * width + b
+                places = [
+                    (p * s + k * d - q).cast(kind) + offset[(n, tap * 2 + axis, i, j)].cast(kind)
+                    for axis, (p, s, k, d, q) in enumerate(
+                        ((i, strides[0], a, dilations[0], begin[0]), (j, strides[1], b, dilations[1], begin[1]))
+                    )
+                ]
+                value = _between_at(x, (n, channel), places) * w[(o, c, a, b)].cast(kind)
+                return value if mask is None else value * mask[(n, tap, i, j)].cast(kind)
+
+            total = reduce("sum", [w.shape[1], height, width], term)
+            return (total if bias is None else total + bias[o].cast(kind)).cast(out.dtype)
+
+        return element
+
+    onnx = (
+        Form(
+            "DeformConv",
+            19,
+            attrs={
+                "strides": Ints((), lo=1),
+                "dilations": Ints((), lo=1),
+                "pads": Pads(lo=0),
+                "group": Int(1, lo=1),
+                "offset_group": Int(1, lo=1),
+                "kernel_shape": Ints(None, lo=1),
+            },
+            T=FLOATS,
+        ),
+        Form("DeformConv", 22, T=PREV | {bf16}),
+    )
+
+
+def _between(x: Array, y: Array, z: Array) -> Array:
+    """x[n, g, c] at rows y and columns z, of shape [n, g, …]; 0 outside."""
+    height, width = x.shape[3:]
+    n, g = np.ogrid[: x.shape[0], : x.shape[1]]
+    n, g = n[..., None, None], g[..., None, None]
+    inside = (y > -1) & (y < height) & (z > -1) & (z < width)
+    y, z = np.where(inside, y, 0), np.where(inside, z, 0)
+    top, left = np.floor(y), np.floor(z)
+    total = np.zeros((*x.shape[:3], *y.shape[2:]), x.dtype)
+    for down in (0, 1):
+        for right in (0, 1):
+            a, b = (top + down).astype(np.int64), (left + right).astype(np.int64)
+            there = inside & (a >= 0) & (a < height) & (b >= 0) & (b < width)
+            weight = (y - top if down else 1 - (y - top)) * (z - left if right else 1 - (z - left))
+            if height and width:
+                found = x[n, g, :, np.clip(a, 0, height - 1), np.clip(b, 0, width - 1)]
+                value = np.where(there[..., None], found, 0) * weight[..., None]
+                total += np.moveaxis(value, -1, 2).astype(x.dtype)
+    return total
+
+
+def _between_at(x: Tensor, first: tuple[Expr, Expr], places: list[Expr]) -> Expr:
+    """`_between` for one element."""
+    kind, sizes = x.dtype.compute, x.shape[2:]
+    inside = Const(True, boolean)
+    for place, size in zip(places, sizes, strict=True):
+        inside = inside.logical_and(place.gt(-1.0)).logical_and(place.lt(index(size).cast(kind)))
+    safe = [select(inside, place, Const(0.0, kind)) for place in places]
+    lower = [call("floor", place) for place in safe]
+    total: Expr = Const(0.0, kind)
+    for down in (0, 1):
+        for right in (0, 1):
+            there, at, weight = inside, [*first], Const(1.0, kind)
+            for place, low, size, more in zip(safe, lower, sizes, (down, right), strict=True):
+                k = low.cast(i64) + more
+                there = there.logical_and(k.ge(0)).logical_and(k.lt(index(size)))
+                at.append(k)
+                weight = weight * (place - low if more else 1.0 - (place - low))
+            total = total + select(there, x[tuple(at)].cast(kind), Const(0.0, kind)) * weight
+    return total
