@@ -95,7 +95,7 @@ def text_of(value: object) -> str:
             return "NaN"
         if np.isinf(value):
             return "INF" if value > 0 else "-INF"
-    if isinstance(value, (np.float32, np.float64)):  # noqa: UP038
+    if isinstance(value, (np.float32, np.float64)):
         digits = np.format_float_scientific(value, trim="-", exp_digits=2)
         plain = -5 < int(digits.partition("e")[2]) < 16
         return np.format_float_positional(value, trim="0") if plain else digits

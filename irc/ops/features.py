@@ -21,7 +21,6 @@ from irc.ops.find_keys import position_of
 
 ML = "ai.onnx.ml"
 FEATURES = frozenset({f32, f64, i64, i32})
-SMALLEST_NORM = 1e-30
 
 
 def one_or_each(values: Sequence[float]) -> Sequence[float] | float:
@@ -131,9 +130,11 @@ class Normalizer(Op):
         x = as_f32(b, x)
         if self.norm == "L2":
             size = b.Sqrt(b.ReduceSum(b.Mul(x, x), [-1], keepdims=True))
+        elif self.norm == "L1":
+            size = b.ReduceSum(b.Abs(x), [-1], keepdims=True)
         else:
-            size = b.operation("ReduceMax" if self.norm == "MAX" else "ReduceSum")(b.Abs(x), [-1], keepdims=True)
-        return b.Div(x, b.Max(size, b.const(SMALLEST_NORM, f32)))
+            size = b.ReduceMax(x, [-1], keepdims=True)
+        return b.Div(x, b.Where(b.Equal(size, b.const(0, f32)), b.const(1, f32), size))
 
     onnx = (Form("Normalizer", 1, attrs={"norm": Enum(("MAX", "L1", "L2"), "MAX")}, T=FEATURES, domain=ML),)
 

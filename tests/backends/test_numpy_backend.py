@@ -16,6 +16,7 @@ import irc
 from irc.backends.numpy.expressions import Expressions
 from irc.backends.numpy.facts import OTHER, Array
 from irc.backends.numpy.functions import Library
+from irc.backends.numpy.lines import WIDTH, wrapped
 from irc.backends.numpy.literals import literal
 from irc.backends.numpy.module import Options, emit
 from irc.backends.numpy.syntax import short_slices
@@ -310,3 +311,10 @@ def test_every_reference_can_be_written(op: Op) -> None:
     names = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
     assert "self" not in names
     assert "irc" not in names
+
+
+def test_lines_that_begin_with_the_end_of_another_are_broken_too() -> None:
+    inner = ", ".join(f"operand_{k}" for k in range(20))
+    text = wrapped(f"y = first({inner}) + second({inner}) + third({inner})")
+    assert all(len(line) <= WIDTH for line in text.split("\n"))
+    compile(text, "<text>", "exec")

@@ -21,7 +21,7 @@ import pytest
 from irc import driver
 from irc.backends.c.sizes import EMPTY, LARGEST_SIZE, LIMIT
 from irc.diagnostics import IrcError, Problem
-from irc.diagnostics.codes import runtime
+from irc.diagnostics.codes import runtime, shape as shape_codes
 from irc.ir.graph import Graph, Model
 from irc.runtime.c_strings import given, in_memory
 from irc.runtime.ports import Port
@@ -50,7 +50,7 @@ class Program:
 
 PLANNED = 16
 """What sizes that nothing bounds get memory for."""
-OF_DATA = (runtime.SIZE_BEYOND_BOUND.number, runtime.SIZE_NEGATIVE.number)
+OF_DATA = (runtime.SIZE_BEYOND_BOUND.number, runtime.SIZE_NEGATIVE.number, shape_codes.SIZE_RANGE.number)
 """What a run may return where sizes depend on the data, which are random here."""
 
 

@@ -29,14 +29,17 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def pairs(line: str) -> list[tuple[int, int]]:
-    """Match brackets. Returns the places where they open and close, in the order they open."""
+    """Match brackets. Returns the places where they open and close, in the order they open.
+
+    One that closes what an earlier line opened has no partner here.
+    """
     found: dict[int, int] = {}
     waiting: list[int] = []
     for token in _TOKEN.finditer(line):
         if token[0] in _OPENING:
             waiting.append(token.start())
             found[token.start()] = -1
-        elif token[0] in _CLOSING:
+        elif token[0] in _CLOSING and waiting:
             found[waiting.pop()] = token.start()
     return list(found.items())
 
