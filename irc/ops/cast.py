@@ -8,7 +8,7 @@ Sources: ONNX Cast, CastLike; OpenVINO specification, Convert-1, ConvertLike-1.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -95,10 +95,11 @@ def text_of(value: object) -> str:
             return "NaN"
         if np.isinf(value):
             return "INF" if value > 0 else "-INF"
-    if isinstance(value, (np.float32, np.float64)):
-        digits = np.format_float_scientific(value, trim="-", exp_digits=2)
+    if type(value) in (np.float32, np.float64):
+        number: Any = value
+        digits = np.format_float_scientific(number, trim="-", exp_digits=2)
         plain = -5 < int(digits.partition("e")[2]) < 16
-        return np.format_float_positional(value, trim="0") if plain else digits
+        return np.format_float_positional(number, trim="0") if plain else digits
     return str(value)
 
 

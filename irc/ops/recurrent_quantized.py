@@ -77,7 +77,7 @@ class QuantizedLSTMSteps(LSTMCells):
             whole = weights[d].astype(np.float64) - zero[d]  # f64 has the sums exactly, and BLAS is fast
             for t in range(steps):
                 at = step_order(self.direction == "reverse" or d == 1, t, counts)
-                near = np.where(t <= counts, 1, 0).astype(np.float32)[:, None] * y_h[d]
+                near: Array = np.where(t <= counts, 1, 0).astype(np.float32)[:, None] * y_h[d]
                 least = np.min(near, initial=np.float32(0.0))
                 largest = np.max(near, initial=np.float32(0.0))
                 unit, middle = quantized_range(least, largest)

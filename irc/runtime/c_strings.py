@@ -43,7 +43,6 @@ def given(array: Array) -> tuple[Array, object]:
 def taken(pairs: Array) -> Array:
     """Read the strings that C gives, out of the memory of its context."""
     flat = pairs.reshape(-1, FIELDS).tolist()
-    made = np.empty(len(flat), object)
+    made: Array = np.empty(len(flat), object)
     made[:] = [ctypes.string_at(at, size).decode("utf-8", "surrogateescape") for at, size in flat]
-    shaped: Array = made.reshape(pairs.shape[:-1])
-    return shaped
+    return made.reshape(pairs.shape[:-1])
