@@ -7,6 +7,7 @@ Source: ONNX Runtime, contributed operators.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from irc.diagnostics import Problem, require
 from irc.diagnostics.codes import operation as codes
@@ -170,14 +171,11 @@ BINARY = Sig(
 )
 
 
-@op
-class QLinearAdd(Op):
-    """A + B of quantized operands, quantized."""
-
-    sig = BINARY
+def of_two(name: str) -> Callable[..., Value]:
+    """Make the decomposition of an operation on two quantized operands: that of their values, quantized."""
 
     def decompose(
-        self,
+        op: Op,
         b: Builder,
         A: Value,
         A_scale: Value,
@@ -188,8 +186,19 @@ class QLinearAdd(Op):
         C_scale: Value,
         C_zero_point: Value | None = None,
     ) -> Value:
-        y = b.Add(value_of(b, A, A_scale, A_zero_point), value_of(b, B, B_scale, B_zero_point))
+        y = b.operation(name)(value_of(b, A, A_scale, A_zero_point), value_of(b, B, B_scale, B_zero_point))
         return quantized(b, y, C_scale, C_zero_point, A.dtype)
+
+    return decompose
+
+
+@op
+class QLinearAdd(Op):
+    """A + B of quantized operands, quantized."""
+
+    sig = BINARY
+
+    decompose = of_two("Add")
 
     onnx = (contributed("QLinearAdd", T=BYTES),)
 
@@ -200,20 +209,7 @@ class QLinearMul(Op):
 
     sig = BINARY
 
-    def decompose(
-        self,
-        b: Builder,
-        A: Value,
-        A_scale: Value,
-        A_zero_point: Value | None,
-        B: Value,
-        B_scale: Value,
-        B_zero_point: Value | None,
-        C_scale: Value,
-        C_zero_point: Value | None = None,
-    ) -> Value:
-        y = b.Mul(value_of(b, A, A_scale, A_zero_point), value_of(b, B, B_scale, B_zero_point))
-        return quantized(b, y, C_scale, C_zero_point, A.dtype)
+    decompose = of_two("Mul")
 
     onnx = (contributed("QLinearMul", T=BYTES),)
 

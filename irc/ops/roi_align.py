@@ -26,6 +26,16 @@ SPREAD = 8
 mostly outside."""
 
 
+FIRST = {
+    "mode": Enum(["avg", "max"], "avg"),
+    "output_height": Int(1, lo=1),
+    "output_width": Int(1, lo=1),
+    "sampling_ratio": Int(0, lo=0),
+    "spatial_scale": Float(1.0),
+}
+"""The attributes of opset 10."""
+
+
 def read_first(b: Builder, a: Attributes, x: Value, rois: Value, batch: Value) -> Value:
     """Read the RoiAlign of opset 10, which does not move regions by half a pixel."""
     fields = {k: v for k, v in vars(a).items() if k not in ("outputs", "opset")}
@@ -167,30 +177,13 @@ class RoiAlign(Op):
 
     onnx = (
         Form(
-            "RoiAlign",
-            10,
-            attrs={
-                "mode": Enum(["avg", "max"], "avg"),
-                "output_height": Int(1, lo=1),
-                "output_width": Int(1, lo=1),
-                "sampling_ratio": Int(0, lo=0),
-                "spatial_scale": Float(1.0),
-            },
-            T=FLOATS,
-            read=read_first,
-            direct=True,
-            when=not_moved,
-            judges=("half_pixel",),
+            "RoiAlign", 10, attrs=FIRST, T=FLOATS, read=read_first, direct=True, when=not_moved, judges=("half_pixel",)
         ),
         Form(
             "RoiAlign",
             16,
             attrs={
-                "mode": Enum(["avg", "max"], "avg"),
-                "output_height": Int(1, lo=1),
-                "output_width": Int(1, lo=1),
-                "sampling_ratio": Int(0, lo=0),
-                "spatial_scale": Float(1.0),
+                **FIRST,
                 "coordinate_transformation_mode": Enum(
                     {"half_pixel": True, "output_half_pixel": False}, True, to="half_pixel"
                 ),

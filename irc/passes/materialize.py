@@ -1,8 +1,6 @@
 """Integer values with symbolically known elements become constants, or vectors of sizes.
 
 The Shape → Gather → Concat chains that computed them are then unused.
-
-So the Shape → Gather → Concat chains that computed them are not needed any more.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ def run(graph: Graph) -> int:
     """Store transposed constant right operands of MatMul untransposed. Returns how many.
 
     A product of one row keeps its operand: it streams the transposed matrix once.
-
-    Not for a product of one row, which streams the transposed matrix once.
     """
     done = 0
     for node in graph.nodes:
