@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from irc.ir.graph import Value
-from irc.ir.types import i64, string
+from irc.ir.types import f32, i64, string
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum
 
@@ -17,6 +17,11 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 POST_TRANSFORM = Enum(TRANSFORMS, "NONE")
 NEARLY_ZERO = 1e-7
 """Scores up to this magnitude stay 0 under SOFTMAX_ZERO."""
+
+
+def feature_rows(b: Builder, x: Value) -> Value:
+    """Make features f32, and one row of a vector."""
+    return b.Cast(b.Unsqueeze(x, [0]) if len(x.shape) == 1 else x, to=f32)
 
 
 def transformed(b: Builder, transform: str, scores: Value) -> Value:
@@ -73,3 +78,14 @@ def either(b: Builder, condition: Value, labels: Value) -> Value:
 def columns(b: Builder, *parts: Value) -> Value:
     """Put vectors side by side as the columns of a matrix."""
     return b.Concat(*(b.Unsqueeze(p, [1]) for p in parts), axis=1)
+
+
+def opposed(b: Builder, transform: str, score: Value) -> Value:
+    """Make the scores of two classes from that of the second: 1 - s and s, which only PROBIT transforms.
+
+    LOGISTIC: σ(-s) and σ(s).
+    """
+    if transform == "LOGISTIC":
+        return b.Sigmoid(columns(b, b.Neg(score), score))
+    both = columns(b, b.Sub(b.like(1, score), score), score)
+    return _probit(b, both) if transform == "PROBIT" else both
