@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from irc.diagnostics import Sink, require
@@ -26,11 +27,32 @@ class Body:
     `captures` are the values of the graph around it that it uses, constants left out.
     """
 
+    captures: list[Value]
+
     def __init__(self, reader: Callable[[RawGraph, Sink], GraphReader], raw: RawGraph) -> None:
-        self._reader, self._raw = reader, raw
+        self._make = reader
         self._findings = Sink()
-        values = reader(raw, self._findings).captured.values()
+        self._join(raw, {})
+
+    def _join(self, raw: RawGraph, joined: Mapping[str, Value]) -> None:
+        self._raw, self._joined = raw, joined
+        values = self._reader().captured.values()
         self.captures = list(dict.fromkeys(v for v in values if v.const is None))
+
+    def _reader(self) -> GraphReader:
+        reader = self._make(self._raw, self._findings)
+        reader.captured |= self._joined
+        return reader
+
+    def arrange(self, joined: Mapping[str, Value], outputs: Sequence[int]) -> None:
+        """Change what the body declares, before it is read.
+
+        joined: inputs, by their keys, that stand for values around the body; they become captures.  outputs: which of
+        the outputs it has from now on.
+        """
+        left = [v for v in self._raw.inputs if v.key not in joined]
+        given = replace(self._raw, inputs=left, outputs=[self._raw.outputs[i] for i in outputs])
+        self._join(given, {**self._joined, **joined})
 
     @property
     def inputs(self) -> list[RawValue]:
@@ -52,8 +74,7 @@ class Body:
         facts = {"given": given, "what": "inputs", "needed": len(types)}
         require(given == len(types), codes.REGION_ARITY, op="the node", body="body", **facts)
         self._findings = Sink()
-        reader = self._reader(self._raw, self._findings)
-        region = reader.graph(self._raw, types)
+        region = self._reader().graph(self._raw, types)
         twins = dict(zip(self.captures, region.inputs[given:], strict=True))
         region.inputs[given:] = [twins.get(v) or region.new_value(v.name, v.type) for v in captured]
         return region

@@ -229,6 +229,9 @@ class _Reader:
                 near = self.sink.nearest(name, form.attrs)
                 advice = f"did you mean {near}?" if near else f"remove it, or see the attributes of {label}"
                 self.sink.report(codes.UNKNOWN_ATTRIBUTE, raw.loc, op=label, attribute=name, advice=advice)
+        fields |= {name: self._body(body) for name, body in raw.bodies.items()}
+        if raw.bodies:
+            fields |= {"joints": raw.extras, "ports": [str(v.extras.get("port")) for v in raw.outputs]}
         return _split_pads(fields)
 
     def _body(self, raw: RawGraph) -> Body:

@@ -151,3 +151,11 @@ def rewrites(rows: Sequence[Form], op: Op, inputs: Sequence[Value | None], can_s
         if types and can_say(form, retyped(inputs, types)):
             found.append(in_types(form, types))
     return found
+
+
+def bridge(dtype: DType, allowed: frozenset[DType]) -> DType | None:
+    """The integer type an index of type `dtype` can be cast to without loss."""
+    if not dtype.is_integer or not all(d.is_integer for d in allowed):
+        return None
+    wide = [d for d in allowed if d.bits >= dtype.bits and d.kind == "i"] or [d for d in allowed if d.kind == "i"]
+    return max(wide, key=lambda d: d.bits, default=None)

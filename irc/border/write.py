@@ -16,6 +16,7 @@ import numpy as np
 from irc.border import support, widen
 from irc.border.metadata import of_runtime_info, to_runtime_info
 from irc.border.read import ordered
+from irc.border.regions import join_layer
 from irc.border.sizes import SizeBuilder
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
@@ -292,10 +293,10 @@ class _Writer:
 
         `path`: the operations whose rewrites led here.  Where nothing says it, the first refusal is raised.
         """
-        if op.regions and self.format == "onnx":
-            self._emit_regions(op, inputs, outputs, name, loc)
-            return
         rows = self._rows(op)
+        if op.regions:
+            (self._emit_regions if self.format == "onnx" else self._emit_joined)(op, inputs, outputs, name, loc)
+            return
         for form in rows:
             if form.direct and self._can_say(form, op, inputs, outputs):
                 self._emit(form, op, inputs, outputs, name, loc, extras or {})
@@ -427,7 +428,7 @@ class _Writer:
                     return False
                 continue
             allowed = sig.allowed(sig.param(i), form.types or None)
-            if allowed and value.dtype not in allowed and _bridge(value.dtype, allowed) is None:
+            if allowed and value.dtype not in allowed and widen.bridge(value.dtype, allowed) is None:
                 return False
         return True
 
@@ -511,17 +512,34 @@ class _Writer:
             inner = _Writer(self.options, self.sink, self.same)
             inner.used = self.used
             inner.keys.update(zip(region.inputs[given:], captured, strict=True))
-            bodies[attribute] = inner.graph(region, given)
+            bodies[attribute] = replace(inner.graph(region, given), name=region.name or attribute)
         keys = ["" if v is None else self._key(v) for v in inputs[:own]]
         raws = [RawValue(key, (key,), v.type, v.loc) for v in outputs for key in [self._key(v)]]
         label = unused(name or op.name, self.names, first=1)
         self.out.nodes.append(RawNode(op.name, self.options.opset(""), "", label, keys, raws, bodies, loc))
 
+    def _emit_joined(self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc) -> None:
+        """Emit an If or a Loop with bodies that port maps join to it.  Raises Problem IRC4xxx."""
+        made = join_layer(op, inputs, self.scope)
+        if made is None or made.since > self.options.max_opset:
+            raise self._refusal(op, inputs)
+        bodies: dict[str, RawGraph] = {}
+        for part, region in made.bodies.items():
+            body = bodies[part] = _Writer(self.options, self.sink, False).graph(region)
+            for kind, values in (("in", body.inputs), ("out", body.outputs)):
+                for i, value in enumerate(values):
+                    value.extras["id"] = f"{kind}{i}"
+        keys = [self._key(v) for v in made.inputs]
+        raws = [RawValue(self._key(v), v.names, v.type, v.loc, dict(v.extras) if self.same else {}) for v in outputs]
+        label = unused(name or op.name, self.names, first=1)
+        node = RawNode(made.type, made.since, "", label, keys, raws, {}, loc, bodies=bodies, extras={**made.sections})
+        self.out.nodes.append(node)
+
     def _bridged(self, value: Value, allowed: frozenset[DType] | None, name: str, loc: Loc) -> Value:
         """The operand, cast where this row wants another integer type for an index or a shape."""
         if not allowed or value.dtype in allowed:
             return value
-        target = _bridge(value.dtype, allowed)
+        target = widen.bridge(value.dtype, allowed)
         assert target is not None
         if value.array is not None:
             const = Constant.of(value.array.astype(target.numpy), target)
@@ -551,14 +569,6 @@ def _list_type(codec: Codec) -> int:
     if isinstance(codec, AsInput) and codec.dtype is not None and codec.dtype.is_float:
         return 6
     return 6 if isinstance(codec, Floats) else 8 if isinstance(codec, Strs) else 7
-
-
-def _bridge(dtype: DType, allowed: frozenset[DType]) -> DType | None:
-    """The integer type an index of type `dtype` can be cast to without loss."""
-    if not dtype.is_integer or not all(d.is_integer for d in allowed):
-        return None
-    wide = [d for d in allowed if d.bits >= dtype.bits and d.kind == "i"] or [d for d in allowed if d.kind == "i"]
-    return max(wide, key=lambda d: d.bits, default=None)
 
 
 def _input_like(graph: Graph, value: Value) -> Value:

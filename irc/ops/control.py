@@ -19,11 +19,9 @@ from irc.opdef.conversions import as_scalar
 from irc.opdef.forms import Attributes, Form, Results
 from irc.opdef.regions import MADE, capture, infer_region, join, run_region, splice
 from irc.opdef.signature import Sig
+from irc.ops.control_openvino import OPENVINO_LOOPS, join_branches
 from irc.ops.layout import Identity
-from irc.ops.loop_forms import LOOPS, widened
-
-ENDLESS = (1 << 63) - 1
-"""The number of runs of a Loop without one."""
+from irc.ops.loop_forms import ENDLESS, LOOPS, widened
 
 
 # ------------------------------------------------------------------------------- If
@@ -45,6 +43,11 @@ def read_if(b: Builder, a: Attributes, condition: Value) -> Results:
     count = min(len(first.outputs), len(second.outputs))
     first.outputs, second.outputs = first.outputs[:count], second.outputs[:count]
     return b.add_all(If(first, second), as_scalar(b, condition), *captured)
+
+
+def read_if_openvino(b: Builder, a: Attributes, condition: Value, *operands: Value) -> Results:
+    join_branches(a, (condition, *operands))
+    return read_if(b, a, condition)
 
 
 @op
@@ -84,6 +87,15 @@ class If(Op):
         Form("If", 23),
         Form("If", 24),
         Form("If", 25),
+    )
+    openvino = (
+        Form(
+            "If",
+            8,
+            attrs={},
+            sig=Sig("execution_condition: bool[one], *operands?: any -> *ys: any"),
+            read=read_if_openvino,
+        ),
     )
 
 
@@ -162,6 +174,7 @@ class Loop(Op):
         return [*carried, *(_stack(rows, t) for rows, t in zip(stacked, made, strict=True))]
 
     onnx = LOOPS
+    openvino = OPENVINO_LOOPS
 
 
 def _is_true(value: Value) -> bool:

@@ -22,6 +22,8 @@ from irc.opdef.signature import Sig
 from irc.ops.layout import normal_axis
 from irc.ops.sequence import one_of
 
+ENDLESS = (1 << 63) - 1
+"""The number of runs of a Loop without one."""
 NUMBER, GOING = TensorType.of(i64, ()), TensorType.of(boolean, ())
 
 
@@ -199,10 +201,10 @@ def scan(
     made = loop(b, count, None, states, outside, body)
     stacked = made[len(states) :]
     turned = zip(stacked, along.result_axes, along.results_backwards, strict=True)
-    return [*made[: len(states)], *(_laid(b, v, axis, backwards) for v, axis, backwards in turned)]
+    return [*made[: len(states)], *(laid(b, v, axis, backwards) for v, axis, backwards in turned)]
 
 
-def _laid(b: Builder, value: Value, axis: int, backwards: bool) -> Value:
+def laid(b: Builder, value: Value, axis: int, backwards: bool) -> Value:
     """Turn a stacked result around and move its first axis to where it belongs."""
     if backwards:
         value = b.Slice(value, b.const([-1]), b.const([-TO_THE_END]), b.const([0]), b.const([-1]))
