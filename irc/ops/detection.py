@@ -6,7 +6,7 @@ Sources: ONNX NonMaxSuppression; OpenVINO specification, NonMaxSuppression-1, -3
 from __future__ import annotations
 
 from irc.ir.graph import Value
-from irc.ir.types import FLOATS_BF16, INTEGERS, DType, f32, i32, i64
+from irc.ir.types import FLOATS_BF16, INTEGERS, DType, f8e4m3fn, f8e5m2, f32, i32, i64
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, DTypeAttr, Enum
@@ -159,7 +159,7 @@ class RotatedBoxes(Op):
     clockwise: bool = True
     sig = Sig(
         "boxes: B[3], scores: S[3], most: I[one], overlap: O[one], least: L[one] -> rows: X, values: f32, count: X",
-        **dict.fromkeys("BSOL", FLOATS_BF16),
+        **dict.fromkeys("BSOL", FLOATS_BF16 | {f8e4m3fn, f8e5m2}),
         I=INTEGERS,
         X={i32, i64},
     )
