@@ -80,7 +80,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     precision: the least that products of f32 must have.
     """
     # here: loading and validating need no kernels
-    from irc.layout import bf16_storage, channels_last, concat_in_place, fold_taps, texts, transposed_conv
+    from irc.layout import bf16_storage, channels_last, concat_in_place, fold_taps, images, texts, transposed_conv
     from irc.selection import select
 
     at = [name for name, _ in COMPILE_C].index("decompose")
@@ -93,7 +93,8 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     stored: Pass = ("bf16-storage", lambda graph, sink: bf16_storage.run(graph))
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
     strings: Pass = ("texts", texts.run)
-    return (*COMPILE_C[:at], strings, *_each(early, convolutions, few), *COMPILE_C[at:], *_each(*kernels))
+    decoders: Pass = ("images", images.run)
+    return (*COMPILE_C[:at], strings, *_each(decoders, early, convolutions, few), *COMPILE_C[at:], *_each(*kernels))
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (

@@ -14,8 +14,8 @@ from irc.runtime.errors import InputValueError, OutOfMemory, failure
 from irc.runtime.ownership import constants_of, given_away, kept, owners
 
 SOURCE = "model.py"
-NOT_DEFINED = (ArithmeticError, IndexError, ValueError)
-"""Exceptions of Python and NumPy for values that an operation is not defined for."""
+NOT_DEFINED = (ArithmeticError, IndexError, ValueError, OSError, SyntaxError, EOFError)
+"""Exceptions of Python, NumPy and Pillow for values that an operation is not defined for."""
 TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded", "Maximum allowed size exceeded")
 """Beginnings of NumPy's ValueErrors for arrays that no memory could hold."""
 
@@ -35,6 +35,8 @@ class ModuleEngine:
         module.__file__ = str(path)
         try:
             exec(compile(source, str(path), "exec"), module.__dict__)  # not a .pyc beside it, which nobody verified
+        except ModuleNotFoundError as e:
+            raise failure(codes.NO_PACKAGE, user=str(path), package=e.name) from e
         except OSError as e:
             raise failure(codes.NO_LIBRARY, path=artifact.folder, holds=f"no weights.bin ({e.strerror})") from e
         self._run: Any = module.run

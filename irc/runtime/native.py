@@ -31,7 +31,7 @@ from irc.runtime.ports import REMEMBERED, Array, Port
 from irc.toolchain.processor import check_features
 
 ALIGNMENT = 64
-_SIZE_ERRORS = {code.number for code in runtime.REFUSED_SIZES}
+_INPUT_ERRORS = {code.number for code in runtime.REFUSED_INPUTS}
 FIRST_LIMIT = 256
 """What a size that nothing bounds may come to before memory is planned again for the larger one."""
 COPIED = 1 << 20
@@ -274,7 +274,7 @@ class NativeEngine:
             return
         code = f"IRC{status}"
         known = find(code)
-        kind = InputValueError if status in _SIZE_ERRORS or status < 4000 else RunError
+        kind = InputValueError if status in _INPUT_ERRORS or status < 4000 else RunError
         raise failure(codes.CODE_FAILED, kind, model=self.name, code=code, what=known.message if known else "unknown")
 
 

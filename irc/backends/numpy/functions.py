@@ -111,6 +111,8 @@ class Library:
             name = self._write(made, set())
         except NoSource as e:
             raise Problem(codes.NO_NUMPY_SOURCE, op=op.name, reason=e) from e
+        except ModuleNotFoundError as e:
+            raise Problem(codes.NO_PACKAGE, user=op.name, package=e.name) from e
         if name not in self._roots:
             self._roots.append(name)
         arguments = [i for p in made.parameters for i in places.get(p, [])]

@@ -145,6 +145,17 @@ SIZE_NEGATIVE = Code(
     fix="Pass larger sizes.",
     help="pass larger sizes",
 )
+IMAGE_DAMAGED = Code(
+    "IRC6109",
+    "error",
+    "An image cannot be decoded",
+    "the bytes given to ImageDecoder are no image of a known format, or a damaged one",
+    why="A file that is cut off or corrupt has no pixels that mean something. Files of rare kinds of the known formats "
+    "are refused in the same way, and images of more than 178,956,970 pixels, as Pillow does.",
+    example="a JPEG file without its second half",
+    fix="Give the model the bytes of a whole BMP, JPEG, JPEG 2000, PNG, PNM, TIFF or WebP file.",
+    help="give the model the bytes of a whole image file",
+)
 STATUSES = (
     MEMORY_MISALIGNED,
     NOT_PLANNED,
@@ -155,5 +166,5 @@ STATUSES = (
     SIZE_BEYOND_BOUND,
 )
 """What functions of any compiled model may return; those of one model, the codes of its size constraints besides."""
-REFUSED_SIZES = (SIZE_OUT_OF_RANGE, MODEL_TOO_LARGE, SIZE_NEGATIVE, SIZE_BEYOND_BOUND)
-"""Those that the sizes of inputs cause."""
+REFUSED_INPUTS = (SIZE_OUT_OF_RANGE, MODEL_TOO_LARGE, SIZE_NEGATIVE, SIZE_BEYOND_BOUND, IMAGE_DAMAGED)
+"""Those that inputs cause: their sizes or their data."""

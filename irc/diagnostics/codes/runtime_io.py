@@ -316,6 +316,16 @@ NOT_UNDERSTOOD = Code(
     fix="Replace the operation in the source model.",
     help="replace {op} in the source model",
 )
+NO_PACKAGE = Code(
+    "IRC6363",
+    "error",
+    "A Python package is missing",
+    "{user} needs the Python package {package}, which is not installed",
+    why="Some operations are computed by a library that irc does not need otherwise: images are decoded by Pillow.",
+    example="ImageDecoder in the NumPy backend, without Pillow",
+    fix="Install the package; `pip install irc-compiler[images]` brings Pillow. Compiled C needs none.",
+    help="install {package}, or use backend='c'",
+)
 VARYING_STATE = Code(
     "IRC6362",
     "error",

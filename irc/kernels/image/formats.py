@@ -1,0 +1,56 @@
+"""The formats of images that C decodes: how a file of each begins, and what memory decoding takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from irc.ir.dim import Dim
+from irc.kernels.core.text import Piece
+
+LARGEST = 178_956_970
+"""Pixels of the largest image that Pillow opens: beyond, it takes a file for an attack."""
+
+
+@dataclass(frozen=True)
+class ImageFormat:
+    """A format of image files.
+
+    name: that of Pillow is `pillow`; in C, NAME_size, NAME_scratch and NAME_decode are its functions.  files: their
+    sources, in order.  starts: what files begin with, one of several alternatives, each as bytes at offsets.
+    scratch: the formula of NAME_scratch, over height, width and the number of the file's bytes.
+    """
+
+    name: str
+    pillow: str
+    files: tuple[str, ...]
+    starts: tuple[tuple[tuple[int, bytes], ...], ...]
+    scratch: Callable[[Dim, Dim, Dim], Dim]
+
+    @cached_property
+    def piece(self) -> Piece:
+        """The decoder as a file has it: its names begin with irc_."""
+        code = "\n".join(Path(__file__).with_name(f).read_text("utf-8") for f in self.files)
+        return Piece(f"IRC_IMAGE_{self.name.upper()}", re.sub(rf"\b{self.name}_(?=\w)", f"irc_{self.name}_", code))
+
+    def detection(self) -> str:
+        """Print the condition that a file is of this format."""
+        ways = [" && ".join(_at(offset, data) for offset, data in way) for way in self.starts]
+        return ways[0] if len(ways) == 1 else " || ".join(f"({way})" if "&&" in way else way for way in ways)
+
+
+def _at(offset: int, data: bytes) -> str:
+    """Print the condition that these bytes stand there, as octal escapes where they are no letters."""
+    text = "".join(chr(c) if chr(c).isascii() and chr(c).isalnum() else f"\\{c:03o}" for c in data)
+    return f'irc_image_has(bytes, count, {offset}, "{text}", {len(data)})'
+
+
+FORMATS = (
+    ImageFormat(
+        "pnm", "PPM", ("pnm.c",), tuple(((0, b"P%d" % k),) for k in range(1, 7)), lambda height, width, count: Dim.of(0)
+    ),
+)
+"""The formats, in the order in which they are tried."""

@@ -1,0 +1,23 @@
+"""Images in files: the formats that are decoded, and the orders of channels."""
+
+import numpy as np
+
+from irc.ops.image import ImageDecoder
+from tests.ops.cases import Case, Spec
+from tests.support.images import encoded, image
+
+RGB, GREY = image(5, 9), image(4, 3, channels=1)[:, :, 0]
+
+
+def file(data: bytes) -> Spec:
+    """An encoded image as an operand."""
+    return Spec("u8", (len(data),), values=np.frombuffer(data, np.uint8))
+
+
+CASES = [
+    *(
+        Case(ImageDecoder(pixel_format=order), (file(encoded(RGB, "PPM")),), note="pnm")
+        for order in ("RGB", "BGR", "Grayscale")
+    ),
+    *(Case(ImageDecoder(), (file(encoded(GREY, "PPM", mode)),), note=f"pnm {mode}") for mode in ("L", "1")),
+]
