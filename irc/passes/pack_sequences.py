@@ -1,7 +1,8 @@
-"""Sequences and optional values become tensors, for C (docs/adr/0022-regions-and-sequences.md).
+"""Sequences, optional values and maps become tensors, for C (docs/adr/0022-regions-and-sequences.md, 0026-maps.md).
 
 A sequence is two tensors: the shapes of its elements, a row each, and their items, one after the other.  A value
-that may be absent is a boolean, whether it is there, and the tensors of the value.  What operations on sequences do is
+that may be absent is a boolean, whether it is there, and the tensors of the value.  A map is its keys and their values;
+so is a sequence of maps with equal keys, with a row of values for each.  What operations on sequences do is
 arithmetic on these, whose sizes the run tells like others.
 """
 
@@ -17,13 +18,14 @@ from irc.diagnostics import Problem, Sink
 from irc.diagnostics.codes import lowering as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Constant, Graph, Node, Value
-from irc.ir.types import DType, OptionalType, SequenceType, TensorType, Type, UnknownRank, boolean, i64
+from irc.ir.types import DType, MapType, OptionalType, SequenceType, TensorType, Type, UnknownRank, boolean, i64
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_i64, as_scalar, as_vector
 from irc.opdef.regions import MADE
 from irc.opdef.run_sizes import TO_THE_END
 from irc.ops.control import If, Loop
 from irc.ops.layout import Identity, normal_axis
+from irc.ops.maps import CastMap, DictVectorizer, ZipMap
 from irc.ops.optional import Optional, OptionalGetElement, OptionalHasElement
 from irc.ops.sequence import (
     ConcatFromSequence,
@@ -43,7 +45,7 @@ Packed = tuple[Value, list[Value]]
 
 
 def run(graph: Graph, sink: Sink) -> None:
-    """Replace, in place, every sequence and optional value by tensors, in regions too."""
+    """Replace, in place, every sequence, optional value and map by tensors, in regions too."""
     if not any(_concerns(n) for each in graph.nested() for n in each.nodes) and not any(map(_is_packed, graph.inputs)):
         return
     packer = _Packer(graph, sink)
@@ -60,7 +62,7 @@ def run(graph: Graph, sink: Sink) -> None:
 
 
 def _is_packed(value: Value) -> bool:
-    return isinstance(value.type, SequenceType | OptionalType)
+    return isinstance(value.type, SequenceType | OptionalType | MapType)
 
 
 def _concerns(node: Node) -> bool:
@@ -97,6 +99,12 @@ class _Packer:
                 self.graph.new_value(f"{name}/present", TensorType.of(boolean, ())),
                 *self._fresh(name, type.element),
             ]
+        if isinstance(type, MapType) and isinstance(type.value, TensorType):
+            size = Dim.fresh("keys")
+            kinds = {"keys": type.key, "values": type.value.dtype}
+            return [self.graph.new_value(f"{name}/{part}", TensorType.of(t, (size,))) for part, t in kinds.items()]
+        if isinstance(type, MapType):
+            raise Problem(codes.UNSUPPORTED_TYPE, value=name, type=type)
         if isinstance(type, SequenceType):
             element = type.element
             if not isinstance(element, TensorType):
@@ -315,6 +323,11 @@ class _Packer:
         parts = parts[1:] if isinstance(x.type, OptionalType) else parts
         return [b.Identity(parts[0])] if len(parts) == 1 else parts
 
+    # ----------------------------------------------------------------------- maps
+    def of_map(self, b: Builder, node: Node) -> list[Value]:
+        assert isinstance(node.op, ZipMap | CastMap | DictVectorizer)
+        return node.op.packed(b, *self.parts(next(node.operands)))
+
     def same(self, b: Builder, node: Node) -> list[Value]:
         return self.parts(next(node.operands))
 
@@ -335,6 +348,9 @@ RULES: dict[type, Callable[[_Packer, Builder, Node], list[Value]]] = {
     OptionalHasElement: _Packer.has,
     OptionalGetElement: _Packer.get,
     Identity: _Packer.same,
+    ZipMap: _Packer.of_map,
+    CastMap: _Packer.of_map,
+    DictVectorizer: _Packer.of_map,
 }
 
 
@@ -342,7 +358,7 @@ def _count(type: Type | None) -> int:
     """Count the tensors that stand for a value of that type."""
     if isinstance(type, OptionalType):
         return 1 + _count(type.element)
-    return 2 if isinstance(type, SequenceType) else 1
+    return 2 if isinstance(type, SequenceType | MapType) else 1
 
 
 def _construct(b: Builder, xs: Sequence[Value]) -> list[Value]:

@@ -61,10 +61,16 @@ def packed(graph: Graph) -> dict[str, Any]:
 
 
 def _structure(type: Type | None) -> list[Any]:
-    """Describe a type as nested lists: "optional" or "sequence" and what is inside, "tensor" and its sizes."""
+    """Describe a type as nested lists: "optional" or "sequence" and what is inside, "tensor" and its sizes, "map" and
+    the element types of its keys and values, "maps" (a sequence of them)."""
     if isinstance(type, OptionalType):
         return ["optional", _structure(type.element)]
+    if isinstance(type, MapType):
+        assert isinstance(type.value, TensorType)
+        return ["map", type.key.name, type.value.dtype.name]
     if isinstance(type, SequenceType):
+        if isinstance(type.element, MapType):
+            return ["maps"]
         assert isinstance(type.element, TensorType)
         return ["sequence", len(type.element.shape or ())]
     assert isinstance(type, TensorType)

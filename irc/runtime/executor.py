@@ -230,7 +230,7 @@ class CompiledModel:
         values: Sequence[Any] = inputs
         if len(inputs) == 1:
             only = inputs[0]
-            if isinstance(only, Mapping) and not self._takes_one("map"):
+            if isinstance(only, Mapping) and not self._is_the_map(only):  # pyright: ignore[reportUnknownArgumentType]
                 values = self._by_name(only)  # pyright: ignore[reportUnknownArgumentType]
             elif isinstance(only, list | tuple) and not self._is_the_sequence(only):  # pyright: ignore
                 values = cast("Sequence[Any]", only)
@@ -239,8 +239,10 @@ class CompiledModel:
             raise failure(codes.INPUT_COUNT, InputValueError, wanted=len(self.inputs), given=len(values), names=names)
         return [port.value(v, "input") for port, v in zip(self.inputs, values, strict=True)]
 
-    def _takes_one(self, kind: str) -> bool:
-        return len(self.inputs) == 1 and self.inputs[0].kind == kind
+    def _is_the_map(self, given: Mapping[Any, Any]) -> bool:
+        """Tell whether a mapping is the model's only input, a map, rather than inputs by their names."""
+        one = len(self.inputs) == 1 and self.inputs[0].kind == "map"
+        return one and not any(isinstance(value, Mapping) for value in given.values())
 
     def _is_the_sequence(self, given: Sequence[Any]) -> bool:
         """Tell whether a list is the model's only input, a sequence, rather than a list of inputs."""

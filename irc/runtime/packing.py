@@ -1,4 +1,4 @@
-"""Sequences and optional values of a call as the tensors that stand for them in C, and back."""
+"""Sequences, optional values and maps of a call as the tensors that stand for them in C, and back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from irc.arrays import Array
 from irc.diagnostics.codes import runtime_io as codes
+from irc.runtime.element_types import numpy_dtype
 from irc.runtime.errors import InputValueError, failure
 from irc.runtime.ports import Port
 
 Structure = list[Any]
-"""["tensor", sizes], ["sequence", rank] or ["optional", Structure]."""
+"""["tensor", sizes], ["sequence", rank], ["optional", Structure], ["map", keys' type, values' type], or ["maps"]."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ def _checked(kind: Structure) -> Structure:
     """Check what a manifest says.  Raises ValueError."""
     if kind[0] == "optional":
         return [kind[0], _checked(kind[1])]
+    if kind[0] in ("map", "maps"):
+        if len(kind) != (3 if kind[0] == "map" else 1):
+            raise ValueError(f"{kind} is no structure")
+        return [kind[0], *map(numpy_dtype, kind[1:])]
     sizes = [kind[1]] if kind[0] == "sequence" else kind[1]
     if kind[0] not in ("tensor", "sequence") or not all(type(n) is int and n >= 0 for n in sizes):
         raise ValueError(f"{kind} is no structure")
@@ -62,6 +67,9 @@ def _packed(port: Port, kind: Structure, value: Any) -> list[Array]:
         return [np.array(value is not None), *inner]
     if kind[0] == "tensor":
         return [value]
+    if kind[0] == "map":
+        keys = sorted(value)
+        return [np.array(keys, kind[1]), np.array([value[k] for k in keys], kind[2])]
     rank, elements = kind[1], [np.asarray(x) for x in value]
     for x in elements:
         if x.ndim != rank:
@@ -86,6 +94,11 @@ def _unpacked(kind: Structure, left: Iterator[Array]) -> Any:
         return found if present else None
     if kind[0] == "tensor":
         return next(left)
+    if kind[0] in ("map", "maps"):
+        keys, values = next(left).tolist(), next(left).tolist()
+        if kind[0] == "map":
+            return dict(zip(keys, values, strict=True))
+        return [dict(zip(keys, row, strict=True)) for row in values]
     shapes, items = next(left), next(left)
     ends = np.cumsum(np.prod(shapes, axis=1, dtype=np.int64))
     pieces = np.split(items[: int(ends[-1]) if len(ends) else 0], ends[:-1]) if len(ends) else []

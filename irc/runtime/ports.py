@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -188,16 +188,35 @@ class Port:
             if self.kind == "optional":
                 return None
             raise failure(codes.INPUT_TYPE, InputTypeError, role=role, name=self.name, wanted=self.type, given="None")
-        if isinstance(value, dict):
-            return value  # pyright: ignore[reportUnknownVariableType]
+        if self.kind == "map":
+            return self._map(value, role)
         if "seq(" in self.type:
             if not isinstance(value, list | tuple):
                 given = type(value).__name__
                 raise failure(
                     codes.INPUT_TYPE, InputTypeError, role=role, name=self.name, wanted=self.type, given=given
                 )
-            return [x if x is None or isinstance(x, dict) else self.array(x, role) for x in value]  # pyright: ignore
+            return [x if x is None else self.array(x, role) for x in value]  # pyright: ignore[reportUnknownVariableType]
         return self.array(value, role)
+
+    def _map(self, value: Any, role: str) -> dict[Any, Any]:
+        """Take a map whose keys and values are of the declared types."""
+        names = re.fullmatch(r"map\((\w+), (\w+)\[.*\]\)", self.type)
+        key, kind = names.groups() if names else ("", "")
+        found: dict[Any, Any] = dict(value) if isinstance(value, Mapping) else {None: None}  # pyright: ignore
+        if not all(_is_of(k, key) and _is_of(v, kind) for k, v in found.items()):
+            given = str(found)[:100] if isinstance(value, Mapping) else type(value).__name__
+            raise failure(codes.INPUT_TYPE, InputTypeError, role=role, name=self.name, wanted=self.type, given=given)
+        return found
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    """Tell whether a key or a value of a map is of an element type."""
+    if kind == "string":
+        return isinstance(value, str)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return -(1 << 63) <= int(value) < 1 << 63  # pyright: ignore[reportUnknownArgumentType]
+    return kind in ("f32", "f64") and isinstance(value, float | np.floating)
 
 
 def strings(value: Any) -> Array:

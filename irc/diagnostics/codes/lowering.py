@@ -27,10 +27,10 @@ UNSUPPORTED_TYPE = Code(
     "IRC5003",
     "error",
     "Value cannot be compiled to C",
-    "{value} is {type}; C code handles tensors of numbers and booleans whose rank is known",
-    why="Sequences, optionals, maps, strings and complex numbers have no representation in the generated C, and "
+    "{value} is {type}; C code handles tensors whose rank is known, and sequences and maps of them",
+    why="Complex numbers, and sequences or maps of anything but tensors, have no representation in C, and "
     "loops need to know how many axes there are.",
-    example="a SequenceInsert between the inputs and the outputs",
+    example="a sequence of sequences as an input",
     fix="Use the numpy backend; where the rank is unknown, fix the input shapes.",
     help='compile with backend="numpy", or give the input shapes (--shape)',
 )
