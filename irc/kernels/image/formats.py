@@ -50,6 +50,13 @@ def _at(offset: int, data: bytes) -> str:
 
 FORMATS = (
     ImageFormat(
+        "jpeg",
+        "JPEG",
+        ("jpeg_blocks.c", "jpeg_pixels.c", "jpeg.c"),
+        (((0, b"\xff\xd8\xff"),),),
+        lambda height, width, count: 16384 + 8 * (height + 33) * (width + 32),
+    ),
+    ImageFormat(
         "pnm", "PPM", ("pnm.c",), tuple(((0, b"P%d" % k),) for k in range(1, 7)), lambda height, width, count: Dim.of(0)
     ),
 )

@@ -20,4 +20,9 @@ CASES = [
         for order in ("RGB", "BGR", "Grayscale")
     ),
     *(Case(ImageDecoder(), (file(encoded(GREY, "PPM", mode)),), note=f"pnm {mode}") for mode in ("L", "1")),
+    *(
+        Case(ImageDecoder(pixel_format=order), (file(encoded(RGB, "JPEG", progressive=True)),), note="jpeg")
+        for order in ("RGB", "BGR", "Grayscale")
+    ),
+    *(Case(ImageDecoder(), (file(encoded(RGB, "JPEG", mode)),), note=f"jpeg {mode}") for mode in ("L", "CMYK")),
 ]
