@@ -59,5 +59,21 @@ FORMATS = (
     ImageFormat(
         "pnm", "PPM", ("pnm.c",), tuple(((0, b"P%d" % k),) for k in range(1, 7)), lambda height, width, count: Dim.of(0)
     ),
+    ImageFormat(
+        "webp",
+        "WEBP",
+        (
+            "webp_tables.c",
+            "webp_predict.c",
+            "webp_filter.c",
+            "webp_lossy.c",
+            "webp_prefix.c",
+            "webp_transform.c",
+            "webp_lossless.c",
+            "webp.c",
+        ),
+        (((0, b"RIFF"), (8, b"WEBP")),),
+        lambda height, width, count: 9 * (height + 16) * (width + 16) + 8 * count + 294912,
+    ),
 )
 """The formats, in the order in which they are tried."""

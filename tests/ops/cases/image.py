@@ -25,4 +25,8 @@ CASES = [
         for order in ("RGB", "BGR", "Grayscale")
     ),
     *(Case(ImageDecoder(), (file(encoded(RGB, "JPEG", mode)),), note=f"jpeg {mode}") for mode in ("L", "CMYK")),
+    *(
+        Case(ImageDecoder(), (file(encoded(RGB, "WEBP", lossless=lossless)),), note=f"webp lossless={lossless}")
+        for lossless in (False, True)
+    ),
 ]
