@@ -17,8 +17,8 @@ import traceback
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from irc.kernels.core.choices import Choices
     from irc.loops.ir import Program
     from irc.pipelines import Pass
+    from irc.runtime.specializing import Shapes
 
 __all__ = ["CompileOptions", "compile", "load", "save", "validate"]
 
@@ -128,18 +129,20 @@ def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> 
 @dataclass(frozen=True)
 class CompileOptions:
     """What `irc.compile` is asked for; weights: "file" or "embed"; profile: what `irc.runtime.profiling` reads;
-    max_memory: bytes of constants that are made and of a run, for both the defaults of `irc.ir.limits` where None."""
+    max_memory: bytes of constants that are made and of a run, for both the defaults of `irc.ir.limits` where None;
+    contents: elements of integer inputs that are compiled in."""
 
     backend: str | None = None
     threads: int = 1
     precision: str = "highest"
     target: str = "native"
-    shapes: dict[str, Sequence[int | str | None]] = field(default_factory=dict[str, Any])
+    shapes: dict[str, Sequence[int | str | None] | None] = field(default_factory=dict[str, Any])
     bounds: dict[str, int] = field(default_factory=dict[str, int])
     cache: bool = True
     weights: str = "file"
     profile: bool = False
     max_memory: int | None = None
+    contents: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def check(self) -> None:
         """CompileError IRC6350 for a value that does not exist."""
@@ -174,8 +177,42 @@ def compile(source: Any, options: CompileOptions | None = None) -> CompiledModel
     except CompileError as e:
         if options.backend is not None or backend == "numpy" or not all(c_cannot(d) for d in e.diagnostics):
             raise
-        warnings.warn(f"compiling for NumPy, because C cannot express the model: {e}", stacklevel=3)
+        warnings.warn(f"compiling for NumPy, because C cannot express the model: {e}", stacklevel=4)
     return compile_with(source, "numpy", options)
+
+
+def compile_for_calls(source: Any, options: CompileOptions) -> CompiledModel:
+    """`compile`, or a model that compiles itself for each call if nothing but ranks keep it from being compiled."""
+    options.check()
+    first = replace(options, backend=choose_backend(options.backend))
+    try:
+        return compile(source, first)
+    except CompileError as e:
+        from irc.runtime.specializing import SpecializingModel, needs_ranks
+
+        if not needs_ranks(e):
+            if options.backend is not None:
+                raise
+            return compile(source, options)
+        error = e
+    from irc.runtime.describe import describe
+
+    model = load(source)
+    graph = model.graph.copy()
+    prepare(graph, options, ())
+    if explicit_states(graph.copy()):
+        raise error
+
+    return SpecializingModel(
+        describe(model, graph, first.backend or ""), options.threads, partial(compile_given, source, first), error
+    )
+
+
+def compile_given(
+    source: Any, options: CompileOptions, shapes: Shapes, contents: dict[str, tuple[int, ...]]
+) -> CompiledModel:
+    """`compile` for the shapes, and elements of integer inputs, of a call."""
+    return compile(source, replace(options, shapes={**options.shapes, **shapes}, contents=contents))
 
 
 def c_cannot(found: Diagnostic) -> bool:
@@ -351,9 +388,10 @@ def measured_kernels(
 def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> None:
     """Give the graph the shapes asked for, and run these passes on it."""
     from irc.ir.types import TensorType, dynamic
-    from irc.passes.bind import bind_shapes
+    from irc.passes.bind import bind_contents, bind_shapes
 
     sink = Sink()
+    bind_contents(graph, options.contents)
     bind_shapes(graph, options.shapes, options.bounds, sink)
     for value in graph.inputs:
         if isinstance(value.type, TensorType) and value.dtype == dynamic:
@@ -487,6 +525,7 @@ def cache_key(content: str, backend: str, options: CompileOptions) -> str:
         options.weights,
         options.profile,
         options.max_memory,
+        sorted(options.contents.items()),
         VERSION,
         store.generator_hash(),
     ]

@@ -12,7 +12,6 @@ from irc.passes import (
     decompose,
     define_sizes,
     fold,
-    infer,
     layers,
     many_operands,
     materialize,
@@ -22,6 +21,7 @@ from irc.passes import (
     resolve_operands,
     simplify,
     size_constraints,
+    take_branches,
     weights,
 )
 
@@ -62,7 +62,7 @@ _TO_LOOPS: tuple[Pass, ...] = _each(
 )
 
 COMPILE_C: tuple[Pass, ...] = (
-    *_each(("layers", lambda graph, sink: layers.run(graph)), ("infer", infer.run)),
+    *_each(("layers", lambda graph, sink: layers.run(graph)), ("take-branches", take_branches.run)),
     ("pack-sequences", pack_sequences.run),
     *_TO_LOOPS,
     ("define-sizes", define_sizes.run),
@@ -101,7 +101,7 @@ COMPILE_NUMPY: tuple[Pass, ...] = (
     ("number-draws", number_draws.run),
     *_each(
         ("layers", lambda graph, sink: layers.run(graph)),
-        ("infer", infer.run),
+        ("take-branches", take_branches.run),
         ("materialize", lambda graph, sink: materialize.run(graph)),
         ("fold", lambda graph, sink: fold.run(graph)),
         ("record-size-constraints", size_constraints.record),

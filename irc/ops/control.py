@@ -27,9 +27,9 @@ from irc.ops.loop_forms import ENDLESS, LOOPS, widened
 # ------------------------------------------------------------------------------- If
 def read_if(b: Builder, a: Attributes, condition: Value) -> Results:
     """Read an If; of one whose condition is known, only the body that runs, in its place."""
-    known = condition.array
-    if known is not None and known.size == 1:
-        body = a.then_branch if known.reshape(-1)[0] else a.else_branch
+    known = known_condition(condition)
+    if known is not None:
+        body = a.then_branch if known else a.else_branch
         return splice(b, body.read((), body.captures), body.captures)
     bodies = (a.then_branch, a.else_branch)
     captured = list(dict.fromkeys(v for body in bodies for v in body.captures))
@@ -50,6 +50,18 @@ def read_if_openvino(b: Builder, a: Attributes, condition: Value, *operands: Val
     return read_if(b, a, condition)
 
 
+def known_condition(condition: Value) -> bool | None:
+    """Tell whether a condition holds; None if only the run tells."""
+    known = condition.array
+    return None if known is None or known.size != 1 else bool(known.reshape(-1)[0])
+
+
+def known_region(op: If, condition: Value) -> Graph | None:
+    """Find the region of an If that runs; None if only the run tells."""
+    known = known_condition(condition)
+    return None if known is None else op.then if known else op.otherwise
+
+
 @op
 class If(Op):
     """The results of `then` if the condition holds, else those of `otherwise`.
@@ -63,10 +75,11 @@ class If(Op):
 
     def infer(self, condition: Value, *captures: Value) -> list[Type]:
         found: list[list[Type]] = []
-        for region in self.regions:
+        known = known_region(self, condition)
+        for region in self.regions if known is None else (known,):
             capture(region.inputs, captures)
             found.append(infer_region(region))
-        return [join("If", x, y, "branch") for x, y in zip(*found, strict=True)]
+        return [join("If", x, y, "branch") for x, y in zip(found[0], found[-1], strict=True)]
 
     def reference(self, condition: Any, *captures: Any) -> Any:
         return run_region(self.then if condition else self.otherwise, captures)

@@ -36,6 +36,7 @@ def logical(name: str, doc: str, ufunc: Callable[..., Array], scalar: Binary, op
         scalar,
         T=BOOL,
         commutative=True,
+        carries_contents=True,
         onnx=(
             Form(
                 name, 1, attrs=LEGACY_BROADCAST_6, T=BOOL, read=legacy_read(name), direct=True, write=legacy_write(name)
@@ -66,6 +67,7 @@ Not = unary(
     np.logical_not,
     lambda x: x.logical_not(),
     T=BOOL,
+    carries_contents=True,
     onnx=(Form("Not", 1, T=BOOL),),
     openvino=(Form("LogicalNot", 1, T=BOOL),),
 )

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, SupportsIndex
+
+import numpy as np
 
 from irc.diagnostics import Facts, Sink
 from irc.diagnostics.codes import runtime_io as codes
 from irc.ir.dim import Dim, DimLike, Symbol
-from irc.ir.graph import Graph, Value
-from irc.ir.types import TensorType
-from irc.passes import infer
+from irc.ir.graph import Constant, Graph, Value
+from irc.ir.types import OptionalType, SequenceType, TensorType, Type
+from irc.passes import infer, take_branches
 
 
 def bind_shapes(
-    graph: Graph, shapes: Mapping[str, Sequence[int | str | None]], bounds: Mapping[str, int], sink: Sink
+    graph: Graph, shapes: Mapping[str, Sequence[int | str | None] | None], bounds: Mapping[str, int], sink: Sink
 ) -> None:
     """Give the inputs these shapes, and infer every type again.
 
     An entry of a shape is a number, a name for a symbolic size, or None or -1 for "as it is".  A size that
-    the model uses in several places becomes the number everywhere.  What does not fit is a finding.
+    the model uses in several places becomes the number everywhere.  The shape of a sequence is that of its elements,
+    and None if it has none; of an optional value that of the value, None if it is absent.  What does not fit is a
+    finding.
     """
     if not shapes and not bounds:
         return
@@ -29,15 +34,26 @@ def bind_shapes(
         if value is None:
             names = ", ".join(v.name for v in graph.inputs)
             sink.report(codes.UNKNOWN_INPUT, name=name, names=names)
+        elif isinstance(value.type, SequenceType | OptionalType):
+            value.type = _with_elements(value.type, shape)
+            _forget_carried(graph)
         else:
             _fix(value, name, shape, known, sink)
     bounded = _bounded(graph, bounds, sink)
     known |= bounded
     infer.rename(graph, known)
-    infer.run(graph, sink)
+    take_branches.run(graph, sink)
 
 
-def _fix(value: Value, name: str, given: Sequence[Any], known: dict[str, DimLike], sink: Sink) -> None:
+def bind_contents(graph: Graph, contents: Mapping[str, Sequence[int]]) -> None:
+    """Put constants of these elements in the place of integer inputs of fixed shape, which stay unused inputs."""
+    for value in graph.inputs:
+        if value.name in contents and isinstance(value.type, TensorType) and value.type.is_static:
+            elements = np.array(contents[value.name], value.dtype.numpy).reshape(value.type.static_shape())
+            graph.replace_uses(value, graph.add_constant(Constant.of(elements, value.dtype), value.name))
+
+
+def _fix(value: Value, name: str, given: Sequence[Any] | None, known: dict[str, DimLike], sink: Sink) -> None:
     """Record what a given shape says of the symbols of a value's sizes."""
     facts: Facts = {"name": name, "type": value.type, "given": given}
     shape = list(map(_entry, given)) if isinstance(given, Sequence) and not isinstance(given, str) else [_WRONG]  # pyright: ignore
@@ -67,6 +83,26 @@ def _fix(value: Value, name: str, given: Sequence[Any], known: dict[str, DimLike
             sink.report(codes.BAD_SHAPE_OPTION, reason=f"{size} is bounded to {lo}..{hi}", **facts)
         elif known.setdefault(symbols[0].name, wanted) != wanted:
             sink.report(codes.BAD_SHAPE_OPTION, reason=f"{size} was given as {known[symbols[0].name]}", **facts)
+
+
+def _with_elements(type: Type, shape: Sequence[Any] | None) -> Type:
+    """Give the tensors in a sequence or an optional value a shape. Where there is one already, it stays."""
+    if isinstance(type, OptionalType):
+        return replace(type, element=_with_elements(type.element, shape))
+    if isinstance(type, SequenceType):
+        return replace(type, element=_with_elements(type.element, shape), empty=shape is None)
+    if not isinstance(type, TensorType) or type.shape is not None or shape is None:
+        return type
+    return type.with_shape(_dim(_entry(s), f"element_{i}") for i, s in enumerate(shape))
+
+
+def _forget_carried(graph: Graph) -> None:
+    """Forget the types of sequences and optional values that loops carry, so that the initial values tell them."""
+    for each in graph.nested():
+        for region in (region for node in each.nodes for region in node.op.regions):
+            for value in region.inputs:
+                if isinstance(value.type, SequenceType | OptionalType):
+                    value.type = None
 
 
 _WRONG = -2

@@ -49,7 +49,12 @@ def run(graph: Graph, sink: Sink) -> None:
     if not any(_concerns(n) for each in graph.nested() for n in each.nodes) and not any(map(_is_packed, graph.inputs)):
         return
     packer = _Packer(graph, sink)
-    given = [(v, packer.unpacked_input(v)) for v in graph.inputs]
+    given: list[Packed] = []
+    for value in graph.inputs:
+        with sink.catching(value.loc):
+            given.append((value, packer.unpacked_input(value)))
+    if sink.errors:
+        return
     packer.nodes()
     made: list[Packed] = []
     for value in graph.outputs:
@@ -71,10 +76,19 @@ def _concerns(node: Node) -> bool:
     return packed or isinstance(node.op, OptionalHasElement | OptionalGetElement)
 
 
-def _rank(type: TensorType) -> int:
-    if type.shape is None:
-        raise UnknownRank(type)
-    return len(type.shape)
+def _rank(type: SequenceType) -> int:
+    """Find the rank of a sequence's elements, 0 if there are none and nothing says it.  Raises Problem."""
+    element = type.element
+    assert isinstance(element, TensorType)
+    if element.shape is None and not type.empty:
+        raise UnknownRank(element)
+    return len(element.shape or ())
+
+
+def _is_empty(type: Type | None) -> bool:
+    """Tell whether a type is that of an empty sequence, which may be absent."""
+    inner = type.element if isinstance(type, OptionalType) else type
+    return isinstance(inner, SequenceType) and inner.empty
 
 
 class _Packer:
@@ -85,12 +99,11 @@ class _Packer:
         self.known: dict[Value, list[Value]] = {}
 
     def unpacked_input(self, value: Value) -> list[Value]:
-        """Make the inputs of a graph that stand for one of it."""
+        """Make the inputs of a graph that stand for one of it.  Raises Problem."""
         if not _is_packed(value):
             return [value]
-        with self.sink.catching(value.loc):
-            self.known[value] = self._fresh(value.name, value.type)
-        return self.known.setdefault(value, [])
+        self.known[value] = self._fresh(value.name, value.type)
+        return self.known[value]
 
     def _fresh(self, name: str, type: Type | None) -> list[Value]:
         """Make values, of sizes of their own, that stand for one of that type."""
@@ -109,16 +122,18 @@ class _Packer:
             element = type.element
             if not isinstance(element, TensorType):
                 raise Problem(codes.UNSUPPORTED_TYPE, value=name, type=type)
-            shapes = TensorType.of(i64, (Dim.fresh("elements"), _rank(element)))
+            shapes = TensorType.of(i64, (Dim.fresh("elements"), _rank(type)))
             data = TensorType.of(element.dtype, (Dim.fresh("items"),))
             return [self.graph.new_value(f"{name}/shapes", shapes), self.graph.new_value(f"{name}/data", data)]
         return [self.graph.new_value(name, type)]
 
     def parts(self, value: Value, wanted: Type | None = None) -> list[Value]:
         """Find the tensors that stand for a value; an empty sequence is of the wanted rank."""
-        if isinstance(value.type, SequenceType) and value.type.empty:
-            return self._nothing(wanted or value.type)
-        return self.known.get(value, [value])
+        found = self.known.get(value, [value])
+        if value.type is None or not _is_empty(value.type):
+            return found
+        nothing = self._nothing(wanted or value.type)
+        return [found[0], *nothing[1:]] if isinstance(value.type, OptionalType) else nothing
 
     def _nothing(self, type: Type) -> list[Value]:
         """Make the parts of an empty sequence, or of a value that is absent."""
@@ -127,7 +142,7 @@ class _Packer:
             return [b.const(False, boolean), *self._nothing(type.element)]
         if isinstance(type, SequenceType):
             assert isinstance(type.element, TensorType)
-            shapes = np.zeros((0, _rank(type.element)), np.int64)
+            shapes = np.zeros((0, _rank(type)), np.int64)
             return [b.const(shapes), self._zeros(b, type.element.dtype, (0,))]
         assert isinstance(type, TensorType)
         return [self._zeros(b, type.dtype, tuple(d.const or 0 for d in type.dims()))]
@@ -251,7 +266,7 @@ class _Packer:
         assert isinstance(node.op, ConcatFromSequence)
         (sequence,) = node.operands
         shapes, data = self.parts(sequence)
-        rank = _rank(element_of("ConcatFromSequence", sequence))
+        rank = len(element_of("ConcatFromSequence", sequence).dims())
         axis = normal_axis("ConcatFromSequence", node.op.axis, rank + node.op.new_axis)
         first = b.Gather(shapes, b.const([0]), b.const(0))  # a row
         if node.op.new_axis:

@@ -16,6 +16,8 @@ from irc.passes.infer import infer_at, substitute, told
 
 RECORDED = "size_constraints"
 """Key in a graph's extras of what `record` found."""
+IMPOSSIBLE = "impossible"
+"""Key in the extras of a region that cannot run with the sizes that were bound: the constraint, which never holds."""
 
 
 def record(graph: Graph, sink: Sink) -> None:
@@ -37,7 +39,7 @@ def record(graph: Graph, sink: Sink) -> None:
                 sizes |= told(known, value.type)
     if sizes:
         substitute(graph, sizes)
-    graph.extras[RECORDED] = list(found.values())
+    graph.extras[RECORDED] = [*graph.extras.get(IMPOSSIBLE, []), *found.values()]
 
 
 def recorded(graph: Graph) -> list[SizeConstraint]:

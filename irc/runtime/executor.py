@@ -36,19 +36,11 @@ class CompiledModel:
     """
 
     def __init__(self, artifact: Artifact, threads: int = 1) -> None:
-        manifest = artifact.manifest
         self.artifact, self.threads = artifact, threads
-        if wrong := wrong_fields(manifest):
+        if wrong := wrong_fields(artifact.manifest):
             raise storage.malformed(artifact.folder, ", ".join(wrong))
         try:
-            self.name: str = manifest["name"]
-            self.backend: str = manifest["backend"]
-            self.inputs = [Port.of(row) for row in manifest["inputs"]]
-            self.outputs = [Port.of(row) for row in manifest["outputs"]]
-            self.symbols = [SymbolicSize(**row) for row in manifest.get("symbols", [])]
-            constraints = [SizeConstraint(**row) for row in manifest.get("demands", [])]
-            self._check = ShapeCheck(self.inputs, self.symbols, constraints)
-            self._packing = Packing.of(manifest.get("packed"))
+            self._describe(artifact.manifest)
         except _MALFORMED as e:
             raise storage.malformed(artifact.folder, e) from e
         try:
@@ -60,9 +52,20 @@ class CompiledModel:
             raise storage.malformed(artifact.folder, e) from e
         if self._packing is not None:  # the engine has tensors in the place of sequences and optional values
             self.inputs, self.outputs = self._packing.inputs, self._packing.outputs
-        self._keys = _keys(self.inputs)
         self._turns = Turns(self.name, self._engine.has_state, waits=self.backend == "numpy")
         renew_after_fork(self)
+
+    def _describe(self, manifest: dict[str, Any]) -> None:
+        """Read what a manifest says of the model. Raises one of `_MALFORMED` if irc did not write it."""
+        self.name: str = manifest["name"]
+        self.backend: str = manifest["backend"]
+        self.inputs = [Port.of(row) for row in manifest["inputs"]]
+        self.outputs = [Port.of(row) for row in manifest["outputs"]]
+        self.symbols = [SymbolicSize(**row) for row in manifest.get("symbols", [])]
+        constraints = [SizeConstraint(**row) for row in manifest.get("demands", [])]
+        self._check = ShapeCheck(self.inputs, self.symbols, constraints)
+        self._packing = Packing.of(manifest.get("packed"))
+        self._keys = _keys(self.inputs if self._packing is None else self._packing.inputs)
 
     def _start(self) -> Any:
         if self.backend == "numpy":

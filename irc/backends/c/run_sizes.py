@@ -31,9 +31,10 @@ def refusals(i: Interface, sizes: Sizes, constraints: Iterable[SizeConstraint], 
     """Print the checks of constraints on sizes, then of sizes that may be negative."""
     lines: list[str] = []
     for constraint in constraints:
-        fails = constraint.relation.text(sizes.text, {"and": "&&", "or": "||"}, negated=True)
         lines.append(f"    {remark(f'{constraint.where}: {constraint.message}')}")
-        lines.append(f"    if ({fails}) return {i.status(constraint.code)};")
+        never = constraint.relation.decide() is False
+        fails = "" if never else constraint.relation.text(sizes.text, {"and": "&&", "or": "||"}, negated=True)
+        lines.append(f"    {'' if never else f'if ({fails}) '}return {i.status(constraint.code)};")
     negative = i.status(runtime.SIZE_NEGATIVE)
     return lines + [f"    if ({sizes.text(d)} < 0) return {negative};" for d in doubtful]
 

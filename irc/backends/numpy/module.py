@@ -36,6 +36,7 @@ from irc.opdef.opaque import Opaque
 from irc.ops.layout import DimVector
 from irc.ops.state import Assign, ReadValue
 from irc.passes.inline import decompose_where
+from irc.passes.size_constraints import IMPOSSIBLE
 
 INLINE_LIMIT = 16
 """Constants up to this many elements are written into the source."""
@@ -204,7 +205,8 @@ class ModuleWriter:
         inner.options = replace(self.options, profile=False)
         inner.locals = {}
         parameters = ", ".join(inner.local(v) for v in region.inputs)
-        lines = [*inner._sizes_of_inputs(), *inner._statements(grouped(region), frozenset())]
+        lines = [f"raise ValueError({f'{c.code.id}: {c.message}'!r})" for c in region.extras.get(IMPOSSIBLE, [])]
+        lines += [*inner._sizes_of_inputs(), *inner._statements(grouped(region), frozenset())]
         comma = "," if len(region.outputs) == 1 else ""
         lines.append(f"return ({', '.join(inner.operand(v) for v in region.outputs)}{comma})")
         name = self.library.fresh(hint)
