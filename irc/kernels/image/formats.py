@@ -49,6 +49,7 @@ def _at(offset: int, data: bytes) -> str:
 
 
 FORMATS = (
+    ImageFormat("bmp", "BMP", ("bmp.c",), (((0, b"BM"),),), lambda height, width, count: Dim.of(0)),
     ImageFormat(
         "jpeg",
         "JPEG",

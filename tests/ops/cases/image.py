@@ -14,12 +14,14 @@ def file(data: bytes) -> Spec:
     return Spec("u8", (len(data),), values=np.frombuffer(data, np.uint8))
 
 
+FORMATS = ("PPM", "BMP")
 CASES = [
+    *(Case(ImageDecoder(), (file(encoded(RGB, f)),), note=f) for f in FORMATS),
+    *(Case(ImageDecoder(), (file(encoded(GREY, f)),), note=f"{f} grey") for f in FORMATS),
     *(
         Case(ImageDecoder(pixel_format=order), (file(encoded(RGB, "PPM")),), note="pnm")
-        for order in ("RGB", "BGR", "Grayscale")
+        for order in ("BGR", "Grayscale")
     ),
-    *(Case(ImageDecoder(), (file(encoded(GREY, "PPM", mode)),), note=f"pnm {mode}") for mode in ("L", "1")),
     *(
         Case(ImageDecoder(pixel_format=order), (file(encoded(RGB, "JPEG", progressive=True)),), note="jpeg")
         for order in ("RGB", "BGR", "Grayscale")
