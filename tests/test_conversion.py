@@ -12,13 +12,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import irc
-from irc.border.sizes import SizeBuilder
 from irc.diagnostics import ConversionError
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, f32, i64
 from irc.opdef.builder import Builder, evaluate
 from irc.opdef.forms import Declined
+from irc.opdef.sizes import SizeBuilder
 
 rng = np.random.default_rng(0)
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import networkx as nx
 
+from irc.border import support
 from irc.diagnostics import Sink
 from irc.diagnostics.codes import container_onnx as codes
-from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawValue
+from irc.formats.document import Attr, RawFunction, RawGraph, RawModel, RawNode, RawValue
 from irc.ir.limits import CALLS, EXPANSION, EXPANSION_FACTOR
 
 Key = tuple[str, str, str]
@@ -135,10 +136,19 @@ def _resolve_graph(graph: RawGraph, given: dict[str, Any], opsets: dict[str, int
 
 def _rename(node: RawNode, body: Body, call: RawNode) -> RawNode:
     outputs = [replace(v, key=body.key(v.key), names=(body.key(v.key),) if v.key else ()) for v in node.outputs]
-    attrs = {k: _rename_graph(v, body) if isinstance(v, RawGraph) else v for k, v in node.attrs.items()}
+    attrs = _renamed_attributes(node, body)
     name = f"{call.name or call.type}/{node.name or node.type}"
     inputs = [body.key(k) for k in node.inputs]
     return replace(node, inputs=inputs, outputs=outputs, attrs=attrs, name=name, loc=call.loc)
+
+
+def _renamed_attributes(node: RawNode, body: Body) -> dict[str, Attr]:
+    """A node's attributes with the body's keys in its graphs, and where they name values."""
+    attrs = {k: _rename_graph(v, body) if isinstance(v, RawGraph) else v for k, v in node.attrs.items()}
+    for name, keys in support.named_keys(node).items():
+        renamed = [body.key(key) for key in keys]
+        attrs[name] = renamed if isinstance(attrs[name], list) else renamed[0]
+    return attrs
 
 
 def _rename_graph(graph: RawGraph, body: Body) -> RawGraph:
@@ -153,7 +163,7 @@ def _rename_graph(graph: RawGraph, body: Body) -> RawGraph:
             n,
             inputs=[body.key(k) for k in n.inputs],
             outputs=[value(v) for v in n.outputs],
-            attrs={k: _rename_graph(v, body) if isinstance(v, RawGraph) else v for k, v in n.attrs.items()},
+            attrs=_renamed_attributes(n, body),
         )
         for n in graph.nodes
     ]

@@ -12,7 +12,7 @@ from irc.border import support
 from irc.border.bodies import Body
 from irc.border.functions import Functions
 from irc.diagnostics import IrcError, Loc, Problem, Sink
-from irc.diagnostics.codes import operation as codes, shape as shape_codes
+from irc.diagnostics.codes import container_onnx as onnx_codes, operation as codes, shape as shape_codes
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.types import TensorType, Type, UnknownRank, dynamic
@@ -221,7 +221,7 @@ class _Reader:
         for name, codec in form.attrs.items():
             if isinstance(codec, AsInput):
                 continue
-            r = Reading(label, name, self.format, self.sink, raw.loc, self._body)
+            r = Reading(label, name, self.format, self.sink, raw.loc, self._body, self._value)
             value = codec.decode(raw.attrs[name], r) if name in raw.attrs else codec.absent(r)
             fields[codec.field(name)] = value
         for name in raw.attrs:
@@ -237,6 +237,15 @@ class _Reader:
     def _body(self, raw: RawGraph) -> Body:
         self.bodies.append(Body(self.body, raw))
         return self.bodies[-1]
+
+    def _value(self, name: str, own: bool) -> Value:
+        """The value that an attribute names.  Raises Problem: there is none, or `own` and it is captured."""
+        if name not in self.known:
+            advice = "correct the name; it is case-sensitive"
+            raise Problem(onnx_codes.UNDEFINED_VALUE, user="an attribute names", name=name, advice=advice)
+        if own and name in self.captured:
+            raise Problem(codes.NO_GRADIENT, through=f'the graph around this one, which has "{name}"')
+        return self.known[name]
 
     def _with_attribute_operands(
         self, form: Form, raw: RawNode, inputs: list[Value | None], label: str, b: Builder

@@ -119,9 +119,17 @@ def is_ignored_attribute(format: str, name: str) -> bool:
     return format == "openvino" and name in IGNORED_OPENVINO_ATTRIBUTES
 
 
+def named_keys(raw: RawNode) -> dict[str, list[str]]:
+    """Keys that attributes of the node name (ONNX), by attribute."""
+    if (raw.domain, raw.type) != ("ai.onnx.preview.training", "Gradient"):
+        return {}
+    given = {k: raw.attrs[k] for k in ("xs", "zs", "y") if k in raw.attrs}
+    return {k: [str(key) for key in (v if isinstance(v, list) else [v])] for k, v in given.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+
+
 def captured_keys(raw: RawNode) -> list[str]:
-    """Keys that the node's bodies use from the graph around them (ONNX)."""
-    found: dict[str, None] = {}
+    """Keys that the node uses besides its operands (ONNX): in attributes, and in bodies from the graph around them."""
+    found: dict[str, None] = dict.fromkeys(key for keys in named_keys(raw).values() for key in keys)
     for value in raw.attrs.values():
         for graph in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
             if isinstance(graph, RawGraph):

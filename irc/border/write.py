@@ -17,7 +17,6 @@ from irc.border import support, widen
 from irc.border.metadata import of_runtime_info, to_runtime_info
 from irc.border.read import ordered
 from irc.border.regions import join_layer
-from irc.border.sizes import SizeBuilder
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
 from irc.formats.document import Attr, RawGraph, RawModel, RawNode, RawTensor, RawValue
@@ -31,6 +30,7 @@ from irc.opdef.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ign
 from irc.opdef.forms import Declined, Form
 from irc.opdef.opaque import Opaque
 from irc.opdef.registry import form_at
+from irc.opdef.sizes import SizeBuilder
 from irc.opdef.window import NEUTRAL
 from irc.ops.cast import Cast
 from irc.ops.control import body_layout

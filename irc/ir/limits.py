@@ -57,6 +57,11 @@ EXPANSION = Limit(
     20_000,
     "the largest exported networks have a few thousand nodes; see also EXPANSION_FACTOR",
 )
+DERIVATIVES = Limit(
+    "the number of nodes that gradients bring a graph to",
+    30_000,
+    "a gradient has a few nodes for each that it differentiates; gradients of gradients of … grow exponentially",
+)
 TAPS = Limit(
     "the number of elements that an antialiasing kernel reaches along an axis",
     1 << 14,

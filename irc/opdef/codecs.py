@@ -53,6 +53,8 @@ class Reading:
     loc: Loc = NOWHERE
     body: Callable[[RawGraph], Any] | None = None
     """Makes of a graph in an attribute what `irc.border.bodies` reads it with."""
+    value: Callable[[str, bool], Value] | None = None
+    """The value of that name; Problem where there is none, or, with True, where it is of the graph around this one."""
 
     def warn(self, code: Code, **facts: object) -> None:
         if self.sink is not None:

@@ -40,18 +40,27 @@ class Dropout(Op):
         off = training_mode is None or (training_mode.array is not None and not training_mode.array.any())
         return off or (ratio is not None and ratio.array is not None and not ratio.array.any())
 
+    def chance(self, b: Builder, ratio: Value | None) -> Value:
+        """The probability of being dropped, as an f64."""
+        return b.const(0.5, f64) if ratio is None else as_type(b, as_scalar(b, ratio), f64)
+
+    def scale(self, b: Builder, x: Value, ratio: Value | None = None, training_mode: Value | None = None) -> Value:
+        """What the elements that are kept are multiplied by, as an f64."""
+        one = b.const(1.0, f64)
+        scale = b.Reciprocal(b.Sub(one, self.chance(b, ratio)))
+        return scale if training_mode is None else b.Where(as_scalar(b, training_mode), scale, one)
+
     def decompose(
         self, b: Builder, x: Value, ratio: Value | None = None, training_mode: Value | None = None
     ) -> tuple[Value, Value]:
         if training_mode is None or self.is_identity(x, ratio, training_mode):
             return b.Identity(x), b.Expand(b.const(True, boolean), b.Shape(x))
-        chance = b.const(0.5, f64) if ratio is None else as_type(b, as_scalar(b, ratio), f64)
+        chance = self.chance(b, ratio)
         known = {} if self.seed is None else {"seed": self.seed, "generator": "numpy"}
         drawn = b.RandomRange(b.Shape(x), b.const(0.0, f64), b.const(1.0, f64), **known)
         mask = b.Or(b.GreaterOrEqual(drawn, chance), b.Not(as_scalar(b, training_mode)))
         wide = widened(b, x)
-        scale = as_type(b, b.Reciprocal(b.Sub(b.const(1.0, f64), chance)), wide.dtype)
-        scale = b.Where(as_scalar(b, training_mode), scale, b.like(1.0, scale))
+        scale = as_type(b, self.scale(b, x, ratio, training_mode), wide.dtype)
         return narrowed(b, b.Where(mask, b.Mul(wide, scale), b.like(0.0, wide)), x), mask
 
     onnx = (

@@ -18,6 +18,7 @@ import pytest
 
 import irc
 from irc.backends.numpy.functions import Library as NumpyLibrary
+from irc.border import support
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import runtime
 from irc.expr import Load
@@ -289,3 +290,12 @@ def test_an_inconsistent_graph() -> None:
     with pytest.raises(Problem, match="after reading") as caught:
         verify(graph, "reading")
     assert caught.value.code.id == "IRC9003"
+
+
+def test_an_operation_without_a_definition_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of unsupported.toml, whether or not there is one."""
+    row = support.Unsupported("Imagined", 1, "no definition yet")
+    monkeypatch.setattr(support, "unsupported", lambda: {("onnx", "", "imagined"): row})
+    model = onnx.parser.parse_model(HEAD + "m (float[2] x) => (y) { y = Imagined (x) }")
+    (found,) = [d for d in irc.validate(model.SerializeToString()) if d.code == "IRC2002"]
+    assert "no definition yet" in str(found)

@@ -54,6 +54,17 @@ CUSTOM_DOMAIN = Code(
     fix="Export the model with standard operations, or give the model a local function of that name and domain.",
     help="add a local function {domain}.{op}; without one, declared types are taken on trust from here on",
 )
+NO_GRADIENT = Code(
+    "IRC2006",
+    "warning",
+    "No derivative of an operation",
+    "a gradient goes through {through}, which irc cannot differentiate",
+    why="Gradient asks for the derivative of a part of the graph. irc differentiates each operation there by a rule, "
+    "or as what it is composed of; this one has neither, or its rule does not cover these attributes and operands.",
+    example="a Gradient whose y is computed from its xs by a Loop",
+    fix="Export the backward pass, or write the operation as others that can be differentiated.",
+    help="export the backward pass; from here on declared types are taken on trust",
+)
 TOO_FEW_INPUTS = Code(
     "IRC2101",
     "error",

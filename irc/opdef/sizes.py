@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from irc.ir.dim import Dim, Func, Symbol
 from irc.ir.graph import Value
@@ -41,7 +41,11 @@ class SizeBuilder(Builder):
 
     def _axis(self, size: Dim) -> Value | None:
         """The size as that of an axis of an input, if it is one."""
-        for value in self.graph.inputs:
+        return self._axis_of(self.graph.inputs, size)
+
+    def _axis_of(self, values: Iterable[Value], size: Dim) -> Value | None:
+        """The size as that of an axis of one of these values."""
+        for value in values:
             if isinstance(value.type, TensorType) and value.type.shape is not None and size in value.type.shape:
                 axis = value.type.shape.index(size)
                 return self.Shape(value, start=axis, end=axis + 1)
