@@ -23,7 +23,7 @@ from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Enum
-from irc.opdef.conversions import as_i64
+from irc.opdef.conversions import as_i64, as_scalar
 from irc.opdef.forms import Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
@@ -327,3 +327,31 @@ class ScatterUpdate(Op):
         return b.Transpose(found, [order.index(k) for k in range(rank)])
 
     openvino = (Form("ScatterUpdate", 3, T={"T": OV_ANY}),)
+
+
+# ------------------------------------------------------------------------------ SliceScatter
+@op
+class SliceScatter(Op):
+    """data with the slice from `start` to `stop` by `step` (of `axes`, or of the first ones) replaced by `updates`."""
+
+    sig = Sig(
+        "data: T[>=1], updates: T, start: I[1], stop: J[1], step: S[1], axes?: A[1] -> y: T",
+        T=ANY,
+        I=INTEGERS,
+        J=INTEGERS,
+        S=INTEGERS,
+        A=INTEGERS,
+    )
+
+    def decompose(self, b: Builder, data: Value, updates: Value, *bounds: Value) -> Value:
+        start, stop, step, axes = (*bounds, None)[:4]
+        size = b.dims([data.tensor.elements()])
+        places = b.Reshape(b.Range(b.const(0), as_scalar(b, size), b.const(1)), b.dims(data.shape), special_zero=False)
+        places = b.Slice(places, start, stop, axes, step)
+        for p, q in zip(places.shape, updates.shape, strict=False):
+            what = "updates and the slice"
+            require(same(p, q), codes.SIZES_DIFFER, op="SliceScatter", what=what, a=updates.tensor, b=places.tensor)
+        flat = b.ScatterElements(b.Reshape(data, [-1]), b.Reshape(places, [-1]), b.Reshape(updates, [-1]), b.const(0))
+        return b.Reshape(flat, b.dims(data.shape), special_zero=False)
+
+    openvino = (Form("SliceScatter", 15, T={"T": OV_ANY}),)

@@ -1,23 +1,26 @@
-"""Blocks of space moved into channels and back, and channels among themselves.
+"""Blocks of space moved into channels or batches and back, and channels among themselves.
 
-Sources: ONNX DepthToSpace, SpaceToDepth; OpenVINO specification, DepthToSpace-1, SpaceToDepth-1, ShuffleChannels-1.
+Sources: ONNX DepthToSpace, SpaceToDepth; OpenVINO specification, DepthToSpace-1, SpaceToDepth-1, BatchToSpace-2,
+SpaceToBatch-2, ShuffleChannels-1.
 """
 
 from __future__ import annotations
 
+import math
+
 from irc.diagnostics import Facts, require
-from irc.diagnostics.codes import shape as codes
+from irc.diagnostics.codes import operation, shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.relation import multiple
+from irc.ir.relation import at_most, multiple
 from irc.ir.types import ANY, NUMERIC, TensorType
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, Enum, Int
 from irc.opdef.forms import Form
 from irc.opdef.signature import Sig
-from irc.opdef.typesets import ONNX_ALL, OV_ANY, onnx_all
-from irc.ops.layout import normal_axis, reshaped
+from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
+from irc.ops.layout import constant_ints, normal_axis, reshaped
 
 ONNX_MODE = Enum({"DCR": "blocks_first", "CRD": "depth_first"}, "blocks_first")
 OV_BLOCKS: dict[str, Codec] = {
@@ -162,3 +165,76 @@ class ShuffleChannels(Op):
         return reshaped(b, b.Transpose(reshaped(b, x, parts), order), x.shape)
 
     openvino = (Form("ShuffleChannels", 1, attrs={"axis": Int(1), "group": Int(1, lo=1)}, T=NUMERIC),)
+
+
+class Batches(Op):
+    """What both directions between batch and space share."""
+
+    def _numbers(self, x: Value, *operands: Value) -> list[list[int]]:
+        """The numbers for all axes of the block's shape and of two other operands.  Raises Problem."""
+        found: list[list[int]] = []
+        for param, operand in zip(self.sig.inputs[1:], operands, strict=True):
+            numbers = constant_ints(self.name, param.name, operand)
+            facts: Facts = {"op": self.name, "attribute": param.name}
+            needed = len(x.shape)
+            require(len(numbers) == needed, operation.ATTRIBUTE_LENGTH, **facts, given=len(numbers), needed=needed)
+            least = 0 if found else 1
+            for number in numbers:
+                expected = f"at least {least}"
+                require(number >= least, operation.ATTRIBUTE_RANGE, **facts, value=number, expected=expected)
+            found.append(numbers)
+        one = found[0][:1] == [1]
+        facts = {"op": self.name, "attribute": "block_shape", "value": found[0][:1], "expected": "1 for the batch"}
+        require(one and not found[1][0] and not found[2][0], operation.ATTRIBUTE_RANGE, **facts)
+        return found
+
+
+@op
+class BatchToSpace(Batches):
+    """[N·b₁·b₂ …, D₁, D₂ …] → [N, D₁·b₁, D₂·b₂ …], from which crops are cut off."""
+
+    sig = Sig("x: T[>=2], block_shape: I[1], crops_begin: I[1], crops_end: I[1] -> y: T", T=ANY, I=INDEX)
+
+    def decompose(self, b: Builder, x: Value, block_shape: Value, crops_begin: Value, crops_end: Value) -> Value:
+        block, begins, ends = self._numbers(x, block_shape, crops_begin, crops_end)
+        n, *space = x.shape
+        every, rank = math.prod(block), len(space)
+        facts: Facts = {"op": self.name, "what": f"size of axis 0 of {x.tensor}", "value": n}
+        require(multiple(n, every), codes.SIZE_RANGE, **facts, expected=f"a multiple of {every}")
+        pairs = [axis for k in range(rank) for axis in (rank + 1 + k, k)]
+        moved = b.Transpose(reshaped(b, x, [*block[1:], n // every, *space]), [rank, *pairs])
+        whole = [n // every, *(d * size for d, size in zip(space, block[1:], strict=True))]
+        y = reshaped(b, moved, whole)
+        for k, d in enumerate(whole):
+            facts = {"op": self.name, "what": f"size of axis {k} of the result", "value": d}
+            expected = f"at least {begins[k] + ends[k]}"
+            require(at_most(begins[k] + ends[k], d), codes.SIZE_RANGE, **facts, expected=expected)
+        if not any((*begins, *ends)):
+            return y
+        stops = [d - end for d, end in zip(whole, ends, strict=True)]
+        return b.Slice(y, b.const(begins), b.dims(stops), list(range(rank + 1)))
+
+    openvino = (Form("BatchToSpace", 2, T={"T": OV_ANY, "I": INDEX}),)
+
+
+@op
+class SpaceToBatch(Batches):
+    """[N, D₁·b₁, D₂·b₂ …] → [N·b₁·b₂ …, D₁, D₂ …], after zeros are put around."""
+
+    sig = Sig("x: T[>=2], block_shape: I[1], pads_begin: I[1], pads_end: I[1] -> y: T", T=ANY, I=INDEX)
+
+    def decompose(self, b: Builder, x: Value, block_shape: Value, pads_begin: Value, pads_end: Value) -> Value:
+        block, begins, ends = self._numbers(x, block_shape, pads_begin, pads_end)
+        x = b.Pad(x, b.const([*begins, *ends])) if any((*begins, *ends)) else x
+        n, *space = x.shape
+        parts: list[Dim | int] = [n]
+        for axis, (d, size) in enumerate(zip(space, block[1:], strict=True), start=1):
+            facts: Facts = {"op": self.name, "what": f"size of axis {axis} of the padded {x.tensor}", "value": d}
+            require(multiple(d, size), codes.SIZE_RANGE, **facts, expected=f"a multiple of {size}")
+            parts += [d // size, size]
+        rank = len(space)
+        order = [*(2 * k + 2 for k in range(rank)), 0, *(2 * k + 1 for k in range(rank))]
+        sizes = [d // size for d, size in zip(space, block[1:], strict=True)]
+        return reshaped(b, b.Transpose(reshaped(b, x, parts), order), [n * math.prod(block), *sizes])
+
+    openvino = (Form("SpaceToBatch", 2, T={"T": OV_ANY, "I": INDEX}),)

@@ -1,6 +1,6 @@
 """Distinct elements: Unique.
 
-Source: ONNX Unique.
+Sources: ONNX Unique; OpenVINO specification, Unique-10.
 """
 
 from __future__ import annotations
@@ -10,19 +10,25 @@ import numpy as np
 from irc.expr import Const, Expr, Tensor, index
 from irc.ir.dim import product
 from irc.ir.graph import Value
-from irc.ir.types import ANY, TensorType, bf16, boolean, i64
+from irc.ir.types import ANY, DType, TensorType, bf16, boolean, i64
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
-from irc.opdef.codecs import Bool, Int
-from irc.opdef.forms import PREV, Form
+from irc.opdef.codecs import Bool, DTypeAttr, Int
+from irc.opdef.conversions import as_type
+from irc.opdef.forms import PREV, Form, Results, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
-from irc.opdef.typesets import ONNX_ALL
-from irc.ops.layout import normal_axis
+from irc.opdef.typesets import INDEX, ONNX_ALL
+from irc.ops.arithmetic import OV_NUMERIC
+from irc.ops.layout import constant_int, normal_axis
 
 MERGES = 62
 """Passes of a merge sort that sort any number of elements."""
+
+
+def write_along(b: Builder, op: Unique, x: Value) -> Results:
+    return b.add_all(UniqueAlong(sorted=op.sorted), x, None if op.axis is None else b.const(op.axis))
 
 
 @op
@@ -51,6 +57,33 @@ class Unique(Op):
     onnx = (
         Form("Unique", 11, attrs={"axis": Int(None), "sorted": Bool(True)}, T={"T": ONNX_ALL}),
         Form("Unique", 28, T={"T": PREV | {bf16}}),
+    )
+    openvino = (write_only(write_along, 10),)
+
+
+@op
+class UniqueAlong(Op):
+    """Unique with a constant operand for the axis, and numbers of these types."""
+
+    sorted: bool = True
+    index_element_type: DType = i64
+    count_element_type: DType = i64
+    sig = Sig("x: T, axis?: A[one] -> y: T, indices: any, inverse: any, counts: any", T=ANY, A=INDEX)
+
+    def decompose(self, b: Builder, x: Value, axis: Value | None = None) -> tuple[Value, Value, Value, Value]:
+        along = None if axis is None else constant_int("Unique", "axis", axis)
+        y, *numbers = b.add_all(Unique(axis=along, sorted=self.sorted), x)
+        types = (self.index_element_type, self.index_element_type, self.count_element_type)
+        first, inverse, counts = (as_type(b, v, t) for v, t in zip(numbers, types, strict=True))
+        return y, first, inverse, counts
+
+    openvino = (
+        Form(
+            "Unique",
+            10,
+            attrs={"sorted": Bool(True), "index_element_type": DTypeAttr(i64), "count_element_type": DTypeAttr(i64)},
+            T={"T": OV_NUMERIC | {boolean}, "A": INDEX},
+        ),
     )
 
 
