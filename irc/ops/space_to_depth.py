@@ -13,13 +13,13 @@ from irc.diagnostics.codes import operation, shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, multiple
-from irc.ir.types import ANY, NUMERIC, TensorType
+from irc.ir.types import ANY, INTEGERS, NUMERIC, TensorType
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, Enum, Int
 from irc.opdef.forms import Form
 from irc.opdef.signature import Sig
-from irc.opdef.typesets import INDEX, ONNX_ALL, OV_ANY, onnx_all
+from irc.opdef.typesets import ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.layout import constant_ints, normal_axis, reshaped
 
 ONNX_MODE = Enum({"DCR": "blocks_first", "CRD": "depth_first"}, "blocks_first")
@@ -193,7 +193,7 @@ class Batches(Op):
 class BatchToSpace(Batches):
     """[N·b₁·b₂ …, D₁, D₂ …] → [N, D₁·b₁, D₂·b₂ …], from which crops are cut off."""
 
-    sig = Sig("x: T[>=2], block_shape: I[1], crops_begin: I[1], crops_end: I[1] -> y: T", T=ANY, I=INDEX)
+    sig = Sig("x: T[>=2], block_shape: I[1], crops_begin: I[1], crops_end: I[1] -> y: T", T=ANY, I=INTEGERS)
 
     def decompose(self, b: Builder, x: Value, block_shape: Value, crops_begin: Value, crops_end: Value) -> Value:
         block, begins, ends = self._numbers(x, block_shape, crops_begin, crops_end)
@@ -214,14 +214,14 @@ class BatchToSpace(Batches):
         stops = [d - end for d, end in zip(whole, ends, strict=True)]
         return b.Slice(y, b.const(begins), b.dims(stops), list(range(rank + 1)))
 
-    openvino = (Form("BatchToSpace", 2, T={"T": OV_ANY, "I": INDEX}),)
+    openvino = (Form("BatchToSpace", 2, T={"T": OV_ANY, "I": INTEGERS}),)
 
 
 @op
 class SpaceToBatch(Batches):
     """[N, D₁·b₁, D₂·b₂ …] → [N·b₁·b₂ …, D₁, D₂ …], after zeros are put around."""
 
-    sig = Sig("x: T[>=2], block_shape: I[1], pads_begin: I[1], pads_end: I[1] -> y: T", T=ANY, I=INDEX)
+    sig = Sig("x: T[>=2], block_shape: I[1], pads_begin: I[1], pads_end: I[1] -> y: T", T=ANY, I=INTEGERS)
 
     def decompose(self, b: Builder, x: Value, block_shape: Value, pads_begin: Value, pads_end: Value) -> Value:
         block, begins, ends = self._numbers(x, block_shape, pads_begin, pads_end)
@@ -237,4 +237,4 @@ class SpaceToBatch(Batches):
         sizes = [d // size for d, size in zip(space, block[1:], strict=True)]
         return reshaped(b, b.Transpose(reshaped(b, x, parts), order), [n * math.prod(block), *sizes])
 
-    openvino = (Form("SpaceToBatch", 2, T={"T": OV_ANY, "I": INDEX}),)
+    openvino = (Form("SpaceToBatch", 2, T={"T": OV_ANY, "I": INTEGERS}),)

@@ -78,6 +78,8 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     **{f"openvino {n}-1": {"block_size: required": REFUSED} for n in ("DepthToSpace", "SpaceToDepth")},
     "openvino ShapeOf-3": {"output_type": REFUSED},
+    "openvino FakeQuantize-1": {"levels": "the reader takes 0, which means nothing"},
+    "openvino SliceScatter-15": {"stop": "integers are specified", "step": "integers are specified"},
     "openvino LRN-1": {"axes": "optional to the reader only"},
     "openvino MVN-2": {"reduction_axes": "an alternative to across_channels"},
     "openvino ReadValue-6": {"init_value": "optional in opset 6"},
