@@ -30,7 +30,7 @@ static int webp_find_stream(const uint8_t *bytes, int64_t count, int frame, webp
         image->lossless = memcmp(bytes, "VP8L", 4) == 0;
         if (image->lossless || memcmp(bytes, "VP8 ", 4) == 0) {
             image->stream = bytes + 8;
-            image->count = size;
+            image->count = padded; /* libwebp reads a bitstream that is one byte short, too */
             return (image->lossless ? webp_lossless_size : webp_lossy_size)(image->stream, size, &image->frame_height,
                                                                             &image->frame_width);
         }

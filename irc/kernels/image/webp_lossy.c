@@ -2,7 +2,8 @@
  *
  * A frame is a first partition (header and prediction modes) and up to eight partitions of coefficients; all are coded
  * by a boolean arithmetic coder. Macroblocks are decoded one after another into planes of the whole image, which are
- * filtered and converted to RGB at the end. */
+ * filtered and converted to RGB at the end. Results differ from those of libwebp where its sums exceed 16 bits, which
+ * takes coefficients that no encoder writes. */
 
 /* Boolean decoder (section 7). Bytes are fetched only when their bits are needed, so that reading past the end is known
  * exactly. `value` has `bits` bits below the eight that are compared. */
@@ -133,7 +134,7 @@ static int webp_read_filter(webp_bool *d, webp_header *h) {
     return deltas;
 }
 
-/* Find the partitions of coefficients (section 9.5). Returns 1 if there is no room for them. */
+/* Find the partitions of coefficients (section 9.5). Returns 1 if nothing is left for the last one. */
 static int webp_find_parts(webp_frame *f, const uint8_t *bytes, int64_t count) {
     f->part_count = 1 << webp_number(&f->modes, 2);
     const int64_t table = 3 * (f->part_count - 1);
@@ -149,7 +150,7 @@ static int webp_find_parts(webp_frame *f, const uint8_t *bytes, int64_t count) {
         webp_bool_begin(&f->parts[i], bytes + at, size);
         at += size;
     }
-    return 0;
+    return f->parts[f->part_count - 1].next == bytes + count;
 }
 
 /* Look up a quantizer step; the index is clamped. */
@@ -408,9 +409,15 @@ static void webp_lay_frame(webp_frame *f, int64_t height, int64_t width, uint8_t
     memset(f->above_flags, 0, (size_t)(9 * planes->columns));
 }
 
+/* Read how many bytes the first partition has, from the beginning of a frame. */
+static int64_t webp_first_part(const uint8_t *bytes) {
+    return (bytes[0] | bytes[1] << 8 | bytes[2] << 16) >> 5;
+}
+
 /* Read the size of a key frame. Returns 1 if these bytes begin no key frame that is shown. */
 static int webp_lossy_size(const uint8_t *bytes, int64_t count, int64_t *height, int64_t *width) {
     if (count < 10 || (bytes[0] & 1) || (bytes[0] >> 1 & 7) > 3 || !(bytes[0] & 16)) return 1;
+    if (webp_first_part(bytes) >= count) return 1;
     if (bytes[3] != 0x9d || bytes[4] != 0x01 || bytes[5] != 0x2a) return 1;
     *width = bytes[6] | (bytes[7] & 63) << 8;
     *height = bytes[8] | (bytes[9] & 63) << 8;
@@ -424,7 +431,7 @@ static int webp_lossy_decode(const uint8_t *bytes, int64_t count, uint8_t *rgb, 
     webp_frame f;
     webp_strength strengths[8];
     memset(&f, 0, sizeof f);
-    const int64_t first = (bytes[0] | bytes[1] << 8 | bytes[2] << 16) >> 5;
+    const int64_t first = webp_first_part(bytes);
     bytes += 10;
     count -= 10;
     if (first > count) return 1;
