@@ -58,6 +58,21 @@ FORMATS = (
         lambda height, width, count: 16384 + 8 * (height + 33) * (width + 32),
     ),
     ImageFormat(
+        "jpeg2000",
+        "JPEG2000",
+        (
+            "jpeg2000_structures.c",
+            "jpeg2000_tier1.c",
+            "jpeg2000_wavelets.c",
+            "jpeg2000_packets.c",
+            "jpeg2000_tiles.c",
+            "jpeg2000_markers.c",
+            "jpeg2000.c",
+        ),
+        (((0, b"\xff\x4f\xff\x51"),), ((0, b"\x00\x00\x00\x0cjP  \x0d\x0a\x87\x0a"),)),
+        lambda height, width, count: 32 * height * width + 512 * (height + width) + 16 * count + 262144,
+    ),
+    ImageFormat(
         "pnm", "PPM", ("pnm.c",), tuple(((0, b"P%d" % k),) for k in range(1, 7)), lambda height, width, count: Dim.of(0)
     ),
     ImageFormat(
