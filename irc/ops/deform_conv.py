@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from irc.diagnostics import require
@@ -11,11 +13,83 @@ from irc.ir.graph import Value
 from irc.ir.relation import multiple, same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, i64
 from irc.opdef.base import Array, Op, op
-from irc.opdef.codecs import Int, Ints, Pads
-from irc.opdef.forms import PREV, Form
+from irc.opdef.builder import Builder
+from irc.opdef.codecs import Choice, Int, Ints, Pads
+from irc.opdef.conversions import as_type
+from irc.opdef.forms import PREV, Attributes, Declined, Form
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
-from irc.opdef.window import spatial, window_count
+from irc.opdef.window import spatial, window_count, window_padding
+from irc.ops.conv import OV_CONV, Conv, add_bias, window_fields
+
+OV_DEFORMABLE = {**OV_CONV, "group": Int(1, lo=1), "deformable_group": Int(1, lo=1, to="offset_group")}
+
+
+def read_deformable(
+    b: Builder, a: Attributes, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
+) -> Value:
+    """Read OpenVINO's operation, whose padding may follow from the sizes."""
+    clamped = getattr(a, "clamped", True)
+    fields = window_fields(a)
+    if fields.pop("auto_pad") != "explicit":
+        padded = Conv(**window_fields(a))  # pyright: ignore[reportArgumentType]
+        begin, end = window_padding(padded, x.shape[2:], w.shape[2:])
+        known = all(p.is_const for p in (*begin, *end))
+        facts = {"op": "DeformableConvolution", "what": "a padded size", "value": x.tensor, "expected": "known"}
+        require(known, codes.SIZE_RANGE, **facts)
+        fields |= {"pads_begin": tuple(map(int, begin)), "pads_end": tuple(map(int, end))}
+    operands = [x, w, offset, *([] if mask is None else [None, mask])]
+    return b.DeformConv(*operands, **fields, group=a.group, offset_group=a.offset_group, clamped=clamped)
+
+
+def write_clamped(
+    b: Builder, op: DeformConv, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
+) -> Value:
+    """Move places that are beyond the last element to it, and mask what is outside."""
+    if not op.clamped:
+        raise Declined
+    static = all(d.is_const for v in (x, w, offset) for d in v.shape[1:])
+    facts = {"op": op.name, "what": "a size", "value": x.tensor, "expected": "known"}
+    require(static, codes.SIZE_RANGE, **facts)
+    kernel, shape = [int(k) for k in w.shape[2:]], [int(d) for d in offset.shape[1:]]
+    strides, dilations, begin = op.strides or (1, 1), op.dilations or (1, 1), op.pads_begin or (0, 0)
+    grids: list[Array] = []
+    for axis in (0, 1):
+        taps = np.arange(kernel[axis]) * dilations[axis] - begin[axis]
+        steps = np.arange(shape[1 + axis]) * strides[axis]
+        grid = taps.reshape([-1, 1] if axis == 0 else [1, -1])[:, :, None, None] + (
+            steps[:, None] if axis == 0 else steps[None, :]
+        )
+        grids.append(np.broadcast_to(grid, (*kernel, *shape[1:])).reshape(-1, *shape[1:]))
+    grid = b.const(np.stack(grids, 1)[None], x.dtype)  # [1, taps, 2, rows, columns]
+    rest = [-1, kernel[0] * kernel[1], 2, *shape[1:]]
+    place = b.Add(b.Reshape(offset, rest, special_zero=False), grid)
+    size = b.const(np.array([int(n) for n in x.shape[2:]]).reshape(2, 1, 1), x.dtype)
+    zero, one = b.like(0.0, x), b.like(1.0, x)
+    inside = b.And(b.GreaterOrEqual(place, zero), b.Less(place, size))
+    weight = b.ReduceMin(as_type(b, inside, x.dtype), [2], keepdims=False)
+    weight = b.Reshape(weight, [-1, shape[0] // 2, *shape[1:]], special_zero=False)
+    moved = b.Sub(b.Min(b.Max(place, zero), b.Sub(size, one)), grid)
+    offset = b.Reshape(moved, [-1, *shape], special_zero=False)
+    mask = weight if mask is None else b.Mul(mask, weight)
+    return b.add(dataclasses.replace(op, clamped=False), x, w, offset, bias, mask)
+
+
+def write_bias(
+    b: Builder, op: DeformConv, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
+) -> Value:
+    """OpenVINO has no bias operand."""
+    if bias is None:
+        raise Declined
+    return add_bias(b, b.add(op, x, w, offset, None, mask), bias)
+
+
+def no_bias(op: DeformConv, *operands: Value | None) -> bool:
+    return len(operands) < 4 or operands[3] is None
+
+
+def no_mask(op: DeformConv, *operands: Value | None) -> bool:
+    return op.clamped and len(operands) < 4
 
 
 @op
@@ -23,7 +97,8 @@ class DeformConv(Op):
     """y[n, o, p] = Σ x[n, c, p·stride + k·dilation − pad + offset[n, k, p]] · mask[n, k, p] · w[o, c, k] + bias[o]
 
     x stands between its elements by linear interpolation, and is 0 outside.  Each of `offset_group` groups of channels
-    has offsets (for every kernel position, one for each axis) and a mask of its own.
+    has offsets (for every kernel position, one for each axis) and a mask of its own.  clamped: x is 0 before its first
+    element, and between the last one and its end as the last one.
     """
 
     group: int = 1
@@ -33,6 +108,7 @@ class DeformConv(Op):
     pads_begin: tuple[int, ...] = ()
     pads_end: tuple[int, ...] = ()
     kernel_shape: tuple[int, ...] | None = None
+    clamped: bool = False
     sig = Sig("x: T[4], w: T[4], offset: T[4], bias?: T[1], mask?: T[4] -> y: T", T=FLOATS_BF16)
     auto_pad = "explicit"
 
@@ -77,7 +153,7 @@ class DeformConv(Op):
             for b in range(kernel[1]):
                 y: Array = moved[:, :, a, b, 0] + np.asarray(at_rows + a * dilations[0], data.dtype)
                 z: Array = moved[:, :, a, b, 1] + np.asarray(at_columns + b * dilations[1], data.dtype)
-                found = _between(held, y, z)
+                found = _between(held, y, z, self.clamped)
                 taps[:, :, :, a, b] = found if scale is None else found * scale[:, :, None, a, b]
         taps = taps.reshape(n, self.group, -1, rows, columns)
         weights = wide(w).reshape(self.group, w.shape[0] // self.group, -1)
@@ -114,7 +190,7 @@ class DeformConv(Op):
                         ((i, strides[0], a, dilations[0], begin[0]), (j, strides[1], b, dilations[1], begin[1]))
                     )
                 ]
-                value = _between_at(x, (n, channel), places) * w[(o, c, a, b)].cast(kind)
+                value = _between_at(x, (n, channel), places, self.clamped) * w[(o, c, a, b)].cast(kind)
                 return value if mask is None else value * mask[(n, tap, i, j)].cast(kind)
 
             total = reduce("sum", [w.shape[1], height, width], term)
@@ -135,24 +211,51 @@ class DeformConv(Op):
                 "kernel_shape": Ints(None, lo=1),
             },
             T=FLOATS,
+            write=write_clamped,
         ),
         Form("DeformConv", 22, T=PREV | {bf16}),
     )
+    openvino = (
+        Form(
+            "DeformableConvolution",
+            1,
+            attrs=OV_DEFORMABLE,
+            sig=Sig("x: T[4], offset: T[4], w: T[4] -> y: T", T=FLOATS_BF16),
+            T=FLOATS_BF16,
+            order=(0, 2, 1),
+            read=read_deformable,
+            direct=True,
+            when=no_mask,
+            judges=("clamped", "kernel_shape"),
+            last=7,
+        ),
+        Form(
+            "DeformableConvolution",
+            8,
+            attrs={**OV_DEFORMABLE, "bilinear_interpolation_pad": Choice(True, to="clamped", yes=False, no=True)},
+            sig=Sig("x: T[4], offset: T[4], w: T[4], mask?: T[4] -> y: T", T=FLOATS_BF16),
+            order=(0, 2, 1, 4),
+            when=no_bias,
+            judges=("kernel_shape",),
+            write=write_bias,
+        ),
+    )
 
 
-def _between(x: Array, y: Array, z: Array) -> Array:
+def _between(x: Array, y: Array, z: Array, clamped: bool) -> Array:
     """x[n, g, c] at rows y and columns z, of shape [n, g, …]; 0 outside."""
     height, width = x.shape[3:]
     n, g = np.ogrid[: x.shape[0], : x.shape[1]]
     n, g = n[..., None, None], g[..., None, None]
-    inside = (y > -1) & (y < height) & (z > -1) & (z < width)
+    before = (y >= 0) & (z >= 0) if clamped else (y > -1) & (z > -1)
+    inside = before & (y < height) & (z < width)
     y, z = np.where(inside, y, 0), np.where(inside, z, 0)
     top, left = np.floor(y), np.floor(z)
     total = np.zeros((*x.shape[:3], *y.shape[2:]), x.dtype)
     for down in (0, 1):
         for right in (0, 1):
             a, b = (top + down).astype(np.int64), (left + right).astype(np.int64)
-            there = inside & (a >= 0) & (a < height) & (b >= 0) & (b < width)
+            there = inside if clamped else inside & (a >= 0) & (a < height) & (b >= 0) & (b < width)
             weight = (y - top if down else 1 - (y - top)) * (z - left if right else 1 - (z - left))
             if height and width:
                 found = x[n, g, :, np.clip(a, 0, height - 1), np.clip(b, 0, width - 1)]
@@ -161,12 +264,13 @@ def _between(x: Array, y: Array, z: Array) -> Array:
     return total
 
 
-def _between_at(x: Tensor, first: tuple[Expr, Expr], places: list[Expr]) -> Expr:
+def _between_at(x: Tensor, first: tuple[Expr, Expr], places: list[Expr], clamped: bool) -> Expr:
     """`_between` for one element."""
     kind, sizes = x.dtype.compute, x.shape[2:]
     inside = Const(True, boolean)
     for place, size in zip(places, sizes, strict=True):
-        inside = inside.logical_and(place.gt(-1.0)).logical_and(place.lt(index(size).cast(kind)))
+        before = place.ge(0.0) if clamped else place.gt(-1.0)
+        inside = inside.logical_and(before).logical_and(place.lt(index(size).cast(kind)))
     safe = [select(inside, place, Const(0.0, kind)) for place in places]
     lower = [call("floor", place) for place in safe]
     total: Expr = Const(0.0, kind)
@@ -175,7 +279,10 @@ def _between_at(x: Tensor, first: tuple[Expr, Expr], places: list[Expr]) -> Expr
             there, at, weight = inside, [*first], Const(1.0, kind)
             for place, low, size, more in zip(safe, lower, sizes, (down, right), strict=True):
                 k = low.cast(i64) + more
-                there = there.logical_and(k.ge(0)).logical_and(k.lt(index(size)))
+                if clamped:
+                    k = k.min(index(size) - 1)
+                else:
+                    there = there.logical_and(k.ge(0)).logical_and(k.lt(index(size)))
                 at.append(k)
                 weight = weight * (place - low if more else 1.0 - (place - low))
             total = total + select(there, x[tuple(at)].cast(kind), Const(0.0, kind)) * weight

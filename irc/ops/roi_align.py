@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -12,14 +13,16 @@ from irc.diagnostics.codes import shape as codes
 from irc.expr import Const, Expr, Tensor, Var, call, index, select
 from irc.ir.graph import Value
 from irc.ir.relation import same
-from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, i64
+from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, TensorType, bf16, boolean, i64
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Float, Int
-from irc.opdef.forms import PREV, Attributes, Form
+from irc.opdef.conversions import as_i64
+from irc.opdef.forms import PREV, Attributes, Declined, Form
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
+from irc.ops.pool import MaxPool
 
 SPREAD = 8
 """A region takes at most this many samples for each row or column of the image, and a few: one that is larger lies
@@ -46,13 +49,52 @@ def not_moved(op: RoiAlign, *operands: Value | None) -> bool:
     return not op.half_pixel
 
 
+def read_openvino(b: Builder, a: Attributes, x: Value, rois: Value, batch: Value) -> Value:
+    """Read OpenVINO's operation, which can move regions by half a pixel of the image that they were found in, too."""
+    aligned = getattr(a, "half_pixel", False)
+    if aligned == "half_pixel":
+        rois = b.Add(rois, b.like(0.5, rois))
+    fields = {k: v for k, v in vars(a).items() if k not in ("outputs", "opset", "half_pixel")}
+    return b.RoiAlign(x, rois, as_i64(b, batch), half_pixel=bool(aligned), **fields)
+
+
+def write_sample_pool(b: Builder, op: RoiAlign, x: Value, rois: Value, batch: Value) -> Value:
+    """The largest of samples and 0: the samples by a mean of one each, and a pool over them."""
+    count = op.sampling_ratio
+    if op.mode != "max_sample" or count <= 0:
+        raise Declined
+    one = dataclasses.replace(
+        op, mode="avg", sampling_ratio=1, output_height=op.output_height * count, output_width=op.output_width * count
+    )
+    pool = MaxPool(kernel=(count, count), strides=(count, count))
+    return b.Relu(b.add_all(pool, b.add(one, x, rois, batch))[0])
+
+
+def openvino_says(op: RoiAlign, *operands: Value | None) -> bool:
+    return op.mode != "max"
+
+
+def openvino_says_unmoved(op: RoiAlign, *operands: Value | None) -> bool:
+    return op.mode != "max" and not op.half_pixel
+
+
+OV_ALIGN = {
+    "pooled_h": Int(to="output_height", lo=1),
+    "pooled_w": Int(to="output_width", lo=1),
+    "sampling_ratio": Int(assumed=0, lo=0),
+    "spatial_scale": Float(),
+    "mode": Enum({"avg": "avg", "max": "max_sample"}, assumed="avg"),
+}
+ALIGNED = Enum({"asymmetric": False, "half_pixel_for_nn": True, "half_pixel": "half_pixel"}, False, to="half_pixel")
+
+
 @op
 class RoiAlign(Op):
     """The mean (or the largest) of samples in each of height × width parts of each region [x1, y1, x2, y2].
 
     A sample stands between four elements, which have weights by their nearness; `mode` max takes the largest of the
-    weighted elements.  `sampling_ratio` samples a part along each axis; 0: one for each element in it.  A region of an
-    image that there is not gives zeros.
+    weighted elements, `max_sample` that of the samples and 0.  `sampling_ratio` samples a part along each axis; 0: one
+    for each element in it.  A region of an image that there is not gives zeros.
     """
 
     mode: str = "avg"
@@ -99,14 +141,16 @@ class RoiAlign(Op):
         parts, count = rows.shape
         across, more = columns.shape
         found: list[Array] = []
-        for weight_y, at_y in _taps(rows.reshape(-1), image.shape[1]):
-            for weight_x, at_x in _taps(columns.reshape(-1), image.shape[2]):
+        for weight_y, at_y in taps_near(rows.reshape(-1), image.shape[1]):
+            for weight_x, at_x in taps_near(columns.reshape(-1), image.shape[2]):
                 values = image[:, at_y][:, :, at_x] * (weight_y[:, None] * weight_x)
                 found.append(values.reshape(len(image), parts, count, across, more))
         if not count * more:
             return np.zeros((len(image), parts, across), image.dtype)
         if self.mode == "max":
             return np.maximum.reduce(found).max((2, 4))
+        if self.mode == "max_sample":
+            return sum(found, start=np.zeros_like(found[0])).max((2, 4)).clip(0)
         return sum(found, start=np.zeros_like(found[0])).sum((2, 4)) / image.dtype.type(count * more)
 
     def loops(self, b: LoopBuilder, x: Tensor, rois: Tensor, batch: Tensor, y: Tensor) -> None:
@@ -127,7 +171,7 @@ class RoiAlign(Op):
                 step = b.let(extent / float(shape[1 - axis]), "step")
                 starts.append(start)
                 steps.append(step)
-                counts.append(b.let(self._count(step, index(size) + 8), "count"))
+                counts.append(b.let(sample_count(self.sampling_ratio, step, index(size) + 8), "count"))
             with b.nest([channels, *shape]) as (c, i, j):
                 total = b.var(Const(0.0, kind), "total")
                 first = b.var(Const(True, boolean), "first")
@@ -136,44 +180,9 @@ class RoiAlign(Op):
                         b.let(s + k.cast(kind) * t + (n.cast(kind) + 0.5) * t / m.max(1).cast(kind), "place")
                         for s, k, t, n, m in zip(starts, (i, j), steps, (p, q), counts, strict=True)
                     ]
-                    self._sample(b, x, (image, c), places, total, first)
+                    add_sample(b, self.mode, x, (image, c), places, total, first)
                 amount = (counts[0] * counts[1]).max(1).cast(kind)
-                b.store(y, (r, c, i, j), (total if self.mode == "max" else total / amount).cast(y.dtype))
-
-    def _count(self, step: Expr, limit: Expr) -> Expr:
-        if self.sampling_ratio > 0:
-            return Const(self.sampling_ratio, i64)
-        most = (limit * SPREAD).cast(step.dtype)
-        bounded = select(step.gt(0.0), call("ceil", select(step.lt(most), step, most)), Const(0.0, step.dtype))
-        return select(step.lt(math.inf), bounded, Const(0.0, step.dtype)).cast(i64)
-
-    def _sample(
-        self, b: LoopBuilder, x: Tensor, at: tuple[Expr, Expr], places: Sequence[Expr], total: Var, first: Var
-    ) -> None:
-        kind, sizes = x.dtype.compute, x.shape[2:]
-        inside: Expr = Const(True, boolean)
-        for place, size in zip(places, sizes, strict=True):
-            n = index(size)
-            near = place.ge(-1.0).logical_and(place.le(n.cast(kind)))
-            inside = inside.logical_and(near).logical_and(n.gt(0))
-        taps: list[list[tuple[Expr, Expr]]] = []
-        for place, size in zip(places, sizes, strict=True):
-            safe = b.let(select(inside, place.max(0.0), Const(0.0, kind)), "safe")
-            low = b.let(safe.cast(i64), "low")
-            last = index(size) - 1
-            way = b.let(select(low.ge(last), Const(0.0, kind), safe - low.cast(kind)), "way")
-            taps.append([(1.0 - way, low.min(last)), (way, (low + 1).min(last))])
-        products: list[Expr] = []
-        for weight, row in taps[0]:
-            for other, column in taps[1]:
-                element = select(inside, x[(*at, row, column)].cast(kind), Const(0.0, kind))
-                products.append(b.let(element * (weight * other), "product"))
-        if self.mode == "avg":
-            b.assign(total, total + (products[0] + products[1] + products[2] + products[3]))
-            return
-        best = products[0].max(products[1]).max(products[2]).max(products[3])
-        b.assign(total, select(first, best, total.max(best)))
-        b.assign(first, Const(False, boolean))
+                b.store(y, (r, c, i, j), (total / amount if self.mode == "avg" else total).cast(y.dtype))
 
     onnx = (
         Form(
@@ -191,12 +200,28 @@ class RoiAlign(Op):
             read=None,
             when=None,
             judges=(),
+            write=write_sample_pool,
         ),
         Form("RoiAlign", 22, T=PREV | {bf16}),
     )
+    openvino = (
+        Form(
+            "ROIAlign",
+            3,
+            attrs=OV_ALIGN,
+            T=FLOATS_BF16,
+            sig=Sig("x: T[4], rois: T[2], batch: I[1] -> y: T", T=FLOATS_BF16, I=INTEGERS),
+            read=read_openvino,
+            direct=True,
+            when=openvino_says_unmoved,
+            judges=("half_pixel",),
+            last=8,
+        ),
+        Form("ROIAlign", 9, attrs={**OV_ALIGN, "aligned_mode": ALIGNED}, when=openvino_says, judges=()),
+    )
 
 
-def _taps(places: Array, size: int) -> list[tuple[Array, Array]]:
+def taps_near(places: Array, size: int) -> list[tuple[Array, Array]]:
     """The two elements near each place along an axis: their weights, and where they are; weights of 0 outside."""
     kind = places.dtype.type
     inside = (places >= -1) & (places <= size) & (size > 0)
@@ -206,3 +231,43 @@ def _taps(places: Array, size: int) -> list[tuple[Array, Array]]:
     way = np.where(low >= last, kind(0), safe - low.astype(places.dtype)).astype(places.dtype)
     held = inside.astype(places.dtype)
     return [((kind(1) - way) * held, np.minimum(low, last)), (way * held, np.minimum(low + 1, last))]
+
+
+def add_sample(
+    b: LoopBuilder, mode: str, x: Tensor, at: tuple[Expr, Expr], places: Sequence[Expr], total: Var, first: Var
+) -> None:
+    """Take the sample at a place of an image's channel into the total, of which it may be the first."""
+    kind, sizes = x.dtype.compute, x.shape[2:]
+    inside: Expr = Const(True, boolean)
+    for place, size in zip(places, sizes, strict=True):
+        n = index(size)
+        near = place.ge(-1.0).logical_and(place.le(n.cast(kind)))
+        inside = inside.logical_and(near).logical_and(n.gt(0))
+    taps: list[list[tuple[Expr, Expr]]] = []
+    for place, size in zip(places, sizes, strict=True):
+        safe = b.let(select(inside, place.max(0.0), Const(0.0, kind)), "safe")
+        low = b.let(safe.cast(i64), "low")
+        last = index(size) - 1
+        way = b.let(select(low.ge(last), Const(0.0, kind), safe - low.cast(kind)), "way")
+        taps.append([(1.0 - way, low.min(last)), (way, (low + 1).min(last))])
+    products: list[Expr] = []
+    for weight, row in taps[0]:
+        for other, column in taps[1]:
+            element = select(inside, x[(*at, row, column)].cast(kind), Const(0.0, kind))
+            products.append(b.let(element * (weight * other), "product"))
+    sample = products[0] + products[1] + products[2] + products[3]
+    if mode != "max":
+        b.assign(total, total + sample if mode == "avg" else total.max(sample))
+        return
+    best = products[0].max(products[1]).max(products[2]).max(products[3])
+    b.assign(total, select(first, best, total.max(best)))
+    b.assign(first, Const(False, boolean))
+
+
+def sample_count(ratio: int, step: Expr, limit: Expr) -> Expr:
+    """How many samples a part of `step` elements takes along an axis: `ratio`, or one for each element."""
+    if ratio > 0:
+        return Const(ratio, i64)
+    most = (limit * SPREAD).cast(step.dtype)
+    bounded = select(step.gt(0.0), call("ceil", select(step.lt(most), step, most)), Const(0.0, step.dtype))
+    return select(step.lt(math.inf), bounded, Const(0.0, step.dtype)).cast(i64)

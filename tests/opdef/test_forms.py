@@ -52,6 +52,7 @@ EACH_AXIS = {"", "0", "1", "allzeros", "1,1,...", "none"}
 """How the catalogue says that every axis has the usual value, which is an empty list here."""
 ASSUMED = "the specification requires it: absence is an error, although the reader takes ones"
 REFUSED = "the specification has a default, but OpenVINO's reader refuses the layer without it"
+DEFORMABLE = ("data: missing", "deformable_values: missing", "offsets: missing", "filters: missing", "mask: missing")
 KNOWN: dict[str, dict[str, str]] = {
     "onnx Identity-1": {"input": "any value may pass"},
     "onnx Identity-13": {"input": "any value may pass"},
@@ -83,6 +84,20 @@ KNOWN: dict[str, dict[str, str]] = {
     "openvino LRN-1": {"axes": "optional to the reader only"},
     "openvino MVN-2": {"reduction_axes": "an alternative to across_channels"},
     "openvino ReadValue-6": {"init_value": "optional in opset 6"},
+    **{f"openvino MulticlassNms-{n}": {"sort_result": "OpenVINO calls it sort_result_type"} for n in (8, 9)},
+    **{
+        f"openvino DeformableConvolution-{n}": {
+            "dilations": ASSUMED,
+            "strides": ASSUMED,
+            **dict.fromkeys(DEFORMABLE, "integers: nothing is between them"),
+            **dict.fromkeys(("pads_begin", "pads_end"), "an empty list is one of zeros"),
+        }
+        for n in (1, 8)
+    },
+    **{
+        f"openvino {n}": dict.fromkeys(("pooled_h", "pooled_w", "spatial_scale"), "nothing is pooled to no size")
+        for n in ("ROIAlign-3", "ROIAlign-9", "ROIAlignRotated-15")
+    },
     "openvino StridedSlice-1": {
         "strides": "the reader makes them 1",
         **{f"{k}_mask": "an empty mask is one of zeros" for k in ("ellipsis", "new_axis", "shrink_axis")},
