@@ -13,6 +13,7 @@ from irc.diagnostics.codes import operation as codes
 from irc.formats.document import Attr
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.ir.types import FLOATS_BF16, TensorType, dynamic
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, Reading, Str, Strs
@@ -59,6 +60,15 @@ class GradientBuilder(SizeBuilder):
 ATTRIBUTES: dict[str, Codec] = {"xs": Names(own=True), "y": Name(), "zs": Names(())}
 
 
+def check_type(b: Builder, operand: str, value: Value) -> None:
+    """Require a tensor of floats."""
+    if isinstance(value.type, TensorType) and value.dtype == dynamic:
+        raise Problem(codes.NO_GRADIENT, through=f"{value.name}, whose type is not known")
+    known = isinstance(value.type, TensorType) and value.dtype in FLOATS_BF16
+    facts = {"op": b.label, "operand": operand, "dtype": value.type}
+    require(known, codes.TYPE_NOT_ALLOWED, **facts, allowed="f64, f32, f16, bf16")
+
+
 def read_gradient(b: Builder, a: Attributes, *operands: Value | None) -> Results:
     """Differentiate what computes y out of xs and zs, with the operands in their places."""
     named: Sequence[Value] = (*a.xs, *a.zs)
@@ -67,6 +77,9 @@ def read_gradient(b: Builder, a: Attributes, *operands: Value | None) -> Results
     require(len(operands) == len(named), codes.ATTRIBUTE_LENGTH, **facts)
     if any(len(set(values)) < len(values) for values in (named, given)):  # which of them is meant could not be told
         raise Problem(codes.NO_GRADIENT, through="one value under two names")
+    for operand, values in (("y", [a.y]), ("xs", [*a.xs, *given[: len(a.xs)]])):
+        for v in values:
+            check_type(b, operand, v)
     others = {own: v for own, v in zip(named, given, strict=True) if own is not v}
     b = GradientBuilder(b.graph, b.hint, b.loc, b.origin, b.label)
     y = replayed(b, a.y, others) if others else a.y

@@ -1,4 +1,4 @@
-"""Steps of training: Adagrad, Adam, Momentum, each of any number of tensors.
+"""Steps of training: Adagrad, Adam, Momentum, each of any number of tensors, which may be of different types.
 
 The operands are the learning rate, how many updates there were, all tensors, all their gradients, then all their
 accumulators of each kind; the results are all new tensors, then all new accumulators.  Rates are computed in f64.
@@ -8,13 +8,14 @@ Sources: ONNX operator pages of the same names, domain ai.onnx.preview.training.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
-from irc.diagnostics import require
+from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
 from irc.ir.relation import every, same
-from irc.ir.types import f32, f64
+from irc.ir.types import DType, TensorType, Type, f32, f64
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Float, single
@@ -24,9 +25,14 @@ from irc.opdef.signature import Sig
 
 DOMAIN = "ai.onnx.preview.training"
 RATES = frozenset({f32, f64})
-TYPES = {"T1": RATES, "T3": RATES}
+TYPES = {"T1": RATES}
 DECAYS = single(0.9), single(0.999)
 SMALL = single(1e-6)
+
+
+def element_type(value: Value) -> Type | DType | None:
+    """The element type of a tensor, or the type of what is none."""
+    return value.dtype if isinstance(value.type, TensorType) else value.type
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -34,7 +40,7 @@ class Optimizer(Op):
     """A step for tensors that have an accumulator of each of `kinds` kinds."""
 
     norm_coefficient: float = 0.0
-    sig = Sig("rate: T1[one], count: i64[one], *xs: T3 -> *ys: T3", T1=RATES, T3=RATES)
+    sig = Sig("rate: T1[one], count: i64[one], *xs: any -> *ys: any", T1=RATES)
     kinds: ClassVar[int]
 
     def decompose(self, b: Builder, rate: Value, count: Value, *xs: Value) -> tuple[Value, ...]:
@@ -48,12 +54,22 @@ class Optimizer(Op):
         results: list[tuple[Value, ...]] = []
         for k in range(tensors):
             x, *others = xs[k::tensors]
+            self.check_types(k, x, others)
             for y in others:
                 equal = len(x.shape) == len(y.shape) and every(*map(same, x.shape, y.shape))
                 require(equal, shape_codes.SHAPES_DIFFER, op=self.name, first=x.tensor, second=y.tensor)
             others[0] = b.Add(b.Mul(x, b.like(self.norm_coefficient, x)), others[0])
             results.append(self.step(b, as_type(b, rate, x.dtype), count, x, *others))
         return tuple(y for kind in zip(*results, strict=True) for y in kind)
+
+    def check_types(self, number: int, x: Value, others: Sequence[Value]) -> None:
+        """Require that a tensor is of a type that steps are made in, and its gradient and accumulators of the same."""
+        facts: Facts = {"op": self.name, "operand": f"tensor {number}", "dtype": element_type(x)}
+        require(element_type(x) in RATES, codes.TYPE_NOT_ALLOWED, **facts, allowed="f64, f32")
+        for y in others:
+            facts = {"op": self.name, "operand": f"what belongs to tensor {number}", "dtype": element_type(y)}
+            equal = element_type(y) == element_type(x)
+            require(equal, codes.TYPE_MISMATCH, **facts, other=f"tensor {number}", first=element_type(x))
 
     def result_count(self, rate: Value, count: Value, *xs: Value) -> int:
         return len(xs) // (2 + self.kinds) * (1 + self.kinds)

@@ -61,6 +61,7 @@ KNOWN: dict[str, dict[str, str]] = {
     **{f"onnx BatchNormalization-{n}": {"3 results": "those of training are not read"} for n in (14, 15)},
     "onnx LayerNormalization-17": {"3 results": "mean and inverse deviation are not read"},
     **{f"onnx Loop-{n}": {"v_initial": "each value has a type of its own"} for n in (1, 11)},
+    **{f"onnx {n}-1": {"inputs": "each tensor has a type of its own"} for n in ("Adagrad", "Adam", "Momentum")},
     "onnx Gradient-1": {"Inputs": "each value has a type of its own"},
     **{
         f"onnx Scan-{n}": {"initial_state_and_scan_inputs": "each value has a type of its own"}

@@ -176,6 +176,8 @@ NODE = """m (float[2] a, float[2] b) => (float[2] g) {{ y = {op}  g = Gradient <
         ("Mul (a, b)", '["a", "z"]', "y", "a, b", "IRC1522"),
         ("Mul (a, b)", '["a", "b"]', "y", "a", "IRC2208"),
         ("Mul (a, b)", '["a", "b"]', "y", "a, a", "IRC2006"),
+        ("Cast <to = 7> (a)", '["a"]', "y", "a", "IRC2104"),
+        ("Unheard (a)", '["a"]', "y", "a", "IRC2006"),
         ("Bernoulli (a)", '["a"]', "y", "a", "IRC2006"),
     ],
 )

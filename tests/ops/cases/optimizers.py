@@ -29,4 +29,6 @@ CASES = [
     ),
     Case(Momentum(0.0, 0.5, 0.75), (RATE, LATER, X, LARGER, X, LARGER, X, LARGER), 1e-5),
     Case(Momentum(0.0, 0.5, 0.75), (RATE, LATER, DOUBLE, DOUBLE, DOUBLE), 1e-6),
+    Case(Momentum(0.0, 0.5, 0.75), (RATE, LATER, X, DOUBLE, X, DOUBLE, X, DOUBLE), 1e-5, note="two types"),
+    Case(Adam(), (RATE, LATER, DOUBLE, X, DOUBLE, X, DOUBLE, X, POSITIVE, SQUARES), 1e-5, note="two types"),
 ]
