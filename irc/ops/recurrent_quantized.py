@@ -29,7 +29,7 @@ from irc.opdef.signature import Sig
 from irc.ops.layout import reshaped
 from irc.ops.quantize import BYTES, DynamicQuantizeLinear
 from irc.ops.recurrent import Recurrent, attributes, summed
-from irc.ops.recurrent_steps import LSTMCells, add_products, step_order
+from irc.ops.recurrent_steps import RATIONAL, LSTMCells, add_products, step_order
 
 LARGEST = 255.0
 """Of u8."""
@@ -45,11 +45,12 @@ def quantized_range(least: np.float32, largest: np.float32) -> tuple[np.float32,
 class QuantizedLSTMSteps(LSTMCells):
     """What DynamicQuantizeLSTM compiles to: LSTMSteps with weights u8 or i8 [directions, hidden, gates · hidden].
 
-    `scale` and `zero` [directions, gates · hidden] are those of the columns of the weights.
+    `scale` and `zero` [directions, gates · hidden] are those of the columns of the weights. `bias` is added last, as
+    the order of the sums decides bits of the result.
     """
 
     sig = Sig(
-        "projected: f32, weights: W, scale: f32, zero: i32, h?: f32, lengths?: I, c?: f32, peephole?: f32 "
+        "projected: f32, weights: W, scale: f32, zero: i32, h?: f32, lengths?: I, c?: f32, peephole?: f32, bias?: f32 "
         "-> y: f32, y_h: f32, y_c: f32",
         W=BYTES,
         I=INTEGERS,
@@ -65,6 +66,7 @@ class QuantizedLSTMSteps(LSTMCells):
         lengths: Array | None = None,
         c: Array | None = None,
         peephole: Array | None = None,
+        bias: Array | None = None,
     ) -> Sequence[Array]:
         steps, batch, directions, _ = projected.shape
         size = weights.shape[1]
@@ -84,6 +86,7 @@ class QuantizedLSTMSteps(LSTMCells):
                 u = np.minimum(np.maximum(np.round(near / unit) + middle, np.float32(0.0)), np.float32(255.0)) - middle
                 products = (u.astype(np.float64) @ whole).astype(np.float32)
                 sums = projected[at, rows, d] + products * (unit * scale[d])
+                sums = sums if bias is None else sums + bias[d]
                 out, cell = self.cell_step(d, sums, y_c[d], peephole)
                 live = t < counts
                 y_h[d] = np.where(live[:, None], out, y_h[d])
@@ -102,6 +105,7 @@ class QuantizedLSTMSteps(LSTMCells):
         lengths: Tensor | None,
         c: Tensor | None,
         peephole: Tensor | None,
+        bias: Tensor | None,
         y: Tensor,
         y_h: Tensor,
         y_c: Tensor,
@@ -141,7 +145,8 @@ class QuantizedLSTMSteps(LSTMCells):
                         at = b.let(self.place(d, t, last), "at")
 
                         def gate(j: Expr, n: Expr = n, at: Expr = at, unit: Expr = unit) -> Expr:
-                            return projected[at, n, d, j] + sums[j].cast(f32) * (unit * scale[d, j])
+                            total = projected[at, n, d, j] + sums[j].cast(f32) * (unit * scale[d, j])
+                            return total if bias is None else total + bias[d, j]
 
                         self.emit_cell(b, (at, d, n), gate, peephole, (y, y_h, y_c))
                     with b.else_(), b.for_(size, "simd") as j:
@@ -180,10 +185,9 @@ class DynamicQuantizeLSTM(Recurrent):
     ) -> tuple[Value, ...]:
         w_scale, w_zero, r_scale, r_zero = (self.columns(b, v, w) for v in quantization)
         y = self.quantized_product(b, x, w, lengths, as_type(b, w_zero, i32), w_scale)
-        if bias is not None:
-            y = b.Add(y, summed(b, bias))
-        op = QuantizedLSTMSteps(self.direction, self.functions(), self.clip, self.input_forget)
-        return b.add_all(op, y, r, r_scale, as_type(b, r_zero, i32), h, lengths, c, p)
+        functions = tuple(tuple((RATIONAL.get(k[0], k[0]), k[1], k[2]) for k in kinds) for kinds in self.functions())
+        op = QuantizedLSTMSteps(self.direction, functions, self.clip, self.input_forget)
+        return b.add_all(op, y, r, r_scale, as_type(b, r_zero, i32), h, lengths, c, p, summed(b, bias))
 
     def columns(self, b: Builder, part: Value, w: Value) -> Value:
         """A scale or a zero point for each column of each direction."""

@@ -22,6 +22,7 @@ from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.signature import Sig
 from irc.ops.activation import sigmoid, sigmoid_expr, softplus, softplus_expr
+from irc.ops.rational import rational_sigmoid, rational_sigmoid_expr, rational_tanh, rational_tanh_expr
 
 Activation = tuple[str, float, float]
 """ONNX's name, alpha, beta."""
@@ -40,6 +41,8 @@ FUNCTIONS: dict[str, tuple[float, float]] = {
     "Softplus": (0.0, 0.0),
 }
 """Default alpha and beta of every activation."""
+RATIONAL = {"Sigmoid": "RationalSigmoid", "Tanh": "RationalTanh"}
+"""Activations of steps that are quantized as they run (`irc.ops.rational`)."""
 LOCAL_BYTES = 32768
 """Scratch up to this size is private to a sequence, so that sequences can be computed in parallel."""
 UNROLL = 4
@@ -71,7 +74,9 @@ def activate(kind: Activation, x: Array) -> Array:
         return np.where(x < 0.0, alpha * np.expm1(x), x)
     if name == "Softsign":
         return x / (1.0 + np.abs(x))
-    return softplus(x)
+    if name == "RationalSigmoid":
+        return rational_sigmoid(x)
+    return rational_tanh(x) if name == "RationalTanh" else softplus(x)
 
 
 def activation_expr(kind: Activation, x: Expr) -> Expr:
@@ -89,6 +94,8 @@ def activation_expr(kind: Activation, x: Expr) -> Expr:
         "Elu": lambda: select(x.lt(0.0), call("expm1", x) * alpha, x),
         "Softsign": lambda: x / (x.max(-x) + 1.0),
         "Softplus": lambda: softplus_expr(x),
+        "RationalSigmoid": lambda: rational_sigmoid_expr(x),
+        "RationalTanh": lambda: rational_tanh_expr(x),
     }
     return formulas[name]()
 
