@@ -176,18 +176,18 @@ class SVMClassifier(Machine):
         return label, transformed(b, self.post_transform, found)
 
     def _decisions(self, b: Builder, x: Value, classes: int) -> Value:
-        """What the machines for each two classes say, [n, machines]."""
+        """What the machines for each two classes say, [n, machines]; summed in f64, since much of it cancels."""
         vectors, pairs = sum(self.vectors_per_class), list(combinations(range(classes), 2))
         self.at_least("coefficients", self.coefficients, (classes - 1) * vectors)
         self.at_least("rho", self.rho, len(pairs))
         filed = np.array(self.coefficients[: (classes - 1) * vectors], np.float32).reshape(classes - 1, vectors)
         ends = np.cumsum([0, *self.vectors_per_class])
-        weights = np.zeros((vectors, len(pairs)), np.float32)
+        weights = np.zeros((vectors, len(pairs)), np.float64)
         for k, (i, j) in enumerate(pairs):
             mine, others = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
             weights[mine, k], weights[others, k] = filed[j - 1, mine], filed[i, others]
-        found = b.MatMul(self.kernels(b, x, vectors), b.graph.add_constant(weights))
-        return b.Add(found, b.const([self.rho[: len(pairs)]], f32))
+        found = b.MatMul(b.Cast(self.kernels(b, x, vectors), to=f64), b.graph.add_constant(weights))
+        return b.Cast(b.Add(found, b.const([self.rho[: len(pairs)]], f64)), to=f32)
 
     def _probabilities(self, b: Builder, decisions: Value, classes: int) -> Value:
         """The probability of each class, by Platt scaling of the decisions."""

@@ -13,7 +13,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes
 from irc.expr import Const, Tensor
 from irc.ir.graph import Value
-from irc.ir.types import TensorType, boolean, f32, i32, i64, string
+from irc.ir.types import TensorType, boolean, dynamic, f32, i32, i64, string
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
@@ -55,8 +55,8 @@ class TfIdfVectorizer(Op):
         return found
 
     def decompose(self, b: Builder, x: Value) -> Value:
-        pool: Sequence[int] | Sequence[str] = self.pool_strings if x.dtype == string else self.pool_int64s
-        kind = string if x.dtype == string else i64
+        kind = string if x.dtype == string or (x.dtype == dynamic and self.pool_strings) else i64
+        pool: Sequence[int] | Sequence[str] = self.pool_strings if kind == string else self.pool_int64s
         items = list(dict.fromkeys(pool))
         number = {item: k for k, item in enumerate(items)}
         width = max(self.ngram_indexes, default=-1) + 1

@@ -263,6 +263,8 @@ class FiledTrees(Op):
         entries: dict[int, list[tuple[int, float]]] = {}
         for tree, number, target, weight in zip(trees, numbers, ids, weights, strict=True):
             entries.setdefault(places.get((tree, number), -2), []).append((target, weight))
+        if whose == "target" and targets == 1:
+            entries = {leaf: given[:1] for leaf, given in entries.items()}
         return tree_scores(b, rows_of(b, x), nodes, roots, entries, targets, aggregate)
 
 
@@ -270,7 +272,7 @@ class FiledTrees(Op):
 class TreeEnsembleRegressor(FiledTrees):
     """The votes of the leaves that a row comes to in each tree, aggregated, plus base values, transformed.
 
-    x: [n, features]; y: [n, n_targets].
+    x: [n, features]; y: [n, n_targets].  Of several votes of a leaf for the only target, the first counts.
     """
 
     target_treeids: tuple[int, ...] = ()

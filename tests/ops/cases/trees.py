@@ -78,6 +78,7 @@ CASES = [
         for missing in ((), (1, 0, 0, 0, 0, 0, 0, 0))
     ),
     Case(regressor(), MANY, rtol=1e-6),
+    Case(regressor(**{**TWICE, "n_targets": 1, "target_ids": (*ONE, 0)}), X),
     Case(regressor(), (Spec("f32", (0, 2)),)),
     Case(regressor(), (Spec("f32", (2,)),)),
     Case(regressor(), (Spec("f64", (9, 2)),)),
