@@ -71,7 +71,7 @@ class Decoder:
     def __init__(self, name: str, folder: Path, sanitize: bool = False) -> None:
         self.format = next(f for f in FORMATS if f.name == name)
         source, self.path = folder / f"{name}.c", folder / f"{name}{'_sanitized' if sanitize else ''}"
-        code = self.format.piece.code
+        code = "\n".join(p.code for p in self.format.pieces)
         source.write_text(MAIN % {"code": code, "name": f"irc_{name}", "most": MOST}, "utf-8")
         compiler = shutil.which("gcc") or shutil.which("cc") or "cc"
         flags = SANITIZE if sanitize else ("-O2",)

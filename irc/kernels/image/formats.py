@@ -21,7 +21,8 @@ class ImageFormat:
 
     name: that of Pillow is `pillow`; in C, NAME_size, NAME_scratch and NAME_decode are its functions.  files: their
     sources, in order.  starts: what files begin with, one of several alternatives, each as bytes at offsets.
-    scratch: the formula of NAME_scratch, over height, width and the number of the file's bytes.
+    scratch: the formula of NAME_scratch, over height, width and the number of the file's bytes.  shared: files that
+    several formats need.
     """
 
     name: str
@@ -29,12 +30,17 @@ class ImageFormat:
     files: tuple[str, ...]
     starts: tuple[tuple[tuple[int, bytes], ...], ...]
     scratch: Callable[[Dim, Dim, Dim], Dim]
+    shared: tuple[str, ...] = ()
 
     @cached_property
-    def piece(self) -> Piece:
-        """The decoder as a file has it: its names begin with irc_."""
-        code = "\n".join(Path(__file__).with_name(f).read_text("utf-8") for f in self.files)
-        return Piece(f"IRC_IMAGE_{self.name.upper()}", re.sub(rf"\b{self.name}_(?=\w)", f"irc_{self.name}_", code))
+    def pieces(self) -> list[Piece]:
+        """What it shares, and the decoder, as a file has them: their names begin with irc_."""
+        own = re.compile(rf"\b(?=(?:{'|'.join((self.name, *self.shared))})_\w)")
+        parts = (*((stem, (f"{stem}.c",)) for stem in self.shared), (self.name, self.files))
+        texts = {
+            stem: "\n".join(Path(__file__).with_name(f).read_text("utf-8") for f in files) for stem, files in parts
+        }
+        return [Piece(f"IRC_IMAGE_{stem.upper()}", own.sub("irc_", text)) for stem, text in texts.items()]
 
     def detection(self) -> str:
         """Print the condition that a file is of this format."""
@@ -71,6 +77,14 @@ FORMATS = (
         ),
         (((0, b"\xff\x4f\xff\x51"),), ((0, b"\x00\x00\x00\x0cjP  \x0d\x0a\x87\x0a"),)),
         lambda height, width, count: 32 * height * width + 512 * (height + width) + 16 * count + 262144,
+    ),
+    ImageFormat(
+        "png",
+        "PNG",
+        ("png.c",),
+        (((0, b"\x89PNG\r\n\x1a\n"),),),
+        lambda height, width, count: 8 * height * width + 4 * height + count + 32,
+        ("inflate",),
     ),
     ImageFormat(
         "pnm", "PPM", ("pnm.c",), tuple(((0, b"P%d" % k),) for k in range(1, 7)), lambda height, width, count: Dim.of(0)

@@ -114,7 +114,7 @@ class ImageKernel(Kernel[Any]):
             test = f"    {'else ' if cases else ''}if ({each.detection()})"
             cases += f"{test}\n        *format = (irc_image_format){{{functions}}};\n"
         function = fill(FUNCTION, S=self.symbol, cases=cases, largest=LARGEST, **self.interface)
-        return [PROLOGUE, *(f.piece for f in self.formats), function]
+        return [PROLOGUE, *(f.pieces for f in self.formats), function]
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         """Decode by Pillow."""
