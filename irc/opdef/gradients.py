@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from irc.diagnostics import Problem
-from irc.diagnostics.codes import operation as codes
+from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
 from irc.ir.limits import DERIVATIVES
 from irc.ir.types import TensorType
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder, Rewrite
-from irc.opdef.forms import Results
+from irc.opdef.forms import Declined, Results
 from irc.opdef.reference import as_list
 from irc.opdef.registry import load_all
 
@@ -208,15 +208,15 @@ def _propagated(b: Builder, seeds: Mapping[Value, Value], xs: Iterable[Value]) -
 def _of_operands(b: Builder, s: Step) -> Sequence[Value | None]:
     """The gradients of the operands of one node."""
     known = RULES.get(s.op.name)
-    if known is not None:
-        found = known(b, s)
-        return [found] if found is None or isinstance(found, Value) else found
-    if s.op.effect:
+    if known is None and s.op.effect:
         raise s.problem()
     try:
-        return _through(b, s, _composed)
-    except Problem as p:
+        found = _through(b, s, _composed) if known is None else known(b, s)
+    except (Problem, Declined) as p:
+        if isinstance(p, Problem) and p.code is shape_codes.BEYOND_LIMIT:
+            raise
         raise s.problem() from p
+    return [found] if found is None or isinstance(found, Value) else found
 
 
 def _composed(b: Builder, op: Op, *operands: Value | None) -> Results:

@@ -21,7 +21,6 @@ from irc.ops.activation import (
     write_hard_sigmoid_6,
     write_hard_swish,
     write_mish,
-    write_prelu,
     write_shrink,
     write_softsign,
     write_swish,
@@ -127,7 +126,8 @@ def say_selu(b: Builder, op: Any, x: Value, alpha: Value, scale: Value) -> Value
 
 
 def say_prelu(b: Builder, op: Any, x: Value, slope: Value) -> Value:
-    return b.Where(b.Less(x, b.like(0, x)), b.Mul(x, slope), x)
+    """PRelu with the slope of x <= 0 at 0, as LeakyRelu here."""
+    return where_positive(b, x, x, b.Mul(x, slope))
 
 
 RESTATED: dict[str, Rewrite] = {
@@ -136,7 +136,7 @@ RESTATED: dict[str, Rewrite] = {
     "HSigmoid": write_hard_sigmoid_6,
     "HardSwish": write_hard_swish,
     "Mish": write_mish,
-    "PRelu": write_prelu,
+    "PRelu": say_prelu,
     "Selu": say_selu,
     "Shrink": write_shrink,
     "Softsign": write_softsign,

@@ -9,9 +9,12 @@ from irc.ir.graph import Value
 from irc.ir.types import i64
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_i64
-from irc.opdef.gradients import Gradients, Step, filled, put_back, rule, scattered, shaped_like, sizes_of
+from irc.opdef.gradients import Gradients, Step, filled, put_back, restated, rule, scattered, shaped_like, sizes_of
+from irc.ops.affine_grid import write_grid
+from irc.ops.center_crop_pad import write_centered
 from irc.ops.concat import Concat, Split
 from irc.ops.gather import Gather, GatherElements, GatherND
+from irc.ops.grid_sample import write_taps
 from irc.ops.layout import constant_int, normal_axes, normal_axis
 from irc.ops.pad import Pad
 from irc.ops.pool import MaxPool
@@ -179,3 +182,8 @@ def max_pool(b: Builder, s: Step) -> Gradients:
     flat = replace(s.op, index_type=i64, axis=0, column_major=False)
     places = s.results[1] if flat == s.op else b.add_all(flat, s.x)[1]
     return put_back(b, s.g, places, s.x)
+
+
+restated("AffineGrid", write_grid)
+restated("CenterCropPad", write_centered)
+restated("WeightedTaps", write_taps)

@@ -18,6 +18,7 @@ from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.opdef.gradients import Gradients, Step, known_sizes, restated, rule, shaped_like
 from irc.opdef.window import Windowed, spatial, window_padding
+from irc.ops.col2im import Col2Im
 from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.layout import constant_ints, normal_axes, reshaped
 from irc.ops.lp_norm import LRN
@@ -146,6 +147,21 @@ def averaged(b: Builder, op: AveragePool, x: Value, y: Value) -> Value:
     ones = b.Expand(b.like(1, x), b.dims([1, 1, *x.shape[2:]]))
     held = b.Mul(b.add(replace(op, counted="window"), ones), window)
     return held if op.counted == "inside" else b.Div(held, b.add(op, ones))
+
+
+@rule("Col2Im")
+def col2im(b: Builder, s: Step) -> Gradients:
+    """The blocks of the gradient, as columns: a convolution with a window for each of their elements."""
+    assert isinstance(s.op, Col2Im)
+    kernel = s.operand(2).ints()
+    if kernel is None:
+        raise s.problem()
+    strides, dilations, begin, end = (tuple(v) for v in zip(*s.op.window(len(kernel)), strict=True))
+    elements = math.prod(kernel)
+    each = b.const(np.eye(elements).reshape(elements, 1, *kernel), s.g.dtype)
+    planes = reshaped(b, s.g, [s.g.shape[0] * s.g.shape[1], 1, *s.g.shape[2:]])
+    fields = {"strides": strides, "dilations": dilations, "pads_begin": begin, "pads_end": end}
+    return shaped_like(b, b.Conv(planes, each, **fields), s.x)
 
 
 def say_lrn(b: Builder, op: Op, x: Value, axes: Value | None = None) -> Value:

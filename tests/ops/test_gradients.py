@@ -11,7 +11,7 @@ import pytest
 import irc
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import operation as codes
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, SizeUnknown
 from irc.ir.graph import Constant, Graph, Model, Value
 from irc.ir.types import TensorType, UnknownRank, f64
 from irc.opdef.builder import Builder, evaluate
@@ -29,6 +29,7 @@ COMPOSED = [
     "BiasSoftmax",
     "CastLike",
     "Compress",
+    "DFT",
     "DepthToSpace",
     "Einsum",
     "EmbeddingBagOffsets",
@@ -40,6 +41,7 @@ COMPOSED = [
     "FusedMatMul",
     "GRN",
     "GlobalAveragePool",
+    "GridSample",
     "GlobalLpPool",
     "GlobalMaxPool",
     "GroupNormalization",
@@ -61,6 +63,7 @@ COMPOSED = [
     "RotaryEmbedding",
     "ScaledDotProductAttention",
     "ScatterUpdate",
+    "STFT",
     "ShuffleChannels",
     "SkipLayerNormalization",
     "SoftmaxCrossEntropyLoss",
@@ -81,7 +84,7 @@ WITHOUT = {
 """Operations that have cases at which finite differences say nothing."""
 
 
-PARTLY = ("ScatterElements", "ScatterND", "Inverse")
+PARTLY = ("AffineGrid", "Col2Im", "DFT", "Inverse", "ScatterElements", "ScatterND")
 """Operations of which a rule covers some attributes only."""
 
 
@@ -155,7 +158,10 @@ def test_gradients_are_finite_differences(case: Case) -> None:
     if made is None:
         pytest.skip("not of f64")
     xs, arrays = made
-    here, *found = evaluate(graph, arrays)
+    try:
+        here, *found = evaluate(graph, arrays)
+    except SizeUnknown:
+        pytest.skip("has sizes that only a compiled model tells")
     rng = np.random.default_rng(0)
     graph.outputs = graph.outputs[:1]
     for x, g in zip(xs, found, strict=True):
@@ -180,10 +186,14 @@ def test_gradients_are_compiled(family: str, backend: str) -> None:
         made = add_gradients(case, alone)
         if made is None:
             continue
+        try:
+            found = evaluate(alone, made[1])
+        except SizeUnknown:
+            continue
         done.add(kind)
         _, own = add_gradients(case, graph, f"n{i}_", compiles_with_symbols(case)) or made
         arrays += own.values()
-        wanted += [(case, a) for a in evaluate(alone, made[1])]
+        wanted += [(case, a) for a in found]
     if not done:
         pytest.skip("nothing to differentiate")
     compiled = irc.compile(Model(graph, "onnx", 10, {"": NEWEST_ONNX}), backend=backend)
@@ -200,7 +210,9 @@ def compiles_with_symbols(case: Case) -> bool:
         return False
     graph = Graph("symbolic")
     try:
-        add_gradients(case, graph, symbolic=True)
-        return all(isinstance(v.type, TensorType) and v.type.shape is not None for v in graph.values())
+        made = add_gradients(case, graph, symbolic=True)
+        return made is not None and all(
+            isinstance(v.type, TensorType) and v.type.shape is not None for v in graph.values()
+        )
     except (Problem, UnknownRank):
         return False
