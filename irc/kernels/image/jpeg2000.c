@@ -58,7 +58,7 @@ static int jpeg2000_read_jp2_header(const uint8_t *bytes, int64_t at, int64_t en
         } else if (type == 0x636F6C72) { /* colr; only the first one counts */
             if (after - inside < 3) return 1;
             if (!file->space && box[0] == 1 && after - inside >= 7)
-                file->space = (int32_t)(jpeg2000_u32(box + 3) & 0xFFFF);
+                file->space = (int32_t)jpeg2000_least(jpeg2000_u32(box + 3), 255);
         } else if (type == 0x70636C72) { /* pclr */
             file->palette = 1;
         }

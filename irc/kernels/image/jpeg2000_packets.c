@@ -245,7 +245,15 @@ static int jpeg2000_progress(jpeg2000_tile *tile, const jpeg2000_progression *p)
     return 0;
 }
 
-/* Read all packets of a tile, or those that there are. */
+/* Say whether there was a packet of a component's full resolution. */
+static int32_t jpeg2000_is_full(const jpeg2000_component *component) {
+    const jpeg2000_resolution *resolution = component->resolutions + component->style.levels;
+    for (int64_t k = 0; k < resolution->across * resolution->down; k++)
+        if (resolution->precincts[k].layers) return 1;
+    return 0;
+}
+
+/* Read all packets of a tile, or those that there are: as OpenJPEG does, if some are of the full resolution. */
 static int jpeg2000_packets(jpeg2000_tile *tile) {
     const jpeg2000_parameters *parameters = &tile->parameters;
     jpeg2000_progression all = {
@@ -253,5 +261,7 @@ static int jpeg2000_packets(jpeg2000_tile *tile) {
     int failed = parameters->changes ? 0 : jpeg2000_progress(tile, &all);
     for (int32_t k = 0; k < parameters->changes && !failed; k++)
         failed = jpeg2000_progress(tile, parameters->change + k);
+    for (int32_t c = 0; c < tile->grid->components; c++)
+        if (!jpeg2000_is_full(tile->component + c)) return 1;
     return failed && !tile->ended;
 }

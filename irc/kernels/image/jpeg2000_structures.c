@@ -11,7 +11,7 @@ enum {
     JPEG2000_BANDS = 3 * JPEG2000_LEVELS + 1,
     JPEG2000_CHANGES = 32,    /* of progression in one tile */
     JPEG2000_BIT_PLANES = 30, /* of a coefficient: one more is kept for the half of the last */
-    JPEG2000_PASSES = 255     /* of a code block */
+    JPEG2000_PASSES = 109     /* of a code block: three for each of the 37 bit planes of T.800, but one for the first */
 };
 
 #define JPEG2000_NO_CHUNK UINT32_MAX
