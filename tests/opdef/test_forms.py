@@ -80,6 +80,13 @@ KNOWN: dict[str, dict[str, str]] = {
     },
     **{f"openvino {n}-1": {"block_size: required": REFUSED} for n in ("DepthToSpace", "SpaceToDepth")},
     "openvino ShapeOf-3": {"output_type": REFUSED},
+    "openvino BinaryConvolution-1": {
+        "dilations": ASSUMED,
+        "strides": ASSUMED,
+        "pads_begin": "zeros are left out",
+        "pads_end": "zeros are left out",
+    },
+    "openvino CTCLoss-4": {"ctc_merge_repeated": "the reader takes false where the specification has true"},
     "openvino FakeQuantize-1": {"levels": "the reader takes 0, which means nothing"},
     "openvino SliceScatter-15": {"stop": "integers are specified", "step": "integers are specified"},
     "openvino LRN-1": {"axes": "optional to the reader only"},
