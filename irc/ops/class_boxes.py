@@ -92,16 +92,29 @@ class Found:
         return self.picked(b, order)
 
 
+def padded(b: Builder, rows: Value, room: Value, end: float = 0.0) -> Value:
+    """Put rows of 0 behind rows, up to `room` of them; the first of these starts with `end`."""
+    width = int(rows.shape[1])
+    last = b.const([[end, *[0.0] * (width - 1)]], rows.dtype)
+    rest = b.Expand(b.like(0.0, rows), b.Concat(room, b.const([width]), axis=0))
+    return b.Slice(b.Concat(rows, last, rest, axis=0), b.const([0]), room, b.const([0]))
+
+
+def places_in_images(b: Builder, image: Value, images: Value) -> tuple[Value, Value]:
+    """Number what each image has, of vectors that are sorted by image.  Returns numbers, and how many each has."""
+    each = b.Equal(b.Unsqueeze(image, [1]), b.Unsqueeze(numbers(b, images), [0]))
+    counts = b.ReduceSum(b.Cast(each, to=i64), [0], keepdims=False)
+    first = b.CumSum(counts, b.const(0), exclusive=True)
+    ones = b.Add(b.Mul(image, b.const(0)), b.const(1))
+    return b.Sub(b.CumSum(ones, b.const(0), exclusive=True), b.Gather(first, image, b.const(0))), counts
+
+
 def ordered(b: Builder, found: Found, images: Value, keep: int, order: str, across: bool) -> tuple[Found, Value]:
     """Keep the best of each image and put them in order.  Returns them, and how many there are of each image."""
     found = found.by(b, found.score, True)
     found = found.by(b, found.image, False)
-    each = b.Equal(b.Unsqueeze(found.image, [1]), b.Unsqueeze(numbers(b, images), [0]))
-    counts = b.ReduceSum(b.Cast(each, to=i64), [0], keepdims=False)
+    place, counts = places_in_images(b, found.image, images)
     if keep >= 0:
-        first = b.Sub(b.CumSum(counts, b.const(0)), counts)
-        ones = b.Add(b.Mul(found.image, b.const(0)), b.const(1))
-        place = b.Sub(b.CumSum(ones, b.const(0), exclusive=True), b.Gather(first, found.image, b.const(0)))
         best = b.Reshape(b.NonZero(b.Less(place, b.const(keep))), [-1])
         found, counts = found.picked(b, best), b.Min(counts, b.const(keep))
     if across and order == "score":

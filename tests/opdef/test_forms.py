@@ -106,6 +106,8 @@ KNOWN: dict[str, dict[str, str]] = {
         f"openvino {n}": dict.fromkeys(("pooled_h", "pooled_w", "spatial_scale"), "nothing is pooled to no size")
         for n in ("ROIAlign-3", "ROIAlign-9", "ROIAlignRotated-15")
     },
+    "openvino ExperimentalDetectronROIFeatureExtractor-6": {"output_size": "nothing is pooled to no size"},
+    **{f"openvino Proposal-{n}": {"framework": "it is empty"} for n in (1, 4)},
     "openvino StridedSlice-1": {
         "strides": "the reader makes them 1",
         **{f"{k}_mask": "an empty mask is one of zeros" for k in ("ellipsis", "new_axis", "shrink_axis")},
