@@ -46,6 +46,17 @@ def test_multiply_adds(isa: str, precision: str) -> None:
         assert selected(isa, precision, "nhwc", *shape) is NhwcConvKernel, shape
 
 
+@pytest.mark.parametrize(("isa", "precision"), F32)
+@pytest.mark.parametrize("dilation", [2, 512, 4096, 100_000])
+def test_long_sequences(isa: str, precision: str, dilation: int) -> None:
+    """Every dilation has a kernel; taps far from one another are copied apart."""
+    for length in (7500, W):
+        shape = (128, 128, (1, length), (1, 3), (1, 1), (1, dilation))
+        assert selected(isa, precision, "nhwc", *shape) is NhwcConvKernel
+        kernel = NhwcConvKernel.best(ConvProblem.contiguous("nhwc", plain(), *shape), ISAS[isa])
+        assert kernel is not None and kernel.apart == (dilation > 2)
+
+
 @pytest.mark.parametrize(("isa", "precision"), TILES)
 def test_tiles_of_bf16(isa: str, precision: str) -> None:
     for ic, oc, plane in RESNET:

@@ -148,6 +148,27 @@ def test_double(tmp_path: Path) -> None:
     check(tmp_path, ISAS["avx2"], f64, fused(f64), CASES[:9])
 
 
+FAR = [
+    Case(20, 40, (1, 2500), (1, 3), dilations=(1, 1024), pads=(0, 2048, 0, 0)),
+    Case(16, 16, (1, 300), (1, 3), dilations=(1, 128), pads=(0, 128, 0, 128), batch=2, known=False),
+    Case(6, 9, (1, 330), (1, 5), (1, 3), (1, 64), (0, 100, 0, 156), groups=2),
+    Case(5, 7, (1, 20), (1, 2), dilations=(1, 500), pads=(0, 500, 0, 0)),
+    Case(8, 33, (40, 33), (3, 2), (2, 1), (9, 20), (9, 0, 9, 20)),
+]
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_taps_apart(tmp_path: Path, isa: str) -> None:
+    """Copies of each tap's columns, for dilations wider than a strip and for others."""
+    chosen = [select(ISAS[isa], f32, case, fused()) for case in FAR]
+    assert sum(k.apart for k in chosen) >= 3
+    cases = [c for c in CASES if 1 < c.window[1] < 9] + FAR
+    kernels = [replace(select(ISAS[isa], f32, case, fused()), apart=True) for case in cases]
+    lib = build(tmp_path, list({k.symbol: k for k in kernels}.values()))
+    for kernel, case in zip(kernels, cases, strict=True):
+        run(lib, kernel, case, Pool(3))
+
+
 @pytest.mark.parametrize("stack", [12 << 10, 24 << 10])
 def test_little_stack(tmp_path: Path, stack: int) -> None:
     """Strips narrower than a row, and channels that are copied in several rounds."""

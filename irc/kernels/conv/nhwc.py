@@ -12,6 +12,7 @@ Threads split images, groups, strips and panels of channels, never the sum: resu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from irc.kernels.core.base import Array, Kernel, Packed, Sizes
 from irc.kernels.core.costs import COSTS, DIRECT
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name, vector_type
-from irc.kernels.core.problem import likely
+from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
@@ -54,7 +55,9 @@ class NhwcConvKernel(Kernel[ConvProblem]):
     whole row, and the width of the output must be `heights[0]`.  heights: of segments, those that a row is cut into.
     widths: vectors of the tiles that there are, the last panel of channels included.  block: input channels that are
     copied side by side.  y_bf16: y is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32; only where
-    `is_one_sum`, because partial sums stand in it.
+    `is_one_sum`, because partial sums stand in it.  apart: the columns under each tap are copied by themselves, as if
+    all taps stood in one column of the window: what no tap meets is not copied, whatever the dilation, and what several
+    meet is copied for each.
     """
 
     tile: Tile
@@ -67,12 +70,13 @@ class NhwcConvKernel(Kernel[ConvProblem]):
     heights: tuple[int, ...]
     widths: tuple[int, ...]
     y_bf16: bool = False
+    apart: bool = False
 
     problem = ConvProblem
 
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
-        """Yield a variant for each width of the register tile; none if the input under a tile is too large."""
+        """Yield variants for each width of the register tile; none if the input under a tile is too large."""
         p = problem
         if p.layout != "nhwc" or p.dtype not in (f32, f64):
             return
@@ -84,22 +88,39 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             heights = heights_of(ow, reach)
             whole = ow.is_const and int(ow) <= reach  # a row of the output is one segment of a tile
             segments = max(1, min(reach // heights[-1], likely(p.result[0]), SEGMENTS)) if whole else 1
-            tile, block = Tile(isa, p.dtype, segments * heights[-1], vectors), block_of(p.ic)
-            if fits(tile, segments, *p.geometry, block):
-                widths = tuple(sorted(_widths(p.oc, lanes, vectors)))
-                yield cls(tile, segments, *p.geometry, block, p.epilogue, heights, widths)
+            tile, widths = Tile(isa, p.dtype, segments * heights[-1], vectors), _widths(p.oc, lanes, vectors)
+            one = cls(tile, segments, *p.geometry, block_of(p.ic), p.epilogue, heights, tuple(sorted(widths)))
+            variants = (one, replace(one, apart=True)) if p.window[1] > 1 else (one,)
+            yield from (k for k in variants if k._copied(segments, heights[-1]) <= k._room)
 
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
         width = likely(p.result[1])
         products = self._row_cycles(width, p.oc) * p.pixels / max(width, 1) * p.ic * p.taps / DIRECT[t.vectors]
         weights = p.waiting(t.isa, p.outputs * p.ic * p.taps * t.dtype.itemsize)
-        return p.images * p.groups * products + weights
+        return p.images * p.groups * (products + self._copying(p)) + weights
+
+    def _copying(self, problem: ConvProblem) -> float:
+        """Estimate the cycles to copy the input of one group, by the plan of strips as the kernel makes it."""
+        oh, ow = (max(likely_extent(n), 1) for n in problem.result)
+        blocks, segments, tiles = -(-problem.ic // self.block), min(oh, self.segments), -(-ow // self._reach)
+        low, pixels, cols, rows = min(blocks, self._low), -(-ow // tiles), tiles, segments
+        while cols > 1 and self._copied(rows, cols * pixels) * low > self._room:
+            cols = (cols + 1) // 2
+        while cols < tiles and oh <= segments and self._copied(rows, (cols + 1) * pixels) * low <= self._room:
+            cols += 1
+        while rows < oh:
+            more = min(rows + segments, oh)
+            deep = low if rows * cols < STRIP * segments else blocks
+            if self._copied(more, cols * pixels) * deep > self._room:
+                break
+            rows = more
+        strips = -(-oh // rows) * -(-tiles // cols)
+        copied = strips * self._copied(rows, cols * pixels) * blocks * self.block
+        return copied * COSTS[self.tile.isa.name].pack
 
     def _row_cycles(self, width: int, oc: int) -> float:
         """Estimate the cycles for one product of every sum in a row of outputs.
-
-        Counted are multiply-adds, loads, the latency of an addition, and weights from the second cache.
 
         Of multiply-adds, loads, the latency of an addition, and weights from the second cache.
         """
@@ -114,7 +135,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     @property
     def label(self) -> str:
-        return f"direct, {self.tile.vectors} vectors"
+        return f"direct, {self.tile.vectors} vectors{', taps apart' if self.apart else ''}"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
         return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
@@ -136,7 +157,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     @cached_property
     def symbol(self) -> str:
-        words = self._body.removeprefix("irc_direct_")
+        words = f"{self._shape}{self._window_name}"
         key = f"{self.epilogue.key()}{self.heights}{self.widths}{bf16_io.key(False, self.y_bf16)}"
         return symbol("direct_conv", words, key)
 
@@ -204,15 +225,51 @@ class NhwcConvKernel(Kernel[ConvProblem]):
     @property
     def summary(self) -> str:
         (kh, kw), (sh, sw), t = self.window, self.strides, self.tile
-        return f"Convolution {kh}x{kw}/{sh}x{sw}, NHWC, {t.dtype}, tiles of {t.rows} pixels x {t.panel} channels."
+        how = ", taps apart" if self.apart else ""
+        return f"Convolution {kh}x{kw}/{sh}x{sw}, NHWC, {t.dtype}, tiles of {t.rows} pixels x {t.panel} channels{how}."
 
     @property
     def _body(self) -> str:
         """The C name of the tile's body, which holds all constants that it depends on."""
-        (kh, kw), (sh, sw), (dh, dw), t = self.window, self.strides, self.dilations, self.tile
-        shape = f"{t.dtype.name}_{t.isa.name}_{self.segments}x{self._reach}x{t.vectors}"
-        shape += f"_k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}_b{self.block}"
-        return f"irc_direct_{shape}"
+        apart = f"_t{self.window[0] * self.window[1]}_b{self.block}"
+        return f"irc_direct_{self._shape}{apart if self.apart else self._window_name}"
+
+    @property
+    def _shape(self) -> str:
+        t = self.tile
+        return f"{t.dtype.name}_{t.isa.name}_{self.segments}x{self._reach}x{t.vectors}"
+
+    @property
+    def _window_name(self) -> str:
+        (kh, kw), (sh, sw), (dh, dw) = self.window, self.strides, self.dilations
+        return f"_k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}_b{self.block}{'_apart' * self.apart}"
+
+    @property
+    def _room(self) -> int:
+        """The pixels × blocks of the input that fit on the stack."""
+        return self.tile.isa.stack // self.tile.dtype.itemsize // self.block
+
+    @property
+    def _low(self) -> int:
+        """The blocks of channels for which one accumulator is enough."""
+        return -(-LONGEST_SUM // (self.window[0] * self.window[1] * self.block))
+
+    @property
+    def _copied_window(self) -> tuple[int, int]:
+        """The window as it stands in the copy: of one column if taps are apart."""
+        kh, kw = self.window
+        return (kh * kw, 1) if self.apart else (kh, kw)
+
+    @property
+    def _is_sparse(self) -> bool:
+        """Whether rows that no tap meets are left out of the copy."""
+        return self.apart or self.strides[0] > self.window[0] or self.dilations[0] > DENSE
+
+    def _copied(self, rows: int, columns: int) -> int:
+        """Count the pixels of the copy under so many rows and columns of the output."""
+        (kh, kw), (sh, sw), (dh, dw) = self._copied_window, self.strides, self.dilations
+        tall = rows * kh if self._is_sparse else (rows - 1) * sh + (kh - 1) * dh + 1
+        return tall * (columns if kw == 1 else (columns - 1) * sw + (kw - 1) * dw + 1)
 
     @property
     def _reach(self) -> int:
@@ -220,11 +277,11 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     def _constants(self) -> dict[str, Any]:
         """Return the constants of the geometry by their names in the templates."""
-        (kh, kw), (sh, sw), dw, block = self.window, self.strides, self.dilations[1], self.block
-        dense = dw == 1  # the taps of a row and their channels are contiguous
+        (kh, kw), (sh, sw), (dh, dw), block = self._copied_window, self.strides, self.dilations, self.block
+        dense = dw == 1 or self.apart  # the taps of a row and their channels are contiguous
         run = kw * block if dense else block
         column = sw if kw == 1 else 1  # one of every so many columns is copied
-        rows = _rows(self.window, self.strides, self.dilations)
+        rows = self._rows()
         return rows | {
             "KH": kh,
             "KW": kw,
@@ -237,21 +294,36 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             "PIXEL": sw // column * block,
             "SEGMENT": rows["YS"] * ((self._reach - 1) * (sw // column) + (kw - 1) * dw + 1) * block,
             "TAPS": 1 if dense else kw,
-            "DX": dw * block,
+            "DX": 0 if dense else dw * block,
             "RUN": run,
             "U": max(u for u in range(1, UNROLL + 1) if run % u == 0),
             "near": NEAR * self.tile.panel,
             "sum": LONGEST_SUM,
-            "room": _room(self.tile, block),
-            "low": -(-LONGEST_SUM // (kh * kw * block)),
+            "room": self._room,
+            "low": self._low,
             "strip": STRIP,
             "few": FEW_TASKS,
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
             "l2": self.tile.isa.l2,
-            "DH": self.dilations[0],
+            "reach": self.window[0] * dh,
+            "apart": int(self.apart),
             "wide": _span("n", kw, sw // column, dw),
         }
+
+    def _rows(self) -> dict[str, Any]:
+        """Return the constants of the rows that are copied: all up to the last one, or only those that taps meet.
+
+        line, shift: which row of the input row r of the copy is, and how many columns after the first it begins.
+        """
+        kh, sh, (dh, dw) = self._copied_window[0], self.strides[0], self.dilations
+        if not self._is_sparse:
+            return {"tall": _span("n", kh, sh, dh), "line": "r", "shift": "0", "DY": dh, "YS": sh}
+        given = {"KH": kh, "SH": sh, "KW": self.window[1], "DH": dh, "DW": dw}
+        line, shift = "r / $KH * $SH + r % $KH * $DH", "0"
+        if self.apart:
+            line, shift = "r / $KH * $SH + r % $KH / $KW * $DH", "r % $KW * $DW"
+        return {"tall": f"n * {kh}", "line": fill(line, **given), "shift": fill(shift, **given), "DY": 1, "YS": kh}
 
     def _instances(self) -> Iterator[tuple[int, int, int]]:
         """Yield segments, height and vectors of the bodies."""
@@ -307,20 +379,6 @@ def _span(n: str, window: int, stride: int, dilation: int) -> str:
     return fill("($n - 1) * $stride + $wide", n=n, stride=stride, wide=(window - 1) * dilation + 1)
 
 
-def _rows(window: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int]) -> dict[str, Any]:
-    """Return the constants of the rows that are copied: all up to the last one, or only those that taps meet."""
-    kh, sh, dh = window[0], strides[0], dilations[0]
-    if sh > kh or dh > DENSE:
-        line = fill("r / $KH * $SH + r % $KH * $DH", KH=kh, SH=sh, DH=dh)
-        return {"tall": fill("n * $KH", KH=kh), "line": line, "DY": 1, "YS": kh}
-    return {"tall": _span("n", kh, sh, dh), "line": "r", "DY": dh, "YS": sh}
-
-
-def _room(tile: Tile, block: int) -> int:
-    """Count the pixels × blocks of the input that fit on the stack."""
-    return tile.isa.stack // tile.dtype.itemsize // block
-
-
 def _lanes(most: int) -> list[int]:
     found = [most]
     while found[-1] > 4:
@@ -331,13 +389,3 @@ def _lanes(most: int) -> list[int]:
 def block_of(ic: int) -> int:
     """Choose the channels of a block: as many as there are, or about `BLOCK_CHANNELS`, so that few are filled up."""
     return BLOCK_CHANNELS if ic % BLOCK_CHANNELS == 0 else -(-ic // max(1, round(ic / BLOCK_CHANNELS)))
-
-
-def fits(
-    tile: Tile, segments: int, window: tuple[int, int], strides: tuple[int, int], dilations: tuple[int, int], block: int
-) -> bool:
-    """Tell whether the input under one tile fits on the stack, a block of channels at a time."""
-    (kh, kw), (sh, sw), (dh, dw) = window, strides, dilations
-    tall = segments * kh if sh > kh or dh > DENSE else (segments - 1) * sh + (kh - 1) * dh + 1
-    wide = tile.rows // segments if kw == 1 else (tile.rows // segments - 1) * sw + (kw - 1) * dw + 1
-    return tall * wide <= _room(tile, block)

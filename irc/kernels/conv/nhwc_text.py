@@ -153,6 +153,8 @@ static void ${S}_plan(${S}_call *g) {
     const int64_t pixels = (g->ow + g->tiles - 1) / g->tiles;
     int64_t cols = g->tiles, rows = segments;
     while (cols > 1 && ${S}_tall(rows) * ${S}_wide(cols * pixels) * low > $room) cols = (cols + 1) / 2;
+    if (g->oh <= segments) /* one row: as wide as there is room, because no more rows share what is copied */
+        while (cols < g->tiles && ${S}_tall(rows) * ${S}_wide((cols + 1) * pixels) * low <= $room) cols++;
     const int64_t wide = ${S}_wide(cols * pixels);
     for (int64_t next; rows < g->oh; rows = next) {
         next = ${S}_least(rows + segments, g->oh);
@@ -173,15 +175,14 @@ COPY = """
    an image that leaves no room in the second cache, what the next call copies is fetched. */
 static void ${S}_copy(const ${S}_call *g, const $T *image, int64_t block, int64_t blocks, int64_t y, int64_t x,
                       int64_t tall, int64_t wide, $T *to) {
-    const int64_t ix = x - g->pad_w;
-    const int64_t lo = ${S}_least(ix < 0 ? (-ix + $SC - 1) / $SC : 0, wide);
-    const int64_t end = ${S}_least(g->iw > ix ? (g->iw - ix - 1) / $SC + 1 : 0, wide), hi = end < lo ? lo : end;
     const int64_t pitch = tall * wide * $B, step = g->x_pixel * $SC;
     const int64_t whole = ${S}_least(blocks, g->ic / $B - block), rest = g->ic - (block + whole) * $B;
     const int large = g->ih * g->x_row * $size > $l2 / 2;
     const int64_t later = large ? ${S}_least(blocks, g->blocks - block - blocks) * $B : 0;
     for (int64_t r = 0; r < tall; r++, to += wide * $B) {
-        const int64_t iy = y + $line - g->pad_h;
+        const int64_t iy = y + $line - g->pad_h, ix = x + $shift - g->pad_w;
+        const int64_t lo = ${S}_least(ix < 0 ? (-ix + $SC - 1) / $SC : 0, wide);
+        const int64_t end = ${S}_least(g->iw > ix ? (g->iw - ix - 1) / $SC + 1 : 0, wide), hi = end < lo ? lo : end;
         const int inside = iy >= 0 && iy < g->ih;
         const int64_t begin = inside ? lo : wide, stop = inside ? hi : wide;
         for (int64_t b = 0; b < blocks; b++) {
@@ -227,10 +228,10 @@ static ${S}_strip ${S}_find(const ${S}_call *g, int64_t at) {
     s.t1 = g->tiles * (t + 1) / g->across;
     const int64_t top = s.y0 * $SH - g->pad_h, left = ${S}_edge(g, s.t0) * $SW - g->pad_w;
     const int64_t y0 = top < 0 ? 0 : top, x0 = left < 0 ? 0 : left;
-    s.rows = ${S}_least(top + (s.y1 - s.y0 - 1) * $SH + $KH * $DH, g->ih) - y0;
+    s.rows = ${S}_least(top + (s.y1 - s.y0 - 1) * $SH + $reach, g->ih) - y0;
     s.length = (${S}_least(left + ${S}_wide(${S}_edge(g, s.t1) - ${S}_edge(g, s.t0)) * $SC, g->iw) - x0) * g->x_pixel;
     s.from = g->x + s.image * g->x_batch + s.group * g->ic + y0 * g->x_row + x0 * g->x_pixel;
-    if (s.length <= 0 || s.rows <= 0 || g->x_pixel > 2 * g->ic) s.rows = 0;
+    if ($apart || s.length <= 0 || s.rows <= 0 || g->x_pixel > 2 * g->ic) s.rows = 0;
     return s;
 }
 
