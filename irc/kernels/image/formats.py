@@ -90,6 +90,14 @@ FORMATS = (
         "pnm", "PPM", ("pnm.c",), tuple(((0, b"P%d" % k),) for k in range(1, 7)), lambda height, width, count: Dim.of(0)
     ),
     ImageFormat(
+        "tiff",
+        "TIFF",
+        ("tiff.c",),
+        (((0, b"II*\0"),), ((0, b"MM\0*"),)),
+        lambda height, width, count: 8 * height * width + count + 2097152,
+        ("inflate",),
+    ),
+    ImageFormat(
         "webp",
         "WEBP",
         (

@@ -88,11 +88,13 @@ static int inflate_symbol(inflate_state *s, const inflate_code *code) {
     return -1;
 }
 
+/* Copy a block that is not compressed. Returns 1 if it is damaged, -1 if it does not fit into the memory. */
 static int inflate_stored(inflate_state *s) {
     inflate_bits(s, s->held % 8);
     const uint32_t size = inflate_bits(s, 16), check = inflate_bits(s, 16);
     if (s->short_of || size != (check ^ 0xFFFF)) return 1;
-    for (uint32_t k = 0; k < size && s->done < s->room; k++) {
+    for (uint32_t k = 0; k < size; k++) {
+        if (s->done == s->room) return -1;
         s->out[s->done] = (uint8_t)inflate_bits(s, 8);
         if (s->short_of) return 1;
         s->done++;
@@ -136,7 +138,7 @@ static void inflate_fixed(inflate_code *literals, inflate_code *distances) {
     inflate_make(distances, lengths, 30);
 }
 
-/* Decode a block of literals and copies, up to its end or until the memory is full. */
+/* Decode a block of literals and copies. Returns 1 if it is damaged, -1 if it does not fit into the memory. */
 static int inflate_block(inflate_state *s, const inflate_code *literals, const inflate_code *distances) {
     static const uint16_t lengths[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                          31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
@@ -146,7 +148,7 @@ static int inflate_block(inflate_state *s, const inflate_code *literals, const i
         int symbol = inflate_symbol(s, literals);
         if (symbol < 0) return 1;
         if (symbol == 256) return 0;
-        if (s->done == s->room) return 0;
+        if (s->done == s->room) return -1;
         if (symbol < 256) {
             s->out[s->done++] = (uint8_t)symbol;
             continue;
@@ -187,17 +189,13 @@ static int64_t inflate_zlib(const uint8_t *bytes, int64_t count, uint8_t *out, i
     inflate_code literals, distances;
     if (count < 2 || (bytes[0] & 15) != 8 || (bytes[0] << 8 | bytes[1]) % 31 || bytes[1] & 32) return -1;
     for (int last = 0; !last;) {
-        if (s.done == room && s.at == count && s.held < 8) return room;
         last = (int)inflate_bits(&s, 1);
         const uint32_t kind = inflate_bits(&s, 2);
-        if (s.short_of || kind == 3) return s.done == room ? room : -1;
-        const int64_t before = s.done;
-        int wrong = kind == 0 ? inflate_stored(&s) : 0;
+        int wrong = s.short_of || kind == 3;
         if (kind == 1) inflate_fixed(&literals, &distances);
-        if (kind == 2) wrong = inflate_codes(&s, &literals, &distances);
-        if (kind && !wrong) wrong = inflate_block(&s, &literals, &distances);
-        if (wrong) return s.done == room ? room : -1;
-        if (s.done == room && before == room && !last) return room; /* blocks behind all that is wanted */
+        if (kind == 2) wrong = wrong || inflate_codes(&s, &literals, &distances);
+        if (!wrong) wrong = kind ? inflate_block(&s, &literals, &distances) : inflate_stored(&s);
+        if (wrong) return s.done == room ? room : -1; /* what is behind all that is wanted does not count */
     }
     return inflate_checks(&s) ? s.done : -1;
 }

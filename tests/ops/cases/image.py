@@ -14,7 +14,7 @@ def file(data: bytes) -> Spec:
     return Spec("u8", (len(data),), values=np.frombuffer(data, np.uint8))
 
 
-FORMATS = ("PPM", "BMP", "PNG")
+FORMATS = ("PPM", "BMP", "PNG", "TIFF")
 CASES = [
     *(Case(ImageDecoder(), (file(encoded(RGB, f)),), note=f) for f in FORMATS),
     *(Case(ImageDecoder(), (file(encoded(GREY, f)),), note=f"{f} grey") for f in FORMATS),
