@@ -24,7 +24,7 @@ from irc.kernels.text.base import TextKernel
 from irc.loops import builder
 from irc.loops.ir import KernelCall
 from irc.opdef.base import Op
-from irc.opdef.builder import Builder
+from irc.opdef.builder import Builder, known_by
 from irc.opdef.signature import Sig
 from irc.ops.texts import change_case
 from irc.passes.inline import decompose_where
@@ -33,8 +33,11 @@ from irc.passes.replace import put_in_place
 PAIR = 2
 """Numbers that stand for a string of the caller's: where its bytes are, and how many."""
 LETTERS = 0x530
-WITH_TABLES = frozenset({functions.FIND.name, functions.CHANGE_CASE.name, functions.RUN_AUTOMATON.name})
+TABLED = (functions.FIND, functions.CHANGE_CASE, functions.RUN_AUTOMATON, functions.TOKEN_COUNT, functions.TOKENS)
+WITH_TABLES = frozenset(kernel.name for kernel in TABLED)
 """Functions whose last size is that of their second operand."""
+SPLITTING = frozenset({functions.SPLIT.name, functions.TOKENS.name})
+"""Functions that give each string a row of others; a last operand has how many there are of each."""
 READS_NUMBERS = frozenset({"NonZero"})
 """Operations that take every type and look at elements, but not at strings."""
 
@@ -43,7 +46,8 @@ READS_NUMBERS = frozenset({"NonZero"})
 class TextOp(Op):
     """A function over strings; the last of the results of one that makes texts is their memory.
 
-    dtype: of the first result.  shape: of a result that does not have that of the first operand.  most: of a split.
+    dtype: of the first result.  shape: of a result that does not have that of the first operand.  most: a number
+    that the function knows, as of splits.
     """
 
     kernel: TextKernel
@@ -64,7 +68,7 @@ class TextOp(Op):
             shape = shape[:-1]
         elif self.kernel == functions.WRITE:
             shape = (*shape, Dim.of(PAIR))
-        elif self.kernel == functions.SPLIT:
+        elif self.kernel.name in SPLITTING:
             shape = (*shape, Dim.fresh("split"))
         found = [TensorType(self.dtype, shape)]
         if self.kernel == functions.RANK:
@@ -81,7 +85,7 @@ class TextOp(Op):
         numbers = {"n": product(shape), "most": Dim.of(self.most)}
         if self.kernel.name in WITH_TABLES:
             numbers[self.kernel.sizes[-1]] = reads[1].shape[0]
-        if self.kernel.name == functions.SPLIT.name:
+        if self.kernel.name in SPLITTING:
             numbers["parts"] = writes[0].shape[-1]
         sizes = tuple(index(numbers[name]) for name in self.kernel.sizes)
         buffers = ([x.buffer for x in part] for part in (reads, writes))
@@ -101,11 +105,11 @@ class TextOp(Op):
 
 @dataclass(frozen=True)
 class SplitOp(TextOp):
-    """The parts of strings; the third operand has their numbers, the largest of which is the size of the last axis."""
+    """The parts of strings; the last operand has their numbers, the largest of which is the size of the last axis."""
 
     def run_sizes(self, b: Builder, out: Any, *operands: Value) -> Iterable[tuple[Dim, Value]]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Take the largest number of parts, and measure these."""
-        counts = b.Concat(b.Reshape(operands[2], [-1]), b.const([0]), axis=0)
+        counts = b.Concat(b.Reshape(operands[-1], [-1]), b.const([0]), axis=0)
         yield out[0].shape[-1], b.ReduceMax(counts, [0], keepdims=False)
         yield from super().run_sizes(b, out, *operands)
 
@@ -202,7 +206,7 @@ class Texts:
 
     def call(self, kernel: TextKernel, *operands: Value, **attributes: Any) -> Value:
         """Add a call.  Returns its first result."""
-        cls = SplitOp if kernel is functions.SPLIT else TextOp
+        cls = SplitOp if kernel.name in SPLITTING else TextOp
         made = self.b.add_all(cls(kernel, **attributes), *operands)
         if kernel.makes_texts:
             made[-1].extras[KEPT] = True
@@ -222,6 +226,9 @@ class Texts:
         else:
             found = convert(node, *operands)
             made = [found] if isinstance(found, Value) else list(found)
+            known = known_by([v.type for v in node.outputs], [v.type for v in made])
+            for value in made:
+                value.type = value.tensor.with_shape([d.subs(known) for d in value.shape])
         for old, new in zip(node.outputs, made, strict=False):
             if is_text(old):
                 self.handles[old] = new
@@ -263,6 +270,13 @@ class Texts:
         most = -1 if op.maxsplit is None else op.maxsplit
         counts = self.call(functions.SPLIT_COUNT, x, mark, most=most)
         return self.call(functions.SPLIT, x, mark, counts, most=most), counts
+
+    def of_FindTokens(self, node: Node, x: Value, *given: Value) -> tuple[Value, Value]:
+        op: Any = node.op
+        *tables, pad = given
+        most = 2 * op.least + op.between
+        counts = self.call(functions.TOKEN_COUNT, x, *tables, most=most)
+        return self.call(functions.TOKENS, x, *tables, pad, counts, most=most), counts
 
     def of_RunAutomaton(self, node: Node, x: Value, bounds: Value, steps: Value, accepts: Value) -> Value:
         return self.call(functions.RUN_AUTOMATON, x, bounds, steps, accepts, dtype=boolean)

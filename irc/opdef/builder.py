@@ -138,15 +138,15 @@ def infer_node(node: Node) -> dict[str, Dim]:
     """
     types = possible_types(node.op, node.inputs)
     given = symbols_of(v for v in node.inputs if v is not None)
-    known = {k: d for k, d in _known_by([v.type for v in node.outputs], types).items() if k not in given}
+    known = {k: d for k, d in known_by([v.type for v in node.outputs], types).items() if k not in given}
     for value, found in zip(node.outputs, types, strict=False):
         value.type = found.with_shape(d.subs(known) for d in found.dims()) if known and _has_shape(found) else found
     set_contents(node)
     return known
 
 
-def _known_by(before: Sequence[Type | None], after: Sequence[Type]) -> dict[str, Dim]:
-    """Pair the sizes that only a run tells, which inference names anew each time, with the names they had."""
+def known_by(before: Sequence[Type | None], after: Sequence[Type | None]) -> dict[str, Dim]:
+    """Pair the sizes that only a run tells, which inference names anew each time, with the names that they had."""
     found: dict[str, Dim] = {}
     for old, new in zip(before, after, strict=False):
         if not _has_shape(old) or not _has_shape(new) or len(old.dims()) != len(new.dims()):

@@ -169,13 +169,18 @@ def complement(runs: Ranges) -> Ranges:
     return (*found, (start, LAST)) if start <= LAST else tuple(found)
 
 
-def automaton(pattern: str) -> Automaton:
-    """Compile a pattern that must match all of a text.  Raises ValueError, re.error or RecursionError."""
+def automaton(pattern: str, assertions: bool = True) -> Automaton:
+    """Compile a pattern that must match all of a text, or, without assertions, any part of one.
+
+    Raises ValueError, re.error or RecursionError.
+    """
     spelled = re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", pattern)
     tree = syntax.parse(spelled, re.ASCII)
     nodes = Nodes()
     start = nodes.new()
     final = nodes.sequence(tree, tree.state.flags, start)
+    if not assertions and any(isinstance(on, str) for edges in nodes.edges for on, _ in edges):
+        raise ValueError("it asks what stands around a match")
     runs = {run for edges in nodes.edges for on, _ in edges if isinstance(on, tuple) for run in on}
     words = any(on in ("boundary", "inside") for edges in nodes.edges for on, _ in edges if isinstance(on, str))
     runs |= {*CATEGORIES[kinds.CATEGORY_WORD]} if words else set()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from irc.diagnostics import Sink
-from irc.ir.graph import Graph, Node, Value
-from irc.opdef.builder import trace
+from irc.ir.graph import Graph, Node, Value, symbols_of
+from irc.opdef.builder import known_by, trace
+from irc.passes.infer import rename
 
 
 def decompose_where(graph: Graph, wanted: Callable[[Node], bool], sink: Sink) -> None:
@@ -22,6 +25,7 @@ def inline(graph: Graph, node: Node) -> list[Node]:
     """Put a node's decomposition in its place. Returns the new nodes; raises Problem."""
     traced, results, formals = trace(node.op, node.inputs)
     given = [v for v in node.inputs if v is not None and v.const is None]
+    _keep_names(traced, node, results, given)
     twins: dict[Value, Value] = dict(zip(formals, given, strict=True))
 
     def of(value: Value) -> Value:
@@ -44,3 +48,17 @@ def inline(graph: Graph, node: Node) -> list[Node]:
         graph.replace_uses(old, new)
     graph.remove(node)
     return added
+
+
+def _keep_names(traced: Graph, node: Node, results: Sequence[Value], given: Sequence[Value]) -> None:
+    """Give sizes that only a run tells the names that they have in the types of a node's results."""
+    known = known_by([v.type for v in node.outputs], [v.type for v in results])
+    known = {name: size for name, size in known.items() if name not in symbols_of(given)}
+    if not known:
+        return
+    rename(traced, known)
+    for value in traced.values():
+        if value.contents is not None:
+            changed = np.empty(value.contents.shape, object)
+            changed.reshape(-1)[:] = [size.subs(known) for size in value.contents.reshape(-1)]
+            value.contents = changed

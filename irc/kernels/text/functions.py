@@ -187,33 +187,119 @@ SPLIT = TextKernel(
 )
 """The parts of each string, and empty strings behind them."""
 
+STEPPING = Piece(
+    "IRC_TEXT_STEPPING",
+    """
+/* The class of the character at bytes[*at], which becomes the place of the next one. */
+static inline int64_t irc_text_class(const char *bytes, int64_t size, const int32_t *bounds, int64_t classes,
+                                     int64_t *at) {
+    int64_t k = *at, low = 0, high = classes;
+    const unsigned char lead = (unsigned char)bytes[k];
+    int more = lead < 0xC0 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    int32_t letter = lead < 0x80 ? lead : lead & (0x3F >> more);
+    for (k++; more > 0 && k < size; more--, k++) letter = letter << 6 | (bytes[k] & 0x3F);
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (bounds[middle] <= letter) low = middle;
+        else high = middle;
+    }
+    *at = k;
+    return low;
+}
+""",
+    ("irc_text_class",),
+)
+
 RUN_AUTOMATON = TextKernel(
     "run_automaton",
     """    for (int64_t i = 0; i < n; i++) {
-        const unsigned char *bytes = (const unsigned char *)irc_text_bytes(x[i]);
         const int64_t size = irc_text_size(x[i]);
         int32_t state = 0;
-        for (int64_t k = 0; k < size;) {
-            const unsigned char lead = bytes[k];
-            int more = lead < 0xC0 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-            int32_t letter = lead < 0x80 ? lead : lead & (0x3F >> more);
-            for (k++; more > 0 && k < size; more--, k++) letter = letter << 6 | (bytes[k] & 0x3F);
-            int64_t low = 0, high = classes;
-            while (high - low > 1) {
-                const int64_t middle = (low + high) / 2;
-                if (bounds[middle] <= letter) low = middle;
-                else high = middle;
-            }
-            state = steps[state * classes + low];
-        }
+        for (int64_t k = 0; k < size;)
+            state = steps[state * classes + irc_text_class(irc_text_bytes(x[i]), size, bounds, classes, &k)];
         y[i] = accepts[state];
     }
 """,
     (("x", IN), ("bounds", "const int32_t *"), ("steps", "const int32_t *"), ("accepts", "const uint8_t *")),
     (("y", "uint8_t *"),),
     ("n", "classes"),
+    pieces=(STEPPING,),
 )
 """Whether an automaton over classes of characters accepts each string."""
+
+FINDING = Piece(
+    "IRC_TEXT_FINDING",
+    """
+/* The longest match of an automaton in a text of `size` bytes from *at on, or what stands before it and behind the one
+ * before (between), as *begin and its length, of at least `least` characters; -1 if there is none.  *from: the end of
+ * the match before. */
+static inline int64_t irc_text_token(const char *bytes, int64_t size, const int32_t *bounds, const int32_t *steps,
+                                     const int32_t *says, int64_t classes, int64_t least, int between, int64_t *at,
+                                     int64_t *from, int64_t *begin) {
+    while (*from <= size) {
+        int64_t start = *at, end = start;
+        int32_t state = 0;
+        for (int64_t k = start; k < size && says[state] != 2;) {
+            state = steps[state * classes + irc_text_class(bytes, size, bounds, classes, &k)];
+            if (says[state] == 1) end = k;
+        }
+        if (end == start && start < size) {
+            irc_text_class(bytes, size, bounds, classes, at);
+            continue;
+        }
+        const int last = start >= size;
+        int64_t to = between ? start : end, count = 0;
+        *begin = between ? *from : start;
+        *at = end;
+        *from = last ? size + 1 : end;
+        if (last && !between) return -1;
+        for (int64_t k = *begin; k < to; k++) count += (bytes[k] & 0xC0) != 0x80;
+        if (count >= least && count > 0) return to - *begin;
+    }
+    return -1;
+}
+""",
+    ("irc_text_token",),
+)
+AUTOMATON = (("bounds", "const int32_t *"), ("steps", "const int32_t *"), ("says", "const int32_t *"))
+
+TOKEN_COUNT = TextKernel(
+    "token_count",
+    """    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0, from = 0, begin = 0, count = 0;
+        while (irc_text_token(irc_text_bytes(x[i]), irc_text_size(x[i]), bounds, steps, says, classes, most / 2,
+                              most % 2, &at, &from, &begin) >= 0) count++;
+        y[i] = count;
+    }
+""",
+    (("x", IN), *AUTOMATON),
+    (("y", OUT),),
+    ("n", "most", "classes"),
+    pieces=(STEPPING, FINDING),
+)
+"""The number of tokens of each string; most: twice the fewest characters of one, and 1 for those between matches."""
+
+TOKENS = TextKernel(
+    "tokens",
+    """    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0, from = 0, begin = 0, count = 0, length;
+        const char *bytes = irc_text_bytes(x[i]);
+        while ((length = irc_text_token(bytes, irc_text_size(x[i]), bounds, steps, says, classes, most / 2, most % 2,
+                                        &at, &from, &begin)) >= 0) {
+            const int64_t token = irc_text_copy(&texts, bytes + begin, length);
+            if (y && count < parts) y[i * parts + count] = token;
+            count++;
+        }
+        for (; y && count < parts; count++) y[i * parts + count] = pad[0];
+    }
+""",
+    (("x", IN), *AUTOMATON, ("pad", IN)),
+    (("y", OUT),),
+    ("n", "most", "parts", "classes"),
+    makes_texts=True,
+    pieces=(STEPPING, FINDING),
+)
+"""The tokens of each string, and a string in the places behind them."""
 
 SORTING = Piece(
     "IRC_TEXT_SORTING",
