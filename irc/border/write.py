@@ -179,7 +179,7 @@ class _Writer:
     # ------------------------------------------------------------------- nodes
     def _verbatim(self, origin: Origin | None) -> bool:
         """Whether the node of the file can be written again as it was."""
-        if origin is None or not origin.intact or origin.format != self.format:
+        if origin is None or not origin.intact or origin.format != self.format or origin.is_read_inside:
             return False
         if origin.form is None or any(support.bodies_of(origin.raw)):
             same = support.means_the_same(self.format, origin.raw, self.options.opsets, self.options.max_opset)

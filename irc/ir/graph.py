@@ -170,6 +170,12 @@ class Origin:
     nodes: list[Node] = field(default_factory=list["Node"])
     intact: bool = True
 
+    @property
+    def is_read_inside(self) -> bool:
+        """Whether another node reads a value of these nodes that the layer does not give, as a Gradient may."""
+        hidden = [v for node in self.nodes for v in node.outputs if v not in self.outputs]
+        return any(user not in self.nodes for v in hidden for user in v.uses)
+
 
 @dataclass(eq=False, slots=True)
 class Node:

@@ -166,6 +166,20 @@ def test_it_is_written_as_the_operations_that_it_becomes(tmp_path: Any) -> None:
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+def test_a_result_that_only_the_gradient_reads_is_written(tmp_path: Any) -> None:
+    """The places of MaxPool."""
+    text = """m (float[1,1,4] x) => (float[1,1,2] y, float[1,1,4] dx) {
+        y = MaxPool <kernel_shape = [2], strides = [2]> (x)
+        dx = Gradient <xs = ["x"], y = "y"> (x)
+      }"""
+    irc.convert(model(text), tmp_path / "m.onnx")
+    onnx.checker.check_model(tmp_path / "m.onnx", full_check=True)
+    x = np.array([[[1.0, 3.0, 2.0, -1.0]]], np.float32)
+    y, dx = irc.compile(tmp_path / "m.onnx", backend="numpy")([x])
+    np.testing.assert_array_equal(y, [[[3, 2]]])
+    np.testing.assert_array_equal(dx, [[[0, 1, 1, 0]]])
+
+
 NODE = """m (float[2] a, float[2] b) => (float[2] g) {{ y = {op}  g = Gradient <xs = {xs}, y = "{y}"> ({operands}) }}"""
 
 
