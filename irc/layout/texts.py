@@ -85,6 +85,10 @@ class TextOp(Op):
         numbers = {"n": product(shape), "most": Dim.of(self.most)}
         if self.kernel.name in WITH_TABLES:
             numbers[self.kernel.sizes[-1]] = reads[1].shape[0]
+        if self.kernel.name == functions.PACK.name:
+            numbers["total"] = reads[2].shape[0]
+        if self.kernel.name == functions.SYMBOLS.name:
+            numbers["total"] = writes[0].shape[0]
         if self.kernel.name in SPLITTING:
             numbers["parts"] = writes[0].shape[-1]
         sizes = tuple(index(numbers[name]) for name in self.kernel.sizes)
@@ -112,6 +116,19 @@ class SplitOp(TextOp):
         counts = b.Concat(b.Reshape(operands[-1], [-1]), b.const([0]), axis=0)
         yield out[0].shape[-1], b.ReduceMax(counts, [0], keepdims=False)
         yield from super().run_sizes(b, out, *operands)
+
+
+@dataclass(frozen=True)
+class SymbolsOp(TextOp):
+    """The bytes of strings; the second operand is their number."""
+
+    def infer(self, *operands: Value) -> Sequence[TensorType]:
+        known = operands[1].dims()
+        return [TensorType(u8, (known[0] if known else Dim.fresh("symbols"),))]
+
+    def run_sizes(self, b: Builder, out: Any, *operands: Value) -> Iterable[tuple[Dim, Value]]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Take the number of bytes."""
+        yield out.shape[0], operands[1]
 
 
 def is_text(value: Value | None) -> bool:
@@ -207,6 +224,7 @@ class Texts:
     def call(self, kernel: TextKernel, *operands: Value, **attributes: Any) -> Value:
         """Add a call.  Returns its first result."""
         cls = SplitOp if kernel.name in SPLITTING else TextOp
+        cls = SymbolsOp if kernel.name == functions.SYMBOLS.name else cls
         made = self.b.add_all(cls(kernel, **attributes), *operands)
         if kernel.makes_texts:
             made[-1].extras[KEPT] = True
@@ -252,6 +270,15 @@ class Texts:
 
     def of_StringConcat(self, node: Node, x: Value, y: Value) -> Value:
         return self.call(functions.CONCAT, self.spread(node, x), self.spread(node, y))
+
+    def of_StringBytes(self, node: Node, x: Value) -> Value:
+        return self.call(functions.SIZES, x)
+
+    def of_StringSymbols(self, node: Node, x: Value, total: Value) -> Value:
+        return self.call(functions.SYMBOLS, x, total)
+
+    def of_StringsOfSymbols(self, node: Node, begins: Value, ends: Value, symbols: Value) -> Value:
+        return self.call(functions.PACK, begins, ends, symbols)
 
     def of_Equal(self, node: Node, x: Value, y: Value) -> Value:
         return self.call(functions.EQUAL, self.spread(node, x), self.spread(node, y), dtype=boolean)

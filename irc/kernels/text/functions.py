@@ -45,6 +45,42 @@ WRITE = TextKernel(
 )
 """A pointer and a number of bytes for each string, for the caller."""
 
+SIZES = TextKernel(
+    "sizes", "    for (int64_t i = 0; i < n; i++) y[i] = irc_text_size(x[i]);\n", (("x", IN),), (("y", OUT),), ("n",)
+)
+"""The number of bytes of each string."""
+
+SYMBOLS = TextKernel(
+    "symbols",
+    """    int64_t used = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t size = irc_text_size(x[i]) < total - used ? irc_text_size(x[i]) : total - used;
+        if (size > 0) memcpy(y + used, irc_text_bytes(x[i]), (size_t)size);
+        used += size;
+    }
+""",
+    (("x", IN), ("sum", IN)),
+    (("y", "uint8_t *"),),
+    ("n", "total"),
+)
+"""The bytes of all strings, one behind the other."""
+
+PACK = TextKernel(
+    "pack",
+    """    for (int64_t i = 0; i < n; i++) {
+        const int64_t last = ends[i] < total ? ends[i] : total;
+        const int64_t first = begins[i] < 0 ? 0 : begins[i] < total ? begins[i] : total;
+        const int64_t text = irc_text_copy(&texts, (const char *)symbols + first, last > first ? last - first : 0);
+        if (y) y[i] = text;
+    }
+""",
+    (("begins", IN), ("ends", IN), ("symbols", "const uint8_t *")),
+    (("y", OUT),),
+    ("n", "total"),
+    makes_texts=True,
+)
+"""The strings whose bytes stand there among the symbols; one that leaves these is cut."""
+
 CONCAT = TextKernel(
     "concat",
     """    for (int64_t i = 0; i < n; i++) {
