@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 NARROW = frozenset({f8e4m3fn, f8e5m2})
 
 
-def move_pivot(b: LoopBuilder, m: Tensor, k: Expr, product: Var) -> None:
-    """Swap row k and the row at or below it whose element in column k is largest; this negates `product`."""
+def move_pivot(b: LoopBuilder, m: Tensor, k: Expr, product: Var | None = None) -> None:
+    """Swap row k and the row at or below it whose element in column k is largest; this negates `product`, if any."""
     best, chosen = b.var(Un("abs", m[k, k]), "best"), b.var(k, "chosen")
     with b.for_(index(m.shape[0]) - 1 - k) as i:
         found = b.let(Un("abs", m[k + 1 + i, k]), "found")
@@ -37,7 +37,8 @@ def move_pivot(b: LoopBuilder, m: Tensor, k: Expr, product: Var) -> None:
             b.assign(best, found)
             b.assign(chosen, k + 1 + i)
     with b.if_(chosen.ne(k)):
-        b.assign(product, -product)
+        if product is not None:
+            b.assign(product, -product)
         with b.for_(index(m.shape[1])) as j:
             upper = b.let(m[k, j], "upper")
             b.store(m, (k, j), m[chosen, j])
@@ -86,7 +87,7 @@ class Det(Op):
 class Inverse(Op):
     """The inverse of each square matrix that the last two axes hold; narrow floats are computed in f32.
 
-    adjoint: times the determinant.  Nothing is promised of singular matrices.
+    adjoint: transposed.  Nothing is promised of singular matrices.
     """
 
     adjoint: bool = False
@@ -102,17 +103,16 @@ class Inverse(Op):
         w = wide(x).reshape(-1, size, size)
         m = np.concatenate([w, np.zeros_like(w)], axis=2)
         m[:, np.arange(size), size + np.arange(size)] = 1.0
-        product, each = np.ones(len(m), w.dtype), np.arange(len(m))
+        each = np.arange(len(m))
         with np.errstate(all="ignore"):
             for k in range(size):
                 chosen = k + np.abs(m[:, k:, k]).argmax(axis=1)
                 row = m[each, chosen]
                 m[each, chosen] = m[:, k]
-                product = product * np.where(chosen == k, row[:, k], -row[:, k])
                 row = row / row[:, k : k + 1]
                 m = m - m[:, :, k : k + 1] * row[:, None, :]
                 m[:, k] = row
-            y = m[:, :, size:] * (product[:, None, None] if self.adjoint else np.ones(1, w.dtype))
+        y = m[:, :, size:].swapaxes(1, 2) if self.adjoint else m[:, :, size:]
         return rounded(y.reshape(x.shape), x)
 
     def loops(self, b: LoopBuilder, x: Tensor, y: Tensor) -> None:
@@ -123,20 +123,18 @@ class Inverse(Op):
             with b.nest((size, size)) as (i, j):
                 b.store(m, (i, j), x[(*at, i, j)].cast(kind))
                 b.store(m, (i, j + index(size)), select(i.eq(j), Const(1.0, kind), Const(0.0, kind)))
-            product = b.var(Const(1.0, kind), "product")
             with b.for_(size) as k:
-                move_pivot(b, m, k, product)
+                move_pivot(b, m, k)
                 pivot = b.let(m[k, k], "pivot")
-                b.assign(product, product * pivot)
                 with b.for_(size * 2) as j:
                     b.store(m, (k, j), m[k, j] / pivot)
                 with b.for_(size) as i, b.if_(i.ne(k)):
                     factor = b.let(m[i, k], "factor")
                     with b.for_(size * 2) as j:
                         b.store(m, (i, j), m[i, j] - factor * m[k, j])
-            scale = product if self.adjoint else Const(1.0, kind)
             with b.nest((size, size)) as (i, j):
-                b.store(y, (*at, i, j), (m[i, j + index(size)] * scale).cast(y.dtype))
+                row, column = (j, i) if self.adjoint else (i, j)
+                b.store(y, (*at, i, j), m[row, column + index(size)].cast(y.dtype))
 
     onnx = (Form("Inverse", 1, T=FLOATS, domain=MICROSOFT),)
     openvino = (Form("Inverse", 14, attrs={"adjoint": Bool(False)}, T=FLOATS_BF16 | NARROW),)
