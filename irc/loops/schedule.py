@@ -27,6 +27,8 @@ WHOLE_TILE = 512
 """A last axis of up to this many elements is one tile."""
 BLOCK = 4
 UNROLL = 4
+AT_ONCE = 16
+"""Accumulators whose loop GCC unrolls before it vectorises, as `lanes` asks for: of one register of f32 or less."""
 
 
 @dataclass
@@ -96,7 +98,9 @@ class Scalars:
         lanes = lane_count(r)
         acc = b.alloc(r.dtype, [lanes], "lanes")
         buffer = _buffer(acc)
-        with b.for_(lanes, "lanes", "j") as j:
+        # To GCC, a maximum that keeps NaNs is no reduction: of lanes that it unrolls at once, it makes scalars.
+        kind: Kind = "simd" if r.op in ("max", "min") and lanes <= AT_ONCE else "lanes"
+        with b.for_(lanes, kind, "j") as j:
             b.store(buffer, j, identity(r.op, r.dtype))
         with loops(b, r.vars[:-1], r.extents[:-1]):
 
@@ -104,7 +108,7 @@ class Scalars:
                 body = share(b, substitute(r.body, {last: base + j}))
                 b.store(buffer, j, combine(r.op, acc[j], body))
 
-            with b.for_(extent // lanes, name="s") as s, b.for_(lanes, "lanes", "j") as j:
+            with b.for_(extent // lanes, name="s") as s, b.for_(lanes, kind, "j") as j:
                 step(s * lanes, j)
             if extent % lanes != 0:
                 with b.for_(extent % lanes, "simd", "j") as j:
