@@ -12,12 +12,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import irc
+from irc.border import support
 from irc.diagnostics import ConversionError
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, f32, i64
 from irc.opdef.builder import Builder, evaluate
 from irc.opdef.forms import Declined
+from irc.opdef.registry import FORMS, load_all
 from irc.opdef.sizes import SizeBuilder
 
 rng = np.random.default_rng(0)
@@ -103,7 +105,13 @@ def test_a_window_spelled_out_is_the_one_left_out(tmp_path: Path) -> None:
     assert 'type="MaxPool" version="opset1"' in (tmp_path / "b.xml").read_text("utf-8")
 
 
-def test_unknown_operations_stay_in_opsets_that_define_them_alike(tmp_path: Path) -> None:
+def test_unknown_operations_stay_in_opsets_that_define_them_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_all()
+    monkeypatch.delitem(FORMS, ("onnx", "", "imagedecoder"))
+    row = support.Unsupported("ImageDecoder", 20, "as if irc had no definition")
+    monkeypatch.setattr(support, "unsupported", lambda: {("onnx", "", "imagedecoder"): row})
     node = helper.make_node("ImageDecoder", ["n"], ["y"])
     source = model(tmp_path / "a.onnx", [node], {"x": (1,)}, 20, n=np.zeros(8, np.uint8))
     irc.save(irc.load(source), tmp_path / "b.onnx", opset=22)
