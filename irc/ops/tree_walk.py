@@ -22,8 +22,10 @@ from irc.ops.tree_tables import EQUAL, MISSING, Nodes, flatten, votes
 BLOCK = 128
 """Rows that walk down a tree together: their loads do not wait for each other, and the tree is read once for all."""
 FEW = 8
-"""Fewer rows than this walk one by one, down `TOGETHER` trees at once."""
-TOGETHER = 16
+"""Fewer rows than this walk one by one, down up to `TOGETHER` trees at once, a multiple of `LANES`."""
+TOGETHER = 64
+LANES = 16
+"""Trees whose steps a vector of the widest processors takes together."""
 Walk = tuple[LoopBuilder, Tensor, tuple[Tensor, Tensor, Tensor | None], Tensor]
 """What a walk reads: the rows, the tables of the nodes, where each walk has come to."""
 Entries = Mapping[int, Sequence[tuple[int, float]]]
@@ -192,16 +194,18 @@ class WalkTrees(Op):
         """Walk one row down blocks of trees."""
         b, (roots, depths), node = walk[0], trees, walk[-1]
         count = index(roots.shape[0])
-        with b.for_(roots.shape[0].ceildiv(Dim.of(TOGETHER))) as part:
-            low = b.let(part * TOGETHER, "low")
+        blocks = -(-int(roots.shape[0]) // TOGETHER)
+        together = -(-int(roots.shape[0]) // max(blocks * LANES, 1)) * LANES
+        with b.for_(blocks) as part:
+            low = b.let(part * together, "low")
             deepest = b.var(Const(0, i32), "deepest")
-            with b.for_(TOGETHER) as k:
+            with b.for_(together) as k:
                 tree = (low + k).min(count - 1)
                 b.store(node, (k,), roots[tree])
                 b.assign(deepest, deepest.max(depths[tree]))
-            with b.for_(deepest.cast(i64)), b.for_(TOGETHER, "simd") as k:
+            with b.for_(deepest.cast(i64)), b.for_(together, "simd") as k:
                 self._step(walk, row, k)
-            with b.for_((count - low).min(TOGETHER)) as k:
+            with b.for_((count - low).min(together)) as k:
                 vote(node[k])
 
     def _step(self, walk: Walk, row: Expr, k: Expr) -> None:
