@@ -11,7 +11,8 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -179,17 +180,41 @@ class NativeEngine:
             arrays, _alive = self._with_pairs(arrays)
         measured = np.zeros(max(sum(self._ranks), 1), np.int64) if self._measured else None
         where = None if measured is None else measured.__array_interface__["data"][0]
+        with self._limits_kept():
+            try:
+                made = self._run_with_limits(arrays, dims, out, where)
+            except RunError:
+                if self._planned == dims + self._limits:  # the run has failed, not the plan for it
+                    raise
+                # planned for the largest of each size in several runs; what this one needs may be less
+                self._limits = (1,) * len(self._limits)
+                made = self._run_with_limits(arrays, dims, out, where)
+        results = made if measured is None else self._cut(made, measured)
+        for k in self._string_outputs:
+            results[k] = c_strings.taken(results[k])
+        return results
+
+    def _run_with_limits(
+        self, arrays: Sequence[Array], dims: tuple[int, ...], out: Sequence[Array] | None, where: int | None
+    ) -> list[Array]:
+        """Run, again with more room for computed sizes where that is needed. Returns the outputs."""
         while True:
             self.plan(dims)
             made = self._results(dims + self._limits) if out is None else list(out)
             status = self._run(self._context, _pointers(arrays), _pointers(made), where)
             if status != runtime.SIZE_BEYOND_BOUND.number or not self._raise_limits():
-                break
-        self._check(status)
-        results = made if measured is None else self._cut(made, measured)
-        for k in self._string_outputs:
-            results[k] = c_strings.taken(results[k])
-        return results
+                self._check(status)
+                return made
+
+    @contextmanager
+    def _limits_kept(self) -> Iterator[None]:
+        """Restore the limits of computed sizes if a run fails: what it asked for is no measure for later ones."""
+        before = self._limits
+        try:
+            yield
+        except RunError:
+            self._limits = before
+            raise
 
     def _with_pairs(self, arrays: Sequence[Array]) -> tuple[list[Array], list[object]]:
         """Lay out the arrays of strings for C.  Returns all arrays, and what must outlive the run."""
@@ -257,12 +282,13 @@ class NativeEngine:
                     np.copyto(own, given)
                 if mapped is not None:
                     self._check_mapped()
-                status = run(self._context, ins, outs, None)
-                while status == beyond and self._raise_limits():
-                    self.plan(dims)
+                with self._limits_kept():
                     status = run(self._context, ins, outs, None)
-            if status:
-                check(status)
+                    while status == beyond and self._raise_limits():
+                        self.plan(dims)
+                        status = run(self._context, ins, outs, None)
+                    if status:
+                        check(status)
             return made
 
         call.inputs = read  # type: ignore[attr-defined]  # their memory must outlive the call

@@ -75,6 +75,17 @@ def test_an_image_that_is_too_large(backend: str) -> None:
         compiled(backend)(bytes_of(b"P6 99999 99999 255\n" + bytes(99)))
 
 
+@pytest.mark.compiler
+def test_sizes_of_one_file_are_no_measure_for_others() -> None:
+    """A header may ask for any size; long and wide images that each have room need not have it together."""
+    run, whole = compiled("c"), encoded(image(5, 6), "PPM")
+    for header in (b"P6 1 99999999 255\n", b"P6 99999999 1 255\n"):
+        with pytest.raises(irc.IrcError):
+            run(bytes_of(header + bytes(9)))
+    for file in (b"P4 1 800000\n" + bytes(800000), b"P4 800000 1\n" + bytes(100000), whole):
+        np.testing.assert_array_equal(run(bytes_of(file))[0], by_pillow(file))
+
+
 def test_pillow_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.setattr(source, "_SOURCES", WeakKeyDictionary[Any, Any]())
