@@ -3,6 +3,7 @@
     model = irc.load("model.xml")                    raises irc.InvalidModel with every finding
     findings = irc.validate("model.onnx")            list of irc.Diagnostic; never raises
     irc.save(model, "model.onnx", opset=17)
+    proto = irc.to_onnx(model)                       the same, without a file
     irc.convert("model.onnx", "model.xml", for_openvino="2021.4")
     compiled = irc.compile("model.onnx")             then compiled(x) → list of arrays
     again = irc.load_compiled("build/")
@@ -49,6 +50,7 @@ __all__ = [
     "load",
     "load_compiled",
     "save",
+    "to_onnx",
     "validate",
 ]
 
@@ -93,6 +95,17 @@ def save(
 
     options = SaveOptions(opset, ir_version, max_opset, for_openvino, compress_fp16)
     driver.save(model, path, options)
+
+
+def to_onnx(model: Model, *, opset: int | None = None, compress_fp16: bool = False) -> onnx.ModelProto:
+    """Make the ONNX model that `save` would write, without a file, all weights in it.
+
+    The options are those of `save`.  Raises ConversionError with the same findings.
+    """
+    from irc import driver
+    from irc.conversion import SaveOptions
+
+    return driver.to_onnx(model, SaveOptions(opset=opset, compress_fp16=compress_fp16))
 
 
 def convert(source: Source, path: str | Path, **options: Any) -> None:

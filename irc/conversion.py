@@ -6,10 +6,11 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from irc.formats.document import Attr, RawGraph, RawModel, RawNode, RawTensor, R
 from irc.ir.graph import Model
 from irc.ir.types import TensorType, f16, f32
 from irc.passes import state as states
+
+if TYPE_CHECKING:
+    import onnx
 
 DEFAULT_OPSET = 21
 
@@ -69,6 +73,11 @@ class SaveOptions:
             expected = "a name that ends in .onnx or .xml"
             sink.report(codes.BAD_OPTION, option="path", value=os.fspath(path), expected=expected)
             raise ConversionError(sink.diagnostics)
+        self.check_for(ending)
+
+    def check_for(self, ending: str) -> None:
+        """ConversionError with every option that has no such value or says nothing about files of that ending."""
+        sink = Sink()
         for option in (f.name for f in fields(self)):
             value = getattr(self, option)
             if value is None or value is False:
@@ -125,16 +134,9 @@ def _newest_ir(release: Any) -> int:
 def write_file(model: Model, path: str | Path, options: SaveOptions) -> None:
     """Write the model in the format of the path's suffix; ConversionError with every finding, OSError."""
     options.check(path)
-    sink = Sink()
-    suffix = ending_of(path)
-    raw = to_openvino(model, options, sink) if suffix == ".xml" else to_onnx(model, options, sink)
-    sink.stop_on_errors(ConversionError)
-    if options.compress_fp16:
-        compress(raw.graph, raw.format, {v.key for v in raw.graph.outputs}, raw.opsets.get("", 0))
-    if raw.format == "onnx" and raw.version < 4:
-        _list_initializers(raw.graph)
-    try:
-        if suffix == ".xml":
+    raw = raw_model(model, ending_of(path), options)
+    with _located(raw):
+        if raw.format == "openvino":
             from irc.formats.openvino import writer as openvino
 
             openvino.write(raw, path)
@@ -142,7 +144,37 @@ def write_file(model: Model, path: str | Path, options: SaveOptions) -> None:
             from irc.formats.onnx import writer as onnx
 
             onnx.write(raw, path)
+
+
+def onnx_proto(model: Model, options: SaveOptions) -> onnx.ModelProto:
+    """Make the message that `write_file` would write, all weights in it; ConversionError with every finding."""
+    from irc.formats.onnx.writer import to_proto
+
+    options.check_for(".onnx")
+    raw = raw_model(model, ".onnx", options)
+    with _located(raw):
+        return to_proto(raw)
+
+
+def raw_model(model: Model, ending: str, options: SaveOptions) -> RawModel:
+    """The document that options which have been checked ask for; ConversionError with every finding."""
+    sink = Sink()
+    raw = to_openvino(model, options, sink) if ending == ".xml" else to_onnx(model, options, sink)
+    sink.stop_on_errors(ConversionError)
+    if options.compress_fp16:
+        compress(raw.graph, raw.format, {v.key for v in raw.graph.outputs}, raw.opsets.get("", 0))
+    if raw.format == "onnx" and raw.version < 4:
+        _list_initializers(raw.graph)
+    return raw
+
+
+@contextmanager
+def _located(raw: RawModel) -> Generator[None]:
+    """Raise what a writer refuses as ConversionError, with the place in the source."""
+    try:
+        yield
     except Problem as p:
+        sink = Sink()
         sink.report(p.code, _place(raw.graph, str(p.facts.get("name"))), p.notes, **p.facts)
         raise ConversionError(sink.diagnostics) from p
 

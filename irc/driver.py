@@ -3,6 +3,7 @@
 load      reader → border.read_model → checks
 validate  reader → schema (OpenVINO) → border.read_model → checks
 save      border.write_model → compress → writer
+to_onnx   border.write_model → compress → message
 compile   load → copy → bind shapes → passes → backend → artefact
 
 What only a step needs is imported in it: an artefact from the cache takes none of them.
@@ -33,6 +34,8 @@ from irc.toolchain import c_compiler
 from irc.version import VERSION
 
 if TYPE_CHECKING:
+    import onnx
+
     from irc.conversion import SaveOptions
     from irc.formats.document import RawModel
     from irc.ir.dim import Dim
@@ -123,6 +126,13 @@ def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> 
         write_file(model, path, options or SaveOptions())
     except OSError as e:  # say the name that was asked for, not a temporary one
         raise type(e)(e.errno, e.strerror or str(e), os.fspath(path)) from e
+
+
+def to_onnx(model: Model, options: SaveOptions) -> onnx.ModelProto:
+    """The model as an ONNX message; ConversionError with every finding."""
+    from irc.conversion import onnx_proto
+
+    return onnx_proto(model, options)
 
 
 # ----------------------------------------------------------------------------- compile

@@ -287,3 +287,18 @@ def test_sizes_by_arithmetic() -> None:
         assert found.tolist() == [size.evaluate({"n": a, "m": b}) for size in sizes]
     with pytest.raises(Declined):
         SizeBuilder(graph).dims([Dim.symbol("k")])
+
+
+# ------------------------------------------------------------------------- without a file
+def test_a_message_is_what_a_file_would_be(tmp_path: Path) -> None:
+    source = model(tmp_path / "a.onnx", [helper.make_node("Add", ["a", "b"], ["y"])], {"a": (2, 3), "b": (3,)}, 13)
+    for options in ({}, {"opset": 17}, {"compress_fp16": True}):
+        irc.save(irc.load(source), tmp_path / "b.onnx", **options)
+        assert irc.to_onnx(irc.load(source), **options) == onnx.load(tmp_path / "b.onnx")
+
+
+def test_a_message_has_the_findings_of_a_file(tmp_path: Path) -> None:
+    source = model(tmp_path / "a.onnx", [helper.make_node("Gelu", ["a"], ["y"])], {"a": (2, 3)}, 20)
+    with pytest.raises(ConversionError) as said:
+        irc.to_onnx(irc.load(source), opset=99)
+    assert [d.code for d in said.value.diagnostics] == ["IRC6350"]
