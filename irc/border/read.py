@@ -283,7 +283,7 @@ class _Reader:
     # ------------------------------------------------- what is not read by a form
     def _form(self, raw: RawNode) -> tuple[Form, type[Op]] | None:
         """The row that reads this node; None (reported) if irc has none."""
-        if not raw.type or self.functions.is_refused(raw):  # the reader has reported it
+        if not raw.type or raw.extras.get("broken") or self.functions.is_refused(raw):  # the reader has reported it
             return None
         rows = forms_of(self.format, raw.domain, raw.type)
         opset = support.opset_name(self.format, raw)

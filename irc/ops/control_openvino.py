@@ -56,8 +56,8 @@ class Joint:
         facts = {"op": "the port map", "attribute": "part_size", "value": size, "expected": "positive"}
         require(size > 0, codes.ATTRIBUTE_RANGE, **facts)
         return Joint(
-            entry["external_port_id"].strip(),
-            entry["internal_layer_id"].strip(),
+            _number(entry["external_port_id"]),
+            _number(entry["internal_layer_id"]),
             entry.get("purpose", ""),
             number("axis", 0) if "axis" in entry else None,
             number("start", 0),
@@ -88,6 +88,11 @@ class Joint:
         place = b.Sub(place, b.const(self.size)) if self.stride < 0 else place
         places = b.Add(b.Unsqueeze(place, [0]), b.const(list(range(self.size))))
         return b.Gather(x, places, b.const(axis))
+
+
+def _number(text: str) -> str:
+    """The id without zeros in front and the like: the reader has seen to it that it is a number."""
+    return str(int(text))
 
 
 def _size(b: Builder, x: Value, axis: int) -> Value:
@@ -147,7 +152,7 @@ class _Iteration:
     def __init__(self, b: Builder, a: Attributes, operands: Sequence[Value]) -> None:
         self.b, self.operands, self.body, self.ports = b, operands, a.body, a.ports
         entries = _joints(a, "port_map", "input")
-        edges = {str(e["to-layer"]).strip(): str(e["from-layer"]).strip() for e in a.joints.get("back_edges", ())}
+        edges = {_number(e["to-layer"]): _number(e["from-layer"]) for e in a.joints.get("back_edges", ())}
         self.numbers = [j for j in entries if j.port == "-1"]
         self.inputs = [j for j in entries if j.port != "-1"]
         self.cut = [j for j in self.inputs if j.axis is not None]

@@ -19,7 +19,7 @@ UNSUPPORTED_OP = Code(
     "irc does not support {op} ({opset}) yet: {reason}",
     why="The operation exists, but irc has no definition for it. The model can be rewritten in its own format "
     "(the layer is copied as it is), not converted, checked beyond this layer, or compiled.",
-    example='<layer type="TensorIterator" version="opset1">',
+    example='<layer type="PSROIPooling" version="opset1">',
     fix="See docs/ops.md for what is supported; please open an issue with the model's layer.",
     help="keep the model in its own format; from here on its declared types are taken on trust",
 )

@@ -13,6 +13,7 @@ Conventions a consumer needs:
 - an input without an edge, which has been reported, has a key in `RawNode.inputs` that nothing defines ("" in a
   dead layer);
 - nodes are listed producers first; `extras["order"]` is the place in the file, `extras["id"]` the id;
+- `extras["broken"]` marks a layer whose bodies are not joined to it as they should be, which has been reported;
 - `extras["dead"]` marks layers that reach no Result and no Assign: OpenVINO never looks at them;
 - port maps: `extras["port_map"]` (TensorIterator, Loop), `extras["then_port_map"]`, `extras["else_port_map"]`
   (If): dicts of the entry's attributes plus "kind", "input" or "output"; `extras["back_edges"]` likewise.
@@ -242,9 +243,13 @@ class _Reader:
             if element is None:
                 facts: Facts = {"type": layer.kind, "body": name}
                 self.xml.report(codes.BODY_MISSING, layer.element, layer.where, layer.dead, **facts)
+                node.extras["broken"] = True
                 continue
             node.bodies[name] = self.graph(element, f"{prefix}{layer.id}/{name}/", f"{layer.where}, {name}, ")
+        before = len(self.xml.sink.diagnostics)
         read_port_maps(self.xml, layer, node)
+        if len(self.xml.sink.diagnostics) > before:
+            node.extras["broken"] = True
 
 
 def _key(layer: Layer, prefix: str) -> str:
