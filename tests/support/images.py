@@ -137,7 +137,7 @@ def damaged(files: Sequence[bytes], count: int, seed: int = 0) -> Iterator[bytes
     rng = np.random.default_rng(seed)
     for k in range(count):
         data = bytearray(files[k % len(files)])
-        if k % 4 == 0:
+        if rng.random() < 0.25:
             yield bytes(data[: int(rng.integers(0, len(data)))])
             continue
         for _ in range(int(rng.integers(1, 6))):

@@ -142,8 +142,9 @@ static void inflate_fixed(inflate_code *literals, inflate_code *distances) {
 static int inflate_block(inflate_state *s, const inflate_code *literals, const inflate_code *distances) {
     static const uint16_t lengths[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                          31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
-    static const uint16_t starts[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
-                                        193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+    static const uint16_t starts[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,
+                                        33,  49,  65,  97,  129, 193,  257,  385,  513,  769,
+                                        1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
     for (;;) {
         int symbol = inflate_symbol(s, literals);
         if (symbol < 0) return 1;

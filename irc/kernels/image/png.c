@@ -100,7 +100,8 @@ static int64_t png_join(const uint8_t *bytes, int64_t count, int64_t at, uint8_t
 
 static int png_nearest(int left, int up, int corner) {
     const int p = left + up - corner;
-    const int a = p > left ? p - left : left - p, b = p > up ? p - up : up - p, c = p > corner ? p - corner : corner - p;
+    const int a = p > left ? p - left : left - p, b = p > up ? p - up : up - p;
+    const int c = p > corner ? p - corner : corner - p;
     return a <= b && a <= c ? left : b <= c ? up : corner;
 }
 

@@ -1,8 +1,9 @@
-/* Tagged image files, of both byte orders: bilevel, grey, palette, RGB and CMYK, strips and tiles, samples together or in
- * planes; plain, PackBits, LZW or deflate, with differences of neighbours. The first image counts. Greys of 16 and 32 bits
- * are white from 255 on, as Pillow has them; of other samples of 16 bits the upper 8 count. Alpha is left out.
- * Not supported: 64-bit offsets; CCITT and JPEG compression; YCbCr and Lab; samples of 12 bits, floats; greys and
- * 16 bits with premultiplied alpha; signed samples that are compressed and big end first, which Pillow swaps; tiles of
+/* Tagged image files, of both byte orders: bilevel, grey, palette, RGB and CMYK, strips and tiles, samples together
+ * or in planes; plain, PackBits, LZW or deflate, with differences of neighbours. The first image counts. Greys of 16
+ * and 32 bits are white from 255 on, as Pillow has them; of other samples of 16 bits the upper 8 count. Alpha is
+ * left out.
+ * Not supported: 64-bit offsets; CCITT and JPEG compression; YCbCr and Lab; samples of 12 bits, floats; greys and 16
+ * bits with premultiplied alpha; signed samples that are compressed and big end first, which Pillow swaps; tiles of
  * which one takes 2 MiB more than the image. */
 
 enum { tiff_room = 1 << 21 };
@@ -127,7 +128,8 @@ static int tiff_read_header(const uint8_t *bytes, int64_t count, tiff_header *h)
     h->extra = extras.values ? (int)tiff_value(h, &extras, 0) : 0;
     const int64_t sort = tiff_common(h, 339, 1, h->samples);
     h->signed_samples = sort == 2;
-    if (h->width < 1 || h->height < 1 || h->width > INT32_MAX || h->height > INT32_MAX || sort < 1 || sort > 2) return 1;
+    if (h->width < 1 || h->height < 1 || h->width > INT32_MAX || h->height > INT32_MAX) return 1;
+    if (sort < 1 || sort > 2) return 1;
     if (h->depth < 1 || h->photo < 0 || !tiff_known(h, extras.values)) return 1;
     if (h->photo == tiff_palette) {
         if (tiff_find(h, 320, &h->colors) || h->colors.type != 3 || h->colors.values > 768) return 1;
