@@ -13,13 +13,19 @@ from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, i64
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Float, Ints
-from irc.opdef.forms import PREV, Form
+from irc.opdef.forms import PREV, Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 
 FAR = float(1 << 20)
 """Edges are moved to within this distance: no image is as large, and NaN becomes one of them."""
+
+
+def write_roi_pooling(b: Builder, op: MaxRoiPool, x: Value, rois: Value) -> Value:
+    height, width = op.pooled_shape
+    return b.RoiPooling(x, rois, output_height=height, output_width=width, spatial_scale=op.spatial_scale)
 
 
 @op
@@ -121,3 +127,4 @@ class MaxRoiPool(Op):
         Form("MaxRoiPool", 1, attrs={"pooled_shape": Ints(lo=1), "spatial_scale": Float(1.0)}, T=FLOATS),
         Form("MaxRoiPool", 22, T=PREV | {bf16}),
     )
+    openvino = (write_only(write_roi_pooling, since=2),)
