@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 @dataclass
 class Planes:
-    """Windows over planes; one spatial axis is a plane of one row.
+    """Windows over planes; one spatial axis, or the only column of a plane, is a plane of one row.
 
-    before, after: padding above and left, below and right.  flat: one spatial axis.
+    before, after: padding above and left, below and right.  flat: there is one row, of the first spatial axis.
     """
 
     layout: Layout
@@ -46,7 +46,8 @@ class Planes:
 
     def space(self, values: Sequence[Dim]) -> tuple[Dim, ...]:
         """Return the values that belong to spatial axes, of values for all axes of the input or the result."""
-        return tuple(values[2:] if self.layout == "nchw" else values[1:-1])
+        space = values[2:] if self.layout == "nchw" else values[1:-1]
+        return tuple(space[:1] if self.flat else space)
 
     def channel(self, strides: Sequence[Dim]) -> Dim:
         """Return the stride along the channels."""
@@ -97,13 +98,16 @@ def planes_of(op: Windowed, layout: Layout, x: Value, y: Value, window: Sequence
     if rank not in (1, 2):
         return None
 
-    def pair(values: Sequence[T], one: T) -> tuple[T, T]:
-        return (one, values[0]) if rank == 1 else (values[0], values[1])
-
     def space(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
         return shape[2:] if layout == "nchw" else shape[1:-1]
 
     before, after = window_padding(op, space(x.shape), window)
+    column = rank == 2 and space(x.shape)[1] == 1 and window[1] == 1 and before[1] == 0 and after[1] == 0
+    flat = rank == 1 or column
+
+    def pair(values: Sequence[T], one: T) -> tuple[T, T]:
+        return (one, values[0]) if flat else (values[0], values[1])
+
     return Planes(
         layout,
         y.shape[0],
@@ -115,7 +119,7 @@ def planes_of(op: Windowed, layout: Layout, x: Value, y: Value, window: Sequence
         pair(spatial(op.name, "dilations", op.dilations, rank, 1), 1),
         pair(before, ZERO),
         pair(after, ZERO),
-        rank == 1,
+        flat,
     )
 
 

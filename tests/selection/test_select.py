@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from irc.diagnostics import Sink
+from irc.expr import constant_of
 from irc.fusion import group
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
@@ -51,6 +52,18 @@ def attention(b: Any, x: Any) -> Any:
 def ended(b: Any, x: Any) -> Any:
     y = dense(b, x)
     return b.Sqrt(b.Abs(y)), b.Neg(y)
+
+
+def column(b: Any, x: Any, outputs: int, group: int = 1, **fields: Any) -> Any:
+    w = random(outputs, int(x.shape[1]) // group, 3, 1)
+    return b.Conv(x, w, random(outputs), group=group, pads_begin=(2, 0), pads_end=(1, 0), **fields)
+
+
+def columns(b: Any, x: Any) -> Any:
+    """Planes of one column, with a slice, a residual and a pool."""
+    y = b.Relu(column(b, b.Slice(x, [3], [393], [2]), 12, strides=(2, 3)))
+    y = b.Add(column(b, column(b, y, 12, group=12), 12, dilations=(2, 1)), b.Slice(x, [0], [196], [2]))
+    return b.add_all(MaxPool(kernel=(3, 1), strides=(2, 2)), y)[0]
 
 
 MASK = np.where(random(2, 1, 9, 12) > 0, 0, -np.inf).astype(np.float32)
@@ -121,6 +134,7 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
         1,
         1,
     ),
+    "the only column of a plane": (columns, [random(2, 12, 400, 1)], 5, 7),
     "channels of a split are read in place": (
         lambda b, x: conv(b, b.Slice(x, [4], [12], [1]), 6, size=1),
         [random(2, 16, 9, 9)],
@@ -275,6 +289,14 @@ def test_symbolic_sizes(n: int, s: int, tmp_path: Path) -> None:
     check(interp.run(program, feeds), wanted)
     library = Library(program, tmp_path)
     check(library.run(library.context((n, s)), feeds, [w.shape for w in wanted]), wanted)
+
+
+def test_the_only_column_of_a_plane_is_a_row() -> None:
+    """Kernels that go along rows take it as one."""
+    program = selected(graph_of(lambda b, x: column(b, x, 8, strides=(2, 1)), random(2, 12, 40, 1)))
+    (call,) = [s for f in program.functions for s in walk(f.body) if isinstance(s, KernelCall)]
+    sizes = {n: constant_of(e) for n, e in zip(call.kernel.sizes, call.sizes, strict=True)}
+    assert [sizes[n] for n in ("ih", "iw", "oh", "ow", "kh", "kw", "pad_h", "pad_w")] == [1, 40, 1, 21, 1, 3, 0, 2]
 
 
 def test_equal_layers_share_a_kernel_and_weights_are_stored_once() -> None:
