@@ -1,8 +1,9 @@
 """Discrete Fourier transforms: DFT of ONNX, and OpenVINO's over several axes.
 
-They are computed in f64 and rounded once.  A line of n elements, n = p₁ · p₂ …, takes n · (p₁ + p₂ + …) steps.
-Sources: ONNX DFT; OpenVINO specification, DFT-7, IDFT-7, RDFT-9, IRDFT-9; Stockham's autosort transform (Cochran et
-al., "What is the fast Fourier transform?", 1967).
+Pairs of f32 are transformed in f32, with NumPy's bits.  Real numbers, whose transform has zeros that single precision
+would not keep, and other types are computed in f64 and rounded once.  A line of n elements, n = p₁ · p₂ …, takes
+n · (p₁ + p₂ + …) steps (`irc.ops.fourier_stages`).
+Sources: ONNX DFT; OpenVINO specification, DFT-7, IDFT-7, RDFT-9, IRDFT-9.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from irc.diagnostics import Facts, Problem, require
 from irc.diagnostics.codes import conversion, operation, shape as codes
-from irc.expr import Const, Expr, Tensor, Var, index, select
+from irc.expr import Const, Tensor, Var, index, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import any_of, at_most, same
@@ -29,6 +30,7 @@ from irc.opdef.forms import Attributes, Form, write_only
 from irc.opdef.run_sizes import from_the_start
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX
+from irc.ops.fourier_stages import radices, stage
 from irc.ops.layout import constant_ints, normal_axis
 
 OV_FLOATS = frozenset({f32, f16, bf16})
@@ -36,13 +38,15 @@ LONGEST_TABLE = 1 << 16
 """Of the tables of roots that are stored; longer ones are computed by the run."""
 STAGES = 62
 """More than the prime factors of any length."""
-UNROLLED = 8
-"""The largest radix whose sums are written out."""
 
 
 # ------------------------------------------------------------------------------------ on NumPy arrays
 def transformed(x: Array, axis: int, n: int, inverse: bool, onesided: bool) -> Array:
     """The transform of pairs or single numbers on the last axis, along another one, cut or padded to n elements."""
+    if is_single(x.dtype == np.float32, x.shape[-1] == 2, onesided):
+        z = np.ascontiguousarray(x).view(np.complex64)[..., 0]
+        found = np.fft.ifft(z, n, axis) if inverse else np.fft.fft(z, n, axis)
+        return np.stack([found.real, found.imag], -1).astype(x.dtype)
     z = x[..., 0].astype(np.complex128)
     if x.shape[-1] > 1:
         z = z + 1j * x[..., 1].astype(np.float64)
@@ -52,6 +56,11 @@ def transformed(x: Array, axis: int, n: int, inverse: bool, onesided: bool) -> A
     if onesided:
         found = np.take(found, np.arange(n // 2 + 1), axis)
     return np.stack([found.real, found.imag], -1).astype(x.dtype)
+
+
+def is_single(is_f32: bool, pairs: bool, onesided: bool) -> bool:
+    """Tell whether a transform is computed in f32, rather than f64."""
+    return is_f32 and pairs and not onesided
 
 
 def full_length(size: int, inverse: bool, onesided: bool) -> int:
@@ -101,12 +110,13 @@ class TransformLines(Op):
     def loops(self, b: LoopBuilder, x: Tensor, table: Tensor, y: Tensor) -> None:
         n = table.shape[0]
         outer = [d for k, d in enumerate(x.shape[:-1]) if k != self.axis]
+        work = f32 if is_single(x.dtype == f32, x.shape[-1] == 2, self.onesided) else f64
         private = n.is_const and int(n) * 16 <= LOCAL_BYTES
         if private:
             with b.nest(outer, "parallel") as at:
-                self._line(b, x, table, y, at, [b.alloc(f64, [n, 2], "line") for _ in range(2)])
+                self._line(b, x, table, y, at, [b.alloc(work, [2, n], "line") for _ in range(2)])
             return
-        lines = [b.alloc(f64, [n, 2], "line") for _ in range(2)]
+        lines = [b.alloc(work, [2, n], "line") for _ in range(2)]
         with b.nest(outer) as at:
             self._line(b, x, table, y, at, lines)
 
@@ -115,22 +125,23 @@ class TransformLines(Op):
     ) -> None:
         """Transform one line."""
         n, size = index(table.shape[0]), index(x.shape[self.axis])
-        first, axis = lines[0], self.axis
+        first, axis, work = lines[0], self.axis, lines[0].dtype
         mirrored = self.inverse and self.onesided
         with b.for_(n) as k:
             source = b.let(k.min(n - k) if mirrored else k, "source")
             place = (*at[:axis], source.min((size - 1).max(0)), *at[axis:])
             there = source.lt(size)
-            nothing = Const(0.0, f64)
-            b.store(first, (k, 0), select(there, x[(*place, 0)].cast(f64), nothing))
+            nothing = Const(0.0, work)
+            b.store(first, (0, k), select(there, x[(*place, 0)].cast(work), nothing))
             pair = there.logical_and(index(x.shape[-1]).gt(1))
-            second = b.let(select(pair, x[(*place, index(x.shape[-1] - 1))].cast(f64), nothing), "imaginary")
-            b.store(first, (k, 1), select(source.lt(k), -second, second) if mirrored else second)
+            second = b.let(select(pair, x[(*place, index(x.shape[-1] - 1))].cast(work), nothing), "imaginary")
+            b.store(first, (1, k), select(source.lt(k), -second, second) if mirrored else second)
         done = self._stages(b, table, lines)
+        part_of_each = b.let(Const(1.0, work) / n.cast(work), "scale")
         with b.for_(y.shape[axis]) as k:
             for part in range(1 if mirrored else 2):
-                found = done[k, part]
-                scaled = found / n.cast(f64) if self.inverse else found
+                found = done[part, k]
+                scaled = found * part_of_each if self.inverse else found
                 b.store(y, (*at[:axis], k, *at[axis:], part), scaled.cast(y.dtype))
 
     def _stages(self, b: LoopBuilder, table: Tensor, lines: list[Place]) -> Place:
@@ -140,7 +151,7 @@ class TransformLines(Op):
             first, second = lines
             done = 1
             for radix in radices(int(n)):
-                _stage(b, table, first, second, index(done), index(radix))
+                stage(b, table, first, second, index(done), index(radix), self.inverse, first.dtype)
                 first, second, done = second, first, done * radix
             return first
         done_so_far, radix = b.var(Const(1, i64), "done"), b.var(Const(2, i64), "radix")
@@ -151,60 +162,11 @@ class TransformLines(Op):
             with b.for_(left) as k, b.if_(found.logical_not()):
                 b.assign(radix, start + k)
                 b.assign(found, (left % (start + k)).eq(0))
-            _stage(b, table, lines[0], lines[1], done_so_far, radix)
-            with b.nest([n, 2]) as at:
+            stage(b, table, lines[0], lines[1], done_so_far, radix, self.inverse, lines[0].dtype)
+            with b.nest([2, n]) as at:
                 b.store(lines[0], at, lines[1][at])
             b.assign(done_so_far, done_so_far * radix)
         return lines[0]
-
-
-def radices(n: int) -> list[int]:
-    """Factors of n: 4 as often as possible, then primes."""
-    found: list[int] = []
-    while n > 1:
-        p = next((p for p in (4, *range(2, math.isqrt(n) + 1)) if n % p == 0), n)
-        found.append(p)
-        n //= p
-    return found
-
-
-def _stage(b: LoopBuilder, table: Tensor, source: Place, target: Place, done: Expr, radix: Expr) -> None:
-    """Transform of done · radix elements of every residue class out of those of `done` elements.
-
-    Both stand with the class varying fastest: element k of class j at k · classes + j.
-    """
-    n = index(table.shape[0])
-    grown = b.let(done * radix, "grown")
-    classes = b.let(n // grown, "classes")
-    with b.for_(grown, name="k") as k:
-        row = b.let((k % done) * classes * radix, "row")
-        if isinstance(radix, Const) and radix.value <= UNROLLED:
-            factors = [_root(b, table, k * classes * q) for q in range(1, int(radix.value))]
-            with b.for_(classes, "simd", name="j") as j:
-                re, im = source[row + j, 0], source[row + j, 1]
-                for q, (c, s) in enumerate(factors, 1):
-                    other = row + classes * q + j
-                    p, r = b.let(source[other, 0], "p"), b.let(source[other, 1], "r")
-                    re, im = b.let(re + (p * c - r * s), "re"), b.let(im + (p * s + r * c), "im")
-                b.store(target, (k * classes + j, 0), re)
-                b.store(target, (k * classes + j, 1), im)
-            return
-        with b.for_(classes, name="j") as j:
-            total = [b.var(Const(0.0, f64), name) for name in ("re", "im")]
-            with b.for_(radix, name="q") as q:
-                c, s = _root(b, table, k * classes * q)
-                other = b.let(row + classes * q + j, "other")
-                p, r = b.let(source[other, 0], "p"), b.let(source[other, 1], "r")
-                b.assign(total[0], total[0] + (p * c - r * s))
-                b.assign(total[1], total[1] + (p * s + r * c))
-            for part in range(2):
-                b.store(target, (k * classes + j, part), total[part])
-
-
-def _root(b: LoopBuilder, table: Tensor, power: Expr) -> tuple[Expr, Expr]:
-    """A root of 1 by the power of the first one."""
-    place = b.let(power % index(table.shape[0]), "place")
-    return b.let(table[place, 0], "c"), b.let(table[place, 1], "s")
 
 
 # ------------------------------------------------------------------------------------ DFT
@@ -279,6 +241,8 @@ class DFT(Op):
         size = b.Mul(b.Sub(parts[1], b.const(1)), b.const(2)) if real else parts[1]
         size = size if length is None else as_vector(b, as_i64(b, length))
         apart = b.Reshape(x, b.Concat(*parts, axis=0), special_zero=False)
+        if x.shape[-1] == 2:  # which is not seen in a computed shape
+            apart = b.Gather(apart, b.const([0, 1]), b.const(3))
         y = b.DFT(apart, size, b.const(1), inverse=self.inverse, onesided=self.onesided)
         here = b.Add(b.Div(size, b.const(2)), b.const(1)) if self.onesided and not real else size
         last = b.const([1 if real else 2])

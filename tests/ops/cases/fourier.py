@@ -35,7 +35,7 @@ CASES = [
     case(DFT(), (4, 6, 2), number(10, "i32", const=False), number(1, const=False), note="both of the run"),
     *(case(op, (3, 12, 2), t=t) for op in (DFT(), DFT(inverse=True)) for t in ("f64", "f16", "bf16")),
     case(DFT(), (0, 4, 2)),
-    case(DFT(), (1, 2100, 2), note="more than a line on the stack"),
+    Case(DFT(), (Spec("f32", (1, 2100, 2)),), 1e-4, "more than a line on the stack"),  # sums are near 50
     *(
         Case(op, (Spec("f32", (4, 6, 5, 2)), *more), 1e-5)
         for op in (Transform(), Transform(inverse=True), InverseRealTransform())
