@@ -108,9 +108,16 @@ def to_onnx(model: Model, *, opset: int | None = None, compress_fp16: bool = Fal
     return driver.to_onnx(model, SaveOptions(opset=opset, compress_fp16=compress_fp16))
 
 
-def convert(source: Source, path: str | Path, **options: Any) -> None:
-    """`load` and `save`: the options are those of `save`.  Raises InvalidModel, ConversionError, OSError."""
-    save(load(source), path, **options)
+def convert(source: Source, path: str | Path, *, shapes: Shapes | None = None, **options: Any) -> None:
+    """`load` and `save`, with other shapes of inputs in between; the other options are those of `save`.
+
+    shapes: {"x": (1, 3, "h", None)} binds symbolic sizes, names them, changes fixed ones, and leaves None as it is.
+    All types are inferred anew.  Raises InvalidModel, ConversionError (also where an operation does not fit the
+    shapes any more), OSError.
+    """
+    from irc import driver
+
+    save(driver.reshape(load(source), dict(shapes or {})), path, **options)
 
 
 def compile(

@@ -2,6 +2,7 @@
 
 load      reader → border.read_model → checks
 validate  reader → schema (OpenVINO) → border.read_model → checks
+convert   load → extract → reshape → save
 save      border.write_model → compress → writer
 to_onnx   border.write_model → compress → message
 compile   load → copy → bind shapes → passes → backend → artefact
@@ -117,7 +118,14 @@ def whole(source: Any) -> Loc:
     return Loc(str(cast("str", source)) if isinstance(source, str | os.PathLike) else "")
 
 
-# ------------------------------------------------------------------------------- save
+# --------------------------------------------------------------------- reshape, save
+def reshape(model: Model, shapes: Shapes) -> Model:
+    """The model with these input shapes; ConversionError with every finding."""
+    from irc import reshaping
+
+    return reshaping.reshape(model, shapes)
+
+
 def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> None:
     """Write a model; ConversionError with every finding, and then nothing is written."""
     from irc.conversion import SaveOptions, write_file

@@ -162,16 +162,32 @@ def steps() -> Generator[Callable[[str], None]]:
 _BRACKETS = re.compile(r"\s*(?P<name>[^\[\],][^\[\]]*?)\s*\[(?P<dims>[^\[\]]*)\]\s*(?:,|$)")
 
 
+Entry = int | str | None
+"""An entry of a shape: a number, a name, or None for `?`: as it is."""
+
+
 def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """`x[1,3,224,224]` (several with commas between) or `x:1,3,224,224`, to shapes by input name."""
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
-        found.update(_brackets(text) if "[" in text else [_colon(text)])
+        for name, entries in _shapes(text):
+            found[name] = tuple(e for e in entries if isinstance(e, int))
+            if len(found[name]) != len(entries):
+                raise _not_a_shape(text)
     return found
 
 
-def _brackets(text: str) -> list[tuple[str, tuple[int, ...]]]:
-    found: list[tuple[str, tuple[int, ...]]] = []
+def parse_symbolic_shapes(texts: Iterable[str]) -> dict[str, tuple[Entry, ...]]:
+    """The same, where an entry may also be a name, `x[n,3,h,w]`, or `?` for a size that stays as it is."""
+    return {name: entries for text in texts for name, entries in _shapes(text)}
+
+
+def _shapes(text: str) -> list[tuple[str, tuple[Entry, ...]]]:
+    return _brackets(text) if "[" in text else [_colon(text)]
+
+
+def _brackets(text: str) -> list[tuple[str, tuple[Entry, ...]]]:
+    found: list[tuple[str, tuple[Entry, ...]]] = []
     at = 0
     while at < len(text):
         match = _BRACKETS.match(text, at)
@@ -182,18 +198,18 @@ def _brackets(text: str) -> list[tuple[str, tuple[int, ...]]]:
     return found
 
 
-def _colon(text: str) -> tuple[str, tuple[int, ...]]:
+def _colon(text: str) -> tuple[str, tuple[Entry, ...]]:
     name, colon, dims = text.rpartition(":")
     if not colon or not name:
         raise _not_a_shape(text)
     return name, _dims(text, dims)
 
 
-def _dims(text: str, dims: str) -> tuple[int, ...]:
+def _dims(text: str, dims: str) -> tuple[Entry, ...]:
     parts = [p.strip() for p in dims.split(",")] if dims.strip() else []
-    if not all(re.fullmatch(r"\d+", p, re.ASCII) for p in parts):
+    if not all(re.fullmatch(r"\d+|[A-Za-z_]\w*|\?", p, re.ASCII) for p in parts):
         raise _not_a_shape(text)
-    return tuple(int(p) for p in parts)
+    return tuple(int(p) if p.isdigit() else None if p == "?" else p for p in parts)
 
 
 def _not_a_shape(text: str) -> click.UsageError:

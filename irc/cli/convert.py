@@ -25,20 +25,25 @@ if TYPE_CHECKING:
 @click.option("--ir-version", type=click.IntRange(10, 11), help="OpenVINO: the IR version to write.")
 @click.option("--max-opset", metavar="opsetN", help="OpenVINO: use no operation newer than this opset.")
 @click.option("--for-openvino", metavar="2021.4", help="OpenVINO: write what this release can read.")
+@click.option(
+    "--shape", "shapes", metavar="x[n,3,640,640]", multiple=True, help="Sizes of an input: numbers, names, ?."
+)
 @click.option("--check/--no-check", default=True, show_default=True, help="Run both models and compare the results.")
-def command(source: str, target: str, check: bool, **options: Any) -> int:
+def command(source: str, target: str, check: bool, shapes: tuple[str, ...], **options: Any) -> int:
     """Convert IN to OUT (.onnx, or .xml with its .bin), and check that both compute the same.
 
-    OUT is written only when everything has succeeded.
+    OUT is written only when everything has succeeded.  --shape may also change sizes that the file fixes.
     """
+    changed = console.parse_symbolic_shapes(shapes)
     given = {k: v for k, v in options.items() if v is not None}
     _check_options(target, given)
     import irc
+    from irc import driver
     from irc.diagnostics import Sink
 
     sink = Sink()
     with console.progress(f"reading {source}"):
-        model = irc.load(source)
+        model = driver.reshape(irc.load(source), changed)
     path = Path(os.path.realpath(target) if os.path.islink(target) else target)  # a link stays one
     folder = path.parent
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
@@ -56,15 +56,15 @@ def bind_contents(graph: Graph, contents: Mapping[str, Sequence[int]]) -> None:
 def _fix(value: Value, name: str, given: Sequence[Any] | None, known: dict[str, DimLike], sink: Sink) -> None:
     """Record what a given shape says of the symbols of a value's sizes."""
     facts: Facts = {"name": name, "type": value.type, "given": given}
-    shape = list(map(_entry, given)) if isinstance(given, Sequence) and not isinstance(given, str) else [_WRONG]  # pyright: ignore
-    if _WRONG in shape:
+    shape = entries_of(given)
+    if shape is None:
         sink.report(codes.BAD_SHAPE_OPTION, reason="an entry is a number from 0 on, a name, or None or -1", **facts)
         return
     if not isinstance(value.type, TensorType):
         sink.report(codes.BAD_SHAPE_OPTION, reason="it is no tensor", **facts)
         return
     if value.type.shape is None:
-        value.type = value.type.with_shape(_dim(s, f"{name}_{i}") for i, s in enumerate(shape))
+        value.type = value.type.with_shape(size_of(s, f"{name}_{i}") for i, s in enumerate(shape))
         return
     if len(shape) != len(value.type.shape):
         sink.report(codes.BAD_SHAPE_OPTION, reason="the rank differs", **facts)
@@ -72,7 +72,7 @@ def _fix(value: Value, name: str, given: Sequence[Any] | None, known: dict[str, 
     for size, entry in zip(value.type.shape, shape, strict=True):
         if entry is None:
             continue
-        wanted = _dim(entry, str(entry))
+        wanted = size_of(entry, str(entry))
         symbols = list(size.symbols())
         if size.is_const or len(symbols) != 1 or size != Dim({(symbols[0],): 1}):
             if size.equals(wanted) is False:
@@ -85,6 +85,14 @@ def _fix(value: Value, name: str, given: Sequence[Any] | None, known: dict[str, 
             sink.report(codes.BAD_SHAPE_OPTION, reason=f"{size} was given as {known[symbols[0].name]}", **facts)
 
 
+def entries_of(given: object) -> list[int | str | None] | None:
+    """Read a shape that was given: numbers, names, and None for "as it is". Where it is no shape, return None."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return None
+    entries = [_entry(e) for e in cast("Sequence[Any]", given)]
+    return None if _WRONG in entries else entries
+
+
 def _with_elements(type: Type, shape: Sequence[Any] | None) -> Type:
     """Give the tensors in a sequence or an optional value a shape. Where there is one already, it stays."""
     if isinstance(type, OptionalType):
@@ -93,7 +101,7 @@ def _with_elements(type: Type, shape: Sequence[Any] | None) -> Type:
         return replace(type, element=_with_elements(type.element, shape), empty=shape is None)
     if not isinstance(type, TensorType) or type.shape is not None or shape is None:
         return type
-    return type.with_shape(_dim(_entry(s), f"element_{i}") for i, s in enumerate(shape))
+    return type.with_shape(size_of(_entry(s), f"element_{i}") for i, s in enumerate(shape))
 
 
 def _forget_carried(graph: Graph) -> None:
@@ -116,7 +124,8 @@ def _entry(given: Any) -> int | str | None:
     return None if number == -1 else max(number, _WRONG)
 
 
-def _dim(given: int | str | None, name: str) -> Dim:
+def size_of(given: int | str | None, name: str) -> Dim:
+    """The size that an entry says; a new symbol, called like `name`, for None."""
     if isinstance(given, str):
         return Dim.symbol(given)
     return Dim.fresh(name) if given is None else Dim.of(given)
