@@ -47,6 +47,7 @@ __all__ = [
     "backend",
     "compile",
     "convert",
+    "extract",
     "load",
     "load_compiled",
     "save",
@@ -108,16 +109,37 @@ def to_onnx(model: Model, *, opset: int | None = None, compress_fp16: bool = Fal
     return driver.to_onnx(model, SaveOptions(opset=opset, compress_fp16=compress_fp16))
 
 
-def convert(source: Source, path: str | Path, *, shapes: Shapes | None = None, **options: Any) -> None:
-    """`load` and `save`, with other shapes of inputs in between; the other options are those of `save`.
+def extract(model: Model, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Model:
+    """Make the model that computes these outputs from these inputs, named as values or as layers.
 
+    A value inside of the model becomes an input of its inferred type.  By default the outputs are the model's, and the
+    inputs those that they need.  Raises ConversionError: an unknown name, or an output that needs something else.
+    """
+    from irc import driver
+
+    return driver.extract(model, inputs, outputs)
+
+
+def convert(
+    source: Source,
+    path: str | Path,
+    *,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    shapes: Shapes | None = None,
+    **options: Any,
+) -> None:
+    """`load` and `save`, with a part of the model or other shapes of inputs in between.
+
+    inputs, outputs: as for `extract`.  The other options are those of `save`.
     shapes: {"x": (1, 3, "h", None)} binds symbolic sizes, names them, changes fixed ones, and leaves None as it is.
     All types are inferred anew.  Raises InvalidModel, ConversionError (also where an operation does not fit the
     shapes any more), OSError.
     """
     from irc import driver
 
-    save(driver.reshape(load(source), dict(shapes or {})), path, **options)
+    part = driver.extract(load(source), inputs, outputs)
+    save(driver.reshape(part, dict(shapes or {})), path, **options)
 
 
 def compile(

@@ -17,7 +17,7 @@ import os
 import shutil
 import traceback
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -118,8 +118,15 @@ def whole(source: Any) -> Loc:
     return Loc(str(cast("str", source)) if isinstance(source, str | os.PathLike) else "")
 
 
-# --------------------------------------------------------------------- reshape, save
-def reshape(model: Model, shapes: Shapes) -> Model:
+# ------------------------------------------------------------ extract, reshape, save
+def extract(model: Model, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> Model:
+    """The part of a model between these values; ConversionError with every finding."""
+    from irc import extraction
+
+    return extraction.extract(model, inputs, outputs)
+
+
+def reshape(model: Model, shapes: Mapping[str, Sequence[int | str | None]]) -> Model:
     """The model with these input shapes; ConversionError with every finding."""
     from irc import reshaping
 

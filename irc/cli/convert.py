@@ -25,11 +25,21 @@ if TYPE_CHECKING:
 @click.option("--ir-version", type=click.IntRange(10, 11), help="OpenVINO: the IR version to write.")
 @click.option("--max-opset", metavar="opsetN", help="OpenVINO: use no operation newer than this opset.")
 @click.option("--for-openvino", metavar="2021.4", help="OpenVINO: write what this release can read.")
+@click.option("--inputs", metavar="a,b", help="Write only what follows from these values or layers.")
+@click.option("--outputs", metavar="c,d", help="Write only what leads to these values or layers.")
 @click.option(
     "--shape", "shapes", metavar="x[n,3,640,640]", multiple=True, help="Sizes of an input: numbers, names, ?."
 )
 @click.option("--check/--no-check", default=True, show_default=True, help="Run both models and compare the results.")
-def command(source: str, target: str, check: bool, shapes: tuple[str, ...], **options: Any) -> int:
+def command(
+    source: str,
+    target: str,
+    check: bool,
+    inputs: str | None,
+    outputs: str | None,
+    shapes: tuple[str, ...],
+    **options: Any,
+) -> int:
     """Convert IN to OUT (.onnx, or .xml with its .bin), and check that both compute the same.
 
     OUT is written only when everything has succeeded.  --shape may also change sizes that the file fixes.
@@ -43,7 +53,8 @@ def command(source: str, target: str, check: bool, shapes: tuple[str, ...], **op
 
     sink = Sink()
     with console.progress(f"reading {source}"):
-        model = driver.reshape(irc.load(source), changed)
+        model = driver.extract(irc.load(source), _names(inputs), _names(outputs))
+        model = driver.reshape(model, changed)
     path = Path(os.path.realpath(target) if os.path.islink(target) else target)  # a link stays one
     folder = path.parent
     try:
@@ -68,6 +79,10 @@ def command(source: str, target: str, check: bool, shapes: tuple[str, ...], **op
         shutil.rmtree(staging, ignore_errors=True)
     console.note(f"wrote {' and '.join(map(str, made))}")
     return 0
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _check_options(target: str, given: dict[str, Any]) -> None:

@@ -373,22 +373,6 @@ def test_convert_to_an_older_opset(irc: Run, tmp_path: Path) -> None:
     assert onnx.load(tmp_path / "d.onnx").opset_import[0].version == 13
 
 
-def test_convert_to_other_shapes(irc: Run, tmp_path: Path) -> None:
-    said = irc("convert", ONNX, str(tmp_path / "d.onnx"), "--shape", "image[n,?,8,8]")
-    assert said.status == 0
-    assert "checked: 1 output agrees" in said.err
-    assert onnx.load(tmp_path / "d.onnx").graph.output[0].type.tensor_type.shape.dim[0].dim_param == "n"
-    assert irc("convert", XML, str(tmp_path / "d.xml"), "--shape", "image[3,1,8,8]").status == 0
-    assert 'shape="3,1,8,8"' in (tmp_path / "d.xml").read_text()
-
-
-def test_convert_to_shapes_that_do_not_fit(irc: Run, tmp_path: Path) -> None:
-    said = irc("convert", ONNX, str(tmp_path / "d.onnx"), "--shape", "image[1,3,8,8]")
-    assert said.status == 1
-    assert "IRC3" in said.err
-    assert not list(tmp_path.iterdir())
-
-
 def test_convert_to_an_older_ir(irc: Run, tmp_path: Path) -> None:
     assert irc("convert", ONNX, str(tmp_path / "d.xml"), "--for-openvino", "2021.4").status == 0
     assert 'version="10"' in (tmp_path / "d.xml").read_text("utf-8")[:300]

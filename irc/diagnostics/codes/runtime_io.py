@@ -271,7 +271,8 @@ BAD_SHAPE_OPTION = Code(
     "error",
     "Shape cannot be given to that input",
     "shapes: {name!r} is {type} and cannot become {given}: {reason}",
-    why="`shapes=` fixes symbolic dimensions of inputs; it cannot change a rank or a size the model fixes.",
+    why="`shapes=` fixes symbolic dimensions of inputs; it cannot change a rank. Compiling cannot change a size that "
+    "the model fixes; `irc convert --shape` can.",
     example='shapes={"x": (1, 3, 320, 320)} for x: f32[n,3,224,224]',
     fix="Give the declared sizes where they are numbers.",
     help="give a shape that agrees with {type}",
@@ -295,6 +296,26 @@ OPTION_OF_OTHER_FORMAT = Code(
     example='irc.save(model, "model.xml", opset=17)',
     fix="Leave the option out, or write the format it belongs to.",
     help="leave {option} out, or write a file that ends in {other}",
+)
+UNKNOWN_VALUE = Code(
+    "IRC6354",
+    "error",
+    "No such value or layer",
+    "the model has no value and no layer called {name!r}; the closest names are {names}",
+    why="`irc convert --inputs` and `--outputs` and `irc.extract` name values (tensor names) or layers.",
+    example='irc.extract(model, outputs=["conv_1"]) of a model whose layers are conv1 and conv2',
+    fix="Use a name of the model; they are case-sensitive.",
+    help="use one of: {names}",
+)
+NEEDS_INPUT = Code(
+    "IRC6355",
+    "error",
+    "Part of a model needs another input",
+    "the outputs asked for also need the input {name!r}",
+    why="The part of a graph between some inputs and outputs is a model only if nothing else leads into it.",
+    example='irc.extract(model, inputs=["a"], outputs=["y"]) where y = a + b',
+    fix="Name the other input too, or a value behind it.",
+    help="add {name!r} to the inputs",
 )
 NO_NUMPY_SOURCE = Code(
     "IRC6360",

@@ -1,0 +1,54 @@
+"""`irc convert` to other shapes and of parts of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from irc.cli import main
+
+DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits"
+ONNX, XML = str(DIGITS / "digits.onnx"), str(DIGITS / "digits.xml")
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def convert(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*args: str) -> tuple[int, str]:
+        status = main(("convert", *args))
+        return status, capsys.readouterr().err
+
+    return call
+
+
+def test_other_shapes(convert: Run, tmp_path: Path) -> None:
+    status, said = convert(ONNX, str(tmp_path / "d.onnx"), "--shape", "image[n,?,8,8]")
+    assert status == 0
+    assert "checked: 1 output agrees" in said
+    assert onnx.load(tmp_path / "d.onnx").graph.output[0].type.tensor_type.shape.dim[0].dim_param == "n"
+    assert convert(XML, str(tmp_path / "d.xml"), "--shape", "image[3,1,8,8]")[0] == 0
+    assert 'shape="3,1,8,8"' in (tmp_path / "d.xml").read_text()
+
+
+def test_shapes_that_do_not_fit(convert: Run, tmp_path: Path) -> None:
+    status, said = convert(ONNX, str(tmp_path / "d.onnx"), "--shape", "image[1,3,8,8]")
+    assert status == 1
+    assert "IRC3" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_part(convert: Run, tmp_path: Path) -> None:
+    node = onnx.load(ONNX).graph.node[2]
+    status, said = convert(ONNX, str(tmp_path / "d.xml"), "--inputs", node.output[0], "--outputs", "scores")
+    assert status == 0
+    assert "checked: 1 output agrees" in said
+
+
+def test_a_part_of_unknown_names(convert: Run, tmp_path: Path) -> None:
+    status, said = convert(ONNX, str(tmp_path / "d.xml"), "--outputs", "score")
+    assert status == 1
+    assert "the closest names are scores" in said
+    assert not list(tmp_path.iterdir())
