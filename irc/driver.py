@@ -121,14 +121,14 @@ def whole(source: Any) -> Loc:
 # ------------------------------------------------------------ extract, reshape, save
 def extract(model: Model, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> Model:
     """The part of a model between these values; ConversionError with every finding."""
-    from irc import extraction
+    from irc.editing import extraction
 
     return extraction.extract(model, inputs, outputs)
 
 
 def reshape(model: Model, shapes: Mapping[str, Sequence[int | str | None]]) -> Model:
     """The model with these input shapes; ConversionError with every finding."""
-    from irc import reshaping
+    from irc.editing import reshaping
 
     return reshaping.reshape(model, shapes)
 

@@ -38,7 +38,7 @@ LAYERS = (
     ("irc.toolchain",),
     ("irc.backends",),
     ("irc.runtime",),
-    ("irc.conversion", "irc.pipelines", "irc.driver", "irc.tuning"),
+    ("irc.editing", "irc.conversion", "irc.pipelines", "irc.driver", "irc.tuning"),
     ("irc.backend",),
     ("irc.cli",),
     ("irc.__main__",),

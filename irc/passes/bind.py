@@ -125,7 +125,7 @@ def _entry(given: Any) -> int | str | None:
 
 
 def size_of(given: int | str | None, name: str) -> Dim:
-    """The size that an entry says; a new symbol, called like `name`, for None."""
+    """Get the size that an entry says, for None a new symbol called like `name`."""
     if isinstance(given, str):
         return Dim.symbol(given)
     return Dim.fresh(name) if given is None else Dim.of(given)
