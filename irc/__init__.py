@@ -127,19 +127,21 @@ def convert(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     shapes: Shapes | None = None,
+    simplify: bool = False,
     **options: Any,
 ) -> None:
     """`load` and `save`, with a part of the model or other shapes of inputs in between.
 
     inputs, outputs: as for `extract`.  The other options are those of `save`.
     shapes: {"x": (1, 3, "h", None)} binds symbolic sizes, names them, changes fixed ones, and leaves None as it is.
-    All types are inferred anew.  Raises InvalidModel, ConversionError (also where an operation does not fit the
-    shapes any more), OSError.
+    All types are inferred anew.  simplify computes what does not depend on the inputs, merges equal operations and
+    leaves out what nothing needs; no operation is replaced by others.  Raises InvalidModel, ConversionError (also
+    where an operation does not fit the shapes any more), OSError.
     """
     from irc import driver
 
-    part = driver.extract(load(source), inputs, outputs)
-    save(driver.reshape(part, dict(shapes or {})), path, **options)
+    model = driver.reshape(driver.extract(load(source), inputs, outputs), dict(shapes or {}))
+    save(driver.simplify(model) if simplify else model, path, **options)
 
 
 def compile(

@@ -2,7 +2,7 @@
 
 load      reader → border.read_model → checks
 validate  reader → schema (OpenVINO) → border.read_model → checks
-convert   load → extract → reshape → save
+convert   load → extract → reshape → simplify → save
 save      border.write_model → compress → writer
 to_onnx   border.write_model → compress → message
 compile   load → copy → bind shapes → passes → backend → artefact
@@ -118,7 +118,7 @@ def whole(source: Any) -> Loc:
     return Loc(str(cast("str", source)) if isinstance(source, str | os.PathLike) else "")
 
 
-# ------------------------------------------------------------ extract, reshape, save
+# -------------------------------------------------- extract, reshape, simplify, save
 def extract(model: Model, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> Model:
     """The part of a model between these values; ConversionError with every finding."""
     from irc.editing import extraction
@@ -131,6 +131,13 @@ def reshape(model: Model, shapes: Mapping[str, Sequence[int | str | None]]) -> M
     from irc.editing import reshaping
 
     return reshaping.reshape(model, shapes)
+
+
+def simplify(model: Model) -> Model:
+    """The model without what it does not need; ConversionError with every finding."""
+    from irc.editing import simplification
+
+    return simplification.simplify(model)
 
 
 def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> None:

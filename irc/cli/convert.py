@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--shape", "shapes", metavar="x[n,3,640,640]", multiple=True, help="Sizes of an input: numbers, names, ?."
 )
+@click.option("--simplify", is_flag=True, help="Compute constants, merge equal operations, leave out what is unused.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Run both models and compare the results.")
 def command(
     source: str,
@@ -38,6 +39,7 @@ def command(
     inputs: str | None,
     outputs: str | None,
     shapes: tuple[str, ...],
+    simplify: bool,
     **options: Any,
 ) -> int:
     """Convert IN to OUT (.onnx, or .xml with its .bin), and check that both compute the same.
@@ -64,7 +66,7 @@ def command(
     try:
         staged = staging / path.name
         with console.progress(f"writing {target}"):
-            irc.save(model, str(staged), **given)
+            irc.save(driver.simplify(model) if simplify else model, str(staged), **given)
         if check:
             with console.progress("comparing results"):
                 _compare(model, str(staged), sink)

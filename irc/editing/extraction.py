@@ -40,6 +40,11 @@ def extract(model: Model, inputs: Sequence[str] | None, outputs: Sequence[str] |
     return model_of(raw)
 
 
+def needed_part(graph: RawGraph) -> RawGraph:
+    """The graph without the nodes and constants that no output and no variable that is read needs; all inputs stay."""
+    return _Part(graph, Sink()).between([v.key for v in graph.inputs], [v.key for v in graph.outputs])
+
+
 class _Part:
     """The values of a graph by key, and what a part of it consists of."""
 

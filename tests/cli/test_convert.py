@@ -52,3 +52,9 @@ def test_a_part_of_unknown_names(convert: Run, tmp_path: Path) -> None:
     assert status == 1
     assert "the closest names are scores" in said
     assert not list(tmp_path.iterdir())
+
+
+def test_simpler(convert: Run, tmp_path: Path) -> None:
+    status, said = convert(XML, str(tmp_path / "d.onnx"), "--simplify")
+    assert status == 0
+    assert "checked: 1 output agrees" in said
