@@ -101,3 +101,16 @@ def test_what_a_body_uses_stays(tmp_path: Path) -> None:
 
 def test_an_output_keeps_its_name(tmp_path: Path) -> None:
     assert check(tmp_path, source([helper.make_node("Identity", ["x"], ["y"])])) == ["Identity"]
+
+
+def test_a_constant_that_a_body_uses_stays_computed(tmp_path: Path) -> None:
+    out = [helper.make_tensor_value_info("o", TensorProto.FLOAT, [2, 4])]
+    then = helper.make_graph([helper.make_node("Mul", ["x", "c"], ["o"])], "then", [], out)
+    other = helper.make_graph([helper.make_node("Abs", ["x"], ["o"])], "else", [], out)
+    nodes = [
+        helper.make_node("Neg", ["two"], ["c"]),
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["sum"], ["which"], to=9),
+        helper.make_node("If", ["which"], ["y"], then_branch=then, else_branch=other),
+    ]
+    assert check(tmp_path, source(nodes, two=np.float32(2))) == ["Neg", "ReduceSum", "Cast", "If"]

@@ -52,7 +52,7 @@ def _fold(raw: RawModel) -> RawModel:
     graph = raw.graph
     found: dict[Value, Array] = {}
     constants: dict[str, RawTensor] = {}
-    leaving = {v.key for v in graph.outputs}
+    leaving = {v.key for v in graph.outputs} | {k for n in graph.nodes for k in captured_keys(n)}
     read = model_of(raw).graph
     for origin, nodes in _origins(read):
         arrays = _constants(origin, nodes, found)
