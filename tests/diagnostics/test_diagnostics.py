@@ -3,7 +3,7 @@
 `tests/diagnostics/CODE-what.xml.txt` (`.onnx.txt`: in ONNX's text form, `.pb.txt`: in protobuf's, `.bytes.txt`: as it
 is, `.hex.txt`: in hexadecimal, `.size.txt`: so many zero bytes) holds a broken model, a line `===== expected`, and what
 `irc validate` says.  Where a line `===== convert FILE option=value…` or `===== compile option=value…` stands before,
-the model is right, and what `irc.convert` to that file or `irc.compile` for NumPy refuses is expected.  Run with
+the model is right, and what `irc.convert` to that file or compiling for NumPy refuses is expected.  Run with
 IRC_UPDATE=1 to write the expected part anew, and read the change.
 """
 
@@ -21,6 +21,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from irc import driver
 from irc.diagnostics import Diagnostic, Loc, Sink
 from irc.diagnostics.codes import all_codes, find, name_of, shape
 from irc.diagnostics.render import render_github, render_json, render_sarif, render_text, summary
@@ -208,7 +209,7 @@ def findings(name: str, order: re.Match[str] | None) -> list[Diagnostic]:
     if order[1] == "convert":
         run: Callable[[], Any] = partial(irc.convert, name, words[0], **options)
     else:
-        run = partial(irc.compile, name, backend="numpy", cache=False, **options)
+        run = partial(driver.compile, name, driver.CompileOptions(backend="numpy", cache=False, **options))
     with pytest.raises(irc.IrcError) as refused:
         run()
     return refused.value.diagnostics
