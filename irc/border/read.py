@@ -80,6 +80,8 @@ class _Reader:
         inner = _Reader(self.raw, sink)
         inner.unknown_opsets = self.unknown_opsets
         inner.captured = {k: self.known[k] for k in support.free_keys(raw) if k in self.known}
+        constants = [v for v in inner.captured.values() if v.const is not None]
+        self.out.extras.setdefault("captured", []).extend(constants)
         return inner
 
     def _capture(self, graph: Graph) -> None:

@@ -91,7 +91,7 @@ class _Writer:
         out = self.out
         out.name = graph.name
         self.results.update(graph.outputs)
-        skip = ("values", "outputs", "constant_nodes", "order", "constants")
+        skip = ("values", "outputs", "constant_nodes", "order", "constants", "captured")
         out.extras = {k: v for k, v in graph.extras.items() if k not in skip} if self.same else {}
         out.values = dict(graph.extras.get("values", {})) if self.same else {}
         values = graph.values()
@@ -99,7 +99,7 @@ class _Writer:
         for value in graph.inputs[:given]:
             out.inputs.append(self._declared(value))
         if self.same:  # constants that nobody uses are part of the file too
-            for value in values:
+            for value in (*values, *graph.extras.get("captured", [])):
                 if value.const is not None and "key" in value.extras:
                     self._key(value)
         left = {id(o): len(o.nodes) for n in graph.nodes if (o := n.origin) and self._verbatim(o)}

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import TensorProto as T, helper as h, numpy_helper
 
 import irc
 
@@ -298,3 +299,24 @@ def test_written_at_another_opset(name: str, opset: int, tmp_path: Path) -> None
         fed = dict(zip(names, feed, strict=True))
         for got, expected in zip(session.run(None, fed), first.run(None, fed), strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("opset", [None, 13])
+def test_a_constant_that_only_a_body_uses_is_written(opset: int | None) -> None:
+    result = [h.make_tensor_value_info("o", T.FLOAT, [2, 4])]
+    then = h.make_graph([h.make_node("Mul", ["x", "c"], ["o"])], "t", [], result)
+    other = h.make_graph([h.make_node("Abs", ["x"], ["o"])], "e", [], result)
+    nodes = [
+        h.make_node("ReduceMax", ["x"], ["s"], keepdims=0),
+        h.make_node("Cast", ["s"], ["w"], to=T.BOOL),
+        h.make_node("If", ["w"], ["y"], then_branch=then, else_branch=other),
+    ]
+    x = h.make_tensor_value_info("x", T.FLOAT, [2, 4])
+    y = h.make_tensor_value_info("y", T.FLOAT, None)
+    constant = numpy_helper.from_array(np.full(1, 2, np.float32), "c")
+    model = h.make_model(
+        h.make_graph(nodes, "g", [x], [y], [constant]), opset_imports=[h.make_opsetid("", 17)], ir_version=8
+    )
+    written = irc.to_onnx(irc.load(model), opset=opset).SerializeToString()
+    (found,) = onnxruntime.InferenceSession(written).run(None, {"x": np.ones((2, 4), np.float32)})
+    np.testing.assert_array_equal(found, 2)
