@@ -71,8 +71,8 @@ class ConvertPromoteTypes(Op):
         else:
             wide = wider_integer(p, q, self.u64_integer_promotion_target) if p.is_integer else self._wide_float(p, q)
             to, safe = wide, wide.bits <= max(p.bits, q.bits) and wide.is_integer == p.is_integer
-            if self.pytorch_scalar_promotion and (x.rank == 0) != (y.rank == 0):
-                to = q if x.rank == 0 else p
+            if self.pytorch_scalar_promotion and (len(x.shape) == 0) != (len(y.shape) == 0):
+                to = q if len(x.shape) == 0 else p
                 safe = to == wide
         expected = f"true for {p} and {q}"
         facts = {"op": self.name, "attribute": "promote_unsafe", "text": "false", "expected": expected}

@@ -84,7 +84,7 @@ class SparseFillEmptyRows(Op):
         p, q = values.shape[0], places.shape[0]
         require(same(p, q), codes.SIZES_DIFFER, op=self.name, what="values and places", a=p, b=q)
         given = as_i64(b, places)
-        count = b.Slice(as_i64(b, shape), [0], [1], [0])
+        count = b.Gather(as_i64(b, shape), b.const([0]), b.const(0))
         none = b.Expand(b.const(True, boolean), count)
         full = b.Expand(b.const(False, boolean), b.dims([p]))
         empty = b.ScatterND(none, b.Slice(given, [0], [1], [1]), full)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from irc.diagnostics import Sink
+from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value, symbols_of
 from irc.opdef.builder import known_by, trace
 from irc.passes.infer import rename
@@ -56,6 +58,10 @@ def _keep_names(traced: Graph, node: Node, results: Sequence[Value], given: Sequ
     known = {name: size for name, size in known.items() if name not in symbols_of(given)}
     if not known:
         return
+    for symbol in symbols_of(traced.values()).values():  # bounds that are said in terms of these
+        (own,) = symbol.symbols()
+        if own.name not in known and own.most is not None and any(s.name in known for s in own.most.symbols()):
+            known[own.name] = Dim({(replace(own, most=own.most.subs(known)),): 1})
     rename(traced, known)
     for value in traced.values():
         if value.contents is not None:

@@ -14,6 +14,7 @@ from irc.diagnostics.codes import shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Model
 from irc.ir.relation import any_of, at_most, broadcasts, every, multiple, recording, same as equal, stretches_to
+from irc.ir.types import string
 from irc.loops import interp
 from tests.ops.cases import Case
 from tests.ops.test_ops import FAMILIES, compiles_to_c, same
@@ -180,6 +181,8 @@ def interpreted(cases: list[Case], step: int = 1) -> list[str]:
     wrong: list[str] = []
     for case in filter(compiles_to_c, cases):
         made = symbolic(case)
+        if made is not None and any(v.tensor.dtype == string for v in made.graph.outputs):  # a pass of C's makes pairs
+            continue
         try:
             program = None if made is None else lowered(made.graph)
         except (CompileError, Problem):  # sizes that depend on data

@@ -307,7 +307,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             "worthwhile": WORTHWHILE,
             "l2": self.tile.isa.l2,
             "reach": self.window[0] * dh,
-            "apart": int(self.apart),
+            "fetched": "0" if self.apart else "s.length <= 0 || s.rows <= 0 || g->x_pixel > 2 * g->ic ? 0 : s.rows",
             "wide": _span("n", kw, sw // column, dw),
         }
 

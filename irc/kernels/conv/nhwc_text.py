@@ -231,7 +231,7 @@ static ${S}_strip ${S}_find(const ${S}_call *g, int64_t at) {
     s.rows = ${S}_least(top + (s.y1 - s.y0 - 1) * $SH + $reach, g->ih) - y0;
     s.length = (${S}_least(left + ${S}_wide(${S}_edge(g, s.t1) - ${S}_edge(g, s.t0)) * $SC, g->iw) - x0) * g->x_pixel;
     s.from = g->x + s.image * g->x_batch + s.group * g->ic + y0 * g->x_row + x0 * g->x_pixel;
-    if ($apart || s.length <= 0 || s.rows <= 0 || g->x_pixel > 2 * g->ic) s.rows = 0;
+    s.rows = $fetched;
     return s;
 }
 
