@@ -6,7 +6,6 @@ decide it.  Ranks are tried first, so that calls of other sizes share the code.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +19,7 @@ from irc.diagnostics.core import CompileError
 from irc.runtime.executor import CompiledModel
 
 MOST = 16
-"""Compiled forms that are kept; the one used least recently goes first."""
+"""Compiled forms that are kept; the oldest goes first."""
 Shapes = Mapping[str, tuple[int | None, ...] | None]
 """Shapes of inputs, or of the elements of sequences, as `irc.passes.bind` takes them."""
 Contents = dict[str, tuple[int, ...]]
@@ -42,7 +41,7 @@ class SpecializingModel(CompiledModel):
         self._describe(manifest)
         self._manifest = manifest
         self.threads, self._make, self._error = threads, make, error
-        self._known: OrderedDict[tuple[Any, ...], CompiledModel | None] = OrderedDict()
+        self._known: dict[tuple[Any, ...], CompiledModel | None] = {}
 
     def __call__(self, *inputs: Any, out: Sequence[Array] | None = None) -> list[Any]:
         """Run the model, as `CompiledModel` does. Raises CompileError as well."""
@@ -80,17 +79,17 @@ class SpecializingModel(CompiledModel):
         ranks: Shapes = {p.name: ranks_of(v) for p, v in pairs if p.shape is None}
         sizes: Shapes = {p.name: np.shape(v) for p, v in pairs if p.kind == "tensor"}
         integers = {p.name: tuple(v.reshape(-1).tolist()) for p, v in pairs if p.kind == "tensor" and _is_small(v)}
-        known: list[tuple[Shapes, Contents]] = [(ranks, {}), ({**ranks, **sizes}, {}), ({**ranks, **sizes}, integers)]
-        for shapes, contents in known:
+        ways: list[tuple[Shapes, Contents]] = [(ranks, {}), ({**ranks, **sizes}, {}), ({**ranks, **sizes}, integers)]
+        for shapes, contents in ways:
             if not shapes:
                 continue
             key = (*sorted(shapes.items()), *sorted(contents.items()))
-            if key not in self._known:
-                self._known[key] = self._compiled(shapes, contents)
-                if len(self._known) > MOST:
-                    self._known.popitem(last=False)
-            self._known.move_to_end(key)
-            if (found := self._known[key]) is not None:
+            if key in (forms := self._known):
+                found = forms[key]
+            else:
+                found = self._compiled(shapes, contents)
+                self._known = dict([*forms.items(), (key, found)][-MOST:])  # other threads keep what they read
+            if found is not None:
                 return found
         raise self._error
 
