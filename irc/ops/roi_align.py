@@ -88,6 +88,16 @@ OV_ALIGN = {
 ALIGNED = Enum({"asymmetric": False, "half_pixel_for_nn": True, "half_pixel": "half_pixel"}, False, to="half_pixel")
 
 
+def sample_places(start: Array, step: Array, parts: int, ratio: int, size: int) -> Array:
+    """Place samples along an axis of parts that are `step` long, [parts, samples of a part]; see `sample_count`."""
+    kind, count = step.dtype.type, ratio
+    if count <= 0:
+        exact = math.ceil(step) if np.isfinite(step) else 0
+        count = min(max(exact, 0), SPREAD * (size + 8))
+    place = (np.arange(count).astype(step.dtype) + kind(0.5)) * step / kind(max(count, 1))
+    return start + np.arange(parts).astype(step.dtype)[:, None] * step + place
+
+
 @op
 class RoiAlign(Op):
     """The mean (or the largest) of samples in each of height × width parts of each region [x1, y1, x2, y2].
@@ -129,13 +139,7 @@ class RoiAlign(Op):
         """Where samples stand along an axis, [parts, samples of a part]."""
         kind = start.dtype.type
         extent = end - start if self.half_pixel else np.maximum(end - start, kind(1))
-        step = extent / kind(parts)
-        count = self.sampling_ratio
-        if count <= 0:
-            exact = math.ceil(step) if np.isfinite(step) else 0
-            count = min(max(exact, 0), SPREAD * (size + 8))
-        place = (np.arange(count).astype(start.dtype) + kind(0.5)) * step / kind(max(count, 1))
-        return start + np.arange(parts).astype(start.dtype)[:, None] * step + place
+        return sample_places(start, extent / kind(parts), parts, self.sampling_ratio, size)
 
     def _pooled(self, image: Array, rows: Array, columns: Array) -> Array:
         parts, count = rows.shape

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from irc.diagnostics import require
@@ -20,7 +18,7 @@ from irc.opdef.conversions import as_i64
 from irc.opdef.forms import Attributes, Form
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
-from irc.ops.roi_align import SPREAD, add_sample, sample_count, taps_near
+from irc.ops.roi_align import add_sample, sample_count, sample_places, taps_near
 
 
 def read_rotated(b: Builder, a: Attributes, x: Value, rois: Value, batch: Value) -> Value:
@@ -71,13 +69,7 @@ class RoiAlignRotated(Op):
     def _samples(self, extent: Array, parts: int, size: int) -> Array:
         """Where samples stand along an axis of the region, from its centre, [parts, samples of a part]."""
         kind = extent.dtype.type
-        step = extent / kind(parts)
-        count = self.sampling_ratio
-        if count <= 0:
-            exact = math.ceil(step) if np.isfinite(step) else 0
-            count = min(max(exact, 0), SPREAD * (size + 8))
-        place = (np.arange(count).astype(extent.dtype) + kind(0.5)) * step / kind(max(count, 1))
-        return -extent / kind(2) + np.arange(parts).astype(extent.dtype)[:, None] * step + place
+        return sample_places(-extent / kind(2), extent / kind(parts), parts, self.sampling_ratio, size)
 
     def _pooled(self, image: Array, rows: Array, columns: Array) -> Array:
         parts, across, count, more = rows.shape
