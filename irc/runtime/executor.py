@@ -24,6 +24,7 @@ from irc.runtime.module_engine import ModuleEngine
 from irc.runtime.overlap import apart, require_apart
 from irc.runtime.packing import Packing
 from irc.runtime.ports import Array, Port, ShapeCheck, SizeConstraint, SymbolicSize
+from irc.runtime.repeated import RepeatedCall
 
 
 class CompiledModel:
@@ -52,6 +53,7 @@ class CompiledModel:
             raise storage.malformed(artifact.folder, e) from e
         if self._packing is not None:  # the engine has tensors in the place of sequences and optional values
             self.inputs, self.outputs = self._packing.inputs, self._packing.outputs
+        self._repeated: RepeatedCall | None = None
         self._turns = Turns(self.name, self._engine.has_state, waits=self.backend == "numpy")
         renew_after_fork(self)
 
@@ -87,6 +89,12 @@ class CompiledModel:
         Raises TypeError for a wrong element type, ValueError for a wrong number, name or shape (both with
         `.diagnostics`), RunError where the model itself fails.  Nothing is ever cast.
         """
+        if out is None and (repeated := self._repeated) is not None:
+            with self._turns.lock:
+                self._turns.require_state()
+                results = repeated.run(inputs)
+            if results is not None:
+                return results
         arrays = self._arguments(inputs)
         if self._packing is not None:
             return self._run_packed(self._packing, arrays, out)
@@ -102,7 +110,10 @@ class CompiledModel:
             arrays = apart(arrays, given)
         with self._turns.lock:
             self._turns.require_state()
-            return self._engine.run(arrays, dims, given)
+            results = self._engine.run(arrays, dims, given)
+            if given is None:
+                self._repeated = self._engine.repeated([p.name for p in self.inputs], arrays, results)
+        return results
 
     def _run_packed(self, packing: Packing, values: list[Any], out: Sequence[Array] | None) -> list[Any]:
         if out is not None:

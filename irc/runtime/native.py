@@ -29,12 +29,15 @@ from irc.runtime.errors import InputValueError, OutOfMemory, failure
 from irc.runtime.forks import Turns
 from irc.runtime.pool import pool_for
 from irc.runtime.ports import REMEMBERED, Array, Port
+from irc.runtime.repeated import RepeatedCall
 from irc.toolchain.processor import check_features
 
 ALIGNMENT = 64
 _INPUT_ERRORS = {code.number for code in runtime.REFUSED_INPUTS}
 FIRST_LIMIT = 256
 """What a size that nothing bounds may come to before memory is planned again for the larger one."""
+_IN_BUFFERS = "?biufc"
+"""Kinds of element types that the buffer protocol knows; not those of ml_dtypes."""
 COPIED = 1 << 20
 """Bytes of weights that are read into memory of the process; larger ones are mapped, so that processes share them.
 
@@ -193,6 +196,26 @@ class NativeEngine:
         for k in self._string_outputs:
             results[k] = c_strings.taken(results[k])
         return results
+
+    def repeated(self, names: Sequence[str], arrays: Sequence[Array], made: Sequence[Array]) -> RepeatedCall | None:
+        """Prepare further calls like one that has just run on these arrays; None if calls of this model differ."""
+        dims = self._planned
+        if dims is None or self._limits or self._measured or self._string_inputs or self._string_outputs:
+            return None
+        if not all(a.size and a.dtype.kind in _IN_BUFFERS for a in (*arrays, *made)):
+            return None
+        run, context, check, mapped = self._run, self._context, self._check, self._mapped
+
+        def start(inputs: Any, outputs: Any) -> bool:
+            if self._planned != dims or self._context != context:
+                return False
+            if mapped is not None:
+                self._check_mapped()
+            if status := run(context, inputs, outputs, None):
+                check(status)
+            return True
+
+        return RepeatedCall(names, arrays, made, start)
 
     def _run_with_limits(
         self, arrays: Sequence[Array], dims: tuple[int, ...], out: Sequence[Array] | None, where: int | None
