@@ -292,7 +292,7 @@ class NativeEngine:
         """
         ins, outs = _pointers(read), _pointers(made)
         copied = [(own, given) for own, given in zip(read, arrays, strict=True) if own is not given]
-        run, check, mapped, beyond = self._run, self._check, self._mapped, runtime.SIZE_BEYOND_BOUND.number
+        run, mapped = self._run, self._mapped
         with turns.lock:
             self.plan(dims)
 
@@ -305,17 +305,20 @@ class NativeEngine:
                     np.copyto(own, given)
                 if mapped is not None:
                     self._check_mapped()
-                with self._limits_kept():
-                    status = run(self._context, ins, outs, None)
-                    while status == beyond and self._raise_limits():
-                        self.plan(dims)
-                        status = run(self._context, ins, outs, None)
-                    if status:
-                        check(status)
+                if status := run(self._context, ins, outs, None):
+                    self._run_again(status, dims, ins, outs)
             return made
 
         call.inputs = read  # type: ignore[attr-defined]  # their memory must outlive the call
         return call
+
+    def _run_again(self, status: int, dims: tuple[int, ...], ins: Any, outs: Any) -> None:
+        """Run once more, with more room for computed sizes, after a run that lacked it; other failures are raised."""
+        with self._limits_kept():
+            while status == runtime.SIZE_BEYOND_BOUND.number and self._raise_limits():
+                self.plan(dims)
+                status = self._run(self._context, ins, outs, None)
+            self._check(status)
 
     def _check(self, status: int) -> None:
         """Raise the error for the number of a diagnostic that C returned."""
