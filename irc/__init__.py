@@ -67,7 +67,10 @@ def load(source: Source) -> Model:
 
 
 def validate(source: Source) -> list[Diagnostic]:
-    """Everything irc finds about a model: errors, warnings and notes.  Never raises on a bad model."""
+    """Everything irc finds about a model: errors, warnings and notes.  Never raises on a bad model.
+
+    Of a Model, whose graph may have been changed: what `save` refuses it for.
+    """
     from irc import driver
 
     return driver.validate(source)

@@ -19,6 +19,7 @@ from irc.border import WriteOptions, write_model
 from irc.border.support import NEWEST_OPENVINO_OPSET, bodies_of, newest_onnx_opset
 from irc.diagnostics import NOWHERE, ConversionError, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion, runtime_io as codes
+from irc.editing import validity
 from irc.formats.document import Attr, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Model
 from irc.ir.types import TensorType, f16, f32
@@ -159,6 +160,8 @@ def onnx_proto(model: Model, options: SaveOptions) -> onnx.ModelProto:
 def raw_model(model: Model, ending: str, options: SaveOptions) -> RawModel:
     """The document that options which have been checked ask for; ConversionError with every finding."""
     sink = Sink()
+    validity.check(model, sink)
+    sink.stop_on_errors(ConversionError)
     raw = to_openvino(model, options, sink) if ending == ".xml" else to_onnx(model, options, sink)
     sink.stop_on_errors(ConversionError)
     if options.compress_fp16:

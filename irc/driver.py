@@ -73,13 +73,20 @@ def load(source: Any) -> Model:
 
 
 def validate(source: Any) -> list[Diagnostic]:
-    """Every finding; a crash of irc is one too (IRC9002).  Its errors are those for which `load` refuses the file."""
+    """Every finding; a crash of irc is one too (IRC9002).
+
+    Its errors are those for which `load` refuses a file, or `save` a graph that was changed.
+    """
     from irc.border import read_model
     from irc.ir.graph import Model
 
-    if isinstance(source, Model):
-        return []
     sink = Sink()
+    if isinstance(source, Model):
+        from irc.editing import validity
+
+        with sink.catching(Loc(source.file)):
+            validity.check(source, sink)
+        return sink.diagnostics
     raw: RawModel | None = None
     try:
         with sink.catching(whole(source)):

@@ -288,3 +288,24 @@ UNKNOWN_VARIABLE = Code(
     fix="Use the same variable_id in both.",
     help="the model has these variables: {known}",
 )
+BROKEN_GRAPH = Code(
+    "IRC2401",
+    "error",
+    "Graph is inconsistent",
+    'the graph "{graph}" holds no model: {what}',
+    why="A graph that was built or changed in Python is checked before it is written: every operand has one producer "
+    "that stands in the graph, and every output is made by it.",
+    example="a graph output whose node was removed",
+    fix="Change graphs by the methods of `Graph`, and set `graph.outputs` before a node is removed.",
+    help="use `Graph.replace_uses` before `Graph.remove`",
+)
+CYCLE = Code(
+    "IRC2402",
+    "error",
+    "Operations depend on each other",
+    "these operations depend on each other: {nodes}",
+    why="A graph is acyclic. A node was given an operand that is computed from its own result.",
+    example="graph.set_op(node, node.op, [node.outputs[0]])",
+    fix="Give the first of the operations another operand; write recurrence with Loop or with state.",
+    help="change an operand of one of them with `Graph.set_op`",
+)

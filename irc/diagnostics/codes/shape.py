@@ -156,3 +156,14 @@ DECLARED_TYPE = Code(
     fix="Correct the declaration (writing the file with irc does).",
     help="`irc convert` writes inferred types",
 )
+STALE_TYPE = Code(
+    "IRC3303",
+    "error",
+    "Result does not have the type it is said to have",
+    "%{value} of {op} is {declared} in the graph, but its operands make it {inferred}",
+    why="A graph that was built or changed in Python is inferred again before it is written. A type that is set by "
+    "hand, or that was inferred before an operand changed, would be written into the file.",
+    example="Gemm of [2,3] and [3,4] whose result is declared f32[2,5]",
+    fix="Set the type that is inferred, or infer the graph anew with `irc.passes.infer.run`.",
+    help="set the type of %{value} to {inferred}",
+)
