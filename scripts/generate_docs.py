@@ -1,4 +1,4 @@
-"""Write docs/ops.md, docs/versions.md and docs/diagnostics.md from the tables they describe.
+"""Write docs/ops.md, docs/versions.md, docs/formats.md and docs/diagnostics.md from the tables they describe.
 
 python scripts/generate_docs.py            writes all
 python scripts/generate_docs.py --check    fails if one is not current
@@ -19,7 +19,7 @@ from irc.diagnostics.core import Code
 from irc.ir.types import DTYPES, DType
 from irc.opdef.base import Op
 from irc.opdef.codecs import AsInput
-from irc.opdef.forms import Form
+from irc.opdef.forms import MICROSOFT, Form
 from irc.opdef.registry import OPS, load_all
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -209,6 +209,59 @@ def _in_c(cls: type[Op], row: Form) -> str:
     return f"but {' '.join(sorted(lacking))}" if lacking else "yes"
 
 
+# ----------------------------------------------------------------------------- formats
+def formats_page() -> str:
+    """What each operation is in either format: what a conversion writes."""
+    load_all()
+    parts = [NOTE, "# The operations in both formats\n", _FORMATS_INTRODUCTION]
+    parts.append("| operation | ONNX | OpenVINO |\n|---|---|---|")
+    classes = [cls for cls in OPS.values() if any(_written(cls, format) != "-" for format in FORMATS)]
+    for cls in sorted(classes, key=lambda cls: cls.__name__):
+        parts.append(f"| {cls.__name__} | {_written(cls, 'onnx')} | {_written(cls, 'openvino')} |")
+    counts = {format: sum(_written(cls, format) == "-" for cls in classes) for format in FORMATS}
+    lacking = " and ".join(f"{count} have no place in {FORMATS[format]}" for format, count in counts.items())
+    return "\n".join([*parts, "", f"Of {len(classes)} operations, {lacking}.", ""])
+
+
+_FORMATS_INTRODUCTION = (
+    "irc holds a model as operations of its own, which both formats read into and are written from; so a row says\n"
+    "what becomes of an operation of one format in the other. A name is exact, from that opset on. *composed*: other\n"
+    "operations that together compute the same, and also where an instance does not fit the name before it (an older\n"
+    "opset, an attribute or an element type that it lacks). -: nothing says it; the conversion stops with IRC4002 or\n"
+    "IRC4003, which names the node, the reason and the lowest opset that could. Operands that have to be constants in\n"
+    "the other format and are computed by the model are reported in the same way. Names in domains of others\n"
+    "(com.microsoft) are read, and written only where the model came with them.\n"
+)
+
+
+BY_THE_BORDER = {
+    ("If", "onnx"): "If (1)",
+    ("If", "openvino"): "If (8)",
+    ("Loop", "onnx"): "Loop (1), Scan (8)",
+    ("Loop", "openvino"): "Loop (5), TensorIterator (1)",
+    ("ReadValue", "onnx"): "an input (the state before)",
+    ("Assign", "onnx"): "an output (the state after)",
+    ("Constant", "onnx"): "Constant (1)",
+    ("Constant", "openvino"): "Const (1)",
+}
+"""What is said by more than a row: operations with graphs in them, state, constants."""
+
+
+def _written(cls: type[Op], format: str) -> str:
+    """The names of an operation in a format, with the opsets that brought them, and whether others can say it."""
+    if found := BY_THE_BORDER.get((cls.__name__, format)):
+        return found
+    rows: tuple[Form, ...] = getattr(cls, format)
+    first: dict[str, int] = {}
+    for row in rows:
+        if row.name and row.direct and row.domain != MICROSOFT:
+            first.setdefault(_label(row.domain, row.name), row.since)
+    said = [f"{name} ({since})" for name, since in first.items()]
+    if any(row.write is not None for row in rows) or cls.decompose is not None:
+        said.append("composed")
+    return ", ".join(said) or "-"
+
+
 # ------------------------------------------------------------------------- diagnostics
 def diagnostics_page() -> str:
     parts = [NOTE, "# Diagnostics\n", "`irc explain CODE` prints the same text.\n"]
@@ -228,7 +281,12 @@ def _code(row: Code) -> str:
     )
 
 
-PAGES = {"docs/ops.md": ops_page, "docs/versions.md": versions_page, "docs/diagnostics.md": diagnostics_page}
+PAGES = {
+    "docs/ops.md": ops_page,
+    "docs/versions.md": versions_page,
+    "docs/formats.md": formats_page,
+    "docs/diagnostics.md": diagnostics_page,
+}
 
 
 def main(arguments: list[str]) -> int:
