@@ -29,14 +29,13 @@ def test_from_openvino(tmp_path: Path) -> None:
     page = "docs/from-openvino.md"
     (tmp_path / "samples").symlink_to(ROOT / "samples")
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    assert len(commands(page)) >= 10
+    assert len(commands(page)) >= 9
     for command in commands(page):
         argv = [sys.executable, "-m", "irc", *shlex.split(command)[1:]]
-        done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(argv, cwd=tmp_path, env=env, check=False, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     for text in blocks(page, "python"):
-        done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=env, capture_output=True, timeout=120)
-        assert done.returncode == 0, done.stderr.decode()
+        subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=env, check=True, timeout=120)
     assert {"digits.onnx", "digits-13.onnx", "older.xml", "opset8.xml", "batch.xml", "simple.onnx"} <= {
         path.name for path in tmp_path.iterdir()
     }
