@@ -40,7 +40,7 @@ from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Enum, Ignored
 from irc.opdef.contents import Assuming, Contents
 from irc.opdef.elementwise import Elementwise, auto_read, binary, legacy_read, legacy_write, unary
-from irc.opdef.forms import PREV, Attributes, Form, Read, Results, write_only
+from irc.opdef.forms import PREV, Attributes, Declined, Form, Read, Results, write_only
 from irc.opdef.precision import float_read, narrowed, rounded, wide, widely, widened
 from irc.opdef.signature import Sig
 from irc.ops.early_onnx import write_mod_of_whole, write_round_to_even
@@ -270,7 +270,18 @@ def whole_or_fmod(op: Mod, x: Value, y: Value) -> bool:
 
 
 def floored(op: Mod, x: Value, y: Value) -> bool:
-    return not op.fmod
+    """OpenVINO's FloorMod of floats is NaN if the divisor is infinite."""
+    return not op.fmod and (y.dtype.is_integer or (y.array is not None and bool(np.isfinite(wide(y.array)).all())))
+
+
+def write_infinite(b: Builder, op: Mod, x: Value, y: Value) -> Value:
+    """OpenVINO: an infinite divisor leaves what has its sign, and takes the place of the rest."""
+    if op.fmod or y.dtype.is_integer:
+        raise Declined
+    end = b.like(float("inf"), x)
+    infinite = b.And(b.Less(b.Abs(x), end), b.Equal(b.Abs(y), end))
+    other = b.And(b.Xor(b.Less(x, b.like(0, x)), b.Less(y, b.like(0, y))), b.NotEqual(x, b.like(0, x)))
+    return b.Where(infinite, b.Where(other, y, x), write_floor_mod(b, op, x, y))
 
 
 def truncated(op: Mod, x: Value, y: Value) -> bool:
@@ -324,6 +335,7 @@ class Mod(Elementwise):
             judges=("fmod",),
             when=truncated,
         ),
+        write_only(write_infinite),
     )
 
 

@@ -509,14 +509,18 @@ class Squeeze(AxesOp):
 
 
 def some_axes(op: Unsqueeze, x: Value, axes: Value) -> bool:
-    """OpenVINO refuses an Unsqueeze of no axis."""
-    return axes.array is None or axes.array.size > 0
+    """OpenVINO refuses an Unsqueeze of no axis, and has no rank for one of axes that only a run tells."""
+    if axes.array is not None:
+        return axes.array.size > 0
+    return axes.rank is None or not axes.tensor.elements().is_const
 
 
-def write_no_axes(b: Builder, op: Unsqueeze, x: Value, axes: Value) -> Value:
-    if some_axes(op, x, axes):
+def write_known_axes(b: Builder, op: Unsqueeze, x: Value, axes: Value) -> Value:
+    """OpenVINO: axes that are known, though computed, as a constant."""
+    given = axes.ints()
+    if given is None:
         raise Declined
-    return b.Identity(x)
+    return b.Unsqueeze(x, given) if len(given) else b.Identity(x)
 
 
 @op
@@ -561,7 +565,7 @@ class Unsqueeze(AxesOp):
         Form("Unsqueeze", 11),
         *onnx_rows("Unsqueeze", 13, 21, 23, 24, 25, attrs={}, when=vector_axes),
     )
-    openvino = (Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}, when=some_axes, write=write_no_axes),)
+    openvino = (Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}, when=some_axes, write=write_known_axes),)
 
 
 @op

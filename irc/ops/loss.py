@@ -71,13 +71,16 @@ class ClassLoss(Op):
 
     def build(self, b: Builder, w: Value, target: Value, weight: Value | None) -> Value:
         """Compute `class_loss` in terms of operations."""
-        loss = b.Neg(b.Squeeze(b.GatherElements(w, b.Unsqueeze(target, [1]), axis=1), [1]))
         zero, counted = b.const(0.0, w.dtype), b.const(1.0, w.dtype)
+        ignored = None
+        if self.ignore_index is not None:  # often no class at all, where other engines read beyond their memory
+            ignored = b.Equal(as_i64(b, target), b.const(self.ignore_index))
+            target = b.Where(ignored, b.like(0, target), target)
+        loss = b.Neg(b.Squeeze(b.GatherElements(w, b.Unsqueeze(target, [1]), axis=1), [1]))
         if weight is not None:
             counted = b.Gather(widened(b, weight), target, b.const(0))
             loss = b.Mul(loss, counted)
-        if self.ignore_index is not None:
-            ignored = b.Equal(as_i64(b, target), b.const(self.ignore_index))
+        if ignored is not None:
             loss, counted = b.Where(ignored, zero, loss), b.Where(ignored, zero, counted)
         if self.reduction == "none":
             return loss

@@ -14,7 +14,7 @@ from irc.ir.types import OptionalType, TensorType, Type, boolean, dynamic
 from irc.opdef.base import Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import TypeAttr
-from irc.opdef.forms import Attributes, Form
+from irc.opdef.forms import Attributes, Declined, Form, write_only
 from irc.opdef.signature import Sig
 
 
@@ -40,6 +40,20 @@ class Optional(Op):
     onnx = (Form("Optional", 15, attrs={"type": TypeAttr(None)}, read=read_optional, direct=True), Form("Optional", 28))
 
 
+def write_known(b: Builder, op: OptionalHasElement, x: Value | None = None) -> Value:
+    """OpenVINO: of a tensor, which is there, and of a missing operand."""
+    if x is not None and not isinstance(x.type, TensorType):
+        raise Declined
+    return b.const(x is not None, boolean)
+
+
+def write_present(b: Builder, op: OptionalGetElement, x: Value) -> Value:
+    """OpenVINO: a tensor is its own value."""
+    if not isinstance(x.type, TensorType):
+        raise Declined
+    return b.Identity(x)
+
+
 @op
 class OptionalHasElement(Op):
     """Whether there is a value; one that cannot be absent is there, a missing operand is not."""
@@ -57,6 +71,7 @@ class OptionalHasElement(Op):
         Form("OptionalHasElement", 18, sig=None),
         Form("OptionalHasElement", 28),
     )
+    openvino = (write_only(write_known),)
 
 
 @op
@@ -75,3 +90,4 @@ class OptionalGetElement(Op):
         return x
 
     onnx = (Form("OptionalGetElement", 15), Form("OptionalGetElement", 18), Form("OptionalGetElement", 28))
+    openvino = (write_only(write_present),)

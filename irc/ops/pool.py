@@ -22,6 +22,7 @@ from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, 
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
+from irc.opdef.conversions import as_type
 from irc.opdef.forms import PREV, Attributes, Declined, Form, Read, Results, write_only
 from irc.opdef.precision import narrowed, wide, widened
 from irc.opdef.signature import Sig
@@ -176,6 +177,21 @@ def write_lp_by_sums(b: Builder, op: LpPool, x: Value) -> Value:
     return narrowed(b, b.Pow(total, b.like(1.0 / op.p, wide)), x)
 
 
+def write_row_major(b: Builder, op: MaxPool, x: Value) -> Results:
+    """OpenVINO: places that are counted down the columns, from those along the rows."""
+    if not op.column_major:
+        raise Declined
+    y, place = b.add_all(replace(op, column_major=False), x)
+    sizes = [as_type(b, b.dims([d]), place.dtype) for d in x.shape[2:]]
+    along: list[Value] = []
+    for size in reversed(sizes):
+        along.append(b.Mod(place, size))
+        place = b.Div(place, size)
+    for k, size in zip(along, reversed(sizes), strict=True):
+        place = b.Add(b.Mul(place, size), k)
+    return y, place
+
+
 @op
 class MaxPool(Op):
     """The largest element of every window, and optionally where it stands.
@@ -303,6 +319,7 @@ class MaxPool(Op):
                 "axis": Int(0),
             },
         ),
+        write_only(write_row_major, since=8),
     )
 
 

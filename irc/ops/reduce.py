@@ -29,6 +29,14 @@ from irc.opdef.run_sizes import each, kept, named
 from irc.opdef.signature import Sig
 from irc.ops.arithmetic import OV_NUMERIC, WIDE_INTS
 from irc.ops.layout import normal_axes
+from irc.ops.reduce_openvino import (
+    noop_known,
+    openvino_when,
+    write_counted,
+    write_no_axes,
+    write_of_nothing,
+    write_run_axes,
+)
 from irc.ops.reduce_run import reduce_by_axis, reduce_extreme
 
 ONNX_REDUCED = FLOATS | WIDE_INTS
@@ -134,11 +142,6 @@ class Reduction(Op):
         return reduce(kind, extents, body) if extents else body()
 
 
-def noop_known(axes: Value) -> bool:
-    """Whether the axes are known not to be empty, so that noop_with_empty_axes makes no difference."""
-    return axes.rank == 0 or (axes.rank is not None and axes.tensor.elements().bounds()[0] > 0)
-
-
 def axes_vector(b: Builder, axes: Value) -> Value:
     """OpenVINO's axes may be one number; here they are a vector."""
     return axes if axes.rank != 0 else b.Reshape(axes, [1])
@@ -152,16 +155,6 @@ def openvino_read(name: str) -> Read:
         return b.operation(name)(x, axes_vector(b, axes), keepdims=a.keepdims, noop_with_empty_axes=noop)
 
     return read
-
-
-def openvino_when(op: Reduction, x: Value, axes: Value | None = None) -> bool:
-    return axes is not None and (op.noop_with_empty_axes or noop_known(axes))
-
-
-def openvino_write(b: Builder, op: Reduction, x: Value, axes: Value | None = None) -> Value:
-    """No axes: all of them, or none with noop_with_empty_axes."""
-    every = b.const(np.array([] if op.noop_with_empty_axes else list(range(len(x.shape))), np.int64))
-    return b.operation(op.name)(x, every, keepdims=op.keepdims, noop_with_empty_axes=True)
 
 
 AXES = Sig("x: T, axes: I[0..1] -> y: T", T=NUMERIC, I=INTEGERS)
@@ -179,8 +172,11 @@ def openvino_rows(name: str, canonical: str, since: int = 1, T: Types = OV_NUMER
             direct=True,
             judges=("noop_with_empty_axes",),
             when=openvino_when,
-            write=openvino_write,
+            write=write_no_axes,
         ),
+        write_only(write_run_axes, since),
+        *([write_only(write_of_nothing)] if name in ("ReduceMax", "ReduceMin") else []),
+        *([write_only(write_counted)] if {boolean} == T else []),
     )
 
 

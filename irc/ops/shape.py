@@ -27,7 +27,7 @@ from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, DTypeAttr, Enum, Int, Reading
 from irc.opdef.contents import Contents
 from irc.opdef.conversions import as_i64, as_scalar
-from irc.opdef.forms import PREV, Attributes, Form, write_only
+from irc.opdef.forms import PREV, Attributes, Declined, Form, write_only
 from irc.opdef.run_sizes import each
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL, ONNX_NUMBERS, OV_ANY, onnx_all, onnx_rows
@@ -268,6 +268,25 @@ def write_once_per_axis(b: Builder, op: Tile, x: Value, repeats: Value) -> Value
     return b.Tile(b.Unsqueeze(x, list(range(-more))), repeats)
 
 
+def known_or_few(op: Tile, x: Value, repeats: Value) -> bool:
+    """OpenVINO's processor plugin leaves memory unset where a run repeats three axes behind the first one."""
+    known = repeats.array is not None or repeats.rank is None or not repeats.shape[0].is_const
+    return known or x.rank is None or max(x.rank, int(repeats.shape[0])) < 4
+
+
+def write_spread(b: Builder, op: Tile, x: Value, repeats: Value) -> Value:
+    """OpenVINO: an axis in front of every axis, spread to as many as that is repeated."""
+    if known_or_few(op, x, repeats):
+        raise Declined
+    more = _difference(x, repeats) or 0
+    x = b.Unsqueeze(x, list(range(-more))) if more < 0 else x
+    times, rank = b.Concat(b.const([1] * max(more, 0)), as_i64(b, repeats), axis=0), len(x.shape)
+    shape = b.Shape(x)
+    pairs = b.Concat(b.Unsqueeze(times, [1]), b.Unsqueeze(shape, [1]), axis=1)
+    apart = b.Unsqueeze(x, list(range(0, 2 * rank, 2)))
+    return b.Reshape(b.Expand(apart, b.Reshape(pairs, [2 * rank])), b.Mul(times, shape), special_zero=False)
+
+
 def read_tile_1(b: Builder, a: Attributes, x: Value, tiles: Value, axis: Value) -> Value:
     """Tile-1 repeats one axis; count and axis are operands of the data's type."""
     require(tiles.array is not None, operation.NEEDS_CONSTANT, op="Tile", operand="tiles")
@@ -323,7 +342,7 @@ class Tile(Op):
         Form("Tile", 6, T={"T": ONNX_ALL}, sig=None, read=None, when=once_per_axis, write=write_once_per_axis),
         Form("Tile", 13, T={"T": onnx_all(13)}),
     )
-    openvino = (Form("Tile", 1, T={"T": OV_ANY, "I": INTEGERS}),)
+    openvino = (Form("Tile", 1, T={"T": OV_ANY, "I": INTEGERS}, when=known_or_few, write=write_spread),)
 
 
 # ------------------------------------------------------------------------------ Eye and Trilu

@@ -1,0 +1,140 @@
+"""ONNX operators that OpenVINO has no single operation for, or computes otherwise: what is written, in its plugin."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import openvino as ov
+import pytest
+
+import irc
+
+F, I, B = np.float32, np.int64, np.bool_
+RNG = np.random.default_rng(11)
+INF = float("inf")
+
+
+def model_of(
+    node: onnx.NodeProto, arrays: Sequence[np.ndarray], opset: int, any_size: Sequence[str] = ()
+) -> onnx.ModelProto:
+    """A model of one node, whose inputs are as the arrays; those of `any_size` have no known size."""
+    names = [name for name in node.input if name]
+    shapes = [[None] * a.ndim if n in any_size else a.shape for n, a in zip(names, arrays, strict=True)]
+    types = [oh.np_dtype_to_tensor_dtype(a.dtype) for a in arrays]
+    made = [oh.make_tensor_value_info(*known) for known in zip(names, types, shapes, strict=True)]
+    results = [onnx.ValueInfoProto(name=name) for name in node.output]
+    graph = oh.make_graph([node], "one", made, results)
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", opset)], ir_version=11)
+
+
+def through_openvino(model: onnx.ModelProto, arrays: Sequence[np.ndarray], folder: Path) -> list[np.ndarray]:
+    """Write the model as an IR, and run that in OpenVINO."""
+    onnx.save(model, folder / "m.onnx")
+    irc.save(irc.load(folder / "m.onnx"), folder / "m.xml")
+    core = ov.Core()
+    request = core.compile_model(
+        core.read_model(folder / "m.xml"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    ).create_infer_request()
+    for i, array in enumerate(arrays):
+        request.set_input_tensor(i, ov.Tensor(array if array.ndim == 0 else np.ascontiguousarray(array)))
+    request.infer()
+    return [np.array(request.get_output_tensor(i).data) for i in range(len(request.model_outputs))]
+
+
+def check(model: onnx.ModelProto, arrays: Sequence[np.ndarray], folder: Path) -> None:
+    """Compare with the NumPy backend, whose references are held against ONNX's own cases."""
+    got = through_openvino(model, arrays, folder)
+    want = irc.compile(irc.load(folder / "m.onnx"), backend="numpy", cache=False)(list(arrays))
+    assert len(got) == len(want)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
+        assert g.shape == w.shape
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("axes", [[0, 2], [-1, 0], [2, 1]], ids=str)
+@pytest.mark.parametrize("name", ["ReduceSum", "ReduceMax", "ReduceLogSumExp"])
+def test_reductions_over_axes_of_the_run(name: str, axes: list[int], keepdims: int, tmp_path: Path) -> None:
+    """OpenVINO itself has no rank for the result without keepdims, and no plan."""
+    arrays = [RNG.standard_normal((2, 3, 4)).astype(F), np.array(axes, I)]
+    node = oh.make_node(name, ["x", "axes"], ["y"], keepdims=keepdims)
+    check(model_of(node, arrays, 18), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("axes", [[], [1], [0, -1]], ids=str)
+@pytest.mark.parametrize("noop", [0, 1])
+@pytest.mark.parametrize("known", [False, True])
+def test_axes_that_may_be_none(axes: list[int], noop: int, known: bool, tmp_path: Path) -> None:
+    """No axes are all of them, or none; how many there are may be known only when the model runs."""
+    arrays = [RNG.standard_normal((2, 3, 4)).astype(F), np.array(axes, I)]
+    node = oh.make_node("ReduceL2", ["x", "axes"], ["y"], noop_with_empty_axes=noop)
+    check(model_of(node, arrays, 18, [] if known else ["axes"]), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("of_the_run", [False, True])
+@pytest.mark.parametrize("name", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("shape", [(3, 4), (3, 0)], ids=str)
+def test_extremes_of_booleans(name: str, shape: tuple[int, ...], of_the_run: bool, tmp_path: Path) -> None:
+    x, axes = RNG.random(shape) < 0.5, np.array([1], I)
+    model = model_of(oh.make_node(name, ["x", "axes"], ["y"]), [x, axes], 20)
+    if not of_the_run:
+        model.graph.initializer.append(onnx.numpy_helper.from_array(axes, "axes"))
+        del model.graph.input[1]
+    check(model, [x, axes] if of_the_run else [x], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ReduceMax", "ReduceMin"])
+def test_extremes_of_nothing(name: str, tmp_path: Path) -> None:
+    """They are infinite; OpenVINO's plugin gives the largest number."""
+    arrays = [np.zeros((2, 0, 4), F), np.array([1], I)]
+    check(model_of(oh.make_node(name, ["x", "axes"], ["y"]), arrays, 20), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("axes", [[0], [3, 0], [-1, 2], [1, -2]], ids=str)
+def test_unsqueeze_at_axes_of_the_run(axes: list[int], tmp_path: Path) -> None:
+    arrays = [RNG.standard_normal((2, 3, 4)).astype(F), np.array(axes, I)]
+    check(model_of(oh.make_node("Unsqueeze", ["x", "axes"], ["y"]), arrays, 13), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("repeats", [(2, 3, 4, 2), (1, 2, 2, 2), (1, 1, 1, 1)], ids=str)
+def test_tile_by_repeats_of_the_run(repeats: tuple[int, ...], tmp_path: Path) -> None:
+    """The plugin leaves memory unset where three axes behind the first are repeated."""
+    arrays = [RNG.standard_normal((7, 6, 4, 5)).astype(F), np.array(repeats, I)]
+    check(model_of(oh.make_node("Tile", ["x", "repeats"], ["y"]), arrays, 13), arrays, tmp_path)
+
+
+def test_modulo_infinity(tmp_path: Path) -> None:
+    x = np.array([0, -3, 3, -1, 1, INF, 1, np.nan, 5.3, -5.3, -7, 6], F)
+    y = np.array([-2, INF, INF, -INF, -INF, 2, 0, INF, 1.5, 1.5, -2, -INF], F)
+    check(model_of(oh.make_node("Mod", ["x", "y"], ["z"], fmod=0), [x, y], 28), [x, y], tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 5, 7), (2, 3, 4, 5, 3), (2, 1, 9)], ids=str)
+def test_places_in_columns(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """MaxPool's storage_order."""
+    kernel = [2] * (len(shape) - 2)
+    node = oh.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=kernel, strides=kernel, storage_order=1)
+    arrays = [RNG.permutation(np.arange(np.prod(shape))).reshape(shape).astype(F)]
+    check(model_of(node, arrays, 22), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_ignored_class_that_is_none(name: str, reduction: str, tmp_path: Path) -> None:
+    """OpenVINO reads elements beyond the classes from wherever that is."""
+    arrays: list[Any] = [RNG.random((3, 5)).astype(F), np.array([10, 4, 3], I), RNG.random(5).astype(F)]
+    node = oh.make_node(name, ["x", "t", "w"], ["y"], ignore_index=10, reduction=reduction)
+    check(model_of(node, arrays, 13), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["OptionalHasElement", "OptionalGetElement"])
+def test_tensors_are_there(name: str, tmp_path: Path) -> None:
+    arrays = [RNG.random(4).astype(F)]
+    check(model_of(oh.make_node(name, ["x"], ["y"]), arrays, 18), arrays, tmp_path)
+
+
+def test_missing_operand_is_not_there(tmp_path: Path) -> None:
+    check(model_of(oh.make_node("OptionalHasElement", [""], ["y"]), [], 18), [], tmp_path)
