@@ -65,11 +65,11 @@ def test_broadcasting_before_opset_7(tmp_path: Path, op: str, x: Any, y: Any, wr
 def test_gemm_before_opset_7(tmp_path: Path, c: tuple[int, ...], count: int) -> None:
     bias = rng.normal(size=c).astype(np.float32)
     node = helper.make_node("Gemm", ["a", "b", "c"], ["y"])
-    source = model(tmp_path / "a.onnx", [node], {"a": (2, 3), "b": (3, 4)}, 13, c=bias)
+    source = model(tmp_path / "a.onnx", [node], {"a": (2, 3), "b": (3, 4), "c": c}, 13)
     irc.save(irc.load(source), tmp_path / "b.onnx", opset=6)
     assert len(onnx.load(tmp_path / "b.onnx").graph.node) == count
     a, b = rng.normal(size=(2, 3)).astype(np.float32), rng.normal(size=(3, 4)).astype(np.float32)
-    np.testing.assert_allclose(run(tmp_path / "b.onnx", a, b), a @ b + bias, rtol=1e-5)
+    np.testing.assert_allclose(run(tmp_path / "b.onnx", a, b, bias), a @ b + bias, rtol=1e-5)
 
 
 def test_computed_axes_are_never_dropped(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from irc.opdef.base import Op
 from irc.opdef.builder import Builder, trace
 from irc.opdef.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
 from irc.opdef.forms import Declined, Form
+from irc.opdef.known import fold_constants
 from irc.opdef.opaque import Opaque
 from irc.opdef.registry import form_at
 from irc.opdef.sizes import SizeBuilder
@@ -360,6 +361,7 @@ class _Writer:
         self, graph: Graph, results: Sequence[Value], outputs: Sequence[Value], name: str, loc: Loc, path: Path
     ) -> None:
         """Emit a traced graph's nodes with its results named as `outputs`."""
+        fold_constants(graph)
         renamed: dict[Value, Value] = {}
         for result, wanted in zip(results, outputs, strict=False):
             if result.producer is None or result in renamed:
@@ -404,7 +406,8 @@ class _Writer:
                 return False
         if form.when is not None and not form.when(op, *inputs):
             return False
-        if any(self._is_used(v) for v in outputs[_results_of(form, op) :]):
+        most = _results_of(form, op)
+        if most is not None and any(self._is_used(v) for v in outputs[most:]):
             return False
         return self._operands_fit(form, op, inputs) and self._attributes(form, op, inputs) is not None
 
