@@ -39,6 +39,7 @@ LAYERS = (
     ("irc.backends",),
     ("irc.runtime",),
     ("irc.editing", "irc.conversion", "irc.pipelines", "irc.driver", "irc.tuning"),
+    ("irc.comparison",),
     ("irc.backend",),
     ("irc.cli",),
     ("irc.__main__",),

@@ -11,12 +11,9 @@ from typing import Any, NamedTuple
 import click
 
 from irc.cli import console, feeds
-from irc.diagnostics.core import IrcError
 from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import TerminalText
 
-PEERS = {"onnxruntime": "onnxruntime", "openvino": "openvino"}
-"""Engines to compare with, and the packages that bring them."""
 ROUNDS = 7
 BURST_SECONDS = 0.2
 PAUSE_SECONDS = 0.02
@@ -49,6 +46,8 @@ def command(model: str, vs: str, threads: int, precision: str, shapes: tuple[str
     Prints the median and minimum time of one run, how many times as long as irc's median each other engine's is,
     and the largest difference of its outputs from irc's, relative to the output's largest element.
     """
+    from irc.comparison.engines import PEERS
+
     engines = [name.strip() for name in vs.split(",") if name.strip()]
     for name in engines:
         if name not in PEERS:
@@ -101,7 +100,7 @@ def _burst(run: Callable[[], Any]) -> list[float]:
 
 def differences(engines: Mapping[str, Engine]) -> dict[str, float]:
     """The largest difference of each engine's outputs from the first one's, relative to the largest element."""
-    from irc.cli.check import difference
+    from irc.comparison.measures import difference
 
     (_, first), *others = engines.items()
     first.run()
@@ -162,26 +161,11 @@ def irc_engine(compiled: Any, arrays: Mapping[str, Any]) -> Engine:
     return Engine(call, lambda: list(call()))
 
 
-def _missing(engine: str, error: ImportError) -> IrcError:
-    from irc.diagnostics import Sink
-    from irc.diagnostics.codes import command as codes
-
-    sink = Sink()
-    sink.report(codes.NO_PEER, engine=engine, reason=str(error), package=PEERS[engine])
-    return IrcError(sink.diagnostics)
-
-
 def onnxruntime_engine(model: str | bytes, threads: int, arrays: Mapping[str, Any]) -> Engine:
     """ONNX Runtime on these inputs, through plain calls or bound buffers: what is faster.  IrcError IRC4904."""
-    try:
-        import onnxruntime
-    except ImportError as e:
-        raise _missing("onnxruntime", e) from e
-    ort: Any = onnxruntime  # it has no types
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.log_severity_level = 3
-    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    from irc.comparison.engines import imported, onnxruntime_session
+
+    session = onnxruntime_session(imported("onnxruntime"), model, threads)
     names = [spec.name for spec in session.get_inputs()]
     given = dict(zip(names, _in_order([{n} for n in names], arrays), strict=True))
     plain = Engine(lambda: session.run(None, given), lambda: session.run(None, given))
@@ -222,21 +206,10 @@ def _as_onnx(model: str) -> str | bytes:
 
 def openvino_engine(model: str | bytes, threads: int, arrays: Mapping[str, Any]) -> Engine:
     """OpenVINO in f32 on these inputs, as shared buffers.  IrcError IRC4904."""
-    try:
-        import openvino
-    except ImportError as e:
-        raise _missing("openvino", e) from e
-    ov: Any = openvino  # its types are partly open
-    core = ov.Core()
-    settings = {
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": "1",
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-        "EXECUTION_MODE_HINT": "ACCURACY",
-        "ENABLE_CPU_PINNING": False,
-    }
-    compiled = core.compile_model(core.read_model(model), "CPU", settings)
+    from irc.comparison.engines import imported, openvino_model
+
+    ov = imported("openvino")
+    compiled = openvino_model(ov, model, threads)
     request = compiled.create_infer_request()
     for i, array in enumerate(_in_order([set(port.names) for port in compiled.inputs], arrays)):
         request.set_input_tensor(i, ov.Tensor(array, shared_memory=True))

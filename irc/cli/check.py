@@ -1,33 +1,71 @@
-"""Whether two models compute the same: both run by irc's NumPy backend on the same random inputs."""
+"""Whether two models compute the same: both run on the same random inputs, the written one also by another engine."""
 
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from irc import driver
 from irc.arrays import is_array
 from irc.cli import feeds
-from irc.diagnostics.core import IrcError
-
-RELATIVE = 1e-4
-"""Largest difference allowed, relative to the largest magnitude of the output."""
-NARROW = 2e-2
-"""The same for outputs of 16 bits and fewer."""
+from irc.comparison import engines
+from irc.comparison.measures import allowed, difference, measure
+from irc.diagnostics import IrcError, Loc
+from irc.ir.graph import Graph, Model
+from irc.ops.random import Random
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`same` is None where the models could not be compared, and `reason` says why."""
+    """`same` is None where the models could not be compared, and `reason` says why.
+
+    peer: the engine whose results are not those of irc's, where nobody asked for it, and `doubt` what it differs in.
+    """
 
     same: bool | None
     reason: str
+    peer: str = ""
+    doubt: str = ""
 
 
-def same_results(source: Any, written: Any) -> Outcome:
-    """Compare two models (paths or Models), input by input and output by output, in order."""
+@dataclass(frozen=True)
+class _Sample:
+    """A source in irc's NumPy backend: its outputs, what they are for random arguments."""
+
+    outputs: Sequence[Any]
+    arguments: list[Any]
+    expected: list[Any]
+
+
+def same_results(source: Model, written: str, engine: str | None = None) -> Outcome:
+    """Compare a model with the file that was written of it, output by output, in order.
+
+    engine: what runs the file (or, where it cannot read that, the source), the other one being run by irc's NumPy
+    backend.  None: NumPy, and then the engine that the file's format was made for, if it is installed.  IrcError
+    where an engine that was asked for cannot be used.
+    """
+    sample = _sampled(source)
+    if isinstance(sample, Outcome):
+        return sample
+    if engine in engines.PEERS and not engines.reads(engine, written):
+        return _by_peer_of_source(source, written, engine, sample)
+    outcome = _compare(
+        sample, _by(engine or "numpy", source, written, sample.arguments), engine or "irc's NumPy backend"
+    )
+    peer = engines.native_engine(written)
+    if engine is not None or peer is None or not outcome.same or _is_random(source.graph):
+        return outcome
+    return _confirmed(outcome, peer, source, written, sample)
+
+
+def _sampled(source: Model) -> _Sample | Outcome:
+    """What the source computes of random arguments, or why that says nothing."""
     try:
         reference = _compiled(source)
     except IrcError as e:
@@ -45,71 +83,90 @@ def same_results(source: Any, written: Any) -> Outcome:
             continue
         if any(difference(a, b) for a, b in zip(expected, again, strict=True)):
             return Outcome(None, "its results are random")
-        return _compare(reference, expected, _run(_compiled(written), arrays, initial_states(written)))
+        return _Sample(reference.outputs, arrays, expected)
     return outcome
 
 
 def _compiled(model: Any) -> Any:
-    import irc
-
-    return irc.compile(model, backend="numpy", cache=False)
+    return driver.compile_for_calls(model, driver.CompileOptions("numpy", cache=False))
 
 
-def _run(compiled: Any, arrays: list[Any], states: dict[str, Any] | None = None) -> list[Any]:
-    """The outputs for these arrays; inputs beyond them are state, which starts at its initial value."""
+def _run(compiled: Any, arrays: list[Any]) -> list[Any]:
     compiled.reset_state()
-    rest = compiled.inputs[len(arrays) :]
-    return list(compiled([*arrays, *[_initial(i, (states or {}).get(i.name)) for i in rest]]))
+    return list(compiled(arrays))
 
 
-def _initial(spec: Any, value: Any) -> Any:
-    shape = tuple(feeds.SYMBOL_SIZE if isinstance(d, str) else d for d in spec.shape)
-    if value is None:
-        return np.zeros(shape, spec.dtype)
-    return np.asarray(value, spec.dtype).reshape(shape)
+def _by(engine: str, source: Model, written: str, arrays: list[Any]) -> list[Any]:
+    """The outputs of a written model in an engine; its inputs beyond the arrays are state at its initial value."""
+    model = driver.load(written)
+    states = initial_states(model)
+    arguments = [*arrays, *[_initial(i, states.get(i.name)) for i in model.graph.inputs[len(arrays) :]]]
+    if engine in engines.IRC:
+        return engines.irc_runner(model, engine)(arguments)
+    return engines.runner(engine, written, place=Loc(source.file))(arguments)
 
 
-def initial_states(model: Any) -> dict[str, Any]:
+def _by_peer_of_source(source: Model, written: str, engine: str, sample: _Sample) -> Outcome:
+    """Compare by an engine that reads only the source: what that gives with what NumPy makes of the written file."""
+    with tempfile.TemporaryDirectory(prefix="irc-") as folder:
+        path = str(Path(folder) / ("source.xml" if source.format == "openvino" else "source.onnx"))
+        if not engines.reads(engine, path):
+            raise engines.cannot_read(engine, Loc(source.file))
+        driver.save(source, path)
+        expected = engines.runner(engine, path, place=Loc(source.file))(sample.arguments)
+    seen = _Sample(sample.outputs, sample.arguments, expected)
+    return _compare(seen, _by("numpy", source, written, sample.arguments), f"{engine} running the source")
+
+
+def _confirmed(outcome: Outcome, peer: str, source: Model, written: str, sample: _Sample) -> Outcome:
+    """The outcome in NumPy, with what another engine says to it; that it cannot run the file refutes nothing."""
+    try:
+        got = _by(peer, source, written, sample.arguments)
+    except IrcError as e:
+        return Outcome(outcome.same, f"{outcome.reason}; {e}")
+    second = _compare(sample, got, peer)
+    return second if second.same else Outcome(True, outcome.reason, peer, second.reason)
+
+
+def _initial(value: Any, initial: Any) -> Any:
+    shape = tuple(int(d) if d.is_const else feeds.SYMBOL_SIZE for d in value.shape)
+    dtype = value.dtype.numpy
+    return np.zeros(shape, dtype) if initial is None else np.asarray(initial, dtype).reshape(shape)
+
+
+def initial_states(model: Model) -> dict[str, Any]:
     """Initial values (None: zeros) of the inputs that a written ONNX model has for its state, by name."""
-    import irc
-
-    loaded = irc.load(model) if isinstance(model, str) else model
-    return {name: initial for name, _, initial in json.loads(loaded.metadata.get("irc.state", "[]"))}
+    return {name: initial for name, _, initial in json.loads(model.metadata.get("irc.state", "[]"))}
 
 
-def _compare(reference: Any, expected: list[Any], got: list[Any]) -> Outcome:
-    worst = 0.0
-    for spec, a, b in zip(reference.outputs, expected, got, strict=False):
-        apart = difference(a, b)
-        allowed = NARROW if is_array(a) and a.dtype.itemsize <= 2 else RELATIVE
-        if apart > allowed:
-            return Outcome(False, f"output {spec.name} differs by {apart:.3g} of its largest magnitude")
-        worst = max(worst, apart)
-    agree = f"{len(expected)} output{' agrees' if len(expected) == 1 else 's agree'}"
-    return Outcome(True, f"{agree}, largest relative difference {worst:.2g}")
+def _is_random(graph: Graph) -> bool:
+    """Whether a model draws numbers, which every engine does in a way of its own."""
+    return any(isinstance(node.op, Random) for part in graph.nested() for node in part.nodes)
 
 
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
+def _compare(sample: _Sample, got: list[Any], engine: str) -> Outcome:
+    """Whether all outputs agree, and what is said of the worst one."""
+    worst, place = 0.0, 0
+    pairs = list(zip(sample.expected, got, strict=False))
+    for n, (a, b) in enumerate(pairs):
+        apart = difference(a, b) / allowed(a)
+        if apart > worst:
+            worst, place = apart, n
+    if not pairs:
+        return Outcome(True, "there are no outputs")
+    name, (a, b) = sample.outputs[place].name, pairs[place]
+    if worst > 1:
+        return Outcome(False, f"output {name} in {engine}: {_apart(a, b)}")
+    agree = f"{len(pairs)} output{' agrees' if len(pairs) == 1 else 's agree'}"
+    return Outcome(True, f"{agree} in {engine}; the worst, {name}: {_apart(a, b)}")
 
 
-def difference(a: Any, b: Any, exact_integers: bool = True) -> float:
-    """The largest difference relative to the largest magnitude; inf where types, shapes or kinds differ.
-
-    exact_integers: any difference of integers is infinite.
-    """
-    if _is_list(a) and _is_list(b) and len(a) == len(b):
-        return max((difference(x, y, exact_integers) for x, y in zip(a, b, strict=True)), default=0.0)
+def _apart(a: Any, b: Any) -> str:
+    """How far two results are apart, in words."""
     if not is_array(a) or not is_array(b):
-        return 0.0 if a == b else float("inf")
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return float("inf")
-    if a.dtype.kind in "OUSb":
-        return 0.0 if np.array_equal(a, b) else float("inf")
-    x, y = (v.astype(np.complex128 if v.dtype.kind == "c" else np.float64) for v in (a, b))
-    alike = (x == y) | (np.isnan(x) & np.isnan(y))
-    if alike.all():
-        return 0.0
-    if (exact_integers and a.dtype.kind in "iu") or not np.isfinite(np.stack([x[~alike], y[~alike]])).all():
-        return float("inf")
-    return float(np.abs(x - y)[~alike].max() / max(np.abs(x[np.isfinite(x)]).max(), 1e-6))
+        return f"relative difference {difference(a, b):.2g}"
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return " and ".join(feeds.describe(x.dtype, x.shape) for x in (a, b))
+    found = measure(a, b)
+    at = f" at [{','.join(map(str, found.at))}]" if found.absolute else ""
+    return f"largest relative difference {found.relative:.2g}, absolute {found.absolute:.2g}{at}"

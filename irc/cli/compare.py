@@ -114,7 +114,7 @@ def _rows(a: CompiledModel, b: CompiledModel, arrays: dict[str, Any], tolerance:
 def _row(name: str, a: Any, b: Any, tolerance: float | None) -> dict[str, Any]:
     """What is said of an output; `reason` where it differs."""
     from irc.arrays import is_array
-    from irc.cli.check import NARROW, RELATIVE, difference
+    from irc.comparison.measures import NARROW, RELATIVE, difference
 
     row: dict[str, Any] = {"name": name, "same": False, "reason": ""}
     if not is_array(a) or not is_array(b):

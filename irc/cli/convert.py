@@ -18,7 +18,22 @@ if TYPE_CHECKING:
     from irc.ir.graph import Model
 
 
-@click.command(short_help="Convert a model and compare the results.")
+ENGINES = ("onnxruntime", "openvino", "numpy", "c")
+ANY_ENGINE, NO_ENGINE = "any", "none"
+"""What `--check` stands for where no engine follows it, and `--no-check`."""
+
+
+class _EngineMayFollow(click.Command):
+    """A command whose `--check` takes the next word only if that is an engine."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words, with a value for every `--check`."""
+        following = [*args[1:], ""]
+        alone = {i for i, word in enumerate(args) if word == "--check" and following[i] not in ENGINES}
+        return super().parse_args(ctx, [f"--check={ANY_ENGINE}" if i in alone else w for i, w in enumerate(args)])
+
+
+@click.command(cls=_EngineMayFollow, short_help="Convert a model and compare the results.")
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
 @click.option("--opset", type=click.IntRange(min=1), help="ONNX: the opset to write.")
@@ -31,11 +46,19 @@ if TYPE_CHECKING:
     "--shape", "shapes", metavar="x[n,3,640,640]", multiple=True, help="Sizes of an input: numbers, names, ?."
 )
 @click.option("--simplify", is_flag=True, help="Compute constants, merge equal operations, leave out what is unused.")
-@click.option("--check/--no-check", default=True, show_default=True, help="Run both models and compare the results.")
+@click.option(
+    "--check",
+    type=click.Choice([*ENGINES, ANY_ENGINE, NO_ENGINE]),
+    metavar=f"[{'|'.join(ENGINES)}]",
+    default=ANY_ENGINE,
+    help="Run both models and compare the results, OUT in this engine.  [default: in irc's NumPy backend, and in the "
+    "engine of its format if that is installed]",
+)
+@click.option("--no-check", "check", flag_value=NO_ENGINE, help="Do not run the models.")
 def command(
     source: str,
     target: str,
-    check: bool,
+    check: str,
     inputs: str | None,
     outputs: str | None,
     shapes: tuple[str, ...],
@@ -51,8 +74,11 @@ def command(
     _check_options(target, given)
     import irc
     from irc import driver
+    from irc.comparison import engines
     from irc.diagnostics import Sink
 
+    if check in engines.PEERS:
+        engines.imported(check)  # says before the work that it is not there
     sink = Sink()
     with console.progress(f"reading {source}"):
         model = driver.extract(irc.load(source), _names(inputs), _names(outputs))
@@ -67,9 +93,9 @@ def command(
         staged = staging / path.name
         with console.progress(f"writing {target}"):
             irc.save(driver.simplify(model) if simplify else model, str(staged), **given)
-        if check:
+        if check != NO_ENGINE:
             with console.progress("comparing results"):
-                _compare(model, str(staged), sink)
+                _compare(model, str(staged), None if check == ANY_ENGINE else check, sink)
         _report_losses(model, path, given, sink)
         console.report(sink.diagnostics)
         if sink.errors:
@@ -111,18 +137,20 @@ def _report_losses(model: Model, target: Path, given: dict[str, Any], sink: Sink
         sink.report(codes.LEFT_BEHIND, Loc(model.file), format=name, what=", ".join(found))
 
 
-def _compare(model: Model, written: str, sink: Sink) -> None:
+def _compare(model: Model, written: str, engine: str | None, sink: Sink) -> None:
     from irc.cli.check import same_results
     from irc.diagnostics import Loc
     from irc.diagnostics.codes import command as codes
 
-    outcome = same_results(model, written)
+    outcome = same_results(model, written, engine)
     if outcome.same is None:
         sink.report(codes.NOT_CHECKED, Loc(model.file), reason=outcome.reason)
     elif outcome.same:
         console.note(f"checked: {outcome.reason}")
     else:
         sink.report(codes.CHECK_DIFFERS, Loc(model.file), reason=outcome.reason)
+    if outcome.doubt:
+        sink.report(codes.ENGINE_DIFFERS, Loc(model.file), engine=outcome.peer, reason=outcome.doubt)
 
 
 def publish(staging: Path, folder: Path, last: str) -> list[Path]:

@@ -486,7 +486,7 @@ def test_bench_says_what_is_not_installed(irc: Run, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "openvino", None)
     said = irc("bench", ONNX, "--vs", "openvino")
     assert said.status == 1
-    assert "error[IRC4904]: openvino cannot be measured" in said.err
+    assert "error[IRC4904]: openvino cannot be used" in said.err
     assert "python -m pip install openvino" in said.err
 
 

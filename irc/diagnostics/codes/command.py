@@ -38,10 +38,11 @@ NO_PEER = Code(
     "IRC4904",
     "error",
     "Engine is not installed",
-    "{engine} cannot be measured: {reason}",
-    why="`irc bench --vs` runs other engines from the same Python; this one could not be imported.",
+    "{engine} cannot be used: {reason}",
+    why="`irc bench --vs`, `irc convert --check` and `irc compare --engines` run other engines from the same Python; "
+    "this one could not be imported.",
     example="irc bench model.onnx --vs openvino",
-    fix="Install it, or leave it out of --vs.",
+    fix="Install it, or do not ask for it: irc itself needs no other engine.",
     help="python -m pip install {package}",
 )
 NO_CLOCK = Code(
@@ -66,4 +67,36 @@ LEFT_BEHIND = Code(
     example="irc convert documented.onnx model.xml",
     fix="Keep the source file where these matter.",
     help="the converted model computes the same without it",
+)
+ENGINE_CANNOT_READ = Code(
+    "IRC4907",
+    "error",
+    "Engine does not read the format",
+    "{engine} reads {endings} files only",
+    why="ONNX Runtime reads ONNX, OpenVINO both formats; irc's own engines read every model.",
+    example="irc convert model.xml other.xml --check onnxruntime",
+    fix="Compare with an engine that reads one of both files.",
+    help="name openvino or numpy",
+)
+ENGINE_FAILED = Code(
+    "IRC4908",
+    "error",
+    "Another engine failed",
+    "{engine} cannot run the model: {reason}",
+    why="An engine that was asked for by name refused the model or failed while running it; what it says is its own.",
+    example="an operator that ONNX Runtime has not implemented for an element type",
+    fix="Compare with another engine, or convert without it.",
+    help="irc's own backend is called numpy: --check numpy, --engines numpy,numpy",
+)
+ENGINE_DIFFERS = Code(
+    "IRC4909",
+    "warning",
+    "Another engine computes something else",
+    "{engine} computes something else from the written model: {reason}; in irc's NumPy backend both models agree",
+    why="After writing, `irc convert` runs the written model in the engine of its format, where that is installed. "
+    "Engines depart from specifications, compute quantized models in another precision, and break ties otherwise; but "
+    "a mistake of irc in what it both writes and reads would look like this too.",
+    example="a detection model, whose boxes come in another order",
+    fix="Compare layer by layer on inputs of your own: `irc compare A B --layers --engines numpy,openvino`.",
+    help="irc compare A B --layers names the first tensor that differs",
 )
