@@ -243,7 +243,7 @@ class DFT(Op):
         apart = b.Reshape(x, b.Concat(*parts, axis=0), special_zero=False)
         if x.shape[-1] == 2:  # which is not seen in a computed shape
             apart = b.Gather(apart, b.const([0, 1]), b.const(3))
-        y = b.DFT(apart, size, b.const(1), inverse=self.inverse, onesided=self.onesided)
+        y = b.DFT(apart, as_scalar(b, size), b.const(1), inverse=self.inverse, onesided=self.onesided)
         here = b.Add(b.Div(size, b.const(2)), b.const(1)) if self.onesided and not real else size
         last = b.const([1 if real else 2])
         return b.Reshape(y, b.Concat(b.Where(chosen, here, sizes), last, axis=0), special_zero=False)
@@ -277,9 +277,9 @@ def each_axis(
     lengths: list[tuple[int, Value | None]] = []
     given = size.ints()
     for k, axis in enumerate(numbers):
-        length = b.Slice(as_i64(b, size), [k], [k + 1], [0]) if given is None else b.const([given[k]])
+        length = b.Gather(as_i64(b, size), b.const(k), b.const(0)) if given is None else b.const(given[k])
         if given is None:
-            length = b.Where(b.Equal(length, b.const(-1)), b.dims([own(axis)]), length)
+            length = b.Where(b.Equal(length, b.const(-1)), as_scalar(b, b.dims([own(axis)])), length)
         lengths.append((axis, None if given is not None and given[k] == -1 else length))
     return lengths
 
@@ -351,6 +351,11 @@ class InverseRealTransform(Op):
         y = x
         for axis, length in others:
             y = b.DFT(y, length, b.const(axis), inverse=True)
+        if most is not None and (known := most.ints()) is not None:
+            # What the transform does not read goes first: ONNX Runtime computes something else where there is more.
+            missing = known[0] // 2 + 1 - y.shape[last]
+            behind = [missing if k == last else Dim.of(0) for k in range(rank + 1)]
+            y = y if missing == 0 else b.Pad(y, b.dims([0] * (rank + 1) + behind))
         return b.Squeeze(b.DFT(y, most, b.const(last), inverse=True, onesided=True), [rank])
 
     openvino = (Form("IRDFT", 9, **OV_FORM),)

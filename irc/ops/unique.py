@@ -10,25 +10,40 @@ import numpy as np
 from irc.expr import Const, Expr, Tensor, index
 from irc.ir.dim import product
 from irc.ir.graph import Value
-from irc.ir.types import ANY, DType, TensorType, bf16, boolean, i64
+from irc.ir.types import ANY, DType, TensorType, bf16, boolean, i16, i32, i64, u8, u16, u32
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, DTypeAttr, Int
 from irc.opdef.conversions import as_type
-from irc.opdef.forms import PREV, Form, Results, write_only
+from irc.opdef.forms import PREV, Declined, Form, Results, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.layout import constant_int, normal_axis
 
+WIDENED = frozenset({u8, i16, u16, i32, u32})
+"""The integers whose Unique is written to ONNX as that of i64."""
 MERGES = 62
 """Passes of a merge sort that sort any number of elements."""
 
 
 def write_along(b: Builder, op: Unique, x: Value) -> Results:
     return b.add_all(UniqueAlong(sorted=op.sorted), x, None if op.axis is None else b.const(op.axis))
+
+
+def in_many_engines(op: Unique, x: Value) -> bool:
+    """Tell whether ONNX Runtime has a kernel for the type; `onnx.reference` orders the slices of an axis otherwise."""
+    return x.dtype not in WIDENED
+
+
+def write_as_i64(b: Builder, op: Unique, x: Value) -> Results:
+    """Write it between casts, for integers that engines lack."""
+    if x.dtype not in WIDENED:
+        raise Declined
+    y, *numbers = b.add_all(op, b.Cast(x, to=i64))
+    return [b.Cast(y, to=x.dtype), *numbers]
 
 
 @op
@@ -55,8 +70,9 @@ class Unique(Op):
         return b.Gather(x, indices, b.const(axis)), indices, inverse, b.Slice(counts, [0], count, [0])
 
     onnx = (
-        Form("Unique", 11, attrs={"axis": Int(None), "sorted": Bool(True)}, T={"T": ONNX_ALL}),
+        Form("Unique", 11, attrs={"axis": Int(None), "sorted": Bool(True)}, T={"T": ONNX_ALL}, when=in_many_engines),
         Form("Unique", 28, T={"T": PREV | {bf16}}),
+        write_only(write_as_i64, 11),
     )
     openvino = (write_only(write_along, 10),)
 
