@@ -13,13 +13,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from irc.border import support, widen
+from irc.border import scans, support, widen
 from irc.border.metadata import of_runtime_info, to_runtime_info
 from irc.border.read import ordered
 from irc.border.regions import join_layer
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
-from irc.formats.document import Attr, RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.dim import SizeUnknown
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.names import unused
@@ -34,7 +34,6 @@ from irc.opdef.registry import form_at
 from irc.opdef.sizes import SizeBuilder
 from irc.opdef.window import NEUTRAL
 from irc.ops.cast import Cast
-from irc.ops.control import body_layout
 from irc.ops.layout import Identity
 
 Path = tuple[tuple[Op, tuple[str, ...]], ...]
@@ -86,6 +85,7 @@ class _Writer:
         self.names: set[str] = set()
         self.results: set[Value] = set()  # values that are used without being an operand: outputs of a graph
         self.scope = Graph()  # names of what is made here
+        self.spare: list[str] = []  # values that nothing may need, though they were written
 
     def graph(self, graph: Graph, given: int | None = None) -> RawGraph:
         """Write a graph; of a region, the first `given` inputs, while the others are values around it."""
@@ -121,6 +121,7 @@ class _Writer:
             self._emit_origin(origin)
         self._outputs(graph)
         out.nodes = ordered(out.nodes)
+        scans.drop_unused(out, self.spare)
         if self.same:
             place = {key: i for i, key in enumerate(graph.extras.get("constants", []))}
             out.constants = dict(sorted(out.constants.items(), key=lambda item: place.get(item[0], len(place))))
@@ -508,18 +509,19 @@ class _Writer:
 
     def _emit_regions(self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc) -> None:
         """Emit an If or a Loop with its bodies, which use values of this graph by name."""
-        own, given, attributes = body_layout(op)
-        captured = [self._key(v) for v in inputs[own:] if v is not None]
-        bodies: dict[str, Attr] = {}
-        for attribute, region in zip(attributes, op.regions, strict=True):
+        made = scans.spelled(op, inputs, self._asked() >= scans.FIRST_SCAN and not self.same)
+        captured = [self._key(v) for v in made.inputs[made.own :] if v is not None]
+        attrs = dict(made.attrs)
+        for attribute, region in made.bodies.items():
             inner = _Writer(self.options, self.sink, self.same)
             inner.used = self.used
-            inner.keys.update(zip(region.inputs[given:], captured, strict=True))
-            bodies[attribute] = replace(inner.graph(region, given), name=region.name or attribute)
-        keys = ["" if v is None else self._key(v) for v in inputs[:own]]
+            inner.keys.update(zip(region.inputs[made.given :], captured, strict=True))
+            attrs[attribute] = replace(inner.graph(region, made.given), name=region.name or attribute)
+        keys = ["" if v is None else self._key(v) for v in made.inputs[: made.own]]
         raws = [RawValue(key, (key,), v.type, v.loc) for v in outputs for key in [self._key(v)]]
+        self.spare += [self.keys[v] for v in made.spare if v in self.keys]
         label = unused(name or op.name, self.names, first=1)
-        self.out.nodes.append(RawNode(op.name, self.options.opset(""), "", label, keys, raws, bodies, loc))
+        self.out.nodes.append(RawNode(made.type, self.options.opset(""), "", label, keys, raws, attrs, loc))
 
     def _emit_joined(self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc) -> None:
         """Emit an If or a Loop with bodies that port maps join to it.  Raises Problem IRC4xxx."""

@@ -84,8 +84,14 @@ class Joint:
         """Take the part of an operand with this number."""
         axis = normal_axis("the port map", self.axis or 0, len(x.shape))
         begin, _ = self.bounds(b, _size(b, x, axis))
-        place = b.Add(begin, number if self.stride == 1 else b.Mul(number, b.const(self.stride)))
-        place = b.Sub(place, b.const(self.size)) if self.stride < 0 else place
+        if self.stride == -1:
+            place = b.Sub(b.Sub(begin, b.const(self.size)), number)
+        else:
+            place = number if self.stride == 1 else b.Mul(number, b.const(self.stride))
+            place = place if self.start == 0 else b.Add(begin, place)
+            place = b.Sub(place, b.const(self.size)) if self.stride < 0 else place
+        if self.size == 1:
+            return b.Unsqueeze(b.Gather(x, place, b.const(axis)), [axis])
         places = b.Add(b.Unsqueeze(place, [0]), b.const(list(range(self.size))))
         return b.Gather(x, places, b.const(axis))
 
@@ -220,6 +226,7 @@ class _Iteration:
         carried, rows = results[: len(self.carried)], results[len(self.carried) :]
         region.inputs = [number, going, *(inputs[j.inner] for j in self.carried), *wholes, *captures]
         region.outputs = [stays, *carried, *(self._row(inner, p, v) for p, v in zip(self.rows, rows, strict=True))]
+        region.prune()
         return region
 
     def _counted(self, joint: Joint) -> TensorType:
@@ -234,7 +241,13 @@ class _Iteration:
             return value
         axis = normal_axis("the port map", axis, len(value.shape))
         self.narrow[port] = value.shape[axis] == 1
-        return b.Squeeze(value, [axis]) if self.narrow[port] else value
+        if not self.narrow[port]:
+            return value
+        node = value.producer
+        if node is not None and node.op.name == "Unsqueeze" and (axes := node.inputs[1]) and axes.ints() == [axis]:
+            assert node.inputs[0] is not None
+            return node.inputs[0]
+        return b.Squeeze(value, [axis])
 
     def _together(self, port: str, rows: Value) -> Value:
         """Put together what the runs gave, or take what the last gave."""

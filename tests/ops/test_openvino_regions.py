@@ -151,3 +151,56 @@ def test_openvino_models(name: str, tmp_path: Path) -> None:
         agree(session.run(None, dict(zip([i.name for i in session.get_inputs()], feed, strict=True))), want)
         for engine in engines:
             agree(engine(*feed), want)
+
+
+SCANNED = """
+agraph (float[2] start, float[2, 4] x, float[4, 2] y, float[2] w) => (float[2] last, float[4, 2] sums) {
+    last, sums = Scan <num_scan_inputs = 2, scan_input_axes = [1, 0], scan_input_directions = [1, 0], body = add (
+        float[2] before, float[2] a, float[2] b
+    ) => (float[2] after, float[2] row) {
+        c = Mul(a, w)
+        d = Add(c, b)
+        after = Add(before, d)
+        row = Identity(after)
+    }> (start, x, y)
+}
+"""
+
+
+def test_a_loop_over_slices_is_written_as_a_scan(tmp_path: Path) -> None:
+    source, xml, back = tmp_path / "model.onnx", tmp_path / "model.xml", tmp_path / "back.onnx"
+    onnx.save(model_of(SCANNED), source)
+    irc.convert(source, xml)
+    irc.convert(xml, back)
+    (node,) = onnx.load(back).graph.node
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    assert node.op_type == "Scan"
+    assert attributes["scan_input_axes"] == [1, 0] and attributes["scan_input_directions"] == [1, 0]
+    rng = np.random.default_rng(0)
+    feeds = {n: rng.standard_normal(s).astype(F) for n, s in (("start", 2), ("x", (2, 4)), ("y", (4, 2)), ("w", 2))}
+    want, got = (
+        onnxruntime.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, feeds) for p in (source, back)
+    )
+    agree(got, want)
+
+
+def test_a_loop_that_counts_stays_a_loop(tmp_path: Path) -> None:
+    text = """
+    agraph (float[2] start, float[4, 2] x) => (float[2] last) {
+        n = Constant <value = int64 {4}> ()
+        yes = Constant <value = bool {1}> ()
+        last = Loop <body = add (int64 i, bool c, float[2] before) => (bool d, float[2] after) {
+            d = Identity(c)
+            zero = Constant <value = int64 {0}> ()
+            row = Gather(x, i)
+            number = Cast <to = 1> (i)
+            sum = Add(before, row)
+            after = Mul(sum, number)
+        }> (n, yes, start)
+    }
+    """
+    source, xml, back = tmp_path / "model.onnx", tmp_path / "model.xml", tmp_path / "back.onnx"
+    onnx.save(model_of(text), source)
+    irc.convert(source, xml)
+    irc.convert(xml, back)
+    assert [n.op_type for n in onnx.load(back).graph.node] == ["Loop"]
