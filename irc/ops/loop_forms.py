@@ -169,9 +169,8 @@ def scan(
     length: Value | None = None,
 ) -> list[Value]:
     """Add the Loop that a Scan is.  `captured` stand for what the body captures; states stay behind `length` runs."""
-    shapes = [b.Shape(v) for v in scanned]
     axes = [normal_axis("Scan", axis, v.rank or 0) for axis, v in zip(along.axes, scanned, strict=True)]
-    count = b.Gather(shapes[0], b.const(axes[0]), b.const(0))
+    count = b.Gather(b.Shape(scanned[0]), b.const(axes[0]), b.const(0))
     outside = [*scanned, *captured, *([] if length is None else [length])]
 
     def body(types: Sequence[Type]) -> Graph:

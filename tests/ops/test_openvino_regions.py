@@ -175,11 +175,13 @@ def test_a_loop_over_slices_is_written_as_a_scan(tmp_path: Path) -> None:
     (node,) = onnx.load(back).graph.node
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     assert node.op_type == "Scan"
-    assert attributes["scan_input_axes"] == [1, 0] and attributes["scan_input_directions"] == [1, 0]
+    axes, backwards = attributes["scan_input_axes"], attributes["scan_input_directions"]
+    assert dict(zip(node.input[1:], zip(axes, backwards, strict=True), strict=True)) == {"x": (1, 1), "y": (0, 0)}
     rng = np.random.default_rng(0)
     feeds = {n: rng.standard_normal(s).astype(F) for n, s in (("start", 2), ("x", (2, 4)), ("y", (4, 2)), ("w", 2))}
     want, got = (
-        onnxruntime.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, feeds) for p in (source, back)
+        onnxruntime.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, feeds)
+        for p in (source, back)
     )
     agree(got, want)
 
