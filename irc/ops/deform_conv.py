@@ -16,8 +16,8 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Choice, Int, Ints, Pads
 from irc.opdef.conversions import as_type
-from irc.opdef.forms import PREV, Attributes, Declined, Form
-from irc.opdef.precision import wide
+from irc.opdef.forms import PREV, Attributes, Declined, Form, write_only
+from irc.opdef.precision import narrowed, wide, widened
 from irc.opdef.signature import Sig
 from irc.opdef.window import spatial, window_count, window_padding
 from irc.ops.conv import OV_CONV, Conv, add_bias, window_fields
@@ -42,6 +42,21 @@ def read_deformable(
     return b.DeformConv(*operands, **fields, group=a.group, offset_group=a.offset_group, clamped=clamped)
 
 
+def _grid(op: DeformConv, w: Value, offset: Value) -> Array:
+    """The places of all kernel positions without offsets, [1, taps, 2, rows, columns]."""
+    kernel, shape = [int(k) for k in w.shape[2:]], [int(d) for d in offset.shape[2:]]
+    strides, dilations, begin = op.strides or (1, 1), op.dilations or (1, 1), op.pads_begin or (0, 0)
+    grids: list[Array] = []
+    for axis in (0, 1):
+        taps = np.arange(kernel[axis]) * dilations[axis] - begin[axis]
+        steps = np.arange(shape[axis]) * strides[axis]
+        grid = taps.reshape([-1, 1] if axis == 0 else [1, -1])[:, :, None, None] + (
+            steps[:, None] if axis == 0 else steps[None, :]
+        )
+        grids.append(np.broadcast_to(grid, (*kernel, *shape)).reshape(-1, *shape))
+    return np.stack(grids, 1)[None]
+
+
 def write_clamped(
     b: Builder, op: DeformConv, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
 ) -> Value:
@@ -51,18 +66,9 @@ def write_clamped(
     static = all(d.is_const for v in (x, w, offset) for d in v.shape[1:])
     facts = {"op": op.name, "what": "a size", "value": x.tensor, "expected": "known"}
     require(static, codes.SIZE_RANGE, **facts)
-    kernel, shape = [int(k) for k in w.shape[2:]], [int(d) for d in offset.shape[1:]]
-    strides, dilations, begin = op.strides or (1, 1), op.dilations or (1, 1), op.pads_begin or (0, 0)
-    grids: list[Array] = []
-    for axis in (0, 1):
-        taps = np.arange(kernel[axis]) * dilations[axis] - begin[axis]
-        steps = np.arange(shape[1 + axis]) * strides[axis]
-        grid = taps.reshape([-1, 1] if axis == 0 else [1, -1])[:, :, None, None] + (
-            steps[:, None] if axis == 0 else steps[None, :]
-        )
-        grids.append(np.broadcast_to(grid, (*kernel, *shape[1:])).reshape(-1, *shape[1:]))
-    grid = b.const(np.stack(grids, 1)[None], x.dtype)  # [1, taps, 2, rows, columns]
-    rest = [-1, kernel[0] * kernel[1], 2, *shape[1:]]
+    shape, taps = [int(d) for d in offset.shape[1:]], int(w.shape[2] * w.shape[3])
+    grid = b.const(_grid(op, w, offset), x.dtype)
+    rest = [-1, taps, 2, *shape[1:]]
     place = b.Add(b.Reshape(offset, rest, special_zero=False), grid)
     size = b.const(np.array([int(n) for n in x.shape[2:]]).reshape(2, 1, 1), x.dtype)
     zero, one = b.like(0.0, x), b.like(1.0, x)
@@ -73,6 +79,49 @@ def write_clamped(
     offset = b.Reshape(moved, [-1, *shape], special_zero=False)
     mask = weight if mask is None else b.Mul(mask, weight)
     return b.add(dataclasses.replace(op, clamped=False), x, w, offset, bias, mask)
+
+
+def write_taps(
+    b: Builder, op: DeformConv, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
+) -> Value:
+    """Gather the four elements around each place, weigh them, and multiply what each kernel position sees."""
+    static = all(d.is_const for v in (x, w, offset) for d in v.shape[1:]) and not op.clamped
+    require(static, codes.SIZE_RANGE, op=op.name, what="a size", value=x.tensor, expected="known")
+    channels, height, width = (int(d) for d in x.shape[1:])
+    taps, (rows, columns) = int(w.shape[2] * w.shape[3]), (int(d) for d in offset.shape[2:])
+    groups, points = op.offset_group, taps * rows * columns
+    wide = [widened(b, v) for v in (x, offset)]
+    place = b.Add(
+        b.Reshape(wide[1], b.const([-1, taps, 2, rows, columns])), b.const(_grid(op, w, offset), wide[0].dtype)
+    )
+    place = b.Reshape(b.Transpose(place, [2, 0, 1, 3, 4]), b.const([2, -1, 1, points]))
+    y, z = (b.Gather(place, b.const(axis), b.const(0)) for axis in (0, 1))
+    flat = b.Reshape(wide[0], b.const([-1, channels // groups, height * width]))
+    size = b.Concat(b.Gather(b.Shape(flat), b.const([0, 1]), b.const(0)), b.const([points]), axis=0)
+    found: Value | None = None
+    for down in (0, 1):
+        for right in (0, 1):
+            first, last = b.Floor(y), b.Floor(z)
+            parts: list[Value] = []
+            index: list[Value] = []
+            for low, at, far, limit in ((first, y, down, height), (last, z, right, width)):
+                corner = b.Add(low, b.like(float(far), low))
+                part = b.Sub(at, low) if far else b.Sub(b.like(1.0, low), b.Sub(at, low))
+                bound = b.like(float(limit - 1), low)
+                inside = b.And(b.GreaterOrEqual(corner, b.like(0.0, low)), b.LessOrEqual(corner, bound))
+                parts.append(b.Where(inside, part, b.like(0.0, low)))
+                index.append(as_type(b, b.Min(b.Max(corner, b.like(0.0, low)), bound), i64))
+            number = b.Expand(b.Add(b.Mul(index[0], b.const(width)), index[1]), size)
+            term = b.Mul(b.GatherElements(flat, number, axis=2), b.Mul(parts[0], parts[1]))
+            found = term if found is None else b.Add(found, term)
+    assert found is not None
+    if mask is not None:
+        found = b.Mul(found, b.Reshape(widened(b, mask), b.const([-1, 1, points])))
+    inner = channels // op.group * taps
+    seen = b.Reshape(found, b.const([-1, op.group, inner, rows * columns]))
+    weights = b.Reshape(widened(b, w), b.const([1, op.group, -1, inner]))
+    product = b.Reshape(b.MatMul(weights, seen), b.const([-1, int(w.shape[0]), rows, columns]))
+    return narrowed(b, product if bias is None else add_bias(b, product, widened(b, bias)), x)
 
 
 def write_bias(
@@ -199,6 +248,7 @@ class DeformConv(Op):
         return element
 
     onnx = (
+        write_only(write_taps, since=11),
         Form(
             "DeformConv",
             19,

@@ -20,9 +20,10 @@ from irc.ir.types import TensorType, bf16, f16, f32
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Float, Ignored, Int
-from irc.opdef.forms import Form
+from irc.opdef.forms import Form, write_only
 from irc.opdef.precision import narrowed, widened
 from irc.opdef.signature import Sig
+from irc.ops.attention_steps import write_steps
 
 if TYPE_CHECKING:
     from irc.loops.builder import LoopBuilder
@@ -256,6 +257,7 @@ class LinearAttention(Op):
                 b.store(s, (n, h, i, j), s[n, h, i, j] + key * row[n, h, j])
 
     onnx = (
+        write_only(write_steps, since=8),
         Form(
             "LinearAttention",
             27,
@@ -269,3 +271,4 @@ class LinearAttention(Op):
             T={"T": TYPES, "S": TYPES},
         ),
     )
+    openvino = (write_only(write_steps, since=5),)

@@ -124,7 +124,7 @@ def read_scan_8(b: Builder, a: Attributes, lengths: Value | None, *operands: Val
     outside = [*states, *scanned, *([] if lengths is None else [lengths]), *a.body.captures]
 
     def body(types: Sequence[Type]) -> Graph:
-        region, number, going = _region("batch")
+        region, number, going = start_body("batch")
         inner = Builder(region, b.hint, b.loc)
         given = [region.add_input(v.name, v.type, contents=v.contents, assumed=v.assumed) for v in outside]
         rows = [inner.Gather(v, number, inner.const(0)) for v in given[: len(operands)]]
@@ -153,7 +153,7 @@ def _operands(a: Attributes, operands: Sequence[Value]) -> tuple[list[Value], li
     return list(operands[:states]), list(operands[states:])
 
 
-def _region(name: str) -> tuple[Graph, Value, Value]:
+def start_body(name: str) -> tuple[Graph, Value, Value]:
     """Start the body of a Loop.  Returns it, the number of its run, and its condition."""
     region = Graph(name)
     return region, region.add_input("number", NUMBER), region.add_input("going", GOING)
