@@ -15,6 +15,7 @@ from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.ops.reduce import ReduceMax, ReduceMean
 from irc.ops.softmax import Softmax
 from irc.selection import attention, conv, global_pool, matmul, pool, recurrent, transpose
+from irc.selection.alike import share_kernels
 from irc.selection.selector import Family, Selection, Selector
 
 WINDOWS: dict[type[Op], Family] = {
@@ -43,7 +44,9 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     if any(type(node.op) in REDUCTIONS for node in graph.nodes):
         # after contractions have got their epilogues, so that the row groups are those of fusion
         done += selector.take(REDUCTIONS, but=row_groups(graph))
-    return done + selector.take({Transpose: transpose.select_kernel})  # last: the other kernels read through it
+    done += selector.take({Transpose: transpose.select_kernel})  # last: the other kernels read through it
+    share_kernels(graph)
+    return done
 
 
 def _channels_last(selector: Selector, node: Node) -> Selection | None:

@@ -68,7 +68,7 @@ class Epilogue:
         """Return a text that is equal for equal epilogues; part of a kernel's signature."""
         if isinstance(self.expr, Var) and not self.slots:
             return ""
-        expr = "; ".join(_steps(self.expr))
+        expr = "; ".join(steps(self.expr))
         return f"{expr}{self.slots!r}" + (f"{sorted(self.bf16_slots)}" if self.bf16_slots else "")
 
     def functions(self) -> tuple[str, ...]:
@@ -203,14 +203,18 @@ def _supported(e: Expr, names: set[str], dtype: DType) -> bool:
             return False
 
 
-def _steps(expr: Expr) -> list[str]:
-    """List every distinct expression in one, in terms of the numbers of others."""
+def _literal(e: Const) -> str:
+    return f"{e.value!r}:{e.type}"
+
+
+def steps(expr: Expr, literal: Callable[[Const], str] = _literal) -> list[str]:
+    """List every distinct expression in one, in terms of the numbers of others; `literal` spells constants."""
     numbers: dict[str, int] = {}
 
     def number(e: Expr, parts: tuple[int, ...]) -> int:
         match e:
             case Const():
-                own = f"{e.value!r}:{e.type}"
+                own = literal(e)
             case Var():
                 own = f"{e.name}:{e.type}"
             case Bin() | Un():

@@ -1,0 +1,70 @@
+"""Kernels that differ in constants of their epilogues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.loops import interp
+from irc.opdef.builder import evaluate
+from tests.selection.test_select import kernels, selected
+from tests.support.c_program import Library
+from tests.support.lowering import graph_of, random
+
+Layer = Callable[[Any, Any, int], Any]
+W = random(64, 64) / 8
+
+
+def dense(b: Any, x: Any, k: int) -> Any:
+    """Scale and shift behind a product; the bounds of the clamp are those of every layer."""
+    y = b.Clip(b.MatMul(x, random(64, 64, seed=k) / 8), -3.0, 6.0)
+    return b.Add(b.Mul(y, 0.5 + k), 1.5 - k)
+
+
+def divided(b: Any, x: Any, k: int) -> Any:
+    """A residual that stays where it is among the operands."""
+    return b.Div(b.Add(b.MatMul(x, random(64, 64, seed=k) / 8), x), 1.5 + k)
+
+
+def depthwise(b: Any, x: Any, k: int) -> Any:
+    same = {"pads_begin": (1, 1), "pads_end": (1, 1)}
+    return b.Mul(b.Conv(x, random(64, 1, 3, 3, seed=k), random(64, seed=k), group=64, **same), 0.25 * (k + 1))
+
+
+def clamped(b: Any, x: Any, k: int) -> Any:
+    """Bounds of clamps are not read from memory."""
+    return b.Clip(b.MatMul(x, W), -1.0 - k, 1.0 + k)
+
+
+CASES: dict[str, tuple[Layer, tuple[int, ...], int]] = {
+    "dense": (dense, (40, 64), 1),
+    "divided": (divided, (40, 64), 1),
+    "depthwise": (depthwise, (1, 64, 9, 11), 1),
+    "clamped": (clamped, (40, 64), 3),
+}
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", CASES)
+def test_layers_share_a_kernel(name: str, tmp_path: Path) -> None:
+    layer, shape, count = CASES[name]
+
+    def build(b: Any, x: Any) -> Any:
+        for k in range(3):
+            x = layer(b, x, k)
+        return x
+
+    feeds = [random(*shape)]
+    graph = graph_of(build, *feeds)
+    (wanted,) = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
+    program = selected(graph)
+    found = [k.symbol for k in kernels(program.functions) if hasattr(k, "epilogue")]
+    assert (len(found), len({*found})) == (3, count)
+    np.testing.assert_allclose(interp.run(program, feeds)[0], wanted, rtol=3e-5, atol=3e-5)
+    library = Library(program, tmp_path)
+    (got,) = library.run(library.context(), feeds, [wanted.shape])
+    np.testing.assert_allclose(got, wanted, rtol=3e-5, atol=3e-5)
