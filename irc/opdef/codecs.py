@@ -248,14 +248,15 @@ class Ints(Codec):
 
 @dataclass(frozen=True)
 class PerAxis(Ints):
-    """A number for each spatial axis of operand 0; a field left empty is written as `fill` for each."""
+    """A number for each spatial axis of operand 0, or for `axes` of them; an empty field is written as `fill` for each."""
 
     fill: int = 1
+    axes: int | None = None
 
     def value(self, attribute: str, op: Op, operands: Sequence[Value | None]) -> AttributeValue:
         given = super().value(attribute, op, operands)
         x = operands[0] if operands else None
-        return given or (() if x is None else (self.fill,) * max(len(x.shape) - 2, 0))
+        return given or (() if x is None else (self.fill,) * (self.axes or max(len(x.shape) - 2, 0)))
 
 
 @dataclass(frozen=True)

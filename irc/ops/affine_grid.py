@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from irc.diagnostics import Facts, Problem, require
-from irc.diagnostics.codes import conversion, operation, shape as codes
+from irc.diagnostics import Facts, require
+from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Expr, IndexFunction, Tensor, index, select, wrap
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
@@ -48,13 +48,36 @@ def homogeneous(size: Sequence[int], align: bool) -> Array:
 
 
 def write_grid(b: Builder, op: AffineGrid, theta: Value, size: Value) -> Value:
-    """As a product with a constant grid."""
-    out = op.infer(theta, size)
-    if size.ints() is None:
-        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=f"{theta.type}, {size.type}", target="this opset")
-    grid = b.const(homogeneous([int(d) for d in out.dims()[1:-1]], op.align_corners), theta.dtype.compute)
+    """As a product with a grid, which is constant where the size is."""
+    out, known = op.infer(theta, size), size.ints()
+    if known is None:
+        grid, shape = computed_grid(b, size, op.align_corners, theta.dtype.compute)
+    else:
+        grid = b.const(homogeneous(known[2:], op.align_corners), theta.dtype.compute)
+        shape = b.dims(out.dims())
     product = b.MatMul(grid, b.Transpose(widened(b, theta), [0, 2, 1]))
-    return narrowed(b, b.Reshape(product, b.dims(out.dims()), special_zero=False), theta)
+    return narrowed(b, b.Reshape(product, shape, special_zero=False), theta)
+
+
+def computed_grid(b: Builder, size: Value, align: bool, dtype: DType) -> tuple[Value, Value]:
+    """Compute what `homogeneous` finds of a size that the run knows.  Returns it, and the shape of AffineGrid's result.
+
+    Places that are aligned with corners are 2 i / (n - 1) - 1, but 0 of a single element.
+    """
+    rank = int(size.shape[0])
+    shape, columns = b.Slice(size, [2], [rank], [0]), list[Value]()
+    for axis in range(2, rank):
+        count = b.Gather(size, b.const(axis), b.const(0))
+        twice = b.Mul(b.Range(b.const(0), count, b.const(1)), b.const(2))
+        shift = b.Neg(b.Min(b.Sub(count, b.const(1)), b.const(1))) if align else b.const(1)
+        parts = b.Max(b.Sub(count, b.const(1)), b.const(1)) if align else count
+        along = b.Div(b.Cast(twice if align else b.Add(twice, shift), to=dtype), b.Cast(parts, to=dtype))
+        along = b.Add(along, b.Cast(shift, to=dtype)) if align else b.Sub(along, b.like(1, along))
+        plane = b.Expand(b.Reshape(along, [1] * (axis - 2) + [-1] + [1] * (rank - axis - 1)), shape)
+        columns.append(b.Reshape(plane, [-1, 1]))
+    ones = b.Expand(b.const(1, dtype), b.Shape(columns[0]))
+    grid = b.Concat(*columns[::-1], ones, axis=1)
+    return grid, b.Concat(b.Slice(size, [0], [1], [0]), shape, b.const([rank - 2]), axis=0)
 
 
 @op

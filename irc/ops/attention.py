@@ -157,7 +157,8 @@ class Attention(Op):
         weights = b.Softmax(precise, axis=-1)
         weights = weights if weights.dtype == q.dtype else b.Cast(weights, to=q.dtype)
         if guarded and bias is not None:
-            blocked = b.Equal(b.ReduceMax(bias, [-1]), b.like(INFINITE, bias))
+            nowhere = b.Equal(bias, b.like(INFINITE, bias))  # the largest: OpenVINO finds no -∞ but the lowest number
+            blocked = b.ReduceLogicalAnd(nowhere, [-1], keepdims=True)
             weights = b.Where(blocked, b.like(0.0, weights), weights)
         return (products, capped, biased, weights)[self.qk_matmul_output_mode], weights
 

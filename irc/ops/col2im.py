@@ -21,7 +21,7 @@ from irc.ir.types import ANY, TensorType, i64, string
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
-from irc.opdef.codecs import Codec, Ints, Pads
+from irc.opdef.codecs import Codec, Ints, Pads, PerAxis
 from irc.opdef.conversions import as_i64
 from irc.opdef.forms import Attributes, Form
 from irc.opdef.precision import rounded, wide
@@ -31,11 +31,11 @@ from irc.opdef.typesets import INDEX, OV_ANY, onnx_all
 from irc.opdef.window import extent, spatial
 from irc.ops.shape import zero
 
-OV_WINDOW: dict[str, Codec] = {
-    "strides": Ints((), lo=1),
-    "dilations": Ints((), lo=1),
-    "pads_begin": Ints((), lo=0),
-    "pads_end": Ints((), lo=0),
+OV_WINDOW: dict[str, Codec] = {  # without them, the CPU plugin of 2026.4 reads outside of its memory
+    "strides": PerAxis((), lo=1, axes=2),
+    "dilations": PerAxis((), lo=1, axes=2),
+    "pads_begin": PerAxis((), lo=0, fill=0, axes=2),
+    "pads_end": PerAxis((), lo=0, fill=0, axes=2),
 }
 
 

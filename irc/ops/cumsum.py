@@ -159,3 +159,4 @@ class CumProd(Running):
         Form("CumProd", 26, attrs=RUNNING, T={"T": FLOATS | {bf16, i32, i64, u32, u64}, "I": INDEX}),
         write_only(write_by_mask("ReduceProd", 1)),
     )
+    openvino = (write_only(write_by_mask("ReduceProd", 1)),)

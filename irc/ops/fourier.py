@@ -173,6 +173,8 @@ class TransformLines(Op):
 def write_transform(b: Builder, op: DFT, x: Value, length: Value | None = None, axis: Value | None = None) -> Value:
     """For OpenVINO, whose transforms of real numbers have no last axis of one element."""
     rank, number = len(x.shape), -2 if axis is None else (axis.ints() or [None])[0]
+    if axis is not None and number is None:
+        return op.along(b, x, length, axis)
     if number is None or not x.shape[-1].is_const or x.dtype == f64:
         raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="OpenVINO")
     at = b.const([normal_axis("DFT", number, rank)])
@@ -215,7 +217,7 @@ class DFT(Op):
         known = [rank - 2] if axis is None else axis.ints()
         if known is None:
             assert axis is not None
-            return self._anywhere(b, x, length, axis)
+            return self.along(b, x, length, axis)
         at = normal_axis(self.name, known[0], rank)
         expected = "not the last axis"
         require(at < rank - 1, operation.ATTRIBUTE_RANGE, op=self.name, attribute="axis", value=at, expected=expected)
@@ -225,7 +227,7 @@ class DFT(Op):
         table = roots(b, as_i64(b, length), self.inverse)
         return b.TransformLines(x, table, axis=at, inverse=self.inverse, onesided=self.onesided)
 
-    def _anywhere(self, b: Builder, x: Value, length: Value | None, axis: Value) -> Value:
+    def along(self, b: Builder, x: Value, length: Value | None, axis: Value) -> Value:
         """Along an axis that the run defines: the axes before it and those behind it as one each."""
         rank = len(x.shape)
         at, places = from_the_start(b, axis, rank), b.const(list(range(rank - 1)))
@@ -240,13 +242,16 @@ class DFT(Op):
         real = self.inverse and self.onesided
         size = b.Mul(b.Sub(parts[1], b.const(1)), b.const(2)) if real else parts[1]
         size = size if length is None else as_vector(b, as_i64(b, length))
-        apart = b.Reshape(x, b.Concat(*parts, axis=0), special_zero=False)
-        if x.shape[-1] == 2:  # which is not seen in a computed shape
+        planes, last = parts[:3], x.shape[-1]
+        apart = b.Reshape(x, b.Concat(*(planes if last == 1 else parts), axis=0), special_zero=False)
+        if last == 1:  # which is not seen in a computed shape, nor is 2
+            apart = b.Unsqueeze(apart, [3])
+        if last == 2:
             apart = b.Gather(apart, b.const([0, 1]), b.const(3))
         y = b.DFT(apart, as_scalar(b, size), b.const(1), inverse=self.inverse, onesided=self.onesided)
         here = b.Add(b.Div(size, b.const(2)), b.const(1)) if self.onesided and not real else size
-        last = b.const([1 if real else 2])
-        return b.Reshape(y, b.Concat(b.Where(chosen, here, sizes), last, axis=0), special_zero=False)
+        ends = b.const([1 if real else 2])
+        return b.Reshape(y, b.Concat(b.Where(chosen, here, sizes), ends, axis=0), special_zero=False)
 
     onnx = (
         Form(

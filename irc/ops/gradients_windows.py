@@ -22,7 +22,8 @@ from irc.ops.col2im import Col2Im
 from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.layout import constant_ints, normal_axes, reshaped
 from irc.ops.lp_norm import LRN
-from irc.ops.pool import AveragePool, effective_rounding, write_lp_by_sums
+from irc.ops.pool import AveragePool
+from irc.ops.pool_rewrites import effective_rounding, write_lp_by_sums
 
 Padding = tuple[list[int], list[int]]
 """Before and after each spatial axis."""

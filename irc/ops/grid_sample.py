@@ -190,7 +190,7 @@ class Written:
 
 # --------------------------------------------------------------------------------------- the operations
 def write_taps(b: Builder, op: Op, x: Value, *given: Value) -> Value:
-    """WeightedTaps in ONNX: elements are gathered from the planes and added up."""
+    """WeightedTaps in both formats: elements are gathered from the planes and added up."""
     kind = given[1].dtype if len(given) > 1 else x.dtype
     ends = b.Slice(b.Shape(x), [0], [2], [0])
     zero = b.like(0, x)
@@ -257,6 +257,7 @@ class WeightedTaps(Op):
             b.store(y, place, reduce(add, terms).cast(x.dtype))
 
     onnx = (write_only(write_taps),)
+    openvino = (write_only(write_taps, since=6),)
 
 
 def planes(op: GridSample, x: Value, grid: Value) -> bool:

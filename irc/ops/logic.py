@@ -165,12 +165,30 @@ BitwiseNot = unary(
 
 
 def shifts(direction: str) -> Callable[[BitShift, Value, Value], bool]:
-    """Whether BitShift goes that way."""
+    """Whether BitShift goes that way, by less than the width."""
 
     def when(op: BitShift, x: Value, y: Value) -> bool:
-        return op.direction == direction
+        return op.direction == direction and within(op, x, y)
 
     return when
+
+
+def within(op: BitShift, x: Value, y: Value) -> bool:
+    """Tell whether every shift is known to be from 0 to below the width, all that OpenVINO defines."""
+    if y.array is not None:
+        return bool(np.all((y.array >= 0) & (y.array < x.dtype.bits)))
+    return y.producer is not None and y.producer.op.name == "Clip"
+
+
+def write_shift_within(b: Builder, op: BitShift, x: Value, y: Value) -> Value:
+    """OpenVINO: shifts from the width on, which a negative one counts as, shift by all but one bit."""
+    last = b.like(x.dtype.bits - 1, y)
+    moved = y if y.dtype in UINTS else b.Where(b.Less(y, b.like(0, y)), last, y)
+    bounded = b.Clip(moved, b.like(0, y), last)
+    found = b.BitShift(x, bounded, direction=op.direction)
+    if op.direction == "RIGHT" and x.dtype not in UINTS:
+        return found
+    return b.Where(b.Equal(bounded, y), found, b.like(0, x))
 
 
 @op
@@ -212,4 +230,5 @@ class BitShift(Elementwise):
             judges=("direction",),
             when=shifts("RIGHT"),
         ),
+        write_only(write_shift_within, since=15),
     )

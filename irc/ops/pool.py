@@ -8,28 +8,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
 from irc.diagnostics import Facts, require
-from irc.diagnostics.codes import conversion, operation, shape as codes
+from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, call, flatten_index, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
-from irc.ir.literal import AttributeValue
 from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, i8, i32, i64, u8
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Choice, DTypeAttr, Enum, Float, Int, Ints, PerAxis
-from irc.opdef.conversions import as_type
-from irc.opdef.forms import PREV, Attributes, Declined, Form, Read, Results, write_only
+from irc.opdef.forms import PREV, Attributes, Form, Read, Results, write_only
 from irc.opdef.precision import narrowed, wide, widened
 from irc.opdef.signature import Sig
 from irc.opdef.window import (
     ONNX_WINDOW,
     OV_AUTO_PAD,
-    Windowed,
     pad_spatial,
     window_count,
     window_padding,
@@ -39,7 +35,17 @@ from irc.opdef.window import (
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.conv import padding_of
 from irc.ops.layout import normal_axis
-from irc.ops.pool_conv import counts, sums
+from irc.ops.pool_rewrites import (
+    Pooling,
+    effective_rounding,
+    floored,
+    write_average_by_sums,
+    write_average_of_padded,
+    write_average_pool,
+    write_lp_by_means,
+    write_lp_by_sums,
+    write_row_major,
+)
 from irc.ops.reduce import lowest
 
 KERNEL = {"kernel_shape": Ints(lo=1, to="kernel")}
@@ -56,16 +62,6 @@ OV_POOL = {
 }
 
 
-class Pooling(Windowed, Protocol):
-    """An operation that slides a window of given sizes."""
-
-    @property
-    def kernel(self) -> tuple[int, ...]: ...
-    @property
-    def rounding(self) -> str: ...
-    def attributes(self) -> dict[str, AttributeValue]: ...
-
-
 def checked_kernel(op: Pooling, x: Value) -> None:
     """The operand has a batch, channels and as many spatial axes as the kernel has sizes."""
     rank = len(x.shape) - 2
@@ -78,11 +74,6 @@ def pooled_shape(op: Pooling, x: Value) -> tuple[Dim, ...]:
     """The result shape of a pool, after checking its attributes."""
     checked_kernel(op, x)
     return (*x.shape[:2], *window_count(op, x.shape[2:], op.kernel, effective_rounding(op)))
-
-
-def effective_rounding(op: Pooling) -> str:
-    """SAME rules fix the result size, so rounding has no say."""
-    return "floor" if op.auto_pad in ("same_upper", "same_lower") else op.rounding
 
 
 def pool_windows(op: Pooling, x: Array, fill: float) -> tuple[Array, Sequence[int], Sequence[int]]:
@@ -103,30 +94,6 @@ def pool_windows(op: Pooling, x: Array, fill: float) -> tuple[Array, Sequence[in
     return view[(slice(None), slice(None), *(slice(c) for c in count))], begin, end
 
 
-def floored(op: Pooling, x: Value) -> dict[str, AttributeValue]:
-    """The attributes that say the same with rounding down: the end padding grows by what rounding up ran over.
-
-    Declined where that is what it does already; Problem IRC4002 where the spatial sizes are not static.
-    """
-    if op.rounding == "floor":
-        raise Declined
-    require(x.tensor.is_static, conversion.CANNOT_EXPRESS, target="ONNX", op=str(op), types=x.tensor)
-    begin, _end = window_padding(op, x.shape[2:], op.kernel)
-    count = window_count(op, x.shape[2:], op.kernel, effective_rounding(op))
-    rank = len(op.kernel)
-    strides, gaps = op.strides or (1,) * rank, op.dilations or (1,) * rank
-    reach = [(int(c) - 1) * s + (k - 1) * g + 1 for c, s, k, g in zip(count, strides, op.kernel, gaps, strict=True)]
-    more = [r - int(n) - int(p) for r, n, p in zip(reach, x.shape[2:], begin, strict=True)]
-    ends = tuple(max(m, 0) for m in more)
-    return {
-        **op.attributes(),
-        "pads_begin": tuple(int(p) for p in begin),
-        "pads_end": ends,
-        "auto_pad": "explicit",
-        "rounding": "floor",
-    }
-
-
 def write_max_pool(b: Builder, op: MaxPool, x: Value) -> Results:
     """ONNX: rounding that it does not have becomes padding, other index types a Cast, later axes a remainder."""
     if op.index_type != i64:
@@ -136,60 +103,6 @@ def write_max_pool(b: Builder, op: MaxPool, x: Value) -> Results:
         y, indices = b.add_all(replace(op, axis=0), x)
         return y, b.Mod(indices, b.ReduceProd(b.Shape(x, start=op.axis), [0]))
     return b.add_all(replace(op, **floored(op, x)), x)
-
-
-def write_average_pool(b: Builder, op: AveragePool, x: Value) -> Results:
-    """ONNX: what its rounding and counting cannot say becomes padding."""
-    fields = floored(op, x)
-    if op.counted == "padded":  # growing the padding would change what is counted
-        require(
-            fields["pads_end"] == tuple(op.pads_end),
-            conversion.CANNOT_EXPRESS,
-            target="ONNX",
-            op=str(op),
-            types=x.tensor,
-        )
-    if op.counted == "window":
-        fields["counted"] = "padded"
-    return b.AveragePool(x, **fields)
-
-
-def write_average_by_sums(b: Builder, op: AveragePool, x: Value) -> Value:
-    """ONNX before `dilations`: sums of windows, and how many elements each of them counts."""
-    fixed = op if op.rounding == "floor" else replace(op, **floored(op, x))
-    wide, kernel = widened(b, x), op.kernel
-    total = sums(b, fixed, wide, kernel, fixed.pads_end)
-    full = op.counted == "padded" and (op.rounding == "floor" or op.auto_pad != "explicit")
-    if full or op.counted == "window":
-        number = b.like(math.prod(kernel), wide)
-    else:
-        counting = fixed if op.counted == "inside" else op
-        number = counts(b, counting, wide, kernel, fixed.pads_end, op.counted == "padded")
-    return narrowed(b, b.Div(total, number), x)
-
-
-def write_lp_by_sums(b: Builder, op: LpPool, x: Value) -> Value:
-    """ONNX before `dilations`: sums of powers."""
-    fixed = op if op.rounding == "floor" else replace(op, **floored(op, x))
-    wide = widened(b, x)
-    power = b.Pow(b.Abs(wide), b.like(op.p, wide))
-    total = sums(b, fixed, power, op.kernel, fixed.pads_end)
-    return narrowed(b, b.Pow(total, b.like(1.0 / op.p, wide)), x)
-
-
-def write_row_major(b: Builder, op: MaxPool, x: Value) -> Results:
-    """OpenVINO: places that are counted down the columns, from those along the rows."""
-    if not op.column_major:
-        raise Declined
-    y, place = b.add_all(replace(op, column_major=False), x)
-    sizes = [as_type(b, b.dims([d]), place.dtype) for d in x.shape[2:]]
-    along: list[Value] = []
-    for size in reversed(sizes):
-        along.append(b.Mod(place, size))
-        place = b.Div(place, size)
-    for k, size in zip(along, reversed(sizes), strict=True):
-        place = b.Add(b.Mul(place, size), k)
-    return y, place
 
 
 @op
@@ -454,6 +367,8 @@ class AveragePool(Op):
         Form("AvgPool", 1, attrs=OV_AVG, T=OV_NUMERIC, read=read_avg_pool, direct=True, when=sayable),
         Form("AvgPool", 14, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14}),
         Form("AvgPool", 16, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14, "dilations": PerAxis((), lo=1)}),
+        write_only(write_average_of_padded),
+        write_only(write_average_by_sums),
     )
 
 
@@ -537,6 +452,7 @@ class LpPool(Op):
         Form("LpPool", 22, T=PREV | {bf16}),
         write_only(write_lp_by_sums),
     )
+    openvino = (write_only(write_lp_by_means, since=14), write_only(write_lp_by_sums))
 
 
 def spatial_axes(x: Value) -> list[int]:

@@ -138,3 +138,79 @@ def test_tensors_are_there(name: str, tmp_path: Path) -> None:
 
 def test_missing_operand_is_not_there(tmp_path: Path) -> None:
     check(model_of(oh.make_node("OptionalHasElement", [""], ["y"]), [], 18), [], tmp_path)
+
+
+@pytest.mark.parametrize("sizes", [(2, 1, 4, 5), (2, 1, 1, 3), (1, 2, 3, 2, 4)], ids=str)
+@pytest.mark.parametrize("align", [0, 1])
+def test_grids_of_sizes_of_the_run(sizes: tuple[int, ...], align: int, tmp_path: Path) -> None:
+    axes = len(sizes) - 2
+    arrays = [RNG.standard_normal((sizes[0], axes, axes + 1)).astype(F), np.array(sizes, I)]
+    check(model_of(oh.make_node("AffineGrid", ["t", "s"], ["y"], align_corners=align), arrays, 20), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int16])
+def test_shifts_beyond_the_width(direction: str, dtype: type, tmp_path: Path) -> None:
+    """The plugin's shifts are those of the processor, which counts modulo the width."""
+    signed = np.issubdtype(dtype, np.signedinteger)
+    x = np.array([-8 if signed else 200, 5, 7, 1, -1 if signed else 255, 6], dtype)
+    y = np.array([1, 2, 40, 64, -1 if signed else 8, 0], dtype)
+    model = model_of(oh.make_node("BitShift", ["x", "y"], ["z"], direction=direction), [x, y], 28)
+    check(model, [x, y], tmp_path)
+
+
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_running_products(axis: int, exclusive: int, tmp_path: Path) -> None:
+    arrays = [RNG.standard_normal((3, 4)).astype(F), np.array(axis, I)]
+    node = oh.make_node("CumProd", ["x", "axis"], ["y"], exclusive=exclusive, reverse=exclusive)
+    check(model_of(node, arrays, 26), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_samples_of_volumes(mode: str, tmp_path: Path) -> None:
+    arrays = [RNG.standard_normal((1, 2, 3, 2, 4)).astype(F), RNG.uniform(-1.2, 1.2, (1, 2, 3, 2, 3)).astype(F)]
+    check(model_of(oh.make_node("GridSample", ["x", "g"], ["y"], mode=mode), arrays, 20), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("dilations", [[1, 1], [2, 1]], ids=str)
+@pytest.mark.parametrize("ceil", [0, 1])
+@pytest.mark.parametrize("name", ["LpPool", "AveragePool"])
+def test_pools_whose_windows_run_over(name: str, ceil: int, dilations: list[int], tmp_path: Path) -> None:
+    """OpenVINO has no LpPool, and divides by windows that reach beyond the padding as a whole."""
+    node = oh.make_node(
+        name,
+        ["x"],
+        ["y"],
+        kernel_shape=[3, 2],
+        strides=[3, 2],
+        pads=[1, 0, 1, 1],
+        ceil_mode=ceil,
+        dilations=dilations,
+        **({"p": 3} if name == "LpPool" else {"count_include_pad": 1}),
+    )
+    arrays = [RNG.standard_normal((1, 3, 7, 8)).astype(F)]
+    check(model_of(node, arrays, 22), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -2])
+@pytest.mark.parametrize("fields", [{}, {"onesided": 1}, {"inverse": 1}], ids=str)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_transforms_along_axes_of_the_run(axis: int, fields: dict[str, int], parts: int, tmp_path: Path) -> None:
+    if parts == 2 and fields.get("onesided"):
+        return  # of real numbers only
+    arrays = [RNG.standard_normal((2, 4, 3, parts)).astype(F), np.array(axis, I)]
+    check(model_of(oh.make_node("DFT", ["x", "", "axis"], ["y"], **fields), arrays, 20), arrays, tmp_path)
+
+
+def test_columns_of_an_image(tmp_path: Path) -> None:
+    """The plugin leaves its memory where attributes that have defaults are left out."""
+    arrays = [RNG.standard_normal((2, 6, 12)).astype(F), np.array([5, 5], I), np.array([2, 3], I)]
+    check(model_of(oh.make_node("Col2Im", ["x", "i", "b"], ["y"]), arrays, 18), arrays, tmp_path)
+
+
+def test_rows_that_attend_to_nothing(tmp_path: Path) -> None:
+    """The plugin's largest of minus infinities is the lowest number."""
+    q, k, v = (RNG.standard_normal((1, 2, 3, 4)).astype(F) for _ in "qkv")
+    mask = np.array([[True, False, True], [False] * 3, [True] * 3])
+    check(model_of(oh.make_node("Attention", list("qkvm"), ["y"]), [q, k, v, mask], 23), [q, k, v, mask], tmp_path)
