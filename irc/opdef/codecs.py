@@ -248,7 +248,7 @@ class Ints(Codec):
 
 @dataclass(frozen=True)
 class PerAxis(Ints):
-    """A number for each spatial axis of operand 0, or for `axes` of them; an empty field is written as `fill` for each."""
+    """A number for each spatial axis: `axes`, or those of operand 0.  An empty field is written as `fill` for each."""
 
     fill: int = 1
     axes: int | None = None
