@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import onnx
 
 DEFAULT_OPSET = 21
+BLOCK = 1 << 20
+"""How many weights are rounded at once."""
 
 OPENVINO_RELEASES = (
     ((2020, 1), 1),
@@ -311,10 +313,14 @@ def _compress_one(graph: RawGraph, format: str, key: str, tensor: RawTensor, nam
 
 
 def as_f16(tensor: RawTensor) -> Array:
-    """The weights as f16, clamped to its range."""
-    array = np.asarray(tensor.load())
+    """The weights as f16, clamped to its range; made in blocks, so that they take little more memory than both."""
+    array = np.asarray(tensor.load()).reshape(-1)
+    found = np.empty(array.shape, np.float16)
     with np.errstate(all="ignore"):
-        return np.where(np.isfinite(array), np.clip(array, -65504, 65504), array).astype(np.float16)
+        for at in range(0, array.size, BLOCK):
+            block = array[at : at + BLOCK]
+            found[at : at + BLOCK] = np.where(np.isfinite(block), np.clip(block, -65504, 65504), block)
+    return found.reshape(tensor.shape)
 
 
 def _nodes(graph: RawGraph) -> Iterator[RawNode]:

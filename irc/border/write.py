@@ -584,7 +584,7 @@ def _raw_tensor(value: Value, key: str, same: bool) -> RawTensor:
     const = value.const
     assert const is not None
     extras = dict(value.extras) if same else {}
-    load = const.load if same else lambda: np.asarray(const.array)  # a sparse tensor stays one in its own format
+    load = const.load if same else lambda: np.asarray(const.read())  # a sparse tensor stays one in its own format
     return RawTensor(value.name, const.dtype, const.shape, load, value.loc, extras)
 
 

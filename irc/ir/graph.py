@@ -76,9 +76,14 @@ class Constant:
 
     @property
     def array(self) -> Array:
+        """The data, which stay in memory from now on."""
         if self._array is None:
             self._array = self._load()
         return self._array
+
+    def read(self) -> Array:
+        """Read the data, which stay in memory only if they are there already."""
+        return self._load() if self._array is None else self._array
 
     @property
     def type(self) -> TensorType:

@@ -239,6 +239,24 @@ def _sparse_fault(values: RawTensor, indices: RawTensor, shape: tuple[int, ...])
 # ------------------------------------------------------------------------------- writing
 def write_tensor(tensor: RawTensor, proto: onnx.TensorProto, name: str, store: external.Store | None = None) -> None:
     """Fill a TensorProto; data that are big go to `store` where there is one."""
+    describe_tensor(tensor, proto, name)
+    load = tensor.load
+    if isinstance(load, Typed) and _stored_alike(tensor):
+        getattr(proto, load.field).extend(load.items)
+    elif tensor.dtype == string:
+        texts = load().reshape(-1)
+        proto.string_data.extend(
+            s if isinstance(s, bytes) else str(s).encode("utf-8", "surrogateescape") for s in texts
+        )
+    elif store is not None and is_large(tensor):
+        store.add(proto, raw_bytes(tensor))
+    else:
+        data = load.data if isinstance(load, Raw) and _stored_alike(tensor) else raw_bytes(tensor)
+        proto.raw_data = data if isinstance(data, bytes) else data.tobytes()
+
+
+def describe_tensor(tensor: RawTensor, proto: onnx.TensorProto, name: str) -> None:
+    """Fill all of a TensorProto but its data.  Problem IRC4007 where ONNX has no such element type."""
     require(tensor.dtype.onnx is not None, conversion.NO_ELEMENT_TYPE, name=name, type=tensor.dtype, target="ONNX")
     if "rest" in tensor.extras:
         proto.CopyFrom(restore(onnx.TensorProto, tensor.extras["rest"]))
@@ -250,20 +268,19 @@ def write_tensor(tensor: RawTensor, proto: onnx.TensorProto, name: str, store: e
         proto.doc_string = tensor.extras["doc_string"]
     for key, value in tensor.extras.get("metadata", {}).items():
         proto.metadata_props.add(key=key, value=value)
+
+
+def is_large(tensor: RawTensor) -> bool:
+    """Whether the tensor's data are many bytes of raw_data."""
+    if tensor.dtype == string or (isinstance(tensor.load, Typed) and _stored_alike(tensor)):
+        return False
+    return packed_size(tensor.dtype, math.prod(tensor.shape)) >= external.SMALLEST
+
+
+def _stored_alike(tensor: RawTensor) -> bool:
+    """Whether the file it was read from stores it in this element type and shape."""
     load = tensor.load
-    same = getattr(load, "dtype", None) == tensor.dtype and getattr(load, "shape", None) == tensor.shape
-    if isinstance(load, Typed) and same:
-        getattr(proto, load.field).extend(load.items)
-    elif tensor.dtype == string:
-        texts = load().reshape(-1)
-        proto.string_data.extend(
-            s if isinstance(s, bytes) else str(s).encode("utf-8", "surrogateescape") for s in texts
-        )
-    elif store is not None and packed_size(tensor.dtype, math.prod(tensor.shape)) >= external.SMALLEST:
-        store.add(proto, raw_bytes(tensor))
-    else:
-        data = load.data if isinstance(load, Raw) and same else raw_bytes(tensor)
-        proto.raw_data = data if isinstance(data, bytes) else data.tobytes()
+    return getattr(load, "dtype", None) == tensor.dtype and getattr(load, "shape", None) == tensor.shape
 
 
 def raw_bytes(tensor: RawTensor) -> Array:

@@ -20,8 +20,9 @@ from irc.formats.onnx.graphs import FIELD_OF
 from irc.formats.onnx.packing import packed_size
 from irc.formats.onnx.reader import MODEL_SCALARS
 from irc.formats.onnx.residue import restore
+from irc.formats.onnx.streaming import write_message
 from irc.formats.onnx.structure import items_of, subgraphs
-from irc.formats.onnx.tensors import Sparse, write_sparse, write_tensor
+from irc.formats.onnx.tensors import Sparse, describe_tensor, is_large, write_sparse, write_tensor
 from irc.formats.onnx.type_protos import write_type
 from irc.ir.types import Extras, MapType, OptionalType, SequenceType, TensorType
 
@@ -41,9 +42,10 @@ def write(model: RawModel, path: str | Path) -> None:
     """
     target = Path(path)
     if _weight_bytes(model) <= INLINE_LIMIT:
-        data = _model(model, None).SerializeToString(deterministic=True)
+        later: dict[int, RawTensor] = {}
+        proto = _model(model, None, later)
         with replacing_all([target]) as (file,):
-            file.write(data)
+            write_message(proto, later, file)
         return
     beside = target.with_name(f"{target.stem}.onnx.data")
     with replacing_all([beside, target]) as (weights, file):
@@ -69,7 +71,8 @@ def _tensors(model: RawModel) -> Iterator[RawTensor]:
 
 
 # ------------------------------------------------------------------------------- messages
-def _model(model: RawModel, store: Store | None) -> onnx.ModelProto:
+def _model(model: RawModel, store: Store | None, later: dict[int, RawTensor] | None = None) -> onnx.ModelProto:
+    """The message.  `later`, where it is given, takes the large initializers by position, which get no data here."""
     proto = restore(onnx.ModelProto, model.extras.get("rest"))
     proto.ir_version = model.version
     for name in MODEL_SCALARS:
@@ -78,7 +81,7 @@ def _model(model: RawModel, store: Store | None) -> onnx.ModelProto:
     if not (model.extras.get("opset_assumed") and model.opsets == {"": 1}):
         _opsets(model.opsets, model.extras, proto)
     proto.graph.SetInParent()
-    _graph(model.graph, proto.graph, store)
+    _graph(model.graph, proto.graph, store, later)
     for function in model.functions:
         _function(function, proto.functions.add(), store)
     for key, value in model.metadata.items():
@@ -101,7 +104,9 @@ def _common(extras: Extras, proto: Any) -> None:
         proto.metadata_props.add(key=key, value=value)
 
 
-def _graph(graph: RawGraph, proto: onnx.GraphProto, store: Store | None) -> None:
+def _graph(
+    graph: RawGraph, proto: onnx.GraphProto, store: Store | None, later: dict[int, RawTensor] | None = None
+) -> None:
     _common(graph.extras, proto)
     if graph.name:
         proto.name = graph.name
@@ -118,6 +123,9 @@ def _graph(graph: RawGraph, proto: onnx.GraphProto, store: Store | None) -> None
     for name, tensor in graph.constants.items():
         if isinstance(tensor.load, Sparse):
             write_sparse(tensor, proto.sparse_initializer.add(), name)
+        elif later is not None and is_large(tensor):
+            later[len(proto.initializer)] = tensor
+            describe_tensor(tensor, proto.initializer.add(), name)
         else:
             write_tensor(tensor, proto.initializer.add(), name, store)
     for node in graph.nodes:

@@ -89,7 +89,7 @@ def _codes(dtype: DType, raw: Bytes, count: int) -> Bytes:
     return np.stack([data & 15, data >> 4], -1).reshape(-1)[:count]
 
 
-def pack(dtype: DType, array: Array) -> bytes:
+def pack(dtype: DType, array: Array) -> bytes | memoryview:
     """What the .bin stores for `array`; an empty tensor is one zero byte, as OpenVINO writes it."""
     if array.size == 0:
         return b"\0"
@@ -97,7 +97,7 @@ def pack(dtype: DType, array: Array) -> bytes:
     if dtype.name == "string":
         return pack_strings(flat.tolist())
     if dtype.name not in BLOCKS:
-        return flat.astype(dtype.numpy, copy=False).tobytes()
+        return flat.astype(dtype.numpy, copy=False).view(np.uint8).data
     if dtype.name == "nf4":
         codes = nf4_codes(flat)
     elif dtype.name == "f4e2m1":
