@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import onnx
 
 DEFAULT_OPSET = 21
-BLOCK = 1 << 20
+BLOCK = 1 << 16
 """How many weights are rounded at once."""
 
 OPENVINO_RELEASES = (
