@@ -23,12 +23,13 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, Ints, Pads, PerAxis
 from irc.opdef.conversions import as_i64
-from irc.opdef.forms import Attributes, Form
+from irc.opdef.forms import Attributes, Form, write_only
 from irc.opdef.precision import rounded, wide
 from irc.opdef.run_sizes import each
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, OV_ANY, onnx_all
 from irc.opdef.window import extent, spatial
+from irc.ops.col2im_places import write_places
 from irc.ops.shape import zero
 
 OV_WINDOW: dict[str, Codec] = {  # without them, the CPU plugin of 2026.4 reads outside of its memory
@@ -156,6 +157,7 @@ class Col2Im(Op):
             b.store(y, at, total.cast(y.dtype))
 
     onnx = (
+        write_only(write_places, since=11),
         Form(
             "Col2Im",
             18,
@@ -174,4 +176,5 @@ class Col2Im(Op):
             direct=True,
             when=planes,
         ),
+        write_only(write_places, since=4),
     )
