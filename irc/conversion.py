@@ -21,9 +21,9 @@ from irc.diagnostics import NOWHERE, ConversionError, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion, runtime_io as codes
 from irc.editing import validity
 from irc.formats.document import Attr, RawGraph, RawModel, RawNode, RawTensor, RawValue
-from irc.ir.graph import Model
-from irc.ir.types import TensorType, f16, f32
-from irc.passes import state as states
+from irc.ir.graph import Graph, Model
+from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, f16, f32
+from irc.passes import list_sequences, pack_sequences, state as states
 
 if TYPE_CHECKING:
     import onnx
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_OPSET = 21
 BLOCK = 1 << 16
 """How many weights are rounded at once."""
+PACKED_TYPES = (SequenceType, OptionalType, MapType)
 
 OPENVINO_RELEASES = (
     ((2020, 1), 1),
@@ -261,7 +262,21 @@ def to_openvino(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     version, newest = openvino_target(options)
     if version is None:
         version = model.version if model.format == "openvino" else 11
+    model = replace(model, graph=without_sequences(model.graph))
     return write_model(model, WriteOptions("openvino", max_opset=newest, version=version), sink)
+
+
+def without_sequences(graph: Graph) -> Graph:
+    """A graph between tensors with tensors in the place of sequences, which OpenVINO lacks; else as it was."""
+    inside = [v for each in graph.nested() for node in each.nodes for v in node.outputs]
+    if not any(isinstance(v.type, PACKED_TYPES) for v in inside):
+        return graph
+    if any(isinstance(v.type, PACKED_TYPES) for v in (*graph.inputs, *graph.outputs)):
+        return graph
+    twin, sink = graph.copy(), Sink()
+    list_sequences.run(twin, sink)
+    pack_sequences.run(twin, sink)
+    return graph if sink.errors else twin
 
 
 def openvino_target(options: SaveOptions) -> tuple[int | None, int]:

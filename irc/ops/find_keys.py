@@ -8,10 +8,11 @@ import numpy as np
 
 from irc.expr import Const, Expr, Tensor, select
 from irc.ir.graph import Value
-from irc.ir.types import ANY, DType, TensorType, i64
+from irc.ir.types import ANY, DType, TensorType, i64, string
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
+from irc.opdef.forms import Declined, write_only
 from irc.opdef.signature import Sig
 
 
@@ -26,6 +27,18 @@ def position_of(b: Builder, x: Value, keys: Sequence[float | int | str], dtype: 
     numbers = [last[key] for key in sorted(last)]
     found = b.FindKeys(b.Cast(x, to=dtype), b.const([keys[k] for k in numbers], dtype))
     return b.Gather(b.const([*numbers, len(keys)]), found, b.const(0))
+
+
+def write_by_compare(b: Builder, op: FindKeys, x: Value, keys: Value) -> Value:
+    """OpenVINO: compare with all keys, of which one at most is equal."""
+    if x.dtype == string or keys.array is None:
+        raise Declined
+    rank, count = len(x.shape), keys.array.size
+    wide = b.Unsqueeze(x, [rank])
+    same = b.Equal(wide, keys)
+    if x.dtype.is_float and np.isnan(keys.array).any():
+        same = b.Or(same, b.And(b.IsNaN(wide), b.IsNaN(keys)))
+    return b.ReduceMin(b.Where(same, b.const(np.arange(count)), b.const(count)), [rank], keepdims=False)
 
 
 @op
@@ -69,3 +82,5 @@ class FindKeys(Op):
             return Const(n, i64)
         last = keys[n - 1]
         return select(wanted.ne(wanted).logical_and(last.ne(last)), Const(n - 1, i64), Const(n, i64))
+
+    openvino = (write_only(write_by_compare),)

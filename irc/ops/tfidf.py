@@ -18,7 +18,8 @@ from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Floats, Int, Ints, Strs
-from irc.opdef.forms import Form
+from irc.opdef.forms import Declined, Form, write_only
+from irc.opdef.run_sizes import TO_THE_END
 from irc.opdef.signature import Sig
 from irc.ops.find_keys import position_of
 
@@ -103,6 +104,50 @@ class TfIdfVectorizer(Op):
     )
 
 
+def write_grams(b: Builder, op: CountGrams, x: Value, grams: Value, places: Value) -> Value:
+    """OpenVINO: compare the items of every start with those of all grams of a length, and add up what is equal."""
+    table, where = grams.array, places.array
+    if table is None or where is None or not op.width:
+        raise Declined
+    lengths = (table >= 0).sum(axis=1)
+    counts: list[Value] = []
+    for length in sorted(set(lengths.tolist())):
+        chosen = table[lengths == length]
+        counts.append(_occurrences(b, x, chosen[:, :length], op.skips if length > 1 else 0))
+    counts.append(b.const([[0.0]], f32))
+    rows = b.Concat(b.Shape(x, end=1), b.const([1]), axis=0)
+    columns = b.Concat(*[b.Expand(count, rows) for count in counts], axis=1)
+    order = where[np.argsort(lengths, kind="stable")]  # the place of each column
+    found: Value | None = None
+    left = np.arange(len(order))
+    while found is None or left.size:
+        layer = np.full(op.width, len(order), np.int64)
+        _, first = np.unique(order[left], return_index=True)
+        layer[order[left[first]]] = left[first]
+        part = b.Gather(columns, b.const(layer), b.const(1))
+        found = part if found is None else b.Add(found, part)
+        left = np.delete(left, first)
+    return found
+
+
+def _occurrences(b: Builder, x: Value, grams: Array, skips: int) -> Value:
+    """Count each gram, of one length, in each row of x: f32[rows, grams]."""
+    length, items = grams.shape[1], x.shape[1].const
+    total = b.const(np.zeros((1, len(grams))), f32)
+    for distance in range(1, skips + 2):
+        if items is not None and (length - 1) * distance >= items:
+            break  # the plugin's sums of nothing are what its memory held
+        same: Value | None = None
+        for k in range(length):
+            end = TO_THE_END if k == length - 1 else (k + 1 - length) * distance
+            item = b.Unsqueeze(b.Slice(x, [k * distance], [end], [1]), [2])
+            equal = b.Equal(item, b.const(grams[:, k].reshape(1, 1, -1)))
+            same = equal if same is None else b.And(same, equal)
+        assert same is not None
+        total = b.Add(total, b.ReduceSum(b.Cast(same, to=f32), [1], keepdims=False))
+    return total
+
+
 @op
 class CountGrams(Op):
     """What TfIdfVectorizer is compiled to: how often the items of each row of `grams` stand in each row of x, all at
@@ -148,3 +193,5 @@ class CountGrams(Op):
                         with b.if_(found):
                             place = places[gram]
                             b.store(y, (row, place), y[row, place] + 1.0)
+
+    openvino = (write_only(write_grams),)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -38,6 +37,7 @@ from irc.ops.sequence import (
     SplitToSequence,
     element_of,
 )
+from irc.passes.list_sequences import known_parts
 
 PACKED = "packed values"
 """Key in a graph's extras: the inputs and the outputs that the model has, each with the tensors that stand for it."""
@@ -286,21 +286,10 @@ class _Packer:
         assert isinstance(node.op, SplitToSequence)
         x, split = (*node.inputs, None)[:2]
         assert x is not None
-        axis = normal_axis("SplitToSequence", node.op.axis, len(x.shape))
-        size, lengths = x.shape[axis], None if split is None else split.ints()
-        if size.is_const and (split is None or lengths is not None):
-            if lengths is None or split is None:
-                sizes = [1] * int(size)
-            elif split.rank:
-                sizes = lengths
-            else:
-                step = max(lengths[0], 1)
-                sizes = [min(step, int(size) - k) for k in range(0, int(size), step)]
-            ends = np.cumsum([0, *sizes]).tolist()
-            parts = [b.Slice(x, [s], [e], [axis]) for s, e in pairwise(ends)]
-            if split is None and not node.op.keepdims:
-                parts = [b.Squeeze(p, [axis]) for p in parts]
+        parts = known_parts(b, node.op, x, split)
+        if parts is not None:
             return _construct(b, parts) if parts else self._nothing(node.outputs[0].type or x.tensor)
+        axis = normal_axis("SplitToSequence", node.op.axis, len(x.shape))
         parts_of_axis = _split_rows(b, split, _size(b, x, axis))
         keep = node.op.keepdims or split is not None
         columns: list[Value] = []

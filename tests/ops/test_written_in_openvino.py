@@ -214,3 +214,54 @@ def test_rows_that_attend_to_nothing(tmp_path: Path) -> None:
     q, k, v = (RNG.standard_normal((1, 2, 3, 4)).astype(F) for _ in "qkv")
     mask = np.array([[True, False, True], [False] * 3, [True] * 3])
     check(model_of(oh.make_node("Attention", list("qkvm"), ["y"]), [q, k, v, mask], 23), [q, k, v, mask], tmp_path)
+
+
+SEQUENCES = {
+    "the last of some": """(float[2,3] x, float[1,3] y) => (float[n,3] z) {
+        s = SequenceConstruct(x, y) at = Constant<value = int64 {-1}>() first = Constant<value = int64 {0}>()
+        t = SequenceErase(s, first) u = SequenceInsert(t, x, first) z = SequenceAt(u, at) }""",
+    "parts": """(float[1,3] x, float[1,3] y) => (float[1,n] z, int64 count) {
+        sizes = Constant<value = int64[2] {1, 2}>() s = SplitToSequence<axis = 1>(x, sizes) count = SequenceLength(s)
+        at = Constant<value = int64 {1}>() part = SequenceAt(s, at) zero = SplitToSequence<axis = 0>(y)
+        one = ConcatFromSequence<axis = 1>(zero) z = Concat<axis = 1>(part, one) }""",
+    "stacked": """(float[2,3] x, float[2,3] y) => (float[2,3,n] z) {
+        none = SequenceEmpty() s = SequenceInsert(none, x) t = SequenceInsert(s, y)
+        z = ConcatFromSequence<axis = -1, new_axis = 1>(t) }""",
+    "a place of the run": """(float[4,3] x, int64 at) => (float[n,3] z, int64 count) {
+        s = SplitToSequence(x) z = SequenceAt(s, at) t = SequenceErase(s, at) count = SequenceLength(t) }""",
+}
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences_between_tensors(name: str, tmp_path: Path) -> None:
+    """OpenVINO has no sequences: elements are taken as they are, or out of tensors that hold all of them."""
+    header = '<ir_version: 10, opset_import: ["": 21]> sequences '
+    model = onnx.parser.parse_model(header + SEQUENCES[name])
+    shapes = [[d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input]
+    arrays = [np.array(2, I) if not shape else RNG.random(shape).astype(F) for shape in shapes]
+    check(model, arrays, tmp_path)
+    known = "run" not in name
+    assert (' type="Reshape"' not in (tmp_path / "m.xml").read_text()) or not known
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize("skips", [0, 1, 5])
+@pytest.mark.parametrize("shape", [(12,), (2, 6), (3, 1)], ids=str)
+def test_counts_of_grams(shape: tuple[int, ...], skips: int, mode: str, tmp_path: Path) -> None:
+    """Grams of one, two and three items, of which two count at one place."""
+    node = oh.make_node(
+        "TfIdfVectorizer",
+        ["x"],
+        ["y"],
+        mode=mode,
+        min_gram_length=1,
+        max_gram_length=3,
+        max_skip_count=skips,
+        ngram_counts=[0, 3, 9],
+        ngram_indexes=[0, 2, 5, 1, 3, 2, 6],
+        pool_int64s=[1, 2, 3, 1, 2, 2, 2, 3, 1, 1, 2, 3],
+        weights=[0.5, 2.0, 3.0, 1.0, 4.0, 0.25, 8.0],
+    )
+    arrays = [RNG.integers(1, 5, shape)]
+    check(model_of(node, arrays, 9), arrays, tmp_path)
+    check(model_of(node, arrays, 9, ["x"]), arrays, tmp_path)
