@@ -67,7 +67,7 @@ def known_parts(b: Builder, op: SplitToSequence, x: Value, split: Value | None) 
 
 
 def _elements(b: Builder, node: Node, lists: Lists) -> list[Value] | None:
-    """The elements of the sequence that a node makes; None where they are not known, or it makes none."""
+    """Find the elements of the sequence that a node makes; None where they are not known, or it makes none."""
     op, first = node.op, node.inputs[0] if node.inputs else None
     if isinstance(op, SequenceEmpty):
         return []
@@ -90,7 +90,7 @@ def _elements(b: Builder, node: Node, lists: Lists) -> list[Value] | None:
 
 
 def _place(node: Node, index: int, length: int, default: int) -> int | None:
-    """The position that an operand tells, counted from the start; None where it is not known or there is no such."""
+    """Find the position that an operand tells, counted from the start; None where it is not known or there is no such."""
     operand = node.inputs[index] if index < len(node.inputs) else None
     given = [default] if operand is None else operand.ints()
     if not given:
@@ -100,7 +100,7 @@ def _place(node: Node, index: int, length: int, default: int) -> int | None:
 
 
 def _taken(b: Builder, node: Node, lists: Lists) -> Value | None:
-    """What a node takes out of a sequence of known elements; None where that is not known."""
+    """Find what a node takes out of a sequence of known elements; None where that is not known."""
     op, first = node.op, node.inputs[0] if node.inputs else None
     elements = None if first is None else lists.get(first)
     if elements is None:
