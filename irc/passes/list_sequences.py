@@ -90,7 +90,7 @@ def _elements(b: Builder, node: Node, lists: Lists) -> list[Value] | None:
 
 
 def _place(node: Node, index: int, length: int, default: int) -> int | None:
-    """Find the position that an operand tells, counted from the start; None where it is not known or there is no such."""
+    """Find the position that an operand tells, counted from the start; None where it is unknown or out of range."""
     operand = node.inputs[index] if index < len(node.inputs) else None
     given = [default] if operand is None else operand.ints()
     if not given:
