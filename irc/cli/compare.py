@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import click
 
@@ -12,16 +12,25 @@ from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import TerminalText
 
 if TYPE_CHECKING:
+    from irc.comparison.side import Side
     from irc.runtime.executor import CompiledModel
     from irc.runtime.ports import Port
 
-BACKENDS = ("c", "numpy")
+Runnable = Union["CompiledModel", "Side"]
+"""A model in any engine."""
 
 
 @click.command(short_help="Whether two models give the same results.")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="[B]", required=False)
-@click.option("--backends", metavar="c,numpy", help="Of A and of B; two of one model, if B is left out.")
+@click.option(
+    "--engines",
+    "--backends",
+    "backends",
+    metavar="c,numpy",
+    help="Of A and of B, or two of one model: c, numpy, onnxruntime, openvino.  [default: c, with --layers numpy]",
+)
+@click.option("--layers", is_flag=True, help="Name the first tensor that differs, and its layers on both sides.")
 @click.option("--input", "inputs", metavar="x=FILE.npy|FILE.npz|random", multiple=True, help="Repeat for each input.")
 @click.option(
     "--tolerance",
@@ -37,6 +46,7 @@ def command(
     a: str,
     b: str | None,
     backends: str | None,
+    layers: bool,
     inputs: tuple[str, ...],
     tolerance: float | None,
     threads: int,
@@ -47,9 +57,13 @@ def command(
 
     Inputs and outputs meet by name, or by position where the names differ.  Inputs that are not given are random
     (seeded).  Exit status 1 if a type, a shape or a value differs by more than the tolerance.
+
+    --layers looks for the origin of a difference: a few tensors a run, which both files call by one name.
     """
     chosen = _backends(backends, b)
     fixed = console.parse_shapes(shapes)
+    if layers:
+        return _by_layers((a, a if b is None else b), chosen, inputs, tolerance, threads, fixed, as_json)
     first = _open(a, chosen[0], threads, fixed)
     second = _open(a if b is None else b, chosen[1], threads, fixed)
     arrays, at_random = feeds.gather(first.inputs, feeds.parse_inputs(inputs))
@@ -64,21 +78,27 @@ def command(
 def _backends(text: str | None, b: str | None) -> Sequence[str | None]:
     if text is None:
         if b is None:
-            raise click.UsageError("name a second model, or two backends: --backends c,numpy")
+            raise click.UsageError("name a second model, or two engines: --engines c,numpy")
         return None, None
+    from irc.comparison.engines import ENGINES
+
     found = [name.strip() for name in text.split(",")]
-    if len(found) != 2 or not set(found) <= set(BACKENDS):
-        raise click.BadParameter(f"{text!r} is not two of {', '.join(BACKENDS)}", param_hint="--backends")
+    if len(found) != 2 or not set(found) <= set(ENGINES):
+        raise click.BadParameter(f"{text!r} is not two of {', '.join(ENGINES)}", param_hint="--engines")
     return found
 
 
-def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple[int, ...]]) -> CompiledModel:
+def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple[int, ...]]) -> Runnable:
     import irc
+    from irc.comparison.engines import PEERS
+    from irc.comparison.side import Side
 
     if console.is_folder(model):
         if backend or shapes:
-            raise click.UsageError(f"--backends and --shape are fixed in a compiled folder: {model}")
+            raise click.UsageError(f"--engines and --shape are fixed in a compiled folder: {model}")
         return irc.load_compiled(model, threads=threads)
+    if backend in PEERS:
+        return Side(model, backend, threads, shapes)
     with console.progress(f"compiling {model}"):
         return irc.compile(model, backend=backend, threads=threads, shapes=shapes or None)
 
@@ -88,20 +108,40 @@ def _counts(what: str, a: Sequence[Port], b: Sequence[Port]) -> str:
     return f"A has {console.count(len(a), what)} and B {len(b)} ({names[0]}; {names[1]})"
 
 
-def _pairs(a: Sequence[Port], b: Sequence[Port]) -> list[tuple[int, int]] | None:
-    """The places of ports that belong together: by name where all names are the same; None if the counts differ."""
-    if len(a) != len(b):
-        return None
-    places = {p.name: k for k, p in enumerate(b)}
-    if len(places) == len(b) and {p.name for p in a} == set(places):
-        return [(i, places[p.name]) for i, p in enumerate(a)]
-    return [(i, i) for i in range(len(a))]
+def _by_layers(
+    files: Sequence[str],
+    engines: Sequence[str | None],
+    inputs: tuple[str, ...],
+    tolerance: float | None,
+    threads: int,
+    shapes: dict[str, tuple[int, ...]],
+    as_json: bool,
+) -> int:
+    """Compare two model files layer by layer, and say where they part."""
+    from irc.cli import layer_report
+    from irc.comparison.layers import compare_layers
+    from irc.comparison.side import Side
+
+    for file in files:
+        if console.is_folder(file):
+            raise click.UsageError(f"--layers needs the model's file: {file} is a compiled folder")
+    sides = [Side(file, engine or "numpy", threads, shapes) for file, engine in zip(files, engines, strict=True)]
+    arrays, at_random = feeds.gather(sides[0].inputs, feeds.parse_inputs(inputs))
+    with console.progress("comparing layers"):
+        found = compare_layers(sides[0], sides[1], list(arrays.values()), tolerance)
+    names = [f"{file} ({side.backend})" for file, side in zip(files, sides, strict=True)]
+    said = {"a": names[0], "b": names[1], "random_inputs": at_random, "same": found.first is None}
+    said |= layer_report.said_of(found, *sides)
+    console.out(JsonText(said, indent=2) if as_json else layer_report.text(said, names))
+    return 0 if found.first is None else 1
 
 
 # ---------------------------------------------------------------------------- differences
-def _rows(a: CompiledModel, b: CompiledModel, arrays: dict[str, Any], tolerance: float | None) -> list[dict[str, Any]]:
+def _rows(a: Runnable, b: Runnable, arrays: dict[str, Any], tolerance: float | None) -> list[dict[str, Any]]:
     """What is said of each output on these inputs of A; one row without a name where the models do not fit."""
-    inputs, outputs = _pairs(a.inputs, b.inputs), _pairs(a.outputs, b.outputs)
+    from irc.comparison.side import paired_ports
+
+    inputs, outputs = paired_ports(a.inputs, b.inputs), paired_ports(a.outputs, b.outputs)
     if inputs is None or outputs is None:
         counts = _counts("input", a.inputs, b.inputs) if inputs is None else _counts("output", a.outputs, b.outputs)
         return [{"name": "", "same": False, "reason": counts}]
@@ -141,20 +181,16 @@ def _number(value: float) -> float | None:
 
 def _largest(a: Any, b: Any) -> dict[str, Any]:
     """The largest absolute difference of numbers, where it is, and how many elements differ at all."""
-    import numpy as np
+    from irc.comparison.measures import measure
 
+    found = measure(a, b)
     if a.dtype.kind in "OUS" or not a.size:
-        return {"different": int((a != b).sum()) if a.size else 0}
-    x, y = (v.astype(np.complex128 if v.dtype.kind == "c" else np.float64) for v in (a, b))
-    with np.errstate(invalid="ignore"):
-        apart = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
-    apart = np.where(np.isnan(apart), np.inf, apart)
-    place = np.unravel_index(int(apart.argmax()), apart.shape)
+        return {"different": found.different}
     return {
-        "absolute": _number(float(apart.max())),
-        "at": [int(i) for i in place],
-        "different": int((apart > 0).sum()),
-        "elements": int(apart.size),
+        "absolute": _number(found.absolute),
+        "at": list(found.at),
+        "different": found.different,
+        "elements": found.elements,
     }
 
 

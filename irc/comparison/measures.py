@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from irc.arrays import Array, is_array
+from irc.arrays import Array, NumpyType, is_array
 
 RELATIVE = 1e-4
 """Largest difference allowed, relative to the largest magnitude of the tensor."""
@@ -66,8 +66,8 @@ def difference(a: Any, b: Any, exact_integers: bool = True) -> float:
     return float(np.abs(x - y)[~alike].max() / max(np.abs(x[np.isfinite(x)]).max(), SMALLEST))
 
 
-def measure(a: Array, b: Array, exact_integers: bool = True) -> Distance:
-    """Everything that is said of two arrays of one shape and type."""
+def measure(a: Array, b: Array, exact_integers: bool = True, narrow: NumpyType | None = None) -> Distance:
+    """Everything that is said of two arrays of one shape and type; ulp in the type `narrow`, by default theirs."""
     relative = difference(a, b, exact_integers)
     if a.dtype.kind in "OUS" or not a.size:
         return Distance(relative, different=int((a != b).sum()) if a.size else 0, elements=int(a.size))
@@ -77,7 +77,8 @@ def measure(a: Array, b: Array, exact_integers: bool = True) -> Distance:
     apart = np.where(np.isnan(apart), np.inf, apart)
     place = tuple(int(i) for i in np.unravel_index(int(apart.argmax()), apart.shape))
     largest, different = float(apart.max()), int((apart > 0).sum())
-    return Distance(relative, largest, place, different, int(a.size), _steps(a[place], b[place]), _cosine(x, y))
+    steps = _steps(*(v[place].astype(narrow or a.dtype) for v in (a, b)))
+    return Distance(relative, largest, place, different, int(a.size), steps, _cosine(x, y))
 
 
 def _wide(a: Array) -> Array:

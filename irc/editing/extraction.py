@@ -40,9 +40,13 @@ def extract(model: Model, inputs: Sequence[str] | None, outputs: Sequence[str] |
     return model_of(raw)
 
 
-def needed_part(graph: RawGraph) -> RawGraph:
-    """The graph without the nodes and constants that no output and no variable that is read needs; all inputs stay."""
-    return _Part(graph, Sink()).between([v.key for v in graph.inputs], [v.key for v in graph.outputs])
+def needed_part(graph: RawGraph, outputs: Sequence[str] | None = None) -> RawGraph:
+    """The graph without the nodes and constants that no output and no variable that is read needs; all inputs stay.
+
+    outputs: keys of values that are the outputs instead of the graph's own.
+    """
+    wanted = [v.key for v in graph.outputs] if outputs is None else list(outputs)
+    return _Part(graph, Sink()).between([v.key for v in graph.inputs], wanted)
 
 
 class _Part:

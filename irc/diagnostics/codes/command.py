@@ -100,3 +100,14 @@ ENGINE_DIFFERS = Code(
     fix="Compare layer by layer on inputs of your own: `irc compare A B --layers --engines numpy,openvino`.",
     help="irc compare A B --layers names the first tensor that differs",
 )
+NO_PAIRS = Code(
+    "IRC4910",
+    "error",
+    "Models do not fit together",
+    "the models have no {what} in common: {reason}",
+    why="`irc compare --layers` pairs inputs and outputs by name, or by position where there are as many, and tensors "
+    "inside by the names that a conversion keeps.",
+    example="two models of different networks",
+    fix="Compare models that were made of one another.",
+    help="irc info MODEL lists inputs and outputs",
+)

@@ -35,13 +35,14 @@ def to_proto(model: RawModel) -> onnx.ModelProto:
     return _model(model, None)
 
 
-def write(model: RawModel, path: str | Path) -> None:
+def write(model: RawModel, path: str | Path, inline_limit: int = INLINE_LIMIT) -> None:
     """Write the model to `path`, through temporary files that replace the old ones at the end.
 
+    inline_limit: bytes of weights beyond which they get a file of their own, which readers can map.
     Raises Problem (IRC4007) for an element type that ONNX cannot name, and OSError.
     """
     target = Path(path)
-    if _weight_bytes(model) <= INLINE_LIMIT:
+    if _weight_bytes(model) <= inline_limit:
         later: dict[int, RawTensor] = {}
         proto = _model(model, None, later)
         with replacing_all([target]) as (file,):

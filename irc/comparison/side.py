@@ -1,0 +1,135 @@
+"""One of two models that are compared: a document, and an engine that runs any part of it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irc import conversion, driver
+from irc.border.again import document_of, model_of
+from irc.comparison import engines
+from irc.diagnostics import ConversionError, IrcError, Loc, Problem, Sink
+from irc.diagnostics.codes import command as codes
+from irc.editing.extraction import needed_part
+from irc.formats.document import RawGraph, RawModel
+from irc.ir.graph import Model
+from irc.passes.state import METADATA
+from irc.runtime.describe import describe
+from irc.runtime.ports import Port
+
+MAPPED_FROM = 1 << 20
+"""Bytes of weights from which an ONNX file gets them beside it, where an engine can map them."""
+ONNX_INITIALIZERS_ALONE = 4
+"""The version of ONNX from which initializers need not be listed as inputs."""
+
+
+class Side:
+    """A model in an engine.  Called with arguments by name, it gives all outputs; `run` gives any tensors.
+
+    What another engine runs is written for each run, in the model's format or, for ONNX Runtime, as irc converts it
+    to ONNX.  Raises what `irc.load` and `irc.convert` do, and IRC4904.
+    """
+
+    def __init__(
+        self,
+        source: str | Path | Model,
+        engine: str,
+        threads: int = 1,
+        shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+    ) -> None:
+        if engine in engines.PEERS:
+            engines.imported(engine)
+        self.backend, self.threads = engine, threads
+        model = driver.reshape(driver.load(source), dict(shapes or {}))
+        self.file = model.file
+        rows = describe(model, model.graph, engine)
+        self.inputs = [Port.of(row) for row in rows["inputs"]]
+        self.outputs = [Port.of(row) for row in rows["outputs"]]
+        self.document = _document(model, engine)
+
+    @property
+    def graph(self) -> RawGraph:
+        """The document's graph, whose tensors `run` can be asked for by their keys."""
+        return self.document.graph
+
+    @property
+    def own_outputs(self) -> list[str]:
+        """The keys of the model's outputs, without those that hand on state."""
+        return [v.key for v in self.graph.outputs[: len(self.outputs)]]
+
+    def __call__(self, arguments: Mapping[str, Any]) -> list[Any]:
+        return self.run(self.own_outputs, [arguments[port.name] for port in self.inputs])
+
+    def run(self, tensors: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
+        """The tensors of these keys for arguments in the order of the inputs; variables begin at their initial values.
+
+        The engine is loaded with what leads to these tensors only, and given up again.
+        """
+        part = needed_part(self.graph, tensors)
+        metadata = {k: v for k, v in self.document.metadata.items() if k != METADATA}
+        raw = replace(self.document, graph=part, metadata=metadata)
+        given = [*arguments, *self._initial_states()]
+        if self.backend in engines.IRC:
+            return engines.irc_runner(model_of(raw), self.backend, self.threads)(given)
+        with tempfile.TemporaryDirectory(prefix="irc-") as folder:
+            path = Path(folder) / ("model.xml" if raw.format == "openvino" else "model.onnx")
+            _write(raw, path)
+            return engines.runner(self.backend, path, self.threads, Loc(self.file))(given)
+
+    def _initial_states(self) -> list[Any]:
+        """What the inputs that a conversion made of state begin with: its metadata say so, zeros by default."""
+        values = {name: initial for name, _, initial in json.loads(self.document.metadata.get(METADATA, "[]"))}
+        return [_initial(v, values) for v in self.graph.inputs[len(self.inputs) :]]
+
+
+def _document(model: Model, engine: str) -> RawModel:
+    if engine == "onnxruntime" and model.format != "onnx":
+        return conversion.raw_model(model, ".onnx", conversion.SaveOptions())
+    return document_of(model)
+
+
+def _initial(value: Any, values: Mapping[str, Any]) -> Any:
+    dtype, shape = value.type.dtype.numpy, tuple(int(d) if d.is_const else 0 for d in value.type.shape)
+    initial = next((values[name] for name in (value.key, *value.names) if name in values), None)
+    return np.zeros(shape, dtype) if initial is None else np.asarray(initial, dtype).reshape(shape)
+
+
+def _write(raw: RawModel, path: Path) -> None:
+    try:
+        if raw.format == "openvino":
+            from irc.formats.openvino import writer as openvino
+
+            openvino.write(raw, path)
+        else:
+            from irc.formats.onnx import writer as onnx
+
+            onnx.write(replace(raw, version=max(raw.version, ONNX_INITIALIZERS_ALONE)), path, MAPPED_FROM)
+    except Problem as p:
+        sink = Sink()
+        sink.report(p.code, Loc(raw.file), p.notes, **p.facts)
+        raise ConversionError(sink.diagnostics) from p
+
+
+def paired_ports(a: Sequence[Port], b: Sequence[Port]) -> list[tuple[int, int]] | None:
+    """The places of ports that belong together: by name where all names are the same; None if the counts differ."""
+    if len(a) != len(b):
+        return None
+    places = {p.name: k for k, p in enumerate(b)}
+    if len(places) == len(b) and {p.name for p in a} == set(places):
+        return [(i, places[p.name]) for i, p in enumerate(a)]
+    return [(i, i) for i in range(len(a))]
+
+
+def misfit(what: str, a: Side, b: Side) -> IrcError:
+    """The error IRC4910 of two models whose inputs or outputs are not as many."""
+    ports = [(side.inputs if what == "inputs" else side.outputs) for side in (a, b)]
+    said = "; ".join(", ".join(p.name for p in part) or "none" for part in ports)
+    sink = Sink()
+    sink.report(codes.NO_PAIRS, Loc(a.file), what=what, reason=f"{len(ports[0])} and {len(ports[1])} ({said})")
+    return IrcError(sink.diagnostics)
