@@ -23,7 +23,7 @@ from irc.editing import validity
 from irc.formats.document import Attr, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Graph, Model
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, f16, f32
-from irc.passes import list_sequences, pack_sequences, state as states
+from irc.passes import idioms, list_sequences, pack_sequences, state as states
 
 if TYPE_CHECKING:
     import onnx
@@ -194,10 +194,19 @@ def _place(graph: RawGraph, name: str) -> Loc:
     return next((loc for loc in found if loc != NOWHERE), NOWHERE)
 
 
+def _idiomatic(model: Model, format: str) -> Model:
+    """A model of the other format in the operations that tools of this one use; one of its own as it is."""
+    if model.format == format:
+        return model
+    graph = model.graph.copy()
+    idioms.run(graph, format)
+    return replace(model, graph=graph)
+
+
 # --------------------------------------------------------------------------------- ONNX
 def to_onnx(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     """The model as ONNX, at the opset asked for or by default the lowest that can say it (see `irc.save`)."""
-    model = states.explicit(model, sink)
+    model = _idiomatic(states.explicit(model, sink), "onnx")
     sink.stop_on_errors(ConversionError)
     if options.opset is not None:
         return _onnx_at(model, options.opset, sink)
@@ -262,7 +271,7 @@ def to_openvino(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     version, newest = openvino_target(options)
     if version is None:
         version = model.version if model.format == "openvino" else 11
-    model = replace(model, graph=without_sequences(model.graph))
+    model = _idiomatic(replace(model, graph=without_sequences(model.graph)), "openvino")
     return write_model(model, WriteOptions("openvino", max_opset=newest, version=version), sink)
 
 

@@ -18,6 +18,7 @@ from irc.formats.document import RawGraph
 from irc.ir.graph import Model
 
 openvino: Any = pytest.importorskip("openvino")
+onnxruntime: Any = pytest.importorskip("onnxruntime")
 
 
 def types(model: Model, ending: str, **options: Any) -> Counter[str]:
@@ -50,7 +51,8 @@ def agrees(model: onnx.ModelProto, tmp_path: Path, rtol: float = 1e-5) -> None:
     rng = np.random.default_rng(0)
     feeds = {v.name: rng.normal(size=v.tensor.static_shape()).astype(v.dtype.numpy) for v in loaded.inputs}
     wanted = irc.compile(loaded, backend="numpy")(*feeds.values())
-    compiled = openvino.Core().compile_model(str(target), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    exact = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+    compiled = openvino.Core().compile_model(str(target), "CPU", exact)
     for found, expected in zip(compiled(list(feeds.values())).values(), wanted, strict=True):
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-5)
 
@@ -83,3 +85,161 @@ def test_compressed_weights_stay_compressed() -> None:
         {"w": numbers(64, 64).astype(np.float16)},
     )
     assert types(irc.load(model), ".xml") == {"Convert": 1, "MatMul": 1}
+
+
+ERF = "d = Div(x, root)\n e = Erf(d)\n g = Add(e, one)\n"
+TANH = "c = Pow(x, three)\n m = Mul(c, k)\n s = Add(x, m)\n t = Mul(s, w)\n h = Tanh(t)\n g = Add(h, one)\n"
+NUMBERS = {"root": np.sqrt(2), "one": 1, "half": 0.5, "three": 3, "k": 0.044715, "w": np.sqrt(2 / np.pi)}
+
+
+@pytest.mark.parametrize("gate", [ERF, TANH], ids=["erf", "tanh"])
+@pytest.mark.parametrize(
+    "product",
+    ["p = Mul(x, half)\n y = Mul(p, g)", "p = Mul(half, g)\n y = Mul(x, p)", "p = Mul(x, g)\n y = Mul(p, half)"],
+)
+def test_gelu_is_recognised(gate: str, product: str, tmp_path: Path) -> None:
+    used = {k: np.float32(v) for k, v in NUMBERS.items() if f"{k})" in gate + product or f"({k}," in gate + product}
+    model = parsed(f"m (float[2,8] x) => (float[2,8] y) {{ {gate}{product} }}", used)
+    assert types(irc.load(model), ".xml") == {"Gelu": 1}
+    agrees(model, tmp_path)
+
+
+def test_what_only_resembles_gelu_stays() -> None:
+    used = {k: np.float32(v) for k, v in NUMBERS.items() if k in ("one", "half")} | {"root": np.float32(1.5)}
+    text = f"m (float[2,8] x) => (float[2,8] y) {{ {ERF} p = Mul(x, half)\n y = Mul(p, g) }}"
+    assert "Gelu" not in types(irc.load(parsed(text, used)), ".xml")
+    used["root"] = np.float32(np.sqrt(2))
+    text = f"m (float[2,8] x) => (float[2,8] y, float[2,8] g) {{ {ERF} p = Mul(x, half)\n y = Mul(p, g) }}"
+    assert types(irc.load(parsed(text, used)), ".xml")["Erf"] == 1
+
+
+def test_sizes_that_the_file_fixes_are_constants(tmp_path: Path) -> None:
+    model = parsed(
+        "m (float[2,3,4] x) => (float[2,12] y) { n = Shape<start=0, end=1>(x)\n"
+        "s = Concat<axis=0>(n, m)\n y = Reshape(x, s) }",
+        {"m": [-1]},
+    )
+    assert types(irc.load(model), ".xml") == {"Reshape": 1}
+    agrees(model, tmp_path)
+
+
+QDQ = "q = QuantizeLinear<axis=1>(x, s, z)\n y = DequantizeLinear<axis=1>(q, s, z)"
+
+
+@pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(113), np.int8(-3), np.array([1, 2, -7], np.int8)])
+def test_quantized_and_back_is_fake_quantize(zero: Any, tmp_path: Path) -> None:
+    scale = np.full(zero.shape, 0.03125, np.float32)
+    model = parsed(f"m (float[2,3,5] x) => (float[2,3,5] y) {{ {QDQ} }}", {"s": scale, "z": zero})
+    assert types(irc.load(model), ".xml") == {"FakeQuantize": 1}
+    agrees(model, tmp_path)
+
+
+def test_quantized_and_back_by_other_numbers_is_none() -> None:
+    text = QDQ.replace("(q, s, z)", "(q, t, z)")
+    weights = {"s": np.float32(0.5), "t": np.float32(0.25), "z": np.uint8(3)}
+    assert "FakeQuantize" not in types(
+        irc.load(parsed(f"m (float[2,3] x) => (float[2,3] y) {{ {text} }}", weights)), ".xml"
+    )
+
+
+@pytest.mark.parametrize(("zero", "more"), [(0, {}), (3, {"Subtract": 1})])
+def test_quantized_weights_are_decompressed(zero: int, more: dict[str, int], tmp_path: Path) -> None:
+    weights = np.random.default_rng(2).integers(-128, 128, (64, 48)).astype(np.int8)
+    given = {"w": weights, "s": abs(numbers(48)), "z": np.full(48, zero, np.int8)}
+    model = parsed(
+        "m (float[1,64] x) => (float[1,48] y) { f = DequantizeLinear<axis=1>(w, s, z)\n y = MatMul(x, f) }", given
+    )
+    assert types(irc.load(model), ".xml") == {"Convert": 1, "Multiply": 1, "MatMul": 1, **more}
+    agrees(model, tmp_path, rtol=1e-4)
+
+
+# ------------------------------------------------------------------------------ IR → ONNX
+THERE_AND_BACK: dict[str, tuple[str, dict[str, Any]]] = {
+    "convolutions": (
+        (
+            "m (float[1,4,8,8] x) => (float[1,4,10,10] y) {\n"
+            "c = Conv<group=2, pads=[1,1,1,1]>(x, v, b)\n y = ConvTranspose(c, w, b) }"
+        ),
+        {"v": numbers(4, 2, 3, 3), "w": numbers(4, 4, 3, 3), "b": numbers(4)},
+    ),
+    "gemm": (
+        "m (float[2,8] x) => (float[2,4] y) { y = Gemm<transB=1>(x, w, b) }",
+        {"w": numbers(4, 8), "b": numbers(4)},
+    ),
+    "layer_norm": (
+        "m (float[2,5,8] x) => (float[2,5,8] y) { y = LayerNormalization<axis=-1>(x, s, b) }",
+        {"s": numbers(8), "b": numbers(8, seed=3)},
+    ),
+    "layer_norm_2": (
+        "m (float[2,5,6,8] x) => (float[2,5,6,8] y) { y = LayerNormalization<axis=1>(x, s) }",
+        {"s": numbers(5, 6, 8)},
+    ),
+    "instance_norm": (
+        "m (float[2,3,4,5] x) => (float[2,3,4,5] y) { y = InstanceNormalization(x, s, b) }",
+        {"s": numbers(3), "b": numbers(3, seed=3)},
+    ),
+    "instance_norm_1d": (
+        "m (float[2,3,9] x) => (float[2,3,9] y) { y = InstanceNormalization(x, s, b) }",
+        {"s": numbers(3), "b": numbers(3, seed=3)},
+    ),
+    "leaky": ("m (float[2,3] x) => (float[2,3] y) { y = LeakyRelu<alpha=0.1>(x) }", {}),
+    "gelu": ('m (float[2,3] x) => (float[2,3] y) { y = Gelu<approximate="tanh">(x) }', {}),
+    "pool": ("m (float[2,3,4,4] x) => (float[2,3,1,1] y) { y = GlobalAveragePool(x) }", {}),
+    "attention": (
+        (
+            "m (float[1,6,2,4] x) => (float[1,2,6,6] y) {\n"
+            "q = Transpose<perm=[0,2,1,3]>(x)\n k = Transpose<perm=[0,2,3,1]>(x)\n y = MatMul(q, k) }"
+        ),
+        {},
+    ),
+    "dense": ("m (float[1,6,8] x) => (float[1,6,4] y) { y = MatMul(x, w) }", {"w": numbers(8, 4)}),
+    "qdq": (
+        f"m (float[2,3,5] x) => (float[2,3,5] y) {{ {QDQ} }}",
+        {"s": np.array([0.5, 0.25, 0.125], np.float32), "z": np.array([0, 128, 14], np.uint8)},
+    ),
+    "weights": (
+        "m (float[1,64] x) => (float[1,48] y) { f = DequantizeLinear<axis=1>(w, s, z)\n y = MatMul(x, f) }",
+        {
+            "w": np.random.default_rng(2).integers(-128, 128, (64, 48)).astype(np.int8),
+            "s": abs(numbers(48)),
+            "z": np.full(48, 3, np.int8),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", THERE_AND_BACK)
+def test_there_and_back_has_the_same_nodes(name: str, tmp_path: Path) -> None:
+    text, weights = THERE_AND_BACK[name]
+    model = parsed(text, weights)
+    source = irc.load(model)
+    for path in (tmp_path / "own.xml", tmp_path / "theirs.xml"):
+        if path.stem == "own":
+            irc.save(source, path)
+        else:
+            onnx_file = tmp_path / "m.onnx"
+            onnx_file.write_bytes(model.SerializeToString())
+            openvino.save_model(openvino.convert_model(onnx_file), path, compress_to_fp16=False)
+        back = irc.load(str(path))
+        assert types(back, ".onnx") == Counter(n.op_type for n in model.graph.node)
+        irc.save(back, tmp_path / "back.onnx")
+        feeds = [numbers(*v.tensor.static_shape(), seed=5) for v in source.inputs]
+        plain = onnxruntime.SessionOptions()  # its own rewrites quantize what weights in int8 are multiplied with
+        plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(tmp_path / "back.onnx", plain, providers=["CPUExecutionProvider"])
+        found = session.run(None, {i.name: a for i, a in zip(session.get_inputs(), feeds, strict=True)})
+        wanted = irc.compile(source, backend="numpy")(*feeds)
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_bias_that_something_else_needs_stays_apart(tmp_path: Path) -> None:
+    text = "m (float[2,8] x) => (float[2,4] y, float[2,4] p) { p = MatMul(x, w)\n y = Add(p, b) }"
+    irc.save(irc.load(parsed(text, {"w": numbers(8, 4), "b": numbers(4)})), tmp_path / "m.xml")
+    assert types(irc.load(str(tmp_path / "m.xml")), ".onnx") == {"MatMul": 1, "Add": 1}
+
+
+def test_older_operation_sets_get_what_they_have(tmp_path: Path) -> None:
+    text = "m (float[2,5,8] x) => (float[2,5,8] y) { y = LayerNormalization(x, s) }"
+    irc.save(irc.load(parsed(text, {"s": numbers(8)})), tmp_path / "m.xml")
+    assert "LayerNormalization" not in types(irc.load(str(tmp_path / "m.xml")), ".onnx", opset=13)

@@ -39,7 +39,14 @@ class FakeQuantize(Op):
         return narrowed(b, b.Where(b.LessOrEqual(w, b.Min(low, high)), out_low, above), x)
 
     openvino = (
-        Form("FakeQuantize", 1, attrs={"levels": Int(lo=2), **AUTO_BROADCAST}, T=FLOATS_BF16, read=read_fake_quantize),
+        Form(
+            "FakeQuantize",
+            1,
+            attrs={"levels": Int(lo=2), **AUTO_BROADCAST},
+            T=FLOATS_BF16,
+            read=read_fake_quantize,
+            direct=True,
+        ),
     )
 
 

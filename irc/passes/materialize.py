@@ -26,15 +26,34 @@ def run(graph: Graph) -> int:
         for value in node.outputs:
             if value.contents is None or value.assumed or (not value.uses and not graph.keeps(value)):
                 continue
-            if all(Dim.of(d).is_const for d in value.contents.flat):
-                numbers = np.array([int(d) for d in value.contents.flat], object).reshape(value.contents.shape)
-                make_constant(graph, value, numbers.astype(value.dtype.numpy))
+            if _constant(graph, value):
                 replaced += 1
             elif node.inputs and all(s.name in given for d in value.contents.flat for s in Dim.of(d).symbols()):
                 _sizes(graph, value)
                 replaced += 1
     graph.prune()
     return replaced
+
+
+def constants(graph: Graph) -> int:
+    """Replace the values whose elements are all numbers, in place. Returns how many were replaced."""
+    replaced = 0
+    for node in graph.nodes:
+        for value in node.outputs:
+            replaced += _constant(graph, value)
+    graph.prune()
+    return replaced
+
+
+def _constant(graph: Graph, value: Value) -> bool:
+    """Replace a value by a constant, where its elements are known as numbers and asked for."""
+    if value.contents is None or value.assumed or (not value.uses and not graph.keeps(value)):
+        return False
+    if not all(Dim.of(d).is_const for d in value.contents.flat):
+        return False
+    numbers = np.array([int(d) for d in value.contents.flat], object).reshape(value.contents.shape)
+    make_constant(graph, value, numbers.astype(value.dtype.numpy))
+    return True
 
 
 def _sizes(graph: Graph, value: Value) -> None:

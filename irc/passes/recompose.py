@@ -38,7 +38,7 @@ def swish(graph: Graph, node: Node) -> Value | None:
     a, b = node.inputs
     for x, gate in ((a, b), (b, a)):
         of = gate.producer if gate is not None else None
-        if x is not None and of is not None and isinstance(of.op, Sigmoid) and of.inputs[0] is x and _alone(graph, of):
+        if x is not None and of is not None and isinstance(of.op, Sigmoid) and of.inputs[0] is x and alone(graph, of):
             return Builder(graph, node.name, node.loc).Swish(x)
     return None
 
@@ -46,11 +46,11 @@ def swish(graph: Graph, node: Node) -> Value | None:
 def group_norm(graph: Graph, node: Node) -> Value | None:
     """Recognise GroupNormalization as InstanceNormalization of groups of channels, reshaped to [n, groups, …]."""
     y, norm = node.outputs[0], node.inputs[0].producer if node.inputs[0] is not None else None
-    if norm is None or not isinstance(norm.op, InstanceNormalization) or not _alone(graph, norm):
+    if norm is None or not isinstance(norm.op, InstanceNormalization) or not alone(graph, norm):
         return None
     flat, *parameters = norm.operands
     entry = flat.producer
-    if entry is None or not isinstance(entry.op, Reshape) or not _alone(graph, entry):
+    if entry is None or not isinstance(entry.op, Reshape) or not alone(graph, entry):
         return None
     x = entry.inputs[0]
     if x is None or x.type != y.type or not x.rank or x.rank < 3 or flat.shape[0].equals(x.shape[0]) is not True:
@@ -64,10 +64,9 @@ def group_norm(graph: Graph, node: Node) -> Value | None:
     return b.GroupNormalization(x, *spread, num_groups=groups, epsilon=norm.op.epsilon)
 
 
-def _alone(graph: Graph, node: Node) -> bool:
+def alone(graph: Graph, node: Node) -> bool:
     """Tell whether a node's only result has one use."""
-    (value,) = node.outputs
-    return len(value.uses) == 1 and not graph.keeps(value)
+    return len(node.outputs) == 1 and sum(node.outputs[0].uses.values()) == 1 and not graph.keeps(node.outputs[0])
 
 
 RULES: dict[type[Op], tuple[Rule, ...]] = {Mul: (swish,), Reshape: (group_norm,)}

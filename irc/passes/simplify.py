@@ -5,7 +5,7 @@ A rule gets the graph and a node and returns the value that its result is equal 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -21,24 +21,24 @@ from irc.passes.replace import replace_value
 Rule = Callable[[Graph, Node], Value | None]
 
 
-def run(graph: Graph) -> int:
-    """Apply the rules until none applies. Returns how many rewrites were done."""
-    total = 0
+def run(graph: Graph, rules: Mapping[type[Op], Sequence[Rule]] | None = None) -> int:
+    """Apply the rules, by default `RULES`, until none applies. Returns how many rewrites were done."""
+    total, chosen = 0, RULES if rules is None else rules
     while True:
-        done = sum(_apply(graph, node) for node in graph.nodes)
+        done = sum(_apply(graph, node, chosen.get(type(node.op), ())) for node in graph.nodes)
         graph.prune()
         if not done:
             return total
         total += done
 
 
-def _apply(graph: Graph, node: Node) -> bool:
+def _apply(graph: Graph, node: Node, rules: Sequence[Rule]) -> bool:
     value = node.outputs[0] if node.outputs else None
     if value is None or not isinstance(value.type, TensorType) or value.type.shape is None:
         return False
     if not value.uses and not graph.keeps(value):
         return False
-    for rule in RULES.get(type(node.op), ()):
+    for rule in rules:
         found = rule(graph, node)
         if found is not None and found is not value and found.type == value.type and replace_value(graph, value, found):
             return True

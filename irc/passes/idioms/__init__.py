@@ -1,0 +1,70 @@
+"""A graph in the operations that tools of the format it is written in use: layers that the source's format spells out.
+
+One function per rule, in lists by format and by the operation that a pattern ends in; as in `irc.passes.recompose`,
+results differ from the pattern's by roundings.  What an operation set does not have is decomposed when it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from irc.ir.graph import Graph, Node
+from irc.opdef.base import Op
+from irc.opdef.known import fold_constants
+from irc.ops.activation import PRelu
+from irc.ops.arithmetic import Add, Mul
+from irc.ops.conv import GroupedConv, GroupedConvTranspose
+from irc.ops.fake_quantize import FakeQuantize
+from irc.ops.matmul import MatMul
+from irc.ops.norm import MeanVarianceNormalization
+from irc.ops.quantize import DequantizeLinear
+from irc.ops.reduce import ReduceMean
+from irc.passes import cse, materialize, recompose, simplify
+from irc.passes.idioms import activations, normalization, pooling, products, quantization
+from irc.passes.replace import put_in_place
+from irc.passes.simplify import Rule
+
+ONNX: dict[type[Op], tuple[Rule, ...]] = {
+    Add: (products.bias_of_convolution, products.bias_of_product, normalization.bias),
+    FakeQuantize: (quantization.quantized_and_back,),
+    **dict.fromkeys((GroupedConv, GroupedConvTranspose), (products.groups,)),
+    MatMul: (products.transposed_matrices, products.transposed_stacks),
+    MeanVarianceNormalization: (normalization.instance_norm, normalization.layer_norm),
+    Mul: (activations.gelu, normalization.scale, quantization.compressed),
+    PRelu: (activations.leaky_relu,),
+    ReduceMean: (pooling.global_mean,),
+}
+OPENVINO: dict[type[Op], tuple[Rule, ...]] = {
+    DequantizeLinear: (quantization.fake_quantize, quantization.decompressed),
+    Mul: (activations.gelu,),
+}
+SIMPLER = {op: tuple(r for r in rules if r is not simplify.reshape_of_reshape) for op, rules in simplify.RULES.items()}
+"""What leaves out nodes; merging reshapes may ask for sizes that only the run knows, which files compute at length."""
+RULES = {"onnx": ONNX, "openvino": OPENVINO}
+
+
+def run(graph: Graph, format: str) -> None:
+    """Rewrite the graph and its regions in place for a file of that format."""
+    for each in graph.nested():
+        materialize.constants(each)
+        fold_constants(each)
+        simplify.run(each, SIMPLER)
+        recompose.run(each)
+        for node in each.nodes:
+            _apply(each, node, RULES[format].get(type(node.op), ()))
+        each.prune()
+        simplify.run(each, SIMPLER)
+        cse.run(each)
+        fold_constants(each)
+
+
+def _apply(graph: Graph, node: Node, rules: Sequence[Rule]) -> None:
+    """Apply the first rule that finds its pattern; what is made takes over the names."""
+    for rule in rules:
+        old = node.outputs[0]
+        found = rule(graph, node)
+        if found is not None and found.type == old.type:
+            if found.producer is not None:
+                found.name, found.names, found.producer.name = old.name, old.names, node.name
+            put_in_place(graph, old, found)
+            return

@@ -1,0 +1,156 @@
+"""Quantized tensors: QuantizeLinear and DequantizeLinear of ONNX, FakeQuantize and compressed weights of OpenVINO."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from irc.arrays import Array
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.types import DType, f16, f32, i8, i16, i32, u8, u16, value_range
+from irc.opdef.builder import Builder
+from irc.ops.arithmetic import Sub
+from irc.ops.cast import Cast
+from irc.ops.fake_quantize import FakeQuantize
+from irc.ops.quantize import DequantizeLinear, QuantizeLinear
+from irc.passes.recompose import alone
+from irc.passes.simplify import is_all
+
+WHOLE = 1e-3
+"""How far a zero point that is computed from rounded limits may be from a whole number."""
+EXACT = {i8, u8, i16, u16}
+"""Types whose differences f32 has exactly."""
+
+
+# ---------------------------------------------------------------------------- to OpenVINO
+def fake_quantize(graph: Graph, node: Node) -> Value | None:
+    """Recognise FakeQuantize as QuantizeLinear and DequantizeLinear of the same constants."""
+    entry = node.inputs[0].producer if node.inputs[0] is not None else None
+    assert isinstance(node.op, DequantizeLinear)
+    if entry is None or not isinstance(entry.op, QuantizeLinear) or node.op.block_size or entry.op.block_size:
+        return None
+    x, kind = entry.inputs[0], entry.outputs[0].dtype
+    ours, theirs = [_parameters(n) for n in (node, entry)]
+    if x is None or ours is None or theirs is None or x.dtype != f32:
+        return None
+    if kind not in (i8, u8):  # OpenVINO takes FakeQuantize of 16 bits out, or fails to
+        return None
+    if node.outputs[0].dtype != f32 or not all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True)):
+        return None
+    scale, zero = ours
+    if scale.size > 1 and node.op.axis % len(x.shape) != entry.op.axis % len(x.shape):
+        return None
+    if scale.size > 1:
+        axis = node.op.axis % len(x.shape)
+        scale, zero = (a.reshape((-1,) + (1,) * (len(x.shape) - axis - 1)) for a in (scale, zero))
+    least, most = value_range(kind)
+    b = Builder(graph, node.name, node.loc)
+    limits = [b.const((bound - zero.astype(np.int64)) * scale.astype(np.float64), f32) for bound in (least, most)]
+    return b.FakeQuantize(x, *limits, *limits, levels=int(most - least) + 1)
+
+
+def _parameters(node: Node) -> tuple[Array, Array] | None:
+    """(scale, zero point) of a node, as vectors, where they are constants."""
+    scale, zero = (*node.inputs, None)[1:3]
+    if scale is None or scale.const is None or scale.dtype != f32 or (zero is not None and zero.const is None):
+        return None
+    factors = scale.const.array.reshape(-1)
+    return factors, np.zeros(
+        factors.shape, np.int64
+    ) if zero is None or zero.const is None else zero.const.array.reshape(-1)
+
+
+def decompressed(graph: Graph, node: Node) -> Value | None:
+    """Write DequantizeLinear of constants as OpenVINO's compressed weights: Convert, Subtract and Multiply."""
+    x, scale, zero = (*node.inputs, None)[:3]
+    assert isinstance(node.op, DequantizeLinear)
+    if x is None or scale is None or x.const is None or scale.const is None or node.op.block_size:
+        return None
+    if node.outputs[0].dtype != f32 or scale.dtype != f32 or not x.dtype.is_integer:
+        return None
+    b = Builder(graph, node.name, node.loc)
+    value = b.Cast(x, to=f32)
+    if zero is not None and not (zero.const is not None and is_all(zero, 0.0)):
+        if x.dtype not in EXACT:
+            return None
+        value = b.Sub(value, node.op.spread(b, b.Cast(zero, to=f32), x))
+    return b.Mul(value, node.op.spread(b, scale, x))
+
+
+# -------------------------------------------------------------------------------- to ONNX
+def quantized_and_back(graph: Graph, node: Node) -> Value | None:
+    """Recognise QuantizeLinear and DequantizeLinear as a FakeQuantize of 256 levels that keeps its range."""
+    x, arrays = node.inputs[0], [v.array for v in node.operands]
+    assert isinstance(node.op, FakeQuantize)
+    if x is None or x.rank is None or node.op.levels != 256 or x.dtype != f32 or len(arrays) != 5:
+        return None
+    limits = [a for a in arrays[1:] if a is not None]
+    if len(limits) != 4 or len({a.shape for a in limits}) != 1:
+        return None
+    low, high = (a.astype(np.float64) for a in limits[:2])
+    if not np.array_equal(limits[0], limits[2]) or not np.array_equal(limits[1], limits[3]) or not np.all(low < high):
+        return None
+    scale = (high - low) / 255
+    zero = np.rint(-low / scale)
+    exact = np.abs(-low / scale - zero) < WHOLE
+    if not np.all(exact) or np.any(zero < 0) or np.any(zero > 255) or np.any(zero % 2):
+        return None  # an odd one would round halves the other way
+    axes = [i - low.ndim for i, n in enumerate(low.shape) if n != 1]
+    if len(axes) > 1:
+        return None
+    b, axis = Builder(graph, node.name, node.loc), axes[0] if axes else 1
+    shape = [-1] if axes else []
+    factors, zeros = b.const(scale.reshape(shape), f32), b.const(zero.reshape(shape), u8)
+    return b.DequantizeLinear(b.QuantizeLinear(x, factors, zeros, axis=axis), factors, zeros, axis=axis)
+
+
+def compressed(graph: Graph, node: Node) -> Value | None:
+    """Recognise DequantizeLinear as whole numbers in constants, as floats, with a zero point and a scale."""
+    for i, value in enumerate(node.operands):
+        scale, made = node.inputs[1 - i], value.producer
+        if scale is None or scale.const is None or made is None or value.type != node.outputs[0].type:
+            continue
+        zero: Value | None = None
+        if isinstance(made.op, Sub) and alone(graph, made):
+            zero = made.inputs[1]
+            value = made.inputs[0] or value
+            made = value.producer
+        if made is None or not isinstance(made.op, Cast) or not alone(graph, made) or value.dtype not in (f32, f16):
+            continue
+        x, b = made.inputs[0], Builder(graph, node.name, node.loc)
+        if x is None or x.const is None or x.dtype not in (i8, u8, i32) or value.rank is None:
+            continue
+        axis, vector = _granularity(scale, value.rank)
+        zeros = None if zero is None else _zero_point(zero, scale, x.dtype, axis, value.rank)
+        if vector is None or (zero is not None and zeros is None):
+            continue
+        points = None if zeros is None else b.const(zeros, x.dtype)
+        return b.DequantizeLinear(x, b.const(vector, scale.dtype), points, axis=axis)
+    return None
+
+
+def _granularity(scale: Value, rank: int) -> tuple[int, Array | None]:
+    """(axis, the numbers along it) of a constant that differs along at most one axis; a scalar where along none."""
+    if scale.const is None or scale.rank is None or scale.rank > rank:
+        return 0, None
+    array = scale.const.array
+    axes = [i + rank - array.ndim for i, n in enumerate(array.shape) if n != 1]
+    if len(axes) > 1:
+        return 0, None
+    return (axes[0], array.reshape(-1)) if axes else (0, array.reshape(()))
+
+
+def _zero_point(zero: Value, scale: Value, kind: DType, axis: int, rank: int) -> Array | None:
+    """The zero point in the scale's shape, where it is whole numbers of that type."""
+    made = zero.producer
+    source = made.inputs[0] if made is not None and isinstance(made.op, Cast) else zero
+    if source is None or source.const is None or kind == i32:
+        return None
+    own, array = _granularity(source, rank)
+    _, factors = _granularity(scale, rank)
+    if array is None or factors is None or (array.ndim and own != axis):
+        return None
+    least, most = value_range(kind)
+    numbers = np.asarray(array, np.float64)
+    if np.any(numbers != np.rint(numbers)) or np.any(numbers < float(least)) or np.any(numbers > float(most)):
+        return None
+    return np.broadcast_to(numbers, factors.shape) if array.size in (1, factors.size) else None
