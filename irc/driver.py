@@ -3,8 +3,8 @@
 load      reader → border.read_model → checks
 validate  reader → schema (OpenVINO) → border.read_model → checks
 convert   load → extract → reshape → simplify → save
-save      border.write_model → compress → writer
-to_onnx   border.write_model → compress → message
+save      passes.idioms (to the other format) → border.write_model → compress → writer
+to_onnx   passes.idioms (to the other format) → border.write_model → compress → message
 compile   load → copy → bind shapes → passes → backend → artefact
 
 What only a step needs is imported in it: an artefact from the cache takes none of them.
