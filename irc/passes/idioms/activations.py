@@ -38,7 +38,7 @@ def gelu(graph: Graph, node: Node) -> Value | None:
 
 
 def _factors(graph: Graph, node: Node) -> list[Value]:
-    """The factors of a product of three: those of the node, or of the product that one of them is."""
+    """List the factors of a product of three: those of the node, or of the product that one of them is."""
     first = list(node.operands)
     for i, value in enumerate(first):
         inner = value.producer
@@ -50,7 +50,7 @@ def _factors(graph: Graph, node: Node) -> list[Value]:
 
 
 def _gate(graph: Graph, value: Value) -> tuple[Value, str] | None:
-    """(x, kind) of 1 + erf(x / √2) or 1 + tanh(√(2/π) · (x + 0.044715 x³)) that is used once."""
+    """Return (x, kind) of 1 + erf(x / √2) or 1 + tanh(√(2/π) · (x + 0.044715 x³)) that is used once."""
     total = _made_by(graph, value, Add)
     inner = None if total is None else _other(total, 1.0)
     if inner is None:
@@ -66,7 +66,7 @@ def _gate(graph: Graph, value: Value) -> tuple[Value, str] | None:
 
 
 def _cubic(graph: Graph, value: Value) -> Value | None:
-    """The x of x + 0.044715 x³."""
+    """Return the x of x + 0.044715 x³."""
     total = _made_by(graph, value, Add)
     for x, term in ((a, b) for a, b in _pairs(total)):
         cube = _scaled(graph, term, 0.044715)
@@ -89,7 +89,7 @@ def _is_cube(graph: Graph, value: Value, x: Value) -> bool:
 
 
 def _scaled(graph: Graph, value: Value, factor: float) -> Value | None:
-    """The x of x · factor, or of x / (1 / factor)."""
+    """Return the x of x · factor, or of x / (1 / factor)."""
     if (product := _made_by(graph, value, Mul)) is not None:
         return _other(product, factor)
     if (quotient := _made_by(graph, value, Div)) is not None:
@@ -99,12 +99,12 @@ def _scaled(graph: Graph, value: Value, factor: float) -> Value | None:
 
 
 def _other(node: Node, number: float) -> Value | None:
-    """The operand that is not that number."""
+    """Return the operand that is not that number."""
     return next((a for a, b in _pairs(node) if is_number(b, number)), None)
 
 
 def _pairs(node: Node | None) -> list[tuple[Value, Value]]:
-    """Both orders of the two operands."""
+    """List both orders of the two operands."""
     if node is None or node.inputs[0] is None or node.inputs[1] is None:
         return []
     a, b = node.inputs[0], node.inputs[1]
@@ -112,19 +112,19 @@ def _pairs(node: Node | None) -> list[tuple[Value, Value]]:
 
 
 def _made_by(graph: Graph, value: Value, op: type[Op]) -> Node | None:
-    """The node that computes the value, if it is of that operation and only used once."""
+    """Return the node that computes the value, if it is of that operation and only used once."""
     node = value.producer
     return node if node is not None and isinstance(node.op, op) and alone(graph, node) else None
 
 
 def number_of(value: Value) -> float | None:
-    """The number in a float constant of one element."""
+    """Return the number in a float constant of one element."""
     if value.const is None or not value.dtype.is_float or int(value.tensor.elements()) != 1:
         return None
     return float(value.const.array.reshape(-1)[0])
 
 
 def is_number(value: Value, number: float) -> bool:
-    """Whether a value is a constant of one element close to a number."""
+    """Tell whether a value is a constant of one element close to a number."""
     found = number_of(value)
     return found is not None and math.isclose(found, number, rel_tol=CLOSE)

@@ -51,7 +51,7 @@ def bias(graph: Graph, node: Node) -> Value | None:
 
 
 def _standardised(node: Node) -> tuple[Value | None, list[int]]:
-    """(x, axes from the front in order) of a standardisation with epsilon in the root; else no x."""
+    """Return (x, axes from the front in order) of a standardisation with epsilon in the root; else no x."""
     x, axes, op = node.inputs[0], node.inputs[1], node.op
     assert isinstance(op, MeanVarianceNormalization)
     found = None if axes is None else axes.ints()
@@ -78,14 +78,14 @@ def _with_parameter(graph: Graph, node: Node, is_scale: bool) -> Value | None:
 
 
 def _is_free(norm: Node, is_scale: bool) -> bool:
-    """Whether a normalisation has no bias yet, and no scale either where one is to be taken in."""
+    """Tell whether a normalisation has no bias yet, and no scale either where one is to be taken in."""
     _, factor, summand = (*norm.inputs, None)[:3]
     bare = summand is None or is_all(summand, 0.0)
     return bare and factor is not None and (not is_scale or is_all(factor, 1.0))
 
 
 def _taken_in(graph: Graph, node: Node, norm: Node, constant: Value, is_scale: bool) -> Value | None:
-    """The normalisation with the constant in the place of its scale or bias, if it has such a shape."""
+    """Build the normalisation with the constant in the place of its scale or bias, if it has such a shape."""
     x, factor, summand = (*norm.inputs, None)[:3]
     assert x is not None
     b, own = Builder(graph, node.name, node.loc), _per_element(norm, x, constant)
@@ -101,7 +101,7 @@ def _taken_in(graph: Graph, node: Node, norm: Node, constant: Value, is_scale: b
 
 
 def _per_element(norm: Node, x: Value, constant: Value) -> Array | None:
-    """A constant that differs only along the axes which a LayerNormalization standardises, in their shape."""
+    """Return a constant that differs only along the axes which a LayerNormalization standardises, in their shape."""
     if not isinstance(norm.op, LayerNormalization) or constant.rank is None or constant.rank > len(x.shape):
         return None
     over = [d.const for d in x.shape[norm.op.axis :]]
@@ -114,7 +114,7 @@ def _per_element(norm: Node, x: Value, constant: Value) -> Array | None:
 
 
 def _per_channel(x: Value, constant: Value) -> Array | None:
-    """A constant that differs only along the channels, as a vector."""
+    """Return a constant that differs only along the channels, as a vector."""
     channels = x.shape[1].const
     if constant.rank is None or constant.rank > len(x.shape) or not channels or constant.const is None:
         return None

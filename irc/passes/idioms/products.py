@@ -37,7 +37,7 @@ def bias_of_convolution(graph: Graph, node: Node) -> Value | None:
 
 
 def _channel_vector(b: Builder, added: Value, channels: int, rank: int) -> Value | None:
-    """A summand of shape [1, channels, 1 …] as a vector."""
+    """Return a summand of shape [1, channels, 1 …] as a vector."""
     if added.rank is None or added.rank > rank or not added.tensor.is_static:
         return None
     padded = (1,) * (rank - added.rank) + tuple(int(d) for d in added.shape)
@@ -77,7 +77,7 @@ def transposed_matrices(graph: Graph, node: Node) -> Value | None:
 
 
 def _gemm(node: Node) -> tuple[Value | None, Gemm]:
-    """(first operand, operation) of a product of two matrices of floats; else no operand."""
+    """Return (first operand, operation) of a product of two matrices of floats; else no operand."""
     a, b = (*node.inputs, None)[:2]
     if isinstance(node.op, Gemm):
         return a, node.op

@@ -49,7 +49,7 @@ def fake_quantize(graph: Graph, node: Node) -> Value | None:
 
 
 def _parameters(node: Node) -> tuple[Array, Array] | None:
-    """(scale, zero point) of a node, as vectors, where they are constants."""
+    """Return (scale, zero point) of a node, as vectors, where they are constants."""
     scale, zero = (*node.inputs, None)[1:3]
     if scale is None or scale.const is None or scale.dtype != f32 or (zero is not None and zero.const is None):
         return None
@@ -129,7 +129,7 @@ def compressed(graph: Graph, node: Node) -> Value | None:
 
 
 def _granularity(scale: Value, rank: int) -> tuple[int, Array | None]:
-    """(axis, the numbers along it) of a constant that differs along at most one axis; a scalar where along none."""
+    """Return (axis, the numbers along it) of a constant that differs along at most one axis; a scalar where along none."""
     if scale.const is None or scale.rank is None or scale.rank > rank:
         return 0, None
     array = scale.const.array
@@ -140,7 +140,7 @@ def _granularity(scale: Value, rank: int) -> tuple[int, Array | None]:
 
 
 def _zero_point(zero: Value, scale: Value, kind: DType, axis: int, rank: int) -> Array | None:
-    """The zero point in the scale's shape, where it is whole numbers of that type."""
+    """Return the zero point in the scale's shape, where it is whole numbers of that type."""
     made = zero.producer
     source = made.inputs[0] if made is not None and isinstance(made.op, Cast) else zero
     if source is None or source.const is None or kind == i32:
