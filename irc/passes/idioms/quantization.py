@@ -129,7 +129,7 @@ def compressed(graph: Graph, node: Node) -> Value | None:
 
 
 def _granularity(scale: Value, rank: int) -> tuple[int, Array | None]:
-    """Return (axis, the numbers along it) of a constant that differs along at most one axis; a scalar where along none."""
+    """Return (axis, numbers) of a constant that differs along at most one axis; a scalar where along none."""
     if scale.const is None or scale.rank is None or scale.rank > rank:
         return 0, None
     array = scale.const.array
