@@ -22,7 +22,7 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, symbol
+from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE, GemmKernel, is_narrow
 from irc.kernels.gemm.problem import GemmProblem
@@ -33,10 +33,29 @@ DEEPEST = 1023
 SHARE = 3 / 4
 """Part of the second cache that B may take."""
 
+_SUMS = """\
+/* acc[R][W vectors] = A[R][k] * B[k][$NR]; `sums` has room for a tile. */
+IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict a, int64_t a_row,
+                        const $T *restrict b, $T *sums, $V acc[$MR][$NV]) {
+    $V bv[$NV];$products}
+"""
+
+_FEW = """\
+static void ${body}_${R}x$W(int64_t k, const $T *a, int64_t a_row, const $T *b, $T *sums) {
+    $V acc[$MR][$NV];
+    $body($R, $W, k, a, a_row, b, sums, acc);
+    IRC_FULL_UNROLL
+    for (int i = 0; i < $R; i++) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < $W; w++) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
+    }
+}
+"""
+
 _TILE = """
-/* The last columns of some rows: fewer than a tile has. */
+/* Some rows of the columns of a panel, from their sums. */
 static void ${S}_edge(const ${S}_out *o, int rows, int64_t row, int64_t col, const $T *sums) {
-    const int64_t left = o->n - col;
+    const int64_t left = o->n - col < $NR ? o->n - col : $NR;
     for (int64_t at = 0; at < left; at += $L) {
         const int64_t part = left - at;
         $Y *c = o->c + row * o->c_row + col + at;
@@ -52,7 +71,9 @@ static void ${S}_edge(const ${S}_out *o, int rows, int64_t row, int64_t col, con
 IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t row, int64_t col, int64_t k,
                           const $T *restrict a, int64_t a_row, const $T *restrict b) {
     _Alignas(64) $T sums[$MR * $NR];
-    $V acc[$MR][$NV], bv[$NV];$products    if (o->n - col < W * $L) {
+    $V acc[$MR][$NV];
+    $body(R, W, k, a, a_row, b, sums, acc);
+    if (o->n - col < W * $L) {
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             IRC_FULL_UNROLL
@@ -72,6 +93,7 @@ IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t r
 """
 
 _SHORT = """
+    (void)sums;
     IRC_FULL_UNROLL
     for (int i = 0; i < R; i++) {
         IRC_FULL_UNROLL
@@ -131,7 +153,7 @@ static void ${S}_${R}x$W(const ${S}_out *o, int64_t row, int64_t col, int64_t k,
 
 _BODY = """
 typedef void ${S}_run(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row, const $T *b);
-
+$few_type
 /* Where a tile starts. */
 IRC_INLINE int64_t ${S}_start(int64_t m, int64_t tile) {
 $start
@@ -144,8 +166,9 @@ $tables
         const int64_t end = ${S}_start(g->m, tile + 1);
         for (int64_t row = ${S}_start(g->m, tile), rows; row < end; row += rows) {
             rows = $height;
-            for (int64_t col = 0; col < g->n; col += $NR)
-                $run[rows](o, row, col, g->k, a + row * g->a_row, g->a_row, b + col * g->k);
+            for (int64_t col = 0; col < g->n; col += $NR) {
+                const $T *const from = a + row * g->a_row, *const panel = b + col * g->k;
+$call            }
         }
     }
 }
@@ -177,6 +200,20 @@ _EVEN = """    const int64_t tiles = (m + $MR - 1) / $MR, low = m / tiles, extra
     return tile * low + (tile < extra ? tile : extra);"""
 
 _WHOLE = """    return tile * $MR < m ? tile * $MR : m;"""
+
+
+_CALL = """                $whole(o, row, col, g->k, from, g->a_row, panel);
+"""
+
+_CALL_OR_FEW = """                if (rows == $MR) {
+                    $whole(o, row, col, g->k, from, g->a_row, panel);
+                } else {
+                    $few[rows](g->k, from, g->a_row, panel, sums);
+                    ${S}_edge(o, (int)rows, row, col, sums);
+                }
+"""
+
+_FEW_TYPE = "typedef void ${S}_few(int64_t k, const $T *a, int64_t a_row, const $T *b, $T *sums);\n"
 
 
 def heights_for(m: DimLike, rows: int) -> tuple[int, ...]:
@@ -246,30 +283,62 @@ class SmallBGemmKernel(GemmKernel):
 
     def parts(self) -> list[Part]:
         t, s = self.tile, self.symbol
+        body = f"{t.name.replace('tile', 'rows', 1)}{'_deep' * self.deep}"
         given = names(t) | bf16_io.names(False, self.y_bf16, t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
+        given |= {"body": body}
         widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
-        tables = "".join(
-            f"    static {s}_run *const {name}[] = {{{', '.join(f'[{r}] = {s}_{r}x{w}' for r in self.heights)}}};\n"
-            for name, w in widths.items()
-        )
         greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
         return [
             prelude(t, self.epilogue),
+            tile_body(body, _SUMS, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
+            *(piece("IRC_TILE_${body}_${R}x$W", _FEW, **given, R=r, W=w) for w in widths.values() for r in self._few),
             bf16_io.text(self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(s, t, self.epilogue, given["Y"]),
-            fill(_TILE, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
-            *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self.heights),
+            fill(_TILE, **given),
+            *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self._own),
             fill(
                 _BODY,
                 **given,
-                tables=tables.rstrip(),
+                few_type=fill(_FEW_TYPE, **given) if self._few else "",
+                tables="".join(self._tables(widths, body)).rstrip(),
+                call=self._call(given),
                 start=fill(_EVEN if self.even else _WHOLE, **given),
                 height="end - row" if self.even else greedy,
-                run=f"(g->n - col <= {t.lanes} ? narrow : whole)" if self.narrow else "whole",
                 slot_starts=self.slot_starts(),
                 **self.interface,
             ),
         ]
+
+    @property
+    def _own(self) -> tuple[int, ...]:
+        """The heights of tiles that apply the epilogue in registers."""
+        return self.heights if self.even else self.heights[:1]
+
+    @property
+    def _few(self) -> tuple[int, ...]:
+        """The heights of what is left of an unknown number of rows: kernels in one file share these tiles."""
+        return self.heights[len(self._own) :]
+
+    def _tables(self, widths: Mapping[str, int], body: str) -> Iterator[str]:
+        """Print the tables of tiles by their heights, and the memory for sums that those of few rows need."""
+        for name, w in widths.items():
+            own = ", ".join(f"[{r}] = {self.symbol}_{r}x{w}" for r in self._own)
+            yield f"    static {self.symbol}_run *const {name}[] = {{{own}}};\n"
+            if self._few:
+                few = ", ".join(f"[{r}] = {body}_{r}x{w}" for r in self._few)
+                yield f"    static {self.symbol}_few *const {name}_few[] = {{{few}}};\n"
+        if self._few:
+            yield fill("    _Alignas(64) $T sums[$MR * $NR];\n", **names(self.tile))
+
+    def _call(self, given: Mapping[str, object]) -> str:
+        """Print the call of the tile of `rows` rows."""
+
+        def table(end: str) -> str:
+            narrow = f"(g->n - col <= {self.tile.lanes} ? narrow{end} : whole{end})"
+            return narrow if self.narrow else f"whole{end}"
+
+        whole = f"{table('')}[rows]"
+        return fill(_CALL_OR_FEW if self._few else _CALL, **given, whole=whole, few=table("_few"))
 
     @property
     def summary(self) -> str:
