@@ -190,6 +190,15 @@ def test_selection_covers_the_row(width: int) -> None:
         assert (kernel.tile.rows + 1) * kernel.tile.vectors < 32
 
 
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_any_width(tmp_path: Path, isa: str) -> None:
+    """One kernel cuts rows of unknown width into the tiles that it has."""
+    widths = (1, 5, 13, 27, 31, 53, 59, 60)
+    cases = [Case(16, oc, (3, width), (3, 3), pads=SAME, known=False) for oc in (8, 20) for width in widths]
+    assert len({select(ISAS[isa], f32, case, fused()).symbol for case in cases}) == 2
+    check(tmp_path, ISAS[isa], f32, fused(), cases)
+
+
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
     case = Case(48, 80, (28, 28), (3, 3), pads=SAME, batch=2)
     kernel = select(ISAS["avx512"], f32, case, plain())

@@ -44,6 +44,7 @@ LONGEST_SUM = 288  # products added up in one accumulator: longer sums are sums 
 UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 16  # products ahead whose weights are fetched
 SEGMENTS = 4  # rows of output pixels in one tile, at most
+LADDER = (1, 2, 4, 6, 8, 10, 12, 16, 20, 24)  # heights of tiles where the width of the output is unknown
 DENSE = 6  # with a larger dilation, rows that no tap meets are left out
 
 
@@ -85,7 +86,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             reach = (isa.registers - 1 - vectors) // vectors
             if reach < 1 or -(-p.oc // lanes) < vectors:
                 continue
-            heights = heights_of(ow, reach)
+            heights = heights_for(ow, reach)
             whole = ow.is_const and int(ow) <= reach  # a row of the output is one segment of a tile
             segments = max(1, min(reach // heights[-1], likely(p.result[0]), SEGMENTS)) if whole else 1
             tile, widths = Tile(isa, p.dtype, segments * heights[-1], vectors), _widths(p.oc, lanes, vectors)
@@ -203,6 +204,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         given["whole"] = self._whole(given)
         given["pieces"] = "".join(self._pieces())
         given["table"] = self._table()
+        given["tiling"] = self._tiling(given)
         return [
             prelude(t, self.epilogue),
             *(vector_type(n, t.dtype) for n in _lanes(t.lanes)),
@@ -215,6 +217,14 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             ),
             *(fill(text, **given) for text in (nhwc_text.BLOCK, nhwc_text.CALL, nhwc_text.COPY, nhwc_text.BODY)),
         ]
+
+    def _tiling(self, given: dict[str, Any]) -> str:
+        """Print how a row is cut into tiles: equal ones where its length is known, else the widest that fit."""
+        if len(self.heights) <= 2:
+            return fill(nhwc_text.EVEN, **given)
+        *low, _ = self.heights
+        widths = "".join(f"left >= {h} ? {h} : " for h in reversed(low[1:])) + str(low[0])
+        return fill(nhwc_text.GREEDY, **given, widths=widths)
 
     def _whole(self, given: dict[str, Any]) -> str:
         """Print how a tile of whole vectors is stored to the output itself."""
@@ -363,6 +373,12 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             yield f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch{channel};"
             if axes in ("column", "full"):
                 yield f"\n        o.s{i}_row = g->s{i}_pixel;"
+
+
+def heights_for(width: Dim, most: int) -> tuple[int, ...]:
+    """Choose heights of tiles that cover a row, lowest first: of nearly equal tiles, or such that two or three are
+    what is left of an unknown width, which is even more often than odd."""
+    return heights_of(width, most) if width.is_const else (*(h for h in LADDER if h < most), most)
 
 
 def _widths(columns: int, lanes: int, vectors: int) -> dict[int, int]:

@@ -140,17 +140,13 @@ IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
 IRC_INLINE int64_t ${S}_tall(int64_t n) { return $tall; }
 IRC_INLINE int64_t ${S}_wide(int64_t n) { return $wide; }
 
-/* Where tile t of a row begins. */
-IRC_INLINE int64_t ${S}_edge(const ${S}_call *g, int64_t t) {
-    return g->ow / g->tiles * t + ${S}_least(t, g->ow % g->tiles);
-}
-
+$tiling
 static void ${S}_plan(${S}_call *g) {
     g->blocks = (g->ic + $B - 1) / $B;
     g->panels = (g->oc + $NR - 1) / $NR;
-    g->tiles = (g->ow + $R - 1) / $R;
+    g->tiles = ${S}_count(g);
     const int64_t low = ${S}_least(g->blocks, $low), segments = ${S}_least(g->oh, $S_);
-    const int64_t pixels = (g->ow + g->tiles - 1) / g->tiles;
+    const int64_t pixels = ${S}_widest(g);
     int64_t cols = g->tiles, rows = segments;
     while (cols > 1 && ${S}_tall(rows) * ${S}_wide(cols * pixels) * low > $room) cols = (cols + 1) / 2;
     if (g->oh <= segments) /* one row: as wide as there is room, because no more rows share what is copied */
@@ -167,6 +163,30 @@ static void ${S}_plan(${S}_call *g) {
     g->chunk = (g->blocks + chunks - 1) / chunks;
     const int64_t tasks = g->batch * g->groups * g->strips * g->across;
     g->parts = tasks >= $few ? 1 : ${S}_least(g->panels, $most_parts);
+}
+"""
+
+EVEN = """/* Tiles of a row, as equal as possible: how many, how wide at most, and where tile t begins. */
+IRC_INLINE int64_t ${S}_count(const ${S}_call *g) { return (g->ow + $R - 1) / $R; }
+IRC_INLINE int64_t ${S}_widest(const ${S}_call *g) { return (g->ow + g->tiles - 1) / g->tiles; }
+IRC_INLINE int64_t ${S}_edge(const ${S}_call *g, int64_t t) {
+    return g->ow / g->tiles * t + ${S}_least(t, g->ow % g->tiles);
+}
+"""
+
+GREEDY = """/* Tiles of a row, the widest that fit: how many, how wide at most, and where tile t begins. */
+IRC_INLINE int64_t ${S}_fit(int64_t left) { return $widths; }
+IRC_INLINE int64_t ${S}_count(const ${S}_call *g) {
+    int64_t tiles = g->ow / $R;
+    for (int64_t at = tiles * $R; at < g->ow; at += ${S}_fit(g->ow - at)) tiles++;
+    return tiles;
+}
+IRC_INLINE int64_t ${S}_widest(const ${S}_call *g) { return ${S}_least(g->ow, $R); }
+static int64_t ${S}_edge(const ${S}_call *g, int64_t t) {
+    const int64_t whole = ${S}_least(t, g->ow / $R);
+    int64_t at = whole * $R;
+    for (t -= whole; t > 0; t--) at += ${S}_fit(g->ow - at);
+    return at;
 }
 """
 

@@ -8,6 +8,7 @@ own numbers, and those of text that it is given, stay as they are.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _MARKED = re.compile("\x02(\\d+)\x03")
 _ONE, _ZERO = (rf"(?<![\w.])\x02{n}\x03(?![\w.])" for n in "10")
@@ -48,6 +49,7 @@ def marked(value: object) -> str:
     return f"\x02{int(value)}\x03" if isinstance(value, int) and value >= 0 else str(value)
 
 
+@lru_cache(maxsize=1024)  # tiles of a size and what kernels share are printed for each kernel
 def folded(text: str) -> str:
     """Write a text with marked numbers without those that change nothing, and without marks."""
     before = ""
