@@ -21,7 +21,7 @@ INF = float("inf")
 DimLike = Union["Dim", int]
 _fresh = itertools.count(1)
 _taken: set[int] = set()  # numbers that names of models end with as those of `fresh` do
-_NUMBERED = re.compile(r"\?(\d{1,18})\Z", re.ASCII)
+NUMBERED = re.compile(r"\?(\d{1,18})\Z", re.ASCII)  # the end of a name that `fresh` made up
 _CACHED = 1 << 16  # results remembered of each operation
 LARGEST_FACTOR = 4096  # of factors of a product of 0
 LOCAL = "\ud800%"
@@ -66,7 +66,7 @@ class Symbol:
 
     def is_made_up_like(self, other: Symbol) -> bool:
         """Tell whether both names were made up by `Dim.fresh`, from the same hint."""
-        a, b = _NUMBERED.split(self.name), _NUMBERED.split(other.name)
+        a, b = NUMBERED.split(self.name), NUMBERED.split(other.name)
         return len(a) == len(b) > 1 and a[0] == b[0]
 
     @property
@@ -190,7 +190,7 @@ class Dim:
     @staticmethod
     def symbol(name: str, lo: int = 0, hi: int | None = None) -> Dim:
         """A named size; none that is made up later has its name."""
-        if numbered := _NUMBERED.search(name):
+        if numbered := NUMBERED.search(name):
             _taken.add(int(numbered[1]))
         return Dim({(Symbol(name, lo, hi),): 1})
 

@@ -29,17 +29,25 @@ from irc.ops.shape import zero
 
 
 def write_centered(b: Builder, op: CenterCropPad, x: Value, shape: Value) -> Value:
-    """As padding, which crops where it is negative."""
+    """As a slice and padding, which not every engine lets crop where it is negative."""
     axes = b.const(op.chosen(len(x.shape)))
     known = shape.ints()
     sizes = [x.shape[a] for a in op.chosen(len(x.shape))]
     if known is not None and all(s.is_const for s in sizes):
         begins = [int(added_before(Dim.of(w), s)) for w, s in zip(known, sizes, strict=True)]
         ends = [w - int(s) - p for w, s, p in zip(known, sizes, begins, strict=True)]
-        return b.Pad(x, b.const([*begins, *ends]), None, axes)
-    growth = b.Sub(as_i64(b, shape), b.Gather(b.Shape(x), axes, b.const(0)))
+        if any(p < 0 for p in (*begins, *ends)):
+            stops = [int(s) + min(q, 0) for s, q in zip(sizes, ends, strict=True)]
+            x = b.Slice(x, [max(-p, 0) for p in begins], stops, axes)
+        if not any(p > 0 for p in (*begins, *ends)):
+            return x
+        return b.Pad(x, b.const([max(p, 0) for p in (*begins, *ends)]), None, axes)
+    size, none = b.Gather(b.Shape(x), axes, b.const(0)), b.const(0)
+    growth = b.Sub(as_i64(b, shape), size)
     begin = b.Div(growth, b.const(2))
-    return b.Pad(x, b.Concat(begin, b.Sub(growth, begin), axis=0), None, axes)
+    end = b.Sub(growth, begin)
+    cropped = b.Slice(x, b.Max(b.Neg(begin), none), b.Add(size, b.Min(end, none)), axes)
+    return b.Pad(cropped, b.Max(b.Concat(begin, end, axis=0), none), None, axes)
 
 
 def added_before(wanted: Dim, size: Dim) -> Dim:

@@ -358,9 +358,9 @@ class InverseRealTransform(Op):
             y = b.DFT(y, length, b.const(axis), inverse=True)
         if most is not None and (known := most.ints()) is not None:
             # What the transform does not read goes first: ONNX Runtime computes something else where there is more.
-            missing = known[0] // 2 + 1 - y.shape[last]
-            behind = [missing if k == last else Dim.of(0) for k in range(rank + 1)]
-            y = y if missing == 0 else b.Pad(y, b.dims([0] * (rank + 1) + behind))
+            y = b.Slice(y, [0], [half := known[0] // 2 + 1], [last])
+            behind = [half - y.shape[last] if k == last else Dim.of(0) for k in range(rank + 1)]
+            y = y if behind[last] == 0 else b.Pad(y, b.dims([0] * (rank + 1) + behind))
         return b.Squeeze(b.DFT(y, most, b.const(last), inverse=True, onesided=True), [rank])
 
     openvino = (Form("IRDFT", 9, **OV_FORM),)

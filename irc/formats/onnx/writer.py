@@ -20,6 +20,7 @@ from irc.formats.onnx.graphs import FIELD_OF
 from irc.formats.onnx.packing import packed_size
 from irc.formats.onnx.reader import MODEL_SCALARS
 from irc.formats.onnx.residue import restore
+from irc.formats.onnx.size_names import with_plain_sizes
 from irc.formats.onnx.streaming import write_message
 from irc.formats.onnx.structure import items_of, subgraphs
 from irc.formats.onnx.tensors import Sparse, describe_tensor, is_large, write_sparse, write_tensor
@@ -74,6 +75,7 @@ def _tensors(model: RawModel) -> Iterator[RawTensor]:
 # ------------------------------------------------------------------------------- messages
 def _model(model: RawModel, store: Store | None, later: dict[int, RawTensor] | None = None) -> onnx.ModelProto:
     """The message.  `later`, where it is given, takes the large initializers by position, which get no data here."""
+    model = with_plain_sizes(model)
     proto = restore(onnx.ModelProto, model.extras.get("rest"))
     proto.ir_version = model.version
     for name in MODEL_SCALARS:
