@@ -5,6 +5,8 @@ Source: OpenVINO specification, GatherTree-1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from irc.diagnostics import require
@@ -15,8 +17,36 @@ from irc.ir.relation import every, same
 from irc.ir.types import NUMERIC, TensorType, boolean, i64
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
-from irc.opdef.forms import Form
+from irc.opdef.builder import Builder
+from irc.opdef.conversions import as_scalar
+from irc.opdef.forms import Form, write_only
 from irc.opdef.signature import Sig
+from irc.ops.embedding_bag import counted
+from irc.ops.loop_forms import laid, repeated
+
+
+def write_backwards(b: Builder, op: GatherTree, steps: Value, parents: Value, lengths: Value, end: Value) -> Value:
+    """A loop from the last step to the first that carries where each sequence is."""
+    times, batches, beams = steps.shape
+    length, width = as_scalar(b, b.dims([times])), as_scalar(b, b.dims([beams]))
+    there = b.Less(b.Unsqueeze(counted(b, length), [1, 2]), b.Unsqueeze(b.Cast(lengths, to=i64), [1]))
+    start = b.Expand(counted(b, width), b.dims([batches, beams]))
+    captured = (steps, parents, there, as_scalar(b, end), width, b.Sub(length, b.const(1)))
+
+    def step(
+        b: Builder, number: Value, carried: Sequence[Value], captured: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        (place,), (*slices, end, width, last) = carried, captured
+        tokens, before, there = (b.Gather(v, b.Sub(last, number), b.const(0)) for v in slices)
+        known = b.And(there, b.And(b.GreaterOrEqual(place, b.const(0)), b.Less(place, width)))
+        safe = b.Where(known, place, b.const(0))
+        found = b.Where(known, b.GatherElements(tokens, safe, axis=1), end)
+        return [b.Where(known, b.Cast(b.GatherElements(before, safe, axis=1), to=i64), place)], [found]
+
+    _, rows = repeated(b, length, [start], captured, step)
+    y = laid(b, rows, 0, True)
+    over = b.Greater(b.CumSum(b.Cast(b.Equal(y, captured[3]), to=i64), b.const(0)), b.const(0))
+    return b.Where(over, captured[3], y)
 
 
 @op
@@ -73,4 +103,5 @@ class GatherTree(Op):
                 with b.if_(over):
                     b.store(y, (time, batch, beam), last)
 
+    onnx = (write_only(write_backwards, since=11),)
     openvino = (Form("GatherTree", 1, T=NUMERIC),)

@@ -6,6 +6,8 @@ Temporal Classification", 2006.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from irc.diagnostics import require
@@ -19,10 +21,11 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, DTypeAttr
 from irc.opdef.conversions import as_i64, as_scalar, as_type
-from irc.opdef.forms import Form
+from irc.opdef.forms import Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX
 from irc.ops.embedding_bag import counted
+from irc.ops.loop_forms import repeated
 
 
 def check_classes(op: Op, data: Value, *batches: tuple[Value, int]) -> None:
@@ -160,6 +163,75 @@ class CTCLoss(Op):
     )
 
 
+def kept_labels(b: Builder, op: AlignedPaths, labels: Value, counts: Value, room: Value) -> tuple[Value, Value]:
+    """Move the labels [n, l] that count to the front.  Returns them [n, l + 1], `room` being that, and how many."""
+    most = as_scalar(b, b.dims([labels.shape[1]]))
+    place = counted(b, most)
+    kept = b.Less(b.Unsqueeze(place, [0]), b.Unsqueeze(counts, [1]))
+    if op.collapse:
+        before = b.Concat(b.Slice(labels, [0], [1], [1]), b.Slice(labels, [0], [-1], [1]), axis=1)
+        kept = b.And(kept, b.Not(b.And(b.Equal(labels, before), b.Greater(place, b.const(0)))))
+    if op.unique:
+        alike = b.Equal(b.Unsqueeze(labels, [2]), b.Unsqueeze(labels, [1]))
+        earlier = b.And(alike, b.Less(b.Unsqueeze(place, [0]), b.Unsqueeze(place, [1])))
+        kept = b.And(kept, b.Equal(b.ReduceMax(b.Cast(earlier, to=i64), [2], keepdims=False), b.const(0)))
+    ones = b.Cast(kept, to=i64)
+    places = b.Where(kept, b.Sub(b.CumSum(ones, b.const(1)), b.const(1)), most)
+    target = b.ScatterElements(b.Expand(b.const(0), room), places, labels, b.const(1))
+    return target, b.ReduceSum(ones, [1], keepdims=True)
+
+
+def log_sum(b: Builder, never: Value, *terms: Value) -> Value:
+    """The logarithm of a sum of probabilities, of their logarithms."""
+    top = b.Max(*terms)
+    total = b.Sum(*(b.Exp(b.Sub(v, top)) for v in terms))
+    return b.Where(b.Equal(top, never), never, b.Add(top, b.Log(total)))
+
+
+def write_by_steps(
+    b: Builder, op: AlignedPaths, likely: Value, lengths: Value, labels: Value, counts: Value, blank: Value
+) -> Value:
+    """A loop over the steps that carries the paths to every state."""
+    (n, steps, classes), most = likely.shape, labels.shape[1]
+    target, known = kept_labels(b, op, labels, counts, b.dims([n, most + 1]))
+    state = counted(b, as_scalar(b, b.dims([most * 2 + 1])))
+    inside = b.Equal(b.Mod(state, b.const(2)), b.const(1))
+    states = b.Where(inside, b.Gather(target, b.Div(state, b.const(2)), b.const(1)), blank)
+    exists = b.And(b.GreaterOrEqual(states, b.const(0)), b.Less(states, b.dims([classes])))
+    safe = b.Unsqueeze(b.Where(exists, states, b.const(0)), [1])
+    likely = b.GatherElements(likely, b.Expand(safe, b.dims([n, steps, most * 2 + 1])), axis=2)
+    never, zero = b.const(-np.inf, f64), b.const(0)
+    likely = b.Where(b.Unsqueeze(exists, [1]), likely, never)
+    skips = b.And(inside, b.Greater(state, b.const(2)))
+    if op.merge_repeated:
+        before = b.Concat(b.Slice(states, [0], [2], [1]), b.Slice(states, [0], [-2], [1]), axis=1)
+        skips = b.And(skips, b.Not(b.Equal(states, before)))
+    time = as_scalar(b, b.dims([steps]))
+    there = b.Less(b.Unsqueeze(counted(b, time), [1, 2]), b.Unsqueeze(lengths, [1]))
+    nobody = b.Expand(never, b.dims([n, 1]))
+    # Before the first step, all paths are at the first blank, as if there were one more step.
+    start = b.Where(b.Equal(state, zero), b.const(0.0, f64), b.Expand(never, b.dims([n, most * 2 + 1])))
+
+    def step(
+        b: Builder, number: Value, carried: Sequence[Value], captured: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        (paths,), (likely, there, inside, skips, nobody) = carried, captured
+        never = b.const(-np.inf, f64)
+        one = b.Concat(nobody, b.Slice(paths, [0], [-1], [1]), axis=1)
+        two = b.Concat(nobody, b.Slice(one, [0], [-1], [1]), axis=1)
+        own = paths if op.merge_repeated else b.Where(inside, never, paths)
+        found = b.Add(log_sum(b, never, own, one, b.Where(skips, two, never)), b.Gather(likely, number, b.const(1)))
+        return [b.Where(b.Gather(there, number, b.const(0)), found, paths)], []
+
+    (paths,) = repeated(b, time, [start], (likely, there, inside, skips, nobody), step)
+    last = b.Mul(known, b.const(2))
+    other = b.GatherElements(paths, b.Max(b.Sub(last, b.const(1)), zero), axis=1)
+    some = b.Greater(known, zero)
+    found = log_sum(b, never, b.GatherElements(paths, last, axis=1), b.Where(some, other, never))
+    nothing = b.Where(some, never, b.const(0.0, f64))
+    return b.Neg(b.Squeeze(b.Where(b.Greater(b.Unsqueeze(lengths, [1]), zero), found, nothing), [1]))
+
+
 @op
 class AlignedPaths(Op):
     """What CTCLoss is compiled to: -ln of the sum of the probabilities of all paths that decode to the labels.
@@ -280,6 +352,8 @@ class AlignedPaths(Op):
             skips = skips.logical_and(target[s // 2].ne(target[(s // 2 - 1).max(0)]))
         two = b.let(select(skips, paths[(s - 2).max(0)], NEVER), "two")
         return _summed(b, own, one, two)
+
+    onnx = (write_only(write_by_steps, since=11),)
 
 
 NEVER = Const(float("-inf"), f64)

@@ -5,6 +5,7 @@ Sources: ONNX Det; ONNX Runtime, com.microsoft Inverse; OpenVINO specification, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,14 +13,19 @@ import numpy as np
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
 from irc.expr import Const, Expr, Tensor, Un, Var, index, select
+from irc.ir.dim import product
 from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, f8e4m3fn, f8e5m2
 from irc.opdef.base import Array, Op, op
+from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
-from irc.opdef.forms import MICROSOFT, PREV, Form
+from irc.opdef.conversions import as_scalar, as_type
+from irc.opdef.forms import MICROSOFT, PREV, Form, write_only
 from irc.opdef.precision import rounded, wide
+from irc.opdef.run_sizes import TO_THE_END
 from irc.opdef.signature import Sig
+from irc.ops.loop_forms import repeated
 
 if TYPE_CHECKING:
     from irc.loops.builder import LoopBuilder
@@ -83,6 +89,36 @@ class Det(Op):
     onnx = (Form("Det", 11, T=FLOATS), Form("Det", 22, T=PREV | {bf16}))
 
 
+def write_by_columns(b: Builder, op: Inverse, x: Value) -> Value:
+    """Gauss-Jordan elimination as a loop over the columns."""
+    kind = x.dtype.compute
+    n, size = x.shape[-1], as_scalar(b, b.dims(x.shape[-1:]))
+    matrices = b.Reshape(as_type(b, x, kind), b.dims([product(x.shape[:-2]), n, n]), special_zero=False)
+    rows = b.Range(b.const(0), size, b.const(1))
+    identity = b.Cast(b.Equal(b.Unsqueeze(rows, [0]), b.Unsqueeze(rows, [1])), to=kind)
+    start = b.Concat(matrices, b.Expand(identity, b.Shape(matrices)), axis=2)
+
+    def step(
+        b: Builder, number: Value, carried: Sequence[Value], captured: Sequence[Value]
+    ) -> tuple[list[Value], list[Value]]:
+        (m,), (rows,) = carried, captured
+        column = b.Abs(b.Gather(m, number, b.const(2)))
+        candidates = b.Where(b.Less(rows, number), b.const(-1.0, kind), column)
+        chosen = b.ArgMax(candidates, axis=1, keepdims=True)
+        row = b.GatherND(m, chosen, batch_dims=1)
+        row = b.Div(row, b.Unsqueeze(b.Gather(row, number, b.const(1)), [1]))
+        moved = b.Unsqueeze(b.Equal(rows, chosen), [2])
+        m = b.Where(moved, b.Unsqueeze(b.Gather(m, number, b.const(1)), [1]), m)
+        factor = b.Unsqueeze(b.Gather(m, number, b.const(2)), [2])
+        own = b.Unsqueeze(row, [1])
+        return [b.Where(b.Unsqueeze(b.Equal(rows, number), [1]), own, b.Sub(m, b.Mul(factor, own)))], []
+
+    (m,) = repeated(b, size, [start], [rows], step)
+    y = b.Slice(m, b.dims(x.shape[-1:]), b.const([TO_THE_END]), [2])
+    y = b.Transpose(y, [0, 2, 1]) if op.adjoint else y
+    return as_type(b, b.Reshape(y, b.dims(x.shape), special_zero=False), x.dtype)
+
+
 @op
 class Inverse(Op):
     """The inverse of each square matrix that the last two axes hold; narrow floats are computed in f32.
@@ -136,5 +172,5 @@ class Inverse(Op):
                 row, column = (j, i) if self.adjoint else (i, j)
                 b.store(y, (*at, i, j), m[row, column + index(size)].cast(y.dtype))
 
-    onnx = (Form("Inverse", 1, T=FLOATS, domain=MICROSOFT),)
+    onnx = (Form("Inverse", 1, T=FLOATS, domain=MICROSOFT), write_only(write_by_columns, since=11))
     openvino = (Form("Inverse", 14, attrs={"adjoint": Bool(False)}, T=FLOATS_BF16 | NARROW),)

@@ -24,6 +24,8 @@ from irc.ops.sequence import one_of
 
 ENDLESS = (1 << 63) - 1
 """The number of runs of a Loop without one."""
+Step = Callable[[Builder, Value, Sequence[Value], Sequence[Value]], tuple[Sequence[Value], Sequence[Value]]]
+"""step(b, number, carried, captured) builds one run of a Loop: what is carried on, and what it gives."""
 NUMBER, GOING = TensorType.of(i64, ()), TensorType.of(boolean, ())
 
 
@@ -59,6 +61,22 @@ def loop(
     condition = None if condition is None else as_scalar(b, condition)
     make = cast("Callable[..., Op]", find_op("Loop"))
     return b.add_all(make(body=region, carried=len(initial)), count, condition, *initial, *captured)
+
+
+def repeated(
+    b: Builder, count: Value, initial: Sequence[Value], captured: Sequence[Value], step: Step
+) -> tuple[Value, ...]:
+    """Add a Loop of `count` runs.  Returns what is carried at the end, and what each run gave."""
+
+    def body(types: Sequence[Type]) -> Graph:
+        region, number, going = start_body("body")
+        carried = [region.add_input(v.name, t) for v, t in zip(initial, types, strict=True)]
+        given = [region.add_input(v.name, v.type, contents=v.contents, assumed=v.assumed) for v in captured]
+        after, rows = step(Builder(region, b.hint, b.loc), number, carried, given)
+        region.outputs = [going, *after, *rows]
+        return region
+
+    return loop(b, count, None, initial, captured, body)
 
 
 # ----------------------------------------------------------------------------- Loop

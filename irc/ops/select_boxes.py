@@ -22,12 +22,12 @@ from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_i64, as_type
+from irc.opdef.forms import write_only
 from irc.opdef.signature import Sig
 from irc.ops.rotated_boxes import rotated_corners, rotated_intersection, shared_area_of_rotated
+from irc.ops.select_boxes_onnx import ADAPTS_ABOVE, write_by_loop
 
 OPERANDS = "boxes: f32[3], scores: f32[3], most?: i64[one], overlap?: f32[one], least?: f32[one]"
-ADAPTS_ABOVE = 0.5
-"""The overlap down to which `eta` lowers the limit."""
 
 
 def check_boxes(name: str, boxes: Value, scores: Value, numbers: int = 4) -> None:
@@ -277,6 +277,8 @@ class SelectBoxes(Op):
         union = b.let(areas - shared, "union")
         both = shared.gt(0).logical_and(union.gt(0))
         return b.let(select(both, shared / select(both, union, Const(1.0, f32)), Const(0.0, f32)), "part")
+
+    onnx = (write_only(write_by_loop, since=11),)
 
 
 def area(box: Sequence[Expr]) -> Expr:
