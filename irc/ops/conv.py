@@ -21,11 +21,12 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.literal import AttributeValue
 from irc.ir.relation import at_most, every, multiple, same
-from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16
+from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16, i32, u8
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Int, Ints, PerAxis
-from irc.opdef.forms import PREV, Attributes, Form
+from irc.opdef.conversions import as_type
+from irc.opdef.forms import PREV, Attributes, Declined, Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX
@@ -151,6 +152,37 @@ class Convolution(Op):
     auto_pad: str = "explicit"
 
 
+def write_by_bytes(b: Builder, op: Conv, x: Value, w: Value, bias: Value | None = None) -> Value:
+    """Of integers, whose results wrap: the sum of the convolutions of their bytes, by what these are worth."""
+    kind = x.dtype
+    if not kind.is_integer or kind.bits not in (8, 16, 32):
+        raise Declined
+    count = kind.bits // 8
+    total: Value | None = None
+    for j, one in enumerate(bytes_of(b, x, count)):
+        for k, other in enumerate(bytes_of(b, w, count - j)):
+            if one is not None and other is not None:
+                part = b.ConvInteger(one, other, **op.attributes())
+                part = part if j + k == 0 else b.Mul(part, b.const(256 ** (j + k), i32))
+                total = part if total is None else b.Add(total, part)
+    if total is None:
+        raise Declined
+    y = as_type(b, total, kind)
+    return y if bias is None else add_bias(b, y, bias)
+
+
+def bytes_of(b: Builder, value: Value, count: int) -> list[Value | None]:
+    """Take the lowest bytes of integers; of constants, none that is 0 everywhere."""
+    known, rest, base = value.array, as_type(b, value, i32), b.const(256, i32)
+    found: list[Value | None] = []
+    for k in range(count):
+        lowest = b.Mod(rest, base)
+        here = known is None or bool(((known.astype(np.int64) >> (8 * k)) & 255).any())
+        found.append(b.Cast(lowest, to=u8) if here else None)
+        rest = b.Div(b.Sub(rest, lowest), base)
+    return found
+
+
 @op
 class Conv(Convolution):
     """y[n, o, p] = Σ x[n, g·I + i, p·stride + k·dilation − pad] · w[o, i, k] + bias[o]"""
@@ -218,6 +250,7 @@ class Conv(Convolution):
         Form("Conv", 1, attrs=CONV, T=FLOATS, read=read_conv, direct=True, when=without_padding, write=write_padding),
         Form("Conv", 11),
         Form("Conv", 22, T=PREV | {bf16}),
+        write_only(write_by_bytes, since=10),
     )
     openvino = (
         Form(

@@ -61,4 +61,13 @@ CASES = [
         (Spec("f32", (1, 4, 4, 4)), Spec("f32", (2, 2, 3, 3, 3))),
         1e-5,
     ),
+    *(
+        Case(
+            Conv(strides=(2, 1), dilations=(1, 1), pads_begin=(1, 0), pads_end=(1, 1), group=2),
+            (Spec(t, (2, 4, 5, 6)), Spec(t, (6, 2, 3, 3)), *bias),
+        )
+        for t in ("i8", "u8", "i16", "u16", "i32", "u32")
+        for bias in ((), (Spec(t, (6,)),))
+    ),
+    Case(Conv(strides=(1,), dilations=(2,)), (Spec("i32", (1, 2, 9)), Spec("i32", (3, 2, 3), const=True))),
 ]
