@@ -85,31 +85,44 @@ def save(
     max_opset: str | int | None = None,
     for_openvino: str | None = None,
     compress_fp16: bool = False,
-) -> None:
-    """Write a model as ONNX (.onnx) or OpenVINO IR (.xml and .bin).
+    to: str | None = None,
+) -> list[Diagnostic]:
+    """Write a model as ONNX (.onnx) or OpenVINO IR (.xml and .bin).  Returns notes on what was written.
 
     opset: of ONNX's default domain; by default the source's where that was ONNX, else 21 or the lowest
     higher one that can express the model.  ir_version: 10 or 11 (OpenVINO).  max_opset ("opset8") and
     for_openvino ("2021.4", which also sets ir_version) limit OpenVINO's operation sets.  compress_fp16
-    stores f32 weights as f16.  An option that does not apply to the file is an error.  Raises ConversionError,
-    and then nothing is written; OSError.
+    stores f32 weights as f16, and all is computed as before.  to ("f16", "bf16") makes inputs, outputs, weights
+    and what is computed of that type, but for what the notes name.  An option that does not apply to the file is
+    an error.  Raises ConversionError, also for a graph that was changed and holds no model any more, and then
+    nothing is written; OSError.
     """
     from irc import driver
     from irc.conversion import SaveOptions
 
-    options = SaveOptions(opset, ir_version, max_opset, for_openvino, compress_fp16)
-    driver.save(model, path, options)
+    options = SaveOptions(opset, ir_version, max_opset, for_openvino, compress_fp16, to)
+    return driver.save(model, path, options)
 
 
-def to_onnx(model: Model, *, opset: int | None = None, compress_fp16: bool = False) -> onnx.ModelProto:
+def to_onnx(
+    model: Model,
+    *,
+    opset: int | None = None,
+    compress_fp16: bool = False,
+    to: str | None = None,
+    shapes: Shapes | None = None,
+    simplify: bool = False,
+) -> onnx.ModelProto:
     """Make the ONNX model that `save` would write, without a file, all weights in it.
 
-    The options are those of `save`.  Raises ConversionError with the same findings.
+    The options are those of `save` and `convert`.  Raises ConversionError with the same findings.
     """
     from irc import driver
     from irc.conversion import SaveOptions
 
-    return driver.to_onnx(model, SaveOptions(opset=opset, compress_fp16=compress_fp16))
+    model = driver.reshape(model, dict(shapes or {}))
+    options = SaveOptions(opset=opset, compress_fp16=compress_fp16, to=to)
+    return driver.to_onnx(driver.simplify(model) if simplify else model, options)
 
 
 def extract(model: Model, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Model:
@@ -132,8 +145,8 @@ def convert(
     shapes: Shapes | None = None,
     simplify: bool = False,
     **options: Any,
-) -> None:
-    """`load` and `save`, with a part of the model or other shapes of inputs in between.
+) -> list[Diagnostic]:
+    """`load` and `save`, with a part of the model or other shapes of inputs in between.  Returns what `save` does.
 
     inputs, outputs: as for `extract`.  The other options are those of `save`.
     shapes: {"x": (1, 3, "h", None)} binds symbolic sizes, names them, changes fixed ones, and leaves None as it is.
@@ -144,7 +157,7 @@ def convert(
     from irc import driver
 
     model = driver.reshape(driver.extract(load(source), inputs, outputs), dict(shapes or {}))
-    save(driver.simplify(model) if simplify else model, path, **options)
+    return save(driver.simplify(model) if simplify else model, path, **options)
 
 
 def compile(

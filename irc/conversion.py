@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import re
 from collections.abc import Generator, Iterator
@@ -12,25 +10,20 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from irc.arrays import Array
 from irc.border import WriteOptions, write_model
 from irc.border.support import NEWEST_OPENVINO_OPSET, bodies_of, newest_onnx_opset
-from irc.diagnostics import NOWHERE, ConversionError, Loc, Problem, Sink
+from irc.diagnostics import NOWHERE, ConversionError, Diagnostic, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion, runtime_io as codes
-from irc.editing import validity
-from irc.formats.document import Attr, RawGraph, RawModel, RawNode, RawTensor, RawValue
+from irc.editing import precision, validity
+from irc.formats.document import RawGraph, RawModel, RawNode, RawValue
 from irc.ir.graph import Graph, Model
-from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, f16, f32
+from irc.ir.types import MapType, OptionalType, SequenceType, TensorType
 from irc.passes import idioms, list_sequences, pack_sequences, state as states
 
 if TYPE_CHECKING:
     import onnx
 
 DEFAULT_OPSET = 21
-BLOCK = 1 << 16
-"""How many weights are rounded at once."""
 PACKED_TYPES = (SequenceType, OptionalType, MapType)
 
 OPENVINO_RELEASES = (
@@ -55,7 +48,10 @@ OPENVINO_RELEASES = (
 """OpenVINO release → the newest operation set it reads (documentation of the releases; 16 was first seen in 2025)."""
 
 
-OPTIONS = {".onnx": ("opset", "compress_fp16"), ".xml": ("ir_version", "max_opset", "for_openvino", "compress_fp16")}
+OPTIONS = {
+    ".onnx": ("opset", "compress_fp16", "to"),
+    ".xml": ("ir_version", "max_opset", "for_openvino", "compress_fp16", "to"),
+}
 """The fields of SaveOptions that say something about a file, by its ending."""
 
 
@@ -68,6 +64,7 @@ class SaveOptions:
     max_opset: str | int | None = None
     for_openvino: str | None = None
     compress_fp16: bool = False
+    to: str | None = None
 
     def check(self, path: str | Path) -> None:
         """ConversionError with every option that has no such value (IRC6350) or is of the other format (IRC6353)."""
@@ -103,9 +100,15 @@ class SaveOptions:
             return "" if right else f"opset1 to opset{NEWEST_OPENVINO_OPSET}"
         if option == "for_openvino":
             return "" if _release(value) >= OPENVINO_RELEASES[0][0] else "a release from 2020.1 on, like 2021.4"
-        if option == "ir_version" and not _is_number(value, 10, 11):
+        if option == "to":
+            return "" if value in precision.TYPES else " or ".join(precision.TYPES)
+        if option == "compress_fp16" and self.to is not None:
+            return f"False, because to={self.to!r} stores the weights so"
+        if option != "ir_version":
+            return ""
+        if not _is_number(value, 10, 11):
             return "10 or 11"
-        if option == "ir_version" and self.for_openvino is not None and value > _newest_ir(self.for_openvino):
+        if self.for_openvino is not None and value > _newest_ir(self.for_openvino):
             return f"10, because OpenVINO {self.for_openvino} does not read newer ones"
         return ""
 
@@ -135,10 +138,14 @@ def _newest_ir(release: Any) -> int:
     return 10 if _release(release) <= (2021, 4) else 11
 
 
-def write_file(model: Model, path: str | Path, options: SaveOptions) -> None:
-    """Write the model in the format of the path's suffix; ConversionError with every finding, OSError."""
+def write_file(model: Model, path: str | Path, options: SaveOptions) -> list[Diagnostic]:
+    """Write the model in the format of the path's suffix.  Returns the notes on it.
+
+    Raises ConversionError with every finding, OSError.
+    """
     options.check(path)
-    raw = raw_model(model, ending_of(path), options)
+    sink = Sink()
+    raw = raw_model(model, ending_of(path), options, sink)
     with _located(raw):
         if raw.format == "openvino":
             from irc.formats.openvino import writer as openvino
@@ -148,6 +155,7 @@ def write_file(model: Model, path: str | Path, options: SaveOptions) -> None:
             from irc.formats.onnx import writer as onnx
 
             onnx.write(raw, path)
+    return sink.diagnostics
 
 
 def onnx_proto(model: Model, options: SaveOptions) -> onnx.ModelProto:
@@ -155,20 +163,21 @@ def onnx_proto(model: Model, options: SaveOptions) -> onnx.ModelProto:
     from irc.formats.onnx.writer import to_proto
 
     options.check_for(".onnx")
-    raw = raw_model(model, ".onnx", options)
+    raw = raw_model(model, ".onnx", options, Sink())
     with _located(raw):
         return to_proto(raw)
 
 
-def raw_model(model: Model, ending: str, options: SaveOptions) -> RawModel:
+def raw_model(model: Model, ending: str, options: SaveOptions, sink: Sink) -> RawModel:
     """The document that options which have been checked ask for; ConversionError with every finding."""
-    sink = Sink()
     validity.check(model, sink)
     sink.stop_on_errors(ConversionError)
     raw = to_openvino(model, options, sink) if ending == ".xml" else to_onnx(model, options, sink)
     sink.stop_on_errors(ConversionError)
     if options.compress_fp16:
-        compress(raw.graph, raw.format, {v.key for v in raw.graph.outputs}, raw.opsets.get("", 0))
+        precision.compress(raw, sink)
+    if options.to is not None:
+        raw = precision.in_type(raw, options.to, sink)
     if raw.format == "onnx" and raw.version < 4:
         _list_initializers(raw.graph)
     return raw
@@ -297,54 +306,6 @@ def openvino_target(options: SaveOptions) -> tuple[int | None, int]:
     if options.max_opset is not None:
         newest = min(newest, _opset_number(options.max_opset))
     return version, newest
-
-
-# --------------------------------------------------------------------------- compression
-def compress(graph: RawGraph, format: str, outputs: set[str], opset: int) -> None:
-    """Store f32 weights as f16, each behind a conversion back (of that opset); values beyond ±65504 are clamped."""
-    for body in _bodies(graph):
-        compress(body, format, {v.key for v in body.outputs}, opset)
-    names = {n.name for n in graph.nodes}
-    for key, tensor in list(graph.constants.items()):
-        # A single number (an epsilon, the fill of a mask) would gain nothing and may leave the range of f16.
-        several = math.prod(tensor.shape) > 1
-        if tensor.dtype == f32 and several and key not in outputs and "values" not in tensor.extras:
-            _compress_one(graph, format, key, tensor, _fresh(f"{tensor.name}/decompress", names), opset)
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    """The name, numbered if it is taken; taken from now on."""
-    found = next(n for n in itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1))) if n not in taken)
-    taken.add(found)
-    return found
-
-
-def _compress_one(graph: RawGraph, format: str, key: str, tensor: RawTensor, name: str, opset: int) -> None:
-    packed = f"{key}/compressed" if format == "onnx" else f"{key}_compressed"
-    graph.constants[packed] = replace(tensor, name=f"{tensor.name}_compressed", dtype=f16, load=lambda: as_f16(tensor))
-    del graph.constants[key]
-    type = TensorType.of(f32, tensor.shape)
-    if format == "onnx":
-        to = 1 if opset >= 6 else "FLOAT"  # the attribute was a name before it was a number
-        node = RawNode("Cast", opset, "", name, [packed], [RawValue(key, (key,), type)], {"to": to})
-    else:
-        extras = {"rt_info": [{"name": "decompression", "version": "0"}]}
-        output = RawValue(key, tuple(tensor.extras.get("names", ())), type)
-        attrs: dict[str, Attr] = {"destination_type": "f32"}
-        node = RawNode("Convert", 1, "", name, [packed], [output], attrs, extras=extras)
-        graph.constants[packed].extras = {k: v for k, v in tensor.extras.items() if k != "names"}
-    graph.nodes.insert(0, node)
-
-
-def as_f16(tensor: RawTensor) -> Array:
-    """The weights as f16, clamped to its range; made in blocks, so that they take little more memory than both."""
-    array = np.asarray(tensor.load()).reshape(-1)
-    found = np.empty(array.shape, np.float16)
-    with np.errstate(all="ignore"):
-        for at in range(0, array.size, BLOCK):
-            block = array[at : at + BLOCK]
-            found[at : at + BLOCK] = np.where(np.isfinite(block), np.clip(block, -65504, 65504), block)
-    return found.reshape(tensor.shape)
 
 
 def _nodes(graph: RawGraph) -> Iterator[RawNode]:

@@ -147,12 +147,15 @@ def simplify(model: Model) -> Model:
     return simplification.simplify(model)
 
 
-def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> None:
-    """Write a model; ConversionError with every finding, and then nothing is written."""
+def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> list[Diagnostic]:
+    """Write a model.  Returns the notes on it.
+
+    Raises ConversionError with every finding, and then nothing is written.
+    """
     from irc.conversion import SaveOptions, write_file
 
     try:
-        write_file(model, path, options or SaveOptions())
+        return write_file(model, path, options or SaveOptions())
     except OSError as e:  # say the name that was asked for, not a temporary one
         raise type(e)(e.errno, e.strerror or str(e), os.fspath(path)) from e
 

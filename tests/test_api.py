@@ -305,15 +305,23 @@ def test_nothing_is_written_when_conversion_fails(tmp_path: Path) -> None:
 
 
 def test_compressed_weights_are_halves(tmp_path: Path) -> None:
-    big = model()
-    big.graph.initializer[0].CopyFrom(numpy_helper.from_array(W * 1e6, "w"))
-    irc.convert(big, tmp_path / "m.xml", compress_fp16=True)
+    irc.convert(model(), tmp_path / "m.xml", compress_fp16=True)
     assert "decompression" in (tmp_path / "m.xml").read_text()
     assert (tmp_path / "m.bin").stat().st_size < 4 * W.size
     x, z, _ = arrays()
-    halved = np.clip(W * np.float32(1e6), -65504, 65504).astype(np.float16).astype(np.float32)
+    halved = W.astype(np.float16).astype(np.float32)
     got = irc.compile(tmp_path / "m.xml", backend="numpy")(x, z)[0]
     np.testing.assert_allclose(got, x @ halved.T * 2 - z, rtol=1e-5)
+
+
+def test_weights_beyond_f16_stay_whole(tmp_path: Path) -> None:
+    big = model()
+    big.graph.initializer[0].CopyFrom(numpy_helper.from_array(W * 1e6, "w"))
+    (note,) = irc.convert(big, tmp_path / "m.xml", compress_fp16=True)
+    assert note.code == "IRC4008" and '"w"' in note.message
+    x, z, _ = arrays()
+    got = irc.compile(tmp_path / "m.xml", backend="numpy")(x, z)[0]
+    np.testing.assert_allclose(got, x @ (W * np.float32(1e6)).T * 2 - z, rtol=1e-5)
 
 
 def test_import_is_light() -> None:

@@ -83,11 +83,15 @@ def _join_loop(op: Loop, inputs: list[Value]) -> Joined:
     if counted is not None:
         entries.append(_entry("input", -1, 0, purpose="current_iteration"))
     entries.append(_entry("output", -1, 0, purpose="execution_condition"))
-    edges = [{"from-layer": f"out{i + 1}", "to-layer": f"in{i + first}"} for i in range(n)]
+    edges = [{"from-layer": body_id("output", i + 1), "to-layer": body_id("input", i + first)} for i in range(n)]
     return Joined("Loop", 5, inputs, {"body": body}, {"port_map": entries, "back_edges": edges})
 
 
 def _entry(kind: str, port: int, inner: int, **more: str) -> Entry:
     """An entry that joins a port of the layer to an input or an output of a body."""
-    place = f"{'in' if kind == 'input' else 'out'}{inner}"
-    return {"kind": kind, "external_port_id": str(port), "internal_layer_id": place, **more}
+    return {"kind": kind, "external_port_id": str(port), "internal_layer_id": body_id(kind, inner), **more}
+
+
+def body_id(kind: str, index: int) -> str:
+    """The number by which the maps call an input or an output of a body; the writer numbers all layers anew."""
+    return str(2 * index + (kind == "output"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from irc import driver
 from irc.arrays import is_array
 from irc.cli import feeds
 from irc.comparison import engines
-from irc.comparison.measures import allowed, difference, measure
+from irc.comparison.measures import allowed, as_float, difference, measure
 from irc.diagnostics import IrcError, Loc
 from irc.ir.graph import Graph, Model
+from irc.ir.types import dtype
 from irc.ops.random import Random
 
 
@@ -41,16 +42,18 @@ class _Sample:
     outputs: Sequence[Any]
     arguments: list[Any]
     expected: list[Any]
+    precision: str | None = None
 
 
-def same_results(source: Model, written: str, engine: str | None = None) -> Outcome:
+def same_results(source: Model, written: str, engine: str | None = None, precision: str | None = None) -> Outcome:
     """Compare a model with the file that was written of it, output by output, in order.
 
     engine: what runs the file (or, where it cannot read that, the source), the other one being run by irc's NumPy
     backend.  None: NumPy, and then the engine that the file's format was made for, if it is installed.  IrcError
     where an engine that was asked for cannot be used.
+    precision: the type that floats of the file were rounded to.  Both are then run on numbers that it has.
     """
-    sample = _sampled(source)
+    sample = _sampled(source, precision)
     if isinstance(sample, Outcome):
         return sample
     if engine in engines.PEERS and not engines.reads(engine, written):
@@ -64,7 +67,7 @@ def same_results(source: Model, written: str, engine: str | None = None) -> Outc
     return _confirmed(outcome, peer, source, written, sample)
 
 
-def _sampled(source: Model) -> _Sample | Outcome:
+def _sampled(source: Model, precision: str | None) -> _Sample | Outcome:
     """What the source computes of random arguments, or why that says nothing."""
     try:
         reference = _compiled(source)
@@ -76,6 +79,8 @@ def _sampled(source: Model) -> _Sample | Outcome:
     for size in (feeds.SYMBOL_SIZE, 1):
         sizes = {d: size for p in reference.inputs for d in p.shape or () if isinstance(d, str)}
         arrays = [feeds.random_value(p, sizes, seed=n) for n, p in enumerate(reference.inputs)]
+        if precision is not None:
+            arrays = [as_float(as_float(a, dtype(precision).numpy), a) for a in arrays]
         try:
             expected, again = [_run(reference, arrays) for _ in range(2)]
         except IrcError as e:
@@ -83,7 +88,7 @@ def _sampled(source: Model) -> _Sample | Outcome:
             continue
         if any(difference(a, b) for a, b in zip(expected, again, strict=True)):
             return Outcome(None, "its results are random")
-        return _Sample(reference.outputs, arrays, expected)
+        return _Sample(reference.outputs, arrays, expected, precision)
     return outcome
 
 
@@ -100,7 +105,8 @@ def _by(engine: str, source: Model, written: str, arrays: list[Any]) -> list[Any
     """The outputs of a written model in an engine; its inputs beyond the arrays are state at its initial value."""
     model = driver.load(written)
     states = initial_states(model)
-    arguments = [*arrays, *[_initial(i, states.get(i.name)) for i in model.graph.inputs[len(arrays) :]]]
+    given = [as_float(a, v.dtype.numpy) if is_array(a) else a for a, v in zip(arrays, model.graph.inputs, strict=False)]
+    arguments = [*given, *[_initial(i, states.get(i.name)) for i in model.graph.inputs[len(arrays) :]]]
     if engine in engines.IRC:
         return engines.irc_runner(model, engine)(arguments)
     return engines.runner(engine, written, place=Loc(source.file))(arguments)
@@ -114,7 +120,7 @@ def _by_peer_of_source(source: Model, written: str, engine: str, sample: _Sample
             raise engines.cannot_read(engine, Loc(source.file))
         driver.save(source, path)
         expected = engines.runner(engine, path, place=Loc(source.file))(sample.arguments)
-    seen = _Sample(sample.outputs, sample.arguments, expected)
+    seen = replace(sample, expected=expected)
     return _compare(seen, _by("numpy", source, written, sample.arguments), f"{engine} running the source")
 
 
@@ -148,8 +154,10 @@ def _compare(sample: _Sample, got: list[Any], engine: str) -> Outcome:
     """Whether all outputs agree, and what is said of the worst one."""
     worst, place = 0.0, 0
     pairs = list(zip(sample.expected, got, strict=False))
+    if sample.precision is not None:
+        pairs = [(a, as_float(b, a)) for a, b in pairs]
     for n, (a, b) in enumerate(pairs):
-        apart = difference(a, b) / allowed(a)
+        apart = difference(a, b) / allowed(a, sample.precision)
         if apart > worst:
             worst, place = apart, n
     if not pairs:

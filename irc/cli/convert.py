@@ -47,6 +47,10 @@ class _EngineMayFollow(click.Command):
 )
 @click.option("--simplify", is_flag=True, help="Compute constants, merge equal operations, leave out what is unused.")
 @click.option(
+    "--compress-to", type=click.Choice(["f16"]), help="Store the weights in this type; all is computed as before."
+)
+@click.option("--to", type=click.Choice(["f16", "bf16"]), help="Inputs, outputs, weights and computation in this type.")
+@click.option(
     "--check",
     type=click.Choice([*ENGINES, ANY_ENGINE, NO_ENGINE]),
     metavar=f"[{'|'.join(ENGINES)}]",
@@ -63,6 +67,7 @@ def command(
     outputs: str | None,
     shapes: tuple[str, ...],
     simplify: bool,
+    compress_to: str | None,
     **options: Any,
 ) -> int:
     """Convert IN to OUT (.onnx, or .xml with its .bin), and check that both compute the same.
@@ -71,6 +76,8 @@ def command(
     """
     changed = console.parse_symbolic_shapes(shapes)
     given = {k: v for k, v in options.items() if v is not None}
+    if compress_to is not None:
+        given["compress_fp16"] = True
     _check_options(target, given)
     import irc
     from irc import driver
@@ -92,10 +99,13 @@ def command(
     try:
         staged = staging / path.name
         with console.progress(f"writing {target}"):
-            irc.save(driver.simplify(model) if simplify else model, str(staged), **given)
+            notes = irc.save(driver.simplify(model) if simplify else model, str(staged), **given)
+        for found in notes:
+            sink.add(found)
         if check != NO_ENGINE:
             with console.progress("comparing results"):
-                _compare(model, str(staged), None if check == ANY_ENGINE else check, sink)
+                engine = None if check == ANY_ENGINE else check
+                _compare(model, str(staged), engine, given.get("to") or compress_to, sink)
         _report_losses(model, path, given, sink)
         console.report(sink.diagnostics)
         if sink.errors:
@@ -137,12 +147,12 @@ def _report_losses(model: Model, target: Path, given: dict[str, Any], sink: Sink
         sink.report(codes.LEFT_BEHIND, Loc(model.file), format=name, what=", ".join(found))
 
 
-def _compare(model: Model, written: str, engine: str | None, sink: Sink) -> None:
+def _compare(model: Model, written: str, engine: str | None, precision: str | None, sink: Sink) -> None:
     from irc.cli.check import same_results
     from irc.diagnostics import Loc
     from irc.diagnostics.codes import command as codes
 
-    outcome = same_results(model, written, engine)
+    outcome = same_results(model, written, engine, precision)
     if outcome.same is None:
         sink.report(codes.NOT_CHECKED, Loc(model.file), reason=outcome.reason)
     elif outcome.same:

@@ -13,6 +13,8 @@ RELATIVE = 1e-4
 """Largest difference allowed, relative to the largest magnitude of the tensor."""
 NARROW = 2e-2
 """The same for tensors of 16 bits and fewer."""
+ROUNDED = {"f16": 2e-2, "bf16": 1e-1}
+"""The same where weights, or all floats, of one model were rounded to such a type."""
 SMALLEST = 1e-6
 """A largest magnitude below counts as this one."""
 
@@ -35,9 +37,24 @@ class Distance:
     cosine: float | None = None
 
 
-def allowed(a: Any) -> float:
-    """The largest relative difference that rounding explains in a result like this."""
-    return NARROW if is_array(a) and a.dtype.itemsize <= 2 else RELATIVE
+def allowed(a: Any, precision: str | None = None) -> float:
+    """The largest relative difference that rounding explains in a result like this.
+
+    precision: the type that floats of one of the models were rounded to.
+    """
+    own = NARROW if is_array(a) and a.dtype.itemsize <= 2 else RELATIVE
+    return max(own, ROUNDED.get(precision or "", 0.0))
+
+
+def as_float(value: Any, like: Any) -> Any:
+    """An array of floats in another float type, that of an array or a type; anything else as it is."""
+    target: Any = like.dtype if is_array(like) else like
+    return value.astype(target) if is_array(value) and _is_float(value.dtype) and _is_float(target) else value
+
+
+def _is_float(type: Any) -> bool:
+    name = getattr(type, "name", "")
+    return name.startswith(("float", "bfloat"))
 
 
 def _is_list(value: Any) -> TypeGuard[list[Any]]:

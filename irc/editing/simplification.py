@@ -40,15 +40,15 @@ def simplify(model: Model) -> Model:
     raw = document_of(model)
     while True:
         before = len(raw.graph.nodes)
-        raw = _fold(raw)
+        raw = fold(raw)
         raw.graph = needed_part(_merged(raw.graph, _kept(raw)))
         if len(raw.graph.nodes) == before:
             return model_of(raw)
 
 
 # ------------------------------------------------------------------------------ constants
-def _fold(raw: RawModel) -> RawModel:
-    """Compute the nodes whose results are constants."""
+def fold(raw: RawModel) -> RawModel:
+    """Compute the nodes of a document whose results are constants, where these are not larger."""
     graph = raw.graph
     found: dict[Value, Array] = {}
     constants: dict[str, RawTensor] = {}

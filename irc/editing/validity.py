@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import networkx as nx
 
 from irc.diagnostics import NOWHERE, Problem, Sink
@@ -28,10 +30,11 @@ def check(model: Model, sink: Sink) -> None:
 def _graphs(graph: Graph, sink: Sink) -> list[Graph]:
     """The graph and its regions, as far as they can be walked: not beyond a cycle, which is reported."""
     try:
-        cycle = [edge[0] for edge in nx.find_cycle(graph.dag)]
+        edges = cast("list[tuple[Node, Node]]", cast("Any", nx).find_cycle(graph.dag))
     except nx.NetworkXNoCycle:
         inner = [region for node in graph.nodes for region in node.op.regions]
         return [graph, *(found for region in inner for found in _graphs(region, sink))]
+    cycle = [node for node, _ in edges]
     sink.report(codes.CYCLE, cycle[0].loc, nodes=", ".join(_title(n) for n in cycle))
     return []
 

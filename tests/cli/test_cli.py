@@ -391,10 +391,10 @@ def test_convert_throws_a_wrong_result_away(irc: Run, tmp_path: Path, monkeypatc
 
     real = package.save
 
-    def save_another(model: Any, path: str, **options: Any) -> None:
+    def save_another(model: Any, path: str, **options: Any) -> Any:
         other = onnx.load(ONNX)
         other.graph.initializer[-1].raw_data = np.ones(10, np.float32).tobytes()
-        real(package.load(other), path, **options)
+        return real(package.load(other), path, **options)
 
     monkeypatch.setattr("irc.save", save_another)
     (tmp_path / "d.xml").write_text("what was there before", "utf-8")

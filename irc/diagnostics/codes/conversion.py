@@ -76,6 +76,17 @@ NO_ELEMENT_TYPE = Code(
     fix="Convert the tensor to an element type that both formats have, such as f16 or f32.",
     help="store it in an element type that {target} has, such as f32",
 )
+STAYS_WIDE = Code(
+    "IRC4008",
+    "note",
+    "Not everything is of the type that was asked for",
+    "{what}: {type} as before, because {reason}",
+    why="A model is written in f16 or bf16 so that it loads and computes the same but for rounding. Numbers that the "
+    "type cannot hold, sizes, and operations that have no version of it stay as they are, between conversions.",
+    example="Resize, whose scales ONNX takes in f32 only, in a model that is written in f16",
+    fix="Nothing is wrong. A newer opset may have the operation in that type.",
+    help="`irc info` shows the element types of the written model",
+)
 STATE_INITIAL = Code(
     "IRC4101",
     "error",
