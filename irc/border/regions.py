@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from irc.formats.document import RawGraph
 from irc.ir.graph import Constant, Graph, Value
 from irc.ir.types import TensorType
 from irc.opdef.base import Op
@@ -90,6 +91,13 @@ def _join_loop(op: Loop, inputs: list[Value]) -> Joined:
 def _entry(kind: str, port: int, inner: int, **more: str) -> Entry:
     """An entry that joins a port of the layer to an input or an output of a body."""
     return {"kind": kind, "external_port_id": str(port), "internal_layer_id": body_id(kind, inner), **more}
+
+
+def number_ends(body: RawGraph) -> None:
+    """Give the inputs and outputs of a body the numbers by which the maps call them."""
+    for kind, values in (("input", body.inputs), ("output", body.outputs)):
+        for i, value in enumerate(values):
+            value.extras["id"] = body_id(kind, i)
 
 
 def body_id(kind: str, index: int) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from irc.border import scans, support, widen
 from irc.border.metadata import of_runtime_info, to_runtime_info
 from irc.border.read import ordered
-from irc.border.regions import body_id, join_layer
+from irc.border.regions import join_layer, number_ends
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
@@ -531,9 +531,7 @@ class _Writer:
         bodies: dict[str, RawGraph] = {}
         for part, region in made.bodies.items():
             body = bodies[part] = _Writer(self.options, self.sink, False).graph(region)
-            for kind, values in (("input", body.inputs), ("output", body.outputs)):
-                for i, value in enumerate(values):
-                    value.extras["id"] = body_id(kind, i)
+            number_ends(body)
         keys = [self._key(v) for v in made.inputs]
         raws = [RawValue(self._key(v), v.names, v.type, v.loc, dict(v.extras) if self.same else {}) for v in outputs]
         for port, value in enumerate(raws, len(keys)):
