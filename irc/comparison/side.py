@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import math
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -17,7 +21,7 @@ from irc.comparison import engines
 from irc.diagnostics import ConversionError, IrcError, Loc, Problem, Sink
 from irc.diagnostics.codes import command as codes
 from irc.editing.extraction import needed_part
-from irc.formats.document import RawGraph, RawModel
+from irc.formats.document import RawGraph, RawModel, RawTensor
 from irc.ir.graph import Model
 from irc.passes.state import METADATA
 from irc.runtime.describe import describe
@@ -25,6 +29,8 @@ from irc.runtime.ports import Port
 
 MAPPED_FROM = 1 << 20
 """Bytes of weights from which an ONNX file gets them beside it, where an engine can map them."""
+MOVED_FROM = 1 << 16
+"""Bytes of a weight from which it is kept in a file while models are compared."""
 ONNX_INITIALIZERS_ALONE = 4
 """The version of ONNX from which initializers need not be listed as inputs."""
 
@@ -51,7 +57,10 @@ class Side:
         rows = describe(model, model.graph, engine)
         self.inputs = [Port.of(row) for row in rows["inputs"]]
         self.outputs = [Port.of(row) for row in rows["outputs"]]
-        self.document = _document(model, engine)
+        self._weights = tempfile.TemporaryFile(prefix="irc-")  # noqa: SIM115  # it is there as long as the side
+        self.document = _mapped(_document(model, engine), self._weights)
+        del model
+        gc.collect()  # a graph is full of circles: its weights would stay until some later time
 
     @property
     def graph(self) -> RawGraph:
@@ -92,6 +101,23 @@ def _document(model: Model, engine: str) -> RawModel:
     if engine == "onnxruntime" and model.format != "onnx":
         return conversion.raw_model(model, ".onnx", conversion.SaveOptions())
     return document_of(model)
+
+
+def _mapped(raw: RawModel, file: IO[bytes]) -> RawModel:
+    """The document whose large weights are read from the file when they are needed, so that it holds none itself."""
+    constants = {key: _moved(tensor, file) for key, tensor in raw.graph.constants.items()}
+    return replace(raw, graph=replace(raw.graph, constants=constants))
+
+
+def _moved(tensor: RawTensor, file: IO[bytes]) -> RawTensor:
+    dtype = tensor.dtype.numpy
+    if dtype.kind not in "fiu" or math.prod(tensor.shape) * dtype.itemsize < MOVED_FROM:
+        return tensor
+    offset = file.seek(0, os.SEEK_END)
+    np.ascontiguousarray(tensor.load()).tofile(file)
+
+    load = partial(np.memmap, file, dtype, "r", offset, tensor.shape)  # which keeps no hold of the tensor
+    return replace(tensor, load=load)
 
 
 def _initial(value: Any, values: Mapping[str, Any]) -> Any:

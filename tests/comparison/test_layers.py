@@ -217,6 +217,23 @@ def test_types_of_other_widths_and_what_is_quantized() -> None:
     assert one.distance.ulp == 1 and one.distance.cosine == pytest.approx(1)
 
 
+def test_weights_are_not_held_while_engines_run(tmp_path: Path) -> None:
+    """Large weights stand in a file, from which a run reads those that it needs."""
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((256, 128)).astype(np.float32)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    ports = [
+        helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, size]) for n, size in (("x", 256), ("y", 128))
+    ]
+    graph = helper.make_graph([node], "m", ports[:1], ports[1:], [numpy_helper.from_array(weight, "w")])
+    model = irc.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    side = Side(model, "numpy")
+    (held,) = side.graph.constants.values()
+    assert isinstance(held.load(), np.memmap)
+    x = rng.standard_normal((2, 256)).astype(np.float32)
+    np.testing.assert_allclose(side({"x": x})[0], x @ weight, rtol=1e-4, atol=1e-4)
+
+
 STATEFUL = """<?xml version="1.0"?>
 <net name="sum" version="11">
   <layers>
