@@ -19,10 +19,11 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Float, Int
 from irc.opdef.conversions import as_i64
-from irc.opdef.forms import PREV, Attributes, Declined, Form
+from irc.opdef.forms import PREV, Attributes, Declined, Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.ops.pool import MaxPool
+from irc.ops.regions_onnx import write_samples
 
 SPREAD = 8
 """A region takes at most this many samples for each row or column of the image, and a few: one that is larger lies
@@ -207,6 +208,7 @@ class RoiAlign(Op):
             write=write_sample_pool,
         ),
         Form("RoiAlign", 22, T=PREV | {bf16}),
+        write_only(write_samples, since=13),
     )
     openvino = (
         Form(

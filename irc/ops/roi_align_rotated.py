@@ -15,9 +15,10 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Float, Int
 from irc.opdef.conversions import as_i64
-from irc.opdef.forms import Attributes, Form
+from irc.opdef.forms import Attributes, Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
+from irc.ops.regions_onnx import write_rotated
 from irc.ops.roi_align import add_sample, sample_count, sample_places, taps_near
 
 
@@ -116,6 +117,7 @@ class RoiAlignRotated(Op):
                 amount = (counts[0] * counts[1]).max(1).cast(kind)
                 b.store(y, (r, c, i, j), (total / amount).cast(y.dtype))
 
+    onnx = (write_only(write_rotated, since=13),)
     openvino = (
         Form(
             "ROIAlignRotated",
