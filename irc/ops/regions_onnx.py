@@ -28,8 +28,13 @@ Pooled = Callable[[Builder, Value, Value, Value], Value]
 """pooled(b, image, sizes, region) pools an image [c, h · w] for the numbers of one region, [c, …]; sizes: h, w."""
 
 
-def over_regions(b: Builder, x: Value, rois: Value, batch: Value, shape: tuple[int, int], pooled: Pooled) -> Value:
-    """Add the loop that pools every region; of an image that there is not, 0."""
+def over_regions(
+    b: Builder, x: Value, rois: Value, batch: Value, shape: tuple[int, int], pooled: Pooled, classes: int | None = None
+) -> Value:
+    """Add the loop that pools every region; of an image that there is not, 0.
+
+    classes: how many the result has, by default as many as x has channels.
+    """
     images, channels, height, width = x.shape
     kind = x.dtype.compute
     flat = b.Reshape(as_type(b, x, kind), b.dims([images, channels, height * width]), special_zero=False)
@@ -46,7 +51,11 @@ def over_regions(b: Builder, x: Value, rois: Value, batch: Value, shape: tuple[i
         return [], [b.Where(there, found, b.like(0.0, found))]
 
     (y,) = repeated(b, as_scalar(b, b.dims([rois.shape[0]])), [], captured, step)
-    return as_type(b, b.Reshape(y, b.dims([rois.shape[0], channels, *shape]), special_zero=False), x.dtype)
+    return as_type(
+        b,
+        b.Reshape(y, b.dims([rois.shape[0], channels if classes is None else classes, *shape]), special_zero=False),
+        x.dtype,
+    )
 
 
 def places(b: Builder, start: Value, step: Value, parts: int, ratio: int, size: Value) -> tuple[Value, Value]:

@@ -22,9 +22,10 @@ from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Float, Ignored, Int
-from irc.opdef.forms import Form
+from irc.opdef.forms import Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
+from irc.ops.place_pooling_onnx import write_corners, write_moved, write_places
 
 FAR = 1e9
 """Coordinates are taken to be at most that far away."""
@@ -207,6 +208,8 @@ class CornerRoiPooling(Op):
         with b.if_(inside):
             b.assign(value, between_at(b, x, at, places))
 
+    onnx = (write_only(write_corners, since=13),)
+
 
 @op
 class PlaceRoiPooling(Op):
@@ -347,6 +350,7 @@ class PlaceRoiPooling(Op):
             value = between_at(b, x, at, places) / float(bins[0] * bins[1])
             b.assign(total, total + value)
 
+    onnx = (write_only(write_places, since=13),)
     openvino = (
         Form(
             "PSROIPooling",
@@ -498,6 +502,7 @@ class MovedRoiPooling(Op):
             b.assign(sums[0], sums[0] + between_at(b, x, at, held))
             b.assign(sums[1], sums[1] + 1.0)
 
+    onnx = (write_only(write_moved, since=13),)
     openvino = (
         Form(
             "DeformablePSROIPooling",
