@@ -27,6 +27,7 @@ class Spelled:
     """An operation with bodies as ONNX has it.
 
     own: how many of `inputs` the node has; the others are captured.  given: how many inputs of its bodies are not.
+    turned: the inputs whose axis goes first, which it is for every engine that has Scan.
     spare: values that the operation no longer needs.
     """
 
@@ -36,6 +37,7 @@ class Spelled:
     given: int
     bodies: dict[str, Graph]
     attrs: dict[str, Attr] = field(default_factory=dict[str, Attr])
+    turned: dict[int, int] = field(default_factory=dict[int, int])
     spare: list[Value] = field(default_factory=list[Value])
 
 
@@ -85,14 +87,13 @@ def _as_scan(op: Loop, inputs: Sequence[Value | None]) -> Spelled | None:
     body.inputs = [*inner[:n], *scanned.values(), *(inner[n + k] for k in captured)]
     sources = [operands[n + place] for place, _, _ in scanned]
     attrs: dict[str, Attr] = {"num_scan_inputs": len(scanned)}
-    if any(axis for _, axis, _ in scanned):
-        attrs["scan_input_axes"] = [axis for _, axis, _ in scanned]
     if any(backwards for *_, backwards in scanned):
         attrs["scan_input_directions"] = [int(backwards) for *_, backwards in scanned]
     own = n + len(scanned)
     given = [*operands[:n], *sources, *(operands[n + k] for k in captured)]
     spare = [v for v in (count, condition, *operands[n:]) if v is not None]
-    return Spelled("Scan", given, own, own, {"body": body}, attrs, spare)
+    turned = {n + k: axis for k, (_, axis, _) in enumerate(scanned) if axis}
+    return Spelled("Scan", given, own, own, {"body": body}, attrs, turned, spare)
 
 
 def _of(operands: Sequence[Value | None], carried: int, s: _Slice) -> Value:

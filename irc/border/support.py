@@ -13,6 +13,9 @@ from irc.diagnostics.codes import shape as codes
 from irc.formats.document import RawGraph, RawNode, RawValue
 from irc.ir.graph import Value
 from irc.ir.types import TensorType, Type, dynamic
+from irc.opdef.base import Op
+from irc.opdef.codecs import AsInput, Codec, Floats, Strs
+from irc.opdef.forms import Form
 
 NEWEST_OPENVINO_OPSET = 16
 IGNORED_OPENVINO_ATTRIBUTES = frozenset({"PrimitivesPriority", "alt_width", "execOrder", "execTimeMcs"})
@@ -182,3 +185,16 @@ def compare_types(sink: Sink, said: Type | None, known: Type | None, what: str, 
         )
         if not same:
             sink.report(codes.DECLARED_SHAPE, loc, **facts)
+
+
+def list_type(codec: Codec) -> int:
+    """AttributeProto's number for a list that is empty, which does not show what it is a list of."""
+    if isinstance(codec, AsInput) and codec.dtype is not None and codec.dtype.is_float:
+        return 6
+    return 6 if isinstance(codec, Floats) else 8 if isinstance(codec, Strs) else 7
+
+
+def results_of(form: Form, op: Op) -> int | None:
+    """How many results this version has at most; None where there may be any number."""
+    sig = form.sig or op.sig
+    return None if any(p.variadic for p in sig.outputs) else len(sig.outputs)

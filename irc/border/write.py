@@ -26,7 +26,7 @@ from irc.ir.names import unused
 from irc.ir.types import DType, Extras, TensorType, UnknownRank
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder, trace
-from irc.opdef.codecs import REQUIRED, AsInput, Codec, Floats, FromOperands, Ignored, Pads, Strs
+from irc.opdef.codecs import REQUIRED, AsInput, FromOperands, Ignored, Pads
 from irc.opdef.forms import Declined, Form
 from irc.opdef.known import fold_constants
 from irc.opdef.opaque import Opaque
@@ -34,7 +34,7 @@ from irc.opdef.registry import form_at
 from irc.opdef.sizes import SizeBuilder
 from irc.opdef.window import NEUTRAL
 from irc.ops.cast import Cast
-from irc.ops.layout import Identity
+from irc.ops.layout import Identity, Transpose
 
 Path = tuple[tuple[Op, tuple[str, ...]], ...]
 AGAIN = 3
@@ -407,7 +407,7 @@ class _Writer:
                 return False
         if form.when is not None and not form.when(op, *inputs):
             return False
-        most = _results_of(form, op)
+        most = support.results_of(form, op)
         if most is not None and any(self._is_used(v) for v in outputs[most:]):
             return False
         return self._operands_fit(form, op, inputs) and self._attributes(form, op, inputs) is not None
@@ -498,10 +498,10 @@ class _Writer:
             keys.pop()
         attrs = self._attributes(form, op, inputs) or {}
         raws = [RawValue(self._key(v), v.names, v.type, v.loc, dict(v.extras) if self.same else {}) for v in outputs]
-        raws = raws[: _results_of(form, op)]  # what this version does not give, nobody uses
+        raws = raws[: support.results_of(form, op)]  # what this version does not give, nobody uses
         if self.format == "onnx":
             raws = [replace(r, names=(r.key,)) for r in raws]
-            empty = {n: _list_type(form.attrs[n]) for n, v in attrs.items() if v == []}
+            empty = {n: support.list_type(form.attrs[n]) for n, v in attrs.items() if v == []}
             extras = {**extras, "attr_types": empty} if empty else extras
         version = form.since if self.format == "openvino" else self.options.opset(form.domain)
         label = unused(name or op.name, self.names, first=1)
@@ -510,6 +510,8 @@ class _Writer:
     def _emit_regions(self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc) -> None:
         """Emit an If or a Loop with its bodies, which use values of this graph by name."""
         made = scans.spelled(op, inputs, self._asked() >= scans.FIRST_SCAN and not self.same)
+        for place, axis in made.turned.items():
+            made.inputs[place] = self._with_axis_first(made.inputs[place], axis, name, loc)
         captured = [self._key(v) for v in made.inputs[made.own :] if v is not None]
         attrs = dict(made.attrs)
         for attribute, region in made.bodies.items():
@@ -522,6 +524,13 @@ class _Writer:
         self.spare += [self.keys[v] for v in made.spare if v in self.keys]
         label = unused(name or op.name, self.names, first=1)
         self.out.nodes.append(RawNode(made.type, self.options.opset(""), "", label, keys, raws, attrs, loc))
+
+    def _with_axis_first(self, value: Value | None, axis: int, name: str, loc: Loc) -> Value:
+        assert value is not None and value.rank is not None
+        perm = self.scope.add_constant(np.array([axis, *(k for k in range(value.rank) if k != axis)]), "perm")
+        found = Builder(self.scope, value.name).Transpose(_input_like(self.scope, value), perm)
+        self._legalise(Transpose(), [value, perm], [found], f"{name}/Transpose", loc)
+        return found
 
     def _emit_joined(self, op: Op, inputs: list[Value | None], outputs: Sequence[Value], name: str, loc: Loc) -> None:
         """Emit an If or a Loop with bodies that port maps join to it.  Raises Problem IRC4xxx."""
@@ -561,19 +570,6 @@ class _Writer:
 def _is_default(field: str, value: object, default: object) -> bool:
     """Whether an attribute has its default, left out or spelled out."""
     return value == default or (default == () and field in NEUTRAL and set(cast("Any", value)) == {NEUTRAL[field]})
-
-
-def _results_of(form: Form, op: Op) -> int | None:
-    """How many results this version has at most; None where there may be any number."""
-    sig = form.sig or op.sig
-    return None if any(p.variadic for p in sig.outputs) else len(sig.outputs)
-
-
-def _list_type(codec: Codec) -> int:
-    """AttributeProto's number for a list that is empty, which does not show what it is a list of."""
-    if isinstance(codec, AsInput) and codec.dtype is not None and codec.dtype.is_float:
-        return 6
-    return 6 if isinstance(codec, Floats) else 8 if isinstance(codec, Strs) else 7
 
 
 def _input_like(graph: Graph, value: Value) -> Value:
