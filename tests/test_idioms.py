@@ -153,6 +153,47 @@ def test_quantized_weights_are_decompressed(zero: int, more: dict[str, int], tmp
     agrees(model, tmp_path, rtol=1e-4)
 
 
+SIX = {"three": np.float32(3), "zero": np.float32(0), "six": np.float32(6), "sixth": np.float32(1 / 6)}
+
+
+@pytest.mark.parametrize(
+    "product",
+    ["p = Mul(x, c)\n y = Div(p, six)", "p = Div(c, six)\n y = Mul(p, x)", "p = Mul(c, x)\n y = Mul(sixth, p)"],
+)
+def test_hard_swish_is_recognised(product: str, tmp_path: Path) -> None:
+    text = f"m (float[2,8] x) => (float[2,8] y) {{ a = Add(x, three)\n c = Clip(a, zero, six)\n {product} }}"
+    model = parsed(text, {k: v for k, v in SIX.items() if k != "sixth" or "sixth" in product})
+    assert types(irc.load(model), ".xml") == {"HSwish": 1}
+    agrees(model, tmp_path)
+
+
+def test_layer_norm_is_recognised(tmp_path: Path) -> None:
+    nodes = (
+        "m = ReduceMean(x, axes)\n d = Sub(x, m)\n q = Pow(d, two)\n v = ReduceMean(q, axes)\n"
+        "e = Add(v, eps)\n r = Sqrt(e)\n n = Div(d, r)\n s = Mul(n, w)\n y = Add(s, b)"
+    )
+    weights = {"axes": [-1], "two": np.float32(2), "eps": np.float32(1e-5), "w": numbers(8), "b": numbers(8, seed=3)}
+    model = parsed(f"m (float[2,3,8] x) => (float[2,3,8] y) {{ {nodes} }}", weights)
+    assert types(irc.load(model), ".xml") == {"MVN": 1, "Multiply": 1, "Add": 1}
+    agrees(model, tmp_path)
+
+
+def test_scales_and_shifts_go_into_convolutions(tmp_path: Path) -> None:
+    nodes = "c = Conv(x, k, a)\n n = BatchNormalization(c, s, b, m, v)\n p = Mul(n, f)\n y = Add(p, f)"
+    weights = {"k": numbers(5, 4, 3, 3), "a": numbers(5), "f": numbers(1, 5, 1, 1), "v": abs(numbers(5, seed=9)) + 0.5}
+    weights |= {name: numbers(5, seed=i) for i, name in enumerate("sbm")}
+    model = parsed(f"m (float[1,4,8,8] x) => (float[1,5,6,6] y) {{ {nodes} }}", weights)
+    assert types(irc.load(model), ".xml") == {"Convolution": 1, "Add": 1}
+    agrees(model, tmp_path, rtol=1e-4)
+
+
+def test_a_batch_norm_of_its_own_is_a_product_and_a_sum(tmp_path: Path) -> None:
+    weights = {"v": abs(numbers(5, seed=9)) + 0.5} | {name: numbers(5, seed=i) for i, name in enumerate("sbm")}
+    text = "m (float[1,5,6] x) => (float[1,5,6] y) { y = BatchNormalization(x, s, b, m, v) }"
+    assert types(irc.load(parsed(text, weights)), ".xml") == {"Multiply": 1, "Add": 1}
+    agrees(parsed(text, weights), tmp_path)
+
+
 # ------------------------------------------------------------------------------ IR → ONNX
 THERE_AND_BACK: dict[str, tuple[str, dict[str, Any]]] = {
     "convolutions": (

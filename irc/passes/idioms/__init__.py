@@ -12,11 +12,11 @@ from irc.ir.graph import Graph, Node
 from irc.opdef.base import Op
 from irc.opdef.known import fold_constants
 from irc.ops.activation import PRelu
-from irc.ops.arithmetic import Add, Mul
+from irc.ops.arithmetic import Add, Div, Mul
 from irc.ops.conv import GroupedConv, GroupedConvTranspose
 from irc.ops.fake_quantize import FakeQuantize
 from irc.ops.matmul import MatMul
-from irc.ops.norm import MeanVarianceNormalization
+from irc.ops.norm import BatchNormalization, MeanVarianceNormalization
 from irc.ops.quantize import DequantizeLinear
 from irc.ops.reduce import ReduceMean
 from irc.passes import cse, materialize, recompose, simplify
@@ -30,13 +30,17 @@ ONNX: dict[type[Op], tuple[Rule, ...]] = {
     **dict.fromkeys((GroupedConv, GroupedConvTranspose), (products.groups,)),
     MatMul: (products.transposed_matrices, products.transposed_stacks),
     MeanVarianceNormalization: (normalization.instance_norm, normalization.layer_norm),
-    Mul: (activations.gelu, normalization.scale, quantization.compressed),
+    Div: (activations.hard_swish,),
+    Mul: (activations.gelu, activations.hard_swish, normalization.scale, quantization.compressed),
     PRelu: (activations.leaky_relu,),
     ReduceMean: (pooling.global_mean,),
 }
 OPENVINO: dict[type[Op], tuple[Rule, ...]] = {
+    BatchNormalization: (normalization.batch_norm,),
+    Div: (activations.hard_swish, normalization.standardised),
     DequantizeLinear: (quantization.fake_quantize, quantization.decompressed),
-    Mul: (activations.gelu,),
+    Add: (products.shift_of_convolution,),
+    Mul: (activations.gelu, activations.hard_swish, products.scale_of_convolution),
 }
 SIMPLER = {op: tuple(r for r in rules if r is not simplify.reshape_of_reshape) for op, rules in simplify.RULES.items()}
 """What leaves out nodes; merging reshapes may ask for sizes that only the run knows, which files compute at length."""

@@ -8,6 +8,7 @@ from irc.ir.graph import Graph, Node, Value
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.ops.arithmetic import Add, Div, Mul, Pow
+from irc.ops.clip import Clip
 from irc.ops.mathematics import Erf, Tanh
 from irc.passes.recompose import alone
 
@@ -89,11 +90,17 @@ def _is_cube(graph: Graph, value: Value, x: Value) -> bool:
 
 
 def _scaled(graph: Graph, value: Value, factor: float) -> Value | None:
+    """Return the x of x · factor, or of x / (1 / factor), that is used once."""
+    node = value.producer
+    return _times(node, factor) if node is not None and alone(graph, node) else None
+
+
+def _times(node: Node, factor: float) -> Value | None:
     """Return the x of x · factor, or of x / (1 / factor)."""
-    if (product := _made_by(graph, value, Mul)) is not None:
-        return _other(product, factor)
-    if (quotient := _made_by(graph, value, Div)) is not None:
-        x, divisor = quotient.inputs
+    if isinstance(node.op, Mul):
+        return _other(node, factor)
+    if isinstance(node.op, Div):
+        x, divisor = node.inputs
         return x if divisor is not None and is_number(divisor, 1 / factor) else None
     return None
 
@@ -128,3 +135,29 @@ def is_number(value: Value, number: float) -> bool:
     """Tell whether a value is a constant of one element close to a number."""
     found = number_of(value)
     return found is not None and math.isclose(found, number, rel_tol=CLOSE)
+
+
+def hard_swish(graph: Graph, node: Node) -> Value | None:
+    """Recognise x · min(max(x + 3, 0), 6) / 6 in any order."""
+    if isinstance(node.op, Mul):
+        for x, gate in _pairs(node):
+            six = _scaled(graph, gate, 1 / 6)
+            if six is not None and _is_clipped(graph, six, x):
+                return Builder(graph, node.name, node.loc).HardSwish(x)
+    product = _times(node, 1 / 6)
+    inner = None if product is None else _made_by(graph, product, Mul)
+    for x, gate in _pairs(inner):
+        if _is_clipped(graph, gate, x):
+            return Builder(graph, node.name, node.loc).HardSwish(x)
+    return None
+
+
+def _is_clipped(graph: Graph, value: Value, x: Value) -> bool:
+    """Tell whether a value is x + 3 from 0 to 6, used once."""
+    clip = _made_by(graph, value, Clip)
+    if clip is None or clip.inputs[0] is None or len(clip.inputs) != 3:
+        return False
+    low, high = clip.inputs[1:]
+    total = _made_by(graph, clip.inputs[0], Add)
+    bounded = low is not None and number_of(low) == 0.0 and high is not None and is_number(high, 6.0)
+    return bounded and total is not None and _other(total, 3.0) is x

@@ -1,4 +1,4 @@
-"""Normalisations with their scale and bias, which OpenVINO's MVN leaves to a product and a sum behind it."""
+"""Normalisations: spelled out, and with the scale and bias that OpenVINO's MVN leaves to a product and a sum."""
 
 from __future__ import annotations
 
@@ -8,13 +8,82 @@ import numpy as np
 
 from irc.arrays import Array
 from irc.ir.graph import Graph, Node, Value
+from irc.ir.types import f32
 from irc.opdef.builder import Builder
-from irc.ops.norm import InstanceNormalization, LayerNormalization, MeanVarianceNormalization
+from irc.ops.arithmetic import Add, Mul, Pow, Sqrt, Sub
+from irc.ops.norm import BatchNormalization, InstanceNormalization, LayerNormalization, MeanVarianceNormalization
+from irc.ops.reduce import ReduceMean
+from irc.passes.idioms.activations import number_of
+from irc.passes.idioms.products import rescaled
 from irc.passes.recompose import alone
 from irc.passes.simplify import is_all
 
 LARGEST = 1 << 20
 """Elements of a scale that is made because the operation must have one."""
+
+
+def standardised(graph: Graph, node: Node) -> Value | None:
+    """Recognise (x - mean) / sqrt(mean of squares + epsilon), spelled out, as a standardisation."""
+    centred, root = (v.producer if v is not None else None for v in node.inputs)
+    if centred is None or root is None or not isinstance(centred.op, Sub) or not isinstance(root.op, Sqrt):
+        return None
+    x, mean = centred.inputs
+    variance, epsilon = _sum_with_number(graph, root)
+    if x is None or x.rank is None or mean is None or variance is None or not alone(graph, root):
+        return None
+    axes = _mean_over(mean, x)
+    square = variance.producer.inputs[0] if variance.producer is not None else None
+    if axes is None or square is None or _mean_over(variance, square) != axes or not _is_square(square, centred):
+        return None
+    b = Builder(graph, node.name, node.loc)
+    return b.MeanVarianceNormalization(x, axes, eps=epsilon, eps_mode="inside")
+
+
+def _sum_with_number(graph: Graph, root: Node) -> tuple[Value | None, float]:
+    """Return (v, number) of a root of v + number."""
+    total = root.inputs[0].producer if root.inputs[0] is not None else None
+    if total is None or not isinstance(total.op, Add) or not alone(graph, total):
+        return None, 0.0
+    for i, value in enumerate(total.operands):
+        if (found := number_of(value)) is not None and found > 0:
+            return total.inputs[1 - i], found
+    return None, 0.0
+
+
+def _mean_over(value: Value, x: Value) -> list[int] | None:
+    """Return the axes of x, which stay with size 1, that a value is the mean over."""
+    made = value.producer
+    if made is None or not isinstance(made.op, ReduceMean) or made.inputs[0] is not x or not made.op.keepdims:
+        return None
+    axes = made.inputs[1].ints() if len(made.inputs) > 1 and made.inputs[1] is not None else None
+    return None if not axes or x.rank is None else sorted(a % x.rank for a in axes)
+
+
+def _is_square(value: Value, of: Node) -> bool:
+    made, base = value.producer, next(iter(of.outputs))
+    if made is None or next(iter(made.inputs), None) is not base:
+        return False
+    power = made.inputs[1] if len(made.inputs) > 1 else None
+    squared = isinstance(made.op, Pow) and power is not None and number_of(power) == 2.0
+    return squared or (isinstance(made.op, Mul) and power is base)
+
+
+def batch_norm(graph: Graph, node: Node) -> Value | None:
+    """Take a BatchNormalization of constants into the convolution before it, or write it as a product and a sum."""
+    x, arrays = node.inputs[0], [v.array for v in node.operands][1:]
+    assert isinstance(node.op, BatchNormalization)
+    if x is None or x.rank is None or any(v.dtype != f32 for v in node.operands):
+        return None
+    scale, shift, mean, variance = (None if a is None else a.astype(np.float64) for a in arrays)
+    if scale is None or shift is None or mean is None or variance is None:
+        return None
+    factor = scale / np.sqrt(variance + node.op.epsilon)
+    b = Builder(graph, node.name, node.loc)
+    if (found := rescaled(graph, b, x, factor, shift - mean * factor)) is not None:
+        return found
+    spread = (-1,) + (1,) * (x.rank - 2)
+    product = b.Mul(x, b.const(factor.reshape(spread), f32))
+    return b.Add(product, b.const((shift - mean * factor).reshape(spread), f32))
 
 
 def layer_norm(graph: Graph, node: Node) -> Value | None:

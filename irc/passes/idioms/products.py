@@ -1,9 +1,12 @@
-"""Convolutions and matrix products with the bias and the transposes that ONNX's operations have."""
+"""Convolutions and matrix products with what stands around them: biases, scales, transposes."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from irc.arrays import Array
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import FLOATS
+from irc.ir.types import FLOATS, f32
 from irc.opdef.builder import Builder
 from irc.ops.conv import Conv, ConvTranspose, GroupedConv, GroupedConvTranspose
 from irc.ops.layout import Reshape, Unsqueeze
@@ -48,6 +51,62 @@ def _channel_vector(b: Builder, added: Value, channels: int, rank: int) -> Value
     made = added.producer
     source = made.inputs[0] if made is not None and isinstance(made.op, Reshape | Unsqueeze) else None
     return source if source is not None and source.rank == 1 else None
+
+
+def scale_of_convolution(graph: Graph, node: Node) -> Value | None:
+    """Take a product with one number a channel into the weights of the convolution before it."""
+    for i, given in enumerate(node.operands):
+        numbers = _channels(node.inputs[1 - i], given)
+        if numbers is not None:
+            b = Builder(graph, node.name, node.loc)
+            found = rescaled(graph, b, given, numbers, np.zeros_like(numbers))
+            if found is not None:
+                return found
+    return None
+
+
+def shift_of_convolution(graph: Graph, node: Node) -> Value | None:
+    """Take a sum with one number a channel into the bias that the convolution before it has."""
+    for i, given in enumerate(node.operands):
+        numbers, made = _channels(node.inputs[1 - i], given), given.producer
+        if numbers is not None and made is not None and len(made.inputs) == 3:
+            b = Builder(graph, node.name, node.loc)
+            found = rescaled(graph, b, given, None, numbers)
+            if found is not None:
+                return found
+    return None
+
+
+def _channels(constant: Value | None, given: Value) -> Array | None:
+    """Return the f32 numbers of a constant along the channels of a value of rank 3 or more, one each."""
+    if constant is None or constant.const is None or constant.rank is None or constant.dtype != f32:
+        return None
+    if given.rank is None or not given.rank >= 3 or constant.rank > given.rank or not given.shape[1].const:
+        return None
+    padded = (1,) * (given.rank - constant.rank) + tuple(int(d) for d in constant.shape)
+    channels = given.shape[1].const
+    if padded[1] not in (1, channels) or any(n != 1 for n in (*padded[:1], *padded[2:])):
+        return None
+    return np.broadcast_to(constant.const.array.reshape(-1).astype(np.float64), [channels])
+
+
+def rescaled(graph: Graph, b: Builder, y: Value, factor: Array | None, shift: Array) -> Value | None:
+    """Build the convolution of constants that computes y · factor + shift, where one computes y, for nothing else."""
+    made = y.producer
+    if made is None or not isinstance(made.op, Conv) or not alone(graph, made) or y.dtype != f32:
+        return None
+    x, w, summand = (*made.inputs, None)[:3]
+    if w is None or w.const is None or (summand is not None and summand.const is None):
+        return None
+    if summand is not None and summand.const is not None:
+        before = summand.const.array.astype(np.float64)
+        shift = shift + (before if factor is None else before * factor)
+    if factor is not None:
+        spread = factor.reshape((-1,) + (1,) * (len(w.shape) - 1))
+        weights = w.const.derived(w.const.shape, lambda a: (a * spread).astype(np.float32))
+        w = graph.add_constant(weights, w.name)
+    bias = None if summand is None and not np.any(shift) else b.const(shift, f32)
+    return b.add(made.op, x, w, bias)
 
 
 def bias_of_product(graph: Graph, node: Node) -> Value | None:
