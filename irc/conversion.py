@@ -203,20 +203,23 @@ def _place(graph: RawGraph, name: str) -> Loc:
     return next((loc for loc in found if loc != NOWHERE), NOWHERE)
 
 
-def _idiomatic(model: Model, format: str) -> Model:
+def _idiomatic(model: Model, format: str, sink: Sink) -> Model:
     """A model of the other format in the operations that tools of this one use; one of its own as it is."""
     if model.format == format:
         return model
     graph = model.graph.copy()
-    idioms.run(graph, format)
+    with sink.catching(Loc(model.file)):  # weights that cannot be read
+        idioms.run(graph, format)
+    sink.stop_on_errors(ConversionError)
     return replace(model, graph=graph)
 
 
 # --------------------------------------------------------------------------------- ONNX
 def to_onnx(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     """The model as ONNX, at the opset asked for or by default the lowest that can say it (see `irc.save`)."""
-    model = _idiomatic(states.explicit(model, sink), "onnx")
+    model = states.explicit(model, sink)
     sink.stop_on_errors(ConversionError)
+    model = _idiomatic(model, "onnx", sink)
     if options.opset is not None:
         return _onnx_at(model, options.opset, sink)
     if model.format == "onnx":
@@ -280,7 +283,7 @@ def to_openvino(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     version, newest = openvino_target(options)
     if version is None:
         version = model.version if model.format == "openvino" else 11
-    model = _idiomatic(replace(model, graph=without_sequences(model.graph)), "openvino")
+    model = _idiomatic(replace(model, graph=without_sequences(model.graph)), "openvino", sink)
     return write_model(model, WriteOptions("openvino", max_opset=newest, version=version), sink)
 
 

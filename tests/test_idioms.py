@@ -13,9 +13,11 @@ import pytest
 
 import irc
 from irc.border.support import bodies_of
+from irc.cli.conversion_losses import conversion_losses
 from irc.conversion import SaveOptions, raw_model
 from irc.formats.document import RawGraph
 from irc.ir.graph import Model
+from irc.version import VERSION
 
 openvino: Any = pytest.importorskip("openvino")
 onnxruntime: Any = pytest.importorskip("onnxruntime")
@@ -284,3 +286,14 @@ def test_older_operation_sets_get_what_they_have(tmp_path: Path) -> None:
     text = "m (float[2,5,8] x) => (float[2,5,8] y) { y = LayerNormalization(x, s) }"
     irc.save(irc.load(parsed(text, {"s": numbers(8)})), tmp_path / "m.xml")
     assert "LayerNormalization" not in types(irc.load(str(tmp_path / "m.xml")), ".onnx", opset=13)
+
+
+def test_files_say_who_wrote_them(tmp_path: Path) -> None:
+    model = irc.load(parsed("m (float[2] x) => (float[2] y) { y = Relu(x) }"))
+    irc.save(model, tmp_path / "m.xml")
+    assert f'<info name="irc" value="{VERSION}" />' in (tmp_path / "m.xml").read_text()
+    openvino.Core().read_model(tmp_path / "m.xml")
+    back = irc.load(str(tmp_path / "m.xml"))
+    assert conversion_losses(back, "onnx", None) == []
+    proto = irc.to_onnx(back)
+    assert (proto.producer_name, proto.producer_version) == ("irc", VERSION)

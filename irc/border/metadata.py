@@ -8,13 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from irc.version import VERSION
+
 SECTION = "framework"
+PRODUCER = "irc"
+"""What files of irc's own say wrote them."""
 
 
 def to_runtime_info(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """The `extras` of an OpenVINO model with this metadata."""
+    """The `extras` of an OpenVINO model with this metadata, which irc wrote."""
     entries = [{"#tag": "info", "name": key, "value": value} for key, value in metadata.items()]
-    return {"rt_info": [{"#tag": SECTION, "#children": entries}]} if entries else {}
+    sections = [{"#tag": SECTION, "#children": entries}] if entries else []
+    return {"rt_info": [{"#tag": "info", "name": PRODUCER, "value": VERSION}, *sections]}
+
+
+def producer() -> dict[str, Any]:
+    """The `extras` of an ONNX model that irc wrote."""
+    return {"producer_name": PRODUCER, "producer_version": VERSION}
 
 
 def of_runtime_info(extras: Mapping[str, Any]) -> dict[str, str]:

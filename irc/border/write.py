@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from irc.border import scans, support, widen
-from irc.border.metadata import of_runtime_info, to_runtime_info
+from irc.border.metadata import of_runtime_info, producer, to_runtime_info
 from irc.border.read import ordered
 from irc.border.regions import join_layer, number_ends
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
@@ -62,7 +62,7 @@ def write_model(model: Model, options: WriteOptions, sink: Sink) -> RawModel:
     metadata, extras = dict(model.metadata), dict(model.extras)
     if not same:
         metadata = {**of_runtime_info(extras), **metadata} if model.format == "openvino" else metadata
-        extras = to_runtime_info(metadata) if options.format == "openvino" else {}
+        extras = to_runtime_info(metadata) if options.format == "openvino" else producer()
     return RawModel(
         options.format,
         options.version,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from irc.border.metadata import SECTION, key_of
+from irc.border.metadata import PRODUCER, SECTION, key_of
 from irc.cli.costs import graphs_of
 from irc.ir.graph import Model, symbols_of
 
@@ -31,7 +31,7 @@ def _any(model: Model, has: Callable[[dict[str, Any]], object], what: str) -> li
 
 
 def _of_onnx(model: Model) -> list[str]:
-    found = ["the producer"] if model.extras.get("producer_name") else []
+    found = ["the producer"] if model.extras.get("producer_name", PRODUCER) not in ("", PRODUCER) else []
     documented = bool(model.extras.get("doc_string"))
     found += ["doc strings"] if documented else _any(model, lambda e: e.get("doc_string"), "doc strings")
     found += _any(model, lambda e: e.get("metadata"), "metadata of graphs, nodes and values")
@@ -55,6 +55,6 @@ def _runtime_info(model: Model) -> list[str]:
 
 
 def _other_information(model: Model) -> list[str]:
-    others = [key_of(tree) for tree in model.extras.get("rt_info", ()) if key_of(tree) != SECTION]
+    others = [key_of(tree) for tree in model.extras.get("rt_info", ()) if key_of(tree) not in (SECTION, PRODUCER)]
     found = [f"runtime information of the model ({', '.join(others)})"] if others else []
     return found + (["legacy sections"] if model.extras.get("sections") else [])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from irc.diagnostics import Problem
 from irc.ir.graph import Graph, Node
 from irc.opdef.base import Op
 from irc.opdef.known import fold_constants
@@ -66,7 +67,10 @@ def _apply(graph: Graph, node: Node, rules: Sequence[Rule]) -> None:
     """Apply the first rule that finds its pattern; what is made takes over the names."""
     for rule in rules:
         old = node.outputs[0]
-        found = rule(graph, node)
+        try:
+            found = rule(graph, node)
+        except Problem:  # the operation refuses these operands: they stay as the source has them
+            continue
         if found is not None and found.type == old.type:
             if found.producer is not None:
                 found.name, found.names, found.producer.name = old.name, old.names, node.name
