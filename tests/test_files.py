@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -328,6 +329,7 @@ def test_more_data_files_than_stay_open(tmp_path: Path, monkeypatch: pytest.Monk
     for k in range(5):
         (tmp_path / f"m/{k}").write_bytes((W * k).tobytes())
     path.write_bytes(model(*(external(f"w{k}", location=str(k)) for k in range(5))).SerializeToString())
+    gc.collect()  # files of earlier tests
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
     loaded = irc.load(path)
     if before is not None:
