@@ -16,7 +16,9 @@ from irc.ir.types import TensorType, f32, f64, i32, i64, u8
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
+from irc.opdef.forms import write_only
 from irc.opdef.signature import Sig
+from irc.ops.tree_gathers import write_gathers
 from irc.ops.tree_tables import EQUAL, MISSING, Nodes, flatten, votes
 
 BLOCK = 128
@@ -265,3 +267,5 @@ class WalkTrees(Op):
                 b.store(y, (base + r, target), found / float(max(int(trees), 1)))
             else:
                 b.store(y, (base + r, target), select(found.eq(self.extreme), Const(0.0, y.dtype), found))
+
+    openvino = (write_only(write_gathers),)

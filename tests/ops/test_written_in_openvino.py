@@ -265,3 +265,30 @@ def test_counts_of_grams(shape: tuple[int, ...], skips: int, mode: str, tmp_path
     arrays = [RNG.integers(1, 5, shape)]
     check(model_of(node, arrays, 9), arrays, tmp_path)
     check(model_of(node, arrays, 9, ["x"]), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_walks_down_trees(aggregate: str, tmp_path: Path) -> None:
+    """Two trees of different depths, whose leaves vote for two targets."""
+    fields: dict[str, Any] = {
+        "nodes_treeids": [0, 0, 0, 0, 0, 1, 1, 1],
+        "nodes_nodeids": [0, 1, 2, 3, 4, 0, 1, 2],
+        "nodes_featureids": [0, 0, 2, 0, 0, 1, 0, 0],
+        "nodes_modes": [b"BRANCH_LEQ", b"LEAF", b"BRANCH_GT", b"LEAF", b"LEAF", b"BRANCH_EQ", b"LEAF", b"LEAF"],
+        "nodes_values": [0.25, 0, -0.5, 0, 0, 1, 0, 0],
+        "nodes_truenodeids": [1, 0, 3, 0, 0, 1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 4, 0, 0, 2, 0, 0],
+        "nodes_missing_value_tracks_true": [0, 0, 1, 0, 0, 1, 0, 0],
+        "target_treeids": [0, 0, 0, 0, 1, 1],
+        "target_nodeids": [1, 3, 4, 4, 1, 2],
+        "target_ids": [0, 1, 0, 1, 1, 0],
+        "target_weights": [1.5, -2.0, 3.0, 0.5, 4.0, -1.0],
+    }
+    node = oh.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], "", "", "ai.onnx.ml", n_targets=2, aggregate_function=aggregate, **fields
+    )
+    x = RNG.integers(-2, 3, (20, 3)).astype(F) / 2
+    x[0, 2] = x[1, 1] = np.nan
+    model = model_of(node, [x], 20, ["x"])
+    model.opset_import.append(oh.make_opsetid("ai.onnx.ml", 3))
+    check(model, [x], tmp_path)
