@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from irc.border import WriteOptions, write_model
 from irc.border.support import NEWEST_OPENVINO_OPSET, bodies_of, newest_onnx_opset
+from irc.border.target import OLD
 from irc.diagnostics import NOWHERE, ConversionError, Diagnostic, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion, runtime_io as codes
 from irc.editing import precision, validity
@@ -134,8 +135,13 @@ def _release(value: Any) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
+def is_before_2022(release: Any) -> bool:
+    """Whether a release of OpenVINO that has been checked is older than 2022.1."""
+    return _release(release) < OLD
+
+
 def _newest_ir(release: Any) -> int:
-    return 10 if _release(release) <= (2021, 4) else 11
+    return 10 if is_before_2022(release) else 11
 
 
 def write_file(model: Model, path: str | Path, options: SaveOptions) -> list[Diagnostic]:
@@ -150,7 +156,8 @@ def write_file(model: Model, path: str | Path, options: SaveOptions) -> list[Dia
         if raw.format == "openvino":
             from irc.formats.openvino import writer as openvino
 
-            openvino.write(raw, path)
+            old = options.for_openvino is not None and is_before_2022(options.for_openvino)
+            openvino.write(raw, path, old)
         else:
             from irc.formats.onnx import writer as onnx
 
@@ -284,7 +291,8 @@ def to_openvino(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     if version is None:
         version = model.version if model.format == "openvino" else 11
     model = _idiomatic(replace(model, graph=without_sequences(model.graph)), "openvino", sink)
-    return write_model(model, WriteOptions("openvino", max_opset=newest, version=version), sink)
+    release = None if options.for_openvino is None else _release(options.for_openvino)
+    return write_model(model, WriteOptions("openvino", max_opset=newest, version=version, release=release), sink)
 
 
 def without_sequences(graph: Graph) -> Graph:

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -311,11 +312,42 @@ def replacing_all(paths: Iterable[str | Path], mode: int = 0o666) -> Generator[l
     try:
         with ExitStack() as stack:
             yield [stack.enter_context(open(p, "xb", opener=lambda n, f: os.open(n, f, mode))) for p in partials]
-        for partial, target in zip(partials, targets, strict=True):
-            os.replace(partial, target)
+        rename_all(list(zip(partials, targets, strict=True)))
     finally:
         for partial in partials:
             partial.unlink(missing_ok=True)
+
+
+def rename_all(pairs: Sequence[tuple[Path, Path]]) -> None:
+    """Give files their names, one after the other; where one cannot have it, all names stay as they were.  OSError."""
+    kept: list[tuple[Path, Path | None]] = []
+    try:
+        for file, target in pairs:
+            kept.append((target, _second_name(target)))
+            os.replace(file, target)
+    except OSError:
+        for target, before in reversed(kept):
+            if before is not None:
+                os.replace(before, target)
+            elif not target.is_dir():
+                target.unlink(missing_ok=True)
+        raise
+    finally:
+        for _, before in kept:
+            if before is not None:
+                before.unlink(missing_ok=True)
+
+
+def _second_name(file: Path) -> Path | None:
+    """A second name for a file that exists, or a copy where the file system knows no such names."""
+    if not file.is_file():
+        return None
+    name = temporary_name(file)
+    try:
+        os.link(file, name)
+    except OSError:
+        shutil.copy2(file, name)
+    return name
 
 
 def temporary_name(target: Path) -> Path:

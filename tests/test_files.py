@@ -498,3 +498,22 @@ def test_a_problem_names_the_file(tmp_path: Path) -> None:
     os.truncate(tmp_path / "w", 4)
     with pytest.raises(Problem, match="w has changed since the model was read"):
         file.read(0, 8)
+
+
+# ------------------------------------------------------------------------- several files at once
+def test_files_get_their_names_together_or_not_at_all(tmp_path: Path) -> None:
+    """The second target is a folder by the time the first has its name."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"old {name}")
+    pairs = [(tmp_path / f"{name}.new", tmp_path / name) for name in ("c", "a", "b")]
+    for file, _ in pairs:
+        file.write_text("new")
+    (tmp_path / "b").unlink()
+    (tmp_path / "b" / "inside").mkdir(parents=True)
+    with pytest.raises(OSError):
+        files.rename_all(pairs)
+    assert (tmp_path / "a").read_text() == "old a"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b", "b.new"]
+    (tmp_path / "a.new").write_text("new")
+    files.rename_all(pairs[1:2])
+    assert (tmp_path / "a").read_text() == "new"

@@ -8,7 +8,7 @@ operations; failing that, a 4xxx finding names the version that could.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +17,7 @@ from irc.border import scans, support, widen
 from irc.border.metadata import of_runtime_info, producer, to_runtime_info
 from irc.border.read import ordered
 from irc.border.regions import join_layer, number_ends
+from irc.border.target import WriteOptions
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
 from irc.diagnostics.codes import conversion as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
@@ -39,19 +40,6 @@ from irc.ops.layout import Identity, Transpose
 Path = tuple[tuple[Op, tuple[str, ...]], ...]
 AGAIN = 3
 """How often rewriting an operation may lead to one of the same name, inside of each other."""
-
-
-@dataclass(frozen=True)
-class WriteOptions:
-    """What to write: format "onnx" with `opsets` by domain, or "openvino" with `max_opset`."""
-
-    format: str
-    opsets: dict[str, int] = field(default_factory=dict[str, int])
-    max_opset: int = support.NEWEST_OPENVINO_OPSET
-    version: int = 0  # ir_version or IR version
-
-    def opset(self, domain: str) -> int:
-        return self.max_opset if self.format == "openvino" else self.opsets.get(domain, 1)
 
 
 def write_model(model: Model, options: WriteOptions, sink: Sink) -> RawModel:
@@ -183,6 +171,8 @@ class _Writer:
         """Whether the node of the file can be written again as it was."""
         if origin is None or not origin.intact or origin.format != self.format or origin.is_read_inside:
             return False
+        if self.options.misreads(origin):
+            return False
         if origin.form is None or any(support.bodies_of(origin.raw)):
             same = support.means_the_same(self.format, origin.raw, self.options.opsets, self.options.max_opset)
             if origin.form is None or not same:
@@ -299,11 +289,12 @@ class _Writer:
         if op.regions:
             (self._emit_regions if self.format == "onnx" else self._emit_joined)(op, inputs, outputs, name, loc)
             return
-        for form in rows:
+        otherwise = self.options.other_words(op, inputs)
+        for form in () if otherwise else rows:
             if form.direct and self._can_say(form, op, inputs, outputs):
                 self._emit(form, op, inputs, outputs, name, loc, extras or {})
                 return
-        rewrites: list[Callable[..., Any]] = []
+        rewrites: list[Callable[..., Any]] = [otherwise] if otherwise else []
         if self.format == "onnx":
             rewrites += widen.rewrites(rows, op, inputs, lambda row, wide: self._can_say(row, op, wide, outputs))
         rewrites += [f.write for f in rows if f.write is not None]

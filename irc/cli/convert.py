@@ -12,6 +12,7 @@ import click
 
 from irc.cli import console
 from irc.diagnostics.terminal import TerminalText
+from irc.files import rename_all
 
 if TYPE_CHECKING:
     from irc.diagnostics import Sink
@@ -107,6 +108,7 @@ def command(
                 engine = None if check == ANY_ENGINE else check
                 _compare(model, str(staged), engine, given.get("to") or compress_to, sink)
         _report_losses(model, path, given, sink)
+        _report_sizes(model, given.get("for_openvino"), sink)
         console.report(sink.diagnostics)
         if sink.errors:
             return 1
@@ -147,6 +149,21 @@ def _report_losses(model: Model, target: Path, given: dict[str, Any], sink: Sink
         sink.report(codes.LEFT_BEHIND, Loc(model.file), format=name, what=", ".join(found))
 
 
+def _report_sizes(model: Model, release: str | None, sink: Sink) -> None:
+    """Warn of inputs whose sizes the release cannot leave to the run."""
+    from irc.conversion import is_before_2022
+    from irc.diagnostics import Loc
+    from irc.diagnostics.codes import command as codes
+    from irc.ir.types import TensorType
+
+    if release is None or not is_before_2022(release):
+        return
+    varying = [v.name for v in model.graph.inputs if isinstance(v.type, TensorType) and not v.type.is_static]
+    if varying:
+        what = ", ".join(varying[:3]) + (f" and {len(varying) - 3} more" if len(varying) > 3 else "")
+        sink.report(codes.RELEASE_FIXES_SIZES, Loc(model.file), release=release, inputs=what)
+
+
 def _compare(model: Model, written: str, engine: str | None, precision: str | None, sink: Sink) -> None:
     from irc.cli.check import same_results
     from irc.diagnostics import Loc
@@ -166,6 +183,5 @@ def _compare(model: Model, written: str, engine: str | None, precision: str | No
 def publish(staging: Path, folder: Path, last: str) -> list[Path]:
     """Move finished files to their place, the one that names the others last; what was written, that one first."""
     files = sorted(staging.iterdir(), key=lambda f: (f.name == last, f.name))
-    for file in files:
-        os.replace(file, folder / file.name)
+    rename_all([(file, folder / file.name) for file in files])
     return [folder / file.name for file in reversed(files)]

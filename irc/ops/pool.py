@@ -45,6 +45,7 @@ from irc.ops.pool_rewrites import (
     write_lp_by_means,
     write_lp_by_sums,
     write_row_major,
+    write_torch_rounding,
 )
 from irc.ops.reduce import lowest
 
@@ -209,7 +210,14 @@ class MaxPool(Op):
         Form("MaxPool", 22, T=PREV | {bf16}),
     )
     openvino = (
-        Form("MaxPool", 1, attrs=OV_POOL, T=OV_NUMERIC, sig=Sig("x: T[>=3] -> y: T", T=NUMERIC)),
+        Form(
+            "MaxPool",
+            1,
+            attrs=OV_POOL,
+            T=OV_NUMERIC,
+            sig=Sig("x: T[>=3] -> y: T", T=NUMERIC),
+            write=write_torch_rounding,
+        ),
         Form(
             "MaxPool",
             8,
@@ -364,8 +372,17 @@ class AveragePool(Op):
         write_only(write_average_by_sums),
     )
     openvino = (
-        Form("AvgPool", 1, attrs=OV_AVG, T=OV_NUMERIC, read=read_avg_pool, direct=True, when=sayable),
-        Form("AvgPool", 14, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14}),
+        Form(
+            "AvgPool",
+            1,
+            attrs=OV_AVG,
+            T=OV_NUMERIC,
+            read=read_avg_pool,
+            direct=True,
+            when=sayable,
+            write=write_average_pool,
+        ),
+        Form("AvgPool", 14, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14}, write=None),
         Form("AvgPool", 16, attrs={**OV_AVG, "rounding_type": OV_ROUNDING_14, "dilations": PerAxis((), lo=1)}),
         write_only(write_average_of_padded),
         write_only(write_average_by_sums),

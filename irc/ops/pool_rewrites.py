@@ -46,7 +46,8 @@ def floored(op: Pooling, x: Value) -> dict[str, AttributeValue]:
     """
     if op.rounding == "floor":
         raise Declined
-    require(x.tensor.is_static, conversion.CANNOT_EXPRESS, target="this opset", op=str(op), types=x.tensor)
+    static = all(n.is_const for n in x.shape[2:])
+    require(static, conversion.CANNOT_EXPRESS, target="this opset", op=str(op), types=x.tensor)
     begin, _end = window_padding(op, x.shape[2:], op.kernel)
     count = window_count(op, x.shape[2:], op.kernel, effective_rounding(op))
     rank = len(op.kernel)
@@ -157,16 +158,21 @@ def write_row_major(b: Builder, op: MaxPool, x: Value) -> Results:
 
 
 def write_average_pool(b: Builder, op: AveragePool, x: Value) -> Results:
-    """ONNX: what its rounding and counting cannot say becomes padding."""
+    """What rounding and counting cannot say becomes padding."""
     fields = floored(op, x)
-    if op.counted == "padded":  # growing the padding would change what is counted
-        require(
-            fields["pads_end"] == tuple(op.pads_end),
-            conversion.CANNOT_EXPRESS,
-            target="ONNX",
-            op=str(op),
-            types=x.tensor,
-        )
+    if op.counted == "padded" and fields["pads_end"] != tuple(op.pads_end):
+        raise Declined  # growing the padding would change what is counted
     if op.counted == "window":
         fields["counted"] = "padded"
     return b.AveragePool(x, **fields)
+
+
+def write_torch_rounding(b: Builder, op: MaxPool, x: Value) -> Results:
+    """OpenVINO before version 14: rounding as PyTorch does it is one of the others, or becomes padding."""
+    if op.rounding != "ceil_torch" or not all(n.is_const for n in x.shape[2:]):
+        raise Declined
+    count = window_count(op, x.shape[2:], op.kernel, effective_rounding(op))
+    for rounding in ("floor", "ceil"):
+        if window_count(op, x.shape[2:], op.kernel, rounding) == count:
+            return b.add_all(replace(op, rounding=rounding), x)
+    return b.add_all(replace(op, **floored(op, x)), x)

@@ -58,3 +58,12 @@ def test_simpler(convert: Run, tmp_path: Path) -> None:
     status, said = convert(XML, str(tmp_path / "d.onnx"), "--simplify")
     assert status == 0
     assert "checked: 1 output agrees" in said
+
+
+def test_sizes_of_the_run_for_a_release_that_fixes_them(convert: Run, tmp_path: Path) -> None:
+    status, said = convert(ONNX, str(tmp_path / "d.xml"), "--shape", "image[n,1,8,8]", "--for-openvino", "2021.4")
+    assert status == 0
+    assert "IRC4911" in said and "only after sizes are given to image" in said
+    assert "IRC4911" not in convert(ONNX, str(tmp_path / "d.xml"), "--shape", "image[n,1,8,8]")[1]
+    status, said = convert(ONNX, str(tmp_path / "d.xml"), "--shape", "image[1,1,8,8]", "--for-openvino", "2021.4")
+    assert status == 0 and "IRC4911" not in said

@@ -111,3 +111,13 @@ NO_PAIRS = Code(
     fix="Compare models that were made of one another.",
     help="irc info MODEL lists inputs and outputs",
 )
+RELEASE_FIXES_SIZES = Code(
+    "IRC4911",
+    "warning",
+    "The release runs fixed sizes only",
+    "OpenVINO {release} runs this model only after sizes are given to {inputs}",
+    why="Releases before 2022.1 read inputs whose sizes vary, but their devices fix all sizes when a model is loaded.",
+    example="irc convert detector.onnx detector.xml --for-openvino 2021.4, where the batch is a name",
+    fix="Fix the sizes when converting, or call `net.reshape({{...}})` between `read_network` and `load_network`.",
+    help="--shape fixes them here, `net.reshape` in the program that loads the model",
+)

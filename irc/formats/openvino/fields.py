@@ -99,8 +99,13 @@ def _bounds(item: str) -> tuple[int, int | None] | None:
     return None if size is None else (size, size)
 
 
-def format_shape(shape: Shape | None) -> str:
-    """A Parameter's shape as OpenVINO writes it: `2,?,1..5`, `...`, or nothing for a scalar."""
+def format_shape(shape: Shape | None, old: bool = False) -> str:
+    """A Parameter's shape as OpenVINO writes it: `2,?,1..5`, `...`, or nothing for a scalar.
+
+    old: as releases before 2022.1 read it, which know no bounds: `2,-1,-1`.
+    """
+    if old and shape is not None:
+        return ",".join("-1" if d.const is None else str(d.const) for d in shape)
     return "..." if shape is None else ",".join(map(_format_dim, shape))
 
 
@@ -117,6 +122,7 @@ def _format_dim(dim: Dim) -> str:
     return f"{low}..{high}" if low else f"..{high}"
 
 
-def port_dim(dim: Dim) -> str:
-    """A `<dim>`: the size, or -1."""
-    return "-1" if dim.const is None else str(dim.const)
+def port_dim(dim: Dim, old: bool = False) -> str:
+    """A `<dim>`: the size, or -1; releases before 2022.1 take no negative one, infer all sizes and want 0."""
+    unknown = "0" if old else "-1"
+    return unknown if dim.const is None else str(dim.const)

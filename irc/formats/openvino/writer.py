@@ -25,23 +25,27 @@ from irc.formats.openvino.portmap import MAPS
 from irc.formats.openvino.xmltext import XmlText
 from irc.ir.types import Extras, TensorType, Type, dynamic
 
+LATER_TYPES = frozenset(("string", "nf4", "u2", "u3", "u6", "f8e4m3", "f8e5m2", "f8e8m0", "f4e2m1"))
+"""Element types that OpenVINO has had only since 2022.1 or later."""
+
 Item = tuple[str, str, RawTensor] | tuple[str, str, RawValue] | tuple[str, str, RawNode]
 """(kind, key, content) of a layer: "Parameter", "Const", "Result" or "node"."""
 
 
-def write(model: RawModel, path: str | Path) -> None:
+def write(model: RawModel, path: str | Path, old: bool = False) -> None:
     """Write `path` (.xml) and the .bin beside it.  Both appear under their names only when complete.
 
-    Raises OSError where the files cannot be written.
+    old: spell sizes and element types as releases before 2022.1 read them.  Raises OSError where the files cannot be
+    written, Problem (IRC4007) for an element type that OpenVINO cannot name.
     """
     xml = Path(os.fspath(path))
     with replacing_all([xml.with_suffix(".bin"), xml]) as (weights, text):
-        text.write(_Writer(model, BlobWriter(weights)).text())
+        text.write(_Writer(model, BlobWriter(weights), old).text())
 
 
 class _Writer:
-    def __init__(self, model: RawModel, blobs: BlobWriter) -> None:
-        self.model, self.blobs, self.out = model, blobs, XmlText()
+    def __init__(self, model: RawModel, blobs: BlobWriter, old: bool) -> None:
+        self.model, self.blobs, self.out, self.old = model, blobs, XmlText(), old
         self.runtime_info = model.version >= 11
 
     def text(self) -> bytes:
@@ -109,18 +113,21 @@ class _GraphWriter:
         ]
         self.out.open("layer", *pairs, *more, *extras.get("layer_attrs", {}).items())
 
-    @staticmethod
-    def _element_type(name: str, type: TensorType) -> str:
+    def _element_type(self, name: str, type: TensorType) -> str:
         """OpenVINO's name of the element type.  Problem IRC4007 where it has none."""
         text = type.dtype.ov
-        if text is None:
-            raise Problem(NO_ELEMENT_TYPE, name=name, type=type.dtype, target="OpenVINO")
+        if text is None or (self.writer.old and text in LATER_TYPES):
+            release = "OpenVINO" if text is None else "OpenVINO before 2022.1"
+            raise Problem(NO_ELEMENT_TYPE, name=name, type=type.dtype, target=release)
         return text
 
     def _parameter(self, number: int, value: RawValue) -> None:
         type = value.type if isinstance(value.type, TensorType) else TensorType(dynamic, None)
         self._open(number, "Parameter", value.extras, "opset1")
-        data = [("shape", format_shape(type.shape)), ("element_type", self._element_type(value.key, type))]
+        data = [
+            ("shape", format_shape(type.shape, self.writer.old)),
+            ("element_type", self._element_type(value.key, type)),
+        ]
         self.out.empty("data", *data, *value.extras.get("data_attrs", {}).items())
         self._rt_info(value.extras.get("rt_info", []))
         self._output([(0, type, value.names, _port_info(value.extras))])
@@ -203,7 +210,7 @@ class _GraphWriter:
             return
         self.out.open("port", *pairs)
         for dim in tensor.shape or ():
-            self.out.leaf("dim", port_dim(dim))
+            self.out.leaf("dim", port_dim(dim, self.writer.old))
         self._rt_info(info)
         self.out.close()
 

@@ -1,0 +1,138 @@
+"""`for_openvino` before 2022.1: what such a release reads, and computes right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+import irc
+from irc.diagnostics import ConversionError
+
+OLD = "2021.4"
+
+
+def model(
+    nodes: Sequence[NodeProto], shape: Sequence[int | str], constants: dict[str, NDArray[Any]] | None = None
+) -> ModelProto:
+    """A model from x, an f32 of that shape, to y."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    weights = [numpy_helper.from_array(v, k) for k, v in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "g", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def layers(path: Path) -> list[tuple[str, str, dict[str, str]]]:
+    """Type, operation set and attributes of every layer that computes."""
+    found: list[tuple[str, str, dict[str, str]]] = []
+    for layer in ElementTree.parse(path).iter("layer"):
+        data = layer.find("data")
+        if layer.attrib["type"] not in ("Const", "Parameter", "Result"):
+            found.append((layer.attrib["type"], layer.attrib["version"], {} if data is None else data.attrib))
+    return found
+
+
+def retargeted(source: ModelProto, folder: Path) -> Path:
+    """The model for the old release, which computes what the model does."""
+    path = folder / "old.xml"
+    irc.convert(source, path, for_openvino=OLD)
+    x = source.graph.input[0].type.tensor_type.shape
+    a = np.random.default_rng(0).standard_normal([d.dim_value or 2 for d in x.dim]).astype(np.float32)
+    for one, other in zip(irc.compile(source, backend="numpy")(a), irc.compile(path, backend="numpy")(a), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    openvino = pytest.importorskip("openvino")
+    compiled = openvino.Core().compile_model(str(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    np.testing.assert_allclose(compiled(a)[0], irc.compile(source, backend="numpy")(a)[0], rtol=1e-4, atol=1e-5)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "rounding"),
+    [
+        ((27, 27), {"kernel_shape": [3, 3], "strides": [2, 2]}, "floor"),  # nothing is left over
+        ((28, 28), {"kernel_shape": [3, 3], "strides": [2, 2]}, "ceil"),
+        ((8, 8), {"kernel_shape": [1, 2], "strides": [5, 5]}, "floor"),
+        ((7, 7), {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 0, 1, 0]}, "floor"),  # an axis of each kind
+    ],
+)
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+def test_rounding_of_torch(
+    tmp_path: Path, kind: str, size: tuple[int, ...], window: dict[str, Any], rounding: str
+) -> None:
+    node = helper.make_node(kind, ["x"], ["y"], ceil_mode=1, **window)
+    ((_, opset, attributes),) = layers(retargeted(model([node], (1, 3, *size)), tmp_path))
+    assert opset == "opset1"
+    assert attributes["rounding_type"] == (rounding if kind == "MaxPool" else "floor")
+
+
+def test_constant_in_front_of_a_row(tmp_path: Path) -> None:
+    """OpenVINO 2021.4 leaves out such a constant where it joins along axis 1 of one row."""
+    rng = np.random.default_rng(1)
+    source = model(
+        [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Concat", ["c", "r"], ["y"], axis=1)],
+        (1, 6, 4),
+        {"c": rng.random((1, 2, 4), np.float32)},
+    )
+    found = {kind: attributes for kind, _, attributes in layers(retargeted(source, tmp_path))}
+    assert found["Concat"]["axis"] == "0" and "Unsqueeze" in found
+    irc.convert(source, tmp_path / "new.xml")
+    irc.convert(tmp_path / "new.xml", tmp_path / "newer.xml", for_openvino="2022.1")
+    assert [kind for kind, _, _ in layers(tmp_path / "newer.xml")] == ["ReLU", "Concat"]
+    irc.convert(tmp_path / "new.xml", tmp_path / "old.xml", for_openvino=OLD)
+    assert {kind for kind, _, _ in layers(tmp_path / "old.xml")} == {"ReLU", "Squeeze", "Concat", "Unsqueeze"}
+
+
+def test_sizes_of_the_run(tmp_path: Path) -> None:
+    """The old reader takes -1 in a Parameter and nothing negative in a port; irc reads both."""
+    source = model([helper.make_node("Relu", ["x"], ["y"])], ("n", 3))
+    path = retargeted(source, tmp_path)
+    text = path.read_text("utf-8")
+    assert 'shape="-1,3"' in text and "<dim>-1</dim>" not in text
+    assert not [d for d in irc.validate(path) if d.severity == "error"]
+
+
+@pytest.mark.parametrize(("kind", "attributes"), [("Add", 'auto_broadcast="pdpd"'), ("Xor", 'auto_broadcast="numpy"')])
+def test_layers_that_old_devices_refuse(tmp_path: Path, kind: str, attributes: str) -> None:
+    element, precision = ("f32", "FP32") if kind == "Add" else ("boolean", "BOOL")
+    axis = 'auto_broadcast.auto_broadcast_axis="1" ' if kind == "Add" else ""
+    port = f'precision="{precision}"'
+    large, small = "<dim>2</dim><dim>3</dim><dim>4</dim>", "<dim>3</dim><dim>4</dim>"
+    (tmp_path / "m.xml").write_text(
+        f"""<?xml version="1.0"?>
+<net name="m" version="11"><layers>
+<layer id="0" name="a" type="Parameter" version="opset1"><data shape="2,3,4" element_type="{element}" />
+<output><port id="0" {port} names="a">{large}</port></output></layer>
+<layer id="1" name="b" type="Parameter" version="opset1"><data shape="3,4" element_type="{element}" />
+<output><port id="0" {port} names="b">{small}</port></output></layer>
+<layer id="2" name="op" type="{kind}" version="opset1"><data {attributes} {axis}/>
+<input><port id="0" {port}>{large}</port><port id="1" {port}>{small}</port></input>
+<output><port id="2" {port} names="y">{large}</port></output></layer>
+<layer id="3" name="r" type="Result" version="opset1"><input><port id="0" {port}>{large}</port></input></layer>
+</layers><edges>
+<edge from-layer="0" from-port="0" to-layer="2" to-port="0" />
+<edge from-layer="1" from-port="0" to-layer="2" to-port="1" />
+<edge from-layer="2" from-port="2" to-layer="3" to-port="0" /></edges></net>""",
+        "utf-8",
+    )
+    irc.convert(tmp_path / "m.xml", tmp_path / "old.xml", for_openvino=OLD)
+    for written, _, found in layers(tmp_path / "old.xml"):
+        assert written != "Xor" and found.get("auto_broadcast") != "pdpd"
+
+
+def test_element_types_that_came_later(tmp_path: Path) -> None:
+    source = model(
+        [helper.make_node("CastLike", ["x", "f"], ["z"]), helper.make_node("Cast", ["z"], ["y"], to=1)], (4,)
+    )
+    source.graph.initializer.append(helper.make_tensor("f", TensorProto.FLOAT8E4M3FN, [1], [1.0]))
+    source.opset_import[0].version, source.ir_version = 21, 10
+    irc.convert(source, tmp_path / "new.xml")
+    with pytest.raises(ConversionError, match=r"IRC4007|IRC4003"):
+        irc.convert(source, tmp_path / "old.xml", for_openvino=OLD)
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["new.bin", "new.xml"]
