@@ -6,17 +6,23 @@ their own where they can, because what a file says is compared, not how fast it 
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from irc import driver
+from irc.arrays import is_array
 from irc.conversion import ending_of
 from irc.diagnostics import NOWHERE, IrcError, Loc, Sink
 from irc.diagnostics.code import Code
 from irc.diagnostics.codes import command as codes
+from irc.ir.types import bf16
 
 IRC = ("c", "numpy")
 """irc's own engines, which read every model."""
@@ -122,7 +128,11 @@ def _onnxruntime(package: Any, path: str | Path, threads: int) -> Runner:
 
     def run(arguments: Sequence[Any]) -> list[Any]:
         given = {name: value for name, value in zip(names, arguments, strict=True) if value is not None}
-        return list(session.run(None, given))
+        if not any(_is_bf16(value) for value in given.values()):
+            return list(session.run(None, given))
+        values = {name: _value(package, value) for name, value in given.items()}
+        made = session.run_with_ort_values([spec.name for spec in session.get_outputs()], values)
+        return [_array_of(value) for value in made]
 
     return run
 
@@ -133,17 +143,41 @@ def _openvino(package: Any, path: str | Path, threads: int) -> Runner:
     def run(arguments: Sequence[Any]) -> list[Any]:
         request = compiled.create_infer_request()
         for i, value in enumerate(arguments):
-            request.set_input_tensor(i, package.Tensor(value))
+            narrow = _is_bf16(value)
+            given = [value.view(np.uint16), package.Shape(value.shape), package.Type.bf16] if narrow else [value]
+            request.set_input_tensor(i, package.Tensor(*given))
         request.infer()
         return [_array(request.get_output_tensor(i)) for i in range(len(compiled.outputs))]
 
     return run
 
 
+def _is_bf16(value: Any) -> bool:
+    return is_array(value) and value.dtype == bf16.numpy
+
+
+def _value(package: Any, value: Any) -> Any:
+    """ONNX Runtime's value of an array; of bf16, which it does not know from NumPy, by the bits."""
+    if not _is_bf16(value):
+        return package.OrtValue.ortvalue_from_numpy(value)
+    return package.OrtValue.ortvalue_from_numpy_with_onnx_type(value.view(np.uint16), bf16.onnx)
+
+
+def _array_of(value: Any) -> Any:
+    """The array of a value of ONNX Runtime."""
+    if value.data_type() != "tensor(bfloat16)":
+        return value.numpy()
+    shape = value.shape()
+    data = ctypes.string_at(value.data_ptr(), bf16.itemsize * math.prod(shape))
+    return np.frombuffer(data, bf16.numpy).reshape(shape)
+
+
 def _array(tensor: Any) -> Any:
     """A copy of a tensor of OpenVINO, which the next run would overwrite; strings as irc has them."""
     if tensor.element_type.get_type_name() == "string":
         return tensor.str_data.astype(object)
+    if tensor.element_type.get_type_name() == "bf16":
+        return tensor.data.view(bf16.numpy).copy()
     return tensor.data.copy()
 
 

@@ -43,6 +43,17 @@ def test_precision(capsys: pytest.CaptureFixture[str], source: Path, tmp_path: P
     assert "checked: 1 output agrees" in said
 
 
+@pytest.mark.parametrize(("ending", "engine"), [("onnx", "onnxruntime"), ("xml", "openvino"), ("onnx", "openvino")])
+def test_bf16_in_other_engines(
+    capsys: pytest.CaptureFixture[str], source: Path, tmp_path: Path, ending: str, engine: str
+) -> None:
+    """NumPy has no such type: these engines are given its bits."""
+    pytest.importorskip(engine)
+    given = ("--to", "bf16", "--check", engine)
+    assert main(("convert", str(source), str(tmp_path / f"m.{ending}"), *given)) == 0
+    assert f"checked: 1 output agrees in {engine}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("given", [("--to", "f8"), ("--compress-to", "bf16"), ("--to", "f16", "--compress-to", "f16")])
 def test_wrong_usage(source: Path, tmp_path: Path, given: tuple[str, ...]) -> None:
     assert main(("convert", str(source), str(tmp_path / "m.onnx"), *given)) == 2
