@@ -59,6 +59,8 @@ class Op:
     widens: ClassVar[Literal["same kind", "any", "none"]] = "same kind"
     """What may be computed in a wider element type, with a cast behind it, where a format lacks the own one: floats
     in floats and integers in integers; integers in floats too, because elements are compared or moved only; nothing."""
+    draws: ClassVar[bool] = False
+    """Makes random numbers of a seed: a file says how, rather than which these are."""
     at_run_only: ClassVar[bool] = False
     """Is computed in C only: it has no reference, so that nothing computes it at compile time."""
     part_of: ClassVar[int | None] = None

@@ -34,7 +34,7 @@ def fold_constants(graph: Graph) -> int:
 
 def _constants(node: Node) -> list[Constant]:
     """The results as constants; none where they are unknown, larger than the operands, or may differ in each run."""
-    if node.op.effect or node.op.at_run_only or node.op.regions or not node.inputs:
+    if node.op.effect or node.op.draws or node.op.at_run_only or node.op.regions or not node.inputs:
         return []
     if any(v.const is None for v in node.operands) or not all(_is_plain(v) for v in node.outputs):
         return []

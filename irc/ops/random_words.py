@@ -63,6 +63,7 @@ class PhiloxWords(Op):
     key: int
     stream: int = 0
     each: int = 1
+    draws = True
     sig = Sig("shape: I[1], draw?: i64[one] -> y: u32", I=INDEX)
 
     def infer(self, shape: Value, draw: Value | None = None) -> TensorType:
@@ -132,6 +133,7 @@ class MersenneWords(Op):
 
     seed: int
     each: int = 1
+    draws = True
     sig = Sig("shape: I[1] -> y: u32", I=INDEX)
 
     def infer(self, shape: Value) -> TensorType:
