@@ -15,6 +15,7 @@ import irc
 from irc.border.support import bodies_of
 from irc.cli.conversion_losses import conversion_losses
 from irc.conversion import SaveOptions, raw_model
+from irc.diagnostics import Sink
 from irc.formats.document import RawGraph
 from irc.ir.graph import Model
 from irc.version import VERSION
@@ -33,7 +34,7 @@ def types(model: Model, ending: str, **options: Any) -> Counter[str]:
             for body in bodies_of(node):
                 count(body)
 
-    count(raw_model(model, ending, SaveOptions(**options)).graph)
+    count(raw_model(model, ending, SaveOptions(**options), Sink()).graph)
     return found
 
 
