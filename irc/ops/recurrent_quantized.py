@@ -24,11 +24,12 @@ from irc.opdef.base import Array, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
 from irc.opdef.conversions import as_scalar, as_type
-from irc.opdef.forms import MICROSOFT, Form
+from irc.opdef.forms import MICROSOFT, Form, write_only
 from irc.opdef.signature import Sig
 from irc.ops.layout import reshaped
 from irc.ops.quantize import BYTES, DynamicQuantizeLinear
 from irc.ops.recurrent import Recurrent, attributes, summed
+from irc.ops.recurrent_loops import write_loops
 from irc.ops.recurrent_steps import RATIONAL, LSTMCells, add_products, step_order
 
 LARGEST = 255.0
@@ -151,6 +152,9 @@ class QuantizedLSTMSteps(LSTMCells):
                         self.emit_cell(b, (at, d, n), gate, peephole, (y, y_h, y_c))
                     with b.else_(), b.for_(size, "simd") as j:
                         b.store(y, (t, d, n, j), Const(0.0, f32))
+
+    onnx = (write_only(write_loops, since=11),)
+    openvino = (write_only(write_loops, since=5),)
 
 
 @op
