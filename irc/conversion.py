@@ -19,7 +19,7 @@ from irc.editing import precision, validity
 from irc.formats.document import RawGraph, RawModel, RawNode, RawValue
 from irc.ir.graph import Graph, Model
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType
-from irc.passes import idioms, list_sequences, pack_sequences, state as states
+from irc.passes import idioms, infinite_extremes, list_sequences, pack_sequences, state as states
 
 if TYPE_CHECKING:
     import onnx
@@ -291,6 +291,8 @@ def to_openvino(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     if version is None:
         version = model.version if model.format == "openvino" else 11
     model = _idiomatic(replace(model, graph=without_sequences(model.graph)), "openvino", sink)
+    if model.format != "openvino":
+        model = infinite_extremes.test_each_element(model)
     release = None if options.for_openvino is None else _release(options.for_openvino)
     return write_model(model, WriteOptions("openvino", max_opset=newest, version=version, release=release), sink)
 

@@ -11,13 +11,22 @@ from irc.expr import Bits, Expr
 from irc.ir.graph import Value
 from irc.ir.types import DType, TensorType, boolean, dtype, dynamic, string, u8
 from irc.opdef.base import Array, op
+from irc.opdef.builder import Builder
 from irc.opdef.elementwise import Elementwise
-from irc.opdef.forms import Form
+from irc.opdef.forms import Declined, Form, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import onnx_all
 from irc.ops.cast import CastTarget
 
 TYPES = onnx_all(26) - {string}
+
+
+def write_wrapped(b: Builder, op: BitCast, x: Value) -> Value:
+    """OpenVINO: integers of the same width are what Convert wraps to, and so are booleans as numbers."""
+    whole = x.dtype.is_integer and op.to.is_integer
+    if x.dtype.bits != op.to.bits or not (whole or (x.dtype == boolean and op.to == u8)):
+        raise Declined
+    return b.Cast(x, to=op.to)
 
 
 @op
@@ -56,3 +65,4 @@ class BitCast(Elementwise):
         return Bits(pattern, self.to) if self.to.is_float else pattern.cast(self.to)
 
     onnx = (Form("BitCast", 26, attrs={"to": CastTarget()}, T={"T1": TYPES, "T2": TYPES}),)
+    openvino = (write_only(write_wrapped),)

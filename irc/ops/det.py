@@ -21,8 +21,8 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
 from irc.opdef.conversions import as_scalar, as_type
-from irc.opdef.forms import MICROSOFT, PREV, Form, write_only
-from irc.opdef.precision import rounded, wide
+from irc.opdef.forms import MICROSOFT, PREV, Declined, Form, write_only
+from irc.opdef.precision import narrowed, rounded, wide, widened
 from irc.opdef.run_sizes import TO_THE_END
 from irc.opdef.signature import Sig
 from irc.ops.loop_forms import repeated
@@ -49,6 +49,32 @@ def move_pivot(b: LoopBuilder, m: Tensor, k: Expr, product: Var | None = None) -
             upper = b.let(m[k, j], "upper")
             b.store(m, (k, j), m[chosen, j])
             b.store(m, (chosen, j), upper)
+
+
+LARGEST = 3
+"""Rows of the largest matrix whose determinant is written out in full."""
+
+
+def write_products(b: Builder, op: Det, x: Value) -> Value:
+    """OpenVINO has no determinants: expanded along the first row, for matrices of up to three rows."""
+    size = x.shape[-1].const
+    if size is None or not 1 <= size <= LARGEST:
+        raise Declined
+    precise = widened(b, x)
+    rows = [b.Gather(precise, b.const(i), b.const(-2)) for i in range(size)]
+
+    def expanded(row: int, columns: list[int]) -> Value:
+        """Compute the determinant of the rows from `row` on, in these columns."""
+        total: Value | None = None
+        for k, column in enumerate(columns):
+            term = b.Gather(rows[row], b.const(column), b.const(-1))
+            if len(columns) > 1:
+                term = b.Mul(term, expanded(row + 1, columns[:k] + columns[k + 1 :]))
+            total = term if total is None else b.Sub(total, term) if k % 2 else b.Add(total, term)
+        assert total is not None
+        return total
+
+    return narrowed(b, expanded(0, list(range(size))), x)
 
 
 @op
@@ -87,6 +113,7 @@ class Det(Op):
             b.store(y, at, product.cast(y.dtype))
 
     onnx = (Form("Det", 11, T=FLOATS), Form("Det", 22, T=PREV | {bf16}))
+    openvino = (write_only(write_products),)
 
 
 def write_by_columns(b: Builder, op: Inverse, x: Value) -> Value:

@@ -291,4 +291,34 @@ def test_walks_down_trees(aggregate: str, tmp_path: Path) -> None:
     x[0, 2] = x[1, 1] = np.nan
     model = model_of(node, [x], 20, ["x"])
     model.opset_import.append(oh.make_opsetid("ai.onnx.ml", 3))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (4, 3, 3)], ids=str)
+def test_determinants_in_full(shape: tuple[int, ...], tmp_path: Path) -> None:
+    arrays = [RNG.standard_normal(shape).astype(F)]
+    check(model_of(oh.make_node("Det", ["x"], ["y"]), arrays, 22), arrays, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("of", "to"), [(np.int8, np.uint8), (np.uint16, np.int16), (np.uint32, np.int32), (B, np.uint8)]
+)
+def test_bits_of_integers(of: type, to: type, tmp_path: Path) -> None:
+    x = (RNG.random(6) < 0.5) if of is B else RNG.integers(np.iinfo(of).min, np.iinfo(of).max, 6).astype(of)
+    node = oh.make_node("BitCast", ["x"], ["y"], to=oh.np_dtype_to_tensor_dtype(np.dtype(to)))
+    check(model_of(node, [x], 26), [x], tmp_path)
+
+
+@pytest.mark.parametrize(("name", "infinity"), [("ReduceMax", -INF), ("ReduceMin", INF)])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_rows_of_infinity(name: str, infinity: float, keepdims: int, tmp_path: Path) -> None:
+    """As in the function that ONNX defines Attention by."""
+    x = RNG.standard_normal((3, 4)).astype(F)
+    x[1], x[2, 1] = infinity, infinity
+    model = model_of(oh.make_node(name, ["x", "axes"], ["m"], keepdims=keepdims), [x, np.array([1], I)], 20)
+    for name, array in (("axes", np.array([1], I)), ("infinity", np.array(infinity, F))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    del model.graph.input[1]
+    model.graph.node.append(oh.make_node("CastLike", ["infinity", "m"], ["limit"]))
+    model.graph.node.append(oh.make_node("Equal", ["limit" if keepdims else "infinity", "m"], ["y"]))
+    model.graph.output[0].name = "y"
     check(model, [x], tmp_path)
