@@ -15,10 +15,13 @@ from irc import driver
 from irc.arrays import is_array
 from irc.cli import feeds
 from irc.comparison import engines
-from irc.comparison.measures import allowed, as_float, difference, measure
+from irc.comparison.measures import STEPS, allowed, as_float, difference, measure
 from irc.diagnostics import IrcError, Loc
 from irc.ir.graph import Graph, Model
 from irc.ir.types import dtype
+from irc.ops.arithmetic import Round
+from irc.ops.fake_quantize import FakeQuantize
+from irc.ops.quantize import DynamicQuantizeLinear, QuantizeLinear
 from irc.ops.random import Random
 
 
@@ -88,7 +91,7 @@ def _sampled(source: Model, precision: str | None) -> _Sample | Outcome:
             continue
         if any(difference(a, b) for a, b in zip(expected, again, strict=True)):
             return Outcome(None, "its results are random")
-        return _Sample(reference.outputs, arrays, expected, precision)
+        return _Sample(reference.outputs, arrays, expected, precision or (STEPS if _quantizes(source.graph) else None))
     return outcome
 
 
@@ -143,6 +146,12 @@ def _initial(value: Any, initial: Any) -> Any:
 def initial_states(model: Model) -> dict[str, Any]:
     """Initial values (None: zeros) of the inputs that a written ONNX model has for its state, by name."""
     return {name: initial for name, _, initial in json.loads(model.metadata.get("irc.state", "[]"))}
+
+
+def _quantizes(graph: Graph) -> bool:
+    """Whether a model rounds what it computes to steps."""
+    kinds = QuantizeLinear, DynamicQuantizeLinear, FakeQuantize, Round
+    return any(isinstance(node.op, kinds) for part in graph.nested() for node in part.nodes)
 
 
 def _is_random(graph: Graph) -> bool:

@@ -13,7 +13,9 @@ RELATIVE = 1e-4
 """Largest difference allowed, relative to the largest magnitude of the tensor."""
 NARROW = 2e-2
 """The same for tensors of 16 bits and fewer."""
-ROUNDED = {"f16": 2e-2, "bf16": 1e-1}
+STEPS = "steps"
+"""What models round to that quantize as they run: where sums end on the other side of a half, a result moves a step."""
+ROUNDED = {"f16": 2e-2, "bf16": 1e-1, STEPS: 2e-2}
 """The same where weights, or all floats, of one model were rounded to such a type."""
 SMALLEST = 1e-6
 """A largest magnitude below counts as this one."""
