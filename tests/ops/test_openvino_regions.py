@@ -14,7 +14,6 @@ import pytest
 from openvino import opset15 as opset
 
 import irc
-from irc.diagnostics import ConversionError
 from tests.ops.test_regions import CASES, SEQUENCES, model_of
 
 F = np.float32
@@ -43,9 +42,9 @@ def agree(got: Sequence[Any], want: Sequence[Any]) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *SEQUENCES])
 def test_onnx_to_openvino_and_back(name: str, tmp_path: Path) -> None:
-    text, feeds = CASES[name]
+    text, feeds = {**CASES, **SEQUENCES}[name]
     source, xml, back = tmp_path / "model.onnx", tmp_path / "model.xml", tmp_path / "back.onnx"
     onnx.save(model_of(text), source)
     irc.convert(source, xml)
@@ -62,14 +61,6 @@ def test_onnx_to_openvino_and_back(name: str, tmp_path: Path) -> None:
         agree(peer(*feed), want)
         for engine in engines:
             agree(engine(*feed), want)
-
-
-@pytest.mark.parametrize("name", list(SEQUENCES)[:2])
-def test_sequences_are_not_written(name: str, tmp_path: Path) -> None:
-    source = tmp_path / "model.onnx"
-    onnx.save(model_of(SEQUENCES[name][0]), source)
-    with pytest.raises(ConversionError, match="IRC40"):
-        irc.convert(source, tmp_path / "model.xml")
 
 
 # ------------------------------------------------------------ models that OpenVINO wrote
