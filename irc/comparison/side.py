@@ -99,7 +99,7 @@ class Side:
 
 def _document(model: Model, engine: str) -> RawModel:
     if engine == "onnxruntime" and model.format != "onnx":
-        return conversion.raw_model(model, ".onnx", conversion.SaveOptions())
+        return conversion.raw_model(model, ".onnx", conversion.SaveOptions(), Sink())
     return document_of(model)
 
 

@@ -93,8 +93,10 @@ def test_a_changed_weight_is_found(compare: Run, tmp_path: Path, a: str, b: str,
     said = json.loads(out)
     first = said["first"]
     assert status == 1 and not said["same"], err
-    assert first["name"] == "product5" and first["operands_that_agree"] == ["tanh4"]
-    assert [first[side]["layer"] for side in ("a", "b")] == ["dense_5", "dense_5"]
+    written = a.endswith(".xml") and engines.startswith("onnxruntime")  # as ONNX: product and sum are one Gemm
+    assert first["name"] == ("sum5" if written else "product5") and first["operands_that_agree"] == ["tanh4"]
+    layers = [first[side]["layer"] for side in ("a", "b")]
+    assert layers == (["bias_5", "bias_5"] if written else ["dense_5", "dense_5"])
     assert [Path(first[side]["file"]).name for side in ("a", "b")] == [a, b]
     for side, name in (("a", a), ("b", b)):
         place = first[side]["where"]

@@ -165,20 +165,19 @@ def test_external_data_need_a_file():
     read(with_weight(external_tensor(location="w.bin")).SerializeToString(), "IRC1461")
 
 
-def test_big_weights_are_written_beside_the_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "INLINE_LIMIT", 1000)
+def test_big_weights_are_written_beside_the_model(tmp_path):
     big, small = np.random.default_rng(0).random((16, 33), np.float32), np.float32([1, 2])
     nodes = [helper.make_node("Gather", ["big", "small"], ["y"])]
     tensors = [numpy_helper.from_array(big, "big"), numpy_helper.from_array(small, "small")]
     model, _ = read(make(nodes, [], initializer=tensors))
     path = tmp_path / "model.onnx"
-    writer.write(model, path)
+    writer.write(model, path, inline_limit=1000)
     first = path.read_bytes(), (tmp_path / "model.onnx.data").read_bytes()
     np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(path).graph.initializer[0]), big)
     locations = [t.data_location for t in onnx.load(path, load_external_data=False).graph.initializer]
     assert locations == [TensorProto.EXTERNAL, TensorProto.DEFAULT]  # what is small stays in the protobuf
     again, _ = read(path)
-    writer.write(again, path)  # over the file that it maps
+    writer.write(again, path, inline_limit=1000)  # over the file that it maps
     assert (path.read_bytes(), (tmp_path / "model.onnx.data").read_bytes()) == first
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
     np.testing.assert_array_equal(again.graph.constants["big"].load(), big)
