@@ -258,7 +258,7 @@ def remainder(x: Array, y: Array, truncated: bool) -> Array:
     return np.where(y == 0, 0, (np.fmod if truncated else np.mod)(x, safe)).astype(x.dtype)
 
 
-def write_floor_mod(b: Builder, op: Mod, x: Value, y: Value) -> Results:
+def write_floor_mod(b: Builder, op: Mod, x: Value, y: Value) -> Value:
     """ONNX has floats with fmod=1 only: a remainder of the other sign than y gets y added."""
     rest, zero = b.Mod(x, y, fmod=True), b.const(0, x.dtype)
     other = b.And(b.Xor(b.Less(rest, zero), b.Less(y, zero)), b.Not(b.Equal(rest, zero)))

@@ -102,7 +102,7 @@ def test_a_changed_weight_is_found(compare: Run, tmp_path: Path, a: str, b: str,
         place = first[side]["where"]
         assert place.startswith("layer ") if name.endswith(".xml") else place.startswith("graph main, node 16 ")
     assert 1e-3 < first["relative"] < 1 and 0.5 < first["cosine"] < 1 and first["ulp"] > 1000
-    assert said["matched"] >= 39 and said["runs"] <= 4
+    assert said["matched"] >= (27 if written else 39) and said["runs"] <= 4
 
 
 def test_what_is_said_to_people(compare: Run, tmp_path: Path) -> None:
