@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
-from irc.ir.graph import Graph, Value
-from irc.ir.types import Type, f32
+from irc.ir.graph import Value
+from irc.ir.types import f32
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_type
-from irc.ops.loop_forms import loop, start_body
+from irc.ops.loop_forms import repeated
 
 if TYPE_CHECKING:
     from irc.ops.linear_attention import LinearAttention
@@ -41,18 +41,15 @@ def write_steps(
     names = ["q", "k", "v", *(name for name, x in rest.items() if x is not None)]
     outside = [*wide, *(as_type(b, x, f32) for x in rest.values() if x is not None)]
 
-    def body(types: Sequence[Type]) -> Graph:
-        region, number, going = start_body("steps")
-        inner = Builder(region, b.hint, b.loc)
-        before = region.add_input("state", types[0])
-        given = [region.add_input(v.name, v.type, contents=v.contents, assumed=v.assumed) for v in outside]
+    def step(
+        inner: Builder, number: Value, carried: Sequence[Value], given: Sequence[Value]
+    ) -> tuple[Sequence[Value], Sequence[Value]]:
         at = {name: inner.Gather(x, number, inner.const(1)) for name, x in zip(names, given, strict=True)}
-        state, row = _step(inner, op, before, at, (int(size), int(columns)))
-        region.outputs = [going, state, row]
-        return region
+        after, row = _step(inner, op, carried[0], at, (int(size), int(columns)))
+        return [after], [row]
 
     count = b.Gather(b.Shape(q), b.const(1), b.const(0))
-    state, rows = loop(b, count, None, [state], outside, body)
+    state, rows = repeated(b, count, [state], outside, step)
     y = b.Reshape(b.Transpose(rows, [1, 0, 2, 3, 4]), b.const([0, 0, heads * int(columns)]))
     return as_type(b, y, q.dtype), as_type(b, state, q.dtype if past is None else past.dtype)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from irc.ir.graph import Graph, Value
-from irc.ir.types import Type, f32
+from irc.ir.graph import Value
+from irc.ir.types import f32
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_type
 from irc.opdef.forms import Declined
-from irc.ops.loop_forms import loop, start_body
+from irc.ops.loop_forms import repeated
 from irc.ops.recurrent_steps import RATIONAL
 
 if TYPE_CHECKING:
@@ -54,20 +54,16 @@ def _direction(
     count = b.Gather(b.Shape(given[0]), b.const(0), b.const(0))
     outside = [*given, *([count] if backwards else [])]
 
-    def body(types: Sequence[Type]) -> Graph:
-        region, number, going = start_body("steps")
-        inner = Builder(region, b.hint, b.loc)
-        h, c = (region.add_input(name, type) for name, type in zip(("h", "c"), types, strict=True))
-        projected, whole, scale, *more = [
-            region.add_input(v.name, v.type, contents=v.contents, assumed=v.assumed) for v in outside
-        ]
+    def step(
+        inner: Builder, number: Value, carried: Sequence[Value], within: Sequence[Value]
+    ) -> tuple[Sequence[Value], Sequence[Value]]:
+        (h, c), (projected, whole, scale, *more) = carried, within
         at = inner.Sub(inner.Sub(more.pop(), inner.const(1)), number) if backwards else number
         sums = inner.Add(inner.Gather(projected, at, inner.const(0)), _product(inner, h, whole, scale))
         h, c = _cell(inner, op, d, inner.Add(sums, more[0]) if more else sums, c)
-        region.outputs = [going, h, c, h]
-        return region
+        return [h, c], [h]
 
-    state, cell, rows = loop(b, count, None, held, outside, body)
+    state, cell, rows = repeated(b, count, held, outside, step)
     if backwards:
         places = b.Range(b.Sub(count, b.const(1)), b.const(-1), b.const(-1))
         rows = b.Gather(rows, places, b.const(0))
