@@ -46,6 +46,8 @@ from irc.opdef.conversions import as_i64, as_scalar, as_type, as_vector
 from irc.opdef.forms import PREV, Attributes, Declined, Form, Results, write_only
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL
+from irc.ops.loop_forms import repeated
+from irc.ops.random_words import seeded_state, sequence_state
 from irc.ops.sort import TopK
 
 WORD = 1 << 32
@@ -110,9 +112,10 @@ class Random(Op):
     stream: int = 1
     effect = True
 
-    def uniform(self, b: Builder, shape: Value, dtype: DType) -> Value:
-        """Numbers from 0 to 1, without 1."""
-        return b.RandomRange(shape, b.const(0.0, dtype), b.const(1.0, dtype), seed=self.seed, stream=self.stream)
+    def uniform(self, b: Builder, shape: Value, dtype: DType, generator: str = "philox") -> Value:
+        """Draw numbers from 0 to 1, without 1."""
+        fields = {"seed": self.seed, "stream": self.stream, "generator": generator}
+        return b.RandomRange(shape, b.const(0.0, dtype), b.const(1.0, dtype), **fields)
 
     def result(self, dtype: DType | None, x: Value | None = None) -> DType:
         """The element type of the result, which is said or else x's: a float."""
@@ -156,7 +159,8 @@ class RandomRange(Random):
 
     Floats have 10 (f16), 7 (bf16), 23 or 52 random bits; integers are a word modulo their number.
     generator "mersenne": the words are PyTorch's, floats have one bit more, and i64 with bounds beyond a word are two;
-    "numpy": f64 as `RandomState` makes it.
+    "numpy": f64 as `RandomState` makes it; "sequence": f32 of C++'s `std::mt19937` after a sequence of both seeds,
+    which may be 1.
     """
 
     generator: str = "philox"
@@ -171,7 +175,7 @@ class RandomRange(Random):
         low, high, dtype = as_scalar(b, low), as_scalar(b, high), low.dtype
         each = self._words_of_one(low, high)
         if self.generator != "philox" and draw is None:
-            words = b.MersenneWords(shape, seed=(self.seed or 0) % WORD, each=each)
+            words = b.MersenneWords(shape, self._state(b), each=each)
         else:
             words = b.PhiloxWords(shape, draw, key=self.seed or 0, stream=self.stream, each=each)
         if each > 1:
@@ -181,6 +185,11 @@ class RandomRange(Random):
         if sizes.dims() is None:  # a size of -1 is no request to Reshape, but wrong
             sizes = b.Where(b.Less(sizes, b.const(0)), b.const(-2), sizes)
         return b.Reshape(y, sizes, special_zero=False)
+
+    def _state(self, b: Builder) -> Value:
+        seed = self.seed or 0
+        both = [seed % WORD, self.stream % WORD]
+        return b.const(sequence_state(both) if self.generator == "sequence" else seeded_state(seed), u32)
 
     def _words_of_one(self, low: Value, high: Value) -> int:
         if self.generator != "mersenne" or low.dtype != i64:
@@ -192,11 +201,13 @@ class RandomRange(Random):
         return 1 if all(int(v.reshape(-1)[0]) < WORD for v in bounds if v is not None) else 2
 
     def _floats(self, b: Builder, words: Value, low: Value, high: Value) -> Value:
-        dtype, bits = low.dtype, FRACTION[self.generator][low.dtype]
-        if self.generator == "numpy":
+        dtype = low.dtype
+        if self.generator == "sequence":
+            unit = b.Mul(b.Cast(words, to=dtype), b.const(2.0**-32, dtype))
+        elif self.generator == "numpy":
             parts = b.Cast(b.BitShift(words, b.const([5, 6], u32), direction="RIGHT"), to=f64)
             unit = b.ReduceSum(b.Mul(parts, b.const([2.0**-27, 2.0**-53], f64)), [1], keepdims=False)
-        elif bits > 32:
+        elif (bits := FRACTION[self.generator][dtype]) > 32:
             mask, scale = [(1 << bits - 32) - 1, WORD - 1], [2.0 ** (32 - bits), 2.0**-bits]
             parts = b.Cast(b.BitwiseAnd(words, b.const(mask, u32)), to=f64)
             unit = b.ReduceSum(b.Mul(parts, b.const(scale, f64)), [1], keepdims=False)
@@ -363,7 +374,42 @@ PROBABILITIES = FLOATS_BF16 | {f8e4m3fn, f8e5m2}
 
 def read_multinomial(b: Builder, a: Attributes, probabilities: Value, count: Value) -> Results:
     fields = {"dtype": a.dtype, "with_replacement": a.with_replacement, "log_probs": a.log_probs}
+    fields["generator"] = "sequence"
     return b.Multinomial(probabilities, count, **fields, **seeds(a))
+
+
+def lowest_class(b: Builder, shares: Value, u: Value) -> Value:
+    """Find the first class whose cumulative share [batch, classes] is at least the number drawn [batch, n]."""
+    below = b.Less(b.Unsqueeze(shares, [1]), as_type(b, b.Unsqueeze(u, [2]), shares.dtype))
+    return b.ReduceSum(b.Cast(below, to=i64), [2], keepdims=False)
+
+
+def one_by_one(b: Builder, shares: Value, u: Value) -> Value:
+    """Find as many classes as numbers [batch, n] were drawn: the class of each gives its share to the others."""
+
+    def step(
+        inner: Builder, number: Value, carried: Sequence[Value], given: Sequence[Value]
+    ) -> tuple[Sequence[Value], Sequence[Value]]:
+        (left,), (drawn,) = carried, given
+        classes = inner.Gather(inner.Shape(left), inner.const(1), inner.const(0))
+        found = lowest_class(inner, left, inner.Gather(drawn, inner.Unsqueeze(number, [0]), inner.const(1)))
+        found = inner.Min(found, inner.Sub(classes, inner.const(1)))
+        ends = inner.Concat(found, inner.Add(found, inner.const(1)), axis=1)
+        upto = inner.GatherElements(inner.Pad(left, inner.const([0, 1, 0, 0])), ends, axis=1)
+        share = inner.Sub(inner.Slice(upto, [1], [2], [1]), inner.Slice(upto, [0], [1], [1]))
+        places = inner.Range(inner.const(0), classes, inner.const(1))
+        after = inner.Cast(inner.GreaterOrEqual(places, found), to=left.dtype)
+        rest = inner.Div(inner.Sub(left, inner.Mul(after, share)), inner.Sub(inner.const(1.0, left.dtype), share))
+        return [rest], [inner.Squeeze(found, [1])]
+
+    count = b.Gather(b.Shape(u), b.const(1), b.const(0))
+    *_, rows = repeated(b, count, [shares], [u], step)
+    return b.Transpose(rows, [1, 0])
+
+
+def drawn_in_sequence(op: Multinomial, *operands: Value) -> bool:
+    """Whether OpenVINO's operation draws these numbers; without a seed any will do."""
+    return has_seeds(op) and (op.seed is None or op.generator == "sequence")
 
 
 @op
@@ -371,11 +417,13 @@ class Multinomial(Random):
     """`count` classes for each row [batch, classes] of probabilities, which need not add up to 1, or their logarithms.
 
     without replacement: those with the least -log(u) / p of a uniform u each, the least first.
+    generator "sequence": as OpenVINO's CPU plugin draws them, without replacement one after the other.
     """
 
     dtype: DType = i32
     with_replacement: bool = True
     log_probs: bool = True
+    generator: str = "philox"
     sig = Sig("x: T1[2], count: I[one] -> y: T2", T1=PROBABILITIES, I=INTEGERS, T2=INDEX)
 
     def decompose(self, b: Builder, x: Value, count: Value) -> Value:
@@ -386,9 +434,13 @@ class Multinomial(Random):
         if self.log_probs:
             p = b.Exp(b.Sub(p, b.ReduceMax(p, [1])))
         count = as_vector(b, as_i64(b, count))
+        sums = b.CumSum(p, b.const(1))
+        shares = b.Div(sums, b.Slice(sums, [-1], b.dims([classes]), [1]))
+        if self.generator == "sequence" and self.seed is not None:
+            u = self.uniform(b, b.Concat(b.dims([batch]), count, axis=0), f32, "sequence")
+            y = lowest_class(b, shares, u) if self.with_replacement else one_by_one(b, shares, u)
+            return b.Cast(y, to=self.dtype)
         if self.with_replacement:
-            sums = b.CumSum(p, b.const(1))
-            shares = b.Div(sums, b.Slice(sums, [-1], b.dims([classes]), [1]))
             u = self.uniform(b, b.Concat(b.dims([batch]), count, axis=0), p.dtype)
             below = b.LessOrEqual(b.Unsqueeze(shares, [1]), b.Unsqueeze(u, [2]))
             return b.Cast(b.ReduceSum(b.Cast(below, to=i64), [2], keepdims=False), to=self.dtype)
@@ -425,6 +477,6 @@ class Multinomial(Random):
             T={"T1": PROBABILITIES, "I": INTEGERS, "T2": INDEX},
             read=read_multinomial,
             direct=True,
-            when=has_seeds,
+            when=drawn_in_sequence,
         ),
     )

@@ -7,7 +7,7 @@ ACM TOMACS 8 (1998) (MT19937, with the seeding of the version of 2002).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ from irc.diagnostics.codes import shape as codes
 from irc.expr import Bin, Const, Expr, Tensor, Var, index, select
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
-from irc.ir.relation import at_most
+from irc.ir.relation import at_most, same
 from irc.ir.types import TensorType, i64, u32, u64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
@@ -124,37 +124,70 @@ def xor(x: Expr, y: Expr, key: int) -> Expr:
     return Bin("bitxor", Bin("bitxor", x, y), Const(key, x.dtype))
 
 
+def seeded_state(seed: int) -> np.ndarray:
+    """Make the state of a Mersenne Twister of one seed of 32 bits."""
+    state = np.random.RandomState(seed % 2**32).get_state(legacy=False)
+    return np.asarray(state["state"]["key"], np.uint32)
+
+
+def sequence_state(seeds: Sequence[int]) -> np.ndarray:
+    """Make the state of a Mersenne Twister of several seeds of 32 bits: as `std::seed_seq` does for `std::mt19937`.
+
+    Source: ISO C++, [rand.util.seedseq] and [rand.eng.mers].
+    """
+    near, far, count = (STATE - 11) // 2, (STATE + 11) // 2, max(len(seeds) + 1, STATE)
+    words = [0x8B8B8B8B] * STATE
+    for k in range(count):
+        here, one, other = k % STATE, (k + near) % STATE, (k + far) % STATE
+        mixed = words[here] ^ words[one] ^ words[(k - 1) % STATE]
+        first = 1664525 * (mixed ^ mixed >> 27) & WORD
+        seed = len(seeds) if k == 0 else here + seeds[k - 1] if k <= len(seeds) else here
+        second = first + seed & WORD
+        words[one], words[other], words[here] = words[one] + first & WORD, words[other] + second & WORD, second
+    for k in range(count, count + STATE):
+        here, one, other = k % STATE, (k + near) % STATE, (k + far) % STATE
+        mixed = words[here] + words[one] + words[(k - 1) % STATE] & WORD
+        first = 1566083941 * (mixed ^ mixed >> 27) & WORD
+        second = first - here & WORD
+        words[one], words[other], words[here] = words[one] ^ first, words[other] ^ second, second
+    return np.array(words, np.uint32)
+
+
 @op
 class MersenneWords(Op):
-    """`each` words for every element of a tensor of that shape, in their order: MT19937, seeded with 32 bits.
+    """`each` words for every element of a tensor of that shape, in their order: MT19937, from this state on.
 
     What random operations of other generators than Philox are compiled to.
     """
 
-    seed: int
     each: int = 1
     draws = True
-    sig = Sig("shape: I[1] -> y: u32", I=INDEX)
+    sig = Sig("shape: I[1], state: u32[1] -> y: u32", I=INDEX)
 
-    def infer(self, shape: Value) -> TensorType:
+    def infer(self, shape: Value, state: Value) -> TensorType:
+        facts = {
+            "op": self.name,
+            "what": "number of words of the state",
+            "value": state.shape[0],
+            "expected": str(STATE),
+        }
+        require(same(state.shape[0], STATE), codes.SIZE_RANGE, **facts)
         return count_of(self.name, shape, self.each)
 
-    def run_sizes(self, b: Builder, out: TensorType, shape: Value) -> Iterable[tuple[Dim, Value]]:
+    def run_sizes(self, b: Builder, out: TensorType, shape: Value, state: Value) -> Iterable[tuple[Dim, Value]]:
         return counted(b, out, shape, self.each)
 
-    def reference(self, shape: Array) -> Array:
+    def reference(self, shape: Array, state: Array) -> Array:
         count = self.each * int(np.prod(np.asarray(shape), dtype=np.int64))
-        state = np.random.RandomState(self.seed % 2**32)
-        return state.randint(0, 2**32, count, np.uint32)
+        random = np.random.RandomState()
+        random.set_state(("MT19937", np.asarray(state, np.uint32), STATE, 0, 0.0))
+        return random.randint(0, 2**32, count, np.uint32)
 
-    def loops(self, b: LoopBuilder, shape: Tensor, y: Tensor) -> None:
+    def loops(self, b: LoopBuilder, shape: Tensor, state: Tensor, y: Tensor) -> None:
         """The state is made anew, in place, behind each of its words that has been given out."""
         s = b.alloc(u32, (STATE,), "state")
-        last = b.var(Const(self.seed & WORD, u32), "last")
         with b.for_(STATE) as i:
-            b.store(s, (i,), last)
-            mixed = Bin("bitxor", last, shifted(last, 30)) * 1812433253
-            b.assign(last, mixed + (i + 1).cast(u32))
+            b.store(s, (i,), state[i])
         at = b.var(Const(0, i64), "at")
         with b.for_(y.shape[0]) as k:
             following = b.let(select(at.eq(STATE - 1), Const(0, i64), at + 1), "following")

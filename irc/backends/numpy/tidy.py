@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MUTATORS = frozenset(
     {
         *("append", "extend", "insert", "pop", "update", "add", "discard", "remove", "sort", "reverse", "setdefault"),
-        *("clear", "fill", "put", "partition", "resize"),
+        *("clear", "fill", "put", "partition", "resize", "set_state"),
     }
 )
 """Methods that change their object."""

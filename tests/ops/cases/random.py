@@ -11,7 +11,7 @@ from irc.ops.random import (
     RandomUniform,
     RandomUniformLike,
 )
-from irc.ops.random_words import MersenneWords, PhiloxWords
+from irc.ops.random_words import MersenneWords, PhiloxWords, seeded_state
 from tests.ops.cases import Case, Spec
 
 SHAPE = Spec("i64", (2,), values=[3, 5], const=True)
@@ -70,5 +70,5 @@ CASES = [
     Case(Dropout(seed=5), (Spec("f32", (3, 4)), None, Spec("bool", (), values=False)), 1e-6),
     Case(Dropout(seed=5), (Spec("f32", (4,)), Spec("f32", (), values=1), Spec("bool", (), values=True))),
     Case(PhiloxWords(2**63 + 1, 2**40, 3), (SHAPE, Spec("i64", (1,), values=[11]))),
-    Case(MersenneWords(9, 50), (SHAPE,)),
+    Case(MersenneWords(50), (SHAPE, Spec("u32", (624,), values=seeded_state(9).tolist()))),
 ]
