@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from irc import driver
 from irc.arrays import is_array
@@ -23,6 +20,7 @@ from irc.ops.arithmetic import Round
 from irc.ops.fake_quantize import FakeQuantize
 from irc.ops.quantize import DynamicQuantizeLinear, QuantizeLinear
 from irc.ops.random import Random
+from irc.passes.state import initial_array, initial_values
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,11 @@ def _run(compiled: Any, arrays: list[Any]) -> list[Any]:
 def _by(engine: str, source: Model, written: str, arrays: list[Any]) -> list[Any]:
     """The outputs of a written model in an engine; its inputs beyond the arrays are state at its initial value."""
     model = driver.load(written)
-    states = initial_states(model)
+    values = initial_values(model.metadata)
     given = [as_float(a, v.dtype.numpy) if is_array(a) else a for a, v in zip(arrays, model.graph.inputs, strict=False)]
-    arguments = [*given, *[_initial(i, states.get(i.name)) for i in model.graph.inputs[len(arrays) :]]]
+    added = model.graph.inputs[len(arrays) :]
+    states = [initial_array(v.tensor, values.get(v.name), feeds.SYMBOL_SIZE) for v in added]
+    arguments = [*given, *states]
     if engine in engines.IRC:
         return engines.irc_runner(model, engine)(arguments)
     return engines.runner(engine, written, place=Loc(source.file))(arguments)
@@ -135,17 +135,6 @@ def _confirmed(outcome: Outcome, peer: str, source: Model, written: str, sample:
         return Outcome(outcome.same, f"{outcome.reason}; {e}")
     second = _compare(sample, got, peer)
     return second if second.same else Outcome(True, outcome.reason, peer, second.reason)
-
-
-def _initial(value: Any, initial: Any) -> Any:
-    shape = tuple(int(d) if d.is_const else feeds.SYMBOL_SIZE for d in value.shape)
-    dtype = value.dtype.numpy
-    return np.zeros(shape, dtype) if initial is None else np.asarray(initial, dtype).reshape(shape)
-
-
-def initial_states(model: Model) -> dict[str, Any]:
-    """Initial values (None: zeros) of the inputs that a written ONNX model has for its state, by name."""
-    return {name: initial for name, _, initial in json.loads(model.metadata.get("irc.state", "[]"))}
 
 
 def _quantizes(graph: Graph) -> bool:

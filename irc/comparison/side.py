@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import math
 import os
 import tempfile
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -23,7 +22,8 @@ from irc.diagnostics.codes import command as codes
 from irc.editing.extraction import needed_part
 from irc.formats.document import RawGraph, RawModel, RawTensor
 from irc.ir.graph import Model
-from irc.passes.state import METADATA
+from irc.ir.types import TensorType
+from irc.passes.state import METADATA, initial_array, initial_values
 from irc.runtime.describe import describe
 from irc.runtime.ports import Port
 
@@ -93,8 +93,10 @@ class Side:
 
     def _initial_states(self) -> list[Any]:
         """What the inputs that a conversion made of state begin with: its metadata say so, zeros by default."""
-        values = {name: initial for name, _, initial in json.loads(self.document.metadata.get(METADATA, "[]"))}
-        return [_initial(v, values) for v in self.graph.inputs[len(self.inputs) :]]
+        values, added = initial_values(self.document.metadata), self.graph.inputs[len(self.inputs) :]
+        named = [next((values[name] for name in (v.key, *v.names) if name in values), None) for v in added]
+        types = [cast("TensorType", v.type) for v in added]
+        return [initial_array(t, initial) for t, initial in zip(types, named, strict=True)]
 
 
 def _document(model: Model, engine: str) -> RawModel:
@@ -118,12 +120,6 @@ def _moved(tensor: RawTensor, file: IO[bytes]) -> RawTensor:
 
     load = partial(np.memmap, file, dtype, "r", offset, tensor.shape)  # which keeps no hold of the tensor
     return replace(tensor, load=load)
-
-
-def _initial(value: Any, values: Mapping[str, Any]) -> Any:
-    dtype, shape = value.type.dtype.numpy, tuple(int(d) if d.is_const else 0 for d in value.type.shape)
-    initial = next((values[name] for name in (value.key, *value.names) if name in values), None)
-    return np.zeros(shape, dtype) if initial is None else np.asarray(initial, dtype).reshape(shape)
 
 
 def _write(raw: RawModel, path: Path) -> None:

@@ -6,6 +6,7 @@ ONNX has no state; the model's metadata then says which output feeds which input
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from irc.arrays import Array
 from irc.diagnostics import Problem, Sink
 from irc.diagnostics.codes import conversion
 from irc.ir.graph import Graph, Model, Node, Value
+from irc.ir.types import TensorType
 from irc.opdef.builder import Builder
 from irc.opdef.reference import run_reference
 from irc.ops.cast import Cast
@@ -113,6 +115,19 @@ def explicit(model: Model, sink: Sink) -> Model:
     graph.extras["outputs"] = declared
     rows = [[i.name, o.name, None if a is None else _numbers(a)] for i, o, a in states]
     return replace(model, graph=graph, metadata={**model.metadata, METADATA: json.dumps(rows)})
+
+
+def initial_values(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Read the initial values of the inputs that stand for state, by name; None is zeros."""
+    return {name: initial for name, _, initial in json.loads(metadata.get(METADATA, "[]"))}
+
+
+def initial_array(type: TensorType, initial: Any, unknown: int = 0) -> Array:
+    """Make the array that a state begins with.  unknown: the extent of dimensions without a size."""
+    shape = tuple(int(d) if d.is_const else unknown for d in type.dims() or ())
+    return (
+        np.zeros(shape, type.dtype.numpy) if initial is None else np.asarray(initial, type.dtype.numpy).reshape(shape)
+    )
 
 
 def _numbers(array: Array) -> Any:

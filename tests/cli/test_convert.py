@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import onnx
-import pytest
 
-from irc.cli import main
-
-DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits"
-ONNX, XML = str(DIGITS / "digits.onnx"), str(DIGITS / "digits.xml")
-Run = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def convert(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*args: str) -> tuple[int, str]:
-        status = main(("convert", *args))
-        return status, capsys.readouterr().err
-
-    return call
+from tests.cli.conftest import ONNX, XML, Run
 
 
 def test_other_shapes(convert: Run, tmp_path: Path) -> None:

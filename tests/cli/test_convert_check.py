@@ -11,21 +11,8 @@ import numpy as np
 import onnx
 import pytest
 
-from irc.cli import main
 from irc.comparison import engines
-
-DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits"
-ONNX, XML = str(DIGITS / "digits.onnx"), str(DIGITS / "digits.xml")
-Run = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def convert(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*args: str) -> tuple[int, str]:
-        status = main(("convert", *args))
-        return status, capsys.readouterr().err
-
-    return call
+from tests.cli.conftest import ONNX, XML, Run
 
 
 def saved(path: Path, text: str) -> str:
