@@ -80,12 +80,22 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     precision: the least that products of f32 must have.
     """
     # here: loading and validating need no kernels
-    from irc.layout import bf16_storage, channels_last, concat_in_place, fold_taps, images, texts, transposed_conv
+    from irc.layout import (
+        bf16_storage,
+        channels_last,
+        concat_in_place,
+        fold_taps,
+        images,
+        texts,
+        transposed_conv,
+        trim_taps,
+    )
     from irc.selection import select
 
     at = [name for name, _ in COMPILE_C].index("decompose")
     early: Pass = ("select-composites", lambda graph, sink: select.run(graph, isa, True, precision))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
+    seen: Pass = ("trim-taps", lambda graph, sink: trim_taps.run(graph))
     few: Pass = ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa))
     last: Pass = ("select-kernels", lambda graph, sink: select.run(graph, isa, precision=precision))
     layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph))
@@ -94,7 +104,8 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
     strings: Pass = ("texts", texts.run)
     decoders: Pass = ("images", images.run)
-    return (*COMPILE_C[:at], strings, *_each(decoders, early, convolutions, few), *COMPILE_C[at:], *_each(*kernels))
+    first = (strings, *_each(decoders, early, convolutions, seen, few))
+    return (*COMPILE_C[:at], *first, *COMPILE_C[at:], *_each(*kernels))
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (

@@ -572,6 +572,7 @@ def test_dump_after_shows_what_kernels_take(irc: Run) -> None:
     listed = [
         "select-composites",
         "transposed-conv",
+        "trim-taps",
         "fold-taps",
         "decompose",
         "channels-last",
