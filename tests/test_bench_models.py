@@ -1,4 +1,4 @@
-"""The networks of bench/: they compile, and compute what ONNX Runtime and NumPy do; the report's arithmetic."""
+"""The networks and layers of bench/: they compute what ONNX Runtime and NumPy do; the reports' arithmetic."""
 
 from __future__ import annotations
 
@@ -82,3 +82,32 @@ def test_a_measurement(networks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(row.times) == {"irc", "irc medium", "onnxruntime", "openvino"}
     assert all(t > 0 for times in row.times.values() for t in times)
     assert row.difference["irc"] < 1e-5 and row.gflop == pytest.approx(2e-9 * (64 * 64 + 64 * 32 + 32 * 10))
+
+
+@pytest.mark.parametrize("index", range(42))
+def test_layers_are_right(index: int) -> None:
+    """Two layers of every family of the sweep, by its NumPy: its C is what the sweep itself compares."""
+    ort = pytest.importorskip("onnxruntime")
+    sweep: Any = module("sweep")
+    layer = sweep.draw(3, index, list(sweep.FAMILIES))
+    session = ort.InferenceSession(layer.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, layer.feeds)
+    (found,) = irc.compile(layer.model, backend="numpy")(layer.feeds)
+    largest = np.abs(wanted.astype(np.float64)).max()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=(1e-2 if layer.family in sweep.ROUGH else 1e-4) * largest)
+
+
+def test_the_sweep_adds_up() -> None:
+    sweep: Any = module("sweep")
+    rows = [
+        sweep.Row(0, "pool", "a", {"irc": 2.0, "ort": 1.0, "openvino": 4.0}),
+        sweep.Row(1, "pool", "b", {"irc": 1.0}),
+    ]
+    rows.append(sweep.Row(2, "norm", "c", {"irc": 1.0, "openvino": 2.0}, difference=1.0))
+    assert [r.ratio for r in rows if r.index != 1] == [0.5, 2.0]
+    assert [r.off for r in rows] == [False, False, True]
+    assert sweep.summary(rows, 0.9).splitlines() == [
+        "pool           1  mean  0.50  lowest  0.50  below 0.9: 1",
+        "norm           1  mean  2.00  lowest  2.00  below 0.9: 0",
+        "all            2  mean  1.00  lowest  0.50  below 0.9: 1",
+    ]

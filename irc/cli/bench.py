@@ -73,22 +73,27 @@ def _prepare(
     return {"irc": irc_engine(compiled, arrays), **found}, arrays
 
 
-def measure(runs: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
-    """Seconds of every single run: in each round each engine runs for a while after a warm-up; another one begins."""
+def measure(
+    runs: dict[str, Callable[[], Any]], rounds: int = ROUNDS, seconds: float = BURST_SECONDS
+) -> dict[str, list[float]]:
+    """Measure the seconds of every single run.
+
+    In each round each engine runs for this many seconds after a warm-up; each round begins with another one.
+    """
     times: dict[str, list[float]] = {name: [] for name in runs}
     order = list(runs)
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         at = turn % len(order)
         for name in order[at:] + order[:at]:
             time.sleep(PAUSE_SECONDS)
-            times[name] += _burst(runs[name])
+            times[name] += _burst(runs[name], seconds)
     return times
 
 
-def _burst(run: Callable[[], Any]) -> list[float]:
+def _burst(run: Callable[[], Any], seconds: float) -> list[float]:
     found: list[float] = []
     run()
-    until = time.perf_counter() + BURST_SECONDS
+    until = time.perf_counter() + seconds
     while True:
         before = time.perf_counter()
         run()

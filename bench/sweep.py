@@ -1,0 +1,179 @@
+"""Measures random layers with irc beside ONNX Runtime and OpenVINO: is there a shape that irc is slow at?
+
+python bench/sweep.py --seed 1 --count 150              every family in turn; about three minutes on two idle cores
+python bench/sweep.py --family conv2d,einsum --threads 2
+python bench/sweep.py --target x86-64-v3                beside OpenVINO, held to AVX2; ONNX Runtime cannot be
+python bench/sweep.py --seed 1 --show 42 -o layer.onnx  writes a layer, to profile it
+
+The ratio is the faster peer's median by irc's: above 1, irc is the faster one.  A peer that cannot run a layer is left
+out of its row.  "off" marks a layer whose result is not ONNX Runtime's within 1e-4 of its largest element (1e-2 where
+numbers of 16 or 8 bits are rounded).  The exit status is 1 if a layer is off or below --floor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import layers
+import layers_of_loops as loops
+import numpy as np
+import onnx
+from layers import Draft, Layer
+
+import irc
+from irc.cli import bench
+
+FAMILIES: dict[str, Callable[[Draft], str]] = {
+    "conv2d": partial(layers.convolution, rank=2),
+    "depthwise": partial(layers.convolution, rank=2, group="depthwise"),
+    "conv1d": partial(layers.convolution, rank=1),
+    "conv3d": partial(layers.convolution, rank=3),
+    "transposed": layers.transposed,
+    "pool": layers.pool,
+    "matmul": layers.matmul,
+    "einsum": layers.einsum,
+    "attention": layers.attention,
+    "grouped": partial(layers.attention, shared=(2, 4, 8)),
+    "recurrent": layers.recurrent,
+    "half": layers.half,
+    "quantized": layers.quantized,
+    "elementwise": loops.elementwise,
+    "norm": loops.norm,
+    "reduction": loops.reduction,
+    "movement": loops.movement,
+    "sampling": loops.sampling,
+    "scatter": loops.scatter,
+    "dynamic": loops.dynamic_batch,
+    "table": loops.table,
+}
+ROUGH = {"half", "quantized"}
+"""Families that round to 16 or 8 bits on their way."""
+
+
+@dataclass
+class Row:
+    """A layer that was measured: medians in ms by engine, and how far irc's result is from ONNX Runtime's."""
+
+    index: int
+    family: str
+    text: str
+    ms: dict[str, float] = field(default_factory=dict[str, float])
+    difference: float = 0.0
+    error: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """The faster peer's time by irc's; NaN if either is missing."""
+        peers = [v for name, v in self.ms.items() if name != "irc"]
+        return min(peers) / self.ms["irc"] if peers and "irc" in self.ms else math.nan
+
+    @property
+    def off(self) -> bool:
+        return bool(self.error) or not self.difference <= (1e-2 if self.family in ROUGH else 1e-4)
+
+    def __str__(self) -> str:
+        times = "  ".join(f"{name} {ms:8.4f}" for name, ms in self.ms.items())
+        note = f"  {self.error}" if self.error else f"  off by {self.difference:.1e}" if self.off else ""
+        return f"{self.index:4d} {self.family:11s} {self.ratio:6.2f}  {times}  {self.text}{note}"
+
+
+def draw(seed: int, index: int, families: Sequence[str]) -> Layer:
+    """Make layer `index` of a seed: families take turns."""
+    family = families[index % len(families)]
+    draft = Draft(np.random.default_rng([seed, index]))
+    return draft.layer(family, FAMILIES[family](draft))
+
+
+def measured(index: int, layer: Layer, given: argparse.Namespace) -> Row:
+    """Load the layer into every engine and run them in turn."""
+    row = Row(index, layer.family, layer.text)
+    data = layer.model.SerializeToString()
+    runs: dict[str, bench.Engine] = {}
+    try:
+        compiled = irc.compile(data, backend="c", threads=given.threads, target=given.target)
+        runs["irc"] = bench.irc_engine(compiled, layer.feeds)
+    except irc.IrcError as error:
+        row.error = str(error).splitlines()[0]
+    for name, make in (("ort", bench.onnxruntime_engine), ("openvino", bench.openvino_engine)):
+        try:
+            runs[name] = make(data, given.threads, layer.feeds)
+        except Exception as error:  # a peer raises what it likes
+            print(f"     {name}: {str(error).splitlines()[0][:100]}", file=sys.stderr)
+    if "irc" in runs and "ort" in runs:
+        row.difference = bench.differences({"ort": runs["ort"], "irc": runs["irc"]})["irc"]
+    if given.target != "native":
+        runs.pop("ort", None)
+    seconds = given.time / given.rounds
+    times = bench.measure({name: engine.run for name, engine in runs.items()}, given.rounds, seconds)
+    row.ms = {name: 1e3 * statistics.median(some) for name, some in times.items()}
+    return row
+
+
+def summary(rows: Sequence[Row], floor: float) -> str:
+    """Write a line for each family and one for all: layers, geometric mean of the ratios, lowest, below the floor."""
+    lines: list[str] = []
+    for family in (*FAMILIES, "all"):
+        ratios = [r.ratio for r in rows if family in ("all", r.family) and not math.isnan(r.ratio)]
+        if ratios:
+            mean = math.exp(statistics.fmean(map(math.log, ratios)))
+            below = sum(r < floor for r in ratios)
+            lines.append(
+                f"{family:11s} {len(ratios):4d}  mean {mean:5.2f}  lowest {min(ratios):5.2f}  below {floor}: {below}"
+            )
+    return "\n".join(lines)
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=len(FAMILIES))
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--family", default=",".join(FAMILIES), help="several with commas between")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--target", default="native")
+    parser.add_argument("--time", type=float, default=0.15, help="seconds for each engine and layer")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--floor", type=float, default=0.9)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--show", type=int, metavar="INDEX", help="write this layer instead of measuring")
+    parser.add_argument("-o", "--output", type=Path, default=Path("layer.onnx"))
+    given = parser.parse_args(words)
+    if unknown := set(given.family.split(",")) - set(FAMILIES):
+        parser.error(f"no such family: {', '.join(sorted(unknown))}")
+    return given
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    given = arguments(words)
+    families: list[str] = given.family.split(",")
+    if given.show is not None:
+        layer = draw(given.seed, given.show, families)
+        onnx.save(layer.model, given.output)
+        fed: dict[str, Any] = layer.feeds
+        np.savez(given.output.with_suffix(".npz"), **fed)
+        print(f"{given.output}: {layer.family} {layer.text}")
+        return 0
+    if given.target != "native":
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
+    rows: list[Row] = []
+    for index in range(given.first, given.first + given.count):
+        rows.append(measured(index, draw(given.seed, index, families), given))
+        print(rows[-1], flush=True)
+    print(f"\n{summary(rows, given.floor)}\noff: {sum(r.off for r in rows)}")
+    if given.json:
+        given.json.write_text(json.dumps([{**asdict(r), "ratio": r.ratio} for r in rows], indent=1), "utf-8")
+    return int(any(r.off or r.ratio < given.floor for r in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
