@@ -13,8 +13,8 @@ from irc.ops.matmul import MatMul
 from irc.ops.pool import AveragePool, MaxPool
 from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.ops.reduce import ReduceMax, ReduceMean
-from irc.ops.softmax import Softmax
-from irc.selection import attention, conv, global_pool, matmul, pool, recurrent, transpose
+from irc.ops.softmax import LogSoftmax, Softmax
+from irc.selection import attention, conv, global_pool, matmul, pool, recurrent, softmax, transpose
 from irc.selection.alike import share_kernels
 from irc.selection.selector import Family, Selection, Selector
 
@@ -39,7 +39,8 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
         done += recurrent.select_kernel(selector, node)
     graph.prune()
     if early:
-        return done + selector.take({Softmax: attention.select_kernel})
+        done += selector.take({Softmax: attention.select_kernel})
+        return done + selector.take({Softmax: softmax.select_kernel, LogSoftmax: softmax.select_kernel})
     done += selector.take({MatMul: matmul.select_kernel, **WINDOWS, ChannelsLast: _channels_last})
     if any(type(node.op) in REDUCTIONS for node in graph.nodes):
         # after contractions have got their epilogues, so that the row groups are those of fusion

@@ -34,6 +34,7 @@ from irc.kernels.pool.nhwc import NhwcGlobalPoolKernel, NhwcPoolKernel
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.recurrent.lstm_gru import RecurrentKernel
 from irc.kernels.recurrent.problem import Cell, Direction, RecurrentProblem
+from irc.kernels.softmax.problem import SoftmaxProblem
 from irc.kernels.vector.vecmath import FUNCTIONS
 
 M = Dim.symbol("m")
@@ -87,6 +88,7 @@ PROBLEMS: tuple[Problem, ...] = (
     RecurrentProblem.contiguous(f64, "gru", "reverse", M, 7, 64),
     RecurrentProblem.contiguous(f32, "gru_linear", "forward", M, 1, 64, True, False, "int64_t", True),
     *(reordering(dtype, (M, 64), (1, 0)) for dtype in (f32, f64)),
+    *(SoftmaxProblem.contiguous(M, M, inner, log) for inner in (1, M) for log in (False, True)),
 )
 """Every kernel solves one of them on some instruction set."""
 

@@ -1,0 +1,62 @@
+"""Selection for Softmax and LogSoftmax of operands that stand in memory.
+
+Where loops would compute the operand or what follows on the way, rows or columns stay with them.
+"""
+
+from __future__ import annotations
+
+from irc.fusion.access import ZERO, Access, row_major
+from irc.fusion.epilogues import FusedEpilogue
+from irc.ir.dim import product
+from irc.ir.graph import Node, Value
+from irc.ir.types import f32
+from irc.kernels.core.registry import select
+from irc.kernels.softmax.problem import SoftmaxProblem
+from irc.ops.conv import Conv
+from irc.ops.layout import Reshape
+from irc.ops.matmul import MatMul
+from irc.ops.softmax import LogSoftmax, Softmax
+from irc.selection.selector import Selection, Selector, worthwhile
+
+
+def select_kernel(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for a softmax or its logarithm; None where loops compute it."""
+    x, y = node.inputs[0], node.outputs[0]
+    assert isinstance(node.op, Softmax | LogSoftmax)
+    after = selector.only_use(y)
+    if x is None or y.dtype != f32 or not x.shape or not worthwhile(*x.shape):
+        return None
+    if not _stands(selector, x) or (after is not None and after.op.elementwise):
+        return None
+    axis = node.op.axis % len(x.shape)
+    problem = SoftmaxProblem(
+        y.dtype,
+        selector.precision,
+        isinstance(node.op, LogSoftmax),
+        product(x.shape[:axis]),
+        x.shape[axis],
+        product(x.shape[axis + 1 :]),
+    )
+    kernel = select(problem, selector.isa)
+    if kernel is None:
+        return None
+    return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
+
+
+def _stands(selector: Selector, x: Value) -> bool:
+    """Tell whether a value is in memory in any case: an input, read several times, or what a kernel computes."""
+    node = x.producer
+    if node is None or selector.only_use(x) is None:
+        return True
+    source = node.inputs[0] if isinstance(node.op, Reshape) else None
+    return _of_kernel(selector, x) if source is None else _stands(selector, source)
+
+
+def _of_kernel(selector: Selector, x: Value) -> bool:
+    """Tell whether a product or a convolution computes a value, with elementwise operations behind it."""
+    node = x.producer
+    if node is None or selector.only_use(x) is None:
+        return False
+    if isinstance(node.op, MatMul | Conv):
+        return True
+    return node.op.elementwise and any(_of_kernel(selector, v) for v in node.operands if v.shape == x.shape)
