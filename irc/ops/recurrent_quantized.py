@@ -29,7 +29,7 @@ from irc.opdef.signature import Sig
 from irc.ops.layout import reshaped
 from irc.ops.quantize import BYTES, DynamicQuantizeLinear
 from irc.ops.recurrent import Recurrent, attributes, summed
-from irc.ops.recurrent_loops import write_loops
+from irc.ops.recurrent_loops import write_quantized_loops
 from irc.ops.recurrent_steps import RATIONAL, LSTMCells, add_products, step_order
 
 LARGEST = 255.0
@@ -153,8 +153,8 @@ class QuantizedLSTMSteps(LSTMCells):
                     with b.else_(), b.for_(size, "simd") as j:
                         b.store(y, (t, d, n, j), Const(0.0, f32))
 
-    onnx = (write_only(write_loops, since=11),)
-    openvino = (write_only(write_loops, since=5),)
+    onnx = (write_only(write_quantized_loops, since=11),)
+    openvino = (write_only(write_quantized_loops, since=5),)
 
 
 @op

@@ -20,9 +20,11 @@ from irc.ir.graph import Value
 from irc.ir.types import INTEGERS, TensorType, f32, f64, i64
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
+from irc.opdef.forms import write_only
 from irc.opdef.signature import Sig
 from irc.ops.activation import sigmoid, sigmoid_expr, softplus, softplus_expr
 from irc.ops.rational import rational_sigmoid, rational_sigmoid_expr, rational_tanh, rational_tanh_expr
+from irc.ops.recurrent_loops import write_loops
 
 Activation = tuple[str, float, float]
 """ONNX's name, alpha, beta."""
@@ -330,6 +332,8 @@ class LSTMSteps(LSTMCells):
             self.emit_cell(b, (at, d, n), lambda j: sums[j], peephole, (y, y_h, y_c))
 
         self.over(b, projected, [(y_h, h), (y_c, c)], lengths, y, step)
+
+    openvino = (write_only(write_loops, since=5),)
 
 
 @op

@@ -1,4 +1,4 @@
-"""How pooling of regions of interest is written to ONNX where RoiAlign does not say it: a loop over the regions.
+"""How pooling of regions of interest is written where a format's RoiAlign does not say it: a loop over the regions.
 
 What a run gives is a vector: engines stack vectors alike.
 """
@@ -6,6 +6,7 @@ What a run gives is a vector: engines stack vectors alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,6 +88,12 @@ def taps(b: Builder, place: Value, size: Value, inside: Value) -> list[tuple[Val
 
 def samples(b: Builder, image: Value, sizes: Value, down: Value, right: Value) -> Value:
     """Read an image at places between its elements, [c, places of `down` and `right`, which broadcast]."""
+    first, *others = weighted(b, image, sizes, down, right)
+    return reduce(b.Add, others, first)
+
+
+def weighted(b: Builder, image: Value, sizes: Value, down: Value, right: Value) -> list[Value]:
+    """Take the four elements around each place, times their weights."""
     kind = image.dtype
     height, width = (b.Gather(sizes, b.const(k), b.const(0)) for k in (0, 1))
     inside: Value | None = None
@@ -94,14 +101,12 @@ def samples(b: Builder, image: Value, sizes: Value, down: Value, right: Value) -
         near = b.And(b.GreaterOrEqual(place, b.const(-1.0, kind)), b.LessOrEqual(place, as_type(b, size, kind)))
         inside = near if inside is None else b.And(inside, near)
     assert inside is not None
-    total: Value | None = None
+    found: list[Value] = []
     for weight, row in taps(b, down, height, inside):
         for other, column in taps(b, right, width, inside):
             element = b.Gather(image, b.Add(b.Mul(row, width), column), b.const(1))
-            part = b.Mul(b.Where(inside, element, b.const(0.0, kind)), b.Mul(weight, other))
-            total = part if total is None else b.Add(total, part)
-    assert total is not None
-    return total
+            found.append(b.Mul(b.Where(inside, element, b.const(0.0, kind)), b.Mul(weight, other)))
+    return found
 
 
 def mean(b: Builder, found: Value, counts: Sequence[Value]) -> Value:
@@ -140,23 +145,55 @@ def write_samples(b: Builder, op: RoiAlign, x: Value, rois: Value, batch: Value)
     """The largest of samples and 0, whose number only the region tells."""
     if op.mode != "max_sample":
         raise Declined
+
+    def largest(b: Builder, image: Value, sizes: Value, places: Sequence[Value], counts: Sequence[Value]) -> Value:
+        values = samples(b, image, sizes, *places)
+        # A sample of 0 more: the largest of none is 0, and no negative one is larger.
+        padded = b.Pad(values, b.const([0, 0, 0, 0, 0, 0, 0, 0, 1, 1]))
+        return b.Relu(b.ReduceMax(padded, [3, 4], keepdims=False))
+
+    return aligned(b, op, x, rois, batch, largest)
+
+
+def write_largest_part(b: Builder, op: RoiAlign, x: Value, rois: Value, batch: Value) -> Value:
+    """The largest of the weighted elements around the samples; 0 where there is no sample."""
+    if op.mode != "max":
+        raise Declined
+
+    def largest(b: Builder, image: Value, sizes: Value, places: Sequence[Value], counts: Sequence[Value]) -> Value:
+        values = b.Max(*weighted(b, image, sizes, *places))
+        padded = b.Pad(values, b.const([0, 0, 0, 0, 0, 0, 0, 0, 1, 1]), b.like(-np.inf, values))
+        found = b.ReduceMax(padded, [3, 4], keepdims=False)
+        return b.Where(b.Greater(b.Mul(*counts), b.const(0)), found, b.like(0.0, found))
+
+    return aligned(b, op, x, rois, batch, largest)
+
+
+def aligned(
+    b: Builder,
+    op: RoiAlign,
+    x: Value,
+    rois: Value,
+    batch: Value,
+    largest: Callable[[Builder, Value, Value, Sequence[Value], Sequence[Value]], Value],
+) -> Value:
+    """Add the loop over the regions; `largest` gets the image, its sizes, and the places and numbers of samples."""
     kind: DType = x.dtype.compute
 
     def pooled(b: Builder, image: Value, sizes: Value, region: Value) -> Value:
         numbers = b.Mul(region, b.const(op.spatial_scale, kind))
         numbers = b.Sub(numbers, b.const(0.5, kind)) if op.half_pixel else numbers
         found: list[Value] = []
+        counts: list[Value] = []
         for axis, parts in enumerate((op.output_height, op.output_width)):
             start, end = (b.Gather(numbers, b.const(k), b.const(0)) for k in (1 - axis, 3 - axis))
             extent = b.Sub(end, start)
             extent = extent if op.half_pixel else b.Max(extent, b.const(1.0, kind))
             step = b.Div(extent, b.const(float(parts), kind))
             size = b.Gather(sizes, b.const(axis), b.const(0))
-            along, _ = places(b, start, step, parts, op.sampling_ratio, size)
+            along, count = places(b, start, step, parts, op.sampling_ratio, size)
             found.append(b.Unsqueeze(along, [1, 3] if axis == 0 else [0, 2]))
-        values = samples(b, image, sizes, *found)
-        # A sample of 0 more: the largest of none is 0, and no negative one is larger.
-        padded = b.Pad(values, b.const([0, 0, 0, 0, 0, 0, 0, 0, 1, 1]))
-        return b.Relu(b.ReduceMax(padded, [3, 4], keepdims=False))
+            counts.append(count)
+        return largest(b, image, sizes, found, counts)
 
     return over_regions(b, x, rois, batch, (op.output_height, op.output_width), pooled)

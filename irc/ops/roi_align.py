@@ -23,7 +23,7 @@ from irc.opdef.forms import PREV, Attributes, Declined, Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.ops.pool import MaxPool
-from irc.ops.regions_onnx import write_samples
+from irc.ops.regions_onnx import write_largest_part, write_samples
 
 SPREAD = 8
 """A region takes at most this many samples for each row or column of the image, and a few: one that is larger lies
@@ -224,6 +224,7 @@ class RoiAlign(Op):
             last=8,
         ),
         Form("ROIAlign", 9, attrs={**OV_ALIGN, "aligned_mode": ALIGNED}, when=openvino_says, judges=()),
+        write_only(write_largest_part, since=5),
     )
 
 

@@ -322,3 +322,73 @@ def test_rows_of_infinity(name: str, infinity: float, keepdims: int, tmp_path: P
     model.graph.node.append(oh.make_node("Equal", ["limit" if keepdims else "infinity", "m"], ["y"]))
     model.graph.output[0].name = "y"
     check(model, [x], tmp_path)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize(
+    ("fields", "optional"),
+    [
+        ({}, "p"),
+        ({"clip": 0.3}, "np"),
+        ({"input_forget": 1}, "n"),
+        ({"activations": ["HardSigmoid", "Softsign", "Elu"]}, ""),
+        ({"activations": ["Sigmoid", "LeakyRelu", "Affine"], "input_forget": 1}, "np"),
+        ({"activations": ["ThresholdedRelu", "ScaledTanh", "Softplus"]}, "n"),
+    ],
+    ids=str,
+)
+def test_long_short_term_memory_in_loops(fields: dict[str, Any], optional: str, direction: str, tmp_path: Path) -> None:
+    """Peepholes, coupled gates, and activations that OpenVINO's sequence does not have."""
+    directions, steps, batch, size, hidden = 1 + (direction == "bidirectional"), 4, 3, 5, 4
+    shapes = {
+        "x": (steps, batch, size),
+        "w": (directions, 4 * hidden, size),
+        "r": (directions, 4 * hidden, hidden),
+        "b": (directions, 8 * hidden),
+        "n": (batch,),
+        "h": (directions, batch, hidden),
+        "c": (directions, batch, hidden),
+        "p": (directions, 3 * hidden),
+    }
+    names = [name if name in "xwrbhc" + optional else "" for name in shapes]
+    arrays = [
+        np.array([4, 2, 1], np.int32) if name == "n" else (RNG.standard_normal(shapes[name]) / 2).astype(F)
+        for name in names
+        if name
+    ]
+    fields = {**fields, **({"activations": fields["activations"] * directions} if "activations" in fields else {})}
+    node = oh.make_node("LSTM", names, ["y", "y_h", "y_c"], hidden_size=hidden, direction=direction, **fields)
+    check(model_of(node, arrays, 17), arrays, tmp_path)
+
+
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("mode", ["half_pixel", "output_half_pixel"])
+def test_largest_weighted_elements(mode: str, ratio: int, tmp_path: Path) -> None:
+    """OpenVINO's own maximum is that of the samples."""
+    regions = np.array([[0, 0, 5, 6], [1.5, 2, 7, 4], [-3, -2, 2, 9], [4, 4, 4, 4]], F)
+    arrays = [RNG.standard_normal((2, 3, 7, 8)).astype(F), regions, np.array([0, 1, 1, 0], I)]
+    node = oh.make_node(
+        "RoiAlign",
+        ["x", "rois", "batch"],
+        ["y"],
+        mode="max",
+        output_height=3,
+        output_width=2,
+        sampling_ratio=ratio,
+        coordinate_transformation_mode=mode,
+    )
+    check(model_of(node, arrays, 16), arrays, tmp_path)
+
+
+SPECIAL = [0.0, -0.0, INF, -INF, float("nan"), 1.0, -1.0, 1e-38, 3.4028235e38, 2.0, 0.99999994]
+
+
+def test_bits_of_floats(tmp_path: Path) -> None:
+    """Exact but for patterns of NaN, and for numbers that OpenVINO takes as 0 because they are not normal."""
+    bits = RNG.integers(-(2**31), 2**31, 2000).astype(np.int32)
+    floats = np.concatenate([bits.view(F)[np.isfinite(bits.view(F))], np.array(SPECIAL, F)])
+    floats = floats[(np.abs(floats) >= np.finfo(F).tiny) | (floats == 0) | np.isnan(floats)]
+    for array, to in ((floats, np.int32), (floats.view(np.int32), F)):
+        node = oh.make_node("BitCast", ["x"], ["y"], to=oh.np_dtype_to_tensor_dtype(np.dtype(to)))
+        (got,) = through_openvino(model_of(node, [array], 26), [array], tmp_path)
+        np.testing.assert_array_equal(got.view(np.int32), array.view(np.int32))
