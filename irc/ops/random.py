@@ -94,6 +94,10 @@ class TypeOfOperand(DTypeAttr):
 FIELDS = {"global_seed": "seed", "op_seed": "stream"}
 
 
+MOST_WRITTEN = 1 << 20
+"""Numbers up to which a file gets them, where it cannot say how they are made."""
+
+
 def seeds(a: Attributes) -> dict[str, int | None]:
     """The fields of an operation that OpenVINO's two seeds are."""
     return {"seed": a.seed % 2**64, "stream": a.stream % 2**64} if a.seed or a.stream else {}
@@ -151,6 +155,14 @@ def write_range(b: Builder, op: RandomRange, shape: Value, low: Value, high: Val
         return y
     low, high = as_scalar(b, low), as_scalar(b, high)
     return b.Add(b.Mul(y, b.Sub(high, low)), low)
+
+
+def write_numbers(b: Builder, op: RandomRange, shape: Value, low: Value, high: Value) -> Value:
+    """Where a format does not have the generator: the numbers themselves, which a seed makes the same in every run."""
+    sizes, bounds = shape.array, [v.array for v in (low, high)]
+    if op.seed is None or sizes is None or any(v is None for v in bounds) or np.prod(sizes) > MOST_WRITTEN:
+        raise Declined
+    return b.const(op.reference(sizes, *bounds), low.dtype)
 
 
 @op
@@ -224,7 +236,7 @@ class RandomRange(Random):
         first, last = as_type(b, low, wide), as_type(b, high, wide)
         return b.Cast(b.Add(b.Mod(words, b.Sub(last, first)), first), to=low.dtype)
 
-    onnx = (write_only(write_range),)
+    onnx = (write_only(write_range), write_only(write_numbers))
     openvino = (
         Form(
             "RandomUniform",
@@ -239,6 +251,7 @@ class RandomRange(Random):
             direct=True,
             when=has_seeds,
         ),
+        write_only(write_numbers),
     )
 
 

@@ -392,3 +392,11 @@ def test_bits_of_floats(tmp_path: Path) -> None:
         node = oh.make_node("BitCast", ["x"], ["y"], to=oh.np_dtype_to_tensor_dtype(np.dtype(to)))
         (got,) = through_openvino(model_of(node, [array], 26), [array], tmp_path)
         np.testing.assert_array_equal(got.view(np.int32), array.view(np.int32))
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.75])
+def test_numbers_of_a_seed_that_openvino_has_no_generator_for(ratio: float, tmp_path: Path) -> None:
+    """They are the same in every run, so the file gets the numbers."""
+    arrays = [RNG.standard_normal((3, 4, 5)).astype(F), np.array(ratio, F), np.array(True)]
+    node = oh.make_node("Dropout", ["x", "ratio", "training"], ["y", "mask"], seed=7)
+    check(model_of(node, arrays, 13), arrays, tmp_path)
