@@ -173,6 +173,10 @@ class Inliner:
             return Load(Flat(value), (self.ranges.expr(position),))
         return Load(value, index)
 
+    def substituted(self, e: Expr, env: dict[Var, Expr]) -> Expr:
+        """Substitute variables in an expression whose loads are of leaves, and decide what ranges decide."""
+        return self._rewrite(e, env)
+
     def _rewrite(self, e: Expr, env: dict[Var, Expr]) -> Expr:
         """Substitute `env` for the element's variables, and elements of operands for its loads."""
         return rewrite(e, lambda x, _, go: self._step(x, env, lambda part: go(part, None)), None)
@@ -207,6 +211,10 @@ class Inliner:
             if sure is not None:
                 return Const(sure, e.dtype)
             return Bin(e.op, self.ranges.simplify(a), self.ranges.simplify(b))
+        if e.op in ("min", "max") and e.dtype == i64 and is_index(a) and is_index(b):
+            sure = self.ranges.compare("le", a, b)
+            if sure is not None:
+                return a if sure == (e.op == "min") else b
         return rebuilt(e, (a, b))
 
     def _reduce(self, e: Reduce, env: dict[Var, Expr]) -> Expr:

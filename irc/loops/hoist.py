@@ -27,21 +27,33 @@ def hoist(b: LoopBuilder, reads: bool) -> None:
 def _hoisted(b: LoopBuilder, body: list[Stmt], reads: bool) -> list[Stmt]:
     """Hoist within the body of a loop: invariant parts of loops in it go in front of them."""
     found: list[Stmt] = []
+    assigned: set[Expr] = {s.var for s in statements(body) if isinstance(s, Assign)}
+    named: dict[Expr, Var] = {}
     for s in body:
         if isinstance(s, For):
             s.body = _hoisted(b, s.body, reads)
-            found += _Loop(b, s, reads).run()
+            loop = _Loop(b, s, reads, named)
+            found += loop.run()
+            named |= {e: var for e, var in loop.moved.items() if not _changes(e, assigned)}
         elif isinstance(s, If):
             s.then, s.orelse = _hoisted(b, s.then, reads), _hoisted(b, s.orelse, reads)
         found.append(s)
     return found
 
 
-class _Loop:
-    """One loop: the variables and buffers that change in it, and what was moved in front of it."""
+def _changes(e: Expr, assigned: set[Expr]) -> bool:
+    """Tell whether what stands between two loops may change the value of an expression."""
+    return any(isinstance(x, Load) or x in assigned for x in walk(e))
 
-    def __init__(self, b: LoopBuilder, loop: For, reads: bool) -> None:
-        self.b, self.loop = b, loop
+
+class _Loop:
+    """One loop: the variables and buffers that change in it, and what was moved in front of it.
+
+    `named` is what was moved in front of earlier loops, and is known still.
+    """
+
+    def __init__(self, b: LoopBuilder, loop: For, reads: bool, named: dict[Expr, Var]) -> None:
+        self.b, self.loop, self.named = b, loop, named
         self.reads = reads or (isinstance(loop.extent, Const) and loop.extent.value > 0)
         inner = list(statements(loop.body))
         self.changing: set[Expr] = {loop.var}
@@ -102,6 +114,8 @@ class _Loop:
         )
 
     def _named(self, x: Expr) -> Expr:
+        if x in self.named:
+            return self.named[x]
         if x not in self.moved:
             var = self.moved[x] = self.b.name("k", x.dtype)
             self.front.append(Let(var, x))

@@ -15,7 +15,8 @@ from irc.loops.builder import LOCAL_BYTES
 from irc.loops.ir import Alloc, Buffer, Let
 from irc.loops.schedule import TILE_VAR, Axis, Scalars, TileReducer, loop, tile_of
 from irc.loops.simplify import share, substitute
-from irc.loops.stages import merged, merged_reductions
+from irc.loops.split import Element, Splitter
+from irc.loops.stages import emit_nest, merged_reductions
 
 if TYPE_CHECKING:
     from irc.loops.lower import Scope
@@ -164,7 +165,9 @@ class RowEmitter:
         if local:
             b.add(Alloc(home))
         elif self.tile is None:
-            axes, home, target, e = merged(self.scope.lowering, self.ranges, axes, home, target, e)
+            nest = Splitter(b, self.ranges).split(axes, [Element(target, e)])
+            emit_nest(self.scope.lowering, b, self.ranges, nest, home, outermost=False)
+            return
         with ExitStack() as stack:
             for axis in axes:
                 kind = "simd" if axis is axes[-1] and self.tile is None else "serial"

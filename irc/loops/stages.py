@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from irc.expr import Const, Expr, Load, Reduce, Var, index
 from irc.fusion.elements import is_index
-from irc.fusion.indexing import Ranges, coefficient, local_name
+from irc.fusion.indexing import Ranges, coefficient, irregular, local_name
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import i64
@@ -16,7 +16,7 @@ from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer
 from irc.loops.schedule import BLOCK, Axis, Scalars, TileReducer, lane_worthy, loop, stride_score, tile_of, tileable
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
-from irc.loops.split import pieces
+from irc.loops.split import Element, Nest, Splitter
 from irc.traversal import replaced, walk
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def emit_store(
 ) -> None:
     """Emit buffer[at] = e for all of `axes`."""
     if not has_reduce(e):
-        for some, place, element in pieces(b, ranges, axes, at, e):
-            nest(lowering, b, ranges, some, buffer, place, element)
+        emit_nest(lowering, b, ranges, Splitter(b, ranges).split(axes, [Element(at, e)]), buffer)
     elif axes and tileable(e) and _prefers_tile(e, axes, ranges):
         emit_tiles(b, ranges, axes, buffer, at, e)
     else:
@@ -77,26 +76,35 @@ def emit_store(
 
 
 # ---------------------------------------------------------------------------- maps
-def nest(
-    lowering: Lowering, b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
+def emit_nest(
+    lowering: Lowering, b: LoopBuilder, ranges: Ranges, nest: Nest, buffer: Buffer, outermost: bool = True
 ) -> None:
-    """Emit a loop nest without reductions; axes that every access runs through as one are merged."""
-    axes, target, at, e = merged(lowering, ranges, axes, buffer, at, e)
+    """Emit a loop nest without reductions, and those inside of it."""
+    if nest.elements:
+        axes, target, elements = _merged(lowering, ranges, nest, buffer)
+    else:
+        axes, target, elements = nest.axes, buffer, []
     with ExitStack() as stack:
         for k, axis in enumerate(axes):
-            last = k == len(axes) - 1
-            stack.enter_context(
-                loop(b, axis.var, axis.extent, "parallel" if k == 0 and not last else "simd" if last else "serial")
-            )
-        b.store(target, at, share(b, e))
+            simd = k == len(axes) - 1 and bool(elements)
+            kind = "simd" if simd else "parallel" if outermost and k == 0 else "serial"
+            stack.enter_context(loop(b, axis.var, axis.extent, kind))
+        for part in nest.parts:
+            emit_nest(lowering, b, ranges, part, buffer, outermost and not axes)
+        known: dict[Expr, Expr] = {}
+        for x in elements:
+            if x.value not in known:
+                known[x.value] = share(b, x.value)
+            b.store(target, x.at, known[x.value])
 
 
-def merged(
-    lowering: Lowering, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr
-) -> tuple[list[Axis], Buffer, tuple[Expr, ...], Expr]:
-    """Merge adjacent axes of a nest where all positions allow it."""
-    plan, (store,), e = _merged_axes(lowering, ranges, axes, [ranges.flat(at, buffer.shape)], e)
-    return (plan, lowering.flat(buffer), (ranges.expr(store),), e) if len(plan) < len(axes) else (axes, buffer, at, e)
+def _merged(lowering: Lowering, ranges: Ranges, nest: Nest, buffer: Buffer) -> tuple[list[Axis], Buffer, list[Element]]:
+    """Merge adjacent axes of a nest where all positions allow it; positions with divisions become plain ones."""
+    stores = [ranges.flat(x.at, buffer.shape) for x in nest.elements]
+    plan, stores, values = _merged_axes(lowering, ranges, nest.axes, stores, [x.value for x in nest.elements])
+    if len(plan) == len(nest.axes):
+        return plan, buffer, [Element(x.at, e) for x, e in zip(nest.elements, values, strict=True)]
+    return plan, lowering.flat(buffer), [Element((ranges.expr(p),), e) for p, e in zip(stores, values, strict=True)]
 
 
 def merged_reductions(lowering: Lowering, ranges: Ranges, e: Expr) -> Expr:
@@ -105,24 +113,24 @@ def merged_reductions(lowering: Lowering, ranges: Ranges, e: Expr) -> Expr:
     for r in walk(e):
         if isinstance(r, Reduce) and not has_reduce(r.body):
             axes = [Axis(v, extent) for v, extent in zip(r.vars, r.extents, strict=True)]
-            plan, _, body = _merged_axes(lowering, ranges, axes, [], r.body)
+            plan, _, (body,) = _merged_axes(lowering, ranges, axes, [], [r.body])
             if len(plan) < len(axes):
                 new[r] = Reduce(r.op, tuple(a.var for a in plan), tuple(a.extent for a in plan), body)
     return substitute(e, new)
 
 
 def _merged_axes(
-    lowering: Lowering, ranges: Ranges, axes: list[Axis], stores: list[Dim], e: Expr
-) -> tuple[list[Axis], list[Dim], Expr]:
+    lowering: Lowering, ranges: Ranges, axes: list[Axis], stores: list[Dim], values: list[Expr]
+) -> tuple[list[Axis], list[Dim], list[Expr]]:
     """Merge axes.
 
-    Returns them with the positions of the stores and the expression, whose loads are then by position.
+    Returns them with the positions of the stores and the expressions, whose loads are then by position.
     """
-    loads = [x for x in walk(e) if isinstance(x, Load)]
+    loads = list(dict.fromkeys(x for e in values for x in walk(e) if isinstance(x, Load)))
     if any(x.buffer.root.where == "local" for x in loads):
-        return axes, stores, e
+        return axes, stores, values
     positions = [*stores, *(ranges.flat(x.index, x.buffer.shape) for x in loads)]
-    pinned = _pinned(e, loads)
+    pinned: set[Expr] = set[Expr]().union(*(_pinned(e) for e in values))
     plan = list(axes)
     k = len(plan) - 1
     while k > 0:
@@ -135,11 +143,15 @@ def _merged_axes(
             plan[k - 1 : k + 1] = [whole]
             positions = [_rescoped(p, inner.var, ranges) for p in positions]
         k -= 1
-    if len(plan) == len(axes):
-        return axes, stores, e
-    stores, read = positions[: len(stores)], positions[len(stores) :]
-    flat = {x: Load(lowering.flat(x.buffer), (ranges.expr(p),)) for x, p in zip(loads, read, strict=True)}
-    return plan, stores, replaced(e, lambda x: flat[x] if isinstance(x, Load) else None)
+    read = dict(zip(loads, positions[len(stores) :], strict=True))
+    if len(plan) == len(axes):  # still, a position may be plain where an index is not
+        read = {x: p for x, p in read.items() if any(irregular(ranges.dim(i)) for i in x.index) and not irregular(p)}
+    flat = {x: Load(lowering.flat(x.buffer), (ranges.expr(p),)) for x, p in read.items()}
+    return (
+        plan,
+        positions[: len(stores)],
+        [replaced(e, lambda x: flat.get(x) if isinstance(x, Load) else None) for e in values],
+    )
 
 
 def _rescoped(p: Dim, var: Var, ranges: Ranges) -> Dim:
@@ -147,8 +159,9 @@ def _rescoped(p: Dim, var: Var, ranges: Ranges) -> Dim:
     return p.subs({local_name(var): ranges.symbol(var)})
 
 
-def _pinned(e: Expr, loads: list[Load]) -> set[Expr]:
+def _pinned(e: Expr) -> set[Expr]:
     """Collect the variables used otherwise than linearly in a load's index."""
+    loads = [x for x in walk(e) if isinstance(x, Load)]
     found: set[Expr] = set()
     inside: set[int] = set()
     for x in loads:
