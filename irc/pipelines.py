@@ -89,11 +89,14 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         texts,
         transposed_conv,
         trim_taps,
+        wide_products,
     )
     from irc.selection import select
 
     at = [name for name, _ in COMPILE_C].index("decompose")
     early: Pass = ("select-composites", lambda graph, sink: select.run(graph, isa, True, precision))
+    wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
+    again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
     seen: Pass = ("trim-taps", lambda graph, sink: trim_taps.run(graph))
     few: Pass = ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa))
@@ -104,8 +107,8 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
     strings: Pass = ("texts", texts.run)
     decoders: Pass = ("images", images.run)
-    first = (strings, *_each(decoders, early, convolutions, seen, few))
-    return (*COMPILE_C[:at], *first, *COMPILE_C[at:], *_each(*kernels))
+    first = (strings, *_each(decoders, wide, early, convolutions, seen, few))
+    return (*COMPILE_C[:at], *first, *COMPILE_C[at:], *_each(again, *kernels))
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (
