@@ -50,7 +50,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     a, b = node.inputs
     assert a is not None and b is not None
     p = product_of(node, a, b)
-    if p is None or not worthwhile(*p.space) or (p.n.is_const and int(p.n) < 4):
+    if p is None or not worthwhile(*p.space) or (p.n.is_const and int(p.n) < 2):
         return None
     space = Space(p.space)
     left = operand(selector, space, p, a, node.op.transpose_a, right=False)  # type: ignore[attr-defined]

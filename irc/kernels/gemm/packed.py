@@ -38,7 +38,7 @@ PACKED = 384 << 10  # bytes of A, packed, on the stack at most: 1000 products of
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 WORTHWHILE = 100_000  # products below which one thread does all
 
-_PACK_A = """
+PACK_ROWS = """
 /* rows x k values of A as [k][rows]: squares are transposed in registers.  Up to $L more elements are overwritten. */
 static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows, int64_t k, $T *to) {
     int64_t done = 0;
@@ -374,7 +374,7 @@ class GemmKernel(Kernel[GemmProblem]):
             square(t.lanes, t.dtype),
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
-            fill(_PACK_A, **given),
+            fill(PACK_ROWS, **given),
             "" if self.b_constant else fill(_PACK_B, **given),
             "" if self.b_constant else fill(SKINNY, **given, skinny=SKINNY_ROWS, slot_starts=starts),
             fill(_BODY, **given, slot_starts=starts, packed_b=packed),

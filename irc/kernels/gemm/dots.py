@@ -1,0 +1,325 @@
+"""Matrix product of dot products, C[m, n] = epilogue(A[m, k] · B[k, n]): the sum over k runs along the vectors' lanes.
+
+Where B has few columns, a tile whose vectors lie along them computes more lanes than there are columns.  Here a tile
+is rows of A × columns of B, both read along k, where their elements are contiguous: those of A always, those of B as
+they are packed at compile time (`pack_b`), as they stand, or as the kernel packs them into its scratch.  The lanes of
+all sums are added up at the end.
+
+Threads split the output into ranges of tiles, never k: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from textwrap import indent
+from typing import Self
+
+import numpy as np
+
+from irc.ir.dim import Dim, DimLike
+from irc.ir.types import DType, f32, f64
+from irc.kernels.core.base import Array, Packed
+from irc.kernels.core.costs import COSTS, LATENCY
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
+from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
+from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
+from irc.kernels.gemm.packed import WORTHWHILE, GemmKernel
+from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
+from irc.kernels.vector.lanes import dots, square
+
+WIDTHS = (2, 3, 4, 6)
+"""Columns of tiles."""
+HIGHEST = 8
+"""Rows of a tile at most."""
+BLOCK = 4096
+"""Bytes of a row that are multiplied before the next columns: what a tile reads stays in the first cache."""
+TILES_DOWN, TILES_ACROSS = 4, 8
+"""Tiles of a task."""
+REACHED = 0.8
+"""The part of the peak of multiply-adds that full tiles reach."""
+SUMMED, STARTED = 3.5, 20.0
+"""Cycles to add up the lanes of a sum, and to begin and end a block of a tile."""
+GATHERED = 0.7
+"""Cycles to pack an element of B whose columns are not contiguous."""
+
+_TILE = """\
+typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row);
+/* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k]. */
+IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict a, int64_t a_row,
+                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row) {
+    $V all[$MR][$NC], bv[$NC];
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++) {
+        IRC_FULL_UNROLL
+        for (int c = 0; c < C; c++) all[i][c] = ($V){0};
+    }
+    for (; k >= $L; k -= $L, a += $L, b += $L) {
+        IRC_FULL_UNROLL
+        for (int c = 0; c < C; c++) bv[c] = ${V}_load(b + c * b_col);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            const $V x = ${V}_load(a + i * a_row);
+            IRC_FULL_UNROLL
+            for (int c = 0; c < C; c++) all[i][c] += x * bv[c];
+        }
+    }
+    if (k > 0) {
+        IRC_FULL_UNROLL
+        for (int c = 0; c < C; c++) bv[c] = ${V}_load_part(b + c * b_col, k);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            const $V x = ${V}_load_part(a + i * a_row, k);
+            IRC_FULL_UNROLL
+            for (int c = 0; c < C; c++) all[i][c] += x * bv[c];
+        }
+    }
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++, sums += row) {
+        IRC_FULL_UNROLL
+        for (int c = 0; c < C; c += $P) {
+            $V acc[$P];
+            $T got[$L];
+            IRC_FULL_UNROLL
+            for (int u = 0; u < $P; u++) acc[u] = c + u < C ? all[i][c + u] : ($V){0};
+$dots            ${V}_store(got, acc[0]);
+            IRC_FULL_UNROLL
+            for (int u = 0; u < $P; u++)
+                if (c + u < C) sums[c + u] += got[u];
+        }
+    }
+}
+"""
+
+_INSTANCE = """\
+static void ${body}_${R}x$C(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row) {
+    $body($R, $C, k, a, a_row, b, b_col, sums, row);
+}
+"""
+
+_PACK = """
+/* Ranges of $L columns begin to end of the whole batch: [batch][column][k, $L at a time]. */
+static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_args *g = given;
+    const int64_t ranges = (g->n + $L - 1) / $L, step = (g->k + $L - 1) / $L * $L;
+    for (int64_t p = begin; p < end; p++) {
+        const int64_t image = p / ranges, col = p % ranges * $L, have = g->n - col < $L ? g->n - col : $L;
+        const $T *from = g->b + image / g->batch1 * g->b_batch0 + image % g->batch1 * g->b_batch1 + col * g->b_col;
+        $T *to = g->scratch + (image * g->n + col) * step;
+        int64_t k = 0;
+        if (g->b_col == 1 && have >= 4) {
+            for (; k + $L <= g->k; k += $L) {
+                $V x[$L];
+                IRC_FULL_UNROLL
+                for (int i = 0; i < $L; i++) x[i] = ${V}_load_part(from + (k + i) * g->b_row, have);
+                ${V}_square(x);
+                for (int64_t j = 0; j < have; j++) ${V}_store(to + j * step + k, x[j]);
+            }
+        }
+        for (; k < g->k; k++)
+            for (int64_t j = 0; j < have; j++) to[j * step + k] = from[k * g->b_row + j * g->b_col];
+    }
+}
+"""
+
+_BODY = """
+/* Tiles of rows t0 to t1 × tiles of columns u0 to u1, of which there are $TA at most, of one matrix. */
+static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t b_col, int64_t t0,
+                       int64_t t1, int64_t u0, int64_t u1) {
+    static ${body}_run *const runs[$MR][2] = {$runs};
+    _Alignas(64) $T sums[$MR * $wide];
+    const int64_t tiles = (g->m + $MR - 1) / $MR, low = g->m / tiles, extra = g->m % tiles;
+    const int64_t across = (g->n + $NC - 1) / $NC, thin = g->n / across, wider = g->n % across;
+    const int64_t col0 = u0 * thin + (u0 < wider ? u0 : wider), col1 = u1 * thin + (u1 < wider ? u1 : wider);
+    for (int64_t t = t0; t < t1; t++) {
+        const int64_t row = t * low + (t < extra ? t : extra), rows = low + (t < extra);
+        for (int64_t i = 0; i < rows * $wide; i++) sums[i] = 0;
+        for (int64_t k = 0; k < g->k; k += $block) {
+            const int64_t deep = g->k - k < $block ? g->k - k : $block;
+            for (int64_t u = u0, col = col0; u < u1; col += thin + (u < wider), u++)
+                runs[rows - 1][u < wider](deep, a + row * g->a_row + k, g->a_row, b + col * b_col + k, b_col,
+                                          sums + col - col0, $wide);
+        }
+        for (int64_t i = 0; i < rows; i++) {
+            for (int64_t col = col0; col < col1; col += $L) {
+                const int64_t part = col1 - col;
+                const $V sum = ${V}_load(sums + i * $wide + col - col0);
+                const $V x = ${S}_epilogue(o, sum, row + i, col, part < $L ? part : $L);
+                if (part < $L) ${V}_store_part(o->c + (row + i) * o->c_row + col, x, part);
+                else ${V}_store(o->c + (row + i) * o->c_row + col, x);
+            }
+        }
+    }
+}
+
+/* Tasks begin to end: matrices outermost, then ranges of columns, then ranges of rows. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_args *g = given;
+    const int64_t tiles = (g->m + $MR - 1) / $MR, columns = (g->n + $NC - 1) / $NC;
+    const int64_t down = (tiles + $TD - 1) / $TD, across = (columns + $TA - 1) / $TA;
+    for (; begin < end; begin++) {
+        const int64_t image = begin / down / across, i = image / g->batch1, j = image % g->batch1;
+        const int64_t t = begin % down * $TD, u = begin / down % across * $TA;
+        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
+$place        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, step, t,
+                   t + $TD < tiles ? t + $TD : tiles, u, u + $TA < columns ? u + $TA : columns);
+    }
+}
+
+void $S($parameters) {
+    if (g->m <= 0 || g->n <= 0) return;
+    const int64_t down = ((g->m + $MR - 1) / $MR + $TD - 1) / $TD, across = ((g->n + $NC - 1) / $NC + $TA - 1) / $TA;
+    const int64_t tasks = g->batch0 * g->batch1 * down * across;
+    const int alone = !pool || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile;
+$pack    if (alone || tasks < 2) ${S}_part((void *)g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
+}
+"""
+
+_CONSTANT = """\
+        const int64_t step = (g->k + $L - 1) / $L * $L;
+        const $T *b = g->b + i * g->b_batch0 + j * g->b_batch1;
+"""
+
+_EITHER = """\
+        const int64_t whole = (g->k + $L - 1) / $L * $L, step = g->b_row == 1 ? g->b_col : whole;
+        const $T *b = g->b_row == 1 ? g->b + i * g->b_batch0 + j * g->b_batch1 : g->scratch + image * g->n * whole;
+"""
+
+_PACKING = """\
+    if (g->b_row != 1) {
+        const int64_t ranges = g->batch0 * g->batch1 * ((g->n + $L - 1) / $L);
+        if (alone || ranges < 2) ${S}_pack_part((void *)g, 0, ranges);
+        else pool->parallel_for(pool->self, ranges, ${S}_pack_part, (void *)g);
+    }
+"""
+
+
+@kernel
+class DotsGemmKernel(GemmKernel):
+    """A matrix product whose vectors lie along k: A's columns contiguous (`a_col` is 1).
+
+    `tile` has its rows; `width` is the columns of its widest tile, `widths` those of all.
+    """
+
+    width: int = 1
+    widths: tuple[int, ...] = (1,)
+
+    @classmethod
+    def of_width(
+        cls, isa: Isa, dtype: DType, m: DimLike, n: int, epilogue: Epilogue, constant: bool, width: int
+    ) -> Self:
+        """Make the variant with tiles so many columns wide, as high as registers allow."""
+        rows = min(HIGHEST, (isa.registers - 1 - width) // width)
+        heights, widths = heights_of(m, rows), tuple(sorted(heights_of(n, width)))
+        return cls(Tile(isa, dtype, rows, 1), epilogue, constant, heights, False, width, widths)
+
+    @classmethod
+    def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variants for a known number of columns, A's rows contiguous."""
+        n, constant = problem.n, bool(problem.matrices)
+        if problem.dtype not in (f32, f64) or problem.a[3] != 1 or not n.is_const or int(n) < 2:
+            return
+        for width in WIDTHS:
+            if width <= int(n):
+                yield cls.of_width(isa, problem.dtype, problem.m, int(n), problem.epilogue, constant, width)
+
+    def cycles(self, problem: GemmProblem) -> float:
+        m, n, k, t = likely(problem.m), likely(problem.n), likely(problem.k), self.tile
+        costs, blocks = COSTS[t.isa.name], -(-k * t.dtype.itemsize // BLOCK)
+        total = 0.0
+        for height, down in _tiles(m, t.rows):
+            for width, across in _tiles(n, self.width):
+                step = max(height * width / costs.fma, (height + width) / 2, LATENCY) / REACHED
+                block = SUMMED * height * width + STARTED
+                total += down * across * (-(-k // t.lanes) * step + blocks * block)
+        gathered = 0 if problem.matrices or problem.b[2] == 1 else n * k * GATHERED
+        waiting = problem.streamed * t.dtype.itemsize / costs.stream
+        return likely(problem.count) * (total + gathered + waiting)
+
+    @property
+    def label(self) -> str:
+        return f"dots {self.tile.rows}x{self.width}"
+
+    def scratch(self, problem: GemmProblem) -> Dim:
+        return Dim.of(0) if problem.b[2] == 1 else super().scratch(problem)
+
+    def packed(self, problem: GemmProblem) -> Packed | None:
+        if not problem.matrices:
+            return None
+        elements = int(self.packed_b_elements(problem.n, problem.k)) * problem.matrices
+        return Packed(("columns", self.tile.lanes), self.tile.dtype, elements, lambda b: self.pack_b(b).reshape(-1))
+
+    def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
+        return Dim.of(n) * Dim.of(k).ceildiv(self.tile.lanes) * self.tile.lanes
+
+    def pack_b(self, b: Array) -> Array:
+        """Pack B[…, k, n] as […, n, k], zeros behind k to whole vectors."""
+        lanes, (k, n) = self.tile.lanes, b.shape[-2:]
+        full = np.zeros((*b.shape[:-2], n, -(-k // lanes) * lanes), self.tile.dtype.numpy)
+        full[..., :k] = np.swapaxes(b, -1, -2)
+        return full
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        if not self.b_constant:
+            super().compute(reads, writes, sizes)
+            return
+        n, k, lanes = sizes["n"], sizes["k"], self.tile.lanes
+        b = np.swapaxes(matrices(reads[1], (n, k), (-(-k // lanes) * lanes, 1), sizes), -1, -2)
+        multiply(b, self.epilogue, reads, writes, sizes)
+
+    @cached_property
+    def symbol(self) -> str:
+        kind = "gemm_dots" if self.b_constant else "matmul_dots"
+        key = f"{self.epilogue.key()}{self.heights}{self.widths}"
+        return symbol(kind, self._body.removeprefix("irc_dots_"), key)
+
+    @property
+    def _body(self) -> str:
+        return f"{self.tile.name.replace('tile', 'dots', 1)}x{self.width}"
+
+    def parts(self) -> list[Part]:
+        t, s = self.tile, self.symbol
+        group = min(4, t.lanes)
+        across = -(-max(self.widths) * TILES_ACROSS // t.lanes) * t.lanes
+        given = names(t) | {"S": s, "body": self._body, "NC": self.width, "P": group, "wide": across}
+        given |= {"TD": TILES_DOWN, "TA": TILES_ACROSS, "block": BLOCK // t.dtype.itemsize, "worthwhile": WORTHWHILE}
+        sizes = [(r, c) for r in self.heights for c in self.widths]
+        runs = ", ".join(
+            f"[{r} - 1] = {{{self._body}_{r}x{self.widths[0]}, {self._body}_{r}x{self.widths[-1]}}}"
+            for r in self.heights
+        )
+        return [
+            prelude(t, self.epilogue),
+            "" if self.b_constant else square(t.lanes, t.dtype),
+            tile_body(self._body, _TILE, **given, dots=indent(dots(group, t.lanes, t.dtype), " " * 8)),
+            *(piece("IRC_TILE_${body}_${R}x$C", _INSTANCE, **given, R=r, C=c) for r, c in sizes),
+            epilogue_of(s, t, self.epilogue),
+            "" if self.b_constant else fill(_PACK, **given),
+            fill(
+                _BODY,
+                **given,
+                **self.interface,
+                runs=runs,
+                slot_starts=self.slot_starts(),
+                place=fill(_CONSTANT if self.b_constant else _EITHER, **given),
+                pack="" if self.b_constant else fill(_PACKING, **given),
+            ),
+        ]
+
+    @property
+    def summary(self) -> str:
+        how = "packed at compile time" if self.b_constant else "read in place or packed when called"
+        return f"C = epilogue(A B), {self.tile.dtype}, dot products {self.tile.rows} x {self.width} at once, B {how}."
+
+
+def _tiles(size: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the sizes of the tiles that so many rows or columns are cut into, and how many there are of each."""
+    if size:
+        tiles = -(-size // most)
+        low, extra = divmod(size, tiles)
+        yield low, tiles - extra
+        yield low + 1, extra

@@ -1,0 +1,321 @@
+"""Matrix product with a B that is not constant, C[m, n] = epilogue(A[m, k] · B[k, n]): nothing is packed beforehand.
+
+A tile reads its rows of A where they stand, by broadcasts.  Of B a block, as many columns and as much of k as stay in
+the second cache, is packed on the stack, row by row, where all tiles of rows of a task meet it.  Between blocks of k
+the sums stand in C.
+
+Threads split the output into ranges of rows × ranges of columns, never k: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from irc.ir.dim import Dim
+from irc.ir.types import f32, f64
+from irc.kernels.core.costs import COSTS, tile_cycles
+from irc.kernels.core.isa import Isa, vector_name
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
+from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
+from irc.kernels.core.tile import Variants, body_of, epilogue_of, names, prelude
+from irc.kernels.gemm.packed import LONGEST_SUM, PACK_ROWS, WORTHWHILE, GemmKernel
+from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.vector.lanes import square
+
+TILES_PER_TASK = 16
+"""Tiles of rows that share a block of B: it is packed again for others."""
+COLUMNS_PER_TASK = 64
+SHORTEST_SUM = 64
+"""Products added up before a sum is stored, at least: as many columns as then fit on the stack are packed at once."""
+AHEAD = 8
+"""Rows of B: how far its fetching is ahead."""
+COPIED = 0.12
+"""Cycles to pack an element of B whose rows are contiguous."""
+COLUMNS_AT_ONCE, FETCHED = 128, 0.08
+"""Columns after which A is read again, and the cycles to do so, an element."""
+WAYS = 8
+"""Rows of A whose distance is a multiple of 4 KiB that the first cache holds."""
+CONFLICT = 1.25
+"""How many times as long products take if it does not hold the rows of a tile."""
+
+_TILE = """\
+typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, const $T *from,
+                         int64_t from_row, $T *to, int64_t to_row);
+/* to[R][W vectors] = from + A[R][k] * B[k][W vectors], from NULL: 0. */
+IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict a, int64_t a_row,
+                        const $T *restrict b, const $T *from, int64_t from_row, $T *to,
+                        int64_t to_row) {
+    $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
+    const int U = R <= 3 ? 2 : 1; /* few rows: two independent sums hide the latency of the additions */
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) {
+            odd[i][w] = ($V){0};
+            acc[i][w] = odd[i][w];
+        }
+    }
+    for (; k >= U; k -= U, a += U, b += U * $NR) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
+        }
+        if (U == 1) continue;
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + $NR + w * $L);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) odd[i][w] += a[i * a_row + 1] * bv[w];
+        }
+    }
+    if (U == 2) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) {
+                if (k) acc[i][w] += a[i * a_row] * ${V}_load(b + w * $L);
+                acc[i][w] += odd[i][w];
+            }
+        }
+    }
+    if (from) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++, from += from_row) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(from + w * $L);
+        }
+    }
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++, to += to_row) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) ${V}_store(to + w * $L, acc[i][w]);
+    }
+}
+"""
+
+_INSTANCE = """\
+static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b, const $T *from,
+                              int64_t from_row, $T *to, int64_t to_row) {
+    $body($R, $W, k, a, a_row, b, from, from_row, to, to_row);
+}
+"""
+
+_BODY = """
+/* k rows of `columns` columns of B in panels `step` rows apart, zeros behind the last column. */
+static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t k, int64_t step, $T *to) {
+    if (g->b_col == 1) { /* row by row: they may come from far */
+        for (int64_t j = 0; j < k; j++, b += g->b_row, to += $NR) {
+            int64_t col = 0;
+            for (; col + $NR <= columns; col += $NR) {
+                IRC_FULL_UNROLL
+                for (int line = 0; line < $NR * $size; line += 64)
+                    __builtin_prefetch(b + $far * g->b_row + col + line / $size);
+                IRC_FULL_UNROLL
+                for (int w = 0; w < $NV; w++) ${V}_store(to + col * step + w * $L, ${V}_load(b + col + w * $L));
+            }
+            for (int w = 0; col < columns && w < $NV; w++) {
+                const int64_t part = columns - col - w * $L;
+                ${V}_store(to + col * step + w * $L, part > 0 ? ${V}_load_part(b + col + w * $L, part) : ($V){0});
+            }
+        }
+        return;
+    }
+    for (int64_t col = 0; col < columns; col += $NR, b += $NR * g->b_col, to += $NR * step) {
+        const int64_t have = columns - col < $NR ? columns - col : $NR;
+        if (g->b_row == 1 && have == $NR) {
+            ${S}_pack_rows(b, g->b_col, 1, $NR, k, to);
+            continue;
+        }
+        for (int64_t j0 = 0; j0 < k; j0 += 8) {
+            const int64_t j1 = j0 + 8 < k ? j0 + 8 : k;
+            for (int64_t i = 0; i < $NR; i++)
+                for (int64_t j = j0; j < j1; j++)
+                    to[j * $NR + i] = i < have ? b[j * g->b_row + i * g->b_col] : 0;
+        }
+    }
+}
+
+/* k more products of the tile of `rows` rows at (row, col); those before are in the output if `begun`.  After the last
+ * ones, `done`, the epilogue is applied. */
+static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
+                       const $T *b, int begun, int done) {
+    static ${body}_run *const whole[] = {$whole};$narrow_table
+    _Alignas(64) $T sums[$MR * $NR];
+    $T *c = o->c + row * o->c_row + col;
+    const int64_t left = o->n - col;
+    if (left >= $NR && (!done || $plain)) {
+        whole[rows - 1](k, a, a_row, b, begun ? c : 0, o->c_row, c, o->c_row);
+        return;
+    }
+    if (left >= $NR) {
+        whole[rows - 1](k, a, a_row, b, begun ? c : 0, o->c_row, sums, $NR);
+        for (int i = 0; i < rows; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < $NV; w++)
+                ${V}_store(c + i * o->c_row + w * $L,
+                           ${S}_epilogue(o, ${V}_load(sums + i * $NR + w * $L), row + i, col + w * $L, $L));
+        }
+        return;
+    }
+    if (begun) {
+        for (int i = 0; i < rows; i++)
+            for (int w = 0; w * $L < left; w++)
+                ${V}_store(sums + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
+    }
+    ${choose}(k, a, a_row, b, begun ? sums : 0, $NR, sums, $NR);
+    for (int i = 0; i < rows; i++) {
+        for (int w = 0; w * $L < left; w++) {
+            $V x = ${V}_load(sums + i * $NR + w * $L);
+            if (done) x = ${S}_epilogue(o, x, row + i, col + w * $L, left - w * $L);
+            ${V}_store_part(c + i * o->c_row + w * $L, x, left - w * $L);
+        }
+    }
+}
+
+/* Columns that are packed at once, at most: a single tile of rows waits for B, and reads long pieces of its rows. */
+IRC_INLINE int64_t ${S}_span(const ${S}_args *g) { return g->m <= $MR ? $NT : $NS; }
+
+/* Tiles of rows t0 to t1, columns col0 to col1 of one matrix. */
+static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t t0, int64_t t1,
+                       int64_t col0, int64_t col1) {
+    _Alignas(64) $T panels[$room];
+    const int64_t tiles = (g->m + $MR - 1) / $MR, low = g->m / tiles, extra = g->m % tiles, span = ${S}_span(g);
+    /* k in blocks that are summed up at once, as long for these columns as for all; a chunk has as many as fit. */
+    const int64_t wide = g->n < span ? (g->n + $NR - 1) / $NR * $NR : span, fit = $room / wide;
+    const int64_t most = fit < $sum ? fit : $sum, blocks = g->k > 0 ? (g->k + most - 1) / most : 1;
+    const int64_t step = (g->k + blocks - 1) / blocks, deep = step > 0 ? fit / step * step : 1;
+    int64_t k0 = 0;
+    do {
+        const int64_t chunk = g->k - k0 < deep ? g->k - k0 : deep;
+        ${S}_pack(g, b + k0 * g->b_row + col0 * g->b_col, col1 - col0, chunk, chunk, panels);
+        for (int64_t t = t0; t < t1; t++) {
+            const int64_t row = t * low + (t < extra ? t : extra);
+            for (int64_t col = col0; col < col1; col += $NR) {
+                const $T *from = a + row * g->a_row + k0, *panel = panels + (col - col0) * chunk;
+                int64_t k1 = 0;
+                do {
+                    const int64_t k = chunk - k1 < step ? chunk - k1 : step;
+                    ${S}_block(o, (int)(low + (t < extra)), row, col, k, from + k1, g->a_row, panel + k1 * $NR,
+                               k0 + k1 > 0, k0 + k1 + k >= g->k);
+                    k1 += k;
+                } while (k1 < chunk);
+            }
+        }
+        k0 += chunk;
+    } while (k0 < g->k);
+}
+
+/* Tasks begin to end: matrices outermost, then ranges of rows, then ranges of columns; those beside each other at
+ * once, so that long pieces of the rows of B are read. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_args *g = given;
+    const int64_t tiles = (g->m + $MR - 1) / $MR, down = (tiles + $TT - 1) / $TT, across = (g->n + $NC - 1) / $NC;
+    while (begin < end) {
+        const int64_t image = begin / across / down, i = image / g->batch1, j = image % g->batch1;
+        const int64_t t = begin / across % down, first = begin % across, left = across - first;
+        int64_t run = left < end - begin ? left : end - begin;
+        if (run > ${S}_span(g) / $NC) run = ${S}_span(g) / $NC;
+        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
+        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1,
+                   tiles * t / down, tiles * (t + 1) / down, first * $NC,
+                   (first + run) * $NC < g->n ? (first + run) * $NC : g->n);
+        begin += run;
+    }
+}
+
+void $S($parameters) {
+    if (g->m <= 0 || g->n <= 0) return;
+    const int64_t tiles = (g->m + $MR - 1) / $MR, down = (tiles + $TT - 1) / $TT, across = (g->n + $NC - 1) / $NC;
+    const int64_t tasks = g->batch0 * g->batch1 * down * across;
+    if (!pool || tasks < 2 || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile)
+        ${S}_part((void *)g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
+}
+"""
+
+
+@kernel
+class StripsGemmKernel(GemmKernel):
+    """A matrix product that reads A in place, its columns contiguous (`a_col` is 1), of a B that is not constant."""
+
+    @classmethod
+    def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[StripsGemmKernel]:
+        if problem.dtype in (f32, f64) and not problem.matrices and problem.a[3] == 1:
+            for tile in COSTS[isa.name].tiles:
+                yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, False, tile)
+
+    def cycles(self, problem: GemmProblem) -> float:
+        t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
+        costs = COSTS[t.isa.name]
+        times = -(-m // (t.rows * TILES_PER_TASK))
+        packing = -(-n // t.panel) * t.panel * k * times * (COPIED if problem.b[3] == 1 else costs.pack)
+        packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
+        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
+        if min(m, t.rows) > WAYS and problem.a[2] % (4096 // t.dtype.itemsize) == 0:
+            products *= CONFLICT
+        waiting = problem.streamed * t.dtype.itemsize / costs.stream
+        return likely(problem.count) * (products + packing + waiting)
+
+    @property
+    def label(self) -> str:
+        return f"strips {self.tile.rows}x{self.tile.vectors}"
+
+    def scratch(self, problem: GemmProblem) -> Dim:
+        return Dim.of(0)
+
+    @cached_property
+    def symbol(self) -> str:
+        key = f"{self.epilogue.key()}{self.heights}{self.narrow}"
+        return symbol("matmul_strips", self.tile.name.removeprefix("irc_tile_"), key)
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        return super().pointers[:-1]
+
+    def parts(self) -> list[Part]:
+        t, s = self.tile, self.symbol
+        body, variants = t.name.replace("tile", "strips", 1), Variants(self.heights, self.narrow)
+        columns = max(1, COLUMNS_PER_TASK // t.panel) * t.panel
+        room = t.isa.stack // t.dtype.itemsize
+        given = names(t) | {"S": s, "body": body, "far": AHEAD, "sum": LONGEST_SUM, "room": room, "NC": columns}
+        given |= {"NS": max(1, room // LONGEST_SUM // columns) * columns}
+        given |= {"NT": max(1, room // SHORTEST_SUM // columns) * columns}
+        given |= {"TT": TILES_PER_TASK, "worthwhile": WORTHWHILE, "Q": vector_name(4, t.dtype)}
+        widths = (1, t.vectors) if self.narrow else (t.vectors,)
+
+        def table(width: int) -> str:
+            rows = range(1, max(self.heights) + 1)
+            return ", ".join(f"{body}_{variants.instance(r, width)}" if r in self.heights else "0" for r in rows)
+
+        return [
+            prelude(t, self.epilogue),
+            square(t.lanes, t.dtype),
+            tile_body(body, _TILE, **given),
+            *(
+                piece("IRC_TILE_${body}_$instance", _INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w))
+                for w in widths
+                for r in self.heights
+            ),
+            epilogue_of(s, t, self.epilogue),
+            fill(PACK_ROWS, **given),
+            fill(
+                _BODY,
+                **given,
+                **self.interface,
+                whole=table(t.vectors),
+                narrow_table=f"\n    static {body}_run *const narrow[] = {{{table(1)}}};" if self.narrow else "",
+                choose=body_of(t, self.narrow, "rows"),
+                plain=int(not self.epilogue.key()),
+                slot_starts=self.slot_starts(),
+            ),
+        ]
+
+    @property
+    def summary(self) -> str:
+        return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, A read in place."

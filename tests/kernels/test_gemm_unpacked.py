@@ -1,0 +1,116 @@
+"""Matrix products that read A in place: dot products, and strips of a B that is not constant."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.ir.types import DType, f32, f64
+from irc.kernels import ISAS, plain
+from irc.kernels.core.registry import select
+from irc.kernels.gemm.dots import DotsGemmKernel
+from irc.kernels.gemm.packed import GemmKernel
+from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.strips import StripsGemmKernel
+from tests.kernels.test_kernels import M, Pool, build, close, compilers, invoke, noise, residual
+
+pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+SIZES = [(m, k) for m in (1, 2, 3, 5, 8, 9, 31) for k in (1, 3, 16, 37)] + [(4, 1100), (70, 300), (3, 2500), (230, 65)]
+
+
+def run(
+    lib: Any, g: GemmKernel, sizes: tuple[int, int, int], transposed: bool = False, pool: Pool | None = None
+) -> np.ndarray[Any, Any]:
+    """Two products of a batch, checked; rows of A and C have gaps, and those of C are not touched."""
+    (m, k, n), dtype = sizes, g.tile.dtype
+    rng = np.random.default_rng(m * k * n)
+    a, b = (rng.standard_normal(shape).astype(dtype.numpy) for shape in ((2, m, k + 3), (2, k, n)))
+    c = np.full((2, m, n + 2), 77, dtype.numpy)
+    slots = [noise(n), noise(m), noise(1), noise(2, m, n)] if g.epilogue.slots else []
+    given = g.pack_b(b) if g.b_constant else np.ascontiguousarray(np.swapaxes(b, 1, 2)) if transposed else b
+    values = dict(zip((name for name, _ in g.pointers if name != "scratch"), (a, given, *slots, c), strict=True))
+    values["scratch"] = np.full(int(g.scratch_bytes(n, k, 2)) // dtype.itemsize + 1, np.nan, dtype.numpy)
+    strides = {"m": m, "n": n, "k": k, "batch1": 2, "a_batch1": m * (k + 3), "a_row": k + 3, "a_col": 1}
+    strides |= {"b_batch1": given[0].size, "b_row": 1 if transposed else n, "b_col": k if transposed else 1}
+    strides |= {"c_batch1": m * (n + 2), "c_row": n + 2, "batch0": 1, "s1_row": 1, "s3_row": n, "s3_batch1": m * n}
+    order = [strides.get(name, 0) for name in g.sizes]
+    invoke(lib, g, *(values[name] for name, _ in g.pointers), *order, pool=pool)
+    wanted = a[..., :k].astype(np.float64) @ b.astype(np.float64)
+    if slots:
+        wanted = np.maximum(wanted + slots[0], 0) * slots[1][:, None] * slots[2] + slots[3]
+    close(c[..., :n], wanted, k, dtype)
+    assert (c[..., n:] == 77).all()
+    return c
+
+
+def dots(isa: str, n: int, width: int, constant: bool, fused: bool = False, dtype: DType = f32) -> DotsGemmKernel:
+    epilogue = residual() if fused else plain(dtype)
+    return DotsGemmKernel.of_width(ISAS[isa], dtype, M, n, epilogue, constant, width)
+
+
+@pytest.mark.parametrize(
+    ("isa", "constant", "fused", "dtype"),
+    [("avx512", True, True, f32), ("avx512", False, False, f32), ("avx2", False, True, f32), ("sse", True, False, f64)],
+)
+def test_dots(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: DType) -> None:
+    """Every width of tiles, B as it is packed, in place and packed when called."""
+    columns = ((2, 2), (17, 4), (67, 6)) if isa == "avx512" else ((5, 3), (17, 6))
+    kernels = [dots(isa, n, width, constant, fused, dtype) for n, width in columns]
+    lib = build(tmp_path, list(dict.fromkeys(kernels)))
+    for (n, _), kernel in zip(columns, kernels, strict=True):
+        for m, k in SIZES:
+            for transposed in (False,) if constant else (False, True):
+                run(lib, kernel, (m, k, n), transposed)
+
+
+@pytest.mark.parametrize(
+    ("isa", "fused", "dtype"), [("avx512", True, f32), ("avx2", True, f32), ("avx512", False, f64)]
+)
+def test_strips(tmp_path: Path, isa: str, fused: bool, dtype: DType) -> None:
+    """Columns and depth at and beside what is packed at once."""
+    tile = {"avx512": (14, 2) if fused else (24, 1), "avx2": (6, 2)}[isa]
+    kernel = StripsGemmKernel.design(ISAS[isa], dtype, M, M, residual() if fused else plain(dtype), False, tile)
+    lib = build(tmp_path, [kernel])
+    for (m, k), n in itertools.product(SIZES, (1, 7, 16, 33, 130)):
+        run(lib, kernel, (m, k, n), transposed=n in (16, 33))
+    for sizes in ((3, 200, 600), (40, 700, 300), (29, 0, 17)):
+        run(lib, kernel, sizes)
+
+
+def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
+    strips = StripsGemmKernel.design(ISAS["avx512"], f32, M, M, plain(), False, (14, 2))
+    kernels = [dots("avx512", 67, 6, True), dots("avx512", 67, 6, False), strips]
+    lib = build(tmp_path, kernels)
+    for kernel in kernels:
+        for sizes in ((100, 300, 67), (5, 3000, 67)):
+            alone = run(lib, kernel, sizes)
+            for chunk in (1, 2, 5):
+                pool = Pool(chunk)
+                assert np.array_equal(alone, run(lib, kernel, sizes, pool=pool))
+                assert pool.calls
+
+
+def test_long_sums_are_sums_of_sums(tmp_path: Path) -> None:
+    """Blocks of products are added up for themselves: adding ones to 2^24 would lose all of them."""
+    strips = StripsGemmKernel.design(ISAS["avx512"], f32, 4, 32, plain(), False, (14, 2))
+    lib = build(tmp_path, [strips])
+    a, b, c = np.ones((4, 1000), np.float32), np.ones((1000, 32), np.float32), np.zeros((4, 32), np.float32)
+    a[:, 0] = 2.0**24
+    invoke(lib, strips, a, b, c, 4, 32, 1000, 0, 0, 1000, 1, 0, 0, 32, 1, 0, 0, 32, 1, 1)
+    assert (c >= 2.0**24 + 744).all()
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_selection(isa: str) -> None:
+    """Few columns are dot products unless the sums are short; strips where packing does not pay."""
+
+    def chosen(m: int, k: int, n: int, constant: bool) -> type[Any]:
+        return type(select(GemmProblem.contiguous(plain(), m, n, k, constant), ISAS[isa]))
+
+    assert chosen(512, 1000, 3, True) is chosen(3, 2048, 5, True) is DotsGemmKernel
+    assert chosen(8, 3072, 384, False) is chosen(2048, 5, 3, False) is StripsGemmKernel
+    assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
