@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from irc.fusion.rows import row_groups
 from irc.ir.graph import Graph, Node
+from irc.ir.types import i32
 from irc.kernels.core.isa import Isa
 from irc.layout.channels_last import ChannelsLast
 from irc.opdef.base import Op
@@ -14,7 +15,7 @@ from irc.ops.pool import AveragePool, MaxPool
 from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.ops.reduce import ReduceMax, ReduceMean
 from irc.ops.softmax import LogSoftmax, Softmax
-from irc.selection import attention, conv, global_pool, matmul, pool, recurrent, softmax, transpose
+from irc.selection import attention, conv, global_pool, integer_matmul, matmul, pool, recurrent, softmax, transpose
 from irc.selection.alike import share_kernels
 from irc.selection.selector import Family, Selection, Selector
 
@@ -41,6 +42,7 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     if early:
         done += selector.take({Softmax: attention.select_kernel})
         return done + selector.take({Softmax: softmax.select_kernel, LogSoftmax: softmax.select_kernel})
+    done += selector.take({MatMul: integer_matmul.select_kernel}, dtypes=(i32,))
     done += selector.take({MatMul: matmul.select_kernel, **WINDOWS, ChannelsLast: _channels_last})
     if any(type(node.op) in REDUCTIONS for node in graph.nodes):
         # after contractions have got their epilogues, so that the row groups are those of fusion

@@ -17,7 +17,7 @@ from irc.fusion.epilogues import Collector, FusedEpilogue
 from irc.fusion.origins import layers_between
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Constant, Graph, Node, Value
-from irc.ir.types import TensorType, f32, f64, u8
+from irc.ir.types import DType, TensorType, f32, f64, u8
 from irc.kernels.core.base import Array, Kernel, Packed
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Problem
@@ -151,8 +151,13 @@ class Selector:
                 return after.outputs[0], tuple(there[order.index(axis)] for axis in range(len(order)))
         return value, row_major(value.shape)
 
-    def take(self, families: Mapping[type[Op], Family], but: Collection[Node] = ()) -> int:
-        """Select kernels, in order, for operations of these types, except the nodes in `but`. Returns how many."""
+    def take(
+        self, families: Mapping[type[Op], Family], but: Collection[Node] = (), dtypes: Collection[DType] = DTYPES
+    ) -> int:
+        """Select kernels, in order, for operations of these types, except the nodes in `but`. Returns how many.
+
+        dtypes: of the results.
+        """
         done = 0
         for node in self.graph.nodes:
             family = families.get(type(node.op))
@@ -161,7 +166,7 @@ class Selector:
                 family is None
                 or node in but
                 or value is None
-                or value.dtype not in DTYPES
+                or value.dtype not in dtypes
                 or node.inputs[0] is None
                 or not (value.uses or self.graph.keeps(value))
             ):

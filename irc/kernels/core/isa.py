@@ -19,7 +19,7 @@ class Isa:
     name: as in the symbols of kernels.  vector: bytes of a register.  rows, vectors: the largest tile of
     accumulators, rows × vectors, that leaves registers for the operands.  stack: bytes a kernel may keep on the
     stack for packed operands.  l2: bytes of second-level cache that a kernel counts on.  tiles: has AMX for bf16.
-    dots: has AVX512-BF16.
+    dots: has AVX512-BF16.  fours: multiplies and adds fours of bytes (VNNI).
     """
 
     name: str
@@ -30,6 +30,7 @@ class Isa:
     l2: int = 1 << 20
     tiles: bool = False
     dots: bool = False
+    fours: bool = False
 
     def lanes(self, dtype: DType) -> int:
         """Count the elements of one register."""
@@ -58,10 +59,11 @@ def isa_of(features: frozenset[str], machine: str) -> Isa:
     if machine not in ("x86_64", "amd64", "AMD64"):
         return PLAIN
     if {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= features:
-        if "avx512_bf16" not in features:
-            return AVX512
-        return AMX if {"amx_tile", "amx_bf16"} <= features else AVX512_BF16
-    return AVX2 if {"avx2", "fma"} <= features else SSE
+        wide = AVX512
+        if "avx512_bf16" in features:
+            wide = AMX if {"amx_tile", "amx_bf16"} <= features else AVX512_BF16
+        return replace(wide, fours="avx512_vnni" in features)
+    return replace(AVX2, fours="avx_vnni" in features) if {"avx2", "fma"} <= features else SSE
 
 
 C_TYPES = {"f32": ("float", "int32_t"), "f64": ("double", "int64_t")}
