@@ -32,7 +32,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     a, b = node.inputs
     assert a is not None and b is not None and isinstance(node.op, MatMul)
     left, result = _bytes(a), node.outputs[0]
-    if left is None or b.const is None or b.rank != 2 or a.rank < 2 or node.op.transpose_a or not _fits(b):
+    if left is None or b.const is None or b.rank != 2 or len(a.shape) < 2 or node.op.transpose_a or not _fits(b):
         return None
     n, k = (int(d) for d in (b.shape if node.op.transpose_b else b.shape[::-1]))
     m = product(a.shape[:-1])
