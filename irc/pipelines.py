@@ -86,6 +86,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         concat_in_place,
         fold_taps,
         images,
+        integer_products,
         texts,
         transposed_conv,
         trim_taps,
@@ -95,6 +96,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
 
     at = [name for name, _ in COMPILE_C].index("decompose")
     early: Pass = ("select-composites", lambda graph, sink: select.run(graph, isa, True, precision))
+    integers: Pass = ("integer-products", lambda graph, sink: integer_products.run(graph, isa))
     wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
     again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
@@ -108,7 +110,9 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     strings: Pass = ("texts", texts.run)
     decoders: Pass = ("images", images.run)
     first = (strings, *_each(decoders, wide, early, convolutions, seen, few))
-    return (*COMPILE_C[:at], *first, *COMPILE_C[at:], *_each(again, *kernels))
+    folded = [name for name, _ in COMPILE_C].index("fold")
+    before = (*COMPILE_C[:folded], *_each(integers), *COMPILE_C[folded:at])
+    return (*before, *first, *COMPILE_C[at:], *_each(again, *kernels))
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (

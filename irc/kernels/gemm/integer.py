@@ -317,7 +317,7 @@ IRC_HELPER void irc_bytes_store_{bits}(void *p, __m{bits}i x) {{ _mm{bits}_store
 
 def _fours(bits: int) -> Piece:
     prefix = "" if bits == 512 else "%{vex%} "
-    code = f"""/* Adds products of unsigned bytes of x and signed ones of y, in fours; of the intrinsic sums are copied. */
+    code = f"""/* Adds products of unsigned bytes of x and signed ones of y, in fours; the intrinsic copies sums. */
 IRC_INLINE void irc_fours_{bits}(__m{bits}i *sums, __m{bits}i x, __m{bits}i y) {{
     __asm__("{prefix}vpdpbusd %2, %1, %0" : "+v"(*sums) : "v"(x), "v"(y));
 }}

@@ -1,0 +1,89 @@
+"""Products of dequantized matrices as products of their integers, whose sums are exact.
+
+(sa · (A - za)) · (sb · (B - zb)) is sa · sb times a product in i32, where A has one scale, and B one or one for each
+column.  The integers of the constant B fit into a signed byte when its zero point is taken from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.types import f32, i8, i32, u8
+from irc.kernels.core.isa import Isa
+from irc.opdef.builder import Builder
+from irc.opdef.conversions import as_type
+from irc.ops.matmul import MatMul
+from irc.ops.quantize import DequantizeLinear
+from irc.passes.replace import replace_value
+
+LONGEST = 1 << 15
+"""Products of two differences of bytes whose sum fits into 32 bits."""
+TAKEN = ("avx512", "avx2")
+"""Instruction sets that have a kernel for such products."""
+
+
+@dataclass(frozen=True)
+class _Quantized:
+    """The operands of a DequantizeLinear of bytes; the scale is one, or one for each column of a matrix."""
+
+    x: Value
+    scale: Value
+    zero: Value | None
+
+    @property
+    def one_scale(self) -> bool:
+        return all(d == 1 for d in self.scale.shape)
+
+
+def run(graph: Graph, isa: Isa) -> int:
+    """Rewrite such products, in place, for an instruction set with a kernel for them.  Returns how many."""
+    if isa.name not in TAKEN:
+        return 0
+    done = 0
+    for node in graph.nodes:
+        if isinstance(node.op, MatMul) and node.outputs[0].dtype == f32:
+            done += _rewritten(graph, node, node.op)
+    graph.prune()
+    return done
+
+
+def _rewritten(graph: Graph, node: Node, op: MatMul) -> bool:
+    a, b = map(_quantized, node.operands)
+    if a is None or b is None or op.transpose_a or op.transpose_b or not a.one_scale or not _is_bytes(b):
+        return False
+    build, out = Builder(graph, node.name or op.name, node.loc), node.outputs[0]
+    product = build.MatMul(_difference(build, a), _difference(build, b))
+    scale = build.Mul(*(build.Reshape(s, [-1]) if len(s.shape) > 1 else s for s in (a.scale, b.scale)))
+    made = build.Mul(build.Cast(product, to=f32), scale)
+    return made.type == out.type and bool(replace_value(graph, out, made))
+
+
+def _quantized(v: Value) -> _Quantized | None:
+    """Find the bytes that a value of two axes or more is made of, with one scale or one for each column."""
+    node = v.producer
+    if node is None or not isinstance(node.op, DequantizeLinear):
+        return None
+    x, scale, zero = (*node.inputs, None)[:3]
+    if x is None or scale is None or x.dtype not in (i8, u8) or scale.dtype != f32 or len(x.shape) < 2:
+        return None
+    rank = len(x.shape)
+    columns = len(scale.shape) == 1 and node.op.axis % rank == rank - 1 and scale.shape[0] == x.shape[-1]
+    found = _Quantized(x, scale, zero)
+    return found if found.one_scale or columns else None
+
+
+def _is_bytes(b: _Quantized) -> bool:
+    """Tell whether a constant matrix fits into signed bytes without its zero point, and has few enough rows."""
+    array, zero = b.x.array, None if b.zero is None else b.zero.array
+    if array is None or array.ndim != 2 or not 0 < array.shape[0] <= LONGEST or (zero is None and b.zero is not None):
+        return False
+    kept = array.astype(np.int32) - (0 if zero is None else zero.astype(np.int32))
+    return bool(kept.min(initial=0) >= -128 and kept.max(initial=0) <= 127)
+
+
+def _difference(b: Builder, q: _Quantized) -> Value:
+    x = as_type(b, q.x, i32)
+    return x if q.zero is None else b.Sub(x, as_type(b, q.zero, i32))
