@@ -15,6 +15,7 @@ from irc.kernels.core.registry import select
 from irc.kernels.gemm.integer import IntegerGemmProblem
 from irc.ops.arithmetic import Sub
 from irc.ops.cast import Cast
+from irc.ops.layout import Reshape
 from irc.ops.matmul import MatMul
 from irc.selection.selector import Selection, Selector, worthwhile
 
@@ -52,7 +53,9 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
 
 
 def _bytes(v: Value) -> _Bytes | None:
-    """Find the bytes that an operand is, if it is some."""
+    """Find the bytes that an operand is, if it is some, perhaps under another shape."""
+    while v.producer is not None and isinstance(v.producer.op, Reshape):
+        v = next(v.producer.operands)
     node, whole, zero = v.producer, v.shape, None
     if node is not None and isinstance(node.op, Sub):
         v, zero = node.operands

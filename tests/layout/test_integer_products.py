@@ -1,0 +1,80 @@
+"""Products of dequantized matrices are computed from their integers, where a kernel takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import irc
+from irc.ir.graph import Graph, Model
+from irc.ir.types import f32, i8, u8
+from irc.ir.verify import problems
+from irc.kernels.core.isa import AVX2, AVX512, NEON
+from irc.layout import integer_products
+from irc.opdef.builder import evaluate
+from tests.support.lowering import graph_of
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.integers(0, 256, (2, 9, 40)).astype(np.uint8)
+WEIGHTS = RANDOM.integers(-128, 128, (40, 17)).astype(np.int8)
+
+
+def product_of(weights: Any = WEIGHTS, scale: Any = None, zero: Any = None, axis: int = 1) -> Graph:
+    """Write DequantizeLinear(x) · DequantizeLinear(weights)."""
+    scale = (RANDOM.random(17) + 0.5).astype(np.float32) if scale is None else scale
+    zero = np.zeros(np.shape(scale), weights.dtype) if zero is None else zero
+
+    def build(b: Any, x: Any) -> Any:
+        a = b.DequantizeLinear(x, b.const(0.03, f32), b.const(121, u8))
+        kind = i8 if weights.dtype == np.int8 else u8
+        right = b.const(weights, kind), b.const(scale, f32), b.const(zero, kind)
+        return b.MatMul(a, b.DequantizeLinear(*right, axis=axis))
+
+    return graph_of(build, X)
+
+
+@pytest.mark.parametrize("isa", [AVX512, AVX2], ids=str)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"scale": np.float32(0.5)},
+        {"weights": (WEIGHTS.astype(np.int16) + 128).astype(np.uint8), "zero": np.full(17, 128, np.uint8)},
+        {"axis": -1},
+    ],
+    ids=["columns", "one scale", "unsigned", "last axis"],
+)
+def test_the_sums_are_of_integers(more: dict[str, Any], isa: Any) -> None:
+    graph = product_of(**more)
+    (wanted,) = evaluate(graph, {graph.inputs[0]: X})
+    assert integer_products.run(graph, isa) == 1
+    assert not problems(graph)
+    assert next(n for n in graph.nodes if n.op.name == "MatMul").outputs[0].dtype.name == "i32"
+    (got,) = evaluate(graph, {graph.inputs[0]: X})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        product_of(axis=0, scale=np.ones(40, np.float32)),
+        product_of(weights=(WEIGHTS.astype(np.int16) + 128).astype(np.uint8)),
+    ],
+    ids=["a scale for each row", "wider than a signed byte"],
+)
+def test_others_stay_as_they_are(graph: Graph) -> None:
+    assert integer_products.run(graph, AVX512) == 0
+
+
+def test_without_a_kernel_nothing_changes() -> None:
+    assert integer_products.run(product_of(), NEON) == 0
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v2"])
+def test_in_c(target: str) -> None:
+    graph = product_of()
+    (wanted,) = evaluate(graph, {graph.inputs[0]: X})
+    (got,) = irc.compile(Model(graph, "onnx", 10, {"": 21}), backend="c", target=target)([X])
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
