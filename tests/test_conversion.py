@@ -217,10 +217,10 @@ def test_options_of_openvino(tmp_path: Path, options: dict[str, Any], version: i
     np.testing.assert_array_equal(run(tmp_path / "b.xml", x), run(source, x))
 
 
-def pooled(second: bool) -> onnx.ModelProto:
-    outputs, results = ("y, i", ", int64[1,2,3,3] i") if second else ("y", "")
+def pooled(second: bool, size: str = "6") -> onnx.ModelProto:
+    outputs, results = ("y, i", ", int64[1,2,?,?] i") if second else ("y", "")
     return onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 17]> m (float[1,2,6,6] x) => (float[1,2,3,3] y'
+        f'<ir_version: 8, opset_import: ["" : 17]> m (float[1,2,{size},{size}] x) => (float[1,2,?,?] y'
         f"{results}) {{ {outputs} = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x) }}"
     )
 
@@ -240,7 +240,7 @@ def test_a_version_without_the_second_result(tmp_path: Path) -> None:
 def test_a_second_result_that_is_used_needs_a_version_with_it(tmp_path: Path) -> None:
     for target, options in (("b.onnx", {"opset": 7}), ("b.xml", {"max_opset": "opset1"})):
         with pytest.raises(ConversionError, match=r"opset ?8"):
-            irc.convert(pooled(True), tmp_path / target, **options)
+            irc.convert(pooled(True, "n"), tmp_path / target, **options)
 
 
 HEADER = '<ir_version: 10, opset_import: ["": 23]>'

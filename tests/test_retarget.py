@@ -136,3 +136,66 @@ def test_element_types_that_came_later(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"IRC4007|IRC4003"):
         irc.convert(source, tmp_path / "old.xml", for_openvino=OLD)
     assert sorted(f.name for f in tmp_path.iterdir()) == ["new.bin", "new.xml"]
+
+
+POOLS: dict[str, dict[str, Any]] = {
+    "plain": {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 1, 1]},
+    "dilated": {"kernel_shape": [2, 3], "dilations": [2, 1], "strides": [1, 2]},
+    "columns": {"kernel_shape": [2, 2], "storage_order": 1},
+}
+
+
+@pytest.mark.parametrize("used", [0, 1])
+@pytest.mark.parametrize("fields", POOLS.values(), ids=POOLS)
+def test_places_and_dilations_of_pools(fields: dict[str, Any], used: int, tmp_path: Path) -> None:
+    """Before version 8 there are neither."""
+    pool = helper.make_node("MaxPool", ["x"], ["pooled", "places"], **fields)
+    cast = helper.make_node("Cast", [("pooled", "places")[used]], ["y"], to=TensorProto.FLOAT)
+    found = [name for name, _, _ in layers(retargeted(model([pool, cast], (2, 3, 7, 9)), tmp_path))]
+    assert ("ReduceMin" in found) == bool(used)
+
+
+@pytest.mark.parametrize(
+    ("shape", "node"),
+    [
+        ((1, 8, 1), helper.make_node("DFT", ["x"], ["z"], axis=1, onesided=1)),
+        ((2, 7, 1), helper.make_node("DFT", ["x"], ["z"], axis=1)),
+        ((3, 4), helper.make_node("IsInf", ["x"], ["z"], detect_negative=0)),
+        ((3, 4), helper.make_node("Einsum", ["x"], ["z"], equation="ij->ji")),
+    ],
+    ids=lambda value: value.op_type if isinstance(value, NodeProto) else "",
+)
+def test_operations_that_came_later(shape: tuple[int, ...], node: NodeProto, tmp_path: Path) -> None:
+    opset = model([node, helper.make_node("Cast", ["z"], ["y"], to=TensorProto.FLOAT)], shape)
+    retargeted(opset, tmp_path)
+
+
+@pytest.mark.parametrize("signal", [8, 9, 12])
+def test_real_transforms_of_pairs(signal: int, tmp_path: Path) -> None:
+    """Opset7 has transforms of pairs only."""
+    ports = '<port id="0" precision="FP32"><dim>2</dim><dim>5</dim><dim>2</dim></port>'
+    made = {"axes": [1], "size": [signal]}
+    (tmp_path / "m.bin").write_bytes(b"".join(np.array(v, np.int64).tobytes() for v in made.values()))
+    constants = "".join(
+        f'<layer id="{i}" name="{name}" type="Const" version="opset1"><data element_type="i64" shape="1"'
+        f' offset="{8 * i - 8}" size="8"/><output><port id="0" precision="I64"><dim>1</dim></port></output></layer>'
+        for i, name in enumerate(made, 1)
+    )
+    port = '<port id="{}"><dim>1</dim></port>'
+    (tmp_path / "m.xml").write_text(
+        '<net name="n" version="11"><layers><layer id="0" name="x" type="Parameter" version="opset1">'
+        f'<data shape="2,5,2" element_type="f32"/><output>{ports}</output></layer>{constants}'
+        f'<layer id="3" name="y" type="IRDFT" version="opset9"><input>{ports}{port.format(1)}{port.format(2)}</input>'
+        f'<output><port id="3" precision="FP32"><dim>2</dim><dim>{signal}</dim></port></output></layer>'
+        '<layer id="4" name="r" type="Result" version="opset1">'
+        f'<input><port id="0"><dim>2</dim><dim>{signal}</dim></port></input></layer></layers><edges>'
+        '<edge from-layer="0" from-port="0" to-layer="3" to-port="0"/><edge from-layer="1" from-port="0" to-layer="3" '
+        'to-port="1"/><edge from-layer="2" from-port="0" to-layer="3" to-port="2"/><edge from-layer="3" from-port="3" '
+        'to-layer="4" to-port="0"/></edges></net>'
+    )
+    irc.convert(tmp_path / "m.xml", tmp_path / "old.xml", max_opset="opset7")
+    assert not {name for name, _, _ in layers(tmp_path / "old.xml")} & {"IRDFT", "RDFT"}
+    x = np.random.default_rng(1).standard_normal((2, 5, 2)).astype(np.float32)
+    (got,) = irc.compile(tmp_path / "old.xml", backend="numpy")(x)
+    want = np.fft.irfft(x[..., 0] + 1j * x[..., 1], signal, axis=1)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -302,6 +302,7 @@ class _Writer:
             rewrites.append(_decomposed)
         if op.resolve is not None:
             rewrites.append(_resolved)
+        rewrites += self._words_of_the_other(op)
         key = op, tuple(str(v.type) if v is not None else "" for v in inputs)
         if key in path:
             rewrites = rewrites[:1]  # a rewrite that leads back here: its other ways are being tried already
@@ -318,6 +319,11 @@ class _Writer:
                 if i == 0 and isinstance(e, Problem):
                     refusal = e
         raise refusal or self._refusal(op, inputs)
+
+    def _words_of_the_other(self, op: Op) -> list[Callable[..., Any]]:
+        """What says the operation in others for the other format, where that has none of it: equal in every format."""
+        rows: Sequence[Form] = op.onnx if self.format == "openvino" else op.openvino
+        return [row.write for row in rows if row.write is not None and not row.name]
 
     def _rewrite(
         self,
@@ -352,10 +358,13 @@ class _Writer:
     def _inline(
         self, graph: Graph, results: Sequence[Value], outputs: Sequence[Value], name: str, loc: Loc, path: Path
     ) -> None:
-        """Emit a traced graph's nodes with its results named as `outputs`."""
+        """Emit a traced graph's nodes with its results named as `outputs`; of those that nobody uses, at most one."""
+        named = list(zip(results, outputs, strict=False))
+        named = [(result, wanted) for result, wanted in named if self._is_used(wanted)] or named[:1]
+        graph.outputs = [result for result, _ in named]
         fold_constants(graph)
         renamed: dict[Value, Value] = {}
-        for result, wanted in zip(results, outputs, strict=False):
+        for result, wanted in named:
             if result.producer is None or result in renamed:
                 found = Builder(graph, name).Identity(result)
                 renamed[found] = wanted

@@ -6,6 +6,7 @@ IsFinite.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -205,6 +206,21 @@ class IsNaN(Test):
     openvino = (Form("IsNaN", 10, T=OV_CLASSED), write_only(write_is_nan))
 
 
+def write_is_infinite(b: Builder, op: IsInf, x: Value) -> Value:
+    """OpenVINO before version 10: an infinity is equal to itself."""
+    above, below = (b.Equal(x, b.like(limit, x)) for limit in (math.inf, -math.inf))
+    if op.detect_positive and op.detect_negative:
+        return b.Or(above, below)
+    if not op.detect_positive and not op.detect_negative:
+        return b.And(above, below)
+    return above if op.detect_positive else below
+
+
+def write_is_small(b: Builder, op: Op, x: Value) -> Value:
+    """OpenVINO before version 10: what is less than infinity is no NaN either."""
+    return b.Less(b.Abs(x), b.like(math.inf, x))
+
+
 @op
 class IsInf(Test):
     """Whether x is infinite, of the signs asked for."""
@@ -230,7 +246,10 @@ class IsInf(Test):
         Form("IsInf", 10, T={f32, f64}, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),
         Form("IsInf", 20, T=FLOATS_BF16 | F8),
     )
-    openvino = (Form("IsInf", 10, T=OV_CLASSED, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),)
+    openvino = (
+        Form("IsInf", 10, T=OV_CLASSED, attrs={"detect_negative": Bool(True), "detect_positive": Bool(True)}),
+        write_only(write_is_infinite),
+    )
 
 
 def write_is_finite(b: Builder, op: Op, x: Value) -> Value:
@@ -250,4 +269,4 @@ class IsFinite(Test):
         return Un("abs", x).lt(Const(float("inf"), x.dtype))
 
     onnx = (write_only(write_is_finite, since=10),)
-    openvino = (Form("IsFinite", 10, T=OV_CLASSED),)
+    openvino = (Form("IsFinite", 10, T=OV_CLASSED), write_only(write_is_small))

@@ -26,7 +26,7 @@ from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Codec
 from irc.opdef.conversions import as_i64, as_scalar, as_vector
-from irc.opdef.forms import Attributes, Form, write_only
+from irc.opdef.forms import Attributes, Declined, Form, write_only
 from irc.opdef.run_sizes import from_the_start
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX
@@ -185,11 +185,39 @@ def write_transform(b: Builder, op: DFT, x: Value, length: Value | None = None, 
     pairs = b.Concat(x, b.Sub(x, x), axis=rank - 1) if real else x
     if op.onesided and op.inverse:
         return b.Unsqueeze(b.InverseRealTransform(pairs, at, size), [rank - 1])
+    return _of_pairs(b, op, pairs, at, size)
+
+
+def _of_pairs(b: Builder, op: DFT, pairs: Value, at: Value, size: Value | None) -> Value:
     y = b.Transform(pairs, at, size, inverse=op.inverse)
     if not op.onesided:
         return y
     shape = b.Gather(b.Shape(y), at, b.const(0))
     return b.Slice(y, b.const([0]), b.Add(b.Div(shape, b.const([2])), b.const([1])), at)
+
+
+def write_pairs(b: Builder, op: DFT, x: Value, length: Value | None = None, axis: Value | None = None) -> Value:
+    """For OpenVINO before version 9, which has transforms of pairs only: the missing half mirrors the one there is."""
+    rank, number = len(x.shape), -2 if axis is None else (axis.ints() or [None])[0]
+    if number is None or not x.shape[-1].is_const or x.dtype == f64:
+        raise Declined
+    at = normal_axis("DFT", number, rank)
+    if not (op.onesided and op.inverse):
+        pairs = b.Concat(x, b.Sub(x, x), axis=rank - 1) if x.shape[-1] == 1 else x
+        return _of_pairs(b, op, pairs, b.const([at]), None if length is None else as_vector(b, as_i64(b, length)))
+    given = x.shape[at].const
+    n = 2 * (given - 1) if given is not None and length is None else (length.ints() or [None])[0] if length else None
+    if given is None or n is None:
+        raise Declined
+    half = n // 2 + 1
+    y = b.Slice(x, [0], [half], [at])
+    if half > given:
+        y = b.Pad(y, b.const([0] * (rank + at) + [half - given] + [0] * (rank - at - 1)), b.like(0.0, x))
+    y = b.Gather(y, b.const([*range(half), *range(n - half, 0, -1)]), b.const(at))
+    shape = [n if k == at else 2 if k == rank - 1 else 1 for k in range(rank)]
+    signs = np.repeat([[1.0, 1.0], [1.0, -1.0]], [half, n - half], axis=0).reshape(shape)
+    z = b.Transform(b.Mul(y, b.const(signs, x.dtype)), b.const([at]), None, inverse=True)
+    return b.Slice(z, [0], [1], [rank - 1])
 
 
 ATTRIBUTES: dict[str, Codec] = {"inverse": Bool(False), "onesided": Bool(False)}
@@ -263,7 +291,7 @@ class DFT(Op):
         ),
         Form("DFT", 20, attrs=ATTRIBUTES, sig=None),
     )
-    openvino = (write_only(write_transform, since=9),)
+    openvino = (write_only(write_transform, since=9), write_only(write_pairs, since=7))
 
 
 # ------------------------------------------------------------------------------------ several axes

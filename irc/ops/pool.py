@@ -42,6 +42,7 @@ from irc.ops.pool_rewrites import (
     write_average_by_sums,
     write_average_of_padded,
     write_average_pool,
+    write_gathered_windows,
     write_lp_by_means,
     write_lp_by_sums,
     write_row_major,
@@ -240,7 +241,8 @@ class MaxPool(Op):
                 "axis": Int(0),
             },
         ),
-        write_only(write_row_major, since=8),
+        write_only(write_row_major),
+        write_only(write_gathered_windows),
     )
 
 

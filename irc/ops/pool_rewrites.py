@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
+from irc.arrays import Array
 from irc.diagnostics import require
 from irc.diagnostics.codes import conversion
 from irc.ir.dim import Dim
@@ -176,3 +177,57 @@ def write_torch_rounding(b: Builder, op: MaxPool, x: Value) -> Results:
         if window_count(op, x.shape[2:], op.kernel, rounding) == count:
             return b.add_all(replace(op, rounding=rounding), x)
     return b.add_all(replace(op, **floored(op, x)), x)
+
+
+def write_gathered_windows(b: Builder, op: MaxPool, x: Value) -> Results:
+    """OpenVINO before version 8: windows whose elements lie apart, and places, by reading every window's elements."""
+    if op.column_major:  # said in rows first
+        raise Declined
+    places = _places_of_windows(op, x)
+    sizes = [int(n) for n in x.shape[2:]]
+    counts = [len(rows) for rows in places]
+    planes = b.Reshape(x, b.dims([*x.shape[:2], math.prod(sizes)]), special_zero=False)
+    flat: Array = np.zeros((1, 1), np.int64)
+    for rows, size in zip(places, sizes, strict=True):  # [windows so far, elements so far] and those of one axis more
+        flat = (flat[:, None, :, None] * size + rows[None, :, None, :]).reshape(flat.shape[0] * len(rows), -1)
+    elements = b.Gather(planes, b.const(flat), b.const(2))
+    best = b.ReduceMax(elements, [3], keepdims=True)
+    kind = op.index_type
+    found = b.Where(b.Equal(elements, best), b.const(flat, kind), b.const(math.prod(sizes), kind))
+    place = b.ReduceMin(found, [3], keepdims=False)
+    start = op.axis % len(x.shape)
+    if start < 2:
+        number = b.Range(
+            b.const(0), b.ReduceProd(b.Slice(b.Shape(x), [start], [2], [0]), [0], keepdims=False), b.const(1)
+        )
+        lead = b.dims([1] * start + list(x.shape[start:2]) + [1])
+        base = b.Mul(as_type(b, b.Reshape(number, lead, special_zero=False), kind), b.const(math.prod(sizes), kind))
+        place = b.Add(place, base)
+    elif start > 2:
+        place = b.Mod(place, b.const(math.prod(sizes[start - 2 :]), kind))
+    shape = b.dims([*x.shape[:2], *counts])
+    y = b.Squeeze(best, [3])
+    return b.Reshape(y, shape, special_zero=False), b.Reshape(place, shape, special_zero=False)
+
+
+def _places_of_windows(op: MaxPool, x: Value) -> list[Array]:
+    """Where the elements of the windows along each spatial axis lie, [windows, elements].
+
+    For one in the padding stands another of the window.  Declined where there is none, or sizes are unknown.
+    """
+    sizes = [n.const for n in x.shape[2:]]
+    if any(n is None for n in sizes):
+        raise Declined
+    begin, _ = window_padding(op, x.shape[2:], op.kernel)
+    windows = window_count(op, x.shape[2:], op.kernel, effective_rounding(op))
+    rank = len(op.kernel)
+    steps, gaps = op.strides or (1,) * rank, op.dilations or (1,) * rank
+    found: list[Array] = []
+    for size, p, count, k, s, d in zip(sizes, begin, windows, op.kernel, steps, gaps, strict=True):
+        at: Array = np.arange(int(count))[:, None] * s + np.arange(k) * d - int(p)
+        inside: Array = (at >= 0) & (at < (size or 0))
+        if not inside.any(axis=1).all():
+            raise Declined
+        first: Array = np.take_along_axis(at, inside.argmax(axis=1)[:, None], 1)
+        found.append(np.where(inside, at, first))
+    return found

@@ -179,6 +179,7 @@ class ScatterElements(Op):
     openvino = (
         Form("ScatterElementsUpdate", 3, T={"T": OV_ANY}),
         Form("ScatterElementsUpdate", 12, attrs={"reduction": OV_12, "use_init_val": Bool(True, to="use_init")}),
+        write_only(write_elements),
     )
 
 
