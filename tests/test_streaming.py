@@ -60,12 +60,14 @@ def chain(folder: Path, count: int, rows: int, columns: int) -> Path:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
     """The same model in both formats, small and large."""
-    found: dict[str, list[Path]] = {"onnx": [], "xml": []}
+    found: dict[str, list[Path]] = {"onnx": [], "xml": [], "inside": []}
     for name, rows, columns in (("small", 8, 8), ("large", ROWS, COLUMNS)):
         folder = tmp_path_factory.mktemp(name)
         found["onnx"].append(chain(folder, COUNT, rows, columns))
         found["xml"].append(folder / "model.xml")
+        found["inside"].append(folder / "inside.onnx")
         irc.convert(found["onnx"][-1], found["xml"][-1])
+        irc.convert(found["onnx"][-1], found["inside"][-1])
     return {ending: (paths[0], paths[1]) for ending, paths in found.items()}
 
 
@@ -76,6 +78,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Pa
         ("onnx", "xml", 1),
         ("xml", "onnx", 1),
         ("onnx", "onnx", 1),
+        ("inside", "onnx", 1),
+        ("inside", "xml", 1),
         ("xml", "xml", 1),
         ("onnx", "xml compress_fp16=1", 1.5),
         ("xml", "onnx compress_fp16=1", 1.5),
@@ -89,6 +93,30 @@ def test_memory(models: dict[str, tuple[Path, Path]], tmp_path: Path, source: st
     command = [sys.executable, "-c", script, str(large), str(tmp_path / f"large.{ending}"), *options]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(run.stdout) < (tensors + 0.75) * TENSOR
+
+
+def test_weights_inside_of_a_large_file(models: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+    """They are read when they are needed, and written again as they were; a file that changed meanwhile is refused."""
+    path = tmp_path / "a.onnx"
+    path.write_bytes(models["inside"][1].read_bytes())
+    model = irc.load(path)
+    irc.save(model, tmp_path / "b.onnx")
+    assert (tmp_path / "b.onnx").read_bytes() == path.read_bytes()
+    with open(path, "r+b") as file:
+        file.seek(-1, 2)
+        file.truncate()
+    with pytest.raises(irc.IrcError, match="IRC1085"):
+        irc.save(model, tmp_path / "b.onnx")
+    with pytest.raises(irc.IrcError, match="IRC1"):
+        irc.load(path)
+
+
+def test_large_weight_of_another_size(models: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+    proto = onnx.load(models["inside"][1])
+    proto.graph.initializer[3].dims[0] += 1
+    onnx.save(proto, tmp_path / "a.onnx")
+    with pytest.raises(irc.IrcError, match="w3"):
+        irc.load(tmp_path / "a.onnx")
 
 
 def weights() -> dict[str, NDArray[np.generic]]:

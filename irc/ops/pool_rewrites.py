@@ -224,8 +224,7 @@ def _places_of_windows(op: MaxPool, x: Value) -> list[Array]:
     steps, gaps = op.strides or (1,) * rank, op.dilations or (1,) * rank
     found: list[Array] = []
     for size, p, count, k, s, d in zip(sizes, begin, windows, op.kernel, steps, gaps, strict=True):
-        starts: Array = np.arange(int(count))
-        at: Array = starts[:, None] * s + np.arange(k) * d - int(p)
+        at: Array = np.add.outer(np.arange(int(count)) * s, np.arange(k) * d) - int(p)  # pyright: ignore
         inside: Array = (at >= 0) & (at < (size or 0))
         if not inside.any(axis=1).all():
             raise Declined

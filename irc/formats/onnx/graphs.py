@@ -17,6 +17,7 @@ import onnx
 from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import container_onnx as codes
 from irc.formats.document import Attr, RawFunction, RawGraph, RawNode, RawTensor, RawValue
+from irc.formats.onnx.apart import Places
 from irc.formats.onnx.residue import residue
 from irc.formats.onnx.tensors import TensorReader
 from irc.formats.onnx.text import pairs, shown, text
@@ -105,7 +106,7 @@ class GraphReader:
         return extras
 
     # ------------------------------------------------------------------------- graphs
-    def graph(self, proto: onnx.GraphProto, path: str, depth: int = 0) -> RawGraph:
+    def graph(self, proto: onnx.GraphProto, path: str, depth: int = 0, places: Places | None = None) -> RawGraph:
         """`path` is how locations name the graph: `graph main`, `graph main / node 3 "if" / then_branch`."""
         loc = Loc(self.file, path)
         graph = RawGraph(self.text(proto.name, "the graph's name", loc), loc=loc)
@@ -113,7 +114,7 @@ class GraphReader:
             self.sink.report(codes.TOO_DEEP, loc, what="the graph", limit=MAX_DEPTH)
             return graph
         graph.extras = self.common(proto, _GRAPH, loc)
-        self._constants(proto, graph, path)
+        self._constants(proto, graph, path, places or {})
         given: list[tuple[int, RawValue]] = []
         for position, info in enumerate(proto.input):
             value = self.value(info, f"{path}, input", path)
@@ -129,12 +130,14 @@ class GraphReader:
         graph.nodes = self.nodes(proto.node, path, declared, depth)
         return graph
 
-    def _constants(self, proto: onnx.GraphProto, graph: RawGraph, path: str) -> None:
+    def _constants(self, proto: onnx.GraphProto, graph: RawGraph, path: str, places: Places) -> None:
         found: list[tuple[str, RawTensor, Loc]] = []
-        for tensor in proto.initializer:
+        for i, tensor in enumerate(proto.initializer):
             loc = Loc(self.file, f'{path}, initializer "{shown(tensor.name)}"')
             name = self.text(tensor.name, "an initializer's name", loc)
-            found.append((name, self.tensors.tensor(tensor, loc, name) or _unread(tensor, name, loc), loc))
+            found.append(
+                (name, self.tensors.tensor(tensor, loc, name, places.get(i)) or _unread(tensor, name, loc), loc)
+            )
         for sparse in proto.sparse_initializer:
             loc = Loc(self.file, f'{path}, sparse initializer "{shown(sparse.values.name)}"')
             name = self.text(sparse.values.name, "an initializer's name", loc)

@@ -16,6 +16,7 @@ from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import container_onnx as codes
 from irc.files import DataFolder
 from irc.formats.document import RawFunction, RawModel
+from irc.formats.onnx.apart import Places
 from irc.formats.onnx.graphs import GraphReader, canonical_domain
 from irc.formats.onnx.residue import residue
 from irc.formats.onnx.source import open_model
@@ -39,15 +40,15 @@ def read(source: str | Path | bytes | onnx.ModelProto, sink: Sink) -> RawModel |
     opened = open_model(source, sink)
     if opened is None:
         return None
-    proto, file, folder = opened
+    proto, file, folder, weights = opened
     loc = Loc(file)
     try:
-        return _read(proto, file, folder, sink)
+        return _read(proto, file, folder, weights, sink)
     except RecursionError:
         return sink.report(codes.TOO_DEEP, loc, what="the model", limit="Python's recursion")
 
 
-def _read(proto: onnx.ModelProto, file: str, folder: DataFolder | None, sink: Sink) -> RawModel:
+def _read(proto: onnx.ModelProto, file: str, folder: DataFolder | None, weights: Places, sink: Sink) -> RawModel:
     loc = Loc(file)
     version = _ir_version(proto, sink, loc)
     extras: Extras = {name: getattr(proto, name) for name in MODEL_SCALARS if getattr(proto, name)}
@@ -61,7 +62,7 @@ def _read(proto: onnx.ModelProto, file: str, folder: DataFolder | None, sink: Si
         extras["opset_assumed"] = True
         opsets = {"": 1}
     tensors, types = TensorReader(sink, folder), TypeReader(sink, dim_params(proto))
-    graph = GraphReader(file, opsets, sink, tensors, types).graph(proto.graph, "graph main")
+    graph = GraphReader(file, opsets, sink, tensors, types).graph(proto.graph, "graph main", places=weights)
     places: dict[int, Loc] = {}
     functions: list[RawFunction] = []
     for function in proto.functions:

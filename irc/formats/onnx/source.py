@@ -8,9 +8,10 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError
 
-from irc.diagnostics import Loc, Sink
+from irc.diagnostics import Loc, Problem, Sink
 from irc.diagnostics.codes import container_onnx as codes
-from irc.files import DataFolder, open_regular
+from irc.files import KEPT_WHOLE, DataFolder, data_file, open_regular
+from irc.formats.onnx.apart import Places, read_around
 
 PROTOBUF_LIMIT = 2**31 - 1
 _OTHERS: tuple[tuple[bytes, str, str], ...] = (
@@ -31,13 +32,13 @@ _OTHERS: tuple[tuple[bytes, str, str], ...] = (
 
 def open_model(
     source: str | Path | bytes | onnx.ModelProto, sink: Sink
-) -> tuple[onnx.ModelProto, str, DataFolder | None] | None:
-    """(proto, file, folder of external data), or None with an error reported."""
+) -> tuple[onnx.ModelProto, str, DataFolder | None, Places] | None:
+    """(proto, file, folder of external data, large weights that are not in proto), or None with an error reported."""
     if isinstance(source, onnx.ModelProto):
-        return (source, "", None) if _has_graph(source, "the ModelProto", sink, Loc()) else None
+        return (source, "", None, {}) if _has_graph(source, "the ModelProto", sink, Loc()) else None
     if isinstance(source, bytes | bytearray | memoryview):
         proto = parse(bytes(source), "the bytes", sink, Loc())
-        return None if proto is None else (proto, "", None)
+        return None if proto is None else (proto, "", None, {})
     path = os.fspath(source)
     loc = Loc(path)
     try:
@@ -45,12 +46,15 @@ def open_model(
             size = os.fstat(file.fileno()).st_size
             if size > PROTOBUF_LIMIT:
                 return sink.report(codes.FILE_TOO_BIG, loc, path=path, size=size)
-            data = file.read(size)  # not the limit: a buffer of that size would be made
+            around = read_around(data_file(path)) if size > KEPT_WHOLE else None
+            data, places = around or (file.read(size), {})  # not the limit: a buffer of that size would be made
+    except Problem as p:  # somebody writes to the file meanwhile
+        return sink.report(p.code, loc, p.notes, **p.facts)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return sink.report(codes.FILE_UNREADABLE, loc, path=path, reason=reason)
     proto = parse(data, path, sink, loc)
-    return None if proto is None else (proto, path, DataFolder(path))
+    return None if proto is None else (proto, path, DataFolder(path), places)
 
 
 def parse(data: bytes, path: str, sink: Sink, loc: Loc) -> onnx.ModelProto | None:

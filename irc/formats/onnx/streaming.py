@@ -14,12 +14,9 @@ import onnx
 from google.protobuf.message import Message
 
 from irc.formats.document import RawTensor
+from irc.formats.onnx.apart import GRAPH, INITIALIZER, RAW_DATA, head
 from irc.formats.onnx.packing import packed_size
 from irc.formats.onnx.tensors import raw_bytes
-
-GRAPH = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
-INITIALIZER = onnx.GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
-RAW_DATA = onnx.TensorProto.DESCRIPTOR.fields_by_name["raw_data"].number
 
 
 def write_message(proto: onnx.ModelProto, weights: Mapping[int, RawTensor], file: IO[bytes]) -> None:
@@ -28,11 +25,11 @@ def write_message(proto: onnx.ModelProto, weights: Mapping[int, RawTensor], file
     nodes, rest = _around(proto.graph, INITIALIZER)
     tensors = [_around(t, RAW_DATA) if i in weights else _whole(t) for i, t in enumerate(proto.graph.initializer)]
     sizes = {i: packed_size(t.dtype, math.prod(t.shape)) for i, t in weights.items()}
-    fields = {i: _head(RAW_DATA, size) for i, size in sizes.items()}
+    fields = {i: head(RAW_DATA, size) for i, size in sizes.items()}
     lengths = [len(a) + len(fields.get(i, b"")) + sizes.get(i, 0) + len(b) for i, (a, b) in enumerate(tensors)]
-    heads = [_head(INITIALIZER, length) for length in lengths]
+    heads = [head(INITIALIZER, length) for length in lengths]
     file.write(first)
-    file.write(_head(GRAPH, len(nodes) + sum(map(len, heads)) + sum(lengths) + len(rest)))
+    file.write(head(GRAPH, len(nodes) + sum(map(len, heads)) + sum(lengths) + len(rest)))
     file.write(nodes)
     for i, (before, after) in enumerate(tensors):
         file.write(heads[i] + before + fields.get(i, b""))
@@ -58,17 +55,3 @@ def _around(message: Message, number: int) -> tuple[bytes, bytes]:
 
 def _whole(message: Message) -> tuple[bytes, bytes]:
     return message.SerializeToString(deterministic=True), b""
-
-
-def _head(number: int, length: int) -> bytes:
-    """What stands before bytes of that length in the field of that number."""
-    return _varint(number << 3 | 2) + _varint(length)
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)

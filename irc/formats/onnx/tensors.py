@@ -19,6 +19,7 @@ from irc.diagnostics.codes import container_onnx as codes, conversion
 from irc.files import DataFolder
 from irc.formats.document import RawTensor
 from irc.formats.onnx import external
+from irc.formats.onnx.apart import Place
 from irc.formats.onnx.packing import pack, packed_size, unpack
 from irc.formats.onnx.residue import restore
 from irc.formats.onnx.text import pairs, text
@@ -116,8 +117,10 @@ class TensorReader:
     def __init__(self, sink: Sink, folder: DataFolder | None) -> None:
         self.sink, self.folder = sink, folder
 
-    def tensor(self, proto: onnx.TensorProto, loc: Loc, name: str | None = None) -> RawTensor | None:
-        """The tensor, or None with an error reported."""
+    def tensor(
+        self, proto: onnx.TensorProto, loc: Loc, name: str | None = None, apart: Place | None = None
+    ) -> RawTensor | None:
+        """The tensor, or None with an error reported.  apart: where its raw_data are, if not in it."""
         name = text(proto.name, "a tensor's name", loc, self.sink) if name is None else name
         dtype, shape = dtype_from_onnx(proto.data_type), tuple(proto.dims)
         if dtype is None or not proto.data_type:
@@ -131,7 +134,7 @@ class TensorReader:
                 proto, dtype, shape, packed_size(dtype, math.prod(shape)), self.folder, self.sink, loc
             )
         else:
-            load = self._inline(proto, name, dtype, shape, loc)
+            load = self._inline(proto, name, dtype, shape, loc, apart)
         if load is None:
             return None
         return RawTensor(name, dtype, shape, load, loc, self._extras(proto, loc))
@@ -145,9 +148,10 @@ class TensorReader:
         return not reason
 
     def _inline(
-        self, proto: onnx.TensorProto, name: str, dtype: DType, shape: tuple[int, ...], loc: Loc
-    ) -> Raw | Typed | None:
+        self, proto: onnx.TensorProto, name: str, dtype: DType, shape: tuple[int, ...], loc: Loc, apart: Place | None
+    ) -> Raw | Typed | external.External | None:
         present = [f for f in FIELDS if (proto.HasField(f) if f == "raw_data" else len(getattr(proto, f)))]
+        present = ["raw_data", *present] if apart is not None else present
         expected = _TYPED.get(dtype.name, "int32_data")
         field = present[0] if present else expected
         reason = ""
@@ -161,10 +165,14 @@ class TensorReader:
             self.sink.report(codes.TENSOR_FIELD, loc, name=name, type=dtype, field=field, reason=reason)
             return None
         count = math.prod(shape)
-        if field == "raw_data":
+        load: Raw | Typed | external.External
+        if apart is not None:
+            needed, found, unit = packed_size(dtype, count), apart.length, "bytes"
+            load = external.External(apart.file, apart.offset, apart.length, dtype, shape)
+        elif field == "raw_data":
             data = proto.raw_data
             needed, found, unit = packed_size(dtype, count), len(data), "bytes"
-            load: Raw | Typed = Raw(data, dtype, shape)
+            load = Raw(data, dtype, shape)
         else:
             stored = getattr(proto, field)
             needed, found, unit = typed_count(dtype, count), len(stored), "items"
