@@ -44,6 +44,14 @@ def place(buffer: Buffer) -> Place:
     return Place(TensorType(buffer.dtype, buffer.shape), lambda at: Load(buffer, at), None, buffer)
 
 
+def seen_as(tensor: Tensor, shape: Sequence[Dim]) -> Place:
+    """Look at the memory of an operand or result as a tensor of another shape, of as many elements."""
+    assert isinstance(tensor, Place), "what an operation's loops get stands in a buffer"
+    buffer = tensor.buffer
+    assert buffer is not None
+    return place(Buffer(buffer.name, buffer.dtype, tuple(shape), buffer.where, base=buffer, origin=buffer.origin))
+
+
 class LoopBuilder:
     """Appends statements to the innermost open block; `body` is the outermost one."""
 

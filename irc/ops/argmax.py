@@ -13,7 +13,7 @@ from irc.expr import Const, Expr, IndexFunction, Tensor, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most
-from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, i64
+from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, i32, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Int
@@ -65,15 +65,17 @@ class Position(Op):
                 return x[(*kept[:axis], r, *kept[axis:])]
 
             top = reduce("min" if self.smallest else "max", [size], at)
-            nowhere = Const(-1, i64) if self.select_last_index else index(size)
+            known = size.const is not None and size.const < 1 << 31
+            kind = i32 if known else i64  # as wide as the elements, so that both are vectors of as many
+            nowhere = Const(-1, kind) if self.select_last_index else index(size).cast(kind)
 
             def candidate(r: Expr) -> Expr:
                 hit = at(r).eq(top)
                 if x.dtype.is_float:
                     hit = hit.logical_or(at(r).ne(at(r)))
-                return select(hit, r, nowhere)
+                return select(hit, r.cast(kind), nowhere)
 
-            return reduce("max" if self.select_last_index else "min", [size], candidate)
+            return reduce("max" if self.select_last_index else "min", [size], candidate).cast(i64)
 
         return element
 

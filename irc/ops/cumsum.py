@@ -9,9 +9,12 @@ import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes
-from irc.expr import Const, Expr, IndexFunction, Tensor, reduce, select
+from irc.expr import Const, Expr, Tensor, index
+from irc.ir.dim import product
 from irc.ir.graph import Value
-from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16, f32, f64, i32, i64, u32, u64
+from irc.ir.types import FLOATS, NUMERIC, DType, TensorType, bf16, f32, f64, i32, i64, u32, u64
+from irc.loops.builder import LoopBuilder, seen_as
+from irc.loops.simplify import combine, identity
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
@@ -33,6 +36,12 @@ def running(x: Array, axis: Array | None, exclusive: bool, reverse: bool, produc
         first = np.full_like(np.take(y, [0], along), 1 if product else 0)  # pyright: ignore
         y = np.concatenate([first, np.delete(y, -1, along)], along)  # pyright: ignore
     return rounded(np.flip(y, along) if reverse else y, x)  # pyright: ignore
+
+
+TILE = 512
+"""Columns whose totals stand in the first cache."""
+ROWS = 8
+"""Rows whose totals stand in registers."""
 
 
 class Running(Op):
@@ -62,25 +71,70 @@ class Running(Op):
         total = b.operation(self.name)(boxes, b.const(1), exclusive=self.exclusive, reverse=self.reverse)
         return b.Reshape(total, shape, special_zero=False)
 
-    def _element(self, x: Tensor, axis: Tensor | None, kind: str) -> IndexFunction:
+    def _run(self, b: LoopBuilder, x: Tensor, axis: Tensor | None, y: Tensor, kind: str) -> None:
+        """Go along the axis once: the elements behind it side by side, or some rows."""
         given = [0] if axis is None else axis.ints()
         require(given is not None, codes.NEEDS_CONSTANT, op=self.name, operand="axis")
-        along = (given or [0])[0] % max(x.rank, 1)
-        neutral = Const(1 if kind == "prod" else 0, x.dtype)
+        if not x.rank:
+            b.store(y, (), _start(kind, x.dtype).cast(x.dtype) if self.exclusive else x[()])
+            return
+        along = (given or [0])[0] % x.rank
+        rows, columns = product(x.shape[:along]), product(x.shape[along + 1 :])
+        x, y = (seen_as(t, (rows, t.shape[along], columns)) for t in (x, y))
+        if columns != 1:
+            if columns.const is None or columns.const > TILE:
+                with b.for_(rows * columns.ceildiv(TILE), "parallel") as i:
+                    count = index(columns.ceildiv(TILE))
+                    start = b.let((i % count) * TILE, "start")
+                    width = b.let((index(columns) - start).min(TILE), "width")
+                    self._planes(b, x, y, kind, i // count, start, width, TILE)
+            else:
+                with b.for_(rows, "parallel") as i:
+                    self._planes(b, x, y, kind, i, index(0), index(columns), columns.const)
+            return
+        blocks = rows // ROWS
+        with b.for_(blocks, "parallel") as i:
+            self._rows(b, x, y, kind, [i * ROWS + k for k in range(ROWS)])
+        if rows % ROWS != 0:
+            with b.for_(rows % ROWS) as i:
+                self._rows(b, x, y, kind, [index(blocks) * ROWS + i])
 
-        def element(*i: Expr) -> Expr:
-            def term(r: Expr) -> Expr:
-                here = i[along]
-                taken = (
-                    (here.lt(r) if self.exclusive else here.le(r))
-                    if self.reverse
-                    else (r.lt(here) if self.exclusive else r.le(here))
-                )
-                return select(taken, x[(*i[:along], r, *i[along + 1 :])], neutral)
+    def _planes(
+        self, b: LoopBuilder, x: Tensor, y: Tensor, kind: str, row: Expr, start: Expr, width: Expr, most: int
+    ) -> None:
+        """Keep a total for each of some columns."""
+        first = _start(kind, x.dtype)
+        total = b.alloc(first.dtype, [most], "total")
+        with b.for_(width, "simd") as j:
+            b.store(total, j, first)
+        with b.for_(x.shape[1]) as r, b.for_(width, "simd") as j:
+            at = (row, self._place(r, x), start + j)
+            before = b.let(total[j], "before")
+            after = b.let(_joined(kind, before, x[at]), "after")
+            b.store(total, j, after)
+            b.store(y, at, (before if self.exclusive else after).cast(x.dtype))
 
-            return reduce(kind, [x.shape[along]], term)
+    def _rows(self, b: LoopBuilder, x: Tensor, y: Tensor, kind: str, rows: list[Expr]) -> None:
+        """Keep a total for each of some rows, as every one waits for the total before."""
+        totals = [b.var(_start(kind, x.dtype), "total") for _ in rows]
+        with b.for_(x.shape[1]) as r:
+            for row, total in zip(rows, totals, strict=True):
+                at = (row, self._place(r, x), index(0))
+                after = b.let(_joined(kind, total, x[at]), "after")
+                b.store(y, at, (total if self.exclusive else after).cast(x.dtype))
+                b.assign(total, after)
 
-        return element
+    def _place(self, r: Expr, x: Tensor) -> Expr:
+        return index(x.shape[1]) - 1 - r if self.reverse else r
+
+
+def _start(kind: str, dtype: DType) -> Const:
+    """Return the total of nothing, in the type in which narrow floats are added up."""
+    return identity(kind, dtype.compute if dtype.is_float else dtype)
+
+
+def _joined(kind: str, total: Expr, x: Expr) -> Expr:
+    return combine(kind, total, x.cast(total.dtype))
 
 
 RUNNING = {"exclusive": Bool(False), "reverse": Bool(False)}
@@ -123,8 +177,8 @@ class CumSum(Running):
     def reference(self, x: Array, axis: Array | None = None) -> Array:
         return running(x, axis, self.exclusive, self.reverse, False)
 
-    def compute(self, out: TensorType, x: Tensor, axis: Tensor | None = None) -> IndexFunction:
-        return self._element(x, axis, "sum")
+    def loops(self, b: LoopBuilder, x: Tensor, axis: Tensor | None, y: Tensor) -> None:
+        self._run(b, x, axis, y, "sum")
 
     onnx = (
         Form(
@@ -152,8 +206,8 @@ class CumProd(Running):
     def reference(self, x: Array, axis: Array) -> Array:
         return running(x, axis, self.exclusive, self.reverse, True)
 
-    def compute(self, out: TensorType, x: Tensor, axis: Tensor) -> IndexFunction:
-        return self._element(x, axis, "prod")
+    def loops(self, b: LoopBuilder, x: Tensor, axis: Tensor, y: Tensor) -> None:
+        self._run(b, x, axis, y, "prod")
 
     onnx = (
         Form("CumProd", 26, attrs=RUNNING, T={"T": FLOATS | {bf16, i32, i64, u32, u64}, "I": INDEX}),

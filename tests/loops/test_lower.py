@@ -115,6 +115,13 @@ CASES: dict[str, tuple[Any, list[Array], int, float]] = {
         0,
     ),
     "loops of an operation": (lambda b, x: b.CumSum(b.Exp(x), b.const(1)), [random(4, 9)], 2, 1e-5),
+    "running sums of many columns": (lambda b, x: b.CumSum(x, b.const(1)), [random(2, 3, 700)], 1, 1e-5),
+    "running sums of many rows": (
+        lambda b, x: b.CumSum(x, b.const(-1), exclusive=True, reverse=True),
+        [random(19, 7)],
+        1,
+        1e-5,
+    ),
     "select": (lambda b, x: b.Where(b.Greater(x, 0.0), b.Exp(x), x), [random(3, 6)], 1, 1e-5),
     "input, view and constant as outputs": (
         lambda b, x: (x, b.Reshape(x, [-1]), b.const([1, 2])),

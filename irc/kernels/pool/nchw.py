@@ -25,7 +25,7 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.pool.reference import pooled
-from irc.kernels.vector.lanes import folds
+from irc.kernels.vector.lanes import folds, most
 
 ROW = 4096  # elements of a padded row on the stack
 WORTHWHILE = 50_000  # elements below which one thread does all
@@ -143,16 +143,13 @@ static $T ${S}_plane(const $T *x, int64_t n) {
         acc[0] = $fold;
     }
     $T rest = $empty;
-    for (; j < n; j++) rest = $one;
+$tail    for (; j < n; j++) rest = $one;
     IRC_FULL_UNROLL
     for (int u = 1; u < 4; u++) {
         const $V next = acc[u], acc_ = acc[0];
         acc[0] = $fold;
     }
-    for (int i = 0; i < $L; i++) {
-        const $T lane = acc[0][i];
-        rest = $lane;
-    }
+    const $T lane = ${V}_$all(acc[0])[0];
     return $result;
 }
 
@@ -172,6 +169,14 @@ void $S($parameters) {
     if (!pool || planes < 2 || (double)planes * (double)g->n < $worthwhile) ${S}_part((void *)g, 0, planes);
     else pool->parallel_for(pool->self, planes, ${S}_part, (void *)g);
 }
+"""
+
+
+_LAST = """    if (j < n && n >= $L) { /* some once more, which changes no maximum */
+        const $V next = ${V}_load(x + n - $L);
+        acc[1] = ${V}_max(acc[1], next);
+        j = n;
+    }
 """
 
 
@@ -361,13 +366,14 @@ class NchwGlobalPoolKernel(Kernel[GlobalPoolProblem]):
             "S": self.symbol,
             "fold": "acc_ + next" if average else f"{names(t)['V']}_max(acc_, next)",
             "one": "rest + x[j]" if average else "rest != rest || rest > x[j] ? rest : x[j]",
-            "lane": "rest + lane" if average else "rest != rest || rest > lane ? rest : lane",
-            "result": f"rest / ({names(t)['T']})n" if average else "rest",
+            "tail": "" if average else fill(_LAST, **names(t)),
+            "all": "sum_all" if average else "most",
+            "result": f"(rest + lane) / ({names(t)['T']})n" if average else "rest != rest || rest > lane ? rest : lane",
             "empty": "0" if average else "-INFINITY",
             "worthwhile": WORTHWHILE,
         }
         body = fill(_WHOLE, **given, **self.interface)
-        return [prelude(t, plain(t.dtype)), folds(t.lanes, t.dtype), body]
+        return [prelude(t, plain(t.dtype)), (folds if average else most)(t.lanes, t.dtype), body]
 
 
 def _span(taps: int, dilation: int) -> int:

@@ -18,6 +18,12 @@ $maxima    return x;
 }
 """
 
+_MOST = """/* The largest of all lanes, in every lane; NaN where one is NaN. */
+IRC_HELPER $V ${V}_most($V x) {
+$steps    return x;
+}
+"""
+
 _SQUARE = """/* Transposes $L vectors in place: lane j of vector i becomes lane i of vector j. */
 IRC_INLINE void ${V}_square($V x[$L]) {
     $V t;
@@ -32,8 +38,7 @@ def _order(lanes: list[int]) -> str:
 def folds(lanes: int, dtype: DType) -> Piece:
     """Print `V_sum_all`, `V_largest` and `V_max_all`."""
     v = vector_name(lanes, dtype)
-    steps = [lanes >> i for i in range(1, lanes.bit_length()) if lanes >> i]
-    turned = [f"__builtin_shufflevector(x, x, {_order([i ^ s for i in range(lanes)])})" for s in steps]
+    turned = _turned(lanes)
     return piece(
         "IRC_VECTOR_${V}_folds",
         _FOLD,
@@ -44,6 +49,19 @@ def folds(lanes: int, dtype: DType) -> Piece:
         sums="".join(f"    x = x + {t};\n" for t in turned),
         maxima="".join(f"    x = {v}_largest(x, {t});\n" for t in turned),
     )
+
+
+def most(lanes: int, dtype: DType) -> Piece:
+    """Print `V_most`."""
+    v = vector_name(lanes, dtype)
+    steps = "".join(f"    x = {v}_max(x, {t});\n" for t in _turned(lanes))
+    return piece("IRC_VECTOR_${V}_most", _MOST, "${V}_most", V=v, steps=steps)
+
+
+def _turned(lanes: int) -> list[str]:
+    """Print the vector x with its halves exchanged, then with the halves of these, and so on."""
+    steps = [lanes >> i for i in range(1, lanes.bit_length()) if lanes >> i]
+    return [f"__builtin_shufflevector(x, x, {_order([i ^ s for i in range(lanes)])})" for s in steps]
 
 
 def square(lanes: int, dtype: DType) -> Piece:
