@@ -14,7 +14,6 @@ from irc.ir.dim import product
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, NUMERIC, DType, TensorType, bf16, f32, f64, i32, i64, u32, u64
 from irc.loops.builder import LoopBuilder, seen_as
-from irc.loops.simplify import combine, identity
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
@@ -130,11 +129,14 @@ class Running(Op):
 
 def _start(kind: str, dtype: DType) -> Const:
     """Return the total of nothing, in the type in which narrow floats are added up."""
-    return identity(kind, dtype.compute if dtype.is_float else dtype)
+    total = dtype.compute if dtype.is_float else dtype
+    number = int(kind == "prod")
+    return Const(float(number) if total.is_float else number, total)
 
 
 def _joined(kind: str, total: Expr, x: Expr) -> Expr:
-    return combine(kind, total, x.cast(total.dtype))
+    x = x.cast(total.dtype)
+    return total + x if kind == "sum" else total * x
 
 
 RUNNING = {"exclusive": Bool(False), "reverse": Bool(False)}
