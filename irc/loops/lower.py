@@ -21,6 +21,7 @@ from irc.ir.types import DType, TensorType
 from irc.layout.destination import Destination
 from irc.loops.builder import LoopBuilder, Place, place
 from irc.loops.expand import expand
+from irc.loops.guarded_reads import read_in_any_case
 from irc.loops.hoist import hoist
 from irc.loops.ir import (
     Assign,
@@ -310,6 +311,7 @@ class Lowering:
         return self._finished(f"copy {name}", b, layers)
 
     def _finished(self, name: str, b: LoopBuilder, origin: tuple[str, ...], early: bool = True) -> Function:
+        read_in_any_case(b)
         hoist(b, early)
         reads, writes = touched(b.body)
         inner = set(b.scratch)

@@ -147,42 +147,50 @@ def bound(cond: Expr, var: Var, ranges: Ranges, span: Span) -> bool:
 
 # ------------------------------------------------------------------------ sharing
 def share(b: LoopBuilder, e: Expr) -> Expr:
-    """Bind parts of `e` that occur more than once, and are certainly evaluated, to `Let`s."""
-    counts: dict[Expr, int] = {}
+    """Bind parts of `e` that occur more than once, and are certainly evaluated, to `Let`s.
 
-    def count(x: Expr, sure: bool) -> None:
-        if not children(x) or (
-            isinstance(x, Load) and all(not children(i) for i in x.index) and x.buffer.where == "local"
-        ):
-            return
-        if sure:
-            counts[x] = counts.get(x, 0) + 1
-            if counts[x] > 1:
-                return
-        if isinstance(x, Select):
-            count(x.cond, sure)
-            return
-        for c in children(x):
-            count(c, sure)
-
+    It is enough that one of the places is certainly evaluated: a choice often tests what it then takes.
+    """
     if sum(1 for _ in walk(e)) < 3:
         return e
-    count(e, True)
+    counts: dict[Expr, int] = {}
+    certain: set[Expr] = set()
+    _mark(e, certain)
+    _count(e, counts)
     made: dict[Expr, Expr] = {}
 
-    def step(x: Expr, sure: bool, go: Callable[[Expr, bool], Expr]) -> Expr:
+    def step(x: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
         if x in made:
             return made[x]
-        if isinstance(x, Select):
-            parts = (go(x.cond, sure), go(x.a, False), go(x.b, False))
-        else:
-            parts = tuple(go(c, sure) for c in children(x))
-        new = rebuilt(x, parts)
-        if sure and counts.get(x, 0) > 1 and _worth(x):
+        new = rebuilt(x, tuple(go(c, state) for c in children(x)))
+        if x in certain and counts[x] > 1 and _worth(x):
             made[x] = new = b.let(new, "t")
         return new
 
-    return rewrite(e, step, True)
+    return rewrite(e, step, None)
+
+
+def _mark(x: Expr, certain: set[Expr]) -> None:
+    """Collect the parts that are certainly evaluated."""
+    if not _is_leaf(x) and x not in certain:
+        certain.add(x)
+        for c in (x.cond,) if isinstance(x, Select) else children(x):
+            _mark(c, certain)
+
+
+def _count(x: Expr, counts: dict[Expr, int]) -> None:
+    """Count where each part stands, the places in equal parts once."""
+    if not _is_leaf(x):
+        counts[x] = counts.get(x, 0) + 1
+        if counts[x] == 1:
+            for c in children(x):
+                _count(c, counts)
+
+
+def _is_leaf(x: Expr) -> bool:
+    """Tell whether an expression is as short as a name: one without parts, or the read of an element of a local."""
+    local = isinstance(x, Load) and x.buffer.where == "local"
+    return not children(x) or (local and all(not children(i) for i in children(x)))
 
 
 def _worth(e: Expr) -> bool:
