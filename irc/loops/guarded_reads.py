@@ -40,7 +40,7 @@ def _walk(b: LoopBuilder, body: list[Stmt], ranges: Ranges, vectorised: bool) ->
 
 def _without(b: LoopBuilder, e: Expr, ranges: Ranges, front: list[Stmt]) -> Expr:
     """Replace the reads of an expression that are safe but not certain by variables, which `front` defines."""
-    if not any(isinstance(x, Select) for x in walk(e)):
+    if not any(isinstance(x, Select) or _is_lazy(x) for x in walk(e)):
         return e
     named: dict[Expr, Expr] = {}
 
@@ -52,11 +52,16 @@ def _without(b: LoopBuilder, e: Expr, ranges: Ranges, front: list[Stmt]) -> Expr
             return named[x]
         if isinstance(x, Select):
             return rebuilt(x, (go(x.cond, sure), go(x.a, False), go(x.b, False)))
-        if isinstance(x, Bin) and x.op in ("and", "or"):
+        if isinstance(x, Bin) and _is_lazy(x):
             return rebuilt(x, (go(x.a, sure), go(x.b, False)))
         return rebuilt(x, tuple(go(c, sure) for c in children(x)))
 
     return rewrite(e, step, True)
+
+
+def _is_lazy(x: Expr) -> bool:
+    """Tell whether C skips the second operand where the first decides."""
+    return isinstance(x, Bin) and x.op in ("and", "or")
 
 
 def _is_safe(x: Load, ranges: Ranges) -> bool:
