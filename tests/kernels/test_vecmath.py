@@ -15,7 +15,7 @@ import pytest
 from irc.backends.c import prelude
 from irc.backends.c.math import ULP
 from irc.toolchain.c_compiler import COMMON, describe_compiler, optimisation, resolve_target
-from tests.support.instruction_sets import compiler_for, installed
+from tests.support.instruction_sets import compiler_for, features_under_test, installed
 
 F = np.float32
 SPECIAL = np.array(
@@ -133,9 +133,16 @@ def errors(y: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> np.ndarray[An
     return np.where(right & ~np.isfinite(rounded), 0, np.where(np.isnan(found), np.inf, found))
 
 
+@pytest.fixture(scope="module")
+def unfused(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The functions as the oldest processors of the machine's kind have them."""
+    return build(tmp_path_factory.mktemp("unfused"), COMPILERS[0], "-O1")
+
+
+@pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("name", UNARY)
-def test_error_is_within_the_stated_bound(library: ctypes.CDLL, name: str) -> None:
-    x = samples()
+def test_error_is_within_the_stated_bound(library: ctypes.CDLL, unfused: ctypes.CDLL, name: str, fused: bool) -> None:
+    x, library = samples(997 * (9 if fused else 90)), library if fused else unfused
     with np.errstate(all="ignore"):
         y, want = called(library[f"loop_{name}"], x), exact(name, x.astype(np.float64))
         error = errors(y, want)
@@ -168,9 +175,10 @@ def test_square_root_as_a_power(library: ctypes.CDLL) -> None:
 
 
 def test_results_do_not_depend_on_vectors(tmp_path: Path, library: ctypes.CDLL) -> None:
-    """Each compiler, with the machine's widest vectors and with none: the same bits."""
+    """Each compiler, with the machine's widest vectors and with none: the same bits where products are fused alike."""
     x = samples(999_983)
-    plain = [build(tmp_path, c, "-O1") for c in COMPILERS]
+    fused = ["-mfma"] if "fma" in features_under_test() else []
+    plain = [build(tmp_path, c, "-O1", *fused) for c in COMPILERS]
     wide = [build(tmp_path, c, "-march=native") for c in COMPILERS[1:]]
     for name in [*UNARY, "pow_half"]:
         want = called(library[f"loop_{name}"], x)

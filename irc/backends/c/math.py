@@ -1,7 +1,8 @@
 """Mathematical functions of f32 as C helpers: polynomials, without branches and without calls.
 
-Compilers vectorise a loop around them; the results are the same whether they do or not, and on every machine, because
-products and sums are not contracted.  Each states its largest error over all floats (result against the exact value;
+Compilers vectorise a loop around them; the results are the same whether they do or not, because products and sums are
+not contracted: those that are one operation are written as one, `IRC_FMA`, which processors without it (before AVX2)
+round twice.  Each states its largest error over all floats (result against the exact value;
 infinities, NaN, denormals and signs of zero are exact), which the tests measure.  Conversions between bit patterns and
 numbers need unsigned arithmetic modulo 2^32 only.  f64 and the functions not here call the C library.
 """
@@ -48,28 +49,28 @@ _SCALE = """
     return p * irc_bits_f32((half - 1u) << 23) * irc_bits_f32((n - half - 1u) << 23);"""
 _REDUCE = """
     t = t > 89.0f ? 89.0f : t;
-    const float shifted = t * 0x1.715476p+0f + 0x1.8p+23f, whole = shifted - 0x1.8p+23f;
-    const float r = (t - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+    const float shifted = IRC_FMA_F32(t, 0x1.715476p+0f, 0x1.8p+23f), whole = shifted - 0x1.8p+23f;
+    const float r = IRC_FMA_F32(whole, -0x1.7f7d1cp-20f, IRC_FMA_F32(whole, -0x1.62e4p-1f, t));
 $exp_r"""
 _EXP = f"""    float t = x < -104.0f ? -104.0f : x;{_REDUCE}
-    p = p * (r * r) + r + 1.0f;{_SCALE}"""
+    p = IRC_FMA_F32(p, r * r, r) + 1.0f;{_SCALE}"""
 _EXP2 = f"""    float t = x < -151.0f ? -151.0f : x;
     t = t > 129.0f ? 129.0f : t;
     const float shifted = t + 0x1.8p+23f, r = (t - (shifted - 0x1.8p+23f)) * 0x1.62e43p-1f;
 $exp_r
-    p = p * (r * r) + r + 1.0f;{_SCALE}"""
+    p = IRC_FMA_F32(p, r * r, r) + 1.0f;{_SCALE}"""
 # The same for -80 <= x <= 80.
 _EXP_NEAR = """/* exp(x), -80 <= x <= 80 or NaN */
 IRC_MATH float irc_exp_near_f32(float x) {
-    const float shifted = x * 0x1.715476p+0f + 0x1.8p+23f, whole = shifted - 0x1.8p+23f;
-    const float r = (x - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+    const float shifted = IRC_FMA_F32(x, 0x1.715476p+0f, 0x1.8p+23f), whole = shifted - 0x1.8p+23f;
+    const float r = IRC_FMA_F32(whole, -0x1.7f7d1cp-20f, IRC_FMA_F32(whole, -0x1.62e4p-1f, x));
 $exp_r
-    p = p * (r * r) + r + 1.0f;
+    p = IRC_FMA_F32(p, r * r, r) + 1.0f;
     return p * irc_bits_f32((irc_f32_bits(shifted) - 0x4b3fff81u) << 23);
 }
 """
 _EXPM1 = f"""    float t = x < -18.0f ? -18.0f : x;{_REDUCE}
-    p = p * (r * r) + r;
+    p = IRC_FMA_F32(p, r * r, r);
     const float scale = irc_bits_f32((irc_f32_bits(shifted) - 0x4b3fff82u) << 23);
     const float y = 2.0f * (p * scale + (scale - 0.5f));
     return fabsf(x) < 0x1p-24f ? x : y;"""
@@ -78,8 +79,8 @@ _LOG_TAIL = """/* log(1 + f) + n · log(2) */
 IRC_MATH float irc_log_sum_f32(float f, float n) {
 $log_f
     const float square = f * f;
-    const float y = n * 0x1.7f7d1cp-20f + square * f * q;
-    return y - 0.5f * square + f + n * 0x1.62e4p-1f;
+    const float y = IRC_FMA_F32(n, 0x1.7f7d1cp-20f, square * f * q);
+    return IRC_FMA_F32(n, 0x1.62e4p-1f, IRC_FMA_F32(square, -0.5f, y) + f);
 }
 """
 _LOG = """    const float scaled = x < 0x1p-126f ? x * 0x1p+23f : x;
@@ -101,13 +102,20 @@ _LOG1P = """    const float u = 1.0f + x, lost = x > 1.0f ? 1.0f - (u - x) : x -
 _TANH = """    const float a = fabsf(x), s = x * x, t = a > 10.0f ? 10.0f : a;
 $tanh_s
     const float large = 1.0f - 2.0f / (irc_exp_near_f32(t + t) + 1.0f);
-    return copysignf(a < 0.65f ? a + a * s * q : large, x);"""
+    return copysignf(a < 0.65f ? IRC_FMA_F32(a * s, q, a) : large, x);"""
 _ERF = """    const float a = fabsf(x), s = x * x, t = a > 4.0f ? 4.0f : a;
 $erf_s
 $erf_t
     const float large = 1.0f - irc_exp_near_f32(-(t * p));
-    return copysignf(a < 0.92f ? a + a * q : large, x);"""
-_SIGMOID = """    return 1.0f / (1.0f + irc_exp_f32(-x));"""
+    return copysignf(a < 0.92f ? IRC_FMA_F32(a, q, a) : large, x);"""
+# exp(-x) only where adding it to 1 shows, or is infinite: 2^(n - 1) is a normal number, and twice it may be infinite.
+_SIGMOID = """    float t = -x < -87.0f ? -87.0f : -x;
+    t = t > 89.0f ? 89.0f : t;
+    const float shifted = IRC_FMA_F32(t, 0x1.715476p+0f, 0x1.8000fcp+23f), whole = shifted - 0x1.8000fcp+23f;
+    const float r = IRC_FMA_F32(whole, -0x1.7f7d1cp-20f, IRC_FMA_F32(whole, -0x1.62e4p-1f, t));
+$exp_r
+    p = IRC_FMA_F32(p, r * r, r) + 1.0f;
+    return 1.0f / (1.0f + p * irc_bits_f32(irc_f32_bits(shifted) << 23) * 2.0f);"""
 
 _LOG2_WIDE = """/* log2(a), a >= 0, to 2^-37 */
 IRC_MATH double irc_log2_wide(float a) {
@@ -242,6 +250,14 @@ _BITS = {
 #else
 #define IRC_MATH static inline
 #endif
+/* a * b + c */
+#if defined(__FMA__) || defined(__aarch64__)
+#define IRC_FMA_F32(a, b, c) fmaf(a, b, c)
+#define IRC_FMA_F64(a, b, c) fma(a, b, c)
+#else
+#define IRC_FMA_F32(a, b, c) ((a) * (b) + (c))
+#define IRC_FMA_F64(a, b, c) ((a) * (b) + (c))
+#endif
 """,
     "f64_bits": """static inline uint64_t irc_f64_bits(double x) {
     uint64_t b;
@@ -257,18 +273,24 @@ _BITS = {
 """,
 }
 
+
+def _fused(c_type: str, name: str, x: str, coefficients: tuple[str, ...]) -> str:
+    suffix, fused = ("f", "IRC_FMA_F32") if c_type == "float" else ("", "IRC_FMA_F64")
+    return horner(c_type, name, x, coefficients, suffix, fused)
+
+
 _PLACES = {
-    "exp_r": horner("float", "p", "r", poly.EXP),
-    "log_f": horner("float", "q", "f", poly.LOG),
-    "tanh_s": horner("float", "q", "s", poly.TANH),
-    "erf_s": horner("float", "q", "s", poly.ERF_NEAR),
-    "erf_t": horner("float", "p", "t", poly.ERF_FAR),
-    "sinh_s": horner("float", "p", "s", poly.SINH),
-    "log2_z": horner("double", "q", "z", poly.LOG2_WIDE, ""),
-    "exp2_r": horner("double", "p", "r", poly.EXP2_WIDE, ""),
-    "sin_s": horner("double", "p", "s", poly.SIN_QUARTER, ""),
-    "cos_s": horner("double", "q", "s", poly.COS_QUARTER, ""),
-    "atan_s": horner("double", "p", "s", poly.ATAN, ""),
+    "exp_r": _fused("float", "p", "r", poly.EXP),
+    "log_f": _fused("float", "q", "f", poly.LOG),
+    "tanh_s": _fused("float", "q", "s", poly.TANH),
+    "erf_s": _fused("float", "q", "s", poly.ERF_NEAR),
+    "erf_t": _fused("float", "p", "t", poly.ERF_FAR),
+    "sinh_s": _fused("float", "p", "s", poly.SINH),
+    "log2_z": _fused("double", "q", "z", poly.LOG2_WIDE),
+    "exp2_r": _fused("double", "p", "r", poly.EXP2_WIDE),
+    "sin_s": _fused("double", "p", "s", poly.SIN_QUARTER),
+    "cos_s": _fused("double", "q", "s", poly.COS_QUARTER),
+    "atan_s": _fused("double", "p", "s", poly.ATAN),
 }
 _BITS_F32 = ("f32_bits", "bits_f32")
 _BITS_F64 = ("f64_bits", "bits_f64")
@@ -293,7 +315,7 @@ _UNARY: dict[str, tuple[str, tuple[str, ...]]] = {
     "log10": (_LOG10, ("log2_wide",)),
     "tanh": (_TANH, ("exp_near_f32",)),
     "erf": (_ERF, ("exp_near_f32",)),
-    "sigmoid": (_SIGMOID, ("exp_f32",)),
+    "sigmoid": (_SIGMOID, _BITS_F32),
     "sin": (_SIN, ("quarters_f32", "sine_f32")),
     "cos": (_COS, ("quarters_f32", "sine_f32")),
     "tan": (_TAN, ("quarters_f32",)),

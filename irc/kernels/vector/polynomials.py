@@ -110,9 +110,18 @@ ATAN = (
 )
 
 
-def horner(c_type: str, name: str, x: str, coefficients: tuple[str, ...], suffix: str = "f") -> str:
-    """Print C statements that declare `name` as the polynomial's value at `x`."""
+def horner(
+    c_type: str, name: str, x: str, coefficients: tuple[str, ...], suffix: str = "f", fused: str | None = None
+) -> str:
+    """Print C statements that declare `name` as the polynomial's value at `x`.
+
+    fused: the function of a product and a sum; without it they are written as such.
+    """
     first, second, *rest = coefficients
+    if fused is not None:
+        lines = [f"    {c_type} {name} = {fused}({x}, {first}{suffix}, {second}{suffix});"]
+        lines += [f"    {name} = {fused}({name}, {x}, {c}{suffix});" for c in rest]
+        return "\n".join(lines)
     lines = [f"    {c_type} {name} = {x} * {first}{suffix}{_plus(second, suffix)};"]
     lines += [f"    {name} = {name} * {x}{_plus(c, suffix)};" for c in rest]
     return "\n".join(lines)
