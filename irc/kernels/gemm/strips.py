@@ -1,8 +1,8 @@
 """Matrix product with a B that is not constant, C[m, n] = epilogue(A[m, k] · B[k, n]): nothing is packed beforehand.
 
 A tile reads its rows of A where they stand, by broadcasts.  Of B a block, as many columns and as much of k as stay in
-the second cache, is packed on the stack, row by row, where all tiles of rows of a task meet it.  Between blocks of k
-the sums stand in C.
+the second cache, is packed on the stack, row by row, where all tiles of rows of a task meet it; a single tile reads B
+where it stands, some rows of B at a time.  Between blocks of k the sums stand in C.
 
 Threads split the output into ranges of rows × ranges of columns, never k: results do not depend on them.
 """
@@ -30,7 +30,9 @@ COLUMNS_PER_TASK = 64
 SHORTEST_SUM = 64
 """Products added up before a sum is stored, at least: as many columns as then fit on the stack are packed at once."""
 AHEAD = 8
-"""Rows of B: how far its fetching is ahead."""
+"""Rows of B: how far its fetching is ahead where it is packed."""
+ROWS_AT_ONCE = 16
+"""Rows of B that a single tile reads at once where they stand."""
 COPIED = 0.12
 """Cycles to pack an element of B whose rows are contiguous."""
 COLUMNS_AT_ONCE, FETCHED = 128, 0.08
@@ -41,14 +43,15 @@ CONFLICT = 1.25
 """How many times as long products take if it does not hold the rows of a tile."""
 
 _TILE = """\
-typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, const $T *from,
+typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
                          int64_t from_row, $T *to, int64_t to_row);
 /* to[R][W vectors] = from + A[R][k] * B[k][W vectors], from NULL: 0. */
 IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict a, int64_t a_row,
-                        const $T *restrict b, const $T *from, int64_t from_row, $T *to,
+                        const $T *restrict b, int64_t b_row, const $T *from, int64_t from_row, $T *to,
                         int64_t to_row) {
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
     const int U = R <= 3 ? 2 : 1; /* few rows: two independent sums hide the latency of the additions */
+    const int64_t far = $few * b_row; /* of B where it stands, a block later */
     IRC_FULL_UNROLL
     for (int i = 0; i < R; i++) {
         IRC_FULL_UNROLL
@@ -57,9 +60,11 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
             acc[i][w] = odd[i][w];
         }
     }
-    for (; k >= U; k -= U, a += U, b += U * $NR) {
+    for (; k >= U; k -= U, a += U, b += U * b_row) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+        IRC_FULL_UNROLL
+        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + far + line / $size);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             IRC_FULL_UNROLL
@@ -67,7 +72,9 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
         }
         if (U == 1) continue;
         IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + $NR + w * $L);
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + b_row + w * $L);
+        IRC_FULL_UNROLL
+        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + b_row + far + line / $size);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             IRC_FULL_UNROLL
@@ -100,9 +107,9 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
 """
 
 _INSTANCE = """\
-static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b, const $T *from,
+static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
                               int64_t from_row, $T *to, int64_t to_row) {
-    $body($R, $W, k, a, a_row, b, from, from_row, to, to_row);
+    $body($R, $W, k, a, a_row, b, b_row, from, from_row, to, to_row);
 }
 """
 
@@ -144,17 +151,17 @@ static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t 
 /* k more products of the tile of `rows` rows at (row, col); those before are in the output if `begun`.  After the last
  * ones, `done`, the epilogue is applied. */
 static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
-                       const $T *b, int begun, int done) {
+                       const $T *b, int64_t b_row, int begun, int done) {
     static ${body}_run *const whole[] = {$whole};$narrow_table
     _Alignas(64) $T sums[$MR * $NR];
     $T *c = o->c + row * o->c_row + col;
     const int64_t left = o->n - col;
     if (left >= $NR && (!done || $plain)) {
-        whole[rows - 1](k, a, a_row, b, begun ? c : 0, o->c_row, c, o->c_row);
+        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, c, o->c_row);
         return;
     }
     if (left >= $NR) {
-        whole[rows - 1](k, a, a_row, b, begun ? c : 0, o->c_row, sums, $NR);
+        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, sums, $NR);
         for (int i = 0; i < rows; i++) {
             IRC_FULL_UNROLL
             for (int w = 0; w < $NV; w++)
@@ -168,7 +175,7 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
             for (int w = 0; w * $L < left; w++)
                 ${V}_store(sums + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
     }
-    ${choose}(k, a, a_row, b, begun ? sums : 0, $NR, sums, $NR);
+    ${choose}(k, a, a_row, b, b_row, begun ? sums : 0, $NR, sums, $NR);
     for (int i = 0; i < rows; i++) {
         for (int w = 0; w * $L < left; w++) {
             $V x = ${V}_load(sums + i * $NR + w * $L);
@@ -181,10 +188,32 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
 /* Columns that are packed at once, at most: a single tile of rows waits for B, and reads long pieces of its rows. */
 IRC_INLINE int64_t ${S}_span(const ${S}_args *g) { return g->m <= $MR ? $NT : $NS; }
 
+/* Columns col0 to col1 of one matrix whose rows are a single tile: B is read where it stands, some whole rows of these
+ * columns at a time. */
+static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t col0, int64_t col1) {
+    _Alignas(64) $T last[$few * $NR];
+    int64_t k0 = 0;
+    do {
+        const int64_t k = g->k - k0 < $few ? g->k - k0 : $few;
+        for (int64_t col = col0; col < col1; col += $NR) {
+            const $T *panel = b + k0 * g->b_row + col;
+            const int whole = col1 - col >= $NR;
+            if (!whole) ${S}_pack(g, panel, col1 - col, k, k, last);
+            ${S}_block(o, (int)g->m, 0, col, k, a + k0, g->a_row, whole ? panel : last, whole ? g->b_row : $NR, k0 > 0,
+                       k0 + k >= g->k);
+        }
+        k0 += k;
+    } while (k0 < g->k);
+}
+
 /* Tiles of rows t0 to t1, columns col0 to col1 of one matrix. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t t0, int64_t t1,
                        int64_t col0, int64_t col1) {
     _Alignas(64) $T panels[$room];
+    if (g->m <= $MR && g->b_col == 1) {
+        ${S}_few(g, o, a, b, col0, col1);
+        return;
+    }
     const int64_t tiles = (g->m + $MR - 1) / $MR, low = g->m / tiles, extra = g->m % tiles, span = ${S}_span(g);
     /* k in blocks that are summed up at once, as long for these columns as for all; a chunk has as many as fit. */
     const int64_t wide = g->n < span ? (g->n + $NR - 1) / $NR * $NR : span, fit = $room / wide;
@@ -201,7 +230,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
                 int64_t k1 = 0;
                 do {
                     const int64_t k = chunk - k1 < step ? chunk - k1 : step;
-                    ${S}_block(o, (int)(low + (t < extra)), row, col, k, from + k1, g->a_row, panel + k1 * $NR,
+                    ${S}_block(o, (int)(low + (t < extra)), row, col, k, from + k1, g->a_row, panel + k1 * $NR, $NR,
                                k0 + k1 > 0, k0 + k1 + k >= g->k);
                     k1 += k;
                 } while (k1 < chunk);
@@ -254,7 +283,8 @@ class StripsGemmKernel(GemmKernel):
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         costs = COSTS[t.isa.name]
         times = -(-m // (t.rows * TILES_PER_TASK))
-        packing = -(-n // t.panel) * t.panel * k * times * (COPIED if problem.b[3] == 1 else costs.pack)
+        packed = n % t.panel if m <= t.rows and problem.b[3] == 1 else n  # columns
+        packing = -(-packed // t.panel) * t.panel * k * times * (COPIED if problem.b[3] == 1 else costs.pack)
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
         if min(m, t.rows) > WAYS and problem.a[2] % (4096 // t.dtype.itemsize) == 0:
@@ -283,7 +313,15 @@ class StripsGemmKernel(GemmKernel):
         body, variants = t.name.replace("tile", "strips", 1), Variants(self.heights, self.narrow)
         columns = max(1, COLUMNS_PER_TASK // t.panel) * t.panel
         room = t.isa.stack // t.dtype.itemsize
-        given = names(t) | {"S": s, "body": body, "far": AHEAD, "sum": LONGEST_SUM, "room": room, "NC": columns}
+        given = names(t) | {
+            "S": s,
+            "body": body,
+            "far": AHEAD,
+            "few": ROWS_AT_ONCE,
+            "sum": LONGEST_SUM,
+            "room": room,
+            "NC": columns,
+        }
         given |= {"NS": max(1, room // LONGEST_SUM // columns) * columns}
         given |= {"NT": max(1, room // SHORTEST_SUM // columns) * columns}
         given |= {"TT": TILES_PER_TASK, "worthwhile": WORTHWHILE, "Q": vector_name(4, t.dtype)}
