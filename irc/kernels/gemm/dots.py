@@ -39,7 +39,7 @@ BLOCK = 4096
 """Bytes of a row that are multiplied before the next columns: what a tile reads stays in the first cache."""
 TILES_DOWN, TILES_ACROSS = 4, 8
 """Tiles of a task."""
-REACHED = 0.8
+REACHED = 0.6
 """The part of the peak of multiply-adds that full tiles reach."""
 SUMMED, STARTED = 3.5, 20.0
 """Cycles to add up the lanes of a sum, and to begin and end a block of a tile."""

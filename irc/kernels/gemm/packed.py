@@ -36,6 +36,7 @@ COLUMNS_PER_TASK = 32
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
 PACKED = 384 << 10  # bytes of A, packed, on the stack at most: 1000 products of the rows of TILES_AT_ONCE tiles
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
+FEW_ROWS = 6.0  # times as long as else takes the packing of an element of two or three rows
 WORTHWHILE = 100_000  # products below which one thread does all
 
 PACK_ROWS = """
@@ -265,7 +266,8 @@ class GemmKernel(Kernel[GemmProblem]):
 
     def cycles(self, problem: GemmProblem) -> float:
         m, n, k, pack = likely(problem.m), likely(problem.n), likely(problem.k), COSTS[self.tile.isa.name].pack
-        packing = m * k * pack + (0 if self.b_constant else n * k * pack)
+        few = FEW_ROWS if 1 < m < 4 else 1.0
+        packing = m * k * pack * few + (0 if self.b_constant else n * k * pack)
         return self.product_cycles(problem) + likely(problem.count) * packing
 
     def product_cycles(self, problem: GemmProblem) -> float:
