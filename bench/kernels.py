@@ -20,8 +20,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from irc.ir.types import f32
 from irc.kernels import PROTOTYPES, host_isa, plain
-from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
+from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
 from irc.kernels.conv.nchw import NchwConvKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem
@@ -271,10 +271,10 @@ def bench_depthwise() -> None:
         x, y = aligned((1, channels, size, size)), aligned((1, channels, out, out), "zero")
         w = aligned((channels, 1, window, window))
         shape = (channels, channels, (out, out), (window, window), (stride, stride), (1, 1), channels)
-        kernel = NchwDepthwiseKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), host_isa())
+        kernel = NchwGroupedKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), host_isa())
         assert kernel is not None
         lib = build([PROTOTYPES, PEAK % host_isa().vector, kernel.source()])
-        extents = (1, channels, size, size, out, out, pad, pad)
+        extents = (1, channels, 1, 1, size, size, out, out, pad, pad)
         planes = (channels * size * size, size * size, channels * out * out, out * out)
         run = invoke(lib, kernel, x, kernel.pack_weights(w), y, *extents, *planes)
         name = f"depthwise {channels} {size} {window}x{window}/{stride}"
@@ -321,14 +321,14 @@ def bench_last() -> None:
         x, y, w = aligned((ih, iw, c)), aligned((oh, ow, c), "zero"), aligned((c, 1, k, k))
         shape = (c, c, (oh, ow), (k, k), (stride, stride), (1, 1), c)
         last = NhwcDepthwiseKernel.best(ConvProblem.contiguous("nhwc", plain(), *shape), isa)
-        first = NchwDepthwiseKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), isa)
+        first = NchwGroupedKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), isa)
         assert last is not None and first is not None
         lib = build([PROTOTYPES, last.source(), first.source()])
         packed = aligned((last.packed_elements(c),))
         packed[...] = last.pack_weights(w)
         extents = (1, c, ih, iw, oh, ow, pad, pad)
         run = invoke(lib, last, x, packed, y, *extents, 0, iw * c, c, 0, c)
-        other = invoke(lib, first, x, first.pack_weights(w), y, *extents, 0, ih * iw, 0, oh * ow)
+        other = invoke(lib, first, x, first.pack_weights(w), y, 1, c, 1, 1, *extents[2:], 0, ih * iw, 0, oh * ow)
         versus(f"depthwise {c} {ih}x{iw} {k}x{k}/{stride}", x.nbytes + y.nbytes, run, other)
     for c, size, k, stride, mode in POOLS_LAST:
         pad = k // 2 if k % 2 else 0

@@ -8,9 +8,9 @@ import pytest
 
 from irc.ir.dim import Dim
 from irc.kernels import ISAS, plain
-from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
-from irc.kernels.conv.nchw import NchwConvKernel
+from irc.kernels.conv.depthwise_turned import TurnedDepthwiseKernel
+from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.split_bf16 import SplitConvKernel
@@ -79,9 +79,14 @@ def test_depthwise(isa: str, precision: str) -> None:
     for channels, plane, window, strides in [*MOBILE, (2, (20, 20), (3, 3), (1, 1)), (32, (W, W), (3, 3), (1, 1))]:
         shape = (channels, channels, plane, window, strides, (1, 1), channels)
         assert selected(isa, precision, "nhwc", *shape) is NhwcDepthwiseKernel, shape
-        assert selected(isa, precision, "nchw", *shape) is NchwDepthwiseKernel, shape
-    shape = (64, 128, (28, 28), (3, 3), (1, 1), (1, 1), 64)
-    assert selected(isa, precision, "nchw", *shape) is NchwConvKernel, "a group has two output channels"
+        assert selected(isa, precision, "nchw", *shape) in (NchwGroupedKernel, TurnedDepthwiseKernel), shape
+    shape = (64, 128, (7, 7), (3, 3), (1, 1), (1, 1), 64)
+    if ISAS[isa].vector > 16:
+        assert selected(isa, precision, "nchw", *shape) is TurnedDepthwiseKernel, "rows would not fill vectors"
+    shape = (8, 16, (112, 112), (3, 3), (1, 1), (1, 1), 8)
+    assert selected(isa, precision, "nchw", *shape) is NchwGroupedKernel
+    shape = (32, 64, (112, 112), (3, 3), (1, 1), (1, 1), 8)
+    assert selected(isa, precision, "nchw", *shape) is NchwGroupedKernel, "a group has few channels"
 
 
 def test_works_are_told_apart() -> None:

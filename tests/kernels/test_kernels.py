@@ -562,7 +562,7 @@ def run_depthwise(lib: ctypes.CDLL, kernel: Any, case: Any, pool: Pool | None = 
     oh, ow = exact.shape[2:]
     bias, add = noise(channels), noise(n, channels, oh, ow)
     y = np.full((n, channels, oh, ow), np.nan, np.float32)
-    sizes = (n, channels, ih, iw, oh, ow, *pads[:2])
+    sizes = (n, channels, 1, 1, ih, iw, oh, ow, *pads[:2])
     planes = (channels * ih * iw, ih * iw, channels * oh * ow, oh * ow)
     slots = (0, 1, channels * oh * ow, oh * ow)
     invoke(lib, kernel, x, kernel.pack_weights(w), bias, add, y, *sizes, *planes, *slots, pool=pool)
@@ -577,4 +577,4 @@ def test_depthwise(tmp_path: Path, isa: str) -> None:
     for kernel, case in zip(kernels, DEPTHWISE, strict=True):
         run_depthwise(lib, kernel, case)
         run_depthwise(lib, kernel, case, Pool(1))
-    assert depthwise_nchw(ISAS[isa], (31, 31), (1, 1), (2, 2), epilogue) is None
+    assert depthwise_nchw(ISAS[isa], (63, 63), (1, 1), (9, 9), epilogue) is None

@@ -9,6 +9,8 @@ import pytest
 from irc import kernels
 from irc.ir.dim import Dim
 from irc.ir.types import f32
+from irc.kernels.conv.depthwise_turned import TurnedDepthwiseKernel
+from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.registry import KERNELS, load_all
 from irc.kernels.gemm.split_bf16 import SplitGemmKernel
@@ -49,8 +51,10 @@ def test_convolutions() -> None:
     assert flops(conv_nchw(ISA, 5, 4, (6, 7), *THREE[:2], PLAIN), kh=3, kw=3, **whole) == expected
     assert flops(direct_conv(ISA, 5, 16, (6, 7), *THREE, PLAIN), **whole) == expected
     each = {"batch": 2, "channels": 3, "oh": 6, "ow": 7}
-    for kernel in (depthwise_nchw(ISA, *THREE, PLAIN), depthwise_nhwc(ISA, *THREE, PLAIN, 7)):
-        assert flops(kernel, **each) == 2 * math.prod(each.values()) * 9
+    assert flops(depthwise_nhwc(ISA, *THREE, PLAIN, 7), **each) == 2 * math.prod(each.values()) * 9
+    assert flops(depthwise_nchw(ISA, *THREE, PLAIN), **whole) == expected
+    turned = TurnedDepthwiseKernel.best(ConvProblem.contiguous("nchw", PLAIN, 3, 6, (6, 7), *THREE, groups=3), ISA)
+    assert flops(turned, batch=2, outputs=6, oh=6, ow=7) == 2 * 2 * 6 * 6 * 7 * 9
     for kernel in (pool_nchw(ISA, "max", *THREE), pool_nhwc(ISA, "max", *THREE, "inside", PLAIN, 7)):
         assert flops(kernel, **each) == math.prod(each.values()) * 9
 

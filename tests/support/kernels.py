@@ -11,8 +11,8 @@ from irc.ir.types import DType, f32, f64, i32
 from irc.kernels.attention.problem import AttentionProblem, Empty, Mask
 from irc.kernels.attention.split_bf16 import SplitAttentionKernel
 from irc.kernels.attention.vector import AttentionKernel
-from irc.kernels.conv.depthwise_nchw import NchwDepthwiseKernel
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
+from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
 from irc.kernels.conv.nchw import NchwConvKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem
@@ -68,6 +68,8 @@ PROBLEMS: tuple[Problem, ...] = (
     *(ConvProblem.contiguous("nchw", BIASED, 40, 50, (M, M), (5, 5), (s, s)) for s in (1, 2, 3)),
     ConvProblem.contiguous("nchw", BIASED, 24, 24, (14, 14), (3, 3), groups=24),
     ConvProblem.contiguous("nchw", plain(), 24, 24, (14, 14), (5, 5), (2, 2), groups=24),
+    ConvProblem.contiguous("nchw", BIASED, 8, 16, (112, 112), (3, 3), groups=8),
+    ConvProblem.contiguous("nchw", plain(f64), 16, 24, (112, 112), (5, 5), (2, 2), groups=8),
     ConvProblem.contiguous("nhwc", BIASED, 24, 24, (M, M), (3, 3), groups=24),
     ConvProblem.contiguous("nhwc", plain(), 24, 24, (56, 56), (5, 5), (2, 2), groups=24),
     ConvProblem.contiguous("nhwc", BIASED, 64, 64, (M, M), (3, 3)),
@@ -136,10 +138,10 @@ def conv_nchw(
 
 def depthwise_nchw(
     isa: Isa, window: Pair, strides: Pair, dilations: Pair, epilogue: Epilogue
-) -> NchwDepthwiseKernel | None:
+) -> NchwGroupedKernel | None:
     """Select the variant for channels first and one channel in each group, if the window is not too large."""
     shape = (2, 2, (56, 56), window, strides, dilations, 2)
-    return NchwDepthwiseKernel.best(ConvProblem.contiguous("nchw", epilogue, *shape), isa)
+    return NchwGroupedKernel.best(ConvProblem.contiguous("nchw", epilogue, *shape), isa)
 
 
 def depthwise_nhwc(

@@ -1,0 +1,89 @@
+"""Convolutions of groups with few channels, NCHW: random shapes, with padding, against NumPy in double precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.expr import Const
+from irc.ir.dim import Dim
+from irc.ir.types import f32
+from irc.kernels import ISAS, Epilogue, acc, slot
+from irc.kernels.conv.depthwise_turned import TurnedDepthwiseKernel
+from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
+from irc.kernels.conv.problem import ConvProblem
+from tests.kernels.test_kernels import Pool, build, close, exact_conv, guarded, invoke, noise
+
+EPILOGUE = Epilogue((acc() + slot(0) + slot(1)).max(Const(0.0, f32)), ("column", "full"))
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """Draw a convolution."""
+    rng = np.random.default_rng(seed)
+
+    def pick(*choices: Any) -> Any:
+        return choices[int(rng.integers(len(choices)))]
+
+    while True:
+        ic, oc, groups = pick(1, 1, 1, 2, 3, 5), pick(1, 1, 2, 3, 4), pick(2, 3, 8, 17, 33)
+        window = pick((3, 3), (5, 5), (1, 7), (3, 5), (7, 7), (1, 15), (1, 1), (2, 3))
+        strides = pick((1, 1), (2, 2), (3, 2), (1, 1))
+        dilations = pick((1, 1), (1, 1), (2, 2), (3, 4), (1, 40))
+        size = pick((1, 70), (5, 80), (17, 17), (7, 7), (30, 33), (64, 19), (3, 700), (1, 1))
+        pads = tuple(int(rng.integers(0, (k - 1) * d + 1)) for k, d in zip(window * 2, dilations * 2, strict=True))
+        spans = zip(size, window, strides, dilations, pads[:2], pads[2:], strict=True)
+        result = tuple((n + a + b - (k - 1) * d - 1) // s + 1 for n, k, s, d, a, b in spans)
+        if min(result) > 0 and groups * (ic + oc) * size[0] * size[1] < 50_000:
+            return {"batch": pick(1, 2), "ic": ic, "oc": oc, "groups": groups, "size": size, "window": window} | {
+                "strides": strides, "dilations": dilations, "pads": pads, "result": result,
+            }  # fmt: skip
+
+
+def problem_of(c: dict[str, Any]) -> ConvProblem:
+    channels, outputs, batch = c["groups"] * c["ic"], c["groups"] * c["oc"], c["batch"]
+    (ih, iw), (oh, ow) = c["size"], c["result"]
+    shape = (channels, outputs, (oh, ow), c["window"], c["strides"], c["dilations"], c["groups"])
+    plane, whole = Dim.of(oh * ow), Dim.of(outputs * oh * ow)
+    return replace(
+        ConvProblem.contiguous("nchw", EPILOGUE, *shape),
+        batch=Dim.of(batch),
+        size=(Dim.of(ih), Dim.of(iw)),
+        padding=(Dim.of(c["pads"][0]), Dim.of(c["pads"][1])),
+        x=tuple(map(Dim.of, (channels * ih * iw, ih * iw, iw, 1))),
+        y=(whole, plane, Dim.of(1)),
+        slots=((Dim.of(0), Dim.of(1)), (whole, plane)),
+    )
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+@pytest.mark.parametrize("cls", [NchwGroupedKernel, TurnedDepthwiseKernel])
+def test_any_shape(tmp_path: Path, isa: str, cls: Any) -> None:
+    """What a kernel computes is exact, and the same for several threads."""
+    cases = [(c, cls.best(problem_of(c), ISAS[isa])) for c in map(drawn, range(20))]
+    cases = [(c, kernel) for c, kernel in cases if kernel is not None]
+    assert len(cases) >= 4
+    lib = build(tmp_path, list({kernel.symbol: kernel for _, kernel in cases}.values()))
+    for c, kernel in cases:
+        problem, (batch, groups, ic, oc) = problem_of(c), (c[n] for n in ("batch", "groups", "ic", "oc"))
+        x, w = guarded(batch, groups * ic, *c["size"]), noise(groups * oc, ic, *c["window"])
+        exact = exact_conv(x, w, groups, c["strides"], c["dilations"], c["pads"])
+        bias, add, terms = noise(groups * oc), noise(*exact.shape), w[0].size
+        sizes = kernel.arguments_for(problem)
+        packed = kernel.packed(problem).pack(w)
+        wanted = np.maximum(exact + bias[:, None, None] + add, 0)
+        found: list[np.ndarray[Any, Any]] = []
+        for pool in (None, Pool(1)):
+            y = np.full(exact.shape, np.nan, np.float32)
+            invoke(lib, kernel, x, packed, bias, add, y, *(int(sizes[n]) for n in kernel.sizes), pool=pool)
+            close(y, wanted, terms)
+            found.append(y)
+        assert np.array_equal(*found)
+        if exact.size < 2000:
+            said = np.full(exact.size, np.nan, np.float32)
+            operands = [x.reshape(-1), packed, bias, add.reshape(-1)]
+            kernel.compute(operands, [said], {n: int(d) for n, d in sizes.items()})
+            close(said.reshape(exact.shape), wanted, terms)
