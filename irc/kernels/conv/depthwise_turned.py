@@ -321,7 +321,7 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
         return self.tile.isa.stack // self.tile.isa.vector - 2 * self.tile.lanes
 
     def _rows(self, p: ConvProblem) -> int:
-        """Rows of a strip, as the C computes them."""
+        """Count the rows of a strip, as the C does."""
         (_, iw), (_, ow), (_, left) = map(int, p.size), map(int, p.result), (0, int(p.padding[1]))
         span = [(k - 1) * d + 1 for k, d in zip(self.window, self.dilations, strict=True)]
         pitch = max((ow - 1) * self.strides[1] + span[1], left + iw)

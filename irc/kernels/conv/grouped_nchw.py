@@ -240,7 +240,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
 
 
 def _crossing(tile: Tile) -> float:
-    """Cycles to load a vector that stands anywhere, and may cross a line of the cache."""
+    """Estimate the cycles to load a vector that stands anywhere, and may cross a line of the cache."""
     return (1 + (tile.isa.vector - tile.dtype.itemsize) / 64) / LOADS
 
 
