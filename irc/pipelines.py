@@ -103,7 +103,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     seen: Pass = ("trim-taps", lambda graph, sink: trim_taps.run(graph))
     few: Pass = ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa))
     last: Pass = ("select-kernels", lambda graph, sink: select.run(graph, isa, precision=precision))
-    layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph))
+    layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph, isa, precision))
     places: Pass = ("concat-in-place", lambda graph, sink: concat_in_place.run(graph))
     stored: Pass = ("bf16-storage", lambda graph, sink: bf16_storage.run(graph))
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)

@@ -17,6 +17,7 @@ from irc.expr import Expr, IndexFunction, Tensor
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, Type, f32, f64
+from irc.kernels import Isa
 from irc.layout import conv3d_as_conv2d
 from irc.layout.transposed_conv import Interleave
 from irc.opdef.base import Array, Op
@@ -35,6 +36,7 @@ from irc.ops.resize import Resize
 from irc.ops.slice import Slice, StridedSlice
 from irc.passes import simplify
 from irc.passes.replace import replace_value
+from irc.selection.layouts import channels_last_pays
 from irc.selection.selector import worthwhile
 
 T = TypeVar("T")
@@ -55,8 +57,8 @@ FOLLOWS = (
 )
 """Operations, besides the elementwise ones, that are as fast with the channels last."""
 FEWEST = 2
-"""Convolutions in a graph for which rearranging its inputs and outputs pays; a single one is as well off as it is,
-but for one over volumes: only over planes is there a kernel."""
+"""Convolutions in a graph for which rearranging its inputs and outputs pays in any case; of a single one, the kernels
+of both layouts and the way in and out are compared, but over volumes: only over planes is there a kernel."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +130,15 @@ def permuted_type(t: TensorType, order: Sequence[int]) -> TensorType:
     return TensorType(t.dtype, permuted(t.dims(), order))
 
 
-def run(graph: Graph) -> int:
-    """Rewrite regions of the graph in place. Returns how many nodes compute with the channels last now."""
+def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
+    """Rewrite regions of the graph in place. Returns how many nodes compute with the channels last now.
+
+    isa, precision: of the kernels that a single convolution is worth rearranging for, or not.
+    """
     region = _Region(graph)
     nodes = graph.nodes
     taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
-    if len(taken) < FEWEST and not any(node.outputs[0].rank == 5 for node in taken):
+    if len(taken) < FEWEST and not any(_alone_pays(node, isa, precision) for node in taken):
         return 0
     for node in nodes:
         region.visit(node)
@@ -299,6 +304,12 @@ def _is_product(node: Node) -> bool:
     begin, end = window_padding(op, x.shape[2:], w.shape[2:])
     taps = (*w.shape[2:], *spatial("Conv", "strides", op.strides, rank, 1))
     return op.group == 1 and all(t == 1 for t in taps) and all(p == 0 for p in [*begin, *end])
+
+
+def _alone_pays(node: Node, isa: Isa, precision: str) -> bool:
+    """Tell whether a Conv is worth rearranging its input and its output: one over volumes, or a costly one."""
+    over_planes = len(node.outputs[0].shape) < 5
+    return not over_planes or (not _is_product(node) and channels_last_pays(node, isa, precision))
 
 
 def _kernel_takes(node: Node) -> bool:

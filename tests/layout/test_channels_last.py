@@ -132,7 +132,7 @@ def test_the_same_results(name: str) -> None:
     build, x, transposes = MODELS[name]
     graph = prepared(build, x)
     wanted = evaluate(graph, {graph.inputs[0]: x})
-    assert channels_last.run(graph) > 0
+    assert channels_last.run(graph, ISAS["avx512"]) > 0
     assert not problems(graph)
     assert sum(n.op.name == "Transpose" for n in graph.nodes) == transposes
     for got, want in zip(evaluate(graph, {graph.inputs[0]: x}), wanted, strict=True):
@@ -231,14 +231,23 @@ def test_what_stays() -> None:
     for build, feeds in (
         (lambda b, x, w: b.Conv(x, w), (X, w)),
         (lambda b, x: conv(b, conv(b, x, 2, size=1), 2, size=1), (X[:, :, :2, :2],)),
-        (lambda b, x: conv(b, x, 8), (X,)),
+        (lambda b, x: conv(b, x, 16), (random(1, 2, 20, 64),)),
+        (lambda b, x: conv(b, x, 8, size=1), (random(1, 64, 20, 20),)),
         (lambda b, x: conv(b, x, 8, group=2), (random(1, 8, 5, 5, 5),)),
         (lambda b, x: b.Relu(b.add_all(MaxPool(kernel=(2, 2)), x)[0]), (X,)),
     ):
         graph = graph_of(build, *feeds)
         before = [str(n.op) for n in graph.nodes]
-        assert channels_last.run(graph) == 0
+        assert channels_last.run(graph, ISAS["avx512"]) == 0
         assert [str(n.op) for n in graph.nodes] == before
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_alone_where_it_pays(isa: str) -> None:
+    """Few pixels in a row, of which the vectors of a layout with the channels first would be mostly empty."""
+    graph = graph_of(lambda b, x: conv(b, x, 384, size=7, strides=(2, 2)), random(1, 16, 13, 11))
+    assert channels_last.run(graph, ISAS[isa]) == 1 and not problems(graph)
+    assert [n.op.name for n in graph.nodes] == ["Transpose", "ChannelsLast", "Transpose"]
 
 
 SMALL = random(1, 3, 4, 3)

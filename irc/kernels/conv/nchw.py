@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from math import lcm
 from typing import Self
 
 import numpy as np
@@ -20,10 +21,10 @@ from irc.ir.types import f32, f64
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, tile_cycles
+from irc.kernels.core.costs import COSTS, SPAN, SPAN_STRIDED, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name, vector_type
-from irc.kernels.core.problem import likely
+from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
@@ -189,8 +190,18 @@ class NchwConvKernel(Kernel[ConvProblem]):
         p, t = problem, self.tile
         pixels, depth = max(likely(p.result[0] * p.result[1]), 1), p.ic * p.taps
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth
-        gathering = pixels * depth * COSTS[t.isa.name].pack
-        return p.images * p.groups * (products + gathering) * (p.pixels / pixels)
+        weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
+        return p.images * p.groups * (products + self._gathering(p) * depth) * (p.pixels / pixels) + weights
+
+    def _gathering(self, problem: ConvProblem) -> float:
+        """Estimate the cycles to gather one row of the matrix X: of each run of pixels in a panel, of each pixel."""
+        (oh, ow), p = (max(likely_extent(n), 1) for n in problem.result), problem
+        if p.taps == 1 and p.strides == (1, 1):
+            oh, ow = 1, oh * ow
+        pixels, panel = oh * ow, self.tile.panel
+        runs = oh + pixels // panel - pixels // lcm(ow, panel)
+        run, pixel = SPAN if p.strides[1] == 1 else SPAN_STRIDED
+        return runs * run + pixels * pixel * (16 / self.tile.lanes)
 
     @property
     def label(self) -> str:

@@ -65,6 +65,10 @@ LATENCY, PART = 4.0, 4.0
 """Cycles that an addition takes, for which the next one to the same sum waits; and to load a part of a vector."""
 LANES_FOLDED = 3.0
 """Cycles to fold half the lanes of a vector into the other half: a shuffle, and what it waits for."""
+MOVED = 1.5
+"""Cycles to move an element from one layout of a tensor to another."""
+SPAN, SPAN_STRIDED = (7.0, 0.06), (8.0, 0.32)
+"""Cycles to gather pixels of a row and a channel, side by side or with a stride: of a run of them, and of each one."""
 CONFIGURE, BLOCK = 500.0, 150.0
 """Cycles to configure the units' tiles, and to hand a block of 32 × 32 results to the epilogue."""
 

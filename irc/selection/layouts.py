@@ -1,0 +1,45 @@
+"""The layout of a convolution that stands alone: what its kernels cost, and the way into a layout and out of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from irc.ir.dim import product
+from irc.ir.graph import Node
+from irc.kernels import Isa
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.core.costs import MOVED
+from irc.kernels.core.epilogue import Epilogue, acc
+from irc.kernels.core.problem import Layout, likely
+from irc.kernels.core.registry import candidates
+from irc.ops.conv import Conv
+from irc.selection.planes import planes_of
+
+
+def channels_last_pays(node: Node, isa: Isa, precision: str) -> bool:
+    """Tell whether a Conv between tensors with the channels first is faster with them last, transposes included.
+
+    Only of dense convolutions: of depthwise ones either layout has kernels of its own.
+    """
+    op, (x, w, *_) = node.op, node.inputs
+    assert isinstance(op, Conv) and x is not None and w is not None
+    if op.group == int(x.shape[1]) or len(x.shape) > 4:
+        return False
+    first, last = _cycles(node, "nchw", isa, precision), _cycles(node, "nhwc", isa, precision)
+    moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]) if v.shape[1] != 1)
+    return last is not None and (first is None or last + moved * MOVED < first)
+
+
+def _cycles(node: Node, layout: Layout, isa: Isa, precision: str) -> float | None:
+    """Estimate the cycles of the fastest kernel of a layout; None if there is none."""
+    op, (x, w, *_), y = node.op, node.inputs, node.outputs[0]
+    assert isinstance(op, Conv) and x is not None and w is not None
+    planes = planes_of(op, "nchw", x, y, [int(d) for d in w.shape[2:]])
+    if planes is None:
+        return None
+    geometry = (planes.window, planes.strides, planes.dilations)
+    channels, epilogue = (int(planes.channels), int(w.shape[0])), Epilogue(acc(x.dtype))
+    whole = ConvProblem.contiguous(layout, epilogue, *channels, planes.result, *geometry, op.group, precision)
+    problem = replace(whole, batch=planes.batch, size=planes.size, padding=planes.before)
+    found = candidates(problem, isa)
+    return min((k.cycles(problem) for k in found.values()), default=None)
