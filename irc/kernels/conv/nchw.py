@@ -44,12 +44,39 @@ $cases    for (; to < end; from += channel, to += $NR)
 """
 
 _GATHER = """
-/* Pixels p0 to p1 and rows k0 to k0 + k of the matrix X, as [panel][k][$NR]. */
-static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k, $T *to) {
-    for (int64_t at = k0, n; at < k0 + k; at += n) {
+typedef struct {
+    int64_t begin, end; /* rows of the matrix X that are not of padding alone, of some pixels */
+} ${S}_depth;
+
+/* Taps of one axis that see the input of `size` elements at outputs `first` to `last`. */
+IRC_INLINE ${S}_depth ${S}_taps(int64_t taps, int64_t size, int64_t pad, int64_t stride, int64_t dilation,
+                                int64_t first, int64_t last) {
+    const int64_t above = pad - last * stride, left = size + pad - first * stride;
+    const int64_t begin = above > 0 ? (above + dilation - 1) / dilation : 0;
+    const int64_t end = left > 0 ? (left - 1) / dilation + 1 : 0;
+    return (${S}_depth){begin, end < taps ? end : taps};
+}
+
+/* Of pixels p0 to p1: rows of taps that see any of them; with one row of taps and of pixels, taps that do. */
+static ${S}_depth ${S}_seen(const ${S}_args *g, int64_t p0, int64_t p1) {
+    const int64_t y0 = p0 / g->ow, y1 = (p1 - 1) / g->ow;
+    ${S}_depth d = ${S}_taps(g->kh, g->ih, g->pad_h, g->stride_h, g->dilation_h, y0, y1);
+    int64_t each = g->kw * g->ic;
+    if (g->kh == 1 && d.begin < d.end && y0 == y1) {
+        each = g->ic;
+        d = ${S}_taps(g->kw, g->iw, g->pad_w, $stride, g->dilation_w, p0 - y0 * g->ow, p1 - 1 - y0 * g->ow);
+    }
+    return d.begin < d.end ? (${S}_depth){d.begin * each, d.end * each} : (${S}_depth){0, 0};
+}
+
+/* Pixels p0 to p1 and rows k0 to k0 + k of the matrix X, as [panel][k][$NR]; only those rows that are in `seen`. */
+static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k,
+                        ${S}_depth seen, $T *to) {
+    const int64_t stop = seen.end < k0 + k ? seen.end : k0 + k;
+    for (int64_t at = k0 > seen.begin ? k0 : seen.begin, n; at < stop; at += n) {
         const int64_t tap = at / g->ic, c = at % g->ic, dy = tap / g->kw * g->dilation_h - g->pad_h;
         const int64_t dx = tap % g->kw * g->dilation_w - g->pad_w;
-        n = g->ic - c < k0 + k - at ? g->ic - c : k0 + k - at;
+        n = g->ic - c < stop - at ? g->ic - c : stop - at;
         int64_t lo = dx < 0 ? (-dx + $stride - 1) / $stride : 0;
         int64_t hi = g->iw - dx > 0 ? (g->iw - dx - 1) / $stride + 1 : 0;
         if (hi > g->ow) hi = g->ow;
@@ -99,15 +126,26 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const ${S}_plan *p
     const int64_t depth = g->ic * g->kh * g->kw, count = (depth + $room - 1) / $room;
     const int64_t step = count ? (depth + count - 1) / count : 0;
     int64_t k0 = 0;
+    ${S}_depth seen[$NPB], any = {depth, 0};
+    for (int64_t p = p0; p < p1; p += $NR) {
+        const ${S}_depth d = seen[(p - p0) / $NR] = ${S}_seen(g, p, p + $NR < p1 ? p + $NR : p1);
+        if (d.begin < any.begin) any.begin = d.begin;
+        if (d.end > any.end) any.end = d.end;
+    }
     do {
         const int64_t k = depth - k0 < step ? depth - k0 : step;
-        ${S}_gather(g, x, p0, p1, k0, k, packed);
+        ${S}_gather(g, x, p0, p1, k0, k, any, packed);
         for (int64_t t = t0; t < t1; t++) {
             const int height = (int)(plan->low + (t < plan->extra));
             const int64_t row = t * plan->low + (t < plan->extra ? t : plan->extra);
-            for (int64_t p = p0; p < p1; p += $NR)
-                ${S}_block(o, height, row, p, k, w + k0 * g->oc + row * k, packed + (p - p0) * k, sums, 1, 1, k0 > 0,
-                           k0 + k >= depth, w + k0 * g->oc + row * k + $far, height);
+            for (int64_t p = p0; p < p1; p += $NR) {
+                const ${S}_depth d = seen[(p - p0) / $NR];
+                const int64_t begin = d.begin > k0 ? d.begin - k0 : 0, end = d.end < k0 + k ? d.end - k0 : k;
+                const int64_t from = begin < end ? begin : 0;
+                const $T *rows = w + k0 * g->oc + row * k + from * height;
+                ${S}_block(o, height, row, p, begin < end ? end - begin : 0, rows, packed + (p - p0) * k + from * $NR,
+                           sums, 1, 1, k0 > 0, k0 + k >= depth, rows + $far, height);
+            }
         }
         k0 += k;
     } while (k0 < depth);
@@ -191,7 +229,8 @@ class NchwConvKernel(Kernel[ConvProblem]):
         pixels, depth = max(likely(p.result[0] * p.result[1]), 1), p.ic * p.taps
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth
         weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
-        return p.images * p.groups * (products + self._gathering(p) * depth) * (p.pixels / pixels) + weights
+        read = (products + self._gathering(p) * depth) * (p.pixels / pixels) * p.seen(t.panel)
+        return p.images * p.groups * read + weights
 
     def _gathering(self, problem: ConvProblem) -> float:
         """Estimate the cycles to gather one row of the matrix X: of each run of pixels in a panel, of each pixel."""

@@ -98,6 +98,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         p, t = problem, self.tile
         width = likely(p.result[1])
         products = self._row_cycles(width, p.oc) * p.pixels / max(width, 1) * p.ic * p.taps / DIRECT[t.vectors]
+        products *= p.seen(t.rows) if self.apart or p.window[0] > 1 else 1
         weights = p.waiting(t.isa, p.outputs * p.ic * p.taps * t.dtype.itemsize)
         return p.images * p.groups * (products + self._copying(p)) + weights
 
@@ -205,6 +206,8 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         given["pieces"] = "".join(self._pieces())
         given["table"] = self._table()
         given["tiling"] = self._tiling(given)
+        if self.apart and self.window[0] == 1:
+            given["columns"] = fill(nhwc_text.COLUMNS, **given)
         return [
             prelude(t, self.epilogue),
             *(vector_type(n, t.dtype) for n in _lanes(t.lanes)),
@@ -310,6 +313,10 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             "near": NEAR * self.tile.panel,
             "sum": LONGEST_SUM,
             "room": self._room,
+            "dilation_h": dh,
+            "dilation_w": dw,
+            "row_taps": self.window[1] if self.apart else 1,
+            "columns": "",
             "low": self._low,
             "strip": STRIP,
             "few": FEW_TASKS,

@@ -4,6 +4,7 @@ TILE = """typedef struct {
     int64_t n, dy;         /* rows of taps, and which row of the window the first one is */
     int64_t x_row, x_wrap; /* from a row of taps to the next, and what is added after $KH of them */
     int64_t c_row, hop;    /* elements of `ahead` from one fetch of two lines to the next */
+    int64_t begin, end;    /* rows of the window that are not of padding alone */
 } ${body}_shape;
 /* acc[S segments of R pixels][W vectors] = sum over taps of X[pixel, tap] * weights[tap], + C where not `first`. */
 IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_shape *g, const $T *restrict x,
@@ -20,7 +21,12 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const ${body}_sha
         }
     }
     for (int64_t q = g->n; q > 0; q--) {
-        for (int64_t dx = 0; dx < $TAPS; dx++) {
+        const int seen = dy >= g->begin && dy < g->end;
+        if (!seen) {
+            w += $TAPS * $RUN * $NR;
+            ahead += $TAPS * ($RUN / $U) * hop;
+        }
+        for (int64_t dx = 0; dx < $TAPS && seen; dx++) {
             const $T *at = x + dx * $DX;
             for (int j = 0; j < $RUN; j += $U, at += $U, w += $U * $NR, ahead += hop) {
                 __builtin_prefetch(ahead, 0, 2);
@@ -140,6 +146,17 @@ IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
 IRC_INLINE int64_t ${S}_tall(int64_t n) { return $tall; }
 IRC_INLINE int64_t ${S}_wide(int64_t n) { return $wide; }
 
+/* The first of the taps of one axis that see the input at output `last` or before, and the end of those that see its
+   `size` elements at output `at` or later. */
+IRC_INLINE int64_t ${S}_begin(int64_t pad, int64_t last, int64_t stride, int64_t dilation) {
+    const int64_t above = pad - last * stride;
+    return above > 0 ? (above + dilation - 1) / dilation : 0;
+}
+IRC_INLINE int64_t ${S}_end(int64_t pad, int64_t at, int64_t stride, int64_t dilation, int64_t size) {
+    const int64_t left = size + pad - at * stride;
+    return left > 0 ? (left - 1) / dilation + 1 : 0;
+}
+
 $tiling
 static void ${S}_plan(${S}_call *g) {
     g->blocks = (g->ic + $B - 1) / $B;
@@ -228,6 +245,11 @@ $pieces            }
 }
 """
 
+COLUMNS = """\
+                        shape.begin = ${S}_begin(g->pad_w, x + pixels - 1, $SW, $dilation_w);
+                        shape.end = ${S}_end(g->pad_w, x, $SW, $dilation_w, g->iw);
+"""
+
 BODY = """
 static ${S}_run *const ${S}_bodies[$S_][$R][$NV] = {$table};
 
@@ -286,9 +308,11 @@ static void ${S}_do(const ${S}_call *g, const ${S}_out *o, const ${S}_strip *s, 
                 const int first = b == 0 && q == 0, last = b * $KH + q + shape.n == depth;
                 for (int64_t y = y0; y < y1; y += $S_) {
                     const int64_t segments = ${S}_least(y1 - y, $S_);
+                    shape.begin = ${S}_begin(g->pad_h, y + segments - 1, $SH, $dilation_h) * $row_taps;
+                    shape.end = ${S}_end(g->pad_h, y, $SH, $dilation_h, g->ih) * $row_taps;
                     for (int64_t t = t0; t < t1; t++) {
                         const int64_t x = ${S}_edge(g, t), pixels = ${S}_edge(g, t + 1) - x;
-                        if (stay) {
+$columns                        if (stay) {
                             ahead = weights;
                             shape.hop = fetched < todo ? hop : 0;
                             if (shape.hop)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.costs import COSTS
 from irc.kernels.core.epilogue import Epilogue
@@ -156,6 +158,24 @@ class ConvProblem(Problem):
     def channel_arguments(self) -> dict[str, Dim]:
         """Return the sizes of a call that say how many channels a group has, by name."""
         return {"ic": Dim.of(self.ic), "oc": Dim.of(self.oc)}
+
+    def seen(self, pixels: int) -> float:
+        """Return the part of the products that are not of padding alone, in tiles of so many pixels of a row or more.
+
+        Of rows of taps; with one row of them, of taps.  1 where sizes are unknown.
+        """
+        axis = 1 if self.window[0] == 1 else 0
+        size, result, pad = self.size[axis], self.result[axis], self.padding[axis]
+        if not (size.is_const and result.is_const and pad.is_const and self.has_known_planes) or int(result) < 1:
+            return 1.0
+        taps, stride, dilation = self.window[axis], self.strides[axis], self.dilations[axis]
+        span = pixels if axis else max(1, pixels // int(self.result[1]))
+        first = np.arange(0, int(result), span)
+        last = np.minimum(first + span, int(result)) - 1
+        begin = np.maximum(-((last * stride - int(pad)) // dilation), 0)
+        end = np.clip((int(size) + int(pad) - 1 - first * stride) // dilation + 1, 0, taps)
+        products = np.maximum(end - begin, 0) * (last - first + 1)
+        return float(products.sum()) / (taps * int(result))
 
     def waiting(self, isa: Isa, size: int) -> float:
         """Estimate the cycles that a call waits for this many bytes of packed weights, which are in no cache."""
