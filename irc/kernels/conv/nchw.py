@@ -72,7 +72,7 @@ static ${S}_depth ${S}_seen(const ${S}_args *g, int64_t p0, int64_t p1) {
 /* Pixels p0 to p1 and rows k0 to k0 + k of the matrix X, as [panel][k][$NR]; only those rows that are in `seen`. */
 static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k,
                         ${S}_depth seen, $T *to) {
-    const int64_t stop = seen.end < k0 + k ? seen.end : k0 + k;
+    const int64_t stop = seen.end < k0 + k ? seen.end : k0 + k, y0 = p0 / g->ow, x0 = p0 % g->ow;
     for (int64_t at = k0 > seen.begin ? k0 : seen.begin, n; at < stop; at += n) {
         const int64_t tap = at / g->ic, c = at % g->ic, dy = tap / g->kw * g->dilation_h - g->pad_h;
         const int64_t dx = tap % g->kw * g->dilation_w - g->pad_w;
@@ -81,8 +81,9 @@ static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1,
         int64_t hi = g->iw - dx > 0 ? (g->iw - dx - 1) / $stride + 1 : 0;
         if (hi > g->ow) hi = g->ow;
         if (lo > hi) lo = hi;
+        int64_t oy = y0, ox = x0;
         for (int64_t p = p0, next; p < p1; p = next) {
-            const int64_t oy = p / g->ow, ox = p % g->ow, col = (p - p0) % $NR, iy = oy * g->stride_h + dy;
+            const int64_t col = (p - p0) % $NR, iy = oy * g->stride_h + dy;
             int64_t most = $NR - col < p1 - p ? $NR - col : p1 - p;
             if (most > g->ow - ox) most = g->ow - ox;
             next = p + most;
@@ -100,6 +101,11 @@ static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1,
             if (begin < end) {
                 const $T *from = x + c * g->x_channel + iy * g->iw + (ox + begin) * $stride + dx;
                 ${S}_span(from, g->x_channel, n, end - begin, $stride, out + begin);
+            }
+            ox += most;
+            if (ox == g->ow) {
+                ox = 0;
+                oy++;
             }
         }
     }
