@@ -99,7 +99,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     integers: Pass = ("integer-products", lambda graph, sink: integer_products.run(graph, isa))
     wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
     again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
-    convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph))
+    convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph, isa, precision))
     seen: Pass = ("trim-taps", lambda graph, sink: trim_taps.run(graph))
     few: Pass = ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa))
     last: Pass = ("select-kernels", lambda graph, sink: select.run(graph, isa, precision=precision))

@@ -6,7 +6,8 @@ that follow go before the rearrangement: they become the convolution's, and work
 
 Where o + pad is no multiple of s, q starts and ends at another place for each remainder, and that Conv computes more
 than is kept.  On small planes that is much, so that each remainder is a Conv of its own there.  Of one pixel a matrix
-product is left.
+product is left.  Where none of this
+is cheaper than the kernel of the ConvTranspose itself (irc/kernels/conv/transposed_nchw.py), it stays.
 """
 
 from __future__ import annotations
@@ -19,16 +20,27 @@ from typing import ClassVar
 import numpy as np
 
 from irc.expr import Const, Expr, IndexFunction, Tensor
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, f32, f64, i64
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.core.epilogue import plain
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import candidates
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
 from irc.opdef.signature import Sig
 from irc.opdef.window import spatial
-from irc.ops.conv import ConvTranspose
+from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.layout import reshaped
+from irc.ops.matmul import MatMul
+from irc.ops.slice import Slice
 from irc.passes.replace import replace_value
+from irc.selection.conv_transpose import problem_of
+
+MOVED = 2.0
+"""Cycles to rearrange an element: into another layout, or between the results of remainders."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +80,77 @@ class Interleave(Op):
         return element
 
 
-def run(graph: Graph) -> int:
-    """Rewrite those with constant weights, explicit padding and no dilation. Returns how many."""
+def run(graph: Graph, isa: Isa | None = None, precision: str = "highest") -> int:
+    """Rewrite those with constant weights, explicit padding and no dilation. Returns how many.
+
+    isa: those for which it has a kernel of their own that is cheaper are left.  precision: the least that f32 products
+    must have.
+    """
     done = 0
+    last = sum(isinstance(node.op, Conv | ConvTranspose) for node in graph.nodes) > 1
     for node in graph.nodes:
         if isinstance(node.op, ConvTranspose):
             after = _followers(graph, node.outputs[0])
-            last = (after or [node])[-1].outputs[0]
+            value = (after or [node])[-1].outputs[0]
             made = _rewritten(graph, node, after)
-            if made is not None and made.type == last.type:
-                done += replace_value(graph, last, made)
+            if made is None or made.type != value.type:
+                continue
+            if isa is None or not _is_kernel_cheaper(node, made, isa, precision, last):
+                done += replace_value(graph, value, made)
     graph.prune()
     return done
+
+
+def _is_kernel_cheaper(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> bool:
+    """Tell whether the kernel for a ConvTranspose costs less than the rewritten one, `made`."""
+    return _kernel_cycles(node, isa, precision, last) < _cycles(node, made, isa, precision, last)
+
+
+def _kernel_cycles(node: Node, isa: Isa, precision: str, last: bool) -> float:
+    """Estimate the cycles of the kernel for a ConvTranspose; infinity if there is none.
+
+    last: the channels stand last before and behind, so that its input and its result are transposed.
+    """
+    problem = problem_of(node, precision)
+    found = [] if problem is None else list(candidates(problem, isa).values())
+    if problem is None or not found:
+        return math.inf
+    x, *_ = node.operands
+    moved = [likely(product(v.shape)) for v in (x, node.outputs[0])] if last else []
+    return found[0].cycles(problem) + MOVED * sum(moved)
+
+
+def _cycles(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> float:
+    """Estimate the cycles of what computes a value from the input of a ConvTranspose, less what follows elementwise."""
+    total, seen, waiting = 0.0, {*node.operands}, [made]
+    while waiting:
+        value = waiting.pop()
+        source = value.producer
+        if value in seen or source is None:
+            continue
+        seen.add(value)
+        waiting += source.operands
+        if isinstance(source.op, MatMul):
+            return 0.0
+        if isinstance(source.op, Interleave | Slice):
+            total += MOVED * likely(product(value.shape))
+        if isinstance(source.op, Conv):
+            x, w, *_ = source.operands
+            (_, channels, *_), (outputs, _, *window) = x.shape, w.shape
+            flat = len(window) == 1
+            problem = ConvProblem.contiguous(
+                "nhwc" if last else "nchw",
+                plain(value.dtype),
+                int(channels),
+                int(outputs),
+                (1, value.shape[2]) if flat else (value.shape[2], value.shape[3]),
+                (1, int(window[0])) if flat else (int(window[0]), int(window[1])),
+                groups=source.op.group,
+                precision=precision,
+            )
+            cheapest = next(iter(candidates(problem, isa).values()), None)
+            total += math.inf if cheapest is None else likely(value.shape[0]) * cheapest.cycles(problem)
+    return total
 
 
 def _followers(graph: Graph, value: Value) -> list[Node]:

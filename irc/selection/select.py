@@ -8,14 +8,25 @@ from irc.ir.types import i32
 from irc.kernels.core.isa import Isa
 from irc.layout.channels_last import ChannelsLast
 from irc.opdef.base import Op
-from irc.ops.conv import Conv
+from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.layout import Transpose
 from irc.ops.matmul import MatMul
 from irc.ops.pool import AveragePool, MaxPool
 from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.ops.reduce import ReduceMax, ReduceMean
 from irc.ops.softmax import LogSoftmax, Softmax
-from irc.selection import attention, conv, global_pool, integer_matmul, matmul, pool, recurrent, softmax, transpose
+from irc.selection import (
+    attention,
+    conv,
+    conv_transpose,
+    global_pool,
+    integer_matmul,
+    matmul,
+    pool,
+    recurrent,
+    softmax,
+    transpose,
+)
 from irc.selection.alike import share_kernels
 from irc.selection.selector import Family, Selection, Selector
 
@@ -43,7 +54,8 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
         done += selector.take({Softmax: attention.select_kernel})
         return done + selector.take({Softmax: softmax.select_kernel, LogSoftmax: softmax.select_kernel})
     done += selector.take({MatMul: integer_matmul.select_kernel}, dtypes=(i32,))
-    done += selector.take({MatMul: matmul.select_kernel, **WINDOWS, ChannelsLast: _channels_last})
+    transposed: dict[type[Op], Family] = {ConvTranspose: conv_transpose.select_kernel}
+    done += selector.take({MatMul: matmul.select_kernel, **transposed, **WINDOWS, ChannelsLast: _channels_last})
     if any(type(node.op) in REDUCTIONS for node in graph.nodes):
         # after contractions have got their epilogues, so that the row groups are those of fusion
         done += selector.take(REDUCTIONS, but=row_groups(graph))

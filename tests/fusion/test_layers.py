@@ -148,7 +148,7 @@ def conv(b: Any, x: Any, outputs: int, size: int = 3) -> Any:
 
 
 def upsampled(b: Any, x: Any) -> Any:
-    """A transposed convolution, which becomes a convolution and a rearrangement behind its activation."""
+    """A transposed convolution with its activation, which a kernel takes."""
     return b.Relu(b.ConvTranspose(x, random(16, 8, 2, 2), random(8), strides=(2, 2)))
 
 
@@ -193,11 +193,7 @@ FUNCTIONS: dict[str, tuple[Any, Any, list[str]]] = {
     "removed": (lambda b, x: b.Exp(b.Mul(b.Reshape(x, [2, 5]), 1.0)), random(2, 5), ["Exp: loops"]),
     "a view of an input": (reshaped_output, random(2, 20, 96), ["Reshape: loops"]),
     "read by several": (shared_transpose, random(2, 20, 96), ["Transpose, MatMul: gemm", "Transpose, MatMul_1: gemm"]),
-    "a transposed convolution": (
-        upsampled,
-        random(1, 16, 20, 20),
-        ["ConvTranspose, Relu: conv_s1", "ConvTranspose: loops"],
-    ),
+    "a transposed convolution": (upsampled, random(1, 16, 20, 20), ["ConvTranspose, Relu: conv_transpose"]),
     "taps as channels": (
         few_outputs,
         random(1, 3, 32, 32),

@@ -15,7 +15,7 @@ from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
 from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
 from irc.kernels.conv.nchw import NchwConvKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
-from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.problem import ConvProblem, ConvTransposeProblem
 from irc.kernels.conv.split_bf16 import SplitConvKernel
 from irc.kernels.conv.winograd import WinogradKernel
 from irc.kernels.core.base import Kernel
@@ -76,6 +76,9 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem.contiguous("nhwc", plain(f64), 64, 64, (56, 56), (3, 3)),
     ConvProblem.contiguous("nhwc", plain(), 3, 64, (112, 112), (7, 7), (2, 2)),
     *(ConvProblem.contiguous("nhwc", BIASED, 64, 48, (56, 56), (3, 3), precision=p) for p in ("high", "medium")),
+    ConvTransposeProblem.contiguous("nchw", BIASED, 40, 24, (29, 29), (3, 3), (2, 2)),
+    ConvTransposeProblem.contiguous("nchw", plain(f64), 64, 16, (28, 28), (5, 5), (4, 4)),
+    ConvTransposeProblem.contiguous("nchw", plain(), 64, 16, (128, 128), (3, 3), (3, 3), (2, 2), groups=2),
     PoolProblem.contiguous("nchw", plain(), "max", (3, 3), (2, 2)),
     PoolProblem.contiguous("nchw", plain(), "average", (3, 3)),
     PoolProblem.contiguous("nchw", plain(), "average", (3, 3), (3, 3), counted="window"),

@@ -180,3 +180,54 @@ class ConvProblem(Problem):
     def waiting(self, isa: Isa, size: int) -> float:
         """Estimate the cycles that a call waits for this many bytes of packed weights, which are in no cache."""
         return size / COSTS[isa.name].stream
+
+
+@dataclass(frozen=True)
+class ConvTransposeProblem(ConvProblem):
+    """The transpose of a convolution: X at q meets tap k of W[channels, outputs / groups, *window] in Y.
+
+    It does so at q · strides + k · dilations - padding.  All other extents and strides are those of a convolution.
+    """
+
+    @classmethod
+    def contiguous(
+        cls,
+        layout: Layout,
+        epilogue: Epilogue,
+        channels: int,
+        outputs: int,
+        result: tuple[DimLike, DimLike],
+        window: Pair,
+        strides: Pair = (1, 1),
+        dilations: Pair = (1, 1),
+        groups: int = 1,
+        precision: str = "highest",
+    ) -> ConvTransposeProblem:
+        """State the transpose of one image without gaps and padding: the smallest image that covers the result."""
+        spans = zip(result, window, strides, dilations, strict=True)
+        size = tuple((Dim.of(n) - (k - 1) * d - 1).ceildiv(s) + 1 for n, k, s, d in spans)
+        zero, one, (ih, iw), (oh, ow) = Dim.of(0), Dim.of(1), size, map(Dim.of, result)
+        return cls(
+            epilogue.dtype,
+            precision,
+            layout,
+            epilogue,
+            one,
+            channels,
+            outputs,
+            groups,
+            (ih, iw),
+            (oh, ow),
+            window,
+            strides,
+            dilations,
+            padding=(zero, zero),
+            x=(zero, ih * iw, iw, one),
+            y=(zero, oh * ow, one),
+            slots=tuple((zero, oh * ow if axes == "full" else one) for axes in epilogue.slots),
+        )
+
+    @property
+    def work(self) -> str | None:
+        work = super().work
+        return work if work is None else f"transposed {work}, of {self.size[0]}x{self.size[1]}"

@@ -40,11 +40,51 @@ def convolve(
 
     `w` is [outputs, channels of a group, kh, kw], the other operands stand as the kernels' pointers have them.
     """
-    first, batch, ow = layout == "nchw", sizes["batch"], sizes["ow"]
+    first = layout == "nchw"
     steps = (sizes["x_channel"], sizes["iw"], 1) if first else (1, sizes["x_row"], sizes["x_pixel"])
-    space = (batch, groups * w.shape[1], sizes["ih"], sizes["iw"])
+    space = (sizes["batch"], groups * w.shape[1], sizes["ih"], sizes["iw"])
     x = strided(reads[0], space, (sizes["x_batch"], *steps))
-    to, across = (batch, w.shape[0], sizes["oh"], ow), "channel" if first else "pixel"
+    _finish(layout, _sums(x, w, groups, strides, dilations, sizes), epilogue, reads, writes, sizes)
+
+
+def transposed(
+    w: Array,
+    groups: int,
+    strides: Pair,
+    dilations: Pair,
+    epilogue: Epilogue,
+    reads: Sequence[Array],
+    writes: Sequence[Array],
+    sizes: Mapping[str, int],
+) -> None:
+    """Compute a call of the transpose, channels first; `w` is [inputs, channels of a group, kh, kw]."""
+    batch, (ih, iw), (oh, ow) = sizes["batch"], (sizes["ih"], sizes["iw"]), (sizes["oh"], sizes["ow"])
+    inputs, per, *window = w.shape
+    inside = inputs // groups
+    x = strided(reads[0], (batch, inputs, ih, iw), (sizes["x_batch"], sizes["x_channel"], iw, 1))
+    total = np.zeros((batch, groups * per, oh, ow), w.dtype)
+    for ky, kx in np.ndindex(*window):
+        for iy, ix in np.ndindex(ih, iw):
+            row, col = iy * strides[0] + ky * dilations[0], ix * strides[1] + kx * dilations[1]
+            row, col = row - sizes["pad_h"], col - sizes["pad_w"]
+            if 0 <= row < oh and 0 <= col < ow:
+                for g in range(groups):
+                    own = slice(g * inside, (g + 1) * inside)
+                    total[:, g * per : (g + 1) * per, row, col] += x[:, own, iy, ix] @ w[own, :, ky, kx]
+    _finish("nchw", total, epilogue, reads, writes, sizes)
+
+
+def _finish(
+    layout: Layout,
+    total: Array,
+    epilogue: Epilogue,
+    reads: Sequence[Array],
+    writes: Sequence[Array],
+    sizes: Mapping[str, int],
+) -> None:
+    """Apply the epilogue to the sums [images, channels, rows, columns], and store them."""
+    first, ow, to = layout == "nchw", sizes["ow"], total.shape
+    across = "channel" if first else "pixel"
 
     def view(flat: Array, name: str, column: int) -> Array:
         """View an operand that has this stride along the columns of the epilogue."""
@@ -56,7 +96,7 @@ def convolve(
         view(flat, f"s{i}", int(axes in ("row", "full")))
         for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
     ]
-    view(writes[0], "y", 1)[...] = apply(epilogue, _sums(x, w, groups, strides, dilations, sizes), slots)
+    view(writes[0], "y", 1)[...] = apply(epilogue, total, slots)
 
 
 def _sums(x: Array, w: Array, groups: int, strides: Pair, dilations: Pair, sizes: Mapping[str, int]) -> Array:
