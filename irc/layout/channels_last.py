@@ -18,7 +18,6 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, Type, f32, f64
 from irc.kernels import Isa
-from irc.layout import conv3d_as_conv2d
 from irc.layout.transposed_conv import Interleave
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
@@ -58,7 +57,7 @@ FOLLOWS = (
 """Operations, besides the elementwise ones, that are as fast with the channels last."""
 FEWEST = 2
 """Convolutions in a graph for which rearranging its inputs and outputs pays in any case; of a single one, the kernels
-of both layouts and the way in and out are compared, but over volumes: only over planes is there a kernel."""
+of both layouts and the way in and out are compared."""
 
 
 @dataclass(frozen=True)
@@ -269,20 +268,13 @@ class _Region:
         x, w, *rest = node.inputs
         assert x is not None and w is not None
         if not _is_product(node):
-            return self._conv3d(node, x) if len(x.shape) == 5 else self._wrapped(node, len(x.shape), (0,))[0]
+            return self._wrapped(node, len(x.shape), (0,))[0]
         assert w.const is not None
         outputs, inputs = w.const.shape[:2]
         matrix = w.const.derived((inputs, outputs), lambda x: x.reshape(outputs, inputs).T)
         b = Builder(self.graph, node.name or node.op.name, node.loc)
         y = b.MatMul(self.last(x), self.graph.add_constant(matrix, w.name))
         return y if not rest or rest[0] is None else b.Add(y, rest[0])
-
-    def _conv3d(self, node: Node, x: Value) -> Value:
-        """Compute a Conv over volumes by one over planes."""
-        op, flat, weights = conv3d_as_conv2d.planes(self.graph, node, self.last(x))
-        b = Builder(self.graph, node.name or node.op.name, node.loc)
-        y = b.add(ChannelsLast(op, 4, (0,)), flat, weights, *node.inputs[2:])
-        return b.Reshape(y, b.dims(permuted(node.outputs[0].shape, last_of(5))), special_zero=False)
 
 
 def _of_planes(node: Node) -> bool:
@@ -307,9 +299,8 @@ def _is_product(node: Node) -> bool:
 
 
 def _alone_pays(node: Node, isa: Isa, precision: str) -> bool:
-    """Tell whether a Conv is worth rearranging its input and its output: one over volumes, or a costly one."""
-    over_planes = len(node.outputs[0].shape) < 5
-    return not over_planes or (not _is_product(node) and channels_last_pays(node, isa, precision))
+    """Tell whether a Conv is worth rearranging its input and its output."""
+    return not _is_product(node) and channels_last_pays(node, isa, precision)
 
 
 def _kernel_takes(node: Node) -> bool:
@@ -320,7 +311,7 @@ def _kernel_takes(node: Node) -> bool:
     assert x is not None and w is not None
     if x.dtype not in (f32, f64) or w.const is None or not w.tensor.is_static or not x.shape[1].is_const:
         return False
-    if len(x.shape) == 5 and not conv3d_as_conv2d.is_conv3d(node):
+    if len(x.shape) == 5:  # kernels for volumes have the channels first
         return False
     outputs, per, *window = w.shape
     if not worthwhile(*node.outputs[0].shape, per, *window):

@@ -1,4 +1,4 @@
-"""Selection for Conv: one or two spatial axes, constant weights, any groups, strides, dilations and padding."""
+"""Selection for Conv: up to three spatial axes, constant weights, any groups, strides, dilations and padding."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     assert packed is not None
 
     def array() -> Array:
-        return constant.array.reshape(problem.outputs, problem.ic, *problem.window)
+        window = (problem.depth.window,) * problem.is_volume + problem.window
+        return constant.array.reshape(problem.outputs, problem.ic, *window)
 
     filled = selector.constant(packed, array, (weights,), weights.name)
     return Selection.of(kernel, problem, [source], fused, filled)
@@ -71,4 +72,5 @@ def _problem(
         x=planes.x_strides(source),
         y=planes.y_strides(fused.value.shape),
         slots=planes.slots(fused),
+        depth=planes.depth,
     )

@@ -10,6 +10,7 @@ from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
+from irc.kernels.conv.problem import FLAT, Depth
 from irc.kernels.core.epilogue import Axes, Epilogue, axes_of
 from irc.kernels.core.problem import Layout, Pair
 from irc.opdef.window import Windowed, spatial, window_padding
@@ -25,6 +26,7 @@ class Planes:
     """Windows over planes; one spatial axis, or the only column of a plane, is a plane of one row.
 
     before, after: padding above and left, below and right.  flat: there is one row, of the first spatial axis.
+    depth: of three spatial axes the first.
     """
 
     layout: Layout
@@ -38,6 +40,8 @@ class Planes:
     before: tuple[Dim, Dim]
     after: tuple[Dim, Dim]
     flat: bool
+    depth: Depth = FLAT
+    is_volume: bool = False
 
     @property
     def channel_axis(self) -> int:
@@ -55,7 +59,8 @@ class Planes:
 
     def pixel(self, strides: Sequence[Dim]) -> Dim | None:
         """Return the stride along the pixels of the result; None if they are not at equal distances."""
-        axes = merged(self.result[1:] if self.flat else self.result, self.space(strides))
+        results = self.result[1:] if self.flat else self.result
+        axes = merged((self.depth.result, *results) if self.is_volume else results, self.space(strides))
         return ZERO if not axes else axes[0][1] if len(axes) == 1 else None
 
     def row_and_column(self, strides: Sequence[Dim]) -> tuple[Dim, Dim | None]:
@@ -84,7 +89,7 @@ class Planes:
     def x_strides(self, source: Access) -> tuple[Dim, Dim, Dim, Dim]:
         """Return the strides of the input along images, channels, rows and pixels."""
         space = self.space(source.strides)
-        return source.strides[0], self.channel(source.strides), ZERO if self.flat else space[0], space[-1]
+        return source.strides[0], self.channel(source.strides), ZERO if self.flat else space[-2], space[-1]
 
     def y_strides(self, shape: Sequence[Dim]) -> tuple[Dim, Dim, Dim]:
         """Return the strides of a result without gaps along images, channels and pixels."""
@@ -93,9 +98,11 @@ class Planes:
 
 
 def planes_of(op: Windowed, layout: Layout, x: Value, y: Value, window: Sequence[int]) -> Planes | None:
-    """Read the geometry off a convolution or a pool; None where there are not one or two spatial axes."""
+    """Read the geometry off a convolution or a pool; None where there are neither up to two spatial axes nor, channels
+    first, three.
+    """
     rank = len(x.shape) - 2
-    if rank not in (1, 2):
+    if rank not in ((1, 2, 3) if layout == "nchw" else (1, 2)):
         return None
 
     def space(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -106,8 +113,12 @@ def planes_of(op: Windowed, layout: Layout, x: Value, y: Value, window: Sequence
     flat = rank == 1 or column
 
     def pair(values: Sequence[T], one: T) -> tuple[T, T]:
-        return (one, values[0]) if flat else (values[0], values[1])
+        return (one, values[0]) if flat else (values[-2], values[-1])
 
+    strides = spatial(op.name, "strides", op.strides, rank, 1)
+    dilations = spatial(op.name, "dilations", op.dilations, rank, 1)
+    volume = rank == 3
+    depth = Depth(space(x.shape)[0], space(y.shape)[0], int(window[0]), strides[0], dilations[0], before[0])
     return Planes(
         layout,
         y.shape[0],
@@ -115,11 +126,13 @@ def planes_of(op: Windowed, layout: Layout, x: Value, y: Value, window: Sequence
         pair(space(x.shape), ONE),
         pair(space(y.shape), ONE),
         pair(window, 1),
-        pair(spatial(op.name, "strides", op.strides, rank, 1), 1),
-        pair(spatial(op.name, "dilations", op.dilations, rank, 1), 1),
+        pair(strides, 1),
+        pair(dilations, 1),
         pair(before, ZERO),
         pair(after, ZERO),
         flat,
+        depth if volume else FLAT,
+        volume,
     )
 
 

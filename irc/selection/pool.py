@@ -23,7 +23,12 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     x, y = node.inputs[0], node.outputs[0]
     assert x is not None and isinstance(op, MaxPool | AveragePool)
     planes = planes_of(op, "nhwc" if last else "nchw", x, y, op.kernel)
-    if planes is None or (planes.flat and not last) or not worthwhile(*y.shape, *map(Dim.of, op.kernel)):
+    if (
+        planes is None
+        or planes.is_volume
+        or (planes.flat and not last)
+        or not worthwhile(*y.shape, *map(Dim.of, op.kernel))
+    ):
         return None
     if any(v.uses or selector.graph.keeps(v) for v in node.outputs[1:]):
         return None

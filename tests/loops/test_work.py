@@ -48,7 +48,7 @@ def test_products() -> None:
 def test_convolutions() -> None:
     whole = {"batch": 2, "groups": 3, "oc": 4, "ic": 5, "oh": 6, "ow": 7}
     expected = 2 * math.prod(whole.values()) * 9
-    assert flops(conv_nchw(ISA, 5, 4, (6, 7), *THREE[:2], PLAIN), kh=3, kw=3, **whole) == expected
+    assert flops(conv_nchw(ISA, 5, 4, (6, 7), *THREE[:2], PLAIN), od=1, kd=1, kh=3, kw=3, **whole) == expected
     assert flops(direct_conv(ISA, 5, 16, (6, 7), *THREE, PLAIN), **whole) == expected
     each = {"batch": 2, "channels": 3, "oh": 6, "ow": 7}
     assert flops(depthwise_nhwc(ISA, *THREE, PLAIN, 7), **each) == 2 * math.prod(each.values()) * 9

@@ -15,7 +15,7 @@ from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
 from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
 from irc.kernels.conv.nchw import NchwConvKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
-from irc.kernels.conv.problem import ConvProblem, ConvTransposeProblem
+from irc.kernels.conv.problem import ConvProblem, ConvTransposeProblem, Depth
 from irc.kernels.conv.split_bf16 import SplitConvKernel
 from irc.kernels.conv.winograd import WinogradKernel
 from irc.kernels.core.base import Kernel
@@ -57,6 +57,7 @@ def reordering(dtype: DType, shape: Sequence[DimLike], order: Sequence[int]) -> 
     return problem
 
 
+DEPTH = Depth(Dim.of(10), Dim.of(8), 3, 1, 1, Dim.of(0))
 PROBLEMS: tuple[Problem, ...] = (
     GemmProblem.contiguous(every_function(), M, M, M, True),
     GemmProblem.contiguous(BIASED, M, M, M, False),
@@ -70,6 +71,7 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem.contiguous("nchw", plain(), 24, 24, (14, 14), (5, 5), (2, 2), groups=24),
     ConvProblem.contiguous("nchw", BIASED, 8, 16, (112, 112), (3, 3), groups=8),
     ConvProblem.contiguous("nchw", plain(f64), 16, 24, (112, 112), (5, 5), (2, 2), groups=8),
+    *(ConvProblem.contiguous("nchw", BIASED, 24, 24, (8, 8), (3, 3), groups=groups, depth=DEPTH) for groups in (1, 24)),
     ConvProblem.contiguous("nhwc", BIASED, 24, 24, (M, M), (3, 3), groups=24),
     ConvProblem.contiguous("nhwc", plain(), 24, 24, (56, 56), (5, 5), (2, 2), groups=24),
     ConvProblem.contiguous("nhwc", BIASED, 64, 64, (M, M), (3, 3)),

@@ -215,7 +215,7 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         """Yield the variant for planes of known size of which a strip of one row fits on the stack."""
         p = problem
-        if p.layout != "nchw" or p.ic != 1 or p.channels < 2 or p.dtype not in (f32, f64):
+        if p.layout != "nchw" or p.is_volume or p.ic != 1 or p.channels < 2 or p.dtype not in (f32, f64):
             return
         if not all(n.is_const and int(n) > 0 for n in (*p.size, *p.result)) or not p.padding[1].is_const:
             return

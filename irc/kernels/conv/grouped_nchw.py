@@ -72,7 +72,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         """Yield the variant of the best tile."""
         p = problem
-        if p.layout != "nchw" or p.groups == 1 or p.ic > INPUTS or p.dtype not in (f32, f64):
+        if p.layout != "nchw" or p.is_volume or p.groups == 1 or p.ic > INPUTS or p.dtype not in (f32, f64):
             return
         if fitting := [k for k in (cls._of(p, isa, shape) for shape in _shapes(p, isa)) if k._fits]:
             yield min(fitting, key=lambda k: k.cycles(p))

@@ -1,8 +1,9 @@
 """Convolution, NCHW, as an implicit matrix product: Y[oc, pixels] = epilogue(W[oc, taps × ic] · X[taps × ic, pixels]).
 
-Weights are packed at compile time, [group][block of taps × ic][tile of oc][kh, kw, ic][rows of the tile].  A block
+Weights are packed at compile time, [group][block of taps × ic][tile of oc][kd, kh, kw, ic][rows of the tile].  A block
 of the matrix X (some panels of output pixels × a range of taps and channels) is gathered on the stack, which also
-settles padding, strides and dilations; it then meets all output channels.  Nothing outside the input is read.
+settles padding, strides and dilations; it then meets all output channels.  Taps that are in padding for a whole panel
+are left out.  Nothing outside the input is read.
 
 Threads split images, groups, pixels and output channels, never the sum: results do not depend on them.
 """
@@ -29,9 +30,11 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE, is_narrow
+from irc.kernels.vector.pixels import channel_slots
 
 FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too
 CHANNEL_PARTS = 8
+MOST_PANELS = 16  # of pixels that meet the weights at a time
 
 _SPAN = """
 /* to[c][j] = from[c][j * stride_w] for j < n <= $NR; the last vector overlaps the one before. */
@@ -44,52 +47,68 @@ $cases    for (; to < end; from += channel, to += $NR)
 """
 
 _GATHER = """
+/* The rows of the matrix X that a panel of pixels needs: `length` of every `step`, from `begin` on, before `end`.  The
+   others are of taps that are in padding for all of the pixels. */
 typedef struct {
-    int64_t begin, end; /* rows of the matrix X that are not of padding alone, of some pixels */
-} ${S}_depth;
+    int64_t begin, end, step, length;
+} ${S}_rows;
 
-/* Taps of one axis that see the input of `size` elements at outputs `first` to `last`. */
-IRC_INLINE ${S}_depth ${S}_taps(int64_t taps, int64_t size, int64_t pad, int64_t stride, int64_t dilation,
-                                int64_t first, int64_t last) {
-    const int64_t above = pad - last * stride, left = size + pad - first * stride;
-    const int64_t begin = above > 0 ? (above + dilation - 1) / dilation : 0;
-    const int64_t end = left > 0 ? (left - 1) / dilation + 1 : 0;
-    return (${S}_depth){begin, end < taps ? end : taps};
+/* The taps t < *end, t >= *begin, of which some position in [low, high] * stride - pad + t * dilation is in
+   [0, size). */
+IRC_INLINE void ${S}_taps(int64_t low, int64_t high, int64_t stride, int64_t pad, int64_t dilation, int64_t size,
+                          int64_t count, int64_t *begin, int64_t *end) {
+    const int64_t before = pad - high * stride, room = size + pad - low * stride;
+    *begin = before > 0 ? (before + dilation - 1) / dilation : 0;
+    *end = room > 0 ? (room - 1) / dilation + 1 : 0;
+    if (*end > count) *end = count;
+    if (*begin > *end) *begin = *end;
 }
 
-/* Of pixels p0 to p1: rows of taps that see any of them; with one row of taps and of pixels, taps that do. */
-static ${S}_depth ${S}_seen(const ${S}_args *g, int64_t p0, int64_t p1) {
-    const int64_t y0 = p0 / g->ow, y1 = (p1 - 1) / g->ow;
-    ${S}_depth d = ${S}_taps(g->kh, g->ih, g->pad_h, g->stride_h, g->dilation_h, y0, y1);
-    int64_t each = g->kw * g->ic;
-    if (g->kh == 1 && d.begin < d.end && y0 == y1) {
-        each = g->ic;
-        d = ${S}_taps(g->kw, g->iw, g->pad_w, $stride, g->dilation_w, p0 - y0 * g->ow, p1 - 1 - y0 * g->ow);
+static ${S}_rows ${S}_needed(const ${S}_args *g, int64_t p0, int64_t p1) {
+    const int64_t plane = g->oh * g->ow, z0 = p0 / plane, z1 = (p1 - 1) / plane, row = g->kw * g->ic;
+    const int64_t y0 = z0 < z1 ? 0 : (p0 - z0 * plane) / g->ow;
+    const int64_t y1 = z0 < z1 ? g->oh - 1 : (p1 - 1 - z0 * plane) / g->ow;
+    int64_t d0, d1, h0, h1;
+    ${S}_taps(z0, z1, g->stride_d, g->pad_d, g->dilation_d, g->id, g->kd, &d0, &d1);
+    ${S}_taps(y0, y1, g->stride_h, g->pad_h, g->dilation_h, g->ih, g->kh, &h0, &h1);
+    if (g->kd == 1 && g->kh == 1 && z0 == z1 && y0 == y1 && d0 < d1 && h0 < h1 && row > 0) {
+        const int64_t x0 = (z0 * g->oh + y0) * g->ow; /* one row of taps and of pixels: taps that see any of them */
+        ${S}_taps(p0 - x0, p1 - 1 - x0, $stride, g->pad_w, g->dilation_w, g->iw, g->kw, &d0, &d1);
+        if (d0 < d1) return (${S}_rows){d0 * g->ic, d1 * g->ic, (d1 - d0) * g->ic, (d1 - d0) * g->ic};
     }
-    return d.begin < d.end ? (${S}_depth){d.begin * each, d.end * each} : (${S}_depth){0, 0};
+    if (d0 >= d1 || h0 >= h1 || row == 0) return (${S}_rows){0, 0, 1, 0};
+    const int64_t plane_rows = row * g->kh, planes = d1 - d0, length = (h1 - h0) * row;
+    if (h1 - h0 == g->kh) return (${S}_rows){d0 * plane_rows, d1 * plane_rows, planes * length, planes * length};
+    return (${S}_rows){d0 * plane_rows + h0 * row, (d1 - 1) * plane_rows + h1 * row, plane_rows, length};
 }
 
-/* Pixels p0 to p1 and rows k0 to k0 + k of the matrix X, as [panel][k][$NR]; only those rows that are in `seen`. */
-static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k,
-                        ${S}_depth seen, $T *to) {
-    const int64_t stop = seen.end < k0 + k ? seen.end : k0 + k, y0 = p0 / g->ow, x0 = p0 % g->ow;
-    for (int64_t at = k0 > seen.begin ? k0 : seen.begin, n; at < stop; at += n) {
-        const int64_t tap = at / g->ic, c = at % g->ic, dy = tap / g->kw * g->dilation_h - g->pad_h;
+/* The first rows from `at` on, before `end`, that are needed: *begin to *stop. Returns whether there are any. */
+IRC_INLINE int ${S}_next(const ${S}_rows *r, int64_t at, int64_t end, int64_t *begin, int64_t *stop) {
+    int64_t from = at > r->begin ? at : r->begin, start = from - (from - r->begin) % r->step;
+    if (from >= start + r->length) from = start += r->step;
+    *begin = from;
+    *stop = start + r->length < end ? start + r->length : end;
+    return from < r->end && from < end;
+}
+
+/* Pixels p0 to p1 of one panel and rows k0 to k1 of the matrix X, as [k][$NR]. */
+static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k1, $T *to) {
+    const int64_t z0 = p0 / (g->oh * g->ow), y0 = p0 / g->ow % g->oh, x0 = p0 % g->ow;
+    for (int64_t at = k0, n; at < k1; at += n, to += n * $NR) {
+        const int64_t tap = at / g->ic, c = at % g->ic, line = tap / g->kw;
+        const int64_t dz = line / g->kh * g->dilation_d - g->pad_d, dy = line % g->kh * g->dilation_h - g->pad_h;
         const int64_t dx = tap % g->kw * g->dilation_w - g->pad_w;
-        n = g->ic - c < stop - at ? g->ic - c : stop - at;
+        n = g->ic - c < k1 - at ? g->ic - c : k1 - at;
         int64_t lo = dx < 0 ? (-dx + $stride - 1) / $stride : 0;
         int64_t hi = g->iw - dx > 0 ? (g->iw - dx - 1) / $stride + 1 : 0;
         if (hi > g->ow) hi = g->ow;
         if (lo > hi) lo = hi;
-        int64_t oy = y0, ox = x0;
-        for (int64_t p = p0, next; p < p1; p = next) {
-            const int64_t col = (p - p0) % $NR, iy = oy * g->stride_h + dy;
-            int64_t most = $NR - col < p1 - p ? $NR - col : p1 - p;
-            if (most > g->ow - ox) most = g->ow - ox;
-            next = p + most;
-            $T *out = to + (p - p0) / $NR * $NR * k + (at - k0) * $NR + col;
+        int64_t iz = z0 * g->stride_d + dz, iy = y0 * g->stride_h + dy, oy = y0, ox = x0;
+        for (int64_t p = p0, most; p < p1; p += most) {
+            most = p1 - p < g->ow - ox ? p1 - p : g->ow - ox;
+            $T *out = to + (p - p0);
             int64_t begin = lo > ox ? lo - ox : 0, end = hi > ox ? hi - ox : 0;
-            if (iy < 0 || iy >= g->ih) begin = end = 0;
+            if (iy < 0 || iy >= g->ih || iz < 0 || iz >= g->id) begin = end = 0;
             if (end > most) end = most;
             if (begin > end) begin = end;
             if (begin > 0 || end < most) {
@@ -99,14 +118,12 @@ static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1,
                 }
             }
             if (begin < end) {
-                const $T *from = x + c * g->x_channel + iy * g->iw + (ox + begin) * $stride + dx;
+                const $T *from = x + c * g->x_channel + (iz * g->ih + iy) * g->iw + (ox + begin) * $stride + dx;
                 ${S}_span(from, g->x_channel, n, end - begin, $stride, out + begin);
             }
-            ox += most;
-            if (ox == g->ow) {
-                ox = 0;
-                oy++;
-            }
+            ox = 0;
+            iy += g->stride_h;
+            if (++oy == g->oh) oy = 0, iy = dy, iz += g->stride_d;
         }
     }
 }
@@ -119,7 +136,7 @@ typedef struct {
 } ${S}_plan;
 
 IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g) {
-    const int64_t tiles = (g->oc + $MR - 1) / $MR, panels = (g->oh * g->ow + $NR - 1) / $NR;
+    const int64_t tiles = (g->oc + $MR - 1) / $MR, panels = (g->od * g->oh * g->ow + $NR - 1) / $NR;
     const int64_t blocks = (panels + $NPB - 1) / $NPB;
     const int64_t parts = g->batch * g->groups * blocks >= $few ? 1 : tiles < $most_parts ? tiles : $most_parts;
     return (${S}_plan){tiles, g->oc / tiles, g->oc % tiles, panels, blocks, parts};
@@ -129,28 +146,33 @@ IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g) {
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const ${S}_plan *plan, const $T *x, const $T *w,
                        int64_t p0, int64_t p1, int64_t t0, int64_t t1) {
     _Alignas(64) $T packed[$room * $NB], sums[$MR * $NR];
-    const int64_t depth = g->ic * g->kh * g->kw, count = (depth + $room - 1) / $room;
+    const int64_t depth = g->ic * g->kd * g->kh * g->kw, count = (depth + $room - 1) / $room;
     const int64_t step = count ? (depth + count - 1) / count : 0;
-    int64_t k0 = 0;
-    ${S}_depth seen[$NPB], any = {depth, 0};
-    for (int64_t p = p0; p < p1; p += $NR) {
-        const ${S}_depth d = seen[(p - p0) / $NR] = ${S}_seen(g, p, p + $NR < p1 ? p + $NR : p1);
-        if (d.begin < any.begin) any.begin = d.begin;
-        if (d.end > any.end) any.end = d.end;
-    }
+    ${S}_rows needed[$NPB];
+    for (int64_t p = p0; p < p1; p += $NR) needed[(p - p0) / $NR] = ${S}_needed(g, p, p + $NR < p1 ? p + $NR : p1);
+    int64_t k0 = 0, from, to, next = 0, next_to = 0;
     do {
-        const int64_t k = depth - k0 < step ? depth - k0 : step;
-        ${S}_gather(g, x, p0, p1, k0, k, any, packed);
+        const int64_t k = depth - k0 < step ? depth - k0 : step, k1 = k0 + k;
+        for (int64_t p = p0; p < p1; p += $NR)
+            for (to = k0; ${S}_next(needed + (p - p0) / $NR, to, k1, &from, &to);)
+                ${S}_gather(g, x, p, p + $NR < p1 ? p + $NR : p1, from, to, packed + (p - p0) * k + (from - k0) * $NR);
         for (int64_t t = t0; t < t1; t++) {
             const int height = (int)(plan->low + (t < plan->extra));
             const int64_t row = t * plan->low + (t < plan->extra ? t : plan->extra);
+            const $T *const tile = w + k0 * g->oc + row * k;
             for (int64_t p = p0; p < p1; p += $NR) {
-                const ${S}_depth d = seen[(p - p0) / $NR];
-                const int64_t begin = d.begin > k0 ? d.begin - k0 : 0, end = d.end < k0 + k ? d.end - k0 : k;
-                const int64_t from = begin < end ? begin : 0;
-                const $T *rows = w + k0 * g->oc + row * k + from * height;
-                ${S}_block(o, height, row, p, begin < end ? end - begin : 0, rows, packed + (p - p0) * k + from * $NR,
-                           sums, 1, 1, k0 > 0, k0 + k >= depth, rows + $far, height);
+                const ${S}_rows *const rows = needed + (p - p0) / $NR;
+                const int begun = rows->begin < k0 && rows->begin < rows->end;
+                int more = ${S}_next(rows, k0, k1, &from, &to);
+                if (!more && k1 < depth) continue;
+                if (!more) from = to = k0; /* nothing to add: what there is goes through the epilogue */
+                for (int first = 1;; first = 0, from = next, to = next_to) {
+                    const $T *const a = tile + (from - k0) * height, *const b = packed + (p - p0) * k;
+                    more = more && ${S}_next(rows, to, k1, &next, &next_to);
+                    ${S}_block(o, height, row, p, to - from, a, b + (from - k0) * $NR, sums, first, !more, begun,
+                               k1 >= depth, a + $far, height);
+                    if (!more) break;
+                }
             }
         }
         k0 += k;
@@ -165,13 +187,13 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const int64_t part = begin % plan.parts, pixels = begin / plan.parts % plan.blocks;
         const int64_t matrix = begin / plan.parts / plan.blocks, image = matrix / g->groups, group = matrix % g->groups;
         const int64_t run = plan.parts - part < end - begin ? plan.parts - part : end - begin;
-        const int64_t channel = group * g->oc, n = g->oh * g->ow;
+        const int64_t channel = group * g->oc, n = g->od * g->oh * g->ow;
         const int64_t p0 = plan.panels * pixels / plan.blocks * $NR;
         const int64_t p1 = plan.panels * (pixels + 1) / plan.blocks * $NR;
         $T *c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = n};$slot_starts
         ${S}_range(g, &o, &plan, g->x + image * g->x_batch + group * g->ic * g->x_channel,
-                   g->w + channel * g->ic * g->kh * g->kw, p0, p1 < n ? p1 : n,
+                   g->w + channel * g->ic * g->kd * g->kh * g->kw, p0, p1 < n ? p1 : n,
                    plan.tiles * part / plan.parts, plan.tiles * (part + run) / plan.parts);
         begin += run;
     }
@@ -179,15 +201,19 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 
 void $S($parameters) {
     ${S}_args call = *g;
-    if (g->batch <= 0 || g->oh <= 0 || g->ow <= 0) return;
+    if (g->batch <= 0 || g->od <= 0 || g->oh <= 0 || g->ow <= 0) return;
     if (g->kh == 1 && g->kw == 1 && g->stride_h == 1 && g->stride_w == 1 && g->ih == g->oh && g->iw == g->ow) {
         call.iw = call.ow = g->iw * g->ih; /* one long row */
         call.ih = call.oh = 1;
+        if (g->kd == 1 && g->stride_d == 1 && g->id == g->od) {
+            call.iw = call.ow = call.iw * g->id;
+            call.id = call.od = 1;
+        }
     }
     const ${S}_plan plan = ${S}_split(&call);
     const int64_t tasks = g->batch * g->groups * plan.blocks * plan.parts;
-    const double pixels = (double)(g->batch * g->oh * g->ow), channels = (double)(g->oc * g->groups);
-    const double work = pixels * channels * (double)(g->ic * g->kh * g->kw);
+    const double pixels = (double)(g->batch * g->od * g->oh * g->ow), channels = (double)(g->oc * g->groups);
+    const double work = pixels * channels * (double)(g->ic * g->kd * g->kh * g->kw);
     if (!pool || tasks < 2 || work < $worthwhile)
         ${S}_part(&call, 0, tasks);
     else
@@ -223,16 +249,18 @@ class NchwConvKernel(Kernel[ConvProblem]):
         p = problem
         if p.layout != "nchw" or p.dtype not in (f32, f64):
             return
-        pixels = p.result[0] * p.result[1]
-        panels = 2 if p.oc * p.ic * p.taps * p.dtype.itemsize <= isa.l2 // 2 else 4
+        pixels = p.depth.result * p.result[0] * p.result[1]
+        fewest = 2 if p.oc * p.ic * p.taps * p.dtype.itemsize <= isa.l2 // 2 else 4
         stride = p.strides[1] if p.strides[1] in (1, 2) else 0
         for shape in COSTS[isa.name].tiles:
-            tile = Tile(isa, p.dtype, *shape)
+            tile, panels = Tile(isa, p.dtype, *shape), fewest
+            while panels < MOST_PANELS and 4 * p.ic * p.taps * panels * tile.panel * p.dtype.itemsize <= isa.stack:
+                panels *= 2  # few products: rows of the result are written in longer pieces
             yield cls(tile, p.epilogue, stride, panels, heights_of(p.oc, tile.rows), is_narrow(tile, pixels))
 
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
-        pixels, depth = max(likely(p.result[0] * p.result[1]), 1), p.ic * p.taps
+        pixels, depth = max(likely(p.depth.result * p.result[0] * p.result[1]), 1), p.ic * p.taps
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth
         weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
         read = (products + self._gathering(p) * depth) * (p.pixels / pixels) * p.seen(t.panel)
@@ -241,6 +269,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
     def _gathering(self, problem: ConvProblem) -> float:
         """Estimate the cycles to gather one row of the matrix X: of each run of pixels in a panel, of each pixel."""
         (oh, ow), p = (max(likely_extent(n), 1) for n in problem.result), problem
+        oh *= likely_extent(p.depth.result)
         if p.taps == 1 and p.strides == (1, 1):
             oh, ow = 1, oh * ow
         pixels, panel = oh * ow, self.tile.panel
@@ -256,6 +285,9 @@ class NchwConvKernel(Kernel[ConvProblem]):
         names = ("kh", "kw", "stride_h", "stride_w", "dilation_h", "dilation_w")
         values = (n for pair in problem.geometry for n in pair)
         window = {name: Dim.of(n) for name, n in zip(names, values, strict=True)}
+        d = problem.depth
+        window |= {"kd": Dim.of(d.window), "stride_d": Dim.of(d.stride), "dilation_d": Dim.of(d.dilation)}
+        window |= {"id": d.size, "od": d.result, "pad_d": d.padding}
         return problem.arguments() | problem.channel_arguments() | window | {"groups": Dim.of(problem.groups)}
 
     def packed(self, problem: ConvProblem) -> Packed:
@@ -265,9 +297,9 @@ class NchwConvKernel(Kernel[ConvProblem]):
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         groups = sizes["groups"]
-        shape = (groups * sizes["oc"], sizes["ic"], sizes["kh"], sizes["kw"])
+        shape = (groups * sizes["oc"], sizes["ic"], sizes["kd"], sizes["kh"], sizes["kw"])
         w = unpacked(reads[1], shape, self.tile.dtype, lambda w: self.pack_weights(w, groups))
-        strides, dilations = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
+        strides, dilations = (tuple(sizes[f"{n}_{a}"] for a in "dhw") for n in ("stride", "dilation"))
         convolve("nchw", w, groups, strides, dilations, self.epilogue, reads, writes, sizes)
 
     @cached_property
@@ -283,12 +315,12 @@ class NchwConvKernel(Kernel[ConvProblem]):
     @property
     def sizes(self) -> tuple[str, ...]:
         slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")]
-        window = "kh kw stride_h stride_w dilation_h dilation_w pad_h pad_w"
-        extents = f"batch groups ic oc ih iw oh ow {window} x_batch x_channel y_batch y_channel"
+        window = "kd kh kw stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w"
+        extents = f"batch groups ic oc id ih iw od oh ow {window} x_batch x_channel y_batch y_channel"
         return (*extents.split(), *slots)
 
     def pack_weights(self, w: Array, groups: int = 1) -> Array:
-        """Pack w[oc, ic, kh, kw] of all groups, flat, without filling up."""
+        """Pack w[oc, ic, kd, kh, kw] of all groups, flat, without filling up."""
         per = w.shape[0] // groups
         depth = int(np.prod(w.shape[1:]))  # pyright: ignore
         count = max(1, -(-depth // self._room))
@@ -308,7 +340,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
         return self.tile.isa.stack // self.tile.dtype.itemsize // (self.panels * self.tile.panel)
 
     def flops(self, sizes: Sizes) -> Dim:
-        return 2 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw"))
+        return 2 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "od", "oh", "ow", "kd", "kh", "kw"))
 
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
@@ -323,15 +355,6 @@ class NchwConvKernel(Kernel[ConvProblem]):
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
         }
-        starts = "".join(
-            f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch"
-            + (
-                f" + channel * g->s{i}_channel;\n        o.s{i}_row = g->s{i}_channel;"
-                if axes in ("column", "full")
-                else ";"
-            )
-            for i, axes in enumerate(self.epilogue.slots)
-        )
         stride = str(self.stride) if self.stride else "g->stride_w"
         lanes, cases = _lanes(t.lanes), " else ".join(_span_cases(t, self.stride))
         return [
@@ -341,7 +364,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
             block(s, t, self.epilogue, variants),
             fill(_SPAN, **given, stride=self.stride or "stride", cases=f"    {cases}\n" if cases else ""),
             fill(_GATHER, **given, stride=stride),
-            fill(_BODY, **given, **self.interface, slot_starts=starts),
+            fill(_BODY, **given, **self.interface, slot_starts=channel_slots(self.epilogue)),
         ]
 
     @property

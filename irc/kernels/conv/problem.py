@@ -14,8 +14,26 @@ from irc.kernels.core.problem import Layout, Pair, Problem, likely, likely_exten
 
 
 @dataclass(frozen=True)
+class Depth:
+    """The first of three spatial axes: its extents in X and Y, and a window's along it; padding: in front."""
+
+    size: Dim
+    result: Dim
+    window: int
+    stride: int
+    dilation: int
+    padding: Dim
+
+
+FLAT = Depth(Dim.of(1), Dim.of(1), 1, 1, 1, Dim.of(0))
+"""The depth of a plane."""
+
+
+@dataclass(frozen=True)
 class ConvProblem(Problem):
     """A convolution of images with constant weights W[outputs, channels / groups, *window].
+
+    A volume, whose windows have a depth too, stands as planes that follow one another, as rows do; "nchw" only.
 
     layout: which stand side by side, "nchw": pixels, and rows follow one another; "nhwc": channels.  size, result:
     height and width of X and Y; one spatial axis is a plane of one row.  padding: above and left.  x: strides along
@@ -39,6 +57,7 @@ class ConvProblem(Problem):
     x: tuple[Dim, Dim, Dim, Dim]
     y: tuple[Dim, Dim, Dim]
     slots: tuple[tuple[Dim, Dim], ...]
+    depth: Depth = FLAT
 
     @classmethod
     def contiguous(
@@ -53,12 +72,13 @@ class ConvProblem(Problem):
         dilations: Pair = (1, 1),
         groups: int = 1,
         precision: str = "highest",
+        depth: Depth = FLAT,
     ) -> ConvProblem:
         """State a convolution of one image without gaps and padding, and epilogue operands without gaps."""
         zero, one, (oh, ow) = Dim.of(0), Dim.of(1), map(Dim.of, result)
         spans = zip((oh, ow), window, strides, dilations, strict=True)
         ih, iw = ((n - 1) * s + (k - 1) * d + 1 for n, k, s, d in spans)
-        first, pixels = layout == "nchw", oh * ow
+        first, pixels = layout == "nchw", depth.result * oh * ow
         row = pixels if first else Dim.of(outputs)
         return cls(
             epilogue.dtype,
@@ -75,9 +95,10 @@ class ConvProblem(Problem):
             strides,
             dilations,
             padding=(zero, zero),
-            x=(zero, ih * iw, iw, one) if first else (zero, one, iw * channels, Dim.of(channels)),
+            x=(zero, depth.size * ih * iw, iw, one) if first else (zero, one, iw * channels, Dim.of(channels)),
             y=(zero, pixels, one) if first else (zero, one, Dim.of(outputs)),
             slots=tuple((zero, row if axes == "full" else one) for axes in epilogue.slots),
+            depth=depth,
         )
 
     @property
@@ -93,7 +114,12 @@ class ConvProblem(Problem):
     @property
     def taps(self) -> int:
         """Elements of a window."""
-        return self.window[0] * self.window[1]
+        return self.depth.window * self.window[0] * self.window[1]
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether there are three spatial axes."""
+        return self.depth != FLAT
 
     @property
     def geometry(self) -> tuple[Pair, Pair, Pair]:
@@ -113,7 +139,7 @@ class ConvProblem(Problem):
     @property
     def has_known_planes(self) -> bool:
         """Whether the size of the result is known."""
-        return all(d.is_const for d in self.result)
+        return all(d.is_const for d in (self.depth.result, *self.result))
 
     @property
     def tiles_2x2(self) -> Dim:
@@ -127,8 +153,8 @@ class ConvProblem(Problem):
 
     @property
     def pixels(self) -> int:
-        """Estimated pixels of a plane of the result."""
-        return likely_extent(self.result[0]) * likely_extent(self.result[1])
+        """Estimated pixels of an image of the result."""
+        return likely_extent(self.depth.result) * likely_extent(self.result[0]) * likely_extent(self.result[1])
 
     @property
     def work(self) -> str | None:
@@ -136,6 +162,9 @@ class ConvProblem(Problem):
             return None
         sides = f"{self.batch}x{self.result[0]}x{self.result[1]}, {self.groups}x{self.ic} to {self.oc} channels"
         windows = " ".join(map(str, self.geometry))
+        if self.is_volume:
+            d = self.depth
+            windows = f"{windows}, {d.result} deep, window {d.window} {d.stride} {d.dilation}"
         work = f"convolution {self.precision} {self.dtype.name} {sides}, window {windows}"
         return work if self.layout == "nhwc" else f"{work}, nchw"
 

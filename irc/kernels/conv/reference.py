@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -29,8 +30,8 @@ def convolve(
     layout: Layout,
     w: Array,
     groups: int,
-    strides: Pair,
-    dilations: Pair,
+    strides: Sequence[int],
+    dilations: Sequence[int],
     epilogue: Epilogue,
     reads: Sequence[Array],
     writes: Sequence[Array],
@@ -38,11 +39,14 @@ def convolve(
 ) -> None:
     """Compute a call in NumPy.
 
-    `w` is [outputs, channels of a group, kh, kw], the other operands stand as the kernels' pointers have them.
+    `w` is [outputs, channels of a group, kh, kw], or of volumes, [outputs, channels of a group, kd, kh, kw]; strides
+    and dilations are of its axes.  The other operands stand as the kernels' pointers have them.
     """
-    first = layout == "nchw"
-    steps = (sizes["x_channel"], sizes["iw"], 1) if first else (1, sizes["x_row"], sizes["x_pixel"])
-    space = (sizes["batch"], groups * w.shape[1], sizes["ih"], sizes["iw"])
+    if w.ndim == 4:
+        w, strides, dilations = w[:, :, None], (1, *strides), (1, *dilations)
+    ih, iw = sizes["ih"], sizes["iw"]
+    steps = (sizes["x_channel"], ih * iw, iw, 1) if layout == "nchw" else (1, 0, sizes["x_row"], sizes["x_pixel"])
+    space = (sizes["batch"], groups * w.shape[1], sizes.get("id", 1), ih, iw)
     x = strided(reads[0], space, (sizes["x_batch"], *steps))
     _finish(layout, _sums(x, w, groups, strides, dilations, sizes), epilogue, reads, writes, sizes)
 
@@ -71,7 +75,7 @@ def transposed(
                 for g in range(groups):
                     own = slice(g * inside, (g + 1) * inside)
                     total[:, g * per : (g + 1) * per, row, col] += x[:, own, iy, ix] @ w[own, :, ky, kx]
-    _finish("nchw", total, epilogue, reads, writes, sizes)
+    _finish("nchw", total[:, :, None], epilogue, reads, writes, sizes)
 
 
 def _finish(
@@ -82,15 +86,15 @@ def _finish(
     writes: Sequence[Array],
     sizes: Mapping[str, int],
 ) -> None:
-    """Apply the epilogue to the sums [images, channels, rows, columns], and store them."""
-    first, ow, to = layout == "nchw", sizes["ow"], total.shape
+    """Apply the epilogue to the sums [images, channels, planes, rows, columns], and store them."""
+    first, oh, ow, to = layout == "nchw", sizes["oh"], sizes["ow"], total.shape
     across = "channel" if first else "pixel"
 
     def view(flat: Array, name: str, column: int) -> Array:
         """View an operand that has this stride along the columns of the epilogue."""
         row = sizes.get(f"{name}_{across}", 0)
         channel, pixel = (row, column) if first else (column, row)
-        return strided(flat, to, (sizes[f"{name}_batch"], channel, ow * pixel, pixel))
+        return strided(flat, to, (sizes[f"{name}_batch"], channel, oh * ow * pixel, ow * pixel, pixel))
 
     slots = [
         view(flat, f"s{i}", int(axes in ("row", "full")))
@@ -99,18 +103,19 @@ def _finish(
     view(writes[0], "y", 1)[...] = apply(epilogue, total, slots)
 
 
-def _sums(x: Array, w: Array, groups: int, strides: Pair, dilations: Pair, sizes: Mapping[str, int]) -> Array:
-    """Sum up the products of x[n, groups · inside, h, w] and w[outputs, inside, kh, kw]."""
-    (oh, ow), (ih, iw) = (sizes["oh"], sizes["ow"]), x.shape[2:]
-    outputs, inside, kh, kw = w.shape
-    total = np.zeros((x.shape[0], outputs, oh, ow), w.dtype)
+def _sums(
+    x: Array, w: Array, groups: int, strides: Sequence[int], dilations: Sequence[int], sizes: Mapping[str, int]
+) -> Array:
+    """Sum up the products of x[n, groups · inside, d, h, w] and w[outputs, inside, kd, kh, kw]."""
+    results = (sizes.get("od", 1), sizes["oh"], sizes["ow"])
+    before = (sizes.get("pad_d", 0), sizes["pad_h"], sizes["pad_w"])
+    outputs, inside, *window = w.shape
+    total = np.zeros((x.shape[0], outputs, *results), w.dtype)
     per = outputs // groups
-    for y, o in np.ndindex(oh, ow):
-        for ky, kx in np.ndindex(kh, kw):
-            row = y * strides[0] + ky * dilations[0] - sizes["pad_h"]
-            col = o * strides[1] + kx * dilations[1] - sizes["pad_w"]
-            if 0 <= row < ih and 0 <= col < iw:
-                for g in range(groups):
-                    part = x[:, g * inside : (g + 1) * inside, row, col]
-                    total[:, g * per : (g + 1) * per, y, o] += part @ w[g * per : (g + 1) * per, :, ky, kx].T
+    for to, tap in product(np.ndindex(results), np.ndindex(*window)):
+        at = tuple(o * s + t * d - p for o, s, t, d, p in zip(to, strides, tap, dilations, before, strict=True))
+        if all(0 <= i < n for i, n in zip(at, x.shape[2:], strict=True)):
+            for g in range(groups):
+                part = x[:, g * inside : (g + 1) * inside, *at]
+                total[:, g * per : (g + 1) * per, *to] += part @ w[g * per : (g + 1) * per, :, *tap].T
     return total

@@ -102,3 +102,14 @@ def slot_starts(epilogue: Epilogue) -> str:
         if axes in ("column", "full"):
             found.append(f"\n        o.s{i}_row = g->s{i}_pixel;")
     return "".join(found)
+
+
+def channel_slots(epilogue: Epilogue) -> str:
+    """Print statements that point the slots of `o`, whose rows are channels, at `channel` of an image."""
+    found: list[str] = []
+    for i, axes in enumerate(epilogue.slots):
+        found.append(f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch")
+        if axes in ("column", "full"):
+            found.append(f" + channel * g->s{i}_channel;\n        o.s{i}_row = g->s{i}_channel")
+        found.append(";")
+    return "".join(found)

@@ -1,0 +1,276 @@
+"""Convolution over volumes, NCDHW, from the taps that are inside: no product is with padding.
+
+A tile is some pixels of a row of the result × vectors of output channels.  Its sums stay in registers over all planes,
+rows and columns of taps that are inside the input: planes and rows are loops; which columns of which pixels are, is
+known, because the width is, so that there is a body for the left end of rows, one for the right, one between them.
+
+Dense: an element of X is multiplied with vectors of weights, so that X is read where it stands, whatever the strides.
+Depthwise: vectors of X are as many channels, which are put side by side for some rows of as many planes as a window
+holds.  Sums of some rows are turned round before they are stored: pixels of a channel side by side.
+
+Threads split images, groups, channels and rows, never the sum: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from irc.ir.dim import Dim, product
+from irc.ir.types import f32, f64
+from irc.kernels.conv import volume_text
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.reference import convolve, unpacked
+from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import COSTS, DIRECT, LATENCY, LOADS
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.registry import kernel
+from irc.kernels.core.text import Part, fill, symbol
+from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.vector.lanes import square
+from irc.kernels.vector.pixels import channel_slots
+
+WEIGHTS = 8192  # elements of a panel's weights that are added up at a time: they stay in the first cache
+SUMS = 4  # part of the stack for sums: 1 / SUMS
+FEW_TASKS = 8  # with fewer, rows are split further
+PIXELS = 16  # of a tile, at most
+FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
+TILES = 64  # of a row, at most
+ROW = 2.0  # cycles for a row of taps besides its products
+TURN = 0.5  # cycles to turn round and store a sum
+
+
+@kernel
+class VolumeConvKernel(Kernel[ConvProblem]):
+    """A generated convolution of volumes whose width is known.
+
+    tile: pixels of a row × vectors of output channels.  row: of X and of the result the width, the window's, stride,
+    dilation and padding along it.  depthwise: groups of one input channel, whose output channels stand side by side
+    in memory and vectors, in one "group" of the call.
+    """
+
+    tile: Tile
+    row: tuple[int, int, int, int, int, int]
+    depthwise: bool
+    epilogue: Epilogue
+
+    problem = ConvProblem
+
+    @classmethod
+    def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
+        """Yield variants for each length of vectors and width of the tile."""
+        p = problem
+        if not p.is_volume or p.layout != "nchw" or p.dtype not in (f32, f64):
+            return
+        known = (*p.size, *p.result, *p.padding, p.depth.size, p.depth.result, p.depth.padding)
+        if not all(d.is_const for d in known) or int(p.result[1]) < 1:
+            return
+        row = (int(p.size[1]), int(p.result[1]), p.window[1], p.strides[1], p.dilations[1], int(p.padding[1]))
+        depthwise = p.ic == 1 and p.groups > 1
+        outputs = p.outputs if depthwise else p.oc
+        narrow = [isa]
+        while not depthwise and narrow[-1].lanes(p.dtype) > 4:
+            narrow.append(replace(narrow[-1], vector=narrow[-1].vector // 2))
+        for each in reversed(narrow):  # of equal cost the shorter vectors: some processors do more of them at a time
+            for vectors in (1,) if depthwise else DIRECT:
+                room = min((isa.registers - 1 - vectors) // vectors, PIXELS)
+                most = min(room, row[1])
+                if most < 1 or (vectors - 1) * each.lanes(p.dtype) >= outputs:
+                    continue
+                pixels = -(-row[1] // -(-row[1] // most))
+                one = cls(Tile(each, p.dtype, pixels, vectors), row, depthwise, p.epilogue)
+                if len(one._starts) <= TILES and one._fits(p):
+                    yield one
+
+    def _fits(self, problem: ConvProblem) -> bool:
+        """Tell whether a row of the result has room on the stack, and depthwise the input under it."""
+        p, lanes, width = problem, self.tile.lanes, self.row[0]
+        if self.row[1] * self.tile.panel > self._room:
+            return False
+        planes, rows = (p.depth.window - 1) * p.depth.dilation + 1, (p.window[0] - 1) * p.dilations[0] + 1
+        return not self.depthwise or planes * rows * width * lanes <= self._ring
+
+    def cycles(self, problem: ConvProblem) -> float:
+        p, t = problem, self.tile
+        outputs, groups = (p.outputs, 1) if self.depthwise else (p.oc, p.groups)
+        costs, panels, sums = COSTS[t.isa.name], -(-outputs // t.panel), t.rows * t.vectors
+        step = LATENCY / (1 if sums >= FEWEST_SUMS or p.ic == 1 else 2)
+        taps = 0.0
+        for start in self._starts:
+            for low, high in self._ranges(start):
+                loads = t.vectors + (high - low)
+                taps += max((high - low) * t.vectors / costs.fma, loads / LOADS, step if high > low else 0)
+        d = p.depth
+        extents = (int(d.size), int(d.result), d.window, d.stride, d.dilation, int(d.padding))
+        tall = (int(p.size[0]), int(p.result[0]), p.window[0], p.strides[0], p.dilations[0], int(p.padding[0]))
+        rows = _met(*extents) * _met(*tall)
+        products = rows * (taps / DIRECT[t.vectors] + ROW * len(self._starts)) * p.ic * panels
+        turned = TURN * p.pixels * outputs + (p.pixels * p.channels * costs.pack if self.depthwise else 0)
+        weights = p.waiting(t.isa, p.outputs * p.ic * p.taps * t.dtype.itemsize)
+        return p.images * (groups * (products + turned)) + weights
+
+    @property
+    def label(self) -> str:
+        how = "depthwise" if self.depthwise else "direct"
+        return f"volumes, {how}, {self.tile.rows} x {self.tile.vectors} vectors of {self.tile.lanes}"
+
+    def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
+        p, d = problem, problem.depth
+        ic, oc, groups = (1, p.outputs, 1) if self.depthwise else (p.ic, p.oc, p.groups)
+        counts = {"ic": ic, "oc": oc, "groups": groups, "multiplier": p.outputs // p.channels if self.depthwise else 1}
+        counts |= {"kd": d.window, "kh": p.window[0], "stride_d": d.stride, "stride_h": p.strides[0]}
+        counts |= {"dilation_d": d.dilation, "dilation_h": p.dilations[0]}
+        sizes = problem.arguments() | {"id": d.size, "od": d.result, "pad_d": d.padding}
+        sizes |= {name: Dim.of(n) for name, n in counts.items()}
+        return {name: sizes[name] for name in self.sizes}
+
+    def packed(self, problem: ConvProblem) -> Packed:
+        groups = 1 if self.depthwise else problem.groups
+        elements = (
+            groups * -(-problem.outputs // groups // self.tile.panel) * self.tile.panel * problem.ic * problem.taps
+        )
+        key = ("panels of channels", self.tile.panel, groups)
+        return Packed(key, self.tile.dtype, elements, lambda w: self.pack_weights(w, groups))
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        iw, ow, kw, sw, dw, pw = self.row
+        groups, oc = sizes["groups"], sizes["oc"]
+        shape = (groups * oc, sizes["ic"], sizes["kd"], sizes["kh"], kw)
+        w = unpacked(reads[1], shape, self.tile.dtype, lambda w: self.pack_weights(w, groups))
+        strides = (sizes["stride_d"], sizes["stride_h"], sw)
+        dilations = (sizes["dilation_d"], sizes["dilation_h"], dw)
+        groups = oc // sizes["multiplier"] if self.depthwise else groups
+        known = {**sizes, "iw": iw, "ow": ow, "pad_w": pw}
+        convolve("nchw", w, groups, strides, dilations, self.epilogue, reads, writes, known)
+
+    @cached_property
+    def symbol(self) -> str:
+        iw, ow, kw, sw, dw, pw = self.row
+        t = self.tile
+        words = f"{iw}_{ow}_k{kw}_s{sw}_d{dw}_p{pw}_{t.dtype.name}_{t.isa.name}_{t.rows}x{t.vectors}x{t.lanes}"
+        return symbol(f"volume{'_depthwise' * self.depthwise}", words, self.epilogue.key())
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        t = str(names(self.tile)["T"])
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")]
+        window = "kd kh stride_d stride_h dilation_d dilation_h pad_d pad_h"
+        extents = f"batch groups multiplier ic oc id ih od oh {window} x_batch x_channel y_batch y_channel"
+        return (*extents.split(), *slots)
+
+    def pack_weights(self, w: Array, groups: int = 1) -> Array:
+        """Pack w[oc, ic, kd, kh, kw] of all groups, flat, as [group][panel][ic][taps][channel of the panel]."""
+        per, panel = w.shape[0] // groups, self.tile.panel
+        taps = int(np.prod(w.shape[2:]))  # pyright: ignore
+        full = np.zeros((groups, -(-per // panel) * panel, w.shape[1], taps), self.tile.dtype.numpy)
+        full[:, :per] = w.reshape(groups, per, w.shape[1], taps)
+        split = full.reshape(groups, -1, panel, w.shape[1], taps)
+        return np.ascontiguousarray(split.transpose(0, 1, 3, 4, 2)).ravel()
+
+    def flops(self, sizes: Sizes) -> Dim:
+        extents = product(sizes[n] for n in ("batch", "groups", "oc", "ic", "od", "oh", "kd", "kh"))
+        return extents * (2 * self.row[1] * self.row[2])
+
+    @property
+    def summary(self) -> str:
+        how = "Depthwise convolution" if self.depthwise else "Convolution"
+        t = self.tile
+        return f"{how} over volumes, {t.dtype}, tiles of {t.rows} pixels x {t.panel} channels, rows of {self.row[1]}."
+
+    def parts(self) -> list[Part]:
+        t = self.tile
+        given = names(t) | self._constants() | self.interface
+        kinds = list(dict.fromkeys(self._ranges(start) for start in self._starts))
+        windows = [
+            fill(volume_text.WINDOW, **given, kind=i, taps="".join(self._taps(kind))) for i, kind in enumerate(kinds)
+        ]
+        given["kinds"] = ", ".join(f"{self.symbol}_tile_{kinds.index(self._ranges(s))}" for s in self._starts)
+        given["slot_starts"] = channel_slots(self.epilogue)
+        body = volume_text.DEPTHWISE if self.depthwise else volume_text.DENSE
+        return [
+            prelude(t, self.epilogue),
+            square(t.lanes, t.dtype),
+            epilogue_of(self.symbol, t, self.epilogue),
+            fill(volume_text.CALL, **given),
+            *windows,
+            *(fill(text, **given) for text in (volume_text.FINISH, body, volume_text.ENTRY)),
+        ]
+
+    def _constants(self) -> dict[str, Any]:
+        """Return the constants of the geometry by their names in the templates."""
+        t, (iw, ow, kw, sw, dw, pw) = self.tile, self.row
+        step = t.lanes if self.depthwise else 1
+        at, v = f"x + r * {sw * step}", names(t)["V"]
+        return {
+            "S": self.symbol,
+            "R": t.rows,
+            "U": 1 if self.depthwise or t.rows * t.vectors >= FEWEST_SUMS else 2,
+            "IW": iw,
+            "OW": ow,
+            "KW": kw,
+            "SW": sw,
+            "PW": pw,
+            "DW": dw,
+            "XS": step,
+            "element": f"{v}_load({at})" if self.depthwise else f"*({at})",
+            "where": "(front + d0 * g->dilation_d) % ((g->kd - 1) * g->dilation_d + 1) * o->plane"
+            if self.depthwise
+            else f"(front + d0 * g->dilation_d) * (g->ih * {iw})",
+            "wrap": "\n        if (where >= o->ring) where -= o->ring;" if self.depthwise else "",
+            "tiles": len(self._starts),
+            "starts": ", ".join(map(str, self._starts)),
+            "room": self._room,
+            "ring": self._ring,
+            "most": max(1, self._room // (ow * t.panel)),
+            "weights": WEIGHTS,
+            "few": FEW_TASKS,
+            "worthwhile": WORTHWHILE,
+        }
+
+    @property
+    def _room(self) -> int:
+        """The sums that have room on the stack."""
+        return self.tile.isa.stack // self.tile.dtype.itemsize // SUMS
+
+    @property
+    def _ring(self) -> int:
+        """The elements of the input that have, in a depthwise convolution."""
+        return self.tile.isa.stack // self.tile.dtype.itemsize
+
+    @property
+    def _starts(self) -> tuple[int, ...]:
+        """The first pixels of the tiles of a row; the last may overlap the one before."""
+        width, pixels = self.row[1], self.tile.rows
+        return tuple(min(start, width - pixels) for start in range(0, width, pixels))
+
+    def _ranges(self, start: int) -> tuple[tuple[int, int], ...]:
+        """Return for each tap of a row the pixels of the tile at `start` for which it is inside: from, to."""
+        iw, _, kw, sw, dw, pw = self.row
+        pixels = range(self.tile.rows)
+        inside = ([r for r in pixels if 0 <= (start + r) * sw + k * dw - pw < iw] for k in range(kw))
+        return tuple((found[0], found[-1] + 1) if found else (0, 0) for found in inside)
+
+    def _taps(self, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
+        """Print the taps of a row."""
+        step = self.row[4] * (self.tile.lanes if self.depthwise else 1)
+        for k, (low, high) in enumerate(ranges):
+            if low < high:
+                yield (
+                    f"                {self.symbol}_tap(acc[u], {low}, {high}, xu + {k * step},"
+                    f" wu + {k * self.tile.panel});\n"
+                )
+
+
+def _met(size: int, result: int, window: int, stride: int, dilation: int, padding: int) -> int:
+    """Count the taps along an axis, of all results, that are inside."""
+    return sum(0 <= o * stride + k * dilation - padding < size for o in range(result) for k in range(window))

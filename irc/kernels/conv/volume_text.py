@@ -1,0 +1,258 @@
+"""C of `irc.kernels.conv.volume`."""
+
+CALL = """
+typedef struct {$fields
+    /* The plan: panels of output channels; `blocks` blocks of `rows` rows of a plane's or a volume's; channels that are
+       added up at a time. */
+    int64_t panels, rows, blocks, chunk;
+} ${S}_call;
+
+IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The taps t < *end, t >= *begin, with low + t * step in [0, size). */
+IRC_INLINE void ${S}_inside(int64_t low, int64_t step, int64_t size, int64_t count, int64_t *begin, int64_t *end) {
+    *begin = low < 0 ? (step - 1 - low) / step : 0;
+    *end = size > low ? ${S}_least((size - low - 1) / step + 1, count) : 0;
+    if (*begin > *end) *begin = *end;
+}
+
+/* Adds one tap to the sums of pixels lo to hi of a tile. */
+IRC_INLINE void ${S}_tap($V acc[$R][$NV], const int lo, const int hi, const $T *x, const $T *w) {
+    $V b[$NV];
+    IRC_FULL_UNROLL
+    for (int v = 0; v < $NV; v++) b[v] = ${V}_load(w + v * $L);
+    IRC_FULL_UNROLL
+    for (int r = lo; r < hi; r++) {
+        IRC_FULL_UNROLL
+        for (int v = 0; v < $NV; v++) acc[r][v] += $element * b[v];
+    }
+}
+
+/* What a tile reads: planes and rows of taps that are inside the input; how far apart channels, planes and rows of taps
+   are in x and w. */
+typedef struct {
+    int64_t channels, planes, rows, x_channel, x_plane, x_row, w_channel, w_plane;
+    int64_t where, plane, ring; /* of the first plane; elements of a plane, and of a ring of planes */
+} ${S}_window;
+"""
+
+WINDOW = """
+/* The planes and rows of taps of U channels, of tiles of kind $kind. */
+IRC_INLINE void ${S}_taps_$kind($V acc[$U][$R][$NV], const int U, const ${S}_window *o, const $T *x, const $T *w) {
+    int64_t where = o->where;
+    for (int64_t d = 0; d < o->planes; d++, w += o->w_plane) {
+        const $T *at = x + where, *of = w;
+        for (int64_t h = 0; h < o->rows; h++, at += o->x_row, of += $KW * $NR) {
+            IRC_FULL_UNROLL
+            for (int u = 0; u < U; u++) {
+                const $T *const xu = at + u * o->x_channel, *const wu = of + u * o->w_channel;
+$taps            }
+        }
+        where += o->x_plane;$wrap
+    }
+}
+
+/* sums[R][$NR] = (more: the same +) products of a tile of kind $kind. */
+static void ${S}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, $T *sums, int more) {
+    const ${S}_window local = *given, *const o = &local;
+    $V acc[$U][$R][$NV];
+    IRC_FULL_UNROLL
+    for (int u = 0; u < $U; u++) {
+        IRC_FULL_UNROLL
+        for (int r = 0; r < $R; r++) {
+            IRC_FULL_UNROLL
+            for (int v = 0; v < $NV; v++) acc[u][r][v] = ($V){0};
+        }
+    }
+    int64_t c = 0;
+    for (; c + $U <= o->channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
+        ${S}_taps_$kind(acc, $U, o, x, w);
+    if ($U > 1 && c < o->channels) ${S}_taps_$kind(acc, 1, o, x, w);
+    IRC_FULL_UNROLL
+    for (int r = 0; r < $R; r++, sums += $NR) {
+        IRC_FULL_UNROLL
+        for (int v = 0; v < $NV; v++) {
+            $V sum = acc[0][r][v];
+            IRC_FULL_UNROLL
+            for (int u = 1; u < $U; u++) sum += acc[u][r][v];
+            if (more) sum += ${V}_load(sums + v * $L);
+            ${V}_store(sums + v * $L, sum);
+        }
+    }
+}
+"""
+
+FINISH = """
+/* Applies the epilogue to the sums [n pixels][$NR] of `channels` channels, and stores them, pixels side by side. */
+static void ${S}_finish(const ${S}_out *o, int64_t row, int64_t channels, int64_t col, int64_t n, const $T *sums) {
+    for (int64_t first = 0; first < channels; first += $L) {
+        const int64_t high = ${S}_least(channels - first, $L);
+        for (int64_t p = 0; p < n; p += $L) {
+            const int64_t part = ${S}_least(n - p, $L);
+            const $T *from = sums + p * $NR + first; /* behind the last sums there is room for a square */
+            $V x[$L];
+            IRC_FULL_UNROLL
+            for (int i = 0; i < $L; i++) x[i] = ${V}_load(from + i * $NR);
+            ${V}_square(x);
+            for (int64_t j = 0; j < high; j++) {
+                $T *to = o->c + (row + first + j) * o->c_row + col + p;
+                if (part == $L) ${V}_store(to, ${S}_epilogue(o, x[j], row + first + j, col + p, $L));
+                else ${V}_store_part(to, ${S}_epilogue(o, x[j], row + first + j, col + p, part), part);
+            }
+        }
+    }
+}
+
+typedef void ${S}_run(const ${S}_window *o, const $T *x, const $T *w, $T *sums, int more);
+static ${S}_run *const ${S}_kinds[] = {$kinds};
+static const int64_t ${S}_starts[] = {$starts};
+
+/* Row `oy` of plane `oz` of the result.  x: row `row_0` of the input's planes. */
+IRC_INLINE void ${S}_row(const ${S}_call *g, ${S}_window *o, int64_t oz, int64_t oy, const $T *x, int64_t row_0,
+                         const $T *w, $T *sums, int more) {
+    int64_t d0, d1, h0, h1;
+    const int64_t front = oz * g->stride_d - g->pad_d, top = oy * g->stride_h - g->pad_h;
+    ${S}_inside(front, g->dilation_d, g->id, g->kd, &d0, &d1);
+    ${S}_inside(top, g->dilation_h, g->ih, g->kh, &h0, &h1);
+    o->planes = d1 - d0;
+    o->rows = h1 - h0;
+    o->where = $where;
+    const $T *const from = x + (top + h0 * g->dilation_h - row_0) * ($IW * $XS) - $PW * $XS;
+    w += (d0 * g->kh + h0) * ($KW * $NR);
+    for (int t = 0; t < $tiles; t++)
+        ${S}_kinds[t](o, from + ${S}_starts[t] * ($SW * $XS), w, sums + ${S}_starts[t] * $NR, more);
+}
+"""
+
+DENSE = """
+/* Output rows r0 to r1, counted through all planes, of one panel. */
+static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t panel, int64_t r0,
+                       int64_t r1) {
+    _Alignas(64) $T sums[$room + $L * $NR];
+    const int64_t taps = g->kd * g->kh * $KW * $NR, plane = g->ih * $IW;
+    ${S}_window window = {0, 0, 0, g->x_channel, g->dilation_d * plane, g->dilation_h * $IW, taps, g->kh * $KW * $NR,
+                          0, plane, 0};
+    for (int64_t c = 0; c < g->ic; c += g->chunk) {
+        window.channels = ${S}_least(g->chunk, g->ic - c);
+        int64_t oz = r0 / g->oh, oy = r0 % g->oh;
+        for (int64_t r = r0; r < r1; r++) {
+            ${S}_row(g, &window, oz, oy, x + c * g->x_channel, 0, w + c * taps, sums + (r - r0) * ($OW * $NR), c > 0);
+            if (++oy == g->oh) oy = 0, oz++;
+        }
+    }
+    const int64_t first = panel * $NR;
+    ${S}_finish(o, first, ${S}_least(g->oc - first, $NR), r0 * $OW, (r1 - r0) * $OW, sums);
+}
+
+/* Tasks begin to end: images, groups, panels of channels, blocks of rows. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t weights = g->ic * g->kd * g->kh * $KW * $NR, rows = g->od * g->oh;
+    for (; begin < end; begin++) {
+        const int64_t block = begin % g->blocks, panel = begin / g->blocks % g->panels;
+        const int64_t matrix = begin / g->blocks / g->panels, image = matrix / g->groups, group = matrix % g->groups;
+        const int64_t channel = group * g->oc;
+        $T *c = g->y + image * g->y_batch + channel * g->y_channel;
+        ${S}_out o = {.c = c, .c_row = g->y_channel, .n = rows * $OW};$slot_starts
+        ${S}_block(g, &o, g->x + image * g->x_batch + group * g->ic * g->x_channel,
+                   g->w + (group * g->panels + panel) * weights, panel, block * g->rows,
+                   ${S}_least((block + 1) * g->rows, rows));
+    }
+}
+
+static void ${S}_plan(${S}_call *g) {
+    g->panels = (g->oc + $NR - 1) / $NR;
+    g->chunk = $weights / (g->kd * g->kh * $KW * $NR);
+    if (g->chunk < $U) g->chunk = $U;
+    const int64_t rows = g->od * g->oh, tasks = g->batch * g->groups * g->panels, least = $few / tasks + 1;
+    const int64_t most = ${S}_least($room / ($OW * $NR), (rows + least - 1) / least);
+    g->blocks = (rows + most - 1) / most;
+    g->rows = (rows + g->blocks - 1) / g->blocks;
+}
+"""
+
+DEPTHWISE = """
+/* Pixels of $L channels, from `channel` of the result on, side by side: to[i][$L] = x[...][i], i < n. */
+static void ${S}_gather(const ${S}_call *g, const $T *x, int64_t channel, int64_t n, $T *to) {
+    const $T *of[$L];
+    for (int i = 0; i < $L; i++)
+        of[i] = x + ${S}_least(channel + i, g->oc - 1) / g->multiplier * g->x_channel;
+    $V v[$L];
+    for (int64_t p = 0; p < n; p += $L, to += $L * $L) {
+        if (p + $L <= n) {
+            IRC_FULL_UNROLL
+            for (int i = 0; i < $L; i++) v[i] = ${V}_load(of[i] + p);
+            ${V}_square(v);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < $L; i++) ${V}_store(to + i * $L, v[i]);
+        } else {
+            for (int i = 0; i < $L; i++) v[i] = ${V}_load_part(of[i] + p, n - p);
+            ${V}_square(v);
+            for (int i = 0; i < n - p; i++) ${V}_store(to + i * $L, v[i]);
+        }
+    }
+}
+
+/* Rows y0 to y1 of all planes of one panel.  The planes of the input that windows hold stand in a ring. */
+static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t panel, int64_t y0,
+                       int64_t y1) {
+    _Alignas(64) $T ring[$ring + $L * $L], sums[$room + $L * $NR];
+    const int64_t slots = (g->kd - 1) * g->dilation_d + 1, first = panel * $L, top = y0 * g->stride_h - g->pad_h;
+    const int64_t bottom = (y1 - 1) * g->stride_h - g->pad_h + (g->kh - 1) * g->dilation_h + 1;
+    const int64_t row = top > 0 ? top : 0, rows = ${S}_least(bottom, g->ih) - row;
+    const int64_t plane = rows > 0 ? rows * ($IW * $L) : 0;
+    ${S}_window window = {1, 0, 0, 0, g->dilation_d * plane, g->dilation_h * ($IW * $L), 0, g->kh * ($KW * $NR), 0,
+                          plane, slots * plane};
+    int64_t have = 0;
+    for (int64_t oz = 0; oz < g->od; oz++) {
+        const int64_t front = oz * g->stride_d - g->pad_d, stop = ${S}_least(front + slots, g->id);
+        if (have < front) have = front;
+        for (; have < stop && plane; have++)
+            ${S}_gather(g, x + (have * g->ih + row) * $IW, first, rows * $IW, ring + have % slots * plane);
+        for (int64_t y = y0; y < y1; y += $most) {
+            const int64_t end = ${S}_least(y + $most, y1);
+            for (int64_t oy = y; oy < end; oy++)
+                ${S}_row(g, &window, oz, oy, ring, row, w, sums + (oy - y) * ($OW * $NR), 0);
+            ${S}_finish(o, first, ${S}_least(g->oc - first, $L), (oz * g->oh + y) * $OW, (end - y) * $OW, sums);
+        }
+    }
+}
+
+/* Tasks begin to end: images, panels of channels, blocks of rows of a plane. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t weights = g->kd * g->kh * $KW * $NR;
+    for (; begin < end; begin++) {
+        const int64_t block = begin % g->blocks, panel = begin / g->blocks % g->panels;
+        const int64_t image = begin / g->blocks / g->panels, channel = 0;
+        (void)channel;
+        ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_channel, .n = g->od * g->oh * $OW};$slot_starts
+        ${S}_block(g, &o, g->x + image * g->x_batch, g->w + panel * weights, panel, block * g->rows,
+                   ${S}_least((block + 1) * g->rows, g->oh));
+    }
+}
+
+static void ${S}_plan(${S}_call *g) {
+    g->panels = (g->oc + $L - 1) / $L;
+    const int64_t slots = (g->kd - 1) * g->dilation_d + 1, tasks = g->batch * g->panels;
+    int64_t rows = ($ring / ($IW * $L) / slots - (g->kh - 1) * g->dilation_h - 1) / g->stride_h + 1;
+    rows = ${S}_least(rows > 1 ? rows : 1, g->oh);
+    g->blocks = (g->oh + rows - 1) / rows;
+    if (tasks < $few && g->blocks * tasks < $few) g->blocks = ${S}_least(($few + tasks - 1) / tasks, g->oh);
+    g->rows = (g->oh + g->blocks - 1) / g->blocks;
+    g->blocks = (g->oh + g->rows - 1) / g->rows;
+}
+"""
+
+ENTRY = """
+void $S($parameters) {
+    ${S}_call call = {$assigned};
+    if (g->batch <= 0 || g->od <= 0 || g->oh <= 0 || g->oc <= 0) return;
+    ${S}_plan(&call);
+    const int64_t tasks = g->batch * g->groups * call.panels * call.blocks;
+    const double pixels = (double)(g->batch * g->od * g->oh * $OW), channels = (double)(g->oc * g->groups);
+    const double work = pixels * channels * (double)(g->ic * g->kd * g->kh * $KW);
+    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part(&call, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_part, &call);
+}
+"""

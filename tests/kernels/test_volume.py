@@ -1,0 +1,140 @@
+"""Convolutions over volumes: both kernels against NumPy in float64, in memory with NaN around it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.expr import Const
+from irc.ir.dim import Dim
+from irc.ir.types import DType, f32, f64
+from irc.kernels import ISAS, Epilogue, Isa, acc, plain, slot
+from irc.kernels.conv.nchw import NchwConvKernel
+from irc.kernels.conv.problem import ConvProblem, Depth
+from irc.kernels.conv.volume import VolumeConvKernel
+from irc.kernels.core.registry import select
+from tests.kernels.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
+
+pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+FUSED = Epilogue((acc() + slot(0) + slot(1)).max(Const(0.0, f32)), ("column", "full"))
+Triple = tuple[int, int, int]
+CASES = [  # images, channels, outputs, groups, size, window, strides, dilations, padding (in front, behind)
+    (2, 5, 20, 1, (4, 4, 4), (3, 3, 3), (1, 1, 1), (1, 1, 1), ((1, 1, 1), (1, 1, 1))),
+    (1, 8, 12, 2, (5, 7, 9), (3, 2, 3), (2, 1, 2), (1, 2, 2), ((0, 1, 2), (2, 0, 1))),
+    (1, 3, 3, 1, (4, 4, 4), (7, 7, 7), (1, 1, 1), (1, 1, 1), ((3, 3, 3), (3, 3, 3))),
+    (1, 2, 70, 1, (2, 3, 33), (1, 3, 5), (1, 2, 1), (1, 1, 3), ((0, 1, 6), (0, 1, 6))),
+    (1, 40, 8, 1, (3, 6, 6), (5, 5, 5), (2, 2, 2), (1, 1, 1), ((2, 2, 2), (2, 2, 2))),
+    (1, 6, 4, 1, (3, 2, 7), (3, 3, 3), (1, 1, 1), (2, 2, 2), ((9, 7, 5), (9, 7, 5))),
+    (2, 20, 20, 20, (6, 5, 12), (3, 3, 3), (1, 1, 1), (1, 1, 1), ((1, 1, 1), (1, 1, 1))),
+    (1, 7, 14, 7, (7, 9, 8), (3, 5, 3), (2, 1, 2), (1, 1, 2), ((1, 2, 0), (1, 2, 3))),
+    (1, 40, 40, 40, (12, 12, 12), (3, 3, 3), (2, 2, 2), (1, 1, 1), ((1, 1, 1), (1, 1, 1))),
+    (1, 3, 6, 3, (4, 4, 4), (7, 7, 7), (1, 1, 1), (1, 1, 1), ((3, 3, 3), (3, 3, 3))),
+]
+
+
+def problem_of(case: Any, epilogue: Epilogue) -> ConvProblem:
+    """State a case; X and the result have no gaps."""
+    n, channels, outputs, groups, size, window, strides, dilations, (front, behind) = case
+    extents = zip(size, window, strides, dilations, front, behind, strict=True)
+    result = [(i + a + b - d * (k - 1) - 1) // s + 1 for i, k, s, d, a, b in extents]
+    dims = [tuple(map(Dim.of, each)) for each in (size, result, front)]
+    depth = Depth(dims[0][0], dims[1][0], window[0], strides[0], dilations[0], dims[2][0])
+    shape = (channels, outputs, tuple(result[1:]), window[1:], strides[1:], dilations[1:], groups)
+    made = ConvProblem.contiguous("nchw", epilogue, *shape, depth=depth)
+    volume, image = dims[1][0] * dims[1][1] * dims[1][2], dims[0][0] * dims[0][1] * dims[0][2]
+    return dataclasses.replace(
+        made,
+        batch=Dim.of(n),
+        size=dims[0][1:],
+        padding=dims[2][1:],
+        x=(channels * image, image, *made.x[2:]),
+        y=(outputs * volume, volume, *made.y[2:]),
+        slots=tuple((outputs * volume if a == "full" else Dim.of(0), s[1]) for a, s in zip(epilogue.slots, made.slots)),
+    )
+
+
+def exact_sums(x: Any, w: Any, case: Any) -> Any:
+    _, _, outputs, groups, _, window, strides, dilations, pads = case
+    full = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *zip(*pads, strict=True)))
+    spans = zip(full.shape[2:], window, strides, dilations, strict=True)
+    shape = [(i - d * (k - 1) - 1) // s + 1 for i, k, s, d in spans]
+    y, per = np.zeros((len(x), outputs, *shape)), outputs // groups
+    for g, tap in itertools.product(range(groups), np.ndindex(*window)):
+        axes = zip(tap, dilations, shape, strides, strict=True)
+        at = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in axes)
+        part = full[:, g * w.shape[1] : (g + 1) * w.shape[1], *at]
+        y[:, g * per : (g + 1) * per] += np.einsum("nczyx,oc->nozyx", part, w[g * per : (g + 1) * per, :, *tap])
+    return y
+
+
+def check(lib: Any, kernel: Any, case: Any, epilogue: Epilogue, dtype: DType) -> None:
+    """Run C on one thread and on two, and the oracle, against sums in float64."""
+    n, channels, outputs, groups, size, window, *_ = case
+    problem = problem_of(case, epilogue)
+    x = guarded(n, channels, *size) if dtype == f32 else noise(n, channels, *size, dtype=dtype)
+    w = noise(outputs, channels // groups, *window, dtype=dtype)
+    wanted = exact_sums(x, w, case)
+    slots = [noise(outputs), noise(*wanted.shape)] if epilogue.slots else []
+    if slots:
+        wanted = np.maximum(wanted + slots[0][:, None, None, None] + slots[1], 0)
+    packed = kernel.packed(problem)
+    weights = packed.pack(w)
+    assert weights.size == packed.elements
+    sizes = {name: int(d) for name, d in kernel.arguments_for(problem).items()}
+    found: list[Any] = []
+    for pool in (None, Pool(1)):
+        y = np.full(wanted.shape, np.nan, dtype.numpy)
+        invoke(lib, kernel, x, weights, *slots, y, *(sizes[name] for name in kernel.sizes), pool=pool)
+        close(y, wanted, channels // groups * int(np.prod(window)), dtype)
+        found.append(y)
+    np.testing.assert_array_equal(*found)
+    y = np.full(wanted.size, np.nan, dtype.numpy)
+    kernel.compute([x.ravel(), weights, *(s.ravel() for s in slots)], [y], sizes)
+    close(y.reshape(wanted.shape), wanted, channels // groups * int(np.prod(window)), dtype)
+
+
+def kernels_for(case: Any, epilogue: Epilogue, isa: Isa, lengths: int) -> list[Any]:
+    """List the cheapest matrix product, and the cheapest direct kernel of some lengths of vectors."""
+    problem = problem_of(case, epilogue)
+    direct: dict[int, Any] = {}
+    for one in sorted(VolumeConvKernel.candidates(problem, isa), key=lambda k: -k.cycles(problem)):
+        direct[one.tile.lanes] = one
+    return [NchwConvKernel.best(problem, isa), *[direct[n] for n in sorted(direct)[-lengths:]]]
+
+
+@pytest.mark.parametrize(("isa", "fused", "lengths"), [("avx512", True, 3), ("avx2", False, 1), ("plain", True, 1)])
+def test_volumes(tmp_path: Path, isa: str, fused: bool, lengths: int) -> None:
+    epilogue = FUSED if fused else plain()
+    pairs = [(kernel, case) for case in CASES for kernel in kernels_for(case, epilogue, ISAS[isa], lengths)]
+    lib = build(tmp_path, list({k.symbol: k for k, _ in pairs}.values()))
+    for kernel, case in pairs:
+        check(lib, kernel, case, epilogue, f32)
+
+
+def test_volumes_of_doubles(tmp_path: Path) -> None:
+    pairs = [(kernel, case) for case in CASES[:7:3] for kernel in kernels_for(case, plain(f64), ISAS["avx2"], 1)]
+    lib = build(tmp_path, list({k.symbol: k for k, _ in pairs}.values()))
+    for kernel, case in pairs:
+        check(lib, kernel, case, plain(f64), f64)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_choice(isa: str) -> None:
+    """Channels of their own go into vectors, many outputs too; one tap is a product of matrices; sizes may be open."""
+    rest = ((1, 1, 1), (1, 1, 1), ((1, 1, 1),) * 2)
+    dense, wise = (1, 32, 32, 1, (8, 8, 8), (3, 3, 3), *rest), (1, 40, 40, 40, (12, 12, 12), (3, 3, 3), *rest)
+    one = (1, 64, 96, 1, (8, 8, 8), (1, 1, 1), *rest[:2], ((0, 0, 0),) * 2)
+    kernel = select(problem_of(wise, plain()), ISAS[isa])
+    assert isinstance(kernel, VolumeConvKernel) and kernel.depthwise
+    kernel = select(problem_of(dense, plain()), ISAS[isa])
+    assert isinstance(kernel, VolumeConvKernel) and not kernel.depthwise
+    assert isinstance(select(problem_of(one, plain()), ISAS[isa]), NchwConvKernel)
+    width = Dim.symbol("w")
+    known = problem_of(dense, plain())
+    unknown = dataclasses.replace(known, size=(known.size[0], width), result=(known.result[0], width))
+    assert isinstance(select(unknown, ISAS[isa]), NchwConvKernel)
