@@ -55,15 +55,21 @@ def _looked_up(value: Value) -> bool:
 
     Those are best computed row by row as they stand, not in the order of a rearrangement that follows.
     """
-    node = value.producer
-    if node is None or not isinstance(value.type, TensorType):
-        return False
-    inner = node.op.op if isinstance(node.op, ChannelsLast) else node.op
-    if isinstance(inner, Gather):
-        return isinstance(node.op, ChannelsLast)
-    if not inner.elementwise or len(node.outputs) != 1:
-        return False
-    return any(v.rank == value.rank and v.const is None and _looked_up(v) for v in node.operands)
+    waiting, seen = [value], {value}
+    while waiting:
+        here = waiting.pop()
+        node = here.producer
+        if node is None or not isinstance(here.type, TensorType):
+            continue
+        inner = node.op.op if isinstance(node.op, ChannelsLast) else node.op
+        if isinstance(inner, Gather):
+            if isinstance(node.op, ChannelsLast):
+                return True
+        elif inner.elementwise and len(node.outputs) == 1:
+            more = {v for v in node.operands if v.rank == here.rank and v.const is None} - seen
+            waiting += more
+            seen |= more
+    return False
 
 
 def _part(selector: Selector, y: Value) -> Value | None:
