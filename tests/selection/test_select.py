@@ -14,6 +14,7 @@ from irc.expr import constant_of
 from irc.fusion import group
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
+from irc.kernels.movement.transpose import TransposeKernel
 from irc.loops import interp
 from irc.loops.ir import Function, KernelCall, Program, walk
 from irc.loops.lower import lower
@@ -255,6 +256,13 @@ def check_compiled(cases: dict[str, Any], program_of: Callable[[Graph], Program]
             raise AssertionError(f"{name}: {e}") from e
 
 
+LONE = {
+    *("conv, relu", "conv by strides, clipped", "conv, residual", "conv, one weight a channel"),
+    "half of the columns are copied",
+}
+"""Convolutions that stand alone: their channels are moved last and back where an instruction set gains by that."""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_selects(name: str) -> None:
     """The program has that many kernels and functions, and its interpretation is the references' result."""
@@ -262,7 +270,9 @@ def test_selects(name: str) -> None:
     graph = graph_of(build, *feeds)
     wanted = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
     program = selected(graph)
-    assert (len(kernels(program.functions)), len(program.functions)) == (count, functions)
+    chosen = [k for k in kernels(program.functions) if not isinstance(k, TransposeKernel)]
+    assert len(chosen) == count
+    assert len(program.functions) == functions or (name in LONE and functions < len(program.functions) <= functions + 2)
     check(interp.run(program, feeds), wanted)
 
 

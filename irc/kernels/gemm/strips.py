@@ -170,6 +170,7 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
         }
         return;
     }
+    sums[0] = 0; /* compilers do not see that nothing is read of it unless it is begun */
     if (begun) {
         for (int i = 0; i < rows; i++)
             for (int w = 0; w * $L < left; w++)
