@@ -62,8 +62,10 @@ def isa_of(features: frozenset[str], machine: str) -> Isa:
         wide = AVX512
         if "avx512_bf16" in features:
             wide = AMX if {"amx_tile", "amx_bf16"} <= features else AVX512_BF16
-        return replace(wide, fours="avx512_vnni" in features)
-    return replace(AVX2, fours="avx_vnni" in features) if {"avx2", "fma"} <= features else SSE
+        return replace(wide, fours=True) if "avx512_vnni" in features else wide
+    if not {"avx2", "fma"} <= features:
+        return SSE
+    return replace(AVX2, fours=True) if "avx_vnni" in features else AVX2
 
 
 C_TYPES = {"f32": ("float", "int32_t"), "f64": ("double", "int64_t")}

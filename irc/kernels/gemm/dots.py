@@ -126,7 +126,7 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 """
 
 _BODY = """
-/* Tiles of rows t0 to t1 × tiles of columns u0 to u1, of which there are $TA at most, of one matrix. */
+/* Tiles of rows t0 to t1 x tiles of columns u0 to u1, of which there are $TA at most, of one matrix. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t b_col, int64_t t0,
                        int64_t t1, int64_t u0, int64_t u1) {
     static ${body}_run *const runs[$MR][2] = {$runs};
