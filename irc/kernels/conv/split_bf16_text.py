@@ -221,7 +221,7 @@ $choose
     }
 }
 
-/* Parts of the tiles × panels of channels, begin to end, of the strip that is copied. */
+/* Parts of the tiles x panels of channels, begin to end, of the strip that is copied. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t panels = (g->oc + 31) / 32, cuts = (g->chunks + $most_chunks - 1) / $most_chunks;

@@ -177,7 +177,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     } while (k0 < g->k);
 }
 
-/* Tasks: ranges of rows × ranges of columns of every matrix.  Those in a column follow one another where the output is
+/* Tasks: ranges of rows x ranges of columns of every matrix.  Those in a column follow one another where the output is
  * wide, those in a row where it is high, so that neighbours, which are done together, share more. */
 typedef struct {
     int64_t tiles, down, across, inner, outer;

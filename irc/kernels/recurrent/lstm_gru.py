@@ -97,7 +97,7 @@ static void ${S}_cell($T *row, const $T *x, $T *y, int64_t hidden) {
 """
 
 _GRU_RESET = """
-/* The gates z, which takes the place of its sum, and r, of which r · h is kept. */
+/* The gates z, which takes the place of its sum, and r, of which r * h is kept. */
 static void ${S}_reset($T *row, const $T *x, int64_t hidden) {
     const int64_t wide = ${S}_wide(hidden);
     $T *const kept = row + wide, *const sums = row + 2 * wide;

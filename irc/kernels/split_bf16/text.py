@@ -260,7 +260,7 @@ $choose
     }
 }
 
-/* Groups of rows × panels of columns, begin to end, of the stripe that is packed. */
+/* Groups of rows x panels of columns, begin to end, of the stripe that is packed. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t panels = (g->n + 31) / 32, blocks = (g->tile1 - g->tile0 + 1) / 2;
@@ -321,7 +321,7 @@ CONV_SPLIT_OPERAND = """            const uint16_t *const b = terms[turn];
 CONV_SPLIT_NEXT = "(panels - p) * cuts - cut > 2 ? 2 * c1 - c0"
 
 MATRIX = """
-/* One matrix: stripes of rows × blocks of k are packed, then multiplied by all panels of B. */
+/* One matrix: stripes of rows x blocks of k are packed, then multiplied by all panels of B. */
 static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
     const int64_t tiles = (g->m + 15) / 16, chunks = (g->k + 31) / 32, panels = (g->n + 31) / 32;
     g->height = (g->m + tiles - 1) / tiles;
