@@ -13,6 +13,7 @@ import numpy as np
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import f32, i8, i32, u8
 from irc.kernels.core.isa import Isa
+from irc.kernels.gemm.integer import SETS
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_type
 from irc.ops.matmul import MatMul
@@ -21,8 +22,6 @@ from irc.passes.replace import replace_value
 
 LONGEST = 1 << 15
 """Products of two differences of bytes whose sum fits into 32 bits."""
-TAKEN = ("avx512", "avx2")
-"""Instruction sets that have a kernel for such products."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class _Quantized:
 
 def run(graph: Graph, isa: Isa) -> int:
     """Rewrite such products, in place, for an instruction set with a kernel for them.  Returns how many."""
-    if isa.name not in TAKEN:
+    if isa.name not in SETS:
         return 0
     done = 0
     for node in graph.nodes:

@@ -31,6 +31,8 @@ Unit = Literal["fours", "pairs"]
 TILES = {("avx512", "fours"): ((6, 4), (8, 2), (8, 1)), ("avx512", "pairs"): ((6, 4), (8, 2), (8, 1))}
 NARROW_TILES = ((4, 2), (6, 1))
 """Rows and vectors of accumulators, by instruction set; those of 256-bit vectors."""
+SETS = ("avx512", "avx2")
+"""Instruction sets that have this kernel."""
 STEP = {"fours": 4, "pairs": 2}
 PANELS, ROWS = 4, 8
 """Panels and tiles of rows in a task."""
@@ -182,7 +184,7 @@ class IntegerGemmKernel(Kernel[IntegerGemmProblem]):
 
     @classmethod
     def candidates(cls, problem: IntegerGemmProblem, isa: Isa) -> Iterator[Self]:
-        if isa.name not in ("avx512", "avx2"):
+        if isa.name not in SETS:
             return
         unit: Unit = "fours" if isa.fours else "pairs"
         for rows, vectors in TILES.get((isa.name, unit), NARROW_TILES):
