@@ -17,7 +17,24 @@ from irc.kernels.core.isa import C_TYPES, HEAD, Isa, vector_name, vector_type
 from irc.kernels.core.text import Part, fill, piece, tile_body
 from irc.kernels.vector.vecmath import definitions
 
-_TILE = """\
+ADD_AND_STORE = """\
+    if (from) {
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++, from += from_row) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(from + w * $L);
+        }
+    }
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++, to += to_row) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) ${V}_store(to + w * $L, acc[i][w]);
+    }
+}
+"""
+"""The end of a tile's body: the sums of before are added, if there are any, and all are stored."""
+_TILE = (
+    """\
 typedef void ${tile}_run(int64_t k, const $T *a, const $T *b, const $T *from, int64_t from_row, $T *to, int64_t to_row,
                          const $T *ahead, int64_t hop);
 /* to[R][W vectors] = from + A[k][R] * B[k][$NR], from NULL: 0; fetches from `ahead` on `hop` elements for each k. */
@@ -63,20 +80,9 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
             }
         }
     }
-    if (from) {
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++, from += from_row) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(from + w * $L);
-        }
-    }
-    IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++, to += to_row) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) ${V}_store(to + w * $L, acc[i][w]);
-    }
-}
 """
+    + ADD_AND_STORE
+)
 
 _INSTANCE = """\
 static void ${tile}_$instance(int64_t k, const $T *a, const $T *b, const $T *from, int64_t from_row, $T *to,

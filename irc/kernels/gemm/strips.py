@@ -19,7 +19,7 @@ from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
-from irc.kernels.core.tile import Variants, body_of, epilogue_of, names, prelude
+from irc.kernels.core.tile import ADD_AND_STORE, Variants, body_of, epilogue_of, names, prelude
 from irc.kernels.gemm.packed import LONGEST_SUM, PACK_ROWS, WORTHWHILE, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.vector.lanes import square
@@ -42,7 +42,8 @@ WAYS = 8
 CONFLICT = 1.25
 """How many times as long products take if it does not hold the rows of a tile."""
 
-_TILE = """\
+_TILE = (
+    """\
 typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
                          int64_t from_row, $T *to, int64_t to_row);
 /* to[R][W vectors] = from + A[R][k] * B[k][W vectors], from NULL: 0. */
@@ -91,20 +92,9 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
             }
         }
     }
-    if (from) {
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++, from += from_row) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(from + w * $L);
-        }
-    }
-    IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++, to += to_row) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) ${V}_store(to + w * $L, acc[i][w]);
-    }
-}
 """
+    + ADD_AND_STORE
+)
 
 _INSTANCE = """\
 static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
