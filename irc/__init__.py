@@ -171,6 +171,7 @@ def compile(
     bounds: Mapping[str, int] | None = None,
     cache: bool = True,
     max_memory: int | None = None,
+    name: str | None = None,
 ) -> CompiledModel:
     """Compile a model.
 
@@ -179,13 +180,14 @@ def compile(
     2^-16 a product), "medium" (one).  target: "native", "x86-64-v2" … "aarch64".
     shapes fixes symbolic sizes ({"x": (1, 3, 224, 224)}); bounds limits data-dependent ones ({"n": 100}).
     max_memory: the most bytes, of constants that compiling makes and of a run (docs/adr/0015-limits.md).
+    name: what names in C, and of its files, begin with; by default the model's own, and files are called model.c.
     With cache, artefacts are reused by content.  A model with values whose rank its inputs' shapes decide is
     compiled for the shapes of each call, and again only for others.  Raises InvalidModel, CompileError.
     """
     from irc import driver
 
     options = driver.CompileOptions(
-        backend, threads, precision, target, dict(shapes or {}), dict(bounds or {}), cache, max_memory=max_memory
+        backend, threads, precision, target, dict(shapes or {}), dict(bounds or {}), cache, max_memory=max_memory, name=name
     )
     return driver.compile_for_calls(source, options)
 

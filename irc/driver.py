@@ -172,7 +172,8 @@ def to_onnx(model: Model, options: SaveOptions) -> onnx.ModelProto:
 class CompileOptions:
     """What `irc.compile` is asked for; weights: "file" or "embed"; profile: what `irc.runtime.profiling` reads;
     max_memory: bytes of constants that are made and of a run, for both the defaults of `irc.ir.limits` where None;
-    contents: elements of integer inputs that are compiled in."""
+    contents: elements of integer inputs that are compiled in; name: what names in C and of its files begin with (None:
+    the model's own name, and model.c)."""
 
     backend: str | None = None
     threads: int = 1
@@ -185,6 +186,7 @@ class CompileOptions:
     profile: bool = False
     max_memory: int | None = None
     contents: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    name: str | None = None
 
     def check(self) -> None:
         """CompileError IRC6350 for a value that does not exist."""
@@ -204,6 +206,13 @@ class CompileOptions:
             sink.report(codes.BAD_OPTION, option="max_memory", value=self.max_memory, expected="a number of bytes")
         if not isinstance(self.threads, int) or self.threads < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             sink.report(codes.BAD_OPTION, option="threads", value=self.threads, expected="a number from 1 on")
+        if self.name is not None:
+            from irc.backends.c.names import given_prefix
+
+            try:
+                given_prefix(self.name)
+            except ValueError as e:
+                sink.report(codes.BAD_OPTION, option="name", value=self.name, expected=f"a prefix for C: {e}")
         sink.stop_on_errors(CompileError)
 
 
@@ -366,7 +375,7 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
         shutil.copyfile(pool, folder / c_compiler.library_name("irc_rt"))
         return [library.name, c_compiler.library_name("irc_rt")]
 
-    library, pool = map(c_compiler.library_name, ("model", "irc_rt"))
+    library, pool = map(c_compiler.library_name, (options.name or "model", "irc_rt"))
     built = {"library": library, "pool": pool, "compiler": compiler.version}
     return Draft(draft.files, {**draft.manifest, **built}, finish)
 
@@ -392,7 +401,11 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
     require_memory(graph, plan.size)
     manifest = describe(model, graph, "c", program)
     weights = "embed" if options.weights == "embed" else "file"
-    wanted = files.EmitOptions(manifest["prefix"], weights=weights, target=target.flags, profile=options.profile)
+    if options.name is not None:
+        manifest["prefix"] = options.name
+    prefix = manifest["prefix"]
+    wanted = files.EmitOptions(prefix, options.name, weights, target.flags, profile=options.profile)
+    manifest["weights"] = wanted.file(files.WEIGHTS)
     if options.profile:
         manifest["profile"] = profile_of_program(program)
     manifest |= {
@@ -567,6 +580,7 @@ def cache_key(content: str, backend: str, options: CompileOptions) -> str:
         options.weights,
         options.profile,
         options.max_memory,
+        options.name,
         sorted(options.contents.items()),
         VERSION,
         store.generator_hash(),

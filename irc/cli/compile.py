@@ -20,7 +20,8 @@ from irc.diagnostics.terminal import TerminalText
 if TYPE_CHECKING:
     from irc.runtime.executor import CompiledModel
 
-SOURCES = (".c", ".h", ".py")
+SOURCES = (".c", "kernels.h", ".py")
+"""What the names of files end with that --emit so leaves out; the header of the interface stays."""
 
 
 @click.command(short_help="Compile a model into a folder that `irc run` opens.")
@@ -30,8 +31,9 @@ SOURCES = (".c", ".h", ".py")
 @click.option(
     "--emit",
     type=click.Choice(["c", "numpy", "so", "all"]),
-    help="c: C sources without library. numpy: a Python module. so: no sources. all: C sources, library and module.",
+    help="c: C sources, no library. numpy: a Python module. so: library and header. all: sources, library, module.",
 )
+@click.option("--name", metavar="NAME", help="What names in C, and of its files, begin with.  Default: from the file's.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="Of a run; not kept in the folder.")
 @click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v2, x86-64-v3, aarch64 …")
 @click.option(
@@ -78,6 +80,8 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     if dump_after is not None:
         return _dump(model, dump_after, backend, options)
     target = Path(output or Path(model).stem)
+    if backend != "numpy" and options["name"] is None:
+        options["name"] = _name_of(model)
     if os.path.exists(target) and not os.path.isdir(target):
         raise click.BadParameter(f"{target} is a file; name a folder", param_hint="--output")
     if tune:
@@ -98,6 +102,13 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
         _tell_timings(taken, seconds)
     console.note(_summary(files, manifest, seconds))
     return 0
+
+
+def _name_of(path: str) -> str:
+    """The name for what is compiled of a file."""
+    from irc.backends.c.names import prefix_of_file
+
+    return prefix_of_file(Path(path).stem)
 
 
 def _timings(taken: Timings, seconds: float) -> dict[str, Any]:
@@ -208,11 +219,11 @@ def _write_sources(path: str, folder: Path, options: dict[str, Any]) -> dict[str
 
 
 def _save(compiled: CompiledModel, folder: Path, without: tuple[str, ...]) -> dict[str, Any]:
-    """Write the artefact, less the files with these endings, and a manifest that says so; the manifest."""
+    """Write the artefact, less the files whose names end so, and a manifest that says so; the manifest."""
     from irc.runtime.artifact import seal
 
     compiled.copy_files(folder)
-    dropped = [f for f in folder.iterdir() if f.suffix in without]
+    dropped = [f for f in folder.iterdir() if f.name.endswith(without)]
     if dropped:
         for file in dropped:
             file.unlink()

@@ -91,6 +91,7 @@ _MAY: dict[str, Check] = {
     "irc": text,
     "library": optional(text),
     "pool": optional(text),
+    "weights": text,
     "precision": text,
     "symbols": several(row({"name": text}, {"lo": natural, "hi": optional(natural)})),
     "limits": several(text),

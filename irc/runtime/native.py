@@ -62,7 +62,8 @@ class NativeEngine:
         self._load(artifact.path(library), self._prefix, bool(manifest.get("limits")))
         self._weights: Array | None = None
         self._mapped: tuple[int, int] | None = None  # descriptor and size of a mapped file
-        if artifact.files.get(WEIGHTS, {}).get("bytes"):
+        self._weights_file: str = manifest.get("weights", WEIGHTS)
+        if artifact.files.get(self._weights_file, {}).get("bytes"):
             self._open_weights(artifact)
         self._pool_library = artifact.path(manifest["pool"]) if manifest.get("pool") else None
         self._symbols = len(manifest.get("symbols", ()))
@@ -99,15 +100,15 @@ class NativeEngine:
 
     def _open_weights(self, artifact: Artifact) -> None:
         """Read or map the weights, as many bytes as the manifest says."""
-        wanted = artifact.files[WEIGHTS]["bytes"]
+        wanted = artifact.files[self._weights_file]["bytes"]
         try:
-            fd = open_regular(artifact.path(WEIGHTS))
+            fd = open_regular(artifact.path(self._weights_file))
         except OSError as e:
-            raise damaged(artifact, f"{WEIGHTS} cannot be opened ({e.strerror})") from e
+            raise damaged(artifact, f"{self._weights_file} cannot be opened ({e.strerror})") from e
         weakref.finalize(self, os.close, fd)
         found = os.fstat(fd).st_size
         if found != wanted:
-            raise damaged(artifact, f"{WEIGHTS} has {found} bytes instead of {wanted}")
+            raise damaged(artifact, f"{self._weights_file} has {found} bytes instead of {wanted}")
         if wanted > COPIED:
             self._weights, self._mapped = np.memmap(os.fdopen(os.dup(fd), "rb"), np.uint8, "r"), (fd, wanted)
         else:
@@ -117,7 +118,7 @@ class NativeEngine:
     def _check_mapped(self) -> None:
         """Refuse to run on a file that has been cut short: reading beyond its end would end the process."""
         if self._mapped is not None and os.fstat(self._mapped[0]).st_size < self._mapped[1]:
-            what = f"{WEIGHTS} has been cut short since it was opened"
+            what = f"{self._weights_file} has been cut short since it was opened"
             raise failure(codes.ARTEFACT_DAMAGED, path=self.folder, what=what)
 
     # ------------------------------------------------------------------------ context

@@ -251,9 +251,14 @@ def stated_flags(kernels: bool, target: Sequence[str]) -> str:
     return f"-O3 {common}" if kernels else f"{' '.join(_GCC_LOOPS)} (clang: -O3) {common}"
 
 
+def is_kernels(file: str) -> bool:
+    """Tell a file of kernels, which is compiled with flags of its own, by its name."""
+    return re.fullmatch(r"(?:\w+_)?kernels_(?:[0-9]+|limits)\.c", file) is not None
+
+
 def _units(folder: Path, source: str) -> list[tuple[str, bool, tuple[str, ...]]]:
     """List what is compiled of a file: (its name, whether kernels, the macros that choose a part)."""
-    if source.startswith("kernels_"):
+    if is_kernels(source):
         return [(source, True, ())]
     if ONLY_KERNELS in folder.joinpath(source).read_text("utf-8"):
         return [(source, True, (f"-D{ONLY_KERNELS}",)), (source, False, (f"-D{WITHOUT_KERNELS}",))]
@@ -277,7 +282,7 @@ def build(
     compiler = compiler or require_compiler()
     target = resolve_target(target, compiler) if isinstance(target, str) else target
     sources = [f for f in files if f.endswith(".c")]
-    main = next((f for f in sources if not f.startswith("kernels_")), sources[0])
+    main = next((f for f in sources if not is_kernels(f)), sources[0])
     library = library or library_name(Path(main).stem)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
         units = [unit for f in sources for unit in _units(folder, f)]

@@ -1,11 +1,11 @@
 /* Classifies images of digits with the C of digits.onnx; no library but C's own.  See samples/README.md.
  *
- *     classify weights.bin images.f32
+ *     classify digits_weights.bin images.f32
  *
  * images.f32: any number of images, each 8 x 8 floats, without a header.  Prints a digit for each, and returns 0, or 1
  * with a message on stderr. */
 
-#include "model.h"
+#include "digits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void *contents(const char *path, size_t *size) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) return fail("usage: classify weights.bin images.f32");
+    if (argc != 3) return fail("usage: classify digits_weights.bin images.f32");
     size_t weight_bytes = 0, image_bytes = 0;
     void *weights = contents(argv[1], &weight_bytes);
     float *images = contents(argv[2], &image_bytes);

@@ -344,9 +344,9 @@ def test_compile_leaves_nothing_behind_on_failure(irc: Run, broken: str, tmp_pat
 @pytest.mark.parametrize(
     ("emit", "has", "lacks"),
     [
-        ("c", {"model.c", "model.h", "weights.bin"}, {".so", ".py"}),
-        ("so", {"manifest.json", "weights.bin"}, {".c", ".h", ".py"}),
-        ("all", {"model.c", "model.h", "numpy"}, set()),
+        ("c", {"digits.c", "digits.h", "digits_weights.bin"}, {".so", ".py"}),
+        ("so", {"manifest.json", "digits.h", "digits_weights.bin"}, {".c", ".py"}),
+        ("all", {"digits.c", "digits.h", "numpy"}, set()),
         ("numpy", {"model.py", "weights.bin"}, {".c", ".so"}),
     ],
 )

@@ -28,12 +28,12 @@ def test_compile_lists_what_it_made_and_removes_what_it_replaces(irc: Run, tmp_p
     (target / "weights.txt").write_text("kept")
     first = irc("compile", ONNX, "-o", str(target), "--emit", "c")
     assert "mine.txt" not in first.out
-    assert (target / "model.c").is_file()
-    (target / "model.h").write_text("changed by its owner")
+    assert (target / "digits.c").is_file()
+    (target / "digits.h").write_text("changed by its owner")
     second = irc("compile", ONNX, "-o", str(target), "--emit", "numpy")
     assert sorted(Path(line).name for line in second.out.split()) == ["manifest.json", "model.py", "weights.bin"]
     left = {f.name for f in target.iterdir()}
-    assert left == {"manifest.json", "model.py", "weights.bin", "model.h", "mine.txt", "weights.txt"}
+    assert left == {"manifest.json", "model.py", "weights.bin", "digits.h", "mine.txt", "weights.txt"}
     assert irc("run", str(target)).status == 0
 
 

@@ -42,7 +42,7 @@ def test_a_line_for_every_step_and_every_file(tmp_path: Path, invoke: Invoke) ->
     assert 90 <= sum(int(share) for _, share, _ in lines if share) <= 110
     files = {name.split()[0] for _, share, name in lines if not share}
     assert files == {f.name for f in folder.glob("*.c")}
-    assert str(folder / "model.c") in out
+    assert str(folder / "digits.c") in out
 
 
 @needs_compiler

@@ -1,5 +1,6 @@
 """Loop IR to C11: the files of an artefact.
 
+Names of files begin with the program's, where it was given one: `digits.c`, `digits_kernels_0.c`, `digits_weights.bin`.
 `model.c` holds one function per fused group (one for all groups that are equal) and the interface; the functions of
 a large program stand in `model_1.c` and so on.  `model.h` declares the interface; `weights.bin` holds the constants
 (or the C file does).  Kernels go to `kernels_*.c`, which is compiled with other flags, and are declared in `kernels.h`;
@@ -37,15 +38,25 @@ Files = dict[str, str | list[bytes | memoryview]]
 
 @dataclass(frozen=True)
 class EmitOptions:
-    """prefix: of every public name (None: from the program's name).  stem: file names `<stem>.c`, `<stem>.h`.
-    weights: "file" for weights.bin, "embed" for one C file with the data in it.  target: the compiler's flags for
-    the processor, which the files state.  profile: P_run notes the time around every function (P_profile)."""
+    """prefix: of every public name (None: from the program's name).  stem: what names of files begin with, `<stem>.c`,
+    `<stem>_kernels_0.c` (None: model.c, kernels_0.c).  weights: "file" for weights.bin, "embed" for one C file with the
+    data in it.  target: the compiler's flags for the processor, which the files state.  profile: P_run notes the time
+    around every function (P_profile)."""
 
     prefix: str | None = None
-    stem: str = "model"
+    stem: str | None = None
     weights: Literal["file", "embed"] = "file"
     target: tuple[str, ...] = ()
     profile: bool = False
+
+    @property
+    def main(self) -> str:
+        """The name of the main file and the header, without their endings."""
+        return self.stem or "model"
+
+    def file(self, name: str) -> str:
+        """Spell the name of a file that is neither."""
+        return f"{self.stem}_{name}" if self.stem else name
 
 
 def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None) -> Files:
@@ -57,28 +68,28 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
     for b in program.buffers():
         if b.data is not None:
             weights.pointer(b.data, b.dtype)
-    interface = Interface(unit, program, plan, weights, profile=options.profile)
+    interface = Interface(unit, program, plan, weights, options.file(WEIGHTS), profile=options.profile)
     groups, calls = print_functions(
         unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, program, plan)
     )
     unit.helpers.clear()
     interface_text = [context(interface), entry_points(interface, calls)]
-    files: Files = {f"{options.stem}.h": in_lines(header(interface))}
+    files: Files = {f"{options.main}.h": in_lines(header(interface))}
     kernels = _kernels(unit, options, files)
     inline, parts = _divided(groups, options)
     for k, part in enumerate(parts, 1):
-        files[f"{options.stem}_{k}.c"] = _source(program, options, [*kernels, *map(_shared, part)], part)
+        files[f"{options.main}_{k}.c"] = _source(program, options, [*kernels, *map(_shared, part)], part)
     prototypes = ["\n".join(f"{g.prototype};" for part in parts for g in part) + "\n"] if parts else []
     own = [*prototypes, *(g.text for g in inline), *interface_text]
     if weights.embedded:
         own.insert(0, weights.definitions())
-        top = str(files[f"{options.stem}.h"])
-        files[f"{options.stem}.c"] = _single_source(program, options, top, kernels, own, inline, unit.helpers)
+        top = str(files[f"{options.main}.h"])
+        files[f"{options.main}.c"] = _single_source(program, options, top, kernels, own, inline, unit.helpers)
     else:
         own = [*(kernels if inline else []), *own]
-        files[f"{options.stem}.c"] = _source(program, options, own, inline, unit.helpers)
+        files[f"{options.main}.c"] = _source(program, options, own, inline, unit.helpers)
     if not weights.embedded:
-        files["weights.bin"] = weights.pieces()
+        files[options.file(WEIGHTS)] = weights.pieces()
     return files
 
 
@@ -112,7 +123,7 @@ def _source(
     program: Program, options: EmitOptions, body: list[str], groups: list[Signature], helpers: Iterable[str] = ()
 ) -> str:
     """Print a C file: what it is, what it includes, the helpers it needs, its text."""
-    include = f'#include "{options.stem}.h"\n'
+    include = f'#include "{options.main}.h"\n'
     parts = [_top(program, options), include, _INCLUDES, _macros(groups), _helpers(groups, helpers), *body]
     return in_lines("\n".join(p for p in parts if p))
 
@@ -164,6 +175,7 @@ def _helpers(groups: list[Signature], more: Iterable[str]) -> str:
 
 KERNELS = "kernels.h"
 """The file of the kernels' declarations."""
+WEIGHTS = "weights.bin"
 PART = 40000
 """Characters of C that are worth a file of their own."""
 KERNEL_PART = 150000
@@ -234,13 +246,15 @@ def _kernels(unit: Unit, options: EmitOptions, files: Files) -> list[str]:
         "/* Arguments of kernels, and their functions.  Generated by irc. */",
         f"#ifndef {guard}\n#define {guard}\n",
     ]
-    files[KERNELS] = in_lines("\n".join([*head, f'#include "{options.stem}.h"\n', declarations, "#endif\n"]))
+    declared = options.file(KERNELS)
+    files[declared] = in_lines("\n".join([*head, f'#include "{options.main}.h"\n', declarations, "#endif\n"]))
     top = f"/* Kernels.  Generated by irc, which compiles them with\n{_flags(True, options)}. */\n"
     lengths = dict(zip((k.symbol for k, _ in sources), _lengths(sources), strict=True))
     enough = min(KERNEL_PART, max(-(-sum(lengths.values()) // 2), PART))  # two compilers have something to do
     for n, part in enumerate(_parts(sources, lambda source: lengths[source[0].symbol], enough)):
-        files[f"kernels_{n}.c"] = in_lines("\n".join([top, f'#include "{KERNELS}"\n', _definitions(unit, part)]))
-    return [f'#include "{KERNELS}"\n']
+        text = "\n".join([top, f'#include "{declared}"\n', _definitions(unit, part)])
+        files[options.file(f"kernels_{n}.c")] = in_lines(text)
+    return [f'#include "{declared}"\n']
 
 
 def _lengths(sources: Sequence[tuple[Kernel, Sequence[Part]]]) -> Iterator[int]:

@@ -56,6 +56,7 @@ class Interface:
     program: Program
     plan: MemoryPlan
     weights: Weights
+    weights_file: str = "weights.bin"
     states: list[State] = field(default_factory=list[State])
     slots: dict[Dim, int] = field(default_factory=dict[Dim, int])  # symbolic offsets kept in the context
     profile: bool = False  # P_run notes the time before and after each function
@@ -261,7 +262,7 @@ P_PUBLIC const int64_t *P_profile(void);
 def _weights_note(i: Interface) -> str:
     if i.weights.embedded or not i.weights.size:
         return "`weights` is not used: pass NULL."
-    return "`weights` is the contents of weights.bin, aligned to 64."
+    return f"`weights` is the contents of {i.weights_file}, aligned to 64."
 
 
 def _header_tensors(i: Interface) -> list[CComment]:

@@ -151,6 +151,27 @@ _NAMESPACES = re.compile(
 """Where names of C and POSIX begin that could end like those of the interface, or that headers declare, and irc's."""
 
 
+def prefix_of_file(name: str) -> CName:
+    """Make the prefix of public names and of files from a model file's name without its ending."""
+    made = prefix_of(name)
+    return made.then("_model") if _LIKE_KERNELS.fullmatch(made) else made
+
+
+def given_prefix(name: str) -> CName:
+    """Check the prefix that somebody wants.  Raises ValueError with the reason."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name, re.ASCII) or name in KEYWORDS:
+        raise ValueError("it is no identifier of C that begins with a letter")
+    if len(name) > 40 or name.endswith("_"):
+        raise ValueError("it has more than 40 characters or ends with an underscore")
+    if _NAMESPACES.match(name.lower()) or _LIKE_KERNELS.fullmatch(name):
+        raise ValueError("names that begin or end so belong to C, POSIX or irc")
+    return CName(name)
+
+
+_LIKE_KERNELS = re.compile(r"(?:.*_)?kernels(?:_[0-9]+)?")
+"""Names whose files would be taken for those of kernels."""
+
+
 def prefix_of(name: str) -> CName:
     """Make the prefix of all public names from the model's name: `digits` for digits_run and DIGITS_INPUTS."""
     made = re.sub(r"[^A-Za-z0-9_]+", "_", name[: 16 * LONGEST]).strip("_").lower()[:40].rstrip("_")
