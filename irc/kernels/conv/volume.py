@@ -190,11 +190,12 @@ class VolumeConvKernel(Kernel[ConvProblem]):
     def parts(self) -> list[Part]:
         t = self.tile
         given = names(t) | self._constants() | self.interface
-        kinds = list(dict.fromkeys(self._ranges(start) for start in self._starts))
+        kinds = list(dict.fromkeys(map(self._kind, self._starts)))
         windows = [
-            fill(volume_text.WINDOW, **given, kind=i, taps="".join(self._taps(kind))) for i, kind in enumerate(kinds)
+            fill(volume_text.WINDOW, **given, kind=i, begin=begin, taps="".join(self._taps(ranges)))
+            for i, (begin, ranges) in enumerate(kinds)
         ]
-        given["kinds"] = ", ".join(f"{self.symbol}_tile_{kinds.index(self._ranges(s))}" for s in self._starts)
+        given["kinds"] = ", ".join(f"{self.symbol}_tile_{kinds.index(self._kind(s))}" for s in self._starts)
         given["slot_starts"] = channel_slots(self.epilogue)
         body = volume_text.DEPTHWISE if self.depthwise else volume_text.DENSE
         return [
@@ -249,14 +250,22 @@ class VolumeConvKernel(Kernel[ConvProblem]):
 
     @property
     def _starts(self) -> tuple[int, ...]:
-        """The first pixels of the tiles of a row; the last may overlap the one before."""
+        """The first pixels of the tiles of a row; the last may overlap the one before, whose sums it leaves alone."""
         width, pixels = self.row[1], self.tile.rows
         return tuple(min(start, width - pixels) for start in range(0, width, pixels))
+
+    def _begin(self, start: int) -> int:
+        """Return the first pixel of the tile at `start` that is not of the tile before, too."""
+        return -start % self.tile.rows
+
+    def _kind(self, start: int) -> tuple[int, tuple[tuple[int, int], ...]]:
+        """Return what tells tiles apart: their first pixel, and the pixels of each tap."""
+        return self._begin(start), self._ranges(start)
 
     def _ranges(self, start: int) -> tuple[tuple[int, int], ...]:
         """Return for each tap of a row the pixels of the tile at `start` for which it is inside: from, to."""
         iw, _, kw, sw, dw, pw = self.row
-        pixels = range(self.tile.rows)
+        pixels = range(self._begin(start), self.tile.rows)
         inside = ([r for r in pixels if 0 <= (start + r) * sw + k * dw - pw < iw] for k in range(kw))
         return tuple((found[0], found[-1] + 1) if found else (0, 0) for found in inside)
 

@@ -52,7 +52,7 @@ $taps            }
     }
 }
 
-/* sums[R][$NR] = (more: the same +) products of a tile of kind $kind. */
+/* sums[R][$NR] = (more: the same +) products of a tile of kind $kind; the first $begin pixels are of another tile. */
 static void ${S}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, $T *sums, int more) {
     const ${S}_window local = *given, *const o = &local;
     $V acc[$U][$R][$NV];
@@ -69,14 +69,15 @@ static void ${S}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, 
         ${S}_taps_$kind(acc, $U, o, x, w);
     if ($U > 1 && c < o->channels) ${S}_taps_$kind(acc, 1, o, x, w);
     IRC_FULL_UNROLL
-    for (int r = 0; r < $R; r++, sums += $NR) {
+    for (int r = $begin; r < $R; r++) {
         IRC_FULL_UNROLL
         for (int v = 0; v < $NV; v++) {
+            $T *const to = sums + r * $NR + v * $L;
             $V sum = acc[0][r][v];
             IRC_FULL_UNROLL
             for (int u = 1; u < $U; u++) sum += acc[u][r][v];
-            if (more) sum += ${V}_load(sums + v * $L);
-            ${V}_store(sums + v * $L, sum);
+            if (more) sum += ${V}_load(to);
+            ${V}_store(to, sum);
         }
     }
 }
