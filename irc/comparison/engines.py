@@ -125,10 +125,11 @@ def openvino_model(package: Any, model: str | bytes, threads: int) -> Any:
 def _onnxruntime(package: Any, path: str | Path, threads: int) -> Runner:
     session = onnxruntime_session(package, str(path), threads, optimize=False)
     names = [spec.name for spec in session.get_inputs()]
+    narrow = any(spec.type == "tensor(bfloat16)" for spec in session.get_outputs())
 
     def run(arguments: Sequence[Any]) -> list[Any]:
         given = {name: value for name, value in zip(names, arguments, strict=True) if value is not None}
-        if not any(_is_bf16(value) for value in given.values()):
+        if not narrow and not any(_is_bf16(value) for value in given.values()):
             return list(session.run(None, given))
         values = {name: _value(package, value) for name, value in given.items()}
         made = session.run_with_ort_values([spec.name for spec in session.get_outputs()], values)

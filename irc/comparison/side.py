@@ -6,7 +6,7 @@ import gc
 import math
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,12 @@ from typing import IO, Any, cast
 import numpy as np
 
 from irc import conversion, driver
+from irc.arrays import is_array
 from irc.border.again import document_of, model_of
 from irc.comparison import engines
+from irc.comparison.segments import Segments
 from irc.diagnostics import ConversionError, IrcError, Loc, Problem, Sink
 from irc.diagnostics.codes import command as codes
-from irc.editing.extraction import needed_part
 from irc.formats.document import RawGraph, RawModel, RawTensor
 from irc.ir.graph import Model
 from irc.ir.types import TensorType
@@ -60,6 +61,8 @@ class Side:
         self._weights = tempfile.TemporaryFile(prefix="irc-")  # noqa: SIM115  # it is there as long as the side
         self.document = _mapped(_document(model, engine), self._weights)
         del model
+        self._states = self._initial_states()
+        self._segments = Segments(self.document.graph, self._run, partial(_kept, file=self._weights))
         gc.collect()  # a graph is full of circles: its weights would stay until some later time
 
     @property
@@ -78,18 +81,20 @@ class Side:
     def run(self, tensors: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
         """The tensors of these keys for arguments in the order of the inputs; variables begin at their initial values.
 
-        The engine is loaded with what leads to these tensors only, and given up again.
+        The engine is loaded with one segment of what leads to these tensors at a time, and given up again.
         """
-        part = needed_part(self.graph, tensors)
+        return self._segments(tensors, [*arguments, *self._states])
+
+    def _run(self, graph: RawGraph, arguments: Sequence[Any]) -> list[Any]:
+        """Load the engine with a part of the model, and run it."""
         metadata = {k: v for k, v in self.document.metadata.items() if k != METADATA}
-        raw = replace(self.document, graph=part, metadata=metadata)
-        given = [*arguments, *self._initial_states()]
+        raw = replace(self.document, graph=graph, metadata=metadata)
         if self.backend in engines.IRC:
-            return engines.irc_runner(model_of(raw), self.backend, self.threads)(given)
+            return engines.irc_runner(model_of(raw), self.backend, self.threads)(arguments)
         with tempfile.TemporaryDirectory(prefix="irc-") as folder:
             path = Path(folder) / ("model.xml" if raw.format == "openvino" else "model.onnx")
             _write(raw, path)
-            return engines.runner(self.backend, path, self.threads, Loc(self.file))(given)
+            return engines.runner(self.backend, path, self.threads, Loc(self.file))(arguments)
 
     def _initial_states(self) -> list[Any]:
         """What the inputs that a conversion made of state begin with: its metadata say so, zeros by default."""
@@ -115,11 +120,21 @@ def _moved(tensor: RawTensor, file: IO[bytes]) -> RawTensor:
     dtype = tensor.dtype.numpy
     if dtype.kind not in "fiu" or math.prod(tensor.shape) * dtype.itemsize < MOVED_FROM:
         return tensor
-    offset = file.seek(0, os.SEEK_END)
-    np.ascontiguousarray(tensor.load()).tofile(file)
+    return replace(tensor, load=_mapping(tensor.load(), dtype, file))  # which keeps no hold of the tensor
 
-    load = partial(np.memmap, file, dtype, "r", offset, tensor.shape)  # which keeps no hold of the tensor
-    return replace(tensor, load=load)
+
+def _kept(value: Any, file: IO[bytes]) -> Any:
+    """The value of a run; a large array as a map of the file."""
+    if not is_array(value) or value.dtype.kind == "O" or value.nbytes < MOVED_FROM:
+        return value
+    return _mapping(value, value.dtype, file)()
+
+
+def _mapping(array: Any, dtype: Any, file: IO[bytes]) -> Callable[[], Any]:
+    """Append an array to the file.  Returns what maps it from there."""
+    offset = file.seek(0, os.SEEK_END)
+    np.ascontiguousarray(array).tofile(file)
+    return partial(np.memmap, file, dtype, "r", offset, array.shape)
 
 
 def _write(raw: RawModel, path: Path) -> None:

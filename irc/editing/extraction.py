@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from irc.border.again import document_of, model_of
@@ -46,7 +46,22 @@ def needed_part(graph: RawGraph, outputs: Sequence[str] | None = None) -> RawGra
     outputs: keys of values that are the outputs instead of the graph's own.
     """
     wanted = [v.key for v in graph.outputs] if outputs is None else list(outputs)
-    return _Part(graph, Sink()).between([v.key for v in graph.inputs], wanted)
+    return part_between(graph, [v.key for v in graph.inputs], wanted)
+
+
+def part_between(
+    graph: RawGraph,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    shapes: Mapping[str, Sequence[int] | None] | None = None,
+) -> RawGraph:
+    """The graph that computes the outputs from the inputs, both keys of values.
+
+    shapes: sizes that inputs are known to have.
+    """
+    part = _Part(graph, Sink()).between(list(inputs), list(outputs))
+    known = shapes or {}
+    return replace(part, inputs=[_of_shape(v, known.get(v.key)) for v in part.inputs])
 
 
 class _Part:
@@ -174,6 +189,12 @@ class _Part:
         while key in self.values:
             key += "_"
         return replace(value, key=key, names=())
+
+
+def _of_shape(value: RawValue, shape: Sequence[int] | None) -> RawValue:
+    if shape is None or not isinstance(value.type, TensorType):
+        return value
+    return replace(value, type=value.type.with_shape(shape))
 
 
 def _free(size: Dim, name: str) -> Dim:

@@ -19,7 +19,9 @@ from irc.cli import main
 from irc.comparison.bisection import OUTPUTS_A_RUN
 from irc.comparison.layers import compare_layers, judge
 from irc.comparison.matching import operands, pairs_of
+from irc.comparison.segments import SHARE, segments
 from irc.comparison.side import Side
+from irc.formats.document import RawGraph
 
 Run = Callable[..., tuple[int, str, str]]
 WIDTH = 8
@@ -234,6 +236,53 @@ def test_weights_are_not_held_while_engines_run(tmp_path: Path) -> None:
     assert isinstance(held.load(), np.memmap)
     x = rng.standard_normal((2, 256)).astype(np.float32)
     np.testing.assert_allclose(side({"x": x})[0], x @ weight, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_an_engine_gets_one_segment_at_a_time(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments give what the whole model does, each has few weights, and none runs twice for what it passed on."""
+    needs(engine)
+    loaded: list[tuple[int, int]] = []
+    run = Side._run  # pyright: ignore[reportPrivateUsage]
+
+    def counted(self: Side, graph: RawGraph, arguments: Sequence[Any]) -> list[Any]:
+        loaded.append((sum(t.load().nbytes for t in graph.constants.values()), len(graph.nodes)))
+        return run(self, graph, arguments)
+
+    monkeypatch.setattr(Side, "_run", counted)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(deep(4, rows="n").SerializeToString())
+    if engine == "openvino":
+        irc.convert(str(path), tmp_path / "m.xml")
+        path = tmp_path / "m.xml"
+    whole = Side(path, engine)
+    keys = [v.key for n in whole.graph.nodes for v in n.outputs if v.names[0] in ("product1", "sum2", "skip3")]
+    given = [np.ones((2, WIDTH), np.float32)]
+    wanted = whole.run(keys, given)
+    assert len(loaded) == 1
+    most = loaded.pop()[0] // SHARE + 4 * (WIDTH + 1) * WIDTH
+    monkeypatch.setattr("irc.comparison.segments.BYTES", 1)
+    parts = Side(path, engine)
+    for got, expected in zip(parts.run(keys, given), wanted, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+    count = len(loaded)
+    assert count > 4 and sum(nodes for _, nodes in loaded) == len(whole.graph.nodes)
+    assert all(size <= most for size, _ in loaded)
+    parts.run(keys[:1], given)
+    assert len(loaded) == count + 1
+    (again,) = parts.run(keys[:1], [2 * given[0]])
+    assert len(loaded) > count + 2 and abs(again - wanted[0]).max() > 0.1
+
+
+def test_no_cut_where_a_string_would_pass_it() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 20]> m (float[4] x) => (float[4] y)
+        <float[4] a = {1, 2, 3, 4}, float[4] b = {1, 2, 3, 4}> {
+        p = Add(x, a) s = Cast<to = 8>(p) q = Cast<to = 1>(s) r = Mul(q, b) k = Neg(b) y = Add(r, k) }"""
+    graph = Side(irc.load(onnx.parser.parse_model(text)), "numpy").graph
+    assert [[n.type for n in part] for part in segments(graph)] == [["Add", "Cast", "Cast", "Mul", "Add"]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("irc.comparison.segments.BYTES", 1)
+        assert [[n.type for n in part] for part in segments(graph)] == [["Add"], ["Cast", "Cast"], ["Mul"], ["Add"]]
 
 
 STATEFUL = """<?xml version="1.0"?>
