@@ -11,7 +11,7 @@ import pytest
 
 from irc.expr import call
 from irc.ir.types import DType, f32, f64
-from irc.kernels import ISAS, Epilogue, acc, plain
+from irc.kernels import ISAS, Epilogue, acc, plain, slot
 from irc.kernels.gemm.small_b import SmallBGemmKernel, heights_for
 from tests.kernels.test_kernels import M, Pool, build, compilers, edges, invoke, noise, residual, run_gemm
 from tests.support.kernels import small_b_gemm
@@ -61,6 +61,16 @@ def test_known_rows(tmp_path: Path) -> None:
         run_gemm(lib, kernel, noise(m, 600), noise(600, 40), [], lambda x: x, pool=Pool(1))
 
 
+def test_functions_are_computed_of_stored_sums(tmp_path: Path) -> None:
+    """Functions need registers: no tile keeps its sums in them for an epilogue that calls one."""
+    epilogue = Epilogue(call("tanh", acc() + slot(0)), ("row",))
+    kernels = [small_b_gemm(AVX512, f32, m, 33, 16, epilogue) for m in (M, 27)]
+    lib = build(tmp_path, [k for k in kernels if k is not None])
+    for kernel, m, n in itertools.product(kernels, (1, 5, 14, 27, 31), (1, 16, 33, 64, 75)):
+        if kernel is not None and (m == 27 or not kernel.even):
+            run_gemm(lib, kernel, noise(m, 7), noise(7, n), [noise(n)], lambda x, bias: np.tanh(x + bias))
+
+
 def test_heights_cover_any_number_of_rows() -> None:
     for rows in (4, 6, 8, 12, 14, 24):
         heights = heights_for(M, rows)
@@ -93,11 +103,10 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
 
 
 def test_selection() -> None:
-    """Rows of A not too far apart, a B that stays in the cache, a tile full of rows, nothing long after the sum."""
+    """Rows of A not too far apart, a B that stays in the cache, a tile full of rows."""
     assert small_b_gemm(AVX512, f32, 3136, 24, 144, plain()) is not None
     assert small_b_gemm(AVX512, f32, 3136, 24, 1024, plain()) is None
     assert small_b_gemm(AVX512, f32, 3136, 1024, 256, plain()) is None
     assert small_b_gemm(AVX512, f32, 3136, M, 16, plain()) is None
     assert small_b_gemm(AVX512, f32, 3136, 24, M, plain()) is None
     assert small_b_gemm(AVX512, f32, 5, 24, 144, plain()) is None
-    assert small_b_gemm(AVX512, f32, 3136, 24, 144, Epilogue(call("tanh", acc()))) is None

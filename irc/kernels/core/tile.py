@@ -103,7 +103,27 @@ IRC_INLINE $V ${S}_epilogue(const ${S}_out *o, $V acc, int64_t row, int64_t col,
 }
 """
 
-_BLOCK = """
+LAST_COLUMNS = """\
+    const int64_t whole_vectors = left / $L * $L;
+    for (int64_t at = 0; at < whole_vectors; at += $L) {
+        for (int i = 0; i < rows; i++) {
+            $V x = ${V}_load(sums + i * $NR + at);
+            if (done) x = ${S}_epilogue(o, x, row + i, col + at, $L);
+            ${V}_store(c + i * o->c_row + at, x);
+        }
+    }
+    if (whole_vectors == left) return;
+    for (int i = 0; i < rows; i++) {
+        const int64_t at = whole_vectors, part = left - at;
+        $V x = ${V}_load(sums + i * $NR + at);
+        if (done) x = ${S}_epilogue(o, x, row + i, col + at, part);
+        ${V}_store_part(c + i * o->c_row + at, x, part);
+    }
+}
+"""
+"""The end of a block at the last columns: from `sums` whole vectors of all rows first, then what is left of them."""
+_BLOCK = (
+    """
 /* k more products of the tile of `rows` rows at (row, col).  Its sums are in `sums`; before the `first` products they
  * are in the output if `begun`, else 0; after the `last` they go to the output, through the epilogue if `done`. */
 static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, const $T *b,
@@ -142,15 +162,9 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
         }
         return;
     }
-    for (int i = 0; i < rows; i++) {
-        for (int w = 0; w * $L < left; w++) {
-            $V x = ${V}_load(sums + i * $NR + w * $L);
-            if (done) x = ${S}_epilogue(o, x, row + i, col + w * $L, left - w * $L);
-            ${V}_store_part(c + i * o->c_row + w * $L, x, left - w * $L);
-        }
-    }
-}
 """
+    + LAST_COLUMNS
+)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.vector.lanes import dots, square
+from irc.kernels.vector.pixels import keep
 
 WIDTHS = (2, 3, 4, 6)
 """Columns of tiles."""
@@ -62,7 +63,8 @@ IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict 
         for (int c = 0; c < C; c++) bv[c] = ${V}_load(b + c * b_col);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
-            const $V x = ${V}_load(a + i * a_row);
+            $V x = ${V}_load(a + i * a_row);
+            ${V}_keep(&x);
             IRC_FULL_UNROLL
             for (int c = 0; c < C; c++) all[i][c] += x * bv[c];
         }
@@ -78,18 +80,15 @@ IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict 
         }
     }
     IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++, sums += row) {
+    for (int i = 0; i < R * C; i += $P) {
+        $V acc[$P];
+        $T got[$L];
         IRC_FULL_UNROLL
-        for (int c = 0; c < C; c += $P) {
-            $V acc[$P];
-            $T got[$L];
-            IRC_FULL_UNROLL
-            for (int u = 0; u < $P; u++) acc[u] = c + u < C ? all[i][c + u] : ($V){0};
-$dots            ${V}_store(got, acc[0]);
-            IRC_FULL_UNROLL
-            for (int u = 0; u < $P; u++)
-                if (c + u < C) sums[c + u] += got[u];
-        }
+        for (int u = 0; u < $P; u++) acc[u] = i + u < R * C ? all[(i + u) / C][(i + u) % C] : ($V){0};
+$dots        ${V}_store(got, acc[0]);
+        IRC_FULL_UNROLL
+        for (int u = 0; u < $P; u++)
+            if (i + u < R * C) sums[(i + u) / C * row + (i + u) % C] += got[u];
     }
 }
 """
@@ -294,8 +293,9 @@ class DotsGemmKernel(GemmKernel):
         )
         return [
             prelude(t, self.epilogue),
+            keep(t),
             "" if self.b_constant else square(t.lanes, t.dtype),
-            tile_body(self._body, _TILE, **given, dots=indent(dots(group, t.lanes, t.dtype), " " * 8)),
+            tile_body(self._body, _TILE, **given, dots=indent(dots(group, t.lanes, t.dtype), " " * 4)),
             *(piece("IRC_TILE_${body}_${R}x$C", _INSTANCE, **given, R=r, C=c) for r, c in sizes),
             epilogue_of(s, t, self.epilogue),
             "" if self.b_constant else fill(_PACK, **given),

@@ -87,8 +87,30 @@ static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows
 }
 """
 
+PACK_COLUMNS = """
+/* k rows of a panel of B whose columns are contiguous, `step` apart: of `have` of them, behind which stands the last. */
+static void ${S}_pack_columns(const $T *b, int64_t step, int64_t have, int64_t k, $T *to) {
+    for (int w = 0; w < $NV; w++, to += $L) {
+        for (int64_t j = 0; j < k; j += $L) {
+            const int64_t left = k - j;
+            $V x[$L];
+            IRC_FULL_UNROLL
+            for (int i = 0; i < $L; i++) {
+                const $T *from = b + (w * $L + i < have ? w * $L + i : have - 1) * step + j;
+                if (left < $L) x[i] = ${V}_load_part(from, left);
+                else x[i] = ${V}_load(from);
+            }
+            ${V}_square(x);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < $L; i++)
+                if (i < left) ${V}_store(to + (j + i) * $NR, x[i]);
+        }
+    }
+}
+"""
+
 _PACK_B = """
-/* Panels begin to end of the whole batch: [batch][panel][k][$NR], zeros beyond the last column. */
+/* Panels begin to end of the whole batch: [batch][panel][k][$NR], anything beyond the last column. */
 static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const int64_t panels = (g->n + $NR - 1) / $NR;
@@ -97,12 +119,15 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
         const int64_t have = g->n - col < $NR ? g->n - col : $NR;
         const $T *from = g->b + image / g->batch1 * g->b_batch0 + image % g->batch1 * g->b_batch1 + col * g->b_col;
         $T *to = g->scratch + p * g->k * $NR;
-        if (g->b_row == 1 && have == $NR) {
-            ${S}_pack_rows(from, g->b_col, 1, $NR, g->k, to);
-        } else if (g->b_col == 1 && have == $NR) {
+        if (g->b_row == 1) {
+            ${S}_pack_columns(from, g->b_col, have, g->k, to);
+        } else if (g->b_col == 1) {
             for (int64_t k = 0; k < g->k; k++)
-                for (int w = 0; w < $NV; w++)
-                    ${V}_store(to + k * $NR + w * $L, ${V}_load(from + k * g->b_row + w * $L));
+                for (int w = 0; w < $NV; w++) {
+                    const $T *row = from + k * g->b_row + w * $L;
+                    const int64_t part = have - w * $L;
+                    ${V}_store(to + k * $NR + w * $L, part < $L ? ${V}_load_part(row, part) : ${V}_load(row));
+                }
         } else {
             for (int64_t k0 = 0; k0 < g->k; k0 += 8) {
                 const int64_t k1 = k0 + 8 < g->k ? k0 + 8 : g->k;
@@ -377,7 +402,7 @@ class GemmKernel(Kernel[GemmProblem]):
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
             fill(PACK_ROWS, **given),
-            "" if self.b_constant else fill(_PACK_B, **given),
+            "" if self.b_constant else fill(PACK_COLUMNS + _PACK_B, **given),
             "" if self.b_constant else fill(SKINNY, **given, skinny=SKINNY_ROWS, slot_starts=starts),
             fill(_BODY, **given, slot_starts=starts, packed_b=packed),
             fill(_ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),

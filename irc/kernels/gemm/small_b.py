@@ -52,21 +52,24 @@ static void ${body}_${R}x$W(int64_t k, const $T *a, int64_t a_row, const $T *b, 
 }
 """
 
-_TILE = """
+_EDGE = """
 /* Some rows of the columns of a panel, from their sums. */
 static void ${S}_edge(const ${S}_out *o, int rows, int64_t row, int64_t col, const $T *sums) {
     const int64_t left = o->n - col < $NR ? o->n - col : $NR;
-    for (int64_t at = 0; at < left; at += $L) {
-        const int64_t part = left - at;
+    int64_t at = 0;
+    for (; at + $L <= left; at += $L) {
         $Y *c = o->c + row * o->c_row + col + at;
-        for (int i = 0; i < rows; i++, c += o->c_row) {
-            const $V x = ${S}_epilogue(o, ${V}_load(sums + i * $NR + at), row + i, col + at, part);
-            if (part < $L) ${SY}_part(c, x, part);
-            else $SY(c, x);
-        }
+        for (int i = 0; i < rows; i++, c += o->c_row)
+            $SY(c, ${S}_epilogue(o, ${V}_load(sums + i * $NR + at), row + i, col + at, $L));
     }
+    if (at == left) return;
+    $Y *c = o->c + row * o->c_row + col + at;
+    for (int i = 0; i < rows; i++, c += o->c_row)
+        ${SY}_part(c, ${S}_epilogue(o, ${V}_load(sums + i * $NR + at), row + i, col + at, left - at), left - at);
 }
+"""
 
+_TILE = """\
 /* Rows row to row + R, columns col to col + W vectors; `a` is the first of the rows of A, `b` the panel. */
 IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t row, int64_t col, int64_t k,
                           const $T *restrict a, int64_t a_row, const $T *restrict b) {
@@ -205,6 +208,11 @@ _WHOLE = """    return tile * $MR < m ? tile * $MR : m;"""
 _CALL = """                $whole(o, row, col, g->k, from, g->a_row, panel);
 """
 
+_FEW_CALL = """\
+                $few[rows](g->k, from, g->a_row, panel, sums);
+                ${S}_edge(o, (int)rows, row, col, sums);
+"""
+
 _CALL_OR_FEW = """                if (rows == $MR) {
                     $whole(o, row, col, g->k, from, g->a_row, panel);
                 } else {
@@ -247,9 +255,9 @@ class SmallBGemmKernel(GemmKernel):
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variants if B is a constant that stays in the second cache, and the epilogue calls no function."""
+        """Yield the variants if B is a constant that stays in the second cache."""
         m, n, k, dtype = problem.m, problem.n, problem.k, problem.dtype
-        if not problem.matrices or not (n.is_const and k.is_const) or problem.a[3] != 1 or problem.epilogue.functions():
+        if not problem.matrices or not (n.is_const and k.is_const) or problem.a[3] != 1:
             return
         if not 0 < int(k) <= DEEPEST or int(n) * int(k) * dtype.itemsize > isa.l2 * SHARE:
             return
@@ -294,7 +302,8 @@ class SmallBGemmKernel(GemmKernel):
             *(piece("IRC_TILE_${body}_${R}x$W", _FEW, **given, R=r, W=w) for w in widths.values() for r in self._few),
             bf16_io.text(self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(s, t, self.epilogue, given["Y"]),
-            fill(_TILE, **given),
+            fill(_EDGE, **given),
+            fill(_TILE, **given) if self._own else "",
             *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self._own),
             fill(
                 _BODY,
@@ -311,19 +320,22 @@ class SmallBGemmKernel(GemmKernel):
 
     @property
     def _own(self) -> tuple[int, ...]:
-        """The heights of tiles that apply the epilogue in registers."""
+        """The heights of tiles that apply the epilogue in registers, where functions would need some of their own."""
+        if self.epilogue.functions():
+            return ()
         return self.heights if self.even else self.heights[:1]
 
     @property
     def _few(self) -> tuple[int, ...]:
-        """The heights of what is left of an unknown number of rows: kernels in one file share these tiles."""
+        """The heights of tiles whose sums are stored first: kernels in one file share these."""
         return self.heights[len(self._own) :]
 
     def _tables(self, widths: Mapping[str, int], body: str) -> Iterator[str]:
         """Print the tables of tiles by their heights, and the memory for sums that those of few rows need."""
         for name, w in widths.items():
-            own = ", ".join(f"[{r}] = {self.symbol}_{r}x{w}" for r in self._own)
-            yield f"    static {self.symbol}_run *const {name}[] = {{{own}}};\n"
+            if self._own:
+                own = ", ".join(f"[{r}] = {self.symbol}_{r}x{w}" for r in self._own)
+                yield f"    static {self.symbol}_run *const {name}[] = {{{own}}};\n"
             if self._few:
                 few = ", ".join(f"[{r}] = {body}_{r}x{w}" for r in self._few)
                 yield f"    static {self.symbol}_few *const {name}_few[] = {{{few}}};\n"
@@ -338,7 +350,8 @@ class SmallBGemmKernel(GemmKernel):
             return narrow if self.narrow else f"whole{end}"
 
         whole = f"{table('')}[rows]"
-        return fill(_CALL_OR_FEW if self._few else _CALL, **given, whole=whole, few=table("_few"))
+        text = _FEW_CALL if not self._own else _CALL_OR_FEW if self._few else _CALL
+        return fill(text, **given, whole=whole, few=table("_few"))
 
     @property
     def summary(self) -> str:

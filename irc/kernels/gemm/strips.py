@@ -19,8 +19,8 @@ from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
-from irc.kernels.core.tile import ADD_AND_STORE, Variants, body_of, epilogue_of, names, prelude
-from irc.kernels.gemm.packed import LONGEST_SUM, PACK_ROWS, WORTHWHILE, GemmKernel
+from irc.kernels.core.tile import ADD_AND_STORE, LAST_COLUMNS, Variants, body_of, epilogue_of, names, prelude
+from irc.kernels.gemm.packed import LONGEST_SUM, PACK_COLUMNS, WORTHWHILE, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.vector.lanes import square
 
@@ -103,8 +103,9 @@ static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b
 }
 """
 
-_BODY = """
-/* k rows of `columns` columns of B in panels `step` rows apart, zeros behind the last column. */
+_BODY = (
+    """
+/* k rows of `columns` columns of B in panels `step` rows apart, anything behind the last column. */
 static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t k, int64_t step, $T *to) {
     if (g->b_col == 1) { /* row by row: they may come from far */
         for (int64_t j = 0; j < k; j++, b += g->b_row, to += $NR) {
@@ -125,8 +126,8 @@ static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t 
     }
     for (int64_t col = 0; col < columns; col += $NR, b += $NR * g->b_col, to += $NR * step) {
         const int64_t have = columns - col < $NR ? columns - col : $NR;
-        if (g->b_row == 1 && have == $NR) {
-            ${S}_pack_rows(b, g->b_col, 1, $NR, k, to);
+        if (g->b_row == 1) {
+            ${S}_pack_columns(b, g->b_col, have, k, to);
             continue;
         }
         for (int64_t j0 = 0; j0 < k; j0 += 8) {
@@ -167,15 +168,9 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
                 ${V}_store(sums + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
     }
     ${choose}(k, a, a_row, b, b_row, begun ? sums : 0, $NR, sums, $NR);
-    for (int i = 0; i < rows; i++) {
-        for (int w = 0; w * $L < left; w++) {
-            $V x = ${V}_load(sums + i * $NR + w * $L);
-            if (done) x = ${S}_epilogue(o, x, row + i, col + w * $L, left - w * $L);
-            ${V}_store_part(c + i * o->c_row + w * $L, x, left - w * $L);
-        }
-    }
-}
-
+"""
+    + LAST_COLUMNS
+    + """
 /* Columns that are packed at once, at most: a single tile of rows waits for B, and reads long pieces of its rows. */
 IRC_INLINE int64_t ${S}_span(const ${S}_args *g) { return g->m <= $MR ? $NT : $NS; }
 
@@ -258,6 +253,7 @@ void $S($parameters) {
     else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
 """
+)
 
 
 @kernel
@@ -332,7 +328,7 @@ class StripsGemmKernel(GemmKernel):
                 for r in self.heights
             ),
             epilogue_of(s, t, self.epilogue),
-            fill(PACK_ROWS, **given),
+            fill(PACK_COLUMNS, **given),
             fill(
                 _BODY,
                 **given,

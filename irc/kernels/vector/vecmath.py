@@ -24,19 +24,23 @@ LIBRARY = ("sqrt", "floor", "ceil", "trunc", "log1p", "expm1", "exp2", "sin", "c
 FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "gelu", *LIBRARY})
 
 # exp(x) = 2^n · exp(r), |r| <= ln(2)/2: n by adding 1.5 · 2^23, which leaves it in the low bits; 2^n in two factors,
-# so that results below the normal range are rounded once and those above it become infinite.
+# so that results below the normal range are rounded once and those above it become infinite; or by the instruction that
+# multiplies by powers of two, which does the same.
 _EXP = """
-    $V t = x;
-    t = ${V}_select((${V}_mask)(t < -104.0f), ${V}_all(-104.0f), t);
-    t = ${V}_select((${V}_mask)(t > 89.0f), ${V}_all(89.0f), t);
+    const $V t = ${V}_at_least(${V}_all(-104.0f), ${V}_at_most(${V}_all(89.0f), x));
     const $V shifted = t * 0x1.715476p+0f + 0x1.8p+23f;
-    const ${V}_mask n = (${V}_mask)shifted - 0x4b400000;
     const $V whole = shifted - 0x1.8p+23f;
     const $V r = (t - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
 $exp_r
     p = p * (r * r) + r + 1.0f;
-    const ${V}_mask half = n >> 1;
-    return p * ($V)((half + 127) << 23) * ($V)((n - half + 127) << 23);"""
+#if defined(__AVX512F__) && $bytes == 64
+    $V y;
+    __asm__("vscalefps %2, %1, %0" : "=v"(y) : "v"(p), "v"(whole));
+    return y;
+#else
+    const ${V}_mask n = (${V}_mask)shifted - 0x4b400000, half = n >> 1;
+    return p * ($V)((half + 127) << 23) * ($V)((n - half + 127) << 23);
+#endif"""
 
 # x = m · 2^n, sqrt(1/2) <= m < sqrt(2): log(x) = n · ln(2) + f - f²/2 + f³ · q(f), f = m - 1.
 _LOG = """
@@ -67,14 +71,21 @@ $tanh_s
 _ERF = """
     const $V a = ${V}_abs(x), s = x * x;
 $erf_s
-    const $V t = ${V}_select((${V}_mask)(a > 4.0f), ${V}_all(4.0f), a);
+    const $V t = ${V}_at_most(${V}_all(4.0f), a);
 $erf_t
     const $V large = 1.0f - ${V}_exp(-(t * p));
     const $V y = ${V}_select((${V}_mask)(a < 0.92f), a + a * q, large);
     return ($V)((${V}_mask)y | ((${V}_mask)x & (int32_t)0x80000000));"""
 
+# 1 / (1 + exp(-x)): the exponential as above, but 2^n in one factor, which is infinite from 2^128 on; below 2^-126 it
+# would add nothing to 1.  The exponent stays in the low bits of `shifted`, with the bias of exponents added.
 _SIGMOID = """
-    return 1.0f / (1.0f + ${V}_exp(-x));"""
+    const $V t = ${V}_at_least(${V}_all(-87.0f), ${V}_at_most(${V}_all(89.0f), -x));
+    const $V shifted = t * 0x1.715476p+0f + 0x1.8000fep+23f, n = shifted - 0x1.8000fep+23f;
+    const $V r = (t - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+$exp_r
+    p = p * (r * r) + r + 1.0f;
+    return 1.0f / (1.0f + p * ($V)((${V}_bits)shifted << 23));"""
 
 # x · Φ(x): Φ(-|x|) is half of 2^(|x| · p(|x|)).  The exponent stays in the low bits of `shifted`, one less and with the
 # bias of exponents added; at -126 and below it is 0.
@@ -95,7 +106,7 @@ _LANES = """
 
 _BODIES = {"exp": _EXP, "log": _LOG, "tanh": _TANH, "erf": _ERF, "sigmoid": _SIGMOID, "gelu": _GELU}
 _CALLS = {"sigmoid": "1 / (1 + exp(-lanes[i]))", "gelu": "lanes[i] * 0.5 * erfc(lanes[i] * -0.70710678118654752440)"}
-_NEEDS = {"tanh": ("exp",), "erf": ("exp",), "sigmoid": ("exp",)}
+_NEEDS = {"tanh": ("exp",), "erf": ("exp",)}
 
 
 def definitions(functions: Iterable[str], lanes: int, dtype: DType) -> list[Piece]:
@@ -118,6 +129,6 @@ def _definition(function: str, lanes: int, dtype: DType) -> Piece:
         "gelu_a": horner(v, "q", "a", poly.ERFC_LOG2),
         "exp2_r": horner(v, "p", "r", poly.EXP2),
     }
-    text = fill(body, V=v, T=scalar, L=lanes, call=call, **places)
+    text = fill(body, V=v, T=scalar, L=lanes, call=call, bytes=lanes * dtype.itemsize, **places)
     code = f"IRC_HELPER {v} {v}_{function}({v} x) {{{text}\n}}\n"
     return Piece(f"IRC_VECTOR_{v}_{function}", code, (f"{v}_{function}",))
