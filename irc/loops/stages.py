@@ -15,6 +15,7 @@ from irc.layout.destination import DestinationPart
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer
 from irc.loops.schedule import BLOCK, Axis, Scalars, TileReducer, lane_worthy, loop, stride_score, tile_of, tileable
+from irc.loops.short_rows import emit_short_rows
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.loops.split import Element, Nest, Splitter
 from irc.traversal import replaced, walk
@@ -84,6 +85,8 @@ def emit_nest(
         axes, target, elements = _merged(lowering, ranges, nest, buffer)
     else:
         axes, target, elements = nest.axes, buffer, []
+    if elements and emit_short_rows(lowering.flat, b, ranges, axes, target, elements, outermost):
+        return
     with ExitStack() as stack:
         for k, axis in enumerate(axes):
             simd = k == len(axes) - 1 and bool(elements)

@@ -26,6 +26,7 @@ from irc.opdef.forms import PREV, Form, Results
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_NUMBERS
 from irc.ops.layout import normal_axis
+from irc.ops.top_k_loops import TopKLoops, has_numbers
 
 OV_TOPK: dict[str, Codec] = {
     "axis": Int(assumed=0),
@@ -121,10 +122,13 @@ class TopK(Op):
         return first.logical_or(big.ne(big).logical_and(other.eq(other)))
 
     def loops(self, b: LoopBuilder, x: Tensor, k: Tensor, values: Tensor, indices: Tensor) -> None:
-        """Insertion into the best so far, which is short; a worse element costs one comparison."""
+        """Numbers of an element and its index (`TopKLoops`); elements of 64 bits are inserted into the best so far."""
         axis = self.axis % x.rank
         size = values.shape[axis]
         if size == 0:
+            return
+        if has_numbers(x.dtype):
+            TopKLoops.of(b, x, values, indices, axis, self.largest, self.sort == "index").emit()
             return
         outer = [*x.shape[:axis], *x.shape[axis + 1 :]]
         with b.nest(outer, "parallel") as o:

@@ -122,11 +122,12 @@ IRC_MATH double irc_log2_wide(float a) {
     const float scaled = a < 0x1p-126f ? a * 0x1p+23f : a;
     const uint32_t b = irc_f32_bits(scaled) + 0x004afb0du;
     const double m = irc_bits_f32((b & 0x7fffffu) + 0x3f3504f3u);
-    const double n = (int32_t)(b >> 23) - (a < 0x1p-126f ? 150 : 127);
+    double n = (int32_t)(b >> 23) - (a < 0x1p-126f ? 150 : 127);
+    n = a == 0.0f ? -INFINITY : n; /* here, not of the sum: compilers would make a branch around all that it needs */
+    n = a < INFINITY ? n : (double)a;
     const double s = (m - 1.0) / (m + 1.0), z = s * s;
 $log2_z
-    const double y = a == 0.0f ? -INFINITY : n + s * q;
-    return a < INFINITY ? y : (double)a;
+    return n + s * q;
 }
 """
 _EXP2_WIDE = """/* 2^x to 2^-29; beyond 2^1000 and 2^-1000 it stays there */
@@ -144,14 +145,16 @@ _LOG10 = """    const double y = irc_log2_wide(x) * 0x1.34413509f79ffp-2;
     return x < 0.0f ? NAN : (float)y;"""
 _POW = """/* x^y; $bound */
 IRC_MATH float irc_pow_f32(float x, float y) {
-    const float a = fabsf(x), whole = fabsf(y) < 0x1p+24f ? y : 0.0f; /* from 2^24 on y is even */
-    const int32_t n = (int32_t)whole;
-    const int integer = (float)n == whole, odd = integer & n & 1;
-    float z = (float)irc_exp2_wide((double)y * irc_log2_wide(a));
-    z = ((x < 0.0f) & (a < INFINITY) & !integer) ? NAN : z;
-    z = odd ? copysignf(z, x) : z;
-    z = ((a == 1.0f) & (fabsf(y) == INFINITY)) ? 1.0f : z;
-    return ((x == 1.0f) | (y == 0.0f)) ? 1.0f : z;
+    const float a = fabsf(x), t = fabsf(y), shifted = t < 0x1p+23f ? t + 0x1p+23f : t; /* from 2^23 on y is whole */
+    const int integer = (t >= 0x1p+23f) | (shifted - 0x1p+23f == t);
+    const int odd = integer & (t < 0x1p+24f) & (int)(irc_f32_bits(shifted) & 1u);
+    const float z = (float)irc_exp2_wide((double)y * irc_log2_wide(a));
+    const int none = (x < 0.0f) & (a < INFINITY) & !integer;
+    const int one = ((a == 1.0f) & (t == INFINITY)) | (x == 1.0f) | (y == 0.0f);
+    /* by bits: of a choice, compilers would make a branch around all that z needs */
+    const uint32_t sign = irc_f32_bits(x) & ((uint32_t)odd << 31), keep = (uint32_t)one - 1u;
+    const uint32_t instead = ((uint32_t)one * 0x3f800000u) | ((uint32_t)none * 0x7fc00000u & keep);
+    return irc_bits_f32(((irc_f32_bits(z) | sign) & keep) | instead);
 }
 """
 _POW_HALF = """/* x^0.5: minus infinity gives infinity, either zero 0 */
@@ -348,7 +351,7 @@ def math_helpers(make: Callable[..., Any]) -> dict[str, Any]:
         head = f"/* {_bound(name)} */\nIRC_MATH float irc_{name}_f32(float x) {{\n"
         found[f"{name}_f32"] = make(f"{head}{text}\n}}\n", ("math", *needs))
     power = Template(_POW).substitute(bound=_bound("pow"))
-    found["pow_f32"] = make(power, ("math", "log2_wide", "exp2_wide"))
+    found["pow_f32"] = make(power, ("math", "log2_wide", "exp2_wide", *_BITS_F32))
     found["pow_half_f32"] = make(_POW_HALF, ("math",))
     for name, text, bound in POWERS.values():
         found[name] = make(f"/* {bound} */\nIRC_MATH float irc_{name}(float x) {{\n    return {text};\n}}\n", ("math",))
