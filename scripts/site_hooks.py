@@ -1,0 +1,86 @@
+"""Fill the documentation site with what is not a page of `docs`: hooks of mkdocs, named in mkdocs.yml.
+
+- Each code of a finding that a broken model of `tests/diagnostics` shows gets a page with model and finding.
+- Links to files beside `docs` lead to the repository.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+from posixpath import normpath
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ROOT / "tests" / "diagnostics"
+LANGUAGES = {"xml": "xml", "onnx": "text", "pb": "text", "bytes": "text", "hex": "text", "size": "text"}
+MARK = "===== expected\n"
+LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]*)(#[^)\s]*)?\)")
+SECTION = re.compile(r"^(### (IRC\d{4}): .*)$", re.MULTILINE)
+
+
+def repository() -> str:
+    """Read the address of the repository from pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return str(project["urls"]["Repository"]).rstrip("/")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a page for each code that broken models show."""
+    for code, cases in broken_models().items():
+        page = f"diagnostics/{code}.md"
+        files.append(File.generated(config, page, content=broken_page(code, cases)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Point links out of `docs` to the repository, and sections of codes to their broken models."""
+    folder = Path("docs", page.file.src_uri).parent.as_posix()
+
+    def outside(found: re.Match[str]) -> str:
+        path = normpath(f"{folder}/{found[1]}")
+        if path.startswith("docs/") or path == "docs":
+            return found[0]
+        kind = "tree" if (ROOT / path).is_dir() else "blob"
+        return f"]({repository()}/{kind}/main/{path}{found[2] or ''})"
+
+    markdown = LINK.sub(outside, markdown)
+    if page.file.src_uri == "diagnostics.md":
+        shown = broken_models()
+        markdown = SECTION.sub(
+            lambda m: f"{m[1]}\n\n[A model that shows it](diagnostics/{m[2]}.md)" if m[2] in shown else m[1], markdown
+        )
+    return markdown
+
+
+def broken_models() -> dict[str, list[Path]]:
+    """Find the broken models of each code."""
+    found: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(MODELS.glob("IRC*.txt")):
+        found[path.name[:7]].append(path)
+    return found
+
+
+def broken_page(code: str, cases: list[Path]) -> str:
+    """Write the page of one code: every model that shows it, and what irc says of it."""
+    parts = [f"# {code}\n\nWhat it means, and how to mend it: [the list of diagnostics](../diagnostics.md).\n"]
+    for path in cases:
+        name, kind, _ = path.name.rsplit(".", 2)
+        model, expected = path.read_text("utf-8").split(MARK, 1)
+        title = name.removeprefix(f"{code}-").replace("-", " ")
+        shown, said = fenced(model, LANGUAGES[kind]), fenced(expected, "text")
+        parts.append(f"## {title.capitalize()}\n\n{shown}\nirc says:\n\n{said}")
+    return "\n".join(parts)
+
+
+def fenced(text: str, language: str) -> str:
+    """Put a text into a block of code, whatever fences it holds itself."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}\n"
