@@ -187,7 +187,15 @@ def compile(
     from irc import driver
 
     options = driver.CompileOptions(
-        backend, threads, precision, target, dict(shapes or {}), dict(bounds or {}), cache, max_memory=max_memory, name=name
+        backend,
+        threads,
+        precision,
+        target,
+        dict(shapes or {}),
+        dict(bounds or {}),
+        cache,
+        max_memory=max_memory,
+        name=name,
     )
     return driver.compile_for_calls(source, options)
 

@@ -33,7 +33,9 @@ SOURCES = (".c", "kernels.h", ".py")
     type=click.Choice(["c", "numpy", "so", "all"]),
     help="c: C sources, no library. numpy: a Python module. so: library and header. all: sources, library, module.",
 )
-@click.option("--name", metavar="NAME", help="What names in C, and of its files, begin with.  Default: from the file's.")
+@click.option(
+    "--name", metavar="NAME", help="What names in C, and of its files, begin with.  Default: from the file's."
+)
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="Of a run; not kept in the folder.")
 @click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v2, x86-64-v3, aarch64 …")
 @click.option(

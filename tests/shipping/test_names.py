@@ -81,7 +81,10 @@ def test_four_models_of_one_name_link_into_one_program_in_c_and_in_cpp(tmp_path:
             continue
         (tmp_path / f"main.{language}").write_text(text)
         subprocess.run(
-            [*command, *flags, f"main.{language}", *objects, "-lm", "-o", language], cwd=tmp_path, check=True, timeout=60
+            [*command, *flags, f"main.{language}", *objects, "-lm", "-o", language],
+            cwd=tmp_path,
+            check=True,
+            timeout=60,
         )
         said = subprocess.run([tmp_path / language], capture_output=True, text=True, check=True, timeout=10).stdout
         x = (np.arange(72) % 7 - 3).astype(np.float32).reshape(1, 2, 6, 6)
