@@ -88,7 +88,7 @@ static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows
 """
 
 PACK_COLUMNS = """
-/* k rows of a panel of B whose columns are contiguous, `step` apart: of `have` of them, behind which stands the last. */
+/* k rows of a panel of B whose columns are contiguous, `step` apart: `have` of them, then copies of the last. */
 static void ${S}_pack_columns(const $T *b, int64_t step, int64_t have, int64_t k, $T *to) {
     for (int w = 0; w < $NV; w++, to += $L) {
         for (int64_t j = 0; j < k; j += $L) {
