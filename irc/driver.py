@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, IrcError, Loc, Problem, RunError, Sink, require
 from irc.diagnostics.codes import lowering, runtime_io as codes
+from irc.diagnostics.finding import in_order
 from irc.diagnostics.progress import tell
 from irc.runtime import cache as store, tuned
 from irc.runtime.artifact import Artifact, Content, Draft
@@ -86,7 +87,7 @@ def validate(source: Any) -> list[Diagnostic]:
 
         with sink.catching(Loc(source.file)):
             validity.check(source, sink)
-        return sink.diagnostics
+        return in_order(sink.diagnostics)
     raw: RawModel | None = None
     try:
         with sink.catching(whole(source)):
@@ -101,7 +102,7 @@ def validate(source: Any) -> list[Diagnostic]:
                 read_model(raw, sink)
     except OSError as e:  # the promise is that no file makes this raise
         sink.crash(e, whole(source))
-    return sink.diagnostics
+    return in_order(sink.diagnostics)
 
 
 def read(source: Any, sink: Sink) -> RawModel | None:

@@ -10,9 +10,11 @@ import networkx as nx
 
 from irc.border import support
 from irc.border.bodies import Body
+from irc.border.doubts import Doubts, follows, may_follow
 from irc.border.functions import Functions
-from irc.diagnostics import IrcError, Loc, Problem, Sink
+from irc.diagnostics import Diagnostic, IrcError, Loc, Problem, Sink
 from irc.diagnostics.codes import container_onnx as onnx_codes, operation as codes, shape as shape_codes
+from irc.diagnostics.core import as_written, made
 from irc.formats.document import RawFunction, RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Constant, Graph, Model, Node, Origin, Value
 from irc.ir.types import TensorType, Type, UnknownRank, dynamic
@@ -23,6 +25,10 @@ from irc.opdef.extent import require_possible
 from irc.opdef.forms import Attributes, Form
 from irc.opdef.opaque import Opaque
 from irc.opdef.registry import FORMS, form_at, forms_of
+
+
+class _Reported(Exception):
+    """A node cannot be read, and the sink has been told why."""
 
 
 def read_model(raw: RawModel, sink: Sink) -> Model:
@@ -50,6 +56,8 @@ class _Reader:
         self.unknown_opsets: set[str] = set()
         self.captured: dict[str, Value] = {}  # of a body: values of the graph around it
         self.bodies: list[Body] = []  # those of the node that is being read
+        self.doubts = Doubts()
+        self.meant: tuple[Form, type[Op]] | None = None  # what the unknown operation that is being read may be
         self.out = Graph()
 
     def graph(self, raw: RawGraph, types: Sequence[Type] | None = None) -> Graph:
@@ -78,7 +86,7 @@ class _Reader:
     def body(self, raw: RawGraph, sink: Sink) -> _Reader:
         """Make a reader for a body of the node that is being read; it knows what the body captures."""
         inner = _Reader(self.raw, sink)
-        inner.unknown_opsets = self.unknown_opsets
+        inner.unknown_opsets, inner.doubts = self.unknown_opsets, self.doubts
         inner.captured = {k: self.known[k] for k in support.free_keys(raw) if k in self.known}
         constants = [v for v in inner.captured.values() if v.const is not None]
         self.out.extras.setdefault("captured", []).extend(constants)
@@ -122,18 +130,41 @@ class _Reader:
         if self._computes_nothing(raw):
             return
         inputs = [self._operand(key) for key in raw.inputs]
-        before = len(self.out)
+        before, errors = len(self.out), self.sink.error_count
+        doubt = self.doubts.cause(self.doubts.operands(inputs, raw))
         try:
             self._node(raw, inputs)
+            refused = False
+        except _Reported:
+            self._remake(raw, inputs, before)
+            refused = True
         except Problem as p:
-            label = {"op": self._title(raw)} if "op" in p.facts else {}
-            self.sink.report(p.code, raw.loc, p.notes + _operand_notes(inputs), **{**p.facts, **label})
+            self._refuse(raw, inputs, p, doubt)
+            self._remake(raw, inputs, before)
+            refused = True
         except (IrcError, OSError):
             raise
         except Exception as e:  # a mistake of irc at this node is none of the others
             self.sink.crash(e, raw.loc, _operand_notes(inputs))
-        else:
-            return
+            self._remake(raw, inputs, before)
+            refused = True
+        results = [(v, self.known[v.key]) for v in raw.outputs if v.key in self.known]
+        if self.sink.error_count > errors:
+            self.doubts.mark((value for _, value in results), self.sink.errors[-1])
+        elif doubt is not None:
+            if refused:
+                self.doubts.mark((value for _, value in results), doubt)
+            else:
+                self.doubts.spread(results, doubt)
+
+    def _refuse(self, raw: RawNode, inputs: list[Value | None], p: Problem, doubt: Diagnostic | None) -> None:
+        """Report why a node cannot be read; as a consequence where its operands are in doubt already."""
+        label = {"op": self._title(raw)} if "op" in p.facts else {}
+        found = made(p.code, raw.loc, p.notes + _operand_notes(inputs), {**p.facts, **label})
+        self.sink.add(follows(found, doubt) if doubt is not None and may_follow(p) else found)
+
+    def _remake(self, raw: RawNode, inputs: list[Value | None], before: int) -> None:
+        """Keep a node that could not be read as it stands in the file."""
         self._unmake(before)
         self._opaque(raw, inputs)
 
@@ -145,7 +176,8 @@ class _Reader:
             return
         found = self._form(raw)
         if found is None:
-            self._opaque(raw, inputs)
+            types = self._types_as(raw, *self.meant, inputs) if self.meant is not None else ()
+            self._opaque(raw, inputs, types)
             return
         form, cls = found
         before = len(self.out)
@@ -163,6 +195,18 @@ class _Reader:
             self.sink.report(codes.TOO_MANY_OUTPUTS, raw.loc, op=op, given=len(raw.outputs), most=len(values))
         for i, (declared, value) in enumerate(zip(raw.outputs, values, strict=False)):
             self._bind(declared, value, raw, i)
+
+    def _types_as(self, raw: RawNode, form: Form, cls: type[Op], inputs: list[Value | None]) -> tuple[Type | None, ...]:
+        """The types of its results if a node that is misspelt were this operation; none where it cannot be."""
+        before, sink = len(self.out), self.sink
+        self.sink = Sink()
+        try:
+            return tuple(v.type for v in self._read(raw, form, cls, inputs))
+        except (Problem, _Reported):
+            return ()
+        finally:
+            self.sink = sink
+            self._unmake(before)
 
     def _made_since(self, count: int) -> list[Node]:
         """The nodes added since the graph had that many."""
@@ -191,13 +235,15 @@ class _Reader:
 
     def _read(self, raw: RawNode, form: Form, cls: type[Op], inputs: list[Value | None]) -> tuple[Value, ...]:
         label = self._label(raw, form)
-        fields = self._attributes(raw, form, label)
+        fields, unread = self._attributes(raw, form, label)
         sig = form.sig or cls.sig
         origin = Origin(self.format, raw, form, tuple(inputs), ())
         b = Builder(self.out, raw.name, raw.loc, origin, label)
         operands = self._with_attribute_operands(form, raw, form.canonical(inputs), label, b)
         # The row's own operands (before attributes became operands) decide arity and types.
         sig.check(label, inputs if form.sig else operands, form.types or None)
+        if unread:
+            raise _Reported
         if form.read is not None:
             made = form.read(b, Attributes(**fields, outputs=len(raw.outputs), opset=raw.version), *operands)
             for body in self.bodies:
@@ -216,15 +262,22 @@ class _Reader:
                 node.name = raw.name
         return values
 
-    def _attributes(self, raw: RawNode, form: Form, label: str) -> dict[str, Any]:
-        """Decode the node's attributes by the row's codecs; unknown ones are reported."""
+    def _attributes(self, raw: RawNode, form: Form, label: str) -> tuple[dict[str, Any], bool]:
+        """Decode the node's attributes by the row's codecs; those that are unknown or wrong are reported.
+
+        Of a word that is misspelt, what was probably meant is taken; True where nothing can be, for any of them.
+        """
         fields: dict[str, Any] = {}
-        self.bodies = []
+        self.bodies, unread = [], False
         for name, codec in form.attrs.items():
             if isinstance(codec, AsInput):
                 continue
             r = Reading(label, name, self.format, self.sink, raw.loc, self._body, self._value)
-            value = codec.decode(raw.attrs[name], r) if name in raw.attrs else codec.absent(r)
+            try:
+                value = codec.decode(raw.attrs[name], r) if name in raw.attrs else codec.absent(r)
+            except Problem as p:
+                self.sink.report(p.code, raw.loc, p.notes, **{**p.facts, "attribute": p.facts.get("attribute", name)})
+                value, unread = p.meant, unread or p.meant is None
             fields[codec.field(name)] = value
         for name in raw.attrs:
             if name not in form.attrs and not support.is_ignored_attribute(self.format, name):
@@ -234,7 +287,7 @@ class _Reader:
         fields |= {name: self._body(body) for name, body in raw.bodies.items()}
         if raw.bodies:
             fields |= {"joints": raw.extras, "ports": [str(v.extras.get("port")) for v in raw.outputs]}
-        return _split_pads(fields)
+        return _split_pads(fields), unread
 
     def _body(self, raw: RawGraph) -> Body:
         self.bodies.append(Body(self.body, raw))
@@ -285,6 +338,7 @@ class _Reader:
     # ------------------------------------------------- what is not read by a form
     def _form(self, raw: RawNode) -> tuple[Form, type[Op]] | None:
         """The row that reads this node; None (reported) if irc has none."""
+        self.meant = None
         if not raw.type or raw.extras.get("broken") or self.functions.is_refused(raw):  # the reader has reported it
             return None
         rows = forms_of(self.format, raw.domain, raw.type)
@@ -311,12 +365,17 @@ class _Reader:
             known = {r[0].name for k, v in FORMS.items() if k[:2] == (self.format, raw.domain) for r in v}
             near = self.sink.nearest(raw.type, sorted(known))
             guess = f"; did you mean {near}?" if near else ""
+            self.meant = form_at(self.format, raw.domain, near, raw.version) if near and not raw.bodies else None
             self.sink.report(codes.UNKNOWN_OP, raw.loc, op=raw.type, opset=opset, guess=guess)
         return None
 
-    def _opaque(self, raw: RawNode, inputs: list[Value | None]) -> None:
+    def _opaque(self, raw: RawNode, inputs: list[Value | None], meant: tuple[Type | None, ...] = ()) -> None:
+        """Keep a node as it stands, its results as declared, else of the types that were probably meant."""
         captured = [self.known[k] for k in sorted(support.captured_keys(raw)) if k in self.known]
-        types: tuple[Type, ...] = tuple(v.type or TensorType(dynamic, None) for v in raw.outputs)
+        guesses = [*meant, *[None] * len(raw.outputs)]
+        types: tuple[Type, ...] = tuple(
+            v.type or guess or TensorType(dynamic, None) for v, guess in zip(raw.outputs, guesses, strict=False)
+        )
         op = Opaque(self.format, raw.type, raw.version, raw.domain, types, len(captured))
         values = [self.out.new_value(v.key, t) for v, t in zip(raw.outputs, types, strict=True)]
         node = self.out.add_node(op, [*inputs, *captured], values, raw.name, raw.loc)
@@ -381,9 +440,9 @@ def _operand_notes(inputs: list[Value | None]) -> tuple[str, ...]:
             loc: Loc = value.producer.loc if value.producer else value.loc
             line = f":{loc.line}" if loc.line else ""
             source = (
-                f"  from {loc.where}" + (f" ({loc.file}{line})" if loc.file else "") if loc.where else f"  {value.name}"
+                f"  from {loc.where}" + (f" ({loc.file}{line})" if line else "") if loc.where else f"  {value.name}"
             )
-            notes.append(f"input {i}: {value.type}{source}")
+            notes.append(f"input {i}: {as_written(value.type)}{source}")
     return tuple(notes)
 
 

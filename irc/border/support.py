@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
@@ -177,14 +179,14 @@ def compare_types(sink: Sink, said: Type | None, known: Type | None, what: str, 
     if not isinstance(said, TensorType) or not isinstance(known, TensorType):
         return
     facts: Facts = {"value": what, "declared": said, "inferred": known}
+    port = re.match(r"input \d+ ", what)
     if said.dtype != dynamic and known.dtype != dynamic and said.dtype != known.dtype:
         sink.report(codes.DECLARED_TYPE, loc, **facts)
     elif said.shape is not None and known.shape is not None:
-        same = len(said.shape) == len(known.shape) and all(
-            a.equals(b) is not False for a, b in zip(said.shape, known.shape, strict=True)
-        )
-        if not same:
-            sink.report(codes.DECLARED_SHAPE, loc, **facts)
+        other = [k for k, (a, b) in enumerate(zip(said.shape, known.shape, strict=False)) if a.equals(b) is False]
+        if other or len(said.shape) != len(known.shape):
+            part = f"{port[0] if port else ''}dim {other[0] if other else 0}"
+            sink.report(codes.DECLARED_SHAPE, replace(loc, part=part), **facts)
 
 
 def list_type(codec: Codec) -> int:

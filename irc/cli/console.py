@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -39,12 +40,17 @@ def wants_colour(stream: TextIO | None) -> bool:
     return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def width_of(stream: TextIO | None) -> int | None:
+    """The columns of a terminal; None where the stream is none, so that nothing breaks lines for it."""
+    return shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
+
+
 def report(found: Sequence[Diagnostic]) -> None:
     """Findings as text to stderr."""
     from irc.diagnostics.render import render_text
 
     if found:
-        note(render_text(found, color=wants_colour(sys.stderr)))
+        note(render_text(found, color=wants_colour(sys.stderr), width=width_of(sys.stderr)))
 
 
 def write(text: str, stream: TextIO | None) -> None:

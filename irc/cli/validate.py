@@ -24,7 +24,7 @@ def command(models: tuple[str, ...], format: str) -> int:
         found += ours
         if format == "text":
             if ours:
-                console.out(render_text(ours, color=console.wants_colour(sys.stdout)))
+                console.out(render_text(ours, console.wants_colour(sys.stdout), console.width_of(sys.stdout)))
             console.out(f"{model}: {_summary(ours)}")
     if format != "text" and (found or format != "github"):
         console.out(RENDERERS[format](found))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from itertools import islice
 from typing import Protocol, cast
 
 from irc.diagnostics.code import Code
 from irc.diagnostics.codes import internal
-from irc.diagnostics.finding import NOWHERE, Diagnostic, Loc
+from irc.diagnostics.finding import NOWHERE, Diagnostic, Loc, in_order
 from irc.diagnostics.terminal import visible
 
 Facts = dict[str, object]
@@ -57,11 +59,29 @@ class Problem(Exception):
 
     def __init__(self, code: Code, notes: tuple[str, ...] = (), /, **facts: object) -> None:
         self.code, self.notes, self.facts = code, notes, facts
+        self.meant: object = None  # of an attribute that is misspelt: the value that was probably meant
         super().__init__(fill(code.message, facts))
 
 
+_NUMBERED = re.compile(r'"[^"]*"|(?<![\w?])[\w.:/-]*\?\d{1,18}\b', re.ASCII)
+"""Names that irc makes up for sizes which the file leaves open, and what stands in quotes, which is the user's."""
+
+
 def fill(template: str, facts: Mapping[str, object]) -> str:
-    return template.format_map(_Missing(facts))
+    """The template with the facts in it; a size that the file leaves open is `?`, as there."""
+    text = template.format_map(_Missing({k: as_written(v) for k, v in facts.items()}))
+    return open_sizes(text) if "?" in text else text
+
+
+def open_sizes(text: str) -> str:
+    """The text with `?` for every name that irc made up for a size."""
+    return _NUMBERED.sub(lambda found: found[0] if found[0].startswith('"') else "?", text)
+
+
+def as_written(fact: object) -> object:
+    """A fact as findings show it: types and sizes as the file has them."""
+    said = getattr(fact, "as_written", None)
+    return said() if callable(said) else fact
 
 
 class _Missing(dict[str, object]):
@@ -93,6 +113,14 @@ def require(condition: bool | Undecided, code: Code, **facts: object) -> None:
         note(relation, code, facts)
 
 
+def made(code: Code, loc: Loc, notes: tuple[str, ...], facts: Mapping[str, object]) -> Diagnostic:
+    """The finding of a code with these facts; the attribute that they name is what is meant at the place."""
+    part = next((str(facts[k]) if k == "attribute" else k for k in ("attribute", "axis") if k in facts), "")
+    if part and not loc.part:
+        loc = replace(loc, part=part)
+    return Diagnostic(code.id, code.severity, fill(code.message, facts), loc, notes, fill(code.help, facts))
+
+
 class Sink:
     """Collects findings, so that a stage reports every mistake at once."""
 
@@ -100,18 +128,20 @@ class Sink:
         self.diagnostics: list[Diagnostic] = []
         self._seen: set[tuple[str, str, str, str]] = set()
         self._guesses = 0
+        self.error_count = 0
 
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self.diagnostics)
 
     def report(self, code: Code, loc: Loc = NOWHERE, notes: tuple[str, ...] = (), /, **facts: object) -> None:
-        self.add(Diagnostic(code.id, code.severity, fill(code.message, facts), loc, notes, fill(code.help, facts)))
+        self.add(made(code, loc, notes, facts))
 
     def add(self, found: Diagnostic) -> None:
         key = (found.code, found.message, found.location.file, found.location.where)
         if key not in self._seen:
             self._seen.add(key)
             self.diagnostics.append(found)
+            self.error_count += found.severity == "error"
 
     def crash(self, error: Exception, loc: Loc = NOWHERE, notes: tuple[str, ...] = ()) -> None:
         """Report an exception nobody foresaw (IRC9002); IRC_TRACEBACK=1 prints where it happened."""
@@ -152,4 +182,4 @@ class Sink:
     def stop_on_errors(self, error: type[IrcError] = InvalidModel) -> None:
         """The end of a stage: raise with everything found so far if any of it is an error."""
         if self.errors:
-            raise error(self.diagnostics)
+            raise error(in_order(self.diagnostics))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from irc.diagnostics.codes import find
-from irc.diagnostics.finding import Diagnostic, plain
+from irc.diagnostics.finding import Diagnostic, Line, in_order, plain
 from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import TerminalText, visible
 
@@ -23,12 +24,64 @@ _LINK = re.compile(r"\[(?=[^\[\]]*\]\()")
 
 
 # ------------------------------------------------------------------------------- text
-def render_text(found: Iterable[Diagnostic], color: bool = False) -> TerminalText:
-    """The form for people: a headline, the place, the facts, a way out."""
-    lines = [line for d in found for line in d.lines()]
+ALIKE, PLACES = 3, 3
+"""Findings that say the same are folded from so many on; then so many further places are named."""
+_FACT = re.compile(r'"[^"]*"|\b\d+\b')
+_QUOTED = re.compile(r'"[^"]*"')
+
+
+def render_text(found: Iterable[Diagnostic], color: bool = False, width: int | None = None) -> TerminalText:
+    """The form for people: a headline, the place, the facts, a way out.
+
+    Findings that differ in nothing but the place and what it is called are folded into the first of them, with their
+    count; of warnings and notes, also those that differ in numbers.  Lines are broken between words where a width is
+    given.
+    """
+    lines: list[Line] = []
+    for group in _alike(found):
+        first, *others = group
+        places = ", ".join(d.location.where or d.place() for d in others[:PLACES])
+        more = (f"{len(others)} more like this: {places}{', …' if len(others) > PLACES else ''}",) if others else ()
+        lines += first.lines(more)
+    if width is not None:
+        lines = [part for line in lines for part in _broken(line, width)]
     if color:
         return TerminalText.styled(lines)
     return plain(lines)
+
+
+def _alike(found: Iterable[Diagnostic]) -> list[list[Diagnostic]]:
+    """The findings, those to be folded together, by their first places."""
+    groups: dict[tuple[str, ...], list[Diagnostic]] = {}
+    for d in found:
+        facts = _QUOTED if d.severity == "error" else _FACT
+        groups.setdefault((d.code, d.severity, d.location.file, facts.sub("", d.message)), []).append(d)
+    shown = [g for group in groups.values() for g in ([group] if len(group) >= ALIKE else [[d] for d in group])]
+    return sorted(shown, key=_order([group[0] for group in shown]))
+
+
+def _order(firsts: list[Diagnostic]) -> Callable[[list[Diagnostic]], int]:
+    places = {id(d): n for n, d in enumerate(in_order(firsts))}
+    return lambda group: places[id(group[0])]
+
+
+def _broken(line: Line, width: int) -> list[Line]:
+    """A line in parts that fit, broken between words; later parts are indented.  Excerpts fit as they are."""
+    if sum(len(text) for text, _ in line) <= width:
+        return [line]
+    parts: list[Line] = [[]]
+    used = 0
+    for text, style in line:
+        for word in re.findall(r"\s*\S+|\s+$", text):
+            if used + len(word) > width and used > len(_INDENT) and word[:1].isspace():
+                parts.append([(_INDENT, "")])
+                used, word = len(_INDENT), word.lstrip()
+            parts[-1].append((word, style))
+            used += len(word)
+    return parts
+
+
+_INDENT = "     "
 
 
 def summary(found: Sequence[Diagnostic]) -> str:
@@ -39,10 +92,16 @@ def summary(found: Sequence[Diagnostic]) -> str:
 
 
 # ------------------------------------------------------------------------------- JSON
+LONGEST_SOURCE = 1000
+"""Characters of a line of the file that go into JSON and SARIF."""
+
+
 def as_dict(d: Diagnostic) -> dict[str, Any]:
     """A finding as `schemas/diagnostics.schema.json` describes it."""
-    line, column = d.location.resolve()
+    spot = d.location.spot()
+    line, column = (None, None) if spot is None else (spot.line, spot.column)
     place = {"file": d.location.file, "line": line, "column": column, "where": d.location.where}
+    place["source"] = "" if spot is None else spot.text.strip()[:LONGEST_SOURCE]
     return {
         "code": d.code,
         "severity": d.severity,
@@ -82,6 +141,7 @@ def _rule(id: str) -> dict[str, Any]:
         "name": re.sub(r"[^A-Za-z0-9]", "", code.title.title()),
         "shortDescription": {"text": code.title},
         "fullDescription": {"text": code.why},
+        "helpUri": _page(id),
         "help": {"text": code.fix},
         "defaultConfiguration": {"level": code.severity},
     }
@@ -94,9 +154,14 @@ def _result(d: Diagnostic, rule: int) -> dict[str, Any]:
     location: dict[str, Any] = {}
     if d.location.file:
         physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(d.location.file)}}
-        line, column = d.location.resolve()
-        if line:
-            physical["region"] = {"startLine": line, **({"startColumn": column} if column else {})}
+        spot = d.location.spot()
+        if spot is not None and spot.line:
+            region: dict[str, Any] = {"startLine": spot.line}
+            if spot.column:
+                region |= {"startColumn": spot.column, "endColumn": spot.column + spot.width}
+            if spot.text:
+                region["snippet"] = {"text": visible(spot.text.strip()[:LONGEST_SOURCE])}
+            physical["region"] = region
         location["physicalLocation"] = physical
     if d.location.where:
         location["logicalLocations"] = [{"fullyQualifiedName": d.location.where}]
@@ -108,6 +173,23 @@ def _result(d: Diagnostic, rule: int) -> dict[str, Any]:
 def _uri(file: str) -> str:
     path = Path(file)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix(), errors="surrogatepass")
+
+
+@cache
+def _pages() -> str:
+    """The address of docs/diagnostics.md, where the distribution names one."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    try:
+        urls = [entry.partition(", ") for entry in metadata("irc-compiler").get_all("Project-URL") or []]
+    except PackageNotFoundError:
+        return ""
+    return next((url for label, _, url in urls if label == "Diagnostics"), "")
+
+
+def _page(id: str) -> str:
+    """The address of what `irc explain` prints; a name of it where the distribution has no address."""
+    return f"{_pages()}#{id.lower()}" if _pages() else f"urn:irc-compiler:{id}"
 
 
 def _version() -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from irc.arrays import NumpyType
 from irc.diagnostics import Problem
 from irc.diagnostics.codes import lowering
+from irc.diagnostics.core import open_sizes
 from irc.ir.dim import Dim, DimLike, product
 
 Extras = dict[str, Any]
@@ -215,6 +216,10 @@ class TensorType:
     def __str__(self) -> str:
         dims = "..." if self.shape is None else ",".join(map(str, self.shape))
         return f"{self.dtype}[{dims}]"
+
+    def as_written(self) -> str:
+        """The type as findings show it: `?` for a size that the file leaves open."""
+        return open_sizes(str(self))
 
     @property
     def rank(self) -> int | None:

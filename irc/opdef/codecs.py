@@ -355,7 +355,7 @@ class Enum(Codec):
                     r.warn(codes.ODD_CASE, text=raw, value=word)
                     return value
         near = (r.sink or Sink()).nearest(str(raw), words)
-        raise Problem(
+        problem = Problem(
             codes.BAD_ENUM,
             op=r.op,
             attribute=r.attribute,
@@ -363,6 +363,8 @@ class Enum(Codec):
             choices=", ".join(words),
             guess=f"; did you mean {near}?" if near else "",
         )
+        problem.meant = next((value for word, value in self.choices.items() if str(word) == near), None)
+        raise problem
 
     def encode(self, value: AttributeValue, format: str) -> Attr:
         for word, canonical in self.choices.items():

@@ -98,7 +98,7 @@ def test_json_is_of_the_published_schema() -> None:
     printed = json.loads(render_json([MATMUL, NODE]))
     jsonschema.validate(printed, json.loads((ROOT / "schemas" / "diagnostics.schema.json").read_text("utf-8")))
     first, second = (d["location"] for d in printed["diagnostics"])
-    assert first == {"file": "model.xml", "line": 1834, "column": 5, "where": MATMUL.location.where}
+    assert first == {"file": "model.xml", "line": 1834, "column": 5, "where": MATMUL.location.where, "source": ""}
     assert (second["line"], second["column"]) == (None, None)
     assert json.loads(render_json([])) == {"schema": 1, "diagnostics": []}
 
@@ -116,8 +116,9 @@ def test_sarif_points_at_rules_and_places() -> None:
     place = run["results"][0]["locations"][0]
     assert place["physicalLocation"] == {
         "artifactLocation": {"uri": "model.xml"},
-        "region": {"startLine": 1834, "startColumn": 5},
+        "region": {"startLine": 1834, "startColumn": 5, "endColumn": 6},
     }
+    assert all(r["helpUri"].endswith(r["id"]) for r in rules)
     assert place["logicalLocations"] == [{"fullyQualifiedName": MATMUL.location.where}]
     assert "region" not in run["results"][1]["locations"][0]["physicalLocation"]
 

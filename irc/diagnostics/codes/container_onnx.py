@@ -11,7 +11,7 @@ FILE_UNREADABLE = Code(
     why="The path does not name a regular file that this user may read.",
     example="irc info missing.onnx",
     fix="Check the path, and that the file is readable.",
-    help="check the path and its permissions",
+    help="{advice}",
 )
 FILE_EMPTY = Code(
     "IRC1402",
@@ -51,7 +51,7 @@ PARSE_FAILED = Code(
     why="The file is truncated or damaged, nests subgraphs deeper than protobuf allows, or is no ONNX file at all.",
     example="head -c 1000 model.onnx > broken.onnx; irc info broken.onnx",
     fix="Compare its size or checksum with the original, and fetch or export it again.",
-    help="the file is probably truncated or damaged: fetch or export it again",
+    help="{advice}",
 )
 NO_GRAPH = Code(
     "IRC1406",

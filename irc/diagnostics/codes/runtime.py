@@ -16,7 +16,7 @@ COMPILER_UNUSABLE = Code(
     "IRC6002",
     "error",
     "The C compiler does not work",
-    "{command} could not be asked for its version: {reason}",
+    "{command} does not work as a C compiler: {reason}",
     why="Before it is used, a compiler is asked for its version, which is part of the cache key.",
     example="CC=/usr/bin/false",
     fix="Set CC to a working C compiler.",

@@ -204,7 +204,7 @@ NO_LIBRARY = Code(
     why="An artefact is run from its shared library (C) or its Python module (NumPy).",
     example="an artefact emitted with --emit c only, or for another operating system",
     fix="Compile for this machine.",
-    help="compile the model again on this machine",
+    help="compile the model again on this machine (irc compile MODEL, without --emit c or for another target)",
 )
 ARTEFACT_OUTSIDE = Code(
     "IRC6324",

@@ -10,6 +10,7 @@ attr_sources (types as they stood), rest · value: see `type_protos`, plus doc_s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import onnx
@@ -18,6 +19,7 @@ from irc.diagnostics import Loc, Sink
 from irc.diagnostics.codes import container_onnx as codes
 from irc.formats.document import Attr, RawFunction, RawGraph, RawNode, RawTensor, RawValue
 from irc.formats.onnx.apart import Places
+from irc.formats.onnx.printing import Printed
 from irc.formats.onnx.residue import residue
 from irc.formats.onnx.tensors import TensorReader
 from irc.formats.onnx.text import pairs, shown, text
@@ -89,6 +91,7 @@ class GraphReader:
     def __init__(self, file: str, opsets: dict[str, int], sink: Sink, tensors: TensorReader, types: TypeReader) -> None:
         self.file, self.opsets, self.sink, self.tensors, self.types = file, opsets, sink, tensors, types
         self.in_function = False
+        self.order = 0  # of nodes in the file, those of bodies behind their node
 
     def text(self, value: str | bytes, what: str, loc: Loc) -> str:
         return text(value, what, loc, self.sink)
@@ -181,17 +184,16 @@ class GraphReader:
         self, proto: onnx.NodeProto, position: int, path: str, declared: dict[str, RawValue], depth: int
     ) -> RawNode:
         title = f'node {position} "{shown(proto.name)}"' if proto.name else f"node {position}"
-        loc = Loc(self.file, f"{path}, {title}" + (f" ({shown(proto.op_type)})" if proto.op_type else ""))
+        node = RawNode("", 0)
+        where = f"{path}, {title}" + (f" ({shown(proto.op_type)})" if proto.op_type else "")
+        self.order += 1
+        loc = node.loc = Loc(self.file, where, Printed(node), order=self.order)
         if not proto.op_type:
             self.sink.report(codes.OP_TYPE_MISSING, loc)
-        domain = canonical_domain(self.text(proto.domain, "a node's domain", loc))
-        node = RawNode(
-            self.text(proto.op_type, "an op_type", loc),
-            self.version(domain, loc),
-            domain,
-            self.text(proto.name, "a node's name", loc),
-            loc=loc,
-        )
+        node.type = self.text(proto.op_type, "an op_type", loc)
+        node.domain = canonical_domain(self.text(proto.domain, "a node's domain", loc))
+        node.version = self.version(node.domain, loc)
+        node.name = self.text(proto.name, "a node's name", loc)
         node.inputs = [self.text(name, "an input's name", loc) for name in proto.input]
         for name in proto.output:
             key = self.text(name, "an output's name", loc)
@@ -269,7 +271,7 @@ class GraphReader:
 
     def _value(self, proto: onnx.AttributeProto, kind: int, name: str, loc: Loc, inner: str, depth: int) -> Attr:
         value: Any = getattr(proto, FIELD_OF[kind])
-        place = Loc(self.file, f'{loc.where}, attribute "{name}"')
+        place = replace(loc, where=f'{loc.where}, attribute "{name}"', part=name)
         match kind:
             case A.FLOAT | A.INT:
                 return value

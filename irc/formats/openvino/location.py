@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from xml.parsers import expat
 from xml.parsers.expat import errors
 
+from irc.diagnostics.finding import Spot
 from irc.files import LARGEST_TEXT, read_regular
 
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->)*+", re.DOTALL)
@@ -122,22 +125,113 @@ def _without_doctype(data: bytes) -> tuple[bytes, tuple[int, int] | None]:
 
 
 class _Positions:
-    """Line and column of every element of a file, by its number in document order."""
+    """The text of a file, and where its elements begin in it, by their number in document order."""
 
     def __init__(self, path: str) -> None:
-        self.lines, self.columns = array("L"), array("L")
+        self.starts, self.data = array("Q"), load_bytes(path).data
         parser = expat.ParserCreate()
 
         def start(_tag: str, _attributes: dict[str, str]) -> None:
-            self.lines.append(parser.CurrentLineNumber)
-            self.columns.append(parser.CurrentColumnNumber + 1)
+            self.starts.append(parser.CurrentByteIndex)
 
         parser.StartElementHandler = start
         with suppress(expat.ExpatError):  # the elements before the damage keep their positions
-            parser.Parse(load_bytes(path).data, True)
+            parser.Parse(self.data, True)
+        self.lines = array("Q", (found.start() for found in re.finditer(b"\n", self.data)))
 
-    def at(self, ordinal: int) -> tuple[int, int] | None:
-        return (self.lines[ordinal], self.columns[ordinal]) if 0 <= ordinal < len(self.lines) else None
+    def spot(self, ordinal: int, part: str) -> Spot | None:
+        """The place of an element, or of a part of it."""
+        if not 0 <= ordinal < len(self.starts):
+            return None
+        return self.at(*_part(self.data, self.starts[ordinal], part))
+
+    def at(self, start: int, end: int) -> Spot:
+        """The place of these bytes, with the line they begin in."""
+        line = bisect_left(self.lines, start)
+        begin = self.lines[line - 1] + 1 if line else 0
+        stop = self.lines[line] if line < len(self.lines) else len(self.data)
+        text = self.data[begin:stop].decode("utf-8", "replace").rstrip("\r")
+        before = len(self.data[begin:start].decode("utf-8", "replace"))
+        width = len(self.data[start : min(end, stop)].decode("utf-8", "replace"))
+        return Spot(line + 1, before + 1, text, before, max(width, 1))
+
+    def line(self, number: int, column: int) -> Spot:
+        """The place of a character."""
+        begin = self.lines[number - 2] + 1 if 1 < number <= len(self.lines) + 1 else 0
+        stop = self.lines[number - 1] if number <= len(self.lines) else len(self.data)
+        return Spot(number, column, self.data[begin:stop].decode("utf-8", "replace"), column - 1)
+
+
+_OF_LAYERS = ("id", "name", "type", "version")
+"""Attributes that no `<data>` lacks."""
+_TAG = re.compile(
+    rb"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>"
+    rb"|<(?P<close>/?)(?P<name>[^\s<>/]+)(?P<rest>(?:\"[^\"]*\"|'[^']*'|[^\"'<>])*?)(?P<empty>/?)>",
+    re.DOTALL,
+)
+
+
+def _children(data: bytes, start: int) -> Iterator[tuple[re.Match[bytes], int]]:
+    """The tags of the element that begins there and those in it, with their depth: its own is 0."""
+    depth = 0
+    for tag in _TAG.finditer(data, start):
+        if not tag["name"]:
+            continue
+        if tag["close"]:
+            depth -= 1
+        else:
+            yield tag, depth
+            depth += not tag["empty"]
+        if depth <= 0:
+            return
+
+
+def _part(data: bytes, start: int, part: str) -> tuple[int, int]:
+    """Where a part of an element stands: an attribute of its own or of its `<data>`, or a `<dim>`.
+
+    Of an attribute that is not there: where it would be.  Else the element's tag.
+    """
+    own = _TAG.match(data, start)
+    whole = (start, own.end("name") if own else start + 1)
+    if not part or own is None:
+        return whole
+    dim = re.fullmatch(r"(?:(input|output) (\d+) )?dim (\d+)", part)
+    if dim is not None:
+        return _dim(data, start, dim[1], int(dim[2] or 0), int(dim[3])) or whole
+    for tag, depth in _children(data, start):
+        if depth == 0 or (depth == 1 and tag["name"] == b"data"):
+            found = _attribute(tag, part)
+            if found is not None:
+                return found
+            if depth and part not in _OF_LAYERS:
+                return tag.start(), tag.end("name")
+        elif tag["name"] in (b"body", b"then_body", b"else_body"):
+            break
+    return whole
+
+
+def _attribute(tag: re.Match[bytes], name: str) -> tuple[int, int] | None:
+    """An attribute in a tag; `axis` also as `axes`."""
+    plural = b"|axes" if name == "axis" else b""
+    pattern = rb"(?<=\s)(?:" + re.escape(name.encode("utf-8", "replace")) + plural + rb")\s*=\s*(?:\"[^\"]*\"|'[^']*')"
+    found = re.compile(pattern).search(tag.string, tag.start("rest"), tag.end("rest"))
+    return found.span() if found else None
+
+
+def _dim(data: bytes, start: int, side: str | None, port: int, axis: int) -> tuple[int, int] | None:
+    """A `<dim>` of the port that begins there, or of a port of the layer that does."""
+    inside, ports, dims, level = side is None, 0, -1, 1 if side is None else 3
+    for tag, depth in _children(data, start):
+        if side is not None and depth == 1:
+            inside = tag["name"] == side.encode()
+        elif side is not None and depth == 2 and inside:
+            ports += 1
+        elif depth == level and inside and tag["name"] == b"dim" and (side is None or ports == port + 1):
+            dims += 1
+            if dims == axis:
+                end = data.find(b"</dim>", tag.end())
+                return tag.start(), tag.end() if end < 0 else end + 6
+    return None
 
 
 _cache: OrderedDict[tuple[str, int, int], _Positions] = OrderedDict()
@@ -163,22 +257,32 @@ class Position:
         self.path, self.ordinal = path, ordinal
 
     def __call__(self) -> tuple[int, int] | None:
+        found = self.spot("")
+        return None if found is None or found.line is None or found.column is None else (found.line, found.column)
+
+    def spot(self, part: str) -> Spot | None:
         try:
-            return _positions(self.path).at(self.ordinal)
+            return _positions(self.path).spot(self.ordinal, part)
         except OSError:
             return None
 
 
 class FixedPosition:
-    """A line and column that are known already."""
+    """A line and column of a file that are known already."""
 
-    __slots__ = ("column", "line")
+    __slots__ = ("column", "line", "path")
 
-    def __init__(self, line: int, column: int) -> None:
-        self.line, self.column = line, column
+    def __init__(self, line: int, column: int, path: str) -> None:
+        self.line, self.column, self.path = line, column, path
 
     def __call__(self) -> tuple[int, int] | None:
         return self.line, self.column
+
+    def spot(self, part: str) -> Spot | None:
+        try:
+            return _positions(self.path).line(self.line, self.column)
+        except (OSError, ValueError):
+            return Spot(self.line, self.column)
 
 
 def syntax_error(data: bytes) -> tuple[str, int, int] | None:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from irc.diagnostics import Code, Diagnostic, Facts, Loc, Sink
+from irc.diagnostics import Code, Facts, Loc, Sink
 from irc.diagnostics.codes import container_openvino as codes
-from irc.diagnostics.core import fill
+from irc.diagnostics.core import made
 from irc.formats.openvino.location import FixedPosition, Position, load_bytes, syntax_error
 
 Element = Any
@@ -45,9 +46,8 @@ class XmlFile:
         **facts: object,
     ) -> None:
         """Report at an element.  OpenVINO never looks at dead layers, so their errors are warnings."""
-        severity = "warning" if dead and code.severity == "error" else code.severity
-        message, help_ = fill(code.message, facts), fill(code.help, facts)
-        self.sink.add(Diagnostic(code.id, severity, message, self.loc(element, where), notes, help_))
+        found = made(code, self.loc(element, where), notes, facts)
+        self.sink.add(replace(found, severity="warning") if dead and found.severity == "error" else found)
 
 
 def parse(path: str, sink: Sink) -> XmlFile | None:
@@ -61,16 +61,16 @@ def parse(path: str, sink: Sink) -> XmlFile | None:
         sink.report(codes.FILE_UNREADABLE, Loc(path), file=path, reason=str(e))
         return None
     if not source.data.strip():
-        sink.report(codes.XML_EMPTY, Loc(path, "file", FixedPosition(1, 1)))
+        sink.report(codes.XML_EMPTY, Loc(path, "file", FixedPosition(1, 1, path)))
         return None
     if source.encoding is not None:
         facts: Facts = {"encoding": source.encoding[:60]}
-        sink.report(codes.XML_ENCODING, Loc(path, "file", FixedPosition(1, 1)), **facts)
+        sink.report(codes.XML_ENCODING, Loc(path, "file", FixedPosition(1, 1, path)), **facts)
     if source.doctype:
-        sink.report(codes.XML_DOCTYPE, Loc(path, "file", FixedPosition(*source.doctype)))
+        sink.report(codes.XML_DOCTYPE, Loc(path, "file", FixedPosition(*source.doctype, path)))
     if source.ampersand:
         notes = (f"{source.ampersands} in the file, this is the first",) if source.ampersands > 1 else ()
-        sink.report(codes.XML_ENTITY, Loc(path, "file", FixedPosition(*source.ampersand)), notes)
+        sink.report(codes.XML_ENTITY, Loc(path, "file", FixedPosition(*source.ampersand, path)), notes)
     root = _tree(path, source.data, sink)
     return None if root is None else XmlFile(path, root, sink)
 
@@ -85,14 +85,16 @@ def _tree(path: str, data: bytes, sink: Sink) -> Element | None:
         text = str(e)
         if "xcessive depth" in text or "too deep" in text:
             line, column = getattr(e, "position", None) or (1, 1)
-            sink.report(codes.XML_TOO_DEEP, Loc(path, "file", FixedPosition(line, max(column, 1))), limit=MAX_DEPTH)
+            sink.report(
+                codes.XML_TOO_DEEP, Loc(path, "file", FixedPosition(line, max(column, 1), path)), limit=MAX_DEPTH
+            )
             return None
         found = syntax_error(data)
         if found is None:
             line, column = getattr(e, "position", None) or (1, 1)
             found = (text, line, max(column, 1))
         reason, line, column = found
-        sink.report(codes.XML_SYNTAX, Loc(path, "file", FixedPosition(line, column)), reason=reason)
+        sink.report(codes.XML_SYNTAX, Loc(path, "file", FixedPosition(line, column, path)), reason=reason)
         return None
 
 
