@@ -36,6 +36,18 @@ class _Verbs(click.Group):
             return None
         return importlib.import_module(f"irc.cli.{cmd_name}").command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(name, VERBS, 1)
+            advice = f"did you mean {near[0]}?" if near else f"commands are {', '.join(VERBS)}"
+            ctx.fail(f"no such command {name!r}; {advice}")
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="irc-compiler", prog_name="irc")

@@ -138,7 +138,9 @@ def listed(inputs: Mapping[str, str]) -> str:
 
 # ----------------------------------------------------------------------------- outputs
 def save(target: str, named: Iterable[tuple[str, Any]]) -> list[str]:
-    """Write arrays to FILE.npz, or one .npy each into a folder; the files written.  Strings become `U` arrays.
+    """Write arrays to FILE.npz, the only one to FILE.npy, or one .npy each into a folder; the files written.
+
+    Strings become `U` arrays.  Raises BadParameter where there are several for a .npy.
 
     Files and members of an archive are called like the arrays, as far as that is safe.  A file appears under its
     name, or takes the place of one that was there, only when it is complete.  OSError.
@@ -152,6 +154,13 @@ def save(target: str, named: Iterable[tuple[str, Any]]) -> list[str]:
             for name, (_, array) in zip(member_names(name for name, _ in arrays), arrays, strict=True):
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
                     np.lib.format.write_array(stream, array, allow_pickle=False)
+        return [str(path)]
+    if path.suffix == ".npy":
+        if len(arrays) != 1:
+            several = f"{len(arrays)} outputs do not fit into a .npy: name a folder or a .npz"
+            raise click.BadParameter(several, param_hint="--output")
+        with replacing(path) as file:
+            np.lib.format.write_array(file, np.asarray(arrays[0][1]), allow_pickle=False)
         return [str(path)]
     path.mkdir(parents=True, exist_ok=True)
     files = [path / f"{name}.npy" for name in file_names(name for name, _ in arrays)]

@@ -14,8 +14,10 @@ from irc.diagnostics.terminal import TerminalText, visible
 from irc.runtime.limits import Limits
 from irc.runtime.profiling import Profile, Step
 
-WIDTH = 150
-"""Of tables where standard output is no terminal."""
+WIDTH, NARROWEST = 150, 12
+"""Of tables where standard output is no terminal, and of the names in them."""
+WIDE = 120
+"""From here on there is room for headings and brackets in one line."""
 COLUMNS = ("ms", "%", "calls", "GFLOP/s", "% of FMA", "GB/s", "% of memory")
 
 MOST_LAYERS = 20
@@ -175,30 +177,42 @@ class Report:
     def as_text(self, top: int) -> TerminalText:
         """Both tables, of that many rows."""
         parts: list[Any] = [str(TerminalText(line)) for line in self.heading()]
+        width = console.width_of(sys.stdout) or WIDTH
         for title, found in (("layers", self.layers), ("kernel or generated function", self.kernels)):
-            parts += ["", self._table(title, found, top)]
+            parts += ["", self._table(title, found, top, width)]
         parts += ["", *self.notes()] if self.notes() else []
-        colour = console.wants_colour(sys.stdout)
-        return TerminalText.drawn(parts, colour, None if colour else WIDTH)
+        return TerminalText.drawn(parts, console.wants_colour(sys.stdout), width)
 
-    def _table(self, title: str, found: list[Row], top: int) -> Any:
+    def _table(self, title: str, found: list[Row], top: int, width: int) -> Any:
+        """A table of at most that width: where it is narrow, headings and the figures in brackets take two lines."""
         from rich.box import SIMPLE
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
-        for name in COLUMNS:
-            table.add_column(name, justify="right", no_wrap=True)
+        table = Table(box=SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        shown = [self.cells(r) for r in (*found[:top], self.total)]
+        heads = list(COLUMNS)
+        if width < WIDE:
+            heads = [name.replace("% of ", "% of\n").replace("memory", "mem.") for name in heads]
+            shown = [[cell.replace(" (", "\n(") for cell in cells] for cells in shown]
+        widths = [
+            max((len(line) for text in column for line in text.split("\n")), default=0)
+            for column in zip(heads, *shown, strict=True)
+        ]
+        for name, least in zip(heads, widths, strict=True):
+            table.add_column(name, justify="right", no_wrap=True, min_width=least)
+        left = max(width - sum(widths) - 2 * len(widths), NARROWEST)
         table.add_column(title, overflow="fold")
-        for r in found[:top]:
-            table.add_row(*self.cells(r), Text(TerminalText(_titled(r, MOST_LAYERS))))
+        for r, cells in zip(found[:top], shown, strict=False):
+            lines = broken(TerminalText(_titled(r, MOST_LAYERS)), left)
+            table.add_row(*cells, Text("\n".join(lines)))
         if rest := found[top:]:
             seconds = sum(r.seconds for r in rest)
             share = f"{100 * seconds / self.profile.seconds:.1f}" if self.profile.seconds else ""
             calls = str(sum(r.calls for r in rest))
             table.add_row(f"{seconds * 1e3:.4f}", share, calls, *[""] * 4, f"{len(rest)} more (--top)")
         table.add_section()
-        table.add_row(*self.cells(self.total), self.total.name)
+        table.add_row(*shown[-1], self.total.name)
         return table
 
     def as_json(self) -> dict[str, Any]:
@@ -293,6 +307,20 @@ class Report:
             bar = _coloured("i", colours[r.kind], f"width:{100 * r.seconds / longest:.2f}%;")
             body.append(HtmlText.element("tr", *cells, HtmlText.element("td", bar, _titled(r), title=_titled(r))))
         return HtmlText.element("div", HtmlText.element("h2", title), HtmlText.element("table", head, *body))
+
+
+def broken(text: str, width: int) -> list[str]:
+    """A text in lines of that width, broken behind spaces, commas and the separators of names; else anywhere."""
+    lines, line = list[str](), ""
+    for piece in re.findall(r"[^ /._,:]*[ /._,:]*", text):
+        if len(line + piece.rstrip()) > width and line:
+            lines.append(line.rstrip())
+            line = ""
+        line += piece
+        while len(line.rstrip()) > width:
+            lines.append(line[:width])
+            line = line[width:]
+    return [*lines, line.rstrip()] if line.strip() or not lines else lines
 
 
 def _coloured(tag: LiteralString, colour: str, more: str = "") -> HtmlText:

@@ -13,7 +13,7 @@ from irc.diagnostics.json_text import JsonText
 @click.command(short_help="Run a model or a compiled folder.")
 @click.argument("model", metavar="MODEL|DIR")
 @click.option("--input", "inputs", metavar="x=FILE.npy|FILE.npz|random", multiple=True, help="Repeat for each input.")
-@click.option("--output", metavar="DIR|FILE.npz", help="Where to write the outputs.")
+@click.option("--output", metavar="DIR|FILE.npz|FILE.npy", help="Where to write the outputs.")
 @click.option("--backend", type=click.Choice(["c", "numpy"]), help="Default: C where a compiler is found.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
@@ -32,7 +32,7 @@ def command(
     """Run a model or a compiled folder; inputs that are not given are random (seeded)."""
     sources, fixed = feeds.parse_inputs(inputs), console.parse_shapes(shapes)
     if output == "":
-        raise click.BadParameter("name a folder or a file that ends in .npz", param_hint="--output")
+        raise click.BadParameter("name a folder, or a file that ends in .npz or .npy", param_hint="--output")
     compiled = _open(model, backend, threads, fixed, max_memory)
     arrays, at_random = feeds.gather(compiled.inputs, sources)
     for name in at_random:

@@ -159,7 +159,8 @@ def describe_compiler(command: tuple[str, ...]) -> Compiler:
     except (OSError, subprocess.TimeoutExpired) as e:
         raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=str(e)) from e
     if done.returncode or not done.stdout.strip():
-        reason = f"exit status {done.returncode}" if done.returncode else "it printed nothing"
+        words = done.stderr.strip().splitlines()
+        reason = (words or [f"exit status {done.returncode}"])[0] if done.returncode else "it printed nothing"
         raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=reason)
     lines = done.stdout.strip().splitlines()
     return Compiler(command, " | ".join(line for line in lines[:2] if "Copyright" not in line))
@@ -201,6 +202,15 @@ def _full_name(name: str) -> str:
     return f"x86-64-{name}" if re.fullmatch("v[234]", name) else name
 
 
+def _require_use(compiler: Compiler) -> None:
+    """Raise CompileError, with the compiler's own words, if it does nothing whatever the target is."""
+    command = [*compiler.command, "-E", "-x", "c", os.devnull]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[0]
+        raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(compiler.command), reason=said)
+
+
 @cache
 def _resolve(name: str, compiler: Compiler) -> Target:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
@@ -212,6 +222,7 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     command = [*compiler.command, *flags, "-dM", "-E", "-x", "c", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
+        _require_use(compiler)
         if name in TARGETS:
             raise _error(codes.FOREIGN_TARGET, target=name, machine=platform.machine(), command=compiler)
         raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))

@@ -17,7 +17,7 @@ import pytest
 
 import irc
 from irc import driver
-from irc.cli import feeds, main, profile, profile_report
+from irc.cli import console, feeds, main, profile, profile_report
 from irc.expr import Load, Var, index
 from irc.ir.dim import Dim
 from irc.ir.types import f32
@@ -187,6 +187,16 @@ def test_limits_that_a_step_exceeds_are_measured_again() -> None:
     assert profile.beyond(found, Limits(3.9e9, 1e10, 1)) and not profile.beyond(found, Limits(4.1e9, 1e8, 1))
     found.steps.append(Step("e", (), (), 0.02, 0.0, 0.02, None, None, 200 << 20))
     assert profile.beyond(found, Limits(4.1e9, 1e10, 1)) and not profile.beyond(found, Limits(4.1e9, 1.1e10, 1))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_fit_into_a_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width_of", lambda _: width)
+    text = report().as_text(25)
+    tables = text[text.index("ms") :]
+    assert max(map(len, tables.splitlines()[:-1])) <= width
+    assert "…" not in tables
+    assert all(cell.partition(" ")[0] in tables for row in report().kernels for cell in report().cells(row))
 
 
 def test_what_exceeds_a_limit_is_explained() -> None:

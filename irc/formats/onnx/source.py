@@ -14,6 +14,8 @@ from irc.files import KEPT_WHOLE, DataFolder, data_file, open_regular
 from irc.formats.onnx.apart import Places, read_around
 
 PROTOBUF_LIMIT = 2**31 - 1
+MODELS, TEXT = 5, 4096
+"""Models of a folder that are named, and bytes that show whether a file is text."""
 _OTHERS: tuple[tuple[bytes, str, str], ...] = (
     (b"<?xml", "an XML file", "OpenVINO models have the extension .xml; irc reads them under that name"),
     (b"<net", "an OpenVINO IR (XML)", "rename it to .xml"),
@@ -52,7 +54,7 @@ def open_model(
         return sink.report(p.code, loc, p.notes, **p.facts)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        return sink.report(codes.FILE_UNREADABLE, loc, path=path, reason=reason)
+        return sink.report(codes.FILE_UNREADABLE, loc, path=path, reason=reason, advice=_instead(path))
     proto = parse(data, path, sink, loc)
     return None if proto is None else (proto, path, DataFolder(path), places)
 
@@ -71,8 +73,42 @@ def parse(data: bytes, path: str, sink: Sink, loc: Loc) -> onnx.ModelProto | Non
     try:
         proto.ParseFromString(data)
     except (DecodeError, ValueError, RecursionError) as error:
-        return sink.report(codes.PARSE_FAILED, loc, path=path, size=len(data), reason=str(error) or "damaged")
+        advice = "the file is probably truncated or damaged: fetch or export it again"
+        found = _something_else(path, data)
+        if found is not None:
+            return sink.report(codes.NOT_ONNX, loc, path=path, found=found[0], advice=found[1])
+        return sink.report(
+            codes.PARSE_FAILED, loc, path=path, size=len(data), reason=str(error) or "damaged", advice=advice
+        )
     return proto if _has_graph(proto, path, sink, loc) else None
+
+
+def _instead(path: str) -> str:
+    """What to do about a path that is no file."""
+    if path == "-":
+        return "irc reads no standard input, because weights lie beside a model: write the model to a file"
+    if not os.path.isdir(path):
+        return "check the path and its permissions"
+    if os.path.exists(os.path.join(path, "manifest.json")):
+        return f"it is a compiled folder, which has been checked already: irc info {path}"
+    models = sorted(f for f in os.listdir(path) if f.lower().endswith((".onnx", ".xml")))[:MODELS]
+    held = f"it holds {', '.join(models)}" if models else "it holds no .onnx and no .xml"
+    return f"name the model's file; {held}"
+
+
+def _something_else(path: str, data: bytes) -> tuple[str, str] | None:
+    """What a file is that is no protobuf message, and what to do about it; None where it may be a damaged model."""
+    root, ending = os.path.splitext(path)
+    if ending.lower() == ".bin":
+        beside = f"{root}.xml" if os.path.exists(f"{root}.xml") else "the .xml that it belongs to"
+        return "a file of weights", f"name {beside}"
+    try:
+        start = data[:TEXT].decode("utf-8", "ignore" if len(data) > TEXT else "strict")
+    except UnicodeDecodeError:
+        return None
+    if any(c in start for c in "\0\x08\x12\x1a") or not any(c.isspace() for c in start):
+        return None
+    return "a text file", "name the model's file, a .onnx or .xml"
 
 
 def _has_graph(proto: onnx.ModelProto, path: str, sink: Sink, loc: Loc) -> bool:

@@ -1,0 +1,73 @@
+"""Calls that people make by mistake: each says what is the matter."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from irc.cli import main, profile_report
+from irc.diagnostics.core import CompileError
+from irc.toolchain import c_compiler
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "samples" / "digits"
+
+
+def said(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
+    """The exit status and all that was printed."""
+    status = main(args)
+    captured = capsys.readouterr()
+    return status, captured.out + captured.err
+
+
+def test_a_misspelt_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = said(capsys, "valdate", "m.onnx")
+    assert (status, "did you mean validate?" in text) == (2, True)
+    assert "commands are compile, run" in said(capsys, "frobnicate")[1]
+
+
+def test_a_folder_is_no_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "it holds no .onnx and no .xml" in said(capsys, "validate", str(tmp_path))[1]
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    assert "name the model's file; it holds digits.onnx" in said(capsys, "validate", str(tmp_path))[1]
+    (tmp_path / "manifest.json").write_text("{}")
+    assert "it is a compiled folder" in said(capsys, "validate", str(tmp_path))[1]
+
+
+@pytest.mark.parametrize("model", ["README.md", "samples/digits/digits.bin"])
+def test_another_file_is_no_model(capsys: pytest.CaptureFixture[str], model: str) -> None:
+    status, text = said(capsys, "info", str(ROOT / model))
+    assert status == 1
+    assert ("a text file" in text) if model.endswith(".md") else ("name" in text and "digits.xml" in text)
+
+
+def test_standard_input_is_no_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "irc reads no standard input" in said(capsys, "validate", "-")[1]
+
+
+def test_a_damaged_model_is_not_called_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes((DIGITS / "digits.onnx").read_bytes()[:1000])
+    assert "IRC1405" in said(capsys, "info", str(tmp_path / "m.onnx"))[1]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_a_compiler_that_does_nothing_is_quoted() -> None:
+    broken = c_compiler.Compiler(("gcc", "-fnope"), "12")
+    with pytest.raises(CompileError, match="unrecognized command"):
+        c_compiler.resolve_target("x86-64-v3", broken)
+
+
+def test_run_writes_the_file_that_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "out.npy"
+    status, text = said(capsys, "run", str(DIGITS / "digits.onnx"), "--backend", "numpy", "--output", str(target))
+    assert (status, f"wrote {target}" in text) == (0, True)
+    assert np.load(target).shape == (2, 10)
+
+
+def test_names_are_broken_at_their_separators() -> None:
+    assert profile_report.broken("encoder/layer.0/attention, dense", 16) == ["encoder/layer.0/", "attention, dense"]
+    assert profile_report.broken("a" * 20, 16) == ["a" * 16, "a" * 4]
+    assert profile_report.broken("", 16) == [""]
