@@ -86,6 +86,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         concat_in_place,
         fold_taps,
         images,
+        integer_convolutions,
         integer_products,
         texts,
         transposed_conv,
@@ -97,6 +98,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     at = [name for name, _ in COMPILE_C].index("decompose")
     early: Pass = ("select-composites", lambda graph, sink: select.run(graph, isa, True, precision))
     integers: Pass = ("integer-products", lambda graph, sink: integer_products.run(graph, isa))
+    windows: Pass = ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa))
     wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
     again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph, isa, precision))
@@ -111,7 +113,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     decoders: Pass = ("images", images.run)
     first = (strings, *_each(decoders, wide, early, convolutions, seen, few))
     folded = [name for name, _ in COMPILE_C].index("fold")
-    before = (*COMPILE_C[:folded], *_each(integers), *COMPILE_C[folded:at])
+    before = (*COMPILE_C[:folded], *_each(integers, windows), *COMPILE_C[folded:at])
     return (*before, *first, *COMPILE_C[at:], *_each(again, *kernels))
 
 

@@ -16,8 +16,10 @@ from typing import Any, ClassVar, TypeVar
 from irc.expr import Expr, IndexFunction, Tensor
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import TensorType, Type, f32, f64
+from irc.ir.types import TensorType, Type, f32, f64, i32
 from irc.kernels import Isa
+from irc.kernels.integer.problem import SETS
+from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.layout.transposed_conv import Interleave
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
@@ -137,7 +139,9 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     region = _Region(graph)
     nodes = graph.nodes
     taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
-    if len(taken) < FEWEST and not any(_alone_pays(node, isa, precision) for node in taken):
+    integers = {node for node in nodes if isa.name in SETS and _is_of_bytes(node)}
+    region.integers = integers
+    if not integers and len(taken) < FEWEST and not any(_alone_pays(node, isa, precision) for node in taken):
         return 0
     for node in nodes:
         region.visit(node)
@@ -153,6 +157,7 @@ class _Region:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.done = 0
+        self.integers: set[Node] = set()
         self._last: dict[Value, Value] = {}  # value → the same with its channels last
         self._inside: set[Value] = set()  # the values that were computed so
 
@@ -164,7 +169,9 @@ class _Region:
         if isinstance(node.op, Conv):
             x = node.inputs[0]
             near = x in self._inside or (x is not None and all(d == 1 for d in x.shape[2:]))
-            if _kernel_takes(node) or (near and _is_product(node)):
+            if node in self.integers:
+                self._put(node, [self._of_bytes(node)])
+            elif _kernel_takes(node) or (near and _is_product(node)):
                 self._put(node, [self._conv(node)])
         elif isinstance(node.op, Transpose | Reshape):
             self._enter(node, out)
@@ -275,6 +282,30 @@ class _Region:
         b = Builder(self.graph, node.name or node.op.name, node.loc)
         y = b.MatMul(self.last(x), self.graph.add_constant(matrix, w.name))
         return y if not rest or rest[0] is None else b.Add(y, rest[0])
+
+    def _of_bytes(self, node: Node) -> Value:
+        """Rewrite a convolution of bytes, which the kernel reads without what makes 32-bit integers of them."""
+        x = node.inputs[0]
+        found = None if x is None else bytes_of(x)
+        assert x is not None and found is not None
+        if x not in self._last:
+            b = Builder(self.graph, x.name, layers=())
+            wide = b.Cast(self.last(found.value), to=i32)
+            self._last[x] = wide if found.zero is None else b.Sub(wide, found.zero)
+        return self._wrapped(node, len(x.shape), (0,))[0]
+
+
+def _is_of_bytes(node: Node) -> bool:
+    """Tell whether a node is a Conv for which there are kernels of bytes."""
+    if not isinstance(node.op, Conv) or node.outputs[0].dtype != i32:
+        return False
+    x, w, *bias = node.inputs
+    if x is None or w is None or w.const is None or not fits_bytes(w) or len(x.shape) > 4 or not x.shape[1].is_const:
+        return False
+    found = bytes_of(x)
+    if found is None or found.value.shape != x.shape or any(b is not None and b.const is None for b in bias):
+        return False
+    return worthwhile(*node.outputs[0].shape, *w.shape[1:])
 
 
 def _of_planes(node: Node) -> bool:

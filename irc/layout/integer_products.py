@@ -13,7 +13,7 @@ import numpy as np
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import f32, i8, i32, u8
 from irc.kernels.core.isa import Isa
-from irc.kernels.gemm.integer import SETS
+from irc.kernels.integer.problem import SETS
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_type
 from irc.ops.matmul import MatMul

@@ -181,6 +181,8 @@ def read_microsoft_conv(b: Builder, a: Attributes, x: Value, *operands: Value) -
 class QLinearConv(IntegerConvolution):
     """Conv of quantized operands, quantized; weights have one scale or one for each output channel.
 
+    Sums are multiplied once, by x_scale · w_scale / y_scale, as in onnx's reference.
+
     The bias is quantized with the product of both scales, and zero point 0.
     """
 
@@ -206,8 +208,8 @@ class QLinearConv(IntegerConvolution):
         B: Value | None = None,
     ) -> Value:
         total = as_type(b, self.total(b, x, w, x_zero_point, w_zero_point, B), f32)
-        scale = b.Mul(as_scalar(b, x_scale), per_output(b, self, w_scale, w, 1))
-        return b.QuantizeLinear(b.Mul(total, scale), y_scale, y_zero_point)
+        scale = b.Div(b.Mul(as_scalar(b, x_scale), per_output(b, self, w_scale, w, 1)), as_scalar(b, y_scale))
+        return b.QuantizeLinear(b.Mul(total, scale), b.const(1.0, f32), y_zero_point)
 
     onnx = (
         Form(

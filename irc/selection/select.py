@@ -20,7 +20,7 @@ from irc.selection import (
     conv,
     conv_transpose,
     global_pool,
-    integer_matmul,
+    integer,
     matmul,
     pool,
     recurrent,
@@ -53,7 +53,8 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     if early:
         done += selector.take({Softmax: attention.select_kernel})
         return done + selector.take({Softmax: softmax.select_kernel, LogSoftmax: softmax.select_kernel})
-    done += selector.take({MatMul: integer_matmul.select_kernel}, dtypes=(i32,))
+    integers: dict[type[Op], Family] = {MatMul: integer.select_matmul, ChannelsLast: integer.select_conv}
+    done += selector.take(integers, dtypes=(i32,))
     transposed: dict[type[Op], Family] = {ConvTranspose: conv_transpose.select_kernel}
     done += selector.take({MatMul: matmul.select_kernel, **transposed, **WINDOWS, ChannelsLast: _channels_last})
     if any(type(node.op) in REDUCTIONS for node in graph.nodes):

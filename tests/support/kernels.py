@@ -7,7 +7,7 @@ from typing import Any
 
 from irc.expr import Const, call
 from irc.ir.dim import Dim, DimLike
-from irc.ir.types import DType, f32, f64, i32
+from irc.ir.types import DType, f32, f64
 from irc.kernels.attention.problem import AttentionProblem, Empty, Mask
 from irc.kernels.attention.split_bf16 import SplitAttentionKernel
 from irc.kernels.attention.vector import AttentionKernel
@@ -23,11 +23,11 @@ from irc.kernels.core.epilogue import Epilogue, acc, plain, slot
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, Problem
 from irc.kernels.core.registry import select
-from irc.kernels.gemm.integer import IntegerGemmProblem
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import SmallBGemmKernel
 from irc.kernels.gemm.split_bf16 import SplitGemmKernel
+from irc.kernels.integer.problem import product_of_bytes
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import TransposeKernel
 from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel
@@ -63,7 +63,7 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem.contiguous(BIASED, M, M, M, False),
     GemmProblem.contiguous(plain(f64), 7, 21, M, True),
     GemmProblem.contiguous(BIASED, M, 40, 60, True),
-    *(IntegerGemmProblem(i32, "highest", signed, True, M, 70, 33) for signed in (False, True)),
+    *(product_of_bytes(M, 70, 33, signed, True) for signed in (False, True)),
     GemmProblem.contiguous(plain(f64), 49, 8, 60, True),
     *(GemmProblem.contiguous(BIASED, M, 200, 300, True, precision) for precision in ("high", "medium")),
     *(ConvProblem.contiguous("nchw", BIASED, 40, 50, (M, M), (5, 5), (s, s)) for s in (1, 2, 3)),

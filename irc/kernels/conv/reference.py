@@ -36,11 +36,14 @@ def convolve(
     reads: Sequence[Array],
     writes: Sequence[Array],
     sizes: Mapping[str, int],
+    own: Array | None = None,
 ) -> None:
     """Compute a call in NumPy.
 
     `w` is [outputs, channels of a group, kh, kw], or of volumes, [outputs, channels of a group, kd, kh, kw]; strides
     and dilations are of its axes.  The other operands stand as the kernels' pointers have them.
+    own: of sums of integers, what is added to those of each output; then they wrap around, and an epilogue of floats
+    gets them in its type.
     """
     if w.ndim == 4:
         w, strides, dilations = w[:, :, None], (1, *strides), (1, *dilations)
@@ -48,7 +51,10 @@ def convolve(
     steps = (sizes["x_channel"], ih * iw, iw, 1) if layout == "nchw" else (1, 0, sizes["x_row"], sizes["x_pixel"])
     space = (sizes["batch"], groups * w.shape[1], sizes.get("id", 1), ih, iw)
     x = strided(reads[0], space, (sizes["x_batch"], *steps))
-    _finish(layout, _sums(x, w, groups, strides, dilations, sizes), epilogue, reads, writes, sizes)
+    total = _sums(x, w, groups, strides, dilations, sizes)
+    if own is not None:
+        total = (total + own.reshape(-1, 1, 1, 1)).astype(np.int32).astype(epilogue.dtype.numpy)
+    _finish(layout, total, epilogue, reads, writes, sizes)
 
 
 def transposed(

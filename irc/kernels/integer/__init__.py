@@ -1,0 +1,1 @@
+"""Products and convolutions of bytes, with sums in 32-bit integers."""

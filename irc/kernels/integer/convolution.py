@@ -1,0 +1,307 @@
+"""Convolutions and matrix products of bytes, with the channels last, in 32-bit integers.
+
+Weights are packed in panels of output channels, a few neighbouring input channels beside each other: four bytes where
+the processor multiplies fours of bytes (VNNI), else two words of 16 bits, whose products `madd` adds.  Neither
+saturates, so sums are exact modulo 2^32, as the operators' are.  Fours are products of unsigned bytes of x and signed
+ones of w: a signed x gets its highest bit turned, which is 128 more.  What the zero point adds to a column is the zero
+point times the sum of the column's weights, which stands in front of its panel, followed by what else is added to it.
+
+The input is read where it stands if it can be.  Else it is copied once, with zero points around it: signed bytes and
+words, padding, channels of a group that are no whole groups.  Of one group, taps of a row and their channels are one
+run.  Threads split the copy, then tiles of pixels and panels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from irc.ir.dim import Dim, product
+from irc.ir.types import DType, f32, i8, i32, u8
+from irc.kernels.conv.reference import convolve
+from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import Pair, likely_extent
+from irc.kernels.core.registry import kernel
+from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
+from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.integer import text
+from irc.kernels.integer.problem import SETS, STEP, IntegerConvProblem, Unit, joined
+from irc.kernels.integer.vectors import FOURS, MEMORY, NARROW
+
+TILES = {("avx512", "fours"): ((6, 4), (8, 2), (8, 1)), ("avx512", "pairs"): ((6, 4), (8, 2), (8, 1))}
+NARROW_TILES = ((4, 2), (6, 1))
+"""Rows and vectors of accumulators, by instruction set; those of 256-bit vectors."""
+PANELS, ROWS = 4, 8
+"""Panels and tiles of rows in a task."""
+WORTHWHILE = 400_000
+"""Products below which one thread does all."""
+FINISH = {i32: 2.0, f32: 4.0, u8: 9.0, i8: 9.0}
+"""Cycles to store a vector of results of a type."""
+COPIED = 0.06
+"""Cycles to copy an element of the input."""
+C_NAMES = {i32: "int32_t", f32: "float", u8: "uint8_t", i8: "int8_t"}
+
+
+@kernel
+class IntegerConvKernel(Kernel[IntegerConvProblem]):
+    """A generated convolution of bytes; window, strides and dilations are sizes of the call."""
+
+    isa: Isa
+    unit: Unit
+    rows: int
+    vectors: int
+    signed: bool
+    zeroed: bool
+    copied: bool
+    stored: DType
+    epilogue: Epilogue
+
+    problem = IntegerConvProblem
+
+    @classmethod
+    def candidates(cls, problem: IntegerConvProblem, isa: Isa) -> Iterator[Self]:
+        if isa.name not in SETS or problem.is_volume:
+            return
+        unit: Unit = "fours" if isa.fours else "pairs"
+        run = problem.ic * (problem.window[1] if joined(problem.groups, problem.dilations) else 1)
+        apart = run != problem.ic and problem.x[3] != problem.ic
+        copied = unit == "pairs" or problem.signed or problem.is_padded or run % 4 != 0 or apart
+        for rows, vectors in TILES.get((isa.name, unit), NARROW_TILES):
+            given = (problem.signed, problem.zeroed, copied, problem.stored, problem.epilogue)
+            yield cls(isa, unit, rows, vectors, *given)
+
+    def cycles(self, problem: IntegerConvProblem) -> float:
+        """Estimate two products of vectors a cycle, or as many loads, and what a tile of sums costs besides."""
+        pixels, columns = problem.pixels, self.columns
+        tiles, panels = -(-pixels // self.rows), -(-problem.oc // columns)
+        rows = pixels / max(tiles, 1)
+        each = max(rows * self.vectors * (1 if self.unit == "fours" else 2), rows + self.vectors) / 2
+        latency = 4 if rows * self.vectors < 8 else 0
+        finish = rows * -(-problem.oc // (panels * self.lanes)) * FINISH[self.stored]
+        tile = self._groups(problem) * max(each, latency) + finish + 2 * rows * self.vectors + 20
+        elements = likely_extent(problem.size[0]) * likely_extent(problem.size[1]) * problem.channels
+        copy = problem.images * elements * COPIED if self.copied else 0.0
+        return copy + problem.images * problem.groups * tiles * panels * tile
+
+    def _groups(self, problem: IntegerConvProblem) -> int:
+        """Count the fours or pairs in a sum."""
+        kh, kw = problem.window
+        if joined(problem.groups, problem.dilations):
+            return kh * -(-kw * problem.ic // STEP[self.unit])
+        return kh * kw * -(-problem.ic // STEP[self.unit])
+
+    @property
+    def lanes(self) -> int:
+        return self.isa.vector // 4
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+    @property
+    def label(self) -> str:
+        return f"{self.rows}x{self.columns} {self.unit}"
+
+    def arguments_for(self, problem: IntegerConvProblem) -> dict[str, Dim]:
+        (kh, kw), (sh, sw), (dh, dw) = problem.geometry
+        geometry = {"kh": kh, "kw": kw, "stride_h": sh, "stride_w": sw, "dilation_h": dh, "dilation_w": dw}
+        fixed = {n: Dim.of(v) for n, v in (geometry | {"groups": problem.groups}).items()}
+        return problem.arguments() | problem.channel_arguments() | fixed
+
+    def scratch(self, problem: IntegerConvProblem) -> Dim:
+        if not self.copied:
+            return Dim.of(0)
+        per = -(-problem.ic // STEP[self.unit]) * STEP[self.unit] * problem.groups
+        sides = zip(problem.result, problem.window, problem.strides, problem.dilations, strict=True)
+        tall, wide = ((o - 1) * s + (k - 1) * d + 1 for o, k, s, d in sides)
+        return problem.batch * tall * (wide * per + 4) * (1 if self.unit == "fours" else 2)
+
+    def packed(self, problem: IntegerConvProblem) -> Packed:
+        """Describe panels of rows: for each output what is added to its sums, then its weights."""
+        key = ("integer", self.columns, self.unit, problem.groups, problem.window, problem.dilations[1] == 1)
+        panels = problem.groups * -(-problem.oc // self.columns)
+        elements = panels * self.columns * 4 * (2 + self._groups(problem))
+        window, dilations, groups = problem.window, problem.dilations, problem.groups
+        return Packed(key, i8, elements, lambda rows: self._pack(rows, window, dilations, groups))
+
+    def _pack(self, rows: Array, window: Pair, dilations: Pair, groups: int) -> Array:
+        step, (kh, kw), columns = STEP[self.unit], window, self.columns
+        word = np.int16 if step == 2 else np.int8
+        outputs, oc = rows.shape[0], rows.shape[0] // groups
+        taps = rows[:, 1:].reshape(outputs, -1, kh, kw).transpose(0, 2, 3, 1)
+        if joined(groups, dilations):
+            taps = taps.reshape(outputs, kh, 1, -1)
+        panels, ic = -(-oc // columns), taps.shape[-1]
+        whole = np.zeros((groups, panels * columns, *taps.shape[1:3], -(-ic // step) * step), word)
+        whole[:, :oc, :, :, :ic] = taps.reshape(groups, oc, *taps.shape[1:])
+        grouped = whole.reshape(groups, panels, columns, -1, step).transpose(0, 1, 3, 2, 4)
+        body = np.ascontiguousarray(grouped).view(np.int8).reshape(groups, panels, -1, columns * 4)
+        own = np.zeros((2, groups, panels * columns), np.int32)
+        own[0] = whole.sum((2, 3, 4), dtype=np.int32)
+        own[1, :, :oc] = rows[:, 0].reshape(groups, oc)
+        head = own.reshape(2, groups, panels, columns).transpose(1, 2, 0, 3)
+        head = np.ascontiguousarray(head).view(np.int8)
+        return np.concatenate([head, body], 2).reshape(-1)
+
+    def _unpack(self, flat: Array, sizes: Mapping[str, int]) -> tuple[Array, Array]:
+        """Return what is added to the sums of each output, and the weights [outputs, channels, kh, kw]."""
+        groups, oc, ic, kh, kw = (sizes[n] for n in ("groups", "oc", "ic", "kh", "kw"))
+        step, columns, one = STEP[self.unit], self.columns, groups == 1 and sizes["dilation_w"] == 1
+        runs, length = (kh, kw * ic) if one else (kh * kw, ic)
+        panels, fours = -(-oc // columns), runs * -(-length // step)
+        whole = flat[: groups * panels * (2 + fours) * columns * 4].reshape(groups, panels, 2 + fours, columns * 4)
+        own = np.ascontiguousarray(whole[:, :, 1]).view(np.int32).reshape(groups, -1)[:, :oc].reshape(-1)
+        words = np.ascontiguousarray(whole[:, :, 2:]).view(np.int16 if step == 2 else np.int8)
+        words = words.reshape(groups, panels, fours, columns, step).transpose(0, 1, 3, 2, 4)
+        taps = words.reshape(groups, panels * columns, runs, -1)[:, :oc, :, :length]
+        return own, taps.reshape(groups * oc, kh, kw, ic).transpose(0, 3, 1, 2)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        own, w = self._unpack(reads[1], sizes)
+        zero = int(reads[2][0]) if self.zeroed else 0
+        x = reads[0].astype(np.int64) - zero
+        slots = reads[3 if self.zeroed else 2 :]
+        geometry = ((sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"]))
+        given: tuple[Any, ...] = (w.astype(np.int64), sizes["groups"], *geometry, self.epilogue)
+        convolve("nhwc", *given, [x, reads[1], *slots], writes, sizes, own=own)
+
+    # ---------------------------------------------------------------------------------- C
+    @cached_property
+    def symbol(self) -> str:
+        sign, zero = "signed" if self.signed else "unsigned", "zero" if self.zeroed else "plain"
+        copied = "copied" if self.copied else "direct"
+        words = (self.isa.name, self.unit, f"{self.rows}x{self.columns}", sign, zero, copied, self.stored.name)
+        return symbol("bytes", *words, "" if self.stored == i32 else f"{self.epilogue.key()} ")
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        read = (("x", "const int8_t *" if self.signed else "const uint8_t *"), ("w", "const int8_t *"))
+        zero = (("zero", "const int32_t *"),) if self.zeroed else ()
+        result = (("y", f"{C_NAMES[self.stored]} *"),)
+        scratch = (("scratch", "uint8_t *"),) if self.copied else ()
+        return (*read, *zero, *self.epilogue.pointers("float"), *result, *scratch)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
+        geometry = "kh kw stride_h stride_w dilation_h dilation_w"
+        slots = (f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "pixel"))
+        return (*extents.split(), *geometry.split(), *slots)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        extents = ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw")
+        return product(sizes[n] for n in extents) * 2
+
+    @property
+    def features(self) -> frozenset[str]:
+        if self.unit == "pairs":
+            return frozenset()
+        return frozenset(("avx512_vnni",) if self.isa.vector == 64 else ("avx_vnni",))
+
+    @property
+    def summary(self) -> str:
+        where = "of a copy with its padding" if self.copied else "where it stands"
+        return f"Convolution of bytes, NHWC, {where}, tiles of {self.rows} pixels x {self.columns} channels."
+
+    def parts(self) -> list[Part]:
+        bits, fours = self.isa.vector * 8, self.unit == "fours"
+        prefix = f"_mm{'' if bits == 128 else bits}"
+        tile = Tile(self.isa, f32, self.rows, self.vectors)
+        given: dict[str, Any] = names(tile) | {
+            "S": self.symbol,
+            "B": "int8_t" if self.signed else "uint8_t",
+            "E": "uint8_t" if fours else "int16_t",
+            "widened": "(source[c] ^ 0x80)" if fours and self.signed else "source[c]",
+            "joined": "(from[j] ^ 0x80)" if fours and self.signed else "from[j]",
+            "stored": C_NAMES[self.stored],
+            "bytes": self.isa.vector,
+            "step": STEP[self.unit],
+            "P": PANELS,
+            "Q": ROWS,
+            "worthwhile": f"{WORTHWHILE:.0f}.0",
+            "load": f"irc_bytes_load_{bits}",
+            "to_f32": f"{prefix}_cvtepi32_ps",
+            "zero": f"{'*g->zero' if self.zeroed else '0'}{' + 128' if fours and self.signed else ''}",
+            **self.interface,
+        }
+        body = self._body(prefix, bits)
+        given["table"] = ", ".join(f"{body}_{r}" for r in range(1, self.rows + 1))
+        given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
+        given["copy_all"], given["copy_parts"] = self._copy_calls()
+        given["slot_starts"] = "".join(self._starts())
+        given["store_row"] = self._store(given, bits)
+        plain = self.stored == i32
+        out = fill("typedef struct { int32_t *c; int64_t c_row, n; } ${S}_out;\n", **given)
+        return [
+            prelude(tile, self.epilogue),
+            MEMORY[bits],
+            *([FOURS[bits]] if fours else []),
+            *([] if self.stored in (i32, f32) else [NARROW[bits]]),
+            text.WALK,
+            *self._bodies(body, prefix, bits),
+            fill(text.WORK, **given),
+            *([fill(text.COPY, **given)] if self.copied else []),
+            out if plain else epilogue_of(self.symbol, tile, self.epilogue, C_NAMES[self.stored]),
+            fill(text.BODY, **given),
+        ]
+
+    def _body(self, prefix: str, bits: int) -> str:
+        """The C name of the register tile."""
+        return f"irc_bytes_{self.unit}_{bits}_{self.rows}x{self.vectors}"
+
+    def _bodies(self, body: str, prefix: str, bits: int) -> Iterator[Part]:
+        """Print the register tile for every number of rows."""
+        fours = self.unit == "fours"
+        dot = f"irc_fours_{bits}(&acc[i][v], all, b[v])"
+        if not fours:
+            dot = f"acc[i][v] = {prefix}_add_epi32(acc[i][v], {prefix}_madd_epi16(all, b[v]))"
+        given = {
+            "tile": body,
+            "E": "uint8_t" if fours else "int16_t",
+            "V": f"__m{bits}i",
+            "MR": self.rows,
+            "NV": self.vectors,
+            "NR": self.columns,
+            "lanes": self.lanes,
+            "bytes": self.isa.vector,
+            "step": STEP[self.unit],
+            "all": f"{prefix}_set1_epi32",
+            "load": f"irc_bytes_load_{bits}",
+            "store": f"irc_bytes_store_{bits}",
+            "times": f"{prefix}_mullo_epi32",
+            "minus": f"{prefix}_sub_epi32",
+            "dot": dot,
+        }
+        yield tile_body(body, text.TILE, **given)
+        for r in range(1, self.rows + 1):
+            yield piece("IRC_TILE_${tile}_$R", text.INSTANCE, **given, R=r)
+
+    def _copy_calls(self) -> tuple[str, str]:
+        """Print the calls that copy the input, by one thread and by all."""
+        if not self.copied:
+            return "", ""
+        one = "        ${S}_copy(&w, 0, g->batch * w.tall);"
+        every = "        pool->parallel_for(pool->self, g->batch * w.tall, ${S}_copy, &w);"
+        return fill(one, S=self.symbol), fill(every, S=self.symbol)
+
+    def _starts(self) -> Iterator[str]:
+        for i, axes in enumerate(self.epilogue.slots):
+            yield f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch;"
+            if axes in ("column", "full"):
+                yield f"\n        o.s{i}_row = g->s{i}_pixel;"
+
+    def _store(self, given: Mapping[str, Any], bits: int) -> str:
+        """Print how a row of sums becomes results."""
+        if self.stored == i32:
+            return fill(text.STORE_SUMS, **given)
+        if self.stored == f32:
+            whole, part = "${V}_store(c + v, y)", "${V}_store_part(c + v, y, part)"
+        else:
+            whole, part = (f"irc_bytes_narrow_{bits}(c + v, (__m{bits})y, {n})" for n in ("$L", "part"))
+        stores = {"store_whole": fill(whole, **given), "store_part": fill(part, **given)}
+        return fill(text.STORE, **given, **stores)

@@ -1,0 +1,99 @@
+"""What kernels of bytes are asked to compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from irc.ir.dim import Dim
+from irc.ir.types import DType, f32, i32
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.core.epilogue import Epilogue, acc
+from irc.kernels.core.problem import Pair, likely
+
+Unit = Literal["fours", "pairs"]
+"""What one instruction adds up: products of four bytes, or of two words."""
+STEP = {"fours": 4, "pairs": 2}
+SETS = ("avx512", "avx2")
+"""Instruction sets that have kernels of bytes."""
+SUMS = Epilogue(acc(i32))
+"""The epilogue that stores the sums, in i32."""
+
+
+@dataclass(frozen=True)
+class IntegerConvProblem(ConvProblem):
+    """A convolution of (x - zero) and w with the channels last, of constant w that fits into signed bytes.
+
+    Sums, and what is added to them for each channel, a constant, are in i32.  The epilogue is `SUMS`, or one of f32,
+    for which the sums are rounded to f32; `stored` is the type of the result: i32, f32, or a byte that the epilogue's
+    value is.  Padding is the zero point.  signed: whether x's bytes are.  zeroed: whether there is a zero point, an i32
+    that the call reads.
+    """
+
+    stored: DType = f32
+    signed: bool = False
+    zeroed: bool = False
+
+    @property
+    def work(self) -> str | None:
+        work = super().work
+        sign = "signed" if self.signed else "unsigned"
+        return None if work is None else f"{sign} bytes to {self.stored.name}, {work}"
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether windows may reach beyond the image."""
+        spans = zip(self.size, self.result, self.window, self.strides, self.dilations, self.padding, strict=True)
+        return not all(p == 0 and _inside(n, (o - 1) * s + (k - 1) * d + 1) for n, o, k, s, d, p in spans)
+
+
+def _inside(size: Dim, span: Dim) -> bool:
+    rest = size - span
+    return rest.is_const and int(rest) >= 0
+
+
+def product_of_bytes(
+    m: Dim,
+    n: int,
+    k: int,
+    signed: bool,
+    zeroed: bool,
+    epilogue: Epilogue = SUMS,
+    stored: DType = i32,
+    rows: tuple[Dim, ...] = (),
+) -> IntegerConvProblem:
+    """State C[m, n] = (A[m, k] - zero) · B[k, n] of rows without gaps: a convolution of a row of m pixels.
+
+    rows: strides along the rows of the epilogue's operands.
+    """
+    zero, one, flat = Dim.of(0), Dim.of(1), (1, 1)
+    return IntegerConvProblem(
+        epilogue.dtype,
+        "highest",
+        "nhwc",
+        epilogue,
+        one,
+        k,
+        n,
+        1,
+        (one, m),
+        (one, m),
+        *(flat, flat, flat),
+        padding=(zero, zero),
+        x=(zero, one, zero, Dim.of(k)),
+        y=(zero, one, Dim.of(n)),
+        slots=tuple((zero, row) for row in rows),
+        stored=stored,
+        signed=signed,
+        zeroed=zeroed,
+    )
+
+
+def products(problem: IntegerConvProblem) -> float:
+    """Estimate the number of products."""
+    return float(likely(problem.batch) * problem.pixels * problem.outputs * problem.ic * problem.taps)
+
+
+def joined(groups: int, dilations: Pair) -> bool:
+    """Tell whether the taps of a row and their channels stand side by side."""
+    return groups == 1 and dilations[1] == 1

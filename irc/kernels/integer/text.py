@@ -1,0 +1,205 @@
+"""C of products of bytes: the register tile, which all kernels of a file share, and the function around it."""
+
+from __future__ import annotations
+
+from irc.kernels.core.text import Piece
+
+WALK = Piece(
+    "IRC_BYTES_WALK",
+    """\
+/* The taps of a window: `rows` of them `row` apart, in each `columns` that are `column` apart, of `groups` each. */
+typedef struct { int64_t rows, row, columns, column, groups; } irc_bytes_walk;
+""",
+)
+
+TILE = """
+/* sums[R][$NR] = the columns' own + A . panel - zero * (columns' sums); rows of A begin at a[at[i]]. */
+IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_bytes_walk *w,
+                        const int8_t *restrict panel, int32_t zero, int32_t *restrict sums) {
+    $V acc[$MR][$NV], b[$NV];
+    IRC_FULL_UNROLL
+    for (int v = 0; v < $NV; v++) {
+        const $V own = $load(panel + (v + $NV) * $bytes);
+        acc[0][v] = $minus(own, $times($load(panel + v * $bytes), $all(zero)));
+    }
+    IRC_FULL_UNROLL
+    for (int i = 1; i < R; i++) {
+        IRC_FULL_UNROLL
+        for (int v = 0; v < $NV; v++) acc[i][v] = acc[0][v];
+    }
+    const int8_t *p = panel + 8 * $NR;
+    for (int64_t r = 0; r < w->rows; r++) {
+        for (int64_t s = 0; s < w->columns; s++) {
+            const $E *x[$MR];
+            const int64_t tap = r * w->row + s * w->column;
+            IRC_FULL_UNROLL
+            for (int i = 0; i < R; i++) x[i] = a + at[i] + tap;
+            const int64_t end = w->groups * $step;
+            for (int64_t k = 0; k < end; k += $step, p += 4 * $NR) {
+                IRC_FULL_UNROLL
+                for (int v = 0; v < $NV; v++) b[v] = $load(p + v * $bytes);
+                IRC_FULL_UNROLL
+                for (int i = 0; i < R; i++) {
+                    int32_t group;
+                    __builtin_memcpy(&group, x[i] + k, 4);
+                    const $V all = $all(group);
+                    IRC_FULL_UNROLL
+                    for (int v = 0; v < $NV; v++) $dot;
+                }
+            }
+        }
+    }
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++) {
+        IRC_FULL_UNROLL
+        for (int v = 0; v < $NV; v++) $store(sums + i * $NR + v * $lanes, acc[i][v]);
+    }
+}
+"""
+
+INSTANCE = """\
+static void ${tile}_$R(const $E *a, const int64_t *at, const irc_bytes_walk *w, const int8_t *panel, int32_t zero,
+                       int32_t *sums) {
+    $tile($R, a, at, w, panel, zero, sums);
+}
+"""
+
+COPY = """
+/* Padded rows of the input, as `$step`s of a group of channels: zero points around it. */
+static void ${S}_copy(void *given, int64_t begin, int64_t end) {
+    const ${S}_work *w = given;
+    const ${S}_args *g = w->g;
+    const int64_t per = w->per, tall = w->tall, wide = w->wide, ic = g->ic, pixel = w->pixel;
+    const int64_t left = g->pad_w < wide ? g->pad_w : wide;
+    const int64_t width = g->iw < wide - left ? g->iw : wide - left;
+    for (; begin < end; begin++) {
+        const int64_t image = begin / tall, line = begin % tall - g->pad_h;
+        const $B *from = g->x + image * g->x_batch + line * g->x_row;
+        $E *restrict to = ($E *)g->scratch + begin * w->row;
+        const int64_t inside = line >= 0 && line < g->ih ? width : 0;
+        const int64_t first = inside ? left * pixel : 0, last = inside ? (left + width) * pixel : 0;
+        for (int64_t j = 0; j < first; j++) to[j] = w->pad;
+        if (pixel == g->x_pixel && pixel == ic) {
+            for (int64_t j = 0; j < inside * pixel; j++) to[first + j] = ($E)$joined;
+        } else {
+            for (int64_t j = 0; j < inside; j++) {
+                for (int64_t q = 0; q < g->groups; q++) {
+                    const $B *restrict source = from + j * g->x_pixel + q * ic;
+                    $E *restrict target = to + first + j * pixel + q * per;
+                    for (int64_t c = 0; c < ic; c++) target[c] = ($E)$widened;
+                    for (int64_t c = ic; c < per; c++) target[c] = 0;
+                }
+            }
+        }
+        for (int64_t j = last; j < w->row; j++) to[j] = w->pad;
+    }
+}
+"""
+
+BODY = """
+static void ${S}_finish(const ${S}_out *o, const int32_t *sums, int64_t rows, int64_t row, int64_t col, int64_t left) {
+    for (int64_t i = 0; i < rows; i++, sums += $NR) {
+        $stored *c = o->c + (row + i) * o->c_row + col;
+$store_row
+    }
+}
+
+/* Tasks: some panels of some tiles of an image's pixels, of one group. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    static void (*const tiles_of[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *, int32_t,
+                                    int32_t *) = {$table};
+    const ${S}_work *w = given;
+    const ${S}_args *g = w->g;
+    const int64_t pixels = g->oh * g->ow, size = 4 * $NR * (2 + w->walk.rows * w->walk.columns * w->walk.groups);
+    const int64_t tiles = (pixels + $MR - 1) / $MR, panels = (g->oc + $NR - 1) / $NR;
+    const int64_t across = (panels + $P - 1) / $P, down = (tiles + $Q - 1) / $Q;
+    const int64_t low = pixels / tiles, extra = pixels % tiles;
+    int32_t sums[$MR * $NR];
+    for (; begin < end; begin++) {
+        const int64_t chunk = begin / across, group = chunk / down % g->groups, image = chunk / down / g->groups;
+        const int64_t first = chunk % down * $Q, last = first + $Q < tiles ? first + $Q : tiles;
+        const int64_t beyond = begin % across * $P, end_of = beyond + $P < panels ? beyond + $P : panels;
+        const $E *a = w->a + image * w->image + group * w->per;
+        ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel};
+        (void)o.n;$slot_starts
+        for (int64_t j = beyond; j < end_of; j++) {
+            const int8_t *panel = g->w + (group * panels + j) * size;
+            for (int64_t t = first; t < last; t++) {
+                const int64_t row = t * low + (t < extra ? t : extra), rows = low + (t < extra);
+                int64_t at[$MR], line = row / g->ow, column = row % g->ow;
+                for (int64_t i = 0; i < rows; i++) {
+                    at[i] = line * w->down + column * w->across;
+                    if (++column == g->ow) column = 0, line++;
+                }
+                tiles_of[rows - 1](a, at, &w->walk, panel, w->zero, sums);
+                ${S}_finish(&o, sums, rows, row, group * g->oc + j * $NR, g->oc - j * $NR);
+            }
+        }
+    }
+}
+
+void $S($parameters) {
+    const int64_t pixels = g->oh * g->ow;
+    if (g->batch <= 0 || pixels <= 0) return;
+    const int joined = g->groups == 1 && g->dilation_w == 1;
+    const int64_t tiles = (pixels + $MR - 1) / $MR, panels = (g->oc + $NR - 1) / $NR;
+    const int64_t tasks = g->batch * g->groups * ((tiles + $Q - 1) / $Q) * ((panels + $P - 1) / $P);
+    const int64_t run = joined ? g->kw * g->ic : g->ic, groups = (run + $step - 1) / $step;
+    ${S}_work w = {.g = g};
+    w.zero = $zero;
+$layout
+    w.walk = (irc_bytes_walk){
+        g->kh, g->dilation_h * w.row, joined ? 1 : g->kw, g->dilation_w * w.pixel, groups,
+    };
+    w.down = g->stride_h * w.row;
+    w.across = g->stride_w * w.pixel;
+    const double work = (double)g->batch * (double)pixels * (double)g->groups * (double)g->oc * (double)(run * g->kh);
+    if (!pool || work < $worthwhile) {
+$copy_all
+        ${S}_part(&w, 0, tasks);
+    } else {
+$copy_parts
+        pool->parallel_for(pool->self, tasks, ${S}_part, &w);
+    }
+}
+"""
+
+WORK = """
+typedef struct {
+    const ${S}_args *g;
+    const $E *a;
+    irc_bytes_walk walk;
+    int64_t image, row, pixel, per, down, across, tall, wide;
+    int32_t zero;
+    $E pad;
+} ${S}_work;
+"""
+
+WHERE_IT_STANDS = """\
+    w.a = g->x;
+    w.image = g->x_batch;
+    w.row = g->x_row;
+    w.pixel = g->x_pixel;
+    w.per = g->ic;"""
+
+IN_A_COPY = """\
+    w.per = joined ? g->ic : (g->ic + $step - 1) / $step * $step;
+    w.pixel = g->groups * w.per;
+    w.tall = (g->oh - 1) * g->stride_h + (g->kh - 1) * g->dilation_h + 1;
+    w.wide = (g->ow - 1) * g->stride_w + (g->kw - 1) * g->dilation_w + 1;
+    w.row = w.wide * w.pixel + 4;
+    w.image = w.tall * w.row;
+    w.a = (const $E *)g->scratch;
+    w.pad = ($E)w.zero;"""
+
+STORE_SUMS = """\
+        __builtin_memcpy(c, sums, (size_t)(left < $NR ? left : $NR) * 4);"""
+
+STORE = """\
+        for (int64_t v = 0; v < $NR && v < left; v += $L) {
+            const $V sum = ($V)$to_f32($load(sums + v));
+            const int64_t part = left - v < $L ? left - v : $L;
+            const $V y = ${S}_epilogue(o, sum, row + i, col + v, part);
+            if (part == $L) $store_whole;
+            else $store_part;
+        }"""

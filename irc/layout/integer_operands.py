@@ -1,0 +1,47 @@
+"""Operands of products of integers: bytes, perhaps less a zero point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from irc.ir.graph import Value
+from irc.ir.types import TensorType, i8, i32, u8
+from irc.ops.arithmetic import Sub
+from irc.ops.cast import Cast
+from irc.ops.layout import Reshape
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """An operand of 32-bit integers that are bytes, and the zero point that was taken from them, if any."""
+
+    value: Value
+    zero: Value | None
+
+
+def bytes_of(v: Value) -> Bytes | None:
+    """Find the bytes that an operand of i32 is, if it is some, perhaps under another shape."""
+    while v.producer is not None and isinstance(v.producer.op, Reshape):
+        v = next(v.producer.operands)
+    node, whole, zero = v.producer, v.shape, None
+    if node is not None and isinstance(node.op, Sub):
+        v, zero = node.operands
+        if zero.dtype != i32 or not isinstance(zero.type, TensorType) or not _is_one(zero):
+            return None
+        if v.shape != whole:
+            return None
+        node = v.producer
+    source = node.inputs[0] if node is not None and isinstance(node.op, Cast) else None
+    return None if source is None or source.dtype not in (u8, i8) else Bytes(source, zero)
+
+
+def fits_bytes(w: Value) -> bool:
+    """Tell whether all elements of a constant fit into a signed byte."""
+    array = w.array
+    return array is not None and array.size > 0 and int(np.min(array)) >= -128 and int(np.max(array)) <= 127
+
+
+def _is_one(v: Value) -> bool:
+    return all(d.is_const and int(d) == 1 for d in v.shape)

@@ -1,0 +1,181 @@
+"""Selection for MatMul and Conv of integers: bytes less a zero point, by a constant of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from irc.expr import Bin, Call, Const, Expr, Select
+from irc.fusion.access import ZERO, Access, row_major
+from irc.fusion.epilogues import FusedEpilogue, merged
+from irc.ir.dim import Dim, product
+from irc.ir.graph import Node, Value
+from irc.ir.types import DType, TensorType, f32, i8, i32, u8, value_range
+from irc.kernels.core.base import Array
+from irc.kernels.core.epilogue import Axes, Epilogue, axes_of
+from irc.kernels.core.registry import select
+from irc.kernels.integer.problem import SUMS, IntegerConvProblem, product_of_bytes
+from irc.layout.channels_last import ChannelsLast
+from irc.layout.integer_operands import bytes_of, fits_bytes
+from irc.ops.cast import Cast
+from irc.ops.conv import Conv
+from irc.ops.matmul import MatMul
+from irc.selection.planes import input_of, planes_of
+from irc.selection.selector import Selection, Selector, worthwhile
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What a kernel stores: a value, its type, and the epilogue."""
+
+    fused: FusedEpilogue
+    value: Value
+    stored: DType
+
+
+def select_matmul(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for a MatMul of i32; None if loops compute it."""
+    a, b = node.inputs
+    assert a is not None and b is not None and isinstance(node.op, MatMul)
+    left, result = bytes_of(a), node.outputs[0]
+    if left is None or b.const is None or b.rank != 2 or len(a.shape) < 2 or node.op.transpose_a or not fits_bytes(b):
+        return None
+    n, k = (int(d) for d in (b.shape if node.op.transpose_b else b.shape[::-1]))
+    m = product(a.shape[:-1])
+    if not worthwhile(m, Dim.of(n), Dim.of(k)):
+        return None
+
+    def row(access: Access) -> Dim | None:
+        axes = merged(result.shape[:-1], access.strides[:-1])
+        return None if len(axes) > 1 else axes[0][1] if axes else ZERO
+
+    def fits(access: Access) -> bool:
+        return row(access) is not None and access.strides[-1] in (0, 1)
+
+    found = _result(selector, result, fits)
+    rows = [row(s) or ZERO for s in found.fused.slots]
+    kinds: list[Axes] = [axes_of(r, s.strides[-1]) for r, s in zip(rows, found.fused.slots, strict=True)]
+    epilogue = SUMS if found.stored == i32 else Epilogue(found.fused.expr, tuple(kinds))
+    signs = (left.value.dtype == i8, left.zero is not None)
+    problem = product_of_bytes(m, n, k, *signs, epilogue, found.stored, tuple(rows))
+    constant, turned = b.const, node.op.transpose_b
+
+    def weights() -> Array:
+        return _rows(constant.read() if turned else constant.read().T, None)
+
+    operands = [Access(v, ZERO, row_major(v.shape)) for v in (left.value, left.zero) if v is not None]
+    return _selection(selector, problem, operands, found, weights, (b, turned))
+
+
+def select_conv(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for a Conv of i32 with the channels last; None if loops compute it."""
+    op = node.op.op if isinstance(node.op, ChannelsLast) else None
+    x, w, *rest = node.inputs
+    if not isinstance(op, Conv) or x is None or w is None or w.const is None or not fits_bytes(w):
+        return None
+    found, bias = bytes_of(x), rest[0] if rest else None
+    if found is None or found.value.shape != x.shape or (bias is not None and bias.const is None):
+        return None
+    out, shape = node.outputs[0], tuple(int(d) for d in w.shape)
+    planes = planes_of(op, "nhwc", x, out, shape[2:])
+    if planes is None or not planes.channels.is_const or not worthwhile(*out.shape, *map(Dim.of, shape[1:])):
+        return None
+    result, source = _result(selector, out, planes.fits), input_of(selector, planes, found.value)
+    problem = IntegerConvProblem(
+        result.fused.value.dtype,
+        "highest",
+        "nhwc",
+        SUMS if result.stored == i32 else planes.epilogue(result.fused),
+        planes.batch,
+        int(planes.channels),
+        shape[0],
+        op.group,
+        planes.size,
+        planes.result,
+        planes.window,
+        planes.strides,
+        planes.dilations,
+        planes.before,
+        x=planes.x_strides(source),
+        y=planes.y_strides(result.value.shape),
+        slots=planes.slots(result.fused),
+        stored=result.stored,
+        signed=found.value.dtype == i8,
+        zeroed=found.zero is not None,
+    )
+    constant, own = w.const, None if bias is None else bias.const
+
+    def weights() -> Array:
+        return _rows(constant.read().reshape(shape[0], -1), None if own is None else own.read())
+
+    operands = [source, *([Access(found.zero, ZERO, row_major(found.zero.shape))] if found.zero is not None else [])]
+    return _selection(selector, problem, operands, result, weights, (w, bias))
+
+
+def _rows(weights: Array, bias: Array | None) -> Array:
+    """Join what is added to each output and its weights [outputs, …]."""
+    own = np.zeros(len(weights), np.int32) if bias is None else bias
+    return np.concatenate([own.astype(np.int32).reshape(-1, 1), weights.astype(np.int32)], 1)
+
+
+def _selection(
+    selector: Selector,
+    problem: IntegerConvProblem,
+    operands: list[Access],
+    result: _Result,
+    weights: Callable[[], Array],
+    key: tuple[object, ...],
+) -> Selection | None:
+    kernel = select(problem, selector.isa)
+    if kernel is None:
+        return None
+    packing = kernel.packed(problem)
+    assert packing is not None
+    packed = selector.constant(packing, weights, ("bytes", *key), "weights")
+    return Selection.of(kernel, problem, operands, result.fused, packed, result.value)
+
+
+def _result(selector: Selector, sums: Value, fits: Callable[[Access], bool]) -> _Result:
+    """Find what is stored: sums, or what elementwise operations make of them in f32, perhaps as bytes."""
+    rounded = _cast(selector, sums, f32)
+    if rounded is None:
+        return _Result(FusedEpilogue.plain(sums), sums, i32)
+    fused = selector.collector.epilogue_of(rounded, [], fits)
+    for kind in (u8, i8):
+        narrow = _cast(selector, fused.value, kind)
+        if narrow is not None and _within(fused.expr, kind):
+            return _Result(fused, narrow, kind)
+    return _Result(fused, fused.value, f32)
+
+
+def _cast(selector: Selector, value: Value, kind: DType) -> Value | None:
+    """Return what a value is cast to that type for, if nothing else reads it."""
+    user = selector.only_use(value)
+    if user is None or not isinstance(user.op, Cast) or user.outputs[0].dtype != kind:
+        return None
+    return user.outputs[0] if isinstance(user.outputs[0].type, TensorType) else None
+
+
+def _within(e: Expr, kind: DType) -> bool:
+    """Tell whether an expression is a whole number within the range of a type, by its form: what QuantizeLinear is."""
+    least, largest = value_range(kind)
+    match e:
+        case Select(Bin("lt", Const(low), x), Bin("min", y, Const(high)), Const(other)):
+            return x == y and low == other == least and high == largest and _is_whole(x)
+        case _:
+            return False
+
+
+def _is_whole(e: Expr) -> bool:
+    """Tell whether an expression is a whole number, or none."""
+    match e:
+        case Call("round", _):
+            return True
+        case Const(value):
+            return float(value).is_integer()  # type: ignore[arg-type]
+        case Bin("add" | "sub", a, b):
+            return _is_whole(a) and _is_whole(b)
+        case _:
+            return False

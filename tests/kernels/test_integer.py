@@ -1,0 +1,201 @@
+"""Products and convolutions of bytes: exact in i32, for every sign, zero point, shape and instruction set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import irc
+from irc.diagnostics import Sink
+from irc.ir.dim import Dim
+from irc.ir.types import i32, u8
+from irc.kernels.core.isa import AVX2, AVX512, NEON
+from irc.kernels.core.registry import candidates
+from irc.kernels.integer.problem import SUMS, IntegerConvProblem, product_of_bytes
+from irc.pipelines import compile_c
+from irc.selection.selector import KernelOp
+from irc.toolchain.c_compiler import find_compiler
+from irc.toolchain.processor import cpu_features
+
+TARGETS = ["native", "x86-64-v3"]
+SHAPES = [(1, 64, 40), (5, 33, 70), (7, 3, 300), (16, 768, 65), (50, 129, 16), (200, 30, 7), (13, 2, 128)]
+
+
+def model_of(rows: int | str, k: int, n: int, a: str, b: str, zeros: str) -> onnx.ModelProto:
+    """Write Y = MatMulInteger of A [rows, k] and a constant B; zeros: the operands that have zero points."""
+    random = np.random.default_rng(k * n)
+    types = {"int8": np.int8, "uint8": np.uint8}
+    weights = random.integers(np.iinfo(types[b]).min, np.iinfo(types[b]).max + 1, (k, n)).astype(types[b])
+    constants = [onnx.numpy_helper.from_array(weights, "B")]
+    constants.append(
+        onnx.numpy_helper.from_array(np.array(128, np.uint8) if b == "uint8" else np.array(0, np.int8), "bz")
+    )
+    operands = ["A", "B", "az" if "a" in zeros else "", "bz" if "b" in zeros else ""]
+    kinds = {"int8": onnx.TensorProto.INT8, "uint8": onnx.TensorProto.UINT8}
+    inputs = [onnx.helper.make_tensor_value_info("A", kinds[a], [2, rows, k])]
+    inputs += [onnx.helper.make_tensor_value_info("az", kinds[a], [])] if "a" in zeros else []
+    node = onnx.helper.make_node("MatMulInteger", operands, ["Y"])
+    y = onnx.helper.make_tensor_value_info("Y", onnx.TensorProto.INT32, [2, rows, n])
+    graph = onnx.helper.make_graph([node], "bytes", inputs, [y], constants)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("a", "b", "zeros"),
+    [("uint8", "int8", "a"), ("int8", "int8", ""), ("uint8", "uint8", "ab"), ("int8", "uint8", "ab")],
+)
+def test_products_are_exact(a: str, b: str, zeros: str, target: str) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    random = np.random.default_rng(5)
+    for rows, k, n in SHAPES[a == "int8" :: 2]:
+        model = model_of(rows, k, n, a, b, zeros)
+        limits = np.iinfo(a)
+        given = [random.integers(limits.min, limits.max + 1, (2, rows, k)).astype(a)]
+        given += [np.array(limits.max - 3, a)] if "a" in zeros else []
+        session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        (wanted,) = session.run(None, dict(zip(("A", "az"), given, strict=False)))
+        (got,) = irc.compile(model, backend="c", target=target, threads=2)(given)
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+def test_rows_of_any_number() -> None:
+    compiled = irc.compile(model_of("n", 70, 33, "uint8", "int8", "a"), backend="c")
+    for rows in (1, 6, 40, 0):
+        a = np.random.default_rng(rows).integers(0, 256, (2, rows, 70)).astype(np.uint8)
+        weights = onnx.numpy_helper.to_array(model_of(1, 70, 33, "uint8", "int8", "a").graph.initializer[0])
+        (got,) = compiled([a, np.array(9, np.uint8)])
+        np.testing.assert_array_equal(got, (a.astype(np.int32) - 9) @ weights.astype(np.int32))
+
+
+@pytest.mark.parametrize("isa", [AVX512, replace(AVX512, fours=True), AVX2, replace(AVX2, fours=True)], ids=str)
+@pytest.mark.parametrize("rows", [1, 6, 100])
+def test_the_interpreted_call_agrees_with_the_packing(isa: Any, rows: int) -> None:
+    n, k = 45, 19
+    problem = product_of_bytes(Dim.of(rows), n, k, True, True)
+    random = np.random.default_rng(1)
+    a, b = (random.integers(-128, 128, shape).astype(np.int8) for shape in ((rows, k), (k, n)))
+    for kernel in candidates(problem, isa).values():
+        packed = kernel.packed(problem)
+        assert packed is not None
+        added = random.integers(-9, 9, n)
+        flat = packed.pack(np.concatenate([added[:, None], b.T.astype(np.int32)], 1))
+        assert flat.dtype == np.int8 and flat.size == packed.elements
+        y, sizes = np.empty(rows * n, np.int32), {name: int(d) for name, d in kernel.arguments_for(problem).items()}
+        kernel.compute([a.reshape(-1), flat, np.array([7], np.int32)], [y], sizes)
+        np.testing.assert_array_equal(y.reshape(rows, n), (a.astype(np.int32) - 7) @ b.astype(np.int32) + added)
+
+
+def test_other_processors_have_no_such_kernel() -> None:
+    problem = product_of_bytes(Dim.of(8), 64, 64, True, True)
+    assert not candidates(problem, NEON)
+
+
+GEOMETRIES: list[dict[str, Any]] = [
+    {"shape": (2, 16, 9, 8), "outputs": 40, "window": 3, "pads": 1},
+    {"shape": (1, 3, 19, 18), "outputs": 20, "window": 5, "pads": 2, "strides": 2},
+    {"shape": (1, 12, 9, 12), "outputs": 24, "window": 3, "pads": 2, "dilations": 2, "group": 2},
+    {"shape": (1, 16, 9, 8), "outputs": 70, "window": 1},
+]
+"""Of convolutions, one after the other in one model."""
+
+
+def convolutions(kind: type[Any], written: str, geometry: dict[str, Any]) -> tuple[onnx.ModelProto, list[Any]]:
+    """Write a convolution of bytes of a type, as QLinearConv, ConvInteger or a Conv of dequantized operands."""
+    helper, random = onnx.helper, np.random.default_rng(3)
+    shape, outputs, k, group = geometry["shape"], geometry["outputs"], geometry["window"], geometry.get("group", 1)
+    weights = random.integers(-127, 128, (outputs, shape[1] // group, k, k)).astype(np.int8)
+    scales = (random.random(outputs) * 0.01 + 0.001).astype(np.float32)
+    arrays = {
+        "w": weights,
+        "ws": scales,
+        "wz": np.zeros(outputs, np.int8),
+        "xs": np.float32(0.02),
+        "xz": kind(3),
+        "ys": np.float32(0.02 * weights[0].size ** 0.5),
+        "yz": kind(5),
+        "b": random.integers(-3000, 3000, outputs).astype(np.int32),
+        "bs": scales * np.float32(0.02),
+        "bz": np.zeros(outputs, np.int32),
+        "none": np.int8(0),
+    }
+    spread = {n: geometry.get(n, 1) for n in ("strides", "dilations")}
+    given = {n: [v, v] for n, v in spread.items()} | {"pads": [geometry.get("pads", 0)] * 4, "group": group}
+    if written == "ConvInteger":
+        nodes = [helper.make_node(written, ["x", "w", "xz", "none"], ["y"], **given)]
+    elif written == "QLinearConv":
+        nodes = [helper.make_node(written, ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], ["y"], **given)]
+    else:
+        names = {"x": ("xs", "xz"), "w": ("ws", "wz"), "b": ("bs", "bz")}
+        nodes = [helper.make_node("DequantizeLinear", [n, *q], [f"{n}f"], axis=0) for n, q in names.items()]
+        nodes += [helper.make_node("Conv", ["xf", "wf", "bf"], ["c"], **given), helper.make_node("Relu", ["c"], ["r"])]
+        nodes += [helper.make_node("QuantizeLinear", ["r", "ys", "yz"], ["y"])]
+    used = {n for node in nodes for n in node.input}
+    constants = [onnx.numpy_helper.from_array(np.asarray(v), n) for n, v in arrays.items() if n in used]
+    types = {np.int8: onnx.TensorProto.INT8, np.uint8: onnx.TensorProto.UINT8}
+    x = helper.make_tensor_value_info("x", types[kind], shape)
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.INT32 if written == "ConvInteger" else types[kind], None)
+    graph = helper.make_graph(nodes, "bytes", [x], [y], constants)
+    limits = np.iinfo(kind)
+    return (
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        [random.integers(limits.min, limits.max + 1, shape).astype(kind)],
+    )
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("kind", "written", "number"),
+    [(np.uint8, "Conv", 0), (np.int8, "Conv", 1), (np.uint8, "QLinearConv", 2), (np.int8, "ConvInteger", 3)],
+)
+def test_convolutions_are_those_of_onnx_runtime(kind: type[Any], written: str, number: int, target: str) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    model, given = convolutions(kind, written, GEOMETRIES[number])
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"x": given[0]})
+    compiled = irc.compile(model, backend="c", target=target, threads=2)
+    (got,) = compiled(given)
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+def test_convolutions_are_one_kernel_from_bytes_to_bytes() -> None:
+    model, _ = convolutions(np.uint8, "Conv", GEOMETRIES[0])
+    graph = irc.load(model).graph
+    for _, run in compile_c(AVX512):
+        run(graph, Sink())
+    kernels = [n for n in graph.nodes if isinstance(n.op, KernelOp) and "bytes" in n.op.kernel.symbol]
+    assert [n.outputs[0].dtype for n in kernels] == [u8]
+    assert not [v for n in graph.nodes for v in n.outputs if v.dtype != u8]
+
+
+@pytest.mark.parametrize("isa", [replace(AVX512, fours=True), AVX2], ids=str)
+@pytest.mark.parametrize(("signed", "groups"), [(True, 1), (False, 2)])
+def test_interpreted_convolutions_agree_with_the_packing(isa: Any, signed: bool, groups: int) -> None:
+    ic, oc, window = 6, 20, (3, 2)
+    whole = IntegerConvProblem.contiguous("nhwc", SUMS, ic * groups, oc * groups, (4, 5), window, groups=groups)
+    problem = replace(whole, stored=i32, signed=signed, zeroed=True)
+    random = np.random.default_rng(1)
+    x = random.integers(-128, 128, (1, 6, 6, ic * groups)).astype(np.int8)
+    w, added = random.integers(-128, 128, (oc * groups, ic, *window)), random.integers(-9, 9, oc * groups)
+    wanted = np.zeros((4, 5, oc * groups), np.int64) + added
+    for ky, kx in np.ndindex(*window):
+        for g in range(groups):
+            part = x[0, ky : ky + 4, kx : kx + 5, g * ic : (g + 1) * ic].astype(np.int64) - 7
+            wanted[..., g * oc : (g + 1) * oc] += part @ w[g * oc : (g + 1) * oc, :, ky, kx].T
+    for kernel in candidates(problem, isa).values():
+        packed = kernel.packed(problem)
+        assert packed is not None
+        flat = packed.pack(np.concatenate([added[:, None], w.reshape(len(w), -1)], 1))
+        y, sizes = np.empty(wanted.size, np.int32), {name: int(d) for name, d in kernel.arguments_for(problem).items()}
+        kernel.compute([x.reshape(-1), flat, np.array([7], np.int32)], [y], sizes)
+        np.testing.assert_array_equal(y.reshape(wanted.shape), wanted)
