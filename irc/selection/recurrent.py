@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from irc.expr import index
 from irc.fusion.access import Access, Space, find
@@ -12,9 +14,11 @@ from irc.ir.graph import Node, Value
 from irc.ir.types import i32, i64
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.registry import select
+from irc.kernels.integer.lstm import QuantizedLstmProblem
 from irc.kernels.recurrent.problem import RecurrentProblem
 from irc.opdef.signature import Sig
-from irc.ops.recurrent_steps import Activation, GRUSteps, LSTMSteps, Steps
+from irc.ops.recurrent_quantized import QuantizedLSTMSteps
+from irc.ops.recurrent_steps import RATIONAL, Activation, GRUSteps, LSTMSteps, Steps
 from irc.passes.replace import replace_value
 from irc.selection.selector import DTYPES, KernelOp, Selector, worthwhile
 
@@ -73,6 +77,65 @@ def select_kernel(selector: Selector, node: Node) -> bool:
         _packed(selector, kernel, problem, weights),
         *(v for v in (h, c, lengths, bias) if v is not None),
     ]
+    _put(selector, node, kernel, problem, source, reads, y)
+    return True
+
+
+def select_quantized(selector: Selector, node: Node) -> bool:
+    """Replace the steps of a quantized LSTM by a kernel. Returns False, and does nothing, if loops compute them."""
+    op = node.op
+    assert isinstance(op, QuantizedLSTMSteps)
+    x, weights, scale, zero, h, lengths, c, peephole, bias = (*node.inputs, *[None] * (9 - len(node.inputs)))
+    assert x is not None and weights is not None and scale is not None and zero is not None
+    names = {tuple(name for name, _, _ in one) for one in op.activations}
+    steps, batch, *_ = x.shape
+    hidden = weights.shape[1]
+    if names != {tuple(RATIONAL[n] for n in USUAL[LSTMSteps])} or op.clip or op.input_forget or peephole is not None:
+        return False
+    if not hidden.is_const or not worthwhile(steps, batch, hidden, hidden):
+        return False
+    if weights.array is None or zero.array is None or (lengths is not None and lengths.dtype not in C_LENGTHS):
+        return False
+    source, centred = _projected(selector, x), weights.array.astype(np.int32) - zero.array[:, None]
+    if source is None or centred.size == 0 or centred.min() < -128 or centred.max() > 127:
+        return False
+    y, to = selector.stored(node.outputs[0])
+    problem = QuantizedLstmProblem(
+        x.dtype,
+        selector.precision,
+        "lstm",
+        op.direction,
+        h is not None,
+        c is not None,
+        "" if lengths is None else C_LENGTHS[lengths.dtype],
+        bias is not None,
+        steps,
+        batch,
+        int(hidden),
+        x=(source.strides[0], source.strides[1], source.strides[2]),
+        y=(to[0], to[1], to[2]),
+    )
+    kernel = select(problem, selector.isa)
+    if kernel is None:
+        return False
+    packing = kernel.packed(problem)
+    assert packing is not None
+    packed = selector.constant(packing, lambda: centred, (weights, zero), weights.name)
+    reads = [source.value, packed, scale, *(v for v in (h, c, lengths, bias) if v is not None)]
+    _put(selector, node, kernel, problem, source, reads, y)
+    return True
+
+
+def _put(
+    selector: Selector,
+    node: Node,
+    kernel: Kernel[Any],
+    problem: RecurrentProblem,
+    source: Access,
+    reads: list[Value],
+    y: Value,
+) -> None:
+    """Put a kernel in the place of a node; `y` is stored instead of its first result."""
     results = [y, *node.outputs[1:]]
     starts = (index(source.offset), *[index(0)] * (len(reads) + len(results) - 1))
     sizes = kernel.order(**kernel.arguments_for(problem))
@@ -82,7 +145,6 @@ def select_kernel(selector: Selector, node: Node) -> bool:
     selector.graph.add_node(made_op, reads, made, node.name, node.loc, layers)
     for old, new in zip(results, made, strict=True):
         replace_value(selector.graph, old, new)
-    return True
 
 
 def _usual(op: Steps) -> bool:

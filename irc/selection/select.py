@@ -12,6 +12,7 @@ from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.layout import Transpose
 from irc.ops.matmul import MatMul
 from irc.ops.pool import AveragePool, MaxPool
+from irc.ops.recurrent_quantized import QuantizedLSTMSteps
 from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.ops.reduce import ReduceMax, ReduceMean
 from irc.ops.softmax import LogSoftmax, Softmax
@@ -49,6 +50,8 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     done = 0
     for node in [n for n in graph.nodes if isinstance(n.op, LSTMSteps | GRUSteps)]:
         done += recurrent.select_kernel(selector, node)
+    for node in [n for n in graph.nodes if isinstance(n.op, QuantizedLSTMSteps)]:
+        done += recurrent.select_quantized(selector, node)
     graph.prune()
     if early:
         done += selector.take({Softmax: attention.select_kernel})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from irc.expr import Const, call
 from irc.ir.dim import Dim, DimLike
-from irc.ir.types import DType, f32, f64
+from irc.ir.types import DType, f32, f64, u8
 from irc.kernels.attention.problem import AttentionProblem, Empty, Mask
 from irc.kernels.attention.split_bf16 import SplitAttentionKernel
 from irc.kernels.attention.vector import AttentionKernel
@@ -27,7 +28,8 @@ from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import SmallBGemmKernel
 from irc.kernels.gemm.split_bf16 import SplitGemmKernel
-from irc.kernels.integer.problem import product_of_bytes
+from irc.kernels.integer.lstm import QuantizedLstmProblem
+from irc.kernels.integer.problem import IntegerConvProblem, product_of_bytes
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import TransposeKernel
 from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel
@@ -64,6 +66,8 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem.contiguous(plain(f64), 7, 21, M, True),
     GemmProblem.contiguous(BIASED, M, 40, 60, True),
     *(product_of_bytes(M, 70, 33, signed, True) for signed in (False, True)),
+    replace(IntegerConvProblem.contiguous("nhwc", plain(), 24, 40, (14, 14), (3, 3)), stored=u8, zeroed=True),
+    QuantizedLstmProblem.contiguous(f32, "lstm", "bidirectional", M, M, 64, True, True, "int32_t", True),
     GemmProblem.contiguous(plain(f64), 49, 8, 60, True),
     *(GemmProblem.contiguous(BIASED, M, 200, 300, True, precision) for precision in ("high", "medium")),
     *(ConvProblem.contiguous("nchw", BIASED, 40, 50, (M, M), (5, 5), (s, s)) for s in (1, 2, 3)),

@@ -27,10 +27,11 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, likely_extent
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
+from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.integer import text
 from irc.kernels.integer.problem import SETS, STEP, IntegerConvProblem, Unit, joined
+from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS, MEMORY, NARROW
 
 TILES = {("avx512", "fours"): ((6, 4), (8, 2), (8, 1)), ("avx512", "pairs"): ((6, 4), (8, 2), (8, 1))}
@@ -82,7 +83,7 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
         rows = pixels / max(tiles, 1)
         each = max(rows * self.vectors * (1 if self.unit == "fours" else 2), rows + self.vectors) / 2
         latency = 4 if rows * self.vectors < 8 else 0
-        finish = rows * -(-problem.oc // (panels * self.lanes)) * FINISH[self.stored]
+        finish = rows * -(-problem.oc // (panels * self.tile.lanes)) * FINISH[self.stored]
         tile = self._groups(problem) * max(each, latency) + finish + 2 * rows * self.vectors + 20
         elements = likely_extent(problem.size[0]) * likely_extent(problem.size[1]) * problem.channels
         copy = problem.images * elements * COPIED if self.copied else 0.0
@@ -96,12 +97,12 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
         return kh * kw * -(-problem.ic // STEP[self.unit])
 
     @property
-    def lanes(self) -> int:
-        return self.isa.vector // 4
+    def tile(self) -> BytesTile:
+        return BytesTile(self.isa, self.unit, self.rows, self.vectors)
 
     @property
     def columns(self) -> int:
-        return self.vectors * self.lanes
+        return self.tile.columns
 
     @property
     def label(self) -> str:
@@ -131,35 +132,27 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
 
     def _pack(self, rows: Array, window: Pair, dilations: Pair, groups: int) -> Array:
         step, (kh, kw), columns = STEP[self.unit], window, self.columns
-        word = np.int16 if step == 2 else np.int8
         outputs, oc = rows.shape[0], rows.shape[0] // groups
         taps = rows[:, 1:].reshape(outputs, -1, kh, kw).transpose(0, 2, 3, 1)
         if joined(groups, dilations):
             taps = taps.reshape(outputs, kh, 1, -1)
         panels, ic = -(-oc // columns), taps.shape[-1]
-        whole = np.zeros((groups, panels * columns, *taps.shape[1:3], -(-ic // step) * step), word)
+        whole = np.zeros((groups, panels * columns, *taps.shape[1:3], -(-ic // step) * step), self.tile.word)
         whole[:, :oc, :, :, :ic] = taps.reshape(groups, oc, *taps.shape[1:])
-        grouped = whole.reshape(groups, panels, columns, -1, step).transpose(0, 1, 3, 2, 4)
-        body = np.ascontiguousarray(grouped).view(np.int8).reshape(groups, panels, -1, columns * 4)
-        own = np.zeros((2, groups, panels * columns), np.int32)
-        own[0] = whole.sum((2, 3, 4), dtype=np.int32)
-        own[1, :, :oc] = rows[:, 0].reshape(groups, oc)
-        head = own.reshape(2, groups, panels, columns).transpose(1, 2, 0, 3)
-        head = np.ascontiguousarray(head).view(np.int8)
-        return np.concatenate([head, body], 2).reshape(-1)
+        own = np.zeros((groups, panels * columns), np.int32)
+        own[:, :oc] = rows[:, 0].reshape(groups, oc)
+        return self.tile.panels(whole.reshape(groups * panels, columns, -1), own)
 
     def _unpack(self, flat: Array, sizes: Mapping[str, int]) -> tuple[Array, Array]:
         """Return what is added to the sums of each output, and the weights [outputs, channels, kh, kw]."""
         groups, oc, ic, kh, kw = (sizes[n] for n in ("groups", "oc", "ic", "kh", "kw"))
-        step, columns, one = STEP[self.unit], self.columns, groups == 1 and sizes["dilation_w"] == 1
+        step, one = STEP[self.unit], groups == 1 and sizes["dilation_w"] == 1
         runs, length = (kh, kw * ic) if one else (kh * kw, ic)
-        panels, fours = -(-oc // columns), runs * -(-length // step)
-        whole = flat[: groups * panels * (2 + fours) * columns * 4].reshape(groups, panels, 2 + fours, columns * 4)
-        own = np.ascontiguousarray(whole[:, :, 1]).view(np.int32).reshape(groups, -1)[:, :oc].reshape(-1)
-        words = np.ascontiguousarray(whole[:, :, 2:]).view(np.int16 if step == 2 else np.int8)
-        words = words.reshape(groups, panels, fours, columns, step).transpose(0, 1, 3, 2, 4)
-        taps = words.reshape(groups, panels * columns, runs, -1)[:, :oc, :, :length]
-        return own, taps.reshape(groups * oc, kh, kw, ic).transpose(0, 3, 1, 2)
+        panels, fours = -(-oc // self.columns), runs * -(-length // step)
+        whole, own = self.tile.unpanelled(flat, groups * panels, fours)
+        taps = whole.reshape(groups, panels * self.columns, runs, -1)[:, :oc, :, :length]
+        added = own.reshape(groups, -1)[:, :oc].reshape(-1)
+        return added, taps.reshape(groups * oc, kh, kw, ic).transpose(0, 3, 1, 2)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         own, w = self._unpack(reads[1], sizes)
@@ -199,9 +192,7 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
 
     @property
     def features(self) -> frozenset[str]:
-        if self.unit == "pairs":
-            return frozenset()
-        return frozenset(("avx512_vnni",) if self.isa.vector == 64 else ("avx_vnni",))
+        return self.tile.features
 
     @property
     def summary(self) -> str:
@@ -210,27 +201,26 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
 
     def parts(self) -> list[Part]:
         bits, fours = self.isa.vector * 8, self.unit == "fours"
-        prefix = f"_mm{'' if bits == 128 else bits}"
-        tile = Tile(self.isa, f32, self.rows, self.vectors)
-        given: dict[str, Any] = names(tile) | {
-            "S": self.symbol,
-            "B": "int8_t" if self.signed else "uint8_t",
-            "E": "uint8_t" if fours else "int16_t",
-            "widened": "(source[c] ^ 0x80)" if fours and self.signed else "source[c]",
-            "joined": "(from[j] ^ 0x80)" if fours and self.signed else "from[j]",
-            "stored": C_NAMES[self.stored],
-            "bytes": self.isa.vector,
-            "step": STEP[self.unit],
-            "P": PANELS,
-            "Q": ROWS,
-            "worthwhile": f"{WORTHWHILE:.0f}.0",
-            "load": f"irc_bytes_load_{bits}",
-            "to_f32": f"{prefix}_cvtepi32_ps",
-            "zero": f"{'*g->zero' if self.zeroed else '0'}{' + 128' if fours and self.signed else ''}",
-            **self.interface,
-        }
-        body = self._body(prefix, bits)
-        given["table"] = ", ".join(f"{body}_{r}" for r in range(1, self.rows + 1))
+        whole = Tile(self.isa, f32, self.rows, self.vectors)
+        given: dict[str, Any] = (
+            self.tile.names
+            | names(whole)
+            | {
+                "S": self.symbol,
+                "B": "int8_t" if self.signed else "uint8_t",
+                "widened": "(source[c] ^ 0x80)" if fours and self.signed else "source[c]",
+                "joined": "(from[j] ^ 0x80)" if fours and self.signed else "from[j]",
+                "stored": C_NAMES[self.stored],
+                "P": PANELS,
+                "Q": ROWS,
+                "worthwhile": f"{WORTHWHILE:.0f}.0",
+                "to_f32": f"{self.tile.prefix}_cvtepi32_ps",
+                "zero": f"{'*g->zero' if self.zeroed else '0'}{' + 128' if fours and self.signed else ''}",
+                "NR": self.columns,
+                "table": self.tile.table(),
+                **self.interface,
+            }
+        )
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
         given["slot_starts"] = "".join(self._starts())
@@ -238,48 +228,17 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
         plain = self.stored == i32
         out = fill("typedef struct { int32_t *c; int64_t c_row, n; } ${S}_out;\n", **given)
         return [
-            prelude(tile, self.epilogue),
+            prelude(whole, self.epilogue),
             MEMORY[bits],
             *([FOURS[bits]] if fours else []),
             *([] if self.stored in (i32, f32) else [NARROW[bits]]),
             text.WALK,
-            *self._bodies(body, prefix, bits),
+            *self.tile.bodies(),
             fill(text.WORK, **given),
             *([fill(text.COPY, **given)] if self.copied else []),
-            out if plain else epilogue_of(self.symbol, tile, self.epilogue, C_NAMES[self.stored]),
+            out if plain else epilogue_of(self.symbol, whole, self.epilogue, C_NAMES[self.stored]),
             fill(text.BODY, **given),
         ]
-
-    def _body(self, prefix: str, bits: int) -> str:
-        """The C name of the register tile."""
-        return f"irc_bytes_{self.unit}_{bits}_{self.rows}x{self.vectors}"
-
-    def _bodies(self, body: str, prefix: str, bits: int) -> Iterator[Part]:
-        """Print the register tile for every number of rows."""
-        fours = self.unit == "fours"
-        dot = f"irc_fours_{bits}(&acc[i][v], all, b[v])"
-        if not fours:
-            dot = f"acc[i][v] = {prefix}_add_epi32(acc[i][v], {prefix}_madd_epi16(all, b[v]))"
-        given = {
-            "tile": body,
-            "E": "uint8_t" if fours else "int16_t",
-            "V": f"__m{bits}i",
-            "MR": self.rows,
-            "NV": self.vectors,
-            "NR": self.columns,
-            "lanes": self.lanes,
-            "bytes": self.isa.vector,
-            "step": STEP[self.unit],
-            "all": f"{prefix}_set1_epi32",
-            "load": f"irc_bytes_load_{bits}",
-            "store": f"irc_bytes_store_{bits}",
-            "times": f"{prefix}_mullo_epi32",
-            "minus": f"{prefix}_sub_epi32",
-            "dot": dot,
-        }
-        yield tile_body(body, text.TILE, **given)
-        for r in range(1, self.rows + 1):
-            yield piece("IRC_TILE_${tile}_$R", text.INSTANCE, **given, R=r)
 
     def _copy_calls(self) -> tuple[str, str]:
         """Print the calls that copy the input, by one thread and by all."""

@@ -30,6 +30,10 @@ IRC_HELPER void irc_bytes_narrow_512(void *to, __m512 x, int64_t n) {
     if (n == 16) _mm_storeu_si128((__m128i *)to, bytes);
     else _mm_mask_storeu_epi8(to, (__mmask16)((1u << n) - 1), bytes);
 }
+/* Whole numbers as words. */
+IRC_HELPER void irc_words_narrow_512(void *to, __m512 x) {
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(_mm512_cvttps_epi32(x)));
+}
 """
 _NARROW_256 = """\
 /* Whole numbers within the range of a byte, as bytes. */
@@ -39,6 +43,12 @@ IRC_HELPER void irc_bytes_narrow_256(void *to, __m256 x, int64_t n) {
     const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
     const int64_t bytes = _mm_cvtsi128_si64(both);
     __builtin_memcpy(to, &bytes, (size_t)n);
+}
+/* Whole numbers as words. */
+IRC_HELPER void irc_words_narrow_256(void *to, __m256 x) {
+    const __m256i whole = _mm256_cvttps_epi32(x);
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    _mm_storeu_si128((__m128i *)to, words);
 }
 """
 MEMORY = {bits: _memory(bits) for bits in (256, 512)}
