@@ -51,12 +51,14 @@ def join_layer(op: Op, inputs: Sequence[Value | None], graph: Graph) -> Joined |
 
 
 def _join_if(op: If, inputs: list[Value]) -> Joined:
+    needed = sorted({k for region in op.regions for k, v in enumerate(region.inputs) if v.uses or region.keeps(v)})
+    inputs = [inputs[0], *(inputs[k + 1] for k in needed)]
     made = Joined("If", 8, inputs, {})
     for name, region in zip(("then", "else"), op.regions, strict=True):
         body = Graph(f"{name}_body")
         twins = {v: body.add_input(v.name, v.type) for v in region.inputs if v.uses or region.keeps(v)}
         body.outputs = splice(Builder(body), region, [twins.get(v) or v for v in region.inputs])
-        places = [k for k, v in enumerate(region.inputs) if v in twins]
+        places = [i for i, k in enumerate(needed) if region.inputs[k] in twins]
         entries = [_entry("input", k + 1, i) for i, k in enumerate(places)]
         entries += [_entry("output", len(inputs) + i, i) for i in range(len(body.outputs))]
         made.bodies[f"{name}_body"], made.sections[f"{name}_port_map"] = body, entries
@@ -70,6 +72,7 @@ def _join_loop(op: Loop, inputs: list[Value]) -> Joined:
     counted = body.add_input("number", number.type) if number.uses or region.keeps(number) else None
     holds = body.add_constant(Constant.of(np.array(True)), "going")  # a body that runs has been told to
     used = [k for k, v in enumerate(operands) if k < n or v.uses or region.keeps(v)]
+    inputs = [*inputs[:2], *(inputs[k + 2] for k in used)]
     twins = {operands[k]: body.add_input(operands[k].name, operands[k].type) for k in used}
     b = Builder(body, "body")
     given = [counted or number, holds, *(twins.get(v) or v for v in operands)]
@@ -77,7 +80,7 @@ def _join_loop(op: Loop, inputs: list[Value]) -> Joined:
     stays = holds if op.goes_on() else stays
     body.outputs = [stays, *results[:n], *(b.Unsqueeze(v, [0]) for v in results[n:])]
     first = counted is not None
-    entries = [_entry("input", k + 2, i + first) for i, k in enumerate(used)]
+    entries = [_entry("input", i + 2, i + first) for i in range(len(used))]
     entries += [_entry("output", len(inputs) + i, i + 1) for i in range(n)]
     cut = {"axis": "0", "start": "0", "end": "-1", "stride": "1", "part_size": "1"}
     entries += [_entry("output", len(inputs) + i, i + 1, **cut) for i in range(n, len(results))]

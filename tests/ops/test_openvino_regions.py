@@ -196,3 +196,18 @@ def test_a_loop_that_counts_stays_a_loop(tmp_path: Path) -> None:
     irc.convert(source, xml)
     irc.convert(xml, back)
     assert [n.op_type for n in onnx.load(back).graph.node] == ["Loop"]
+
+
+def test_what_bodies_do_not_use_is_no_operand(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    m (float[3] x, float[4] k, float[3] z, bool c, int64 n) => (float[3] y, float[3] w) {
+      y = Loop(n, c, x) <body = b (int64 i, bool go, float[3] v) => (bool go2, float[3] u) {
+            dead = Neg(k) u = Add(v, z) go2 = Identity(go) }>
+      w = If(c) <then_branch = t () => (float[3] p) { dead2 = Neg(k) p = Add(x, z) },
+                 else_branch = e () => (float[3] q) { dead3 = Abs(k) q = Sub(x, z) }> }"""
+    model, path = irc.load(onnx.parser.parse_model(text)), tmp_path / "m.xml"
+    assert all("k" in [v.name for v in node.inputs if v] for node in model.graph.nodes)
+    irc.save(model, path)
+    x, z = np.arange(3, dtype=F), np.full(3, 10, F)
+    got = openvino_of(path)(x, np.ones(4, F), z, np.array(True), np.array(4))
+    agree(got, [x + 4 * z, x + z])
