@@ -156,6 +156,27 @@ def test_quantized_weights_are_decompressed(zero: int, more: dict[str, int], tmp
     agrees(model, tmp_path, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("axis", "signed"), [(0, True), (1, True), (0, False)])
+def test_blocks_of_four_bits_are_an_axis_of_their_own(axis: int, signed: bool, tmp_path: Path) -> None:
+    """As OpenVINO looks for them: scales spread over rows make it compute something else from i4."""
+    kind, least = ("INT4", -8) if signed else ("UINT4", 0)
+    sizes = [2, 8] if axis == 0 else [64, 2]
+    block = [64, 8][axis] // 2
+    text = f"d = DequantizeLinear<axis={axis}, block_size={block}>(w, s{'' if signed else ', z'})\n y = MatMul(x, d)"
+    rng = np.random.default_rng(4)
+    model = parsed(
+        f"m (float[2,64] x) => (float[2,8] y) {{ {text} }}", {"s": rng.random(sizes, np.float32) / 8}, opset=21
+    )
+    for name, shape in (("w", [64, 8]), ("z", sizes)):
+        numbers = rng.integers(least, least + 16, int(np.prod(shape))).tolist()
+        if name == "w" or not signed:
+            tensor = onnx.helper.make_tensor(name, getattr(onnx.TensorProto, kind), shape, numbers)
+            model.graph.initializer.append(tensor)
+    more = {} if signed else {"Subtract": 1}
+    assert types(irc.load(model), ".xml") == {"Convert": 1, "Multiply": 1, "Reshape": 1, "MatMul": 1, **more}
+    agrees(model, tmp_path, rtol=1e-3)
+
+
 SIX = {"three": np.float32(3), "zero": np.float32(0), "six": np.float32(6), "sixth": np.float32(1 / 6)}
 
 

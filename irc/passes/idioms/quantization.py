@@ -5,19 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from irc.arrays import Array
-from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import DType, f16, f32, i8, i16, i32, u8, u16, value_range
+from irc.ir.graph import Constant, Graph, Node, Value
+from irc.ir.types import DType, f16, f32, i4, i8, i16, i32, u4, u8, u16, value_range
 from irc.opdef.builder import Builder
 from irc.ops.arithmetic import Sub
 from irc.ops.cast import Cast
 from irc.ops.fake_quantize import FakeQuantize
+from irc.ops.layout import normal_axis
 from irc.ops.quantize import DequantizeLinear, QuantizeLinear
 from irc.passes.recompose import alone
 from irc.passes.simplify import is_all
 
 WHOLE = 1e-3
 """How far a zero point that is computed from rounded limits may be from a whole number."""
-EXACT = {i8, u8, i16, u16}
+EXACT = {i4, u4, i8, u8, i16, u16}
 """Types whose differences f32 has exactly."""
 
 
@@ -63,17 +64,33 @@ def decompressed(graph: Graph, node: Node) -> Value | None:
     """Write DequantizeLinear of constants as OpenVINO's compressed weights: Convert, Subtract and Multiply."""
     x, scale, zero = (*node.inputs, None)[:3]
     assert isinstance(node.op, DequantizeLinear)
-    if x is None or scale is None or x.const is None or scale.const is None or node.op.block_size:
+    if x is None or scale is None or x.const is None or scale.const is None:
         return None
     if node.outputs[0].dtype != f32 or scale.dtype != f32 or not x.dtype.is_integer:
         return None
     b = Builder(graph, node.name, node.loc)
+    if node.op.block_size and scale.const.array.size > 1:
+        return _blocks(b, node.op, x.const, scale, zero)
     value = b.Cast(x, to=f32)
     if zero is not None and not (zero.const is not None and is_all(zero, 0.0)):
         if x.dtype not in EXACT:
             return None
         value = b.Sub(value, node.op.spread(b, b.Cast(zero, to=f32), x))
     return b.Mul(value, node.op.spread(b, scale, x))
+
+
+def _blocks(b: Builder, op: DequantizeLinear, x: Constant, scale: Value, zero: Value | None) -> Value | None:
+    """The same by blocks: these are an axis of their own until all is multiplied, as OpenVINO looks for it."""
+    axis = normal_axis(op.name, op.axis, len(x.shape))
+    blocks = int(scale.shape[axis])
+    if blocks * op.block_size != x.shape[axis] or x.dtype not in EXACT:
+        return None
+    shape = (*x.shape[:axis], blocks, op.block_size, *x.shape[axis + 1 :])
+    value = b.Cast(b.graph.add_constant(x.derived(shape, lambda array: array), "blocks"), to=f32)
+    if zero is not None and not (zero.const is not None and is_all(zero, 0.0)):
+        value = b.Sub(value, b.Unsqueeze(b.Cast(zero, to=f32), [axis + 1]))
+    product = b.Mul(value, b.Unsqueeze(scale, [axis + 1]))
+    return b.Reshape(product, b.const(list(x.shape)), special_zero=False)
 
 
 # -------------------------------------------------------------------------------- to ONNX
