@@ -18,7 +18,7 @@ from irc.fusion.elements import Elements, Flat, Inliner, value_of
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import boolean
-from irc.kernels.core.epilogue import acc, slot, supported
+from irc.kernels.core.epilogue import Epilogue, acc, slot, supported
 from irc.traversal import replaced
 
 MOST_NODES = 24
@@ -48,8 +48,11 @@ class Collector:
         self.graph, self.elements = graph, elements
         self._place = {n: i for i, n in enumerate(graph.nodes)}
 
-    def epilogue_of(self, root: Value, bias: Sequence[Access], fits: Fits) -> FusedEpilogue:
-        """Find the longest epilogue of `root`; `bias`: operands that are added to the accumulator first."""
+    def epilogue_of(self, root: Value, bias: Sequence[Access], fits: Fits, calls: bool = True) -> FusedEpilogue:
+        """Find the longest epilogue of `root`.
+
+        bias: operands that are added to the accumulator first.  calls: whether it may call mathematical functions.
+        """
         kind = root.dtype
         start: Expr = acc(kind)
         for k in range(len(bias)):
@@ -66,7 +69,7 @@ class Collector:
             ends = [v for v in inside if self._leaves(v, nodes)]
             if len(ends) == 1 and ends[0] is node.outputs[0]:
                 made = self._expression(root, ends[0], set(inside), start, bias, fits)
-                if made is None:
+                if made is None or (not calls and Epilogue(made[0]).functions()):
                     break
                 best = FusedEpilogue(ends[0], *made)
         return best

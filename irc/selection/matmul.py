@@ -10,10 +10,12 @@ import numpy as np
 from irc.expr import index
 from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import FusedEpilogue, merged
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.kernels.core.base import Array, Kernel
+from irc.kernels.core.costs import AGAIN, AGAIN_FAR, APART, FUNCTION
 from irc.kernels.core.epilogue import Axes, Epilogue, axes_of
+from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.problem import GemmProblem
 from irc.ops.matmul import MatMul
@@ -59,6 +61,9 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         return None
     fused = selector.collector.epilogue_of(node.outputs[0], [], lambda access: _fits(p, access))
     result, to = result_of(selector, p, fused)
+    if result is fused.value and _functions_apart(selector, p, fused):
+        fused = selector.collector.epilogue_of(node.outputs[0], [], lambda access: _fits(p, access), calls=False)
+        result, to = result_of(selector, p, fused)
     return _arranged(selector, p, left, right, fused, result, to)
 
 
@@ -104,6 +109,19 @@ def operand(
 def _fits(p: Product, access: Access) -> bool:
     """Tell whether an epilogue can read an operand: the stride along the columns is 0 or 1."""
     return p.of_result(access.strides)[-1] in (0, 1)
+
+
+def _functions_apart(selector: Selector, p: Product, fused: FusedEpilogue) -> bool:
+    """Tell whether loops compute the functions of an epilogue sooner: a kernel does whole vectors of each row."""
+    functions = len(Epilogue(fused.expr).functions())
+    if not functions or not p.n.is_const:
+        return False
+    isa, dtype, n = selector.isa, fused.value.dtype, int(p.n)
+    rows = likely(product(p.lead)) * likely(p.m)
+    vectors = n / isa.lanes(dtype)
+    again = AGAIN if rows * n * dtype.itemsize <= isa.l2 else AGAIN_FAR
+    saved = (math.ceil(vectors) - vectors) * functions * FUNCTION - vectors * again
+    return rows * saved > APART
 
 
 def result_of(selector: Selector, p: Product, fused: FusedEpilogue) -> tuple[Value, tuple[Dim, ...]]:

@@ -14,6 +14,7 @@ from irc.expr import constant_of
 from irc.fusion import group
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
+from irc.kernels import ISAS, Isa
 from irc.kernels.movement.transpose import TransposeKernel
 from irc.loops import interp
 from irc.loops.ir import Function, KernelCall, Program, walk
@@ -227,9 +228,9 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
 }
 
 
-def selected(graph: Graph) -> Program:
+def selected(graph: Graph, isa: Isa | None = None) -> Program:
     graph, sink = graph.copy(), Sink()
-    for _, run in compile_c(isa_under_test()):
+    for _, run in compile_c(isa or isa_under_test()):
         run(graph, sink)
     return lower(graph, group.run(graph), "test")
 
@@ -319,6 +320,18 @@ def test_equal_layers_share_a_kernel_and_weights_are_stored_once() -> None:
     program = selected(graph_of(build, random(40, 64)))
     assert len({k.symbol for k in kernels(program.functions)}) == 1
     assert len(program.constants) == 1
+
+
+@pytest.mark.parametrize(("columns", "apart"), [(5, True), (16, False), (17, False)])
+def test_functions_of_few_columns_are_apart(columns: int, apart: bool) -> None:
+    """A kernel computes them of whole vectors of each row, loops of rows side by side."""
+
+    def build(b: Any, x: Any) -> Any:
+        y = b.Add(b.MatMul(x, b.const(random(20, columns), x.dtype)), b.const(random(columns), x.dtype))
+        return b.Tanh(y)
+
+    (kernel,) = kernels(selected(graph_of(build, random(4096, 20)), ISAS["avx512"]).functions)
+    assert kernel.epilogue.slots == ("row",) and (kernel.epilogue.functions() == ()) == apart
 
 
 def test_sizes_without_a_kernel_are_still_checked() -> None:

@@ -70,6 +70,11 @@ LATENCY, PART = 4.0, 4.0
 """Cycles that an addition takes, for which the next one to the same sum waits; and to load a part of a vector."""
 LANES_FOLDED = 3.0
 """Cycles to fold half the lanes of a vector into the other half: a shuffle, and what it waits for."""
+FUNCTION = 10.0
+"""Cycles to compute a mathematical function of a vector."""
+AGAIN, AGAIN_FAR, APART = 12.0, 22.0, 4000.0
+"""Cycles that loops over a stored result take longer, a vector, from the second cache and from further off: it is
+stored and loaded, and their functions are longer; and those that a group of loops costs besides."""
 MOVED = 1.5
 """Cycles to move an element from one layout of a tensor to another."""
 SPAN, SPAN_STRIDED = (7.0, 0.06), (8.0, 0.32)
