@@ -22,7 +22,21 @@ from irc.diagnostics.core import IrcError
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of the system that say nothing about irc, wherever they happen."""
-VERBS = ("compile", "run", "validate", "convert", "info", "explain", "bench", "profile", "compare", "cache")
+VERBS = (
+    "compile",
+    "run",
+    "validate",
+    "convert",
+    "info",
+    "ops",
+    "diff",
+    "explain",
+    "bench",
+    "profile",
+    "compare",
+    "cache",
+    "completion",
+)
 
 
 class _Verbs(click.Group):

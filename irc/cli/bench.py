@@ -16,8 +16,18 @@ from irc.diagnostics.terminal import TerminalText
 
 ROUNDS = 7
 BURST_SECONDS = 0.2
+PERCENTILES = (50, 90, 99)
 PAUSE_SECONDS = 0.02
 """Between two engines: threads of the one before stop spinning."""
+
+
+class Cost(NamedTuple):
+    """What it takes to have a model ready: seconds to compile it (None where nothing is), seconds to load it, and bytes
+    by which the process has grown after loading and the first run."""
+
+    compile: float | None
+    load: float
+    memory: int | None
 
 
 class Engine(NamedTuple):
@@ -28,7 +38,7 @@ class Engine(NamedTuple):
 
 
 @click.command(short_help="Time a model, also beside other engines.")
-@click.argument("model")
+@click.argument("model", metavar="MODEL|DIR")
 @click.option("--vs", metavar="onnxruntime,openvino", default="", help="Other engines to measure beside it.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
@@ -39,12 +49,31 @@ class Engine(NamedTuple):
     help="Of irc; the others compute in f32.",
 )
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
+@click.option("--input", "inputs", metavar="x=FILE.npy|FILE.npz|random", multiple=True, help="Default: random.")
+@click.option(
+    "--time",
+    "seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help=f"How long each engine is measured.  [default: {ROUNDS * BURST_SECONDS:g}]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def command(model: str, vs: str, threads: int, precision: str, shapes: tuple[str, ...], as_json: bool) -> None:
-    """Time a model, in rounds that alternate between engines, on random inputs.
+def command(
+    model: str,
+    vs: str,
+    threads: int,
+    precision: str,
+    shapes: tuple[str, ...],
+    inputs: tuple[str, ...],
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Time a model, or a folder that `irc compile` wrote, in rounds that alternate between engines.
 
-    Prints the median and minimum time of one run, how many times as long as irc's median each other engine's is,
-    and the largest difference of its outputs from irc's, relative to the output's largest element.
+    Prints of each engine the time of one run (the median, the 90th and 99th percentile and the minimum), the runs a
+    second, how many times as long as irc's median its median is, and the largest difference of its outputs from irc's,
+    relative to the output's largest element.  Below stands what it took to compile and to load the model, and by how
+    much the process had grown after its first run.
     """
     from irc.comparison.engines import PEERS
 
@@ -53,24 +82,79 @@ def command(model: str, vs: str, threads: int, precision: str, shapes: tuple[str
         if name not in PEERS:
             raise click.BadParameter(f"{name!r} is not one of {', '.join(PEERS)}", param_hint="--vs")
     with console.progress(f"compiling {model}"):
-        runs, arrays = _prepare(model, engines, threads, precision, console.parse_shapes(shapes))
+        compiled, cost = _compiled(model, threads, precision, console.parse_shapes(shapes))
+        arrays, _ = feeds.gather(compiled.inputs, feeds.parse_inputs(inputs))
+        runs, costs = _prepare(model, engines, threads, compiled, cost, arrays)
     with console.progress("measuring"):
-        times = measure({name: engine.run for name, engine in runs.items()})
-    said = _result(model, threads, precision, arrays, times, differences(runs))
+        times = measure(
+            {name: engine.run for name, engine in runs.items()}, ROUNDS, seconds / ROUNDS if seconds else BURST_SECONDS
+        )
+    said = _result(model, threads, precision, arrays, times, differences(runs), costs)
     console.out(JsonText(said, indent=2) if as_json else _text(said))
 
 
-def _prepare(
-    model: str, engines: list[str], threads: int, precision: str, shapes: dict[str, tuple[int, ...]]
-) -> tuple[dict[str, Engine], dict[str, Any]]:
+def _compiled(model: str, threads: int, precision: str, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, float | None]:
+    """The model compiled, and the seconds that took; None of a compiled folder."""
     import irc
 
+    if console.is_folder(model):
+        if shapes or precision != "highest":
+            raise click.UsageError("a compiled folder has its precision and shapes already")
+        return irc.load_compiled(model, threads=threads), None
+    began = time.perf_counter()
     compiled = irc.compile(model, threads=threads, precision=precision, shapes=shapes or None)
-    arrays, _ = feeds.gather(compiled.inputs, {})
-    makers = {"onnxruntime": onnxruntime_engine, "openvino": openvino_engine}
-    source = {"openvino": model, "onnxruntime": _as_onnx(model) if "onnxruntime" in engines else model}
-    found = {name: makers[name](source[name], threads, arrays) for name in engines}
-    return {"irc": irc_engine(compiled, arrays), **found}, arrays
+    return compiled, time.perf_counter() - began
+
+
+def _prepare(
+    model: str, engines: list[str], threads: int, compiled: Any, cost: float | None, arrays: dict[str, Any]
+) -> tuple[dict[str, Engine], dict[str, Cost]]:
+    """Load the model into every engine, one after the other."""
+    import irc
+    from irc.runtime.executor import CompiledModel
+
+    if engines and console.is_folder(model):
+        raise click.UsageError(f"--vs needs the model's file: {model} is a compiled folder")
+
+    def own() -> Engine:
+        plain = type(compiled) is CompiledModel  # others compile themselves for the shapes of a call
+        again = irc.load_compiled(compiled.artifact.folder, threads=threads) if plain else compiled
+        return irc_engine(again, arrays)
+
+    source = _as_onnx(model) if "onnxruntime" in engines else model
+    makers: dict[str, Callable[[], Engine]] = {"irc": own}
+    makers["onnxruntime"] = lambda: onnxruntime_engine(source, threads, arrays)
+    makers["openvino"] = lambda: openvino_engine(model, threads, arrays)
+    runs: dict[str, Engine] = {}
+    costs: dict[str, Cost] = {}
+    for name in ("irc", *engines):
+        before, began = resident(), time.perf_counter()
+        runs[name] = makers[name]()
+        seconds = time.perf_counter() - began
+        runs[name].run()
+        grown = None if before is None else max(0, (resident() or before) - before)
+        costs[name] = Cost(cost if name == "irc" else None, seconds, grown)
+    return runs, costs
+
+
+def resident() -> int | None:
+    """Bytes of this process in memory; None where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    import resource
+
+    return pages * resource.getpagesize()
+
+
+def percentile(times: Sequence[float], part: float) -> float:
+    """The time that this percentage of runs does not exceed, by linear interpolation."""
+    ordered = sorted(times)
+    at = (len(ordered) - 1) * part / 100
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
 def measure(
@@ -124,16 +208,22 @@ def _result(
     arrays: dict[str, Any],
     times: dict[str, list[float]],
     apart: dict[str, float],
+    costs: dict[str, Cost],
 ) -> dict[str, Any]:
     ours = statistics.median(times["irc"])
     rows = [
         {
             "engine": name,
             "median_ms": statistics.median(found) * 1e3,
+            **{f"p{part}_ms": percentile(found, part) * 1e3 for part in PERCENTILES},
             "min_ms": min(found) * 1e3,
+            "runs_per_second": len(found) / sum(found),
             "runs": len(found),
             "ratio": statistics.median(found) / ours,
             "difference": apart.get(name, 0.0) if apart.get(name) != float("inf") else None,
+            "compile_seconds": costs[name].compile,
+            "load_seconds": costs[name].load,
+            "memory_bytes": costs[name].memory,
         }
         for name, found in times.items()
     ]
@@ -145,13 +235,31 @@ def _text(said: dict[str, Any]) -> TerminalText:
     inputs, peers = feeds.listed(said["inputs"]), len(said["engines"]) > 1
     precision = said["precision"] + (", the others in f32" if peers and said["precision"] != "highest" else "")
     lines = [f"{said['model']}, threads: {said['threads']}, precision: {precision}, inputs: {inputs}"]
-    lines.append(f"{'engine':12} {'median ms':>11} {'min ms':>11} {'runs':>7}  its time / irc's   difference")
+    heads = f"{'engine':11} {'median ms':>9} {'90 %':>8} {'99 %':>8} {'min':>8} {'runs/s':>8}"
+    lines.append(heads + " / irc  difference" * peers)
     for row in said["engines"]:
-        figures = f"{row['median_ms']:11.4f} {row['min_ms']:11.4f} {row['runs']:7}  {row['ratio']:16.2f}"
+        times = " ".join(f"{row[name]:8.4g}" for name in ("p90_ms", "p99_ms", "min_ms"))
+        figures = f"{row['median_ms']:9.4g} {times} {_rate(row['runs_per_second'])}"
         apart = "infinite" if row["difference"] is None else f"{row['difference']:.1e}"
         apart = "" if row["engine"] == "irc" else apart
-        lines.append(f"{row['engine']:12} {figures}   {apart:>10}".rstrip())
+        others = f" {row['ratio']:5.2f}  {apart:>10}" if peers else ""
+        lines.append(f"{row['engine']:11} {figures}{others}".rstrip())
+    lines.append(f"{'engine':11} {'compiled s':>10} {'loaded s':>8} {'memory':>10} {'runs':>8}")
+    lines += [_cost(row) for row in said["engines"]]
     return TerminalText.lines(lines)
+
+
+def _rate(runs: float) -> str:
+    return f"{runs:8.0f}" if runs >= 1000 else f"{runs:8.4g}"
+
+
+def _cost(row: dict[str, Any]) -> str:
+    """What it took to have the model ready."""
+    from irc.cli.info import size
+
+    compiled = "" if row["compile_seconds"] is None else f"{row['compile_seconds']:.3g}"
+    memory = "" if row["memory_bytes"] is None else size(row["memory_bytes"])
+    return f"{row['engine']:11} {compiled:>10} {row['load_seconds']:8.3g} {memory:>10} {row['runs']:8}"
 
 
 # ----------------------------------------------------------------------------- engines

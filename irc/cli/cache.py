@@ -30,8 +30,12 @@ def info(as_json: bool) -> None:
 
 
 @command.command()
-def clear() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def clear(as_json: bool) -> None:
     """Remove every artefact."""
     from irc.runtime import cache
 
+    if as_json:
+        console.out(JsonText({"removed": cache.clear()}, indent=2))
+        return
     console.out(f"removed {console.count(cache.clear(), 'artefact')}")

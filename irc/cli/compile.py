@@ -64,6 +64,7 @@ SOURCES = (".c", "kernels.h", ".py")
 )
 @click.option("--profile", is_flag=True, help="With a clock around every function, for `irc profile DIR`.")
 @click.option("--weights", type=click.Choice(["file", "embed"]), default="file", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the files, their size, memory and time as JSON.")
 def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tuple[str, ...], **options: Any) -> int:
     """Compile MODEL into a folder, which `irc run` and `irc.load_compiled` open.
 
@@ -75,7 +76,7 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     --timings lists the steps that were made, which are few where the artefact was in the cache; files that the C
     compiler works on at the same time are listed below its line, each with the time from its beginning to its end.
     """
-    began, timings = time.perf_counter(), options.pop("timings")
+    began, timings, as_json = time.perf_counter(), options.pop("timings"), options.pop("as_json")
     backend, emit = _backend(options.pop("backend"), options.pop("emit"))
     options |= {"shapes": console.parse_shapes(shapes), "bounds": console.parse_bounds(bounds)}
     tune, dump_after = options.pop("tune"), options.pop("dump_after")
@@ -96,9 +97,13 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
         except OSError as e:
             return console.cannot_write(str(target), e)
     seconds = time.perf_counter() - began
-    for file in files if timings != "json" else ():
+    for file in files if timings != "json" and not as_json else ():
         console.out(str(file))
-    if timings == "json":
+    if as_json:
+        said = {"folder": str(target), "files": {str(f): f.stat().st_size for f in files}, "seconds": seconds}
+        said |= {"backend": manifest["backend"], "arena_bytes": manifest.get("arena_bytes")}
+        console.out(JsonText(said | ({"timings": _timings(taken, seconds)} if timings else {}), indent=2))
+    elif timings == "json":
         console.out(JsonText(_timings(taken, seconds), indent=2))
     elif timings:
         _tell_timings(taken, seconds)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from irc.cli import console
+from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import TerminalText
 from irc.files import rename_all
 
@@ -60,6 +61,7 @@ class _EngineMayFollow(click.Command):
     "engine of its format if that is installed]",
 )
 @click.option("--no-check", "check", flag_value=NO_ENGINE, help="Do not run the models.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written, and the findings, as JSON.")
 def command(
     source: str,
     target: str,
@@ -69,6 +71,7 @@ def command(
     shapes: tuple[str, ...],
     simplify: bool,
     compress_to: str | None,
+    as_json: bool,
     **options: Any,
 ) -> int:
     """Convert IN to OUT (.onnx, or .xml with its .bin), and check that both compute the same.
@@ -80,14 +83,12 @@ def command(
     if compress_to is not None:
         given["compress_fp16"] = True
     _check_options(target, given)
+    _check_engine(check)
     import irc
     from irc import driver
-    from irc.comparison import engines
     from irc.diagnostics import Sink
 
-    if check in engines.PEERS:
-        engines.imported(check)  # says before the work that it is not there
-    sink = Sink()
+    sink, checked = Sink(), ""
     with console.progress(f"reading {source}"):
         model = driver.extract(irc.load(source), _names(inputs), _names(outputs))
         model = driver.reshape(model, changed)
@@ -106,11 +107,12 @@ def command(
         if check != NO_ENGINE:
             with console.progress("comparing results"):
                 engine = None if check == ANY_ENGINE else check
-                _compare(model, str(staged), engine, given.get("to") or compress_to, sink)
+                checked = _compare(model, str(staged), engine, given.get("to") or compress_to, sink)
         _report_losses(model, path, given, sink)
         _report_sizes(model, given.get("for_openvino"), sink)
         console.report(sink.diagnostics)
         if sink.errors:
+            _tell([], checked, sink, as_json)
             return 1
         made = publish(staging, folder, last=staged.name)
     except OSError as e:
@@ -118,7 +120,25 @@ def command(
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     console.note(f"wrote {' and '.join(map(str, made))}")
+    _tell(made, checked, sink, as_json)
     return 0
+
+
+def _tell(made: list[Path], checked: str, sink: Sink, as_json: bool) -> None:
+    """Print what was done as JSON, where that is asked for."""
+    if as_json:
+        from irc.diagnostics.render import as_dict
+
+        said = {"written": list(map(str, made)), "checked": checked, "diagnostics": list(map(as_dict, sink))}
+        console.out(JsonText(said, indent=2))
+
+
+def _check_engine(name: str) -> None:
+    """Say before the work that an engine is not there."""
+    from irc.comparison import engines
+
+    if name in engines.PEERS:
+        engines.imported(name)
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -164,7 +184,8 @@ def _report_sizes(model: Model, release: str | None, sink: Sink) -> None:
         sink.report(codes.RELEASE_FIXES_SIZES, Loc(model.file), release=release, inputs=what)
 
 
-def _compare(model: Model, written: str, engine: str | None, precision: str | None, sink: Sink) -> None:
+def _compare(model: Model, written: str, engine: str | None, precision: str | None, sink: Sink) -> str:
+    """Report how the results of both models compare; what was compared, where they are the same."""
     from irc.cli.check import same_results
     from irc.diagnostics import Loc
     from irc.diagnostics.codes import command as codes
@@ -178,6 +199,7 @@ def _compare(model: Model, written: str, engine: str | None, precision: str | No
         sink.report(codes.CHECK_DIFFERS, Loc(model.file), reason=outcome.reason)
     if outcome.doubt:
         sink.report(codes.ENGINE_DIFFERS, Loc(model.file), engine=outcome.peer, reason=outcome.doubt)
+    return outcome.reason if outcome.same else ""
 
 
 def publish(staging: Path, folder: Path, last: str) -> list[Path]:

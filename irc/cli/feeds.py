@@ -136,6 +136,47 @@ def listed(inputs: Mapping[str, str]) -> str:
     return ", ".join(parts) or "none"
 
 
+# ------------------------------------------------------------------------------ labels
+def labels(name: str, sources: Mapping[str, str]) -> Array:
+    """The integers of a .npy, or of the array of that name in a .npz that inputs come from."""
+    import numpy as np
+
+    archives = [s for s in dict.fromkeys(sources.values()) if s.endswith(".npz")]
+    try:
+        if name.endswith(".npy"):
+            return _whole(np.load(name, allow_pickle=False))
+        held: list[str] = []
+        for archive in archives:
+            with np.load(archive, allow_pickle=False) as found:
+                if name in found:
+                    return _whole(found[name])
+                held += found.files
+    except (OSError, ValueError, zipfile.BadZipFile) as e:
+        raise click.BadParameter(f"{name} cannot be read: {e}", param_hint="--labels") from e
+    known = f"the inputs' files hold {', '.join(held)}" if held else "no input comes from a .npz"
+    raise click.BadParameter(f"there is no array {name!r}: {known}", param_hint="--labels")
+
+
+def _whole(array: Array) -> Array:
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"labels are integers, not {array.dtype}")
+    return array
+
+
+def predictions(named: Sequence[tuple[str, Any]], expected: Array) -> dict[str, Any]:
+    """The predicted classes of the first output, and how many of them are the labels."""
+    import numpy as np
+
+    name, scores = named[0]
+    if not _is_array(scores) or scores.ndim < 1 or scores.size == 0 or scores.shape[:-1] != expected.shape:
+        shape = list(scores.shape) if _is_array(scores) else "no tensor"
+        what = f"output {name} is {shape}, which has no class for each of the labels {list(expected.shape)}"
+        raise click.BadParameter(what, param_hint="--labels")
+    found = np.argmax(scores, axis=-1)
+    said = {"output": name, "right": int((found == expected).sum()), "of": int(expected.size)}
+    return said | {"predicted": found.reshape(-1).tolist(), "expected": expected.reshape(-1).tolist()}
+
+
 # ----------------------------------------------------------------------------- outputs
 def save(target: str, named: Iterable[tuple[str, Any]]) -> list[str]:
     """Write arrays to FILE.npz, the only one to FILE.npy, or one .npy each into a folder; the files written.
