@@ -156,24 +156,35 @@ def test_quantized_weights_are_decompressed(zero: int, more: dict[str, int], tmp
     agrees(model, tmp_path, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("axis", "signed"), [(0, True), (1, True), (0, False)])
-def test_blocks_of_four_bits_are_an_axis_of_their_own(axis: int, signed: bool, tmp_path: Path) -> None:
-    """As OpenVINO looks for them: scales spread over rows make it compute something else from i4."""
-    kind, least = ("INT4", -8) if signed else ("UINT4", 0)
-    sizes = [2, 8] if axis == 0 else [64, 2]
-    block = [64, 8][axis] // 2
-    text = f"d = DequantizeLinear<axis={axis}, block_size={block}>(w, s{'' if signed else ', z'})\n y = MatMul(x, d)"
-    rng = np.random.default_rng(4)
-    model = parsed(
-        f"m (float[2,64] x) => (float[2,8] y) {{ {text} }}", {"s": rng.random(sizes, np.float32) / 8}, opset=21
+@pytest.mark.parametrize(
+    ("axis", "kind", "product", "summed"),
+    [
+        (0, "INT4", "y = MatMul(x, d)", True),
+        (1, "INT4", "y = MatMul(x, d)", False),
+        (0, "UINT4", "y = MatMul(x, d)", True),
+        (1, "UINT4", "y = Gemm<transB=1>(x, d)", True),
+        (0, "INT4", "t = Transpose<perm=[1, 0]>(d)\n y = MatMul(x, t)", False),
+    ],
+)
+def test_blocks_of_four_bits_are_an_axis_of_their_own(
+    axis: int, kind: str, product: str, summed: bool, tmp_path: Path
+) -> None:
+    """OpenVINO looks for that, else it computes something else from i4; floats, where products do not sum over it."""
+    turned, signed = "trans" in product.lower(), kind == "INT4"
+    shape = [8, 64] if turned else [64, 8]
+    sizes = [2 if i == axis else n for i, n in enumerate(shape)]
+    text = (
+        f"d = DequantizeLinear<axis={axis}, block_size={shape[axis] // 2}>(w, s{'' if signed else ', z'})\n {product}"
     )
-    for name, shape in (("w", [64, 8]), ("z", sizes)):
-        numbers = rng.integers(least, least + 16, int(np.prod(shape))).tolist()
-        if name == "w" or not signed:
-            tensor = onnx.helper.make_tensor(name, getattr(onnx.TensorProto, kind), shape, numbers)
-            model.graph.initializer.append(tensor)
-    more = {} if signed else {"Subtract": 1}
-    assert types(irc.load(model), ".xml") == {"Convert": 1, "Multiply": 1, "Reshape": 1, "MatMul": 1, **more}
+    rng = np.random.default_rng(4)
+    model = parsed(f"m (float[2,64] x) => (float[2,8] y) {{ {text} }}", {"s": rng.random(sizes, np.float32) / 8})
+    for name, dims in (("w", shape), *((("z", sizes),) if not signed else ())):
+        least = -8 if signed else 0
+        numbers = rng.integers(least, least + 16, int(np.prod(dims))).tolist()
+        model.graph.initializer.append(onnx.helper.make_tensor(name, getattr(onnx.TensorProto, kind), dims, numbers))
+    found = types(irc.load(model), ".xml")
+    blocks = {"Convert": 1, "Multiply": 1, "Reshape": 1, **({} if signed else {"Subtract": 1})}
+    assert found == {"MatMul": 1, **(blocks if summed else {})}
     agrees(model, tmp_path, rtol=1e-3)
 
 

@@ -157,7 +157,7 @@ def _bytes(dtype: DType, shape: Sequence[int]) -> int:
 
 
 def _is_plain(type: Any) -> bool:
-    return isinstance(type, TensorType) and type.dtype is not None and type.dtype.name in PASSED_ON
+    return isinstance(type, TensorType) and type.dtype.name in PASSED_ON
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:

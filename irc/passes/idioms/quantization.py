@@ -11,7 +11,8 @@ from irc.opdef.builder import Builder
 from irc.ops.arithmetic import Sub
 from irc.ops.cast import Cast
 from irc.ops.fake_quantize import FakeQuantize
-from irc.ops.layout import normal_axis
+from irc.ops.layout import Transpose, normal_axis
+from irc.ops.matmul import Gemm, MatMul
 from irc.ops.quantize import DequantizeLinear, QuantizeLinear
 from irc.passes.recompose import alone
 from irc.passes.simplify import is_all
@@ -70,7 +71,7 @@ def decompressed(graph: Graph, node: Node) -> Value | None:
         return None
     b = Builder(graph, node.name, node.loc)
     if node.op.block_size and scale.const.array.size > 1:
-        return _blocks(b, node.op, x.const, scale, zero)
+        return _blocks(b, node, x.const, scale.const, zero)
     value = b.Cast(x, to=f32)
     if zero is not None and not (zero.const is not None and is_all(zero, 0.0)):
         if x.dtype not in EXACT:
@@ -79,18 +80,56 @@ def decompressed(graph: Graph, node: Node) -> Value | None:
     return b.Mul(value, node.op.spread(b, scale, x))
 
 
-def _blocks(b: Builder, op: DequantizeLinear, x: Constant, scale: Value, zero: Value | None) -> Value | None:
-    """The same by blocks: these are an axis of their own until all is multiplied, as OpenVINO looks for it."""
+def _blocks(b: Builder, node: Node, x: Constant, factors: Constant, zero: Value | None) -> Value | None:
+    """The same by blocks: these are an axis of their own until all is multiplied, as OpenVINO looks for it.
+
+    Its products stumble over blocks along an axis that they do not sum over, also in files of its own converter: such
+    weights are written as floats.
+    """
+    op, scale = node.op, b.graph.add_constant(factors, "scale")
+    assert isinstance(op, DequantizeLinear)
     axis = normal_axis(op.name, op.axis, len(x.shape))
-    blocks = int(scale.shape[axis])
+    blocks = factors.shape[axis]
     if blocks * op.block_size != x.shape[axis] or x.dtype not in EXACT:
         return None
+    if not _is_summed(node.outputs[0], axis):
+        zeros = None if zero is None else zero.const
+        if zero is not None and zeros is None:
+            return None
+        return b.graph.add_constant(Constant(f32, x.shape, lambda: _decoded(node, x, factors, zeros)), node.name)
     shape = (*x.shape[:axis], blocks, op.block_size, *x.shape[axis + 1 :])
     value = b.Cast(b.graph.add_constant(x.derived(shape, lambda array: array), "blocks"), to=f32)
     if zero is not None and not (zero.const is not None and is_all(zero, 0.0)):
         value = b.Sub(value, b.Unsqueeze(b.Cast(zero, to=f32), [axis + 1]))
     product = b.Mul(value, b.Unsqueeze(scale, [axis + 1]))
     return b.Reshape(product, b.const(list(x.shape)), special_zero=False)
+
+
+def _is_summed(value: Value, axis: int) -> bool:
+    """Whether every product that the value goes into sums over the axis, and every Transpose leads to such."""
+    rank = len(value.shape)
+    for node in value.uses:
+        op, side = node.op, node.inputs.index(value)
+        if isinstance(op, Transpose):
+            perm = node.inputs[1] if len(node.inputs) > 1 else None
+            order = list(reversed(range(rank))) if perm is None else perm.ints()
+            if order is None or not _is_summed(node.outputs[0], order.index(axis)):
+                return False
+        elif isinstance(op, MatMul | Gemm):
+            turned = (op.transpose_a, op.transpose_b) if isinstance(op, MatMul) else (bool(op.transA), bool(op.transB))
+            if side < 2 and axis != rank - 1 - (turned[side] != (side == 1)):
+                return False
+    return True
+
+
+def _decoded(node: Node, x: Constant, scale: Constant, zero: Constant | None) -> Array:
+    """The floats that integers with a scale and a zero point stand for."""
+    op, wide = node.op, x.read().astype(np.int32)
+    assert isinstance(op, DequantizeLinear)
+    axis = normal_axis(op.name, op.axis, len(x.shape))
+    parts = [np.repeat(part.read(), op.block_size, axis) for part in (scale, zero) if part is not None]
+    exact = wide if zero is None else wide - parts[1].astype(np.int32)
+    return exact.astype(np.float32) * parts[0]
 
 
 # -------------------------------------------------------------------------------- to ONNX
