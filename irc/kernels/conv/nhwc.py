@@ -30,7 +30,7 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, symbol, tile_body
+from irc.kernels.core.text import Part, Piece, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector import bf16_io
@@ -45,6 +45,7 @@ UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 16  # products ahead whose weights are fetched
 SEGMENTS = 4  # rows of output pixels in one tile, at most
 LADDER = (1, 2, 4, 6, 8, 10, 12, 16, 20, 24)  # heights of tiles where the width of the output is unknown
+EXTENTS = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel"  # what strips depend on
 DENSE = 6  # with a larger dilation, rows that no tap meets are left out
 
 
@@ -175,8 +176,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
+        return (*EXTENTS.split(), "y_batch", "y_pixel", *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def packed_elements(self, oc: int, ic: int, groups: int = 1) -> int:
         """Count the elements of packed weights: `oc` output and `ic` input channels of a group."""
@@ -201,24 +201,32 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         given = names(t) | self._constants() | {"S": s, "body": self._body} | self.interface
         given |= bf16_io.names(False, self.y_bf16, t)
         given["light"] = int(not self.epilogue.functions())  # else its registers would displace the sums
+        given["D"] = self._driver
+        given["planned"] = ", ".join(f".{n} = g->{n}" for n in f"x w {EXTENTS}".split())
+        given["window"] = ", ".join(f".{n} = {value}" for n, value in self._window().items())
         given["slot_starts"] = "".join(self._starts())
         given["whole"] = self._whole(given)
         given["pieces"] = "".join(self._pieces())
         given["table"] = self._table()
         given["tiling"] = self._tiling(given)
-        if self.apart and self.window[0] == 1:
-            given["columns"] = fill(nhwc_text.COLUMNS, **given)
         return [
             prelude(t, self.epilogue),
             *(vector_type(n, t.dtype) for n in _lanes(t.lanes)),
+            piece("IRC_DIRECT_ROWS", nhwc_text.ROWS),
+            piece("IRC_DIRECT_WINDOW", nhwc_text.WINDOW),
             tile_body(self._body, nhwc_text.TILE, **given),
+            Piece(
+                f"IRC_{self._driver}",
+                fill("".join((nhwc_text.CALL, nhwc_text.COPY, nhwc_text.STRIPS)), **given),
+                stem=self._driver,
+            ),
             bf16_io.text(self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(s, t, self.epilogue, given["Y"]),
             *(
                 fill(nhwc_text.INSTANCE, **given, segments=n, height=r, width=v, instance=f"{n}x{r}x{v}")
                 for n, r, v in self._instances()
             ),
-            *(fill(text, **given) for text in (nhwc_text.BLOCK, nhwc_text.CALL, nhwc_text.COPY, nhwc_text.BODY)),
+            *(fill(text, **given) for text in (nhwc_text.BLOCK, nhwc_text.TASKS)),
         ]
 
     def _tiling(self, given: dict[str, Any]) -> str:
@@ -246,6 +254,15 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         """The C name of the tile's body, which holds all constants that it depends on."""
         apart = f"_t{self.window[0] * self.window[1]}_b{self.block}"
         return f"irc_direct_{self._shape}{apart if self.apart else self._window_name}"
+
+    @property
+    def _driver(self) -> str:
+        """The C name of what plans, copies and goes through tiles, which holds all constants that it depends on.
+
+        The window, its strides and dilations are arguments: networks have many of them.
+        """
+        greedy = "_" + "_".join(map(str, self.heights)) if len(self.heights) > 2 else ""
+        return f"irc_strips_{self._shape}_b{self.block}{greedy}"
 
     @property
     def _shape(self) -> str:
@@ -290,57 +307,66 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     def _constants(self) -> dict[str, Any]:
         """Return the constants of the geometry by their names in the templates."""
-        (kh, kw), (sh, sw), (dh, dw), block = self._copied_window, self.strides, self.dilations, self.block
+        (kh, kw), sw, dw, block = self._copied_window, self.strides[1], self.dilations[1], self.block
         dense = dw == 1 or self.apart  # the taps of a row and their channels are contiguous
         run = kw * block if dense else block
         column = sw if kw == 1 else 1  # one of every so many columns is copied
-        rows = self._rows()
-        return rows | {
+        segment = self._down * ((self._reach - 1) * (sw // column) + (kw - 1) * dw + 1) * block
+        return {
             "KH": kh,
             "KW": kw,
-            "SH": sh,
-            "SW": sw,
-            "SC": column,
             "B": block,
             "S_": self.segments,
             "R": self._reach,
             "PIXEL": sw // column * block,
-            "SEGMENT": rows["YS"] * ((self._reach - 1) * (sw // column) + (kw - 1) * dw + 1) * block,
+            "SEGMENT": segment,
             "TAPS": 1 if dense else kw,
             "DX": 0 if dense else dw * block,
             "RUN": run,
-            "U": max(u for u in range(1, UNROLL + 1) if run % u == 0),
+            "U": _unrolled(run),
             "near": NEAR * self.tile.panel,
             "sum": LONGEST_SUM,
             "room": self._room,
-            "dilation_h": dh,
-            "dilation_w": dw,
-            "row_taps": self.window[1] if self.apart else 1,
-            "columns": "",
-            "low": self._low,
             "strip": STRIP,
             "few": FEW_TASKS,
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
             "l2": self.tile.isa.l2,
-            "reach": self.window[0] * dh,
-            "fetched": "0" if self.apart else "s.length <= 0 || s.rows <= 0 || g->x_pixel > 2 * g->ic ? 0 : s.rows",
-            "wide": _span("n", kw, sw // column, dw),
         }
 
-    def _rows(self) -> dict[str, Any]:
-        """Return the constants of the rows that are copied: all up to the last one, or only those that taps meet.
+    @property
+    def _down(self) -> int:
+        """The rows of the copy from one row of outputs to the next."""
+        return self._copied_window[0] if self._is_sparse else self.strides[0]
 
-        line, shift: which row of the input row r of the copy is, and how many columns after the first it begins.
-        """
-        kh, sh, (dh, dw) = self._copied_window[0], self.strides[0], self.dilations
-        if not self._is_sparse:
-            return {"tall": _span("n", kh, sh, dh), "line": "r", "shift": "0", "DY": dh, "YS": sh}
-        given = {"KH": kh, "SH": sh, "KW": self.window[1], "DH": dh, "DW": dw}
-        line, shift = "r / $KH * $SH + r % $KH * $DH", "0"
-        if self.apart:
-            line, shift = "r / $KH * $SH + r % $KH / $KW * $DH", "r % $KW * $DW"
-        return {"tall": f"n * {kh}", "line": fill(line, **given), "shift": fill(shift, **given), "DY": 1, "YS": kh}
+    def _window(self) -> dict[str, int]:
+        """Return the members of `irc_direct_window`."""
+        (kh, kw), (sh, sw), (dh, dw) = self._copied_window, self.strides, self.dilations
+        sparse, column = self._is_sparse, sw if kw == 1 else 1
+        run = kw * self.block if dw == 1 or self.apart else self.block
+        return {
+            "kh": kh,
+            "kw": kw,
+            "sh": sh,
+            "sw": sw,
+            "dh": dh,
+            "dw": dw,
+            "taps_step": 1 if sparse else dh,
+            "down": self._down,
+            "right": sw // column,
+            "tall": kh if sparse else (kh - 1) * dh + 1,
+            "wide": (kw - 1) * dw + 1,
+            "every": kh if sparse else 1,
+            "jump": sh if sparse else 1,
+            "across": self.window[1] if self.apart else 1,
+            "column": column,
+            "row_taps": self.window[1] if self.apart else 1,
+            "reach": self.window[0] * dh,
+            "round": _unrolled(run),
+            "low": self._low,
+            "apart": int(self.apart),
+            "columns": int(self.apart and self.window[0] == 1),
+        }
 
     def _instances(self) -> Iterator[tuple[int, int, int]]:
         """Yield segments, height and vectors of the bodies."""
@@ -377,9 +403,9 @@ class NhwcConvKernel(Kernel[ConvProblem]):
     def _starts(self) -> Iterator[str]:
         for i, axes in enumerate(self.epilogue.slots):
             channel = " + channel" if axes in ("row", "full") else ""
-            yield f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch{channel};"
+            yield f"\n        o.s{i} = a->s{i} + image * a->s{i}_batch{channel};"
             if axes in ("column", "full"):
-                yield f"\n        o.s{i}_row = g->s{i}_pixel;"
+                yield f"\n        o.s{i}_row = a->s{i}_pixel;"
 
 
 def heights_for(width: Dim, most: int) -> tuple[int, ...]:
@@ -397,9 +423,9 @@ def _widths(columns: int, lanes: int, vectors: int) -> dict[int, int]:
     return widths
 
 
-def _span(n: str, window: int, stride: int, dilation: int) -> str:
-    """Print the elements of the input along one axis under n outputs."""
-    return fill("($n - 1) * $stride + $wide", n=n, stride=stride, wide=(window - 1) * dilation + 1)
+def _unrolled(run: int) -> int:
+    """Choose how many of so many products of a sum are made in one round of the loop."""
+    return max(u for u in range(1, UNROLL + 1) if run % u == 0)
 
 
 def _lanes(most: int) -> list[int]:
