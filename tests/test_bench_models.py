@@ -111,3 +111,12 @@ def test_the_sweep_adds_up() -> None:
         "norm           1  mean  2.00  lowest  2.00  below 0.9: 0",
         "all            2  mean  1.00  lowest  0.50  below 0.9: 1",
     ]
+
+
+def test_a_neighbour_runs_beside_every_other_round_and_is_ended() -> None:
+    neighbour = module("neighbour")
+    shares = neighbour.measure({"onnxruntime": lambda: 0, "openvino": lambda: 0, "irc": lambda: 0}, 0.0, 0.001)
+    assert set(shares) == {False, True} and all(0 < t < 0.1 for times in shares.values() for t in times.values())
+    with neighbour.neighbour() as let:
+        let(False)
+    assert neighbour.ratio({"onnxruntime": 3.0, "openvino": 2.0, "irc": 1.0}) == 2.0

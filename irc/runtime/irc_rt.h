@@ -29,11 +29,13 @@ typedef struct irc_pool {
 #endif
 
 /* A pool that computes with `threads` threads: the caller and threads - 1 others, which start here and stay.
- * NULL when memory or threads run out.  parallel_for divides [0, n) into `threads` equal parts, in order, so
- * that the division depends on nothing but n and the number of threads.  A part that its thread has not begun
- * when the caller has finished its own is run by the caller: it never waits for a thread that sleeps or shares
- * its processor.  Idle threads spin for at most 200 microseconds and then sleep.  A call while the pool is busy
- * (from another thread, or from inside a part) and a call in a forked child run on the calling thread. */
+ * NULL when memory or threads run out.  parallel_for divides [0, n) into `threads` equal shares, in order, one for
+ * each thread, so that a thread meets the same data again, and each share into pieces.  A thread takes half of what
+ * is left of its own share, then half of that, and when there is no more, pieces of the others' from their ends: only
+ * what a thread has begun is waited for, not a thread that sleeps or shares its processor.  Who computes what depends
+ * on time, so results must not depend on how [0, n) is cut.  Idle threads spin for at most 20 microseconds and then
+ * sleep.  A call while the pool is busy (from another thread, or from inside a part) and a call in a forked child run
+ * on the calling thread. */
 IRC_RT_PUBLIC irc_pool *irc_rt_create(int threads);
 
 /* The number of threads the pool was created with. */

@@ -183,17 +183,45 @@ def parts(pool: Any, n: int) -> list[tuple[int, int]]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(
-    ("threads", "n", "sizes"), [(1, 5, [5]), (3, 10, [4, 3, 3]), (4, 2, [1, 1]), (4, 1, [1]), (2, 0, [])]
-)
-def test_equal_parts(runtime: ctypes.CDLL, threads: int, n: int, sizes: list[int]) -> None:
+@pytest.mark.parametrize(("threads", "n"), [(1, 5), (3, 10), (4, 2), (4, 1), (2, 0), (2, 1000), (3, 2**40)])
+def test_pieces_cover_everything_once(runtime: ctypes.CDLL, threads: int, n: int) -> None:
     pool = runtime.irc_rt_create(threads)
     before = 0
     for begin, end in parts(pool, n):
-        assert begin == before and end - begin == sizes.pop(0)
+        assert begin == before < end
         before = end
-    assert before == n and not sizes
+    assert before == n
     runtime.irc_rt_destroy(pool)
+
+
+def test_a_share_is_begun_by_its_own_thread_and_finished_by_whoever_has_time(runtime: ctypes.CDLL) -> None:
+    """A thread that is held up in its first piece keeps no more than that: half of its share."""
+    pool = runtime.irc_rt_create(2)
+    here, there, done = threading.get_ident(), threading.Event(), threading.Event()
+    found: list[tuple[bool, int, int]] = []
+
+    def body(_: int, begin: int, end: int) -> None:
+        found.append((threading.get_ident() == here, begin, end))
+        if sum(e - b for _, b, e in found) == 64:
+            done.set()
+        elif threading.get_ident() != here:
+            there.set()
+            done.wait(20)
+        elif begin == 0:
+            there.wait(20)
+
+    pool.contents.parallel_for(pool.contents.self, 64, BODY(body), None)
+    runtime.irc_rt_destroy(pool)
+    assert [(b, e) for mine, b, e in found if not mine] == [(32, 48)]
+    assert [(b, e) for mine, b, e in found if mine] == [
+        (0, 16),
+        (16, 24),
+        (24, 28),
+        (28, 32),
+        (56, 64),
+        (52, 56),
+        (48, 52),
+    ]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
