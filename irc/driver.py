@@ -315,6 +315,12 @@ def sources(model: Model, options: CompileOptions) -> Draft:
         return generate_sources(model, options, c_compiler.target_of_sources(options.target))
 
 
+def library(model: Model, options: CompileOptions) -> Draft:
+    """The artefact with its library, which is not loaded: it may be for another processor; CompileError."""
+    options.check()
+    return generate(model, "c", options)
+
+
 @contextmanager
 def located(model: Model) -> Generator[None]:
     """What has no place, a Problem or an exception nobody foresaw, becomes a CompileError about the node that was
@@ -364,7 +370,8 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     """compile(files): the sources, with kernels that were measured where artefacts are cached → compiler."""
     from irc.kernels.core import choices
 
-    compiler = c_compiler.require_compiler()
+    c_compiler.require_libraries(options.target)
+    compiler = c_compiler.require_compiler(options.target)
     target = c_compiler.resolve_target(options.target, compiler)
     with choices.using(choices.Measured(measured_kernels(options, target, compiler))):
         draft = generate_sources(model, options, target)
@@ -388,6 +395,7 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
     from irc.fusion import group
     from irc.kernels import isa_of
     from irc.loops import lower, memory
+    from irc.loops.builder import COPIES, FEW_COPIES
     from irc.runtime.describe import describe, profile_of_program
 
     graph = model.graph.copy()
@@ -396,7 +404,8 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
     prepare(graph, options, pipelines.compile_c(isa, options.precision))
     require_ranks(graph)
     tell("loops")
-    program = lower.lower(graph, group.run(graph), model.graph.name or "model")
+    copies = COPIES if isa.has_vectors else FEW_COPIES
+    program = lower.lower(graph, group.run(graph), model.graph.name or "model", copies=copies)
     keep_states(program, states)
     plan = memory.plan(program)
     require_memory(graph, plan.size)
@@ -405,7 +414,16 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
     if options.name is not None:
         manifest["prefix"] = options.name
     prefix = manifest["prefix"]
-    wanted = files.EmitOptions(prefix, options.name, weights, target.flags, profile=options.profile)
+    wanted = files.EmitOptions(
+        prefix,
+        options.name,
+        weights,
+        target.flags,
+        options.profile,
+        isa.has_vectors,
+        c_compiler.compiler_name(options.target),
+        threads := options.target == "plain" or c_compiler.has_libraries(options.target),
+    )
     manifest["weights"] = wanted.file(files.WEIGHTS)
     if options.profile:
         manifest["profile"] = profile_of_program(program)
@@ -416,7 +434,10 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
         "states": [name for name, *_ in program.states],
     }
     tell("writing C")
-    return Draft(dict(files.emit(program, plan, wanted)), manifest)
+    made: dict[str, Content] = dict(files.emit(program, plan, wanted))
+    if options.name is not None and threads:
+        made |= c_compiler.runtime_sources()
+    return Draft(made, manifest)
 
 
 def graph_of_kernels(model: Model, options: CompileOptions, target: c_compiler.Target, choices: Choices) -> Graph:
@@ -470,7 +491,7 @@ def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:
     compiler = None if options.backend == "numpy" else c_compiler.find_compiler()
     table: dict[str, str] = {}
     if compiler is not None:
-        table = measured_kernels(options, c_compiler.resolve_target(options.target, compiler), compiler)
+        table = measured_kernels(options, c_compiler.target_of_sources(options.target), compiler)
     with located(model), choices.using(choices.Measured(table)):
         prepare(graph, options, passes[: ["load", *(n for n, _ in passes)].index(name)])
     return graph
@@ -587,7 +608,8 @@ def cache_key(content: str, backend: str, options: CompileOptions) -> str:
         store.generator_hash(),
     ]
     if backend == "c":
-        compiler = c_compiler.require_compiler()
+        c_compiler.require_libraries(options.target)
+        compiler = c_compiler.require_compiler(options.target)
         target = c_compiler.resolve_target(options.target, compiler)
         parts += [str(compiler), compiler.version, target]
         parts += sorted(measured_kernels(options, target, compiler).items())

@@ -111,6 +111,8 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
     strings: Pass = ("texts", texts.run)
     decoders: Pass = ("images", images.run)
+    if not isa.has_vectors:
+        return (*COMPILE_C[:at], strings, *_each(decoders), *COMPILE_C[at:])
     first = (strings, *_each(decoders, wide, early, convolutions, seen, few))
     folded = [name for name, _ in COMPILE_C].index("fold")
     before = (*COMPILE_C[:folded], *_each(integers, windows), *COMPILE_C[folded:at])

@@ -20,7 +20,7 @@ from irc.diagnostics.terminal import TerminalText
 if TYPE_CHECKING:
     from irc.runtime.executor import CompiledModel
 
-SOURCES = (".c", "kernels.h", ".py")
+SOURCES = (".c", "kernels.h", ".py", "Makefile", "CMakeLists.txt")
 """What the names of files end with that --emit so leaves out; the header of the interface stays."""
 
 
@@ -33,11 +33,9 @@ SOURCES = (".c", "kernels.h", ".py")
     type=click.Choice(["c", "numpy", "so", "all"]),
     help="c: C sources, no library. numpy: a Python module. so: library and header. all: sources, library, module.",
 )
-@click.option(
-    "--name", metavar="NAME", help="What names in C, and of its files, begin with.  Default: from the file's."
-)
+@click.option("--name", metavar="NAME", help="What names in C and of files begin with.  Default: from the file's.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="Of a run; not kept in the folder.")
-@click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v2, x86-64-v3, aarch64 …")
+@click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v3, cortex-m4, plain …")
 @click.option(
     "--precision",
     type=click.Choice(["highest", "high", "medium"]),
@@ -65,6 +63,7 @@ SOURCES = (".c", "kernels.h", ".py")
 @click.option("--profile", is_flag=True, help="With a clock around every function, for `irc profile DIR`.")
 @click.option("--weights", type=click.Choice(["file", "embed"]), default="file", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the files, their size, memory and time as JSON.")
+@click.option("--single-file", is_flag=True, help="One .c and one .h: --emit c --weights embed.")
 def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tuple[str, ...], **options: Any) -> int:
     """Compile MODEL into a folder, which `irc run` and `irc.load_compiled` open.
 
@@ -77,7 +76,11 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     compiler works on at the same time are listed below its line, each with the time from its beginning to its end.
     """
     began, timings, as_json = time.perf_counter(), options.pop("timings"), options.pop("as_json")
-    backend, emit = _backend(options.pop("backend"), options.pop("emit"))
+    if options.pop("single_file"):
+        if options["backend"] == "numpy" or options["emit"] not in (None, "c"):
+            raise click.UsageError("--single-file writes C sources: neither --backend numpy nor another --emit")
+        options |= {"emit": "c", "weights": "embed"}
+    backend, emit = _backend(options.pop("backend"), options.pop("emit"), options["target"])
     options |= {"shapes": console.parse_shapes(shapes), "bounds": console.parse_bounds(bounds)}
     tune, dump_after = options.pop("tune"), options.pop("dump_after")
     if dump_after is not None:
@@ -177,7 +180,12 @@ def _dump(path: str, name: str, backend: str | None, options: dict[str, Any]) ->
     return 0
 
 
-def _backend(backend: str | None, emit: str | None) -> tuple[str | None, str | None]:
+def _backend(backend: str | None, emit: str | None, target: str) -> tuple[str | None, str | None]:
+    """The backend and what is written: of C sources alone where the target has no libraries."""
+    from irc.toolchain.c_compiler import has_libraries
+
+    if emit is None and backend != "numpy" and not has_libraries(target):
+        emit = "c"
     wanted = {"c": "c", "so": "c", "all": "c", "numpy": "numpy"}.get(emit or "", backend)
     if backend and wanted != backend:
         raise click.UsageError(f"--emit {emit} needs --backend {wanted}")
@@ -197,6 +205,8 @@ def _emit(
         folder = staging / "made"
         if emit == "c":
             manifest = _write_sources(path, folder, options)
+        elif backend != "numpy" and not _runs_here(options["target"]):
+            manifest = _write_library(path, folder, SOURCES if emit == "so" else (), options)
         else:
             manifest = _save(_compile(path, backend, options), folder, SOURCES if emit == "so" else ())
         if emit == "all":
@@ -225,18 +235,39 @@ def _write_sources(path: str, folder: Path, options: dict[str, Any]) -> dict[str
     return write_artifact(folder, draft).manifest
 
 
+def _runs_here(target: str) -> bool:
+    from irc.toolchain import c_compiler
+
+    return target == "native" or c_compiler.runs_here(c_compiler.target_of_sources(target))
+
+
+def _write_library(path: str, folder: Path, without: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """The C and its library for a processor that this one is not: nothing is loaded."""
+    from irc import driver
+    from irc.runtime.artifact import write_artifact
+
+    draft = driver.library(driver.load(path), driver.CompileOptions(backend="c", **options))
+    made = write_artifact(folder, draft)
+    return _without(folder, [*made.files], made.manifest, without)
+
+
 def _save(compiled: CompiledModel, folder: Path, without: tuple[str, ...]) -> dict[str, Any]:
-    """Write the artefact, less the files whose names end so, and a manifest that says so; the manifest."""
+    """Write the artefact, less the files whose names end so; the manifest."""
+    compiled.copy_files(folder)
+    return _without(folder, [*compiled.artifact.files], compiled.artifact.manifest, without)
+
+
+def _without(folder: Path, files: list[str], manifest: dict[str, Any], without: tuple[str, ...]) -> dict[str, Any]:
+    """Remove the files whose names end so, and write a manifest that says so; the manifest."""
     from irc.runtime.artifact import seal
 
-    compiled.copy_files(folder)
     dropped = [f for f in folder.iterdir() if f.name.endswith(without)]
     if dropped:
         for file in dropped:
             file.unlink()
-        names = [n for n in compiled.artifact.files if (folder / n).exists()]
-        seal(folder, names, {k: v for k, v in compiled.artifact.manifest.items() if k not in ("format", "files")})
-    return compiled.artifact.manifest
+        names = [n for n in files if (folder / n).exists()]
+        seal(folder, names, {k: v for k, v in manifest.items() if k not in ("format", "files")})
+    return manifest
 
 
 def _move(source: Path, target: Path) -> list[Path]:

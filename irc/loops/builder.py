@@ -29,6 +29,10 @@ from irc.loops.ir import Alloc, Assign, Buffer, For, If, Let, Stmt, Store
 LOCAL_BYTES = 32768
 """Scratch up to this size stands on the stack; larger or symbolic scratch is planned in the arena."""
 
+COPIES = 4
+FEW_COPIES = 2
+"""Where code should be small."""
+
 Kind = Literal["serial", "parallel", "simd", "lanes"]
 
 
@@ -53,9 +57,13 @@ def seen_as(tensor: Tensor, shape: Sequence[Dim]) -> Place:
 
 
 class LoopBuilder:
-    """Appends statements to the innermost open block; `body` is the outermost one."""
+    """Appends statements to the innermost open block; `body` is the outermost one.
 
-    def __init__(self, origin: tuple[str, ...] = ()) -> None:
+    copies: how often what a loop does may stand in it, for several results or several terms of a sum at a time.
+    """
+
+    def __init__(self, origin: tuple[str, ...] = (), copies: int = COPIES) -> None:
+        self.copies = copies
         self.body: list[Stmt] = []
         self.scratch: list[Buffer] = []
         """The arena buffers that `alloc` made."""

@@ -19,7 +19,7 @@ from irc.ir.relation import SizeConstraint
 from irc.ir.string_marks import KEPT, STRING
 from irc.ir.types import DType, TensorType
 from irc.layout.destination import Destination
-from irc.loops.builder import LoopBuilder, Place, place
+from irc.loops.builder import COPIES, LoopBuilder, Place, place
 from irc.loops.expand import expand
 from irc.loops.guarded_reads import read_in_any_case
 from irc.loops.hoist import hoist
@@ -50,9 +50,14 @@ NEW_LAYOUT = "the same elements in another order, as kernels like them"
 """Comment of a function that belongs to no layer."""
 
 
-def lower(graph: Graph, grouping: Grouping, name: str, sink: Sink | None = None) -> Program:
-    """Lower a grouped graph to a program. Raises CompileError with every finding."""
-    return Lowering(graph, grouping, name, sink or Sink()).run()
+def lower(graph: Graph, grouping: Grouping, name: str, sink: Sink | None = None, copies: int = COPIES) -> Program:
+    """Lower a grouped graph to a program. Raises CompileError with every finding.
+
+    copies: see `LoopBuilder`.
+    """
+    lowering = Lowering(graph, grouping, name, sink or Sink())
+    lowering.copies = copies
+    return lowering.run()
 
 
 @dataclass
@@ -91,6 +96,7 @@ class Lowering:
 
     def __init__(self, graph: Graph, grouping: Grouping, name: str, sink: Sink, outer: Lowering | None = None) -> None:
         self.graph, self.grouping, self.sink = graph, grouping, sink
+        self.copies: int = COPIES if outer is None else outer.copies
         self.program = Program(name, [], [], [], [], []) if outer is None else outer.program
         self.known: set[str] = {*graph.sizes, *(outer.known if outer is not None else ())}
         """The names of all sizes that inputs or the run define."""
@@ -235,7 +241,7 @@ class Lowering:
 
     # ------------------------------------------------------------------ functions
     def _function(self, group: Group) -> Function:
-        b = LoopBuilder(self.layers(v.producer for v in group.stages))
+        b = LoopBuilder(self.layers(v.producer for v in group.stages), self.copies)
         self._read_through.clear()
         stages = set(group.stages)
         inliner = Inliner(self.grouping.elements, lambda v: v in stages or self.grouping.is_leaf(v))
@@ -304,7 +310,7 @@ class Lowering:
     def copied(self, source: Buffer, out: Buffer, *nodes: Node | None, name: str = "condition") -> Function:
         """Make a function that copies a buffer to another of as many elements, for these nodes."""
         layers = self.layers(nodes)
-        b = LoopBuilder(layers)
+        b = LoopBuilder(layers, self.copies)
         if source.shape != out.shape:  # only the source's sizes say for sure how many elements there are
             source, out = self.flat(source), _part(out, source.elements)
         emit_copy(self, b, source, out)

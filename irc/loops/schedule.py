@@ -25,8 +25,6 @@ from irc.traversal import replaced, walk
 TILE = 256
 WHOLE_TILE = 512
 """A last axis of up to this many elements is one tile."""
-BLOCK = 4
-UNROLL = 4
 AT_ONCE = 16
 """Accumulators whose loop GCC unrolls before it vectorises, as `lanes` asks for: of one register of f32 or less."""
 
@@ -284,7 +282,7 @@ class TileReducer:
         extent: Dim,
     ) -> None:
         b, size = self.b, extent.const
-        factor = UNROLL if size is None or size >= UNROLL else size
+        factor = b.copies if size is None or size >= b.copies else size
         if factor <= 1:
             with loop(b, var, extent):
                 self._steps(r, body, pending, span, accs, made, [{}])

@@ -14,7 +14,7 @@ from irc.ir.types import i64
 from irc.layout.destination import DestinationPart
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer
-from irc.loops.schedule import BLOCK, Axis, Scalars, TileReducer, lane_worthy, loop, stride_score, tile_of, tileable
+from irc.loops.schedule import Axis, Scalars, TileReducer, lane_worthy, loop, stride_score, tile_of, tileable
 from irc.loops.short_rows import emit_short_rows
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.loops.split import Element, Nest, Splitter
@@ -223,7 +223,7 @@ def emit_tiles(b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer,
         if blocked is None:
             inner([{}])
             return
-        size = BLOCK if blocked.size is None or blocked.size >= BLOCK else blocked.size
+        size = b.copies if blocked.size is None or blocked.size >= b.copies else blocked.size
         kind = "parallel" if first else "serial"
         if blocked.extent // size != 0:
             with b.for_(blocked.extent // size, kind, "u") as u:

@@ -31,6 +31,7 @@ from irc.diagnostics.core import NOWHERE, Code, CompileError, Sink
 from irc.diagnostics.progress import part_took, step, tell
 from irc.files import read_regular
 from irc.toolchain import matrix_units, processor
+from irc.toolchain.presets import PRESETS
 from irc.toolchain.processor import cpu_features
 
 _LANGUAGE = ("-std=c11", "-fno-math-errno", "-fno-trapping-math")
@@ -47,12 +48,12 @@ _LEVELS = {
     "x86-64-v2": ("x86_64", _V2),
     "x86-64-v3": ("x86_64", _V3),
     "x86-64-v4": ("x86_64", _V4),
-    "aarch64": ("aarch64", ("asimd",)),
 }
 """Targets that mean the same everywhere: machine and features."""
-TARGETS = ("native", *_LEVELS)
-_MARCH = {"aarch64": "armv8-a"}
+TARGETS = ("native", *_LEVELS, *PRESETS)
 _STDERR_LINES = 12
+NOT_OF_THE_LIBRARY = ("main.c", "irc_rt.c")
+"""Files of a folder of C that its library is made without."""
 C_COMPILER = "C compiler"
 """The step of `irc.diagnostics.progress` in which files are compiled, several at a time."""
 
@@ -132,12 +133,24 @@ def find_compiler() -> Compiler | None:
     return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
 
 
-def require_compiler() -> Compiler:
-    """Find the compiler to use.  Raises CompileError IRC6001 if there is none."""
+def require_compiler(target: str = "native") -> Compiler:
+    """Find the compiler to use for a target.  Raises CompileError IRC6001 or IRC6006 if there is none."""
+    preset = PRESETS.get(target)
+    if preset is not None and preset.machine != processor.machine() and not os.environ.get("CC", "").strip():
+        command = next((c for c in preset.compilers if shutil.which(c[0])), None)
+        if command is None:
+            looked_for = " and ".join(c[0] for c in preset.compilers) or "$CC"
+            raise _error(codes.FOREIGN_TARGET, target=target, machine=platform.machine(), command=looked_for)
+        return _describe(command, os.environ.get("PATH", ""))
     found = find_compiler()
     if found is None:
         raise _error(codes.NO_COMPILER, looked_for="$CC, gcc, clang, cc and the Python package ziglang")
     return found
+
+
+@cache
+def _describe(command: tuple[str, ...], path: str) -> Compiler:  # path: what a command means depends on it
+    return describe_compiler(command)
 
 
 @cache
@@ -177,7 +190,9 @@ def target_of_sources(name: str) -> Target:
     name = _full_name(name)
     if name in _LEVELS:
         machine, features = _LEVELS[name]
-        return Target(name, machine, (f"-march={_MARCH.get(name, name)}",), features)
+        return Target(name, machine, (f"-march={name}",), features)
+    if name in PRESETS:
+        return _preset(name)
     compiler = find_compiler()
     if compiler is not None:
         return resolve_target(name, compiler)
@@ -195,6 +210,32 @@ def _permitted(target: Target) -> Target:
     warnings.warn(f"{codes.TILES_REFUSED.id}: {text}", RuntimeWarning, stacklevel=2)
     features = matrix_units.without(target.features)
     return replace(target, flags=(*target.flags, "-mno-amx-tile"), features=features)
+
+
+def require_libraries(name: str) -> None:
+    """Refuse a target without shared libraries.  Raises CompileError IRC6008."""
+    if name in PRESETS and not PRESETS[name].libraries:
+        raise _error(codes.NO_LIBRARIES, target=name)
+
+
+def compiler_name(name: str) -> str:
+    """Choose the compiler that a Makefile for a target calls unless it is told another one."""
+    known = PRESETS[name].compilers if name in PRESETS and PRESETS[name].machine != processor.machine() else ()
+    return next((c[0] for c in known if shutil.which(c[0])), known[0][0] if known else "cc")
+
+
+def runs_here(target: Target) -> bool:
+    """Tell whether this machine can load what is built for a target."""
+    return not processor.missing_features(target.machine, target.features)
+
+
+def has_libraries(name: str) -> bool:
+    """Tell whether there are shared libraries for a target."""
+    return name not in PRESETS or PRESETS[name].libraries
+
+
+def _preset(name: str) -> Target:
+    return Target(name, PRESETS[name].machine, PRESETS[name].flags, PRESETS[name].features)
 
 
 def _full_name(name: str) -> str:
@@ -215,10 +256,9 @@ def _require_use(compiler: Compiler) -> None:
 def _resolve(name: str, compiler: Compiler) -> Target:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
-    march = _MARCH.get(name, name)
+    flags = PRESETS[name].flags if name in PRESETS else (f"-march={name}",)
     if "ziglang" in compiler.command:  # zig: names with underscores, and no name for plain armv8-a
-        march = "generic" if name == "aarch64" else march.replace("-", "_")
-    flags = (f"-march={march}",)
+        flags = ("-march=generic",) if name == "aarch64" else (f"-march={name.replace('-', '_')}",)
     command = [*compiler.command, *flags, "-dM", "-E", "-x", "c", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
@@ -226,6 +266,8 @@ def _resolve(name: str, compiler: Compiler) -> Target:
         if name in TARGETS:
             raise _error(codes.FOREIGN_TARGET, target=name, machine=platform.machine(), command=compiler)
         raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
+    if name in PRESETS:
+        return _preset(name)
     macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
     machine = "x86_64" if "__x86_64__" in macros else "aarch64" if "__aarch64__" in macros else platform.machine()
     features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
@@ -256,9 +298,17 @@ def optimisation(kernels: bool, compiler: Compiler) -> tuple[str, ...]:
     return _GCC_LOOPS
 
 
-def stated_flags(kernels: bool, target: Sequence[str]) -> str:
+def source_flags(kernels: bool, vectors: bool = True) -> tuple[str, ...]:
+    """List the flags, apart from the target's, of a file that is compiled elsewhere; vectors: for what has some."""
+    chosen = ("-O3",) if kernels else _GCC_LOOPS if vectors else ("-O2",)
+    return (*chosen, *_LANGUAGE, contraction(kernels))
+
+
+def stated_flags(kernels: bool, target: Sequence[str], vectors: bool = True) -> str:
     """Spell the flags of `build` as the head of a file states them to who compiles it elsewhere."""
     common = " ".join([*_LANGUAGE, *target, contraction(kernels)])
+    if not vectors:
+        return f"-O2 {common}"
     return f"-O3 {common}" if kernels else f"{' '.join(_GCC_LOOPS)} (clang: -O3) {common}"
 
 
@@ -291,12 +341,13 @@ def build(
     CompileError IRC6003 carries the end of the compiler's message as notes.
     """
     compiler = compiler or require_compiler()
+    folder = folder.resolve()
     target = resolve_target(target, compiler) if isinstance(target, str) else target
     sources = [f for f in files if f.endswith(".c")]
-    main = next((f for f in sources if not is_kernels(f)), sources[0])
+    main = next((f for f in sources if not is_kernels(f) and f not in NOT_OF_THE_LIBRARY), sources[0])
     library = library or library_name(Path(main).stem)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
-        units = [unit for f in sources for unit in _units(folder, f)]
+        units = [unit for f in sources if f not in NOT_OF_THE_LIBRARY for unit in _units(folder, f)]
         objects = [str(Path(scratch, f"{k}.o")) for k in range(len(units))]
         flags = [*COMMON, *target.flags, *extra]
 
@@ -326,6 +377,12 @@ def build(
         return made.replace(folder / library)
 
 
+def runtime_sources() -> dict[str, str]:
+    """Read header and source of the thread pool, by name."""
+    here = Path(__file__).resolve().parent.parent / "runtime"
+    return {name: (here / name).read_text("utf-8") for name in ("irc_rt.h", "irc_rt.c")}
+
+
 def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:
     """Build the thread pool, a shared library in `folder`, once for each version of source and compiler.
 
@@ -333,7 +390,7 @@ def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:
     """
     compiler = compiler or require_compiler()
     here = Path(__file__).resolve().parent.parent / "runtime"
-    texts = [(here / name).read_bytes() for name in ("irc_rt.h", "irc_rt.c")]
+    texts = [text.encode() for text in runtime_sources().values()]
     key = hashlib.sha256(b"\0".join([*texts, compiler.version.encode()])).hexdigest()[:16]
     for library in folder.glob(library_name(f"irc_rt-{key}-*")):
         if library.stem.endswith(_short_hash(library)):

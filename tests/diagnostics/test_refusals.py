@@ -234,6 +234,10 @@ def test_misaligned_memory_and_a_run_without_sizes(tmp_path: Path) -> None:
     memory = np.zeros(4096 + 64, np.uint8)
     start = memory.ctypes.data + -memory.ctypes.data % 64
     assert init(None, None, None) == runtime.MEMORY_MISALIGNED.number
+    one = (ctypes.c_int64 * 1)(4)
+    assert run(ctypes.c_void_p(start), None, None, None) == runtime.NOT_INITIALISED.number
+    assert library._function("plan")(ctypes.c_void_p(start), one) == runtime.NOT_INITIALISED.number
+    assert run(None, None, None, None) == runtime.MEMORY_MISALIGNED.number
     assert init(ctypes.c_void_p(start + 8), None, None) == runtime.MEMORY_MISALIGNED.number
     assert init(ctypes.c_void_p(start), None, None) == 0
     a, b = np.ones(4, np.float32), np.zeros(4, np.float32)

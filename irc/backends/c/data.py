@@ -14,13 +14,16 @@ from irc.ir.types import DType, dtype
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
+ELEMENTS = 8
+"""The same where there are no vectors: of any element."""
 _UNSIGNED = {1: np.uint8, 2: np.uint16}
 
 
 class Weights:
-    """The distinct arrays of a program, each once, aligned to 64 bytes."""
+    """The distinct arrays of a program, each once, aligned to 64 bytes, or fewer where there are no vectors."""
 
-    def __init__(self, prefix: CName, embedded: bool) -> None:
+    def __init__(self, prefix: CName, embedded: bool, alignment: int = ALIGNMENT) -> None:
+        self.alignment = alignment
         self.prefix, self.embedded = prefix, embedded
         self.size = 0
         self._chunks: list[tuple[Array, DType]] = []
@@ -55,14 +58,14 @@ class Weights:
         alike.append(len(self._chunks))
         self._chunks.append((array, kind))
         self._offsets.append(self.size)
-        self.size += -(-max(array.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        self.size += -(-max(array.nbytes, 1) // self.alignment) * self.alignment
         return alike[-1]
 
     def pieces(self) -> list[bytes | memoryview]:
         """Return the contents of weights.bin, without a copy of the data."""
         found: list[bytes | memoryview] = []
         for array, _ in self._chunks:
-            found += [array.view(np.uint8).data, bytes(-max(array.nbytes, 1) % ALIGNMENT + (not array.nbytes))]
+            found += [array.view(np.uint8).data, bytes(-max(array.nbytes, 1) % self.alignment + (not array.nbytes))]
         return found
 
     def definitions(self) -> str:
@@ -71,9 +74,8 @@ class Weights:
         for k, (array, kind) in enumerate(self._chunks):
             c = storage(kind)
             rows = "\n".join(_rows(list(_literals(array))))
-            parts.append(
-                f"_Alignas(64) static const {c} {self.prefix}_data{k}[{max(array.size, 1)}] = {{\n{rows}\n}};\n"
-            )
+            name = f"{self.prefix}_data{k}[{max(array.size, 1)}]"
+            parts.append(f"_Alignas({self.alignment}) static const {c} {name} = {{\n{rows}\n}};\n")
         return "\n".join(parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from irc.backends.c.function import Signature, broken
 from irc.backends.c.interface import Interface, bytes_text
-from irc.backends.c.run import clock, run
+from irc.backends.c.run import clock, refuse_other_memory, run
 from irc.backends.c.run_sizes import needed, refusals
 from irc.backends.c.sizes import largest
 from irc.diagnostics.codes import runtime
@@ -30,7 +30,10 @@ def _check(i: Interface) -> str:
     lines += [part for line in (*sizes.lines, *checks) for part in _folded(line)]
     given = i.load_sizes("dims", set(i.parameters))
     return (
-        "\n".join([f"static int {p}_check(const int64_t *dims) {{", *given, *lines, f"    return {i.ok};", "}"]) + "\n"
+        "\n".join(
+            [f"static enum {p}_status {p}_check(const int64_t *dims) {{", *given, *lines, f"    return {i.ok};", "}"]
+        )
+        + "\n"
     )
 
 
@@ -59,7 +62,7 @@ def _context_size(i: Interface) -> str:
 def _init(i: Interface) -> str:
     p, misaligned = i.prefix, i.status(runtime.MEMORY_MISALIGNED)
     lines = [_SYSCALL] if _uses_tiles(i) else []
-    lines.append(f"int {p}_init({p}_ctx *ctx, const void *weights, const irc_pool *pool) {{")
+    lines.append(f"enum {p}_status {p}_init({p}_ctx *ctx, const void *weights, const irc_pool *pool) {{")
     lines.append(f"    if (!ctx || (uintptr_t)ctx % 64) return {misaligned};")
     if i.weights.size and not i.weights.embedded:
         lines.append(f"    if (!weights || (uintptr_t)weights % 64) return {misaligned};")
@@ -68,7 +71,9 @@ def _init(i: Interface) -> str:
         lines += ["#endif"]
     lines += ["    memset(ctx, 0, sizeof *ctx);", "    ctx->pool = pool;", "    ctx->weights = weights;"]
     if i.is_static:
-        lines.append("    ctx->planned = 1;")
+        lines.append("    ctx->ready = irc_planned;")
+    else:
+        lines.append("    ctx->ready = irc_fresh;")
     if i.states and not _moving_states(i):
         lines.append(f"    {p}_reset(ctx);")
     return "\n".join([*lines, f"    return {i.ok};", "}"]) + "\n"
@@ -94,7 +99,7 @@ def _reset(i: Interface) -> str:
     if not i.states:
         return "\n".join([*lines, "    (void)ctx;", "}"]) + "\n"
     if _moving_states(i):
-        lines.append("    if (!ctx->planned) return;")
+        lines.append("    if (!ctx || ctx->ready != irc_planned) return;")
         lines += i.load_sizes("ctx->dims", _used(*(s.current.bytes for s in i.states)))
     lines += ["    uint8_t *const base = (uint8_t *)ctx;", "    ctx->turn = 0;"]
     for s in i.states:
@@ -108,23 +113,23 @@ def _reset(i: Interface) -> str:
 
 def _plan(i: Interface) -> str:
     p = i.prefix
-    lines = [f"int {p}_plan({p}_ctx *ctx, const int64_t *dims) {{"]
+    lines = [f"enum {p}_status {p}_plan({p}_ctx *ctx, const int64_t *dims) {{"]
     if i.is_static:
-        return "\n".join([*lines, "    (void)ctx;", "    (void)dims;", f"    return {i.ok};", "}"]) + "\n"
+        return "\n".join([*lines, "    (void)dims;", *refuse_other_memory(i), f"    return {i.ok};", "}"]) + "\n"
     lines += [
         f"    if (!dims) return {i.status(runtime.SIZE_OUT_OF_RANGE)};",
-        f"    const int error = {p}_check(dims);",
+        f"    const enum {p}_status error = {p}_check(dims);",
     ]
-    lines += ["    if (error) return error;", f"    if (!ctx) return {i.status(runtime.MEMORY_MISALIGNED)};"]
+    lines += ["    if (error) return error;", *refuse_other_memory(i)]
     lines += i.load_sizes("dims", _used(*i.slots))
     if _moving_states(i):
-        changed = "const int changed = !ctx->planned || memcmp(ctx->dims, dims, sizeof ctx->dims) != 0;"
+        changed = "const int changed = ctx->ready != irc_planned || memcmp(ctx->dims, dims, sizeof ctx->dims) != 0;"
         lines.append(f"    {changed}")
     lines.append("    memcpy(ctx->dims, dims, sizeof ctx->dims);")
     sizes = i.sizes()
     offsets = [f"    ctx->at[{k}] = {sizes.next(d + i.header, f'ctx->at[{k}]')};" for d, k in i.slots.items()]
     lines += [*sizes.lines, *offsets]
-    lines.append("    ctx->planned = 1;")
+    lines.append("    ctx->ready = irc_planned;")
     if _moving_states(i):
         lines.append(f"    if (changed) {p}_reset(ctx); /* the state's own sizes may have changed */")
     return "\n".join([*lines, f"    return {i.ok};", "}"]) + "\n"

@@ -15,19 +15,20 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from irc.backends.c import prelude
-from irc.backends.c.data import Weights
+from irc.backends.c.data import ALIGNMENT, ELEMENTS, Weights
 from irc.backends.c.entry_points import entry_points
 from irc.backends.c.expr import MATH, PREDICATES
 from irc.backends.c.function import Kernel, Signature, Unit
 from irc.backends.c.interface import INTERFACE, Interface, context, header
 from irc.backends.c.kernel_text import SYMBOL, described, in_lines
 from irc.backends.c.names import Names, prefix_of, stem
+from irc.backends.c.project import ObjectFile, Project, cmake, main_c, makefile
 from irc.backends.c.shared import print_functions
 from irc.backends.c.text import CComment, CName, cut
 from irc.kernels.core.text import Part, needed, own
 from irc.loops.ir import Buffer, Program
 from irc.loops.memory import MemoryPlan
-from irc.toolchain.c_compiler import ONLY_KERNELS, WITHOUT_KERNELS, stated_flags
+from irc.toolchain.c_compiler import ONLY_KERNELS, WITHOUT_KERNELS, is_kernels, source_flags, stated_flags
 
 __all__ = ["MATH", "PREDICATES", "EmitOptions", "Files", "Kernel", "emit"]
 
@@ -41,13 +42,17 @@ class EmitOptions:
     """prefix: of every public name (None: from the program's name).  stem: what names of files begin with, `<stem>.c`,
     `<stem>_kernels_0.c` (None: model.c, kernels_0.c).  weights: "file" for weights.bin, "embed" for one C file with the
     data in it.  target: the compiler's flags for the processor, which the files state.  profile: P_run notes the time
-    around every function (P_profile)."""
+    around every function (P_profile).  vectors: whether the processor has some; compiler: what the Makefile calls;
+    threads: whether there may be some, and irc_rt.c.  With a `stem` comes what one needs to build the folder."""
 
     prefix: str | None = None
     stem: str | None = None
     weights: Literal["file", "embed"] = "file"
     target: tuple[str, ...] = ()
     profile: bool = False
+    vectors: bool = True
+    compiler: str = "cc"
+    threads: bool = True
 
     @property
     def main(self) -> str:
@@ -63,8 +68,8 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
     """Print the files of the artefact, by name: text of C files, weights.bin in pieces."""
     options = options or EmitOptions()
     prefix = prefix_of(program.name) if options.prefix is None else CName(options.prefix)
-    unit = _unit(program, prefix)
-    weights = Weights(prefix, options.weights == "embed")
+    unit = _unit(program, prefix, options)
+    weights = Weights(prefix, options.weights == "embed", ALIGNMENT if options.vectors else ELEMENTS)
     for b in program.buffers():
         if b.data is not None:
             weights.pointer(b.data, b.dtype)
@@ -90,7 +95,25 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
         files[f"{options.main}.c"] = _source(program, options, own, inline, unit.helpers)
     if not weights.embedded:
         files[options.file(WEIGHTS)] = weights.pieces()
+    if options.stem:
+        files |= _project(interface, options, files)
     return files
+
+
+def _project(i: Interface, options: EmitOptions, files: Files) -> dict[str, str]:
+    """Print main.c and the build files."""
+    units: list[ObjectFile] = []
+    for source in sorted(f for f in files if f.endswith(".c")):
+        stem, kernels = source[:-2], is_kernels(source)
+        both = f"#ifdef {ONLY_KERNELS}" in str(files[source]) or f"#ifndef {ONLY_KERNELS}" in str(files[source])
+        leave_out = (f"-D{WITHOUT_KERNELS}",) if both else ()
+        units.append(ObjectFile(stem, source, (*source_flags(kernels, options.vectors), *leave_out)))
+        if both:
+            units.append(ObjectFile(f"{stem}_kernels", source, (*source_flags(True), f"-D{ONLY_KERNELS}")))
+    main = main_c(i)
+    made = Project(i.prefix, units, options.target, options.compiler, options.threads, main is not None)
+    found = {"Makefile": makefile(made), "CMakeLists.txt": cmake(made)}
+    return found if main is None else found | {"main.c": main}
 
 
 def _divided(groups: list[Signature], options: EmitOptions) -> tuple[list[Signature], list[list[Signature]]]:
@@ -155,7 +178,7 @@ def _flags(kernels: bool, options: EmitOptions) -> str:
     """Print the flags as lines of a comment."""
     margin = " *     "
     return textwrap.fill(
-        stated_flags(kernels, options.target),
+        stated_flags(kernels, options.target, options.vectors),
         110,
         initial_indent=margin,
         subsequent_indent=margin,
@@ -207,13 +230,13 @@ _MACROS = """#if defined(__clang__)
 """
 
 
-def _unit(program: Program, prefix: CName) -> Unit:
+def _unit(program: Program, prefix: CName, options: EmitOptions) -> Unit:
     names = Names()
     names.taken |= {f"{prefix}_{f}" for f in INTERFACE}
     symbols: dict[str, CName] = {}
     for s in (*program.symbols, *(size.symbol.name for size in program.sizes)):
         symbols[s] = names.of_model(stem(s), numbered="?" in s)
-    return Unit(prefix, symbols, names)
+    return Unit(prefix, symbols, names, options.threads)
 
 
 def _aliased(buffers: Sequence[Buffer], program: Program, plan: MemoryPlan) -> set[Buffer]:

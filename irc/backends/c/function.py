@@ -56,6 +56,8 @@ class Kernel(Protocol):
 class Unit:
     """What the functions of a program share; `helpers` and `functions` are those of the function being printed.
 
+    `threads`: whether loops are divided among those of a pool.
+
     `sizes` are all that the functions compute, `counts` those of them that are taken to be at most LARGEST_INDEX:
     P_check has to see to both.
     """
@@ -63,6 +65,7 @@ class Unit:
     prefix: CName
     symbols: dict[str, CName]  # symbol → C name, in the order of the interface
     names: Names
+    threads: bool = True
     helpers: set[str] = field(default_factory=set[str])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
     functions: list[str] = field(default_factory=list[str])
@@ -275,7 +278,12 @@ class Frame:
     def loop(self, s: For) -> None:
         extent = s.extent
         alone = s.kind == "parallel" or (s.kind == "simd" and self.depth == 1 and all(map(_elementwise, s.body)))
-        if alone and self.parent is None and not (isinstance(extent, Const) and int(extent.value) <= 1):
+        if (
+            alone
+            and self.unit.threads
+            and self.parent is None
+            and not (isinstance(extent, Const) and int(extent.value) <= 1)
+        ):
             work = _work([s])
             if work is None or not work.is_const or int(work) >= PARALLEL_WORK:
                 self.parallel(s, work)

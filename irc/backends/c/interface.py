@@ -238,15 +238,15 @@ P_PUBLIC size_t P_context_size(const int64_t *dims);
 
 /* Prepares a context.  WEIGHTS_NOTE
  * `pool` may be NULL; it and the weights must outlive the context. */
-P_PUBLIC int P_init(P_ctx *ctx, const void *weights, const irc_pool *pool);
+P_PUBLIC enum P_status P_init(P_ctx *ctx, const void *weights, const irc_pool *pool);
 
 /* Sets the sizes.  The context must have at least P_context_size(dims) bytes.  A model without symbols needs
  * no plan. */
-P_PUBLIC int P_plan(P_ctx *ctx, const int64_t *dims);
+P_PUBLIC enum P_status P_plan(P_ctx *ctx, const int64_t *dims);
 
 /* Runs the model.  `in` and `out` point to the tensors listed above, in their order; outputs must not overlap
  * inputs or each other.  `out_dims`, unless NULL, receives the sizes of all outputs, one after the other. */
-P_PUBLIC int P_run(P_ctx *ctx, const void *const *in, void *const *out, int64_t *out_dims);
+P_PUBLIC enum P_status P_run(P_ctx *ctx, const void *const *in, void *const *out, int64_t *out_dims);
 
 /* Puts the state back to its initial values. */
 P_PUBLIC void P_reset(P_ctx *ctx);
@@ -287,7 +287,7 @@ def _statuses(i: Interface) -> str:
     constraints = sorted((d.code for d in i.program.all_constraints()), key=lambda code: code.number)
     codes = dict.fromkeys((*runtime.STATUSES, *constraints))
     rows = [f"    {i.status(c)} = {c.number}, {remark(c.title)}" for c in codes]
-    note = "/* What functions that return int give: 0, or the number of a finding, which `irc explain` explains. */"
+    note = "/* What functions give: 0, or the number of a finding, which `irc explain` explains. */"
     return "\n".join([note, f"enum {i.prefix}_status {{", f"    {i.ok} = 0,", *rows, "};"]) + "\n"
 
 
@@ -308,12 +308,18 @@ def _constants(i: Interface) -> list[tuple[str, object]]:
 
 
 # -------------------------------------------------------------------- entry points
+_MARK = "0x697263206374782"
+"""What memory begins with that holds a context: nothing that is in memory by chance."""
+
+
 def context(i: Interface) -> str:
     """Print the definition of the context."""
     rows = [
         "const irc_pool *pool;",
         "const uint8_t *weights;",
-        "int64_t planned;  /* whether the sizes are set */",
+        "uint64_t ready;  /* irc_fresh behind P_init, irc_planned when the sizes are set */".replace(
+            "P_", f"{i.prefix}_"
+        ),
         "int64_t turn;  /* which copy of the state is the current one */",
     ]
     if i.parameters:
@@ -326,7 +332,9 @@ def context(i: Interface) -> str:
         rows.append(f"int64_t at[{len(i.slots)}];  /* places that depend on the sizes, in bytes from the start */")
     body = "\n".join(f"    {r}" for r in rows)
     p = i.prefix
+    fresh = "" if i.is_static else f"static const uint64_t irc_fresh = {_MARK}0;\n"
     return (
+        f"{fresh}static const uint64_t irc_planned = {_MARK}1;\n\n"
         f"struct {p}_ctx {{\n{body}\n}};\n"
         f'_Static_assert(sizeof(struct {p}_ctx) <= {i.header}, "the state and the arena follow the context");\n'
         + _static_size(i)

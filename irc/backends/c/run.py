@@ -23,16 +23,22 @@ def run(i: Interface, calls: Sequence[Signature]) -> str:
     words = set(re.findall(r"\w+", "\n".join(body)))  # a result without elements is written nowhere
     declared = [f"    {_declare(i, b, n)}" for b, n in printer.places.items() if n in words and b.where != "row"]
     text = "\n".join([*declared, *printer.sizes.declarations(), *body])
-    head = [f"int {p}_run({p}_ctx *ctx, const void *const *in, void *const *out, int64_t *out_dims) {{"]
+    head = [f"enum {p}_status {p}_run({p}_ctx *ctx, const void *const *in, void *const *out, int64_t *out_dims) {{"]
+    head += refuse_other_memory(i)
     if "base +" in text:
         head.append("    uint8_t *const base = (uint8_t *)ctx;")
     head += [f"    (void){v};" for v in ("in", "out", "out_dims") if f"{v}[" not in text and f"({v})" not in text]
     if not i.is_static:
-        head.append(f"    if (!ctx->planned) return {i.status(runtime.NOT_PLANNED)};")
+        head += [f"    if (ctx->ready != irc_planned) return {i.status(runtime.NOT_PLANNED)};"]
         head += i.load_sizes("ctx->dims", {s for s in i.program.symbols if i.unit.symbols[s] in words})
-    if not any("ctx" in line for line in [text, *head[1:]]):
-        head.append("    (void)ctx;")
     return "\n".join([*head, text, f"    return {i.ok};", "}"]) + "\n"
+
+
+def refuse_other_memory(i: Interface) -> list[str]:
+    """Print the check that there is a context."""
+    lines = [f"    if (!ctx || (uintptr_t)ctx % 64) return {i.status(runtime.MEMORY_MISALIGNED)};"]
+    fresh = " && ctx->ready != irc_fresh" if not i.is_static else ""
+    return [*lines, f"    if (ctx->ready != irc_planned{fresh}) return {i.status(runtime.NOT_INITIALISED)};"]
 
 
 class _Printer:

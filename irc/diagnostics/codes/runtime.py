@@ -72,6 +72,16 @@ MISSING_FEATURES = Code(
     fix="Compile the model again on this machine, or for a lower target.",
     help="compile the model again on this machine, or with target=x86-64-v2",
 )
+NO_LIBRARIES = Code(
+    "IRC6008",
+    "error",
+    "Target without shared libraries",
+    "there are no shared libraries for {target}",
+    why="A microcontroller runs one program, which is linked as a whole; plain C11 is for a compiler not known yet.",
+    example='irc.compile("model.onnx", target="cortex-m4")',
+    fix="Take the sources, `irc compile --emit c`, and compile them into your program: the folder has a Makefile.",
+    help="write sources for {target} instead: irc compile --target {target} --emit c",
+)
 MEMORY_MISALIGNED = Code(
     "IRC6101",
     "error",
@@ -91,6 +101,16 @@ NOT_PLANNED = Code(
     example="P_run after P_init, without P_plan",
     fix="Call P_plan with the sizes first.",
     help="call P_plan with the sizes first",
+)
+NOT_INITIALISED = Code(
+    "IRC6110",
+    "error",
+    "Context is not initialised",
+    "the memory of the context holds no context",
+    why="What is in the memory before P_init is undefined, places of weights and tensors included.",
+    example="P_run or P_plan without P_init",
+    fix="Call P_init first, and keep the memory as it leaves it.",
+    help="call P_init first",
 )
 SIZE_OUT_OF_RANGE = Code(
     "IRC6103",
@@ -158,6 +178,7 @@ IMAGE_DAMAGED = Code(
 )
 STATUSES = (
     MEMORY_MISALIGNED,
+    NOT_INITIALISED,
     NOT_PLANNED,
     SIZE_OUT_OF_RANGE,
     MODEL_TOO_LARGE,

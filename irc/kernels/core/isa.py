@@ -37,6 +37,11 @@ class Isa:
         return self.vector // dtype.itemsize
 
     @property
+    def has_vectors(self) -> bool:
+        """Tell whether there are kernels for it: they are written for vectors."""
+        return self.name != "scalar"
+
+    @property
     def registers(self) -> int:
         """The number of vector registers."""
         return 32 if self.name in ("avx512", "neon") else 16
@@ -48,7 +53,11 @@ AMX = replace(AVX512, l2=2 << 20, tiles=True, dots=True)
 AVX2 = Isa("avx2", 32, 6, 2, 64 << 10, 256 << 10)
 NEON = Isa("neon", 16, 12, 2, 64 << 10, 256 << 10)
 SSE = Isa("sse", 16, 6, 2, 64 << 10, 256 << 10)
+SCALAR = Isa("scalar", 4, 1, 1, 0, 0)
+"""No vectors: plain C11 from loops, and no kernels but those of strings and images."""
 PLAIN = Isa("plain", 16, 4, 2, 32 << 10, 256 << 10)
+WITHOUT_VECTORS = frozenset(("any", "arm", "armv6l", "armv7l", "riscv32", "riscv64", "wasm32"))
+"""Machines whose code is plain C11, without vector extensions."""
 ISAS = {isa.name: isa for isa in (AVX512, AVX2, NEON, SSE, PLAIN)} | {"avx512_bf16": AVX512_BF16, "amx": AMX}
 
 
@@ -56,6 +65,8 @@ def isa_of(features: frozenset[str], machine: str) -> Isa:
     """Return the widest set that a processor has: `features` as in /proc/cpuinfo, `machine` as uname has it."""
     if machine in ("aarch64", "arm64"):
         return NEON
+    if machine in WITHOUT_VECTORS:
+        return SCALAR
     if machine not in ("x86_64", "amd64", "AMD64"):
         return PLAIN
     if {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= features:
