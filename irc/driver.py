@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from irc.conversion import SaveOptions
     from irc.formats.document import RawModel
-    from irc.ir.dim import Dim
     from irc.ir.graph import Graph, Model, Value
     from irc.kernels.core.choices import Choices
     from irc.loops.ir import Program
@@ -351,11 +350,12 @@ def generate_numpy(model: Model, options: CompileOptions) -> Draft:
     """compile(numpy): copy → bind shapes → COMPILE_NUMPY → emit."""
     from irc import pipelines
     from irc.backends.numpy import module as backend
+    from irc.passes import requirements
     from irc.runtime.describe import describe, profile_of_groups
 
     graph = model.graph.copy()
     prepare(graph, options, pipelines.COMPILE_NUMPY)
-    require_memory(graph)
+    requirements.require_memory(graph)
     manifest = describe(model, graph, "numpy")
     emitted = backend.emit(graph, manifest["name"], backend.Options(options.weights, VERSION, options.profile))
     if options.profile:
@@ -396,19 +396,20 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
     from irc.kernels import isa_of
     from irc.loops import lower, memory
     from irc.loops.builder import COPIES, FEW_COPIES
+    from irc.passes import requirements
     from irc.runtime.describe import describe, profile_of_program
 
     graph = model.graph.copy()
     states = explicit_states(graph)
     isa = isa_of(frozenset(target.features), target.machine)
     prepare(graph, options, pipelines.compile_c(isa, options.precision))
-    require_ranks(graph)
+    requirements.require_ranks(graph)
     tell("loops")
     copies = COPIES if isa.has_vectors else FEW_COPIES
     program = lower.lower(graph, group.run(graph), model.graph.name or "model", copies=copies)
     keep_states(program, states)
     plan = memory.plan(program)
-    require_memory(graph, plan.size)
+    requirements.require_memory(graph, plan.size)
     manifest = describe(model, graph, "c", program)
     weights = "embed" if options.weights == "embed" else "file"
     if options.name is not None:
@@ -511,39 +512,6 @@ def _passes(options: CompileOptions) -> tuple[Pass, ...]:
 
     target = c_compiler.target_of_sources(options.target)
     return pipelines.compile_c(isa_of(frozenset(target.features), target.machine), options.precision)
-
-
-def require_memory(graph: Graph, arena: Dim | None = None) -> None:
-    """CompileError IRC5008 where sizes that are known need more than `irc.ir.limits.run_memory()`.
-
-    They are those of the outputs and of C's arena, without which every value counts.
-    """
-    from irc.ir.limits import run_memory
-    from irc.ir.types import TensorType
-
-    sink, most = Sink(), run_memory()
-    for value in graph.values() if arena is None else graph.outputs:
-        kind = value.type
-        if value.const is None and isinstance(kind, TensorType) and kind.is_static:
-            need = int(kind.elements()) * kind.dtype.itemsize
-            if need > most:
-                loc = value.producer.loc if value.producer else value.loc
-                sink.report(lowering.NEEDS_MEMORY, loc, what=f"{value.name}, {kind},", need=need, limit=most)
-    if arena is not None and arena.is_const and int(arena) > most:
-        sink.report(lowering.NEEDS_MEMORY, Loc(), what="what the model computes", need=int(arena), limit=most)
-    sink.stop_on_errors(CompileError)
-
-
-def require_ranks(graph: Graph) -> None:
-    """CompileError IRC5003 with every value that is no tensor of known rank: index functions and loops need one."""
-    from irc.ir.types import TensorType
-
-    sink = Sink()
-    for value in graph.values():
-        if not isinstance(value.type, TensorType) or value.type.shape is None:
-            loc = value.producer.loc if value.producer else value.loc
-            sink.report(lowering.UNSUPPORTED_TYPE, loc, value=value.name, type=value.type)
-    sink.stop_on_errors(CompileError)
 
 
 def explicit_states(graph: Graph) -> list[tuple[Value, Value, Any]]:

@@ -76,10 +76,7 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     compiler works on at the same time are listed below its line, each with the time from its beginning to its end.
     """
     began, timings, as_json = time.perf_counter(), options.pop("timings"), options.pop("as_json")
-    if options.pop("single_file"):
-        if options["backend"] == "numpy" or options["emit"] not in (None, "c"):
-            raise click.UsageError("--single-file writes C sources: neither --backend numpy nor another --emit")
-        options |= {"emit": "c", "weights": "embed"}
+    options |= _single_file(options.pop("single_file"), options["backend"], options["emit"])
     backend, emit = _backend(options.pop("backend"), options.pop("emit"), options["target"])
     options |= {"shapes": console.parse_shapes(shapes), "bounds": console.parse_bounds(bounds)}
     tune, dump_after = options.pop("tune"), options.pop("dump_after")
@@ -112,6 +109,13 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
         _tell_timings(taken, seconds)
     console.note(_summary(files, manifest, seconds))
     return 0
+
+
+def _single_file(wanted: bool, backend: str | None, emit: str | None) -> dict[str, Any]:
+    """The options that --single-file stands for."""
+    if wanted and (backend == "numpy" or emit not in (None, "c")):
+        raise click.UsageError("--single-file writes C sources: neither --backend numpy nor another --emit")
+    return {"emit": "c", "weights": "embed"} if wanted else {}
 
 
 def _name_of(path: str) -> str:
