@@ -15,24 +15,27 @@ from irc.ir.types import f32
 from irc.kernels import ISAS, Epilogue, acc, slot
 from irc.kernels.conv.depthwise_turned import TurnedDepthwiseKernel
 from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
+from irc.kernels.conv.pointwise_nchw import NchwPointwiseKernel
 from irc.kernels.conv.problem import ConvProblem
 from tests.kernels.test_kernels import Pool, build, close, exact_conv, guarded, invoke, noise
 
 EPILOGUE = Epilogue((acc() + slot(0) + slot(1)).max(Const(0.0, f32)), ("column", "full"))
 
 
-def drawn(seed: int) -> dict[str, Any]:
-    """Draw a convolution."""
+def drawn(seed: int, pointwise: bool) -> dict[str, Any]:
+    """Draw a convolution; if `pointwise`, of single pixels."""
     rng = np.random.default_rng(seed)
 
     def pick(*choices: Any) -> Any:
         return choices[int(rng.integers(len(choices)))]
 
     while True:
-        ic, oc, groups = pick(1, 1, 1, 2, 3, 5), pick(1, 1, 2, 3, 4), pick(2, 3, 8, 17, 33)
+        ic, oc, groups = pick(1, 1, 1, 2, 3, 5), pick(1, 1, 2, 3, 4), pick(1, 3, 8, 17, 33)
         window = pick((3, 3), (5, 5), (1, 7), (3, 5), (7, 7), (1, 15), (1, 1), (2, 3))
         strides = pick((1, 1), (2, 2), (3, 2), (1, 1))
         dilations = pick((1, 1), (1, 1), (2, 2), (3, 4), (1, 40))
+        if pointwise:
+            window, strides = (1, 1), (1, 1)
         size = pick((1, 70), (5, 80), (17, 17), (7, 7), (30, 33), (64, 19), (3, 700), (1, 1))
         pads = tuple(int(rng.integers(0, (k - 1) * d + 1)) for k, d in zip(window * 2, dilations * 2, strict=True))
         spans = zip(size, window, strides, dilations, pads[:2], pads[2:], strict=True)
@@ -60,10 +63,11 @@ def problem_of(c: dict[str, Any]) -> ConvProblem:
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
-@pytest.mark.parametrize("cls", [NchwGroupedKernel, TurnedDepthwiseKernel])
+@pytest.mark.parametrize("cls", [NchwGroupedKernel, NchwPointwiseKernel, TurnedDepthwiseKernel])
 def test_any_shape(tmp_path: Path, isa: str, cls: Any) -> None:
     """What a kernel computes is exact, and the same for several threads."""
-    cases = [(c, cls.best(problem_of(c), ISAS[isa])) for c in map(drawn, range(20))]
+    drawings = [drawn(seed, cls is NchwPointwiseKernel) for seed in range(20)]
+    cases = [(c, cls.best(problem_of(c), ISAS[isa])) for c in drawings]
     cases = [(c, kernel) for c, kernel in cases if kernel is not None]
     assert len(cases) >= 4
     lib = build(tmp_path, list({kernel.symbol: kernel for _, kernel in cases}.values()))

@@ -75,6 +75,7 @@ PROBLEMS: tuple[Problem, ...] = (
     ConvProblem.contiguous("nchw", plain(), 24, 24, (14, 14), (5, 5), (2, 2), groups=24),
     ConvProblem.contiguous("nchw", BIASED, 8, 16, (112, 112), (3, 3), groups=8),
     ConvProblem.contiguous("nchw", plain(f64), 16, 24, (112, 112), (5, 5), (2, 2), groups=8),
+    ConvProblem.contiguous("nchw", BIASED, 16, 24, (30, 30), (1, 1), groups=8),
     *(ConvProblem.contiguous("nchw", BIASED, 24, 24, (8, 8), (3, 3), groups=groups, depth=DEPTH) for groups in (1, 24)),
     ConvProblem.contiguous("nhwc", BIASED, 24, 24, (M, M), (3, 3), groups=24),
     ConvProblem.contiguous("nhwc", plain(), 24, 24, (56, 56), (5, 5), (2, 2), groups=24),

@@ -1,4 +1,4 @@
-"""Convolution of groups with few channels, NCHW: depthwise ones, and those with several outputs for each input.
+"""Convolution of groups with few channels, NCHW: depthwise ones, those with several outputs for each input, images.
 
 A strip of the planes of a group's input is copied, padded, to the stack, split by the phases of the strides; there
 every tap of the window is the same row at an offset.  A register tile is a few output channels × a few output rows ×
@@ -37,7 +37,8 @@ from irc.kernels.vector.pixels import keep
 INPUTS = 16  # channels of a group's input, at most
 PRODUCTS = 512  # multiply-adds that are unrolled, at most
 OUTPUTS = (1, 2, 3, 4, 6, 8)  # output channels of a tile
-ROW, TILE_BEGINS = 8.0, 12.0  # cycles to begin a row that is copied, and a tile
+ROW, TILE_BEGINS, STORED = 25.0, 12.0, 2.0  # cycles to begin a row that is copied, and a tile; to store a vector
+SEVERAL = 0.75  # part of the peak that tiles of several outputs reach
 COPY, SPLIT = 1.5, 5.0  # cycles to copy a vector, and to take one of every second column
 WORTHWHILE = 50_000  # products below which one thread does all
 PIECES = 16  # pieces for the threads, at least, if there are enough rows
@@ -72,7 +73,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         """Yield the variant of the best tile."""
         p = problem
-        if p.layout != "nchw" or p.is_volume or p.groups == 1 or p.ic > INPUTS or p.dtype not in (f32, f64):
+        if p.layout != "nchw" or p.is_volume or not 0 < p.ic <= INPUTS or p.dtype not in (f32, f64):
             return
         if fitting := [k for k in (cls._of(p, isa, shape) for shape in _shapes(p, isa)) if k._fits]:
             yield min(fitting, key=lambda k: k.cycles(p))
@@ -88,11 +89,12 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
         oh, ow = (max(likely_extent(n), 1) for n in p.result)
         accumulators = self.outputs * t.rows * t.vectors
         loads = self._loaded * t.vectors * self.window[1] * _crossing(t)
-        tile = max(accumulators * taps / costs.fma, loads, 4.0 * taps) * p.ic
+        peak = costs.fma * (SEVERAL if self.outputs > 1 else 1)
+        tile = max(accumulators * taps / peak, loads, 4.0 * taps) * p.ic
         groups = -(-oh // (t.rows * self.step))
         lines = (groups - 1) * self.step + min(self.step, oh - (groups - 1) * t.rows * self.step)
         tiles = lines * -(-ow // t.panel)
-        products = tiles * (p.oc // self.outputs) * (tile + TILE_BEGINS + accumulators)
+        products = tiles * (p.oc // self.outputs) * (tile + TILE_BEGINS + STORED * accumulators)
         rows = p.ic * (oh + self._reach[0]) * self._phases[0] * self._phases[1]
         copied = -(-likely_extent(p.size[1]) // (self.strides[1] * t.lanes)) * (COPY if self.strides[1] == 1 else SPLIT)
         return p.images * p.groups * (products + rows * (copied + ROW))
@@ -174,6 +176,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
         found |= {"OB": self.outputs, "R": t.rows, "U": t.vectors, "D": self.step, "IC": self.inputs}
         found |= {"PY": py, "PX": px, "taller": taller, "wider": wider}
         found |= {"strip": self._strip, "room": self._strip - wider - 2 * t.panel}
+        found |= {"light": int(not self.epilogue.functions())}  # else its registers would displace the sums
         return found | {"worthwhile": WORTHWHILE, "pieces": PIECES, "group": t.rows * self.step}
 
     @property

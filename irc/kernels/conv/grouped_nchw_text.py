@@ -80,6 +80,17 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *given, const $T *padd
             _Alignas(64) $T sums[$OB * $R * $U * $L];
             $V acc[$OB * $R * $U];
             ${S}_tile(acc, g, padded + y * g->pitch + x, w);
+            if ($light && wide >= $U * $L && y + ($R - 1) * $D < high) {
+                $T *const to = o->c + channel * o->c_row + (y0 + y) * ow + x0 + x;
+                IRC_FULL_UNROLL
+                for (int i = 0; i < $OB * $R * $U; i++) {
+                    const int64_t k = i / ($R * $U), at = i / $U % $R * $D * ow + i % $U * $L;
+                    const int64_t pixel = (y0 + y) * ow + x0 + x + at;
+                    ${V}_store(to + k * o->c_row + at, ${S}_epilogue(o, acc[i], channel + k, pixel, $L));
+                }
+                if (x == last) break;
+                continue;
+            }
             IRC_FULL_UNROLL
             for (int i = 0; i < $OB * $R * $U; i++) ${V}_store(sums + i * $L, acc[i]);
             for (int k = 0; k < $OB; k++) {

@@ -34,6 +34,7 @@ from irc.kernels.vector.pixels import channel_slots
 
 FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too
 CHANNEL_PARTS = 8
+TILE, SPAN_BEGINS = 180.0, 40.0  # cycles of a tile at least; to begin a run of a tap's pixels, of all channels
 MOST_PANELS = 16  # of pixels that meet the weights at a time
 
 _SPAN = """
@@ -262,6 +263,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
         p, t = problem, self.tile
         pixels, depth = max(likely(p.depth.result * p.result[0] * p.result[1]), 1), p.ic * p.taps
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth
+        products = max(products, -(-p.oc // t.rows) * -(-pixels // t.panel) * TILE)
         weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
         read = (products + self._gathering(p) * depth) * (p.pixels / pixels) * p.seen(t.panel)
         return p.images * p.groups * read + weights
@@ -275,7 +277,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
         pixels, panel = oh * ow, self.tile.panel
         runs = oh + pixels // panel - pixels // lcm(ow, panel)
         run, pixel = SPAN if p.strides[1] == 1 else SPAN_STRIDED
-        return runs * run + pixels * pixel * (16 / self.tile.lanes)
+        return runs * (run + SPAN_BEGINS / p.ic) + pixels * pixel * (16 / self.tile.lanes)
 
     @property
     def label(self) -> str:

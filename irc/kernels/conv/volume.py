@@ -1,4 +1,4 @@
-"""Convolution over volumes, NCDHW, from the taps that are inside: no product is with padding.
+"""Convolution of planes and volumes, channels first, from the taps that are inside: no product is with padding.
 
 A tile is some pixels of a row of the result × vectors of output channels.  Its sums stay in registers over all planes,
 rows and columns of taps that are inside the input: planes and rows are loops; which columns of which pixels are, is
@@ -26,7 +26,7 @@ from irc.kernels.conv import volume_text
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, DIRECT, LATENCY, LOADS
+from irc.kernels.core.costs import COSTS, LATENCY, LOADS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
@@ -39,6 +39,7 @@ from irc.kernels.vector.pixels import channel_slots
 WEIGHTS = 8192  # elements of a panel's weights that are added up at a time: they stay in the first cache
 SUMS = 4  # part of the stack for sums: 1 / SUMS
 FEW_TASKS = 8  # with fewer, rows are split further
+REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.84, 1: 0.88}  # part of the peak of tiles so many vectors wide
 PIXELS = 16  # of a tile, at most
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
 TILES = 64  # of a row, at most
@@ -48,7 +49,7 @@ TURN = 0.5  # cycles to turn round and store a sum
 
 @kernel
 class VolumeConvKernel(Kernel[ConvProblem]):
-    """A generated convolution of volumes whose width is known.
+    """A generated convolution of planes or volumes whose width is known.
 
     tile: pixels of a row × vectors of output channels.  row: of X and of the result the width, the window's, stride,
     dilation and padding along it.  depthwise: groups of one input channel, whose output channels stand side by side
@@ -66,19 +67,21 @@ class VolumeConvKernel(Kernel[ConvProblem]):
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         """Yield variants for each length of vectors and width of the tile."""
         p = problem
-        if not p.is_volume or p.layout != "nchw" or p.dtype not in (f32, f64):
+        if p.layout != "nchw" or p.dtype not in (f32, f64):
             return
         known = (*p.size, *p.result, *p.padding, p.depth.size, p.depth.result, p.depth.padding)
         if not all(d.is_const for d in known) or int(p.result[1]) < 1:
             return
         row = (int(p.size[1]), int(p.result[1]), p.window[1], p.strides[1], p.dilations[1], int(p.padding[1]))
         depthwise = p.ic == 1 and p.groups > 1
+        if depthwise and not p.is_volume:  # planes of such channels have kernels of their own
+            return
         outputs = p.outputs if depthwise else p.oc
         narrow = [isa]
-        while not depthwise and narrow[-1].lanes(p.dtype) > 4:
+        while narrow[-1].lanes(p.dtype) > max(4, outputs):
             narrow.append(replace(narrow[-1], vector=narrow[-1].vector // 2))
         for each in reversed(narrow):  # of equal cost the shorter vectors: some processors do more of them at a time
-            for vectors in (1,) if depthwise else DIRECT:
+            for vectors in (1,) if depthwise else REACHED:
                 room = min((isa.registers - 1 - vectors) // vectors, PIXELS)
                 most = min(room, row[1])
                 if most < 1 or (vectors - 1) * each.lanes(p.dtype) >= outputs:
@@ -100,7 +103,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         p, t = problem, self.tile
         outputs, groups = (p.outputs, 1) if self.depthwise else (p.oc, p.groups)
         costs, panels, sums = COSTS[t.isa.name], -(-outputs // t.panel), t.rows * t.vectors
-        step = LATENCY / (1 if sums >= FEWEST_SUMS or p.ic == 1 else 2)
+        step = (LATENCY + 1) / (1 if sums >= FEWEST_SUMS or p.ic == 1 else 2)
         taps = 0.0
         for start in self._starts:
             for low, high in self._ranges(start):
@@ -110,7 +113,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         extents = (int(d.size), int(d.result), d.window, d.stride, d.dilation, int(d.padding))
         tall = (int(p.size[0]), int(p.result[0]), p.window[0], p.strides[0], p.dilations[0], int(p.padding[0]))
         rows = _met(*extents) * _met(*tall)
-        products = rows * (taps / DIRECT[t.vectors] + ROW * len(self._starts)) * p.ic * panels
+        products = rows * (taps / REACHED[t.vectors] + ROW * len(self._starts)) * p.ic * panels
         turned = TURN * p.pixels * outputs + (p.pixels * p.channels * costs.pack if self.depthwise else 0)
         weights = p.waiting(t.isa, p.outputs * p.ic * p.taps * t.dtype.itemsize)
         return p.images * (groups * (products + turned)) + weights
@@ -118,7 +121,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
     @property
     def label(self) -> str:
         how = "depthwise" if self.depthwise else "direct"
-        return f"volumes, {how}, {self.tile.rows} x {self.tile.vectors} vectors of {self.tile.lanes}"
+        return f"inside, {how}, {self.tile.rows} x {self.tile.vectors} vectors of {self.tile.lanes}"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
         p, d = problem, problem.depth
@@ -185,7 +188,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
     def summary(self) -> str:
         how = "Depthwise convolution" if self.depthwise else "Convolution"
         t = self.tile
-        return f"{how} over volumes, {t.dtype}, tiles of {t.rows} pixels x {t.panel} channels, rows of {self.row[1]}."
+        return f"{how} of the taps inside, NCHW, {t.dtype}, tiles of {t.rows} pixels x {t.panel} channels, rows of {self.row[1]}."
 
     def parts(self) -> list[Part]:
         t = self.tile

@@ -19,6 +19,7 @@ IRC_INLINE void ${S}_inside(int64_t low, int64_t step, int64_t size, int64_t cou
 /* Adds one tap to the sums of pixels lo to hi of a tile. */
 IRC_INLINE void ${S}_tap($V acc[$R][$NV], const int lo, const int hi, const $T *x, const $T *w) {
     $V b[$NV];
+    __asm__ volatile("" ::: "memory"); /* weights of the next tap, loaded early, would displace sums */
     IRC_FULL_UNROLL
     for (int v = 0; v < $NV; v++) b[v] = ${V}_load(w + v * $L);
     IRC_FULL_UNROLL

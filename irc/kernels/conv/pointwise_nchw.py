@@ -1,0 +1,254 @@
+"""Convolution of single pixels with few channels a group, NCHW: windows of 1 × 1 that stand at every pixel.
+
+A register tile is a few output channels × a few vectors of pixels, whatever rows these are of.  The input is read where
+it stands: there are too few channels to read it more than a few times, and a group of one is a plane times a number.
+
+Threads split images, groups and pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from irc.ir.dim import Dim, product
+from irc.ir.types import f32, f64
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.reference import convolve, unpacked
+from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.costs import COSTS, LATENCY, LOADS
+from irc.kernels.core.epilogue import Epilogue
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.registry import kernel
+from irc.kernels.core.text import Part, fill, symbol
+from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.vector.pixels import channel_slots
+
+INPUTS = 32  # channels of a group's input, at most
+OUTPUTS = (1, 2, 3, 4, 6, 8, 12)  # output channels of a tile
+VECTORS = (1, 2, 3, 4, 6, 8)  # of pixels
+CACHED = 4096  # elements of a group's input that are read by all its outputs in turn: they stay in the first cache
+TILE_BEGINS, STORED = 4.0, 1.5  # cycles to begin a tile, and to store a vector
+PIECES = 8  # pieces for the threads, at least, if there are enough pixels
+WORTHWHILE = 50_000  # elements read and written below which one thread does all
+
+_ROWS = """
+/* The sums of a tile: $OB outputs, U vectors of pixels. */
+IRC_INLINE void ${S}_sums($V acc[$OB][$U], const int U, const $T *x, int64_t step, const $T *w) {
+    IRC_FULL_UNROLL
+    for (int k = 0; k < $OB; k++) {
+        IRC_FULL_UNROLL
+        for (int u = 0; u < U; u++) acc[k][u] = ($V){0};
+    }
+    for (int64_t c = 0; c < $IC; c++, x += step, w += $OB) {
+        $V v[$U];
+        IRC_FULL_UNROLL
+        for (int u = 0; u < U; u++) v[u] = ${V}_load(x + u * $L);
+        IRC_FULL_UNROLL
+        for (int k = 0; k < $OB; k++) {
+            IRC_FULL_UNROLL
+            for (int u = 0; u < U; u++) acc[k][u] += w[k] * v[u];
+        }
+    }
+}
+
+/* Outputs `row` to `row` + high <= $OB at pixels p0 to p1. */
+static void ${S}_rows(const ${S}_out *given, int64_t row, int64_t high, int64_t p0, int64_t p1, const $T *x,
+                      int64_t step, const $T *w) {
+    const ${S}_out local = *given, *const o = &local; /* so that no store may change it */
+    $V acc[$OB][$U];
+    int64_t p = p0;
+    for (; p + $U * $L <= p1; p += $U * $L) {
+        ${S}_sums(acc, $U, x + p, step, w);
+$store    }
+    for (; p < p1; p += $L) {
+        const int64_t n = p1 - p < $L ? p1 - p : $L;
+        if (n == $L) {
+            ${S}_sums(acc, 1, x + p, step, w);
+        } else {
+            const $T *from = x + p;
+            for (int k = 0; k < $OB; k++) acc[k][0] = ($V){0};
+            for (int64_t c = 0; c < $IC; c++, from += step) {
+                const $V v = ${V}_load_part(from, n);
+                for (int k = 0; k < $OB; k++) acc[k][0] += w[c * $OB + k] * v;
+            }
+        }
+        _Alignas(64) $T sums[$OB * $L];
+        IRC_FULL_UNROLL
+        for (int k = 0; k < $OB; k++) ${V}_store(sums + k * $L, acc[k][0]);
+        for (int64_t k = 0; k < high; k++) {
+            const $V y = ${S}_epilogue(o, ${V}_load(sums + k * $L), row + k, p, n);
+            if (n == $L) ${V}_store(o->c + (row + k) * o->c_row + p, y);
+            else ${V}_store_part(o->c + (row + k) * o->c_row + p, y, n);
+        }
+    }
+}
+"""
+
+_AT_ONCE = """\
+        IRC_FULL_UNROLL
+        for (int k = 0; k < $OB; k++) {
+            if (k >= high) break;
+            IRC_FULL_UNROLL
+            for (int u = 0; u < $U; u++) {
+                const $V y = ${S}_epilogue(o, acc[k][u], row + k, p + u * $L, $L);
+                ${V}_store(o->c + (row + k) * o->c_row + p + u * $L, y);
+            }
+        }
+"""
+
+_ONE_BY_ONE = """\
+        _Alignas(64) $T sums[$OB * $U * $L];
+        IRC_FULL_UNROLL
+        for (int i = 0; i < $OB * $U; i++) ${V}_store(sums + i * $L, acc[i / $U][i % $U]);
+        for (int64_t k = 0; k < high; k++) {
+            for (int64_t u = 0; u < $U * $L; u += $L) {
+                const $V y = ${S}_epilogue(o, ${V}_load(sums + k * $U * $L + u), row + k, p + u, $L);
+                ${V}_store(o->c + (row + k) * o->c_row + p + u, y);
+            }
+        }
+"""
+
+_CALL = """
+typedef struct {$fields
+    int64_t pixels, block, blocks; /* the plan: pixels of a plane, of a piece; pieces of a plane */
+} ${S}_call;
+
+/* Pieces begin to end: images, then groups, then pixels. */
+static void ${S}_part(void *given, int64_t begin, int64_t end) {
+    const ${S}_call *g = given;
+    const int64_t tiles = (g->oc + $OB - 1) / $OB;
+    for (; begin < end; begin++) {
+        const int64_t matrix = begin / g->blocks, image = matrix / g->groups, group = matrix % g->groups;
+        const int64_t p0 = begin % g->blocks * g->block, p1 = p0 + g->block < g->pixels ? p0 + g->block : g->pixels;
+        const int64_t channel = group * g->oc;
+        $T *const c = g->y + image * g->y_batch + channel * g->y_channel;
+        ${S}_out o = {.c = c, .c_row = g->y_channel, .n = g->pixels};$slot_starts
+        const $T *const x = g->x + image * g->x_batch + group * $IC * g->x_channel, *w = g->w + group * tiles * $tile;
+        for (int64_t row = 0; row < g->oc; row += $OB, w += $tile)
+            ${S}_rows(&o, row, g->oc - row < $OB ? g->oc - row : $OB, p0, p1, x, g->x_channel, w);
+    }
+}
+
+void $S($parameters) {
+    ${S}_call call = {$assigned};
+    call.pixels = g->oh * g->ow * g->od;
+    const int64_t planes = g->batch * g->groups;
+    if (planes <= 0 || call.pixels <= 0 || g->oc <= 0) return;
+    const int64_t line = 64 / $size * $U, wanted = pool && planes < $pieces ? $pieces / planes : 1;
+    int64_t block = (call.pixels + wanted - 1) / wanted;
+    if (block > $cached && g->oc > $OB) block = $cached;
+    call.block = (block + line - 1) / line * line; /* pieces begin with a line of the cache as the first one does */
+    call.blocks = (call.pixels + call.block - 1) / call.block;
+    const int64_t pieces = planes * call.blocks;
+    const double work = (double)planes * (double)call.pixels * (double)($IC + g->oc);
+    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&call, 0, pieces);
+    else pool->parallel_for(pool->self, pieces, ${S}_part, &call);
+}
+"""
+
+
+@kernel
+class NchwPointwiseKernel(Kernel[ConvProblem]):
+    """A generated convolution of single pixels: of `inputs` channels a group, tiles of `outputs` × vectors."""
+
+    tile: Tile
+    inputs: int
+    outputs: int
+    epilogue: Epilogue
+
+    problem = ConvProblem
+
+    @classmethod
+    def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant of the best tile."""
+        p, depth = problem, problem.depth
+        if p.layout != "nchw" or p.dtype not in (f32, f64) or not 0 < p.ic <= INPUTS or not p.oc or p.taps > 1:
+            return
+        if p.strides != (1, 1) or depth.stride != 1 or any(n != 0 for n in (*p.padding, depth.padding)):
+            return
+        if p.size != p.result or depth.size != depth.result:
+            return
+        shapes = ((o, v) for o in OUTPUTS for v in VECTORS if o <= p.oc and o * v + v + 1 < isa.registers)
+        found = (cls(Tile(isa, p.dtype, 1, v), p.ic, o, p.epilogue) for o, v in shapes)
+        yield min(found, key=lambda k: k.cycles(p))
+
+    def cycles(self, problem: ConvProblem) -> float:
+        p, t = problem, self.tile
+        rows = -(-p.oc // self.outputs)
+        whole, rest = divmod(p.pixels, t.panel)
+        single = -(-rest // t.lanes)
+
+        def tiles(count: int, vectors: int) -> float:
+            sums = self.outputs * vectors
+            step = max(sums / COSTS[t.isa.name].fma, (vectors * 1.5 + self.outputs) / LOADS, LATENCY + 1)
+            return count * (step * p.ic + TILE_BEGINS + STORED * sums)
+
+        return p.images * p.groups * rows * (tiles(whole, t.vectors) + tiles(single, 1))
+
+    @property
+    def label(self) -> str:
+        return f"pixels, {self.outputs} x {self.tile.vectors} vectors"
+
+    def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
+        sizes = problem.arguments() | problem.channel_arguments()
+        return sizes | {"groups": Dim.of(problem.groups), "od": problem.depth.result, "id": problem.depth.size}
+
+    def packed(self, problem: ConvProblem) -> Packed:
+        groups, tiles = problem.groups, -(-problem.oc // self.outputs)
+        elements = groups * tiles * self.outputs * self.inputs
+        key = ("tiles of outputs", self.outputs, groups)
+        return Packed(key, self.tile.dtype, elements, lambda w: self.pack_weights(w, groups))
+
+    def pack_weights(self, w: Array, groups: int) -> Array:
+        """Pack w[outputs, ic, …] of all groups, flat, as [group][tile of outputs][ic][outputs of a tile]."""
+        per = w.shape[0] // groups
+        full = np.zeros((groups, -(-per // self.outputs) * self.outputs, self.inputs), self.tile.dtype.numpy)
+        full[:, :per] = w.reshape(groups, per, self.inputs)
+        tiles = full.reshape(groups, -1, self.outputs, self.inputs).transpose(0, 1, 3, 2)
+        return np.ascontiguousarray(tiles).reshape(-1)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        groups, ones = sizes["groups"], (1, 1, 1)
+        shape = (groups * sizes["oc"], self.inputs, *ones)
+        w = unpacked(reads[1], shape, self.tile.dtype, lambda w: self.pack_weights(w, groups))
+        known = {**sizes, "pad_d": 0, "pad_h": 0, "pad_w": 0, "id": sizes["od"], "ih": sizes["oh"], "iw": sizes["ow"]}
+        convolve("nchw", w, groups, ones, ones, self.epilogue, reads, writes, known)
+
+    @cached_property
+    def symbol(self) -> str:
+        words = f"{self.inputs}_{self.outputs}x{self.tile.vectors}_{self.tile.dtype.name}_{self.tile.isa.name}"
+        return symbol("pointwise", words, self.epilogue.key())
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        t = str(names(self.tile)["T"])
+        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        extents = "batch groups oc od oh ow x_batch x_channel y_batch y_channel"
+        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")))
+
+    def flops(self, sizes: Sizes) -> Dim:
+        return product(sizes[n] for n in ("batch", "groups", "oc", "od", "oh", "ow")) * (2 * self.inputs)
+
+    @property
+    def summary(self) -> str:
+        return f"Convolution of single pixels, NCHW, {self.tile.dtype}: groups of {self.inputs} channels."
+
+    def parts(self) -> list[Part]:
+        t = self.tile
+        given = names(t) | {"S": self.symbol, "OB": self.outputs, "U": t.vectors, "IC": self.inputs}
+        given |= {"tile": self.outputs * self.inputs, "cached": max(CACHED // self.inputs // t.panel, 1) * t.panel}
+        given |= {"pieces": PIECES, "worthwhile": WORTHWHILE, "slot_starts": channel_slots(self.epilogue)}
+        store = fill(_ONE_BY_ONE if self.epilogue.functions() else _AT_ONCE, **given)
+        return [
+            prelude(t, self.epilogue),
+            epilogue_of(self.symbol, t, self.epilogue),
+            fill(_ROWS, **given, store=store),
+            fill(_CALL, **given, **self.interface),
+        ]
