@@ -245,8 +245,8 @@ def test_what_stays() -> None:
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2"])
 def test_alone_where_it_pays(isa: str) -> None:
-    """Few pixels in a row, of which the vectors of a layout with the channels first would be mostly empty."""
-    graph = graph_of(lambda b, x: conv(b, x, 384, size=7, strides=(2, 2)), random(1, 16, 13, 11))
+    """Windows of 3 × 3 in many channels, for which Winograd's algorithm is there with the channels last only."""
+    graph = graph_of(lambda b, x: conv(b, x, 96), random(1, 96, 42, 42))
     assert channels_last.run(graph, ISAS[isa]) == 1 and not problems(graph)
     assert [n.op.name for n in graph.nodes] == ["Transpose", "ChannelsLast", "Transpose"]
 

@@ -37,7 +37,7 @@ from irc.kernels.vector.pixels import keep
 INPUTS = 16  # channels of a group's input, at most
 PRODUCTS = 512  # multiply-adds that are unrolled, at most
 OUTPUTS = (1, 2, 3, 4, 6, 8)  # output channels of a tile
-ROW, TILE_BEGINS, STORED = 25.0, 12.0, 2.0  # cycles to begin a row that is copied, and a tile; to store a vector
+ROW, TILE_BEGINS = 8.0, 12.0  # cycles to begin a row that is copied, and a tile
 SEVERAL = 0.75  # part of the peak that tiles of several outputs reach
 COPY, SPLIT = 1.5, 5.0  # cycles to copy a vector, and to take one of every second column
 WORTHWHILE = 50_000  # products below which one thread does all
@@ -94,7 +94,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
         groups = -(-oh // (t.rows * self.step))
         lines = (groups - 1) * self.step + min(self.step, oh - (groups - 1) * t.rows * self.step)
         tiles = lines * -(-ow // t.panel)
-        products = tiles * (p.oc // self.outputs) * (tile + TILE_BEGINS + STORED * accumulators)
+        products = tiles * (p.oc // self.outputs) * (tile + TILE_BEGINS + accumulators)
         rows = p.ic * (oh + self._reach[0]) * self._phases[0] * self._phases[1]
         copied = -(-likely_extent(p.size[1]) // (self.strides[1] * t.lanes)) * (COPY if self.strides[1] == 1 else SPLIT)
         return p.images * p.groups * (products + rows * (copied + ROW))

@@ -194,8 +194,9 @@ class NchwPointwiseKernel(Kernel[ConvProblem]):
         return f"pixels, {self.outputs} x {self.tile.vectors} vectors"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
-        sizes = problem.arguments() | problem.channel_arguments()
-        return sizes | {"groups": Dim.of(problem.groups), "od": problem.depth.result, "id": problem.depth.size}
+        given = problem.arguments() | problem.channel_arguments()
+        given |= {"groups": Dim.of(problem.groups), "od": problem.depth.result}
+        return {name: given[name] for name in self.sizes}
 
     def packed(self, problem: ConvProblem) -> Packed:
         groups, tiles = problem.groups, -(-problem.oc // self.outputs)
