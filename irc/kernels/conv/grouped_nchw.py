@@ -254,7 +254,8 @@ def _shapes(p: ConvProblem, isa: Isa) -> Iterator[Shape]:
     for outputs in (n for n in OUTPUTS if p.oc % n == 0):
         for r in rows:
             for vectors in range(1, 9):
-                if outputs * r * p.window[0] * vectors > PRODUCTS:
+                unrolled = p.taps if outputs > 1 else p.window[0]  # columns of a window in a loop are slow of several
+                if outputs * r * unrolled * vectors > PRODUCTS:
                     break
                 if outputs * r * vectors + vectors + min(outputs * p.window[0], 4) > isa.registers:
                     break

@@ -7,9 +7,9 @@ from irc.kernels.core.tile import Tile
 
 CALL = """
 typedef struct {$fields
-    /* The plan: columns of a strip, and output rows; strips of a plane.  Elements of a row, of a phase, and
-       of all phases of a channel. */
-    int64_t cols, high, strips, pitch, phase, plane;
+    /* The plan: columns of a strip, and output rows; strips of a plane, and parts of its rows.  Elements of a row,
+       of a phase, and of all phases of a channel. */
+    int64_t cols, high, strips, across, pitch, phase, plane;
 } ${S}_call;
 
 /* to[j] = from[j * $SW] for j < n; the last vector overlaps the one before. */
@@ -116,7 +116,7 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *given, const $T *padd
 """
 
 PART = """
-/* Pieces begin to end: images, then groups, then strips. */
+/* Pieces begin to end: images, then groups, then strips, then parts of rows. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     _Alignas(64) $T padded[$strip];
@@ -124,22 +124,21 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     for (int64_t j = 0; j < used; j++) padded[j] = 0; /* also what no row is copied to: tiles read beyond */
     const int clean = g->high >= g->oh && g->cols >= g->ow;
     for (; begin < end; begin++) {
-        const int64_t y0 = begin % g->strips * g->high, group = begin / g->strips % g->groups;
-        const int64_t image = begin / g->strips / g->groups, high = g->oh - y0 < g->high ? g->oh - y0 : g->high;
+        const int64_t x0 = begin % g->across * g->cols, strip = begin / g->across, y0 = strip % g->strips * g->high;
+        const int64_t group = strip / g->strips % g->groups, image = strip / g->strips / g->groups;
+        const int64_t high = g->oh - y0 < g->high ? g->oh - y0 : g->high;
+        const int64_t wide = g->ow - x0 < g->cols ? g->ow - x0 : g->cols;
         const $T *const x = g->x + image * g->x_batch + group * $IC * g->x_channel;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_channel, .n = g->oh * g->ow};$slot_starts
-        for (int64_t x0 = 0; x0 < g->ow; x0 += g->cols) {
-            const int64_t wide = g->ow - x0 < g->cols ? g->ow - x0 : g->cols;
-            for (int64_t c = 0; c < $IC; c++)
-                for (int64_t py = 0; py < $PY; py++)
-                    for (int64_t px = 0; px < $PX; px++)
-                        ${S}_pad(g, x + c * g->x_channel, y0 * $SH + py * $DH % $SH - g->pad_h,
-                                 x0 * $SW + px * $DW % $SW - g->pad_w, high + $taller, clean,
-                                 padded + c * g->plane + (py * $PX + px) * g->phase);
-            for (int64_t k = 0; k < g->oc; k += $OB)
-                ${S}_strip(g, &o, padded, g->w + (group * g->oc + k) * ($IC * $KH * $KW), group * g->oc + k, y0, x0,
-                           high, wide);
-        }
+        for (int64_t c = 0; c < $IC; c++)
+            for (int64_t py = 0; py < $PY; py++)
+                for (int64_t px = 0; px < $PX; px++)
+                    ${S}_pad(g, x + c * g->x_channel, y0 * $SH + py * $DH % $SH - g->pad_h,
+                             x0 * $SW + px * $DW % $SW - g->pad_w, high + $taller, clean,
+                             padded + c * g->plane + (py * $PX + px) * g->phase);
+        for (int64_t k = 0; k < g->oc; k += $OB)
+            ${S}_strip(g, &o, padded, g->w + (group * g->oc + k) * ($IC * $KH * $KW), group * g->oc + k, y0, x0, high,
+                       wide);
     }
 }
 
@@ -147,13 +146,17 @@ void $S($parameters) {
     ${S}_call call = {$assigned};
     const int64_t planes = g->batch * g->groups;
     if (planes <= 0 || g->oh <= 0 || g->ow <= 0 || g->oc <= 0) return;
+    const int64_t wanted = pool && planes < $pieces ? $pieces / planes : 1, line = 64 / $size * $U;
+    const int64_t parts = wanted > 1 && g->oh < $group * wanted ? $group * wanted / g->oh : 1; /* of rows: too few */
     int64_t rows = 0; /* of tiles in a strip */
-    for (call.cols = g->ow;; call.cols = (call.cols + 1) / 2) {
+    call.cols = ((g->ow + parts - 1) / parts + line - 1) / line * line;
+    if (call.cols > g->ow) call.cols = g->ow;
+    for (;; call.cols = (call.cols + 1) / 2) {
         call.pitch = (call.cols + $wider + $L - 1) / $L * $L; /* so that some loads are aligned */
         rows = (($room / ($IC * $PY * $PX) - $U * $L) / call.pitch - $taller) / $group;
         if (rows > 0 || call.cols == 1) break;
     }
-    const int64_t wanted = pool && planes < $pieces ? $pieces / planes : 1, most = g->oh / ($group * wanted);
+    const int64_t most = g->oh / ($group * wanted);
     if (rows > most) rows = most > 0 ? most : 1;
     const int64_t all = (g->oh + $group - 1) / $group, count = (all + rows - 1) / rows;
     rows = (all + count - 1) / count;
@@ -161,7 +164,8 @@ void $S($parameters) {
     call.strips = (g->oh + call.high - 1) / call.high;
     call.phase = (call.high + $taller) * call.pitch + $U * $L;
     call.plane = $PY * $PX * call.phase;
-    const int64_t pieces = planes * call.strips;
+    call.across = (g->ow + call.cols - 1) / call.cols;
+    const int64_t pieces = planes * call.strips * call.across;
     const double work = (double)planes * (double)(g->oc * g->oh * g->ow) * $IC * $KH * $KW;
     if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&call, 0, pieces);
     else pool->parallel_for(pool->self, pieces, ${S}_part, &call);

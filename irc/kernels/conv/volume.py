@@ -188,7 +188,8 @@ class VolumeConvKernel(Kernel[ConvProblem]):
     def summary(self) -> str:
         how = "Depthwise convolution" if self.depthwise else "Convolution"
         t = self.tile
-        return f"{how} of the taps inside, NCHW, {t.dtype}, tiles of {t.rows} pixels x {t.panel} channels, rows of {self.row[1]}."
+        tiles = f"tiles of {t.rows} pixels x {t.panel} channels"
+        return f"{how} of the taps inside, NCHW, {t.dtype}, {tiles}, rows of {self.row[1]}."
 
     def parts(self) -> list[Part]:
         t = self.tile
