@@ -286,9 +286,10 @@ class _Region:
     def _of_bytes(self, node: Node) -> Value:
         """Rewrite a convolution of bytes, which the kernel reads without what makes 32-bit integers of them."""
         x = node.inputs[0]
-        found = None if x is None else bytes_of(x)
-        assert x is not None and found is not None
+        assert x is not None
         if x not in self._last:
+            found = bytes_of(x)
+            assert found is not None
             b = Builder(self.graph, x.name, layers=())
             wide = b.Cast(self.last(found.value), to=i32)
             self._last[x] = wide if found.zero is None else b.Sub(wide, found.zero)

@@ -16,6 +16,7 @@ from irc.ir.types import i32, u8
 from irc.kernels.core.isa import AVX2, AVX512, NEON
 from irc.kernels.core.registry import candidates
 from irc.kernels.integer.problem import SUMS, IntegerConvProblem, product_of_bytes
+from irc.ops.layout import Transpose
 from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
 from irc.toolchain.c_compiler import find_compiler
@@ -141,7 +142,8 @@ def convolutions(kind: type[Any], written: str, geometry: dict[str, Any]) -> tup
     constants = [onnx.numpy_helper.from_array(np.asarray(v), n) for n, v in arrays.items() if n in used]
     types = {np.int8: onnx.TensorProto.INT8, np.uint8: onnx.TensorProto.UINT8}
     x = helper.make_tensor_value_info("x", types[kind], shape)
-    y = helper.make_tensor_value_info("y", onnx.TensorProto.INT32 if written == "ConvInteger" else types[kind], None)
+    result = onnx.TensorProto.INT32 if written == "ConvInteger" else types[kind]
+    y = helper.make_tensor_value_info("y", result, list("nchw"))
     graph = helper.make_graph(nodes, "bytes", [x], [y], constants)
     limits = np.iinfo(kind)
     return (
@@ -199,3 +201,18 @@ def test_interpreted_convolutions_agree_with_the_packing(isa: Any, signed: bool,
         y, sizes = np.empty(wanted.size, np.int32), {name: int(d) for name, d in kernel.arguments_for(problem).items()}
         kernel.compute([x.reshape(-1), flat, np.array([7], np.int32)], [y], sizes)
         np.testing.assert_array_equal(y.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+def test_chains_stay_in_bytes_with_the_channels_last() -> None:
+    model, _ = convolutions(np.uint8, "Conv", GEOMETRIES[0] | {"outputs": 16})
+    both = onnx.compose.merge_models(
+        model, onnx.compose.add_prefix(model, "next_"), [("y", "next_x")], producer_name="irc"
+    )
+    graph = irc.load(both).graph
+    for _, run in compile_c(AVX512):
+        run(graph, Sink())
+    kernels = [n.op.kernel.symbol for n in graph.nodes if isinstance(n.op, KernelOp) and "bytes" in n.op.kernel.symbol]
+    assert len(kernels) == 2 and not [v for n in graph.nodes for v in n.outputs if v.dtype != u8]
+    moved = [n for n in graph.nodes if isinstance(n.op, Transpose)]
+    assert len(moved) == 2  # in front of the first and behind the last
