@@ -16,6 +16,7 @@ import numpy as np
 from irc.border import scans, support, widen
 from irc.border.metadata import of_runtime_info, producer, to_runtime_info
 from irc.border.read import ordered
+from irc.border.reasons import why_not
 from irc.border.regions import join_layer, number_ends
 from irc.border.target import WriteOptions
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
@@ -237,7 +238,8 @@ class _Writer:
                 notes = p.notes if own else (*p.notes, str(p))
                 self.sink.report(codes.NEEDS_NEWER_OPSET, loc, notes, needed=labels[0], asked=labels[1], **what)
             elif p.code == codes.CANNOT_EXPRESS and p.facts.get("op") != what["op"]:  # but an operation that it takes
-                self.sink.report(codes.CANNOT_EXPRESS, loc, (*p.notes, str(p)), **what)
+                through = f"it would take {p.facts['op']} of {p.facts['types']}, and {p.facts['reason']}"
+                self.sink.report(codes.CANNOT_EXPRESS, loc, p.notes, reason=through, **what)
             elif p.code.id.startswith("IRC4"):
                 self.sink.report(p.code, loc, p.notes, **p.facts)
             else:
@@ -318,7 +320,7 @@ class _Writer:
                 self._undo(before)
                 if i == 0 and isinstance(e, Problem):
                     refusal = e
-        raise refusal or self._refusal(op, inputs)
+        raise refusal or self._refusal(op, inputs, outputs)
 
     def _words_of_the_other(self, op: Op) -> list[Callable[..., Any]]:
         """What says the operation in others for the other format, where that has none of it: equal in every format."""
@@ -536,7 +538,7 @@ class _Writer:
         """Emit an If or a Loop with bodies that port maps join to it.  Raises Problem IRC4xxx."""
         made = join_layer(op, inputs, self.scope)
         if made is None or made.since > self.options.max_opset:
-            raise self._refusal(op, inputs)
+            raise self._refusal(op, inputs, outputs)
         bodies: dict[str, RawGraph] = {}
         for part, region in made.bodies.items():
             body = bodies[part] = _Writer(self.options, self.sink, False).graph(region)
@@ -562,9 +564,10 @@ class _Writer:
         self._legalise(Cast(to=target), [value], [cast], f"{name}/Cast", loc)
         return cast
 
-    def _refusal(self, op: Op, inputs: Sequence[Value | None]) -> Problem:
+    def _refusal(self, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> Problem:
         """The 4xxx where nothing says this operation."""
-        return Problem(codes.CANNOT_EXPRESS, **self._what(op, inputs))
+        reason = why_not(self.format, op, inputs, outputs)
+        return Problem(codes.CANNOT_EXPRESS, reason=reason, **self._what(op, inputs))
 
 
 def _is_default(field: str, value: object, default: object) -> bool:

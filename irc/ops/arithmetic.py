@@ -188,7 +188,8 @@ def write_power(b: Builder, op: Pow, x: Value, y: Value) -> Results:
     if x.dtype == y.dtype and x.dtype.is_float and x.shape != y.shape:  # ONNX before opset 7
         return legacy_write("Pow")(b, op, x, y)
     if x.dtype == y.dtype:
-        raise Problem(conversion.CANNOT_EXPRESS, op="Pow", types=f"{x.type}, {y.type}", target="this opset")
+        types, reason = f"{x.type}, {y.type}", f"its Pow has no {x.dtype}"
+        raise Problem(conversion.CANNOT_EXPRESS, op="Pow", types=types, target="this opset", reason=reason)
     if x.dtype.is_integer and y.dtype.is_float:
         return b.Cast(b.Pow(b.Cast(x, to=y.dtype), y), to=x.dtype)
     return b.Pow(x, b.Cast(y, to=x.dtype))

@@ -243,7 +243,8 @@ def onnx_when(opset: int) -> Callable[[Cast, Value], bool]:
 def write_constant(b: Builder, op: Cast, x: Value) -> Results:
     """A constant of a type ONNX lacks (u1, nf4 …) is converted now."""
     if x.array is None or op.to == dynamic:
-        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="ONNX")
+        reason = f"it converts no {x.dtype} to {op.to}"
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="ONNX", reason=reason)
     return b.graph.add_constant(Constant.of(np.asarray(op.reference(x.array)), op.to), b.hint)
 
 
@@ -275,7 +276,9 @@ def openvino_when(op: Cast, x: Value) -> bool:
 def write_convert(b: Builder, op: Cast, x: Value) -> Results:
     """Saturation to f8 by a Clip before the conversion."""
     if not (op.saturate and op.to in OV_CONVERT_ALL and op.to.name in F8_LARGEST):
-        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="OpenVINO")
+        lacking = next((t for t in (x.dtype, op.to) if t.ov is None), None)
+        reason = f"it has no element type {lacking}" if lacking else f"it converts no {x.dtype} to {op.to}"
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="OpenVINO", reason=reason)
     largest = F8_LARGEST[op.to.name]
     w = b.Cast(x, to=f32)
     return b.Cast(b.Clip(w, b.const(-largest, f32), b.const(largest, f32)), to=op.to, saturate=False)

@@ -176,7 +176,8 @@ def write_transform(b: Builder, op: DFT, x: Value, length: Value | None = None, 
     if axis is not None and number is None:
         return op.along(b, x, length, axis)
     if number is None or not x.shape[-1].is_const or x.dtype == f64:
-        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="OpenVINO")
+        reason = "its transforms have no f64, and an axis that is known, of numbers known to be real or complex"
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="OpenVINO", reason=reason)
     at = b.const([normal_axis("DFT", number, rank)])
     size = None if length is None else as_vector(b, as_i64(b, length))
     real = x.shape[-1] == 1

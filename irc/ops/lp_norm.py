@@ -148,7 +148,8 @@ def even_window(b: Builder, op: LRN, x: Value, over: list[int]) -> Value:
     front = list(range(max(first, 0)))
     spatial = rank + len(front) - 2
     if spatial > 3:
-        raise Problem(conversion.CANNOT_EXPRESS, op=f"{op} over axes {over}", types=str(x.type), target="OpenVINO")
+        what, reason = f"{op} over axes {over}", "its pools have at most three axes"
+        raise Problem(conversion.CANNOT_EXPRESS, op=what, types=str(x.type), target="OpenVINO", reason=reason)
     sizes = [op.size if axis + 2 - len(front) in over else 1 for axis in range(spatial)]
     w = b.Mul(x, x)
     w = b.Unsqueeze(w, front) if front else w
@@ -207,7 +208,8 @@ def over_channels(op: LRN, x: Value, axes: Value | None = None) -> bool:
 def write_lrn(b: Builder, op: LRN, x: Value, axes: Value | None = None) -> Results:
     """ONNX: along axis 1 only.  Others: one is moved there; several become a mean over windows of x²."""
     if axes is None:
-        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="this opset")
+        reason = f"its LRN has no {x.dtype}"
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=str(x.type), target="this opset", reason=reason)
     rank = len(x.shape)
     over = list(normal_axes("LRN", constant_ints("LRN", "axes", axes), rank))
     if over == [1]:
@@ -220,7 +222,8 @@ def write_lrn(b: Builder, op: LRN, x: Value, axes: Value | None = None) -> Resul
     pads_end = [op.size // 2 if a in over else 0 for a in range(2, rank)]
     kernel = [op.size if a in over else 1 for a in range(2, rank)]
     spatial = not over or min(over) >= 2
-    require(spatial, conversion.CANNOT_EXPRESS, op=f"LRN over axes {over}", types=str(x.type), target="ONNX")
+    what, reason = f"LRN over axes {over}", "its pools have neither the batch nor the channels among their axes"
+    require(spatial, conversion.CANNOT_EXPRESS, op=what, types=str(x.type), target="ONNX", reason=reason)
     w = b.Mul(x, x)
     if over:
         pads: dict[str, AttributeValue] = {

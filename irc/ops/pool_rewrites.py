@@ -48,7 +48,8 @@ def floored(op: Pooling, x: Value) -> dict[str, AttributeValue]:
     if op.rounding == "floor":
         raise Declined
     static = all(n.is_const for n in x.shape[2:])
-    require(static, conversion.CANNOT_EXPRESS, target="this opset", op=str(op), types=x.tensor)
+    reason = "its pools round sizes down, and how much padding stands for rounding up is known with the sizes only"
+    require(static, conversion.CANNOT_EXPRESS, target="this opset", op=str(op), types=x.tensor, reason=reason)
     begin, _end = window_padding(op, x.shape[2:], op.kernel)
     count = window_count(op, x.shape[2:], op.kernel, effective_rounding(op))
     rank = len(op.kernel)

@@ -260,11 +260,13 @@ def write_sequence(b: Builder, op: Recurrent, *given: Value | None) -> Results:
     kinds = op.functions()
     types = ", ".join(str(v.type) for v in given if v is not None)
     if p is not None or (isinstance(op, LSTM) and op.input_forget) or len(set(kinds)) > 1:
-        raise Problem(conversion_codes.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
+        reason = "its sequences have no peepholes, no coupled gates and one choice of activations for both directions"
+        raise Problem(conversion_codes.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO", reason=reason)
     allowed = {"sigmoid", "tanh", "relu"}
     names = tuple(name.lower() for name, _, _ in kinds[0])
     if not set(names) <= allowed:
-        raise Problem(conversion_codes.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
+        reason = "its sequences have the activations sigmoid, tanh and relu"
+        raise Problem(conversion_codes.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO", reason=reason)
     steps, batch, _ = x.shape
     states = [_state(b, v, x, r, op.directions) for v in ((h, c) if isinstance(op, LSTM) else (h,))]
     if lengths is None:

@@ -128,7 +128,8 @@ def write_fixed(
     made = dataclasses.replace(op, axes=())
     if known is None or axes != list(range(len(shape))) or not is_fixed(made, x, None, known):
         types = ", ".join(str(v.type) for v in (x, roi, scales, sizes) if v is not None)
-        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=types, target="ONNX")
+        reason = "before opset 11 it has known scales, counted from the corner, and no other choices"
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=types, target="ONNX", reason=reason)
     return b.Resize(x, None, known, mode=op.mode, coordinates="asymmetric", nearest_mode="floor")
 
 

@@ -168,7 +168,8 @@ def write_resize(
     says = says and (sizes is not None or op.coordinates != "align_corners" or whole_lengths(x, axes, scales))
     if not says or (op.antialias and mode != "linear") or (op.exclude_outside and mode == "cubic"):
         types = ", ".join(str(v.type) for v in (x, scales, sizes) if v is not None)
-        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO")
+        reason = "its Interpolate has no such coordinates, rounding or policy, or not with this mode"
+        raise Problem(conversion.CANNOT_EXPRESS, op=str(op), types=types, target="OpenVINO", reason=reason)
     given = sizes or scales
     assert given is not None
     keep = list(range(len(axes)))

@@ -17,7 +17,7 @@ CANNOT_EXPRESS = Code(
     "IRC4002",
     "error",
     "Target format cannot express the operation",
-    "{target} has no way to say {op} of {types}",
+    "{target} has no way to say {op} of {types}: {reason}",
     why="No operation of the target format, in any version, has this meaning for these element types and "
     "attributes, and no combination that irc knows does.",
     example="TopK without sorting order of indices in ONNX",

@@ -1,0 +1,59 @@
+"""Why a format cannot say an operation, in the words of a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from irc.border.support import is_custom
+from irc.ir.graph import Value
+from irc.ir.types import DType, TensorType, Type, dynamic, string
+from irc.opdef.base import Op
+from irc.opdef.forms import Form
+
+NAMES = {"onnx": "ONNX", "openvino": "OpenVINO"}
+
+
+def why_not(format: str, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> str:
+    """What of the operation the format lacks: its types first, then the operation, then what this one asks of it."""
+    types = [v.type for v in (*inputs, *outputs) if v is not None]
+    types += [v.type for region in op.regions for v in (*region.inputs, *region.outputs)]
+    if format == "openvino" and any(t is not None and not isinstance(t, TensorType) for t in types):
+        return "it has tensors only, no sequences, optional values or maps"
+    lacking = [d for d in _element_types(types) if (d.ov if format == "openvino" else d.onnx) is None]
+    if lacking:
+        return f"it has no element type {lacking[0]}"
+    rows: Sequence[Form] = op.openvino if format == "openvino" else op.onnx
+    own = [row for row in rows if row.name and not is_custom(format, row.domain)]
+    called = " or ".join(dict.fromkeys(row.name for row in own))
+    if not own and format == "openvino" and string in _element_types(types):
+        return "it moves, packs and unpacks strings, and computes nothing else with them"
+    if not own:
+        return "it has no such operation, and irc knows none of its operations that make it up"
+    unfit = _unfit(own, op, inputs)
+    if unfit is not None:
+        return f"its {called} has no {unfit}"
+    return f"its {called} has no such attributes or operands, and irc knows no other way to make it up"
+
+
+def _element_types(types: Sequence[Type | None]) -> Iterator[DType]:
+    for t in types:
+        if isinstance(t, TensorType) and t.dtype != dynamic:
+            yield t.dtype
+
+
+def _unfit(rows: Sequence[Form], op: Op, inputs: Sequence[Value | None]) -> DType | None:
+    """The element type of an operand that no row has, if one is that."""
+    for i, value in enumerate(inputs):
+        if value is None or not isinstance(value.type, TensorType):
+            continue
+        allowed = [row for row in rows if _takes(row, op, i, value.dtype)]
+        if not allowed:
+            return value.dtype
+    return None
+
+
+def _takes(row: Form, op: Op, index: int, dtype: DType) -> bool:
+    if row.sig is not None or index >= len(op.sig.inputs):
+        return True  # its operands are others
+    allowed = op.sig.allowed(op.sig.param(index), row.types or None)
+    return not allowed or dtype in allowed
