@@ -7,6 +7,7 @@
     irc.convert("model.onnx", "model.xml", for_openvino="2021.4")
     compiled = irc.compile("model.onnx")             then compiled(x) → list of arrays
     again = irc.load_compiled("build/")
+    b = irc.Builder(model)                           changes its graph, or makes a new one, of irc.ops
 
 This file is the whole public API.  Importing it imports only NumPy and the standard library.
 """
@@ -25,24 +26,31 @@ __version__ = VERSION
 if TYPE_CHECKING:
     import onnx
 
-    from irc import backend
+    from irc import backend, ops
     from irc.diagnostics.core import CompileError, ConversionError, Diagnostic, InvalidModel, IrcError, Loc, RunError
-    from irc.ir.graph import Model
+    from irc.editing.building import Builder
+    from irc.ir.graph import Graph, Model, Node, Value
+    from irc.ir.types import TensorType
     from irc.runtime.executor import CompiledModel
 
 Source = Union[str, Path, bytes, "onnx.ModelProto", "Model"]
 Shapes = Mapping[str, Sequence[int | str | None]]
 
 __all__ = [
+    "Builder",
     "CompileError",
     "CompiledModel",
     "ConversionError",
     "Diagnostic",
+    "Graph",
     "InvalidModel",
     "IrcError",
     "Loc",
     "Model",
+    "Node",
     "RunError",
+    "TensorType",
+    "Value",
     "__version__",
     "backend",
     "compile",
@@ -50,6 +58,7 @@ __all__ = [
     "extract",
     "load",
     "load_compiled",
+    "ops",
     "save",
     "to_onnx",
     "validate",
@@ -144,7 +153,12 @@ def convert(
     outputs: Sequence[str] | None = None,
     shapes: Shapes | None = None,
     simplify: bool = False,
-    **options: Any,
+    opset: int | None = None,
+    ir_version: int | None = None,
+    max_opset: str | int | None = None,
+    for_openvino: str | None = None,
+    compress_fp16: bool = False,
+    to: str | None = None,
 ) -> list[Diagnostic]:
     """`load` and `save`, with a part of the model or other shapes of inputs in between.  Returns what `save` does.
 
@@ -157,7 +171,16 @@ def convert(
     from irc import driver
 
     model = driver.reshape(driver.extract(load(source), inputs, outputs), dict(shapes or {}))
-    return save(driver.simplify(model) if simplify else model, path, **options)
+    return save(
+        driver.simplify(model) if simplify else model,
+        path,
+        opset=opset,
+        ir_version=ir_version,
+        max_opset=max_opset,
+        for_openvino=for_openvino,
+        compress_fp16=compress_fp16,
+        to=to,
+    )
 
 
 def compile(
@@ -212,14 +235,23 @@ def load_compiled(folder: str | Path, *, threads: int = 1) -> CompiledModel:
 
 _FINDINGS = ("CompileError", "ConversionError", "Diagnostic", "InvalidModel", "IrcError", "Loc", "RunError")
 _LAZY = dict.fromkeys(_FINDINGS, "irc.diagnostics.core") | {
+    "Builder": "irc.editing.building",
     "CompiledModel": "irc.runtime.executor",
+    "Graph": "irc.ir.graph",
     "Model": "irc.ir.graph",
+    "Node": "irc.ir.graph",
+    "TensorType": "irc.ir.types",
+    "Value": "irc.ir.graph",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "backend":
-        return importlib.import_module("irc.backend")
+    if name in ("backend", "ops"):
+        return importlib.import_module(f"irc.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'irc' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

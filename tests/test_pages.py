@@ -13,11 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCKS = re.compile(r"^```(\w*)(?: title=\"(.*?)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-GUIDES = ("from-openvino", "wrong-results", "make-it-fast")
+GUIDES = ("from-openvino", "wrong-results", "make-it-fast", "graphs")
 WRITES = {
     "from-openvino": {"digits.onnx", "digits-13.onnx", "older.xml", "opset8.xml", "batch.xml", "simple.onnx"},
     "wrong-results": {"digits.onnx", "found.txt"},
     "make-it-fast": {"profile.html", "fast"},
+    "graphs": {"scorer.onnx", "scorer.xml", "leaky.onnx", "probabilities.onnx", "features.onnx", "head.onnx"},
 }
 LEFT_OUT = re.compile(r"^python -m pip install .*$", re.MULTILINE)
 """What a guide has readers do once: the tests run in what is installed."""

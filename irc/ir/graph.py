@@ -18,6 +18,7 @@ import numpy as np
 
 from irc.arrays import Array
 from irc.diagnostics import NOWHERE, Loc
+from irc.ir import pictures
 from irc.ir.dim import Dim
 from irc.ir.limits import ELEMENTS
 from irc.ir.types import DType, Extras, Shape, TensorType, Type, dtype_from_numpy
@@ -243,6 +244,12 @@ class Graph:
     def __repr__(self) -> str:
         return f"<graph {self.name!r} of {len(self)} nodes>"
 
+    def __str__(self) -> str:
+        return pictures.as_text(self)
+
+    def _repr_html_(self) -> str:
+        return pictures.as_html(self)
+
     def nested(self) -> Iterator[Graph]:
         """This graph, then the regions of its nodes, and theirs."""
         yield self
@@ -466,7 +473,7 @@ class Graph:
         return twin
 
 
-@dataclass
+@dataclass(repr=False)
 class Model:
     """A loaded model: its graph, and what else its file said."""
 
@@ -478,6 +485,19 @@ class Model:
     metadata: dict[str, str] = field(default_factory=dict[str, str])
     extras: Extras = field(default_factory=Extras)
     file: str = ""
+
+    def __repr__(self) -> str:
+        kind = {"onnx": "ONNX", "openvino": "OpenVINO IR"}.get(self.format, "built")
+        return f"<model {self.graph.name!r} ({kind}): {len(self.graph)} nodes, {self._ports()}>"
+
+    def __str__(self) -> str:
+        return pictures.as_text(self.graph)
+
+    def _repr_html_(self) -> str:
+        return pictures.as_html(self.graph)
+
+    def _ports(self) -> str:
+        return " -> ".join(", ".join(f"{v.name}: {v.type}" for v in values) for values in (self.inputs, self.outputs))
 
     @property
     def inputs(self) -> list[Value]:
