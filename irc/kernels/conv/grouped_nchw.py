@@ -35,6 +35,7 @@ from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.vector.pixels import keep
 
 INPUTS = 16  # channels of a group's input, at most
+MOST_TAPS = 25  # of a window of one group; of more, vectors of outputs are faster
 PRODUCTS = 512  # multiply-adds that are unrolled, at most
 OUTPUTS = (1, 2, 3, 4, 6, 8)  # output channels of a tile
 ROW, TILE_BEGINS = 8.0, 12.0  # cycles to begin a row that is copied, and a tile
@@ -74,6 +75,8 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
         """Yield the variant of the best tile."""
         p = problem
         if p.layout != "nchw" or p.is_volume or not 0 < p.ic <= INPUTS or p.dtype not in (f32, f64):
+            return
+        if p.groups == 1 and p.taps > MOST_TAPS:
             return
         if fitting := [k for k in (cls._of(p, isa, shape) for shape in _shapes(p, isa)) if k._fits]:
             yield min(fitting, key=lambda k: k.cycles(p))
@@ -254,8 +257,7 @@ def _shapes(p: ConvProblem, isa: Isa) -> Iterator[Shape]:
     for outputs in (n for n in OUTPUTS if p.oc % n == 0):
         for r in rows:
             for vectors in range(1, 9):
-                unrolled = p.taps if outputs > 1 else p.window[0]  # columns of a window in a loop are slow of several
-                if outputs * r * unrolled * vectors > PRODUCTS:
+                if outputs * r * p.window[0] * vectors > PRODUCTS:
                     break
                 if outputs * r * vectors + vectors + min(outputs * p.window[0], 4) > isa.registers:
                     break
