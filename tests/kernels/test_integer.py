@@ -104,6 +104,7 @@ GEOMETRIES: list[dict[str, Any]] = [
     {"shape": (1, 3, 19, 18), "outputs": 20, "window": 5, "pads": 2, "strides": 2},
     {"shape": (1, 12, 9, 12), "outputs": 24, "window": 3, "pads": 2, "dilations": 2, "group": 2},
     {"shape": (1, 16, 9, 8), "outputs": 70, "window": 1},
+    {"shape": (2, 40, 9, 12), "outputs": 40, "window": 3, "pads": 1, "strides": 2, "group": 40},
 ]
 """Of convolutions, one after the other in one model."""
 
@@ -157,7 +158,13 @@ def convolutions(kind: type[Any], written: str, geometry: dict[str, Any]) -> tup
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("kind", "written", "number"),
-    [(np.uint8, "Conv", 0), (np.int8, "Conv", 1), (np.uint8, "QLinearConv", 2), (np.int8, "ConvInteger", 3)],
+    [
+        (np.uint8, "Conv", 0),
+        (np.int8, "Conv", 1),
+        (np.uint8, "QLinearConv", 2),
+        (np.int8, "ConvInteger", 3),
+        (np.int8, "Conv", 4),
+    ],
 )
 def test_convolutions_are_those_of_onnx_runtime(kind: type[Any], written: str, number: int, target: str) -> None:
     ort = pytest.importorskip("onnxruntime")
@@ -181,9 +188,9 @@ def test_convolutions_are_one_kernel_from_bytes_to_bytes() -> None:
 
 
 @pytest.mark.parametrize("isa", [replace(AVX512, fours=True), AVX2], ids=str)
-@pytest.mark.parametrize(("signed", "groups"), [(True, 1), (False, 2)])
-def test_interpreted_convolutions_agree_with_the_packing(isa: Any, signed: bool, groups: int) -> None:
-    ic, oc, window = 6, 20, (3, 2)
+@pytest.mark.parametrize(("signed", "groups", "ic", "oc"), [(True, 1, 6, 20), (False, 2, 6, 20), (True, 21, 1, 1)])
+def test_interpreted_convolutions_agree_with_the_packing(isa: Any, signed: bool, groups: int, ic: int, oc: int) -> None:
+    window = (3, 2)
     whole = IntegerConvProblem.contiguous("nhwc", SUMS, ic * groups, oc * groups, (4, 5), window, groups=groups)
     problem = replace(whole, stored=i32, signed=signed, zeroed=True)
     random = np.random.default_rng(1)

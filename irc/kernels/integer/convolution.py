@@ -30,6 +30,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.integer import text
+from irc.kernels.integer.finish import C_NAMES, starts, stores
 from irc.kernels.integer.problem import SETS, STEP, IntegerConvProblem, Unit, joined
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS, MEMORY, NARROW
@@ -43,9 +44,10 @@ WORTHWHILE = 400_000
 """Products below which one thread does all."""
 FINISH = {i32: 2.0, f32: 4.0, u8: 9.0, i8: 9.0}
 """Cycles to store a vector of results of a type."""
+SLACK = 4
+"""Elements behind a row of the copy, which its last group may reach."""
 COPIED = 0.06
 """Cycles to copy an element of the input."""
-C_NAMES = {i32: "int32_t", f32: "float", u8: "uint8_t", i8: "int8_t"}
 
 
 @kernel
@@ -120,7 +122,7 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
         per = -(-problem.ic // STEP[self.unit]) * STEP[self.unit] * problem.groups
         sides = zip(problem.result, problem.window, problem.strides, problem.dilations, strict=True)
         tall, wide = ((o - 1) * s + (k - 1) * d + 1 for o, k, s, d in sides)
-        return problem.batch * tall * (wide * per + 4) * (1 if self.unit == "fours" else 2)
+        return problem.batch * tall * (wide * per + SLACK) * (1 if self.unit == "fours" else 2)
 
     def packed(self, problem: IntegerConvProblem) -> Packed:
         """Describe panels of rows: for each output what is added to its sums, then its weights."""
@@ -217,14 +219,15 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
                 "to_f32": f"{self.tile.prefix}_cvtepi32_ps",
                 "zero": f"{'*g->zero' if self.zeroed else '0'}{' + 128' if fours and self.signed else ''}",
                 "NR": self.columns,
+                "slack": SLACK,
                 "table": self.tile.table(),
                 **self.interface,
             }
         )
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
-        given["slot_starts"] = "".join(self._starts())
-        given["store_row"] = self._store(given, bits)
+        given["slot_starts"] = starts(self.epilogue)
+        given["store_row"] = stores(self.stored, given, bits)
         plain = self.stored == i32
         out = fill("typedef struct { int32_t *c; int64_t c_row, n; } ${S}_out;\n", **given)
         return [
@@ -237,6 +240,7 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
             fill(text.WORK, **given),
             *([fill(text.COPY, **given)] if self.copied else []),
             out if plain else epilogue_of(self.symbol, whole, self.epilogue, C_NAMES[self.stored]),
+            fill(text.FINISH, **given),
             fill(text.BODY, **given),
         ]
 
@@ -247,20 +251,3 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
         one = "        ${S}_copy(&w, 0, g->batch * w.tall);"
         every = "        pool->parallel_for(pool->self, g->batch * w.tall, ${S}_copy, &w);"
         return fill(one, S=self.symbol), fill(every, S=self.symbol)
-
-    def _starts(self) -> Iterator[str]:
-        for i, axes in enumerate(self.epilogue.slots):
-            yield f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch;"
-            if axes in ("column", "full"):
-                yield f"\n        o.s{i}_row = g->s{i}_pixel;"
-
-    def _store(self, given: Mapping[str, Any], bits: int) -> str:
-        """Print how a row of sums becomes results."""
-        if self.stored == i32:
-            return fill(text.STORE_SUMS, **given)
-        if self.stored == f32:
-            whole, part = "${V}_store(c + v, y)", "${V}_store_part(c + v, y, part)"
-        else:
-            whole, part = (f"irc_bytes_narrow_{bits}(c + v, (__m{bits})y, {n})" for n in ("$L", "part"))
-        stores = {"store_whole": fill(whole, **given), "store_part": fill(part, **given)}
-        return fill(text.STORE, **given, **stores)

@@ -79,7 +79,7 @@ static void ${S}_copy(void *given, int64_t begin, int64_t end) {
         const int64_t inside = line >= 0 && line < g->ih ? width : 0;
         const int64_t first = inside ? left * pixel : 0, last = inside ? (left + width) * pixel : 0;
         for (int64_t j = 0; j < first; j++) to[j] = w->pad;
-        if (pixel == g->x_pixel && pixel == ic) {
+        if (pixel == g->x_pixel && pixel == g->groups * ic) {
             for (int64_t j = 0; j < inside * pixel; j++) to[first + j] = ($E)$joined;
         } else {
             for (int64_t j = 0; j < inside; j++) {
@@ -96,14 +96,16 @@ static void ${S}_copy(void *given, int64_t begin, int64_t end) {
 }
 """
 
-BODY = """
+FINISH = """
 static void ${S}_finish(const ${S}_out *o, const int32_t *sums, int64_t rows, int64_t row, int64_t col, int64_t left) {
     for (int64_t i = 0; i < rows; i++, sums += $NR) {
         $stored *c = o->c + (row + i) * o->c_row + col;
 $store_row
     }
 }
+"""
 
+BODY = """
 /* Tasks: some panels of some tiles of an image's pixels, of one group. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     static void (*const tiles_of[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *, int32_t,
@@ -187,7 +189,7 @@ IN_A_COPY = """\
     w.pixel = g->groups * w.per;
     w.tall = (g->oh - 1) * g->stride_h + (g->kh - 1) * g->dilation_h + 1;
     w.wide = (g->ow - 1) * g->stride_w + (g->kw - 1) * g->dilation_w + 1;
-    w.row = w.wide * w.pixel + 4;
+    w.row = w.wide * w.pixel + $slack;
     w.image = w.tall * w.row;
     w.a = (const $E *)g->scratch;
     w.pad = ($E)w.zero;"""
