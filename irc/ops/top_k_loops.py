@@ -18,11 +18,15 @@ from irc.loops.builder import LoopBuilder, Place, seen_as
 
 FEW = 16
 """Best elements up to which each new one is compared with all."""
-SIDE_BY_SIDE = 32
+SIDE_BY_SIDE = 64
 """Rows of which the best are kept side by side."""
 LONG = 1024
 """Elements from which a row is worth blocks."""
 BLOCK = 64
+AT_ONCE = 4
+"""Elements of each of these that are compared at a time."""
+LANES = 16
+"""Rows side by side are a multiple of this."""
 SHARES = 8
 """Shares of the rows for threads, each with scratch to sort in."""
 ROOM = 1024
@@ -63,26 +67,28 @@ class TopKLoops:
         if k.const is None or int(k) > FEW:
             self._sorted_rows(k)
         elif inner.const is None or int(inner) >= FEW // 2:
-            self._side_by_side(int(k), inner, outer, lambda place, share: (share, place))
+            self._side_by_side(int(k), columns=True)
         elif inner == 1 and n.at_most(LONG) and not outer.at_most(FEW // 2 - 1):
-            self._side_by_side(int(k), outer, Dim.of(1), lambda place, share: (place, Const(0, i64)))
+            self._side_by_side(int(k), columns=False)
         else:
             self._long_rows(int(k))
 
     # ------------------------------------------------------------------------- numbers
-    def _number(self, x: Expr, j: Expr) -> Expr:
-        """Return the element and its index as a number from 0 on; NaN counts as the largest element."""
+    def _high(self, x: Expr) -> Expr:
+        """Return an element's order among all, from 0 to 2^32 - 1; NaN counts as the largest element."""
         if x.dtype.is_float:
             narrow = x.cast(f32)
-            bits = select(narrow.eq(0.0), Const(0, u32), Bits(narrow, u32))  # zeros are equal
+            bits = select(narrow.eq(0.0), _u32(0), Bits(narrow, u32))  # zeros are equal
             # negative numbers are larger the smaller their bits are
             turned = Bin("bitxor", bits, select(Bin("lt", bits, _u32(1 << 31)), _u32(1 << 31), _u32((1 << 32) - 1)))
             high = select(narrow.ne(narrow), _u32((1 << 32) - 1), turned)
-            high = (high if self.largest else Un("bitnot", high)).cast(i64)
-        else:
-            high = x.cast(i64) + (0 if x.dtype.kind == "u" else 1 << 31)
-            high = high if self.largest else index((1 << 32) - 1) - high
-        return high * INDEX + (index(INDEX - 1) - j)
+            return high if self.largest else Un("bitnot", high)
+        high = x.cast(i64) + (0 if x.dtype.kind == "u" else 1 << 31)
+        return high if self.largest else index((1 << 32) - 1) - high
+
+    def _number(self, x: Expr, j: Expr) -> Expr:
+        """Return the element and its index as a number from 0 on."""
+        return self._high(x).cast(i64) * INDEX + (index(INDEX - 1) - j)
 
     def _place(self, number: Expr) -> Expr:
         """Return the index in a number."""
@@ -95,30 +101,64 @@ class TopKLoops:
         self.b.store(self.values, (o, t, c), self.x[o, j, c])
 
     # ------------------------------------------------------------------------- few
-    def _side_by_side(self, k: int, count: Dim, shares: Dim, at: Callable[[Expr, Expr], tuple[Expr, Expr]]) -> None:
-        """Keep the best of several rows side by side; `at` gives (outer, inner) of a row and a share of them."""
+    def _side_by_side(self, k: int, columns: bool) -> None:
+        """Keep the best of several rows side by side: of neighbours in the inner axis, or in the outer one."""
         b = self.b
-        side = count.const if count.const is not None and int(count) <= 2 * SIDE_BY_SIDE else SIDE_BY_SIDE
+        outer, n, inner = self.x.shape
+        count, shares = (inner, outer) if columns else (outer, Dim.of(1))
+        side = SIDE_BY_SIDE
+        if count.const is not None and int(count) <= 2 * SIDE_BY_SIDE:
+            side = -(-int(count) // LANES) * LANES
         tiles = count.ceildiv(side)
         with b.for_(shares * tiles, "parallel", "p") as p:
             share, start = p // index(tiles), b.let(p % index(tiles) * side, "start")
             width = index(side) if count % side == 0 else b.let((index(count) - start).min(side), "width")
             best = b.alloc(i64, [k * side], "best")
+            turned = best if columns else b.alloc(self.x.dtype, [AT_ONCE * side], "turned")
             with b.for_(k * side, "simd", "t") as t:
                 b.store(best, t, -1)
-            with b.for_(self.x.shape[1], name="j") as j, b.for_(width, "simd", "c") as c:
-                o, i = at(start + c, share)
-                v: Expr = b.let(self._number(self.x[o, j, i], j), "v")
-                for t in range(k):
-                    held = b.let(best[c + t * side], "held")
-                    b.store(best, c + t * side, held.max(v))
-                    v = b.let(held.min(v), "v")
+
+            def step(j: Expr, times: int) -> None:
+                if not columns:  # turned first: compilers make little of vectors of elements that stand apart
+                    with b.for_(width, name="c") as c:
+                        for r in range(times):
+                            b.store(turned, c + r * side, self.x[start + c, j + r, 0])
+                    self._compare(best, k, side, width, lambda c, r: turned[c + r * side], j, times)
+                    return
+                # whole vectors: behind the columns are those of the next row, and behind the last one is nothing
+                at = b.let((share * index(n) + j) * index(inner) + start, "at")
+                have = b.let((index(outer * n * inner - inner * (times - 1)) - at).min(side), "have")
+                flat = seen_as(self.x, [outer * n * inner])
+                self._compare(best, k, side, have, lambda c, r: flat[at + c + index(inner) * r], j, times)
+
+            with b.for_(n // AT_ONCE, name="j") as j:
+                step(j * AT_ONCE, AT_ONCE)
+            if n % AT_ONCE != 0:
+                with b.for_(n % AT_ONCE, name="j") as j:
+                    step(index(n // AT_ONCE) * AT_ONCE + j, 1)
             if self.by_index:
                 with b.for_(width, "simd", "c") as c:
                     self._in_order_of_index(best, c, k, side)
-            with b.for_(width, name="c") as c, b.for_(k, name="t") as t:
-                o, i = at(start + c, share)
-                self._put(o, t, i, best[c + t * side])
+            if columns:
+                with b.for_(k, name="t") as t, b.for_(width, "simd", "c") as c:
+                    self._put(share, t, start + c, best[c + t * side])
+            else:
+                with b.for_(width, name="c") as c, b.for_(k, name="t") as t:
+                    self._put(start + c, t, Const(0, i64), best[c + t * side])
+
+    def _compare(
+        self, best: Place, k: int, side: int, width: Expr, x: Callable[[Expr, int], Expr], j: Expr, times: int
+    ) -> None:
+        """Compare the elements from `j` on, `times` of each row, with the best so far of that row."""
+        b = self.b
+        with b.for_(width, "simd", "c") as c:
+            new: list[Expr] = [b.let(self._number(x(c, r), j + r), "v") for r in range(times)]
+            for t in range(k):
+                held: Expr = b.let(best[c + t * side], "held")
+                for r, v in enumerate(new):
+                    new[r] = b.let(held.min(v), "v")
+                    held = b.let(held.max(v), "held")
+                b.store(best, c + t * side, held)
 
     def _in_order_of_index(self, best: Place, c: Expr, k: int, side: int) -> None:
         """Exchange neighbours until the indices ascend: until the lower parts descend."""
@@ -133,7 +173,7 @@ class TopKLoops:
 
     def _long_rows(self, k: int) -> None:
         """Compare blocks of a row with the worst of the best so far."""
-        b, n = self.b, self.x.shape[1]
+        b = self.b
         outer, _, inner = self.x.shape
         with b.for_(outer * inner, "parallel", "p") as p:
             o, i = (p, Const(0, i64)) if inner == 1 else (p // index(inner), p % index(inner))
@@ -141,26 +181,31 @@ class TopKLoops:
             with b.for_(k, name="t") as t:
                 b.store(best, t, -1)
 
-            def one(j: Expr) -> None:
-                v: Expr = b.let(self._number(self.x[o, j, i], j), "v")
-                with b.if_(v.gt(best[k - 1])):
-                    for t in range(k):
-                        held = b.let(best[t], "held")
-                        b.store(best, t, held.max(v))
-                        v = b.let(held.min(v), "v")
+            def look(start: Expr, length: int | Dim) -> None:
+                with b.for_(length, name="j") as j:
+                    v: Expr = b.let(self._number(self.x[o, start + j, i], start + j), "v")
+                    with b.if_(v.gt(best[k - 1])):
+                        for t in range(k):
+                            held = b.let(best[t], "held")
+                            b.store(best, t, held.max(v))
+                            v = b.let(held.min(v), "v")
 
-            with b.for_(n // BLOCK, name="s") as s:
-                at = b.name("j")
-                top = Reduce("max", (at,), (Dim.of(BLOCK),), self._number(self.x[o, s * BLOCK + at, i], s * BLOCK + at))
-                with b.if_(b.let(top, "top").gt(best[k - 1])), b.for_(BLOCK, name="j") as j:
-                    one(s * BLOCK + j)
-            if n % BLOCK != 0:
-                with b.for_(n % BLOCK, name="j") as j:
-                    one(index(n // BLOCK) * BLOCK + j)
+            self._scanned(o, i, lambda: best[k - 1], look)
             if self.by_index:
                 self._in_order_of_index(best, Const(0, i64), k, 1)
             with b.for_(k, name="t") as t:
                 self._put(o, t, i, best[t])
+
+    def _scanned(self, o: Expr, i: Expr, worst: Callable[[], Expr], look: Callable[[Expr, int | Dim], None]) -> None:
+        """Call `look` with the beginning and length of the parts of a row that have what is better than the worst."""
+        b, n = self.b, self.x.shape[1]
+        with b.for_(n // BLOCK, name="s") as s:
+            at = b.name("j")
+            top = Reduce("max", (at,), (Dim.of(BLOCK),), self._high(self.x[o, s * BLOCK + at, i]))
+            with b.if_(b.let(top, "top").cast(i64).ge(Bin("shr", worst(), Const(31, i64)))):
+                look(s * BLOCK, BLOCK)
+        if n % BLOCK != 0:
+            look(index(n // BLOCK) * BLOCK, n % BLOCK)
 
     # ------------------------------------------------------------------------- many
     def _sorted_rows(self, k: Dim) -> None:
@@ -195,15 +240,21 @@ class TopKLoops:
             return index(n)
         filled = b.var(Const(0, i64), "filled")
         worst = b.var(Const(-1, i64), "worst")
-        with b.for_(n, name="j") as j:
-            v = b.let(self._number(self.x[o, j, i], j), "v")
-            with b.if_(v.gt(worst)):
-                b.store(kept, (p, filled), v)
-                b.assign(filled, filled + 1)
-                with b.if_(filled.eq(index(room))):
-                    self._sort(scratch, p, filled, 31)
-                    b.assign(filled, index(k))
-                    b.assign(worst, kept[p, index(k) - 1])
+
+        new = b.alloc(i64, [BLOCK], "new")
+
+        def look(start: Expr, length: int | Dim) -> None:
+            with b.for_(length, "simd", "j") as j:
+                b.store(new, j, self._number(self.x[o, start + j, i], start + j))
+            with b.for_(length, name="j") as j:  # without a branch, which nobody can predict
+                b.store(kept, (p, filled), new[j])
+                b.assign(filled, filled + select(new[j].gt(worst), index(1), index(0)))
+            with b.if_(filled.gt(index(room - BLOCK))):
+                self._sort(scratch, p, filled, 31)
+                b.assign(filled, index(k))
+                b.assign(worst, kept[p, index(k) - 1])
+
+        self._scanned(o, i, lambda: worst, look)
         return filled
 
     def _sort(self, scratch: tuple[Place, Place], p: Expr, count: Expr, low: int) -> None:
