@@ -395,6 +395,7 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
     from irc.fusion import group
     from irc.kernels import isa_of
     from irc.loops import lower, memory
+    from irc.loops.budget import arena
     from irc.loops.builder import COPIES, FEW_COPIES
     from irc.passes import requirements
     from irc.runtime.describe import describe, profile_of_program
@@ -436,6 +437,11 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
     }
     tell("writing C")
     made: dict[str, Content] = dict(files.emit(program, plan, wanted))
+    manifest["memory"] = {
+        "context_bytes": files.constant_of(str(made[f"{wanted.main}.h"]), "CONTEXT_BYTES"),
+        "weights_bytes": files.weights_bytes(program, wanted),
+        "arena": arena(program, plan),
+    }
     if options.name is not None and threads:
         made |= c_compiler.runtime_sources()
     return Draft(made, manifest)

@@ -8,17 +8,28 @@ from typing import Any
 
 import click
 
-from irc.cli import console
+from irc.cli import budget, console
 from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import TerminalText
 
 
 @click.command(short_help="What is in a model: inputs, outputs, operations, memory.")
 @click.argument("model", metavar="MODEL|DIR")
+@click.option("--target", metavar="CPU", help="What it takes there: flash, RAM and stack, by layer and in all.")
+@click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
+@click.option("--svg", metavar="FILE", help="Draw the arena over time.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def command(model: str, as_json: bool) -> None:
-    """What is in a model: inputs, outputs, operations, parameters, multiply-accumulates, memory."""
+def command(model: str, target: str | None, shapes: tuple[str, ...], svg: str | None, as_json: bool) -> None:
+    """What is in a model: inputs, outputs, operations, parameters, multiply-accumulates, memory.
+
+    With --target it is compiled to C for that processor, as `irc compile --emit c` does, and where a C compiler for it
+    is found that C is compiled, to say how large code and stack are; nothing is kept.
+    """
     said = _of_folder(Path(model)) if console.is_folder(model) else _of_model(model)
+    if not console.is_folder(model) and (target or svg):
+        said["budget"] = budget.of_model(model, target or "native", console.parse_shapes(shapes))
+    if svg is not None:
+        budget.draw(said.get("budget") or said.get("memory"), model, Path(svg))
     console.out(JsonText(said, indent=2) if as_json else _text(said))
 
 
@@ -85,12 +96,14 @@ def _of_folder(folder: Path) -> dict[str, Any]:
         for kind in ("inputs", "outputs")
     }
     kept = {k: v for k, v in manifest.items() if isinstance(v, str | int | float) and k != "format"}
-    return {"file": str(folder), "format": "compiled", **kept, **ports, "files": sizes}
+    memory = {"memory": manifest["memory"]} if "memory" in manifest else {}
+    return {"file": str(folder), "format": "compiled", **kept, **ports, **memory, "files": sizes}
 
 
 # -------------------------------------------------------------------------------- text
 def _text(said: dict[str, Any]) -> TerminalText:
     lines = [_headline(said)]
+    lines += budget.lines(said["budget"]) if "budget" in said else []
     for kind in ("inputs", "outputs"):
         lines.append(f"{kind}:")
         lines += [f"  {_port_text(p)}" for p in said[kind]]

@@ -80,6 +80,7 @@ _STEP = row(
     {"function": text, "layers": several(text), "kernels": several(_KERNEL)},
     {name: optional(size) for name in ("flops", "read", "written")},
 )
+_TENSOR = row({"name": text, "bytes": size, "at": size, "first": natural, "last": natural})
 _REQUIRED: dict[str, Check] = {
     "name": text,
     "backend": among("c", "numpy"),
@@ -97,6 +98,7 @@ _MAY: dict[str, Check] = {
     "limits": several(text),
     "states": several(text),
     "arena_bytes": size,
+    "memory": row({"arena": row({"bytes": size, "tensors": several(_TENSOR)})}),
     "profile": several(_STEP),
     "source_sha256": optional(text),
 }

@@ -136,10 +136,11 @@ def find_compiler() -> Compiler | None:
 def require_compiler(target: str = "native") -> Compiler:
     """Find the compiler to use for a target.  Raises CompileError IRC6001 or IRC6006 if there is none."""
     preset = PRESETS.get(target)
-    if preset is not None and preset.machine != processor.machine() and not os.environ.get("CC", "").strip():
+    foreign = preset is not None and preset.compilers and preset.machine != processor.machine()
+    if preset is not None and foreign and not os.environ.get("CC", "").strip():
         command = next((c for c in preset.compilers if shutil.which(c[0])), None)
         if command is None:
-            looked_for = " and ".join(c[0] for c in preset.compilers) or "$CC"
+            looked_for = " and ".join(c[0] for c in preset.compilers)
             raise _error(codes.FOREIGN_TARGET, target=target, machine=platform.machine(), command=looked_for)
         return _describe(command, os.environ.get("PATH", ""))
     found = find_compiler()
@@ -381,6 +382,26 @@ def runtime_sources() -> dict[str, str]:
     """Read header and source of the thread pool, by name."""
     here = Path(__file__).resolve().parent.parent / "runtime"
     return {name: (here / name).read_text("utf-8") for name in ("irc_rt.h", "irc_rt.c")}
+
+
+def compile_units(
+    folder: Path, files: Sequence[str], target: Target, compiler: Compiler, extra: Sequence[str] = ()
+) -> list[Path]:
+    """Compile the C files of `folder` for a target without linking them, as a Makefile of irc does: the objects.
+
+    CompileError like `build`.
+    """
+    made: list[Path] = []
+    vectors = target.name not in PRESETS or "asimd" in target.features
+    for k, (source, kernels, part) in enumerate(u for f in files if _is_unit(f) for u in _units(folder, f)):
+        flags = [*source_flags(kernels, vectors), *target.flags, *extra, *part]
+        _run(compiler, [*flags, "-c", source, "-o", f"{k}.o"], source, folder)
+        made.append(folder / f"{k}.o")
+    return made
+
+
+def _is_unit(file: str) -> bool:
+    return file.endswith(".c") and file not in NOT_OF_THE_LIBRARY
 
 
 def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:

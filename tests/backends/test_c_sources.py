@@ -59,9 +59,10 @@ def test_sources_need_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert main(["compile", str(DIGITS / "digits.xml"), "--emit", "c", "-o", str(tmp_path / "native")]) == 0
     c_compiler._find.cache_clear()
     files = {f.name: f.read_bytes() for f in (tmp_path / "c").iterdir()}
-    kernels = {name for name in files if name.startswith("kernels_")}
-    assert {"kernels.h", "model.c", "model.h", "weights.bin", "manifest.json"} == set(files) - kernels
-    assert "kernels_0.c" in kernels
+    kernels = {name for name in files if name.startswith("digits_kernels_")}
+    own = {f"digits{end}" for end in ("_kernels.h", ".c", ".h", "_weights.bin")} | {"manifest.json"}
+    assert own | {"main.c", "Makefile", "CMakeLists.txt", "irc_rt.c", "irc_rt.h"} == set(files) - kernels
+    assert "digits_kernels_0.c" in kernels
     for name in files if (tmp_path / "all").exists() else ():
         assert name == "manifest.json" or (tmp_path / "all" / name).read_bytes() == files[name]
     with pytest.raises(irc.RunError, match="IRC6323"):

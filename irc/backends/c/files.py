@@ -9,6 +9,7 @@ where everything is one file, macros choose them or the rest.  The text depends 
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,21 @@ def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None)
     if options.stem:
         files |= _project(interface, options, files)
     return files
+
+
+def constant_of(header: str, name: str) -> int | None:
+    """Read a constant of the header, if it has it: sizes are known where no input decides them."""
+    found = re.search(rf"_{name} (\d+)$", header, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def weights_bytes(program: Program, options: EmitOptions) -> int:
+    """Count the bytes of all constants, as they stand in the file or in C."""
+    weights = Weights(CName("w"), False, ALIGNMENT if options.vectors else ELEMENTS)
+    for b in program.buffers():
+        if b.data is not None:
+            weights.pointer(b.data, b.dtype)
+    return weights.size
 
 
 def _project(i: Interface, options: EmitOptions, files: Files) -> dict[str, str]:

@@ -1,0 +1,83 @@
+"""The stack and the code of what was compiled: GCC's graphs of calls with the frames of functions, and object files."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from irc.toolchain.c_compiler import Compiler
+
+FLAGS = ("-fcallgraph-info=su",)
+"""What GCC, from 10 on, writes the graphs with: a file that ends in .ci beside each object."""
+_NODE = re.compile(r'node: \{ title: "([^"]*)" label: "([^"]*)"')
+_EDGE = re.compile(r'edge: \{ sourcename: "([^"]*)" targetname: "([^"]*)"')
+_BYTES = re.compile(r"(\d+) bytes \((?:static|dynamic,bounded|dynamic)\)")
+_ALLOCATED, _NO_BITS, _WRITE = 2, 8, 1
+
+
+def writes_graphs(compiler: Compiler) -> bool:
+    """Tell whether a compiler knows `FLAGS`: clang and zig do not."""
+    return "clang" not in compiler.version and "ziglang" not in compiler.command
+
+
+def frames_of(graphs: Iterable[str]) -> tuple[dict[str, int], dict[str, set[str]]]:
+    """Read the bytes of each function's frame, and which functions it calls."""
+    frames: dict[str, int] = {}
+    calls: dict[str, set[str]] = {}
+    for text in graphs:
+        for name, label in _NODE.findall(text):
+            found = _BYTES.search(label)
+            if found:
+                frames[_own(name)] = int(found[1])
+        for source, target in _EDGE.findall(text):
+            calls.setdefault(_own(source), set()).add(_own(target))
+    return frames, calls
+
+
+def _own(title: str) -> str:
+    """A static function is titled with its file."""
+    return title.rpartition(":")[2]
+
+
+def deepest(frames: dict[str, int], calls: dict[str, set[str]], entry: str) -> list[str]:
+    """Find the calls from `entry` that need the most stack together, without what libraries need.
+
+    What is called through a pointer is a part of a loop that a pool runs: the largest of them stands for all.
+    """
+    parts = [f for f in frames if not any(f in called for called in calls.values())]
+    known: dict[str, tuple[int, list[str]]] = {}
+
+    def below(function: str, above: frozenset[str]) -> tuple[int, list[str]]:
+        if function in known:
+            return known[function]
+        inside = above | {function}
+        called = calls.get(function, set())
+        further = {*called, *(parts if "__indirect_call" in called else ())} - inside
+        paths = [below(f, inside) for f in sorted(further) if f in frames]
+        size, path = max(paths, key=lambda p: p[0], default=(0, []))
+        known[function] = frames.get(function, 0) + size, [function, *path]
+        return known[function]
+
+    return below(entry, frozenset())[1]
+
+
+def sections(objects: Iterable[Path]) -> dict[str, int]:
+    """Add up what objects take: `code` (with constants) in flash, `data` in both memories, `bss` in RAM; ELF only."""
+    total = {"code": 0, "data": 0, "bss": 0}
+    for path in objects:
+        data = path.read_bytes()
+        if data[:4] != b"\x7fELF":
+            return {}
+        wide, order = data[4] == 2, "<" if data[5] == 1 else ">"
+        at, (each, count) = (
+            struct.unpack_from(order + ("Q" if wide else "I"), data, 40 if wide else 32)[0],
+            struct.unpack_from(order + "HH", data, 58 if wide else 46),
+        )
+        for k in range(count):
+            fields = struct.unpack_from(order + ("IIQQQQ" if wide else "IIIIII"), data, at + k * each)
+            kind, flags, size = fields[1], fields[2], fields[5]
+            if flags & _ALLOCATED:
+                total["bss" if kind == _NO_BITS else "data" if flags & _WRITE else "code"] += size
+    return total

@@ -1,0 +1,74 @@
+"""What `irc info --target` says of flash, RAM and stack is what compilers and headers say."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from irc.cli.info import command
+from irc.loops.budget import picture
+from irc.toolchain import frames
+from tests.shipping.test_targets import DIGITS, ONE
+from tests.support import shipped
+
+
+def said_of(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    command.main([DIGITS, "--json", "--shape", "image[1,1,8,8]", *options], standalone_mode=False)
+    return json.loads(capsys.readouterr().out)["budget"]
+
+
+@pytest.mark.parametrize(
+    ("target", "size", "extra"), [("plain", "size", []), ("cortex-m4", "arm-none-eabi-size", ["CC=arm-none-eabi-gcc"])]
+)
+def test_flash_ram_and_stack_are_those_of_the_tools(
+    target: str, size: str, extra: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped.need("make", "gcc", size)
+    said = said_of(capsys, "--target", target, "--svg", str(tmp_path / "arena.svg"))
+    folder = shipped.folder_of(DIGITS, tmp_path / "d", "digits", target, shapes=ONE)
+    shipped.made(folder, "libdigits.a", "CFLAGS=-fstack-usage", *extra)
+    text = subprocess.run([size, "digits.o"], cwd=folder, capture_output=True, text=True, check=True).stdout
+    code, data, bss = map(int, text.splitlines()[1].split()[:3])
+    assert (said["code_bytes"], said["static_bytes"]) == (code, data + bss)
+    assert said["weights_bytes"] == (folder / "digits_weights.bin").stat().st_size
+    assert said["flash_bytes"] == code + said["weights_bytes"]
+    assert f"DIGITS_CONTEXT_BYTES {said['context_bytes']}\n" in (folder / "digits.h").read_text()
+    rows = (line.split("\t") for line in (folder / "digits.su").read_text().splitlines())
+    used = {where.rpartition(":")[2]: int(n) for where, n, _ in rows}
+    assert used and all(used[row["function"]] == row["bytes"] for row in said["stack"])
+    assert said["stack"][0]["function"] == "digits_run" and max(used.values()) == said["largest_frame"] <= 4096
+    assert said["stack_bytes"] == sum(row["bytes"] for row in said["stack"])
+    drawn = ElementTree.parse(tmp_path / "arena.svg").getroot()
+    titles = [e.text for e in drawn.iter() if e.tag.endswith("title")]
+    assert len(titles) == len(said["arena"]["tensors"]) > 0
+
+
+def test_the_deepest_calls_are_found() -> None:
+    graph = """node: { title: "a.c:leaf" label: "leaf\\na.c:1:1\\n100 bytes (static)" }
+node: { title: "run" label: "run\\na.c:2:1\\n16 bytes (static)" }
+node: { title: "part" label: "part\\na.c:3:1\\n300 bytes (static)" }
+edge: { sourcename: "run" targetname: "a.c:leaf" }
+edge: { sourcename: "run" targetname: "memset" }
+"""
+    sizes, calls = frames.frames_of([graph])
+    assert frames.deepest(sizes, calls, "run") == ["run", "leaf"]
+    sizes, calls = frames.frames_of([graph, 'edge: { sourcename: "a.c:leaf" targetname: "__indirect_call" }'])
+    assert frames.deepest(sizes, calls, "run") == ["run", "leaf", "part"]
+
+
+def test_tensors_of_the_arena_do_not_overlap_while_they_live(capsys: pytest.CaptureFixture[str]) -> None:
+    arena = said_of(capsys, "--target", "plain")["arena"]
+    for k, a in enumerate(arena["tensors"]):
+        assert a["at"] + a["bytes"] <= arena["bytes"]
+        for b in arena["tensors"][k + 1 :]:
+            apart = a["at"] + a["bytes"] <= b["at"] or b["at"] + b["bytes"] <= a["at"]
+            assert apart or a["last"] < b["first"] or b["last"] < a["first"]
+    with pytest.raises(ValueError, match="depends on sizes"):
+        picture({**arena, "bytes": "4*n"}, "x")
+    assert re.search("<svg", picture(arena, "a < b"))
