@@ -88,6 +88,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         images,
         integer_convolutions,
         integer_products,
+        late_squeezes,
         texts,
         transposed_conv,
         trim_taps,
@@ -105,10 +106,13 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     seen: Pass = ("trim-taps", lambda graph, sink: trim_taps.run(graph))
     few: Pass = ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa))
     last: Pass = ("select-kernels", lambda graph, sink: select.run(graph, isa, precision=precision))
+    dropped: Pass = ("late-squeezes", lambda graph, sink: late_squeezes.run(graph))
     layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph, isa, precision))
     places: Pass = ("concat-in-place", lambda graph, sink: concat_in_place.run(graph))
     stored: Pass = ("bf16-storage", lambda graph, sink: bf16_storage.run(graph))
-    kernels = (layout, places, last, stored) if precision == "medium" and isa.dots else (layout, places, last)
+    kernels = (dropped, layout, places, last)
+    if precision == "medium" and isa.dots:
+        kernels = (*kernels, stored)
     strings: Pass = ("texts", texts.run)
     decoders: Pass = ("images", images.run)
     if not isa.has_vectors:

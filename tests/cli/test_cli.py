@@ -577,6 +577,7 @@ def test_dump_after_shows_what_kernels_take(irc: Run) -> None:
         "trim-taps",
         "fold-taps",
         "decompose",
+        "late-squeezes",
         "channels-last",
         "concat-in-place",
         "select-kernels",
