@@ -18,6 +18,7 @@ from irc.runtime import artifact as storage
 from irc.runtime.artifact import Artifact
 from irc.runtime.cache import open_folder, remember_written, require_unchanged, unpacked_folder
 from irc.runtime.errors import InputTypeError, InputValueError, failure
+from irc.runtime.foreign import shared
 from irc.runtime.forks import Turns, renew_after_fork
 from irc.runtime.manifest import wrong_fields
 from irc.runtime.module_engine import ModuleEngine
@@ -83,12 +84,20 @@ class CompiledModel:
 
     # ------------------------------------------------------------------------ calling
     def __call__(self, *inputs: Any, out: Sequence[Array] | None = None) -> list[Any]:
-        """Run the model. `out`: arrays that the results are written into, one for each output.
+        """Run the model. `out`: arrays that the results are written into, one for each output, and which are returned.
 
+        Tensors of torch, and of what speaks DLPack, may stand for arrays: their memory is used as it is.
         Arrays of `out` may share memory with inputs, which are copied then, but not with each other.
         Raises TypeError for a wrong element type, ValueError for a wrong number, name or shape (both with
         `.diagnostics`), RunError where the model itself fails.  Nothing is ever cast.
         """
+        if out is not None:
+            self._run(inputs, self._shared(out))
+            return list(out)
+        return self._run(inputs, None)
+
+    def _run(self, inputs: tuple[Any, ...], out: Sequence[Array] | None) -> list[Any]:
+        """Run the model; into these arrays, if they are given."""
         if out is None and (repeated := self._repeated) is not None:
             with self._turns.lock:
                 self._turns.require_state()
@@ -115,6 +124,11 @@ class CompiledModel:
                 self._repeated = self._engine.repeated([p.name for p in self.inputs], arrays, results)
         return results
 
+    def _shared(self, given: Sequence[Any]) -> list[Any]:
+        """Take what is given for the outputs as arrays over its memory."""
+        names = [p.name for p in self.outputs]
+        return [shared(o, "output", n) for o, n in zip(given, names, strict=False)] + list(given[len(names) :])
+
     def _run_packed(self, packing: Packing, values: list[Any], out: Sequence[Array] | None) -> list[Any]:
         if out is not None:
             self._results(out, None)
@@ -130,10 +144,12 @@ class CompiledModel:
     ) -> Callable[[], list[Array]]:
         """Make a function that runs over the current contents of these buffers.
 
-        It returns the same list of output arrays every time; they are allocated here if not given.  The
-        arrays must be C-contiguous and of the declared dtype and shape (TypeError, ValueError).
+        It returns the same list of output arrays every time; they are allocated here if not given, and share the
+        memory of tensors of other libraries that are.  The arrays must be C-contiguous and of the declared dtype and
+        shape (TypeError, ValueError).
         """
         arrays = self._arguments((inputs,))
+        outputs = None if outputs is None else self._shared(outputs)
         if self._packing is not None:
             odd = next(p for p in (*self.inputs, *self.outputs) if p.kind != "tensor")
             role = "input" if odd in self.inputs else "output"

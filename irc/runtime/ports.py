@@ -14,6 +14,7 @@ from irc.arrays import Array, NumpyType
 from irc.diagnostics.codes import runtime, runtime_io as codes
 from irc.runtime.element_types import numpy_dtype
 from irc.runtime.errors import InputTypeError, InputValueError, OutOfMemory, failure
+from irc.runtime.foreign import shared
 
 _SIZE_EXPRESSION = re.compile(r"(?:d\d+|\d+|floordiv|ceildiv|mod|min|max|==|<=|and|or|[-+*(), ])*")
 
@@ -168,7 +169,9 @@ class Port:
         """Take a tensor argument as an array of the declared element type; never converts the element type."""
         if self.dtype == object:
             return strings(value)
-        array: Array = value if type(value) is np.ndarray else np.asarray(value)  # np.matrix has its own product
+        if type(value) is not np.ndarray:
+            value = np.asarray(shared(value, role, self.name))  # np.matrix has its own product
+        array: Array = value
         if array.dtype != self.dtype:
             raise failure(
                 codes.INPUT_TYPE,

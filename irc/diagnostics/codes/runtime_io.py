@@ -166,6 +166,17 @@ DATA_MISFIT = Code(
     fix="Check the values given, and those that the operation's operands are computed from.",
     help="check the values that {op} is given",
 )
+FOREIGN_TENSOR = Code(
+    "IRC6318",
+    "error",
+    "A tensor of another library has no memory to share",
+    "{role} {name!r}: the memory of the {kind} given cannot be used: {reason}",
+    why="Tensors of torch, and of libraries that speak DLPack, are read and written where they are. That takes memory "
+    "that the CPU reaches, of an element type that NumPy or ml_dtypes has, and nobody who would have to be told.",
+    example="compiled(x.cuda())",
+    fix="Copy it to an array that irc can use: x.detach().cpu(), np.asarray(x).",
+    help="give a copy in the CPU's memory, as NumPy array or tensor",
+)
 NO_ARTEFACT = Code(
     "IRC6320",
     "error",
