@@ -32,7 +32,7 @@ from irc.runtime import cache as store, tuned
 from irc.runtime.artifact import Artifact, Content, Draft
 from irc.runtime.content import source_hash
 from irc.runtime.executor import CompiledModel
-from irc.toolchain import c_compiler
+from irc.toolchain import c_compiler, frames
 from irc.version import VERSION
 
 if TYPE_CHECKING:
@@ -378,14 +378,17 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     names = sorted(draft.files)
 
     def finish(folder: Path) -> list[str]:
-        library = c_compiler.build(folder, names, target, compiler)
+        graphs: list[str] = []
+        extra = frames.FLAGS if frames.writes_graphs(compiler) else ()
+        library = c_compiler.build(folder, names, target, compiler, extra=extra, graphs=graphs)
+        frames.note_stack(folder, manifest, graphs, compiler)
         pool = c_compiler.build_runtime(store.shared_folder("runtime"), compiler)
         shutil.copyfile(pool, folder / c_compiler.library_name("irc_rt"))
         return [library.name, c_compiler.library_name("irc_rt")]
 
     library, pool = map(c_compiler.library_name, (options.name or "model", "irc_rt"))
-    built = {"library": library, "pool": pool, "compiler": compiler.version}
-    return Draft(draft.files, {**draft.manifest, **built}, finish)
+    manifest = {**draft.manifest, "library": library, "pool": pool, "compiler": compiler.version}
+    return Draft(draft.files, manifest, finish)
 
 
 def generate_sources(model: Model, options: CompileOptions, target: c_compiler.Target) -> Draft:

@@ -146,7 +146,8 @@ def _summary(files: Sequence[Path], manifest: dict[str, Any], seconds: float) ->
     total = sum(f.stat().st_size for f in files)
     arena = manifest.get("arena_bytes")
     memory = "" if arena is None else f", arena {size(arena) if isinstance(arena, int) else f'{arena} bytes'}"
-    return f"{manifest['backend']}: {size(total)}{memory}, in {seconds:.1f} s"
+    stack = f", stack {size(manifest['stack_bytes'])}" if "stack_bytes" in manifest else ""
+    return f"{manifest['backend']}: {size(total)}{memory}{stack}, in {seconds:.1f} s"
 
 
 def _tune(path: str, options: dict[str, Any]) -> None:

@@ -98,6 +98,7 @@ _MAY: dict[str, Check] = {
     "limits": several(text),
     "states": several(text),
     "arena_bytes": size,
+    "stack_bytes": natural,
     "memory": row({"arena": row({"bytes": size, "tensors": several(_TENSOR)})}),
     "profile": several(_STEP),
     "source_sha256": optional(text),

@@ -334,11 +334,13 @@ def build(
     compiler: Compiler | None = None,
     library: str | None = None,
     extra: Sequence[str] = (),
+    graphs: list[str] | None = None,
 ) -> Path:
     """Compile C files of `folder` (several at a time) and link them to one shared library in it.
 
     `files` are names relative to `folder`; those that do not end in .c are left alone.  `library` is the name of
     the result (default: that of the first file that is not kernels); it appears only when it is complete.
+    graphs: gets what GCC writes of calls and frames where `extra` has `irc.toolchain.frames.FLAGS`.
     CompileError IRC6003 carries the end of the compiler's message as notes.
     """
     compiler = compiler or require_compiler()
@@ -371,6 +373,8 @@ def build(
             except BaseException:  # an interrupt, or one file's error: nobody waits for the others
                 running.end()
                 raise
+        if graphs is not None:
+            graphs += [path.read_text("utf-8", "replace") for path in sorted(Path(scratch).glob("*.ci"))]
         step("linking")
         made = Path(scratch, library)
         _run(compiler, ["-shared", *target.flags, *extra, *objects, "-o", str(made), "-lm"], library, folder)

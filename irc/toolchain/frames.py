@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from irc.toolchain.c_compiler import Compiler
 
@@ -61,6 +62,28 @@ def deepest(frames: dict[str, int], calls: dict[str, set[str]], entry: str) -> l
         return known[function]
 
     return below(entry, frozenset())[1]
+
+
+def stack_of(graphs: Iterable[str], prefix: str) -> int | None:
+    """Compute the most stack that a call of P_run takes, without what libraries take; None if that is not known."""
+    sizes, calls = frames_of(graphs)
+    entry = f"{prefix}_run"
+    return sum(sizes[f] for f in deepest(sizes, calls, entry)) if entry in sizes else None
+
+
+def note_stack(folder: Path, manifest: dict[str, Any], graphs: Iterable[str], compiler: Compiler) -> None:
+    """State the stack of a run in a manifest and as a constant of the header in `folder`, if it is known."""
+    stack = stack_of(graphs, manifest["prefix"])
+    if stack is None:
+        return
+    manifest["stack_bytes"] = stack
+    header = folder / f"{manifest['weights'].removesuffix('weights.bin').rstrip('_') or 'model'}.h"
+    text = header.read_text("utf-8")
+    found = re.search(r"^#define (\w+)_WEIGHTS_BYTES .*\n", text, re.MULTILINE)
+    if found is not None:
+        with_flags = f"as {Path(compiler.command[0]).name} compiled it here"
+        note = f"#define {found[1]}_STACK_BYTES {stack} /* of {manifest['prefix']}_run, {with_flags} */\n"
+        header.write_text(text[: found.end()] + note + text[found.end() :], "utf-8")
 
 
 def sections(objects: Iterable[Path]) -> dict[str, int]:

@@ -64,7 +64,9 @@ def test_sources_need_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert own | {"main.c", "Makefile", "CMakeLists.txt", "irc_rt.c", "irc_rt.h"} == set(files) - kernels
     assert "digits_kernels_0.c" in kernels
     for name in files if (tmp_path / "all").exists() else ():
-        assert name == "manifest.json" or (tmp_path / "all" / name).read_bytes() == files[name]
+        beside = (tmp_path / "all" / name).read_bytes()
+        beside = re.sub(rb"#define DIGITS_STACK_BYTES [0-9]+ .*\n", b"", beside) if name == "digits.h" else beside
+        assert name == "manifest.json" or beside == files[name]
     with pytest.raises(irc.RunError, match="IRC6323"):
         irc.load_compiled(tmp_path / "c")
 

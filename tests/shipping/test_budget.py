@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+import irc
 from irc.cli.info import command
 from irc.loops.budget import picture
 from irc.toolchain import frames
+from irc.toolchain.c_compiler import require_compiler
 from tests.shipping.test_targets import DIGITS, ONE
 from tests.support import shipped
 
@@ -72,3 +74,15 @@ def test_tensors_of_the_arena_do_not_overlap_while_they_live(capsys: pytest.Capt
     with pytest.raises(ValueError, match="depends on sizes"):
         picture({**arena, "bytes": "4*n"}, "x")
     assert re.search("<svg", picture(arena, "a < b"))
+
+
+@pytest.mark.compiler
+def test_the_stack_stands_in_the_header_of_what_was_compiled(tmp_path: Path) -> None:
+    compiler = require_compiler()
+    if not frames.writes_graphs(compiler):
+        pytest.skip("clang writes no graph of calls")
+    made = irc.compile(DIGITS, backend="c", target="x86-64-v2", name="digits")
+    made.save(tmp_path / "d")
+    stack = made.artifact.manifest["stack_bytes"]
+    assert 0 < stack < 1 << 19
+    assert f"#define DIGITS_STACK_BYTES {stack} /* of digits_run" in (tmp_path / "d" / "digits.h").read_text()
