@@ -39,7 +39,7 @@ MOST_TAPS = 25  # of a window of one group; of more, vectors of outputs are fast
 PRODUCTS = 512  # multiply-adds that are unrolled, at most
 OUTPUTS = (1, 2, 3, 4, 6, 8)  # output channels of a tile
 ROW, TILE_BEGINS = 8.0, 12.0  # cycles to begin a row that is copied, and a tile
-SEVERAL = 0.75  # part of the peak that tiles of several outputs reach
+DENSE = 0.75  # part of the peak that tiles reach where channels meet several others
 COPY, SPLIT = 1.5, 5.0  # cycles to copy a vector, and to take one of every second column
 WORTHWHILE = 50_000  # products below which one thread does all
 PIECES = 16  # pieces for the threads, at least, if there are enough rows
@@ -92,7 +92,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
         oh, ow = (max(likely_extent(n), 1) for n in p.result)
         accumulators = self.outputs * t.rows * t.vectors
         loads = self._loaded * t.vectors * self.window[1] * _crossing(t)
-        peak = costs.fma * (SEVERAL if self.outputs > 1 else 1)
+        peak = costs.fma * (DENSE if p.groups == 1 or p.ic > 1 else 1)
         tile = max(accumulators * taps / peak, loads, 4.0 * taps) * p.ic
         groups = -(-oh // (t.rows * self.step))
         lines = (groups - 1) * self.step + min(self.step, oh - (groups - 1) * t.rows * self.step)
