@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from irc.ir.graph import Graph, Model, Value
     from irc.kernels.core.choices import Choices
     from irc.loops.ir import Program
-    from irc.pipelines import Pass
+    from irc.pipelines import Pass, Watch
     from irc.runtime.specializing import Shapes
 
 __all__ = ["CompileOptions", "compile", "load", "save", "validate"]
@@ -305,13 +305,13 @@ def generate(model: Model, backend: str, options: CompileOptions) -> Draft:
         return generate_numpy(model, options) if backend == "numpy" else generate_c(model, options)
 
 
-def sources(model: Model, options: CompileOptions) -> Draft:
+def sources(model: Model, options: CompileOptions, watch: Watch | None = None) -> Draft:
     """The artefact without its library, for which no compiler is needed; CompileError like `generate`."""
     from irc.ir import limits
 
     options.check()
     with located(model), limits.max_memory(options.max_memory):
-        return generate_sources(model, options, c_compiler.target_of_sources(options.target))
+        return generate_sources(model, options, c_compiler.target_of_sources(options.target), watch)
 
 
 def library(model: Model, options: CompileOptions) -> Draft:
@@ -391,7 +391,9 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     return Draft(draft.files, manifest, finish)
 
 
-def generate_sources(model: Model, options: CompileOptions, target: c_compiler.Target) -> Draft:
+def generate_sources(
+    model: Model, options: CompileOptions, target: c_compiler.Target, watch: Watch | None = None
+) -> Draft:
     """sources(files): copy → bind shapes → COMPILE_C → group → lower → memory → C."""
     from irc import pipelines
     from irc.backends.c import files
@@ -406,13 +408,15 @@ def generate_sources(model: Model, options: CompileOptions, target: c_compiler.T
     graph = model.graph.copy()
     states = explicit_states(graph)
     isa = isa_of(frozenset(target.features), target.machine)
-    prepare(graph, options, pipelines.compile_c(isa, options.precision))
+    prepare(graph, options, pipelines.compile_c(isa, options.precision), watch)
     requirements.require_ranks(graph)
     tell("loops")
     copies = COPIES if isa.has_vectors else FEW_COPIES
     program = lower.lower(graph, group.run(graph), model.graph.name or "model", copies=copies)
     keep_states(program, states)
     plan = memory.plan(program)
+    if watch is not None:
+        watch.program(program, plan)
     requirements.require_memory(graph, plan.size)
     manifest = describe(model, graph, "c", program)
     weights = "embed" if options.weights == "embed" else "file"
@@ -472,7 +476,7 @@ def measured_kernels(
     return tuned.read(tuned.table_name(target, compiler, options.threads)) if options.cache else {}
 
 
-def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> None:
+def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass], watch: Watch | None = None) -> None:
     """Give the graph the shapes asked for, and run these passes on it."""
     from irc.ir.types import TensorType, dynamic
     from irc.passes.bind import bind_contents, bind_shapes
@@ -484,10 +488,12 @@ def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass]) -> No
         if isinstance(value.type, TensorType) and value.dtype == dynamic:
             sink.report(lowering.TYPE_NEEDED, value.loc, value=value.name, type=value.type)
     sink.stop_on_errors(CompileError)
-    for name, run in passes:
+    for name, run in (("load", lambda graph, sink: None), *passes):
         tell(name)
         run(graph, sink)
         sink.stop_on_errors(CompileError)
+        if watch is not None:
+            watch.graph(name, graph)
 
 
 def graph_after(model: Model, name: str, options: CompileOptions) -> Graph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph
@@ -27,8 +27,22 @@ from irc.passes import (
 
 if TYPE_CHECKING:
     from irc.kernels import Isa
+    from irc.loops.ir import Program
+    from irc.loops.memory import MemoryPlan
 
 Pass = tuple[str, Callable[[Graph, Sink], object]]
+
+
+class Watch(Protocol):
+    """Who looks on while sources are made, and changes nothing."""
+
+    def graph(self, name: str, graph: Graph) -> None:
+        """See the graph after the pass of that name; "load" stands for none yet."""
+        ...
+
+    def program(self, program: Program, plan: MemoryPlan) -> None:
+        """See the functions of the model, and where its buffers are."""
+        ...
 
 
 def everywhere(run: Callable[[Graph, Sink], object]) -> Callable[[Graph, Sink], object]:

@@ -39,7 +39,7 @@ LAYERS = (
     ("irc.backends",),
     ("irc.runtime",),
     ("irc.editing", "irc.conversion", "irc.pipelines", "irc.driver", "irc.tuning"),
-    ("irc.comparison",),
+    ("irc.comparison", "irc.explore"),
     ("irc.backend",),
     ("irc.cli",),
     ("irc.__main__",),

@@ -36,6 +36,8 @@ VERBS = (
     "compare",
     "cache",
     "completion",
+    "explore",
+    "draw",
 )
 
 

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, LiteralString
 
 from irc.cli import console, feeds
-from irc.cli.html_text import HtmlText
+from irc.diagnostics.html_text import HtmlText
 from irc.diagnostics.terminal import TerminalText, visible
 from irc.runtime.limits import Limits
-from irc.runtime.profiling import Profile, Step
+from irc.runtime.profiling import Profile, Step, family
 
 WIDTH, NARROWEST = 150, 12
 """Of tables where standard output is no terminal, and of the names in them."""
@@ -42,15 +42,6 @@ class Row:
     def rate(self, amount: float | None) -> float | None:
         """Of an amount, a second."""
         return amount / self.seconds if amount and self.seconds else None
-
-
-_SIGNATURE = re.compile(r"^irc_|_(f32|f64|avx|sse|neon|plain|\d|[0-9a-f]{10}$).*")
-"""What a kernel's symbol has besides its family."""
-
-
-def family(symbol: str) -> str:
-    """The family of the kernel of that symbol: `gemm`, `direct_conv`."""
-    return _SIGNATURE.sub("", symbol)
 
 
 def kind_of(step: Step) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,13 @@ from irc.runtime.ports import size_for
 
 WARM_UP, LEAST, MOST = 3, 5, 10_000
 """Runs before the measurement; fewest and most runs in it."""
+_SIGNATURE = re.compile(r"^irc_|_(f32|f64|avx|sse|neon|plain|\d|[0-9a-f]{10}$).*")
+"""What a kernel's symbol has besides its family."""
+
+
+def family(symbol: str) -> str:
+    """Name the family of the kernel of that symbol: `gemm`, `direct_conv`."""
+    return _SIGNATURE.sub("", symbol)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from lxml import etree
 from irc.backends.c.names import RESERVED, Names, harmless, prefix_of
 from irc.backends.c.text import KEYWORDS, CComment, CName, block_comment, remark
 from irc.backends.numpy.text import PyComment, PyDocstring, PyName
-from irc.cli.html_text import HtmlText
+from irc.diagnostics.html_text import HtmlText
 from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import LONGEST, TerminalText
 from irc.formats.openvino.xmltext import XmlName, XmlText

@@ -132,6 +132,15 @@ def _project(i: Interface, options: EmitOptions, files: Files) -> dict[str, str]
     return found if main is None else found | {"main.c": main}
 
 
+def function_texts(program: Program, plan: MemoryPlan, options: EmitOptions | None = None) -> list[str]:
+    """Print the C function that computes each function of the program, in order; equal ones are one."""
+    options = options or EmitOptions()
+    prefix = prefix_of(program.name) if options.prefix is None else CName(options.prefix)
+    unit = _unit(program, prefix, options)
+    calls = print_functions(unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, program, plan))
+    return [in_lines(call.text) for call in calls[1]]
+
+
 def _divided(groups: list[Signature], options: EmitOptions) -> tuple[list[Signature], list[list[Signature]]]:
     """Divide the groups: those of the main file, and those of each further one. Large programs compile in parallel."""
     if options.weights == "embed" or sum(len(g.text) for g in groups) <= 2 * PART:
