@@ -14,6 +14,7 @@ from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.split_bf16 import SplitConvKernel
+from irc.kernels.conv.volume import VolumeConvKernel
 from irc.kernels.conv.winograd import WinogradKernel
 from irc.kernels.conv.winograd_bf16 import SplitWinogradKernel
 from irc.kernels.core.problem import Layout
@@ -86,7 +87,8 @@ def test_depthwise(isa: str, precision: str) -> None:
     shape = (8, 16, (112, 112), (3, 3), (1, 1), (1, 1), 8)
     assert selected(isa, precision, "nchw", *shape) is NchwGroupedKernel
     shape = (32, 64, (112, 112), (3, 3), (1, 1), (1, 1), 8)
-    assert selected(isa, precision, "nchw", *shape) is NchwGroupedKernel, "a group has few channels"
+    by_outputs = (VolumeConvKernel,) if ISAS[isa].vector == 16 else ()  # eight outputs fill such vectors, too
+    assert selected(isa, precision, "nchw", *shape) in (NchwGroupedKernel, *by_outputs), "a group has few channels"
 
 
 def test_works_are_told_apart() -> None:
