@@ -11,7 +11,7 @@ from irc.ir.types import TensorType
 
 
 def require_memory(graph: Graph, arena: Dim | None = None) -> None:
-    """CompileError IRC5008 where sizes that are known need more than `irc.ir.limits.run_memory()`.
+    """Refuse sizes that are known and need more than `irc.ir.limits.run_memory()`.  CompileError IRC5008.
 
     They are those of the outputs and of C's arena, without which every value counts.
     """
@@ -29,7 +29,7 @@ def require_memory(graph: Graph, arena: Dim | None = None) -> None:
 
 
 def require_ranks(graph: Graph) -> None:
-    """CompileError IRC5003 with every value that is no tensor of known rank: index functions and loops need one."""
+    """Refuse values that are no tensors of known rank: index functions and loops need one.  CompileError IRC5003."""
     sink = Sink()
     for value in graph.values():
         if not isinstance(value.type, TensorType) or value.type.shape is None:

@@ -38,7 +38,7 @@ def frames_of(graphs: Iterable[str]) -> tuple[dict[str, int], dict[str, set[str]
 
 
 def _own(title: str) -> str:
-    """A static function is titled with its file."""
+    """Strip the file that a static function is titled with."""
     return title.rpartition(":")[2]
 
 
