@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 import irc
 from irc.border import support
@@ -302,3 +303,16 @@ def test_a_message_has_the_findings_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConversionError) as said:
         irc.to_onnx(irc.load(source), opset=99)
     assert [d.code for d in said.value.diagnostics] == ["IRC6350"]
+
+
+def test_outputs_that_are_constants_keep_their_names(tmp_path: Path) -> None:
+    """Also beside their uses; and a graph without a name gets one, which ONNX's checker wants."""
+    text = """m (float[2] x) => (float[2] k, float[2] y) <float[2] k = {1, 2}> { y = Add(x, k) }"""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    model.graph.name = ""
+    irc.save(irc.load(model), tmp_path / "m.xml")
+    back = irc.to_onnx(irc.load(tmp_path / "m.xml"))
+    onnx.checker.check_model(back)
+    assert [v.name for v in back.graph.output] == ["k", "y"]
+    k, y = ReferenceEvaluator(back).run(None, {"x": np.ones(2, np.float32)})
+    assert k.tolist() == [1, 2] and y.tolist() == [2, 3]

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from irc.border.support import is_custom
-from irc.ir.graph import Value
+from irc.border import support
+from irc.diagnostics import Problem
+from irc.diagnostics.codes import conversion as codes
+from irc.ir.graph import Origin, Value
 from irc.ir.types import DType, TensorType, Type, dynamic, string
 from irc.opdef.base import Op
 from irc.opdef.forms import Form
+from irc.opdef.opaque import Opaque
 
-NAMES = {"onnx": "ONNX", "openvino": "OpenVINO"}
+
+def not_copied(format: str, op: Opaque, origin: Origin | None, asked: int) -> Problem:
+    """The 4xxx for an operation that is not understood, which only its own format and definition can say."""
+    source, target = ("OpenVINO", "ONNX") if op.format == "openvino" else ("ONNX", "OpenVINO")
+    if op.format != format:
+        return Problem(codes.CANNOT_CONVERT, op=op.type, source=source, target=target)
+    lowest = op.version if origin is None else support.first_that_means_the_same(op.format, origin.raw)
+    labels = [support.opset_label(op.format, n) for n in (lowest, asked)]
+    return Problem(codes.CANNOT_COPY, op=op.type, made_for=labels[0], asked=labels[1])
 
 
 def why_not(format: str, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> str:
@@ -23,7 +34,7 @@ def why_not(format: str, op: Op, inputs: Sequence[Value | None], outputs: Sequen
     if lacking:
         return f"it has no element type {lacking[0]}"
     rows: Sequence[Form] = op.openvino if format == "openvino" else op.onnx
-    own = [row for row in rows if row.name and not is_custom(format, row.domain)]
+    own = [row for row in rows if row.name and not support.is_custom(format, row.domain)]
     called = " or ".join(dict.fromkeys(row.name for row in own))
     if not own and format == "openvino" and string in _element_types(types):
         return "it moves, packs and unpacks strings, and computes nothing else with them"

@@ -16,7 +16,7 @@ import numpy as np
 from irc.border import scans, support, widen
 from irc.border.metadata import of_runtime_info, producer, to_runtime_info
 from irc.border.read import ordered
-from irc.border.reasons import why_not
+from irc.border.reasons import not_copied, why_not
 from irc.border.regions import join_layer, number_ends
 from irc.border.target import WriteOptions
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
@@ -79,7 +79,7 @@ class _Writer:
     def graph(self, graph: Graph, given: int | None = None) -> RawGraph:
         """Write a graph; of a region, the first `given` inputs, while the others are values around it."""
         out = self.out
-        out.name = graph.name
+        out.name = graph.name or ("main" if self.format == "onnx" and not self.same else "")  # ONNX demands one
         self.results.update(graph.outputs)
         skip = ("values", "outputs", "constant_nodes", "order", "constants", "captured")
         out.extras = {k: v for k, v in graph.extras.items() if k not in skip} if self.same else {}
@@ -88,6 +88,8 @@ class _Writer:
         self.scope.reserve([v.name for v in values])
         for value in graph.inputs[:given]:
             out.inputs.append(self._declared(value))
+        if self.format == "onnx" and not self.same:
+            self._set_aside([v for v in graph.outputs if v.const is not None])
         if self.same:  # constants that nobody uses are part of the file too
             for value in (*values, *graph.extras.get("captured", [])):
                 if value.const is not None and "key" in value.extras:
@@ -151,11 +153,21 @@ class _Writer:
                 continue
             if self.format == "onnx" and (value in seen or value.const is not None):
                 twin = self.scope.new_value(f"{value.name}_out", value.type)
+                if value not in seen and not self.same:
+                    self.keys[twin] = unused(value.name, self.used, first=1)
+                seen.add(value)
                 self._say(Identity(), [value], [twin], "", value.loc)
                 value = twin
             seen.add(value)
             names = value.names or (value.name,)
             self.out.outputs.append(RawValue(self._key(value), names, value.type, value.loc, {}))
+
+    def _set_aside(self, outputs: Sequence[Value]) -> None:
+        """Call constants that are outputs something else: the output has the name."""
+        for value in outputs:
+            if value.const is not None and id(value.const) not in self.constants:
+                key = self.constants[id(value.const)] = unused(f"{value.name}_value", self.used, first=1)
+                self.out.constants[key] = _raw_tensor(value, key, self.same)
 
     def _constant_nodes(self, graph: Graph) -> list[Origin]:
         """The file's Constant nodes, in its order, where they can be written as nodes again."""
@@ -199,22 +211,13 @@ class _Writer:
 
     def _node(self, node: Node) -> None:
         if isinstance(node.op, Opaque):
-            p = self._not_copied(node.op, node.origin)
+            p = not_copied(self.format, node.op, node.origin, self.options.opset(node.op.domain))
             self.sink.report(p.code, node.loc, p.notes, **p.facts)
             return
         extras: Extras = {}
         if self.same and node.origin and len(node.origin.nodes) == 1:
             extras = {k: v for k, v in node.origin.raw.extras.items() if k in ("rt_info", "doc_string", "metadata")}
         self._say(node.op, list(node.inputs), list(node.outputs), node.name, node.loc, extras)
-
-    def _not_copied(self, op: Opaque, origin: Origin | None) -> Problem:
-        """The 4xxx for an operation that is not understood, which only its own format and definition can say."""
-        source, target = ("OpenVINO", "ONNX") if op.format == "openvino" else ("ONNX", "OpenVINO")
-        if op.format != self.format:
-            return Problem(codes.CANNOT_CONVERT, op=op.type, source=source, target=target)
-        lowest = op.version if origin is None else support.first_that_means_the_same(op.format, origin.raw)
-        made_for, asked = (support.opset_label(op.format, n) for n in (lowest, self.options.opset(op.domain)))
-        return Problem(codes.CANNOT_COPY, op=op.type, made_for=made_for, asked=asked)
 
     def _say(
         self,
@@ -530,7 +533,7 @@ class _Writer:
     def _with_axis_first(self, value: Value | None, axis: int, name: str, loc: Loc) -> Value:
         assert value is not None and value.rank is not None
         perm = self.scope.add_constant(np.array([axis, *(k for k in range(value.rank) if k != axis)]), "perm")
-        found = Builder(self.scope, value.name).Transpose(_input_like(self.scope, value), perm)
+        found = Builder(self.scope, value.name).Transpose(self.scope.new_value(value.name, value.type), perm)
         self._legalise(Transpose(), [value, perm], [found], f"{name}/Transpose", loc)
         return found
 
@@ -560,23 +563,18 @@ class _Writer:
         if value.array is not None:
             const = Constant.of(value.array.astype(target.numpy), target)
             return self.scope.add_constant(const, f"{value.name}_{target}")
-        cast = Builder(self.scope, value.name).Cast(_input_like(self.scope, value), to=target)
+        cast = Builder(self.scope, value.name).Cast(self.scope.new_value(value.name, value.type), to=target)
         self._legalise(Cast(to=target), [value], [cast], f"{name}/Cast", loc)
         return cast
 
     def _refusal(self, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> Problem:
         """The 4xxx where nothing says this operation."""
-        reason = why_not(self.format, op, inputs, outputs)
-        return Problem(codes.CANNOT_EXPRESS, reason=reason, **self._what(op, inputs))
+        return Problem(codes.CANNOT_EXPRESS, reason=why_not(self.format, op, inputs, outputs), **self._what(op, inputs))
 
 
 def _is_default(field: str, value: object, default: object) -> bool:
     """Whether an attribute has its default, left out or spelled out."""
     return value == default or (default == () and field in NEUTRAL and set(cast("Any", value)) == {NEUTRAL[field]})
-
-
-def _input_like(graph: Graph, value: Value) -> Value:
-    return graph.new_value(value.name, value.type)
 
 
 def _raw_tensor(value: Value, key: str, same: bool) -> RawTensor:
