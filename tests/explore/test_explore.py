@@ -156,7 +156,7 @@ def test_a_browser_opens_it(digits: Recording, tmp_path: Path) -> None:
         pytest.skip("there is no chromium")
     path = tmp_path / "d.html"
     path.write_text(page(digits), "utf-8")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--timeout=20000", "--dump-dom"]
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
     address = f"file://{path}#pass=functions&select=conv2/Conv"
     done = subprocess.run([browser, *flags, address], capture_output=True, text=True, timeout=120, check=False)
     assert "data-ready=" in done.stdout, done.stderr[-2000:]
