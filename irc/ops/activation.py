@@ -186,6 +186,13 @@ def mish(x: Array) -> Array:
     return rounded(w * np.tanh(np.maximum(w, 0.0) + np.log1p(np.exp(-np.abs(w)))), x)
 
 
+def mish_expr(x: Expr) -> Expr:
+    """With e = e^x, tanh(log(1 + e)) is n / (n + 2), n = e² + 2e: one exponential; from 20 on it rounds to 1."""
+    e = call("exp", x.min(20.0))
+    n = e * (e + 2.0)
+    return x * (n / (n + 2.0))
+
+
 def write_mish(b: Builder, op: Op, x: Value) -> Results:
     return b.Mul(x, b.Tanh(b.Softplus(x)))
 
@@ -194,7 +201,7 @@ Mish = unary(
     "Mish",
     "x · tanh(log(1 + e^x))",
     mish,
-    widely(lambda x: x * call("tanh", softplus_expr(x))),
+    widely(mish_expr),
     T=FLOATS_BF16,
     onnx=(write_only(write_mish), Form("Mish", 18, T=FLOATS), Form("Mish", 22, T=PREV | {bf16})),
     openvino=(Form("Mish", 4, T=FLOATS_BF16),),

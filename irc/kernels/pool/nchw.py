@@ -82,21 +82,29 @@ IRC_INLINE void ${S}_columns(const $T *row, int64_t n, $T *y$counts) {
 }
 
 static void ${S}_plane(const ${S}_args *g, const $T *x, $T *y) {
-    _Alignas(64) $T row[$row + $slack];$count_room
+    _Alignas(64) $T room[$row + $slack];$count_room
     const int64_t most = ($row - $span) / $SW;
     for (int64_t x0 = 0; x0 < g->ow; x0 += most) {
         const int64_t cols = ${S}_least(g->ow - x0, most), at = x0 * $SW - g->pad_w;
         const int64_t width = (cols - 1) * $SW + $span;
         const int64_t lo = at < 0 ? ${S}_least(-at, width) : 0;
         const int64_t end = g->iw - at < 0 ? 0 : ${S}_least(g->iw - at, width), hi = end < lo ? lo : end;
-        for (int64_t j = 0; j < width + $slack; j++) row[j] = $empty;$count_columns
-        for (int64_t oy = 0; oy < g->oh; oy++) {
-            int64_t first, ignored;
-            const int64_t top = oy * $SH - g->pad_h, n = ${S}_taps(top, 0, g->ih, $KH, $DH, &first);
-            (void)ignored;
-            if (n) ${S}_rows(x + (top + first * $DH) * g->iw + at, $DH * g->iw, n, lo, hi, row);
-            else for (int64_t j = lo; j < hi; j++) row[j] = $empty;
-            ${S}_columns(row, cols, y + oy * g->ow + x0$count_row);
+        /* A row that was just written cannot be read at other places at once: several are, before the first is read. */
+        const int64_t pitch = (width + $slack + 15) / 16 * 16, together = 4 * pitch <= $row + $slack ? 4 : 1;
+        for (int64_t j = 0; j < (together - 1) * pitch + width + $slack; j++) room[j] = $empty;$count_columns
+        for (int64_t y0 = 0; y0 < g->oh; y0 += together) {
+            const int64_t rows = ${S}_least(g->oh - y0, together);
+            for (int64_t r = 0; r < rows; r++) {
+                int64_t first;
+                const int64_t top = (y0 + r) * $SH - g->pad_h, n = ${S}_taps(top, 0, g->ih, $KH, $DH, &first);
+                $T *row = room + r * pitch;
+                if (n == $KH) ${S}_rows(x + top * g->iw + at, $DH * g->iw, $KH, lo, hi, row);
+                else if (n) ${S}_rows(x + (top + first * $DH) * g->iw + at, $DH * g->iw, n, lo, hi, row);
+                else for (int64_t j = lo; j < hi; j++) row[j] = $empty;
+            }
+            for (int64_t r = 0; r < rows; r++) {$count_row
+                ${S}_columns(room + r * pitch, cols, y + (y0 + r) * g->ow + x0$counts_given);
+            }
         }
     }
 }
@@ -122,7 +130,16 @@ void $S($parameters) {
 
 _COUNT_COLUMNS = """
         for (int64_t j = 0; j < cols; j++)
-            counts[j] = ($T)${S}_taps(at + j * $SW, $low_w, $high_w, $KW, $DW, &(int64_t){0});"""
+            counts[j] = ($T)${S}_taps(at + j * $SW, $low_w, $high_w, $KW, $DW, &(int64_t){0});
+        int64_t known = -1;"""
+
+_COUNT_ROW = """
+                int64_t ignored;
+                const int64_t taps = ${S}_taps((y0 + r) * $SH - g->pad_h, $low_h, $high_h, $KH, $DH, &ignored);
+                if (taps != known) { /* divisions take long: once for all rows of as many taps */
+                    for (int64_t j = 0; j < cols; j++) shares[j] = 1 / (($T)taps * counts[j]);
+                    known = taps;
+                }"""
 
 _WHOLE = """
 /* One plane of n values. */
@@ -259,7 +276,7 @@ class NchwPoolKernel(Kernel[PoolProblem]):
             "worthwhile": WORTHWHILE,
             "unroll": "IRC_FULL_UNROLL" if self.window[1] <= 16 else "",
         }
-        text = {"counts": "", "divide": "", "count_room": "", "count_columns": "", "count_row": ""}
+        text = dict.fromkeys(("counts", "divide", "count_room", "count_columns", "count_row", "counts_given"), "")
         if average:
             text = self._dividing(given)
         return [
@@ -281,18 +298,22 @@ class NchwPoolKernel(Kernel[PoolProblem]):
 
     def _dividing(self, given: dict[str, object]) -> dict[str, str]:
         """Return what a mean adds to the templates."""
-        v, t, s = given["V"], given["T"], self.symbol
+        v, t = given["V"], given["T"]
         if self.counted == "window":
-            area = f"\n        acc /= ($T){self.window[0] * self.window[1]};".replace("$T", str(t))
-            return {"counts": "", "divide": area, "count_room": "", "count_columns": "", "count_row": ""}
-        (low, high), (low_w, high_w) = self._bounds("h"), self._bounds("w")
-        rows = f"{s}_taps(top, {low}, {high}, {self.window[0]}, {self.dilations[0]}, &ignored)"
+            share = f"\n        acc *= ({t})1 / {self.window[0] * self.window[1]};"
+            return dict.fromkeys(("counts", "count_room", "count_columns", "count_row", "counts_given"), "") | {
+                "divide": share
+            }
+        (low_h, high_h), (low_w, high_w) = self._bounds("h"), self._bounds("w")
+        ends = {"low_h": low_h, "high_h": high_h, "low_w": low_w, "high_w": high_w}
+        room = f"{ROW} + {self.tile.lanes}"
         return {
-            "counts": f", {t} rows, const {t} *counts",
-            "divide": f"\n        acc /= rows * {v}_load(counts + j);",
-            "count_room": f"\n    _Alignas(64) {t} counts[{ROW} + {self.tile.lanes}] = {{0}};",
-            "count_columns": fill(_COUNT_COLUMNS, **given, low_w=low_w, high_w=high_w),
-            "count_row": f",\n                         ({t}){rows}, counts",
+            "counts": f", const {t} *shares",
+            "divide": f"\n        acc *= {v}_load(shares + j);",
+            "count_room": f"\n    _Alignas(64) {t} counts[{room}], shares[{room}] = {{0}};",
+            "count_columns": fill(_COUNT_COLUMNS, **given, **ends),
+            "count_row": fill(_COUNT_ROW, **given, **ends),
+            "counts_given": ", shares",
         }
 
     def _take(self) -> str:
