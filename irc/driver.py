@@ -202,6 +202,10 @@ class CompileOptions:
         among("weights", self.weights, ("file", "embed"))
         if not isinstance(self.target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             sink.report(codes.BAD_OPTION, option="target", value=self.target, expected="a name like x86-64-v3")
+        elif "+" in self.target and self.profile:  # whose functions differ
+            sink.report(
+                codes.BAD_OPTION, option="target", value=self.target, expected="one instruction set, to profile"
+            )
         if self.max_memory is not None and self.max_memory < 1:
             sink.report(codes.BAD_OPTION, option="max_memory", value=self.max_memory, expected="a number of bytes")
         if not isinstance(self.threads, int) or self.threads < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -368,6 +372,7 @@ def generate_numpy(model: Model, options: CompileOptions) -> Draft:
 
 def generate_c(model: Model, options: CompileOptions) -> Draft:
     """compile(files): the sources, with kernels that were measured where artefacts are cached → compiler."""
+    from irc.backends.c.instruction_sets import member_prefix
     from irc.kernels.core import choices
 
     c_compiler.require_libraries(options.target)
@@ -375,19 +380,20 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     target = c_compiler.resolve_target(options.target, compiler)
     with choices.using(choices.Measured(measured_kernels(options, target, compiler))):
         draft = generate_sources(model, options, target)
-    names = sorted(draft.files)
+    names, main = sorted(draft.files), c_compiler.library_name(options.name or "model")
+    others = {n: t for t in target.sets for n in names if n.startswith(member_prefix(draft.manifest["prefix"], t.name))}
 
     def finish(folder: Path) -> list[str]:
         graphs: list[str] = []
         extra = frames.FLAGS if frames.writes_graphs(compiler) else ()
-        library = c_compiler.build(folder, names, target, compiler, extra=extra, graphs=graphs)
+        library = c_compiler.build(folder, names, target, compiler, main, extra, graphs, others)
         frames.note_stack(folder, manifest, graphs, compiler)
         pool = c_compiler.build_runtime(store.shared_folder("runtime"), compiler)
         shutil.copyfile(pool, folder / c_compiler.library_name("irc_rt"))
         return [library.name, c_compiler.library_name("irc_rt")]
 
-    library, pool = map(c_compiler.library_name, (options.name or "model", "irc_rt"))
-    manifest = {**draft.manifest, "library": library, "pool": pool, "compiler": compiler.version}
+    made = {"library": main, "pool": c_compiler.library_name("irc_rt"), "compiler": compiler.version}
+    manifest = {**draft.manifest, **made}
     return Draft(draft.files, manifest, finish)
 
 
@@ -395,6 +401,12 @@ def generate_sources(
     model: Model, options: CompileOptions, target: c_compiler.Target, watch: Watch | None = None
 ) -> Draft:
     """sources(files): copy → bind shapes → COMPILE_C → group → lower → memory → C."""
+    if target.sets:
+        from irc.backends.c.names import prefix_of
+        from irc.instruction_sets import sources_of_sets
+
+        prefix = options.name or prefix_of(model.graph.name)
+        return sources_of_sets(options, target, prefix, partial(generate_sources, model))
     from irc import pipelines
     from irc.backends.c import files
     from irc.fusion import group

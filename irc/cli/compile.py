@@ -35,7 +35,7 @@ SOURCES = (".c", "kernels.h", ".py", "Makefile", "CMakeLists.txt")
 )
 @click.option("--name", metavar="NAME", help="What names in C and of files begin with.  Default: from the file's.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="Of a run; not kept in the folder.")
-@click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v3, cortex-m4, plain …")
+@click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v3, v2+v3+v4, plain …")
 @click.option(
     "--precision",
     type=click.Choice(["highest", "high", "medium"]),
@@ -80,6 +80,8 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     backend, emit = _backend(options.pop("backend"), options.pop("emit"), options["target"])
     options |= {"shapes": console.parse_shapes(shapes), "bounds": console.parse_bounds(bounds)}
     tune, dump_after = options.pop("tune"), options.pop("dump_after")
+    if "+" in options["target"] and (tune or dump_after is not None):
+        raise click.UsageError("--tune and --dump-after are of one instruction set, not of several joined by +")
     if dump_after is not None:
         return _dump(model, dump_after, backend, options)
     target = Path(output or Path(model).stem)
@@ -266,13 +268,22 @@ def _without(folder: Path, files: list[str], manifest: dict[str, Any], without: 
     """Remove the files whose names end so, and write a manifest that says so; the manifest."""
     from irc.runtime.artifact import seal
 
-    dropped = [f for f in folder.iterdir() if f.name.endswith(without)]
+    inner = _inner_headers(manifest) if without else []
+    dropped = [f for f in folder.iterdir() if f.name.endswith(without) or f.name in inner]
     if dropped:
         for file in dropped:
             file.unlink()
         names = [n for n in files if (folder / n).exists()]
         seal(folder, names, {k: v for k, v in manifest.items() if k not in ("format", "files")})
     return manifest
+
+
+def _inner_headers(manifest: dict[str, Any]) -> list[str]:
+    """List the headers of the code for single instruction sets: who calls the library needs that of the whole."""
+    from irc.backends.c.instruction_sets import member_prefix
+
+    sets = manifest["target"]["name"].split("+")
+    return [f"{member_prefix(manifest['prefix'], one)}.h" for one in sets] if len(sets) > 1 else []
 
 
 def _move(source: Path, target: Path) -> list[Path]:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
@@ -119,12 +119,17 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Target:
-    """A resolved target: flags for the compiler, and the features code built for it may use."""
+    """A resolved target: flags for the compiler, and the features code built for it may use.
+
+    sets: the targets that one artefact holds code for, lowest first, if there are several; then the rest is what
+    the lowest has, without which none of them runs.
+    """
 
     name: str
     machine: str
     flags: tuple[str, ...]
     features: tuple[str, ...]
+    sets: tuple[Target, ...] = ()
 
 
 # -------------------------------------------------------------------- compilers
@@ -183,11 +188,30 @@ def describe_compiler(command: tuple[str, ...]) -> Compiler:
 # -------------------------------------------------------------------- targets
 def resolve_target(name: str, compiler: Compiler) -> Target:
     """Look up the flags and features of a target, `native` or any name that the compiler's -march= knows."""
+    if "+" in name:
+        return _several([resolve_target(part, compiler) for part in _levels(name)])
     return _resolve(_full_name(name), compiler)
+
+
+def _levels(name: str) -> list[str]:
+    """List the levels of x86-64 that a name like v2+v3 has, lowest first.  Raises CompileError."""
+    parts = {_full_name(part) for part in name.split("+")}
+    known = [level for level, (machine, _) in _LEVELS.items() if machine == "x86_64"]
+    if not parts <= {*known}:
+        raise _error(codes.UNKNOWN_TARGET, target=name, known=f"{', '.join(TARGETS)}; joined by +, {', '.join(known)}")
+    return [level for level in known if level in parts]
+
+
+def _several(sets: Sequence[Target]) -> Target:
+    """Make the target of an artefact for several instruction sets."""
+    joined = "+".join(one.name for one in sets)
+    return sets[0] if len(sets) == 1 else replace(sets[0], name=joined, sets=tuple(sets))
 
 
 def target_of_sources(name: str) -> Target:
     """Look up the target of code that is not compiled here.  Raises CompileError if only a compiler knows its name."""
+    if "+" in name:
+        return _several([target_of_sources(part) for part in _levels(name)])
     name = _full_name(name)
     if name in _LEVELS:
         machine, features = _LEVELS[name]
@@ -335,11 +359,13 @@ def build(
     library: str | None = None,
     extra: Sequence[str] = (),
     graphs: list[str] | None = None,
+    others: Mapping[str, Target] | None = None,
 ) -> Path:
     """Compile C files of `folder` (several at a time) and link them to one shared library in it.
 
     `files` are names relative to `folder`; those that do not end in .c are left alone.  `library` is the name of
-    the result (default: that of the first file that is not kernels); it appears only when it is complete.
+    the result (default: that of the first file that is not kernels); it appears only when it is complete.  `others`
+    are targets of files that have another one.
     graphs: gets what GCC writes of calls and frames where `extra` has `irc.toolchain.frames.FLAGS`.
     CompileError IRC6003 carries the end of the compiler's message as notes.
     """
@@ -352,13 +378,12 @@ def build(
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
         units = [unit for f in sources if f not in NOT_OF_THE_LIBRARY for unit in _units(folder, f)]
         objects = [str(Path(scratch, f"{k}.o")) for k in range(len(units))]
-        flags = [*COMMON, *target.flags, *extra]
-
         running = _Running()
 
         def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> tuple[str, float]:
             source, kernels, part = unit
             began = perf_counter()
+            flags = [*COMMON, *(others or {}).get(source, target).flags, *extra]
             chosen = [*optimisation(kernels, compiler), *flags, contraction(kernels), *part]
             _run(compiler, [*chosen, "-c", source, "-o", result], source, folder, running)
             return " ".join([source, *part]), perf_counter() - began

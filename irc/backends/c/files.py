@@ -118,15 +118,8 @@ def weights_bytes(program: Program, options: EmitOptions) -> int:
 
 def _project(i: Interface, options: EmitOptions, files: Files) -> dict[str, str]:
     """Print main.c and the build files."""
-    units: list[ObjectFile] = []
-    for source in sorted(f for f in files if f.endswith(".c")):
-        stem, kernels = source[:-2], is_kernels(source)
-        both = f"#ifdef {ONLY_KERNELS}" in str(files[source]) or f"#ifndef {ONLY_KERNELS}" in str(files[source])
-        leave_out = (f"-D{WITHOUT_KERNELS}",) if both else ()
-        units.append(ObjectFile(stem, source, (*source_flags(kernels, options.vectors), *leave_out)))
-        if both:
-            units.append(ObjectFile(f"{stem}_kernels", source, (*source_flags(True), f"-D{ONLY_KERNELS}")))
     main = main_c(i)
+    units = object_files(files, options.vectors)
     made = Project(i.prefix, units, options.target, options.compiler, options.threads, main is not None)
     found = {"Makefile": makefile(made), "CMakeLists.txt": cmake(made)}
     return found if main is None else found | {"main.c": main}
@@ -139,6 +132,19 @@ def function_texts(program: Program, plan: MemoryPlan, options: EmitOptions | No
     unit = _unit(program, prefix, options)
     calls = print_functions(unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, program, plan))
     return [in_lines(call.text) for call in calls[1]]
+
+
+def object_files(files: Files, vectors: bool) -> list[ObjectFile]:
+    """List what is compiled of C files, and with which flags but those of the processor."""
+    units: list[ObjectFile] = []
+    for source in sorted(f for f in files if f.endswith(".c") and f != "main.c"):
+        stem, kernels = source[:-2], is_kernels(source)
+        both = f"#ifdef {ONLY_KERNELS}" in str(files[source]) or f"#ifndef {ONLY_KERNELS}" in str(files[source])
+        leave_out = (f"-D{WITHOUT_KERNELS}",) if both else ()
+        units.append(ObjectFile(stem, source, (*source_flags(kernels, vectors), *leave_out)))
+        if both:
+            units.append(ObjectFile(f"{stem}_kernels", source, (*source_flags(True), f"-D{ONLY_KERNELS}")))
+    return units
 
 
 def _divided(groups: list[Signature], options: EmitOptions) -> tuple[list[Signature], list[list[Signature]]]:
