@@ -29,7 +29,14 @@ from irc.backends.c.text import CComment, CName, cut
 from irc.kernels.core.text import Part, needed, own
 from irc.loops.ir import Buffer, Program
 from irc.loops.memory import MemoryPlan
-from irc.toolchain.c_compiler import ONLY_KERNELS, WITHOUT_KERNELS, is_kernels, source_flags, stated_flags
+from irc.toolchain.c_compiler import (
+    NOT_OF_THE_LIBRARY,
+    ONLY_KERNELS,
+    WITHOUT_KERNELS,
+    is_kernels,
+    source_flags,
+    stated_flags,
+)
 
 __all__ = ["MATH", "PREDICATES", "EmitOptions", "Files", "Kernel", "emit"]
 
@@ -137,7 +144,7 @@ def function_texts(program: Program, plan: MemoryPlan, options: EmitOptions | No
 def object_files(files: Files, vectors: bool) -> list[ObjectFile]:
     """List what is compiled of C files, and with which flags but those of the processor."""
     units: list[ObjectFile] = []
-    for source in sorted(f for f in files if f.endswith(".c") and f != "main.c"):
+    for source in sorted(f for f in files if f.endswith(".c") and f not in NOT_OF_THE_LIBRARY):
         stem, kernels = source[:-2], is_kernels(source)
         both = f"#ifdef {ONLY_KERNELS}" in str(files[source]) or f"#ifndef {ONLY_KERNELS}" in str(files[source])
         leave_out = (f"-D{WITHOUT_KERNELS}",) if both else ()
