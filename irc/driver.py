@@ -24,7 +24,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from irc.diagnostics import CompileError, Diagnostic, InvalidModel, IrcError, Loc, Problem, RunError, Sink, require
+from irc.diagnostics import CompileError, Diagnostic, InvalidModel, IrcError, Loc, Problem, RunError, Sink
 from irc.diagnostics.codes import lowering, runtime_io as codes
 from irc.diagnostics.finding import in_order
 from irc.diagnostics.progress import tell
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from irc.formats.document import RawModel
     from irc.ir.graph import Graph, Model, Value
     from irc.kernels.core.choices import Choices
-    from irc.loops.ir import Program
     from irc.pipelines import Pass, Watch
     from irc.runtime.specializing import Shapes
 
@@ -400,18 +399,21 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
 def generate_sources(
     model: Model, options: CompileOptions, target: c_compiler.Target, watch: Watch | None = None
 ) -> Draft:
-    """sources(files): copy → bind shapes → COMPILE_C → group → lower → memory → C."""
+    """sources(files), for each instruction set of the target."""
     if target.sets:
-        from irc.backends.c.names import prefix_of
         from irc.instruction_sets import sources_of_sets
 
-        prefix = options.name or prefix_of(model.graph.name)
-        return sources_of_sets(options, target, prefix, partial(generate_sources, model))
+        return sources_of_sets(options, target, model.graph.name, partial(generate_sources, model))
+    return sources_of_one(model, options, target, watch)
+
+
+def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Target, watch: Watch | None) -> Draft:
+    """sources(files): copy → bind shapes → COMPILE_C → group → lower → memory → C."""
     from irc import pipelines
     from irc.backends.c import files
     from irc.fusion import group
     from irc.kernels import isa_of
-    from irc.loops import lower, memory
+    from irc.loops import lower, memory, states_in_context
     from irc.loops.budget import arena
     from irc.loops.builder import COPIES, FEW_COPIES
     from irc.passes import requirements
@@ -425,7 +427,7 @@ def generate_sources(
     tell("loops")
     copies = COPIES if isa.has_vectors else FEW_COPIES
     program = lower.lower(graph, group.run(graph), model.graph.name or "model", copies=copies)
-    keep_states(program, states)
+    states_in_context.keep(program, states)
     plan = memory.plan(program)
     if watch is not None:
         watch.program(program, plan)
@@ -554,21 +556,6 @@ def explicit_states(graph: Graph) -> list[tuple[Value, Value, Any]]:
     states = make_states_explicit(graph, sink)
     sink.stop_on_errors(CompileError)
     return states
-
-
-def keep_states(program: Program, states: Sequence[tuple[Value, Value, Any]]) -> None:
-    """The last inputs and outputs, which stand for variables, become state of the context.  Raises Problem."""
-    if not states:
-        return
-    count = len(states)
-    entries, results = program.inputs[-count:], program.outputs[-count:]
-    del program.inputs[-count:], program.outputs[-count:]
-    known = {s.name for b in program.inputs for d in b.shape for s in d.symbols()}
-    for (value, _, initial), entry, result in zip(states, entries, results, strict=True):
-        varying = next((s.name for d in entry.shape for s in d.symbols() if s.name not in known), None)
-        require(varying is None, codes.VARYING_STATE, variable=value.name, shape=value.type, size=varying)
-        entry.where = result.where = "state"
-        program.states.append((value.name, entry, result, initial))
 
 
 @cache

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from irc.backends.c import instruction_sets as sets
+from irc.backends.c.names import prefix_of
 from irc.runtime.artifact import Draft
 from irc.toolchain.c_compiler import Target, compiler_name
 
@@ -18,10 +19,10 @@ SAME = ("inputs", "outputs", "symbols", "limits", "states", "demands")
 
 
 def sources_of_sets(
-    options: CompileOptions, target: Target, prefix: str, generate: Callable[[CompileOptions, Target], Draft]
+    options: CompileOptions, target: Target, name: str, generate: Callable[[CompileOptions, Target], Draft]
 ) -> Draft:
     """Generate the sources for each instruction set of a target, and one interface, which chooses."""
-    main = options.name or "model"
+    prefix, main = options.name or prefix_of(name), options.name or "model"
     weights = f"{options.name}_weights.bin" if options.name else "weights.bin"
     names = [sets.member_prefix(prefix, one.name) for one in target.sets]
     drafts = [generate(replace(options, name=name), one) for one, name in zip(target.sets, names, strict=True)]
