@@ -20,6 +20,8 @@ from irc.diagnostics.terminal import TerminalText
 
 STDOUT = "standard output"
 """What messages call it, in place of a file's name."""
+CONTINUED = "    "
+"""Before what goes on of a line that a terminal is too narrow for."""
 WRONG_USAGE = frozenset(
     code.id
     for code in (
@@ -61,7 +63,22 @@ def write(text: str, stream: TextIO | None) -> None:
     if stream is None:
         return
     encoding = stream.encoding or "utf-8"
-    print(TerminalText(text).encode(encoding, "backslashreplace").decode(encoding), file=stream)
+    width = width_of(stream)
+    said = TerminalText(text)
+    if width is not None and "\x1b" not in said:
+        said = TerminalText.lines(part for line in said.split("\n") for part in fitted(line, width))
+    print(said.encode(encoding, "backslashreplace").decode(encoding), file=stream)
+
+
+def fitted(line: str, width: int) -> list[str]:
+    """A line in parts that fit, broken between words and nowhere else; later parts are indented."""
+    found = [""]
+    for piece in re.findall(r"\s*\S+|\s+$", line) if len(line) > width else [line]:
+        if len(found[-1] + piece) > width and found[-1].strip() and piece[:1].isspace():
+            found.append(CONTINUED)
+            piece = piece.lstrip()
+        found[-1] += piece
+    return found
 
 
 def out(text: str = "") -> None:

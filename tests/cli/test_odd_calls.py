@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from irc.cli import main, profile_report
+from irc.cli import console, main, profile_report
 from irc.diagnostics.core import CompileError
 from irc.toolchain import c_compiler
 
@@ -71,3 +71,13 @@ def test_names_are_broken_at_their_separators() -> None:
     assert profile_report.broken("encoder/layer.0/attention, dense", 16) == ["encoder/layer.0/", "attention, dense"]
     assert profile_report.broken("a" * 20, 16) == ["a" * 16, "a" * 4]
     assert profile_report.broken("", 16) == [""]
+
+
+def test_lines_fit_into_a_terminal_without_broken_words() -> None:
+    line = "same  scores  " + "relative 0 of 0.0001 allowed  " * 4 + "a/" * 50
+    parts = console.fitted(line, 80)
+    assert all(len(part) <= 80 for part in parts[:-1])
+    assert parts[-1].strip() == "a/" * 50
+    assert "".join(parts).replace(" ", "") == line.replace(" ", "")
+    assert console.fitted("short  line", 80) == ["short  line"]
+    assert console.fitted("", 80) == [""]
