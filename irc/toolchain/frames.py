@@ -57,7 +57,7 @@ def deepest(frames: dict[str, int], calls: dict[str, set[str]], entry: str) -> l
         called = calls.get(function, set())
         further = {*called, *(parts if "__indirect_call" in called else ())} - inside
         paths = [below(f, inside) for f in sorted(further) if f in frames]
-        size, path = max(paths, key=lambda p: p[0], default=(0, []))
+        size, path = max(paths, key=lambda p: p[0], default=(0, list[str]()))
         known[function] = frames.get(function, 0) + size, [function, *path]
         return known[function]
 
