@@ -38,7 +38,7 @@ LAYERS = (
     ("irc.toolchain",),
     ("irc.backends",),
     ("irc.runtime",),
-    ("irc.editing", "irc.conversion", "irc.pipelines", "irc.driver", "irc.tuning"),
+    ("irc.editing", "irc.conversion", "irc.pipelines", "irc.driver", "irc.instruction_sets", "irc.tuning"),
     ("irc.comparison", "irc.explore"),
     ("irc.backend",),
     ("irc.cli",),
