@@ -334,10 +334,9 @@ def context(i: Interface) -> str:
     p = i.prefix
     fresh = "" if i.is_static else f"static const uint64_t irc_fresh = {_MARK}0;\n"
     return (
-        f"{fresh}static const uint64_t irc_planned = {_MARK}1;\n\n"
         f"struct {p}_ctx {{\n{body}\n}};\n"
         f'_Static_assert(sizeof(struct {p}_ctx) <= {i.header}, "the state and the arena follow the context");\n'
-        + _static_size(i)
+        f"{fresh}static const uint64_t irc_planned = {_MARK}1;\n" + _static_size(i)
     )
 
 
