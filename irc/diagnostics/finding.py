@@ -127,7 +127,8 @@ def _excerpt(spot: Spot | None, style: str) -> list[Line]:
     text = text.strip()
     most = EXCERPT_WIDTH - len(str(spot.line or ""))
     width = max(1, min(spot.width, len(text) - at))
-    begin = max(0, min(at - (most - width) // 2, len(text) - most)) if len(text) > most else 0
+    room = max(0, most - width) // 2  # what is wider than the line is shown from its beginning
+    begin = max(0, min(at - room, len(text) - most)) if len(text) > most else 0
     shown = text[begin : begin + most]
     if begin:
         shown = "…" + shown[1:]
