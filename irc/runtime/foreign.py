@@ -48,7 +48,7 @@ def shared(value: Any, role: str, name: str) -> Any:
 
 
 def _of_torch(torch: Any, tensor: Any, role: str) -> Array:
-    """The memory of a torch tensor.  An input's history of gradients is left behind."""
+    """Share the memory of a torch tensor.  An input's history of gradients is left behind."""
     if tensor.device.type != "cpu":
         raise ValueError(f"it is on the device {tensor.device}, and irc computes on the CPU: tensor.cpu() copies it")
     if tensor.layout is not torch.strided:

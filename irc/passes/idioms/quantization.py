@@ -81,7 +81,7 @@ def decompressed(graph: Graph, node: Node) -> Value | None:
 
 
 def _blocks(b: Builder, node: Node, x: Constant, factors: Constant, zero: Value | None) -> Value | None:
-    """The same by blocks: these are an axis of their own until all is multiplied, as OpenVINO looks for it.
+    """Multiply block by block: blocks are an axis of their own until all is multiplied, as OpenVINO looks for it.
 
     Its products stumble over blocks along an axis that they do not sum over, also in files of its own converter: such
     weights are written as floats.
@@ -106,7 +106,7 @@ def _blocks(b: Builder, node: Node, x: Constant, factors: Constant, zero: Value 
 
 
 def _is_summed(value: Value, axis: int) -> bool:
-    """Whether every product that the value goes into sums over the axis, and every Transpose leads to such."""
+    """Tell whether every product that the value goes into sums over the axis, and every Transpose leads to such."""
     rank = len(value.shape)
     for node in value.uses:
         op, side = node.op, node.inputs.index(value)
@@ -123,7 +123,7 @@ def _is_summed(value: Value, axis: int) -> bool:
 
 
 def _decoded(node: Node, x: Constant, scale: Constant, zero: Constant | None) -> Array:
-    """The floats that integers with a scale and a zero point stand for."""
+    """Compute the floats that integers with a scale and a zero point stand for."""
     op, wide = node.op, x.read().astype(np.int32)
     assert isinstance(op, DequantizeLinear)
     axis = normal_axis(op.name, op.axis, len(x.shape))
