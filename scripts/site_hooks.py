@@ -53,8 +53,9 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     markdown = LINK.sub(outside, markdown)
     if page.file.src_uri == "diagnostics.md":
         shown = broken_models()
+        link = "\n\n[A model that shows it](diagnostics/{}.md)"
         markdown = SECTION.sub(
-            lambda m: f"{m[1]}\n\n[A model that shows it](diagnostics/{m[2]}.md)" if m[2] in shown else m[1], markdown
+            lambda m: f"{m[1]} {{: #{m[2].lower()} }}{link.format(m[2]) if m[2] in shown else ''}", markdown
         )
     return markdown
 

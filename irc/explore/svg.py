@@ -8,12 +8,14 @@ from irc.explore.picture import LAYER, Picture, shortened
 HEIGHT, EDGE, MOST = 40, 20, 30
 """Units: of a box, around the picture; characters of a label."""
 STYLE = (
-    "text{font:11px system-ui,sans-serif;text-anchor:middle;fill:#445}.op{font-weight:600;font-size:12px;fill:#1b1f24}"
-    "rect{fill:#e8ecf3;stroke:#aab2c0}.port{fill:#f3e3f7}path{fill:none;stroke:#aab2c0;stroke-width:1.2}"
+    ".irc text{font:11px system-ui,sans-serif;text-anchor:middle;fill:#445}"
+    ".irc .op{font-weight:600;font-size:12px;fill:#1b1f24}.irc rect{fill:#e8ecf3;stroke:#aab2c0}"
+    ".irc .port{fill:#f3e3f7}.irc path{fill:none;stroke:#aab2c0;stroke-width:1.2}"
 )
+"""The class keeps it from the page around the picture."""
 
 
-def svg(picture: Picture) -> str:
+def svg(picture: Picture) -> HtmlText:
     """Draw a picture: boxes from top to bottom, the type of a tensor on the line when one points at it."""
     left = min((x - b.width / 2 for x, b in zip(picture.x, picture.boxes, strict=True)), default=0.0) - EDGE
     right = max((x + b.width / 2 for x, b in zip(picture.x, picture.boxes, strict=True)), default=0.0) + EDGE
@@ -54,4 +56,4 @@ def svg(picture: Picture) -> str:
         "height": f"{height:.0f}",
         "viewBox": f"0 0 {right - left:.0f} {height:.0f}",
     }
-    return HtmlText.element("svg", *parts, xmlns="http://www.w3.org/2000/svg", **size)
+    return HtmlText.element("svg", *parts, xmlns="http://www.w3.org/2000/svg", **size, **{"class": "irc"})

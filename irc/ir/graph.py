@@ -18,7 +18,7 @@ import numpy as np
 
 from irc.arrays import Array
 from irc.diagnostics import NOWHERE, Loc
-from irc.ir import pictures
+from irc.ir import graph_text
 from irc.ir.dim import Dim
 from irc.ir.limits import ELEMENTS
 from irc.ir.types import DType, Extras, Shape, TensorType, Type, dtype_from_numpy
@@ -245,10 +245,12 @@ class Graph:
         return f"<graph {self.name!r} of {len(self)} nodes>"
 
     def __str__(self) -> str:
-        return pictures.as_text(self)
+        return graph_text.as_text(self)
 
     def _repr_html_(self) -> str:
-        return pictures.as_html(self)
+        from irc.explore import notebook
+
+        return notebook.html(self)
 
     def nested(self) -> Iterator[Graph]:
         """This graph, then the regions of its nodes, and theirs."""
@@ -491,10 +493,10 @@ class Model:
         return f"<model {self.graph.name!r} ({kind}): {len(self.graph)} nodes, {self._ports()}>"
 
     def __str__(self) -> str:
-        return pictures.as_text(self.graph)
+        return graph_text.as_text(self.graph)
 
     def _repr_html_(self) -> str:
-        return pictures.as_html(self.graph)
+        return self.graph._repr_html_()
 
     def _ports(self) -> str:
         return " -> ".join(", ".join(f"{v.name}: {v.type}" for v in values) for values in (self.inputs, self.outputs))

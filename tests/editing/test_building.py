@@ -126,8 +126,9 @@ def test_html_is_a_table_and_a_picture_of_texts() -> None:
     b.output(b.Add(b.Neg(x), b.Relu(x)), "\x1b&y")
     html = b.model()._repr_html_()
     root = ElementTree.fromstring(f"<div>{html}</div>")
-    assert [t.text for t in root.iter() if t.tag.endswith("text")] == ["Neg", "Relu", "Add"]
-    assert len([t for t in root.iter() if t.tag.endswith("line")]) == 2
+    labels = [t.text for t in root.iter() if t.get("class") == "op"]
+    assert labels == ["input", "Neg", "Relu", "Add", "output"]
+    assert len([t for t in root.iter() if t.tag.endswith("path")]) == 5
     assert "<script" not in html and "<img" not in html and "\x1b" not in html
     assert len(list(root.iter("tr"))) == 1 + 1 + 3 + 1
 
