@@ -502,7 +502,8 @@ def prepare(graph: Graph, options: CompileOptions, passes: Sequence[Pass], watch
         if isinstance(value.type, TensorType) and value.dtype == dynamic:
             sink.report(lowering.TYPE_NEEDED, value.loc, value=value.name, type=value.type)
     sink.stop_on_errors(CompileError)
-    for name, run in (("load", lambda graph, sink: None), *passes):
+    read: Pass = ("load", lambda graph, sink: None)
+    for name, run in (read, *passes):
         tell(name)
         run(graph, sink)
         sink.stop_on_errors(CompileError)

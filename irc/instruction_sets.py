@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from irc.backends.c import instruction_sets as sets
 from irc.backends.c.names import prefix_of
@@ -12,6 +12,7 @@ from irc.runtime.artifact import Draft
 from irc.toolchain.c_compiler import Target, compiler_name
 
 if TYPE_CHECKING:
+    from irc.backends.c.files import Files
     from irc.driver import CompileOptions
 
 SAME = ("inputs", "outputs", "symbols", "limits", "states", "demands")
@@ -27,13 +28,13 @@ def sources_of_sets(
     names = [sets.member_prefix(prefix, one.name) for one in target.sets]
     drafts = [generate(replace(options, name=name), one) for one, name in zip(target.sets, names, strict=True)]
     rows = zip(target.sets, names, drafts, strict=True)
-    members = [sets.Member(one.name, name, dict(draft.files), one.flags) for one, name, draft in rows]
+    members = [sets.Member(one.name, name, cast("Files", dict(draft.files)), one.flags) for one, name, draft in rows]
     first, *others = [draft.manifest for draft in drafts]
     differ = [key for key in SAME for other in others if other[key] != first[key]]
     assert not differ, f"the code for {target.name} differs in {differ}"
     arenas: list[Any] = [m["arena_bytes"] for m in (first, *others)]
     most = max(arenas) if all(isinstance(n, int) for n in arenas) else arenas[0]
-    manifest = first | {"prefix": prefix, "weights": weights, "arena_bytes": most}
+    manifest: dict[str, Any] = first | {"prefix": prefix, "weights": weights, "arena_bytes": most}
     manifest["target"] = manifest["target"] | {"name": target.name}
     manifest["memory"] = _memory([draft.manifest["memory"] for draft in drafts])
     files = sets.joined(prefix, main, weights, members, target.flags)

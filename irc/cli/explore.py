@@ -36,7 +36,7 @@ def command(
     from irc.explore.page import page
     from irc.explore.recording import record
 
-    chosen = driver.CompileOptions("c", threads, shapes=console.parse_shapes(shapes), **options)
+    chosen = driver.CompileOptions("c", threads, shapes={**console.parse_shapes(shapes)}, **options)
     loaded = irc.load(model)
     with console.progress(f"compiling {model}"):
         found = record(loaded, chosen)

@@ -43,7 +43,7 @@ class _Data:
 
     def made(self, profile: Profile | None, limits: Limits | None) -> dict[str, Any]:
         r = self.recording
-        stages = [
+        stages: list[dict[str, Any]] = [
             {"name": s.name, "number": s.number, **self.picture(s.picture), "gone": list[int]()} for s in r.stages
         ]
         for before, after in pairwise(stages[:-1]):

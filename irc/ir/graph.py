@@ -496,7 +496,9 @@ class Model:
         return graph_text.as_text(self.graph)
 
     def _repr_html_(self) -> str:
-        return self.graph._repr_html_()
+        from irc.explore import notebook
+
+        return notebook.html(self.graph)
 
     def _ports(self) -> str:
         return " -> ".join(", ".join(f"{v.name}: {v.type}" for v in values) for values in (self.inputs, self.outputs))

@@ -301,7 +301,7 @@ def _is_of_bytes(node: Node) -> bool:
     if not isinstance(node.op, Conv) or node.outputs[0].dtype != i32:
         return False
     x, w, *bias = node.inputs
-    if x is None or w is None or w.const is None or not fits_bytes(w) or len(x.shape) > 4 or not x.shape[1].is_const:
+    if x is None or w is None or w.const is None or not fits_bytes(w) or (x.rank or 0) > 4 or not x.shape[1].is_const:
         return False
     found = bytes_of(x)
     if found is None or found.value.shape != x.shape or any(b is not None and b.const is None for b in bias):

@@ -161,9 +161,9 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
         zero = int(reads[2][0]) if self.zeroed else 0
         x = reads[0].astype(np.int64) - zero
         slots = reads[3 if self.zeroed else 2 :]
-        geometry = ((sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"]))
-        given: tuple[Any, ...] = (w.astype(np.int64), sizes["groups"], *geometry, self.epilogue)
-        convolve("nhwc", *given, [x, reads[1], *slots], writes, sizes, own=own)
+        strides, dilations = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
+        w, groups, operands = w.astype(np.int64), sizes["groups"], [x, reads[1], *slots]
+        convolve("nhwc", w, groups, strides, dilations, self.epilogue, operands, writes, sizes, own=own)
 
     # ---------------------------------------------------------------------------------- C
     @cached_property

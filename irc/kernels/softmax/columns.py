@@ -112,9 +112,18 @@ class SoftmaxColumnsKernel(Kernel[SoftmaxProblem]):
     log: bool
 
     problem = SoftmaxProblem
-    label = "columns"
-    pointers = (("x", "const float *"), ("y", "float *"))
-    sizes = ("outer", "n", "inner")
+
+    @property
+    def label(self) -> str:
+        return "columns"
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        return (("x", "const float *"), ("y", "float *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        return ("outer", "n", "inner")
 
     @classmethod
     def candidates(cls, problem: SoftmaxProblem, isa: Isa) -> Iterator[Self]:

@@ -92,9 +92,18 @@ class SoftmaxRowsKernel(Kernel[SoftmaxProblem]):
     log: bool
 
     problem = SoftmaxProblem
-    label = "rows"
-    pointers = (("x", "const float *"), ("y", "float *"))
-    sizes = ("outer", "n")
+
+    @property
+    def label(self) -> str:
+        return "rows"
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        return (("x", "const float *"), ("y", "float *"))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        return ("outer", "n")
 
     @classmethod
     def candidates(cls, problem: SoftmaxProblem, isa: Isa) -> Iterator[Self]:
