@@ -21,8 +21,8 @@ def command(model: str, output: str | None, shapes: tuple[str, ...]) -> int:
     """
     import irc
     from irc import driver
-    from irc.explore.picture import of_graph
-    from irc.explore.svg import svg
+    from irc.ir.pictures.picture import of_graph
+    from irc.ir.pictures.svg import svg
 
     loaded = driver.reshape(irc.load(model), console.parse_shapes(shapes))
     path = Path(output or f"{Path(model).stem}.svg")

@@ -301,17 +301,23 @@ class Report:
 
 
 def broken(text: str, width: int) -> list[str]:
-    """A text in lines of that width, broken behind spaces, commas and the separators of names; else anywhere."""
-    lines, line = list[str](), ""
-    for piece in re.findall(r"[^ /._,:]*[ /._,:]*", text):
-        if len(line + piece.rstrip()) > width and line:
-            lines.append(line.rstrip())
-            line = ""
-        line += piece
-        while len(line.rstrip()) > width:
-            lines.append(line[:width])
-            line = line[width:]
-    return [*lines, line.rstrip()] if line.strip() or not lines else lines
+    """Break a text into lines of that width: between words, within longer ones behind separators of names."""
+    words: list[str] = []
+    for word in text.split():
+        words += [word] if len(word) <= width else _packed(re.findall(r"[^/._,:]*[/._,:]*", word), "", width)
+    return _packed(words, " ", width) or [""]
+
+
+def _packed(pieces: list[str], between: str, width: int) -> list[str]:
+    """Put as many pieces as fit into each line; of one that is longer, what fits."""
+    lines: list[str] = []
+    for piece in pieces:
+        joined = f"{lines[-1]}{between}{piece}" if lines else piece
+        if lines and len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines += [piece[k : k + width] for k in range(0, len(piece), width)]
+    return lines
 
 
 def _coloured(tag: LiteralString, colour: str, more: str = "") -> HtmlText:

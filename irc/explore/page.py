@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from irc.diagnostics.terminal import visible
-from irc.explore.picture import Box, Picture, placed
 from irc.explore.recording import Recording, Step
+from irc.ir.pictures.picture import Box, Picture, placed
 
 if TYPE_CHECKING:
     from irc.runtime.limits import Limits

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from irc.explore.picture import Box, Picture, of_graph, placed
-from irc.ir.graph import Graph, Model, layers_of
+from irc.ir.graph import Graph, Model, Node, layers_of
+from irc.ir.pictures.picture import Box, Picture, of_graph, placed
 from irc.loops.ir import Buffer, For, Function, If, KernelCall, Program, Stmt
 from irc.loops.memory import MemoryPlan
+from irc.opdef.text import node_text
 
 if TYPE_CHECKING:
     from irc.driver import CompileOptions
@@ -62,7 +63,7 @@ class Recording:
         """Keep the graph after a pass if the pass changed it."""
         if name == "load":
             return  # the layers are not named yet
-        found = of_graph(graph)
+        found = of_graph(graph, label_of, node_text)
         if not self.stages:
             self._read_layers(graph)
         elif found == self.stages[-1].picture:
@@ -137,6 +138,14 @@ def record(model: Model, options: CompileOptions) -> Recording:
     found = Recording(model.file or model.graph.name)
     driver.sources(model, options, found)
     return found
+
+
+def label_of(node: Node) -> str:
+    """Name what a node does: its operation, of a kernel its family."""
+    from irc.runtime.profiling import family
+
+    symbol = getattr(getattr(node.op, "kernel", None), "symbol", None)
+    return node.op.name if symbol is None else family(symbol)
 
 
 def type_of(buffer: Buffer) -> str:

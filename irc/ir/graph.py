@@ -248,7 +248,7 @@ class Graph:
         return graph_text.as_text(self)
 
     def _repr_html_(self) -> str:
-        from irc.explore import notebook
+        from irc.ir.pictures import notebook
 
         return notebook.html(self)
 
@@ -496,7 +496,7 @@ class Model:
         return graph_text.as_text(self.graph)
 
     def _repr_html_(self) -> str:
-        from irc.explore import notebook
+        from irc.ir.pictures import notebook
 
         return notebook.html(self.graph)
 

@@ -17,9 +17,9 @@ def as_text(graph: Graph) -> str:
     lines = [f"graph {graph.name!r}: {len(nodes)} nodes"]
     lines += [f"  input  {value_text(v)}" for v in graph.inputs]
     cut = len(nodes) > FIRST + LAST
-    lines += map(_line, nodes[:FIRST] if cut else nodes)
+    lines += map(node_line, nodes[:FIRST] if cut else nodes)
     if cut:
-        lines += [f"  … {len(nodes) - FIRST - LAST} more", *map(_line, nodes[-LAST:])]
+        lines += [f"  … {len(nodes) - FIRST - LAST} more", *map(node_line, nodes[-LAST:])]
     lines += [f"  output {value_text(v)}" for v in graph.outputs]
     return _readable("\n".join(lines))
 
@@ -28,7 +28,8 @@ def _readable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
-def _line(node: Node) -> str:
+def node_line(node: Node) -> str:
+    """Write a node: results, operation, operands."""
     operands = ", ".join("_" if v is None else f"%{v.name}" for v in node.inputs)
     return f"  {', '.join(map(value_text, node.outputs))} = {node.op}{' ' if operands else ''}{operands}"
 

@@ -21,8 +21,8 @@ import irc
 from irc import driver
 from irc.cli import main
 from irc.explore.page import page
-from irc.explore.placement import GAP, layers, place
 from irc.explore.recording import Recording, record
+from irc.ir.pictures.placement import GAP, layers, place
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "samples" / "digits" / "digits.xml"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import LiteralString
+from typing import TYPE_CHECKING, LiteralString
 
 from irc.diagnostics.html_text import HtmlText
-from irc.explore.picture import of_graph
-from irc.explore.svg import svg
-from irc.ir.graph import Graph, Node
 from irc.ir.graph_text import FIRST, LAST, value_text
+from irc.ir.pictures.picture import of_graph
+from irc.ir.pictures.svg import svg
+
+if TYPE_CHECKING:
+    from irc.ir.graph import Graph, Node
 
 DRAWN = 80
 """Nodes that a picture has at most."""

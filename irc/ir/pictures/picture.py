@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from irc.explore.placement import place
-from irc.ir.graph import Graph, Node, Value
+from irc.ir.pictures.placement import place
+
+if TYPE_CHECKING:
+    from irc.ir.graph import Graph, Node, Value
+from irc.ir.graph_text import node_line
 
 CHARACTER, MARGIN, NARROWEST, WIDEST = 7.2, 20, 60, 260
 """Units of a character of a label, and around it; the narrowest and widest box."""
@@ -63,10 +67,15 @@ def placed(boxes: list[Box], lines: Iterable[tuple[int, int, str]]) -> Picture:
     return Picture(boxes, drawn, result.x, result.layer)
 
 
-def of_graph(graph: Graph) -> Picture:
-    """Make the picture of a graph; the nodes of regions stand among the others, above the node that runs them."""
-    from irc.opdef.text import node_text
+def operation_of(node: Node) -> str:
+    """Name the operation of a node."""
+    return node.op.name
 
+
+def of_graph(
+    graph: Graph, label: Callable[[Node], str] = operation_of, text: Callable[[Node], str] = node_line
+) -> Picture:
+    """Make the picture of a graph; the nodes of regions stand among the others, above the node that runs them."""
     boxes: list[Box] = []
     lines: list[tuple[int, int, str]] = []
     made: dict[Value, int] = {}
@@ -91,7 +100,7 @@ def of_graph(graph: Graph) -> Picture:
     def add(node: Node, title: str) -> None:
         ends = [end for region in node.op.regions for end in enter(region, f" of {node.op.name}")]
         box = len(boxes)
-        boxes.append(Box(label_of(node), node.name, node_text(node), node.layers or ()))
+        boxes.append(Box(label(node), node.name, text(node), node.layers or ()))
         for value in node.operands:
             join(value, box)
         lines.extend((end, box, "") for end in ends)
@@ -99,11 +108,3 @@ def of_graph(graph: Graph) -> Picture:
 
     enter(graph, "")
     return placed(boxes, lines)
-
-
-def label_of(node: Node) -> str:
-    """Name what a node does: its operation, of a kernel its family."""
-    from irc.runtime.profiling import family
-
-    symbol = getattr(getattr(node.op, "kernel", None), "symbol", None)
-    return node.op.name if symbol is None else family(symbol)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from irc.diagnostics.html_text import HtmlText
-from irc.explore.picture import LAYER, Picture, shortened
+from irc.ir.pictures.picture import LAYER, Picture, shortened
 
 HEIGHT, EDGE, MOST = 40, 20, 30
 """Units: of a box, around the picture; characters of a label."""
