@@ -97,7 +97,7 @@ def test_choices_are_followed_where_artefacts_are_cached(model: Path) -> None:
     assert other.artifact.folder == before.artifact.folder, "nothing was measured with two threads"
     draft = driver.generate(irc.load(model), "c", driver.CompileOptions(cache=False))
     for name, text in draft.files.items():
-        if isinstance(text, str):
+        if isinstance(text, str) and name.endswith(".c"):  # the header of what was compiled says its stack, too
             assert hashlib.sha256(text.encode()).hexdigest() == plain[name], "without the cache the rules decide"
     assert irc.compile(model, backend="c").artifact.folder == after.artifact.folder
 

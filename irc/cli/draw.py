@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from irc.cli import console
+from irc.diagnostics.json_text import JsonText
 from irc.files import replacing
 
 
@@ -14,7 +15,8 @@ from irc.files import replacing
 @click.argument("model")
 @click.option("-o", "--output", metavar="FILE.svg", help="[default: the model's name with .svg]")
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Change the shapes of inputs.")
-def command(model: str, output: str | None, shapes: tuple[str, ...]) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print the file's name and what is in it as JSON.")
+def command(model: str, output: str | None, shapes: tuple[str, ...], as_json: bool) -> int:
     """Draw the operations of a model as the file has them, constants left out; names and types appear under the mouse.
 
     For a large model, `irc explore` writes a page in which one can search and fold.
@@ -31,5 +33,8 @@ def command(model: str, output: str | None, shapes: tuple[str, ...]) -> int:
             file.write(svg(of_graph(loaded.graph)).encode())
     except OSError as e:
         return console.cannot_write(str(path), e)
-    console.note(f"wrote {path}: {len(loaded.graph)} operations")
+    if as_json:
+        console.out(JsonText({"file": str(path), "operations": len(loaded.graph)}))
+    else:
+        console.note(f"wrote {path}: {len(loaded.graph)} operations")
     return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from irc.cli import console, feeds
+from irc.diagnostics.json_text import JsonText
 from irc.files import replacing
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 @click.option("--target", metavar="CPU", default="native", show_default=True, help="x86-64-v2, x86-64-v3, aarch64 …")
 @click.option("--precision", type=click.Choice(["highest", "high", "medium"]), default="highest", show_default=True)
 @click.option("--shape", "shapes", metavar="x[1,3,224,224]", multiple=True, help="Fix symbolic dimensions.")
+@click.option("--json", "as_json", is_flag=True, help="Print the file's name and what is in it as JSON.")
 def command(
-    model: str, output: str | None, profile: bool, threads: int, shapes: tuple[str, ...], **options: Any
+    model: str, output: str | None, profile: bool, threads: int, shapes: tuple[str, ...], as_json: bool, **options: Any
 ) -> int:
     """Write one HTML file that shows the graph as read and after each pass, the functions that its layers become, their
     loops and C side by side.
@@ -47,7 +49,10 @@ def command(
             file.write(page(found, *measured).encode())
     except OSError as e:
         return console.cannot_write(str(path), e)
-    console.note(f"wrote {path}: {len(found.stages)} stages, {len(found.steps)} functions")
+    if as_json:
+        console.out(JsonText({"file": str(path), "stages": len(found.stages), "functions": len(found.steps)}))
+    else:
+        console.note(f"wrote {path}: {len(found.stages)} stages, {len(found.steps)} functions")
     return 0
 
 

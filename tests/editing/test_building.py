@@ -50,8 +50,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
     with pytest.raises(irc.InvalidModel, match="IRC3106"):
         b.insert(matmul.outputs[0], irc.ops.ReduceMax(keepdims=False), [0, 1])
     assert str(b.graph) == before
+    misspelt = "Reluu"
     with pytest.raises(AttributeError, match="did you mean Relu"):
-        b.Reluu(b.graph.inputs[0])
+        getattr(b, misspelt)(b.graph.inputs[0])
     with pytest.raises(ValueError, match="no element type"):
         b.input("z", "float", (1,))
     b.model()

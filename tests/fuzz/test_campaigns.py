@@ -13,7 +13,7 @@ from tests.fuzz.files_campaign import fuzz_files
 from tests.fuzz.findings import Findings
 from tests.fuzz.graphs_campaign import fuzz_graphs
 
-SECONDS = 40
+SECONDS = 20
 SEED = 0
 PARTIES = ("numpy", "c", "onnxruntime")
 
@@ -28,7 +28,7 @@ def nothing_found(findings: Findings) -> None:
 @pytest.mark.parametrize("target", ["onnx", "xml", "bin"])
 def test_mutated_files(target: str) -> None:
     findings = Findings()
-    done = fuzz_files(target, SEED, findings, time.monotonic() + SECONDS, last=600, deep=False)
+    done = fuzz_files(target, SEED, findings, time.monotonic() + SECONDS, last=300, deep=False)
     assert done > 0
     nothing_found(findings)
 
@@ -37,6 +37,6 @@ def test_mutated_files(target: str) -> None:
 def test_random_graphs() -> None:
     """Without OpenVINO, whose comparisons of NaN differ from run to run; `python -m tests.fuzz` asks it too."""
     findings = Findings()
-    done = fuzz_graphs(SEED, findings, time.monotonic() + SECONDS, last=60, parties=PARTIES)
+    done = fuzz_graphs(SEED, findings, time.monotonic() + SECONDS, last=30, parties=PARTIES)
     assert done > 0
     nothing_found(findings)

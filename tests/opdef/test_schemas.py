@@ -102,7 +102,7 @@ def test_the_openvino_table_keeps_what_the_catalogue_says():
 
 
 def finding(**changes):
-    place = {"file": "m.onnx", "line": None, "column": None, "where": "graph main"}
+    place = {"file": "m.onnx", "line": None, "column": None, "where": "graph main", "source": ""}
     found = {"code": "IRC1402", "severity": "error", "message": "m", "location": place, "notes": [], "help": ""}
     return {"schema": 1, "diagnostics": [found | changes]}
 
