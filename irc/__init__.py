@@ -19,8 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
+from irc.shared_name import require_own_folder
 from irc.version import VERSION
 
+require_own_folder()
 __version__ = VERSION
 
 if TYPE_CHECKING:
