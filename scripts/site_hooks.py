@@ -2,6 +2,7 @@
 
 - Each code of a finding that a broken model of `tests/diagnostics` shows gets a page with model and finding.
 - Links to files beside `docs` lead to the repository.
+- Pictures, loops, C and headers of the samples are made anew.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from posixpath import normpath
 from typing import Any
@@ -17,11 +19,19 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import irc
+from irc import driver
+from irc.explore.recording import Recording, record
+from irc.ir.pictures.svg import svg
+
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "tests" / "diagnostics"
 LANGUAGES = {"xml": "xml", "onnx": "text", "pb": "text", "bytes": "text", "hex": "text", "size": "text"}
 MARK = "===== expected\n"
 LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]*)(#[^)\s]*)?\)")
+LONGEST = 4000
+"""Characters of C that a reader is shown."""
+PICTURES = ("as read", "select-kernels")
 SECTION = re.compile(r"^(### (IRC\d{4}): .*)$", re.MULTILINE)
 
 
@@ -36,7 +46,32 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for code, cases in broken_models().items():
         page = f"diagnostics/{code}.md"
         files.append(File.generated(config, page, content=broken_page(code, cases)))
+    for stage in recorded("digits/digits.xml").stages:
+        if stage.name in PICTURES:
+            name = f"pictures/{stage.name.replace(' ', '-')}.svg"
+            files.append(File.generated(config, name, content=svg(stage.picture)))
     return files
+
+
+@cache
+def recorded(sample: str) -> Recording:
+    """Compile a sample to sources, and keep what comes up on the way."""
+    options = driver.CompileOptions("c", target="x86-64-v3")
+    return record(irc.load(ROOT / "samples" / sample), options)
+
+
+def made_texts(page: str) -> dict[str, tuple[str, str]]:
+    """Make the texts that stand for the comments of a page: language and text by comment."""
+    if page == "how-it-works.md":
+        steps = [s for s in recorded("encoder/encoder.xml").steps if not s.kernels and "for " in s.loops]
+        shown = max((s for s in steps if len(s.c) < LONGEST), key=lambda s: len(s.layers))
+        return {"loops": ("text", shown.loops), "c": ("c", shown.c)}
+    if page == "c.md":
+        options = driver.CompileOptions("c", target="x86-64-v3", name="digits")
+        made = driver.sources(irc.load(ROOT / "samples" / "digits" / "digits.xml"), options)
+        runtime = (ROOT / "irc" / "runtime" / "irc_rt.h").read_text("utf-8")
+        return {"header": ("c", str(made.files["digits.h"])), "runtime": ("c", runtime)}
+    return {}
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -51,6 +86,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         return f"]({repository()}/{kind}/main/{path}{found[2] or ''})"
 
     markdown = LINK.sub(outside, markdown)
+    for comment, (language, text) in made_texts(page.file.src_uri).items():
+        markdown = markdown.replace(f"<!-- {comment} -->", fenced(text, language))
     if page.file.src_uri == "diagnostics.md":
         shown = broken_models()
         link = "\n\n[A model that shows it](diagnostics/{}.md)"

@@ -39,7 +39,7 @@ def _lines(statement: Stmt, indent: str) -> Iterator[str]:
     inside = f"{indent}  "
     match statement:
         case For(var, extent, body, kind):
-            yield f"{indent}for {var.name} in 0..{expression(extent)}{'' if kind == 'serial' else f'  # {kind}'}:"
+            yield f"{indent}for {var.name} in 0..{expression(extent)}:{'' if kind == 'serial' else f'  # {kind}'}"
             yield from _block(body, inside)
         case If(cond, then, orelse):
             yield f"{indent}if {expression(cond)}:"
