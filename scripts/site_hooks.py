@@ -31,7 +31,7 @@ MARK = "===== expected\n"
 LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]*)(#[^)\s]*)?\)")
 LONGEST = 4000
 """Characters of C that a reader is shown."""
-PICTURES = ("as read", "select-kernels")
+PICTURES = {"as read": "as read", "select-kernels": "after select-kernels"}
 SECTION = re.compile(r"^(### (IRC\d{4}): .*)$", re.MULTILINE)
 
 
@@ -48,9 +48,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, content=broken_page(code, cases)))
     for stage in recorded("digits/digits.xml").stages:
         if stage.name in PICTURES:
-            name = f"pictures/{stage.name.replace(' ', '-')}.svg"
-            files.append(File.generated(config, name, content=svg(stage.picture)))
+            files.append(File.generated(config, picture_file(stage.name), content=svg(stage.picture)))
     return files
+
+
+def picture_file(stage: str) -> str:
+    """Name the file of the picture of a stage, below the site."""
+    return f"pictures/{stage.replace(' ', '-')}.svg"
 
 
 @cache
@@ -61,11 +65,12 @@ def recorded(sample: str) -> Recording:
 
 
 def made_texts(page: str) -> dict[str, tuple[str, str]]:
-    """Make the texts that stand for the comments of a page: language and text by comment."""
+    """Make what stands for the comments of a page: language and text by comment, or "picture" and the stage."""
     if page == "how-it-works.md":
         steps = [s for s in recorded("encoder/encoder.xml").steps if not s.kernels and "for " in s.loops]
         shown = max((s for s in steps if len(s.c) < LONGEST), key=lambda s: len(s.layers))
-        return {"loops": ("text", shown.loops), "c": ("c", shown.c)}
+        pictures = {f"picture of the graph {PICTURES[name]}": ("picture", name) for name in PICTURES}
+        return pictures | {"loops": ("text", shown.loops), "c": ("c", shown.c)}
     if page == "c.md":
         options = driver.CompileOptions("c", target="x86-64-v3", name="digits")
         made = driver.sources(irc.load(ROOT / "samples" / "digits" / "digits.xml"), options)
@@ -87,7 +92,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
     markdown = LINK.sub(outside, markdown)
     for comment, (language, text) in made_texts(page.file.src_uri).items():
-        markdown = markdown.replace(f"<!-- {comment} -->", fenced(text, language))
+        made = f"![{comment}]({picture_file(text)})" if language == "picture" else fenced(text, language)
+        markdown = markdown.replace(f"<!-- {comment} -->", made)
     if page.file.src_uri == "diagnostics.md":
         shown = broken_models()
         link = "\n\n[A model that shows it](diagnostics/{}.md)"
