@@ -72,6 +72,11 @@ def test_a_chain_is_straight() -> None:
     assert len({round(x, 6) for x in found.x}) == 1
 
 
+def test_what_depends_on_no_input_stands_above_its_readers() -> None:
+    assert layers(6, [(0, 1), (1, 2), (2, 5), (3, 4), (4, 5)], roots=[0]) == [0, 1, 2, 1, 2, 3]
+    assert layers(3, [(0, 2), (1, 2)], roots=[0, 1]) == [0, 0, 1]
+
+
 def test_nothing_has_a_picture() -> None:
     assert place([], []).x == []
 

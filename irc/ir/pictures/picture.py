@@ -62,7 +62,8 @@ def shortened(name: str, most: int = 32) -> str:
 def placed(boxes: list[Box], lines: Iterable[tuple[int, int, str]]) -> Picture:
     """Make a picture of boxes in an order in which lines lead forward."""
     found = dict.fromkeys(lines)
-    result = place([b.width for b in boxes], [(a, b) for a, b, _ in found])
+    inputs = [k for k, box in enumerate(boxes) if box.label == "input"]
+    result = place([b.width for b in boxes], [(a, b) for a, b, _ in found], inputs)
     drawn = [Line(a, b, label, tuple(bends)) for (a, b, label), bends in zip(found, result.bends, strict=True)]
     return Picture(boxes, drawn, result.x, result.layer)
 

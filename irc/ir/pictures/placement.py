@@ -7,7 +7,7 @@ as the order allows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,9 +28,9 @@ class Placed:
     bends: list[list[float]]
 
 
-def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Placed:
-    """Place nodes of these widths; edges lead from a node to one behind it in the sequence."""
-    layer = layers(len(widths), edges)
+def place(widths: Sequence[float], edges: Sequence[tuple[int, int]], roots: Iterable[int] = ()) -> Placed:
+    """Place nodes of these widths; edges lead from a node to one behind it; roots stand at the top."""
+    layer = layers(len(widths), edges, roots)
     size, chains = list(widths), list[list[int]]()
     level, room = list(layer), MOST_BENDS
     above: list[list[int]] = [[] for _ in widths]
@@ -57,16 +57,19 @@ def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Placed:
     return Placed(x[: len(widths)], layer, [[x[k] for k in bends] for bends in chains])
 
 
-def layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Give each node the layer below all that it reads; what reads nothing stands above its first reader."""
-    layer, read = [0] * count, [False] * count
-    first = [count] * count
+def layers(count: int, edges: Sequence[tuple[int, int]], roots: Iterable[int] = ()) -> list[int]:
+    """Give each node the layer below all that it reads; what depends on no root stands right above its readers."""
+    layer, depends, readers = [0] * count, [False] * count, [list[int]() for _ in range(count)]
+    for root in roots:
+        depends[root] = True
     for a, b in sorted(edges, key=lambda e: e[1]):
         layer[b] = max(layer[b], layer[a] + 1)
-        read[b] = True
-    for a, b in edges:
-        first[a] = min(first[a], layer[b])
-    return [at if read[k] or first[k] == count else first[k] - 1 for k, at in enumerate(layer)]
+        depends[b] = depends[b] or depends[a]
+        readers[a].append(b)
+    for node in reversed(range(count)):
+        if readers[node] and not depends[node]:
+            layer[node] = min(layer[b] for b in readers[node]) - 1
+    return layer
 
 
 def _order(rows: list[list[int]], above: list[list[int]], below: list[list[int]]) -> None:
