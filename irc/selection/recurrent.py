@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from irc.expr import index
 from irc.fusion.access import Access, Space, find
 from irc.fusion.origins import layers_between
+from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
 from irc.ir.types import i32, i64
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.registry import select
 from irc.kernels.integer.lstm import QuantizedLstmProblem
-from irc.kernels.recurrent.problem import RecurrentProblem
+from irc.kernels.recurrent.problem import Cell, Direction, RecurrentProblem
 from irc.opdef.signature import Sig
 from irc.ops.recurrent_quantized import QuantizedLSTMSteps
 from irc.ops.recurrent_steps import RATIONAL, Activation, GRUSteps, LSTMSteps, Steps
@@ -31,6 +33,9 @@ class RecurrentOp(KernelOp):
     """A kernel with several results."""
 
     sig: ClassVar[Sig] = Sig("*xs: any -> *ys: any")
+
+
+P = TypeVar("P", bound=RecurrentProblem)
 
 
 def select_kernel(selector: Selector, node: Node) -> bool:
@@ -54,20 +59,8 @@ def select_kernel(selector: Selector, node: Node) -> bool:
         return False
     cell = "lstm" if isinstance(op, LSTMSteps) else "gru_linear" if op.linear_before_reset else "gru"
     y, to = selector.stored(node.outputs[0])
-    problem = RecurrentProblem(
-        x.dtype,
-        selector.precision,
-        cell,
-        op.direction,
-        h is not None,
-        c is not None,
-        "" if lengths is None else C_LENGTHS[lengths.dtype],
-        bias is not None,
-        steps,
-        batch,
-        int(hidden),
-        x=(source.strides[0], source.strides[1], source.strides[2]),
-        y=(to[0], to[1], to[2]),
+    problem = _problem(
+        RecurrentProblem, selector, cell, op.direction, (x, h, lengths, c, bias), int(hidden), source, to
     )
     kernel = select(problem, selector.isa)
     if kernel is None:
@@ -79,6 +72,36 @@ def select_kernel(selector: Selector, node: Node) -> bool:
     ]
     _put(selector, node, kernel, problem, source, reads, y)
     return True
+
+
+def _problem(
+    kind: type[P],
+    selector: Selector,
+    cell: Cell,
+    direction: Direction,
+    operands: tuple[Value, Value | None, Value | None, Value | None, Value | None],
+    hidden: int,
+    source: Access,
+    to: Sequence[Dim],
+) -> P:
+    """State the problem; operands: the projected input, h, lengths, c, bias."""
+    x, h, lengths, c, bias = operands
+    steps, batch, *_ = x.shape
+    return kind(
+        x.dtype,
+        selector.precision,
+        cell,
+        direction,
+        h is not None,
+        c is not None,
+        "" if lengths is None else C_LENGTHS[lengths.dtype],
+        bias is not None,
+        steps,
+        batch,
+        hidden,
+        x=(source.strides[0], source.strides[1], source.strides[2]),
+        y=(to[0], to[1], to[2]),
+    )
 
 
 def select_quantized(selector: Selector, node: Node) -> bool:
@@ -100,20 +123,8 @@ def select_quantized(selector: Selector, node: Node) -> bool:
     if source is None or centred.size == 0 or centred.min() < -128 or centred.max() > 127:
         return False
     y, to = selector.stored(node.outputs[0])
-    problem = QuantizedLstmProblem(
-        x.dtype,
-        selector.precision,
-        "lstm",
-        op.direction,
-        h is not None,
-        c is not None,
-        "" if lengths is None else C_LENGTHS[lengths.dtype],
-        bias is not None,
-        steps,
-        batch,
-        int(hidden),
-        x=(source.strides[0], source.strides[1], source.strides[2]),
-        y=(to[0], to[1], to[2]),
+    problem = _problem(
+        QuantizedLstmProblem, selector, "lstm", op.direction, (x, h, lengths, c, bias), int(hidden), source, to
     )
     kernel = select(problem, selector.isa)
     if kernel is None:

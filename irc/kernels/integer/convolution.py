@@ -30,10 +30,11 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.integer import text
-from irc.kernels.integer.finish import C_NAMES, starts, stores
+from irc.kernels.integer.finish import C_NAMES, stores
 from irc.kernels.integer.problem import SETS, STEP, IntegerConvProblem, Unit, joined
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS, MEMORY, NARROW
+from irc.kernels.vector.pixels import slot_starts
 
 TILES = {("avx512", "fours"): ((6, 4), (8, 2), (8, 1)), ("avx512", "pairs"): ((6, 4), (8, 2), (8, 1))}
 NARROW_TILES = ((4, 2), (6, 1))
@@ -226,7 +227,7 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
         )
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
-        given["slot_starts"] = starts(self.epilogue)
+        given["slot_starts"] = slot_starts(self.epilogue)
         given["store_row"] = stores(self.stored, given, bits)
         plain = self.stored == i32
         out = fill("typedef struct { int32_t *c; int64_t c_row, n; } ${S}_out;\n", **given)

@@ -24,9 +24,10 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.integer import text
 from irc.kernels.integer.convolution import COPIED, FINISH
-from irc.kernels.integer.finish import C_NAMES, starts, stores
+from irc.kernels.integer.finish import C_NAMES, stores
 from irc.kernels.integer.problem import SETS, IntegerConvProblem
 from irc.kernels.integer.vectors import MEMORY, NARROW
+from irc.kernels.vector.pixels import slot_starts
 
 PIXELS = {"avx512": 8, "avx2": 6}
 """Pixels of a tile."""
@@ -217,7 +218,7 @@ class IntegerDepthwiseKernel(Kernel[IntegerConvProblem]):
             "half": "_mm_loadu_si128" if bits == 512 else "_mm_loadl_epi64",
             "zero": "*g->zero" if self.zeroed else "0",
             "worthwhile": f"{WORTHWHILE:.0f}.0",
-            "slot_starts": starts(self.epilogue),
+            "slot_starts": slot_starts(self.epilogue),
             **self.interface,
         }
         given["layout"] = fill(text.IN_A_COPY, **given)

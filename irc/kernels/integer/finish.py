@@ -6,22 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from irc.ir.types import DType, f32, i8, i32, u8
-from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.text import fill
 from irc.kernels.integer import text
 
 C_NAMES = {i32: "int32_t", f32: "float", u8: "uint8_t", i8: "int8_t"}
 """C types of results."""
-
-
-def starts(epilogue: Epilogue) -> str:
-    """Print where the epilogue's operands of an image begin."""
-    lines: list[str] = []
-    for i, axes in enumerate(epilogue.slots):
-        lines.append(f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch;")
-        if axes in ("column", "full"):
-            lines.append(f"\n        o.s{i}_row = g->s{i}_pixel;")
-    return "".join(lines)
 
 
 def stores(stored: DType, given: Mapping[str, Any], bits: int) -> str:
