@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from irc.fusion.access import Access, Space, find
-from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.dim import Dim
 from irc.ir.graph import Node
 from irc.kernels.conv.problem import ConvProblem
@@ -12,7 +11,7 @@ from irc.kernels.core.problem import Layout
 from irc.kernels.core.registry import select
 from irc.layout.channels_last import ChannelsLast
 from irc.ops.conv import Conv
-from irc.selection.planes import Planes, input_of, planes_of
+from irc.selection.planes import input_of, planes_of
 from irc.selection.selector import Selection, Selector, worthwhile
 
 
@@ -35,7 +34,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         bias = find(selector.elements, space, rest[0], (space.at[planes.channel_axis],))[-1:]
     fused = selector.collector.epilogue_of(out, bias, planes.fits)
     source = input_of(selector, planes, x)
-    problem = _problem(selector, planes, shape[0], op.group, source, fused)
+    problem = planes.problem(ConvProblem, selector.precision, shape[0], op.group, source, fused, depth=planes.depth)
     kernel = select(problem, selector.isa)
     if kernel is None:
         return None
@@ -48,29 +47,3 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
 
     filled = selector.constant(packed, array, (weights,), weights.name)
     return Selection.of(kernel, problem, [source], fused, filled)
-
-
-def _problem(
-    selector: Selector, planes: Planes, outputs: int, groups: int, source: Access, fused: FusedEpilogue
-) -> ConvProblem:
-    """State the convolution as a problem."""
-    return ConvProblem(
-        fused.value.dtype,
-        selector.precision,
-        planes.layout,
-        planes.epilogue(fused),
-        planes.batch,
-        int(planes.channels),
-        outputs,
-        groups,
-        planes.size,
-        planes.result,
-        planes.window,
-        planes.strides,
-        planes.dilations,
-        planes.before,
-        x=planes.x_strides(source),
-        y=planes.y_strides(fused.value.shape),
-        slots=planes.slots(fused),
-        depth=planes.depth,
-    )

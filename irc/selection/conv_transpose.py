@@ -35,7 +35,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         bias = find(selector.elements, space, rest[0], (space.at[planes.channel_axis],))[-1:]
     fused = selector.collector.epilogue_of(out, bias, planes.fits)
     source = input_of(selector, planes, x)
-    problem = _problem(planes, int(out.shape[1]), op.group, selector.precision, source, fused)
+    problem = planes.problem(ConvTransposeProblem, selector.precision, int(out.shape[1]), op.group, source, fused)
     kernel = select(problem, selector.isa)
     if kernel is None:
         return None
@@ -59,7 +59,9 @@ def problem_of(node: Node, precision: str) -> ConvTransposeProblem | None:
     if planes is None:
         return None
     out, source = node.outputs[0], Access(x, ZERO, row_major(x.shape))
-    return _problem(planes, int(out.shape[1]), op.group, precision, source, FusedEpilogue.plain(out))
+    return planes.problem(
+        ConvTransposeProblem, precision, int(out.shape[1]), op.group, source, FusedEpilogue.plain(out)
+    )
 
 
 def planes_of(node: Node) -> Planes | None:
@@ -95,29 +97,4 @@ def planes_of(node: Node) -> Planes | None:
         dims(before, ZERO),
         dims(after, ZERO),
         rank == 1,
-    )
-
-
-def _problem(
-    planes: Planes, outputs: int, groups: int, precision: str, source: Access, fused: FusedEpilogue
-) -> ConvTransposeProblem:
-    """State the problem."""
-    return ConvTransposeProblem(
-        fused.value.dtype,
-        precision,
-        planes.layout,
-        planes.epilogue(fused),
-        planes.batch,
-        int(planes.channels),
-        outputs,
-        groups,
-        planes.size,
-        planes.result,
-        planes.window,
-        planes.strides,
-        planes.dilations,
-        planes.before,
-        x=planes.x_strides(source),
-        y=planes.y_strides(fused.value.shape),
-        slots=planes.slots(fused),
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import FusedEpilogue, merged
@@ -19,6 +19,7 @@ from irc.selection.selector import Selector
 ONE = Dim.of(1)
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 
 @dataclass
@@ -42,6 +43,38 @@ class Planes:
     flat: bool
     depth: Depth = FLAT
     is_volume: bool = False
+
+    def problem(
+        self,
+        kind: Callable[..., C],
+        precision: str,
+        outputs: int,
+        groups: int,
+        source: Access,
+        fused: FusedEpilogue,
+        **more: Any,
+    ) -> C:
+        """State the problem of a kind of convolution, from the input as it stands to what is stored."""
+        return kind(
+            fused.value.dtype,
+            precision,
+            self.layout,
+            self.epilogue(fused),
+            self.batch,
+            int(self.channels),
+            outputs,
+            groups,
+            self.size,
+            self.result,
+            self.window,
+            self.strides,
+            self.dilations,
+            self.before,
+            x=self.x_strides(source),
+            y=self.y_strides(fused.value.shape),
+            slots=self.slots(fused),
+            **more,
+        )
 
     @property
     def channel_axis(self) -> int:
