@@ -62,8 +62,14 @@ def invoke(lib: ctypes.CDLL, kernel: Any, *args: Any) -> Callable[[], None]:
     """A call of the kernel without a pool; arrays become pointers, numbers int64."""
     f = getattr(lib, kernel.symbol)
     f.restype = None
-    given = argument_struct(kernel, [a.ctypes.data if isinstance(a, np.ndarray) else int(a) for a in args])
-    return lambda: f(None, ctypes.byref(given))
+    values = [a.ctypes.data if isinstance(a, np.ndarray) else int(a) for a in args]
+    own: Any = None
+    if kernel.has_workspaces:
+        each = kernel.own_bytes(dict(zip(kernel.sizes, values[len(kernel.pointers) :], strict=True)))
+        own = aligned((each // 4 + 1,))
+        values += [own.ctypes.data, each, 1]
+    given = argument_struct(kernel, values)
+    return lambda keep=own: f(None, ctypes.byref(given))
 
 
 def best(f: Callable[[], Any], rounds: int = 7, seconds: float = 0.05) -> float:

@@ -29,7 +29,7 @@ from networks import NETWORKS, feeds
 import irc
 from irc.cli import bench, costs
 from irc.toolchain.c_compiler import find_compiler
-from irc.toolchain.processor import cpu_features
+from irc.toolchain.processor import cpu_features, model_name
 
 PEERS = {"onnxruntime": bench.onnxruntime_engine, "openvino": bench.openvino_engine}
 MARKS = ("<!-- speed", "<!-- /speed -->")
@@ -105,11 +105,7 @@ def table(rows: Sequence[Row], precisions: Sequence[str], markdown: bool) -> str
 
 def machine() -> str:
     """The processor, what it has of what matters here, and the versions of everything."""
-    try:
-        said = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        said = []
-    name = next((s.split(":", 1)[1].strip() for s in said if s.startswith("model name")), platform.machine())
+    name = model_name().partition(":")[2].strip() or platform.machine()
     known = ("asimd", "avx2", "avx512f", "amx_bf16")
     have = [feature for feature in known if feature in cpu_features()]
     compiler = find_compiler()

@@ -3,6 +3,7 @@
 python bench/sweep.py --seed 1 --count 150              every family in turn; about three minutes on two idle cores
 python bench/sweep.py --family conv2d,einsum --threads 2
 python bench/sweep.py --target x86-64-v3                beside OpenVINO, held to AVX2; ONNX Runtime cannot be
+python bench/sweep.py --seed 1 --json l.json            keeps what was measured, for histogram.py to draw
 python bench/sweep.py --seed 1 --show 42 -o layer.onnx  writes a layer, to profile it
 
 The ratio is the faster peer's median by irc's: above 1, irc is the faster one.  A peer that cannot run a layer is left
@@ -32,6 +33,7 @@ from layers import Draft, Layer
 
 import irc
 from irc.cli import bench
+from irc.toolchain.processor import cpu_features, machine, model_name
 
 FAMILIES: dict[str, Callable[[Draft], str]] = {
     "conv2d": partial(layers.convolution, rank=2),
@@ -133,6 +135,14 @@ def summary(rows: Sequence[Row], floor: float) -> str:
     return "\n".join(lines)
 
 
+def title(given: argparse.Namespace) -> str:
+    """State the machine and what was measured on it, as `bench/histogram.py` writes it above its picture."""
+    name = model_name().partition(":")[2].strip() or machine()
+    have = [feature for feature in ("asimd", "avx2", "avx512f", "amx_bf16") if feature in cpu_features()]
+    target = "" if given.target == "native" else f", {given.target}"
+    return f"{name} ({', '.join(have[-1:])}){target}, threads: {given.threads}, seed {given.seed}"
+
+
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
@@ -171,7 +181,8 @@ def main(words: Sequence[str] | None = None) -> int:
         print(rows[-1], flush=True)
     print(f"\n{summary(rows, given.floor)}\noff: {sum(r.off for r in rows)}")
     if given.json:
-        given.json.write_text(json.dumps([{**asdict(r), "ratio": r.ratio} for r in rows], indent=1), "utf-8")
+        layers = [{**asdict(r), "ratio": r.ratio} for r in rows]
+        given.json.write_text(json.dumps({"title": title(given), "layers": layers}, indent=1), "utf-8")
     return int(any(r.off or r.ratio < given.floor for r in rows))
 
 

@@ -196,6 +196,7 @@ def compile(
     bounds: Mapping[str, int] | None = None,
     cache: bool = True,
     max_memory: int | None = None,
+    max_ram: int | None = None,
     name: str | None = None,
 ) -> CompiledModel:
     """Compile a model.
@@ -205,6 +206,7 @@ def compile(
     2^-16 a product), "medium" (one).  target: "native", "x86-64-v2" … "aarch64".
     shapes fixes symbolic sizes ({"x": (1, 3, 224, 224)}); bounds limits data-dependent ones ({"n": 100}).
     max_memory: the most bytes, of constants that compiling makes and of a run (docs/adr/0015-limits.md).
+    max_ram: the most bytes of the context of the C, for which speed is given up.
     name: what names in C, and of its files, begin with; by default the model's own, and files are called model.c.
     With cache, artefacts are reused by content.  A model with values whose rank its inputs' shapes decide is
     compiled for the shapes of each call, and again only for others.  Raises InvalidModel, CompileError.
@@ -220,6 +222,7 @@ def compile(
         dict(bounds or {}),
         cache,
         max_memory=max_memory,
+        max_ram=max_ram,
         name=name,
     )
     return driver.compile_for_calls(source, options)

@@ -19,7 +19,7 @@ from irc.editing import precision, validity
 from irc.formats.document import RawGraph, RawModel, RawNode, RawValue
 from irc.ir.graph import Graph, Model
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType
-from irc.passes import idioms, infinite_extremes, list_sequences, pack_sequences, state as states
+from irc.passes import idioms, infinite_extremes, list_sequences, pack_sequences, settle_ranks, state as states
 
 if TYPE_CHECKING:
     import onnx
@@ -290,7 +290,10 @@ def to_openvino(model: Model, options: SaveOptions, sink: Sink) -> RawModel:
     version, newest = openvino_target(options)
     if version is None:
         version = model.version if model.format == "openvino" else 11
-    model = _idiomatic(replace(model, graph=without_sequences(model.graph)), "openvino", sink)
+    graph = without_sequences(model.graph)
+    if model.format != "openvino":
+        graph = settle_ranks.run(graph, sink)
+    model = _idiomatic(replace(model, graph=graph), "openvino", sink)
     if model.format != "openvino":
         model = infinite_extremes.test_each_element(model)
     release = None if options.for_openvino is None else _release(options.for_openvino)

@@ -171,6 +171,7 @@ def to_onnx(model: Model, options: SaveOptions) -> onnx.ModelProto:
 class CompileOptions:
     """What `irc.compile` is asked for; weights: "file" or "embed"; profile: what `irc.runtime.profiling` reads;
     max_memory: bytes of constants that are made and of a run, for both the defaults of `irc.ir.limits` where None;
+    max_ram: bytes that the context of the C may have (`irc.thrift`);
     contents: elements of integer inputs that are compiled in; name: what names in C and of its files begin with (None:
     the model's own name, and model.c)."""
 
@@ -184,6 +185,7 @@ class CompileOptions:
     weights: str = "file"
     profile: bool = False
     max_memory: int | None = None
+    max_ram: int | None = None
     contents: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     name: str | None = None
 
@@ -207,6 +209,8 @@ class CompileOptions:
             )
         if self.max_memory is not None and self.max_memory < 1:
             sink.report(codes.BAD_OPTION, option="max_memory", value=self.max_memory, expected="a number of bytes")
+        if self.max_ram is not None and (self.max_ram < 1 or self.backend == "numpy"):
+            sink.report(codes.BAD_OPTION, option="max_ram", value=self.max_ram, expected="a number of bytes, of C")
         if not isinstance(self.threads, int) or self.threads < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             sink.report(codes.BAD_OPTION, option="threads", value=self.threads, expected="a number from 1 on")
         if self.name is not None:
@@ -404,7 +408,11 @@ def generate_sources(
         from irc.instruction_sets import sources_of_sets
 
         return sources_of_sets(options, target, model.graph.name, partial(generate_sources, model))
-    return sources_of_one(model, options, target, watch)
+    if options.max_ram is None:
+        return sources_of_one(model, options, target, watch)
+    from irc.thrift import within
+
+    return within(options.max_ram, partial(sources_of_one, model, options, target, watch))
 
 
 def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Target, watch: Watch | None) -> Draft:
@@ -413,7 +421,7 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
     from irc.backends.c import files
     from irc.fusion import group
     from irc.kernels import isa_of
-    from irc.loops import lower, memory, states_in_context
+    from irc.loops import lower, memory, states_in_context, workspaces
     from irc.loops.budget import arena
     from irc.loops.builder import COPIES, FEW_COPIES
     from irc.passes import requirements
@@ -421,13 +429,14 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
 
     graph = model.graph.copy()
     states = explicit_states(graph)
-    isa = isa_of(frozenset(target.features), target.machine)
+    isa = isa_of(frozenset(target.features), target.machine, target.l2)
     prepare(graph, options, pipelines.compile_c(isa, options.precision), watch)
     requirements.require_ranks(graph)
     tell("loops")
     copies = COPIES if isa.has_vectors else FEW_COPIES
     program = lower.lower(graph, group.run(graph), model.graph.name or "model", copies=copies)
     states_in_context.keep(program, states)
+    workspaces.allot(program, threads := options.target == "plain" or c_compiler.has_libraries(options.target))
     plan = memory.plan(program)
     if watch is not None:
         watch.program(program, plan)
@@ -445,7 +454,7 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
         options.profile,
         isa.has_vectors,
         c_compiler.compiler_name(options.target),
-        threads := options.target == "plain" or c_compiler.has_libraries(options.target),
+        threads,
     )
     manifest["weights"] = wanted.file(files.WEIGHTS)
     if options.profile:
@@ -477,7 +486,7 @@ def graph_of_kernels(model: Model, options: CompileOptions, target: c_compiler.T
     graph = model.graph.copy()
     explicit_states(graph)
     with located(model), using(choices):
-        isa = isa_of(frozenset(target.features), target.machine)
+        isa = isa_of(frozenset(target.features), target.machine, target.l2)
         passes = pipelines.compile_c(isa, options.precision)
         prepare(graph, options, passes[: [name for name, _ in passes].index("select-kernels") + 1])
     return graph
@@ -541,7 +550,7 @@ def _passes(options: CompileOptions) -> tuple[Pass, ...]:
     from irc.kernels import isa_of
 
     target = c_compiler.target_of_sources(options.target)
-    return pipelines.compile_c(isa_of(frozenset(target.features), target.machine), options.precision)
+    return pipelines.compile_c(isa_of(frozenset(target.features), target.machine, target.l2), options.precision)
 
 
 def explicit_states(graph: Graph) -> list[tuple[Value, Value, Any]]:
@@ -576,20 +585,9 @@ def choose_backend(wanted: str | None) -> str:
 
 def cache_key(content: str, backend: str, options: CompileOptions) -> str:
     """The artefact's key: of the model's content, the options, irc itself, the compiler and the processor."""
-    parts = [
-        content,
-        backend,
-        options.precision,
-        sorted(options.shapes.items()),
-        sorted(options.bounds.items()),
-        options.weights,
-        options.profile,
-        options.max_memory,
-        options.name,
-        sorted(options.contents.items()),
-        VERSION,
-        store.generator_hash(),
-    ]
+    rest = replace(options, backend=backend, threads=1, cache=True, target="", shapes={}, bounds={}, contents={})
+    tables = (options.shapes, options.bounds, options.contents)
+    parts: list[Any] = [content, rest, *(sorted(t.items()) for t in tables), VERSION, store.generator_hash()]
     if backend == "c":
         c_compiler.require_libraries(options.target)
         compiler = c_compiler.require_compiler(options.target)

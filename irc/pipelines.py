@@ -98,6 +98,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         bf16_storage,
         channels_last,
         concat_in_place,
+        fake_quantized,
         fold_taps,
         images,
         integer_convolutions,
@@ -112,6 +113,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
 
     at = [name for name, _ in COMPILE_C].index("decompose")
     early: Pass = ("select-composites", lambda graph, sink: select.run(graph, isa, True, precision))
+    fake: Pass = ("fake-quantized", lambda graph, sink: fake_quantized.run(graph, isa))
     integers: Pass = ("integer-products", lambda graph, sink: integer_products.run(graph, isa))
     windows: Pass = ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa))
     wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
@@ -133,7 +135,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         return (*COMPILE_C[:at], strings, *_each(decoders), *COMPILE_C[at:])
     first = (strings, *_each(decoders, wide, early, convolutions, seen, few))
     folded = [name for name, _ in COMPILE_C].index("fold")
-    before = (*COMPILE_C[:folded], *_each(integers, windows), *COMPILE_C[folded:at])
+    before = (*COMPILE_C[:folded], *_each(fake, integers, windows), *COMPILE_C[folded:at])
     return (*before, *first, *COMPILE_C[at:], *_each(again, *kernels))
 
 

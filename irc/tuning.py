@@ -23,6 +23,7 @@ from irc.kernels import PROTOTYPES
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.choices import Recorder
 from irc.kernels.core.invocation import argument_struct
+from irc.kernels.core.workspace import MOST, aligned
 from irc.runtime import cache, tuned
 from irc.runtime.pool import pool_for
 from irc.selection.selector import KernelOp
@@ -179,13 +180,17 @@ def _runner(case: Case, library: Any, pool: int | None) -> Callable[[int], None]
 
     last = [memory(*case.result), *([memory(case.scratch, np.uint8)] if case.scratch else [])]
     once = [None if fixed else memory(count, dtype) for count, dtype, _, fixed in case.operands]
+    own: list[int] = []
+    if case.kernel.has_workspaces:
+        each = aligned(case.kernel.own_bytes(dict(zip(case.kernel.sizes, case.sizes, strict=True))))
+        own = [memory(each * MOST, np.uint8), each, MOST]
     calls: list[ctypes.Structure] = []
     for _ in range(copies):
         pointers = [
             (memory(count, dtype) if shared is None else shared) + start * np.dtype(dtype).itemsize
             for (count, dtype, start, _), shared in zip(case.operands, once, strict=True)
         ]
-        calls.append(argument_struct(case.kernel, [*pointers, *last, *case.sizes]))
+        calls.append(argument_struct(case.kernel, [*pointers, *last, *case.sizes, *own]))
     threads = ctypes.c_void_p(pool)
 
     def run(number: int) -> None:

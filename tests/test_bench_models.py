@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import math
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -113,6 +115,20 @@ def test_the_sweep_adds_up() -> None:
     ]
 
 
+def test_the_histogram_has_every_layer(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = [("pool", 0.5), ("pool", 2.0), ("norm", 4.0), ("norm", math.nan)]
+    layers = [{"family": family, "ratio": ratio} for family, ratio in rows]
+    (tmp_path / "l.json").write_text(json.dumps({"title": "a machine", "layers": layers}), "utf-8")
+    svg = tmp_path / "pictures" / "l.svg"
+    assert module("histogram").main([str(tmp_path / "l.json"), "-o", str(svg)]) == 0
+    text = svg.read_text("utf-8")
+    assert "a machine" in text and "3 layers, geometric mean 1.59, 1 below 0.9" in text
+    first = text
+    module("histogram").main([str(tmp_path / "l.json"), "-o", str(svg)])
+    assert svg.read_text("utf-8") == first, "the same figures give the same file"
+
+
 def test_a_neighbour_runs_beside_every_other_round_and_is_ended() -> None:
     neighbour = module("neighbour")
     shares = neighbour.measure({"onnxruntime": lambda: 0, "openvino": lambda: 0, "irc": lambda: 0}, 0.0, 0.001)
@@ -120,3 +136,13 @@ def test_a_neighbour_runs_beside_every_other_round_and_is_ended() -> None:
     with neighbour.neighbour() as let:
         let(False)
     assert neighbour.ratio({"onnxruntime": 3.0, "openvino": 2.0, "irc": 1.0}) == 2.0
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+def test_cold_says_where_compiling_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert module("cold").main(["mlp", "--small"]) == 0
+    title, row = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert row[0] == "mlp" and len(title) == len(row)
+    seconds, reading, passes, compiler, files, longest = map(float, row[1:])
+    assert seconds == pytest.approx(reading + passes + compiler, abs=0.02)
+    assert 0 < longest <= compiler + 0.01 and longest <= files

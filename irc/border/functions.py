@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,34 +136,34 @@ def _resolve_graph(graph: RawGraph, given: dict[str, Any], opsets: dict[str, int
 
 def _rename(node: RawNode, body: Body, call: RawNode) -> RawNode:
     outputs = [replace(v, key=body.key(v.key), names=(body.key(v.key),) if v.key else ()) for v in node.outputs]
-    attrs = _renamed_attributes(node, body)
+    attrs = renamed_attributes(node, body.key)
     name = f"{call.name or call.type}/{node.name or node.type}"
     inputs = [body.key(k) for k in node.inputs]
     return replace(node, inputs=inputs, outputs=outputs, attrs=attrs, name=name, loc=call.loc)
 
 
-def _renamed_attributes(node: RawNode, body: Body) -> dict[str, Attr]:
-    """A node's attributes with the body's keys in its graphs, and where they name values."""
-    attrs = {k: _rename_graph(v, body) if isinstance(v, RawGraph) else v for k, v in node.attrs.items()}
+def renamed_attributes(node: RawNode, rename: Callable[[str], str]) -> dict[str, Attr]:
+    """Make a node's attributes with other keys in its graphs, and where they name values."""
+    attrs = {k: _rename_graph(v, rename) if isinstance(v, RawGraph) else v for k, v in node.attrs.items()}
     for name, keys in support.named_keys(node).items():
-        renamed = [body.key(key) for key in keys]
+        renamed = [rename(key) for key in keys]
         attrs[name] = renamed if isinstance(attrs[name], list) else renamed[0]
     return attrs
 
 
-def _rename_graph(graph: RawGraph, body: Body) -> RawGraph:
+def _rename_graph(graph: RawGraph, rename: Callable[[str], str]) -> RawGraph:
     def value(v: RawValue) -> RawValue:
-        return replace(v, key=body.key(v.key))
+        return replace(v, key=rename(v.key))
 
     twin = copy.copy(graph)
     twin.inputs, twin.outputs = [value(v) for v in graph.inputs], [value(v) for v in graph.outputs]
-    twin.constants = {body.key(k): t for k, t in graph.constants.items()}
+    twin.constants = {rename(k): t for k, t in graph.constants.items()}
     twin.nodes = [
         replace(
             n,
-            inputs=[body.key(k) for k in n.inputs],
+            inputs=[rename(k) for k in n.inputs],
             outputs=[value(v) for v in n.outputs],
-            attrs=_renamed_attributes(n, body),
+            attrs=renamed_attributes(n, rename),
         )
         for n in graph.nodes
     ]

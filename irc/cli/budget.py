@@ -34,6 +34,28 @@ def of_model(path: str, target: str, shapes: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def of_context(model: Any, shapes: dict[str, Any]) -> dict[str, Any]:
+    """What C for this machine keeps in memory in a run, by the sources alone; why, where there are none."""
+    from irc import driver
+    from irc.diagnostics import IrcError
+
+    try:
+        memory = driver.sources(model, driver.CompileOptions(backend="c", shapes=shapes)).manifest["memory"]
+    except IrcError as e:
+        return {"unknown": str(e)}
+    return {**memory, "steps": _steps(memory["arena"])}
+
+
+def context_line(memory: dict[str, Any]) -> str:
+    """The same in a line."""
+    if "unknown" in memory:
+        return f"memory of a run: unknown: {memory['unknown']}"
+    context = memory["context_bytes"]
+    parts = [f"context {_bytes(context)}"] if context is not None else []
+    parts += [f"arena {_bytes(memory['arena']['bytes'])}", f"weights {_bytes(memory['weights_bytes'])}"]
+    return f"memory of a run: {', '.join(parts)}"
+
+
 def _built(folder: Path, files: list[str], name: str, target: str) -> dict[str, Any]:
     """Bytes of code and of the stack that a run takes, by its calls; nothing where there is no GCC for the target."""
     from irc.diagnostics import CompileError

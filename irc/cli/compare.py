@@ -56,7 +56,8 @@ def command(
     """Run two models (files, or folders that `irc compile` wrote) on the same inputs and compare their outputs.
 
     Inputs and outputs meet by name, or by position where the names differ.  Inputs that are not given are random
-    (seeded).  Exit status 1 if a type, a shape or a value differs by more than the tolerance.
+    (seeded).  Where one model takes f32 and the other f16, say, both get the same numbers, those of f16.  Exit
+    status 1 if a type, a shape or a value differs by more than the tolerance.
 
     --layers looks for the origin of a difference: a few tensors a run, which both files call by one name.
     """
@@ -139,22 +140,26 @@ def _by_layers(
 # ---------------------------------------------------------------------------- differences
 def _rows(a: Runnable, b: Runnable, arrays: dict[str, Any], tolerance: float | None) -> list[dict[str, Any]]:
     """What is said of each output on these inputs of A; one row without a name where the models do not fit."""
+    from irc.comparison.measures import for_both
     from irc.comparison.side import paired_ports
 
     inputs, outputs = paired_ports(a.inputs, b.inputs), paired_ports(a.outputs, b.outputs)
     if inputs is None or outputs is None:
         counts = _counts("input", a.inputs, b.inputs) if inputs is None else _counts("output", a.outputs, b.outputs)
         return [{"name": "", "same": False, "reason": counts}]
-    given = {b.inputs[k].name: arrays[a.inputs[i].name] for i, k in inputs}
+    given: list[dict[str, Any]] = [{}, {}]
+    for i, k in inputs:
+        x, y = a.inputs[i], b.inputs[k]
+        given[0][x.name], given[1][y.name] = for_both(arrays[x.name], x.dtype, y.dtype)
     with console.progress("running both"):
-        results = [list(a(arrays)), list(b(given))]
+        results = [list(a(given[0])), list(b(given[1]))]
     return [_row(a.outputs[i].name, results[0][i], results[1][k], tolerance) for i, k in outputs]
 
 
 def _row(name: str, a: Any, b: Any, tolerance: float | None) -> dict[str, Any]:
     """What is said of an output; `reason` where it differs."""
     from irc.arrays import is_array
-    from irc.comparison.measures import NARROW, RELATIVE, difference
+    from irc.comparison.measures import NARROW, RELATIVE, as_float, difference
 
     row: dict[str, Any] = {"name": name, "same": False, "reason": ""}
     if not is_array(a) or not is_array(b):
@@ -162,10 +167,14 @@ def _row(name: str, a: Any, b: Any, tolerance: float | None) -> dict[str, Any]:
         allowed = RELATIVE if tolerance is None else tolerance
     else:
         row |= {"dtype": str(a.dtype), "shape": list(a.shape)}
+        width = min(a.dtype.itemsize, b.dtype.itemsize)
+        if a.dtype != b.dtype and as_float(b, a).dtype == a.dtype:
+            row["dtype"] = f"{a.dtype} and {b.dtype}"
+            b = as_float(b, a)
         if a.dtype != b.dtype or a.shape != b.shape:
             types = [feeds.describe(x.dtype, x.shape) for x in (a, b)]
             return row | {"reason": f"{types[0]} and {types[1]}"}
-        allowed = (NARROW if a.dtype.itemsize <= 2 else RELATIVE) if tolerance is None else tolerance
+        allowed = (NARROW if width <= 2 else RELATIVE) if tolerance is None else tolerance
         row |= {"relative": _number(difference(a, b, exact_integers=tolerance is None)), **_largest(a, b)}
     row["tolerance"] = allowed
     row["same"] = row["relative"] is not None and row["relative"] <= allowed

@@ -51,6 +51,12 @@ SOURCES = (".c", "kernels.h", ".py", "Makefile", "CMakeLists.txt")
     metavar="BYTES",
     help="Of constants that compiling makes, and of a run.  Default: 256 MB, 64 GB.",
 )
+@click.option(
+    "--max-ram",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Of the context in C, beside the stack: gives up threads, copies and kernels for it as needed.",
+)
 @click.option("--tune", is_flag=True, help="Measure which kernel is the fastest for each product and convolution.")
 @click.option("--dump-after", metavar="PASS", help="Only print the graph after this pass, as text, and stop.")
 @click.option(

@@ -25,15 +25,16 @@ def command(model: str, target: str | None, shapes: tuple[str, ...], svg: str | 
     With --target it is compiled to C for that processor, as `irc compile --emit c` does, and where a C compiler for it
     is found that C is compiled, to say how large code and stack are; nothing is kept.
     """
-    said = _of_folder(Path(model)) if console.is_folder(model) else _of_model(model)
+    fixed = console.parse_shapes(shapes)
+    said = _of_folder(Path(model)) if console.is_folder(model) else _of_model(model, fixed)
     if not console.is_folder(model) and (target or svg):
-        said["budget"] = budget.of_model(model, target or "native", console.parse_shapes(shapes))
+        said["budget"] = budget.of_model(model, target or "native", fixed)
     if svg is not None:
         budget.draw(said.get("budget") or said.get("memory"), model, Path(svg))
     console.out(JsonText(said, indent=2) if as_json else _text(said))
 
 
-def _of_model(path: str) -> dict[str, Any]:
+def _of_model(path: str, shapes: dict[str, Any]) -> dict[str, Any]:
     import irc
     from irc.cli import costs
 
@@ -52,6 +53,8 @@ def _of_model(path: str) -> dict[str, Any]:
     said["macs"] = int(macs) if macs.is_const else str(macs)
     if uncounted:
         said["macs_without"] = uncounted
+    with console.progress(f"planning the memory of {path}"):
+        said["memory"] = budget.of_context(model, shapes)
     return said
 
 
@@ -117,6 +120,7 @@ def _text(said: dict[str, Any]) -> TerminalText:
         lines.append(f"multiply-accumulates: {_grouped(said['macs'])}")
         if "macs_without" in said:
             lines.append(f"  not counted: {', '.join(said['macs_without'])}")
+        lines.append(budget.context_line(said["memory"]))
     plain = {k: v for k, v in said.items() if isinstance(v, str | int) and k not in _IN_TEXT}
     lines += [f"{key.replace('_', ' ')}: {_grouped(value)}" for key, value in plain.items()]
     if "files" in said:

@@ -110,7 +110,9 @@ def _open(model: str, threads: int, shapes: dict[str, tuple[int, ...]], options:
 
 
 def _write(report: Report, trace: str | None, html: str | None) -> int:
-    made = ((trace, lambda: JsonText(report.as_trace())), (html, report.as_html))
+    from irc.cli.profile_page import page
+
+    made = ((trace, lambda: JsonText(report.as_trace())), (html, lambda: page(report)))
     for target, text in made:
         if target is None:
             continue

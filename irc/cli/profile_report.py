@@ -1,4 +1,4 @@
-"""What `irc profile` shows: tables of text, JSON, a trace for chrome://tracing, and an HTML page of its own."""
+"""What `irc profile` shows: tables of text, JSON, and a trace for chrome://tracing; `profile_page` has the HTML."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, LiteralString
+from typing import Any
 
 from irc.cli import console, feeds
-from irc.diagnostics.html_text import HtmlText
-from irc.diagnostics.terminal import TerminalText, visible
+from irc.diagnostics.terminal import TerminalText
 from irc.runtime.limits import Limits
 from irc.runtime.profiling import Profile, Step, family
 
@@ -28,7 +27,11 @@ IN_CACHES = "cache"
 
 @dataclass
 class Row:
-    """Calls that are reported together.  flops, executed, bytes: None if they are unknown of any; layers: of all."""
+    """Calls that are reported together.
+
+    flops, executed, bytes: None if they are unknown of any.  layers, tensors: of all calls; of each, what it reads and
+    writes.
+    """
 
     name: str
     kind: str
@@ -38,6 +41,7 @@ class Row:
     executed: float | None
     bytes: int | None
     layers: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
 
     def rate(self, amount: float | None) -> float | None:
         """Of an amount, a second."""
@@ -51,6 +55,11 @@ def kind_of(step: Step) -> str:
 
 def layers_of(step: Step) -> str:
     return ", ".join(step.layers) or step.function
+
+
+def tensors_of(step: Step) -> str:
+    """Write what a step reads and writes: `f32[1,8], f32[8,4] → f32[1,4]`; nothing where the profile does not say."""
+    return f"{', '.join(step.operands)} → {', '.join(step.results)}" if step.operands or step.results else ""
 
 
 def kernel_of(step: Step) -> str:
@@ -69,11 +78,12 @@ def rows(steps: list[Step], name: Callable[[Step], str]) -> list[Row]:
         row.executed = None if row.executed is None or s.executed is None else row.executed + s.executed
         row.bytes = None if row.bytes is None or s.bytes is None else row.bytes + s.bytes
         row.layers = tuple(dict.fromkeys((*row.layers, *s.layers)))
+        row.tensors = tuple(dict.fromkeys((*row.tensors, *filter(None, [tensors_of(s)]))))
     return sorted(found.values(), key=lambda r: -r.seconds)
 
 
-def _titled(row: Row, most: int | None = None) -> str:
-    """A row's name, with its layers (so many at most) unless they are the name."""
+def titled(row: Row, most: int | None = None) -> str:
+    """Write a row's name, with its layers (so many at most) unless they are the name."""
     layers, rest = ", ".join(row.layers), len(row.layers) - (most or len(row.layers))
     if layers in (row.name, ""):
         return row.name
@@ -195,7 +205,7 @@ class Report:
         left = max(width - sum(widths) - 2 * len(widths), NARROWEST)
         table.add_column(title, overflow="fold")
         for r, cells in zip(found[:top], shown, strict=False):
-            lines = broken(TerminalText(_titled(r, MOST_LAYERS)), left)
+            lines = broken(TerminalText(titled(r, MOST_LAYERS)), left)
             table.add_row(*cells, Text("\n".join(lines)))
         if rest := found[top:]:
             seconds = sum(r.seconds for r in rest)
@@ -248,57 +258,6 @@ class Report:
             )
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
-    def as_html(self) -> HtmlText:
-        """A page that needs nothing else: the run as a bar, function by function, and both tables."""
-        colours = {kind: f"hsl({47 * k % 360} 65% 62%)" for k, kind in enumerate(self._kinds())}
-        legend = [
-            HtmlText.element("span", _coloured("i", colours[kind]), f"{kind} {100 * share:.1f} %")
-            for kind, share in self._kinds().items()
-        ]
-        tables = [
-            self._html_table(title, found, colours)
-            for title, found in (("Layers", self.layers), ("Kernels and generated functions", self.kernels))
-        ]
-        title = f"{self.model}: profile"
-        parts = {
-            "title": HtmlText.element("title", title),
-            "head": HtmlText.element("h1", title),
-            "heading": HtmlText.element("div", *(HtmlText.element("p", line) for line in self.heading())),
-            "legend": HtmlText.element("p", *legend, id="legend"),
-            "bar": HtmlText.element("div", *self._bar(colours), id="run"),
-            "tables": HtmlText.element("div", *tables),
-            "notes": HtmlText.element("div", *(HtmlText.element("p", line) for line in self.notes()), id="notes"),
-        }
-        return HtmlText.page(_PAGE, parts)
-
-    def _kinds(self) -> dict[str, float]:
-        """Families of kernels with their part of the time, the longest first."""
-        whole = self.total.seconds or 1.0
-        return {r.name: r.seconds / whole for r in rows(self.profile.steps, kind_of)}
-
-    def _bar(self, colours: dict[str, str]) -> list[HtmlText]:
-        whole = self.total.seconds or 1.0
-        parts: list[HtmlText] = []
-        for s in self.profile.steps:
-            (row,) = rows([s], layers_of)
-            figures = [f"{n}: {c}" for n, c in zip(COLUMNS, self.cells(row), strict=True) if c]
-            told = "\n".join(map(visible, [layers_of(s), kernel_of(s), *figures]))
-            share = 100 * s.seconds / whole
-            label = layers_of(s) if share > 2 else ""
-            style = f"width:{share:.4f}%;background:{colours[kind_of(s)]}"
-            parts.append(HtmlText.element("div", label, style=style, title=told))
-        return parts
-
-    def _html_table(self, title: str, found: list[Row], colours: dict[str, str]) -> HtmlText:
-        head = HtmlText.element("tr", *(HtmlText.element("th", c) for c in (*COLUMNS, "")))
-        longest = max((r.seconds for r in found), default=0.0) or 1.0
-        body: list[HtmlText] = []
-        for r in found:
-            cells = [HtmlText.element("td", c) for c in self.cells(r)]
-            bar = _coloured("i", colours[r.kind], f"width:{100 * r.seconds / longest:.2f}%;")
-            body.append(HtmlText.element("tr", *cells, HtmlText.element("td", bar, _titled(r), title=_titled(r))))
-        return HtmlText.element("div", HtmlText.element("h2", title), HtmlText.element("table", head, *body))
-
 
 def broken(text: str, width: int) -> list[str]:
     """Break a text into lines of that width: between words, within longer ones behind separators of names."""
@@ -320,33 +279,4 @@ def _packed(pieces: list[str], between: str, width: int) -> list[str]:
     return lines
 
 
-def _coloured(tag: LiteralString, colour: str, more: str = "") -> HtmlText:
-    return HtmlText.element(tag, style=f"{more}background:{colour}")
-
-
 TRACED = ("seconds", "flops", "executed", "bytes", "flops_per_second", "bytes_per_second", "of_peak", "of_bandwidth")
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">{title}<style>
-body {{ font: 14px system-ui, sans-serif; margin: 2em; color: #222; background: #fff }}
-p {{ margin: .2em 0 }} h1 {{ font-size: 1.3em }} h2 {{ font-size: 1.1em; margin: 1.5em 0 .4em }}
-#run {{ display: flex; height: 5em; margin: 1em 0; border: 1px solid #888 }}
-#run div {{ box-sizing: border-box; overflow: hidden; white-space: nowrap; font-size: 11px; padding: .3em 0 0 .2em;
-  border-right: 1px solid #fff8; writing-mode: vertical-rl }}
-#run div:hover {{ filter: brightness(.8) }}
-#legend span {{ margin-right: 1.2em }}
-#legend i {{ display: inline-block; width: .8em; height: .8em; margin-right: .3em }}
-table {{ border-collapse: collapse; width: 100% }}
-th, td {{ text-align: right; padding: .1em .6em; white-space: nowrap }}
-th {{ border-bottom: 1px solid #888; font-weight: 600 }}
-td:last-child {{ text-align: left; width: 60%; position: relative; max-width: 0 }}
-td:last-child {{ overflow: hidden; text-overflow: ellipsis }}
-#notes {{ margin-top: 1.5em; color: #555 }}
-td:last-child i {{ position: absolute; left: 0; top: 15%; height: 70%; opacity: .35 }}
-</style></head><body>
-{head}{heading}
-{legend}
-{bar}
-{tables}
-{notes}
-</body></html>
-"""

@@ -11,7 +11,7 @@ import numpy as np
 from irc.arrays import is_array
 from irc.comparison.bisection import OUTPUTS_A_RUN, Search
 from irc.comparison.matching import Pair, operands, pairs_of
-from irc.comparison.measures import NARROW, RELATIVE, Distance, difference, measure
+from irc.comparison.measures import NARROW, RELATIVE, Distance, difference, for_both, measure
 from irc.comparison.side import Side, misfit, paired_ports
 
 
@@ -53,15 +53,17 @@ def compare_layers(
 ) -> Found:
     """Find the first tensor in which two models differ for these arguments, in the order of the inputs of `a`.
 
-    Only the parts that lead to `at_once` tensors are loaded and run, one model after the other.  tolerance: the
-    largest relative difference; by default what rounding explains, and integers exact but for those of 8 bits, which
-    are quantized values.  IrcError IRC4910 where inputs or outputs are not as many.
+    Inputs of two widths of floats get numbers of the narrower.  Only the parts that lead to `at_once` tensors are
+    loaded and run, one model after the other.  tolerance: the largest relative difference; by default what rounding
+    explains, and integers exact but for those of 8 bits, which are quantized values.  IrcError IRC4910 where inputs
+    or outputs are not as many.
     """
     inputs, outputs = paired_ports(a.inputs, b.inputs), paired_ports(a.outputs, b.outputs)
     if inputs is None or outputs is None:
         raise misfit("inputs" if inputs is None else "outputs", a, b)
-    given = {k: arguments[i] for i, k in inputs}
-    others = [given[k] for k in range(len(b.inputs))]
+    arguments, others = list(arguments), [None] * len(b.inputs)
+    for i, k in inputs:
+        arguments[i], others[k] = for_both(arguments[i], a.inputs[i].dtype, b.inputs[k].dtype)
     ends = [(a.own_outputs[i], b.own_outputs[k]) for i, k in outputs]
     pairs = pairs_of(a.graph, b.graph, ends)
     verdicts: dict[int, Verdict] = {}

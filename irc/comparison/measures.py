@@ -54,6 +54,17 @@ def as_float(value: Any, like: Any) -> Any:
     return value.astype(target) if is_array(value) and _is_float(value.dtype) and _is_float(target) else value
 
 
+def for_both(value: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Give an argument to two models whose inputs are of the types a and b: the same numbers, if both are floats.
+
+    They are rounded to the narrower type, so that a difference of the results is not one of the arguments.
+    """
+    if a == b or not _is_float(a) or not _is_float(b):
+        return value, value
+    rounded = as_float(value, min(a, b, key=lambda t: t.itemsize))
+    return as_float(rounded, a), as_float(rounded, b)
+
+
 def _is_float(type: Any) -> bool:
     name = getattr(type, "name", "")
     return name.startswith(("float", "bfloat"))

@@ -13,6 +13,7 @@ import numpy as np
 from irc.arrays import Array
 from irc.border.again import document_of, model_of
 from irc.border.support import bodies_of, captured_keys
+from irc.editing.branches import take_known
 from irc.editing.extraction import needed_part
 from irc.formats.document import RawGraph, RawModel, RawNode, RawTensor, RawValue
 from irc.ir.graph import Graph, Model, Node, Origin, Value
@@ -35,10 +36,12 @@ def simplify(model: Model) -> Model:
 
     Sizes and other values that do not depend on the inputs become constants, unless these were larger (weights that
     are stored compressed stay so).  Nodes of the same operation, attributes and operands become one, and nodes that
-    give their operand on are left out.  Bodies of loops and branches stay as they are.  Raises ConversionError.
+    give their operand on are left out.  Of an If whose condition is known the branch that runs is left; other bodies of
+    loops and branches stay as they are.  Raises ConversionError.
     """
     raw = document_of(model)
     while True:
+        raw = take_known(raw)
         before = len(raw.graph.nodes)
         raw = fold(raw)
         raw.graph = needed_part(_merged(raw.graph, _kept(raw)))

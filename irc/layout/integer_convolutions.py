@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import TensorType, f32, i8, i32, u8
+from irc.ir.types import TensorType, f32, i8, i32, u8, value_range
 from irc.kernels.core.isa import Isa
 from irc.kernels.integer.problem import SETS
 from irc.opdef.base import Array
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_type
 from irc.ops.activation import Relu
+from irc.ops.clip import Clip
 from irc.ops.conv import Conv
 from irc.ops.quantize import DequantizeLinear, QuantizeLinear
 from irc.passes.replace import replace_value
@@ -32,11 +33,17 @@ NEAR = 1e-4
 
 @dataclass(frozen=True)
 class _Quantized:
-    """The operands of a DequantizeLinear."""
+    """The operands of a DequantizeLinear; axis: along which there are several scales."""
 
     x: Value
     scale: Array
     zero: Value | None
+    axis: int = 0
+
+    @property
+    def point(self) -> int | None:
+        """The only zero point, if there is one and it is known."""
+        return _only(self.zero)
 
 
 def run(graph: Graph, isa: Isa) -> int:
@@ -56,41 +63,80 @@ def _rewritten(graph: Graph, node: Node) -> bool:
     bias = rest[0] if rest else None
     assert given is not None and weights is not None
     x, w = _quantized(given), _quantized(weights)
-    if x is None or w is None or x.scale.size != 1 or x.x.dtype not in (u8, i8) or len(x.x.shape) not in (3, 4):
+    if x is None or w is None or x.x.dtype not in (u8, i8) or len(x.x.shape) not in (3, 4):
         return False
     integers = _integers(w, weights)
-    if integers is None:
+    assert isinstance(node.op, Conv)
+    if integers is None or w.axis != 0 or not _fits_input(x, integers, node.op.group):
         return False
     build, out = Builder(graph, node.name or node.op.name, node.loc), node.outputs[0]
-    outputs, rank = integers.shape[0], integers.ndim
+    outputs, around = integers.shape[0], (1,) * (integers.ndim - 2)
     of_sums = (x.scale.reshape(-1) * w.scale.reshape(-1)).astype(np.float32)
     exact = None if bias is None else _of_sums(bias, of_sums, outputs)
     sums = build.add(node.op, _difference(build, x), graph.add_constant(integers, weights.name), exact)
-    last = _quantizer(graph, out) if bias is None or exact is not None else None
-    factor = of_sums if last is None else of_sums / last.scale
     wide = build.Cast(sums, to=f32)
-    made = build.Mul(wide, build.const(factor.reshape(-1, *(1,) * (rank - 2)).astype(np.float32), f32))
+    added = None if bias is None or exact is not None else bias.array
+    last = _quantizer(graph, out, outputs) if bias is None or exact is not None or added is not None else None
     if last is None:
+        made = build.Mul(wide, build.const(of_sums.reshape(-1, *around), f32))
         if bias is not None and exact is None:
-            made = build.Add(made, build.Reshape(bias, [outputs, *(1,) * (rank - 2)]))
+            made = build.Add(made, build.Reshape(bias, [outputs, *around]))
         return made.type == out.type and bool(replace_value(graph, out, made))
-    if last.relu:
-        made = build.Relu(made)
+
+    def constant(array: Array) -> Value:
+        quotients = (array.astype(np.float64) / last.scale).astype(np.float32).reshape(-1)
+        return build.const(quotients.reshape(-1, *around) if np.ptp(quotients) else quotients[0], f32)
+
+    made = build.Mul(wide, constant(of_sums))
+    steps = [*([] if added is None else [_Step("Add", added)]), *last.steps()]
+    for step in steps:
+        made = getattr(build, step.name)(made, constant(step.array))
     one = build.const(np.float32(1.0), f32)
-    operands = [made, one] if last.zero is None else [made, one, last.zero]
+    operands = [made, one, *([] if last.zero is None else [build.const(last.zero, last.result.dtype)])]
     quantized = build.add(last.op, *operands)
     return quantized.type == last.result.type and bool(replace_value(graph, last.result, quantized))
 
 
+def _fits_input(x: _Quantized, weights: Array, group: int) -> bool:
+    """Tell whether the input has one scale, or one for each channel of a depthwise convolution, and one zero point."""
+    if x.scale.size == 1:
+        return True
+    depthwise = group == weights.shape[0] == x.scale.size and weights.shape[1] == 1
+    return depthwise and x.axis == 1 and (x.zero is None or x.point is not None)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Add, Max or Min of a result and constants: one, or one for each output."""
+
+    name: str
+    array: Array
+
+
 @dataclass(frozen=True)
 class _Quantizer:
-    """What alone reads a result: QuantizeLinear to bytes with one scale, perhaps behind a Relu."""
+    """What alone reads a result: QuantizeLinear to bytes, perhaps behind a bias, a Relu and a Clip."""
 
     op: QuantizeLinear
     scale: Array
-    zero: Value | None
+    zero: int | None
     result: Value
-    relu: bool
+    before: tuple[_Step, ...]
+
+    def steps(self) -> list[_Step]:
+        """List the steps in front of it, without bounds at the end that its range implies."""
+        ends = [k for k, step in enumerate(self.before) if step.name == "Add"]
+        bounds = self.before[ends[-1] + 1 if ends else 0 :]
+        lower, upper = ([s.array for s in bounds if s.name == name] for name in ("Max", "Min"))
+        if not all(np.all(low <= high) for low in lower for high in upper):
+            return list(self.before)
+        kept = [step for step in bounds if not self._is_implied(step)]
+        return [*self.before[: len(self.before) - len(bounds)], *kept]
+
+    def _is_implied(self, step: _Step) -> bool:
+        least, largest = value_range(self.result.dtype)
+        bounds = np.rint(step.array / self.scale) + (self.zero or 0)
+        return bool(np.all(bounds <= least if step.name == "Max" else bounds >= largest))
 
 
 def _quantized(v: Value) -> _Quantized | None:
@@ -102,9 +148,9 @@ def _quantized(v: Value) -> _Quantized | None:
     if x is None or scale is None or not isinstance(x.type, TensorType) or scale.dtype != f32:
         return None
     scales = scale.array
-    if scales is None or node.op.block_size or (scales.size != 1 and (scales.ndim != 1 or node.op.axis != 0)):
+    if scales is None or node.op.block_size or (scales.size != 1 and scales.ndim != 1):
         return None
-    return _Quantized(x, scales, zero)
+    return _Quantized(x, scales, zero, node.op.axis % max(len(x.shape), 1) if scales.size != 1 else 0)
 
 
 def _integers(w: _Quantized, weights: Value) -> Array | None:
@@ -131,23 +177,73 @@ def _of_sums(bias: Value, scales: Array, outputs: int) -> Value | None:
     return found.x if near else None
 
 
-def _quantizer(graph: Graph, v: Value) -> _Quantizer | None:
-    relu = False
+def _quantizer(graph: Graph, v: Value, outputs: int) -> _Quantizer | None:
+    """Find the QuantizeLinear that alone reads a result, behind steps with constants."""
+    steps: list[_Step] = []
     while not graph.keeps(v) and len(v.uses) == 1:
         user = next(iter(v.uses))
-        if isinstance(user.op, Relu) and not relu:
-            relu, v = True, user.outputs[0]
-            continue
-        if not isinstance(user.op, QuantizeLinear) or user.outputs[0].dtype not in (u8, i8):
+        if isinstance(user.op, QuantizeLinear):
+            return _quantizer_at(user, tuple(steps), outputs)
+        found = _steps_of(user, v, outputs)
+        if found is None or user.outputs[0].shape != v.shape:
             return None
-        _, scale, zero = (*user.inputs, None)[:3]
-        scales = None if scale is None else scale.array
-        if scales is None or scales.size != 1 or scales.dtype != np.float32 or float(scales.reshape(-1)[0]) <= 0:
-            return None
-        return _Quantizer(user.op, scales.reshape(-1), zero, user.outputs[0], relu)
+        steps += found
+        v = user.outputs[0]
     return None
+
+
+def _quantizer_at(node: Node, steps: tuple[_Step, ...], outputs: int) -> _Quantizer | None:
+    op, result = node.op, node.outputs[0]
+    assert isinstance(op, QuantizeLinear)
+    _, scale, zero = (*node.inputs, None)[:3]
+    scales, point = None if scale is None else scale.array, _only(zero)
+    if op.block_size or result.dtype not in (u8, i8) or scales is None or scales.dtype != np.float32:
+        return None
+    if scales.size not in (1, outputs) or (scales.size != 1 and op.axis % len(result.shape) != 1):
+        return None
+    if not np.all(scales > 0) or (zero is not None and point is None):
+        return None
+    return _Quantizer(op, scales.reshape(-1), point, result, steps)
+
+
+def _steps_of(node: Node, v: Value, outputs: int) -> list[_Step] | None:
+    """State an operation on a result and constants as steps; None if it is another one."""
+    if isinstance(node.op, Relu):
+        return [_Step("Max", np.zeros(1, np.float32))]
+    if isinstance(node.op, Clip):
+        bounds = list(zip(("Max", "Min"), node.inputs[1:], strict=False))
+    elif node.op.name == "Add":
+        bounds = [("Add", other) for other in node.inputs if other is not v]
+    else:
+        return None
+    steps: list[_Step] = []
+    for name, operand in bounds:
+        if operand is not None:
+            array = None if operand.array is None else _by_output(operand.array, outputs, len(v.shape))
+            if array is None:
+                return None
+            steps.append(_Step(name, array))
+    return steps
+
+
+def _by_output(array: Array, outputs: int, rank: int) -> Array | None:
+    """Flatten what broadcasts to results if it differs at most along their outputs."""
+    whole = array.reshape((1,) * (rank - array.ndim) + array.shape) if array.ndim <= rank else array
+    if array.size == 1 or (whole.ndim == rank and whole.shape == (1, outputs, *(1,) * (rank - 2))):
+        return array.reshape(-1)
+    return None
+
+
+def _only(zero: Value | None) -> int | None:
+    """Find the zero point of all elements."""
+    array = None if zero is None else zero.array
+    return (
+        int(array.reshape(-1)[0]) if array is not None and array.size and not np.ptp(array.astype(np.int64)) else None
+    )
 
 
 def _difference(b: Builder, q: _Quantized) -> Value:
     x = as_type(b, q.x, i32)
-    return x if q.zero is None else b.Sub(x, as_type(b, q.zero, i32))
+    if q.zero is None:
+        return x
+    return b.Sub(x, as_type(b, q.zero, i32) if q.point is None else b.const(np.int32(q.point), i32))

@@ -105,11 +105,25 @@ class Assign(Stmt):
     value: Expr
 
 
-@dataclass
-class Alloc(Stmt):
-    """A local buffer, alive to the end of the enclosing block."""
+@dataclass(frozen=True)
+class Own:
+    """Memory for each thread that runs a part of a loop or of a kernel's call, by `irc.loops.workspaces`.
+
+    buffer: of the arena, `owners` pieces of `bytes` each.  at: where in a piece.
+    """
 
     buffer: Buffer
+    bytes: int
+    owners: int
+    at: int = 0
+
+
+@dataclass
+class Alloc(Stmt):
+    """A local buffer, alive to the end of the enclosing block; on the stack, or in what the thread has of its own."""
+
+    buffer: Buffer
+    own: Own | None = None
 
 
 @dataclass
@@ -134,6 +148,7 @@ class KernelCall(Stmt):
     sizes: tuple[Expr, ...] = ()
     scratch: tuple[Buffer, ...] = ()
     offsets: tuple[Expr, ...] = ()
+    own: Own | None = None
 
 
 @dataclass
@@ -295,12 +310,14 @@ class Program:
         return list(seen)
 
 
+def bodies(s: Stmt) -> list[list[Stmt]]:
+    """List the blocks of statements inside a statement."""
+    return [s.body] if isinstance(s, For) else [s.then, s.orelse] if isinstance(s, If) else []
+
+
 def walk(stmts: list[Stmt]) -> Iterator[Stmt]:
     """Yield every statement, outermost first."""
     for s in stmts:
         yield s
-        if isinstance(s, For):
-            yield from walk(s.body)
-        elif isinstance(s, If):
-            yield from walk(s.then)
-            yield from walk(s.orelse)
+        for body in bodies(s):
+            yield from walk(body)

@@ -36,7 +36,7 @@ from irc.opdef.signature import Sig
 __all__ = ["Array", "Op", "load_all", "op"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Op:
     """Base of all operations."""
 
@@ -138,13 +138,17 @@ class Op:
         return dataclasses.replace(self, **dict(zip(names, regions, strict=True))) if names else self
 
     def __str__(self) -> str:
-        """The operation with the attributes that differ from their defaults."""
+        """Write the operation with the attributes that differ from their defaults."""
         shown = [
             f"{f.name}={getattr(self, f.name)!r}"
             for f in dataclasses.fields(self)
             if f.default is dataclasses.MISSING or getattr(self, f.name) != f.default
         ]
         return self.name + (f"({', '.join(shown)})" if shown else "")
+
+    def __repr__(self) -> str:
+        """Write the operation as the call that makes it."""
+        return str(self) if str(self).endswith(")") else f"{self}()"
 
     def check(self, inputs: Sequence[Value | None]) -> None:
         """Check the operands against the signature; raises Problem IRC2101..2105."""

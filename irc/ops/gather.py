@@ -8,6 +8,7 @@ Sources: ONNX Gather, GatherElements, GatherND; OpenVINO specification, Gather-1
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -54,6 +55,26 @@ def known_inside(indices: Tensor, size: Dim) -> bool:
         return False
     low, high = int(np.min(array)), int(np.max(array))
     return Dim.of(high).less_than(size) is True and (-size).at_most(low) is True
+
+
+def regular_indices(array: Array, size: Dim, batch: int) -> Callable[[Sequence[Expr]], Expr] | None:
+    """Compute constant indices from their places, where no table of them need be read.
+
+    One index; or, counted from the front, start + (i // run) · step with whole runs: slices, and elements that are
+    repeated equally often.
+    """
+    numbers = np.asarray(array, np.int64).reshape(-1)
+    if numbers.size == 1:
+        return lambda here: wrapped(Const(int(numbers[0]), i64), size)
+    if array.ndim != 1 or batch or numbers.size == 0 or int(np.min(numbers)) < 0:
+        return None
+    start = int(numbers[0])
+    others = np.flatnonzero(numbers != start)
+    run = int(others[0]) if others.size else numbers.size
+    step = int(numbers[run]) - start if others.size else 0
+    if numbers.size % run or not np.array_equal(numbers, start + np.arange(numbers.size) // run * step):
+        return None
+    return lambda here: (here[0] // index(run) if run > 1 else here[0]) * index(step) + index(start)
 
 
 def gather_by_nd(b: Builder, op: Gather, data: Value, indices: Value, axis: Value) -> Value:
@@ -172,13 +193,18 @@ class Gather(Op):
         at = (axis.ints() or [0])[0] % data.rank
         batch, size = self.batch(indices.rank), data.shape[at]
         sure = known_inside(indices, size)
+        constant = indices.array
+        regular = None if constant is None else regular_indices(constant, size, batch)
+        forward = constant is not None and constant.size > 0 and int(np.min(constant)) >= 0
 
         def element(*i: Expr) -> Expr:
             here = i[at : at + indices.rank - batch]
             rest = i[at + len(here) :]
-            numbers = indices.ints() if indices.array is not None and indices.array.size == 1 else None
-            pick = Const(numbers[0], i64) if numbers else indices[(*i[:batch], *here)]
-            k = wrapped(pick, size)
+            if regular is not None:
+                k = regular(here)
+            else:
+                pick = indices[(*i[:batch], *here)]
+                k = pick.cast(i64) if forward else wrapped(pick, size)
             found = data[(*i[:at], k, *rest)]
             return found if sure else select(inside(k, size), found, zero(out.dtype))
 

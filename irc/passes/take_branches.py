@@ -42,6 +42,11 @@ def run(graph: Graph, sink: Sink) -> None:
         infer.infer_at(node, sink)
 
 
+def take(graph: Graph, node: Node, index: int) -> None:
+    """Put a region of an If, by its number, in the place of the node; types stay as they were."""
+    _replace(graph, node, node.op.regions[index], list(node.operands)[1:])
+
+
 def _prepare(op: If, captures: Sequence[Value], sink: Sink) -> None:
     """Take the known branches in both regions. A region that cannot run makes way if the other one can."""
     findings: list[Sink] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from irc.backends.c.names import prefix_of
@@ -11,7 +11,7 @@ from irc.ir.graph import Graph, Model, Value, layers_of, symbols_of
 from irc.ir.relation import SizeConstraint
 from irc.ir.string_marks import STRING
 from irc.ir.types import MapType, OptionalType, SequenceType, TensorType, Type, string
-from irc.loops.ir import Program
+from irc.loops.ir import Buffer, Program
 from irc.passes.pack_sequences import PACKED
 from irc.passes.size_constraints import recorded
 from irc.version import VERSION
@@ -181,6 +181,8 @@ def profile_of_program(program: Program) -> list[dict[str, Any]]:
                 "flops": _size_or_none(work.flops, symbols),
                 "read": _size_or_none(work.read, symbols),
                 "written": _size_or_none(work.written, symbols),
+                "operands": _types(b.root for b in f.reads),
+                "results": _types(b.root for b in f.writes),
             }
         )
     return rows
@@ -197,9 +199,16 @@ def profile_of_groups(groups: Sequence[Group], graph: Graph) -> list[dict[str, A
             "flops": None,
             "read": _bytes(g.operands, symbols),
             "written": _bytes(g.root.outputs, symbols),
+            "operands": [str(v.type) for v in g.operands],
+            "results": [str(v.type) for v in g.root.outputs],
         }
         for g in groups
     ]
+
+
+def _types(buffers: Iterable[Buffer]) -> list[str]:
+    """Write the types of buffers, each buffer once."""
+    return [str(TensorType(b.dtype, b.shape)) for b in dict.fromkeys(buffers)]
 
 
 def _bytes(values: Sequence[Value], symbols: dict[str, int]) -> int | str | None:

@@ -78,7 +78,11 @@ _PORT = row(
 _KERNEL = row({"symbol": text, "flops": optional(size), "executed": number})
 _STEP = row(
     {"function": text, "layers": several(text), "kernels": several(_KERNEL)},
-    {name: optional(size) for name in ("flops", "read", "written")},
+    {
+        **{name: optional(size) for name in ("flops", "read", "written")},
+        "operands": several(text),
+        "results": several(text),
+    },
 )
 _TENSOR = row({"name": text, "bytes": size, "at": size, "first": natural, "last": natural})
 _REQUIRED: dict[str, Check] = {

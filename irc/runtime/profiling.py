@@ -29,7 +29,8 @@ class Step:
 
     seconds: the mean of the faster half of all runs.  begin, end: in the run in their middle, from its beginning.
     flops: operations of its definition; executed: those that the processor executes for them; bytes: of the tensors
-    that it reads and writes.  None where only running tells, or the backend does not count.
+    that it reads and writes.  None where only running tells, or the backend does not count.  operands, results: the
+    types of the tensors that it reads and writes, with symbols for sizes that vary.
     """
 
     function: str
@@ -41,6 +42,8 @@ class Step:
     flops: int | None
     executed: float | None
     bytes: int | None
+    operands: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,4 +86,5 @@ def _step(row: dict[str, Any], dims: Sequence[int], seconds: float, begin: float
         executed = flops + sum(n * (factor - 1) for n, factor in inside)
     moved = None if read is None or written is None else read + written
     symbols = tuple(dict.fromkeys(k["symbol"] for k in row["kernels"]))
-    return Step(row["function"], tuple(row["layers"]), symbols, seconds, begin, end, flops, executed, moved)
+    types = tuple(row.get("operands", ())), tuple(row.get("results", ()))
+    return Step(row["function"], tuple(row["layers"]), symbols, seconds, begin, end, flops, executed, moved, *types)

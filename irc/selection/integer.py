@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from irc.expr import Bin, Call, Const, Expr, Select
+from irc.expr import Bin, Call, Const, Expr, Select, Var
 from irc.fusion.access import ZERO, Access, row_major
 from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.ir.types import DType, TensorType, f32, i8, i32, u8, value_range
 from irc.kernels.core.base import Array
-from irc.kernels.core.epilogue import Axes, Epilogue, axes_of
+from irc.kernels.core.epilogue import Axes, Epilogue, axes_of, slot
 from irc.kernels.core.registry import select
-from irc.kernels.integer.problem import SUMS, IntegerConvProblem, product_of_bytes
+from irc.kernels.integer.problem import SUMS, IntegerConvProblem, Rounding, product_of_bytes
 from irc.layout.channels_last import ChannelsLast
 from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.ops.cast import Cast
@@ -24,15 +24,20 @@ from irc.ops.conv import Conv
 from irc.ops.matmul import MatMul
 from irc.selection.planes import input_of, planes_of
 from irc.selection.selector import Selection, Selector, worthwhile
+from irc.traversal import replaced, walk
+
+FULL = Rounding()
+"""The rounding of a problem that stores no bytes."""
 
 
 @dataclass(frozen=True)
 class _Result:
-    """What a kernel stores: a value, its type, and the epilogue."""
+    """What a kernel stores: a value, its type, the epilogue, and how what that computes becomes a byte."""
 
     fused: FusedEpilogue
     value: Value
     stored: DType
+    rounding: Rounding = FULL
 
 
 def select_matmul(selector: Selector, node: Node) -> Selection | None:
@@ -59,7 +64,7 @@ def select_matmul(selector: Selector, node: Node) -> Selection | None:
     kinds: list[Axes] = [axes_of(r, s.strides[-1]) for r, s in zip(rows, found.fused.slots, strict=True)]
     epilogue = SUMS if found.stored == i32 else Epilogue(found.fused.expr, tuple(kinds))
     signs = (left.value.dtype == i8, left.zero is not None)
-    problem = product_of_bytes(m, n, k, *signs, epilogue, found.stored, tuple(rows))
+    problem = product_of_bytes(m, n, k, *signs, epilogue, found.stored, tuple(rows), found.rounding)
     constant, turned = b.const, node.op.transpose_b
 
     def weights() -> Array:
@@ -102,6 +107,7 @@ def select_conv(selector: Selector, node: Node) -> Selection | None:
         y=planes.y_strides(result.value.shape),
         slots=planes.slots(result.fused),
         stored=result.stored,
+        rounding=result.rounding,
         signed=found.value.dtype == i8,
         zeroed=found.zero is not None,
     )
@@ -145,8 +151,9 @@ def _result(selector: Selector, sums: Value, fits: Callable[[Access], bool]) -> 
     fused = selector.collector.epilogue_of(rounded, [], fits)
     for kind in (u8, i8):
         narrow = _cast(selector, fused.value, kind)
-        if narrow is not None and _within(fused.expr, kind):
-            return _Result(fused, narrow, kind)
+        found = None if narrow is None else _rounded(fused, kind)
+        if narrow is not None and found is not None:
+            return _Result(found[0], narrow, kind, found[1])
     return _Result(fused, fused.value, f32)
 
 
@@ -158,24 +165,46 @@ def _cast(selector: Selector, value: Value, kind: DType) -> Value | None:
     return user.outputs[0] if isinstance(user.outputs[0].type, TensorType) else None
 
 
-def _within(e: Expr, kind: DType) -> bool:
-    """Tell whether an expression is a whole number within the range of a type, by its form: what QuantizeLinear is."""
+def _rounded(fused: FusedEpilogue, kind: DType) -> tuple[FusedEpilogue, Rounding] | None:
+    """Divide an epilogue that ends as QuantizeLinear does into what is rounded, and how; None if it ends otherwise."""
     least, largest = value_range(kind)
-    match e:
+    match fused.expr:
         case Select(Bin("lt", Const(low), x), Bin("min", y, Const(high)), Const(other)):
-            return x == y and low == other == least and high == largest and _is_whole(x)
+            if x != y or low != least or other != least or high != largest:
+                return None
         case _:
-            return False
+            return None
+    match x:
+        case Call("round", (value,)):
+            zero: int | None = 0
+        case Bin("add", Call("round", (value,)), added) | Bin("add", added, Call("round", (value,))):
+            zero = _whole(added, fused.slots)
+        case _:
+            return None
+    if zero is None:
+        return None
+    return _without_unread(replace(fused, expr=value)), Rounding(zero, int(least), int(largest))
 
 
-def _is_whole(e: Expr) -> bool:
-    """Tell whether an expression is a whole number, or none."""
+def _whole(e: Expr, slots: Sequence[Access]) -> int | None:
+    """Find the whole number that an expression is; None if it is none, or none that is known."""
     match e:
-        case Call("round", _):
-            return True
         case Const(value):
-            return float(value).is_integer()  # type: ignore[arg-type]
-        case Bin("add" | "sub", a, b):
-            return _is_whole(a) and _is_whole(b)
+            number = float(value)  # type: ignore[arg-type]
+        case Var(name) if name.startswith("slot"):
+            array = slots[int(name[4:])].value.array
+            if array is None or array.size != 1:
+                return None
+            number = float(array.reshape(-1)[0])
         case _:
-            return False
+            return None
+    return int(number) if number.is_integer() else None
+
+
+def _without_unread(fused: FusedEpilogue) -> FusedEpilogue:
+    """Drop the operands that an epilogue's expression does not read."""
+    read = {e.name for e in walk(fused.expr) if isinstance(e, Var)}
+    kept = [k for k in range(len(fused.slots)) if f"slot{k}" in read]
+    names = {f"slot{k}": slot(i, fused.expr.dtype) for i, k in enumerate(kept)}
+    expr = replaced(fused.expr, lambda e: names.get(e.name) if isinstance(e, Var) else None)
+    return replace(fused, expr=expr, slots=[fused.slots[k] for k in kept])

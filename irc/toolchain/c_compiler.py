@@ -31,6 +31,7 @@ from irc.diagnostics.core import NOWHERE, Code, CompileError, Sink
 from irc.diagnostics.progress import part_took, step, tell
 from irc.files import read_regular
 from irc.toolchain import matrix_units, processor
+from irc.toolchain.caches import second_cache
 from irc.toolchain.presets import PRESETS
 from irc.toolchain.processor import cpu_features
 
@@ -122,7 +123,8 @@ class Target:
     """A resolved target: flags for the compiler, and the features code built for it may use.
 
     sets: the targets that one artefact holds code for, lowest first, if there are several; then the rest is what
-    the lowest has, without which none of them runs.
+    the lowest has, without which none of them runs.  l2: bytes of its second cache, from which sizes of blocks
+    follow; 0 if that is not known.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Target:
     flags: tuple[str, ...]
     features: tuple[str, ...]
     sets: tuple[Target, ...] = ()
+    l2: int = 0
 
 
 # -------------------------------------------------------------------- compilers
@@ -224,7 +227,7 @@ def target_of_sources(name: str) -> Target:
     if name != "native":
         raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
     features = tuple(sorted({*_FEATURES.values()} & cpu_features()))
-    return _permitted(Target(name, processor.machine(), ("-march=native",), features))
+    return _permitted(Target(name, processor.machine(), ("-march=native",), features, l2=second_cache(name)))
 
 
 def _permitted(target: Target) -> Target:
@@ -296,7 +299,7 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
     machine = "x86_64" if "__x86_64__" in macros else "aarch64" if "__aarch64__" in macros else platform.machine()
     features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
-    target = Target(name, machine, flags, features)
+    target = Target(name, machine, flags, features, l2=second_cache(name))
     return _permitted(target) if name == "native" else target
 
 
@@ -351,6 +354,12 @@ def _units(folder: Path, source: str) -> list[tuple[str, bool, tuple[str, ...]]]
     return [(source, False, ())]
 
 
+def _effort(folder: Path, unit: tuple[str, bool, tuple[str, ...]]) -> tuple[bool, int]:
+    """Rank how long the compiler takes for a part of a file: kernels, whose tiles it unrolls, longer than loops."""
+    source, kernels, _ = unit
+    return kernels, (folder / source).stat().st_size
+
+
 def build(
     folder: Path,
     files: Sequence[str],
@@ -388,9 +397,10 @@ def build(
             _run(compiler, [*chosen, "-c", source, "-o", result], source, folder, running)
             return " ".join([source, *part]), perf_counter() - began
 
+        pairs = sorted(zip(units, objects, strict=True), key=lambda pair: _effort(folder, pair[0]), reverse=True)
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             try:
-                begun = [pool.submit(one, *pair) for pair in zip(units, objects, strict=True)]
+                begun = [pool.submit(one, *pair) for pair in pairs]  # the longest first: nobody waits for it at the end
                 tell(f"{compiler.command[0]}: 0 of {len(units)} files", measure=C_COMPILER)
                 for done, unit in enumerate(as_completed(begun), start=1):
                     part_took(C_COMPILER, *unit.result())

@@ -37,6 +37,12 @@ def frames_of(graphs: Iterable[str]) -> tuple[dict[str, int], dict[str, set[str]
     return frames, calls
 
 
+def usage(text: str) -> dict[str, int]:
+    """Read what -fstack-usage writes: the bytes of each function's frame."""
+    rows = (line.split("\t") for line in text.splitlines())
+    return {where.rpartition(":")[2]: int(size) for where, size, _ in rows}
+
+
 def _own(title: str) -> str:
     """Strip the file that a static function is titled with."""
     return title.rpartition(":")[2]

@@ -229,6 +229,7 @@ class Scale:
     """A kernel: y = 3 x."""
 
     symbol = "irc_scale"
+    has_workspaces = False
     features: frozenset[str] = frozenset()
     description = ("Three times x.",)
 

@@ -20,6 +20,7 @@ from irc.cli import main
 from irc.expr import Load, Var
 from irc.ir.types import f32
 from irc.kernels import Epilogue, acc
+from irc.loops import workspaces
 from irc.loops.ir import Function, KernelCall, Program
 from irc.loops.memory import plan
 from irc.runtime.artifact import write_artifact
@@ -162,6 +163,7 @@ def test_files_state_the_flags_of_the_toolchain(weights: Any, tmp_path: Path, mo
     """All that decides about results and speed, of each part of the code."""
     program, _ = product_and_square()
     gcc, target = c_compiler.Compiler(("gcc",), "gcc 12"), c_compiler.target_of_sources("x86-64-v3")
+    workspaces.allot(program)
     made = emit(program, plan(program), EmitOptions("p", weights=weights, target=target.flags))
     for name, text in made.items():
         tmp_path.joinpath(name).write_text(text if isinstance(text, str) else "")

@@ -103,6 +103,26 @@ def test_other_shapes_types_and_numbers_of_outputs(run: Run, tmp_path: Path) -> 
     assert status == 1 and "A has 1 input and B 2 (x; x, z)" in out
 
 
+@pytest.mark.parametrize("more", [(), ("--layers",)])
+def test_models_of_two_widths_of_floats(more: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+    """Both get numbers of the narrower, and floats are compared whatever their width; other types are not."""
+    texts = (
+        "m ({0}[2,3] x) => ({0}[2,3] y) {{ z = Mul(x, x)\n y = Sub(z, z) }}",
+        "m ({0}[2,3] x) => ({0}[2,3] y) {{ y = Neg(x) }}",
+    )
+    engines = ("--backends", "numpy,numpy")
+    for text in texts:
+        wide, narrow = (saved(tmp_path / f"{t}.onnx", text.format(t)) for t in ("float", "float16"))
+        for files in ((wide, narrow), (narrow, wide)):
+            status, out, err = run(*files, *engines, *more)
+            assert status == 0, out + err
+    status, out, _ = run(wide, narrow, *engines, "--json")
+    (row,) = json.loads(out)["outputs"]
+    assert row["relative"] == 0 and row["tolerance"] == 2e-2, "nothing is rounded but the argument"
+    whole = saved(tmp_path / "i.onnx", texts[1].format("int32"))
+    assert run(wide, whole, *engines, *more)[0] == 1
+
+
 def test_wrong_usage(run: Run, tmp_path: Path) -> None:
     assert run(ONNX)[0] == 2
     assert run(ONNX, "--backends", "c")[0] == 2

@@ -18,6 +18,7 @@ import pytest
 import irc
 from irc import driver
 from irc.cli import console, feeds, main, profile, profile_report
+from irc.cli.profile_page import page as page_of
 from irc.expr import Load, Var, index
 from irc.ir.dim import Dim
 from irc.ir.types import f32
@@ -204,7 +205,7 @@ def test_what_exceeds_a_limit_is_explained() -> None:
     assert plain.notes() == [next(n for n in plain.notes() if "Winograd" in n)]
     found = replace(plain, limits=Limits(1e9, 1e8, 2))
     assert len(found.notes()) == 3 and [found.cells(r)[-1] for r in found.layers] == ["cache", "cache", ""]
-    assert all(note in found.as_text(1).splitlines() and escape(note) in found.as_html() for note in found.notes())
+    assert all(note in found.as_text(1).splitlines() and escape(note) in page_of(found) for note in found.notes())
 
 
 def test_many_inputs_are_not_all_named() -> None:
@@ -234,7 +235,7 @@ def test_rows_name_all_their_layers() -> None:
     many = replace(plain, profile=Profile(steps, 0.002, 0.0, 5))
     layers, kernels = " ".join(many.as_text(9).split()).split("kernel or generated function")
     assert ", ".join(names) in layers and ", ".join(names[:20]) + ", and 10 more)" in kernels
-    assert ", ".join(names) in many.as_html() and many.as_json()["kernels"][0]["layers"] == names
+    assert ", ".join(names) in page_of(many) and many.as_json()["kernels"][0]["layers"] == names
 
 
 def test_trace_is_one_run_in_order() -> None:
@@ -267,11 +268,23 @@ class Page(HTMLParser):
 
 
 def test_page_is_whole_and_alone() -> None:
-    text = report().as_html()
+    text = page_of(report())
     page = Page(text)
-    assert page.open == [] and page.loads == [] and "<script" not in text
+    assert page.open == [] and page.loads == [] and text.count("<script") == 1
     assert page.widths == pytest.approx([20, 10, 30, 40])
     assert "<three>" not in text and "&lt;three&gt;" in text
+
+
+def test_page_has_shapes_and_what_to_sort_by() -> None:
+    found = report()
+    steps = [
+        replace(s, operands=(f"f32[{k},4]", "f32[4,n]"), results=("f32[n]",)) for k, s in enumerate(found.profile.steps)
+    ]
+    text = page_of(replace(found, profile=replace(found.profile, steps=steps)))
+    assert "<div>f32[0,4], f32[4,n] → f32[n]</div><div>f32[2,4], f32[4,n] → f32[n]</div>" in text, "two calls of a row"
+    first = re.search(r"<tbody><tr>(.*?)</tr>", text)
+    assert first and re.findall(r'data-value="([^"]*)"', first[1])[:3] == ["0.005", "0.5", "2"]
+    assert re.findall(r'data-value="([^"]*)"', text).count("") == 2 * 4, "of what is not known: first with the smallest"
 
 
 # ------------------------------------------------------------------------------- command

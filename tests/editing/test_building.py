@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pydoc
 import subprocess
 import sys
@@ -109,6 +110,22 @@ def test_options_are_checked_when_they_are_given() -> None:
     wrong: Any = {"opsett": 3}
     with pytest.raises(TypeError, match="opsett"):
         irc.convert(DIGITS, "never.onnx", **wrong)
+
+
+def test_a_type_checker_finds_wrong_options(tmp_path: Path) -> None:
+    pytest.importorskip("pyright")
+    lines = ["import irc", 'irc.convert("m.onnx", "m.xml", opsett=3)', 'irc.compile("m.onnx", threads="2")']
+    lines += ['irc.save(irc.load("m.onnx"), "n.onnx", opset=21)', 'irc.compile("m.onnx", backend="c", threads=2)']
+    (tmp_path / "wrong.py").write_text("\n".join(lines) + "\n", "utf-8")
+    command = [sys.executable, "-m", "pyright", "--outputjson", str(tmp_path / "wrong.py")]
+    said = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout)
+    assert [d["range"]["start"]["line"] for d in said["generalDiagnostics"]] == [1, 2]
+
+
+def test_operations_print_as_the_call_that_makes_them() -> None:
+    assert repr(irc.ops.Relu()) == "Relu()"
+    conv = irc.load(DIGITS).graph.nodes[0].op
+    assert repr(conv) == "Conv(pads_begin=(1, 1), pads_end=(1, 1))"
 
 
 def test_models_print_their_graph() -> None:

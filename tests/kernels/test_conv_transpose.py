@@ -138,7 +138,7 @@ def test_double(tmp_path: Path) -> None:
 
 def test_little_stack(tmp_path: Path) -> None:
     """Strips of few rows, which pack what they read themselves."""
-    isa = replace(ISAS["avx512"], stack=24 << 10)
+    isa = replace(ISAS["avx512"], packed=24 << 10)
     cases = [CASES[k] for k in (2, 3, 5, 6, 12)]
     assert sum(k.columns > 0 for case in cases for k in solved(isa, case, plain())) >= 3
     check(tmp_path, isa, f32, plain(), cases)

@@ -25,12 +25,14 @@ import irc
 from irc.kernels import ISAS, PROTOTYPES
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.registry import KERNELS, load_all
+from irc.kernels.core.workspace import FRAME
+from irc.toolchain import frames
 from irc.toolchain.c_compiler import COMMON, Compiler, Target, contraction, describe_compiler, optimisation
 from tests import test_samples
 from tests.ops import test_ops
 from tests.support import foreign
 from tests.support.instruction_sets import TARGETS, target_of, usable
-from tests.support.kernels import variants
+from tests.support.kernels import every_function, variants
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = Path(onnx_backend.__path__[0]) / "test" / "data" / "light"
@@ -134,14 +136,19 @@ def compile_strictly(kernels: Iterable[Kernel[Any]], isa: str, tmp_path: Path) -
     assert found
     text = "\n".join([PROTOTYPES, *(k.source() for k in found.values())])
     (tmp_path / "kernels_0.c").write_text(text)
+    everything = every_function().key()  # its constants alone fill a frame
+    small = {s for s, k in found.items() if getattr(k, "epilogue", None) is None or k.epilogue.key() != everything}  # type: ignore[attr-defined]
     compilers = builders(isa)
     if not compilers:
         pytest.skip(f"no compiler for {TARGETS[isa]}")
     for compiler, target in compilers:
         flags = [*optimisation(True, compiler), *COMMON, *target.flags, contraction(True), *WARNINGS.split()]
-        command = [*compiler.command, *flags, "-c", "kernels_0.c", "-o", "kernels_0.o"]
+        command = [*compiler.command, *flags, "-fstack-usage", "-c", "kernels_0.c", "-o", "kernels_0.o"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{compiler}: {done.stderr[:4000]}"
+        used = frames.usage((tmp_path / "kernels_0.su").read_text())
+        large = {f: n for f, n in used.items() if n > FRAME and any(f.startswith(s) for s in small)}
+        assert used and not large, f"{compiler}: {large}"
 
 
 # ---------------------------------------------------------------------------- code of another machine, emulated

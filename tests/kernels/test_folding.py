@@ -81,3 +81,14 @@ def test_values_stay() -> None:
         plain = re.sub("[\x02\x03]", "", text)
         wanted, found = (eval(t.replace("/", "//"), {}, values) for t in (plain, folded(text)))
         assert found == wanted, f"{plain}: {folded(text)}"
+
+
+def test_templates_that_differ_in_identifiers_are_folded_once() -> None:
+    """Kernels have names of their own for the same text; numbers decide what is folded."""
+    template = "${S}_once(n * $n + $S[$n], ${V}_load(at));"
+    assert fill(template, S="first", V="f32x4", n=1) == "first_once(n + first[1], f32x4_load(at));"
+    misses = folded.cache_info().misses
+    assert fill(template, S="second", V="f64x8", n=1) == "second_once(n + second[1], f64x8_load(at));"
+    assert folded.cache_info().misses == misses
+    assert fill(template, S="second", V="f64x8", n=2) == "second_once(n * 2 + second[2], f64x8_load(at));"
+    assert folded.cache_info().misses == misses + 1

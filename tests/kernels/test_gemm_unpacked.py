@@ -68,11 +68,17 @@ def test_dots(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: DTyp
 
 
 @pytest.mark.parametrize(
-    ("isa", "fused", "dtype"), [("avx512", True, f32), ("avx2", True, f32), ("avx512", False, f64)]
+    ("isa", "tile", "fused", "dtype"),
+    [
+        ("avx512", (14, 2), True, f32),
+        ("avx2", (6, 2), True, f32),
+        ("avx512", (24, 1), False, f64),
+        ("avx512", (4, 6), True, f32),
+        ("avx2", (2, 5), False, f64),
+    ],
 )
-def test_strips(tmp_path: Path, isa: str, fused: bool, dtype: DType) -> None:
+def test_strips(tmp_path: Path, isa: str, tile: tuple[int, int], fused: bool, dtype: DType) -> None:
     """Columns and depth at and beside what is packed at once."""
-    tile = {"avx512": (14, 2) if fused else (24, 1), "avx2": (6, 2)}[isa]
     kernel = StripsGemmKernel.design(ISAS[isa], dtype, M, M, residual() if fused else plain(dtype), False, tile)
     lib = build(tmp_path, [kernel])
     for (m, k), n in itertools.product(SIZES, (1, 7, 16, 33, 130)):
@@ -113,4 +119,19 @@ def test_selection(isa: str) -> None:
 
     assert chosen(512, 1000, 3, True) is chosen(3, 2048, 5, True) is DotsGemmKernel
     assert chosen(8, 3072, 384, False) is chosen(2048, 5, 3, False) is StripsGemmKernel
+    assert chosen(4, 3072, 768, False) is StripsGemmKernel
     assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
+
+
+@pytest.mark.parametrize(("isa", "rows", "flat"), [("avx512", 4, (4, 6)), ("avx2", 2, (2, 5))])
+def test_few_rows_read_long_pieces(isa: str, rows: int, flat: tuple[int, int]) -> None:
+    """A tile that waits for a large B is as wide as registers allow; where there are more rows, there is none."""
+
+    def tile(m: int, k: int, n: int) -> tuple[int, int]:
+        found = select(GemmProblem.contiguous(plain(), m, n, k, False), ISAS[isa])
+        assert isinstance(found, StripsGemmKernel)
+        return found.tile.rows, found.tile.vectors
+
+    assert tile(rows, 1024, 2048) == tile(1, 1024, 2048) == flat
+    assert tile(rows + 1, 1024, 2048) != flat
+    assert tile(rows, 64, 96) != flat

@@ -22,7 +22,7 @@ from irc.kernels.vector.lanes import exp_below
 from tests.kernels.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
 from tests.support import foreign
 from tests.support.instruction_sets import isa_under_test
-from tests.support.kernels import attention, global_pool_nchw, pool_nchw, reordering, transpose
+from tests.support.kernels import attention, global_pool_nchw, pool_nchw, pools_nchw, reordering, transpose
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 M = Dim.symbol("m")
@@ -229,6 +229,9 @@ POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (
     (1, 2, 4, 20, 5, 21, (2, 2), (1, 1), (1, 1), (1, 1, 1, 1)),
     (1, 1, 6, 6, 1, 1, (6, 6), (1, 1), (1, 1), (0, 0, 0, 0)),
     (1, 1, 3, 3, 3, 2, (2, 2), (2, 2), (1, 1), (2, 0, 0, 0)),
+    (1, 2, 14, 47, 14, 47, (5, 5), (1, 1), (1, 1), (2, 2, 2, 2)),
+    (1, 2, 9, 70, 5, 35, (3, 5), (2, 2), (1, 1), (1, 2, 1, 2)),
+    (1, 1, 4, 5, 8, 9, (1, 3), (1, 1), (1, 1), (2, 3, 2, 3)),
 ]
 
 
@@ -253,9 +256,9 @@ def test_pool(tmp_path: Path, isa: str) -> None:
     found = []
     for case in POOLS:
         for mode, counted in (("max", "inside"), ("average", "inside"), ("average", "padded"), ("average", "window")):
-            kernel = pool_nchw(ISAS[isa], mode, *case[6:9], counted)  # type: ignore[arg-type]
-            assert kernel is not None
-            found.append((kernel, mode, counted, case))
+            kernels = pools_nchw(ISAS[isa], mode, *case[6:9], counted, case[4:6])  # type: ignore[arg-type]
+            found += [(kernel, mode, counted, case) for kernel in kernels]
+    assert {k.label for k, *_ in found} == {"planes", "registers"}
     lib = build(tmp_path, list({k.symbol: k for k, *_ in found}.values()))
     for (kernel, mode, counted, case), pool in itertools.product(found, (None, Pool(1))):
         n, c, ih, iw, oh, ow, *_, pads = case
@@ -265,6 +268,16 @@ def test_pool(tmp_path: Path, isa: str) -> None:
         exact = exact_pool(mode, counted, x.astype(np.float64), case)
         close(y[:, :c], exact, case[6][0] * case[6][1])
         assert (y[:, c:] == 77).all()
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_rows_of_small_planes_stay_in_registers(isa: str) -> None:
+    def chosen(window: int, stride: int, size: int) -> str:
+        return pools_nchw(ISAS[isa], "max", (window,) * 2, (stride,) * 2, (1, 1), "inside", (size,) * 2)[0].label
+
+    assert [chosen(3, 1, 10), chosen(3, 2, 14), chosen(5, 2, 7), chosen(2, 2, 14)] == ["registers"] * 4
+    assert [chosen(5, 1, 150), chosen(20, 1, 30)] == ["planes"] * 2  # a load is cheaper than a permutation
+    assert chosen(3, 2, 56) == ("registers" if isa == "avx512" else "planes")
 
 
 def test_pool_window_too_wide() -> None:

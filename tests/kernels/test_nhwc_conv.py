@@ -15,6 +15,7 @@ from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, acc, plain, slot
 from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.core.isa import Isa
+from irc.kernels.core.text import needed, own
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.support.kernels import direct_conv
 
@@ -174,7 +175,7 @@ def test_little_stack(tmp_path: Path, stack: int) -> None:
     """Strips narrower than a row, and channels that are copied in several rounds."""
     cases = [c for c in CASES if c.dilations == (1, 1)]
     cases += [replace(c, size=(c.size[0] + 4, c.size[1] + 70)) for c in cases[:10:2]]
-    check(tmp_path, replace(ISAS["avx512"], stack=stack), f32, fused(), cases)
+    check(tmp_path, replace(ISAS["avx512"], packed=stack), f32, fused(), cases)
 
 
 @pytest.mark.parametrize("width", range(1, 31))
@@ -233,6 +234,19 @@ def test_equal_kernels_are_emitted_once() -> None:
     assert first.symbol == select(isa, f32, Case(128, 128, (28, 28), (3, 3), pads=SAME), plain()).symbol
     assert first.symbol != select(isa, f32, Case(64, 64, (56, 56), (3, 3), pads=SAME), fused()).symbol
     assert first.symbol != select(isa, f32, Case(64, 64, (56, 56), (3, 3), (2, 2), pads=SAME), plain()).symbol
+
+
+def test_windows_share_tiles_and_what_goes_through_them() -> None:
+    """Windows are arguments: one file has the tiles of an epilogue once, and once what copies and plans."""
+    isa = ISAS["avx512"]
+    windows = [Case(64, 64, (56, 56), (3, 3), pads=SAME), Case(64, 64, (56, 56), (5, 3), pads=(2, 1, 2, 1))]
+    first, second = (select(isa, f32, case, plain()) for case in windows)
+    other = select(isa, f32, windows[0], fused())
+    assert len({kernel.symbol for kernel in (first, second, other)}) == 3
+    stems = [{p.stem for p in needed(kernel.parts()) if p.stem} for kernel in (first, second, other)]
+    assert stems[0] == stems[1] and len(stems[0]) == 3
+    assert len(stems[0] & stems[2]) == 2, "the sums, and what goes through tiles"
+    assert "for (" not in own(first.parts())
 
 
 def test_too_large_for_the_stack() -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import irc
 from irc import driver
+from irc.backends.c import files
 from irc.ir.types import f32
 from irc.kernels.core.isa import HEAD, vector_type
-from irc.kernels.core.text import Piece, needed, own, piece, standalone
+from irc.kernels.core.text import Part, Piece, needed, own, piece, standalone
 
 DIGITS = Path(__file__).parents[2] / "samples" / "digits" / "digits.onnx"
 TYPE = Piece("TYPE", "typedef int number;\n", ("number",))
@@ -53,7 +56,17 @@ def test_no_function_is_defined_twice_in_a_file(target: str) -> None:
     texts = [t for name, t in draft.files.items() if name.startswith("kernels_") and isinstance(t, str)]
     assert texts
     for text in texts:
-        defined = Counter(re.findall(r"^(?:static|IRC_INLINE|IRC_HELPER)\b.*?(\w+)\(", text, re.MULTILINE))
+        defined = Counter(re.findall(r"^(?:static|IRC_INLINE|IRC_HELPER|IRC_APART)\b.*?(\w+)\(", text, re.MULTILINE))
         alternatives = {name for name in defined if name.endswith(("_at_most", "_at_least"))}
         assert {name for name, n in defined.items() if n > 1} <= alternatives
         assert "_DEFINED" not in text
+
+
+def test_kernels_that_share_their_longest_piece_stand_in_one_file() -> None:
+    """Of pieces with a stem, bodies of tiles and what goes through them; others all files have."""
+    long, longer = (Piece(f"BODY_{n}", "int body(void);\n" * n, stem=f"irc_body_{n}") for n in (2, 3))
+    kernels: list[tuple[Any, list[Part]]] = [
+        (SimpleNamespace(symbol=name), [HEAD, *pieces, "int own(void);\n"])
+        for name, pieces in {"a": [long], "b": [longer], "c": [], "d": [longer, long], "e": [long]}.items()
+    ]
+    assert [kernel.symbol for kernel, _ in files._beside(kernels)] == ["a", "e", "b", "d", "c"]

@@ -65,8 +65,9 @@ def attentions(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, d
 def as_plain(kernel: SplitAttentionKernel) -> SimpleNamespace:
     """What `run_attention` looks at."""
     plain = kernel.plain
-    what = {"scale": plain.scale, "causal": plain.causal, "empty": plain.empty}
-    return SimpleNamespace(symbol=kernel.symbol, arguments=kernel.arguments, **what)
+    what: dict[str, Any] = {"scale": plain.scale, "causal": plain.causal, "empty": plain.empty}
+    what |= {n: getattr(kernel, n) for n in ("symbol", "pointers", "sizes", "arguments", "has_workspaces", "own_bytes")}
+    return SimpleNamespace(**what)
 
 
 def within(bound: float) -> Any:

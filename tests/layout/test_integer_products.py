@@ -78,3 +78,20 @@ def test_in_c(target: str) -> None:
     (wanted,) = evaluate(graph, {graph.inputs[0]: X})
     (got,) = irc.compile(Model(graph, "onnx", 10, {"": 21}), backend="c", target=target)([X])
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_gemm_of_turned_weights_is_a_product_of_integers() -> None:
+    scale = (RANDOM.random(17) + 0.5).astype(np.float32)
+    bias = RANDOM.standard_normal(17).astype(np.float32)
+
+    def build(b: Any, x: Any) -> Any:
+        a = b.DequantizeLinear(x, b.const(0.03, f32), b.const(121, u8))
+        right = b.const(WEIGHTS.T.copy(), i8), b.const(scale, f32), b.const(np.zeros(17, np.int8), i8)
+        return b.Gemm(a, b.DequantizeLinear(*right, axis=0), b.const(bias, f32), transB=1)
+
+    graph = graph_of(build, X[0])
+    (wanted,) = evaluate(graph, {graph.inputs[0]: X[0]})
+    assert integer_products.run(graph, AVX512) == 1
+    assert not problems(graph) and not [n for n in graph.nodes if n.op.name == "Gemm"]
+    (got,) = evaluate(graph, {graph.inputs[0]: X[0]})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())

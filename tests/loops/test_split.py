@@ -75,6 +75,14 @@ def stacked(b: Builder, x: Value) -> Value:
     return b.Concat(*(b.Pad(x, [0, 0, k, 1, 0, 0, 2 - k, 1], b.like(1, x)) for k in range(3)), axis=2)
 
 
+def picked(*numbers: int) -> Build:
+    return lambda b, x: b.Gather(x, b.const(np.array(numbers)), b.const(np.array(3)))
+
+
+def picked_twice(b: Builder, x: Value) -> Value:
+    return b.Add(picked(*np.repeat(range(6), 2))(b, x), picked(*np.repeat(range(4), 3))(b, x))
+
+
 MOVES: dict[str, Build] = {
     "tile": lambda b, x: b.Tile(x, [1, 2, 1, 3]),
     "tile of batches": lambda b, x: b.Tile(x, [5, 1, 1, 1]),
@@ -103,6 +111,9 @@ MOVES: dict[str, Build] = {
     "concat of padded": stacked,
     "padded tile": padded_tile,
     "slice": lambda b, x: b.Slice(x, [1, 2], [12, 11], [2, 3], [2, 3]),
+    "indices in runs": picked(*np.repeat(range(9), 4)),
+    "indices in runs of two lengths": picked_twice,
+    "indices by steps": picked(9, 6, 3, 0),
     "roll": lambda b, x: b.Roll(x, [3, -4], [2, 3]),
 }
 # A position of which the divisor and the width have nothing in common changes somewhere else in every row.
@@ -146,6 +157,12 @@ def test_innermost_loops_of_moves_divide_nothing(name: str, shape: tuple[int, ..
         pytest.skip("states all sizes")
     for body in innermost(sources(MOVES[name], *shape)):
         assert not DIVISION.search(body), body
+
+
+@pytest.mark.parametrize("name", ["nearest 2", "indices in runs", "indices by steps"])
+def test_regular_indices_are_no_table(name: str) -> None:
+    assert "const int64_t *restrict" not in sources(MOVES[name], 1, 6, 12, 12)
+    assert "const int64_t *restrict" in sources(picked(0, 1, 3, 2), 1, 6, 12, 12)
 
 
 @pytest.mark.parametrize("seed", range(16))

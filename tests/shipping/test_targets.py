@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.support import shipped
 
 DIGITS = str(shipped.SAMPLES / "digits" / "digits.onnx")
 ONE = {"image": (1, 1, 8, 8)}
+WASI = str(Path(shipped.__file__).parent / "wasi.mjs")
 
 
 def digits(n: int) -> shipped.Array:
@@ -58,6 +60,27 @@ def test_other_machines_compute_the_same(target: str, tmp_path: Path) -> None:
     shipped.subprocess.run(
         [*shipped.HOSTED[target], "./digits", "digits_weights.bin", "in.bin", "out.bin", "20"], cwd=folder, check=True
     )
+    (wanted,) = irc.compile(DIGITS, backend="numpy")(digits(20))
+    np.testing.assert_allclose(np.fromfile(folder / "out.bin", np.float32), wanted.reshape(-1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.full  # zig builds its C library first
+@pytest.mark.parametrize(
+    ("target", "triple", "runner"),
+    [("riscv32", "riscv32-linux-musl", ["qemu-riscv32"]), ("wasm32", "wasm32-wasi", ["node", "--no-warnings", WASI])],
+)
+def test_machines_that_zig_builds_for_compute_the_same(
+    target: str, triple: str, runner: list[str], tmp_path: Path
+) -> None:
+    """With `ziglang` from PyPI, which brings the C libraries that Debian's cross compilers lack."""
+    pytest.importorskip("ziglang")
+    shipped.need(runner[0])
+    folder = shipped.folder_of(DIGITS, tmp_path / "d", "digits", target)
+    digits(20).tofile(folder / "in.bin")
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", triple, "-O2", "-std=c11"]
+    shipped.subprocess.run([*zig, "digits.c", "main.c", "-lm", "-o", "digits"], cwd=folder, check=True, timeout=600)
+    given = ["digits_weights.bin", "in.bin", "out.bin", "20"]
+    shipped.subprocess.run([*runner, "./digits", *given], cwd=folder, check=True, timeout=120)
     (wanted,) = irc.compile(DIGITS, backend="numpy")(digits(20))
     np.testing.assert_allclose(np.fromfile(folder / "out.bin", np.float32), wanted.reshape(-1), rtol=1e-4, atol=1e-5)
 

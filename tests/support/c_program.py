@@ -14,6 +14,7 @@ from irc.backends.c.files import EmitOptions, emit
 from irc.expr import Expr, Load, Size, Var, index
 from irc.ir.dim import Dim
 from irc.ir.types import DType
+from irc.loops import workspaces
 from irc.loops.ir import Buffer, For, Function, Program, Stmt, Store, Where
 from irc.loops.memory import plan
 from irc.toolchain.c_compiler import build
@@ -66,6 +67,7 @@ class Library:
         options = options or EmitOptions(prefix="m")
         folder = Path(tempfile.mkdtemp(dir=folder))  # a library that is loaded must not be replaced
         self.program, self.prefix = program, options.prefix
+        workspaces.allot(program, options.threads)
         self.files = emit(program, plan(program), options)
         for name, content in self.files.items():
             folder.joinpath(name).write_bytes(content.encode() if isinstance(content, str) else b"".join(content))

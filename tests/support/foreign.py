@@ -21,12 +21,14 @@ import numpy as np
 import pytest
 
 from irc.kernels.core.invocation import argument_struct
+from irc.kernels.core.workspace import MOST as MOST_PARTS, aligned as aligned_size
 from irc.runtime.native import NativeEngine
 from irc.toolchain import processor
 
 Array = np.ndarray[Any, Any]
 ALLOCATE, RELEASE, WRITE, READ, CALL, POOL = range(6)
 MOST = 64  # arguments of a function
+UNTOUCHED = 0xCD
 COMPILERS = {"aarch64": ("aarch64-linux-gnu-gcc",)}
 EMULATORS = {"aarch64": ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")}
 """Machines that others can stand for: with Debian's packages gcc-aarch64-linux-gnu and qemu-user."""
@@ -145,7 +147,12 @@ def call(library: Any, name: str, *arguments: Any) -> None:
 
 
 def call_kernel(library: Any, kernel: Any, pool: Any, *arguments: Any) -> None:
-    """Call a kernel with the values of its arguments, arrays and whole numbers, and a pool or None."""
+    """Call a kernel with the values of its pointers and sizes, arrays and whole numbers, and a pool or None.
+
+    Memory for its parts is made here, as much as these sizes need, with nothing behind it that is used.
+    """
+    own = workspaces(kernel, arguments)
+    arguments = (*arguments, *own)
     assert len(arguments) == len(kernel.arguments)
     if isinstance(library, Guest):
         _call_there(library, kernel.symbol, (pool, *arguments), of_kernel=True)
@@ -154,6 +161,19 @@ def call_kernel(library: Any, kernel: Any, pool: Any, *arguments: Any) -> None:
     function = library[kernel.symbol]
     function.restype = None
     function(_argument(pool), ctypes.byref(argument_struct(kernel, values)))
+    if own and (pool is None or hasattr(pool, "chunk")):  # pieces run one after the other, all in the first
+        assert (own[0][own[1] :] == UNTOUCHED).all(), f"{kernel.symbol} needs more than it says"
+
+
+def workspaces(kernel: Any, arguments: Sequence[Any]) -> list[Any]:
+    """Make the last arguments of a kernel whose parts need memory of their own."""
+    if not kernel.has_workspaces:
+        return []
+    sizes = dict(zip(kernel.sizes, map(int, arguments[len(kernel.pointers) :]), strict=True))
+    each = aligned_size(kernel.own_bytes(sizes))
+    raw = np.full(each * MOST_PARTS + 128, UNTOUCHED, np.uint8)
+    at = -raw.ctypes.data % 64
+    return [raw[at : at + each * MOST_PARTS], each, MOST_PARTS]
 
 
 def _argument(a: Any) -> Any:

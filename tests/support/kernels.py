@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from irc.expr import Const, call
 from irc.ir.dim import Dim, DimLike
@@ -23,7 +23,7 @@ from irc.kernels.core.base import Kernel
 from irc.kernels.core.epilogue import Epilogue, acc, plain, slot
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, Problem
-from irc.kernels.core.registry import select
+from irc.kernels.core.registry import candidates, select
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import SmallBGemmKernel
@@ -32,7 +32,7 @@ from irc.kernels.integer.lstm import QuantizedLstmProblem
 from irc.kernels.integer.problem import IntegerConvProblem, product_of_bytes
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import TransposeKernel
-from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel
+from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel, PlanePool
 from irc.kernels.pool.nhwc import NhwcGlobalPoolKernel, NhwcPoolKernel
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.recurrent.lstm_gru import RecurrentKernel
@@ -111,7 +111,7 @@ PROBLEMS: tuple[Problem, ...] = (
 def variants(cls: type[Kernel[Any]], isa: Isa) -> Iterator[Kernel[Any]]:
     """Yield the cheapest variant of a kernel for each of `PROBLEMS` that it solves."""
     for problem in PROBLEMS:
-        if isinstance(problem, cls.problem) and (kernel := cls.best(problem, isa)) is not None:
+        if type(problem) is cls.problem and (kernel := cls.best(problem, isa)) is not None:
             yield kernel
 
 
@@ -210,6 +210,14 @@ def pool_nchw(
 ) -> NchwPoolKernel | None:
     """Select the pool of planes, if there is one."""
     return NchwPoolKernel.best(PoolProblem.contiguous("nchw", plain(), mode, window, strides, dilations, counted), isa)
+
+
+def pools_nchw(
+    isa: Isa, mode: Mode, window: Pair, strides: Pair, dilations: Pair, counted: Counted, result: Pair
+) -> list[PlanePool]:
+    """List all pools of planes for this many results."""
+    problem = PoolProblem.contiguous("nchw", plain(), mode, window, strides, dilations, counted, result=result)
+    return cast("list[PlanePool]", list(candidates(problem, isa).values()))
 
 
 def pool_nhwc(

@@ -16,8 +16,11 @@ import pytest
 
 from irc.backends.c.files import EmitOptions, emit
 from irc.diagnostics import CompileError, RunError
+from irc.ir.types import f32
+from irc.kernels import isa_of, plain
+from irc.kernels.gemm.packed import GemmKernel
 from irc.loops.memory import plan
-from irc.toolchain import c_compiler, processor
+from irc.toolchain import c_compiler, caches, processor
 
 needs_compiler = pytest.mark.skipif(c_compiler.find_compiler() is None, reason="no C compiler")
 
@@ -344,3 +347,47 @@ def test_parallel_program_gives_the_same_for_any_number_of_threads(runtime: ctyp
         (found,) = library.run(library.context(pool=pool), [x], [(33, 32)])
         assert found.tobytes() == serial.tobytes()
         runtime.irc_rt_destroy(pool)
+
+
+def test_the_compiler_begins_with_the_longest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels before loops, since tiles are unrolled; so no processor waits at the end for a file begun last."""
+    lengths = {"model.c": 3000, "model_1.c": 9000, "kernels_0.c": 100, "kernels_1.c": 200}
+    for name, length in lengths.items():
+        (tmp_path / name).write_text(" " * length)
+    begun: list[str] = []
+
+    def run(_compiler: object, arguments: list[str], file: str, _folder: Path, *_: object) -> None:
+        begun.append(file)
+        Path(arguments[arguments.index("-o") + 1]).touch()
+
+    monkeypatch.setattr(c_compiler, "_run", run)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    target = c_compiler.Target("native", "x86_64", (), ())
+    c_compiler.build(tmp_path, [*lengths], target, c_compiler.Compiler(("cc",), "cc"))
+    assert begun[:-1] == ["kernels_1.c", "kernels_0.c", "model_1.c", "model.c"]
+
+
+def test_second_cache_is_what_the_system_says(tmp_path: Path) -> None:
+    for index, (level, size) in enumerate((("1", "32K"), ("2", "2M"), ("3", "32768K"))):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        (folder / "level").write_text(level + "\n")
+        (folder / "size").write_text(size + "\n")
+    assert caches.second_cache("native", tmp_path) == 2 << 20
+    assert caches.second_cache("native", tmp_path / "none") == caches.second_cache("x86-64-v3") == 0
+
+
+@pytest.mark.skipif(processor.machine() != "x86_64", reason="-march= of x86")
+def test_blocks_follow_from_the_second_cache() -> None:
+    """The same features with another cache: as much of A is packed at once as has room there."""
+    compiler = c_compiler.require_compiler()
+    texts: list[str] = []
+    for name, l2 in (("skylake", 256 << 10), ("znver3", 512 << 10)):
+        target = c_compiler.resolve_target(name, compiler)
+        isa = isa_of(frozenset(target.features), target.machine, target.l2)
+        assert (isa.name, target.l2, isa.l2) == ("avx2", l2, l2)
+        kernel = GemmKernel.design(isa, f32, 512, 512, plain(), False, (6, 2))
+        texts.append(kernel.source())
+        assert f"{l2 * 3 // 8 // 4}" in texts[-1]
+    assert texts[0] != texts[1]
+    assert isa_of(frozenset(("avx2", "fma")), "x86_64").l2 == 256 << 10  # the set's own, where nothing is known

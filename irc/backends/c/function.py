@@ -20,7 +20,7 @@ from irc.expr import Bin, Const, Expr, Load, Size, Var
 from irc.ir.dim import INF, Dim
 from irc.ir.types import i64
 from irc.kernels.core.text import Part
-from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
+from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, walk
 from irc.traversal import walk as walk_expression
 
 PARALLEL_WORK = 32768
@@ -38,6 +38,7 @@ class Kernel(Protocol):
     computes.  `call(values)` is the call as an expression (its beginning, what stands between commas, its end):
     `values` are the pointers read, written and scratch, then the sizes, and `pool` is in scope.  irc_pool is declared
     before all of it.
+    `has_workspaces`, `own_bytes`: what `irc.loops.workspaces` asks.
     `features`: what the processor must have that the operating system may refuse, as in /proc/cpuinfo.
     """
 
@@ -117,6 +118,7 @@ class Frame:
         self.symbols: set[str] = set()
         self.hoisted: dict[CName, str] = {}
         self.pool = False
+        self.owned: Own | None = None
         self.shared: dict[Any, CName] = parent.shared if parent else {}
         self.written: set[Buffer] = parent.written if parent else _written(function)
         self.aliased: set[Buffer] = parent.aliased if parent else set()
@@ -224,13 +226,27 @@ class Frame:
             case If():
                 self.branch(s)
             case Alloc():
-                self.locals[s.buffer] = self.names.of_model(s.buffer.name)
-                count = max(int(s.buffer.elements), 1)
-                self.line(f"_Alignas(64) {storage(s.buffer.dtype)} {self.locals[s.buffer]}[{count}];")
+                self.alloc(s)
             case KernelCall():
                 self.kernel(s)
             case _:
                 raise TypeError(f"not a Loop IR statement: {type(s).__name__}")
+
+    def alloc(self, s: Alloc) -> None:
+        name = self.locals[s.buffer] = self.names.of_model(s.buffer.name)
+        kind = storage(s.buffer.dtype)
+        if s.own is None:
+            self.line(f"_Alignas(64) {kind} {name}[{max(int(s.buffer.elements), 1)}];")
+            return
+        at = f" + {s.own.at}" if s.own.at else ""
+        self.line(f"{kind} *restrict const {name} = ({kind} *)(void *)({self.own(s.own)}{at});")
+
+    def own(self, own: Own) -> str:
+        """Name what the thread that runs this has of its own."""
+        if self.parent is None:
+            return self.pointer(own.buffer)
+        self.owned = own
+        return "own"
 
     def assignment(self, place: str, value: Expr, text: str) -> None:
         """Print `place = value;`, with += where possible."""
@@ -269,6 +285,8 @@ class Frame:
         places = zip((*s.reads, *s.writes), starts, strict=True)
         args = [self.pointer(b) + ("" if at == Const(0, i64) else f" + {self.print.text(at, 12)}") for b, at in places]
         args += [f"(void *){self.pointer(b)}" for b in s.scratch] + [self.print.text(e) for e in s.sizes]
+        if s.own is not None:
+            args += [f"(char *){self.pointer(s.own.buffer)}", str(s.own.bytes), str(s.own.owners)]
         begin, given, end = s.kernel.call(args)
         self.line(self.unit.kernel_names.rename(begin))
         for line in wrapped("", list(given), f"{end};", _LINE - 4 * self.depth):
@@ -324,7 +342,12 @@ class Frame:
         if fields:
             self.line(f"{part}_args {args} = {{{values}}};")
         given = f"&{args}" if fields else "NULL"
-        self.line(f"{self.helper('parallel')}(pool, {text}, {worth}, {part}, {given});")
+        if child.owned is None:
+            self.line(f"{self.helper('parallel')}(pool, {text}, {worth}, {part}, {given});")
+            return
+        own = child.owned
+        memory = f"(char *){self.pointer(own.buffer)}, {own.bytes}, {own.owners}"
+        self.long(f"{self.helper('parallel_own')}(pool, {text}, {worth}, {part}, {given}, {memory});")
 
     def fields(self) -> Iterator[tuple[str, CName]]:
         """Yield (C type, name) of everything that an outlined part uses from outside."""
@@ -348,7 +371,8 @@ class Frame:
         out = self.unit.functions
         if fields:
             out.append(f"typedef struct {{ {members} }} {part}_args;\n")
-        head = [f"static void {part}(void *arg, int64_t begin, int64_t end) {{"]
+        own = "char *own, " if self.owned else ""
+        head = [f"static void {part}(void *arg, {own}int64_t begin, int64_t end) {{"]
         if not fields:
             head.append("    (void)arg;")
         else:
@@ -503,6 +527,8 @@ def _written(function: Function) -> set[Buffer]:
             found.add(s.buffer.root)
         elif isinstance(s, KernelCall):
             found.update(b.root for b in (*s.writes, *s.scratch))
+        if isinstance(s, Alloc | KernelCall) and s.own is not None:
+            found.add(s.own.buffer)
     return found
 
 

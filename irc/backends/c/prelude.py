@@ -6,6 +6,7 @@ that a set of names needs, in a fixed order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from string import Template
@@ -14,6 +15,7 @@ from irc.backends.c.math import math_helpers
 from irc.backends.c.narrow import narrow_helpers
 from irc.backends.c.types import storage
 from irc.ir.types import dtype
+from irc.kernels.core.workspace import CODE
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,25 @@ static inline void irc_parallel(const irc_pool *pool, int64_t n, int worthwhile,
     else body(arg, 0, n);
 }
 """
+_SHARE = re.sub(r"\birc_(divi|run|last)", r"irc_loop_\1", CODE)
+_PARALLEL_OWN = f"""#ifdef __GNUC__
+{_SHARE}\
+#endif
+/* The same, with memory of its own for each piece that runs at the same time as others; alone where there are no
+   atomic operations. */
+static inline void irc_parallel_own(const irc_pool *pool, int64_t n, int worthwhile,
+                                    void (*body)(void *arg, char *own, int64_t begin, int64_t end), void *arg,
+                                    char *own, int64_t own_bytes, int64_t owners) {{
+#ifdef __GNUC__
+    if (pool && worthwhile) {{
+        irc_loop_divide(pool, n, body, arg, own, own_bytes, owners);
+        return;
+    }}
+#endif
+    (void)pool, (void)worthwhile, (void)own_bytes, (void)owners;
+    body(arg, own, 0, n);
+}}
+"""
 
 
 def _all() -> dict[str, Helper]:
@@ -218,6 +239,7 @@ def _all() -> dict[str, Helper]:
     found["factor"] = Helper(_FACTOR)
     found["idle"] = Helper(_IDLE, ("factor",))
     found["parallel"] = Helper(_PARALLEL)
+    found["parallel_own"] = Helper(_PARALLEL_OWN)
     return found
 
 

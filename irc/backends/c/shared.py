@@ -13,7 +13,7 @@ from typing import Any
 
 from irc.backends.c.function import Signature, Unit, expressions, print_function
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
-from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store
+from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store
 from irc.traversal import fold
 
 Key = tuple[Any, ...]
@@ -124,17 +124,20 @@ class _Walker:
             case Assign():
                 return "assign", self.expr(s.value), self.expr(s.var)
             case Alloc():
-                return "alloc", self.buffer(s.buffer)
+                return "alloc", self.buffer(s.buffer), self.own(s.own)
             case If():
                 return "if", self.expr(s.cond), self.block(s.then), self.block(s.orelse)
             case KernelCall():
                 pointers = tuple(tuple(map(self.buffer, group)) for group in (s.reads, s.writes, s.scratch))
-                return "kernel", s.kernel.symbol, pointers, self.exprs(expressions(s))
+                return "kernel", s.kernel.symbol, pointers, self.exprs(expressions(s)), self.own(s.own)
             case _:
                 raise TypeError(f"not a Loop IR statement: {type(s).__name__}")
 
     def buffer(self, b: Buffer) -> Key:
         return self.roots.setdefault(b.root, len(self.roots)), b.dtype.name, b.shape
+
+    def own(self, own: Own | None) -> Key | None:
+        return own and (self.buffer(own.buffer), own.bytes, own.owners, own.at)
 
     def exprs(self, parts: Sequence[Expr]) -> Key:
         return tuple(map(self.expr, parts))

@@ -87,6 +87,18 @@ STAYS_WIDE = Code(
     fix="Nothing is wrong. A newer opset may have the operation in that type.",
     help="`irc info` shows the element types of the written model",
 )
+BRANCH_LEFT_OUT = Code(
+    "IRC4009",
+    "note",
+    "Branch that cannot be run is left out",
+    "the If is written as the other of its branches: what follows accepts no result of the rank that {branch} has",
+    why="OpenVINO needs to know ranks, and the two branches of this If give tensors of different rank. After one of "
+    "them every run would end in an error, so that a run which succeeds has taken the other.",
+    example="an If that squeezes an axis of size 1, before a convolution",
+    fix="Nothing is wrong. For inputs that would have taken the branch the converted model ends in an error as before, "
+    "or computes what its operations make of them.",
+    help="give the inputs the sizes that the model runs with (--shape)",
+)
 STATE_INITIAL = Code(
     "IRC4101",
     "error",

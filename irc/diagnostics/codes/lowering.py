@@ -95,6 +95,27 @@ SIZE_LIMIT = Code(
     fix="Use smaller sizes in the source model.",
     help="use smaller sizes in the source model",
 )
+TOO_LITTLE_RAM = Code(
+    "IRC5012",
+    "error",
+    "The context does not fit the memory given",
+    "the model needs a context of {need} bytes, {excess} more than the {limit} given",
+    why="What a run keeps, its tensors and what kernels need, is counted when compiling. This is the least of what can "
+    "be had without threads, without copies of operands, and without kernels.",
+    example="irc compile model.onnx --emit c --target cortex-m4 --max-ram 1024",
+    fix="Use a smaller input or a narrower element type: irc info --target says which tensors are alive together.",
+    help="irc info --target CPU says which tensors are alive together",
+)
+RAM_UNKNOWN = Code(
+    "IRC5013",
+    "error",
+    "Inputs decide how much memory is needed",
+    "whether {limit} bytes are enough depends on sizes of inputs: the arena has {arena} bytes",
+    why="A limit can be kept only where the sizes are known.",
+    example="irc compile samples/digits/digits.onnx --emit c --max-ram 65536",
+    fix="Fix the sizes: --shape 'image[1,1,8,8]'.",
+    help="fix the sizes with --shape (shapes=)",
+)
 NEEDS_MEMORY = Code(
     "IRC5008",
     "error",

@@ -25,6 +25,7 @@ from irc.kernels.core.isa import HEAD, Isa, vector_type
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, Piece, fill, flat, symbol
+from irc.kernels.core.workspace import DIVIDE, aligned
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.split_bf16 import bf16_terms
 from irc.kernels.split_bf16.bf16_terms import CHUNK, TILE_ROWS
@@ -197,9 +198,9 @@ IRC_INLINE void ${S}_add(float *o, irc_f32x16 x, float factor, int first, int64_
 
 /* Rows r0 to r1, at most 32, against the first `keys` of the `packed` ones from k0 on. */
 static void ${S}_block(const ${S}_args *g, const ${S}_task *at, int64_t r0, int64_t r1, int64_t k0, int64_t keys,
-                       int64_t packed, const uint16_t *kp, const uint16_t *vp, ${S}_row *row) {
-    _Alignas(64) uint16_t q[$wide * 32 * $T], p[$KB * 32 * $T];
-    _Alignas(64) float scores[32 * $AS], out[1024];
+                       int64_t packed, const uint16_t *kp, const uint16_t *vp, char *own, ${S}_row *row) {
+    uint16_t *const q = (uint16_t *)own, *const p = q + $wide * 32 * $T;
+    float *const scores = (float *)(p + $KB * 32 * $T), *const out = scores + 32 * $AS;
     const int64_t tiles = r1 - r0 > 16 ? 2 : 1, chunks = (g->d + 31) / 32, across = (keys + 31) / 32;
     ${S}_pack_q(g, at, r0, r1, tiles, q);
     for (int64_t panel = 0; panel < across; panel++) {
@@ -241,7 +242,7 @@ static int ${S}_finish(const ${S}_args *g, const ${S}_task *at, int64_t r, float
 }
 
 /* Row r in f32 throughout. */
-static void ${S}_exact(const ${S}_args *g, const ${S}_task *at, int64_t r) {
+static void ${S}_exact(const ${S}_args *g, const ${S}_task *at, char *own, int64_t r) {
     const int64_t head = at->head + r / g->m, i = r % g->m;
     (void)head;
     $again;
@@ -249,9 +250,10 @@ static void ${S}_exact(const ${S}_args *g, const ${S}_task *at, int64_t r) {
 """
 
 _ENTRY = """
-/* All keys: sums in O.  Its memory is free again before rows are computed in f32. */
-static __attribute__((noinline)) void ${S}_sums(const ${S}_args *g, const ${S}_task *at, ${S}_row *rows) {
-    _Alignas(64) uint16_t kp[$room], vp[$room];
+/* All keys: sums in O. */
+static void ${S}_sums(const ${S}_args *g, const ${S}_task *at, char *own, ${S}_row *rows) {
+    const int64_t room = ((g->n < $KB ? g->n : $KB) + 31) / 32 * $wide * (32 * $T);
+    uint16_t *const kp = (uint16_t *)(own + $block), *const vp = kp + room;
     const int64_t furthest = ${S}_furthest(g, at->begin, at->end);
     for (int64_t r = at->begin; r < at->end; r++) rows[r - at->begin] = (${S}_row){-INFINITY, 0, 1};
     int64_t k0 = 0;
@@ -262,17 +264,19 @@ static __attribute__((noinline)) void ${S}_sums(const ${S}_args *g, const ${S}_t
         for (int64_t r0 = at->begin; r0 < at->end; r0 += 32) {
             const int64_t r1 = at->end - r0 < 32 ? at->end : r0 + 32, seen = ${S}_furthest(g, r0, r1) - k0;
             if (seen <= 0 && k0 > 0) continue;
-            ${S}_block(g, at, r0, r1, k0, seen < packed ? seen : packed, packed, kp, vp, rows + (r0 - at->begin));
+            ${S}_block(g, at, r0, r1, k0, seen < packed ? seen : packed, packed, kp, vp, own,
+                       rows + (r0 - at->begin));
         }
         k0 += packed;
     } while (k0 < furthest);
 }
 
-static void ${S}_rows(const ${S}_args *g, const ${S}_task *at) {
-    ${S}_row rows[$blocks * 32];
-    ${S}_sums(g, at, rows);
+static void ${S}_rows(const ${S}_args *g, const ${S}_task *at, char *own) {
+    ${S}_row *const rows = (${S}_row *)own;
+    own += $rows;
+    ${S}_sums(g, at, own, rows);
     for (int64_t r = at->begin; r < at->end; r++)
-        if (${S}_finish(g, at, r, rows[r - at->begin].sum)) ${S}_exact(g, at, r);
+        if (${S}_finish(g, at, r, rows[r - at->begin].sum)) ${S}_exact(g, at, own, r);
 }
 
 /* Blocks of 32 rows of a head of K and V, and the tasks that they are cut into. */
@@ -287,7 +291,7 @@ IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g) {
     return (${S}_plan){rows, blocks, parts < least ? least : parts};
 }
 
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_split(g);
     const int64_t shared = g->heads / g->group;
@@ -297,7 +301,7 @@ $begin    for (; begin < end; begin++) {
         const ${S}_task at = {
             g->k + batch * g->k_batch + one * g->k_head, g->v + batch * g->v_batch + one * g->v_head, batch,
             one * g->group, plan.blocks * part / plan.parts * 32, stop < plan.rows ? stop : plan.rows};
-        ${S}_rows(g, &at);
+        ${S}_rows(g, &at, own);
     }
 $end}
 
@@ -308,8 +312,8 @@ void $S($parameters) {
     }
     const int64_t tasks = g->batch * (g->heads / g->group) * ${S}_split(g).parts;
     const double work = (double)(g->batch * g->heads) * (double)(g->m * g->n) * (double)(g->d + g->dv);
-    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
+    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, g->own, 0, tasks);
+    else irc_divide(pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
 }
 """
 
@@ -350,6 +354,24 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
 
     def arguments_for(self, problem: AttentionProblem) -> dict[str, Dim]:
         return problem.arguments()
+
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        packed = -(-min(sizes["n"], self.keys) // CHUNK) * CHUNK * self._wide * self.terms * 2
+        return self._rows_bytes + max(self._block_bytes + 2 * packed, self.plain.own_bytes(sizes))
+
+    @property
+    def _rows_bytes(self) -> int:
+        """The bytes of what is known of the rows of a task."""
+        return aligned(BLOCKS * 32 * 12)
+
+    @property
+    def _block_bytes(self) -> int:
+        """The bytes of a block of rows: terms of its queries and exponentials, its scores, and a block of sums."""
+        return (self._wide + self.keys) * 32 * self.terms * 2 + (32 * self._stride + 1024) * 4
+
+    @property
+    def _stride(self) -> int:
+        return self.keys + 16
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         """Compute the same in f32."""
@@ -392,9 +414,10 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
             "T": t,
             "chunk": t * 1024,
             "KB": self.keys,
-            "AS": self.keys + 16,
+            "AS": self._stride,
             "wide": self._wide,
-            "room": self.keys * self._wide * t,
+            "rows": self._rows_bytes,
+            "block": self._block_bytes,
             "scale": f"{float(plain.scale).hex()}f",
             "iota": ", ".join(map(str, range(16))),
             "is_masked": int(plain.mask != "none"),
@@ -415,6 +438,7 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
         }
         shared = (
             HEAD,
+            DIVIDE,
             vector_type(16, plain.tile.dtype),
             folds(16, plain.tile.dtype),
             square(16, plain.tile.dtype),
@@ -443,7 +467,7 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
 
     def _again(self, name: str) -> str:
         """Print the argument for row r alone."""
-        one = {"batch": "1", "heads": "1", "group": "1", "m": "1", "k": "at->k", "v": "at->v"}
+        one = {"batch": "1", "heads": "1", "group": "1", "m": "1", "k": "at->k", "v": "at->v", "own": "own"}
         if name in one:
             return one[name]
         if name == "o":

@@ -212,8 +212,9 @@ IRC_INLINE float ${S}_inverse(float sum) { return $empty; }
 TILES = """
 /* One tile of rows against `keys` of the `packed` ones from k0 on; `last`: no row of it sees later ones. */
 static void ${S}_tile(const ${S}_args *g, const ${S}_place *at, int64_t r0, int rows, int64_t k0, int64_t keys,
-                      int64_t packed, const float *kp, const float *vp, ${S}_row *row, int last) {$tables
-    _Alignas(64) float queries[$H0 * $AS], scores[$H0 * $AS], sums[$H0 * $AS];
+                      int64_t packed, const float *kp, const float *vp, float *queries, ${S}_row *row,
+                      int last) {$tables
+    float *const scores = queries + $H0 * $AS, *const sums = scores + $H0 * $AS;
     for (int r = 0; r < rows; r++) ${S}_query(g, at, r0 + r, queries + r * $AS);
     for (int64_t col = 0; col < keys; col += $NR) {
         const int64_t left = keys - col;
@@ -233,9 +234,10 @@ static void ${S}_tile(const ${S}_args *g, const ${S}_place *at, int64_t r0, int 
 }
 
 /* Rows begin to end of a head, all keys. */
-static void ${S}_rows(const ${S}_args *g, const ${S}_place *at, int64_t begin, int64_t end) {
-    _Alignas(64) float kp[$room], vp[$room];
-    ${S}_row rows[$H0 * $tiles];
+static void ${S}_rows(const ${S}_args *g, const ${S}_place *at, char *own, int64_t begin, int64_t end) {
+    const int64_t room = ((g->n < $KB ? g->n : $KB) + $NR - 1) / $NR * $NR * $wide;
+    float *const tile = (float *)own, *const kp = tile + 3 * $H0 * $AS, *const vp = kp + room;
+    ${S}_row *const rows = (${S}_row *)(vp + room);
     const int64_t tiles = (end - begin + $H0 - 1) / $H0;
     int64_t furthest = 0;
     for (int64_t r = begin; r < end; r++) {
@@ -257,7 +259,8 @@ static void ${S}_rows(const ${S}_args *g, const ${S}_place *at, int64_t begin, i
             }
             if (reach <= k0 && k0 > 0) continue;
             const int64_t some = reach - k0 < keys ? reach - k0 : keys;
-            ${S}_tile(g, at, r0, (int)(r1 - r0), k0, some, keys, kp, vp, rows + (r0 - begin), reach <= k0 + keys);
+            ${S}_tile(g, at, r0, (int)(r1 - r0), k0, some, keys, kp, vp, tile, rows + (r0 - begin),
+                      reach <= k0 + keys);
         }
         k0 += keys;
     } while (k0 < furthest);
@@ -324,8 +327,8 @@ static void ${S}_mix(const ${S}_args *g, const float *weights, const float *v, i
 }
 
 /* Rows begin to end of a head, at most $decode, K and V in place. */
-static void ${S}_decode(const ${S}_args *g, const ${S}_place *at, int64_t begin, int64_t end) {
-    _Alignas(64) float queries[$decode][$wide], sums[$decode][$wide], scores[$KB + $L];
+static void ${S}_decode(const ${S}_args *g, const ${S}_place *at, char *own, int64_t begin, int64_t end) {
+    float(*const queries)[$wide] = (void *)own, (*const sums)[$wide] = queries + $decode, *const scores = sums[$decode];
     ${S}_row rows[$decode];
     int64_t furthest = 0;
     for (int64_t r = 0; r < end - begin; r++) {
@@ -362,7 +365,7 @@ IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g) {
     return (${S}_plan){heads, rows, parts};
 }
 
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_split(g);
     const int64_t shared = g->heads / g->group;
@@ -371,8 +374,8 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const ${S}_place at = {g->k + batch * g->k_batch + one * g->k_head, g->v + batch * g->v_batch + one * g->v_head,
                                batch, one * g->group};
         const int64_t r0 = plan.rows * part / plan.parts, r1 = plan.rows * (part + 1) / plan.parts;
-        if (plan.rows <= $decode && g->k_col == 1) ${S}_decode(g, &at, r0, r1);
-        else ${S}_rows(g, &at, r0, r1);
+        if (plan.rows <= $decode && g->k_col == 1) ${S}_decode(g, &at, own, r0, r1);
+        else ${S}_rows(g, &at, own, r0, r1);
     }
 }
 
@@ -388,7 +391,7 @@ void $S($parameters) {
     const ${S}_plan plan = ${S}_split(g);
     const int64_t tasks = plan.heads * plan.parts;
     const double work = (double)(g->batch * g->heads) * (double)(g->m * g->n) * (double)(g->d + g->dv);
-    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
+    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, g->own, 0, tasks);
+    else irc_divide(pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
 }
 """

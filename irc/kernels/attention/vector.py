@@ -26,6 +26,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, body_of, heights_of, names
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector.lanes import dots, exp_below, folds, square
 
@@ -81,6 +82,13 @@ class AttentionKernel(Kernel[AttentionProblem]):
     def arguments_for(self, problem: AttentionProblem) -> dict[str, Dim]:
         return problem.arguments()
 
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        t, wide = self.tile, self._padded
+        packed = -(-min(sizes["n"], self.keys) // t.panel) * t.panel * wide
+        rows = 3 * max(self.heights) * (self._stride + TILES_PER_TASK) + 2 * packed
+        decode = 2 * DECODE_ROWS * wide + self.keys + t.lanes
+        return 4 * max(rows, decode)
+
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         attend(self.scale, self.mask, self.causal, self.empty, reads, writes, sizes)
 
@@ -121,7 +129,17 @@ class AttentionKernel(Kernel[AttentionProblem]):
     @property
     def _room(self) -> int:
         """Elements of a packed block of K or V."""
-        return self.tile.isa.stack // 4
+        return self.tile.isa.packed // 4
+
+    @property
+    def _padded(self) -> int:
+        """Elements of a row in whole panels."""
+        return -(-self.width // self.tile.panel) * self.tile.panel
+
+    @property
+    def _stride(self) -> int:
+        """Elements from one row of a tile's queries, scores and sums to the next."""
+        return max(self.keys, self._padded) + self.tile.lanes
 
     def flops(self, sizes: Sizes) -> Dim:
         m, n = sizes["m"], sizes["n"]
@@ -132,17 +150,14 @@ class AttentionKernel(Kernel[AttentionProblem]):
 
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
-        padded = -(-self.width // t.panel) * t.panel
-        stride = max(self.keys, padded) + t.lanes
-        body = f"irc_strided_{t.name.removeprefix('irc_')}_{stride}"
+        body = f"irc_strided_{t.name.removeprefix('irc_')}_{self._stride}"
         count = min(8, t.lanes)
         given = names(t) | {
             "S": s,
             "body": body,
-            "AS": stride,
+            "AS": self._stride,
             "KB": self.keys,
-            "room": max(self.keys * padded, self._room),
-            "wide": padded,
+            "wide": self._padded,
             "scale": f"{float(self.scale).hex()}f",
             "H0": max(self.heights),
             "G": count,
@@ -165,6 +180,7 @@ class AttentionKernel(Kernel[AttentionProblem]):
             folds(t.lanes, f32),
             square(t.lanes, f32),
             exp_below(t.lanes, f32),
+            DIVIDE,
             tile_body(body, TILE, **given),
             instances,
             fill(CALL, **given, reach=self._reach),

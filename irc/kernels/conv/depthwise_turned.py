@@ -29,6 +29,7 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.vector.lanes import square
 from irc.kernels.vector.pixels import columns, keep, pixels_of, users, window_names
 
@@ -127,9 +128,9 @@ $finish    }
 }
 
 /* Pieces begin to end: images, then vectors of channels, then rows. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
-    _Alignas(64) $T turned[$room * $L];
+    $T *const turned = ($T *)own;
     const int64_t tall = $window - $SH; /* rows that the next strip needs, too */
     const int64_t all = (g->rows * $SH + (tall > 0 ? tall : 0)) * g->pitch, row = g->pitch * $L;
     const int64_t have = g->channels < $L ? g->channels : $L, multiplier = g->outputs / g->channels;
@@ -171,8 +172,8 @@ void $S($parameters) {
     call.chunks = (g->oh + call.chunk - 1) / call.chunk;
     if (call.rows > call.chunk) call.rows = call.chunk;
     const double work = (double)g->batch * (double)g->outputs * (double)(g->oh * g->ow) * $KH * $KW;
-    if (!pool || work < $worthwhile) ${S}_part(&call, 0, planes * call.chunks);
-    else pool->parallel_for(pool->self, planes * call.chunks, ${S}_part, &call);
+    if (!pool || work < $worthwhile) ${S}_part(&call, g->own, 0, planes * call.chunks);
+    else irc_divide(pool, planes * call.chunks, ${S}_part, &call, g->own, g->own_bytes, g->owners);
 }
 """
 
@@ -213,7 +214,7 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
 
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variant for planes of known size of which a strip of one row fits on the stack."""
+        """Yield the variant for planes of known size of which a strip of one row is not too large."""
         p = problem
         if p.layout != "nchw" or p.is_volume or p.ic != 1 or p.channels < 2 or p.dtype not in (f32, f64):
             return
@@ -241,6 +242,16 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
         return problem.arguments() | {"channels": Dim.of(problem.channels), "outputs": Dim.of(problem.outputs)}
+
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        (high, right), (sh, sw) = (
+            ((k - 1) * d + 1 for k, d in zip(self.window, self.dilations, strict=True)),
+            self.strides,
+        )
+        oh, ow = sizes["oh"], sizes["ow"]
+        pitch = max((ow - 1) * sw + right, sizes["pad_w"] + sizes["iw"])
+        vectors = (oh * sh + max(high - sh, 0)) * pitch + oh * ow + self.tile.lanes
+        return min(self._room, vectors) * self.tile.isa.vector
 
     def packed(self, problem: ConvProblem) -> Packed:
         channels, lanes = problem.channels, self.tile.lanes
@@ -300,6 +311,7 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
         finish = fill(loop + _STORE.replace("$value", value), **given)
         return [
             prelude(t, self.epilogue),
+            DIVIDE,
             keep(t),
             square(t.lanes, t.dtype),
             epilogue_of(s, t, self.epilogue),
@@ -317,8 +329,8 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
 
     @property
     def _room(self) -> int:
-        """Vectors on the stack, of turned rows and of sums."""
-        return self.tile.isa.stack // self.tile.isa.vector - 2 * self.tile.lanes
+        """Vectors of turned rows and of sums, at most."""
+        return self.tile.isa.packed // self.tile.isa.vector - 2 * self.tile.lanes
 
     def _rows(self, p: ConvProblem) -> int:
         """Count the rows of a strip, as the C does."""

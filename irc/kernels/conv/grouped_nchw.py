@@ -32,6 +32,7 @@ from irc.kernels.core.problem import Pair, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.vector.pixels import keep
 
 INPUTS = 16  # channels of a group's input, at most
@@ -109,6 +110,12 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
         return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
 
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        t, (taller, wider), (py, px), group = self.tile, self._reach, self._phases, self.tile.rows * self.step
+        pitch = -(-(sizes["ow"] + wider) // t.lanes) * t.lanes
+        phase = (-(-sizes["oh"] // group) * group + taller) * pitch + t.panel
+        return min(self._strip, self.inputs * py * px * phase + wider + 2 * t.panel) * t.dtype.itemsize
+
     def packed(self, problem: ConvProblem) -> Packed:
         elements = problem.outputs * problem.ic * problem.taps
         return Packed(("grouped", self.outputs), self.tile.dtype, elements, self.pack_weights)
@@ -157,6 +164,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
         given |= {"unroll": "\n        IRC_FULL_UNROLL" if self._unrolled else ""}
         return [
             prelude(t, self.epilogue),
+            DIVIDE,
             keep(t),
             epilogue_of(s, t, self.epilogue),
             fill(CALL, **given, **self.interface, wide=copies(t, t.lanes, self.strides[1]), quad=self._quad),
@@ -178,14 +186,14 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
             found |= {letter + axis: n for axis, n in zip("HW", pair, strict=True)}
         found |= {"OB": self.outputs, "R": t.rows, "U": t.vectors, "D": self.step, "IC": self.inputs}
         found |= {"PY": py, "PX": px, "taller": taller, "wider": wider}
-        found |= {"strip": self._strip, "room": self._strip - wider - 2 * t.panel}
+        found |= {"room": self._strip - wider - 2 * t.panel}
         found |= {"light": int(not self.epilogue.functions())}  # else its registers would displace the sums
         return found | {"worthwhile": WORTHWHILE, "pieces": PIECES, "group": t.rows * self.step}
 
     @property
     def _strip(self) -> int:
-        """Elements of a padded strip of all channels of a group."""
-        return self.tile.isa.stack // 2 // self.tile.dtype.itemsize
+        """Elements of a padded strip of all channels of a group, at most."""
+        return self.tile.isa.packed // 2 // self.tile.dtype.itemsize
 
     @property
     def _reach(self) -> Pair:
@@ -203,7 +211,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
 
     @property
     def _fits(self) -> bool:
-        """Whether a strip with one row of tiles and a few columns of output fits on the stack."""
+        """Whether a strip with one row of tiles and a few columns of output is not too large."""
         (taller, wider), (py, px), t = self._reach, self._phases, self.tile
         pitch = -(-(16 + wider) // t.lanes) * t.lanes
         padded = self.inputs * py * px * ((t.rows * self.step + taller) * pitch + t.panel)

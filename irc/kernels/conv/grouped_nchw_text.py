@@ -117,9 +117,9 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *given, const $T *padd
 
 PART = """
 /* Pieces begin to end: images, then groups, then strips, then parts of rows. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
-    _Alignas(64) $T padded[$strip];
+    $T *const padded = ($T *)own;
     const int64_t used = $IC * g->plane + $wider + 2 * $U * $L;
     for (int64_t j = 0; j < used; j++) padded[j] = 0; /* also what no row is copied to: tiles read beyond */
     const int clean = g->high >= g->oh && g->cols >= g->ow;
@@ -167,8 +167,8 @@ void $S($parameters) {
     call.across = (g->ow + call.cols - 1) / call.cols;
     const int64_t pieces = planes * call.strips * call.across;
     const double work = (double)planes * (double)(g->oc * g->oh * g->ow) * $IC * $KH * $KW;
-    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&call, 0, pieces);
-    else pool->parallel_for(pool->self, pieces, ${S}_part, &call);
+    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&call, g->own, 0, pieces);
+    else irc_divide(pool, pieces, ${S}_part, &call, g->own, g->own_bytes, g->owners);
 }
 """
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from math import lcm
+from math import lcm, prod
 from typing import Self
 
 import numpy as np
@@ -29,6 +29,7 @@ from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import WORTHWHILE, is_narrow
 from irc.kernels.vector.pixels import channel_slots
 
@@ -145,8 +146,8 @@ IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g) {
 
 /* Pixels p0 to p1 of the output channels in tiles t0 to t1 of one group. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const ${S}_plan *plan, const $T *x, const $T *w,
-                       int64_t p0, int64_t p1, int64_t t0, int64_t t1) {
-    _Alignas(64) $T packed[$room * $NB], sums[$MR * $NR];
+                       $T *packed, int64_t p0, int64_t p1, int64_t t0, int64_t t1) {
+    _Alignas(64) $T sums[$MR * $NR];
     const int64_t depth = g->ic * g->kd * g->kh * g->kw, count = (depth + $room - 1) / $room;
     const int64_t step = count ? (depth + count - 1) / count : 0;
     ${S}_rows needed[$NPB];
@@ -181,7 +182,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const ${S}_plan *p
 }
 
 /* Tasks begin to end: images, groups, blocks of pixels, parts of the channels (innermost; neighbours are joined). */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_split(g);
     while (begin < end) {
@@ -194,7 +195,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         $T *c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = n};$slot_starts
         ${S}_range(g, &o, &plan, g->x + image * g->x_batch + group * g->ic * g->x_channel,
-                   g->w + channel * g->ic * g->kd * g->kh * g->kw, p0, p1 < n ? p1 : n,
+                   g->w + channel * g->ic * g->kd * g->kh * g->kw, ($T *)own, p0, p1 < n ? p1 : n,
                    plan.tiles * part / plan.parts, plan.tiles * (part + run) / plan.parts);
         begin += run;
     }
@@ -216,9 +217,9 @@ void $S($parameters) {
     const double pixels = (double)(g->batch * g->od * g->oh * g->ow), channels = (double)(g->oc * g->groups);
     const double work = pixels * channels * (double)(g->ic * g->kd * g->kh * g->kw);
     if (!pool || tasks < 2 || work < $worthwhile)
-        ${S}_part(&call, 0, tasks);
+        ${S}_part(&call, g->own, 0, tasks);
     else
-        pool->parallel_for(pool->self, tasks, ${S}_part, &call);
+        irc_divide(pool, tasks, ${S}_part, &call, g->own, g->own_bytes, g->owners);
 }
 """
 
@@ -255,7 +256,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
         stride = p.strides[1] if p.strides[1] in (1, 2) else 0
         for shape in COSTS[isa.name].tiles:
             tile, panels = Tile(isa, p.dtype, *shape), fewest
-            while panels < MOST_PANELS and 4 * p.ic * p.taps * panels * tile.panel * p.dtype.itemsize <= isa.stack:
+            while panels < MOST_PANELS and 4 * p.ic * p.taps * panels * tile.panel * p.dtype.itemsize <= isa.packed:
                 panels *= 2  # few products: rows of the result are written in longer pieces
             yield cls(tile, p.epilogue, stride, panels, heights_of(p.oc, tile.rows), is_narrow(tile, pixels))
 
@@ -291,6 +292,11 @@ class NchwConvKernel(Kernel[ConvProblem]):
         window |= {"kd": Dim.of(d.window), "stride_d": Dim.of(d.stride), "dilation_d": Dim.of(d.dilation)}
         window |= {"id": d.size, "od": d.result, "pad_d": d.padding}
         return problem.arguments() | problem.channel_arguments() | window | {"groups": Dim.of(problem.groups)}
+
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        depth, pixels = prod(sizes[n] for n in ("ic", "kd", "kh", "kw")), prod(sizes[n] for n in ("od", "oh", "ow"))
+        panels = min(self.panels, -(-pixels // self.tile.panel))
+        return min(depth, self._room) * panels * self.tile.panel * self.tile.dtype.itemsize
 
     def packed(self, problem: ConvProblem) -> Packed:
         groups, elements = problem.groups, problem.outputs * problem.ic * problem.taps
@@ -339,7 +345,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
     @property
     def _room(self) -> int:
         """The rows of the matrix X in a block, at most."""
-        return self.tile.isa.stack // self.tile.dtype.itemsize // (self.panels * self.tile.panel)
+        return self.tile.isa.packed // self.tile.dtype.itemsize // (self.panels * self.tile.panel)
 
     def flops(self, sizes: Sizes) -> Dim:
         return 2 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "od", "oh", "ow", "kd", "kh", "kw"))
@@ -361,6 +367,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
         lanes, cases = _lanes(t.lanes), " else ".join(_span_cases(t, self.stride))
         return [
             prelude(t, self.epilogue),
+            DIVIDE,
             *(vector_type(n, t.dtype) for n in lanes),
             bodies(t, variants),
             block(s, t, self.epilogue, variants),

@@ -32,6 +32,7 @@ from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, Piece, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector import bf16_io
 from irc.kernels.vector.pixels import STRIDES
@@ -143,6 +144,11 @@ class NhwcConvKernel(Kernel[ConvProblem]):
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
         return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
 
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        blocks = -(-sizes["ic"] // self.block)
+        copied = min(self._room, self._copied(sizes["oh"], sizes["ow"]) * blocks)
+        return copied * self.block * self.tile.dtype.itemsize
+
     def packed(self, problem: ConvProblem) -> Packed:
         groups, elements = problem.groups, self.packed_elements(problem.oc, problem.ic, problem.groups)
         key = ("panels of taps", self.tile.panel, self.block, groups)
@@ -198,7 +204,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
-        given = names(t) | self._constants() | {"S": s, "body": self._body} | self.interface
+        given = names(t) | self._constants() | {"S": s, "O": self._tiles, "body": self._body} | self.interface
         given |= bf16_io.names(False, self.y_bf16, t)
         given["light"] = int(not self.epilogue.functions())  # else its registers would displace the sums
         given["D"] = self._driver
@@ -211,6 +217,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         given["tiling"] = self._tiling(given)
         return [
             prelude(t, self.epilogue),
+            DIVIDE,
             *(vector_type(n, t.dtype) for n in _lanes(t.lanes)),
             piece("IRC_DIRECT_ROWS", nhwc_text.ROWS),
             piece("IRC_DIRECT_WINDOW", nhwc_text.WINDOW),
@@ -221,13 +228,18 @@ class NhwcConvKernel(Kernel[ConvProblem]):
                 stem=self._driver,
             ),
             bf16_io.text(self.y_bf16, self.epilogue.bf16_slots),
-            epilogue_of(s, t, self.epilogue, given["Y"]),
-            *(
-                fill(nhwc_text.INSTANCE, **given, segments=n, height=r, width=v, instance=f"{n}x{r}x{v}")
-                for n, r, v in self._instances()
-            ),
-            *(fill(text, **given) for text in (nhwc_text.BLOCK, nhwc_text.TASKS)),
+            Piece(f"IRC_{self._tiles}", self._tiles_code(given), stem=self._tiles),
+            fill(nhwc_text.TASKS, **given),
         ]
+
+    def _tiles_code(self, given: dict[str, Any]) -> str:
+        """Print the tiles with their epilogue, and what chooses among them."""
+        instances = (
+            fill(nhwc_text.INSTANCE, **given, segments=n, height=r, width=v, instance=f"{n}x{r}x{v}")
+            for n, r, v in self._instances()
+        )
+        outputs = epilogue_of(self._tiles, self.tile, self.epilogue, given["Y"])
+        return "".join((outputs, *instances, fill(nhwc_text.BLOCK, **given)))
 
     def _tiling(self, given: dict[str, Any]) -> str:
         """Print how a row is cut into tiles: equal ones where its length is known, else the widest that fit."""
@@ -251,18 +263,28 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     @property
     def _body(self) -> str:
-        """The C name of the tile's body, which holds all constants that it depends on."""
-        apart = f"_t{self.window[0] * self.window[1]}_b{self.block}"
-        return f"irc_direct_{self._shape}{apart if self.apart else self._window_name}"
+        """The C name of the tile's body, which holds all constants that it depends on.
+
+        Those are distances of operands, which instructions then have: the window itself is an argument.
+        """
+        given = self._constants()
+        segment = f"_s{given['SEGMENT']}" if self.segments > 1 else ""
+        return f"irc_direct_{self._shape}_p{given['PIXEL']}{segment}_u{given['U']}"
+
+    @cached_property
+    def _tiles(self) -> str:
+        """The C name of the tiles with their epilogue, which holds all that they depend on."""
+        key = f"{self.epilogue.key()}{self.heights}{self.widths}{bf16_io.key(False, self.y_bf16)}"
+        return symbol("tiles", self._body.removeprefix("irc_direct_"), key)
 
     @property
     def _driver(self) -> str:
         """The C name of what plans, copies and goes through tiles, which holds all constants that it depends on.
 
-        The window, its strides and dilations are arguments: networks have many of them.
+        The window, its strides and dilations, and the extents of the tile are arguments: networks have many of them.
         """
         greedy = "_" + "_".join(map(str, self.heights)) if len(self.heights) > 2 else ""
-        return f"irc_strips_{self._shape}_b{self.block}{greedy}"
+        return f"irc_strips_{self.tile.dtype.name}_{self.tile.isa.name}_b{self.block}{greedy}"
 
     @property
     def _shape(self) -> str:
@@ -276,8 +298,8 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     @property
     def _room(self) -> int:
-        """The pixels × blocks of the input that fit on the stack."""
-        return self.tile.isa.stack // self.tile.dtype.itemsize // self.block
+        """The pixels × blocks of the input that are copied at once, at most."""
+        return self.tile.isa.packed // self.tile.dtype.itemsize // self.block
 
     @property
     def _low(self) -> int:
@@ -307,23 +329,16 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     def _constants(self) -> dict[str, Any]:
         """Return the constants of the geometry by their names in the templates."""
-        (kh, kw), sw, dw, block = self._copied_window, self.strides[1], self.dilations[1], self.block
-        dense = dw == 1 or self.apart  # the taps of a row and their channels are contiguous
-        run = kw * block if dense else block
+        kw, sw, dw, block = self._copied_window[1], self.strides[1], self.dilations[1], self.block
         column = sw if kw == 1 else 1  # one of every so many columns is copied
         segment = self._down * ((self._reach - 1) * (sw // column) + (kw - 1) * dw + 1) * block
         return {
-            "KH": kh,
-            "KW": kw,
             "B": block,
             "S_": self.segments,
             "R": self._reach,
             "PIXEL": sw // column * block,
-            "SEGMENT": segment,
-            "TAPS": 1 if dense else kw,
-            "DX": 0 if dense else dw * block,
-            "RUN": run,
-            "U": _unrolled(run),
+            "SEGMENT": segment if self.segments > 1 else 0,
+            "U": _unrolled(self._runs[1]),
             "near": NEAR * self.tile.panel,
             "sum": LONGEST_SUM,
             "room": self._room,
@@ -335,6 +350,12 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         }
 
     @property
+    def _runs(self) -> tuple[int, int]:
+        """Into how many pieces a row of taps falls whose taps and channels are contiguous, and their elements."""
+        kw = self._copied_window[1]
+        return (1, kw * self.block) if self.dilations[1] == 1 or self.apart else (kw, self.block)
+
+    @property
     def _down(self) -> int:
         """The rows of the copy from one row of outputs to the next."""
         return self._copied_window[0] if self._is_sparse else self.strides[0]
@@ -343,7 +364,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         """Return the members of `irc_direct_window`."""
         (kh, kw), (sh, sw), (dh, dw) = self._copied_window, self.strides, self.dilations
         sparse, column = self._is_sparse, sw if kw == 1 else 1
-        run = kw * self.block if dw == 1 or self.apart else self.block
+        runs, run = self._runs
         return {
             "kh": kh,
             "kw": kw,
@@ -364,6 +385,12 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             "reach": self.window[0] * dh,
             "round": _unrolled(run),
             "low": self._low,
+            "runs": runs,
+            "run": run,
+            "dx": dw * self.block,
+            "segments": self.segments,
+            "pixels": self._reach,
+            "panel": self.tile.panel,
             "apart": int(self.apart),
             "columns": int(self.apart and self.window[0] == 1),
         }
@@ -379,7 +406,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         have = set(self._instances())
 
         def entry(*key: int) -> str:
-            return f"{self.symbol}_{key[0]}x{key[1]}x{key[2]}" if key in have else "0"
+            return f"{self._tiles}_{key[0]}x{key[1]}x{key[2]}" if key in have else "0"
 
         def row(n: int, r: int) -> str:
             return "{" + ", ".join(entry(n, r, v) for v in range(1, self.tile.vectors + 1)) + "}"

@@ -37,13 +37,14 @@ def convolve(
     writes: Sequence[Array],
     sizes: Mapping[str, int],
     own: Array | None = None,
+    rounded: Callable[[Array, Mapping[str, int]], Array] | None = None,
 ) -> None:
     """Compute a call in NumPy.
 
     `w` is [outputs, channels of a group, kh, kw], or of volumes, [outputs, channels of a group, kd, kh, kw]; strides
     and dilations are of its axes.  The other operands stand as the kernels' pointers have them.
     own: of sums of integers, what is added to those of each output; then they wrap around, and an epilogue of floats
-    gets them in its type.
+    gets them in its type.  rounded: what becomes of the epilogue's values before they are stored.
     """
     if w.ndim == 4:
         w, strides, dilations = w[:, :, None], (1, *strides), (1, *dilations)
@@ -54,7 +55,7 @@ def convolve(
     total = _sums(x, w, groups, strides, dilations, sizes)
     if own is not None:
         total = (total + own.reshape(-1, 1, 1, 1)).astype(np.int32).astype(epilogue.dtype.numpy)
-    _finish(layout, total, epilogue, reads, writes, sizes)
+    _finish(layout, total, epilogue, reads, writes, sizes, rounded)
 
 
 def transposed(
@@ -91,6 +92,7 @@ def _finish(
     reads: Sequence[Array],
     writes: Sequence[Array],
     sizes: Mapping[str, int],
+    rounded: Callable[[Array, Mapping[str, int]], Array] | None = None,
 ) -> None:
     """Apply the epilogue to the sums [images, channels, planes, rows, columns], and store them."""
     first, oh, ow, to = layout == "nchw", sizes["oh"], sizes["ow"], total.shape
@@ -106,7 +108,8 @@ def _finish(
         view(flat, f"s{i}", int(axes in ("row", "full")))
         for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
     ]
-    view(writes[0], "y", 1)[...] = apply(epilogue, total, slots)
+    made = apply(epilogue, total, slots)
+    view(writes[0], "y", 1)[...] = made if rounded is None else rounded(made, sizes)
 
 
 def _sums(

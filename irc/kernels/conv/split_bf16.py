@@ -34,6 +34,7 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import epilogue_of, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.split_bf16 import (
     PANEL_TILES,
     STRIPE,
@@ -41,6 +42,7 @@ from irc.kernels.gemm.split_bf16 import (
     VECTOR,
     WORTHWHILE,
     SplitGemmKernel,
+    own_bytes_of,
     variant_of,
     widths_of,
 )
@@ -198,6 +200,10 @@ class SplitConvKernel(Kernel[ConvProblem]):
         behind = TILE_ROWS * g["PIXEL"] * max(g["SW"], 1) + CHUNK * self._across
         return 2 * (tall * wide * pixel * self.terms + behind)
 
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        chunks = min(self.depth(sizes["ic"]) // CHUNK, PANEL_TILES // self.terms)
+        return own_bytes_of(self.terms, chunks)
+
     @property
     def executed(self) -> float:
         return float(len(bf16_terms.ORDER[self.terms]))
@@ -227,6 +233,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
         }
         return [
             prelude(VECTOR, self.epilogue),
+            DIVIDE,
             bf16_terms.TYPES,
             bf16_terms.head(self.unit),
             bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),

@@ -202,8 +202,7 @@ static int ${S}_finish(const ${S}_call *g, const ${S}_out *given, const float *b
 
 /* Tiles tile to end with chunks c0 to c1 of the panel at channel col; meanwhile `next` comes nearer. */
 static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $B *stored, const uint16_t *b, int64_t c0,
-                        int64_t c1, int64_t tile, int64_t end, int64_t col, const $B *next$meanwhile) {
-    _Alignas(64) float out[1024];
+                        int64_t c1, float *out, int64_t tile, int64_t end, int64_t col, const $B *next$meanwhile) {
     int64_t offsets[$most_chunks];
     for (int64_t c = c0; c < c1; c++)
         offsets[c - c0] = $offset;
@@ -222,7 +221,7 @@ $choose
 }
 
 /* Parts of the tiles x panels of channels, begin to end, of the strip that is copied. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t panels = (g->oc + 31) / 32, cuts = (g->chunks + $most_chunks - 1) / $most_chunks;
     const int64_t blocks = (g->tiles + 1) / 2;
@@ -234,8 +233,8 @@ $begin$first    for (; begin < end; begin++) {
             const int64_t c0 = g->chunks * cut / cuts, c1 = g->chunks * (cut + 1) / cuts;
             const $B *const next = stored + ($next : c0) * $chunk;
 $operand
-            ${S}_blocks(g, &o, stored, b, c0, c1, blocks * at / g->parts * 2, stop < g->tiles ? stop : g->tiles, p * 32,
-                        next$split);
+            ${S}_blocks(g, &o, stored, b, c0, c1, (float *)own, blocks * at / g->parts * 2,
+                        stop < g->tiles ? stop : g->tiles, p * 32, next$split);
         }
     }
 $end}
@@ -263,10 +262,10 @@ static void ${S}_image(${S}_call *g, const irc_pool *pool) {
         g->parts = alone ? 1 : wanted < blocks ? wanted : blocks;
         if (alone) {
             ${S}_copy_part(g, 0, tall);
-            ${S}_part(g, 0, g->parts * panels);
+            ${S}_part(g, g->own, 0, g->parts * panels);
         } else {
             pool->parallel_for(pool->self, tall, ${S}_copy_part, g);
-            pool->parallel_for(pool->self, g->parts * panels, ${S}_part, g);
+            irc_divide(pool, g->parts * panels, ${S}_part, g, g->own, g->own_bytes, g->owners);
         }
     }
 }

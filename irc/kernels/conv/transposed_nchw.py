@@ -29,6 +29,7 @@ from irc.kernels.core.problem import Pair
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, epilogue_of, heights_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import WORTHWHILE, is_narrow
 
 LINE = 1024  # elements of a row of outputs on the stack
@@ -106,8 +107,7 @@ IRC_INLINE $V ${S}_inside(const $T *from, int64_t at, int64_t n) {
 
 /* Columns [x0, x1) of a row of outputs, with the padding counted; `from`: the rows of n taps' products. */
 static void ${S}_row(const ${S}_out *o, const $T *const *from, int64_t n, int64_t pitch, int64_t iw, int64_t x0,
-                     int64_t x1, int64_t pad, int64_t channel, int64_t pixel) {
-    _Alignas(64) $T line[$LINE + 2 * $SW * $L];
+                     int64_t x1, int64_t pad, int64_t channel, int64_t pixel, $T *line) {
     for (int64_t next; x0 < x1; x0 = next) {
         const int64_t begin = x0 / $SW;
         next = (begin + $LINE / $SW) * $SW < x1 ? (begin + $LINE / $SW) * $SW : x1;
@@ -155,8 +155,8 @@ IRC_INLINE ${S}_area ${S}_strip(const ${S}_args *g, int64_t strip) {
 
 /* Output channels c0 to c1 of a group in a strip; x: its panels. */
 static void ${S}_channels(const ${S}_args *g, const ${S}_out *o, const ${S}_area *area, const $T *w, const $T *x,
-                          int64_t c0, int64_t c1) {
-    _Alignas(64) $T room[$room + 2 * $slack];
+                          int64_t c0, int64_t c1, $T *line) {
+    $T *const room = line + $LINE + 2 * $SW * $L;
     const int64_t pitch = area->pitch;
     if (area->first < area->last)
         ${S}_products(g, w, (c1 - c0) * $TAPS, x, area->first, area->last, g->ih * g->iw, room + $slack, pitch);
@@ -170,13 +170,14 @@ static void ${S}_channels(const ${S}_args *g, const ${S}_out *o, const ${S}_area
                 if (at >= 0 && at % $SH == 0 && at / $SH < g->ih)
                     from[n++] = products + k * $KW * pitch + (at / $SH * g->iw - area->first * $NR);
             }
-            ${S}_row(o, from, n, pitch, g->iw, g->pad_w, g->pad_w + g->ow, g->pad_w, c, y * g->ow);
+            ${S}_row(o, from, n, pitch, g->iw, g->pad_w, g->pad_w + g->ow, g->pad_w, c, y * g->ow,
+                     line);
         }
     }
 }
 
 /* Tasks begin to end: images, groups, strips, parts of the blocks of channels (innermost). */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     for (; begin < end; begin++) {
         const int64_t part = begin % $parts, strip = begin / $parts % $strips, matrix = begin / $parts / $strips;
@@ -185,7 +186,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         ${S}_out o = {.c = g->y + image * g->y_batch + channel * g->y_channel, .c_row = g->y_channel};$slot_starts
 $panels        for (int64_t b = $blocks * part / $parts; b < $blocks * (part + 1) / $parts; b++) {
             const int64_t c0 = g->oc * b / $blocks, c1 = g->oc * (b + 1) / $blocks;
-            ${S}_channels(g, &o, &area, g->w + (channel + c0) * $TAPS * g->ic, x, c0, c1);
+            ${S}_channels(g, &o, &area, g->w + (channel + c0) * $TAPS * g->ic, x, c0, c1, ($T *)own);
         }
     }
 }
@@ -195,8 +196,8 @@ void $S($parameters) {
     const int64_t matrices = g->batch * g->groups, tasks = matrices * $strips * $parts;
     const double elements = (double)(g->ih * g->iw) * (double)(matrices * g->ic);
     const int alone = !pool || tasks < 2 || elements * (double)(g->oc * $TAPS) < $worthwhile;
-$pack    if (alone) ${S}_part((void *)g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
+$pack    if (alone) ${S}_part((void *)g, g->own, 0, tasks);
+    else irc_divide(pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
 }
 """
 
@@ -291,6 +292,27 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
         columns = self.columns * self.strips or -(-int(p.size[0] * p.size[1]) // t.panel) * t.panel
         return p.batch * p.channels * columns * t.dtype.itemsize
 
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        t = self.tile
+        pitch = ((-(-sizes["ih"] * sizes["iw"] // t.panel) + 1) * t.vectors | 1) * t.lanes
+        rows = -(-sizes["oc"] // self.blocks) * self.window[0] * self.window[1]
+        line = LINE + 2 * self.strides[1] * t.lanes
+        return (line + min(self._room, rows * pitch) + 2 * self._slack) * t.dtype.itemsize
+
+    @property
+    def _room(self) -> int:
+        """The products of a strip, at most."""
+        return self.tile.isa.packed // self.tile.dtype.itemsize
+
+    @property
+    def _slack(self) -> int:
+        """The elements before and behind them that windows reach."""
+        return -(-self._reach // self.tile.lanes) * self.tile.lanes + self.tile.lanes
+
+    @property
+    def _reach(self) -> int:
+        return (self.window[1] - 1) * self.dilations[1] // self.strides[1]
+
     def packed(self, problem: ConvTransposeProblem) -> Packed:
         groups, elements = problem.groups, problem.outputs * problem.ic * problem.taps
         key = ("tiles of channels and taps", self.tile.rows, self.blocks, groups)
@@ -341,8 +363,6 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         variants = Variants(self.heights, self.narrow)
-        reach = (self.window[1] - 1) * self.dilations[1] // self.strides[1]
-        room, slack = t.isa.stack // t.dtype.itemsize, -(-reach // t.lanes) * t.lanes + t.lanes
         given = names(t) | {
             "S": s,
             "I": "int64_t" if t.dtype == f64 else "int32_t",
@@ -353,9 +373,8 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
             "parts": 1 if self.columns else self.blocks,
             "columns": self.columns,
             "strips": self.strips,
-            "room": room,
-            "slack": slack,
-            "reach": reach,
+            "slack": self._slack,
+            "reach": self._reach,
             "iota": ", ".join(map(str, range(t.lanes))),
             "TOGETHER": TOGETHER,
             "worthwhile": WORTHWHILE,
@@ -373,6 +392,7 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
         )
         return [
             prelude(t, self.epilogue),
+            DIVIDE,
             bodies(t, variants),
             block(f"{s}_sums", t, plain(t.dtype), variants),
             epilogue_of(s, t, self.epilogue),
@@ -450,7 +470,7 @@ def _strips(p: ConvTransposeProblem, tile: Tile, rows: int) -> list[int]:
     The fewest, and the fewest with which the panels of a strip stay in the second cache; none if not even one row fits.
     """
     size, oh = p.dtype.itemsize, max(int(p.result[0]), 1)
-    most = tile.isa.stack // size // rows - tile.lanes
+    most = tile.isa.packed // size // rows - tile.lanes
     fitting = [n for n in range(1, oh + 1) if _columns(p, tile, n) <= most]
     cached = [n for n in fitting if _columns(p, tile, n) * p.ic * size <= tile.isa.l2 // 2]
     return sorted({*fitting[:1], *cached[:1]})

@@ -32,6 +32,7 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector.lanes import square
 from irc.kernels.vector.pixels import channel_slots
@@ -133,6 +134,16 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         sizes |= {name: Dim.of(n) for name, n in counts.items()}
         return {name: sizes[name] for name in self.sizes}
 
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        t, (iw, ow, *_) = self.tile, self.row
+        if not self.depthwise:
+            sums = min(self._room, sizes["od"] * sizes["oh"] * ow * t.panel)
+            return (sums + t.lanes * t.panel) * t.dtype.itemsize
+        slots = (sizes["kd"] - 1) * sizes["dilation_d"] + 1
+        ring = min(self._ring, slots * sizes["ih"] * iw * t.lanes) + t.lanes * t.lanes
+        sums = min(self._most, sizes["oh"]) * ow * t.panel + t.lanes * t.panel
+        return (ring + sums) * t.dtype.itemsize
+
     def packed(self, problem: ConvProblem) -> Packed:
         groups = 1 if self.depthwise else problem.groups
         elements = (
@@ -204,6 +215,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         body = volume_text.DEPTHWISE if self.depthwise else volume_text.DENSE
         return [
             prelude(t, self.epilogue),
+            DIVIDE,
             square(t.lanes, t.dtype),
             epilogue_of(self.symbol, t, self.epilogue),
             fill(volume_text.CALL, **given),
@@ -236,7 +248,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
             "starts": ", ".join(map(str, self._starts)),
             "room": self._room,
             "ring": self._ring,
-            "most": max(1, self._room // (ow * t.panel)),
+            "most": self._most,
             "weights": WEIGHTS,
             "few": FEW_TASKS,
             "worthwhile": WORTHWHILE,
@@ -244,13 +256,18 @@ class VolumeConvKernel(Kernel[ConvProblem]):
 
     @property
     def _room(self) -> int:
-        """The sums that have room on the stack."""
-        return self.tile.isa.stack // self.tile.dtype.itemsize // SUMS
+        """The sums that are made at once, at most."""
+        return self.tile.isa.packed // self.tile.dtype.itemsize // SUMS
 
     @property
     def _ring(self) -> int:
-        """The elements of the input that have, in a depthwise convolution."""
-        return self.tile.isa.stack // self.tile.dtype.itemsize
+        """The elements of the input that stand in the ring of a depthwise convolution, at most."""
+        return self.tile.isa.packed // self.tile.dtype.itemsize
+
+    @property
+    def _most(self) -> int:
+        """The rows of a plane whose sums a depthwise convolution makes at once."""
+        return max(1, self._room // (self.row[1] * self.tile.panel))
 
     @property
     def _starts(self) -> tuple[int, ...]:

@@ -129,8 +129,7 @@ IRC_INLINE void ${S}_row(const ${S}_call *g, ${S}_window *o, int64_t oz, int64_t
 DENSE = """
 /* Output rows r0 to r1, counted through all planes, of one panel. */
 static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t panel, int64_t r0,
-                       int64_t r1) {
-    _Alignas(64) $T sums[$room + $L * $NR];
+                       int64_t r1, $T *sums) {
     const int64_t taps = g->kd * g->kh * $KW * $NR, plane = g->ih * $IW;
     ${S}_window window = {0, 0, 0, g->x_channel, g->dilation_d * plane, g->dilation_h * $IW, taps, g->kh * $KW * $NR,
                           0, plane, 0};
@@ -147,7 +146,7 @@ static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const
 }
 
 /* Tasks begin to end: images, groups, panels of channels, blocks of rows. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t weights = g->ic * g->kd * g->kh * $KW * $NR, rows = g->od * g->oh;
     for (; begin < end; begin++) {
@@ -158,7 +157,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = rows * $OW};$slot_starts
         ${S}_block(g, &o, g->x + image * g->x_batch + group * g->ic * g->x_channel,
                    g->w + (group * g->panels + panel) * weights, panel, block * g->rows,
-                   ${S}_least((block + 1) * g->rows, rows));
+                   ${S}_least((block + 1) * g->rows, rows), ($T *)own);
     }
 }
 
@@ -197,12 +196,12 @@ static void ${S}_gather(const ${S}_call *g, const $T *x, int64_t channel, int64_
 
 /* Rows y0 to y1 of all planes of one panel.  The planes of the input that windows hold stand in a ring. */
 static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t panel, int64_t y0,
-                       int64_t y1) {
-    _Alignas(64) $T ring[$ring + $L * $L], sums[$room + $L * $NR];
+                       int64_t y1, $T *ring) {
     const int64_t slots = (g->kd - 1) * g->dilation_d + 1, first = panel * $L, top = y0 * g->stride_h - g->pad_h;
     const int64_t bottom = (y1 - 1) * g->stride_h - g->pad_h + (g->kh - 1) * g->dilation_h + 1;
     const int64_t row = top > 0 ? top : 0, rows = ${S}_least(bottom, g->ih) - row;
     const int64_t plane = rows > 0 ? rows * ($IW * $L) : 0;
+    $T *const sums = ring + slots * plane + $L * $L;
     ${S}_window window = {1, 0, 0, 0, g->dilation_d * plane, g->dilation_h * ($IW * $L), 0, g->kh * ($KW * $NR), 0,
                           plane, slots * plane};
     int64_t have = 0;
@@ -221,7 +220,7 @@ static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const
 }
 
 /* Tasks begin to end: images, panels of channels, blocks of rows of a plane. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t weights = g->kd * g->kh * $KW * $NR;
     for (; begin < end; begin++) {
@@ -230,7 +229,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         (void)channel;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_channel, .n = g->od * g->oh * $OW};$slot_starts
         ${S}_block(g, &o, g->x + image * g->x_batch, g->w + panel * weights, panel, block * g->rows,
-                   ${S}_least((block + 1) * g->rows, g->oh));
+                   ${S}_least((block + 1) * g->rows, g->oh), ($T *)own);
     }
 }
 
@@ -254,7 +253,7 @@ void $S($parameters) {
     const int64_t tasks = g->batch * g->groups * call.panels * call.blocks;
     const double pixels = (double)(g->batch * g->od * g->oh * $OW), channels = (double)(g->oc * g->groups);
     const double work = pixels * channels * (double)(g->ic * g->kd * g->kh * $KW);
-    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part(&call, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, &call);
+    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part(&call, g->own, 0, tasks);
+    else irc_divide(pool, tasks, ${S}_part, &call, g->own, g->own_bytes, g->owners);
 }
 """

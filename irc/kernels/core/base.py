@@ -8,6 +8,7 @@ classes by importing the folder, and selects the cheapest candidate.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -21,6 +22,7 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Problem
 from irc.kernels.core.text import Part, standalone
+from irc.kernels.core.workspace import FIELDS, UNKNOWN
 
 Sizes = Mapping[str, Dim]
 """The values of a kernel's sizes in a call, by name."""
@@ -79,6 +81,18 @@ class Kernel(Generic[P]):
     def scratch(self, problem: P) -> Dim:
         """Count the bytes of scratch memory of the call."""
         return Dim.of(0)
+
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        """Count the bytes that each of the parts of a call needs for itself which threads run beside each other.
+
+        See `irc.kernels.core.workspace`.  sizes: of the call, `UNKNOWN` where they are known only in a run.
+        """
+        return 0
+
+    @property
+    def has_workspaces(self) -> bool:
+        """Whether parts of a call need any memory for themselves."""
+        return self.own_bytes(defaultdict(lambda: UNKNOWN)) > 0
 
     def packed(self, problem: P) -> Packed | None:
         """Describe the packing of the constant operand; None for a kernel or a problem without one."""
@@ -178,7 +192,8 @@ class Kernel(Generic[P]):
     @property
     def arguments(self) -> tuple[tuple[str, str], ...]:
         """Name and C type of every argument, the fields of `SYMBOL_args` in order."""
-        return (*self.pointers, *((n, "int64_t ") for n in self.sizes))
+        own = FIELDS if self.has_workspaces else ()
+        return (*self.pointers, *((n, "int64_t ") for n in self.sizes), *own)
 
     @property
     def interface(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from irc.kernels.core.base import Kernel
+from irc.kernels.core.workspace import MOST
 
 K = TypeVar("K", bound=Kernel[Any])
 Candidates = Mapping[str, K]
@@ -19,6 +20,9 @@ Candidates = Mapping[str, K]
 
 class Choices:
     """The estimate's choice: the first candidate."""
+
+    parts = MOST
+    """Parts of a call that may run at the same time."""
 
     def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
         """Pick one of the candidates for the work that `key` describes (None: sizes are symbolic)."""
@@ -34,6 +38,22 @@ class Measured(Choices):
     def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
         kernel = None if key is None else candidates.get(self.table.get(key, ""))
         return kernel if kernel is not None else super().pick(key, candidates)
+
+
+class Thrifty(Choices):
+    """The estimate's choices with less memory: in one thread; of kernels without memory of their own; of none."""
+
+    THREADS, COPIES, KERNELS = range(1, 4)
+    parts = 1
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
+        if self.step == self.KERNELS:
+            return None
+        in_place = {n: k for n, k in candidates.items() if not k.has_workspaces and "scratch" not in dict(k.pointers)}
+        return super().pick(key, in_place if in_place and self.step == self.COPIES else candidates)
 
 
 class Recorder(Choices):

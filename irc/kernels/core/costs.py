@@ -7,7 +7,7 @@ with them, estimates choose for convolutions of known networks what measurements
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from irc.kernels.core.isa import Isa
 from irc.kernels.split_bf16.bf16_terms import Unit
@@ -19,18 +19,20 @@ class Costs:
 
     tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds that a full one reaches; those that
     kernels choose from.  fma: vectors multiplied and added a cycle.  pack: cycles to pack an f32 operand, an element.
-    stream: bytes a cycle of operands that are in no cache.
+    stream: bytes a cycle of operands that are in no cache.  flat: the same as tiles, of a tile of few rows that is as
+    wide as registers allow, for products that wait for B.
     """
 
     tiles: Mapping[tuple[int, int], float]
     fma: float
     pack: float
     stream: float
+    flat: Mapping[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
 
 
 COSTS = {
-    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, fma=2, pack=0.25, stream=11.0),
-    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, fma=2, pack=0.4, stream=11.0),
+    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, fma=2, pack=0.25, stream=11.0, flat={(4, 6): 0.8}),
+    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, fma=2, pack=0.4, stream=11.0, flat={(2, 5): 0.8}),
     "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, fma=2, pack=0.5, stream=6.0),
     "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, fma=1, pack=0.5, stream=6.0),
     "plain": Costs({(4, 2): 0.85}, fma=0.5, pack=1.0, stream=4.0),
@@ -70,6 +72,11 @@ LATENCY, PART = 4.0, 4.0
 """Cycles that an addition takes, for which the next one to the same sum waits; and to load a part of a vector."""
 LANES_FOLDED = 3.0
 """Cycles to fold half the lanes of a vector into the other half: a shuffle, and what it waits for."""
+PERMUTED, PERMUTED_APART = 1.0, 1.5
+"""Cycles to take neighbouring lanes out of two vectors and fold them, and to take lanes apart from one another, for
+which only AVX-512 has one instruction."""
+STORED_ROW = 16.0
+"""Cycles until a short row that was stored can be loaded at other places."""
 FUNCTION = 10.0
 """Cycles to compute a mathematical function of a vector."""
 AGAIN, AGAIN_FAR, APART = 12.0, 22.0, 4000.0
@@ -116,5 +123,5 @@ def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> 
             for width, times in widths.items()
             for height, count in heights.items()
         )
-        / costs.tiles[tile]
+        / {**costs.tiles, **costs.flat}[tile]
     )

@@ -17,8 +17,8 @@ class Isa:
     """One instruction set.
 
     name: as in the symbols of kernels.  vector: bytes of a register.  rows, vectors: the largest tile of
-    accumulators, rows × vectors, that leaves registers for the operands.  stack: bytes a kernel may keep on the
-    stack for packed operands.  l2: bytes of second-level cache that a kernel counts on.  tiles: has AMX for bf16.
+    accumulators, rows × vectors, that leaves registers for the operands.  packed: bytes of operands that a task
+    packs for itself, at most.  l2: bytes of second-level cache that a kernel counts on.  tiles: has AMX for bf16.
     dots: has AVX512-BF16.  fours: multiplies and adds fours of bytes (VNNI).
     """
 
@@ -26,7 +26,7 @@ class Isa:
     vector: int
     rows: int
     vectors: int
-    stack: int = 128 << 10
+    packed: int = 128 << 10
     l2: int = 1 << 20
     tiles: bool = False
     dots: bool = False
@@ -61,8 +61,16 @@ WITHOUT_VECTORS = frozenset(("any", "arm", "armv6l", "armv7l", "riscv32", "riscv
 ISAS = {isa.name: isa for isa in (AVX512, AVX2, NEON, SSE, PLAIN)} | {"avx512_bf16": AVX512_BF16, "amx": AMX}
 
 
-def isa_of(features: frozenset[str], machine: str) -> Isa:
-    """Return the widest set that a processor has: `features` as in /proc/cpuinfo, `machine` as uname has it."""
+def isa_of(features: frozenset[str], machine: str, l2: int = 0) -> Isa:
+    """Return the widest set that a processor has: `features` as in /proc/cpuinfo, `machine` as uname has it.
+
+    l2: bytes of its second cache; 0 if that is not known, then the set's own.
+    """
+    widest = _widest(features, machine)
+    return replace(widest, l2=l2) if l2 and widest.has_vectors else widest
+
+
+def _widest(features: frozenset[str], machine: str) -> Isa:
     if machine in ("aarch64", "arm64"):
         return NEON
     if machine in WITHOUT_VECTORS:
@@ -95,16 +103,33 @@ IRC_HELPER ${V} ${V}_all($T x) { return x - (${V}){0}; }
         ("${V}", "${V}_mask", "${V}_bits", "${V}_memory", "${V}_load", "${V}_store", "${V}_all"),
     ),
     (
-        "IRC_VECTOR_${V}_load_part",
+        "IRC_VECTOR_${V}_load_between",
         """\
-/* The first n lanes of memory, zeros behind them; nothing else is read.  Compilers make masked accesses of these. */
-IRC_HELPER ${V} ${V}_load_part(const $T *p, int64_t n) {
-    const $I have = ($I)n;
-    $T lanes[$L] __attribute__((aligned($bytes)));
-    IRC_AS_LOOP
-    for ($I i = 0; i < $L; i++) lanes[i] = i < have ? p[i] : 0;
-    return ${V}_load(lanes);
+/* The lanes low to high - 1 of memory, the others of `other`; nothing else is read: one instruction on x86, while
+   compilers send the loop through memory where it stands in another. */
+IRC_HELPER ${V} ${V}_load_between(const $T *p, int64_t low, int64_t high, ${V} other) {
+    const int begin = low < 0 ? 0 : low < $L ? (int)low : $L, end = high < 0 ? 0 : high < $L ? (int)high : $L;
+#if defined(__AVX512F__) && $bytes == 64
+    const uint${L}_t mask = (uint${L}_t)(((1u << end) - 1) & -(1u << begin));
+    __asm__("vmovu$packed %1, %0%{%2%}" : "+v"(other) : "m"(*(const $T(*)[])p), "Yk"(mask));
+    return other;
+#elif defined(__AVX__) && $bytes <= 32
+    const ${V}_mask lane = {$numbers}, mask = (lane >= begin) & (lane < end);
+    ${V} x;
+    __asm__("vmaskmov$packed %1, %2, %0" : "=x"(x) : "m"(*(const $T(*)[])p), "x"(mask));
+    return (${V})((mask & (${V}_mask)x) | (~mask & (${V}_mask)other));
+#else
+    for (int i = begin; i < end; i++) other[i] = p[i];
+    return other;
+#endif
 }
+""",
+        ("${V}_load_between",),
+    ),
+    (
+        "IRC_VECTOR_${V}_load_part",
+        """/* The first n lanes of memory, zeros behind them; nothing else is read. */
+IRC_HELPER ${V} ${V}_load_part(const $T *p, int64_t n) { return ${V}_load_between(p, 0, n, (${V}){0}); }
 """,
         ("${V}_load_part",),
     ),
@@ -184,6 +209,7 @@ HEAD = Piece(
 #endif
 #define IRC_INLINE static inline __attribute__((always_inline))
 #define IRC_HELPER static inline __attribute__((unused))
+#define IRC_APART static __attribute__((noinline)) /* what is on its stack is not on its caller's */
 #define IRC_STRING(x) #x
 #ifdef __clang__
 #define IRC_FULL_UNROLL _Pragma("clang loop unroll(full)")
@@ -211,6 +237,7 @@ def vector_type(lanes: int, dtype: DType) -> list[Piece]:
         "L": lanes,
         "packed": "ps" if dtype.name == "f32" else "pd",
         "bytes": lanes * dtype.itemsize,
+        "numbers": ", ".join(map(str, range(lanes))),
         "size": dtype.itemsize,
         "absolute": "0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",
     }

@@ -15,13 +15,24 @@ from string import Template
 
 from irc.kernels.core.folding import folded, marked
 
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_STAND_IN = re.compile(r"irc0(\w+?)0irc")
+
 
 def fill(text: str, **names: object) -> str:
     """Replace every $name in a template; a name without a value is an error.
 
     What a number would count or decide nothing in is written without it.
     """
-    return folded(Template(text).substitute({k: marked(v) for k, v in names.items()}))
+    identifiers = {k: v for k, v in names.items() if isinstance(v, str) and _IDENTIFIER.fullmatch(v)}
+    others = {k: _stand_in(k) if k in identifiers else marked(v) for k, v in names.items()}
+    made = folded(Template(text).substitute(others))  # once for all kernels that differ in nothing but identifiers
+    return _STAND_IN.sub(lambda found: identifiers[found[1]], made)
+
+
+def _stand_in(name: str) -> str:
+    """Spell an identifier that stands for the one that a template is filled with for this name."""
+    return f"irc0{name}0irc"
 
 
 @dataclass(frozen=True)

@@ -239,6 +239,9 @@ class DotsGemmKernel(GemmKernel):
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
         return likely(problem.count) * (total + gathered + waiting)
 
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        return 0
+
     @property
     def label(self) -> str:
         return f"dots {self.tile.rows}x{self.width}"

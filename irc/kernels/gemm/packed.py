@@ -1,7 +1,7 @@
 """Matrix product: C[m, n] = epilogue(A[m, k] · B[k, n]), with up to two batch axes.
 
 B is packed in panels of `panel` columns, [n / panel][k][panel], zero padded: at compile time (`pack_b`) where it is
-constant, else by the kernel into its scratch.  A is read in place with any strides and packed on the stack, as many
+constant, else by the kernel into its scratch.  A is read in place with any strides and packed by each task, as many
 tiles of rows and as much of k as stay in the second cache; each panel of B then meets all of them while the next one is
 fetched.  Rows are split into tiles of nearly equal height, k into blocks of which a panel stays in the first cache.
 
@@ -26,6 +26,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.gemm.skinny import SKINNY, SKINNY_COLUMNS, SKINNY_ROWS
 from irc.kernels.vector.lanes import square
@@ -34,9 +35,10 @@ TILES_AT_ONCE = 5  # that meet a panel of B; more rows need more pages of memory
 TILES_PER_TASK = 4
 COLUMNS_PER_TASK = 32
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
-PACKED = 384 << 10  # bytes of A, packed, on the stack at most: 1000 products of the rows of TILES_AT_ONCE tiles
+PACKED = 384 << 10  # bytes of A, packed, at most: 1000 products of the rows of TILES_AT_ONCE tiles
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 FEW_ROWS = 6.0  # times as long as else takes the packing of an element of two or three rows
+STORED = 2  # times that a packed B which does not stay in the second cache goes to memory and back, besides its reading
 WORTHWHILE = 100_000  # products below which one thread does all
 
 PACK_ROWS = """
@@ -152,11 +154,11 @@ IRC_INLINE ${S}_rows ${S}_split(int64_t m) {
 
 /* Tiles t0 to t1, columns col0 to col1 of one matrix. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b,
-                       int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
-    _Alignas(64) $T packed[$room + $L], sums[$most * $MR * $NR];
+                       char *own, int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
     const ${S}_rows m = ${S}_split(g->m);
     const int64_t high = m.low + (m.extra > 0);
     const int64_t groups = (t1 - t0 + $most - 1) / $most, per = (t1 - t0 + groups - 1) / groups;
+    $T *const sums = ($T *)own, *const packed = sums + per * high * $NR;
     /* k in blocks that are summed up at once; a chunk is as many of them as A has room for. */
     const int64_t blocks = g->k > 0 ? (g->k + $sum - 1) / $sum : 1, step = (g->k + blocks - 1) / blocks;
     const int64_t fit = step > 0 ? $room / (per * high * step) : 1, chunks = (blocks + fit - 1) / fit;
@@ -214,7 +216,7 @@ IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_args *g) {
     return (${S}_plan){tiles, down, across, wide ? down : across, wide ? across : down};
 }
 
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_tasks(g);
     while (begin < end) {
@@ -228,7 +230,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const int64_t i = image / g->batch1, j = image % g->batch1;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
         const $T *b = $packed_b;
-        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, plan.tiles * row0 / plan.down,
+        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, own, plan.tiles * row0 / plan.down,
                    plan.tiles * row1 / plan.down, at0 * $NT, at1 * $NT < g->n ? at1 * $NT : g->n);
         begin += run * lines;
     }
@@ -241,8 +243,8 @@ void $S($parameters) {
     const ${S}_plan plan = ${S}_tasks(g);
     const int64_t tasks = g->batch0 * g->batch1 * plan.inner * plan.outer;
     const int alone = !pool || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile;
-$pack    if (alone || tasks < 2) ${S}_part((void *)g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
+$pack    if (alone || tasks < 2) ${S}_part((void *)g, g->own, 0, tasks);
+    else irc_divide(pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
 }
 """
 
@@ -290,9 +292,11 @@ class GemmKernel(Kernel[GemmProblem]):
                 yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, constant, tile)
 
     def cycles(self, problem: GemmProblem) -> float:
-        m, n, k, pack = likely(problem.m), likely(problem.n), likely(problem.k), COSTS[self.tile.isa.name].pack
+        m, n, k, costs = likely(problem.m), likely(problem.n), likely(problem.k), COSTS[self.tile.isa.name]
         few = FEW_ROWS if 1 < m < 4 else 1.0
-        packing = m * k * pack * few + (0 if self.b_constant else n * k * pack)
+        packing = m * k * costs.pack * few
+        if not self.b_constant:
+            packing += n * k * costs.pack + STORED * problem.streamed * self.tile.dtype.itemsize / costs.stream
         return self.product_cycles(problem) + likely(problem.count) * packing
 
     def product_cycles(self, problem: GemmProblem) -> float:
@@ -310,6 +314,12 @@ class GemmKernel(Kernel[GemmProblem]):
 
     def scratch(self, problem: GemmProblem) -> Dim:
         return self.scratch_bytes(problem.n, problem.k, problem.count)
+
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        t, m = self.tile, max(sizes["m"], 1)
+        tiles = -(-m // t.rows)
+        rows = min(tiles, self._most) * -(-m // tiles)
+        return (rows * t.panel + min(self._room, rows * sizes["k"]) + t.lanes) * t.dtype.itemsize
 
     def packed(self, problem: GemmProblem) -> Packed | None:
         if not problem.matrices:
@@ -379,25 +389,25 @@ class GemmKernel(Kernel[GemmProblem]):
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         variants = Variants(self.heights, self.narrow)
-        room = min(t.isa.l2 * 3 // 8, PACKED) // t.dtype.itemsize
         given = names(t) | {
             "S": s,
             "Y": names(t)["T"],
             "Q": vector_name(4, t.dtype),
             "TT": TILES_PER_TASK,
             "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,
-            "room": room,
+            "room": self._room,
             "worthwhile": WORTHWHILE,
             "TN": SKINNY_COLUMNS,
             "far": AHEAD,
             "sum": LONGEST_SUM,
-            "most": min(TILES_AT_ONCE, room // (LONGEST_SUM * t.rows)),
+            "most": self._most,
         }
         starts = self.slot_starts()
         whole = f"(g->n + {t.panel - 1}) / {t.panel} * {t.panel} * g->k"
         packed = "g->b + i * g->b_batch0 + j * g->b_batch1" if self.b_constant else f"g->scratch + image * ({whole})"
         return [
             prelude(t, self.epilogue),
+            DIVIDE,
             square(t.lanes, t.dtype),
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
@@ -407,6 +417,16 @@ class GemmKernel(Kernel[GemmProblem]):
             fill(_BODY, **given, slot_starts=starts, packed_b=packed),
             fill(_ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),
         ]
+
+    @property
+    def _room(self) -> int:
+        """The elements of A that are packed at once, at most."""
+        return min(self.tile.isa.l2 * 3 // 8, PACKED) // self.tile.dtype.itemsize
+
+    @property
+    def _most(self) -> int:
+        """The tiles of rows that are, at most."""
+        return min(TILES_AT_ONCE, self._room // (LONGEST_SUM * self.tile.rows))
 
     @property
     def summary(self) -> str:

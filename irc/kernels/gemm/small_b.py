@@ -148,8 +148,8 @@ _DEEP = """
 """
 
 _INSTANCE = """
-static void ${S}_${R}x$W(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
-                     const $T *b) {
+IRC_APART void ${S}_${R}x$W(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
+                            const $T *b) {
     ${S}_tile($R, $W, o, row, col, k, a, a_row, b);
 }
 """
@@ -267,6 +267,9 @@ class SmallBGemmKernel(GemmKernel):
 
     def cycles(self, problem: GemmProblem) -> float:
         return self.product_cycles(problem)
+
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        return 0
 
     @property
     def label(self) -> str:

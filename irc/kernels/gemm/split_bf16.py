@@ -31,6 +31,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.split_bf16 import bf16_terms, dots, text
 from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL, TILE_ROWS
@@ -207,6 +208,11 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         values = (bf16s.astype(np.uint32) << 16).view(np.float32).sum(axis=2, dtype=np.float32)
         return values.transpose(1, 3, 5, 0, 2, 4).reshape(chunks * CHUNK, -1)[:k, :n]
 
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        if not self.heights:
+            return 0
+        return own_bytes_of(self.terms, min(-(-sizes["k"] // CHUNK), self._most_chunks))
+
     @property
     def executed(self) -> float:
         return float(len(bf16_terms.ORDER[self.terms]))
@@ -219,6 +225,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         rows = fill(text.LOAD_F32 if self.terms == 3 else text.LOAD_TERMS, **given)
         parts: list[Part] = [
             prelude(VECTOR, self.epilogue),
+            DIVIDE,
             bf16_terms.TYPES,
             bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
@@ -379,6 +386,11 @@ class SplitGemmKernel(Kernel[GemmProblem]):
     def summary(self) -> str:
         how = "f32 from three bf16 terms, six products" if self.terms == 3 else f"{self.terms} bf16 terms"
         return f"C = epilogue(A B) on AMX, {how}; B packed at compile time."
+
+
+def own_bytes_of(terms: int, chunks: int) -> int:
+    """Count the bytes that a task needs for itself: a block of sums; where B is split, two panels of so many chunks."""
+    return 4 * (2 * TILE_ROWS * PANEL) + (2 * chunks * 3 * CHUNK * PANEL * 2 if terms == 3 else 0)
 
 
 def terms_of(x: Array, count: int) -> list[Array]:

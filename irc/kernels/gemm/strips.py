@@ -9,7 +9,7 @@ Threads split the output into ranges of rows × ranges of columns, never k: resu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from irc.ir.dim import Dim
@@ -20,6 +20,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, LAST_COLUMNS, Variants, body_of, epilogue_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import LONGEST_SUM, PACK_COLUMNS, WORTHWHILE, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.vector.lanes import square
@@ -31,12 +32,14 @@ SHORTEST_SUM = 64
 """Products added up before a sum is stored, at least: as many columns as then fit on the stack are packed at once."""
 AHEAD = 8
 """Rows of B: how far its fetching is ahead where it is packed."""
-ROWS_AT_ONCE = 16
-"""Rows of B that a single tile reads at once where they stand."""
+ROWS_AT_ONCE, PIECE = 16, 8192
+"""Rows of B that a single tile reads at once where they stand, at least; elements, while there are fewer."""
 COPIED = 0.12
 """Cycles to pack an element of B whose rows are contiguous."""
 COLUMNS_AT_ONCE, FETCHED = 128, 0.08
 """Columns after which A is read again, and the cycles to do so, an element."""
+MET = 10.0
+"""Cycles to come to a piece of a row of B, as wide as a tile, that is in no cache and where it stands."""
 WAYS = 8
 """Rows of A whose distance is a multiple of 4 KiB that the first cache holds."""
 CONFLICT = 1.25
@@ -51,7 +54,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
                         const $T *restrict b, int64_t b_row, const $T *from, int64_t from_row, $T *to,
                         int64_t to_row) {
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
-    const int U = R <= 3 ? 2 : 1; /* few rows: two independent sums hide the latency of the additions */
+    const int U = R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
     const int64_t far = $few * b_row; /* of B where it stands, a block later */
     IRC_FULL_UNROLL
     for (int i = 0; i < R; i++) {
@@ -65,7 +68,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
         IRC_FULL_UNROLL
-        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + far + line / $size);
+        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + far + line / $size, 0, 2);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             IRC_FULL_UNROLL
@@ -75,7 +78,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + b_row + w * $L);
         IRC_FULL_UNROLL
-        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + b_row + far + line / $size);
+        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + b_row + far + line / $size, 0, 2);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             IRC_FULL_UNROLL
@@ -175,15 +178,19 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
 IRC_INLINE int64_t ${S}_span(const ${S}_args *g) { return g->m <= $MR ? $NT : $NS; }
 
 /* Columns col0 to col1 of one matrix whose rows are a single tile: B is read where it stands, some whole rows of these
- * columns at a time. */
-static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t col0, int64_t col1) {
-    _Alignas(64) $T last[$few * $NR];
-    int64_t k0 = 0;
+ * columns at a time.  Behind the last columns the next row is read, too; of the last rows, which have none, a copy. */
+static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, $T *last, int64_t col0,
+                     int64_t col1) {
+    const int64_t behind = ($NR - g->n % $NR) % $NR, fit = $piece / g->n;
+    const int64_t at_once = fit < $few ? $few : fit < $sum ? fit : $sum;
+    int64_t copied = 0, k0 = 0;
+    while (copied < g->k && copied * g->b_row < behind) copied++;
     do {
-        const int64_t k = g->k - k0 < $few ? g->k - k0 : $few;
+        const int64_t safe = g->k - copied - k0, left = safe > 0 ? safe : g->k - k0, most = safe > 0 ? at_once : $few;
+        const int64_t k = left < most ? left : most;
         for (int64_t col = col0; col < col1; col += $NR) {
             const $T *panel = b + k0 * g->b_row + col;
-            const int whole = col1 - col >= $NR;
+            const int whole = safe > 0 || col1 - col >= $NR;
             if (!whole) ${S}_pack(g, panel, col1 - col, k, k, last);
             ${S}_block(o, (int)g->m, 0, col, k, a + k0, g->a_row, whole ? panel : last, whole ? g->b_row : $NR, k0 > 0,
                        k0 + k >= g->k);
@@ -193,11 +200,10 @@ static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *a, const $
 }
 
 /* Tiles of rows t0 to t1, columns col0 to col1 of one matrix. */
-static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t t0, int64_t t1,
-                       int64_t col0, int64_t col1) {
-    _Alignas(64) $T panels[$room];
+static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, $T *panels, int64_t t0,
+                       int64_t t1, int64_t col0, int64_t col1) {
     if (g->m <= $MR && g->b_col == 1) {
-        ${S}_few(g, o, a, b, col0, col1);
+        ${S}_few(g, o, a, b, panels, col0, col1);
         return;
     }
     const int64_t tiles = (g->m + $MR - 1) / $MR, low = g->m / tiles, extra = g->m % tiles, span = ${S}_span(g);
@@ -228,7 +234,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
 
 /* Tasks begin to end: matrices outermost, then ranges of rows, then ranges of columns; those beside each other at
  * once, so that long pieces of the rows of B are read. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const int64_t tiles = (g->m + $MR - 1) / $MR, down = (tiles + $TT - 1) / $TT, across = (g->n + $NC - 1) / $NC;
     while (begin < end) {
@@ -237,7 +243,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         int64_t run = left < end - begin ? left : end - begin;
         if (run > ${S}_span(g) / $NC) run = ${S}_span(g) / $NC;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
-        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1,
+        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1, ($T *)own,
                    tiles * t / down, tiles * (t + 1) / down, first * $NC,
                    (first + run) * $NC < g->n ? (first + run) * $NC : g->n);
         begin += run;
@@ -249,8 +255,8 @@ void $S($parameters) {
     const int64_t tiles = (g->m + $MR - 1) / $MR, down = (tiles + $TT - 1) / $TT, across = (g->n + $NC - 1) / $NC;
     const int64_t tasks = g->batch0 * g->batch1 * down * across;
     if (!pool || tasks < 2 || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile)
-        ${S}_part((void *)g, 0, tasks);
-    else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
+        ${S}_part((void *)g, g->own, 0, tasks);
+    else irc_divide(pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
 }
 """
 )
@@ -263,7 +269,8 @@ class StripsGemmKernel(GemmKernel):
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[StripsGemmKernel]:
         if problem.dtype in (f32, f64) and not problem.matrices and problem.a[3] == 1:
-            for tile in COSTS[isa.name].tiles:
+            costs, few = COSTS[isa.name], likely(problem.m)
+            for tile in (*costs.tiles, *(flat for flat in costs.flat if few <= flat[0])):
                 yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, False, tile)
 
     def cycles(self, problem: GemmProblem) -> float:
@@ -277,6 +284,8 @@ class StripsGemmKernel(GemmKernel):
         if min(m, t.rows) > WAYS and problem.a[2] % (4096 // t.dtype.itemsize) == 0:
             products *= CONFLICT
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
+        if problem.streamed and m <= t.rows and problem.b[3] == 1:
+            waiting += k * -(-n // t.panel) * MET
         return likely(problem.count) * (products + packing + waiting)
 
     @property
@@ -285,6 +294,14 @@ class StripsGemmKernel(GemmKernel):
 
     def scratch(self, problem: GemmProblem) -> Dim:
         return Dim.of(0)
+
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        panel = self.tile.panel
+        return min(self._room, sizes["k"] * -(-sizes["n"] // panel) * panel) * self.tile.dtype.itemsize
+
+    @property
+    def _room(self) -> int:
+        return self.tile.isa.packed // self.tile.dtype.itemsize
 
     @cached_property
     def symbol(self) -> str:
@@ -299,12 +316,13 @@ class StripsGemmKernel(GemmKernel):
         t, s = self.tile, self.symbol
         body, variants = t.name.replace("tile", "strips", 1), Variants(self.heights, self.narrow)
         columns = max(1, COLUMNS_PER_TASK // t.panel) * t.panel
-        room = t.isa.stack // t.dtype.itemsize
+        room = self._room
         given = names(t) | {
             "S": s,
             "body": body,
             "far": AHEAD,
             "few": ROWS_AT_ONCE,
+            "piece": PIECE,
             "sum": LONGEST_SUM,
             "room": room,
             "NC": columns,
@@ -320,6 +338,7 @@ class StripsGemmKernel(GemmKernel):
 
         return [
             prelude(t, self.epilogue),
+            DIVIDE,
             square(t.lanes, t.dtype),
             tile_body(body, _TILE, **given),
             *(

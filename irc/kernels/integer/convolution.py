@@ -19,32 +19,29 @@ from typing import Any, Self
 
 import numpy as np
 
-from irc.ir.dim import Dim, product
-from irc.ir.types import DType, f32, i8, i32, u8
+from irc.ir.dim import Dim
+from irc.ir.types import DType, f32, i8
 from irc.kernels.conv.reference import convolve
-from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
-from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.core.tile import Tile
 from irc.kernels.integer import text
-from irc.kernels.integer.finish import C_NAMES, stores
 from irc.kernels.integer.problem import SETS, STEP, IntegerConvProblem, Unit, joined
 from irc.kernels.integer.tile import BytesTile
-from irc.kernels.integer.vectors import FOURS, MEMORY, NARROW
-from irc.kernels.vector.pixels import slot_starts
+from irc.kernels.integer.vectors import FOURS
+from irc.kernels.integer.windows import FINISH, WindowsOfBytes
 
-TILES = {("avx512", "fours"): ((6, 4), (8, 2), (8, 1)), ("avx512", "pairs"): ((6, 4), (8, 2), (8, 1))}
+TILES = {("avx512", "fours"): ((6, 4), (8, 3), (8, 2), (8, 1)), ("avx512", "pairs"): ((6, 4), (8, 2), (8, 1))}
 NARROW_TILES = ((4, 2), (6, 1))
 """Rows and vectors of accumulators, by instruction set; those of 256-bit vectors."""
 PANELS, ROWS = 4, 8
 """Panels and tiles of rows in a task."""
 WORTHWHILE = 400_000
 """Products below which one thread does all."""
-FINISH = {i32: 2.0, f32: 4.0, u8: 9.0, i8: 9.0}
-"""Cycles to store a vector of results of a type."""
 SLACK = 4
 """Elements behind a row of the copy, which its last group may reach."""
 COPIED = 0.06
@@ -52,8 +49,8 @@ COPIED = 0.06
 
 
 @kernel
-class IntegerConvKernel(Kernel[IntegerConvProblem]):
-    """A generated convolution of bytes; window, strides and dilations are sizes of the call."""
+class IntegerConvKernel(WindowsOfBytes):
+    """A generated convolution of bytes."""
 
     isa: Isa
     unit: Unit
@@ -64,8 +61,6 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
     copied: bool
     stored: DType
     epilogue: Epilogue
-
-    problem = IntegerConvProblem
 
     @classmethod
     def candidates(cls, problem: IntegerConvProblem, isa: Isa) -> Iterator[Self]:
@@ -110,12 +105,6 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
     @property
     def label(self) -> str:
         return f"{self.rows}x{self.columns} {self.unit}"
-
-    def arguments_for(self, problem: IntegerConvProblem) -> dict[str, Dim]:
-        (kh, kw), (sh, sw), (dh, dw) = problem.geometry
-        geometry = {"kh": kh, "kw": kw, "stride_h": sh, "stride_w": sw, "dilation_h": dh, "dilation_w": dw}
-        fixed = {n: Dim.of(v) for n, v in (geometry | {"groups": problem.groups}).items()}
-        return problem.arguments() | problem.channel_arguments() | fixed
 
     def scratch(self, problem: IntegerConvProblem) -> Dim:
         if not self.copied:
@@ -164,34 +153,19 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
         slots = reads[3 if self.zeroed else 2 :]
         strides, dilations = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
         w, groups, operands = w.astype(np.int64), sizes["groups"], [x, reads[1], *slots]
-        convolve("nhwc", w, groups, strides, dilations, self.epilogue, operands, writes, sizes, own=own)
+        convolve("nhwc", w, groups, strides, dilations, self.epilogue, operands, writes, sizes, own, self.rounded)
 
     # ---------------------------------------------------------------------------------- C
     @cached_property
     def symbol(self) -> str:
-        sign, zero = "signed" if self.signed else "unsigned", "zero" if self.zeroed else "plain"
+        sign, zero, stored = self.words
         copied = "copied" if self.copied else "direct"
-        words = (self.isa.name, self.unit, f"{self.rows}x{self.columns}", sign, zero, copied, self.stored.name)
-        return symbol("bytes", *words, "" if self.stored == i32 else f"{self.epilogue.key()} ")
+        words = (self.isa.name, self.unit, f"{self.rows}x{self.columns}", sign, zero, copied, stored)
+        return symbol("bytes", *words, self.key)
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        read = (("x", "const int8_t *" if self.signed else "const uint8_t *"), ("w", "const int8_t *"))
-        zero = (("zero", "const int32_t *"),) if self.zeroed else ()
-        result = (("y", f"{C_NAMES[self.stored]} *"),)
-        scratch = (("scratch", "uint8_t *"),) if self.copied else ()
-        return (*read, *zero, *self.epilogue.pointers("float"), *result, *scratch)
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
-        geometry = "kh kw stride_h stride_w dilation_h dilation_w"
-        slots = (f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "pixel"))
-        return (*extents.split(), *geometry.split(), *slots)
-
-    def flops(self, sizes: Sizes) -> Dim:
-        extents = ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw")
-        return product(sizes[n] for n in extents) * 2
+        return (*self.read, ("scratch", "uint8_t *")) if self.copied else self.read
 
     @property
     def features(self) -> frozenset[str]:
@@ -205,43 +179,30 @@ class IntegerConvKernel(Kernel[IntegerConvProblem]):
     def parts(self) -> list[Part]:
         bits, fours = self.isa.vector * 8, self.unit == "fours"
         whole = Tile(self.isa, f32, self.rows, self.vectors)
+        turned = " ^ 0x80" if fours and self.signed else ""
         given: dict[str, Any] = (
             self.tile.names
-            | names(whole)
+            | self.given(whole)
             | {
-                "S": self.symbol,
-                "B": "int8_t" if self.signed else "uint8_t",
-                "widened": "(source[c] ^ 0x80)" if fours and self.signed else "source[c]",
-                "joined": "(from[j] ^ 0x80)" if fours and self.signed else "from[j]",
-                "stored": C_NAMES[self.stored],
+                "widened": f"(source[c]{turned})",
+                "joined": f"(from[j]{turned})",
                 "P": PANELS,
                 "Q": ROWS,
                 "worthwhile": f"{WORTHWHILE:.0f}.0",
-                "to_f32": f"{self.tile.prefix}_cvtepi32_ps",
                 "zero": f"{'*g->zero' if self.zeroed else '0'}{' + 128' if fours and self.signed else ''}",
-                "NR": self.columns,
                 "slack": SLACK,
                 "table": self.tile.table(),
-                **self.interface,
             }
         )
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
-        given["slot_starts"] = slot_starts(self.epilogue)
-        given["store_row"] = stores(self.stored, given, bits)
-        plain = self.stored == i32
-        out = fill("typedef struct { int32_t *c; int64_t c_row, n; } ${S}_out;\n", **given)
         return [
-            prelude(whole, self.epilogue),
-            MEMORY[bits],
+            *self.shared(whole),
             *([FOURS[bits]] if fours else []),
-            *([] if self.stored in (i32, f32) else [NARROW[bits]]),
-            text.WALK,
             *self.tile.bodies(),
             fill(text.WORK, **given),
             *([fill(text.COPY, **given)] if self.copied else []),
-            out if plain else epilogue_of(self.symbol, whole, self.epilogue, C_NAMES[self.stored]),
-            fill(text.FINISH, **given),
+            *self.ends(whole, given),
             fill(text.BODY, **given),
         ]
 

@@ -1,8 +1,12 @@
 """Depthwise convolutions of bytes, with the channels last: every channel has a window of its own.
 
-A register tile is one vector of channels, in 32 bits, of few neighbouring pixels of an output row.  Bytes are widened
-as they are loaded, and multiplied by `madd`, whose second words are zeros.  The input is copied once, with zero points
-around it.  Threads split the copy, then rows of the output.
+What one instruction multiplies and adds up are neighbouring pixels of a channel: four bytes, or two words.  Rows of the
+input are rearranged once, as they are reached, into a ring of as many as a window spans: a vector holds such groups of
+neighbours, of as many channels as it has sums.  Where windows stand side by side, a group serves two of them, with the
+weights of the second one shifted by a pixel; what lies beside a window has weights of 0.  Zero points stand around the
+image.  Vectors end with the last channel, so that none is partly filled: the last two may overlap.
+
+Threads split bands of rows of the output, each with a ring of its own.
 """
 
 from __future__ import annotations
@@ -13,67 +17,137 @@ from typing import Any, Self
 
 import numpy as np
 
-from irc.ir.dim import Dim, product
+from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, i8, i32
 from irc.kernels.conv.reference import convolve
-from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import Pair
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
-from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
-from irc.kernels.integer import text
-from irc.kernels.integer.convolution import COPIED, FINISH
-from irc.kernels.integer.finish import C_NAMES, stores
-from irc.kernels.integer.problem import SETS, IntegerConvProblem
-from irc.kernels.integer.vectors import MEMORY, NARROW
-from irc.kernels.vector.pixels import slot_starts
+from irc.kernels.core.tile import Tile
+from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit
+from irc.kernels.integer.tile import BytesTile
+from irc.kernels.integer.vectors import FOURS, QUARTERS
+from irc.kernels.integer.windows import FINISH, WindowsOfBytes
 
-PIXELS = {"avx512": 8, "avx2": 6}
+PIXELS = 8
 """Pixels of a tile."""
+BANDS, LEAST = 8, 4
+"""Bands of an image at most, and the rows of each at least, for several threads."""
 WORTHWHILE = 50_000
 """Products below which one thread does all."""
-TAP = 1.0
-"""Cycles of a tap of a vector."""
+MIXED = 5.0
+"""Cycles to rearrange a vector of neighbours."""
 
-_PART = """
-/* Tasks: a row of an image's result. */
+_MIX = {
+    ("fours", 64): """\
+    const __m128i first = _mm_unpacklo_epi8(x[0], x[1]), second = _mm_unpackhi_epi8(x[0], x[1]);
+    const __m128i third = _mm_unpacklo_epi8(x[2], x[3]), fourth = _mm_unpackhi_epi8(x[2], x[3]);
+    _mm_storeu_si128(to, _mm_unpacklo_epi16(first, third));
+    _mm_storeu_si128(to + 1, _mm_unpackhi_epi16(first, third));
+    _mm_storeu_si128(to + 2, _mm_unpacklo_epi16(second, fourth));
+    _mm_storeu_si128(to + 3, _mm_unpackhi_epi16(second, fourth));""",
+    ("fours", 32): """\
+    const __m128i first = _mm_unpacklo_epi8(x[0], x[1]), third = _mm_unpacklo_epi8(x[2], x[3]);
+    _mm_storeu_si128(to, _mm_unpacklo_epi16(first, third));
+    _mm_storeu_si128(to + 1, _mm_unpackhi_epi16(first, third));""",
+    ("pairs", 64): """\
+    _mm256_storeu_si256((__m256i *)to, _mm256_cvtep${sign}8_epi16(_mm_unpacklo_epi8(x[0], x[1])));
+    _mm256_storeu_si256((__m256i *)to + 1, _mm256_cvtep${sign}8_epi16(_mm_unpackhi_epi8(x[0], x[1])));""",
+    ("pairs", 32): """\
+    _mm256_storeu_si256((__m256i *)to, _mm256_cvtep${sign}8_epi16(_mm_unpacklo_epi8(x[0], x[1])));""",
+}
+"""How pixels become groups of neighbours, by unit and bytes of a vector."""
+
+_TEXT = """
+/* joint: the windows that groups serve; units: such windows in a row; groups: of neighbours under them. */
+typedef struct {
+    const ${S}_args *g;
+    int64_t joint, units, groups, vectors, span, row, own, bands;
+    int32_t zero;
+    $B pad;$range_field
+} ${S}_work;
+
+IRC_INLINE void ${S}_mix(const $B *const *from, int64_t c, __m128i *to) {
+    __m128i x[$step];
+    IRC_FULL_UNROLL
+    for (int t = 0; t < $step; t++) x[t] = $widened;
+$mix
+}
+
+/* Rearranges a row of the input, which may be one beyond the image. */
+static void ${S}_row(const ${S}_work *w, const $B *image, int64_t line, const $B *beyond, uint8_t *to) {
+    const ${S}_args *g = w->g;
+    const int64_t channels = g->groups, taps = g->kw + w->joint - 1, hop = w->units * w->groups * $bytes;
+    const int inside = line >= 0 && line < g->ih;
+    for (int64_t u = 0; u < w->units; u++) {
+        for (int64_t j = 0; j < w->groups; j++, to += $bytes) {
+            const $B *from[$step];
+            for (int t = 0; t < $step; t++) {
+                const int64_t tap = j * $step + t, x = u * w->joint * g->stride_w + tap * g->dilation_w - g->pad_w;
+                const int there = inside && tap < taps && x >= 0 && x < g->iw;
+                from[t] = there ? image + line * g->x_row + x * g->x_pixel : beyond;
+            }
+            for (int64_t v = 0; v < w->vectors; v++)
+                ${S}_mix(from, v * $L < channels - $L ? v * $L : channels - $L, (__m128i *)(to + v * hop));
+        }
+    }
+}
+
+$ends
+/* N units of U windows each, of a vector of channels; `at` is where the first row of theirs is in the ring. */
+IRC_INLINE void ${S}_tile(const int N, const int U, const ${S}_work *w, const ${S}_out *o, const uint8_t *ring,
+                          int64_t at, const int8_t *panel, $M start, int64_t pixel, int64_t c, int64_t count) {
+    const ${S}_args *g = w->g;
+    $M acc[$P];
+    IRC_FULL_UNROLL
+    for (int p = 0; p < N * U; p++) acc[p] = start;
+    for (int64_t r = 0; r < g->kh; r++) {
+        const uint8_t *a = ring + at * w->row;
+        for (int64_t j = 0; j < w->groups; j++, a += $bytes, panel += U * $bytes) {
+            $M b[2];
+            IRC_FULL_UNROLL
+            for (int k = 0; k < U; k++) b[k] = $load(panel + k * $bytes);
+            IRC_FULL_UNROLL
+            for (int n = 0; n < N; n++) {
+                const $M x = $load(a + n * w->groups * $bytes);
+                IRC_FULL_UNROLL
+                for (int k = 0; k < U; k++) $dot;
+            }
+        }
+        at += g->dilation_h;
+        if (at >= w->span) at -= w->span;
+    }
+    ${S}_finish(N * U, w, o, acc, pixel, c, count);
+}
+
+/* Tasks: a band of rows of an image's result. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_work *w = given;
     const ${S}_args *g = w->g;
-    const int64_t size = 4 * $L * (2 + g->kh * g->kw), channels = g->groups;
-    int32_t sums[$P * $L];
+    const int64_t size = $bytes * (2 + g->kh * w->groups * w->joint), channels = g->groups;
     for (; begin < end; begin++) {
-        const int64_t image = begin / g->oh, line = begin % g->oh;
-        const $B *const a = w->a + image * w->image + line * w->down;
+        const int64_t image = begin / w->bands, band = begin % w->bands;
+        uint8_t *const ring = g->scratch + begin * w->own;
+        $B *const beyond = ($B *)ring + w->span * w->row;
+        __builtin_memset(beyond, w->pad, (size_t)channels);
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel};
         (void)o.n;$slot_starts
-        for (int64_t c = 0; c < channels; c += $L) {
-            const int8_t *const panel = g->w + c / $L * size;
-            const $M shift = ${mm}_mullo_epi32($load(panel), ${mm}_set1_epi32(w->zero));
-            const $M start = ${mm}_sub_epi32($load(panel + 4 * $L), shift);
-            for (int64_t x = 0; x < g->ow; x += $P) {
-                const int64_t n = g->ow - x < $P ? g->ow - x : $P;
-                const $B *at[$P];
-                $M acc[$P];
-                for (int p = 0; p < $P; p++) at[p] = a + (x + (p < n ? p : n - 1)) * w->across + c;
-                IRC_FULL_UNROLL
-                for (int p = 0; p < $P; p++) acc[p] = start;
-                const int8_t *tap = panel + 8 * $L;
-                for (int64_t r = 0; r < g->kh; r++) {
-                    for (int64_t s = 0; s < g->kw; s++, tap += 4 * $L) {
-                        const $M weights = $load(tap);
-                        const int64_t there = r * w->walk.row + s * w->walk.column;
-                        IRC_FULL_UNROLL
-                        for (int p = 0; p < $P; p++) {
-                            const $M bytes = ${mm}_$widen($half((const __m128i *)(at[p] + there)));
-                            acc[p] = ${mm}_add_epi32(acc[p], ${mm}_madd_epi16(bytes, weights));
-                        }
-                    }
-                }
-                IRC_FULL_UNROLL
-                for (int p = 0; p < $P; p++) $store(sums + p * $L, acc[p]);
-                ${S}_finish(&o, sums, n, line * g->ow + x, c, channels - c);
+        int64_t next = 0;
+        for (int64_t line = g->oh * band / w->bands; line < g->oh * (band + 1) / w->bands; line++) {
+            const int64_t top = line * g->stride_h, at = top % w->span;
+            for (next = next > top ? next : top; next < top + w->span; next++)
+                ${S}_row(w, g->x + image * g->x_batch, next - g->pad_h, beyond, ring + next % w->span * w->row);
+            for (int64_t v = 0; v < w->vectors; v++) {
+                const int64_t c = v * $L < channels - $L ? v * $L : channels - $L;
+                const int8_t *const own = g->w + v * size, *const panel = own + 2 * $bytes;
+                const $M shift = ${mm}_mullo_epi32($load(own), ${mm}_set1_epi32(w->zero));
+                const $M start = ${mm}_sub_epi32($load(own + $bytes), shift);
+                int64_t u = 0;
+                const int joint = w->joint == 2;
+$tiles
             }
         }
     }
@@ -81,45 +155,84 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 
 void $S($parameters) {
     if (g->batch <= 0 || g->oh <= 0 || g->ow <= 0) return;
-    const int joined = 0;
     ${S}_work w = {.g = g};
-    w.zero = $zero;
-$layout
-    w.walk = (irc_bytes_walk){g->kh, g->dilation_h * w.row, g->kw, g->dilation_w * w.pixel, 0};
-    w.down = g->stride_h * w.row;
-    w.across = g->stride_w * w.pixel;
-    const int64_t rows = g->batch * g->oh;
-    if (!pool || (double)rows * (double)g->ow * (double)(g->groups * g->kh * g->kw) < $worthwhile) {
-        ${S}_copy(&w, 0, g->batch * w.tall);
-        ${S}_part(&w, 0, rows);
+    w.zero = $zero;$range
+    w.pad = ($B)$point;
+    w.joint = g->stride_w == 1 && g->dilation_w == 1 ? 2 : 1;
+    w.units = (g->ow + w.joint - 1) / w.joint;
+    w.groups = (g->kw + w.joint - 1 + $step - 1) / $step;
+    w.vectors = (g->groups + $L - 1) / $L;
+    w.span = (g->kh - 1) * g->dilation_h + 1;
+    w.row = w.vectors * w.units * w.groups * $bytes;
+    w.own = w.span * w.row + (g->groups + 63) / 64 * 64;
+    w.bands = 1;
+    if (!pool || (double)(g->batch * g->oh * g->ow) * (double)(g->groups * g->kh * g->kw) < $worthwhile) {
+        ${S}_part(&w, 0, g->batch);
     } else {
-        pool->parallel_for(pool->self, g->batch * w.tall, ${S}_copy, &w);
-        pool->parallel_for(pool->self, rows, ${S}_part, &w);
+        w.bands = g->oh < $least ? 1 : g->oh / $least < $most ? g->oh / $least : $most;
+        pool->parallel_for(pool->self, g->batch * w.bands, ${S}_part, &w);
     }
+}
+"""
+
+_TILES = """\
+                for (; $condition && w->units - u >= $N; u += $N)
+                    ${S}_tile($N, $U, w, &o, ring + (v * w->units + u) * w->groups * $bytes, at, panel, start,
+                              line * g->ow + u * $U, c, g->ow - u * $U);"""
+
+_STORE_ONE = """
+IRC_INLINE void ${S}_finish(const int n, const ${S}_work *w, const ${S}_out *o, const $M *acc, int64_t pixel, int64_t c,
+                            int64_t count) {
+    (void)w;
+    $stored *to = o->c + pixel * o->c_row + c;
+    IRC_FULL_UNROLL
+    for (int p = 0; p < n; p++, to += o->c_row) {
+        if (p < count) $store_one;
+    }
+}
+"""
+
+_STORE_BYTES = """
+IRC_INLINE void ${S}_finish(const int n, const ${S}_work *w, const ${S}_out *o, const $M *acc, int64_t pixel, int64_t c,
+                            int64_t count) {
+    $stored *to = o->c + pixel * o->c_row + c;
+    __m$bits y[$P] = {{0}};
+    IRC_FULL_UNROLL
+    for (int p = 0; p < n; p++)
+        y[p] = (__m$bits)${S}_epilogue(o, ($V)$to_f32(acc[p]), pixel + (p < count ? p : 0), c, $L);
+    IRC_FULL_UNROLL
+    for (int p = 0; p < n; p += 4, to += 4 * o->c_row)
+        irc_bytes_quarters_$bits(to, o->c_row, irc_bytes_${kind}_$bits(&w->to, y[p], y[p + 1], y[p + 2], y[p + 3]),
+                                 (count < n ? count : n) - p);
 }
 """
 
 
 @kernel
-class IntegerDepthwiseKernel(Kernel[IntegerConvProblem]):
-    """A generated depthwise convolution of bytes; window, strides and dilations are sizes of the call."""
+class IntegerDepthwiseKernel(WindowsOfBytes):
+    """A generated depthwise convolution of bytes."""
 
     isa: Isa
+    unit: Unit
     signed: bool
     zeroed: bool
     stored: DType
     epilogue: Epilogue
 
-    problem = IntegerConvProblem
-
     @classmethod
     def candidates(cls, problem: IntegerConvProblem, isa: Isa) -> Iterator[Self]:
-        if isa.name in SETS and problem.is_depthwise and not problem.is_volume and problem.channels > 1:
-            yield cls(isa, problem.signed, problem.zeroed, problem.stored, problem.epilogue)
+        fits = problem.is_depthwise and not problem.is_volume and problem.channels >= isa.vector // 4
+        if isa.name in SETS and fits:
+            unit: Unit = "fours" if isa.fours else "pairs"
+            yield cls(isa, unit, problem.signed, problem.zeroed, problem.stored, problem.epilogue)
 
     def cycles(self, problem: IntegerConvProblem) -> float:
+        """Estimate a vector of products a cycle, and the rearrangement of each row of the input."""
+        (kh, kw), (sh, _), _ = problem.geometry
+        joint, groups = self._joint(problem.strides, problem.dilations), self._groups(kw, problem)
         vectors = problem.images * problem.pixels * -(-problem.channels // self.lanes)
-        return vectors * (problem.taps * TAP + FINISH[self.stored] + self.lanes * COPIED)
+        dots = kh * groups * (1 if self.unit == "fours" else 2)
+        return vectors * (dots + FINISH[self.stored] + MIXED * groups * sh / joint)
 
     @property
     def lanes(self) -> int:
@@ -127,112 +240,119 @@ class IntegerDepthwiseKernel(Kernel[IntegerConvProblem]):
 
     @property
     def label(self) -> str:
-        return "depthwise bytes"
+        return f"depthwise {self.unit}"
 
-    def arguments_for(self, problem: IntegerConvProblem) -> dict[str, Dim]:
-        (kh, kw), (sh, sw), (dh, dw) = problem.geometry
-        geometry = {"kh": kh, "kw": kw, "stride_h": sh, "stride_w": sw, "dilation_h": dh, "dilation_w": dw}
-        sizes = {n: Dim.of(v) for n, v in (geometry | {"groups": problem.groups}).items()}
-        return problem.arguments() | problem.channel_arguments() | sizes
+    @staticmethod
+    def _joint(strides: Pair, dilations: Pair) -> int:
+        """Count the windows that a group of neighbours serves."""
+        return 2 if strides[1] == dilations[1] == 1 else 1
+
+    def _groups(self, kw: int, problem: IntegerConvProblem) -> int:
+        """Count the groups of neighbours under a row of the windows that they serve."""
+        return -(-(kw + self._joint(problem.strides, problem.dilations) - 1) // STEP[self.unit])
+
+    def _vectors(self, channels: int) -> list[int]:
+        """List the first channels of the vectors."""
+        return [min(c, channels - self.lanes) for c in range(0, channels, self.lanes)]
 
     def scratch(self, problem: IntegerConvProblem) -> Dim:
-        sides = zip(problem.result, problem.window, problem.strides, problem.dilations, strict=True)
-        tall, wide = ((o - 1) * s + (k - 1) * d + 1 for o, k, s, d in sides)
-        return problem.batch * tall * (wide * problem.channels + self.lanes)
+        (kh, kw), _, (dh, _) = problem.geometry
+        joint, vectors = self._joint(problem.strides, problem.dilations), len(self._vectors(problem.channels))
+        row = problem.result[1].ceildiv(joint) * (self._groups(kw, problem) * vectors * self.isa.vector)
+        beyond = -(-problem.channels // 64) * 64
+        return problem.batch * BANDS * (row * ((kh - 1) * dh + 1) + beyond)
 
     def packed(self, problem: IntegerConvProblem) -> Packed:
-        """Describe vectors of channels: sums of weights, what is added to the sums, then the taps."""
-        vectors, window = -(-problem.channels // self.lanes), problem.window
+        """Describe vectors of channels: sums of weights, what is added to the sums, then weights of groups."""
+        joint, (kh, kw) = self._joint(problem.strides, problem.dilations), problem.window
+        groups, starts, step = self._groups(kw, problem), self._vectors(problem.channels), STEP[self.unit]
+        word = BytesTile(self.isa, self.unit, 1, 1).word
 
         def pack(rows: Array) -> Array:
-            taps = rows[:, 1:].astype(np.int32)
-            whole = np.zeros((vectors * self.lanes, 2 + taps.shape[1]), np.int32)
-            whole[: len(rows), 0] = taps.sum(1)
-            whole[: len(rows), 1] = rows[:, 0]
-            whole[: len(rows), 2:] = taps & 0xFFFF  # the low words; products of the others are zeros
-            turned = whole.reshape(vectors, self.lanes, -1).transpose(0, 2, 1)
-            return np.ascontiguousarray(turned).view(np.int8).reshape(-1)
+            taps = rows[:, 1:].reshape(len(rows), kh, kw)
+            whole = np.zeros((len(rows), kh, joint, groups * step), word)
+            for k in range(joint):
+                whole[:, :, k, k : k + kw] = taps
+            body = whole.reshape(len(rows), kh, joint, groups, step).transpose(0, 1, 3, 2, 4)
+            head = np.stack([taps.sum((1, 2)), rows[:, 0]], 1).astype(np.int32)
+            both = [head.view(np.int8), np.ascontiguousarray(body).view(np.int8).reshape(len(rows), -1)]
+            fours = np.concatenate(both, 1).reshape(len(rows), -1, 4)
+            vectors = [fours[c : c + self.lanes].transpose(1, 0, 2) for c in starts]
+            return np.ascontiguousarray(np.stack(vectors)).reshape(-1)
 
-        return Packed(("depthwise bytes", self.lanes, window), i8, vectors * self.lanes * 4 * (2 + problem.taps), pack)
+        elements = len(starts) * self.isa.vector * (2 + kh * groups * joint)
+        return Packed(("depthwise bytes", self.lanes, self.unit, problem.window, joint), i8, elements, pack)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         channels, kh, kw = sizes["groups"], sizes["kh"], sizes["kw"]
-        vectors = -(-channels // self.lanes)
-        flat = np.ascontiguousarray(reads[1][: vectors * self.lanes * 4 * (2 + kh * kw)]).view(np.int32)
-        rows = flat.reshape(vectors, -1, self.lanes).transpose(0, 2, 1).reshape(vectors * self.lanes, -1)[:channels]
-        w = rows[:, 2:].astype(np.int16).astype(np.int64).reshape(channels, 1, kh, kw)
+        strides, dilations = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
+        joint, step, starts = self._joint(strides, dilations), STEP[self.unit], self._vectors(channels)
+        groups = -(-(kw + joint - 1) // step)
+        per = 2 + kh * groups * joint
+        vectors = reads[1][: len(starts) * per * self.isa.vector].reshape(len(starts), per, self.lanes, 4)
+        rows = np.zeros((channels, per, 4), np.int8)
+        for c, vector in zip(starts, vectors, strict=True):
+            rows[c : c + self.lanes] = vector.transpose(1, 0, 2)
+        word = BytesTile(self.isa, self.unit, 1, 1).word
+        body = np.ascontiguousarray(rows[:, 2:]).view(word).reshape(channels, kh, groups, joint, step)
+        w = body[:, :, :, 0].reshape(channels, 1, kh, groups * step)[..., :kw].astype(np.int64)
+        own = np.ascontiguousarray(rows[:, 1]).view(np.int32).reshape(-1)
         x = reads[0].astype(np.int64) - (int(reads[2][0]) if self.zeroed else 0)
         operands = [x, reads[1], *reads[3 if self.zeroed else 2 :]]
-        geometry = ((sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"]))
-        convolve("nhwc", w, channels, *geometry, self.epilogue, operands, writes, sizes, own=rows[:, 1])
+        convolve("nhwc", w, channels, strides, dilations, self.epilogue, operands, writes, sizes, own, self.rounded)
 
     # ---------------------------------------------------------------------------------- C
     @cached_property
     def symbol(self) -> str:
-        sign, zero = "signed" if self.signed else "unsigned", "zero" if self.zeroed else "plain"
-        key = "" if self.stored == i32 else f"{self.epilogue.key()} "
-        return symbol("bytes_depthwise", self.isa.name, sign, zero, self.stored.name, key)
+        return symbol("bytes_depthwise", self.isa.name, self.unit, *self.words, self.key)
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        read = (("x", "const int8_t *" if self.signed else "const uint8_t *"), ("w", "const int8_t *"))
-        zero = (("zero", "const int32_t *"),) if self.zeroed else ()
-        result = (("y", f"{C_NAMES[self.stored]} *"), ("scratch", "uint8_t *"))
-        return (*read, *zero, *self.epilogue.pointers("float"), *result)
+        return (*self.read, ("scratch", "uint8_t *"))
 
     @property
-    def sizes(self) -> tuple[str, ...]:
-        extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
-        geometry = "kh kw stride_h stride_w dilation_h dilation_w"
-        slots = (f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "pixel"))
-        return (*extents.split(), *geometry.split(), *slots)
-
-    def flops(self, sizes: Sizes) -> Dim:
-        return product(sizes[n] for n in ("batch", "groups", "oh", "ow", "kh", "kw")) * 2
+    def features(self) -> frozenset[str]:
+        return BytesTile(self.isa, self.unit, 1, 1).features
 
     @property
     def summary(self) -> str:
-        return "Depthwise convolution of bytes, NHWC, of a copy with its padding."
+        return "Depthwise convolution of bytes, NHWC, of rows whose neighbouring pixels stand side by side."
 
     def parts(self) -> list[Part]:
-        bits = self.isa.vector * 8
-        tile, mm = Tile(self.isa, f32, PIXELS[self.isa.name], 1), f"_mm{bits}"
-        byte = "int8_t" if self.signed else "uint8_t"
-        given: dict[str, Any] = names(tile) | {
-            "S": self.symbol,
-            "B": byte,
-            "E": byte,
-            "M": f"__m{bits}i",
-            "mm": mm,
-            "P": PIXELS[self.isa.name],
-            "NR": tile.lanes,
-            "step": 1,
-            "slack": tile.lanes,
-            "widened": "source[c]",
-            "joined": "from[j]",
-            "stored": C_NAMES[self.stored],
-            "load": f"irc_bytes_load_{bits}",
-            "store": f"irc_bytes_store_{bits}",
-            "to_f32": f"{mm}_cvtepi32_ps",
-            "widen": f"cvtep{'i' if self.signed else 'u'}8_epi32",
-            "half": "_mm_loadu_si128" if bits == 512 else "_mm_loadl_epi64",
-            "zero": "*g->zero" if self.zeroed else "0",
+        bits, fours = self.isa.vector * 8, self.unit == "fours"
+        tile, mm = Tile(self.isa, f32, PIXELS, 1), f"_mm{bits}"
+        loaded = f"_mm_load{'u_si128' if bits == 512 else 'l_epi64'}((const __m128i *)(from[t] + c))"
+        turned = f"_mm_xor_si128({loaded}, _mm_set1_epi8((char)0x80))"
+        sums = "acc[n * U + k]"
+        given: dict[str, Any] = self.given(tile) | {
+            "P": PIXELS,
+            "step": STEP[self.unit],
+            "bytes": self.isa.vector,
+            "widened": turned if fours and self.signed else loaded,
+            "dot": f"irc_fours_{bits}(&{sums}, x, b[k])"
+            if fours
+            else f"{sums} = {mm}_add_epi32({sums}, {mm}_madd_epi16(x, b[k]))",
+            "point": "*g->zero" if self.zeroed else "0",
+            "zero": f"{'*g->zero' if self.zeroed else '0'}{' + 128' if fours and self.signed else ''}",
             "worthwhile": f"{WORTHWHILE:.0f}.0",
-            "slot_starts": slot_starts(self.epilogue),
-            **self.interface,
+            "least": LEAST,
+            "most": BANDS,
         }
-        given["layout"] = fill(text.IN_A_COPY, **given)
-        given["store_row"] = stores(self.stored, given, bits)
-        plain = self.stored == i32
-        out = fill("typedef struct { int32_t *c; int64_t c_row, n; } ${S}_out;\n", **given)
+        given["mix"] = fill(_MIX[self.unit, self.isa.vector], sign="i" if self.signed else "u")
+        one = (
+            "$store(to, acc[p])"
+            if self.stored == i32
+            else "${V}_store(to, ${S}_epilogue(o, ($V)$to_f32(acc[p]), pixel + p, c, $L))"
+        )
+        given["store_one"] = fill(one, **given)
+        given["ends"] = fill(_STORE_BYTES if self.stored in BYTES else _STORE_ONE, **given)
+        shapes = [(n // u, u) for u in (2, 1) for n in (PIXELS, PIXELS // 2, PIXELS // 4, PIXELS // 8) if n >= u]
+        conditions = {2: "joint", 1: "!joint"}
+        given["tiles"] = "\n".join(fill(_TILES, **given, N=n, U=u, condition=conditions[u]) for n, u in shapes)
         return [
-            prelude(tile, self.epilogue),
-            MEMORY[bits],
-            *([] if self.stored in (i32, f32) else [NARROW[bits]]),
-            text.WALK,
-            fill(text.WORK, **given),
-            fill(text.COPY, **given),
-            out if plain else epilogue_of(self.symbol, tile, self.epilogue, C_NAMES[self.stored]),
-            fill(text.FINISH, **given),
-            fill(_PART, **given),
+            *self.shared(tile),
+            *([FOURS[bits]] if fours else []),
+            *([QUARTERS[bits]] if self.stored in BYTES else []),
+            self.out(tile, given),
+            fill(_TEXT, **given),
         ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from irc.ir.dim import Dim
-from irc.ir.types import DType, f32, i32
+from irc.ir.types import DType, f32, i8, i32, u8
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.epilogue import Epilogue, acc
 from irc.kernels.core.problem import Pair, likely
@@ -18,6 +18,17 @@ SETS = ("avx512", "avx2")
 """Instruction sets that have kernels of bytes."""
 SUMS = Epilogue(acc(i32))
 """The epilogue that stores the sums, in i32."""
+BYTES = (u8, i8)
+"""Types of quantized results."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How a number becomes a byte: it is rounded, halves to even, `zero` is added, and least and largest bound it."""
+
+    zero: int = 0
+    least: int = 0
+    largest: int = 255
 
 
 @dataclass(frozen=True)
@@ -25,12 +36,13 @@ class IntegerConvProblem(ConvProblem):
     """A convolution of (x - zero) and w with the channels last, of constant w that fits into signed bytes.
 
     Sums, and what is added to them for each channel, a constant, are in i32.  The epilogue is `SUMS`, or one of f32,
-    for which the sums are rounded to f32; `stored` is the type of the result: i32, f32, or a byte that the epilogue's
-    value is.  Padding is the zero point.  signed: whether x's bytes are.  zeroed: whether there is a zero point, an i32
-    that the call reads.
+    for which the sums are rounded to f32; `stored` is the type of the result: i32, f32, or a byte that `rounding` makes
+    of the epilogue's value.  Padding is the zero point.  signed: whether x's bytes are.  zeroed: whether there is a
+    zero point, an i32 that the call reads.
     """
 
     stored: DType = f32
+    rounding: Rounding = Rounding()
     signed: bool = False
     zeroed: bool = False
 
@@ -61,6 +73,7 @@ def product_of_bytes(
     epilogue: Epilogue = SUMS,
     stored: DType = i32,
     rows: tuple[Dim, ...] = (),
+    rounding: Rounding | None = None,
 ) -> IntegerConvProblem:
     """State C[m, n] = (A[m, k] - zero) · B[k, n] of rows without gaps: a convolution of a row of m pixels.
 
@@ -84,6 +97,7 @@ def product_of_bytes(
         y=(zero, one, Dim.of(n)),
         slots=tuple((zero, row) for row in rows),
         stored=stored,
+        rounding=rounding or Rounding(),
         signed=signed,
         zeroed=zeroed,
     )

@@ -97,11 +97,50 @@ static void ${S}_copy(void *given, int64_t begin, int64_t end) {
 """
 
 FINISH = """
-static void ${S}_finish(const ${S}_out *o, const int32_t *sums, int64_t rows, int64_t row, int64_t col, int64_t left) {
-    for (int64_t i = 0; i < rows; i++, sums += $NR) {
-        $stored *c = o->c + (row + i) * o->c_row + col;
-$store_row
+/* Stores rows of sums, in front of each of which `left` columns are left. */
+IRC_INLINE void ${S}_finish(const ${S}_work *w, const ${S}_out *o, const int32_t *sums, int64_t rows, int64_t row,
+                            int64_t col, int64_t left) {
+    $stored *c = o->c + row * o->c_row + col;
+    if (left >= $NR) {
+        for (int64_t i = 0; i < rows; i++, sums += $NR, c += o->c_row) ${S}_row(w, o, sums, c, row + i, col, $NR);
+    } else {
+        for (int64_t i = 0; i < rows; i++, sums += $NR, c += o->c_row) ${S}_row(w, o, sums, c, row + i, col, left);
     }
+}
+"""
+
+SUMS_ROW = """
+IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *sums, $stored *c, int64_t row,
+                         int64_t col, int64_t n) {
+    (void)w, (void)o, (void)row, (void)col;
+    __builtin_memcpy(c, sums, (size_t)n * 4);
+}
+"""
+
+FLOATS_ROW = """
+IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *sums, $stored *c, int64_t row,
+                         int64_t col, int64_t n) {
+    (void)w;
+    for (int64_t v = 0; v < n; v += $L) {
+        const int64_t part = n - v < $L ? n - v : $L;
+        const $V y = ${S}_epilogue(o, ($V)$to_f32($load(sums + v)), row, col + v, part);
+        if (part == $L) ${V}_store(c + v, y);
+        else ${V}_store_part(c + v, y, part);
+    }
+}
+"""
+
+BYTES_ROW = """
+IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *sums, $stored *c, int64_t row,
+                         int64_t col, int64_t n) {
+    $V y[4] = {{0}};
+    IRC_FULL_UNROLL
+    for (int v = 0; v < $NV; v++) {
+        const int64_t part = n - v * $L < $L ? n - v * $L : $L;
+        if (part > 0) y[v] = ${S}_epilogue(o, ($V)$to_f32($load(sums + v * $L)), row, col + v * $L, part);
+    }
+    irc_bytes_put_$bits(c, irc_bytes_${kind}_$bits(&w->to, (__m$bits)y[0], (__m$bits)y[1], (__m$bits)y[2],
+                                                   (__m$bits)y[3]), n);
 }
 """
 
@@ -134,7 +173,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
                     if (++column == g->ow) column = 0, line++;
                 }
                 tiles_of[rows - 1](a, at, &w->walk, panel, w->zero, sums);
-                ${S}_finish(&o, sums, rows, row, group * g->oc + j * $NR, g->oc - j * $NR);
+                ${S}_finish(w, &o, sums, rows, row, group * g->oc + j * $NR, g->oc - j * $NR);
             }
         }
     }
@@ -148,7 +187,7 @@ void $S($parameters) {
     const int64_t tasks = g->batch * g->groups * ((tiles + $Q - 1) / $Q) * ((panels + $P - 1) / $P);
     const int64_t run = joined ? g->kw * g->ic : g->ic, groups = (run + $step - 1) / $step;
     ${S}_work w = {.g = g};
-    w.zero = $zero;
+    w.zero = $zero;$range
 $layout
     w.walk = (irc_bytes_walk){
         g->kh, g->dilation_h * w.row, joined ? 1 : g->kw, g->dilation_w * w.pixel, groups,
@@ -173,7 +212,7 @@ typedef struct {
     irc_bytes_walk walk;
     int64_t image, row, pixel, per, down, across, tall, wide;
     int32_t zero;
-    $E pad;
+    $E pad;$range_field
 } ${S}_work;
 """
 
@@ -193,15 +232,3 @@ IN_A_COPY = """\
     w.image = w.tall * w.row;
     w.a = (const $E *)g->scratch;
     w.pad = ($E)w.zero;"""
-
-STORE_SUMS = """\
-        __builtin_memcpy(c, sums, (size_t)(left < $NR ? left : $NR) * 4);"""
-
-STORE = """\
-        for (int64_t v = 0; v < $NR && v < left; v += $L) {
-            const $V sum = ($V)$to_f32($load(sums + v));
-            const int64_t part = left - v < $L ? left - v : $L;
-            const $V y = ${S}_epilogue(o, sum, row + i, col + v, part);
-            if (part == $L) $store_whole;
-            else $store_part;
-        }"""

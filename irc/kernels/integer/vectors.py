@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from irc.kernels.core.text import Piece
+from irc.ir.types import DType, u8
+from irc.kernels.core.text import Piece, piece
 
 
 def _memory(bits: int) -> Piece:
@@ -54,3 +55,85 @@ IRC_HELPER void irc_words_narrow_256(void *to, __m256 x) {
 MEMORY = {bits: _memory(bits) for bits in (256, 512)}
 FOURS = {bits: _fours(bits) for bits in (256, 512)}
 NARROW = {256: Piece("IRC_BYTES_NARROW_256", _NARROW_256), 512: Piece("IRC_BYTES_NARROW_512", _NARROW_512)}
+
+_PUT_512 = """\
+/* The first n of some bytes. */
+IRC_HELPER void irc_bytes_put_512(void *to, __m512i x, int64_t n) {
+    if (n == 64) _mm512_storeu_si512(to, x);
+    else if (n == 32) _mm256_storeu_si256((__m256i *)to, _mm512_castsi512_si256(x));
+    else if (n == 16) _mm_storeu_si128((__m128i *)to, _mm512_castsi512_si128(x));
+    else _mm512_mask_storeu_epi8(to, ((__mmask64)1 << n) - 1, x);
+}
+"""
+_PUT_256 = """\
+/* The first n of some bytes. */
+IRC_HELPER void irc_bytes_put_256(void *to, __m256i x, int64_t n) {
+    if (n == 32) {
+        _mm256_storeu_si256((__m256i *)to, x);
+    } else if (n == 16) {
+        _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(x));
+    } else if (n == 8) {
+        _mm_storel_epi64((__m128i *)to, _mm256_castsi256_si128(x));
+    } else {
+        uint8_t bytes[32];
+        _mm256_storeu_si256((__m256i *)bytes, x);
+        __builtin_memcpy(to, bytes, (size_t)n);
+    }
+}
+"""
+_QUARTERS_512 = """\
+/* The first n of the four quarters of some bytes, `apart` bytes from each other. */
+IRC_INLINE void irc_bytes_quarters_512(void *to, int64_t apart, __m512i x, int64_t n) {
+    char *p = to;
+    if (n > 0) _mm_storeu_si128((__m128i *)p, _mm512_castsi512_si128(x));
+    if (n > 1) _mm_storeu_si128((__m128i *)(p + apart), _mm512_extracti32x4_epi32(x, 1));
+    if (n > 2) _mm_storeu_si128((__m128i *)(p + 2 * apart), _mm512_extracti32x4_epi32(x, 2));
+    if (n > 3) _mm_storeu_si128((__m128i *)(p + 3 * apart), _mm512_extracti32x4_epi32(x, 3));
+}
+"""
+_QUARTERS_256 = """\
+/* The first n of the four quarters of some bytes, `apart` bytes from each other. */
+IRC_INLINE void irc_bytes_quarters_256(void *to, int64_t apart, __m256i x, int64_t n) {
+    char *p = to;
+    const __m128i low = _mm256_castsi256_si128(x), high = _mm256_extracti128_si256(x, 1);
+    if (n > 0) _mm_storel_epi64((__m128i *)p, low);
+    if (n > 1) _mm_storel_epi64((__m128i *)(p + apart), _mm_unpackhi_epi64(low, low));
+    if (n > 2) _mm_storel_epi64((__m128i *)(p + 2 * apart), high);
+    if (n > 3) _mm_storel_epi64((__m128i *)(p + 3 * apart), _mm_unpackhi_epi64(high, high));
+}
+"""
+_SATURATE = """\
+/* Where rounded numbers become bytes: what is added to them, and the least and the largest of the sums. */
+typedef struct { __m${bits}i zero, least, largest; } irc_bytes_range_$bits;
+IRC_HELPER irc_bytes_range_$bits irc_bytes_range_of_$bits(int64_t zero, int64_t least, int64_t largest) {
+    return (irc_bytes_range_$bits){
+        ${mm}_set1_epi16((short)zero), ${mm}_set1_epi8((char)least), ${mm}_set1_epi8((char)largest),
+    };
+}
+IRC_HELPER __m${bits}i irc_bytes_rounded_$bits(__m$bits x) { /* beyond 32 bits and NaN are the least integer */
+    return ${mm}_cvtps_epi32(${mm}_min_ps(${mm}_set1_ps(0x1.fffffep30f), x));
+}
+/* The bytes of four vectors, one vector after the other. */
+IRC_HELPER __m${bits}i irc_bytes_${kind}_$bits(const irc_bytes_range_$bits *to, __m$bits a, __m$bits b, __m$bits c,
+                                           __m$bits d) {
+    const __m${bits}i first = ${mm}_packs_epi32(irc_bytes_rounded_$bits(a), irc_bytes_rounded_$bits(b));
+    const __m${bits}i last = ${mm}_packs_epi32(irc_bytes_rounded_$bits(c), irc_bytes_rounded_$bits(d));
+    __m${bits}i x = ${mm}_pack${u}s_epi16(${mm}_adds_epi16(first, to->zero), ${mm}_adds_epi16(last, to->zero));
+    x = ${mm}_min_ep${sign}8(${mm}_max_ep${sign}8(x, to->least), to->largest);
+    return $order;
+}
+"""
+_ORDER = {
+    512: "_mm512_permutexvar_epi32(_mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0), x)",
+    256: "_mm256_permutevar8x32_epi32(x, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0))",
+}
+"""Packing leaves the bytes of four vectors interleaved, in groups of four."""
+QUARTERS = {256: Piece("IRC_BYTES_QUARTERS_256", _QUARTERS_256), 512: Piece("IRC_BYTES_QUARTERS_512", _QUARTERS_512)}
+PUT = {256: Piece("IRC_BYTES_PUT_256", _PUT_256), 512: Piece("IRC_BYTES_PUT_512", _PUT_512)}
+
+
+def saturate(kind: DType, bits: int) -> Piece:
+    """Print `irc_bytes_KIND_BITS`, which rounds four vectors of floats and makes bytes of them, u8 or i8."""
+    u, sign = ("u", "u") if kind == u8 else ("", "i")
+    given = {"bits": bits, "mm": f"_mm{bits}", "kind": kind.name, "u": u, "sign": sign, "order": _ORDER[bits]}
+    return piece("IRC_BYTES_SATURATE_${kind}_$bits", _SATURATE, **given)

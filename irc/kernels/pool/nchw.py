@@ -10,12 +10,13 @@ Threads split planes (images × channels).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
 from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Array, Kernel, Sizes
-from irc.kernels.core.costs import LANES_FOLDED, LOADS
+from irc.kernels.core.costs import LANES_FOLDED, LOADS, STORED_ROW
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely, likely_extent
@@ -23,14 +24,15 @@ from irc.kernels.core.reference import strided
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.pool.reference import pooled
 from irc.kernels.vector.lanes import folds, most
 
-ROW = 4096  # elements of a padded row on the stack
+ROW = 4096  # elements of a padded row
 WORTHWHILE = 50_000  # elements below which one thread does all
 
-_CALL = """
+CALL = """
 IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The taps of a window that starts at `at` which stand in [low, high): from *begin on; returns how many. */
@@ -81,9 +83,8 @@ IRC_INLINE void ${S}_columns(const $T *row, int64_t n, $T *y$counts) {
     }
 }
 
-static void ${S}_plane(const ${S}_args *g, const $T *x, $T *y) {
-    _Alignas(64) $T room[$row + $slack];$count_room
-    const int64_t most = ($row - $span) / $SW;
+static void ${S}_plane(const ${S}_args *g, const $T *x, $T *y, $T *room) {
+    const int64_t most = ($row - $span) / $SW;$count_room
     for (int64_t x0 = 0; x0 < g->ow; x0 += most) {
         const int64_t cols = ${S}_least(g->ow - x0, most), at = x0 * $SW - g->pad_w;
         const int64_t width = (cols - 1) * $SW + $span;
@@ -108,14 +109,16 @@ static void ${S}_plane(const ${S}_args *g, const $T *x, $T *y) {
         }
     }
 }
+"""
 
+_SPLIT = """
 /* Planes begin to end: images, then channels. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_args *g = given;
+static void ${S}_part(void *given$own_parameter, int64_t begin, int64_t end) {
+    const ${S}_args *g = given;$fill
     for (; begin < end; begin++) {
         const int64_t image = begin / g->channels, channel = begin % g->channels;
         ${S}_plane(g, g->x + image * g->x_batch + channel * g->x_channel,
-                   g->y + image * g->y_batch + channel * g->y_channel);
+                   g->y + image * g->y_batch + channel * g->y_channel$passed);
     }
 }
 
@@ -123,14 +126,21 @@ void $S($parameters) {
     const int64_t planes = g->batch * g->channels;
     if (planes <= 0 || g->oh <= 0 || g->ow <= 0) return;
     const double work = (double)planes * (double)(g->oh * g->ow) * ($KH + $KW);
-    if (!pool || planes < 2 || work < $worthwhile) ${S}_part((void *)g, 0, planes);
-    else pool->parallel_for(pool->self, planes, ${S}_part, (void *)g);
+    if (!pool || planes < 2 || work < $worthwhile) ${S}_part((void *)g$own_given, 0, planes);
+    else $divided;
 }
 """
+
+_COUNT_ROOM = """
+    const int64_t widest = (${S}_least(g->ow, most) + $L) / $L * $L;
+    $T *const counts = room, *const shares = room + widest;
+    for (int64_t j = 0; j < 2 * widest; j++) room[j] = 0; /* whole vectors are read */
+    room += 2 * widest;"""
 
 _COUNT_COLUMNS = """
         for (int64_t j = 0; j < cols; j++)
             counts[j] = ($T)${S}_taps(at + j * $SW, $low_w, $high_w, $KW, $DW, &(int64_t){0});
+        for (int64_t j = cols; j < cols + $L; j++) shares[j] = 0;
         int64_t known = -1;"""
 
 _COUNT_ROW = """
@@ -197,9 +207,9 @@ _LAST = """    if (j < n && n >= $L) { /* some once more, which changes no maxim
 """
 
 
-@kernel
-class NchwPoolKernel(Kernel[PoolProblem]):
-    """A generated pool of planes whose rows follow one another."""
+@dataclass(frozen=True)
+class PlanePool(Kernel[PoolProblem]):
+    """Base of pools of planes whose rows follow one another."""
 
     tile: Tile
     mode: Mode
@@ -212,23 +222,16 @@ class NchwPoolKernel(Kernel[PoolProblem]):
 
     @classmethod
     def candidates(cls, problem: PoolProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variant if one vector of results needs no more than the row on the stack."""
+        """Yield the variant if nothing follows the pool and it fits the problem."""
         p = problem
-        if p.layout != "nchw" or p.epilogue.key():
-            return
-        if _span(p.window[1], p.dilations[1]) + 16 * p.strides[1] <= ROW:
-            yield cls(Tile(isa, p.dtype, 1, 1), p.mode, p.window, p.strides, p.dilations, p.counted)
+        if p.layout == "nchw" and not p.epilogue.key():
+            found = cls(Tile(isa, p.dtype, 1, 1), p.mode, p.window, p.strides, p.dilations, p.counted)
+            if found.fits(p):
+                yield found
 
-    def cycles(self, problem: PoolProblem) -> float:
-        (oh, ow), lanes = map(likely_extent, problem.result), self.tile.lanes
-        width = (ow - 1) * self.strides[1] + _span(self.window[1], self.dilations[1])
-        taken = self.strides[1] if self.strides[1] <= 2 else lanes  # loads of a vector of the row's elements
-        rows, columns = -(-width // lanes) * self.window[0], -(-ow // lanes) * self.window[1] * taken
-        return likely(problem.batch) * likely(problem.channels) * oh * (rows + columns) / LOADS
-
-    @property
-    def label(self) -> str:
-        return "planes"
+    def fits(self, problem: PoolProblem) -> bool:
+        """Tell whether the kernel can compute a pool of its window, strides and dilations."""
+        raise NotImplementedError
 
     def arguments_for(self, problem: PoolProblem) -> dict[str, Dim]:
         return problem.arguments() | {"x_channel": problem.x[1], "y_channel": problem.y[1]}
@@ -245,7 +248,7 @@ class NchwPoolKernel(Kernel[PoolProblem]):
         shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
         gaps = f"d{self.dilations[0]}x{self.dilations[1]}"
         words = self.tile.name.removeprefix("irc_tile_").rsplit("_", 1)[0]
-        return symbol("pool", self.mode, shape, gaps, self.counted, words, "")
+        return symbol("pool", self.label, self.mode, shape, gaps, self.counted, words, "")
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
@@ -261,28 +264,103 @@ class NchwPoolKernel(Kernel[PoolProblem]):
         extents = product(sizes[n] for n in ("batch", "channels", "oh", "ow"))
         return extents * (self.window[0] * self.window[1])
 
+    @property
+    def span(self) -> int:
+        """Columns from the first to the last of a window."""
+        return _span(self.window[1], self.dilations[1])
+
+    @property
+    def counts(self) -> bool:
+        """Whether windows have different numbers of positions by which their sums are divided."""
+        return self.mode == "average" and self.counted != "window"
+
+    @property
+    def bounds(self) -> dict[str, str]:
+        """From where to where positions count, in templates."""
+        padded = self.counted == "padded"
+        low = {f"low_{a}": f"-g->pad_{a}" if padded else "0" for a in "hw"}
+        return low | {f"high_{a}": f"g->i{a} + g->end_{a}" if padded else f"g->i{a}" for a in "hw"}
+
+    @property
+    def given(self) -> dict[str, object]:
+        """Names in the templates of all."""
+        found = names(self.tile)
+        pairs = (("K", self.window), ("S", self.strides), ("D", self.dilations))
+        return (
+            found
+            | {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
+            | {
+                "S": self.symbol,
+                "fold": self.folded("next"),
+                "empty": "0" if self.mode == "average" else "-INFINITY",
+                "worthwhile": WORTHWHILE,
+            }
+        )
+
+    def division(self, first: str = "", passed: str = "") -> list[Part]:
+        """Print the entry, which divides planes among threads.
+
+        first: what a part begins with; passed: what it gives to each plane, a comma in front.
+        """
+        part = f"{self.symbol}_part"
+        if self.has_workspaces:
+            divided = f"irc_divide(pool, planes, {part}, (void *)g, g->own, g->own_bytes, g->owners)"
+            own = {"own_parameter": ", char *own", "own_given": ", g->own"}
+        else:
+            divided = f"pool->parallel_for(pool->self, planes, {part}, (void *)g)"
+            own = {"own_parameter": "", "own_given": ""}
+        text = fill(_SPLIT, **self.given, **self.interface, **own, divided=divided, fill=first, passed=passed)
+        return [DIVIDE, text] if self.has_workspaces else [text]
+
+    def folded(self, value: str) -> str:
+        """Print the fold of `acc` and a value."""
+        return f"acc + {value}" if self.mode == "average" else f"{names(self.tile)['V']}_max(acc, {value})"
+
+
+@kernel
+class NchwPoolKernel(PlanePool):
+    """A generated pool of planes, by rows of folded rows in a buffer."""
+
+    def fits(self, problem: PoolProblem) -> bool:
+        return self.span + 16 * self.strides[1] <= ROW  # one vector of results, at least
+
+    def cycles(self, problem: PoolProblem) -> float:
+        (oh, ow), lanes = map(likely_extent, problem.result), self.tile.lanes
+        width = (ow - 1) * self.strides[1] + self.span
+        taken = self.strides[1] if self.strides[1] <= 2 else lanes  # loads of a vector of the row's elements
+        rows, columns = -(-width // lanes) * self.window[0], -(-ow // lanes) * self.window[1] * taken
+        return likely(problem.batch) * likely(problem.channels) * oh * ((rows + columns) / LOADS + STORED_ROW)
+
+    @property
+    def label(self) -> str:
+        return "planes"
+
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        most = min(sizes["ow"], (ROW - self.span) // self.strides[1])
+        width, slack = (most - 1) * self.strides[1] + self.span, self.tile.lanes * (self.strides[1] + 1)
+        pitch = -(-(width + slack) // 16) * 16
+        counts = 2 * (most + self.tile.lanes) if self.counts else 0
+        return (min(4 * pitch, ROW + slack) + counts) * self.tile.dtype.itemsize
+
     def parts(self) -> list[Part]:
         t = self.tile
-        average = self.mode == "average"
-        pairs = (("K", self.window), ("S", self.strides), ("D", self.dilations))
-        given = names(t) | {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
-        given |= {
-            "S": self.symbol,
-            "span": _span(self.window[1], self.dilations[1]),
+        given = self.given | {
+            "span": self.span,
             "row": ROW,
             "slack": t.lanes * (self.strides[1] + 1),
-            "fold": "acc + next" if average else f"{given['V']}_max(acc, next)",
-            "empty": "0" if average else "-INFINITY",
-            "worthwhile": WORTHWHILE,
             "unroll": "IRC_FULL_UNROLL" if self.window[1] <= 16 else "",
         }
-        text = dict.fromkeys(("counts", "divide", "count_room", "count_columns", "count_row", "counts_given"), "")
-        if average:
-            text = self._dividing(given)
+        names_of_shares = ("counts", "divide", "count_room", "count_columns", "count_row", "counts_given")
+        text = dict.fromkeys(names_of_shares, "")
+        if self.counts:
+            text = self._sharing(given)
+        elif self.mode == "average":
+            text["divide"] = f"\n        acc *= ({given['T']})1 / {self.window[0] * self.window[1]};"
         return [
             prelude(t, plain(t.dtype)),
-            fill(_CALL, **given),
-            fill(_BODY, **given, **text, take=self._take(), **self.interface),
+            fill(CALL, **given),
+            fill(_BODY, **given, **text, take=self._take()),
+            *self.division(passed=f", ({given['T']} *)own"),
         ]
 
     @property
@@ -290,29 +368,15 @@ class NchwPoolKernel(Kernel[PoolProblem]):
         (kh, kw), (sh, sw) = self.window, self.strides
         return f"Pool, NCHW, {self.tile.dtype}: {self.mode} of {kh} x {kw} windows, strides {sh} and {sw}."
 
-    def _bounds(self, axis: str) -> tuple[str, str]:
-        """Print from where to where positions count."""
-        if self.counted == "padded":
-            return f"-g->pad_{axis}", f"g->i{axis} + g->end_{axis}"
-        return "0", f"g->i{axis}"
-
-    def _dividing(self, given: dict[str, object]) -> dict[str, str]:
-        """Return what a mean adds to the templates."""
+    def _sharing(self, given: dict[str, object]) -> dict[str, str]:
+        """Return what a mean of counted positions adds to the templates."""
         v, t = given["V"], given["T"]
-        if self.counted == "window":
-            share = f"\n        acc *= ({t})1 / {self.window[0] * self.window[1]};"
-            return dict.fromkeys(("counts", "count_room", "count_columns", "count_row", "counts_given"), "") | {
-                "divide": share
-            }
-        (low_h, high_h), (low_w, high_w) = self._bounds("h"), self._bounds("w")
-        ends = {"low_h": low_h, "high_h": high_h, "low_w": low_w, "high_w": high_w}
-        room = f"{ROW} + {self.tile.lanes}"
         return {
             "counts": f", const {t} *shares",
             "divide": f"\n        acc *= {v}_load(shares + j);",
-            "count_room": f"\n    _Alignas(64) {t} counts[{room}], shares[{room}] = {{0}};",
-            "count_columns": fill(_COUNT_COLUMNS, **given, **ends),
-            "count_row": fill(_COUNT_ROW, **given, **ends),
+            "count_room": fill(_COUNT_ROOM, **given),
+            "count_columns": fill(_COUNT_COLUMNS, **given, **self.bounds),
+            "count_row": fill(_COUNT_ROW, **given, **self.bounds),
             "counts_given": ", shares",
         }
 

@@ -243,8 +243,7 @@ static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int6
 
 /* Blocks of two row tiles of a group with one panel of B, all packed chunks; meanwhile `next` comes nearer. */
 static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $X *a, const $B *stored, const uint16_t *b,
-                        int64_t block, int64_t end, int64_t col, const $B *next$meanwhile) {
-    _Alignas(64) float out[1024];
+                        float *out, int64_t block, int64_t end, int64_t col, const $B *next$meanwhile) {
     const int64_t chunks = g->chunk1 - g->chunk0, count = g->tile1 - g->tile0;
     const int first = g->chunk0 == 0, last = g->chunk1 * 32 >= g->k;
     const int64_t total = next ? chunks * $panel_lines : 0, places = (end - block) * $points;
@@ -261,7 +260,7 @@ $choose
 }
 
 /* Groups of rows x panels of columns, begin to end, of the stripe that is packed. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t panels = (g->n + 31) / 32, blocks = (g->tile1 - g->tile0 + 1) / 2;
     ${S}_out o = {.c = g->c, .c_row = g->c_row, .n = g->n};$slots_here
@@ -270,8 +269,8 @@ $begin$first    for (; begin < end; begin++) {
         const $B *const stored = ${S}_panel(g, g->b, p);
         const $B *const next = $next + $chunk_start : 0;
 $operand
-        ${S}_blocks(g, &o, g->a, stored, b, blocks * group / g->groups, blocks * (group + 1) / g->groups, p * 32,
-                    next$split);
+        ${S}_blocks(g, &o, g->a, stored, b, (float *)own, blocks * group / g->groups,
+                    blocks * (group + 1) / g->groups, p * 32, next$split);
     }
 $end}
 """
@@ -279,7 +278,8 @@ $end}
 NEXT = "p + 1 < panels && begin + 1 < end ? ${S}_panel(g, g->b, p + 1)"
 
 # Where B is split: while a panel is multiplied, the next one is split and the one after it fetched.
-SPLIT_FIRST = """    _Alignas(64) uint16_t terms[2][$most_chunks * 3072];
+SPLIT_FIRST = """    uint16_t *const even = (uint16_t *)(own + 4096);
+    uint16_t *const terms[2] = {even, even + (g->chunk1 - g->chunk0) * 3072};
     irc_splitting split = ${S}_split(g, begin % panels, terms[begin % 2]);
 """
 
@@ -307,7 +307,8 @@ IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, int64_t cut, 
 }
 """
 
-CONV_SPLIT_FIRST = """    _Alignas(64) uint16_t terms[2][$most_chunks * 3072];
+CONV_SPLIT_FIRST = """    uint16_t *const even = (uint16_t *)(own + 4096);
+    uint16_t *const terms[2] = {even, even + (g->chunks + cuts - 1) / cuts * 3072};
     int turn = 0;
     irc_splitting split = ${S}_split(g, begin % panels, 0, cuts, terms[0]);
 """
@@ -340,10 +341,10 @@ static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
             g->chunk1 = chunks - g->chunk0 < step ? chunks : g->chunk0 + step;
             if (alone) {
                 ${packed}${S}_pack_part(g, 0, g->tile1 - g->tile0);
-                ${S}_part(g, 0, g->groups * panels);
+                ${S}_part(g, g->own, 0, g->groups * panels);
             } else {
                 ${packed}pool->parallel_for(pool->self, g->tile1 - g->tile0, ${S}_pack_part, g);
-                pool->parallel_for(pool->self, g->groups * panels, ${S}_part, g);
+                irc_divide(pool, g->groups * panels, ${S}_part, g, g->own, g->own_bytes, g->owners);
             }
             g->chunk0 = g->chunk1;
         } while (g->chunk0 < chunks);

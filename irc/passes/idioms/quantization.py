@@ -133,8 +133,11 @@ def _decoded(node: Node, x: Constant, scale: Constant, zero: Constant | None) ->
 
 
 # -------------------------------------------------------------------------------- to ONNX
-def quantized_and_back(graph: Graph, node: Node) -> Value | None:
-    """Recognise QuantizeLinear and DequantizeLinear as a FakeQuantize of 256 levels that keeps its range."""
+def quantized_and_back(graph: Graph, node: Node, odd: bool = False) -> Value | None:
+    """Recognise QuantizeLinear and DequantizeLinear as a FakeQuantize of 256 levels that keeps its range.
+
+    odd: whether zero points may be odd, which round halves the other way.
+    """
     x, arrays = node.inputs[0], [v.array for v in node.operands]
     assert isinstance(node.op, FakeQuantize)
     if x is None or x.rank is None or node.op.levels != 256 or x.dtype != f32 or len(arrays) != 5:
@@ -148,8 +151,8 @@ def quantized_and_back(graph: Graph, node: Node) -> Value | None:
     scale = (high - low) / 255
     zero = np.rint(-low / scale)
     exact = np.abs(-low / scale - zero) < WHOLE
-    if not np.all(exact) or np.any(zero < 0) or np.any(zero > 255) or np.any(zero % 2):
-        return None  # an odd one would round halves the other way
+    if not np.all(exact) or np.any(zero < 0) or np.any(zero > 255) or (np.any(zero % 2) and not odd):
+        return None
     axes = [i - low.ndim for i, n in enumerate(low.shape) if n != 1]
     if len(axes) > 1:
         return None

@@ -24,6 +24,11 @@ CASES = [
     Case(Gather(), (X, indices((4,), 0, 2, "i32"), axis(1))),
     Case(Gather(), (X, Spec("i64", (), values=1, const=True), axis(1))),
     Case(Gather(), (X, at(2, 0, -1), axis(0))),
+    *(  # regular ones: repeated, by strides, backwards, all the same; and a last run that is shorter
+        Case(Gather(), (X, at(*numbers), axis(2)))
+        for numbers in ((0, 0, 1, 1, 2, 2), (0, 2, 4), (4, 3, 2, 1), (3, 3, 3), (1, 1, 3, 3), (0, 0, 1, 1, 2))
+    ),
+    Case(Gather(batch_dims=1), (X, at(1, 1, 0), axis(1))),
     Case(Gather(), (X, indices((0,), 0, 2), axis(0))),
     *(
         Case(Gather(), (Spec(t, (6,)), indices((4,), -6, 5), axis(0)))

@@ -1,0 +1,93 @@
+"""Memory of the arena for what threads need for themselves, so that little of it is on their stacks.
+
+Kernels say how much a part of a call needs (`Kernel.own_bytes`).  Of the local buffers of loops, the largest are moved
+here until the rest fits a small frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from irc.expr import Const, Expr, Size
+from irc.ir.dim import Dim
+from irc.ir.types import u8
+from irc.kernels.core.choices import current
+from irc.kernels.core.workspace import FRAME, MOST, UNKNOWN, aligned
+from irc.loops.ir import Alloc, Buffer, For, Function, KernelCall, Own, Program, Stmt, bodies
+
+LOCALS = FRAME // 2
+"""Bytes of local buffers that a function may have on the stack, which has saved registers and spilled values too."""
+ALONE = 50_000
+"""Products below which a call of a kernel is not divided among threads."""
+
+
+def allot(program: Program, threads: bool = True) -> None:
+    """Give each function of a program the memory that its kernels and local buffers need; once for a program.
+
+    threads: whether calls may be divided among threads, each of which needs its own.
+    """
+    for function in program.functions:
+        _allot(function, current().parts if threads else 1)
+
+
+def _allot(function: Function, most: int) -> None:
+    calls = [(s, k) for s, k in _within(function.body) if isinstance(s, KernelCall) and s.kernel.has_workspaces]
+    moved = _large([(s, k) for s, k in _within(function.body) if isinstance(s, Alloc)])
+    shares = [_of_call(s, most) for s, _ in calls]
+    for (call, _), (bytes, owners) in zip(calls, shares, strict=True):
+        call.own = Own(_buffer(function, bytes * owners), bytes, owners)
+    if moved:
+        bytes = sum(aligned(int(s.buffer.bytes)) for s, _ in moved)
+        owners = max(min(most, extent) for _, extent in moved)
+        buffer, at = _buffer(function, bytes * owners), 0
+        for alloc, _ in moved:
+            alloc.own = Own(buffer, bytes, owners, at)
+            at += aligned(int(alloc.buffer.bytes))
+
+
+def _buffer(function: Function, bytes: int) -> Buffer:
+    made = Buffer(f"own{len(function.scratch)}", u8, (Dim.of(bytes),), "arena", origin=function.origin)
+    function.scratch = (*function.scratch, made)
+    return made
+
+
+def _of_call(call: KernelCall, most: int) -> tuple[int, int]:
+    """Compute the bytes that each part of a call needs, and how many parts may run at the same time."""
+    kernel = call.kernel
+    sizes = {name: _dim(e) for name, e in zip(kernel.sizes, call.sizes, strict=True)}
+    bytes = kernel.own_bytes({n: UNKNOWN if d is None or not d.is_const else int(d) for n, d in sizes.items()})
+    if all(d is not None for d in sizes.values()):
+        work = kernel.flops(sizes)
+        if work.is_const and int(work) < 2 * ALONE:
+            most = 1
+    return max(aligned(bytes), 0), most
+
+
+def _dim(e: Expr) -> Dim | None:
+    if isinstance(e, Const):
+        return Dim.of(int(e.value))
+    return e.dim if isinstance(e, Size) else None
+
+
+def _within(stmts: list[Stmt], extent: int = 1) -> Iterator[tuple[Stmt, int]]:
+    """Yield statements, with how many threads there may be in them: the iterations of the parallel loop around it."""
+    for s in stmts:
+        yield s, extent
+        inner = extent
+        if isinstance(s, For) and s.kind == "parallel" and extent == 1:
+            found = _dim(s.extent)
+            inner = int(found) if found is not None and found.is_const else MOST
+        for body in bodies(s):
+            yield from _within(body, max(inner, 1))
+
+
+def _large(allocs: list[tuple[Alloc, int]]) -> list[tuple[Alloc, int]]:
+    """Choose what is moved: the largest, until the rest is at most LOCALS together."""
+    left = sum(int(s.buffer.bytes) for s, _ in allocs)
+    moved: list[tuple[Alloc, int]] = []
+    for alloc, extent in sorted(allocs, key=lambda a: -int(a[0].buffer.bytes)):
+        if left <= LOCALS:
+            break
+        moved.append((alloc, extent))
+        left -= int(alloc.buffer.bytes)
+    return moved
