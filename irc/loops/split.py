@@ -206,7 +206,9 @@ class Splitter:
 
     def _changes(self, cond: Expr, axis: Axis) -> list[Dim]:
         """List where along an axis a comparison has another outcome than before."""
-        if not isinstance(cond, Bin) or cond.op not in ("lt", "le") or not depends(cond, {axis.var}):
+        if not isinstance(cond, Bin) or cond.op not in ("lt", "le") or cond.a.dtype != i64:
+            return []
+        if not depends(cond, {axis.var}):
             return []
         return self._turns(cond.a, cond.b, 1 if cond.op == "lt" else 0, axis)
 

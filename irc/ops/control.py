@@ -127,7 +127,7 @@ class Loop(Op):
     counted: int | None = None
     sig = Sig("count?: i64[one], condition?: bool[one], *operands?: any -> *ys: any")
 
-    def infer(self, count: Value | None, condition: Value | None = None, *operands: Value) -> list[Type]:
+    def infer(self, count: Value | None = None, condition: Value | None = None, *operands: Value) -> list[Type]:
         body, n = self.body, self.carried
         number, going, *inner = body.inputs
         number.type, going.type = TensorType.of(i64, ()), TensorType.of(boolean, ())
@@ -170,7 +170,7 @@ class Loop(Op):
             going = going.producer.inputs[0]
         return going is self.body.inputs[1] or _is_true(going)
 
-    def reference(self, count: Any, condition: Any, *operands: Any) -> Any:
+    def reference(self, count: Any = None, condition: Any = None, *operands: Any) -> Any:
         carried, captured = list(operands[: self.carried]), operands[self.carried :]
         most = ENDLESS if count is None else int(count)
         going = True if condition is None else bool(condition)
