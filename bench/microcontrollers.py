@@ -1,14 +1,15 @@
-"""Flash, RAM and instructions on a Cortex-M4 in QEMU, beside emx-onnx-cgen and onnx2c where they are installed.
+"""Flash, RAM and instructions on a Cortex-M4 and a Cortex-M55 in QEMU, beside emx-onnx-cgen and onnx2c if installed.
 
     python -m bench.microcontrollers
 
 needs Debian's gcc-arm-none-eabi and qemu-system-arm; emx-onnx-cgen is on PyPI, onnx2c is built from its repository.
 All C is compiled with the same flags.  Flash: code, constants and weights of the model.  RAM: static memory, and the
-stack that a run wrote.  Instructions: of one run, in steps of 40.
+stack that a run wrote.  Instructions: of one run, in steps of 40 (31 on the M55).
 """
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import tempfile
@@ -30,15 +31,15 @@ def models(folder: Path) -> None:
     onnx.save(shipped.keyword_spotter(), folder / "dscnn.onnx")
 
 
-def by_irc(model: Path, folder: Path) -> dict[str, int]:
+def by_irc(model: Path, folder: Path, target: str) -> dict[str, int]:
     name = model.stem
-    shipped.folder_of(str(model), folder, name, "cortex-m4", weights="embed")
+    shipped.folder_of(str(model), folder, name, target, weights="embed")
     inputs, outputs = SIZES[name]
     infer = boards.INFER["irc"].format(name=name, NAME=name.upper(), inputs=inputs, outputs=outputs)
-    return boards.measured(folder, f"{name}.c", infer)
+    return boards.measured(folder, f"{name}.c", infer, target)
 
 
-def by_other(tool: str, model: Path, folder: Path) -> dict[str, int]:
+def by_other(tool: str, model: Path, folder: Path, target: str) -> dict[str, int]:
     folder.mkdir()
     if tool == "onnx2c":
         text = subprocess.run([tool, str(model)], check=True, capture_output=True, text=True).stdout
@@ -47,23 +48,29 @@ def by_other(tool: str, model: Path, folder: Path) -> dict[str, int]:
         command = [tool, "compile", "--large-temp-threshold", "0", str(model), str(folder / "model.c")]
         subprocess.run(command, check=True, capture_output=True)
     inputs, outputs = SIZES[model.stem]
-    entry = "entry" if tool == "onnx2c" else "model"
-    return boards.measured(folder, "model.c", boards.INFER["other"].format(entry=entry, inputs=inputs, outputs=outputs))
+    infer = boards.INFER["other"].format(entry="entry" if tool == "onnx2c" else "model", inputs=inputs, outputs=outputs)
+    return boards.measured(folder, "model.c", infer, target)
 
 
 def main() -> None:
-    print(f"{'':24}{'flash':>12}{'RAM':>12}{'instructions':>16}")
+    print(f"{'':36}{'flash':>12}{'RAM':>12}{'instructions':>16}")
     with tempfile.TemporaryDirectory() as scratch:
         models(Path(scratch))
-        for name in SIZES:
+        for target, name in itertools.product(("cortex-m4", "cortex-m55"), SIZES):
             model = Path(scratch, f"{name}.onnx")
-            rows = {"irc": by_irc(model, Path(scratch, f"{name}-irc"))}
-            for tool in ("emx-onnx-cgen", "onnx2c"):
-                if shutil.which(tool):
-                    rows[tool] = by_other(tool, model, Path(scratch, f"{name}-{tool}"))
-            for tool, found in rows.items():
-                ram = found["static"] + found["stack"]
-                print(f"{name + ' ' + tool:24}{found['flash']:>12,}{ram:>12,}{found['instructions']:>16,}")
+            show(f"{target} {name} irc", by_irc(model, Path(scratch, f"{name}-irc-{target}"), target))
+            for tool in filter(shutil.which, ("emx-onnx-cgen", "onnx2c")):
+                try:
+                    found = by_other(tool, model, Path(scratch, f"{name}-{tool}-{target}"), target)
+                except boards.DoesNotRunError as e:
+                    print(f"{target} {name} {tool}: {e}")
+                else:
+                    show(f"{target} {name} {tool}", found)
+
+
+def show(title: str, found: dict[str, int]) -> None:
+    ram = found["static"] + found["stack"]
+    print(f"{title:36}{found['flash']:>12,}{ram:>12,}{found['instructions']:>16,}")
 
 
 if __name__ == "__main__":

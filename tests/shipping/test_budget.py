@@ -50,14 +50,15 @@ def test_flash_ram_and_stack_are_those_of_the_tools(
     assert len(titles) == len(said["arena"]["tensors"]) > 0
 
 
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55"])
 def test_the_linker_s_map_and_the_watermark_of_a_board_say_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shipped.need("arm-none-eabi-gcc", "qemu-system-arm")
-    said = said_of(capsys, "--target", "cortex-m4")
-    folder = shipped.folder_of(DIGITS, tmp_path / "d", "digits", "cortex-m4", shapes=ONE, weights="embed")
+    said = said_of(capsys, "--target", target)
+    folder = shipped.folder_of(DIGITS, tmp_path / "d", "digits", target, shapes=ONE, weights="embed")
     infer = boards.INFER["irc"].format(name="digits", NAME="DIGITS", inputs=64, outputs=10)
-    found = boards.measured(folder, "digits.c", infer)
+    found = boards.measured(folder, "digits.c", infer, target)
     assert found["flash"] == boards.in_map(folder, "digits.o")
     assert 0 <= found["flash"] - said["flash_bytes"] < 64  # weights in the file have no constants around them
     assert 0 <= found["static"] - said["context_bytes"] - 4 * 10 < 64  # the result's array, aligned

@@ -16,6 +16,7 @@ from tests.support import shipped
 
 DIGITS = str(shipped.SAMPLES / "digits" / "digits.onnx")
 ONE = {"image": (1, 1, 8, 8)}
+RUN = ("m0 digits", "m4 dscnn", "m7 digits", "m55 digits", "m55 dscnn")
 WASI = str(Path(shipped.__file__).parent / "wasi.mjs")
 
 
@@ -34,9 +35,7 @@ def test_targets_without_vectors_get_plain_c(target: str) -> None:
     assert draft.manifest["target"]["machine"] == PRESETS[target].machine
 
 
-@pytest.mark.parametrize(
-    ("target", "model"), [("cortex-m0", "digits"), ("cortex-m4", "dscnn"), ("cortex-m7", "digits")]
-)
+@pytest.mark.parametrize(("target", "model"), [(f"cortex-{cpu}", name) for cpu, name in (item.split() for item in RUN)])
 def test_microcontrollers_compute_the_same(target: str, model: str, tmp_path: Path) -> None:
     shipped.need("make", "arm-none-eabi-gcc", "qemu-system-arm")
     given = shipped.keyword_spotter() if model == "dscnn" else DIGITS

@@ -1,16 +1,46 @@
-"""What a Cortex-M takes for a model: compiled, linked with `bare_metal/measure.c` and run in QEMU."""
+"""Boards of QEMU with a Cortex-M, and what a model takes there: linked with `bare_metal/measure.c` and run."""
 
 from __future__ import annotations
 
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from irc.toolchain import frames
 from irc.toolchain.c_compiler import source_flags
+from irc.toolchain.presets import PRESETS
 
 BARE_METAL = Path(__file__).resolve().parent / "bare_metal"
-FLAGS = (*source_flags(False, False), "-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
-"""Those that the Makefile of a folder has for cortex-m4."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A machine of QEMU: its name, the file of its memory, the clock of its SysTick, the bytes of stack watched."""
+
+    machine: str
+    memory: str
+    mhz: int
+    painted: int
+
+    @property
+    def script(self) -> tuple[str, ...]:
+        """How a program is laid out for it."""
+        return ("-T", str(BARE_METAL / self.memory), "-L", str(BARE_METAL))
+
+
+BOARDS = {
+    "cortex-m0": Board("mps2-an385", "mps2.ld", 25, 2 << 20),
+    "cortex-m4": Board("mps2-an386", "mps2.ld", 25, 2 << 20),
+    "cortex-m7": Board("mps2-an500", "mps2.ld", 25, 2 << 20),
+    "cortex-m55": Board("mps3-an547", "mps3.ld", 32, 128 << 10),
+}
+"""By target."""
+
+
+class DoesNotRunError(Exception):
+    """A program that the emulator gave up."""
+
+
 INFER = {
     "irc": """#include "{name}.h"
 static _Alignas(64) unsigned char context[{NAME}_CONTEXT_BYTES];
@@ -31,19 +61,25 @@ void infer(void) {{ {entry}(in, out); }}
 }
 
 
-def measured(folder: Path, source: str, infer: str, flags: tuple[str, ...] = FLAGS) -> dict[str, int]:
+def measured(folder: Path, source: str, infer: str, target: str = "cortex-m4") -> dict[str, int]:
     """Compile a source of the folder; its flash, RAM (static, the stack of a run), instructions, all of one run."""
+    board = BOARDS[target]
     (folder / "infer.c").write_text(infer)
-    gcc = ("arm-none-eabi-gcc", *flags, "-fstack-usage")
+    gcc = ("arm-none-eabi-gcc", *source_flags(False, False), *PRESETS[target].flags, "-fstack-usage", "-w")
+    own = (f"-DMHZ={board.mhz}", f"-DPAINTED={board.painted}")
     for name in (source, "infer.c", str(BARE_METAL / "measure.c"), str(BARE_METAL / "start.c")):
-        target = str(folder / f"{Path(name).stem}.o")
-        subprocess.run([*gcc, "-w", "-c", name, "-o", target], cwd=folder, check=True, timeout=120)
+        compiled = str(folder / f"{Path(name).stem}.o")
+        subprocess.run([*gcc, *own, "-c", name, "-o", compiled], cwd=folder, check=True, timeout=120)
     objects = [f"{Path(source).stem}.o", "infer.o", "measure.o", "start.o"]
-    link = ["--specs=rdimon.specs", "-T", str(BARE_METAL / "memory.ld"), *objects, "-lm", "-o", "board"]
+    link = ["--specs=rdimon.specs", *board.script, *objects, "-lm", "-o", "board"]
     subprocess.run([*gcc, *link, "-Wl,-Map=board.map"], cwd=folder, check=True, timeout=60)
-    emulator = ["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-icount", "shift=0", "-kernel", "board"]
+    emulator = ["qemu-system-arm", "-M", board.machine, "-nographic", "-icount", "shift=0", "-kernel", "board"]
     semihosting = ["-semihosting-config", "enable=on,target=native"]
-    run = subprocess.run([*emulator, *semihosting], cwd=folder, capture_output=True, text=True, timeout=120, check=True)
+    run = subprocess.run(
+        [*emulator, *semihosting], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    if run.returncode:
+        raise DoesNotRunError(f"does not run in the memory of {board.machine}")
     instructions, stack = map(int, run.stdout.split()[-2:])
     stack -= frames.usage((folder / "infer.su").read_text())["infer"]
     own, harness = frames.sections([folder / objects[0]]), frames.sections([folder / "infer.o"])

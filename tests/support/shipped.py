@@ -16,11 +16,9 @@ from onnx import helper, numpy_helper
 import irc
 from irc.driver import CompileOptions, sources
 from irc.runtime.artifact import write_artifact
+from tests.support import boards
 
 SAMPLES = Path(__file__).resolve().parent.parent.parent / "samples"
-BARE_METAL = Path(__file__).resolve().parent / "bare_metal"
-BOARDS = {"cortex-m0": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m7": "mps2-an500"}
-"""Machines of QEMU that run code for these targets."""
 HOSTED = {
     "riscv64": ("qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"),
     "armv7": ("qemu-arm", "-L", "/usr/arm-linux-gnueabihf"),
@@ -50,13 +48,14 @@ def need(*commands: str) -> None:
 
 def run_on_board(folder: Path, name: str, target: str, arguments: Sequence[str], extra: Sequence[str] = ()) -> None:
     """Link the folder's library and main.c for a board without an operating system, and run it in its emulator."""
+    board = boards.BOARDS[target]
     text = (folder / "Makefile").read_text()
     flags = next(line.partition("=")[2].split() for line in text.splitlines() if line.startswith("TARGET_FLAGS"))
-    link = ["--specs=rdimon.specs", "-T", str(BARE_METAL / "memory.ld"), "-lm", "-o", "board"]
-    objects = [str(BARE_METAL / "start.c"), "main.o", f"lib{name}.a"]
+    link = ["--specs=rdimon.specs", *board.script, "-lm", "-o", "board"]
+    objects = [str(boards.BARE_METAL / "start.c"), "main.o", f"lib{name}.a"]
     subprocess.run(["arm-none-eabi-gcc", *flags, *extra, *objects, *link], cwd=folder, check=True, timeout=60)
     given = ",".join(f"arg={a}" for a in (name, *arguments))
-    emulator = ["qemu-system-arm", "-M", BOARDS[target], "-nographic", "-kernel", "board"]
+    emulator = ["qemu-system-arm", "-M", board.machine, "-nographic", "-kernel", "board"]
     config = ["-semihosting-config", f"enable=on,target=native,{given}"]
     done = subprocess.run([*emulator, *config], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,9 +1,8 @@
-/* Runs infer() on a Cortex-M of QEMU, started with -icount shift=0: prints its instructions, in steps of 40 (SysTick at
-   25 MHz, an instruction takes 1 ns), and the bytes of stack below its caller that were written. */
+/* Runs infer() on a Cortex-M of QEMU, started with -icount shift=0: prints its instructions, in steps of 1000 / MHZ (of
+   SysTick; an instruction takes 1 ns), and the bytes of stack below its caller that were written. */
 #include <stdint.h>
 #include <stdio.h>
 
-#define PAINTED (2 << 20)
 #define SYSTICK ((volatile uint32_t *)0xE000E010)
 
 void infer(void);
@@ -20,6 +19,6 @@ int main(void) {
     const uint32_t ticks = 0xFFFFFF - SYSTICK[2];
     int used = PAINTED;
     while (used > 0 && sp[-used] == 0xA5) used--;
-    printf("%lu %d\n", (unsigned long)ticks * 40, used);
+    printf("%lu %d\n", (unsigned long)((uint64_t)ticks * 1000 / MHZ), used);
     return 0;
 }
