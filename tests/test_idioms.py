@@ -21,6 +21,7 @@ from irc.ir.graph import Model
 from irc.version import VERSION
 
 openvino: Any = pytest.importorskip("openvino")
+operations: Any = pytest.importorskip("openvino.opset13")
 onnxruntime: Any = pytest.importorskip("onnxruntime")
 
 
@@ -307,6 +308,53 @@ def test_there_and_back_has_the_same_nodes(name: str, tmp_path: Path) -> None:
         wanted = irc.compile(source, backend="numpy")(*feeds)
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+WIDE = 128 * np.array([0.07, 0.11, 0.05], np.float32).reshape(3, 1)
+NARROW = WIDE / 128 * 127
+
+
+@pytest.mark.parametrize(
+    ("limits", "levels", "zero", "before"),
+    [
+        ((-0.7, 1.85), 256, np.uint8(70), []),
+        ((-0.71, 1.84), 256, np.uint8(71), []),
+        ((-1.28, 1.27), 256, np.int8(0), []),
+        ((-1.27, 1.27, -12.7, 12.7), 255, np.int8(0), ["Clip"]),
+        ((-0.3, 1.2), 16, np.uint8(3), ["Clip"]),
+        ((-WIDE, NARROW), 256, np.int8([0, 0, 0]), []),
+        ((-NARROW, NARROW), 255, np.int8([0, 0, 0]), ["Max", "Min"]),
+        ((-WIDE, NARROW, -1.28, 1.27), 256, np.int8([0, 0, 0]), []),
+        ((-71, 184), 256, None, []),  # 0.5 is halfway, and 71 is odd
+        ((-1, 1), 256, None, []),  # 0 is no level
+    ],
+)
+def test_fake_quantize_is_quantized_and_back(
+    limits: Any, levels: int, zero: Any, before: list[str], tmp_path: Path
+) -> None:
+    """Next to every half, and beyond the limits, ONNX Runtime and OpenVINO take the right level."""
+    limits = [np.float32(v) for v in (limits if len(limits) == 4 else limits * 2)]
+    low, high, out_low, out_high = (v.astype(np.float64) for v in limits)
+    places = np.concatenate([np.arange(levels - 1) + 0.501, np.arange(levels - 1) + 0.499, [-40.0, levels + 40.0]])
+    x = np.broadcast_to(low + places * (high - low) / (levels - 1), (3, len(places))).astype(np.float32)
+    parameter, ends = operations.parameter(x.shape, name="x"), [operations.constant(v) for v in limits]
+    made = openvino.Model([operations.fake_quantize(parameter, *ends, levels)], [parameter])
+    openvino.save_model(made, tmp_path / "m.xml", compress_to_fp16=False)
+    irc.convert(str(tmp_path / "m.xml"), str(tmp_path / "m.onnx"))
+    graph = onnx.load(tmp_path / "m.onnx").graph
+    found = [n.op_type for n in graph.node]
+    assert ("QuantizeLinear" in found) == (zero is not None)
+    if zero is not None:
+        assert found == [*before, "QuantizeLinear", "DequantizeLinear"]
+        points = [a for a in map(onnx.numpy_helper.to_array, graph.initializer) if a.dtype.kind in "iu"]
+        assert len(points) == (1 if np.array_equal(limits[:2], limits[2:]) else 2)
+        assert all(a.dtype == zero.dtype and np.array_equal(a, zero) for a in points)
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    level = np.clip(np.rint((x - low) / (high - low) * (levels - 1)), 0, levels - 1)
+    wanted = out_low + level * (out_high - out_low) / (levels - 1)
+    theirs = openvino.Core().compile_model(made, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})([x])
+    for got in (session.run(None, {"x": x})[0], theirs[0]):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_a_bias_that_something_else_needs_stays_apart(tmp_path: Path) -> None:

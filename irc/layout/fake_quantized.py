@@ -32,7 +32,7 @@ def run(graph: Graph, isa: Isa) -> int:
     if not done:
         return 0
     for node in graph.nodes:
-        made = quantized_and_back(graph, node, odd=True) if isinstance(node.op, FakeQuantize) else None
+        made = quantized_and_back(graph, node) if isinstance(node.op, FakeQuantize) else None
         if made is not None:
             replace_value(graph, node.outputs[0], made)
     graph.prune()

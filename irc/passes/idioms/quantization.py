@@ -19,6 +19,8 @@ from irc.passes.simplify import is_all
 
 WHOLE = 1e-3
 """How far a zero point that is computed from rounded limits may be from a whole number."""
+SHORT = 11
+"""How many bits the significands of round numbers have: those of f16."""
 EXACT = {i4, u4, i8, u8, i16, u16}
 """Types whose differences f32 has exactly."""
 
@@ -133,33 +135,71 @@ def _decoded(node: Node, x: Constant, scale: Constant, zero: Constant | None) ->
 
 
 # -------------------------------------------------------------------------------- to ONNX
-def quantized_and_back(graph: Graph, node: Node, odd: bool = False) -> Value | None:
-    """Recognise QuantizeLinear and DequantizeLinear as a FakeQuantize of 256 levels that keeps its range.
+def quantized_and_back(graph: Graph, node: Node) -> Value | None:
+    """Recognise QuantizeLinear and DequantizeLinear as a FakeQuantize whose ranges both hold 0 as one of its levels.
 
-    odd: whether zero points may be odd, which round halves the other way.
+    That is exact: the level of x is the quotient by the step, rounded as it is, plus the level of 0, the zero point.
+    Up to 256 levels are bytes: signed where 0 is in their middle, with the zero point 0, else unsigned.  256 saturate
+    at the limits; fewer (255 are common) need a Clip before.  The range of the result may have a step and a zero
+    point of its own.
+
+    What is halfway between two levels goes to the even level, which is the even quotient where the zero point is even.
+    An odd one is left alone if round numbers are halfway.  Else roundings decide what is halfway: those of the limits
+    and of the step, which engines compute in ways of their own, or f32 has some halves, in all of its 24 bits.
     """
     x, arrays = node.inputs[0], [v.array for v in node.operands]
     assert isinstance(node.op, FakeQuantize)
-    if x is None or x.rank is None or node.op.levels != 256 or x.dtype != f32 or len(arrays) != 5:
+    levels = node.op.levels
+    if x is None or x.rank is None or levels > 256 or x.dtype != f32 or len(arrays) != 5:
         return None
     limits = [a for a in arrays[1:] if a is not None]
-    if len(limits) != 4 or len({a.shape for a in limits}) != 1:
+    if len(limits) != 4 or max(a.ndim for a in limits) > x.rank:
         return None
-    low, high = (a.astype(np.float64) for a in limits[:2])
-    if not np.array_equal(limits[0], limits[2]) or not np.array_equal(limits[1], limits[3]) or not np.all(low < high):
+    shape = np.broadcast_shapes(*(a.shape for a in limits))
+    axes = [i - len(shape) for i, n in enumerate(shape) if n != 1]
+    low, high, out_low, out_high = (np.broadcast_to(a, shape).astype(np.float64) for a in limits)
+    entry, result = _steps(low, high, levels), _steps(out_low, out_high, levels)
+    if len(axes) > 1 or entry is None or result is None or _rounds_otherwise(low, high, entry[1], levels):
         return None
-    scale = (high - low) / 255
+    b, axis = Builder(graph, node.name, node.loc), axes[0] + x.rank if axes else 1
+    if levels < 256:
+        x = _limited(b, x, limits[0], limits[1])
+    kind, away = (i8, levels // 2) if all(np.all(zero == levels // 2) for _, zero in (entry, result)) else (u8, 0)
+    ends: list[tuple[Value, Value]] = []
+    for scale, zero in (entry, result):
+        if ends and all(np.array_equal(*pair) for pair in zip(entry, result, strict=True)):
+            ends.append(ends[0])
+            continue
+        vector = [-1] if axes else []
+        ends.append((b.const(scale.reshape(vector), f32), b.const((zero - away).reshape(vector), kind)))
+    return b.DequantizeLinear(b.QuantizeLinear(x, *ends[0], axis=axis), *ends[1], axis=axis)
+
+
+def _steps(low: Array, high: Array, levels: int) -> tuple[Array, Array] | None:
+    """Return (step, level of 0) of ranges, in f64; None where 0 is no level of one."""
+    if not np.all(low < high):
+        return None
+    scale = (high - low) / (levels - 1)
     zero = np.rint(-low / scale)
-    exact = np.abs(-low / scale - zero) < WHOLE
-    if not np.all(exact) or np.any(zero < 0) or np.any(zero > 255) or (np.any(zero % 2) and not odd):
-        return None
-    axes = [i - low.ndim for i, n in enumerate(low.shape) if n != 1]
-    if len(axes) > 1:
-        return None
-    b, axis = Builder(graph, node.name, node.loc), axes[0] if axes else 1
-    shape = [-1] if axes else []
-    factors, zeros = b.const(scale.reshape(shape), f32), b.const(zero.reshape(shape), u8)
-    return b.DequantizeLinear(b.QuantizeLinear(x, factors, zeros, axis=axis), factors, zeros, axis=axis)
+    whole = np.abs(-low / scale - zero) < WHOLE
+    return (scale, zero) if np.all(whole & (zero >= 0) & (zero < levels)) else None
+
+
+def _rounds_otherwise(low: Array, high: Array, zero: Array, levels: int) -> bool:
+    """Tell whether a number of SHORT bits is halfway to an even level whose quotient is odd, as 0 is an odd level."""
+    suspects = (zero % 2 == 1) & (zero * (high - low) == -low * (levels - 1))
+    least, most = low[suspects][:, None], high[suspects][:, None]
+    halves = least + (np.arange(levels - 1) + 0.5) * (most - least) / (levels - 1)
+    significands = np.frexp(halves)[0] * (1 << SHORT)
+    return bool(np.any(significands == np.rint(significands)))
+
+
+def _limited(b: Builder, x: Value, low: Array, high: Array) -> Value:
+    """Limit x to the range: ONNX's Clip has one number for each limit."""
+    least, most = (b.const(a.reshape([]) if a.size == 1 else a, f32) for a in (low, high))
+    if low.size == high.size == 1:
+        return b.Clip(x, least, most)
+    return b.Min(b.Max(x, least), most)
 
 
 def compressed(graph: Graph, node: Node) -> Value | None:
