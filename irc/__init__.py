@@ -130,8 +130,9 @@ def to_onnx(
     """
     from irc import driver
     from irc.conversion import SaveOptions
+    from irc.diagnostics import Sink
 
-    model = driver.reshape(model, dict(shapes or {}))
+    model = driver.reshape(model, dict(shapes or {}), Sink())
     options = SaveOptions(opset=opset, compress_fp16=compress_fp16, to=to)
     return driver.to_onnx(driver.simplify(model) if simplify else model, options)
 
@@ -162,7 +163,7 @@ def convert(
     compress_fp16: bool = False,
     to: str | None = None,
 ) -> list[Diagnostic]:
-    """`load` and `save`, with a part of the model or other shapes of inputs in between.  Returns what `save` does.
+    """`load` and `save`, with a part of the model or other shapes of inputs in between.  Returns the notes on it.
 
     inputs, outputs: as for `extract`.  The other options are those of `save`.
     shapes: {"x": (1, 3, "h", None)} binds symbolic sizes, names them, changes fixed ones, and leaves None as it is.
@@ -171,9 +172,11 @@ def convert(
     where an operation does not fit the shapes any more), OSError.
     """
     from irc import driver
+    from irc.diagnostics import Sink
 
-    model = driver.reshape(driver.extract(load(source), inputs, outputs), dict(shapes or {}))
-    return save(
+    notes = Sink()
+    model = driver.reshape(driver.extract(load(source), inputs, outputs), dict(shapes or {}), notes)
+    written = save(
         driver.simplify(model) if simplify else model,
         path,
         opset=opset,
@@ -183,6 +186,7 @@ def convert(
         compress_fp16=compress_fp16,
         to=to,
     )
+    return [*notes, *written]
 
 
 def compile(

@@ -132,11 +132,11 @@ def extract(model: Model, inputs: Sequence[str] | None, outputs: Sequence[str] |
     return extraction.extract(model, inputs, outputs)
 
 
-def reshape(model: Model, shapes: Mapping[str, Sequence[int | str | None]]) -> Model:
+def reshape(model: Model, shapes: Mapping[str, Sequence[int | str | None]], notes: Sink) -> Model:
     """The model with these input shapes; ConversionError with every finding."""
     from irc.editing import reshaping
 
-    return reshaping.reshape(model, shapes)
+    return reshaping.reshape(model, shapes, notes)
 
 
 def simplify(model: Model) -> Model:

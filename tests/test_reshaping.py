@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 import irc
 
@@ -130,3 +131,53 @@ def test_a_body_follows(tmp_path: Path) -> None:
     np.testing.assert_allclose(onnxruntime(tmp_path / "a.onnx", x=x), 4 * x, rtol=1e-5)
     irc.convert(source, tmp_path / "a.xml", shapes={"x": (4, 5)})
     np.testing.assert_allclose(openvino(tmp_path / "a.xml", x), 4 * x, rtol=1e-5)
+
+
+def branching_model() -> onnx.ModelProto:
+    """Of x [1, 1, n] two products by rate, one of windows of 8 and one of rows of 4, and what only n decides."""
+    port, node, graph = helper.make_tensor_value_info, helper.make_node, helper.make_graph
+    windows = graph([node("Conv", ["x", "W"], ["p"])], "windows", [], [port("p", TensorProto.FLOAT, None)])
+    rows = graph([node("MatMul", ["x", "M"], ["q"])], "rows", [], [port("q", TensorProto.FLOAT, None)])
+    results = [port("a", TensorProto.FLOAT, None), port("b", TensorProto.FLOAT, None)]
+    copied = graph([node("Identity", ["x"], ["a"]), node("Identity", ["two"], ["b"])], "copied", [], results)
+    computed = [node("Neg", ["x"], ["a"]), node("Mul", ["two", "two"], ["b"])]
+    nodes = [
+        node("Equal", ["rate", "sixteen"], ["fast"]),
+        node("If", ["fast"], ["y"], "by_rate", then_branch=windows, else_branch=rows),
+        node("Shape", ["x"], ["sizes"], start=2),
+        node("Equal", ["sizes", "eight"], ["wide"]),
+        node("Squeeze", ["wide"], ["whether"]),
+        node(
+            "If", ["whether"], ["c", "d"], "by_size", then_branch=copied, else_branch=graph(computed, "g", [], results)
+        ),
+        node("Mul", ["c", "d"], ["z"]),
+    ]
+    arrays: dict[str, Any] = {"W": rng.normal(size=(1, 1, 8)), "M": rng.normal(size=(4, 2)), "two": np.array([2.0])}
+    constants = [onnx.numpy_helper.from_array(v.astype(np.float32), k) for k, v in arrays.items()]
+    constants += [onnx.numpy_helper.from_array(np.array(v), k) for k, v in (("sixteen", 16), ("eight", [8]))]
+    inputs = [port("x", TensorProto.FLOAT, [1, 1, "n"]), port("rate", TensorProto.INT64, [])]
+    outputs = [port("y", TensorProto.FLOAT, [1, 1, None]), port("z", TensorProto.FLOAT, [1, 1, None])]
+    whole = graph(nodes, "branching", inputs, outputs, constants)
+    return helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("ending", [".onnx", ".xml"])
+@pytest.mark.parametrize(("size", "left_out"), [(8, "else_branch"), (4, "then_branch")])
+def test_branches_that_sizes_decide_or_leave_no_run(tmp_path: Path, ending: str, size: int, left_out: str) -> None:
+    model = branching_model()
+    source, target = tmp_path / f"a{ending}", tmp_path / f"b{ending}"
+    irc.convert(model, source)
+    notes = irc.convert(source, target, shapes={"x": (1, 1, size)})
+    assert [d.code for d in notes] == ["IRC4009"]
+    assert left_out in notes[0].message
+    assert not any(n.op.name == "If" for n in irc.load(target).graph.nodes)
+    feeds = {"x": rng.normal(size=(1, 1, size)).astype(np.float32), "rate": np.array(16 if size == 8 else 8)}
+    expected = ReferenceEvaluator(model).run(None, feeds)
+    for found, wanted in zip(irc.compile(target, backend="numpy")(*feeds.values()), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_sizes_that_neither_branch_takes(tmp_path: Path) -> None:
+    with pytest.raises(irc.ConversionError) as error:
+        irc.convert(branching_model(), tmp_path / "b.onnx", shapes={"x": (1, 1, 5)})
+    assert [d.code for d in error.value.diagnostics if d.severity == "error"] == ["IRC3104", "IRC3109"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from irc.diagnostics import Sink, require
+from irc.diagnostics import Diagnostic, Sink, require
 from irc.diagnostics.codes import operation as codes
 from irc.formats.document import RawGraph, RawValue
 from irc.ir.graph import Graph, Value
@@ -17,6 +17,7 @@ class GraphReader(Protocol):
     """What reads one graph: the part of `irc.border.read` that a body needs."""
 
     captured: dict[str, Value]
+    left_out: dict[int, Diagnostic] | None
 
     def graph(self, raw: RawGraph, types: Sequence[Type] | None = None) -> Graph: ...
 
@@ -32,6 +33,8 @@ class Body:
     def __init__(self, reader: Callable[[RawGraph, Sink], GraphReader], raw: RawGraph) -> None:
         self._make = reader
         self._findings = Sink()
+        self._left_out: dict[int, Diagnostic] | None = None
+        self._source = raw
         self._join(raw, {})
 
     def _join(self, raw: RawGraph, joined: Mapping[str, Value]) -> None:
@@ -74,12 +77,26 @@ class Body:
         facts = {"given": given, "what": "inputs", "needed": len(types)}
         require(given == len(types), codes.REGION_ARITY, op="the node", body="body", **facts)
         self._findings = Sink()
-        region = self._reader().graph(self._raw, types)
+        reader = self._reader()
+        region = reader.graph(self._raw, types)
+        self._left_out = reader.left_out
         twins = dict(zip(self.captures, region.inputs[given:], strict=True))
         region.inputs[given:] = [twins.get(v) or region.new_value(v.name, v.type) for v in captured]
         return region
 
-    def report(self, sink: Sink) -> None:
-        """Hand over what reading the body has found."""
+    @property
+    def may_be_left_out(self) -> bool:
+        """Whether the body has errors and the reader was told that one beside it may do instead."""
+        return self._left_out is not None and bool(self._findings.errors)
+
+    def leave_out(self) -> None:
+        """Read the node without this body."""
+        self._left_out = {id(self._source): self._findings.errors[0]}
+        self._findings = Sink()
+
+    def report(self, sink: Sink, left_out: dict[int, Diagnostic] | None) -> None:
+        """Hand over what reading the body has found, and which bodies were left out."""
         for found in self._findings:
             sink.add(found)
+        if left_out is not None:
+            left_out |= self._left_out or {}

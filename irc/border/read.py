@@ -31,9 +31,13 @@ class _Reported(Exception):
     """A node cannot be read, and the sink has been told why."""
 
 
-def read_model(raw: RawModel, sink: Sink) -> Model:
-    """Every layer read; findings go to the sink, and what could not be read becomes `Opaque`."""
-    graph = _Reader(raw, sink).graph(raw.graph)
+def read_model(raw: RawModel, sink: Sink, left_out: dict[int, Diagnostic] | None = None) -> Model:
+    """Every layer read; findings go to the sink, and what could not be read becomes `Opaque`.
+
+    left_out: an If of which one body alone has errors is read as the other; gets the first of these errors by the id of
+    the file's body.
+    """
+    graph = _Reader(raw, sink, left_out).graph(raw.graph)
     return Model(
         graph,
         raw.format,
@@ -49,8 +53,9 @@ def read_model(raw: RawModel, sink: Sink) -> Model:
 class _Reader:
     """Reads one graph; `known` maps the file's keys to Values."""
 
-    def __init__(self, raw: RawModel, sink: Sink) -> None:
+    def __init__(self, raw: RawModel, sink: Sink, left_out: dict[int, Diagnostic] | None) -> None:
         self.raw, self.sink, self.format = raw, sink, raw.format
+        self.left_out = left_out
         self.functions = Functions(raw, sink)
         self.known: dict[str, Value] = {}
         self.unknown_opsets: set[str] = set()
@@ -85,7 +90,7 @@ class _Reader:
 
     def body(self, raw: RawGraph, sink: Sink) -> _Reader:
         """Make a reader for a body of the node that is being read; it knows what the body captures."""
-        inner = _Reader(self.raw, sink)
+        inner = _Reader(self.raw, sink, None if self.left_out is None else {})
         inner.unknown_opsets, inner.doubts = self.unknown_opsets, self.doubts
         inner.captured = {k: self.known[k] for k in support.free_keys(raw) if k in self.known}
         constants = [v for v in inner.captured.values() if v.const is not None]
@@ -247,7 +252,7 @@ class _Reader:
         if form.read is not None:
             made = form.read(b, Attributes(**fields, outputs=len(raw.outputs), opset=raw.version), *operands)
             for body in self.bodies:
-                body.report(self.sink)
+                body.report(self.sink, self.left_out)
         else:
             made = b.add_all(cls(**{k: v for k, v in fields.items() if k in cls.__dataclass_fields__}), *operands)
         several = isinstance(made, tuple | list)

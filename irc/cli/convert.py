@@ -91,7 +91,7 @@ def command(
     sink, checked = Sink(), ""
     with console.progress(f"reading {source}"):
         model = driver.extract(irc.load(source), _names(inputs), _names(outputs))
-        model = driver.reshape(model, changed)
+        model = driver.reshape(model, changed, sink)
     path = Path(os.path.realpath(target) if os.path.islink(target) else target)  # a link stays one
     folder = path.parent
     try:

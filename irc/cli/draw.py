@@ -23,10 +23,13 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], as_json: bo
     """
     import irc
     from irc import driver
+    from irc.diagnostics import Sink
     from irc.ir.pictures.picture import of_graph
     from irc.ir.pictures.svg import svg
 
-    loaded = driver.reshape(irc.load(model), console.parse_shapes(shapes))
+    notes = Sink()
+    loaded = driver.reshape(irc.load(model), console.parse_shapes(shapes), notes)
+    console.report(notes.diagnostics)
     path = Path(output or f"{Path(model).stem}.svg")
     try:
         with replacing(path) as file:

@@ -1,4 +1,4 @@
-"""Documents without the Ifs whose condition is known: the body that runs comes in the place of its node."""
+"""Documents without the Ifs of which one body alone can run: it comes in the place of its node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import replace
 
 from irc.border.again import model_of
 from irc.border.functions import renamed_attributes
+from irc.border.read import read_model
 from irc.border.support import bodies_of
+from irc.diagnostics import Diagnostic, Sink
+from irc.diagnostics.codes import conversion as codes
 from irc.editing.extraction import needed_part
 from irc.formats.document import RawGraph, RawModel, RawNode, RawValue
 from irc.ir.graph import Graph
@@ -29,6 +32,35 @@ def take_known(raw: RawModel) -> RawModel:
         if graph is raw.graph:
             return raw
         raw = replace(raw, graph=graph)
+
+
+def take_possible(raw: RawModel, sink: Sink) -> RawModel:
+    """Make the document in which each If whose other body has errors, in every run, is the body that has none.
+
+    Each is a note.  The given document is returned where that is no way to a document without errors.
+    """
+    findings, left_out = Sink(), dict[int, Diagnostic]()
+    read_model(raw, findings, left_out)
+    if findings.errors or not left_out:
+        return raw
+    taken: dict[int, bool] = {}
+    for node in _nodes(raw.graph):
+        for holds in (True, False) if node.type == "If" else ():
+            why = left_out.get(id(_branch(node, not holds)))
+            if why is not None:
+                taken[id(node)] = holds
+                branch = "else_branch" if holds else "then_branch"
+                reason = f"{why.message} ({why.code}) in {why.location.where}" if why.location.where else why.message
+                sink.report(codes.BRANCH_LEFT_OUT, node.loc, branch=branch, reason=reason)
+    return replace(raw, graph=_Taking(raw, taken).graph(raw.graph))
+
+
+def _nodes(graph: RawGraph) -> Iterator[RawNode]:
+    """The nodes of a graph and of its bodies."""
+    for node in graph.nodes:
+        yield node
+        for body in bodies_of(node):
+            yield from _nodes(body)
 
 
 def _known(graph: Graph) -> dict[int, bool]:

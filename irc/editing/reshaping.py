@@ -9,7 +9,7 @@ from typing import Any
 from irc.border.again import document_of, model_of, without_shapes
 from irc.diagnostics import ConversionError, Facts, Sink
 from irc.diagnostics.codes import runtime_io as codes
-from irc.editing.branches import take_known
+from irc.editing.branches import take_known, take_possible
 from irc.formats.document import RawValue
 from irc.ir.dim import Dim, DimLike
 from irc.ir.graph import Model
@@ -17,12 +17,13 @@ from irc.ir.types import TensorType
 from irc.passes.bind import entries_of, size_of
 
 
-def reshape(model: Model, shapes: Mapping[str, Sequence[int | str | None]]) -> Model:
+def reshape(model: Model, shapes: Mapping[str, Sequence[int | str | None]], notes: Sink) -> Model:
     """Make the model whose inputs have these shapes; the given one stays.
 
     An entry is a number, the name of a symbolic size, or None or -1 for "as it is".  A symbolic size becomes what is
-    given for it in every input.  An If whose condition these sizes decide becomes the branch that runs.  A node
-    whose operands do not fit any more is a finding, as is a shape that cannot be.  Raises ConversionError.
+    given for it in every input.  An If whose condition these sizes decide becomes the branch that runs; one of whose
+    branches can run at these sizes and one cannot becomes the one that can, with a note.  A node whose operands do not
+    fit any more is a finding, as is a shape that cannot be.  Raises ConversionError.
     """
     if not shapes:
         return model
@@ -40,7 +41,13 @@ def reshape(model: Model, shapes: Mapping[str, Sequence[int | str | None]]) -> M
     sink.stop_on_errors(ConversionError)
     graph.inputs = [_renamed(v, known) for v in inputs]
     raw.functions = [replace(f, values={}) for f in raw.functions]
-    return model_of(take_known(raw))
+    try:
+        return model_of(take_known(raw))
+    except ConversionError:
+        possible = take_possible(raw, notes)
+        if possible is raw:
+            raise
+        return model_of(take_known(possible))
 
 
 def _shaped(value: RawValue, name: str, given: Any, known: dict[str, DimLike], sink: Sink) -> RawValue:

@@ -32,6 +32,14 @@ class Body(Protocol):
     def inputs(self) -> Sequence[object]: ...
     @property
     def outputs(self) -> Sequence[object]: ...
+    @property
+    def may_be_left_out(self) -> bool:
+        """Whether what was read is wrong, and one beside it may do instead."""
+        ...
+
+    def leave_out(self) -> None:
+        """Read the node without it."""
+        ...
 
     def read(self, types: Sequence[Type], captured: Sequence[Value]) -> Graph:
         """Read it, with inputs of these types, then one for each captured value.  Raises Problem."""

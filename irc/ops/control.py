@@ -26,7 +26,10 @@ from irc.ops.loop_forms import ENDLESS, LOOPS, widened
 
 # ------------------------------------------------------------------------------- If
 def read_if(b: Builder, a: Attributes, condition: Value) -> Results:
-    """Read an If; of one whose condition is known, only the body that runs, in its place."""
+    """Read an If; of one whose condition is known, only the body that runs, in its place.
+
+    Where the reader allows it, the same is done with the body that can run where the other alone cannot.
+    """
     known = known_condition(condition)
     if known is not None:
         body = a.then_branch if known else a.else_branch
@@ -34,6 +37,11 @@ def read_if(b: Builder, a: Attributes, condition: Value) -> Results:
     bodies = (a.then_branch, a.else_branch)
     captured = list(dict.fromkeys(v for body in bodies for v in body.captures))
     regions = [body.read((), captured) for body in bodies]
+    refused = [body for body in bodies if body.may_be_left_out]
+    if len(refused) == 1:
+        refused[0].leave_out()
+        body = next(body for body in bodies if body not in refused)
+        return splice(b, body.read((), body.captures), body.captures)
     for name, region in zip(("then_branch", "else_branch"), regions, strict=True):
         given = len(region.outputs)
         require(

@@ -13,6 +13,8 @@ from irc.ir.types import TensorType
 from irc.ops.control import If
 from irc.passes import take_branches
 
+REASON = "what follows accepts no result of its rank"
+
 
 def run(graph: Graph, sink: Sink) -> Graph:
     """Make a graph with the branches that can be run in the place of such Ifs, regions first; the given one stays.
@@ -33,7 +35,7 @@ def run(graph: Graph, sink: Sink) -> Graph:
             undecided.add(node.outputs[0].name)
             continue
         found, branch = taken
-        sink.report(codes.BRANCH_LEFT_OUT, node.loc, branch=branch)
+        sink.report(codes.BRANCH_LEFT_OUT, node.loc, branch=branch, reason=REASON)
     return found
 
 

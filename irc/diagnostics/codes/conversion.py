@@ -91,10 +91,11 @@ BRANCH_LEFT_OUT = Code(
     "IRC4009",
     "note",
     "Branch that cannot be run is left out",
-    "the If is written as the other of its branches: what follows accepts no result of the rank that {branch} has",
-    why="OpenVINO needs to know ranks, and the two branches of this If give tensors of different rank. After one of "
-    "them every run would end in an error, so that a run which succeeds has taken the other.",
-    example="an If that squeezes an axis of size 1, before a convolution",
+    "the If is written as the other of its branches, because every run of {branch} would end in an error: {reason}",
+    why="OpenVINO needs to know ranks, and so do operations in a branch of the sizes that --shape gives. Where the "
+    "rank or the sizes are such that one branch of an If cannot run, a run that succeeds has taken the other.",
+    example="an If that squeezes an axis of size 1, before a convolution; an If for each of two rates of sampling, "
+    "whose branches take frames of different sizes, in a model that gets a fixed size",
     fix="Nothing is wrong. For inputs that would have taken the branch the converted model ends in an error as before, "
     "or computes what its operations make of them.",
     help="give the inputs the sizes that the model runs with (--shape)",
