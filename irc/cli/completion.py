@@ -8,12 +8,19 @@ from irc.cli import console
 from irc.diagnostics.terminal import TerminalText
 
 _ZSH_ADDED = '    if [ -n "$completions" ]; then'
-FILES = {
-    "bash": ("complete -o nosort -F", "complete -o nosort -o default -F"),
-    "zsh": (_ZSH_ADDED, f"    (( $#completions + $#completions_with_descriptions )) || _files\n\n{_ZSH_ADDED}"),
-    "fish": ("complete --no-files --command", "complete --command"),
+CHANGES = {
+    "bash": (("complete -o nosort -F", "complete -o nosort -o default -F"),),
+    "zsh": (
+        (_ZSH_ADDED, f"    (( $#completions + $#completions_with_descriptions )) || _files\n\n{_ZSH_ADDED}"),
+        ("_irc_completion", "_irc"),
+    ),
+    "fish": (("complete --no-files --command", "complete --command"),),
 }
-"""By shell, a text in click's script, and what stands there so that file names are completed where nothing else is."""
+"""By shell, texts in click's script, and what stands there so that file names are completed where nothing else is.
+
+zsh: the function is called as its file, which zsh runs at the first completion only.  By another name the second one
+would run the file again, which then completes nothing.
+"""
 
 
 @click.command(short_help="Completion of commands and options for a shell.")
@@ -32,5 +39,7 @@ def command(shell: str) -> None:
 
     made = get_completion_class(shell)
     assert made is not None  # click has these three
-    script = made(commands, {}, "irc", "_IRC_COMPLETE").source().strip("\n").replace(*FILES[shell])
+    script = made(commands, {}, "irc", "_IRC_COMPLETE").source().strip("\n")
+    for theirs, ours in CHANGES[shell]:
+        script = script.replace(theirs, ours)
     console.out(TerminalText.lines(script.split("\n")))

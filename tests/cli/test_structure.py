@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +102,34 @@ def test_completion_completes_files_too(irc: Call, shell: str, files: str) -> No
     assert "--no-files" not in text
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=text, text=True, check=True)
+
+
+COMPLETES = {
+    "bash": """. ./_irc; COMP_WORDS=(irc val); COMP_CWORD=1; _irc_completion irc; echo $COMPREPLY
+COMP_WORDS=(irc validate --sel); COMP_CWORD=2; _irc_completion irc; echo $COMPREPLY""",
+    "zsh": """zmodload zsh/zpty; zpty z zsh -f -i
+zpty -w z 'fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; bindkey "^I" complete-word; echo re''ady'
+zpty -r z seen "*ready*"; print -r -- $seen
+for typed wanted ('irc val' '*validate*' 'irc validate --sel' '*--select*') {
+    zpty -w -n z $typed$'\\t'; zpty -r z seen $wanted; print -r -- $seen; zpty -w -n z $'\\C-u'
+}""",
+    "fish": "source _irc; complete -C 'irc val'; complete -C 'irc validate --sel'",
+}
+"""By shell, two completions one after the other, in a folder with the script in _irc."""
+
+
+@pytest.mark.parametrize("shell", COMPLETES)
+def test_shells_complete_commands_and_options(shell: str, irc: Call, tmp_path: Path) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell}")
+    (tmp_path / "_irc").write_text(irc("completion", shell)[1])
+    (tmp_path / "irc").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m irc "$@"\n')
+    (tmp_path / "irc").chmod(0o755)
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(DIGITS.parents[1]), "TERM": "dumb"}
+    given = {**os.environ, **own, "HOME": str(tmp_path)}
+    command = [shell, *(() if shell == "fish" else ("-f",)), "-c", COMPLETES[shell]]
+    done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=60, check=True)
+    assert re.search("validate.*--select", done.stdout, re.DOTALL), done.stdout
 
 
 # ------------------------------------------------------------------------------ labels
