@@ -199,3 +199,29 @@ def test_real_transforms_of_pairs(signal: int, tmp_path: Path) -> None:
     (got,) = irc.compile(tmp_path / "old.xml", backend="numpy")(x)
     want = np.fft.irfft(x[..., 0] + 1j * x[..., 1], signal, axis=1)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("ratio", [2, 0])
+def test_the_largest_of_samples(tmp_path: Path, ratio: int) -> None:
+    """OpenVINO 2021.4 takes the largest of the weighted elements around them, and 0."""
+    regions = np.array([[0, 0, 5, 4], [-3, 1, 2, 9]], np.float32)
+    constants: dict[str, NDArray[Any]] = {"regions": regions, "images": np.array([0, 0])}
+    attributes = {"output_height": 2, "output_width": 3, "coordinate_transformation_mode": "output_half_pixel"}
+    node = helper.make_node("RoiAlign", ["x", "regions", "images"], ["y"], sampling_ratio=ratio, **attributes)
+    irc.convert(model([node], [1, 2, 6, 5], constants), tmp_path / "a.xml")
+    text = (tmp_path / "a.xml").read_text()
+    (tmp_path / "a.xml").write_text(text.replace('mode="avg"', 'mode="max"'))
+    if not ratio:
+        with pytest.raises(ConversionError, match=r"IRC4002.*sampling_ratio is 0"):
+            irc.convert(tmp_path / "a.xml", tmp_path / "old.xml", for_openvino=OLD)
+        return
+    irc.convert(tmp_path / "a.xml", tmp_path / "old.xml", for_openvino=OLD)
+    written = layers(tmp_path / "old.xml")
+    assert [(name, data.get("mode")) for name, _, data in written] == [
+        ("ROIAlign", "avg"),
+        ("MaxPool", None),
+        ("ReLU", None),
+    ]
+    x = np.random.default_rng(0).standard_normal((1, 2, 6, 5)).astype(np.float32)
+    one, other = (irc.compile(tmp_path / name, backend="numpy")(x)[0] for name in ("a.xml", "old.xml"))
+    np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)

@@ -14,6 +14,12 @@ from irc.opdef.forms import Form
 from irc.opdef.opaque import Opaque
 
 
+def facts_of(format: str, op: Op, inputs: Sequence[Value | None]) -> dict[str, str]:
+    """The facts of every refusal: operation, operand types, target format."""
+    types = ", ".join(str(v.type) for v in inputs if v is not None)
+    return {"op": str(op), "types": types, "target": "OpenVINO" if format == "openvino" else "ONNX"}
+
+
 def not_copied(format: str, op: Opaque, origin: Origin | None, asked: int) -> Problem:
     """The 4xxx for an operation that is not understood, which only its own format and definition can say."""
     source, target = ("OpenVINO", "ONNX") if op.format == "openvino" else ("ONNX", "OpenVINO")

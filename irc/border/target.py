@@ -7,13 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from irc.border import support
+from irc.border.reasons import facts_of
+from irc.diagnostics import Problem
+from irc.diagnostics.codes import conversion as codes
 from irc.ir.graph import Origin, Value
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.ops.concat import Concat
+from irc.ops.roi_align import RoiAlign, write_sample_pool
+from irc.ops.roi_align_rotated import RoiAlignRotated
 
 OLD = (2022, 1)
 """Releases before this one fix all sizes before they run a model, and misread some of what they have."""
+
+COUNTED_IN_RUN = (
+    "releases before 2022.1 have neither the largest of samples nor regions that turn, so that samples are written one "
+    "by one, and fix all sizes before a run, which alone tells how many samples there are where sampling_ratio is 0"
+)
 
 
 @dataclass(frozen=True)
@@ -38,9 +48,17 @@ class WriteOptions:
         return self.release is not None and self.release < OLD
 
     def other_words(self, op: Op, inputs: Sequence[Value | None]) -> Callable[..., Any] | None:
-        """What says an operation that the release has but computes wrongly."""
+        """What says an operation that the release has but computes wrongly.
+
+        Raises Problem where nothing says it in sizes that are known before a run.
+        """
+        sampled = isinstance(op, RoiAlignRotated) or (isinstance(op, RoiAlign) and op.mode != "avg")
+        if self.is_old and sampled and getattr(op, "sampling_ratio", 0) <= 0:
+            raise Problem(codes.CANNOT_EXPRESS, **facts_of(self.format, op, inputs), reason=COUNTED_IN_RUN)
         if self.is_old and isinstance(op, Concat) and _begins_with_constant(op, inputs):
             return concat_in_front
+        if self.is_old and isinstance(op, RoiAlign) and op.mode == "max_sample" and not op.half_pixel:
+            return write_sample_pool
         return None
 
     def misreads(self, origin: Origin) -> bool:
@@ -49,7 +67,10 @@ class WriteOptions:
             return False
         if origin.raw.type in ("ConvertLike", "Xor") or origin.raw.attrs.get("auto_broadcast") == "pdpd":
             return True
-        return any(self.other_words(node.op, node.inputs) is not None for node in origin.nodes)
+        try:
+            return any(self.other_words(node.op, node.inputs) is not None for node in origin.nodes)
+        except Problem:
+            return True
 
 
 def _begins_with_constant(op: Concat, inputs: Sequence[Value | None]) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from irc.border import scans, support, widen
 from irc.border.metadata import of_runtime_info, producer, to_runtime_info
 from irc.border.read import ordered
-from irc.border.reasons import not_copied, why_not
+from irc.border.reasons import facts_of, not_copied, why_not
 from irc.border.regions import join_layer, number_ends
 from irc.border.target import WriteOptions
 from irc.diagnostics import NOWHERE, Loc, Problem, Sink
@@ -232,9 +232,9 @@ class _Writer:
         try:
             self._legalise(op, inputs, outputs, name, loc, extras)
         except UnknownRank:
-            self.sink.report(codes.NEEDS_RANK, loc, **self._what(op, inputs))
+            self.sink.report(codes.NEEDS_RANK, loc, **facts_of(self.format, op, inputs))
         except Problem as p:
-            what, needed = self._what(op, inputs), self._first_that_says(op, inputs, outputs)
+            what, needed = facts_of(self.format, op, inputs), self._first_that_says(op, inputs, outputs)
             if needed is not None:
                 labels = [support.opset_label(self.format, n) for n in (needed, self._asked())]
                 own = p.code in (codes.NEEDS_NEWER_OPSET, codes.CANNOT_EXPRESS) and p.facts.get("op") == what["op"]
@@ -270,11 +270,6 @@ class _Writer:
                 self._undo(before)
                 self.options = asked
         return None
-
-    def _what(self, op: Op, inputs: Sequence[Value | None]) -> dict[str, Any]:
-        """The facts of every refusal: operation, operand types, target format."""
-        types = ", ".join(str(v.type) for v in inputs if v is not None)
-        return {"op": str(op), "types": types, "target": "OpenVINO" if self.format == "openvino" else "ONNX"}
 
     def _legalise(
         self,
@@ -569,7 +564,8 @@ class _Writer:
 
     def _refusal(self, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Value]) -> Problem:
         """The 4xxx where nothing says this operation."""
-        return Problem(codes.CANNOT_EXPRESS, reason=why_not(self.format, op, inputs, outputs), **self._what(op, inputs))
+        facts = facts_of(self.format, op, inputs)
+        return Problem(codes.CANNOT_EXPRESS, reason=why_not(self.format, op, inputs, outputs), **facts)
 
 
 def _is_default(field: str, value: object, default: object) -> bool:
