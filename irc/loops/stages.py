@@ -66,7 +66,9 @@ def emit_store(
     """Emit buffer[at] = e for all of `axes`."""
     if not has_reduce(e):
         emit_nest(lowering, b, ranges, Splitter(b, ranges).split(axes, [Element(at, e)]), buffer)
-    elif axes and tileable(e) and _prefers_tile(e, axes, ranges):
+        return
+    e = merged_reductions(lowering, ranges, e)
+    if axes and tileable(e) and _prefers_tile(e, axes, ranges):
         emit_tiles(b, ranges, axes, buffer, at, e)
     else:
         with ExitStack() as stack:

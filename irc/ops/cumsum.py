@@ -38,7 +38,7 @@ def running(x: Array, axis: Array | None, exclusive: bool, reverse: bool, produc
 
 
 TILE = 512
-"""Columns whose totals stand in the first cache."""
+"""Columns that are added up together: their totals stand in the first cache."""
 ROWS = 8
 """Rows whose totals stand in registers."""
 
@@ -101,8 +101,11 @@ class Running(Op):
     def _planes(
         self, b: LoopBuilder, x: Tensor, y: Tensor, kind: str, row: Expr, start: Expr, width: Expr, most: int
     ) -> None:
-        """Keep a total for each of some columns."""
+        """Add up some columns: each row to the result of the row before, or to totals in a wider type."""
         first = _start(kind, x.dtype)
+        if first.dtype == x.dtype:
+            self._rows_on_rows(b, x, y, kind, row, start, width)
+            return
         total = b.alloc(first.dtype, [most], "total")
         with b.for_(width, "simd") as j:
             b.store(total, j, first)
@@ -112,6 +115,17 @@ class Running(Op):
             after = b.let(_joined(kind, before, x[at]), "after")
             b.store(total, j, after)
             b.store(y, at, (before if self.exclusive else after).cast(x.dtype))
+
+    def _rows_on_rows(
+        self, b: LoopBuilder, x: Tensor, y: Tensor, kind: str, row: Expr, start: Expr, width: Expr
+    ) -> None:
+        """Join each row with the result of the row before."""
+        with b.if_(index(x.shape[1]).gt(0)), b.for_(width, "simd") as j:
+            at = (row, self._place(index(0), x), start + j)
+            b.store(y, at, _start(kind, x.dtype) if self.exclusive else x[at])
+        with b.for_((index(x.shape[1]) - 1).max(0)) as r, b.for_(width, "simd") as j:
+            here, there = ((row, self._place(at, x), start + j) for at in (r + 1, r))
+            b.store(y, here, _joined(kind, y[there], x[there if self.exclusive else here]))
 
     def _rows(self, b: LoopBuilder, x: Tensor, y: Tensor, kind: str, rows: list[Expr]) -> None:
         """Keep a total for each of some rows, as every one waits for the total before."""

@@ -286,3 +286,8 @@ def test_memory_is_shared_but_never_while_alive(shapes: Any) -> None:
         for b, (blo, bhi) in at.items():
             assert a is b or not alive[a].overlaps(alive[b]) or ahi <= blo or bhi <= alo
     assert len({lo for lo, _ in at.values()}) < len(at)
+
+
+def test_inner_axes_that_are_reduced_together_are_one_row() -> None:
+    program = compiled(graph_of(lambda b, x: b.ReduceSum(x, [2, 3], keepdims=False), random(6, 5, 16, 8)))
+    assert any(isinstance(s, For) and s.kind == "lanes" for f in program.functions for s in walk(f.body))
