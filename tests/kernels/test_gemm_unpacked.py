@@ -15,6 +15,7 @@ from irc.kernels.core.registry import select
 from irc.kernels.gemm.dots import DotsGemmKernel
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.segments import SegmentsGemmKernel
 from irc.kernels.gemm.strips import StripsGemmKernel
 from tests.kernels.test_kernels import M, Pool, build, close, compilers, invoke, noise, residual
 
@@ -68,6 +69,31 @@ def test_dots(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: DTyp
 
 
 @pytest.mark.parametrize(
+    ("isa", "constant", "fused", "dtype"),
+    [
+        ("avx512", True, True, f32),
+        ("avx512", False, False, f32),
+        ("avx2", False, True, f32),
+        ("avx2", True, False, f64),
+    ],
+)
+def test_segments(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: DType) -> None:
+    """Segments of every width, also with columns fewer than there are segments, and sums of several sums."""
+    kernels: list[SegmentsGemmKernel] = []
+    for n in (2, 3, 5, 8):
+        problem = GemmProblem.contiguous(residual() if fused else plain(dtype), M, n, 5, constant)
+        kernels += SegmentsGemmKernel.candidates(problem, ISAS[isa])
+    assert {k.segment for k in kernels} == ({8, 4, 2} if isa == "avx512" else {4, 2} if dtype is f32 else {2})
+    lib = build(tmp_path, kernels)
+    for kernel, (m, k) in itertools.product(kernels, [*SIZES, (9, 5000)]):
+        for transposed in (False,) if constant else (False, True):
+            run(lib, kernel, (m, k, kernel.columns), transposed)
+    pool = Pool(2)
+    run(lib, kernels[0], (500, 150, kernels[0].columns), pool=pool)
+    assert pool.calls
+
+
+@pytest.mark.parametrize(
     ("isa", "tile", "fused", "dtype"),
     [
         ("avx512", (14, 2), True, f32),
@@ -117,8 +143,9 @@ def test_selection(isa: str) -> None:
     def chosen(m: int, k: int, n: int, constant: bool) -> type[Any]:
         return type(select(GemmProblem.contiguous(plain(), m, n, k, constant), ISAS[isa]))
 
+    assert chosen(1000, 64, 4, True) is chosen(1000, 64, 3, False) is SegmentsGemmKernel
     assert chosen(512, 1000, 3, True) is chosen(3, 2048, 5, True) is DotsGemmKernel
-    assert chosen(8, 3072, 384, False) is chosen(2048, 5, 3, False) is StripsGemmKernel
+    assert chosen(8, 3072, 384, False) is chosen(2048, 5, 12, False) is StripsGemmKernel
     assert chosen(4, 3072, 768, False) is StripsGemmKernel
     assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
 

@@ -70,6 +70,8 @@ LOADS = 2.0
 """Vectors loaded a cycle, and folded on the way."""
 LATENCY, PART = 4.0, 4.0
 """Cycles that an addition takes, for which the next one to the same sum waits; and to load a part of a vector."""
+ROW_ENDED = 6.0
+"""Cycles to store the last vector of a row of products where it is not full."""
 LANES_FOLDED = 3.0
 """Cycles to fold half the lanes of a vector into the other half: a shuffle, and what it waits for."""
 PERMUTED, PERMUTED_APART = 1.0, 1.5

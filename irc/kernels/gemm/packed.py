@@ -19,7 +19,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, f64
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, tile_cycles
+from irc.kernels.core.costs import COSTS, ROW_ENDED, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
@@ -303,7 +303,8 @@ class GemmKernel(Kernel[GemmProblem]):
         """Estimate the cycles of multiplying and of waiting for B."""
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         waiting = problem.streamed * t.dtype.itemsize / COSTS[t.isa.name].stream
-        return likely(problem.count) * (tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k + waiting)
+        ended = m * ROW_ENDED if n % t.lanes else 0
+        return likely(problem.count) * (tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k + waiting + ended)
 
     @property
     def label(self) -> str:

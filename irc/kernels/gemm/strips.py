@@ -14,7 +14,7 @@ from functools import cached_property
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels.core.costs import COSTS, tile_cycles
+from irc.kernels.core.costs import COSTS, ROW_ENDED, tile_cycles
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -286,7 +286,8 @@ class StripsGemmKernel(GemmKernel):
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
         if problem.streamed and m <= t.rows and problem.b[3] == 1:
             waiting += k * -(-n // t.panel) * MET
-        return likely(problem.count) * (products + packing + waiting)
+        ended = m * ROW_ENDED if n % t.lanes else 0
+        return likely(problem.count) * (products + packing + waiting + ended)
 
     @property
     def label(self) -> str:

@@ -104,6 +104,25 @@ def dots(count: int, lanes: int, dtype: DType) -> str:
     return "".join(lines)
 
 
+def segment_sums(name: str, count: int, segment: int, lanes: int) -> str:
+    """Print statements that add up the segments of vectors `name`[0], …, [count - 1], each of so many lanes.
+
+    The sums stand in the first count / segment vectors, those of a vector behind those of the one before.
+    """
+    lines: list[str] = []
+    even, odd = (_order(list(range(first, 2 * lanes, 2))) for first in (0, 1))
+    while segment > 1:
+        count //= 2
+        for i in range(count):
+            a, b = f"{name}[{2 * i}]", f"{name}[{2 * i + 1}]"
+            lines.append(
+                f"    {name}[{i}] = __builtin_shufflevector({a}, {b}, {even})\n"
+                f"           + __builtin_shufflevector({a}, {b}, {odd});\n"
+            )
+        segment //= 2
+    return "".join(lines)
+
+
 def exp_below(lanes: int, dtype: DType) -> Piece:
     """Print `V_exp_below`: exp(x) for x <= 0, 0 from -88 on.
 
