@@ -385,7 +385,7 @@ def bench_costs() -> None:
             )
             took.append(best(invoke(lib, kernel, a, b, c, m, columns, k, 0, 0, k, 1, 0, 0, 0, 0, columns, 1, 1)))
         top = peak(lib) * 1e9
-        cycles = top / (2 * lanes * costs.fma)
+        cycles = top / (2 * lanes * isa.fma)
         tiles[rows, vectors] = round(2 * m * n * k / top / (took[1] - took[0]), 2)
         pack = max(pack, (2 * took[0] - took[1]) * cycles / (m * k))
     n = k = 4096
@@ -393,8 +393,8 @@ def bench_costs() -> None:
     lib = build([PROTOTYPES, PEAK % isa.vector, kernel.source()])
     b, a, c = aligned(kernel.pack_b(aligned((k, n))).shape), aligned((1, k)), aligned((1, n), "zero")
     waited = best(invoke(lib, kernel, a, b, c, 1, n, k, 0, 0, k, 1, 0, 0, 0, 0, n, 1, 1))
-    stream = 4 * n * k / waited / (peak(lib) * 1e9 / (2 * lanes * costs.fma))
-    print(f'    "{isa.name}": Costs({tiles}, fma={costs.fma}, pack={pack:.2f}, stream={stream:.1f}),')
+    stream = 4 * n * k / waited / (peak(lib) * 1e9 / (2 * lanes * isa.fma))
+    print(f'    "{isa.name}": Costs({tiles}, pack={pack:.2f}, stream={stream:.1f}),')
 
 
 def main() -> None:

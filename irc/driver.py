@@ -429,7 +429,7 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
 
     graph = model.graph.copy()
     states = explicit_states(graph)
-    isa = isa_of(frozenset(target.features), target.machine, target.l2)
+    isa = isa_of(frozenset(target.features), target.machine, target.l2, target.fma)
     prepare(graph, options, pipelines.compile_c(isa, options.precision), watch)
     requirements.require_ranks(graph)
     tell("loops")
@@ -486,7 +486,7 @@ def graph_of_kernels(model: Model, options: CompileOptions, target: c_compiler.T
     graph = model.graph.copy()
     explicit_states(graph)
     with located(model), using(choices):
-        isa = isa_of(frozenset(target.features), target.machine, target.l2)
+        isa = isa_of(frozenset(target.features), target.machine, target.l2, target.fma)
         passes = pipelines.compile_c(isa, options.precision)
         prepare(graph, options, passes[: [name for name, _ in passes].index("select-kernels") + 1])
     return graph
@@ -550,7 +550,9 @@ def _passes(options: CompileOptions) -> tuple[Pass, ...]:
     from irc.kernels import isa_of
 
     target = c_compiler.target_of_sources(options.target)
-    return pipelines.compile_c(isa_of(frozenset(target.features), target.machine, target.l2), options.precision)
+    return pipelines.compile_c(
+        isa_of(frozenset(target.features), target.machine, target.l2, target.fma), options.precision
+    )
 
 
 def explicit_states(graph: Graph) -> list[tuple[Value, Value, Any]]:

@@ -34,6 +34,7 @@ from irc.toolchain import matrix_units, processor
 from irc.toolchain.caches import second_cache
 from irc.toolchain.presets import PRESETS
 from irc.toolchain.processor import cpu_features
+from irc.toolchain.vector_units import multiplied
 
 _LANGUAGE = ("-std=c11", "-fno-math-errno", "-fno-trapping-math")
 COMMON = (*_LANGUAGE, "-fPIC", "-fvisibility=hidden")
@@ -124,7 +125,7 @@ class Target:
 
     sets: the targets that one artefact holds code for, lowest first, if there are several; then the rest is what
     the lowest has, without which none of them runs.  l2: bytes of its second cache, from which sizes of blocks
-    follow; 0 if that is not known.
+    follow.  fma: vectors of 512 bits that it multiplies and adds a cycle, on which costs depend.  0 if not known.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Target:
     features: tuple[str, ...]
     sets: tuple[Target, ...] = ()
     l2: int = 0
+    fma: int = 0
 
 
 # -------------------------------------------------------------------- compilers
@@ -227,7 +229,9 @@ def target_of_sources(name: str) -> Target:
     if name != "native":
         raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
     features = tuple(sorted({*_FEATURES.values()} & cpu_features()))
-    return _permitted(Target(name, processor.machine(), ("-march=native",), features, l2=second_cache(name)))
+    return _permitted(
+        Target(name, processor.machine(), ("-march=native",), features, l2=second_cache(name), fma=multiplied(name))
+    )
 
 
 def _permitted(target: Target) -> Target:
@@ -299,7 +303,7 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
     machine = "x86_64" if "__x86_64__" in macros else "aarch64" if "__aarch64__" in macros else platform.machine()
     features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
-    target = Target(name, machine, flags, features, l2=second_cache(name))
+    target = Target(name, machine, flags, features, l2=second_cache(name), fma=multiplied(name))
     return _permitted(target) if name == "native" else target
 
 

@@ -18,9 +18,11 @@ from irc.backends.c.files import EmitOptions, emit
 from irc.diagnostics import CompileError, RunError
 from irc.ir.types import f32
 from irc.kernels import isa_of, plain
+from irc.kernels.conv.nhwc import NhwcConvKernel
+from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.gemm.packed import GemmKernel
 from irc.loops.memory import plan
-from irc.toolchain import c_compiler, caches, processor
+from irc.toolchain import c_compiler, caches, processor, vector_units
 
 needs_compiler = pytest.mark.skipif(c_compiler.find_compiler() is None, reason="no C compiler")
 
@@ -375,6 +377,19 @@ def test_second_cache_is_what_the_system_says(tmp_path: Path) -> None:
         (folder / "size").write_text(size + "\n")
     assert caches.second_cache("native", tmp_path) == 2 << 20
     assert caches.second_cache("native", tmp_path / "none") == caches.second_cache("x86-64-v3") == 0
+
+
+def test_multiply_adds_a_cycle_are_those_of_the_processor(tmp_path: Path) -> None:
+    """Zen 4 does one vector of 512 bits a cycle, with which products of the same features cost twice as much."""
+    (tmp_path / "cpuinfo").write_text("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 97\nmodel name\t: AMD\n")
+    assert vector_units.multiplied("native", tmp_path / "cpuinfo") == vector_units.multiplied("znver4") == 1
+    assert vector_units.multiplied("native", tmp_path / "none") == vector_units.multiplied("x86-64-v4") == 0
+    wide = frozenset(("avx512f", "avx512dq", "avx512bw", "avx512vl"))
+    known, one = isa_of(wide, "x86_64"), isa_of(wide, "x86_64", fma=1)
+    assert (known.fma, one.fma, isa_of(frozenset(("avx2", "fma")), "x86_64", fma=1).fma) == (2, 1, 2)
+    problem = ConvProblem.contiguous("nhwc", plain(), 64, 64, (28, 28), (3, 3))
+    cycles = [min(k.cycles(problem) for k in NhwcConvKernel.candidates(problem, isa)) for isa in (known, one)]
+    assert 1.8 < cycles[1] / cycles[0] < 2.0
 
 
 @pytest.mark.skipif(processor.machine() != "x86_64", reason="-march= of x86")

@@ -72,7 +72,7 @@ class AttentionKernel(Kernel[AttentionProblem]):
     def cycles(self, problem: AttentionProblem) -> float:
         m, n, t = likely(problem.rows), likely(problem.n), self.tile
         costs = COSTS[t.isa.name]
-        products = 2 * m * n * self.width / (costs.fma * t.lanes * costs.tiles[t.rows, t.vectors])
+        products = 2 * m * n * self.width / (t.isa.fma * t.lanes * costs.tiles[t.rows, t.vectors])
         return problem.count * (products + 2 * n * self.width * costs.pack)
 
     @property

@@ -24,7 +24,6 @@ from irc.ir.types import f32, f64
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
@@ -191,7 +190,7 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         t = self.tile
         vectors = -(-problem.channels // t.lanes)
-        return problem.images * problem.pixels * vectors * problem.taps / COSTS[t.isa.name].fma
+        return problem.images * problem.pixels * vectors * problem.taps / t.isa.fma
 
     @property
     def label(self) -> str:

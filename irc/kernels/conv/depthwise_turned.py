@@ -23,7 +23,7 @@ from irc.ir.types import f32, f64
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, LOADS
+from irc.kernels.core.costs import LOADS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
@@ -229,7 +229,7 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
         vectors, tiles = -(-p.channels // t.lanes), -(-int(p.result[1]) // t.rows)
-        products = t.rows * p.taps / COSTS[t.isa.name].fma
+        products = t.rows * p.taps / t.isa.fma
         loads = p.window[0] * (len(self._places) + p.window[1]) * 2 * t.isa.vector / 64 / LOADS
         sums = int(p.result[0]) * tiles * (max(products, loads) + t.rows)
         turned = int(p.size[0]) * int(p.size[1]) + p.pixels * p.oc

@@ -25,7 +25,7 @@ from irc.kernels.conv.grouped_nchw_text import CALL, PART, ROWS, TILE, copies
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, LOADS
+from irc.kernels.core.costs import LOADS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, likely_extent
@@ -89,12 +89,11 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
 
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
-        costs, taps = COSTS[t.isa.name], p.taps
         oh, ow = (max(likely_extent(n), 1) for n in p.result)
         accumulators = self.outputs * t.rows * t.vectors
         loads = self._loaded * t.vectors * self.window[1] * _crossing(t)
-        peak = costs.fma * (DENSE if p.groups == 1 or p.ic > 1 else 1)
-        tile = max(accumulators * taps / peak, loads, 4.0 * taps) * p.ic
+        peak = t.isa.fma * (DENSE if p.groups == 1 or p.ic > 1 else 1)
+        tile = max(accumulators * p.taps / peak, loads, 4.0 * p.taps) * p.ic
         groups = -(-oh // (t.rows * self.step))
         lines = (groups - 1) * self.step + min(self.step, oh - (groups - 1) * t.rows * self.step)
         tiles = lines * -(-ow // t.panel)

@@ -129,7 +129,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         Of multiply-adds, loads, the latency of an addition, and weights from the second cache.
         """
         reach = (self.tile.isa.registers - 1 - self.tile.vectors) // self.tile.vectors
-        tiles, fma, segments = -(-width // reach), COSTS[self.tile.isa.name].fma, self.segments
+        tiles, fma, segments = -(-width // reach), self.tile.isa.fma, self.segments
         heights = {width // tiles: tiles - width % tiles, width // tiles + 1: width % tiles} if tiles else {}
         return sum(
             panels * count * max(rows * vectors / fma, (rows + vectors) / 2, 4.0, vectors * 2.0) / segments

@@ -19,7 +19,7 @@ from irc.ir.types import f32, f64
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, LATENCY, LOADS
+from irc.kernels.core.costs import LATENCY, LOADS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
@@ -184,7 +184,7 @@ class NchwPointwiseKernel(Kernel[ConvProblem]):
 
         def tiles(count: int, vectors: int) -> float:
             sums = self.outputs * vectors
-            step = max(sums / COSTS[t.isa.name].fma, (vectors * 1.5 + self.outputs) / LOADS, LATENCY + 1)
+            step = max(sums / t.isa.fma, (vectors * 1.5 + self.outputs) / LOADS, LATENCY + 1)
             return count * (step * p.ic + TILE_BEGINS + STORED * sums)
 
         return p.images * p.groups * rows * (tiles(whole, t.vectors) + tiles(single, 1))

@@ -109,7 +109,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         for start in self._starts:
             for low, high in self._ranges(start):
                 loads = t.vectors + (high - low)
-                taps += max((high - low) * t.vectors / costs.fma, loads / LOADS, step if high > low else 0)
+                taps += max((high - low) * t.vectors / t.isa.fma, loads / LOADS, step if high > low else 0)
         d = p.depth
         extents = (int(d.size), int(d.result), d.window, d.stride, d.dilation, int(d.padding))
         tall = (int(p.size[0]), int(p.result[0]), p.window[0], p.strides[0], p.dilations[0], int(p.padding[0]))

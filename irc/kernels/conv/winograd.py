@@ -256,7 +256,7 @@ class WinogradKernel(Kernel[ConvProblem]):
         """Estimate 16 matrix products over whole register tiles, the transforms, and 16 / 9 of the weights."""
         p, t = problem, self.tile
         tiles, panels, blocks = likely_extent(p.tiles_2x2), -(-p.oc // t.panel), -(-p.ic // t.lanes)
-        step = max(t.rows * t.vectors / costs.COSTS[t.isa.name].fma, (t.rows + t.vectors) / 2, 4.0)
+        step = max(t.rows * t.vectors / t.isa.fma, (t.rows + t.vectors) / 2, 4.0)
         products = 16 * -(-tiles // t.rows) * panels * blocks * t.lanes * step / costs.WINOGRAD
         vectors, partial = divmod(p.oc, t.lanes)
         back = costs.TRANSFORM_BACK * (vectors + (costs.PARTIAL if partial else 0))

@@ -17,25 +17,24 @@ from irc.kernels.split_bf16.bf16_terms import Unit
 class Costs:
     """The costs of one core with one instruction set.
 
-    tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds that a full one reaches; those that
-    kernels choose from.  fma: vectors multiplied and added a cycle.  pack: cycles to pack an f32 operand, an element.
-    stream: bytes a cycle of operands that are in no cache.  flat: the same as tiles, of a tile of few rows that is as
-    wide as registers allow, for products that wait for B.
+    tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one reaches;
+    those that kernels choose from.  pack: cycles to pack an f32 operand, an element.  stream: bytes a cycle of operands
+    that are in no cache.  flat: the same as tiles, of a tile of few rows that is as wide as registers allow, for
+    products that wait for B.
     """
 
     tiles: Mapping[tuple[int, int], float]
-    fma: float
     pack: float
     stream: float
     flat: Mapping[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
 
 
 COSTS = {
-    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, fma=2, pack=0.25, stream=11.0, flat={(4, 6): 0.8}),
-    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, fma=2, pack=0.4, stream=11.0, flat={(2, 5): 0.8}),
-    "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, fma=2, pack=0.5, stream=6.0),
-    "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, fma=1, pack=0.5, stream=6.0),
-    "plain": Costs({(4, 2): 0.85}, fma=0.5, pack=1.0, stream=4.0),
+    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0, flat={(4, 6): 0.8}),
+    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, pack=0.4, stream=11.0, flat={(2, 5): 0.8}),
+    "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, pack=0.5, stream=6.0),
+    "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, pack=0.5, stream=6.0),
+    "plain": Costs({(4, 2): 0.85}, pack=1.0, stream=4.0),
 }
 """Costs by the names of `irc.kernels.core.isa`."""
 
@@ -102,7 +101,7 @@ def unit_of(isa: Isa, terms: int) -> Unit | None:
 
 def relative(isa: Isa) -> float:
     """Compare multiply-adds with a core that does two vectors a cycle: how many times as long they take."""
-    return 2 / COSTS[isa.name].fma
+    return 2 / isa.fma
 
 
 def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> float:
@@ -121,7 +120,7 @@ def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> 
     heights = {m // tiles: tiles - m % tiles, m // tiles + 1: m % tiles} if m else {}
     return (
         sum(
-            count * times * max(height * width / costs.fma, (height + width) / 2, 2 if height <= 3 else 4)
+            count * times * max(height * width / isa.fma, (height + width) / 2, 2 if height <= 3 else 4)
             for width, times in widths.items()
             for height, count in heights.items()
         )

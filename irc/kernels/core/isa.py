@@ -18,8 +18,9 @@ class Isa:
 
     name: as in the symbols of kernels.  vector: bytes of a register.  rows, vectors: the largest tile of
     accumulators, rows × vectors, that leaves registers for the operands.  packed: bytes of operands that a task
-    packs for itself, at most.  l2: bytes of second-level cache that a kernel counts on.  tiles: has AMX for bf16.
-    dots: has AVX512-BF16.  fours: multiplies and adds fours of bytes (VNNI).
+    packs for itself, at most.  l2: bytes of second-level cache that a kernel counts on.  fma: vectors of its width that
+    it multiplies and adds a cycle.  tiles: has AMX for bf16.  dots: has AVX512-BF16.  fours: multiplies and adds fours
+    of bytes (VNNI).
     """
 
     name: str
@@ -28,6 +29,7 @@ class Isa:
     vectors: int
     packed: int = 128 << 10
     l2: int = 1 << 20
+    fma: float = 2
     tiles: bool = False
     dots: bool = False
     fours: bool = False
@@ -52,21 +54,24 @@ AVX512_BF16 = replace(AVX512, dots=True)
 AMX = replace(AVX512, l2=2 << 20, tiles=True, dots=True)
 AVX2 = Isa("avx2", 32, 6, 2, 64 << 10, 256 << 10)
 NEON = Isa("neon", 16, 12, 2, 64 << 10, 256 << 10)
-SSE = Isa("sse", 16, 6, 2, 64 << 10, 256 << 10)
+SSE = Isa("sse", 16, 6, 2, 64 << 10, 256 << 10, fma=1)
 SCALAR = Isa("scalar", 4, 1, 1, 0, 0)
 """No vectors: plain C11 from loops, and no kernels but those of strings and images."""
-PLAIN = Isa("plain", 16, 4, 2, 32 << 10, 256 << 10)
+PLAIN = Isa("plain", 16, 4, 2, 32 << 10, 256 << 10, fma=0.5)
 WITHOUT_VECTORS = frozenset(("any", "arm", "armv6l", "armv7l", "riscv32", "riscv64", "wasm32"))
 """Machines whose code is plain C11, without vector extensions."""
 ISAS = {isa.name: isa for isa in (AVX512, AVX2, NEON, SSE, PLAIN)} | {"avx512_bf16": AVX512_BF16, "amx": AMX}
 
 
-def isa_of(features: frozenset[str], machine: str, l2: int = 0) -> Isa:
+def isa_of(features: frozenset[str], machine: str, l2: int = 0, fma: int = 0) -> Isa:
     """Return the widest set that a processor has: `features` as in /proc/cpuinfo, `machine` as uname has it.
 
-    l2: bytes of its second cache; 0 if that is not known, then the set's own.
+    l2: bytes of its second cache.  fma: vectors of 512 bits that it multiplies and adds a cycle.  Where either is 0,
+    that is not known: then the set's own.
     """
     widest = _widest(features, machine)
+    if fma and widest.vector == AVX512.vector:
+        widest = replace(widest, fma=fma)
     return replace(widest, l2=l2) if l2 and widest.has_vectors else widest
 
 

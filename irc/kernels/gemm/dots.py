@@ -232,7 +232,7 @@ class DotsGemmKernel(GemmKernel):
         total = 0.0
         for height, down in _tiles(m, t.rows):
             for width, across in _tiles(n, self.width):
-                step = max(height * width / costs.fma, (height + width) / 2, LATENCY) / REACHED
+                step = max(height * width / t.isa.fma, (height + width) / 2, LATENCY) / REACHED
                 block = SUMMED * height * width + STARTED
                 total += down * across * (-(-k // t.lanes) * step + blocks * block)
         gathered = 0 if problem.matrices or problem.b[2] == 1 else n * k * GATHERED

@@ -90,7 +90,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         m, n, k = likely(problem.m), int(problem.n), int(problem.k)
         if not self.heights:
             costs = COSTS[AVX512.name]
-            return likely(problem.count) * n * k * (m / (VECTOR.lanes * costs.fma * FEW) + 2 / costs.stream)
+            return likely(problem.count) * n * k * (m / (VECTOR.lanes * AVX512.fma * FEW) + 2 / costs.stream)
         covered = m * (-(-n // TILE_ROWS) * TILE_ROWS) * (-(-k // CHUNK) * CHUNK)
         cycles = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
         cycles += m * k * SPLITTING[self.terms] + n * k * SPLITTING_B[self.terms] * -(-m // 256)

@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Array, Kernel, Sizes
-from irc.kernels.core.costs import COSTS, LATENCY, LOADS, PART
+from irc.kernels.core.costs import LATENCY, LOADS, PART
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, Problem, likely, likely_extent
@@ -338,7 +338,7 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
 
     def cycles(self, problem: PoolProblem) -> float:
         (oh, ow), t = map(likely_extent, problem.result), self.tile
-        loads, folded = len(self._places) * self.window[0] / LOADS, t.rows * self.window[1] / COSTS[t.isa.name].fma
+        loads, folded = len(self._places) * self.window[0] / LOADS, t.rows * self.window[1] / t.isa.fma
         tiles = likely(problem.batch) * oh * -(-ow // t.rows) * -(-likely(problem.channels) // t.lanes)
         return tiles * (loads + folded)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, LOADS
+from irc.kernels.core.costs import LOADS
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -223,7 +223,7 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
     def cycles(self, problem: RecurrentProblem) -> float:
         t, batch = self.tile, likely(problem.batch)
         vectors = GATES[self.cell] * problem.hidden * -(-problem.hidden // t.lanes)
-        each = vectors * max(batch / COSTS[t.isa.name].fma, -(-batch // t.rows) / LOADS)
+        each = vectors * max(batch / t.isa.fma, -(-batch // t.rows) / LOADS)
         return likely(problem.steps) * self.directions * each
 
     @property
