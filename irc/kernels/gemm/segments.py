@@ -19,7 +19,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import f32, f64
 from irc.kernels.core.base import Array, Packed
-from irc.kernels.core.costs import COSTS, LATENCY
+from irc.kernels.core.costs import LATENCY
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -173,7 +173,7 @@ class SegmentsGemmKernel(GemmKernel):
 
     def cycles(self, problem: GemmProblem) -> float:
         m, k, t = likely(problem.m), likely(problem.k), self.tile
-        step = max(t.rows / COSTS[t.isa.name].fma, (t.rows + 1) / 2, LATENCY) / REACHED
+        step = max(t.rows / t.isa.fma, (t.rows + 1) / 2, LATENCY) / REACHED
         cycles = -(-m // t.rows) * (-(-k // self.segment) * step + STARTED) + m * ENDED
         if not self.b_constant:
             cycles += -(-k // self.segment) * t.lanes * GATHERED
