@@ -25,6 +25,8 @@ from irc.traversal import fold, height, walk
 
 CHEAP = 4
 """A value of up to this cost is computed again by each of its consumers rather than stored."""
+BETWEEN = 8
+"""Values at most between one that is read several times and the one that all of that goes into."""
 HEAVY = 12
 """Cost of a call of a mathematical function; arithmetic costs 1, a division 3."""
 OFTEN = 16
@@ -87,11 +89,13 @@ class Grouper:
         self.row_cost: dict[Value, int] = {}
         self.reducing: set[Value] = set()
         self.taken: set[Value] = set()
+        self.place: dict[Node, int] = {}
 
     def run(self) -> Grouping:
         clusters = RowFinder(self.graph, self.elements).find()
         self.cluster_of = {n: c for c in clusters for n in c.nodes}
         order = self._live(self.graph.nodes)
+        self.place = {node: k for k, node in enumerate(order)}
         self._collect_uses(order)
         for node in order:
             for value in node.outputs:
@@ -256,7 +260,38 @@ class Grouper:
             return any(not self._same_cluster(cluster, consumer) for consumer, _ in uses)
         if value in self.reducing:
             return not self._epilogue(value, uses)
-        return len(uses) > 1 and self.cost[value] > CHEAP
+        return len(uses) > 1 and self.cost[value] > CHEAP and not self._rejoins(value)
+
+    def _rejoins(self, value: Value) -> bool:
+        """Tell whether all that is made of an element goes into one element of one value, which computes it once."""
+        inside, waiting = {value}, self._readers(value)
+        for _ in range(BETWEEN):
+            node = min(waiting, key=self.place.__getitem__, default=None)
+            if node is None or not self._is_elementwise(node, inside):
+                return False
+            if len(waiting) == 1:
+                return True
+            out = node.outputs[0]
+            if self.graph.keeps(out) or node in self.cluster_of:
+                return False
+            inside.add(out)
+            waiting = (waiting - {node}) | self._readers(out)
+        return False
+
+    def _readers(self, value: Value) -> set[Node]:
+        """Collect the nodes whose elements read those of a value."""
+        consumers = (v if isinstance(v, Node) else v.producer for v, _ in self.uses.get(value, []))
+        return {n for n in consumers if n is not None}
+
+    def _is_elementwise(self, node: Node, inside: set[Value]) -> bool:
+        """Tell whether an element of a node's only result needs elements of these values at its own place alone."""
+        if node.op.compute is None or node.op.part_of is not None or len(node.outputs) != 1:
+            return False
+        out = node.outputs[0]
+        element = self.elements.of(out)
+        loads = [load for load in self.elements.loads(out) if value_of(load) in inside]
+        placed = all(identity_index(element, load) and value_of(load).shape == out.shape for load in loads)
+        return placed and not reduces(element)
 
     def _same_cluster(self, cluster: Cluster, consumer: Value | Node) -> bool:
         node = consumer if isinstance(consumer, Node) else consumer.producer

@@ -150,6 +150,25 @@ def test_float_to_integer_is_numpys(source: DType, tmp_path: Path) -> None:
             same(found[fits], x.astype(d.numpy)[fits], str(d))
 
 
+@pytest.mark.parametrize(("least", "largest", "guarded"), [(0.0, 255.0, 0), (-3e9, 255.0, 1)])
+def test_limited_floats_are_converted_without_guards(
+    least: float, largest: float, guarded: int, tmp_path: Path
+) -> None:
+    x = np.array([-1, 0, 0.5, 254.9, 255, 1e10, np.inf, -np.inf, np.nan], np.float32)
+
+    def limited(x: Expr) -> Expr:
+        low, high = Const(least, f32), Const(largest, f32)
+        return select(Bin("lt", low, x), Bin("min", x, high), low).cast(i32)
+
+    (found,) = evaluate(tmp_path, [x], [f32], [(i32, limited)])
+    with np.errstate(all="ignore"):
+        same(
+            found, np.fmin(np.fmax(np.where(np.isnan(x), least, x), least), largest).astype(np.float32).astype(np.int32)
+        )
+    text = "".join(f.read_text() for f in tmp_path.rglob("*.c"))
+    assert text and bool(guarded) == ("irc_f32_to_i32" in text)
+
+
 def integers(dtype: DType) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     if dtype.bits <= 8:
         every = (

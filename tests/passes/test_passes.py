@@ -15,7 +15,7 @@ from irc.fusion import group
 from irc.fusion.indexing import Ranges
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
-from irc.ir.types import TensorType, f32, i64
+from irc.ir.types import TensorType, f32, i64, u8
 from irc.ir.verify import problems
 from irc.opdef.builder import Builder, evaluate
 from irc.opdef.opaque import Opaque
@@ -211,6 +211,21 @@ def test_expensive_shared_values_are_stored() -> None:
     assert grouped(shared) == [["Exp"], ["Neg"], ["Abs"]]
     cheap = graph_of(lambda b, x: twice(b, b.Neg(x), "Exp"), X)
     assert grouped(cheap) == [["Exp"], ["Abs"]]
+
+
+def test_values_whose_readers_join_are_not_stored() -> None:
+    """One element of the sum computes them once; with another reader, or at another place, they are stored."""
+
+    def joined(b: Any, e: Any) -> Any:
+        return b.Add(b.Neg(e), b.Abs(e))
+
+    def turned(b: Any, e: Any) -> Any:
+        return b.Add(b.Neg(e), b.Transpose(b.Abs(e), [1, 0]))
+
+    assert grouped(graph_of(lambda b, x: joined(b, b.Exp(x)), X)) == [["Add"]]
+    assert grouped(graph_of(lambda b, x: turned(b, b.Exp(x)), random(4, 4))) == [["Exp"], ["Add"]]
+    rounded = graph_of(lambda b, x: b.QuantizeLinear(b.Relu(x), b.const(0.1, f32), b.const(3, u8)), X)
+    assert grouped(rounded) == [["Cast"]]
 
 
 def test_what_is_read_at_many_places_is_stored() -> None:

@@ -445,7 +445,10 @@ class Printer:
         if a.dtype.kind == "f":
             kind = arithmetic(a.dtype)
             wide = arithmetic(to) if to.bits >= 32 else "i32"
-            found = f"{self.scope.helper(f'{kind}_to_{wide}')}({found[0]})", PRIMARY
+            if wide == "i32" and _is_within(a, -(2.0**31), 2.0**31 - 128):
+                found = f"(int32_t){_wrap(found, UNARY)}", UNARY
+            else:
+                found = f"{self.scope.helper(f'{kind}_to_{wide}')}({found[0]})", PRIMARY
             if to.bits >= 32:
                 return found
         if is_sub_byte(to):
@@ -457,6 +460,15 @@ class Printer:
 
 def _wrap(found: tuple[str, int], least: int) -> str:
     return found[0] if found[1] >= least else f"({found[0]})"
+
+
+def _is_within(e: Expr, low: float, high: float) -> bool:
+    """Tell whether a float is what a choice limits to numbers between two, as QuantizeLinear does: NaN is not taken."""
+    match e:
+        case Select(Bin("lt", Const(least), x), Bin("min", y, Const(largest)), Const(other)):
+            return x == y and all(low <= float(n) <= high for n in (least, largest, other))
+        case _:
+            return False
 
 
 def _decided(e: Bin) -> int | None:

@@ -43,7 +43,8 @@ ULP: dict[str, float] = {
 """Function of f32 → largest error in units of the last place.  sigmoid: results below 2^-126 may be zero."""
 
 # exp(x) = 2^n · exp(r): n by adding 1.5 · 2^23, which leaves it in the low bits (here with 256 added); 2^n in two
-# factors, so that results below the normal range are rounded once and those above it become infinite.
+# factors, so that results below the normal range are rounded once and those above it become infinite.  Where the result
+# is 0, both factors are: a product that underflows takes a hundred cycles, and masks of attention make many.
 _SCALE = """
     const uint32_t n = irc_f32_bits(shifted) - 0x4b3fff00u, half = n >> 1;
     return p * irc_bits_f32((half - 1u) << 23) * irc_bits_f32((n - half - 1u) << 23);"""
@@ -52,7 +53,7 @@ _REDUCE = """
     const float shifted = IRC_FMA_F32(t, 0x1.715476p+0f, 0x1.8p+23f), whole = shifted - 0x1.8p+23f;
     const float r = IRC_FMA_F32(whole, -0x1.7f7d1cp-20f, IRC_FMA_F32(whole, -0x1.62e4p-1f, t));
 $exp_r"""
-_EXP = f"""    float t = x < -104.0f ? -104.0f : x;{_REDUCE}
+_EXP = f"""    float t = x < -104.0f ? -176.0f : x;{_REDUCE}
     p = IRC_FMA_F32(p, r * r, r) + 1.0f;{_SCALE}"""
 _EXP2 = f"""    float t = x < -151.0f ? -151.0f : x;
     t = t > 129.0f ? 129.0f : t;

@@ -151,28 +151,17 @@ def exp_up_to_0(lanes: int, dtype: DType) -> Piece:
     """Print `V_exp_up_to_0`: exp(x) for x <= 0 or NaN, to 1 ULP, without fused products 1.5 ULP."""
     v = vector_name(lanes, dtype)
     return piece(
-        "IRC_VECTOR_${V}_exp_up_to_0",
-        _EXP_UP_TO_0,
-        "${V}_exp_up_to_0",
-        V=v,
-        bytes=lanes * dtype.itemsize,
-        exp_r=horner(v, "p", "r", poly.EXP),
+        "IRC_VECTOR_${V}_exp_up_to_0", _EXP_UP_TO_0, "${V}_exp_up_to_0", V=v, exp_r=horner(v, "p", "r", poly.EXP)
     )
 
 
-# exp(x) = 2^n · exp(r).  Results below the normal range are rounded once: by the instruction that multiplies by powers
-# of two, or by the product with 2^-24, 2^(n + 24) being a normal number.
+# exp(x) = 2^n · exp(r).  Results below the normal range are rounded once, by the product with 2^-24, 2^(n + 24) being a
+# normal number, or 0 where the result is: a product that underflows takes a hundred cycles.
 _EXP_UP_TO_0 = """IRC_HELPER $V ${V}_exp_up_to_0($V x) {
-    const $V t = ${V}_at_least(${V}_all(-104.0f), x), shifted = t * 0x1.715476p+0f + 0x1.80012ep+23f;
+    const $V t = ${V}_at_least(${V}_all(-104.7f), x), shifted = t * 0x1.715476p+0f + 0x1.80012ep+23f;
     const $V n = shifted - 0x1.80012ep+23f, r = (t - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
 $exp_r
     p = (p * r + 1.0f) * r + 1.0f;
-#if defined(__AVX512F__) && $bytes == 64
-    $V y;
-    __asm__("vscalefps %2, %1, %0" : "=v"(y) : "v"(p), "v"(n));
-    return y;
-#else
     return p * ($V)((${V}_bits)shifted << 23) * 0x1p-24f;
-#endif
 }
 """

@@ -26,9 +26,10 @@ FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "gelu", "round", 
 
 # exp(x) = 2^n · exp(r), |r| <= ln(2)/2: n by adding 1.5 · 2^23, which leaves it in the low bits; 2^n in two factors,
 # so that results below the normal range are rounded once and those above it become infinite; or by the instruction that
-# multiplies by powers of two, which does the same.
+# multiplies by powers of two, which does the same.  Where the result is 0, no product underflows, which would take a
+# hundred cycles.
 _EXP = """
-    const $V t = ${V}_at_least(${V}_all(-104.0f), ${V}_at_most(${V}_all(89.0f), x));
+    const $V t = ${V}_at_least(${V}_all(-176.0f), ${V}_at_most(${V}_all(89.0f), x));
     const $V shifted = t * 0x1.715476p+0f + 0x1.8p+23f;
     const $V whole = shifted - 0x1.8p+23f;
     const $V r = (t - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
@@ -36,7 +37,9 @@ $exp_r
     p = p * (r * r) + r + 1.0f;
 #if defined(__AVX512F__) && $bytes == 64
     $V y;
-    __asm__("vscalefps %2, %1, %0" : "=v"(y) : "v"(p), "v"(whole));
+    uint16_t above;
+    __asm__("vcmpnltps %2, %1, %0" : "=Yk"(above) : "v"(x), "v"(${V}_all(-104.0f)));
+    __asm__("vscalefps %2, %1, %0 %{%3%}%{z%}" : "=v"(y) : "v"(p), "v"(whole), "Yk"(above));
     return y;
 #else
     const ${V}_mask n = (${V}_mask)shifted - 0x4b400000, half = n >> 1;
