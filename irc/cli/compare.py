@@ -99,7 +99,9 @@ def _open(model: str, backend: str | None, threads: int, shapes: dict[str, tuple
             raise click.UsageError(f"--engines and --shape are fixed in a compiled folder: {model}")
         return irc.load_compiled(model, threads=threads)
     if backend in PEERS:
-        return Side(model, backend, threads, shapes)
+        side = Side(model, backend, threads, shapes)
+        console.report(side.notes.diagnostics)
+        return side
     with console.progress(f"compiling {model}"):
         return irc.compile(model, backend=backend, threads=threads, shapes=shapes or None)
 
@@ -127,6 +129,7 @@ def _by_layers(
         if console.is_folder(file):
             raise click.UsageError(f"--layers needs the model's file: {file} is a compiled folder")
     sides = [Side(file, engine or "numpy", threads, shapes) for file, engine in zip(files, engines, strict=True)]
+    console.report([note for side in sides for note in side.notes])
     arrays, at_random = feeds.gather(sides[0].inputs, feeds.parse_inputs(inputs))
     with console.progress("comparing layers"):
         found = compare_layers(sides[0], sides[1], list(arrays.values()), tolerance)

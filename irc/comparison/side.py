@@ -39,6 +39,8 @@ ONNX_INITIALIZERS_ALONE = 4
 class Side:
     """A model in an engine.  Called with arguments by name, it gives all outputs; `run` gives any tensors.
 
+    notes: what there is to say of the shapes that it got.
+
     What another engine runs is written for each run, in the model's format or, for ONNX Runtime, as irc converts it
     to ONNX.  Raises what `irc.load` and `irc.convert` do, and IRC4904.
     """
@@ -53,7 +55,8 @@ class Side:
         if engine in engines.PEERS:
             engines.imported(engine)
         self.backend, self.threads = engine, threads
-        model = driver.reshape(driver.load(source), dict(shapes or {}))
+        self.notes = Sink()
+        model = driver.reshape(driver.load(source), dict(shapes or {}), self.notes)
         self.file = model.file
         rows = describe(model, model.graph, engine)
         self.inputs = [Port.of(row) for row in rows["inputs"]]
