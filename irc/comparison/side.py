@@ -93,7 +93,10 @@ class Side:
         metadata = {k: v for k, v in self.document.metadata.items() if k != METADATA}
         raw = replace(self.document, graph=graph, metadata=metadata)
         if self.backend in engines.IRC:
-            return engines.irc_runner(model_of(raw), self.backend, self.threads)(arguments)
+            try:
+                return engines.irc_runner(model_of(raw), self.backend, self.threads)(arguments)
+            finally:
+                gc.collect()  # the graph that was compiled holds the weights of this part
         with tempfile.TemporaryDirectory(prefix="irc-") as folder:
             path = Path(folder) / ("model.xml" if raw.format == "openvino" else "model.onnx")
             _write(raw, path)
