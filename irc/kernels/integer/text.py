@@ -145,7 +145,8 @@ IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *s
 """
 
 BODY = """
-/* Tasks: some panels of some tiles of an image's pixels, of one group. */
+/* Tasks: some panels of some tiles of an image's pixels, of one group; next to each other are those of the same weights
+   if there are more bytes of them than of the input. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     static void (*const tiles_of[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *, int32_t,
                                     int32_t *) = {$table};
@@ -156,10 +157,13 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const int64_t across = (panels + $P - 1) / $P, down = (tiles + $Q - 1) / $Q;
     const int64_t low = pixels / tiles, extra = pixels % tiles;
     int32_t sums[$MR * $NR];
+    const int64_t chunks = g->batch * g->groups * down;
     for (; begin < end; begin++) {
-        const int64_t chunk = begin / across, group = chunk / down % g->groups, image = chunk / down / g->groups;
+        const int64_t chunk = w->heavy ? begin % chunks : begin / across;
+        const int64_t across_at = w->heavy ? begin / chunks : begin % across;
+        const int64_t group = chunk / down % g->groups, image = chunk / down / g->groups;
         const int64_t first = chunk % down * $Q, last = first + $Q < tiles ? first + $Q : tiles;
-        const int64_t beyond = begin % across * $P, end_of = beyond + $P < panels ? beyond + $P : panels;
+        const int64_t beyond = across_at * $P, end_of = beyond + $P < panels ? beyond + $P : panels;
         const $E *a = w->a + image * w->image + group * w->per;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel};
         (void)o.n;$slot_starts
@@ -192,6 +196,7 @@ $layout
     w.walk = (irc_bytes_walk){
         g->kh, g->dilation_h * w.row, joined ? 1 : g->kw, g->dilation_w * w.pixel, groups,
     };
+    w.heavy = g->oc * run * g->kh > g->batch * g->ih * g->iw * g->ic;
     w.down = g->stride_h * w.row;
     w.across = g->stride_w * w.pixel;
     const double work = (double)g->batch * (double)pixels * (double)g->groups * (double)g->oc * (double)(run * g->kh);
@@ -212,6 +217,7 @@ typedef struct {
     irc_bytes_walk walk;
     int64_t image, row, pixel, per, down, across, tall, wide;
     int32_t zero;
+    int heavy;
     $E pad;$range_field
 } ${S}_work;
 """
