@@ -76,6 +76,17 @@ def test_rows_of_any_number() -> None:
         np.testing.assert_array_equal(got, (a.astype(np.int32) - 9) @ weights.astype(np.int32))
 
 
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+def test_all_tasks_of_many_weights_are_done() -> None:
+    """Those of the same weights follow each other: several tasks of rows, and of columns."""
+    rows, k, n = 70, 40, 530
+    model = model_of(rows, k, n, "uint8", "int8", "a")
+    a = np.random.default_rng(rows).integers(0, 256, (2, rows, k)).astype(np.uint8)
+    weights = onnx.numpy_helper.to_array(model.graph.initializer[0])
+    (got,) = irc.compile(model, backend="c", threads=2)([a, np.array(9, np.uint8)])
+    np.testing.assert_array_equal(got, (a.astype(np.int32) - 9) @ weights.astype(np.int32))
+
+
 @pytest.mark.parametrize("isa", [AVX512, replace(AVX512, fours=True), AVX2, replace(AVX2, fours=True)], ids=str)
 @pytest.mark.parametrize("rows", [1, 6, 100])
 def test_the_interpreted_call_agrees_with_the_packing(isa: Any, rows: int) -> None:

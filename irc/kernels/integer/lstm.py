@@ -93,8 +93,8 @@ static void ${S}_cell(const ${S}_args *g, const ${S}_work *w, int64_t d, const i
 
 /* All steps of a direction. */
 static void ${S}_direction(const ${S}_work *w, int64_t d) {
-    static void (*const tiles_of[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *, int32_t,
-                                    int32_t *) = {$table};
+    static void (*const tiles_of[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *, int64_t,
+                                    int32_t, int32_t *) = {$table};
     const ${S}_args *g = w->g;
     const int64_t hidden = g->hidden, wide = w->wide, batch = g->batch, panels = $gates * w->per;
     const int64_t groups = w->step / $step, size = 4 * $NR * (2 + groups);
@@ -141,7 +141,7 @@ $start    }
             if (!rows) break;
             for (int64_t k = 0; k < panels; k++) {
                 const int64_t p = t & 1 ? panels - 1 - k : k;
-                tiles_of[rows - 1](u, at, &walk, panel + p * size, (int32_t)middle, sums + p * $MR * $NR);
+                tiles_of[rows - 1](u, at, &walk, panel + p * size, 0, (int32_t)middle, sums + p * $MR * $NR);
             }
             for (int64_t r = 0; r < rows; r++) {
                 const int64_t m = which[r], place = reverse ? counts[m] - 1 - t : t;

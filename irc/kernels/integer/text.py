@@ -13,9 +13,10 @@ typedef struct { int64_t rows, row, columns, column, groups; } irc_bytes_walk;
 )
 
 TILE = """
-/* sums[R][$NR] = the columns' own + A . panel - zero * (columns' sums); rows of A begin at a[at[i]]. */
+/* sums[R][$NR] = the columns' own + A . panel - zero * (columns' sums); rows of A begin at a[at[i]].  A line of what is
+   `ahead` of each group of the panel is fetched. */
 IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_bytes_walk *w,
-                        const int8_t *restrict panel, int32_t zero, int32_t *restrict sums) {
+                        const int8_t *restrict panel, int64_t ahead, int32_t zero, int32_t *restrict sums) {
     $V acc[$MR][$NV], b[$NV];
     IRC_FULL_UNROLL
     for (int v = 0; v < $NV; v++) {
@@ -38,6 +39,7 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
             for (int64_t k = 0; k < end; k += $step, p += 4 * $NR) {
                 IRC_FULL_UNROLL
                 for (int v = 0; v < $NV; v++) b[v] = $load(p + v * $bytes);
+                __builtin_prefetch(p + ahead, 0, 2);
                 IRC_FULL_UNROLL
                 for (int i = 0; i < R; i++) {
                     int32_t group;
@@ -58,9 +60,9 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
 """
 
 INSTANCE = """\
-static void ${tile}_$R(const $E *a, const int64_t *at, const irc_bytes_walk *w, const int8_t *panel, int32_t zero,
-                       int32_t *sums) {
-    $tile($R, a, at, w, panel, zero, sums);
+static void ${tile}_$R(const $E *a, const int64_t *at, const irc_bytes_walk *w, const int8_t *panel,
+                       int64_t ahead, int32_t zero, int32_t *sums) {
+    $tile($R, a, at, w, panel, ahead, zero, sums);
 }
 """
 
@@ -148,8 +150,8 @@ BODY = """
 /* Tasks: some panels of some tiles of an image's pixels, of one group; next to each other are those of the same weights
    if there are more bytes of them than of the input. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    static void (*const tiles_of[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *, int32_t,
-                                    int32_t *) = {$table};
+    static void (*const tiles_of[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *, int64_t,
+                                    int32_t, int32_t *) = {$table};
     const ${S}_work *w = given;
     const ${S}_args *g = w->g;
     const int64_t pixels = g->oh * g->ow, size = 4 * $NR * (2 + w->walk.rows * w->walk.columns * w->walk.groups);
@@ -176,7 +178,8 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
                     at[i] = line * w->down + column * w->across;
                     if (++column == g->ow) column = 0, line++;
                 }
-                tiles_of[rows - 1](a, at, &w->walk, panel, w->zero, sums);
+                const int64_t part = t - first, ahead = part * 64 < 4 * $NR ? size + part * 64 : 0;
+                tiles_of[rows - 1](a, at, &w->walk, panel, ahead, w->zero, sums);
                 ${S}_finish(w, &o, sums, rows, row, group * g->oc + j * $NR, g->oc - j * $NR);
             }
         }
