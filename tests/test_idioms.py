@@ -189,6 +189,84 @@ def test_blocks_of_four_bits_are_an_axis_of_their_own(
     agrees(model, tmp_path, rtol=1e-3)
 
 
+LSTM = {"w": numbers(1, 16, 3), "r": numbers(1, 16, 4, seed=2), "b": numbers(1, 32, seed=3)}
+STATES = {"h": numbers(1, 2, 4, seed=4), "c": numbers(1, 2, 4, seed=5)}
+FEWER = {
+    "transposes that a sequence takes in": (
+        (
+            "m (float[2,7,3] x) => (float[2,1,7,4] y) { t = Transpose<perm=[1,0,2]>(x)\n"
+            " s = LSTM<hidden_size=4>(t, w, r, b)\n y = Transpose<perm=[2,1,0,3]>(s) }"
+        ),
+        LSTM,
+        {"LSTMSequence": 1},
+    ),
+    "a sign and a bias of zeros": (
+        "m (float[1,2,5] x) => (float[1,3,5] y) { c = Conv(x, k, z)\n y = Neg(c) }",
+        {"k": numbers(3, 2, 1), "z": np.zeros(3, np.float32)},
+        {"Convolution": 1},
+    ),
+    "zeros that are added": (
+        "m (float[1,2,5] x) => (float[1,2,3] y) { c = MatMul(x, k)\n y = Add(c, z) }",
+        {"k": numbers(5, 3), "z": np.zeros((2, 3), np.float32)},
+        {"MatMul": 1},
+    ),
+    "reshapes": (
+        "m (float[2,12] x) => (float[2,1,3,4] y) { u = Unsqueeze(x, a)\n y = Reshape(u, s) }",
+        {"a": np.array([1]), "s": np.array([-1, 1, 3, 4])},
+        {"Reshape": 1},
+    ),
+    "a transpose of one row": (
+        "m (float[1,12] x) => (float[1,4,1,3] y) { u = Reshape(x, s)\n y = Transpose<perm=[0,2,1,3]>(u) }",
+        {"s": np.array([1, 1, 4, 3])},
+        {"Reshape": 1},
+    ),
+    "a transpose in a product": (
+        "m (float[2,5,4] x) => (float[2,4,3] y) { t = Transpose<perm=[0,2,1]>(x)\n y = MatMul(t, k) }",
+        {"k": numbers(5, 3)},
+        {"MatMul": 1},
+    ),
+    "nothing beside something": (
+        "m (float[2,3] x) => (float[2,3] y) { r = Relu(x)\n y = Concat<axis=1>(r, none) }",
+        {"none": np.zeros((2, 0), np.float32)},
+        {"ReLU": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEWER)
+def test_layers_that_do_nothing_of_their_own_are_left_out(name: str, tmp_path: Path) -> None:
+    text, weights, wanted = FEWER[name]
+    model = parsed(text, weights)
+    assert types(irc.load(model), ".xml") == wanted
+    agrees(model, tmp_path)
+
+
+def test_sizes_are_copied_or_come_from_the_input() -> None:
+    """A shape that is computed from the operand's is a constant; others take the sizes of inputs, once."""
+    text = (
+        "m (float[n,k,6] x, float[6] v) => (float[n,k,2,3] y, float[n,6] z) {\n"
+        "p = Relu(x)\n s = Shape(p)\n a = Gather(s, zero)\n b = Gather(s, one)\n first = Unsqueeze(a, axes)\n"
+        "last = Unsqueeze(b, axes)\n shape = Concat<axis=0>(first, last, middle)\n y = Reshape(p, shape)\n"
+        "t = Shape<start=0, end=1>(y)\n wide = Concat<axis=0>(t, six)\n z = Expand(v, wide) }"
+    )
+    given = {"zero": 0, "one": 1, "axes": [0], "middle": [2, 3], "six": [6]}
+    found = types(irc.load(parsed(text, {k: np.array(v) for k, v in given.items()})), ".xml")
+    assert found == {"ReLU": 1, "Reshape": 1, "ShapeOf": 1, "Gather": 1, "Concat": 1, "Broadcast": 1}
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_products_of_microsoft_are_those_of_compressed_weights(zeros: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    weights = {"w": rng.integers(0, 256, (8, 2, 16)).astype(np.uint8), "s": rng.random((8, 2), np.float32) / 8}
+    weights |= {"z": rng.integers(0, 256, (8, 1)).astype(np.uint8)} if zeros else {}
+    text = "y = com.microsoft.MatMulNBits<K=64, N=8, bits=4, block_size=32>(x, w, s" + ", z" * zeros + ")"
+    model = parsed(f"m (float[3,64] x) => (float[3,8] y) {{ {text} }}", weights)
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    assert types(irc.load(model), ".xml") == {"Convert": 1, "Subtract": 1, "Multiply": 1, "Reshape": 1, "MatMul": 1}
+    agrees(model, tmp_path, rtol=1e-3)
+    assert 'element_type="u4" shape="8,2,32"' in (tmp_path / "m.xml").read_text().replace(", ", ",")
+
+
 SIX = {"three": np.float32(3), "zero": np.float32(0), "six": np.float32(6), "sixth": np.float32(1 / 6)}
 
 
@@ -269,6 +347,13 @@ THERE_AND_BACK: dict[str, tuple[str, dict[str, Any]]] = {
         ),
         {},
     ),
+    "lstm": (
+        (
+            "m (float[7,2,3] x) => (float[7,1,2,4] y, float[1,2,4] last) {\n"
+            "y, last = LSTM<hidden_size=4>(x, w, r, b, , h, c) }"
+        ),
+        LSTM | STATES,
+    ),
     "dense": ("m (float[1,6,8] x) => (float[1,6,4] y) { y = MatMul(x, w) }", {"w": numbers(8, 4)}),
     "qdq": (
         f"m (float[2,3,5] x) => (float[2,3,5] y) {{ {QDQ} }}",
@@ -347,8 +432,7 @@ def test_fake_quantize_is_quantized_and_back(
     if zero is not None:
         assert found == [*before, "QuantizeLinear", "DequantizeLinear"]
         points = [a for a in map(onnx.numpy_helper.to_array, graph.initializer) if a.dtype.kind in "iu"]
-        assert len(points) == (1 if np.array_equal(limits[:2], limits[2:]) else 2)
-        assert all(a.dtype == zero.dtype and np.array_equal(a, zero) for a in points)
+        assert len(points) == 1 and points[0].dtype == zero.dtype and np.array_equal(points[0], zero)
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
     level = np.clip(np.rint((x - low) / (high - low) * (levels - 1)), 0, levels - 1)
     wanted = out_low + level * (out_high - out_low) / (levels - 1)

@@ -270,7 +270,7 @@ def write_sequence(b: Builder, op: Recurrent, *given: Value | None) -> Results:
     steps, batch, _ = x.shape
     states = [_state(b, v, x, r, op.directions) for v in ((h, c) if isinstance(op, LSTM) else (h,))]
     if lengths is None:
-        lengths = b.Expand(b.Reshape(b.Cast(b.dims([steps]), to=i32), [1]), b.dims([batch]))
+        lengths = b.Expand(b.dims([steps]), b.dims([batch]))
     one = one_bias(b, op, bias, w)
     if isinstance(op, LSTM):
         order = gate_order(IOFC, FICO)

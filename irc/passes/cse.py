@@ -30,6 +30,17 @@ def run(graph: Graph) -> int:
     return merged
 
 
+def share_constants(graph: Graph) -> None:
+    """Make equal small constants of a graph one, in place."""
+    seen: dict[Hashable, Value] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            if value is not None and value.const is not None and not graph.keeps(value):
+                first = seen.setdefault(_operand(value), value)
+                if first is not value:
+                    graph.replace_uses(value, first)
+
+
 def _key(node: Node) -> Hashable | None:
     operands = tuple(None if v is None else _operand(v) for v in node.inputs)
     found = (node.op, str(node.op.attributes()), operands, len(node.outputs))

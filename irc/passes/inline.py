@@ -10,7 +10,7 @@ import numpy as np
 from irc.diagnostics import Sink
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value, symbols_of
-from irc.opdef.builder import known_by, trace
+from irc.opdef.builder import Builder, Rewrite, known_by, trace
 from irc.passes.infer import rename
 
 
@@ -23,9 +23,9 @@ def decompose_where(graph: Graph, wanted: Callable[[Node], bool], sink: Sink) ->
             waiting += [n for n in inline(graph, node) if wanted(n)]
 
 
-def inline(graph: Graph, node: Node) -> list[Node]:
-    """Put a node's decomposition in its place. Returns the new nodes; raises Problem."""
-    traced, results, formals = trace(node.op, node.inputs)
+def inline(graph: Graph, node: Node, rewrite: Rewrite | None = None, builder: type[Builder] = Builder) -> list[Node]:
+    """Put a node's decomposition (or `rewrite`) in its place. Returns the new nodes; raises Problem."""
+    traced, results, formals = trace(node.op, node.inputs, rewrite, builder)
     given = [v for v in node.inputs if v is not None and v.const is None]
     _keep_names(traced, node, results, given)
     twins: dict[Value, Value] = dict(zip(formals, given, strict=True))
@@ -45,7 +45,7 @@ def inline(graph: Graph, node: Node) -> list[Node]:
         added.append(graph.add_node(inner.op, inputs, outputs, node.name, node.loc, node.layers))
     for old, result in zip(node.outputs, results, strict=False):
         new = of(result)
-        if new.producer in added and old in graph.outputs:
+        if new.producer in added and (old in graph.outputs or rewrite is not None):  # as a file's tensors are called
             new.name, new.names, new.extras = old.name, old.names, old.extras
         graph.replace_uses(old, new)
     graph.remove(node)

@@ -13,15 +13,19 @@ from irc.ir.graph import Graph, Node
 from irc.opdef.base import Op
 from irc.opdef.known import fold_constants
 from irc.ops.activation import PRelu
-from irc.ops.arithmetic import Add, Div, Mul
-from irc.ops.conv import GroupedConv, GroupedConvTranspose
+from irc.ops.arithmetic import Add, Div, Mul, Neg
+from irc.ops.concat import Concat
+from irc.ops.conv import Conv, GroupedConv, GroupedConvTranspose
 from irc.ops.fake_quantize import FakeQuantize
+from irc.ops.gather import Gather
+from irc.ops.layout import Reshape, Transpose, Unsqueeze
 from irc.ops.matmul import MatMul
 from irc.ops.norm import BatchNormalization, MeanVarianceNormalization
 from irc.ops.quantize import DequantizeLinear
 from irc.ops.reduce import ReduceMean
+from irc.ops.shape import Shape
 from irc.passes import cse, materialize, recompose, simplify
-from irc.passes.idioms import activations, normalization, pooling, products, quantization
+from irc.passes.idioms import activations, moves, normalization, pooling, products, quantization, spelled_out
 from irc.passes.replace import put_in_place
 from irc.passes.simplify import Rule
 
@@ -40,11 +44,24 @@ OPENVINO: dict[type[Op], tuple[Rule, ...]] = {
     BatchNormalization: (normalization.batch_norm,),
     Div: (activations.hard_swish, normalization.standardised),
     DequantizeLinear: (quantization.fake_quantize, quantization.decompressed),
-    Add: (products.shift_of_convolution,),
-    Mul: (activations.gelu, activations.hard_swish, products.scale_of_convolution),
+    Add: (products.shift_of_convolution, products.needless_sum),
+    Mul: (activations.gelu, activations.hard_swish, products.scale_of_convolution, quantization.in_blocks),
+    MatMul: (products.product_of_transposed,),
+    Neg: (products.negated_convolution,),
+    Conv: (products.needless_bias,),
+    Shape: (moves.part_of_shape,),
+    Gather: (moves.size_of_axis,),
+    Unsqueeze: (moves.vector_of_gathered,),
 }
-SIMPLER = {op: tuple(r for r in rules if r is not simplify.reshape_of_reshape) for op, rules in simplify.RULES.items()}
-"""What leaves out nodes; merging reshapes may ask for sizes that only the run knows, which files compute at length."""
+SIMPLER: dict[type[Op], tuple[Rule, ...]] = {
+    op: tuple(moves.reshape_of_reshape if r is simplify.reshape_of_reshape else r for r in rules)
+    for op, rules in simplify.RULES.items()
+}
+SIMPLER[Reshape] = (*SIMPLER[Reshape], moves.constant_shape)
+SIMPLER[Transpose] = (*SIMPLER[Transpose], moves.reshape_of_reshape)
+SIMPLER[Concat] = (moves.without_empty_parts,)
+"""What leaves out nodes, and asks for no sizes that only the run knows, which files compute at length."""
+SIMPLER_STILL = {"onnx": SIMPLER, "openvino": {**SIMPLER, Transpose: (*SIMPLER[Transpose], moves.transpose_of_ones)}}
 RULES = {"onnx": ONNX, "openvino": OPENVINO}
 
 
@@ -53,14 +70,18 @@ def run(graph: Graph, format: str) -> None:
     for each in graph.nested():
         materialize.constants(each)
         fold_constants(each)
-        simplify.run(each, SIMPLER)
+        simplify.run(each, SIMPLER_STILL[format])
         recompose.run(each)
+        spelled_out.run(each, format)
+        fold_constants(each)
+        simplify.run(each, SIMPLER_STILL[format])
         for node in each.nodes:
             _apply(each, node, RULES[format].get(type(node.op), ()))
         each.prune()
-        simplify.run(each, SIMPLER)
+        simplify.run(each, SIMPLER_STILL[format])
         cse.run(each)
         fold_constants(each)
+        cse.share_constants(each)
 
 
 def _apply(graph: Graph, node: Node, rules: Sequence[Rule]) -> None:

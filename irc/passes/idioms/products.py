@@ -9,9 +9,10 @@ from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import FLOATS, f32
 from irc.opdef.builder import Builder
 from irc.ops.conv import Conv, ConvTranspose, GroupedConv, GroupedConvTranspose
-from irc.ops.layout import Reshape, Unsqueeze
+from irc.ops.layout import Reshape, Transpose, Unsqueeze
 from irc.ops.matmul import Gemm, MatMul
 from irc.passes.recompose import alone
+from irc.passes.simplify import is_all, order_of
 
 
 def groups(graph: Graph, node: Node) -> Value | None:
@@ -62,6 +63,34 @@ def scale_of_convolution(graph: Graph, node: Node) -> Value | None:
             found = rescaled(graph, b, given, numbers, np.zeros_like(numbers))
             if found is not None:
                 return found
+    return None
+
+
+def negated_convolution(graph: Graph, node: Node) -> Value | None:
+    """Take a sign into the weights of the convolution before it."""
+    given = node.inputs[0]
+    if given is None or given.rank is None or given.rank < 3 or not given.shape[1].const:
+        return None
+    minus = np.full(given.shape[1].const, -1.0)
+    return rescaled(graph, Builder(graph, node.name, node.loc), given, minus, np.zeros_like(minus))
+
+
+def needless_bias(graph: Graph, node: Node) -> Value | None:
+    """Leave out a bias of zeros."""
+    x, w, bias = (*node.inputs, None)[:3]
+    if bias is None or not is_all(bias, 0.0):
+        return None
+    return Builder(graph, node.name, node.loc).add(node.op, x, w)
+
+
+def needless_sum(graph: Graph, node: Node) -> Value | None:
+    """Leave out zeros that are added to a product: sums that begin at 0 are never -0, which they would change."""
+    for i, given in enumerate(node.operands):
+        made, added = given.producer, node.inputs[1 - i]
+        if made is None or added is None or given.type != node.outputs[0].type:
+            continue
+        if isinstance(made.op, Conv | GroupedConv | MatMul | Gemm) and is_all(added, 0.0):
+            return given
     return None
 
 
@@ -144,6 +173,23 @@ def _gemm(node: Node) -> tuple[Value | None, Gemm]:
         return None, Gemm()
     op = Gemm(transA=int(node.op.transpose_a), transB=int(node.op.transpose_b))
     return (a if a.dtype in FLOATS else None), op
+
+
+def product_of_transposed(graph: Graph, node: Node) -> Value | None:
+    """Take transposes of matrices into the product that alone reads them."""
+    assert isinstance(node.op, MatMul)
+    operands, turned = list(node.operands), [node.op.transpose_a, node.op.transpose_b]
+    for i, given in enumerate(operands):
+        made = given.producer
+        order = order_of(made) if made is not None and isinstance(made.op, Transpose) and alone(graph, made) else None
+        if made is None or order is None or len(order) < 2 or made.inputs[0] is None:
+            continue
+        if order == [*range(len(order) - 2), len(order) - 1, len(order) - 2]:
+            operands[i], turned[i] = made.inputs[0], not turned[i]
+    if turned == [node.op.transpose_a, node.op.transpose_b]:
+        return None
+    b = Builder(graph, node.name, node.loc)
+    return b.MatMul(*operands, transpose_a=turned[0], transpose_b=turned[1])
 
 
 def transposed_stacks(graph: Graph, node: Node) -> Value | None:

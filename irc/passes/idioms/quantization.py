@@ -11,9 +11,10 @@ from irc.opdef.builder import Builder
 from irc.ops.arithmetic import Sub
 from irc.ops.cast import Cast
 from irc.ops.fake_quantize import FakeQuantize
-from irc.ops.layout import Transpose, normal_axis
+from irc.ops.layout import Reshape, Transpose, normal_axis
 from irc.ops.matmul import Gemm, MatMul
 from irc.ops.quantize import DequantizeLinear, QuantizeLinear
+from irc.ops.shape import Expand
 from irc.passes.recompose import alone
 from irc.passes.simplify import is_all
 
@@ -105,6 +106,53 @@ def _blocks(b: Builder, node: Node, x: Constant, factors: Constant, zero: Value 
         value = b.Sub(value, b.Unsqueeze(b.Cast(zero, to=f32), [axis + 1]))
     product = b.Mul(value, b.Unsqueeze(scale, [axis + 1]))
     return b.Reshape(product, b.const(list(x.shape)), special_zero=False)
+
+
+def in_blocks(graph: Graph, node: Node) -> Value | None:
+    """Multiply integers of constants block by block, of the narrowest type, whose scales are repeated for each."""
+    for i, value in enumerate(node.operands):
+        scale, size = _repeated(node.inputs[1 - i])
+        made, zero = value.producer, None
+        if scale is None or made is None:
+            continue
+        if isinstance(made.op, Sub) and alone(graph, made):
+            middle, _ = _repeated(made.inputs[1], size)
+            zero = made.inputs[1] if middle is None else middle
+            made = None if made.inputs[0] is None else made.inputs[0].producer
+            if zero is None or zero.const is None:
+                continue
+        x = None if made is None or not isinstance(made.op, Cast) or not alone(graph, made) else made.inputs[0]
+        if x is None or x.const is None or x.dtype not in (u8, u4) or x.rank != 2 or scale.dtype != f32:
+            continue
+        b, shape = Builder(graph, node.name, node.loc), x.const.shape
+        product = b.Cast(b.graph.add_constant(_narrowest(x, (*scale.const.shape[:2], size)), "blocks"), to=f32)
+        product = b.Mul(product if zero is None else b.Sub(product, zero), scale)
+        return b.Reshape(product, b.const(list(shape)), special_zero=False)
+    return None
+
+
+def _repeated(value: Value | None, wanted: int = 0) -> tuple[Value | None, int]:
+    """Return (constant [rows, blocks, 1], how often) where each of its elements is repeated along the rows."""
+    made = None if value is None else value.producer
+    spread = None if made is None or not isinstance(made.op, Reshape) or made.inputs[0] is None else made.inputs[0]
+    source = None if spread is None or spread.producer is None else spread.producer.inputs[0]
+    if value is None or spread is None or spread.producer is None or source is None or source.const is None:
+        return None, 0
+    shape = source.const.shape
+    if not isinstance(spread.producer.op, Expand) or len(shape) != 3 or shape[2] != 1 or not spread.tensor.is_static:
+        return None, 0
+    size = int(spread.shape[-1])
+    if spread.shape != (*shape[:2], size) or value.shape != (shape[0], shape[1] * size) or wanted not in (0, size):
+        return None, 0
+    return source, size
+
+
+def _narrowest(x: Value, shape: tuple[int, ...]) -> Constant:
+    """Return whole numbers in that shape, in 4 bits where they fit."""
+    assert x.const is not None
+    kind = u4 if x.dtype == u4 or not np.any(x.const.array > 15) else u8
+    const = x.const
+    return Constant(kind, shape, lambda: const.array.reshape(shape).astype(kind.numpy))
 
 
 def _is_summed(value: Value, axis: int) -> bool:
