@@ -122,7 +122,9 @@ def in_blocks(graph: Graph, node: Node) -> Value | None:
             if zero is None or zero.const is None:
                 continue
         x = None if made is None or not isinstance(made.op, Cast) or not alone(graph, made) else made.inputs[0]
-        if x is None or x.const is None or x.dtype not in (u8, u4) or x.rank != 2 or scale.dtype != f32:
+        if x is None or x.const is None or x.dtype not in (u8, u4) or x.rank != 2:
+            continue
+        if scale.const is None or scale.dtype != f32:
             continue
         b, shape = Builder(graph, node.name, node.loc), x.const.shape
         product = b.Cast(b.graph.add_constant(_narrowest(x, (*scale.const.shape[:2], size)), "blocks"), to=f32)
