@@ -119,7 +119,7 @@ def in_blocks(graph: Graph, node: Node) -> Value | None:
             middle, _ = _repeated(made.inputs[1], size)
             zero = made.inputs[1] if middle is None else middle
             made = None if made.inputs[0] is None else made.inputs[0].producer
-            if zero is None or zero.const is None:
+            if zero is None or zero.const is None or (middle is None and zero.tensor.elements() != 1):
                 continue
         x = None if made is None or not isinstance(made.op, Cast) or not alone(graph, made) else made.inputs[0]
         if x is None or x.const is None or x.dtype not in (u8, u4) or x.rank != 2:
