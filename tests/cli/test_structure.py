@@ -105,8 +105,8 @@ def test_completion_completes_files_too(irc: Call, shell: str, files: str) -> No
 
 
 COMPLETES = {
-    "bash": """. ./_irc; COMP_WORDS=(irc val); COMP_CWORD=1; _irc_completion irc; echo $COMPREPLY
-COMP_WORDS=(irc validate --sel); COMP_CWORD=2; _irc_completion irc; echo $COMPREPLY""",
+    "bash": """. ./_irc; COMP_WORDS=(irc val); COMP_CWORD=1; _irc_completion irc; echo ${COMPREPLY[*]}
+COMP_WORDS=(irc validate --sel); COMP_CWORD=2; _irc_completion irc; echo ${COMPREPLY[*]}""",
     "zsh": """zmodload zsh/zpty; zpty z zsh -f -i
 zpty -w z 'fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; bindkey "^I" complete-word; echo re''ady'
 zpty -r z seen "*ready*"; print -r -- $seen
