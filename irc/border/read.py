@@ -12,6 +12,7 @@ from irc.border import support
 from irc.border.bodies import Body
 from irc.border.doubts import Doubts, follows, may_follow
 from irc.border.functions import Functions
+from irc.border.presumed import presumed
 from irc.diagnostics import Diagnostic, IrcError, Loc, Problem, Sink
 from irc.diagnostics.codes import container_onnx as onnx_codes, operation as codes, shape as shape_codes
 from irc.diagnostics.core import as_written, made
@@ -25,6 +26,9 @@ from irc.opdef.extent import require_possible
 from irc.opdef.forms import Attributes, Form
 from irc.opdef.opaque import Opaque
 from irc.opdef.registry import FORMS, form_at, forms_of
+
+PRESUMPTIONS = 200
+"""Nodes of a graph whose results are presumed: each takes time, and as many show what there is to see."""
 
 
 class _Reported(Exception):
@@ -63,6 +67,8 @@ class _Reader:
         self.bodies: list[Body] = []  # those of the node that is being read
         self.doubts = Doubts()
         self.meant: tuple[Form, type[Op]] | None = None  # what the unknown operation that is being read may be
+        self.presumptions = 0
+        self.near: dict[str, str | None] = {}  # by unknown operation, what was probably meant
         self.out = Graph()
 
     def graph(self, raw: RawGraph, types: Sequence[Type] | None = None) -> Graph:
@@ -166,12 +172,38 @@ class _Reader:
         """Report why a node cannot be read; as a consequence where its operands are in doubt already."""
         label = {"op": self._title(raw)} if "op" in p.facts else {}
         found = made(p.code, raw.loc, p.notes + _operand_notes(inputs), {**p.facts, **label})
-        self.sink.add(follows(found, doubt) if doubt is not None and may_follow(p) else found)
+        certain = doubt is None or not may_follow(p) or self.doubts.cause(self._blamed(raw, inputs, p)) is None
+        self.sink.add(found if certain or doubt is None else follows(found, doubt))
+
+    def _blamed(self, raw: RawNode, inputs: list[Value | None], p: Problem) -> list[Value | None]:
+        """The operands that a problem is about: one, if that alone has a type that is not allowed, else all."""
+        row = form_at(self.format, raw.domain, raw.type, raw.version)
+        if row is None or p.code is not codes.TYPE_NOT_ALLOWED or row[0].as_inputs():
+            return inputs
+        operands = inputs if row[0].sig else row[0].canonical(inputs)
+        params = (row[0].sig or row[1].sig).inputs
+        one = [v for param, v in zip(params, operands, strict=False) if param.name == p.facts.get("operand")]
+        return one if len(one) == 1 and not any(param.variadic for param in params) else inputs
 
     def _remake(self, raw: RawNode, inputs: list[Value | None], before: int) -> None:
         """Keep a node that could not be read as it stands in the file."""
         self._unmake(before)
-        self._opaque(raw, inputs)
+        self._opaque(raw, inputs, self._presumed(raw, inputs))
+
+    def _presumed(self, raw: RawNode, inputs: list[Value | None]) -> tuple[Type | None, ...]:
+        """The types that the results of a node probably have which could not be read, if the file declares none."""
+        row = form_at(self.format, raw.domain, raw.type, raw.version)
+        if row is None or self.presumptions == PRESUMPTIONS or all(v.type is not None for v in raw.outputs):
+            return ()
+        self.presumptions += 1
+
+        def read(trial: RawNode, operands: list[Value | None]) -> tuple[Type | None, ...]:
+            try:
+                return self._types_as(trial, *row, operands)
+            except Exception:  # tells nothing; why the node itself cannot be read is reported
+                return ()
+
+        return presumed(read, raw, row[0], inputs)
 
     def _node(self, raw: RawNode, inputs: list[Value | None]) -> None:
         support.compare_inputs(self.sink, inputs, raw)
@@ -202,7 +234,7 @@ class _Reader:
             self._bind(declared, value, raw, i)
 
     def _types_as(self, raw: RawNode, form: Form, cls: type[Op], inputs: list[Value | None]) -> tuple[Type | None, ...]:
-        """The types of its results if a node that is misspelt were this operation; none where it cannot be."""
+        """The types of its results if a node were this operation; none where it cannot be."""
         before, sink = len(self.out), self.sink
         self.sink = Sink()
         try:
@@ -368,7 +400,9 @@ class _Reader:
             self.sink.report(codes.NOT_IN_OPSET, raw.loc, op=raw.type, opset=opset, first=first)
         else:
             known = {r[0].name for k, v in FORMS.items() if k[:2] == (self.format, raw.domain) for r in v}
-            near = self.sink.nearest(raw.type, sorted(known))
+            if raw.type not in self.near:
+                self.near[raw.type] = self.sink.nearest(raw.type, sorted(known))
+            near = self.near[raw.type]
             guess = f"; did you mean {near}?" if near else ""
             self.meant = form_at(self.format, raw.domain, near, raw.version) if near and not raw.bodies else None
             self.sink.report(codes.UNKNOWN_OP, raw.loc, op=raw.type, opset=opset, guess=guess)

@@ -136,6 +136,36 @@ def test_every_mistake_of_a_chain_is_found_at_once() -> None:
         assert any(note.startswith("may follow from IRC2201 at graph main, node 4") for note in follows.notes)
 
 
+def test_what_a_mistake_leaves_known_is_checked_without_declared_shapes() -> None:
+    """All but the Gemm: what it gets depends on the kernel that the MaxPool lacks."""
+    found = irc.validate(chain(False))
+    assert [d.code for d in found] == ["IRC2206", "IRC3108", "IRC2001", "IRC2201", "IRC3106", "IRC3106"]
+    assert [d.severity for d in found] == ["warning", *["error"] * 3, *["warning"] * 2]
+    with_kernel = chain(False)
+    with_kernel.graph.node[4].attribute.append(helper.make_attribute("kernel_shape", [2, 2]))
+    assert "inner dimensions differ: 15376 and 4000" in " ".join(d.message for d in irc.validate(with_kernel))
+
+
+def test_an_operand_that_is_wrong_by_itself_is_an_error_of_its_own() -> None:
+    """Each QuantizeLinear has a zero point of a type that is not allowed, whatever the one before gives."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> m (float[2,3] x) => (y)
+        <float s = {0.5}, int32 z = {0}, int8 zero = {0}>
+        { q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, zero)  y = QuantizeLinear(d, s, z) }"""
+    )
+    found = irc.validate(model)
+    assert [(d.code, d.severity) for d in found] == [("IRC2104", "error")] * 2
+    assert all("y_zero_point is i32" in d.message for d in found)
+
+
+def test_one_mistake_in_a_hundred_nodes_has_one_suggestion() -> None:
+    names = " ".join(f"v{k + 1} = Reluu(v{k})" for k in range(40))
+    text = f'<ir_version: 8, opset_import: ["" : 17]> m (float[2] v0) => (float[2] v40) {{ {names} }}'
+    found = irc.validate(onnx.parser.parse_model(text))
+    assert {d.message for d in found} == {"there is no operation Reluu in ai.onnx opset 17; did you mean Relu?"}
+    assert len(found) == 40 and "39 more like this" in str(render_text(found))
+
+
 def test_a_node_is_printed_with_carets_below_its_attribute() -> None:
     found = irc.validate(chain(True))
     assert excerpt(found[4]) == ("   | f = Flatten <axis = 9> (p)", "axis = 9")
