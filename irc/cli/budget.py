@@ -35,13 +35,18 @@ def of_model(path: str, target: str, shapes: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_context(model: Any, shapes: dict[str, Any]) -> dict[str, Any]:
-    """What C for this machine keeps in memory in a run, by the sources alone; why, where there are none."""
+    """What C for this machine keeps in memory in a run, by the sources alone; why, where there are none.
+
+    CompileError where the shapes are not the model's.
+    """
     from irc import driver
     from irc.diagnostics import IrcError
 
     try:
         memory = driver.sources(model, driver.CompileOptions(backend="c", shapes=shapes)).manifest["memory"]
     except IrcError as e:
+        if console.status_of(e.diagnostics) == 2:
+            raise
         return {"unknown": str(e)}
     return {**memory, "steps": _steps(memory["arena"])}
 

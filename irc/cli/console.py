@@ -108,8 +108,11 @@ def note(text: str) -> None:
 
 
 def wrong_usage(error: click.ClickException) -> None:
-    """Say what is wrong with a command line, as click does."""
+    """Say what is wrong with a command line, as click does; of a group without a command, what it has."""
     lines: list[str] = []
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        note(TerminalText.lines(error.ctx.get_help().split("\n")))
+        return
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         lines += context.get_usage().split("\n")

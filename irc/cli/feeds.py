@@ -65,6 +65,11 @@ def _names(port: Port) -> list[str]:
     return [n for n in (port.name, *port.names, port.layer) if n]
 
 
+def _reason(error: Exception) -> str:
+    """What the system says, without the name of the file, which the finding has."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 def _read(source: str, port: Port, shared: bool) -> Array:
     """The array of a .npy, or the one of a .npz that has the input's name (or is alone there)."""
     import numpy as np
@@ -75,7 +80,7 @@ def _read(source: str, port: Port, shared: bool) -> Array:
                 raise ValueError("it is neither .npy nor .npz")
         found = np.load(source, allow_pickle=False)
     except (OSError, ValueError, zipfile.BadZipFile) as e:
-        raise click.BadParameter(f"{source} cannot be read: {e}", param_hint="--input") from e
+        raise click.BadParameter(f"{source} cannot be read: {_reason(e)}", param_hint="--input") from e
     if not isinstance(found, np.lib.npyio.NpzFile):
         return _viewed(found, port)
     with found:
@@ -152,7 +157,7 @@ def labels(name: str, sources: Mapping[str, str]) -> Array:
                     return _whole(found[name])
                 held += found.files
     except (OSError, ValueError, zipfile.BadZipFile) as e:
-        raise click.BadParameter(f"{name} cannot be read: {e}", param_hint="--labels") from e
+        raise click.BadParameter(f"{name} cannot be read: {_reason(e)}", param_hint="--labels") from e
     known = f"the inputs' files hold {', '.join(held)}" if held else "no input comes from a .npz"
     raise click.BadParameter(f"there is no array {name!r}: {known}", param_hint="--labels")
 

@@ -6,6 +6,7 @@ processor features that the compiler may use, so that a library is never loaded 
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 import platform
@@ -203,8 +204,15 @@ def _levels(name: str) -> list[str]:
     parts = {_full_name(part) for part in name.split("+")}
     known = [level for level, (machine, _) in _LEVELS.items() if machine == "x86_64"]
     if not parts <= {*known}:
-        raise _error(codes.UNKNOWN_TARGET, target=name, known=f"{', '.join(TARGETS)}; joined by +, {', '.join(known)}")
+        raise _unknown(name, f"{', '.join(TARGETS)}; joined by +, {', '.join(known)}")
     return [level for level in known if level in parts]
+
+
+def _unknown(name: str, known: str) -> CompileError:
+    """Make the finding for a target that nobody knows, with the name that was probably meant."""
+    near = difflib.get_close_matches(name, TARGETS, 1)
+    guess = f"; did you mean {near[0]}?" if near else ""
+    return _error(codes.UNKNOWN_TARGET, target=name, guess=guess, known=known)
 
 
 def _several(sets: Sequence[Target]) -> Target:
@@ -227,7 +235,7 @@ def target_of_sources(name: str) -> Target:
     if compiler is not None:
         return resolve_target(name, compiler)
     if name != "native":
-        raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
+        raise _unknown(name, ", ".join(TARGETS))
     features = tuple(sorted({*_FEATURES.values()} & cpu_features()))
     return _permitted(
         Target(name, processor.machine(), ("-march=native",), features, l2=second_cache(name), fma=multiplied(name))
@@ -287,7 +295,7 @@ def _require_use(compiler: Compiler) -> None:
 @cache
 def _resolve(name: str, compiler: Compiler) -> Target:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
-        raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
+        raise _unknown(name, ", ".join(TARGETS))
     flags = PRESETS[name].flags if name in PRESETS else (f"-march={name}",)
     if "ziglang" in compiler.command:  # zig: names with underscores, and no name for plain armv8-a
         flags = ("-march=generic",) if name == "aarch64" else (f"-march={name.replace('-', '_')}",)
@@ -297,7 +305,7 @@ def _resolve(name: str, compiler: Compiler) -> Target:
         _require_use(compiler)
         if name in TARGETS:
             raise _error(codes.FOREIGN_TARGET, target=name, machine=platform.machine(), command=compiler)
-        raise _error(codes.UNKNOWN_TARGET, target=name, known=", ".join(TARGETS))
+        raise _unknown(name, ", ".join(TARGETS))
     if name in PRESETS:
         return _preset(name)
     macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))

@@ -81,3 +81,23 @@ def test_lines_fit_into_a_terminal_without_broken_words() -> None:
     assert "".join(parts).replace(" ", "") == line.replace(" ", "")
     assert console.fitted("short  line", 80) == ["short  line"]
     assert console.fitted("", 80) == [""]
+
+
+DIGITS_ONNX = str(DIGITS / "digits.onnx")
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ((), "Commands:\n  compile  "),
+        (("cache",), "Commands:\n  clear  "),
+        (("info", DIGITS_ONNX, "--shape", "img[1,1,8,8]"), "error[IRC6302]"),
+        (("info", DIGITS_ONNX, "--shape", "image[1,8,8]"), "error[IRC6351]"),
+        (("draw", DIGITS_ONNX, "-o", "graph.png"), "the picture is an SVG; name it graph.svg"),
+        (("run", DIGITS_ONNX, "--input", "nothing.npy"), "nothing.npy cannot be read: No such file or directory\n"),
+        (("info", DIGITS_ONNX, "--target", "cortex-m5"), "target cortex-m5 is not known; did you mean cortex-m55?"),
+    ],
+)
+def test_wrong_usage_is_named(call: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, printed = said(capsys, *call)
+    assert (status, text in printed) == (2, True), printed

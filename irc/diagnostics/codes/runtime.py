@@ -46,7 +46,7 @@ UNKNOWN_TARGET = Code(
     "IRC6005",
     "error",
     "Unknown target",
-    "target {target} is not known; known are {known}",
+    "target {target} is not known{guess}",
     why="A target names a processor: its instruction set decides which code may be generated.",
     example='target="x86-64-v5"',
     fix="Use one of the known targets.",
