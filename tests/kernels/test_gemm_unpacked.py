@@ -16,6 +16,7 @@ from irc.kernels.gemm.dots import DotsGemmKernel
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.segments import SegmentsGemmKernel
+from irc.kernels.gemm.streams import StreamsGemmKernel
 from irc.kernels.gemm.strips import StripsGemmKernel
 from tests.kernels.test_kernels import M, Pool, build, close, compilers, invoke, noise, residual
 
@@ -99,8 +100,7 @@ def test_segments(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: 
         ("avx512", (14, 2), True, f32),
         ("avx2", (6, 2), True, f32),
         ("avx512", (24, 1), False, f64),
-        ("avx512", (4, 6), True, f32),
-        ("avx2", (2, 5), False, f64),
+        ("avx2", (4, 3), False, f64),
     ],
 )
 def test_strips(tmp_path: Path, isa: str, tile: tuple[int, int], fused: bool, dtype: DType) -> None:
@@ -111,6 +111,21 @@ def test_strips(tmp_path: Path, isa: str, tile: tuple[int, int], fused: bool, dt
         run(lib, kernel, (m, k, n), transposed=n in (16, 33))
     for sizes in ((3, 200, 600), (40, 700, 300), (29, 0, 17)):
         run(lib, kernel, sizes)
+
+
+@pytest.mark.parametrize(("isa", "fused", "dtype"), [("avx512", True, f32), ("avx2", False, f32), ("sse", False, f64)])
+def test_streams(tmp_path: Path, isa: str, fused: bool, dtype: DType) -> None:
+    """Every number of rows, of pieces and of sums; in threads, the columns of several products."""
+    kernels: list[StreamsGemmKernel] = []
+    for m in (1, 2, 3, 4):
+        problem = GemmProblem.contiguous(residual() if fused else plain(dtype), m, M, M, False)
+        kernels += StreamsGemmKernel.candidates(problem, ISAS[isa])
+    lib = build(tmp_path, kernels)
+    for kernel, (k, n) in itertools.product(kernels, ((1, 1), (3, 16), (4, 37), (600, 300), (5, 4500))):
+        pool = Pool(2)
+        run(lib, kernel, (kernel.tile.rows, k, n))
+        run(lib, kernel, (kernel.tile.rows, k, n), pool=pool)
+        assert bool(pool.calls) == (2 * kernel.tile.rows * k * n >= 100_000)
 
 
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
@@ -146,19 +161,5 @@ def test_selection(isa: str) -> None:
     assert chosen(1000, 64, 4, True) is chosen(1000, 64, 3, False) is SegmentsGemmKernel
     assert chosen(512, 1000, 3, True) is chosen(3, 2048, 5, True) is DotsGemmKernel
     assert chosen(8, 3072, 384, False) is chosen(2048, 5, 12, False) is StripsGemmKernel
-    assert chosen(4, 3072, 768, False) is StripsGemmKernel
+    assert chosen(1, 1024, 3072, False) is chosen(4, 3072, 768, False) is StreamsGemmKernel
     assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
-
-
-@pytest.mark.parametrize(("isa", "rows", "flat"), [("avx512", 4, (4, 6)), ("avx2", 2, (2, 5))])
-def test_few_rows_read_long_pieces(isa: str, rows: int, flat: tuple[int, int]) -> None:
-    """A tile that waits for a large B is as wide as registers allow; where there are more rows, there is none."""
-
-    def tile(m: int, k: int, n: int) -> tuple[int, int]:
-        found = select(GemmProblem.contiguous(plain(), m, n, k, False), ISAS[isa])
-        assert isinstance(found, StripsGemmKernel)
-        return found.tile.rows, found.tile.vectors
-
-    assert tile(rows, 1024, 2048) == tile(1, 1024, 2048) == flat
-    assert tile(rows + 1, 1024, 2048) != flat
-    assert tile(rows, 64, 96) != flat

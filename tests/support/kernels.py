@@ -65,6 +65,7 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem.contiguous(BIASED, M, M, M, False),
     GemmProblem.contiguous(plain(f64), 7, 21, M, True),
     GemmProblem.contiguous(BIASED, M, 40, 60, True),
+    GemmProblem.contiguous(BIASED, 3, M, M, False),
     *(GemmProblem.contiguous(BIASED, M, n, 60, n > 2) for n in (2, 4, 7)),
     *(product_of_bytes(M, 70, 33, signed, True) for signed in (False, True)),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 24, 40, (14, 14), (3, 3)), stored=u8, zeroed=True),

@@ -7,7 +7,7 @@ with them, estimates choose for convolutions of known networks what measurements
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from irc.kernels.core.isa import Isa
 from irc.kernels.split_bf16.bf16_terms import Unit
@@ -19,19 +19,17 @@ class Costs:
 
     tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one reaches;
     those that kernels choose from.  pack: cycles to pack an f32 operand, an element.  stream: bytes a cycle of operands
-    that are in no cache.  flat: the same as tiles, of a tile of few rows that is as wide as registers allow, for
-    products that wait for B.
+    that are in no cache.
     """
 
     tiles: Mapping[tuple[int, int], float]
     pack: float
     stream: float
-    flat: Mapping[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
 
 
 COSTS = {
-    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0, flat={(4, 6): 0.8}),
-    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, pack=0.4, stream=11.0, flat={(2, 5): 0.8}),
+    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0),
+    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, pack=0.4, stream=11.0),
     "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, pack=0.5, stream=6.0),
     "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, pack=0.5, stream=6.0),
     "plain": Costs({(4, 2): 0.85}, pack=1.0, stream=4.0),
@@ -124,5 +122,5 @@ def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> 
             for width, times in widths.items()
             for height, count in heights.items()
         )
-        / {**costs.tiles, **costs.flat}[tile]
+        / costs.tiles[tile]
     )

@@ -269,8 +269,7 @@ class StripsGemmKernel(GemmKernel):
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[StripsGemmKernel]:
         if problem.dtype in (f32, f64) and not problem.matrices and problem.a[3] == 1:
-            costs, few = COSTS[isa.name], likely(problem.m)
-            for tile in (*costs.tiles, *(flat for flat in costs.flat if few <= flat[0])):
+            for tile in COSTS[isa.name].tiles:
                 yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, False, tile)
 
     def cycles(self, problem: GemmProblem) -> float:
