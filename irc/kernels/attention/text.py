@@ -354,26 +354,28 @@ static void ${S}_decode(const ${S}_args *g, const ${S}_place *at, char *own, int
 
 ENTRY = """
 typedef struct {
-    int64_t heads, rows, parts; /* heads of K and V in the batch, query rows of one, tasks that these are cut into */
+    const ${S}_args *g;
+    int64_t heads, rows, tiles, parts; /* heads of K and V in the batch, query rows of one, their tiles and tasks */
 } ${S}_plan;
 
-IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g) {
+IRC_INLINE ${S}_plan ${S}_split(const ${S}_args *g, int alone) {
     const int64_t heads = g->batch * (g->heads / g->group), rows = g->group * g->m;
     const int64_t tiles = (rows + $H0 - 1) / $H0, most = (tiles + $few_tiles - 1) / $few_tiles;
-    int64_t parts = (tiles + $tiles - 1) / $tiles;
-    if (heads * parts < $few) parts = ($few + heads - 1) / heads < most ? ($few + heads - 1) / heads : most;
-    return (${S}_plan){heads, rows, parts};
+    int64_t parts = (tiles + $tiles - 1) / $tiles; /* each packs K and V: only several threads need some more */
+    if (!alone && heads * parts < $few) parts = ($few + heads - 1) / heads < most ? ($few + heads - 1) / heads : most;
+    return (${S}_plan){g, heads, rows, tiles, parts};
 }
 
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
-    const ${S}_args *g = given;
-    const ${S}_plan plan = ${S}_split(g);
+    const ${S}_plan plan = *(const ${S}_plan *)given;
+    const ${S}_args *g = plan.g;
     const int64_t shared = g->heads / g->group;
     for (; begin < end; begin++) {
         const int64_t part = begin % plan.parts, batch = begin / plan.parts / shared, one = begin / plan.parts % shared;
         const ${S}_place at = {g->k + batch * g->k_batch + one * g->k_head, g->v + batch * g->v_batch + one * g->v_head,
                                batch, one * g->group};
-        const int64_t r0 = plan.rows * part / plan.parts, r1 = plan.rows * (part + 1) / plan.parts;
+        const int64_t t0 = plan.tiles * part / plan.parts, t1 = plan.tiles * (part + 1) / plan.parts;
+        const int64_t r0 = plan.rows * t0 / plan.tiles, r1 = plan.rows * t1 / plan.tiles;
         if (plan.rows <= $decode && g->k_col == 1) ${S}_decode(g, &at, own, r0, r1);
         else ${S}_rows(g, &at, own, r0, r1);
     }
@@ -388,10 +390,11 @@ void $S($parameters) {
                     for (int64_t j = 0; j < g->dv; j++) g->o[b * g->o_batch + h * g->o_head + i * g->o_row + j] = 0;
         return;
     }
-    const ${S}_plan plan = ${S}_split(g);
-    const int64_t tasks = plan.heads * plan.parts;
     const double work = (double)(g->batch * g->heads) * (double)(g->m * g->n) * (double)(g->d + g->dv);
-    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, g->own, 0, tasks);
-    else irc_divide(pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
+    const int alone = !pool || work < $worthwhile;
+    ${S}_plan plan = ${S}_split(g, alone);
+    const int64_t tasks = plan.heads * plan.parts;
+    if (alone || tasks < 2) ${S}_part(&plan, g->own, 0, tasks);
+    else irc_divide(pool, tasks, ${S}_part, &plan, g->own, g->own_bytes, g->owners);
 }
 """
