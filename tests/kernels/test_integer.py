@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 import irc
 from irc.diagnostics import Sink
 from irc.ir.dim import Dim
-from irc.ir.types import i32, u8
+from irc.ir.types import i8, i32, u8
 from irc.kernels.core.isa import AVX2, AVX512, NEON
 from irc.kernels.core.registry import candidates
 from irc.kernels.integer.problem import SUMS, IntegerConvProblem, product_of_bytes
+from irc.kernels.integer.vectors import saturate
 from irc.ops.layout import Transpose
 from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
@@ -74,6 +76,13 @@ def test_rows_of_any_number() -> None:
         weights = onnx.numpy_helper.to_array(model_of(1, 70, 33, "uint8", "int8", "a").graph.initializer[0])
         (got,) = compiled([a, np.array(9, np.uint8)])
         np.testing.assert_array_equal(got, (a.astype(np.int32) - 9) @ weights.astype(np.int32))
+
+
+@pytest.mark.parametrize("bits", [256, 512])
+def test_results_of_both_signs_stand_in_one_file(bits: int) -> None:
+    """What rounding to u8 and to i8 share is a piece of its own: a file with kernels of both defines it once."""
+    names = [set(re.findall(r"(?:IRC_HELPER \w+|}) (\w+)[(;]", saturate(kind, bits).code)) for kind in (u8, i8)]
+    assert all(names) and not names[0] & names[1]
 
 
 @pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")

@@ -102,7 +102,7 @@ IRC_INLINE void irc_bytes_quarters_256(void *to, int64_t apart, __m256i x, int64
     if (n > 3) _mm_storel_epi64((__m128i *)(p + 3 * apart), _mm_unpackhi_epi64(high, high));
 }
 """
-_SATURATE = """\
+_RANGE = """\
 /* Where rounded numbers become bytes: what is added to them, and the least and the largest of the sums. */
 typedef struct { __m${bits}i zero, least, largest; } irc_bytes_range_$bits;
 IRC_HELPER irc_bytes_range_$bits irc_bytes_range_of_$bits(int64_t zero, int64_t least, int64_t largest) {
@@ -113,6 +113,8 @@ IRC_HELPER irc_bytes_range_$bits irc_bytes_range_of_$bits(int64_t zero, int64_t 
 IRC_HELPER __m${bits}i irc_bytes_rounded_$bits(__m$bits x) { /* beyond 32 bits and NaN are the least integer */
     return ${mm}_cvtps_epi32(${mm}_min_ps(${mm}_set1_ps(0x1.fffffep30f), x));
 }
+"""
+_SATURATE = """\
 /* The bytes of four vectors, one vector after the other. */
 IRC_HELPER __m${bits}i irc_bytes_${kind}_$bits(const irc_bytes_range_$bits *to, __m$bits a, __m$bits b, __m$bits c,
                                            __m$bits d) {
@@ -130,6 +132,11 @@ _ORDER = {
 """Packing leaves the bytes of four vectors interleaved, in groups of four."""
 QUARTERS = {256: Piece("IRC_BYTES_QUARTERS_256", _QUARTERS_256), 512: Piece("IRC_BYTES_QUARTERS_512", _QUARTERS_512)}
 PUT = {256: Piece("IRC_BYTES_PUT_256", _PUT_256), 512: Piece("IRC_BYTES_PUT_512", _PUT_512)}
+
+
+def rounding(bits: int) -> Piece:
+    """Print what `saturate` of both types takes: `irc_bytes_range_BITS` and `irc_bytes_rounded_BITS`."""
+    return piece("IRC_BYTES_RANGE_$bits", _RANGE, bits=bits, mm=f"_mm{bits}")
 
 
 def saturate(kind: DType, bits: int) -> Piece:

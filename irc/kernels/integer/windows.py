@@ -15,7 +15,7 @@ from irc.kernels.core.text import Part, fill
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.integer import text
 from irc.kernels.integer.problem import BYTES, IntegerConvProblem
-from irc.kernels.integer.vectors import MEMORY, PUT, saturate
+from irc.kernels.integer.vectors import MEMORY, PUT, rounding, saturate
 from irc.kernels.vector.pixels import slot_starts
 
 C_NAMES = {i32: "int32_t", f32: "float", u8: "uint8_t", i8: "int8_t"}
@@ -115,5 +115,5 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
     def shared(self, tile: Tile) -> list[Part]:
         """List the pieces that all such kernels need."""
         bits = self.isa.vector * 8
-        byte = [PUT[bits], saturate(self.stored, bits)] if self.stored in BYTES else []
+        byte = [PUT[bits], rounding(bits), saturate(self.stored, bits)] if self.stored in BYTES else []
         return [prelude(tile, self.epilogue), MEMORY[bits], *byte, text.WALK]
