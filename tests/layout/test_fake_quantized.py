@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from irc.ir.graph import Graph
-from irc.ir.types import f32, i8
+from irc.ir.types import f32, i8, i64
 from irc.ir.verify import problems
 from irc.kernels.core.isa import AVX512, NEON
-from irc.layout import fake_quantized, integer_convolutions
+from irc.layout import fake_quantized, integer_convolutions, integer_products
 from irc.opdef.builder import evaluate
+from irc.ops.pool import MaxPool
 from tests.support.lowering import graph_of
 
 RANDOM = np.random.default_rng(7)
@@ -62,6 +63,28 @@ def test_convolutions_become_those_of_bytes(most: float, left: int, odd: bool) -
     (got,) = evaluate(graph, {graph.inputs[0]: X})
     steps = np.abs(got - wanted) * LEVELS
     assert np.quantile(steps, 0.99) < 0.01 and steps.max() < 2.5
+
+
+def test_levels_behind_a_max_pool_and_another_shape_are_bytes() -> None:
+    """The FakeQuantize is repeated in front of the products, once for two of them."""
+    weights = RANDOM.integers(-127, 128, (8, 16, 1, 1)).astype(np.int8)
+    matrix = RANDOM.integers(-127, 128, (16 * 16, 5)).astype(np.int8)
+
+    def build(b: Any, x: Any) -> Any:
+        limits = b.const([[[[-128 / LEVELS]]]], f32), b.const([[[[127 / LEVELS]]]], f32)
+        x, _ = b.add_all(MaxPool((2, 2), strides=(2, 2)), b.FakeQuantize(x, *limits, *limits, levels=256))
+        y, z = (b.Conv(x, b.Mul(b.Cast(b.const(weights, i8), to=f32), b.const(s, f32))) for s in (0.01, 0.02))
+        flat = b.Reshape(x, b.const([1, 16 * 16], i64))
+        return b.Add(y, z), b.MatMul(flat, b.Mul(b.Cast(b.const(matrix, i8), to=f32), b.const(0.01, f32)))
+
+    graph = graph_of(build, X)
+    wanted = evaluate(graph, {graph.inputs[0]: X})
+    assert fake_quantized.run(graph, AVX512) == 3
+    assert not problems(graph)
+    assert Counter(n.op.name for n in graph.nodes)["QuantizeLinear"] == 3
+    assert (integer_convolutions.run(graph, AVX512), integer_products.run(graph, AVX512)) == (2, 1)
+    for got, want in zip(evaluate(graph, {graph.inputs[0]: X}), wanted, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
 
 
 def test_what_no_product_of_bytes_reads_stays() -> None:
