@@ -1,9 +1,10 @@
 """The loops of TopK for elements of up to 32 bits.
 
-An element and its index are one number, so that the larger of two is the one to take, and no two are equal: the
-element's bits in an order of integers above, the index below, the smaller the higher.  A few best are kept side by
-side for many rows, or of a long row that is compared block by block with the worst of them; many are a row in order,
-sorted by digits (a stable radix sort), of which only what beats the worst so far is kept.
+A few best are kept side by side for many rows: the order of an element as an integer, and beside it its index.  Of a
+row alone, both are one number, so that the larger of two is the one to take, and no two are equal: the element's bits
+in an order of integers above, the index below, the smaller the higher.  A long row is compared block by block with the
+worst of a few; many are a row in order, sorted by digits (a stable radix sort), of which only what beats the worst so
+far is kept.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from irc.expr import Bin, Bits, Const, Expr, Reduce, Tensor, Un, index, select
 from irc.ir.dim import Dim, product
-from irc.ir.types import DType, f32, i64, u32
+from irc.ir.types import DType, f32, i32, i64, u32
 from irc.loops.builder import LoopBuilder, Place, seen_as
 
 FEW = 16
@@ -31,6 +32,8 @@ SHARES = 8
 """Shares of the rows for threads, each with scratch to sort in."""
 ROOM = 1024
 """Elements beside the best that are collected before they are sorted."""
+LAST = (1 << 31) - 1
+"""The largest key."""
 INDEX = 1 << 31
 """One more than the largest index."""
 
@@ -94,9 +97,9 @@ class TopKLoops:
         """Return the index in a number."""
         return index(INDEX - 1) - Bin("bitand", number, Const(INDEX - 1, i64))
 
-    def _put(self, o: Expr, t: Expr, c: Expr, number: Expr) -> None:
-        """Store a result."""
-        j = self.b.let(self._place(number), "at")
+    def _put(self, o: Expr, t: Expr, c: Expr, place: Expr) -> None:
+        """Store a result: the element at `place`."""
+        j = self.b.let(place, "at")
         self.b.store(self.indices, (o, t, c), j.cast(self.indices.dtype))
         self.b.store(self.values, (o, t, c), self.x[o, j, c])
 
@@ -113,63 +116,66 @@ class TopKLoops:
         with b.for_(shares * tiles, "parallel", "p") as p:
             share, start = p // index(tiles), b.let(p % index(tiles) * side, "start")
             width = index(side) if count % side == 0 else b.let((index(count) - start).min(side), "width")
-            best = b.alloc(i64, [k * side], "best")
-            turned = best if columns else b.alloc(self.x.dtype, [AT_ONCE * side], "turned")
-            with b.for_(k * side, "simd", "t") as t:
-                b.store(best, t, -1)
+            best = Best(b, k, side)
+            turned = best.keys if columns else b.alloc(self.x.dtype, [AT_ONCE * side], "turned")
 
-            def step(j: Expr, times: int) -> None:
+            def step(j: Expr, times: int, first: int | None = None) -> None:
                 if not columns:  # turned first: compilers make little of vectors of elements that stand apart
                     with b.for_(width, name="c") as c:
                         for r in range(times):
                             b.store(turned, c + r * side, self.x[start + c, j + r, 0])
-                    self._compare(best, k, side, width, lambda c, r: turned[c + r * side], j, times)
+                    best.take(width, j, times, lambda c, r: self._key(turned[c + r * side]), first)
                     return
                 # whole vectors: behind the columns are those of the next row, and behind the last one is nothing
                 at = b.let((share * index(n) + j) * index(inner) + start, "at")
                 have = b.let((index(outer * n * inner - inner * (times - 1)) - at).min(side), "have")
                 flat = seen_as(self.x, [outer * n * inner])
-                self._compare(best, k, side, have, lambda c, r: flat[at + c + index(inner) * r], j, times)
+                best.take(have, j, times, lambda c, r: self._key(flat[at + c + index(inner) * r]), first)
 
-            with b.for_(n // AT_ONCE, name="j") as j:
-                step(j * AT_ONCE, AT_ONCE)
-            if n % AT_ONCE != 0:
-                with b.for_(n % AT_ONCE, name="j") as j:
-                    step(index(n // AT_ONCE) * AT_ONCE + j, 1)
+            for j in range(0, k, AT_ONCE):
+                step(index(j), min(AT_ONCE, k - j), first=j)
+            best.put_in_order()
+            with b.for_((n - k) // AT_ONCE, name="j") as j:
+                step(j * AT_ONCE + k, AT_ONCE)
+            if (n - k) % AT_ONCE != 0:
+                with b.for_((n - k) % AT_ONCE, name="j") as j:
+                    step(index((n - k) // AT_ONCE) * AT_ONCE + k + j, 1)
             if self.by_index:
-                with b.for_(width, "simd", "c") as c:
-                    self._in_order_of_index(best, c, k, side)
+                best.put_in_order_of_index()
             if columns:
-                with b.for_(k, name="t") as t, b.for_(width, "simd", "c") as c:
-                    self._put(share, t, start + c, best[c + t * side])
+                with b.for_(k, name="t") as t:
+                    with b.for_(width, "simd", "c") as c:
+                        place = best.places[c + t * side].cast(self.indices.dtype)
+                        b.store(self.indices, (share, t, start + c), place)
+                    with b.for_(width, "simd", "c") as c:
+                        b.store(self.values, (share, t, start + c), self._from_column(share, start, c, best, t))
             else:
                 with b.for_(width, name="c") as c, b.for_(k, name="t") as t:
-                    self._put(start + c, t, Const(0, i64), best[c + t * side])
+                    self._put(start + c, t, Const(0, i64), best.places[c + t * side].cast(i64))
 
-    def _compare(
-        self, best: Place, k: int, side: int, width: Expr, x: Callable[[Expr, int], Expr], j: Expr, times: int
-    ) -> None:
-        """Compare the elements from `j` on, `times` of each row, with the best so far of that row."""
-        b = self.b
-        with b.for_(width, "simd", "c") as c:
-            new: list[Expr] = [b.let(self._number(x(c, r), j + r), "v") for r in range(times)]
-            for t in range(k):
-                held: Expr = b.let(best[c + t * side], "held")
-                for r, v in enumerate(new):
-                    new[r] = b.let(held.min(v), "v")
-                    held = b.let(held.max(v), "held")
-                b.store(best, c + t * side, held)
+    def _from_column(self, o: Expr, start: Expr, c: Expr, best: Best, t: Expr) -> Expr:
+        """Read an element of the best; vectors of elements from all over want places of 32 bits."""
+        _, n, inner = self.x.shape
+        place = best.places[c + t * best.side]
+        if not (n * inner).at_most(LAST):
+            return self.x[o, place.cast(i64), start + c]
+        flat = seen_as(self.x, [self.x.shape[0] * n * inner])
+        return flat[o * index(n * inner) + start + (place * index(inner).cast(i32) + c.cast(i32)).cast(i64)]
 
-    def _in_order_of_index(self, best: Place, c: Expr, k: int, side: int) -> None:
-        """Exchange neighbours until the indices ascend: until the lower parts descend."""
-        for last in range(k - 1, 0, -1):
-            for t in range(last):
-                here, there = (self.b.let(best[c + s * side], "held") for s in (t, t + 1))
-                rising = self._place(here).gt(self._place(there))
-                first = self.b.let(select(rising, there, here), "first")
-                second = self.b.let(select(rising, here, there), "second")
-                self.b.store(best, c + t * side, first)
-                self.b.store(best, c + (t + 1) * side, second)
+    def _key(self, x: Expr) -> Expr:
+        """Return an element's order among all, as a signed integer; NaN counts as the largest element."""
+        if x.dtype.is_float:
+            narrow = self.b.let(x.cast(f32), "x")
+            bits = self.b.let(Bits(narrow, u32).cast(i32), "bits")
+            # negative numbers are larger the smaller their bits are; both zeros become 0
+            sign = self.b.let(_mask(bits.lt(0)), "sign")
+            turned = self.b.let(Bin("bitxor", Bin("bitand", bits, _i32(LAST)), sign) - sign, "turned")
+            key = select(narrow.ne(narrow), _i32(LAST), turned)
+        elif x.dtype == u32:
+            key = Bin("bitxor", x, _u32(1 << 31)).cast(i32)
+        else:
+            key = x.cast(i32)
+        return key if self.largest else Un("bitnot", key)
 
     def _long_rows(self, k: int) -> None:
         """Compare blocks of a row with the worst of the best so far."""
@@ -192,9 +198,20 @@ class TopKLoops:
 
             self._scanned(o, i, lambda: best[k - 1], look)
             if self.by_index:
-                self._in_order_of_index(best, Const(0, i64), k, 1)
+                self._in_order_of_index(best, k)
             with b.for_(k, name="t") as t:
-                self._put(o, t, i, best[t])
+                self._put(o, t, i, self._place(best[t]))
+
+    def _in_order_of_index(self, best: Place, k: int) -> None:
+        """Exchange neighbours until the indices ascend: until the lower parts of the numbers descend."""
+        for last in range(k - 1, 0, -1):
+            for t in range(last):
+                here, there = (self.b.let(best[s], "held") for s in (t, t + 1))
+                rising = self._place(here).gt(self._place(there))
+                first = self.b.let(select(rising, there, here), "first")
+                second = self.b.let(select(rising, here, there), "second")
+                self.b.store(best, t, first)
+                self.b.store(best, t + 1, second)
 
     def _scanned(self, o: Expr, i: Expr, worst: Callable[[], Expr], look: Callable[[Expr, int | Dim], None]) -> None:
         """Call `look` with the beginning and length of the parts of a row that have what is better than the worst."""
@@ -229,7 +246,7 @@ class TopKLoops:
                 if self.by_index:
                     self._sort(scratch, p, index(k), 0)
                 with b.for_(k, name="t") as t:
-                    self._put(o, t, i, scratch[0][p, t])
+                    self._put(o, t, i, self._place(scratch[0][p, t]))
 
     def _collected(self, scratch: tuple[Place, Place], p: Expr, o: Expr, i: Expr, k: Dim, room: Dim) -> Expr:
         """Collect the numbers of a row that may be among the best k. Returns how many there are."""
@@ -284,8 +301,101 @@ class TopKLoops:
                 b.store(places, at, places[at] + 1)
 
 
+@dataclass
+class Best:
+    """The best `k` elements so far of `side` rows side by side: their keys, the larger the better, and their indices.
+
+    Elements come in the order of their indices, so that only a larger key goes in front of what is there.
+    """
+
+    b: LoopBuilder
+    k: int
+    side: int
+
+    def __post_init__(self) -> None:
+        self.keys = self.b.alloc(i32, [self.k * self.side], "keys")
+        self.places = self.b.alloc(i32, [self.k * self.side], "places")
+
+    def take(
+        self, width: Expr, j: Expr, times: int, key: Callable[[Expr, int], Expr], first: int | None = None
+    ) -> None:
+        """Compare the elements from `j` on, `times` of each row, with the best; the first ones fill slot after slot."""
+        b = self.b
+        with b.for_(width, "simd", "c") as c:
+            new: list[Expr] = [b.let(key(c, r), "key") for r in range(times)]
+            if first is not None:
+                for r, v in enumerate(new):
+                    self._store(c, first + r, v, _i32(first + r))
+                return
+            keys, places = self._held(c)
+            for r, v in enumerate(new):
+                place = (j + r).cast(i32)
+                above = self._named(*(_mask(v.gt(held)) for held in keys))
+                came = [_chosen(above[0], place, places[0])]
+                rose = [keys[0].max(v)]
+                for t in range(1, self.k):
+                    here = b.let(_chosen(above[t], place, places[t]), "here")
+                    came.append(_chosen(above[t - 1], places[t - 1], here))
+                    rose.append(keys[t].max(keys[t - 1].min(v)))
+                keys, places = ([b.let(e, "held") for e in some] for some in (rose, came))
+            for t in range(self.k):
+                self._store(c, t, keys[t], places[t])
+
+    def put_in_order(self) -> None:
+        """Exchange neighbours until the keys descend; equal ones stay as they are."""
+        with self.b.for_(self.side, "simd", "c") as c:
+            keys, places = self._held(c)
+            for last in range(self.k - 1, 0, -1):
+                for t in range(last):
+                    rising = self.b.let(_mask(keys[t + 1].gt(keys[t])), "rising")
+                    here, there = places[t : t + 2]
+                    keys[t : t + 2] = self._named(keys[t].max(keys[t + 1]), keys[t].min(keys[t + 1]))
+                    places[t : t + 2] = self._named(_chosen(rising, there, here), _chosen(rising, here, there))
+            for t in range(self.k):
+                self._store(c, t, keys[t], places[t])
+
+    def put_in_order_of_index(self) -> None:
+        """Exchange neighbours until the indices ascend.  The keys stay behind: nothing reads them any more."""
+        with self.b.for_(self.side, "simd", "c") as c:
+            _, places = self._held(c)
+            for last in range(self.k - 1, 0, -1):
+                for t in range(last):
+                    here, there = places[t : t + 2]
+                    places[t : t + 2] = self._named(here.min(there), here.max(there))
+            for t in range(self.k):
+                self.b.store(self.places, c + t * self.side, places[t])
+
+    def _held(self, c: Expr) -> tuple[list[Expr], list[Expr]]:
+        """Read the best of a row."""
+        slots = range(self.k)
+        keys: list[Expr] = [self.b.let(self.keys[c + t * self.side], "held") for t in slots]
+        places: list[Expr] = [self.b.let(self.places[c + t * self.side], "held") for t in slots]
+        return keys, places
+
+    def _named(self, *found: Expr) -> list[Expr]:
+        return [self.b.let(e, "held") for e in found]
+
+    def _store(self, c: Expr, t: int, key: Expr, place: Expr) -> None:
+        self.b.store(self.keys, c + t * self.side, key)
+        self.b.store(self.places, c + t * self.side, place)
+
+
+def _mask(condition: Expr) -> Expr:
+    """Return -1 where a condition holds, else 0."""
+    return select(condition, _i32(-1), _i32(0))
+
+
+def _chosen(mask: Expr, a: Expr, b: Expr) -> Expr:
+    """Return a where a mask is -1, else b.  Of choices that share conditions, compilers make a vector of each path."""
+    return Bin("bitor", Bin("bitand", a, mask), Bin("bitand", b, Un("bitnot", mask)))
+
+
 def _u32(value: int) -> Const:
     return Const(value, u32)
+
+
+def _i32(value: int) -> Const:
+    return Const(value, i32)
 
 
 def has_numbers(dtype: DType) -> bool:
