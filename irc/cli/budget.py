@@ -31,6 +31,10 @@ def of_model(path: str, target: str, shapes: dict[str, Any]) -> dict[str, Any]:
     if "code_bytes" in built:
         found["flash_bytes"] = built["code_bytes"] + memory["weights_bytes"]
     found["steps"] = _steps(memory["arena"])
+    for row in found["steps"]:
+        own = f"{name}_{row['function']}"
+        if own in built.get("functions", ()):  # else it is a part of the one that runs all
+            row["code_bytes"] = built["functions"][own]
     return found
 
 
@@ -79,7 +83,10 @@ def _built(folder: Path, files: list[str], name: str, target: str) -> dict[str, 
     found: dict[str, Any] = {"stack_bytes": sum(sizes[f] for f in deepest), "largest_frame": max(sizes.values())}
     found["stack"] = [{"function": f, "bytes": sizes[f]} for f in deepest]
     taken = frames.sections(objects)
-    return found | ({"code_bytes": taken["code"], "static_bytes": taken["data"] + taken["bss"]} if taken else {})
+    if taken:
+        found |= {"code_bytes": taken["code"], "static_bytes": taken["data"] + taken["bss"]}
+        found["functions"] = frames.functions(objects)
+    return found
 
 
 def _steps(arena: dict[str, Any]) -> list[dict[str, Any]]:
@@ -114,6 +121,11 @@ def lines(said: dict[str, Any]) -> list[str]:
     if "stack" in said:
         calls = [f"{row['function']} {row['bytes']}" for row in said["stack"]]
         made.append(f"stack of a run: {' > '.join(calls)}, without what libraries take")
+    if "functions" in said:
+        made.append("code by function, with what the compiler put into it; kernels and tables too:")
+        made += [f"  {_bytes(n):>16} {function}" for function, n in said["functions"].items()]
+    made.append("weights that each step reads:")
+    made += [f"  {_bytes(s['weights_bytes']):>16} {k:>3} {', '.join(s['layers'])}" for k, s in enumerate(said["steps"])]
     made.append(f"arena: {_bytes(arena['bytes'])}, of the context, by tensor:")
     made += [
         f"  {_bytes(t['bytes']):>16} at {t['at']!s:>8} {t['name']}, steps {t['first']} to {t['last']}"

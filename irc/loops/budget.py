@@ -19,7 +19,8 @@ def _number(size: Dim) -> int | str:
 
 def arena(program: Program, plan: MemoryPlan) -> dict[str, Any]:
     """Describe the arena: its bytes; tensors with their place and the first and last step that they live at; steps
-    with their layers, and the bytes alive at each, where sizes are known."""
+    with their layers and the bytes of the weights that they read, and the bytes alive at each, where sizes are known.
+    """
     found = lives(program)
     tensors = [
         {
@@ -32,9 +33,17 @@ def arena(program: Program, plan: MemoryPlan) -> dict[str, Any]:
         for b, offset in plan.offsets.items()
     ]
     steps = [
-        {"function": f.name, "layers": list(f.origin)} for f in all_steps(program.steps) if isinstance(f, Function)
+        {"function": f.name, "layers": list(f.origin), "weights_bytes": _weights(program, f)}
+        for f in all_steps(program.steps)
+        if isinstance(f, Function)
     ]
     return {"bytes": _number(plan.size), "tensors": tensors, "steps": steps}
+
+
+def _weights(program: Program, function: Function) -> int:
+    """Add up the constants that a function reads."""
+    read = {b if b.base is None else b.base for b in function.reads}
+    return sum(int(program.bytes(b)) for b in read if b.where == "constant")
 
 
 def picture(arena: dict[str, Any], title: str) -> str:

@@ -38,6 +38,12 @@ def test_flash_ram_and_stack_are_those_of_the_tools(
     text = subprocess.run([size, "digits.o"], cwd=folder, capture_output=True, text=True, check=True).stdout
     code, data, bss = map(int, text.splitlines()[1].split()[:3])
     assert (said["code_bytes"], said["static_bytes"]) == (code, data + bss)
+    text = subprocess.run(["nm", "-S", "digits.o"], cwd=folder, capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in text.splitlines() if len(line.split()) == 4]
+    assert sum(said["functions"].values()) == sum(int(row[1], 16) for row in rows)
+    assert said["functions"]["digits_run"] == next(int(row[1], 16) for row in rows if row[3] == "digits_run")
+    assert 0 <= code - sum(said["functions"].values()) < 256 * len(said["functions"])  # tables for debuggers, alignment
+    assert [s["weights_bytes"] for s in said["steps"]] == [4 * (8 + 72), 4 * (16 + 1152), 0, 4 * (10 + 2560)]
     assert said["weights_bytes"] == (folder / "digits_weights.bin").stat().st_size
     assert said["flash_bytes"] == code + said["weights_bytes"]
     assert f"DIGITS_CONTEXT_BYTES {said['context_bytes']}\n" in (folder / "digits.h").read_text()
@@ -60,6 +66,9 @@ def test_the_linker_s_map_and_the_watermark_of_a_board_say_the_same(
     infer = boards.INFER["irc"].format(name="digits", NAME="DIGITS", inputs=64, outputs=10)
     found = boards.measured(folder, "digits.c", infer, target)
     assert found["flash"] == boards.in_map(folder, "digits.o")
+    by_function = frames.functions([folder / "digits.o"])
+    assert 0 <= boards.in_map(folder, "digits.o") - sum(by_function.values()) < 16
+    assert by_function["digits_plan"] == said["functions"]["digits_plan"]
     assert 0 <= found["flash"] - said["flash_bytes"] < 64  # weights in the file have no constants around them
     assert 0 <= found["static"] - said["context_bytes"] - 4 * 10 < 64  # the result's array, aligned
     assert abs(found["stack"] - said["stack_bytes"]) <= 16  # C's library takes some, alignment is not written
