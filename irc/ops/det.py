@@ -105,7 +105,7 @@ class Det(Op):
                 b.assign(product, product * pivot)
                 below = b.let(index(size) - 1 - k, "below")
                 with b.if_(pivot.ne(0.0)), b.for_(below) as i:
-                    row = b.let(k + 1 + i, "row")
+                    row = k + 1 + i
                     factor = b.let(m[row, k] / pivot, "factor")
                     with b.for_(below) as j:
                         column = b.let(k + 1 + j, "column")
