@@ -16,7 +16,7 @@ from irc.ir.types import DType, TensorType, f32, i8, i32, u8, value_range
 from irc.kernels.core.base import Array
 from irc.kernels.core.epilogue import Axes, Epilogue, axes_of, slot
 from irc.kernels.core.registry import select
-from irc.kernels.integer.problem import SUMS, IntegerConvProblem, Rounding, product_of_bytes
+from irc.kernels.integer.problem import IntegerConvProblem, Rounding, product_of_bytes
 from irc.layout.channels_last import ChannelsLast
 from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.ops.cast import Cast
@@ -62,7 +62,7 @@ def select_matmul(selector: Selector, node: Node) -> Selection | None:
     found = _result(selector, result, fits)
     rows = [row(s) or ZERO for s in found.fused.slots]
     kinds: list[Axes] = [axes_of(r, s.strides[-1]) for r, s in zip(rows, found.fused.slots, strict=True)]
-    epilogue = SUMS if found.stored == i32 else Epilogue(found.fused.expr, tuple(kinds))
+    epilogue = Epilogue(found.fused.expr, tuple(kinds))
     signs = (left.value.dtype == i8, left.zero is not None)
     problem = product_of_bytes(m, n, k, *signs, epilogue, found.stored, tuple(rows), found.rounding)
     constant, turned = b.const, node.op.transpose_b
@@ -88,24 +88,13 @@ def select_conv(selector: Selector, node: Node) -> Selection | None:
     if planes is None or not planes.channels.is_const or not worthwhile(*out.shape, *map(Dim.of, shape[1:])):
         return None
     result, source = _result(selector, out, planes.fits), input_of(selector, planes, found.value)
-    problem = IntegerConvProblem(
-        result.fused.value.dtype,
+    problem = planes.problem(
+        IntegerConvProblem,
         "highest",
-        "nhwc",
-        SUMS if result.stored == i32 else planes.epilogue(result.fused),
-        planes.batch,
-        int(planes.channels),
         shape[0],
         op.group,
-        planes.size,
-        planes.result,
-        planes.window,
-        planes.strides,
-        planes.dilations,
-        planes.before,
-        x=planes.x_strides(source),
-        y=planes.y_strides(result.value.shape),
-        slots=planes.slots(result.fused),
+        source,
+        result.fused,
         stored=result.stored,
         rounding=result.rounding,
         signed=found.value.dtype == i8,
