@@ -79,7 +79,7 @@ def report(folder: Path, text: str, target: str) -> set[int]:
     compiler = find_compiler()
     assert compiler is not None
     (folder / "f.c").write_text(text)
-    flags = [*COMMON, *resolve_target(target, compiler).flags, *optimisation(False, compiler), contraction(False)]
+    flags = [*COMMON, *resolve_target(target, compiler).flags, *optimisation(compiler), contraction(False)]
     command = [*compiler.command, *flags, "-fopt-info-vec-optimized", "-c", "f.c", "-o", "f.o"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=600)
     return {int(m[1]) for m in re.finditer(r"^f\.c:(\d+):.* vectorized", done.stderr, re.MULTILINE)}
