@@ -192,6 +192,15 @@ def product_of_transposed(graph: Graph, node: Node) -> Value | None:
     return b.MatMul(*operands, transpose_a=turned[0], transpose_b=turned[1])
 
 
+def product_of_shared(graph: Graph, node: Node) -> Value | None:
+    """Take the transpose of a constant that others read too into the product, before it becomes a constant itself."""
+    made = [v.producer for v in node.operands if v.producer is not None and isinstance(v.producer.op, Transpose)]
+    sources = [n.inputs[0] for n in made]
+    if any(v is not None and v.const is not None and len(v.uses) > 1 for v in sources):
+        return product_of_transposed(graph, node)
+    return None
+
+
 def transposed_stacks(graph: Graph, node: Node) -> Value | None:
     """Transpose what ONNX's MatMul cannot: constants are then stored so, and other permutations take it in."""
     assert isinstance(node.op, MatMul)

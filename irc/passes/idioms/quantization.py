@@ -157,6 +157,24 @@ def _narrowest(x: Value, shape: tuple[int, ...]) -> Constant:
     return Constant(kind, shape, lambda: const.array.reshape(shape).astype(kind.numpy))
 
 
+def narrow_zero_points(graph: Graph) -> None:
+    """Store zero points of compressed weights in the type of the weights, which OpenVINO's products are faster with."""
+    for node in graph.nodes:
+        if not isinstance(node.op, Sub):
+            continue
+        x, zero = node.operands
+        made = x.producer
+        stored = made.inputs[0] if made is not None and isinstance(made.op, Cast) else None
+        if stored is None or stored.const is None or stored.dtype not in (u8, u4) or zero.const is None:
+            continue
+        array, kind = zero.const.array, stored.dtype
+        if np.any(array != np.clip(np.round(array), 0, 15 if kind == u4 else 255)):
+            continue
+        narrow = Constant.of(array.reshape(array.shape or (1,)).astype(kind.numpy), kind)
+        b = Builder(graph, zero.name, node.loc)
+        graph.set_op(node, node.op, [x, b.Cast(graph.add_constant(narrow, zero.name), to=zero.dtype)])
+
+
 def _is_summed(value: Value, axis: int) -> bool:
     """Tell whether every product that the value goes into sums over the axis, and every Transpose leads to such."""
     rank = len(value.shape)
