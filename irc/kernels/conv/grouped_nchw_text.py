@@ -91,6 +91,19 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *given, const $T *padd
                 if (x == last) break;
                 continue;
             }
+            if ($light) { /* a part of the tile */
+                $T *const to = o->c + channel * o->c_row + (y0 + y) * ow + x0 + x;
+                IRC_FULL_UNROLL
+                for (int i = 0; i < $OB * $R * $U; i++) {
+                    const int64_t k = i / ($R * $U), r = i / $U % $R * $D, left = wide - x - i % $U * $L;
+                    const int64_t n = left < $L ? left : $L, at = r * ow + i % $U * $L;
+                    if (n <= 0 || y + r >= high) continue;
+                    const int64_t pixel = (y0 + y) * ow + x0 + x + at;
+                    ${V}_store_part(to + k * o->c_row + at, ${S}_epilogue(o, acc[i], channel + k, pixel, n), n);
+                }
+                if (x == last) break;
+                continue;
+            }
             IRC_FULL_UNROLL
             for (int i = 0; i < $OB * $R * $U; i++) ${V}_store(sums + i * $L, acc[i]);
             for (int k = 0; k < $OB; k++) {

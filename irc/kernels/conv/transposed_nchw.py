@@ -428,11 +428,13 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
     def _interleave(self) -> str:
         """Print the stores of the remainders beside each other."""
         lanes, stride, v = self.tile.lanes, self.strides[1], names(self.tile)["V"]
-        if stride & (stride - 1) or stride > 8:
+        if stride > 8:
             return (
                 f"            for (int r = 0; r < {stride}; r++)\n"
                 f"                for (int i = 0; i < {lanes}; i++) to[i * {stride} + r] = acc[r][i];\n"
             )
+        if stride & (stride - 1):
+            return "".join(self._interleaved(j) for j in range(stride))
         low = ", ".join(f"{i}, {i + lanes}" for i in range(lanes // 2))
         high = ", ".join(f"{i}, {i + lanes}" for i in range(lanes // 2, lanes))
         lines: list[str] = []
@@ -452,6 +454,16 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
             f"{v}_store(to + {i * lanes}, {x});" for i, x in enumerate(merged([f"acc[{r}]" for r in range(stride)]))
         ]
         return "".join(f"            {line}\n" for line in (*lines, *stores))
+
+    def _interleaved(self, number: int) -> str:
+        """Print the store of one vector of those into which the remainders are interleaved, one after the other."""
+        lanes, stride, v = self.tile.lanes, self.strides[1], names(self.tile)["V"]
+        elements = [divmod(number * lanes + i, stride) for i in range(lanes)]  # each: from where, of which remainder
+        text = "acc[0]"
+        for r in range(1, stride):
+            picks = (lanes + at if of == r else at if r == 1 and not of else i for i, (at, of) in enumerate(elements))
+            text = f"__builtin_shufflevector({text}, acc[{r}], {', '.join(map(str, picks))})"
+        return f"            {v}_store(to + {number * lanes}, {text});\n"
 
 
 def _columns(p: ConvTransposeProblem, tile: Tile, strips: int) -> int:

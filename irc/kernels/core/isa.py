@@ -140,14 +140,22 @@ IRC_HELPER ${V} ${V}_load_part(const $T *p, int64_t n) { return ${V}_load_betwee
     ),
     (
         "IRC_VECTOR_${V}_store_part",
-        """/* The first n lanes to memory; nothing else is written. */
+        """/* The first n lanes to memory; nothing else is written: one instruction on x86, as above. */
 IRC_HELPER void ${V}_store_part($T *p, ${V} x, int64_t n) {
-    const $I have = ($I)n;
+    const $I have = n < $L ? ($I)n : $L;
+#if defined(__AVX512F__) && $bytes == 64
+    const uint${L}_t mask = (uint${L}_t)((1u << have) - 1);
+    __asm__("vmovu$packed %1, %0%{%2%}" : "+m"(*($T(*)[])p) : "v"(x), "Yk"(mask));
+#elif defined(__AVX__) && $bytes <= 32
+    const ${V}_mask lane = {$numbers};
+    __asm__("vmaskmov$packed %1, %2, %0" : "+m"(*($T(*)[])p) : "x"(x), "x"(lane < have));
+#else
     $T lanes[$L] __attribute__((aligned($bytes)));
     ${V}_store(lanes, x);
     IRC_AS_LOOP
     for ($I i = 0; i < $L; i++)
         if (i < have) p[i] = lanes[i];
+#endif
 }
 """,
         ("${V}_store_part",),
