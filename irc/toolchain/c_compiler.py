@@ -336,6 +336,25 @@ def optimisation(compiler: Compiler) -> tuple[str, ...]:
     return ("-O3",) if "clang" in compiler.version or "ziglang" in compiler.command else _GCC_LOOPS
 
 
+def gathers(target: Target, compiler: Compiler) -> tuple[str, ...]:
+    """Let GCC read vectors from all over memory where this processor does so at full rate.
+
+    GCC does not where it knows a processor too little: on some, what keeps other processes from seeing what was read
+    (gather data sampling) makes it slow.
+    """
+    if target.name != "native" or "avx2" not in target.features or not processor.gathers_at_full_rate():
+        return ()
+    return _accepted("-mtune-ctrl=use_gather", compiler)
+
+
+@cache
+def _accepted(flag: str, compiler: Compiler) -> tuple[str, ...]:
+    """Return a flag if the compiler knows it: GCC renames such ones, others have none."""
+    command = [*compiler.command, flag, "-E", "-x", "c", os.devnull]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    return () if done.returncode else (flag,)
+
+
 def source_flags(kernels: bool, vectors: bool = True) -> tuple[str, ...]:
     """List the flags, apart from the target's, of a file that is compiled elsewhere; vectors: for what has some."""
     chosen = _GCC_LOOPS if vectors else ("-O3",) if kernels else ("-O2",)
@@ -403,7 +422,8 @@ def build(
             source, kernels, part = unit
             began = perf_counter()
             flags = [*COMMON, *(others or {}).get(source, target).flags, *extra]
-            chosen = [*optimisation(compiler), *flags, contraction(kernels), *part]
+            of_loops = () if kernels else gathers((others or {}).get(source, target), compiler)
+            chosen = [*optimisation(compiler), *of_loops, *flags, contraction(kernels), *part]
             _run(compiler, [*chosen, "-c", source, "-o", result], source, folder, running)
             return " ".join([source, *part]), perf_counter() - began
 

@@ -15,6 +15,8 @@ from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.core import NOWHERE, RunError, Sink
 from irc.toolchain import matrix_units
 
+GATHER_DATA_SAMPLING = "/sys/devices/system/cpu/vulnerabilities/gather_data_sampling"
+
 
 def machine() -> str:
     """Name this machine's family as Linux does."""
@@ -28,6 +30,15 @@ def model_name() -> str:
     except OSError:
         return ""
     return next((line for line in lines if line.startswith("model name")), "")
+
+
+@cache
+def gathers_at_full_rate() -> bool:
+    """Tell whether the kernel says that nothing slows down reading vectors from all over memory."""
+    try:
+        return Path(GATHER_DATA_SAMPLING).read_text().strip() == "Not affected"
+    except OSError:
+        return False
 
 
 @cache

@@ -406,3 +406,15 @@ def test_blocks_follow_from_the_second_cache() -> None:
         assert f"{l2 * 3 // 8 // 4}" in texts[-1]
     assert texts[0] != texts[1]
     assert isa_of(frozenset(("avx2", "fma")), "x86_64").l2 == 256 << 10  # the set's own, where nothing is known
+
+
+@needs_compiler
+def test_vectors_are_read_from_all_over_only_where_that_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler, flags = c_compiler.require_compiler(), {}
+    for name, fast in (("native", True), ("native", False), ("x86-64-v3", True)):
+        monkeypatch.setattr(processor, "gathers_at_full_rate", lambda fast=fast: fast)
+        target = c_compiler.Target(name, "x86_64", (), ("avx2",))
+        flags[name, fast] = c_compiler.gathers(target, compiler)
+    known = c_compiler._accepted("-mtune-ctrl=use_gather", compiler)
+    assert list(flags.values()) == [known, (), ()]
+    assert c_compiler._accepted("-mtune-ctrl=nonsense", compiler) == ()
