@@ -339,10 +339,10 @@ def optimisation(compiler: Compiler) -> tuple[str, ...]:
 def gathers(target: Target, compiler: Compiler) -> tuple[str, ...]:
     """Let GCC read vectors from all over memory where this processor does so at full rate.
 
-    GCC does not where it knows a processor too little: on some, what keeps other processes from seeing what was read
-    (gather data sampling) makes it slow.
+    GCC does not where it knows a processor too little: on some that is slow, or what keeps other processes from seeing
+    what was read (gather data sampling) makes it slow.
     """
-    if target.name != "native" or "avx2" not in target.features or not processor.gathers_at_full_rate():
+    if target.name != "native" or not processor.gathers_at_full_rate():
         return ()
     return _accepted("-mtune-ctrl=use_gather", compiler)
 
