@@ -31,7 +31,7 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], as_json: bo
     loaded = driver.reshape(irc.load(model), console.parse_shapes(shapes), notes)
     console.report(notes.diagnostics)
     path = Path(output or f"{Path(model).stem}.svg")
-    if path.suffix.lower() != ".svg":
+    if path.suffix.lower() != ".svg" and not path.is_dir():
         raise click.BadParameter(f"{path}: the picture is an SVG; name it {path.stem}.svg", param_hint="--output")
     try:
         with replacing(path) as file:
