@@ -34,7 +34,7 @@ ROWS = 8
 TILES_PER_TASK = 8
 LEAST = 32
 """Bytes of a vector, at least: for these one instruction loads and repeats a segment."""
-REACHED = 0.8
+REACHED = 0.5
 """The part of the rate of loads and multiply-adds that a tile reaches."""
 ENDED, STARTED = 4.0, 20.0
 """Cycles to fold the sums of a row and to store it, and to begin and end a tile."""
