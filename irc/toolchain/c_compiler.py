@@ -342,7 +342,7 @@ def gathers(target: Target, compiler: Compiler) -> tuple[str, ...]:
     GCC does not where it knows a processor too little: on some that is slow, or what keeps other processes from seeing
     what was read (gather data sampling) makes it slow.
     """
-    if target.name != "native" or not processor.gathers_at_full_rate():
+    if target.name != "native" or "avx512f" not in target.features or not processor.gathers_at_full_rate():
         return ()
     return _accepted("-mtune-ctrl=use_gather", compiler)
 
@@ -351,7 +351,10 @@ def gathers(target: Target, compiler: Compiler) -> tuple[str, ...]:
 def _accepted(flag: str, compiler: Compiler) -> tuple[str, ...]:
     """Return a flag if the compiler knows it: GCC renames such ones, others have none."""
     command = [*compiler.command, flag, "-E", "-x", "c", os.devnull]
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
     return () if done.returncode else (flag,)
 
 

@@ -413,7 +413,7 @@ def test_vectors_are_read_from_all_over_only_where_that_is_fast(monkeypatch: pyt
     compiler, flags = c_compiler.require_compiler(), {}
     for name, fast in (("native", True), ("native", False), ("x86-64-v3", True)):
         monkeypatch.setattr(processor, "gathers_at_full_rate", lambda fast=fast: fast)
-        target = c_compiler.Target(name, "x86_64", (), ("avx2",))
+        target = c_compiler.Target(name, "x86_64", (), ("avx2", "avx512f"))
         flags[name, fast] = c_compiler.gathers(target, compiler)
     known = c_compiler._accepted("-mtune-ctrl=use_gather", compiler)
     assert list(flags.values()) == [known, (), ()]
