@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from irc.formats.document import RawModel
     from irc.ir.graph import Graph, Model, Value
     from irc.kernels.core.choices import Choices
+    from irc.kernels.core.isa import Isa
     from irc.pipelines import Pass, Watch
     from irc.runtime.specializing import Shapes
 
@@ -420,7 +421,6 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
     from irc import pipelines
     from irc.backends.c import files
     from irc.fusion import group
-    from irc.kernels import isa_of
     from irc.loops import lower, memory, states_in_context, workspaces
     from irc.loops.budget import arena
     from irc.loops.builder import COPIES, FEW_COPIES
@@ -429,7 +429,7 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
 
     graph = model.graph.copy()
     states = explicit_states(graph)
-    isa = isa_of(frozenset(target.features), target.machine, target.l2, target.fma)
+    isa = _isa(target)
     prepare(graph, options, pipelines.compile_c(isa, options.precision), watch)
     requirements.require_ranks(graph)
     tell("loops")
@@ -480,13 +480,12 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
 def graph_of_kernels(model: Model, options: CompileOptions, target: c_compiler.Target, choices: Choices) -> Graph:
     """copy → bind shapes → COMPILE_C up to select-kernels, with the kernels that `choices` picks.  CompileError."""
     from irc import pipelines
-    from irc.kernels import isa_of
     from irc.kernels.core.choices import using
 
     graph = model.graph.copy()
     explicit_states(graph)
     with located(model), using(choices):
-        isa = isa_of(frozenset(target.features), target.machine, target.l2, target.fma)
+        isa = _isa(target)
         passes = pipelines.compile_c(isa, options.precision)
         prepare(graph, options, passes[: [name for name, _ in passes].index("select-kernels") + 1])
     return graph
@@ -547,12 +546,14 @@ def _passes(options: CompileOptions) -> tuple[Pass, ...]:
 
     if options.backend == "numpy":
         return pipelines.COMPILE_NUMPY
+    return pipelines.compile_c(_isa(c_compiler.target_of_sources(options.target)), options.precision)
+
+
+def _isa(target: c_compiler.Target) -> Isa:
+    """Describe to kernels what a target has."""
     from irc.kernels import isa_of
 
-    target = c_compiler.target_of_sources(options.target)
-    return pipelines.compile_c(
-        isa_of(frozenset(target.features), target.machine, target.l2, target.fma), options.precision
-    )
+    return isa_of(frozenset(target.features), target.machine, target.l2, target.fma)
 
 
 def explicit_states(graph: Graph) -> list[tuple[Value, Value, Any]]:

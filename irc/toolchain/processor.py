@@ -13,7 +13,7 @@ from pathlib import Path
 
 from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.core import NOWHERE, RunError, Sink
-from irc.toolchain import matrix_units
+from irc.toolchain import matrix_units, vector_units
 
 GATHER_DATA_SAMPLING = "/sys/devices/system/cpu/vulnerabilities/gather_data_sampling"
 
@@ -39,21 +39,12 @@ def gathers_at_full_rate() -> bool:
     Those of Intel with vectors of 512 bits do where the kernel says that no microcode slows them down; AMD's read
     element by element in microcode, and their cores are not affected by what that one is about.
     """
-    if "avx512f" not in cpu_features() or vendor() != "GenuineIntel":
+    if "avx512f" not in cpu_features() or vector_units.identity()[0] != "GenuineIntel":
         return False
     try:
         return Path(GATHER_DATA_SAMPLING).read_text().strip() == "Not affected"
     except OSError:
         return False
-
-
-def vendor() -> str:
-    """Read who made an x86 processor; empty if the system does not say."""
-    try:
-        found = re.search(r"^vendor_id\s*: (\w+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        return ""
-    return found.group(1) if found else ""
 
 
 @cache

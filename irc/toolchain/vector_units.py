@@ -41,9 +41,14 @@ def multiplied(target: str, cpuinfo: Path = CPUINFO) -> int:
 
 def _here(cpuinfo: Path) -> str:
     """Name this processor as -march= does; "" if it is not one of `MODELS`."""
+    vendor, family, model = identity(cpuinfo)
+    return MODELS.get((vendor, family, model)) or MODELS.get((vendor, family, None), "")
+
+
+def identity(cpuinfo: Path = CPUINFO) -> tuple[str, int, int]:
+    """Read vendor, family and model of this processor; ("", 0, 0) if the system does not say them."""
     try:
         said = dict(re.findall(r"^(vendor_id|cpu family|model)\s*: (\w+)$", cpuinfo.read_text(), re.MULTILINE))
-        vendor, family, model = said["vendor_id"], int(said["cpu family"]), int(said["model"])
+        return said["vendor_id"], int(said["cpu family"]), int(said["model"])
     except (OSError, KeyError, ValueError):
-        return ""
-    return MODELS.get((vendor, family, model)) or MODELS.get((vendor, family, None), "")
+        return "", 0, 0
