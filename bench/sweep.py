@@ -7,7 +7,7 @@ python bench/sweep.py --seed 1 --json l.json            keeps what was measured,
 python bench/sweep.py --seed 1 --show 42 -o layer.onnx  writes a layer, to profile it
 
 The ratio is the faster peer's median by irc's: above 1, irc is the faster one.  A peer that cannot run a layer is left
-out of its row.  "off" marks a layer whose result is not ONNX Runtime's within 1e-4 of its largest element (1e-2 where
+out of its row; so is one that crashes on it, and the row says which.  "off" marks a layer whose result is not ONNX Runtime's within 1e-4 of its largest element (1e-2 where
 numbers of 16 or 8 bits are rounded).  The exit status is 1 if a layer is off or below --floor.
 """
 
@@ -30,6 +30,7 @@ import layers_of_loops as loops
 import numpy as np
 import onnx
 from layers import Draft, Layer
+from own_process import Died, OwnProcess
 
 import irc
 from irc.cli import bench
@@ -60,6 +61,7 @@ FAMILIES: dict[str, Callable[[Draft], str]] = {
 }
 ROUGH = {"half", "quantized"}
 """Families that round to 16 or 8 bits on their way."""
+ENGINES = ("irc", "ort", "openvino")
 
 
 @dataclass
@@ -72,6 +74,7 @@ class Row:
     ms: dict[str, float] = field(default_factory=dict[str, float])
     difference: float = 0.0
     error: str = ""
+    crashed: str = ""
 
     @property
     def ratio(self) -> float:
@@ -86,6 +89,7 @@ class Row:
     def __str__(self) -> str:
         times = "  ".join(f"{name} {ms:8.4f}" for name, ms in self.ms.items())
         note = f"  {self.error}" if self.error else f"  off by {self.difference:.1e}" if self.off else ""
+        note += f"  {self.crashed} crashed" if self.crashed else ""
         return f"{self.index:4d} {self.family:11s} {self.ratio:6.2f}  {times}  {self.text}{note}"
 
 
@@ -96,17 +100,21 @@ def draw(seed: int, index: int, families: Sequence[str]) -> Layer:
     return draft.layer(family, FAMILIES[family](draft))
 
 
-def measured(index: int, layer: Layer, given: argparse.Namespace) -> Row:
-    """Load the layer into every engine and run them in turn."""
+def measured(index: int, given: argparse.Namespace, engines: Sequence[str] = ENGINES) -> Row:
+    """Load a layer into these engines and run them in turn."""
+    layer = draw(given.seed, index, given.family.split(","))
     row = Row(index, layer.family, layer.text)
     data = layer.model.SerializeToString()
     runs: dict[str, bench.Engine] = {}
     try:
-        compiled = irc.compile(data, backend="c", threads=given.threads, target=given.target)
-        runs["irc"] = bench.irc_engine(compiled, layer.feeds)
+        if "irc" in engines:
+            compiled = irc.compile(data, backend="c", threads=given.threads, target=given.target)
+            runs["irc"] = bench.irc_engine(compiled, layer.feeds)
     except irc.IrcError as error:
         row.error = str(error).splitlines()[0]
     for name, make in (("ort", bench.onnxruntime_engine), ("openvino", bench.openvino_engine)):
+        if name not in engines:
+            continue
         try:
             runs[name] = make(data, given.threads, layer.feeds)
         except Exception as error:  # a peer raises what it likes
@@ -119,6 +127,23 @@ def measured(index: int, layer: Layer, given: argparse.Namespace) -> Row:
     times = bench.measure({name: engine.run for name, engine in runs.items()}, given.rounds, seconds)
     row.ms = {name: 1e3 * statistics.median(some) for name, some in times.items()}
     return row
+
+
+def survived(index: int, measure: Callable[[Sequence[str]], Row]) -> Row:
+    """Measure a layer; where an engine crashes on it, once more without that one, which is found by trying."""
+    try:
+        return measure(ENGINES)
+    except Died:
+        pass
+    for name in reversed(ENGINES):
+        try:
+            row = measure([other for other in ENGINES if other != name])
+        except Died:
+            continue
+        row.crashed = name
+        row.error = row.error or ("no result" if name == "irc" else "")
+        return row
+    return Row(index, "", "", error="crashes whichever engine is left out")
 
 
 def summary(rows: Sequence[Row], floor: float) -> str:
@@ -176,8 +201,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.target != "native":
         os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
     rows: list[Row] = []
+    process = OwnProcess()
     for index in range(given.first, given.first + given.count):
-        rows.append(measured(index, draw(given.seed, index, families), given))
+        rows.append(survived(index, lambda engines, index=index: process.call(measured, index, given, engines)))
         print(rows[-1], flush=True)
     print(f"\n{summary(rows, given.floor)}\noff: {sum(r.off for r in rows)}")
     if given.json:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -146,3 +148,25 @@ def test_cold_says_where_compiling_goes(capsys: pytest.CaptureFixture[str]) -> N
     seconds, reading, passes, compiler, files, longest = map(float, row[1:])
     assert seconds == pytest.approx(reading + passes + compiler, abs=0.02)
     assert 0 < longest <= compiler + 0.01 and longest <= files
+
+
+def test_the_sweep_survives_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    sweep: Any = module("sweep")
+    process = sweep.OwnProcess()
+    first = process.call(os.getpid)
+    with pytest.raises(sweep.Died):
+        process.call(os.abort)
+    assert process.call(os.getpid) not in (first, os.getpid())
+
+    def crashes(culprit: str) -> Any:
+        def measure(engines: Sequence[str]) -> Any:
+            if culprit in engines:
+                raise sweep.Died
+            return sweep.Row(7, "norm", "a", dict.fromkeys(engines, 1.0))
+
+        return sweep.survived(7, measure)
+
+    assert str(crashes("openvino")).endswith("a  openvino crashed") and not crashes("openvino").off
+    assert set(crashes("ort").ms) == {"irc", "openvino"}
+    assert crashes("irc").off
