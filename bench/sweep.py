@@ -7,8 +7,9 @@ python bench/sweep.py --seed 1 --json l.json            keeps what was measured,
 python bench/sweep.py --seed 1 --show 42 -o layer.onnx  writes a layer, to profile it
 
 The ratio is the faster peer's median by irc's: above 1, irc is the faster one.  A peer that cannot run a layer is left
-out of its row; so is one that crashes on it, and the row says which.  "off" marks a layer whose result is not ONNX Runtime's within 1e-4 of its largest element (1e-2 where
-numbers of 16 or 8 bits are rounded).  The exit status is 1 if a layer is off or below --floor.
+out of its row; so is one that crashes on it, and the row says which.  "off" marks a layer whose result is not ONNX
+Runtime's within 1e-4 of its largest element (1e-2 where numbers of 16 or 8 bits are rounded).  The exit status is 1 if
+a layer is off or below --floor.
 """
 
 from __future__ import annotations
