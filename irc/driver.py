@@ -220,7 +220,7 @@ class CompileOptions:
             try:
                 given_prefix(self.name)
             except ValueError as e:
-                sink.report(codes.BAD_OPTION, option="name", value=self.name, expected=f"a prefix for C: {e}")
+                sink.report(codes.BAD_OPTION, option="name", value=self.name, expected=str(e))
         sink.stop_on_errors(CompileError)
 
 

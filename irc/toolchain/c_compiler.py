@@ -33,14 +33,15 @@ from irc.diagnostics.progress import part_took, step, tell
 from irc.files import read_regular
 from irc.toolchain import matrix_units, processor
 from irc.toolchain.caches import second_cache
-from irc.toolchain.presets import PRESETS
+from irc.toolchain.presets import PRESETS, Preset
 from irc.toolchain.processor import cpu_features
 from irc.toolchain.vector_units import multiplied
 
 _LANGUAGE = ("-std=c11", "-fno-math-errno", "-fno-trapping-math")
 COMMON = (*_LANGUAGE, "-fPIC", "-fvisibility=hidden")
 """Flags of every file; `optimisation` and `contraction` add those that differ."""
-_GCC_LOOPS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-funswitch-loops")
+GCC_LOOPS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-funswitch-loops")
+"""What GCC is told of loops and of kernels with vectors; other compilers have -O3 for it, and refuse some of these."""
 ONLY_KERNELS, WITHOUT_KERNELS = "IRC_ONLY_KERNELS", "IRC_WITHOUT_KERNELS"
 """Macros that leave out the rest, or the kernels, of a C file that holds both: they are compiled differently."""
 _V2 = ("pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
@@ -57,6 +58,7 @@ TARGETS = ("native", *_LEVELS, *PRESETS)
 _STDERR_LINES = 12
 NOT_OF_THE_LIBRARY = ("main.c", "irc_rt.c")
 """Files of a folder of C that its library is made without."""
+_ZIG = (sys.executable, "-m", "ziglang", "cc")
 C_COMPILER = "C compiler"
 """The step of `irc.diagnostics.progress` in which files are compiled, several at a time."""
 
@@ -147,17 +149,24 @@ def find_compiler() -> Compiler | None:
 def require_compiler(target: str = "native") -> Compiler:
     """Find the compiler to use for a target.  Raises CompileError IRC6001 or IRC6006 if there is none."""
     preset = PRESETS.get(target)
-    foreign = preset is not None and preset.compilers and preset.machine != processor.machine()
-    if preset is not None and foreign and not os.environ.get("CC", "").strip():
-        command = next((c for c in preset.compilers if shutil.which(c[0])), None)
+    if preset is not None and preset.compilers and preset.machine != processor.machine():
+        given = shlex.split(os.environ.get("CC", ""))
+        command = tuple(given) or _cross_compiler(preset)
         if command is None:
             looked_for = " and ".join(c[0] for c in preset.compilers)
             raise _error(codes.FOREIGN_TARGET, target=target, machine=platform.machine(), command=looked_for)
-        return _describe(command, os.environ.get("PATH", ""))
+        told = preset.zig if "ziglang" in command and "-target" not in command else ()
+        return _describe((*command, *told), os.environ.get("PATH", ""))
     found = find_compiler()
     if found is None:
         raise _error(codes.NO_COMPILER, looked_for="$CC, gcc, clang, cc and the Python package ziglang")
     return found
+
+
+def _cross_compiler(preset: Preset) -> tuple[str, ...] | None:
+    """Find a compiler for a preset of another family: one of its own on PATH, else zig, which builds for most."""
+    found = next((c for c in preset.compilers if shutil.which(c[0])), None)
+    return found or (_ZIG if preset.zig and find_spec("ziglang") is not None else None)
 
 
 @cache
@@ -173,7 +182,7 @@ def _find(cc: str, path: str) -> Compiler | None:
         if shutil.which(name, path=path or None):
             return describe_compiler((name,))
     if find_spec("ziglang") is not None:
-        return describe_compiler((sys.executable, "-m", "ziglang", "cc"))
+        return describe_compiler(_ZIG)
     return None
 
 
@@ -260,8 +269,12 @@ def require_libraries(name: str) -> None:
 
 def compiler_name(name: str) -> str:
     """Choose the compiler that a Makefile for a target calls unless it is told another one."""
-    known = PRESETS[name].compilers if name in PRESETS and PRESETS[name].machine != processor.machine() else ()
-    return next((c[0] for c in known if shutil.which(c[0])), known[0][0] if known else "cc")
+    if name not in PRESETS or not PRESETS[name].compilers or PRESETS[name].machine == processor.machine():
+        return "cc"
+    command = _cross_compiler(PRESETS[name])
+    if command == _ZIG:
+        return shlex.join(("python3", *_ZIG[1:], *PRESETS[name].zig))
+    return (command or PRESETS[name].compilers[0])[0]
 
 
 def runs_here(target: Target) -> bool:
@@ -297,8 +310,10 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise _unknown(name, ", ".join(TARGETS))
     flags = PRESETS[name].flags if name in PRESETS else (f"-march={name}",)
-    if "ziglang" in compiler.command:  # zig: names with underscores, and no name for plain armv8-a
-        flags = ("-march=generic",) if name == "aarch64" else (f"-march={name.replace('-', '_')}",)
+    if "ziglang" in compiler.command and name in PRESETS:  # which is told by its command
+        flags = ()
+    elif "ziglang" in compiler.command:  # whose names have underscores
+        flags = (f"-march={name.replace('-', '_')}",)
     command = [*compiler.command, *flags, "-dM", "-E", "-x", "c", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
@@ -307,7 +322,7 @@ def _resolve(name: str, compiler: Compiler) -> Target:
             raise _error(codes.FOREIGN_TARGET, target=name, machine=platform.machine(), command=compiler)
         raise _unknown(name, ", ".join(TARGETS))
     if name in PRESETS:
-        return _preset(name)
+        return replace(_preset(name), flags=flags)
     macros = set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE))
     machine = "x86_64" if "__x86_64__" in macros else "aarch64" if "__aarch64__" in macros else platform.machine()
     features = tuple(sorted(flag for macro, flag in _FEATURES.items() if macro in macros))
@@ -333,7 +348,7 @@ def optimisation(compiler: Compiler) -> tuple[str, ...]:
     What GCC's -O3 adds to its flags unrolls loops completely, two to seven times the time, and goes over the unrolled
     tiles of kernels again, a twelfth of the time: for code that is no faster.
     """
-    return ("-O3",) if "clang" in compiler.version or "ziglang" in compiler.command else _GCC_LOOPS
+    return ("-O3",) if "clang" in compiler.version or "ziglang" in compiler.command else GCC_LOOPS
 
 
 def gathers(target: Target, compiler: Compiler) -> tuple[str, ...]:
@@ -360,16 +375,17 @@ def _accepted(flag: str, compiler: Compiler) -> tuple[str, ...]:
 
 def source_flags(kernels: bool, vectors: bool = True) -> tuple[str, ...]:
     """List the flags, apart from the target's, of a file that is compiled elsewhere; vectors: for what has some."""
-    chosen = _GCC_LOOPS if vectors else ("-O3",) if kernels else ("-O2",)
-    return (*chosen, *_LANGUAGE, contraction(kernels))
+    return (*_level(kernels, vectors), *_LANGUAGE, contraction(kernels))
+
+
+def _level(kernels: bool, vectors: bool) -> tuple[str, ...]:
+    return GCC_LOOPS if vectors else ("-O3",) if kernels else ("-O2",)
 
 
 def stated_flags(kernels: bool, target: Sequence[str], vectors: bool = True) -> str:
     """Spell the flags of `build` as the head of a file states them to who compiles it elsewhere."""
-    common = " ".join([*_LANGUAGE, *target, contraction(kernels)])
-    if not vectors:
-        return f"-O2 {common}"
-    return f"{' '.join(_GCC_LOOPS)} (clang: -O3) {common}"
+    others = ("(clang: -O3)",) if vectors else ()
+    return " ".join([*_level(kernels, vectors), *others, *_LANGUAGE, *target, contraction(kernels)])
 
 
 def is_kernels(file: str) -> bool:
@@ -484,7 +500,7 @@ def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:
     compiler = compiler or require_compiler()
     here = Path(__file__).resolve().parent.parent / "runtime"
     texts = [text.encode() for text in runtime_sources().values()]
-    key = hashlib.sha256(b"\0".join([*texts, compiler.version.encode()])).hexdigest()[:16]
+    key = hashlib.sha256(b"\0".join([*texts, str(compiler).encode(), compiler.version.encode()])).hexdigest()[:16]
     for library in folder.glob(library_name(f"irc_rt-{key}-*")):
         if library.stem.endswith(_short_hash(library)):
             return library

@@ -56,6 +56,21 @@ def test_a_single_file_of_plain_c_is_iso_c11_for_gcc_and_tcc(tmp_path: Path) -> 
             check(folder, [f"./{compiler}"], weights=False)
 
 
+def test_compilers_other_than_gcc_get_no_flags_that_only_gcc_takes(tmp_path: Path) -> None:
+    shipped.need("make")
+    folder = emitted(tmp_path / "d", "--emit", "c", "--target", "x86-64-v3")
+    for says, optimised in (("clang version 18", "-O3 -std"), ("Free Software Foundation, Inc.", "-O2 -ftree")):
+        (tmp_path / "compiler").write_text(f"#!/bin/sh\necho '{says}'\n")
+        (tmp_path / "compiler").chmod(0o755)
+        said = subprocess.run(
+            ["make", "-n", f"CC={tmp_path / 'compiler'}"], cwd=folder, capture_output=True, text=True, check=True
+        )
+        lines = [
+            line for line in said.stdout.splitlines() if "digits" in line and " -c " in line and "main" not in line
+        ]
+        assert len(lines) > 1 and all(f"compiler {optimised}" in line for line in lines)
+
+
 @pytest.mark.compiler
 def test_cmake_builds_the_folder(tmp_path: Path) -> None:
     shipped.need("cmake", "make")

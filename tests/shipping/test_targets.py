@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -104,5 +105,34 @@ def test_microcontrollers_have_no_libraries() -> None:
 def test_a_missing_cross_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(c_compiler, "find_spec", lambda name: None)
     with pytest.raises(irc.CompileError, match=r"IRC6006.*riscv64-linux-gnu-gcc"):
         c_compiler.require_compiler("riscv64")
+    assert c_compiler.compiler_name("riscv64") == "riscv64-linux-gnu-gcc"
+
+
+def test_zig_takes_the_place_of_a_missing_cross_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It builds for another machine if it is told which, also where CC names it without that."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(c_compiler, "find_spec", lambda name: name)
+    monkeypatch.setattr(c_compiler, "_describe", lambda command, path: c_compiler.Compiler(command, "clang version 21"))
+    zig = ("-m", "ziglang", "cc", "-target", "riscv64-linux-gnu")
+    assert c_compiler.require_compiler("riscv64").command == (sys.executable, *zig)
+    assert c_compiler.compiler_name("riscv64") == " ".join(("python3", *zig))
+    monkeypatch.setenv("CC", "python3 -m ziglang cc")
+    assert c_compiler.require_compiler("riscv64").command == ("python3", *zig)
+    monkeypatch.setenv("CC", "python3 -m ziglang cc -target riscv64-linux-musl")
+    assert c_compiler.require_compiler("riscv64").command == ("python3", *zig[:-1], "riscv64-linux-musl")
+
+
+@pytest.mark.full  # zig builds its C library first
+@pytest.mark.parametrize(("target", "machine"), [("riscv64", 243), ("aarch64", 183), ("armv7", 40)])
+def test_zig_builds_libraries_for_other_machines(target: str, machine: int, tmp_path: Path) -> None:
+    pytest.importorskip("ziglang")
+    if any(shutil.which(c[0]) for c in PRESETS[target].compilers):
+        pytest.skip("a cross compiler comes first")
+    from irc.cli.compile import command
+
+    command.main([DIGITS, "-o", str(tmp_path / "d"), "--target", target, "--emit", "so"], standalone_mode=False)
+    assert (tmp_path / "d" / "digits.so").read_bytes()[18] == machine  # e_machine of ELF

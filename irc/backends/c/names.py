@@ -158,13 +158,13 @@ def prefix_of_file(name: str) -> CName:
 
 
 def given_prefix(name: str) -> CName:
-    """Check the prefix that somebody wants.  Raises ValueError with the reason."""
+    """Check the prefix that somebody wants.  Raises ValueError with what it must be."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name, re.ASCII) or name in KEYWORDS:
-        raise ValueError("it is no identifier of C that begins with a letter")
+        raise ValueError("an identifier of C that begins with a letter")
     if len(name) > 40 or name.endswith("_"):
-        raise ValueError("it has more than 40 characters or ends with an underscore")
+        raise ValueError("at most 40 characters, and no underscore at the end")
     if _NAMESPACES.match(name.lower()) or _LIKE_KERNELS.fullmatch(name):
-        raise ValueError("names that begin or end so belong to C, POSIX or irc")
+        raise ValueError("a name that does not begin or end as those of C, POSIX and irc do")
     return CName(name)
 
 

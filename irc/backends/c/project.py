@@ -11,6 +11,7 @@ from irc.backends.c.interface import Interface
 from irc.backends.c.kernel_text import in_lines
 from irc.backends.c.sizes import dim_text
 from irc.loops.ir import Buffer
+from irc.toolchain.c_compiler import GCC_LOOPS
 
 BUILD_FILES = ("Makefile", "CMakeLists.txt", "main.c")
 
@@ -174,7 +175,7 @@ CC = $compiler
 endif
 AR ?= ar
 TARGET_FLAGS = $target
-
+$loops
 $all
 lib$name.a: $objects
 \t$$(AR) rcs $$@ $$^
@@ -197,11 +198,28 @@ irc_rt.o: irc_rt.c irc_rt.h
 """
 
 
+_MAKE_LOOPS = f"""LOOPS := $(if $(findstring Free Software,$(shell $(CC) --version)),{" ".join(GCC_LOOPS)},-O3)
+"""
+_CMAKE_LOOPS = f"""if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  set(LOOPS {" ".join(GCC_LOOPS)})
+else()
+  set(LOOPS -O3)
+endif()"""
+
+
+def _spelt(flags: tuple[str, ...], loops: str) -> str:
+    """Spell flags with a variable in place of those that only GCC takes."""
+    if flags[: len(GCC_LOOPS)] == GCC_LOOPS:
+        flags = (loops, *flags[len(GCC_LOOPS) :])
+    return " ".join(flags)
+
+
 def makefile(project: Project) -> str:
     """Print the Makefile."""
     name = project.name
     rules = [
-        f"\n{u.object}.o: {u.source} {name}.h\n\t$(CC) {' '.join(u.flags)} $(TARGET_FLAGS) $(CFLAGS) -c $< -o $@\n"
+        f"\n{u.object}.o: {u.source} {name}.h\n\t$(CC) {_spelt(u.flags, '$(LOOPS)')} $(TARGET_FLAGS) $(CFLAGS) "
+        "-c $< -o $@\n"
         for u in project.units
     ]
     program = ""
@@ -215,6 +233,7 @@ def makefile(project: Project) -> str:
         and_program=f" and {name}, which runs the model on a file (main.c)" if project.program else "",
         compiler=project.compiler,
         target=" ".join(project.target_flags),
+        loops=_MAKE_LOOPS if any("$(LOOPS)" in rule for rule in rules) else "",
         all=f"all: lib{name}.a{f' {name}' if project.program else ''}\n",
         objects=" ".join(f"{u.object}.o" for u in project.units),
         rules="".join(rules),
@@ -236,12 +255,14 @@ def cmake(project: Project) -> str:
         f'set(TARGET_FLAGS {target} CACHE STRING "Flags that choose the processor")' if target else "set(TARGET_FLAGS)",
         "",
     ]
+    if any(flags[: len(GCC_LOOPS)] == GCC_LOOPS for flags in groups):
+        lines += [_CMAKE_LOOPS, ""]
     objects: list[str] = []
     for k, (flags, sources) in enumerate(groups.items()):
         part = f"{name}_part{k}"
         lines += [
             f"add_library({part} OBJECT {' '.join(sources)})",
-            f"target_compile_options({part} PRIVATE {' '.join(flags)} ${{TARGET_FLAGS}})",
+            f"target_compile_options({part} PRIVATE {_spelt(flags, '${LOOPS}')} ${{TARGET_FLAGS}})",
             f"set_target_properties({part} PROPERTIES POSITION_INDEPENDENT_CODE ON)",
         ]
         objects.append(f"$<TARGET_OBJECTS:{part}>")

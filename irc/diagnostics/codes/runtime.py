@@ -59,8 +59,10 @@ FOREIGN_TARGET = Code(
     "target {target} cannot be built on {machine} with {command}",
     why="Only a cross compiler builds for another processor family.",
     example='target="aarch64" with the gcc of an x86-64 machine',
-    fix="Set CC to a cross compiler for that target, or choose a target of this machine.",
-    help="set CC to a cross compiler for {target}, or choose a target of {machine}",
+    fix="Install the named cross compiler or the Python package ziglang, which builds for most targets, or set CC to "
+    "another; or choose a target of this machine.",
+    help="install that, or the Python package ziglang; or set CC to a cross compiler for {target}; or choose a target "
+    "of {machine}",
 )
 MISSING_FEATURES = Code(
     "IRC6007",
