@@ -451,6 +451,63 @@ def test_fake_quantize_is_quantized_and_back(
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+DYNAMIC = """m (float[2,6,8,8] x) => (float[2,4,8,8] y, float[2,6,8,5] z, float[2,6,6,6] g) {
+    q, s, o = DynamicQuantizeLinear(x)
+    a = ConvInteger<pads=[1,1,1,1]>(q, w, o, three)
+    b = Cast<to=1>(a)
+    y = Mul(b, s)
+    c = MatMulInteger(q, m, o, three)
+    d = Cast<to=1>(c)
+    z = Mul(d, s)
+    e = ConvInteger<group=3>(q, k, o)
+    g = Cast<to=1>(e)
+}"""
+
+
+@pytest.mark.parametrize("writer", ["irc", "ovc"])
+def test_dynamic_quantization_and_products_of_bytes_are_recognised(writer: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    weights = {"w": (4, 6, 3, 3), "m": (8, 5), "k": (6, 2, 3, 3)}
+    given = {k: rng.integers(-128, 128, shape).astype(np.int8) for k, shape in weights.items()}
+    model = parsed(DYNAMIC, given | {"three": np.int8(3)}, opset=17)
+    onnx.save(model, tmp_path / "m.onnx")
+    if writer == "irc":
+        irc.convert(tmp_path / "m.onnx", tmp_path / "m.xml")
+    else:
+        openvino.save_model(openvino.convert_model(tmp_path / "m.onnx"), tmp_path / "m.xml", compress_to_fp16=False)
+    irc.convert(tmp_path / "m.xml", tmp_path / "back.onnx")
+    back = onnx.load(tmp_path / "back.onnx")
+    assert Counter(n.op_type for n in back.graph.node) == Counter(n.op_type for n in model.graph.node)
+    x = numbers(2, 6, 8, 8)
+    wanted, found = (
+        onnxruntime.InferenceSession(tmp_path / f, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+        for f in ("m.onnx", "back.onnx")
+    )
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_bytes_of_the_run_that_become_floats_are_dequantized(tmp_path: Path) -> None:
+    """As irc and as OpenVINO's converter write it, which makes products and sums of it where a Transpose stands."""
+    text = "e = Gather(w, i)\n y = DequantizeLinear(e, s, o)"
+    weights = {"w": np.arange(54, dtype=np.uint8).reshape(9, 6), "s": np.float32(0.0196), "o": np.uint8(24)}
+    irc.save(irc.load(parsed(f"m (int64[3] i) => (float[3,6] y) {{ {text} }}", weights)), tmp_path / "m.xml")
+    assert types(irc.load(str(tmp_path / "m.xml")), ".onnx") == {"Gather": 1, "DequantizeLinear": 1}
+    i = operations.parameter([3], np.int64, name="i")
+    f = operations.convert(operations.gather(weights["w"], i, 0), "f32")
+    step, shift = np.float32(0.0196), np.float32(-24 * 0.0196)
+    t = operations.transpose(f, [1, 0])
+    made = [operations.add(operations.multiply(v, step), shift) for v in (f, t)]
+    model = openvino.Model([operations.matmul(*made, False, False)], [i])
+    openvino.save_model(model, tmp_path / "m.xml", compress_to_fp16=False)
+    back = irc.load(str(tmp_path / "m.xml"))
+    assert types(back, ".onnx") == {"Gather": 1, "DequantizeLinear": 1, "Transpose": 1, "MatMul": 1}
+    irc.save(back, tmp_path / "back.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "back.onnx", providers=["CPUExecutionProvider"])
+    floats = (weights["w"][[5, 2, 8]] - 24.0) * 0.0196
+    np.testing.assert_allclose(session.run(None, {"i": np.array([5, 2, 8])})[0], floats @ floats.T, rtol=1e-5)
+
+
 def test_a_bias_that_something_else_needs_stays_apart(tmp_path: Path) -> None:
     text = "m (float[2,8] x) => (float[2,4] y, float[2,4] p) { p = MatMul(x, w)\n y = Add(p, b) }"
     irc.save(irc.load(parsed(text, {"w": numbers(8, 4), "b": numbers(4)})), tmp_path / "m.xml")

@@ -14,6 +14,7 @@ from irc.opdef.base import Op
 from irc.opdef.known import fold_constants
 from irc.ops.activation import PRelu
 from irc.ops.arithmetic import Add, Div, Mul, Neg
+from irc.ops.cast import Cast
 from irc.ops.concat import Concat
 from irc.ops.conv import Conv, GroupedConv, GroupedConvTranspose
 from irc.ops.fake_quantize import FakeQuantize
@@ -25,15 +26,27 @@ from irc.ops.quantize import DequantizeLinear
 from irc.ops.reduce import ReduceMean
 from irc.ops.shape import Shape
 from irc.passes import cse, materialize, recompose, simplify
-from irc.passes.idioms import activations, moves, normalization, pooling, products, quantization, spelled_out
+from irc.passes.idioms import (
+    activations,
+    dynamic_quantization,
+    moves,
+    normalization,
+    pooling,
+    products,
+    quantization,
+    spelled_out,
+)
 from irc.passes.replace import put_in_place
 from irc.passes.simplify import Rule
 
 ONNX: dict[type[Op], tuple[Rule, ...]] = {
-    Add: (products.bias_of_convolution, products.bias_of_product, normalization.bias),
+    Add: (products.bias_of_convolution, products.bias_of_product, normalization.bias, quantization.shifted),
+    Cast: (dynamic_quantization.quantized_by_range,),
     FakeQuantize: (quantization.quantized_and_back,),
-    **dict.fromkeys((GroupedConv, GroupedConvTranspose), (products.groups,)),
-    MatMul: (products.transposed_matrices, products.transposed_stacks),
+    Conv: (dynamic_quantization.convolution_of_bytes,),
+    GroupedConv: (dynamic_quantization.convolution_of_bytes, products.groups),
+    GroupedConvTranspose: (products.groups,),
+    MatMul: (dynamic_quantization.product_of_bytes, products.transposed_matrices, products.transposed_stacks),
     MeanVarianceNormalization: (normalization.instance_norm, normalization.layer_norm),
     Div: (activations.hard_swish,),
     Mul: (activations.gelu, activations.hard_swish, normalization.scale, quantization.compressed),

@@ -8,7 +8,7 @@ from irc.arrays import Array
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import DType, f16, f32, i4, i8, i16, i32, u4, u8, u16, value_range
 from irc.opdef.builder import Builder
-from irc.ops.arithmetic import Sub
+from irc.ops.arithmetic import Add, Mul, Sub
 from irc.ops.cast import Cast
 from irc.ops.fake_quantize import FakeQuantize
 from irc.ops.layout import Reshape, Transpose, normal_axis
@@ -22,6 +22,8 @@ WHOLE = 1e-3
 """How far a zero point that is computed from rounded limits may be from a whole number."""
 SHORT = 11
 """How many bits the significands of round numbers have: those of f16."""
+ROUNDED = 2.0**-22
+"""How far a product of a scale and a whole number may be from a rounded one."""
 EXACT = {i4, u4, i8, u8, i16, u16}
 """Types whose differences f32 has exactly."""
 
@@ -271,21 +273,27 @@ def _limited(b: Builder, x: Value, low: Array, high: Array) -> Value:
 
 
 def compressed(graph: Graph, node: Node) -> Value | None:
-    """Recognise DequantizeLinear as whole numbers in constants, as floats, with a zero point and a scale."""
+    """Recognise DequantizeLinear: whole numbers of constants, or bytes of the run, less a zero point, times a scale."""
     for i, value in enumerate(node.operands):
         scale, made = node.inputs[1 - i], value.producer
         if scale is None or scale.const is None or made is None or value.type != node.outputs[0].type:
             continue
+        if value.dtype not in (f32, f16) or value.rank is None:
+            continue
         zero: Value | None = None
+        inner = None if made.inputs[0] is None else made.inputs[0].producer
+        if isinstance(made.op, Cast) and inner is not None and isinstance(inner.op, Sub) and alone(graph, made):
+            made = inner if inner.outputs[0].dtype == i32 else made
         if isinstance(made.op, Sub) and alone(graph, made):
             zero = made.inputs[1]
-            value = made.inputs[0] or value
-            made = value.producer
-        if made is None or not isinstance(made.op, Cast) or not alone(graph, made) or value.dtype not in (f32, f16):
+            made = None if made.inputs[0] is None else made.inputs[0].producer
+        if made is None or not isinstance(made.op, Cast) or not (_is_of_run(made.inputs[0]) or alone(graph, made)):
             continue
         x, b = made.inputs[0], Builder(graph, node.name, node.loc)
-        if x is None or x.const is None or x.dtype not in (i8, u8, i32) or value.rank is None:
+        if x is None or not (_is_of_run(x) or (x.const is not None and x.dtype in (i8, u8, i32))):
             continue
+        if x.const is None and zero is None and any(isinstance(n.op, Add) for n in node.outputs[0].uses):
+            continue  # `shifted` has the zero point
         axis, vector = _granularity(scale, value.rank)
         zeros = None if zero is None else _zero_point(zero, scale, x.dtype, axis, value.rank)
         if vector is None or (zero is not None and zeros is None):
@@ -293,6 +301,47 @@ def compressed(graph: Graph, node: Node) -> Value | None:
         points = None if zeros is None else b.const(zeros, x.dtype)
         return b.DequantizeLinear(x, b.const(vector, scale.dtype), points, axis=axis)
     return None
+
+
+def _is_of_run(x: Value | None) -> bool:
+    """Tell whether bytes are computed by the graph: inputs are rather pictures, which nothing has quantized."""
+    return x is not None and x.producer is not None and x.dtype in (i8, u8)
+
+
+def shifted(graph: Graph, node: Node) -> Value | None:
+    """Recognise DequantizeLinear of bytes of the run as x · scale + shift, where the shift is whole steps."""
+    for i, product in enumerate(node.operands):
+        shift, made = node.inputs[1 - i], product.producer
+        if shift is None or made is None or not isinstance(made.op, Mul):
+            continue
+        for k, value in enumerate(made.operands):
+            scale = made.inputs[1 - k]
+            if scale is not None and value.type == node.outputs[0].type:
+                found = _shifted(Builder(graph, node.name, node.loc), value, scale, shift)
+                if found is not None:
+                    return found
+    return None
+
+
+def _shifted(b: Builder, value: Value, scale: Value, shift: Value) -> Value | None:
+    """Build DequantizeLinear of bytes as floats; before a Transpose, as others may read them as they were."""
+    source = value.producer
+    turned = source if source is not None and isinstance(source.op, Transpose) else None
+    widened = source if turned is None or turned.inputs[0] is None else turned.inputs[0].producer
+    x = None if widened is None or not isinstance(widened.op, Cast) else widened.inputs[0]
+    if x is None or not _is_of_run(x) or scale.dtype != f32 or value.rank is None:
+        return None
+    axis, factors = _granularity(scale, value.rank)
+    own, offset = _granularity(shift, value.rank)
+    if factors is None or offset is None or own != axis or offset.shape != factors.shape or not np.all(factors):
+        return None
+    zeros, (least, most) = np.rint(-offset / factors.astype(np.float64)), value_range(x.dtype)
+    if not np.allclose(-zeros * factors, offset, rtol=ROUNDED, atol=0):
+        return None
+    if np.any((zeros < float(least)) | (zeros > float(most))) or (turned is not None and factors.ndim):
+        return None
+    y = b.DequantizeLinear(x, b.const(factors, f32), b.const(zeros, x.dtype), axis=axis)
+    return y if turned is None else b.add(turned.op, y, *turned.inputs[1:])
 
 
 def _granularity(scale: Value, rank: int) -> tuple[int, Array | None]:
