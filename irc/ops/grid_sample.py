@@ -16,12 +16,28 @@ import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
-from irc.expr import Expr, Tensor, select
+from irc.expr import Bin, Bits, Const, Expr, Tensor, index, select
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
-from irc.ir.types import ANY, FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, f8e4m3fn, f8e5m2, f32, f64, i64
-from irc.loops.builder import LoopBuilder
+from irc.ir.types import (
+    ANY,
+    FLOATS,
+    FLOATS_BF16,
+    NUMERIC,
+    DType,
+    TensorType,
+    bf16,
+    f8e4m3fn,
+    f8e5m2,
+    f32,
+    f64,
+    i32,
+    i64,
+    u32,
+    u64,
+)
+from irc.loops.builder import LoopBuilder, seen_as
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Enum
@@ -42,6 +58,8 @@ ATTRIBUTES = {
 """GridSample over planes."""
 CUBIC = -0.75
 """The cubic kernel's coefficient."""
+SMALL = 1 << 29
+"""Planes of so many elements have indices of 32 bits, also a little beside them."""
 
 
 # ------------------------------------------------------------------------------ where an element stands
@@ -144,27 +162,36 @@ def sampled(x: Array, places: Sequence[Array], mode: str, outside: str) -> Array
 # ----------------------------------------------------------------------------------------- on graph values
 def inner_index(b: Builder, i: Value, size: Value, outside: str) -> Value:
     """The index of the element that stands at i, which may lie outside."""
-    one, two = b.const(1), b.const(2)
+    zero, one, two = (b.const(n, i.dtype) for n in range(3))
     if outside == "edge":
-        return b.Min(b.Max(i, b.const(0)), b.Sub(size, one))
+        return b.Min(b.Max(i, zero), b.Sub(size, one))
     period = b.Mul(b.Sub(size, one) if outside == "reflect" else size, two)
     m = b.Mod(i, period)
     back = b.Sub(period, m)
     return b.Where(b.Less(m, size), m, back if outside == "reflect" else b.Sub(back, one))
 
 
-def taps_along(b: Builder, place: Value, mode: str) -> tuple[list[Value], list[Value]]:
-    """Indices (i64) and weights of the elements along one axis that make up the result at `place`."""
-    far = 2.0**40  # far beyond the operand it does not matter where: i64 holds such an index
+def index_type(x: Value, outside: str) -> DType:
+    """The type of indices in the planes of x: vectors of 32 bits are read from all over memory twice as fast, and every
+    processor with vectors converts floats to them.  What is mirrored counts how far outside it lies."""
+    small = product(x.shape[2:]).at_most(SMALL) and outside in ("zeros", "edge")
+    return i32 if small else i64
+
+
+def taps_along(b: Builder, place: Value, mode: str, kind: DType) -> tuple[list[Value], list[Value]]:
+    """Indices, of type `kind`, and weights of the elements along one axis that make up the result at `place`."""
+    far = float(2 * SMALL) if kind == i32 else 2.0**40  # far beyond the operand it does not matter where
     place = b.Max(b.Min(place, far), -far)
     if mode == "nearest":
-        return [b.Cast(b.Round(place), to=i64)], []
+        return [b.Cast(b.Round(place), to=kind)], []
     before = b.Floor(place)
-    t, first, one = b.Sub(place, before), b.Cast(before, to=i64), b.const(1.0, place.dtype)
+    t, first, one = b.Sub(place, before), b.Cast(before, to=kind), b.const(1.0, place.dtype)
+    steps = [-1, 0, 1, 2] if mode == "cubic" else [0, 1]
+    indices = [b.Add(first, b.const(k, kind)) if k else first for k in steps]
     if mode == "linear":
-        return [first, b.Add(first, 1)], [b.Sub(one, t), t]
+        return indices, [b.Sub(one, t), t]
     weights = cubic_weights(Written(b, t), Written(b, one))
-    return [b.Add(first, k) if k else first for k in range(-1, 3)], [w.value for w in weights]
+    return indices, [w.value for w in weights]
 
 
 class Written:
@@ -196,7 +223,7 @@ def write_taps(b: Builder, op: Op, x: Value, *given: Value) -> Value:
     zero = b.like(0, x)
 
     def taps(i: Value) -> Value:
-        chosen = b.Unsqueeze(i, [1])
+        chosen = b.Unsqueeze(as_type(b, i, i64), [1])
         sizes = b.Shape(b.Reshape(i, [0, -1]), start=1)
         flat = b.Expand(b.Reshape(b.Max(chosen, b.const(0)), [0, 1, -1]), b.Concat(ends, sizes, axis=0))
         found = b.GatherElements(x, flat, axis=2)
@@ -236,28 +263,43 @@ class WeightedTaps(Op):
         return rounded(total, x)
 
     def loops(self, b: LoopBuilder, x: Tensor, *operands: Tensor) -> None:
-        """Indices and weights stand in memory: loops of reads and products are left."""
-        *given, y = operands
+        """Indices and weights stand in memory: a loop of reads and products over all points is left."""
+        *given, result = operands
+        images, channels, points = *result.shape[:2], product(result.shape[2:])
+        given = [seen_as(t, [images, points]) for t in given]
+        y = seen_as(result, [images * channels, points])
 
-        def tap(i: Tensor, *place: Expr) -> Expr:
-            n, c, *o = place
-            at = b.let(i[(n, *o)], "at")
-            return select(at.lt(0), zero(x.dtype), x[(n, c, at.max(0))])
+        def tap(i: Tensor, n: Expr, plane: Expr, point: Expr, kind: DType) -> Expr:
+            at = b.let(i[n, point], "at")
+            found = b.let(planes[plane, at.max(0).cast(i64)].cast(kind), "found")  # no size is 0
+            return _unless(at.lt(0), found)
 
-        columns = b.for_(y.shape[-1], "simd")
-        with b.nest(y.shape[:2], "parallel") as plane, b.nest(y.shape[2:-1]) as rows, columns as column:
-            place = (*plane, *rows, column)
-            if len(given) == 1:
-                b.store(y, place, tap(given[0], *place))
-                return
-            terms = [
-                tap(i, *place).cast(w.dtype) * w[(plane[0], *rows, column)]
-                for i, w in zip(given[::2], given[1::2], strict=True)
-            ]
-            b.store(y, place, reduce(add, terms).cast(x.dtype))
+        planes = seen_as(x, [images * channels, x.shape[2]])
+        with b.for_(images * channels, "parallel", "plane") as plane:
+            n = b.let(plane // index(channels), "n")
+            with b.for_(points, "simd", "point") as point:
+                if len(given) == 1:
+                    b.store(y, (plane, point), tap(given[0], n, plane, point, x.dtype))
+                    return
+                terms = [
+                    tap(i, n, plane, point, w.dtype) * w[n, point] for i, w in zip(given[::2], given[1::2], strict=True)
+                ]
+                b.store(y, (plane, point), reduce(add, terms).cast(x.dtype))
 
     onnx = (write_only(write_taps),)
     openvino = (write_only(write_taps, since=6),)
+
+
+def _unless(condition: Expr, x: Expr) -> Expr:
+    """Return x, or 0 where a condition holds.
+
+    A float is masked: gcc 12 moves the reading of what is chosen into a branch, and then makes no vectors of it.
+    """
+    if x.dtype not in (f32, f64):
+        return select(condition, zero(x.dtype), x)
+    bits = u32 if x.dtype == f32 else u64
+    mask = select(condition, Const(0, bits), Const((1 << 8 * bits.itemsize) - 1, bits))
+    return Bits(Bin("bitand", Bits(x, bits), mask), x.dtype)
 
 
 def planes(op: GridSample, x: Value, grid: Value) -> bool:
@@ -313,11 +355,12 @@ class GridSample(Op):
         g = grid if grid.dtype == kind else b.Cast(grid, to=kind)
         count, padding = len(x.shape) - 2, "zeros" if self.mode == "cubic" else self.padding
         outside = tap_padding(self.mode, self.padding, self.align_corners)
+        kind_of_index = index_type(x, outside)
         along: list[tuple[list[Value], list[Value]]] = []
         for a in range(count):
             own = b.Gather(g, b.const(count - 1 - a), b.const(count + 1))
             place = unnormalised_value(b, own, x.shape[2 + a], self.align_corners, padding)
-            along.append(taps_along(b, place, self.mode))
+            along.append(taps_along(b, place, self.mode, kind_of_index))
         given: list[Value] = []
         for corner in itertools.product(*(range(len(taps)) for taps, _ in along)):
             given.append(self._flat(b, x, [taps[k] for (taps, _), k in zip(along, corner, strict=True)], outside))
@@ -331,14 +374,14 @@ class GridSample(Op):
         found: Value | None = None
         checks: list[Value] = []
         for i, size in zip(at, x.shape[2:], strict=True):
-            length = b.Reshape(b.dims([size]), [])
+            length = as_type(b, b.Reshape(b.dims([size]), []), i.dtype)
             if outside == "zeros":
-                checks += [b.GreaterOrEqual(i, b.const(0)), b.Less(i, length)]
+                checks += [b.GreaterOrEqual(i, b.const(0, i.dtype)), b.Less(i, length)]
             else:
                 i = inner_index(b, i, length, outside)
             found = i if found is None else b.Add(b.Mul(found, length), i)
         assert found is not None
-        return b.Where(reduce(b.And, checks), found, b.const(-1)) if checks else found
+        return b.Where(reduce(b.And, checks), found, b.const(-1, found.dtype)) if checks else found
 
     onnx = (
         Form("GridSample", 16, T={"T": ONNX_ALL, "G": FLOATS}, when=planes, attrs=ATTRIBUTES),

@@ -97,15 +97,19 @@ def scalar(text: str, lines: set[int]) -> set[str]:
     return found
 
 
-def not_vectorised(folder: Path, target: str, dtype: str, pattern: str) -> list[str]:
-    graph, names = model(DTYPES[dtype], pattern)
-    if not names:
-        return []
+def scalar_functions(folder: Path, graph: Graph, target: str) -> set[str]:
     made = sources(Model(graph), CompileOptions("c", target=target, cache=False))
     for name, content in made.files.items():
         (folder / name).write_text(str(content), "utf-8")
     text = "\n".join(str(text) for name, text in sorted(made.files.items()) if re.fullmatch(r"model\w*\.c", name))
-    found = scalar(text, report(folder, text, target))
+    return scalar(text, report(folder, text, target))
+
+
+def not_vectorised(folder: Path, target: str, dtype: str, pattern: str) -> list[str]:
+    graph, names = model(DTYPES[dtype], pattern)
+    if not names:
+        return []
+    found = scalar_functions(folder, graph, target)
     return sorted(n for n in names if any(re.fullmatch(rf"{n}(_\d+)?_?", f) for f in found))
 
 
@@ -139,6 +143,17 @@ def test_loops_are_vectorised(tmp_path: Path, target: str, dtype: str) -> None:
         LIST.write_text(HEAD + "".join(f"{key}: {' '.join(known[key])}\n" for key in sorted(known)), "utf-8")
     for key, names in found.items():
         assert names == known.get(key, []), f"{key}: the list in {LIST.name} is not what GCC reports"
+
+
+@pytest.mark.skipif(not is_gcc_12(), reason="what GCC 12 makes of it")
+def test_samples_of_a_grid_are_vectorised(tmp_path: Path) -> None:
+    """Also where no instruction reads from all over memory: elements are read one by one into vectors."""
+    graph = Graph("test")
+    x, grid = (
+        graph.add_input(n, TensorType.of(DTYPES["f32"], s)) for n, s in (("x", (1, 3, 28, 28)), ("g", (1, 9, 9, 2)))
+    )
+    graph.outputs += [Builder(graph).GridSample(x, grid, mode=mode) for mode in ("linear", "nearest")]
+    assert scalar_functions(tmp_path, graph, TARGETS[0]) == set()
 
 
 def test_every_operation_is_asked_about() -> None:
