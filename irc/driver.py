@@ -24,6 +24,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from irc.collector import collecting_rarely
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, IrcError, Loc, Problem, RunError, Sink
 from irc.diagnostics.codes import lowering, runtime_io as codes
 from irc.diagnostics.finding import in_order
@@ -53,6 +54,7 @@ BACKENDS = ("c", "numpy")
 
 
 # ----------------------------------------------------------------------- load, validate
+@collecting_rarely()
 def load(source: Any) -> Model:
     """A model; InvalidModel with every finding if any is an error.  A Model is handed through."""
     from irc.border import read_model
@@ -196,8 +198,7 @@ class CompileOptions:
 
         def among(option: str, value: Any, allowed: tuple[Any, ...]) -> None:
             if value not in allowed:
-                expected = ", ".join(map(str, allowed))
-                sink.report(codes.BAD_OPTION, option=option, value=value, expected=expected)
+                sink.report(codes.BAD_OPTION, option=option, value=value, expected=", ".join(map(str, allowed)))
 
         among("backend", self.backend, (*BACKENDS, None))
         among("precision", self.precision, PRECISIONS)
@@ -205,9 +206,7 @@ class CompileOptions:
         if not isinstance(self.target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             sink.report(codes.BAD_OPTION, option="target", value=self.target, expected="a name like x86-64-v3")
         elif "+" in self.target and self.profile:  # whose functions differ
-            sink.report(
-                codes.BAD_OPTION, option="target", value=self.target, expected="one instruction set, to profile"
-            )
+            sink.report(codes.BAD_OPTION, option="target", value=self.target, expected="one set, to profile")
         if self.max_memory is not None and self.max_memory < 1:
             sink.report(codes.BAD_OPTION, option="max_memory", value=self.max_memory, expected="a number of bytes")
         if self.max_ram is not None and (self.max_ram < 1 or self.backend == "numpy"):
@@ -305,6 +304,7 @@ def compile_with(source: Any, backend: str, options: CompileOptions) -> Compiled
     return CompiledModel(made, options.threads)
 
 
+@collecting_rarely()
 def generate(model: Model, backend: str, options: CompileOptions) -> Draft:
     """The artefact's files and manifest; CompileError with every finding of the stage that failed."""
     from irc.ir import limits
@@ -313,6 +313,7 @@ def generate(model: Model, backend: str, options: CompileOptions) -> Draft:
         return generate_numpy(model, options) if backend == "numpy" else generate_c(model, options)
 
 
+@collecting_rarely()
 def sources(model: Model, options: CompileOptions, watch: Watch | None = None) -> Draft:
     """The artefact without its library, for which no compiler is needed; CompileError like `generate`."""
     from irc.ir import limits
@@ -384,7 +385,8 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     target = c_compiler.resolve_target(options.target, compiler)
     with choices.using(choices.Measured(measured_kernels(options, target, compiler))):
         draft = generate_sources(model, options, target)
-    names, main = sorted(draft.files), c_compiler.library_name(options.name or "model")
+    names = sorted(draft.files)
+    main, pool = (c_compiler.library_name(stem) for stem in (options.name or "model", "irc_rt"))
     others = {n: t for t in target.sets for n in names if n.startswith(member_prefix(draft.manifest["prefix"], t.name))}
 
     def finish(folder: Path) -> list[str]:
@@ -392,12 +394,10 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
         extra = frames.FLAGS if frames.writes_graphs(compiler) else ()
         library = c_compiler.build(folder, names, target, compiler, main, extra, graphs, others)
         frames.note_stack(folder, manifest, graphs, compiler)
-        pool = c_compiler.build_runtime(store.shared_folder("runtime"), compiler)
-        shutil.copyfile(pool, folder / c_compiler.library_name("irc_rt"))
-        return [library.name, c_compiler.library_name("irc_rt")]
+        shutil.copyfile(c_compiler.build_runtime(store.shared_folder("runtime"), compiler), folder / pool)
+        return [library.name, pool]
 
-    made = {"library": main, "pool": c_compiler.library_name("irc_rt"), "compiler": compiler.version}
-    manifest = {**draft.manifest, **made}
+    manifest = {**draft.manifest, "library": main, "pool": pool, "compiler": compiler.version}
     return Draft(draft.files, manifest, finish)
 
 

@@ -519,21 +519,21 @@ def reshaped_index(at: Sequence[Expr], shape: Sequence[Dim], to: Sequence[Dim]) 
 # ---------------------------------------------------------------------------- parts
 def children(e: Expr) -> tuple[Expr, ...]:
     """The direct parts of an expression."""
-    match e:
-        case Bin():
-            return e.a, e.b
-        case Un() | Cast() | Bits():
-            return (e.a,)
-        case Call():
-            return e.args
-        case Select():
-            return e.cond, e.a, e.b
-        case Load():
-            return e.index
-        case Reduce():
-            return (e.body,)
-        case _:
-            return ()
+    parts = _PARTS.get(type(e))
+    return () if parts is None else parts(e)
+
+
+_PARTS: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+    Bin: lambda e: (e.a, e.b),
+    Un: lambda e: (e.a,),
+    Cast: lambda e: (e.a,),
+    Bits: lambda e: (e.a,),
+    Call: lambda e: e.args,
+    Select: lambda e: (e.cond, e.a, e.b),
+    Load: lambda e: e.index,
+    Reduce: lambda e: (e.body,),
+}
+"""Of kinds of expressions that have parts; looked up, because every walk asks for them."""
 
 
 def rebuilt(e: Expr, parts: tuple[Expr, ...]) -> Expr:

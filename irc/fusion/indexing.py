@@ -181,6 +181,8 @@ class Ranges:
 
     def simplify(self, e: Expr) -> Expr:
         """Simplify an i64 expression, keeping its value."""
+        if isinstance(e, Var):
+            return _variable(e.name)
         return self.expr(self.dim(e))
 
     # ----------------------------------------------------------------- flattening
@@ -219,6 +221,12 @@ class Ranges:
         if other is None or other != factor * c:
             return None
         return d - Dim({(rest,): 1}) * factor - Dim({(whole,): 1}) * other + a * factor
+
+
+@lru_cache(1 << 12)
+def _variable(name: str) -> Var:
+    """Return the one object for a loop variable: walks count objects, which are cheaper shared."""
+    return Var(name)
 
 
 @lru_cache(1 << 14)

@@ -238,15 +238,13 @@ class Dim:
         found: set[Symbol] = set()
         for monomial, _ in self.terms:
             for atom in monomial:
-                if isinstance(atom, Symbol):
-                    found.add(atom)
-                else:
-                    for arg in atom.args:
-                        found |= arg.symbols()
+                found |= {atom} if isinstance(atom, Symbol) else {s for arg in atom.args for s in arg.symbols()}
         return frozenset(found)
 
     def bounds(self, largest: float = INF) -> tuple[float, float]:
         """Inclusive lower and upper bound where no symbol is above `largest`; infinite where unknown."""
+        if self.is_const:
+            return self.terms[0][1], self.terms[0][1]
         found = self._bounds.get(largest)
         if found is None:
             found = self._bounds[largest] = self._all_bounds(largest)
@@ -313,12 +311,12 @@ class Dim:
 
     # --------------------------------------------------------------- arithmetic
     def __add__(self, other: DimLike) -> Dim:
-        if isinstance(other, int) and not other:
-            return self
-        return _sum(self, Dim.of(other))
+        b = Dim.of(other)
+        return _number(self.terms[0][1] + b.terms[0][1]) if self.is_const and b.is_const else _sum(self, b)
 
     def __mul__(self, other: DimLike) -> Dim:
-        return _times(self, Dim.of(other))
+        b = Dim.of(other)
+        return _number(self.terms[0][1] * b.terms[0][1]) if self.is_const and b.is_const else _times(self, b)
 
     def __neg__(self) -> Dim:
         return self * -1

@@ -224,6 +224,7 @@ class Graph:
         self.sizes: dict[str, Value] = {}
         self.renamed: dict[str, Dim] = {}  # symbols whose value was replaced, and what stands for them in the new one
         self._dag: nx.DiGraph[Node] = nx.DiGraph()
+        self._order: tuple[Node, ...] | None = None  # of the nodes as they are now
         self._names: set[str] = set()
         self._counter: dict[str, int] = {}
 
@@ -235,8 +236,10 @@ class Graph:
     @property
     def nodes(self) -> list[Node]:
         """The nodes in a dependency order that is the same every time (insertion order breaks ties)."""
-        position = {n: i for i, n in enumerate(self._dag)}
-        return list(nx.lexicographical_topological_sort(self._dag, key=position.__getitem__))
+        if self._order is None:
+            position = {n: i for i, n in enumerate(self._dag)}
+            self._order = tuple(nx.lexicographical_topological_sort(self._dag, key=position.__getitem__))
+        return list(self._order)
 
     def __len__(self) -> int:
         return len(self._dag)
@@ -426,12 +429,14 @@ class Graph:
             node.origin.intact = False
 
     def _connect(self, node: Node) -> None:
+        self._order = None
         for value in node.operands:
             value.uses[node] = value.uses.get(node, 0) + 1
             if value.producer is not None:
                 self._dag.add_edge(value.producer, node)
 
     def _disconnect(self, node: Node) -> None:
+        self._order = None
         for value in set(node.operands):
             value.uses.pop(node, None)
             if value.producer is not None and self._dag.has_edge(value.producer, node):

@@ -12,7 +12,8 @@ from irc.ir.graph import Graph, Node, Value
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.ops.activation import Sigmoid
-from irc.ops.arithmetic import Mul
+from irc.ops.arithmetic import Mul, Neg
+from irc.ops.conv import Conv
 from irc.ops.layout import Reshape
 from irc.ops.norm import InstanceNormalization
 from irc.passes.replace import put_in_place
@@ -64,9 +65,23 @@ def group_norm(graph: Graph, node: Node) -> Value | None:
     return b.GroupNormalization(x, *spread, num_groups=groups, epsilon=norm.op.epsilon)
 
 
+def negated(graph: Graph, node: Node) -> Value | None:
+    """Negate the constants of a convolution instead of its result, so that it needs no kernel of its own for that."""
+    y = node.inputs[0]
+    conv = y.producer if y is not None else None
+    if y is None or conv is None or not isinstance(conv.op, Conv) or not alone(graph, conv) or y.dtype.kind != "f":
+        return None
+    x, *parameters = conv.operands
+    constants = [v.const for v in parameters if v.const is not None]
+    if len(constants) < len(parameters):
+        return None
+    opposite = (graph.add_constant(c.derived(c.shape, np.negative), f"{node.name}/const") for c in constants)
+    return Builder(graph, conv.name, node.loc).add(conv.op, x, *opposite)
+
+
 def alone(graph: Graph, node: Node) -> bool:
     """Tell whether a node's only result has one use."""
     return len(node.outputs) == 1 and sum(node.outputs[0].uses.values()) == 1 and not graph.keeps(node.outputs[0])
 
 
-RULES: dict[type[Op], tuple[Rule, ...]] = {Mul: (swish,), Reshape: (group_norm,)}
+RULES: dict[type[Op], tuple[Rule, ...]] = {Mul: (swish,), Neg: (negated,), Reshape: (group_norm,)}

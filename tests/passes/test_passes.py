@@ -131,6 +131,28 @@ def test_recompose_group_norm(name: str) -> None:
     np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], before, rtol=2e-6, atol=2e-6)
 
 
+# name: (the weights, the operations left) of the negative of a convolution
+NEGATIVES: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "constants": (lambda b, x: b.Neg(b.Conv(x, *PARAMETERS)), ["Conv"]),
+    "without a bias": (lambda b, x: b.Neg(b.Conv(x, PARAMETERS[0])), ["Conv"]),
+    "weights that are computed": (lambda b, x: b.Neg(b.Conv(x, b.Exp(PARAMETERS[0]))), ["Exp", "Conv", "Neg"]),
+    "a result with another use": (lambda b, x: b.Mul(y := b.Conv(x, *PARAMETERS), b.Neg(y)), ["Conv", "Neg", "Mul"]),
+}
+PARAMETERS = random(4, 3, 2), random(4)
+
+
+@pytest.mark.parametrize("name", NEGATIVES)
+def test_recompose_negative(name: str) -> None:
+    """Constants are negated instead of results, to the same numbers."""
+    build, left = NEGATIVES[name]
+    x = random(2, 3, 7)
+    graph = graph_of(build, x)
+    (before,) = evaluate(graph, {graph.inputs[0]: x})
+    recompose.run(graph)
+    assert ops(graph) == left and not problems(graph)
+    np.testing.assert_array_equal(evaluate(graph, {graph.inputs[0]: x})[0], before)
+
+
 # ------------------------------------------------------------------------------ fold
 def test_fold() -> None:
     graph = graph_of(lambda b, x: b.Mul(x, b.Exp(b.Neg(b.const([1.0, 2.0, 3.0, 4.0], f32)))), X)

@@ -22,12 +22,10 @@ Conventions a consumer needs:
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
+from irc.collector import collecting_rarely
 from irc.diagnostics import Facts, Sink
 from irc.diagnostics.codes import container_openvino as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawValue
@@ -50,21 +48,9 @@ def read(path: str | Path, sink: Sink) -> RawModel | None:
 
     Returns what could be built, so that later stages can report more; None if nothing could.
     """
-    with _collector_paused():
+    with collecting_rarely():
         xml = parse(os.fspath(path), sink)
         return None if xml is None else read_parsed(xml)
-
-
-@contextmanager
-def _collector_paused() -> Generator[None]:
-    """Reading makes very many objects and no garbage cycles; the cyclic collector would double its time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def read_parsed(xml: XmlFile) -> RawModel | None:

@@ -330,7 +330,7 @@ class WinogradKernel(Kernel[ConvProblem]):
     def pack_weights(self, w: Array) -> Array:
         """Pack w[oc, ic, 3, 3], transformed, flat; channels are filled up with zeros."""
         t, (oc, ic) = self.tile, w.shape[:2]
-        made = np.einsum("ay,oiyx,bx->aboi", TRANSFORM, w.astype(np.float64), TRANSFORM, optimize=True)
+        made = np.kron(TRANSFORM, TRANSFORM) @ w.reshape(oc * ic, 9).T.astype(np.float64)
         full = np.zeros((16, -(-oc // t.panel) * t.panel, -(-ic // t.lanes) * t.lanes), t.dtype.numpy)
         full[:, :oc, :ic] = made.reshape(16, oc, ic)
         split = full.reshape(16, -1, t.panel, full.shape[2])
