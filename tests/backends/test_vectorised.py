@@ -179,3 +179,21 @@ void all(const float *restrict x, float *restrict y) { test_Good_part1(x, y), te
         pytest.skip("no C compiler")
     given = f'#define IRC_SIMD _Pragma("GCC ivdep")\n{text}'
     assert scalar(given, report(tmp_path, given, "x86-64-v3")) == {"Bad"}
+
+
+@pytest.mark.skipif(not is_gcc_12(), reason="what GCC 12 makes of a choice")
+def test_a_limit_is_one_instruction(tmp_path: Path) -> None:
+    graph = Graph("test")
+    x = graph.add_input("x", TensorType.of(DTYPES["f32"], SHAPE))
+    b = Builder(graph)
+    graph.outputs.append(b.Min(b.Max(x, b.like(-4.0, x)), b.like(4.0, x)))
+    made = sources(Model(graph), CompileOptions("c", target="x86-64-v4", cache=False))
+    for name, content in made.files.items():
+        (tmp_path / name).write_text(str(content), "utf-8")
+    compiler = find_compiler()
+    assert compiler is not None
+    flags = [*COMMON, *resolve_target("x86-64-v4", compiler).flags, *optimisation(compiler), contraction(False)]
+    subprocess.run([*compiler.command, *flags, "-S", "model.c", "-o", "f.s"], cwd=tmp_path, check=True, timeout=60)
+    text = (tmp_path / "f.s").read_text()
+    assert "vmaxps" in text
+    assert "vcmp" not in text

@@ -99,6 +99,7 @@ class Scope(Protocol):
     def size(self, dim: Dim) -> str: ...
     def size_range(self, dim: Dim) -> Range: ...
     def helper(self, name: str) -> str: ...
+    def hidden(self, value: Const, kind: str) -> CName: ...
     def range_of(self, var: Var) -> Range: ...
 
 
@@ -317,6 +318,8 @@ class Printer:
 
     def _real(self, op: str, e: Bin) -> tuple[str, int]:
         kind = arithmetic(e.a.dtype)
+        if kind == "f32" and (known := _function_of(e)) is not None:
+            return self._helper(*known)
         if op in ("add", "sub", "mul", "div"):
             return self._infix(op, e.a, e.b)
         if op == "pow":
@@ -324,7 +327,8 @@ class Printer:
         if op in ("min", "max") and e.a.dtype.name == "f16":
             op += "z"
         elif op in ("min", "max") and isinstance(e.b, Const) and e.b.value == e.b.value:
-            op += "_known"
+            text = f"{self.scope.helper(f'{op}_known_{kind}')}({self.text(e.a)}, {self.scope.hidden(e.b, kind)})"
+            return text, PRIMARY
         return self._helper(f"{op}_{kind}", e.a, e.b)
 
     def _index(self, e: Bin) -> tuple[str, int] | None:
@@ -460,6 +464,17 @@ class Printer:
 
 def _wrap(found: tuple[str, int], least: int) -> str:
     return found[0] if found[1] >= least else f"({found[0]})"
+
+
+def _function_of(e: Expr) -> tuple[str, Expr] | None:
+    """Recognise a function that has a helper of its own. Returns the helper and the operand."""
+    match e:
+        case Bin("div", Const(1.0), Bin("add", Const(1.0), Call("exp", (Un("neg", x),)))):
+            return "sigmoid_f32", x
+        case Bin("add", Bin("max", x, Const(0.0)), Call("log1p", (Call("exp", (Bin("min", y, Un("neg", z)),)),))):
+            return ("softplus_f32", x) if x == y == z else None
+        case _:
+            return None
 
 
 def _is_within(e: Expr, low: float, high: float) -> bool:

@@ -116,7 +116,7 @@ class Frame:
         self.pointers: dict[Buffer, CName] = {}
         self.captured: dict[str, Local] = {}
         self.symbols: set[str] = set()
-        self.hoisted: dict[CName, str] = {}
+        self.hoisted: dict[CName, str] = {}  # name → declaration
         self.pool = False
         self.owned: Own | None = None
         self.shared: dict[Any, CName] = parent.shared if parent else {}
@@ -165,7 +165,17 @@ class Frame:
         self.unit.sizes[dim] = None
         name = self.shared.get(dim) or self.names.own("n", numbered=True)
         self.shared[dim] = name
-        self.hoisted.setdefault(name, text)
+        self.hoisted.setdefault(name, f"int64_t {name} = {text}")
+        return name
+
+    def hidden(self, value: Const, kind: str) -> CName:
+        """Name a floating point constant at the head of the function, which the C compiler cannot see."""
+        text = self.print.text(value)
+        key = (kind, text)
+        name = self.shared.get(key) or self.names.own("limit", numbered=True)
+        self.shared[key] = name
+        c_type = "double" if kind == "f64" else "float"
+        self.hoisted.setdefault(name, f"{c_type} {name} = {self.helper(f'hidden_{kind}')}({text})")
         return name
 
     def size_range(self, dim: Dim) -> Range:
@@ -385,7 +395,7 @@ class Frame:
         out.append("\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n")
 
     def hoists(self) -> list[str]:
-        return [f"    const int64_t {name} = {text};" for name, text in self.hoisted.items()]
+        return [f"    const {text};" for text in self.hoisted.values()]
 
     # ---------------------------------------------------------------- the whole
     def finish(self) -> Signature:

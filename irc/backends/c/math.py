@@ -39,25 +39,33 @@ ULP: dict[str, float] = {
     "acosh": 1.6,
     "atanh": 2.0,
     "sigmoid": 2.5,
+    "softplus": 1.7,
 }
 """Function of f32 → largest error in units of the last place.  sigmoid: results below 2^-126 may be zero."""
 
+_AT_MOST = """/* the lesser of x and the positive float of these bits; x may be NaN, what it gives then may be either */
+IRC_MATH float irc_at_most_f32(float x, int32_t bits) {
+    const int32_t b = (int32_t)irc_f32_bits(x);
+    return irc_bits_f32((uint32_t)(b > bits ? bits : b));
+}
+"""
 # exp(x) = 2^n · exp(r): n by adding 1.5 · 2^23, which leaves it in the low bits (here with 256 added); 2^n in two
 # factors, so that results below the normal range are rounded once and those above it become infinite.  Where the result
 # is 0, both factors are: a product that underflows takes a hundred cycles, and masks of attention make many.
+# n is limited by the bits of t, as integers: that is one instruction, a comparison of floats and a choice are two.  It
+# loses a NaN, and r, which is infinite or NaN where t is, brings it back.
 _SCALE = """
     const uint32_t n = irc_f32_bits(shifted) - 0x4b3fff00u, half = n >> 1;
     return p * irc_bits_f32((half - 1u) << 23) * irc_bits_f32((n - half - 1u) << 23);"""
 _REDUCE = """
-    t = t > 89.0f ? 89.0f : t;
-    const float shifted = IRC_FMA_F32(t, 0x1.715476p+0f, 0x1.8p+23f), whole = shifted - 0x1.8p+23f;
+    const float limited = irc_at_most_f32(t, 0x42b20000);
+    const float shifted = IRC_FMA_F32(limited, 0x1.715476p+0f, 0x1.8p+23f), whole = shifted - 0x1.8p+23f;
     const float r = IRC_FMA_F32(whole, -0x1.7f7d1cp-20f, IRC_FMA_F32(whole, -0x1.62e4p-1f, t));
 $exp_r"""
-_EXP = f"""    float t = x < -104.0f ? -176.0f : x;{_REDUCE}
+_EXP = f"""    const float t = x < -104.0f ? -176.0f : x;{_REDUCE}
     p = IRC_FMA_F32(p, r * r, r) + 1.0f;{_SCALE}"""
-_EXP2 = f"""    float t = x < -151.0f ? -151.0f : x;
-    t = t > 129.0f ? 129.0f : t;
-    const float shifted = t + 0x1.8p+23f, r = (t - (shifted - 0x1.8p+23f)) * 0x1.62e43p-1f;
+_EXP2 = f"""    const float t = x < -151.0f ? -151.0f : x, limited = irc_at_most_f32(t, 0x43010000);
+    const float shifted = limited + 0x1.8p+23f, r = (t - (shifted - 0x1.8p+23f)) * 0x1.62e43p-1f;
 $exp_r
     p = IRC_FMA_F32(p, r * r, r) + 1.0f;{_SCALE}"""
 # The same for -80 <= x <= 80.
@@ -70,7 +78,7 @@ $exp_r
     return p * irc_bits_f32((irc_f32_bits(shifted) - 0x4b3fff81u) << 23);
 }
 """
-_EXPM1 = f"""    float t = x < -18.0f ? -18.0f : x;{_REDUCE}
+_EXPM1 = f"""    const float t = x < -18.0f ? -18.0f : x;{_REDUCE}
     p = IRC_FMA_F32(p, r * r, r);
     const float scale = irc_bits_f32((irc_f32_bits(shifted) - 0x4b3fff82u) << 23);
     const float y = 2.0f * (p * scale + (scale - 0.5f));
@@ -100,23 +108,28 @@ _LOG1P = """    const float u = 1.0f + x, lost = x > 1.0f ? 1.0f - (u - x) : x -
     y = x == -1.0f ? -INFINITY : y;
     y = x < -1.0f ? NAN : y;
     return x < INFINITY ? y : x;"""
-_TANH = """    const float a = fabsf(x), s = x * x, t = a > 10.0f ? 10.0f : a;
+_TANH = """    const float a = fabsf(x), s = x * x, t = irc_at_most_f32(a, 0x41200000);
 $tanh_s
     const float large = 1.0f - 2.0f / (irc_exp_near_f32(t + t) + 1.0f);
-    return copysignf(a < 0.65f ? IRC_FMA_F32(a * s, q, a) : large, x);"""
-_ERF = """    const float a = fabsf(x), s = x * x, t = a > 4.0f ? 4.0f : a;
+    return copysignf(a >= 0.65f ? large : IRC_FMA_F32(a * s, q, a), x); /* where x is NaN, not large */"""
+_ERF = """    const float a = fabsf(x), s = x * x, t = irc_at_most_f32(a, 0x40800000);
 $erf_s
 $erf_t
     const float large = 1.0f - irc_exp_near_f32(-(t * p));
-    return copysignf(a < 0.92f ? IRC_FMA_F32(a, q, a) : large, x);"""
+    return copysignf(a >= 0.92f ? large : IRC_FMA_F32(a, q, a), x); /* where x is NaN, not large */"""
 # exp(-x) only where adding it to 1 shows, or is infinite: 2^(n - 1) is a normal number, and twice it may be infinite.
-_SIGMOID = """    float t = -x < -87.0f ? -87.0f : -x;
-    t = t > 89.0f ? 89.0f : t;
-    const float shifted = IRC_FMA_F32(t, 0x1.715476p+0f, 0x1.8000fcp+23f), whole = shifted - 0x1.8000fcp+23f;
+_SIGMOID = """    const float t = -x < -87.0f ? -87.0f : -x, limited = irc_at_most_f32(t, 0x42b20000);
+    const float shifted = IRC_FMA_F32(limited, 0x1.715476p+0f, 0x1.8000fcp+23f), whole = shifted - 0x1.8000fcp+23f;
     const float r = IRC_FMA_F32(whole, -0x1.7f7d1cp-20f, IRC_FMA_F32(whole, -0x1.62e4p-1f, t));
 $exp_r
     p = IRC_FMA_F32(p, r * r, r) + 1.0f;
     return 1.0f / (1.0f + p * irc_bits_f32(irc_f32_bits(shifted) << 23) * 2.0f);"""
+# max(x, 0) + log(1 + e), e = exp(-|x|): 1 + e is halved where that leaves less to the logarithm.
+_SOFTPLUS = """    const float e = irc_exp_f32(-fabsf(x));
+    const int half = e > 0x1.a8279ap-2f;
+    const float y = irc_log_sum_f32(half ? IRC_FMA_F32(e, 0.5f, -0.5f) : e, half ? 1.0f : 0.0f);
+    const int32_t b = (int32_t)irc_f32_bits(x); /* a maximum of integers is one instruction, and NaN is in y */
+    return irc_bits_f32((uint32_t)(b < 0 ? 0 : b)) + y;"""
 
 _LOG2_WIDE = """/* log2(a), a >= 0, to 2^-37 */
 IRC_MATH double irc_log2_wide(float a) {
@@ -279,8 +292,19 @@ _BITS = {
 
 
 def _fused(c_type: str, name: str, x: str, coefficients: tuple[str, ...]) -> str:
+    """Print C statements that declare `name` as the polynomial's value at `x`.
+
+    Even and odd powers are summed apart, so that the chain of operations that wait for each other is half as long:
+    processors look ahead by less than two iterations of a loop around a few of these functions.
+    """
     suffix, fused = ("f", "IRC_FMA_F32") if c_type == "float" else ("", "IRC_FMA_F64")
-    return horner(c_type, name, x, coefficients, suffix, fused)
+    if len(coefficients) < 6:
+        return horner(c_type, name, x, coefficients, suffix, fused)
+    square = f"{name}_{x}{x}"
+    parts = {f"{name}_odd": coefficients[-2::-2][::-1], f"{name}_even": coefficients[-1::-2][::-1]}
+    lines = [f"    const {c_type} {square} = {x} * {x};"]
+    lines += [horner(c_type, part, square, found, suffix, fused) for part, found in parts.items()]
+    return "\n".join([*lines, f"    {c_type} {name} = {fused}({name}_odd, {x}, {name}_even);"])
 
 
 _PLACES = {
@@ -300,6 +324,7 @@ _BITS_F32 = ("f32_bits", "bits_f32")
 _BITS_F64 = ("f64_bits", "bits_f64")
 # Definitions that functions share: (text, needs).
 _SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "at_most_f32": (_AT_MOST, _BITS_F32),
     "exp_near_f32": (_EXP_NEAR, _BITS_F32),
     "log_sum_f32": (_LOG_TAIL, ()),
     "log2_wide": (_LOG2_WIDE, _BITS_F32),
@@ -310,16 +335,17 @@ _SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # Functions of one argument: (body, needs), each after what it needs.
 _UNARY: dict[str, tuple[str, tuple[str, ...]]] = {
-    "exp": (_EXP, _BITS_F32),
-    "exp2": (_EXP2, _BITS_F32),
-    "expm1": (_EXPM1, _BITS_F32),
+    "exp": (_EXP, ("at_most_f32", *_BITS_F32)),
+    "exp2": (_EXP2, ("at_most_f32", *_BITS_F32)),
+    "expm1": (_EXPM1, ("at_most_f32", *_BITS_F32)),
     "log": (_LOG, ("log_sum_f32", *_BITS_F32)),
     "log1p": (_LOG1P, ("log_sum_f32", *_BITS_F32)),
     "log2": (_LOG2, ("log2_wide",)),
     "log10": (_LOG10, ("log2_wide",)),
-    "tanh": (_TANH, ("exp_near_f32",)),
-    "erf": (_ERF, ("exp_near_f32",)),
-    "sigmoid": (_SIGMOID, _BITS_F32),
+    "tanh": (_TANH, ("at_most_f32", "exp_near_f32")),
+    "erf": (_ERF, ("at_most_f32", "exp_near_f32")),
+    "sigmoid": (_SIGMOID, ("at_most_f32", *_BITS_F32)),
+    "softplus": (_SOFTPLUS, ("exp_f32", "log_sum_f32", *_BITS_F32)),
     "sin": (_SIN, ("quarters_f32", "sine_f32")),
     "cos": (_COS, ("quarters_f32", "sine_f32")),
     "tan": (_TAN, ("quarters_f32",)),

@@ -118,11 +118,12 @@ def _real_helpers(name: str) -> dict[str, Helper]:
         text = Template(body).substitute(c=c, s=s, half=f"0.5{s}")
         note = _REAL_COMMENTS[op]
         found[f"{op}_{name}"] = Helper(f"{note}static inline {c} irc_{op}_{name}({c} a, {c} b) {{\n    {text}\n}}\n")
-    for op, order in (("min", ">="), ("max", "<=")):
+    for op, order in (("min", "<"), ("max", ">")):
         found[f"{op}_known_{name}"] = Helper(
             f"/* NaN if a is; b is not. */\nstatic inline {c} irc_{op}_known_{name}({c} a, {c} b) {{\n"
-            f"    return a {order} b ? b : a;\n}}\n"
+            f"    return b {order} a ? b : a; /* one instruction */\n}}\n"
         )
+    found[f"hidden_{name}"] = Helper(Template(_HIDDEN).substitute(c=c, name=name))
     for op, order in (("minz", "<"), ("maxz", ">")):
         found[f"{op}_{name}"] = Helper(
             "/* Of equal values (zeros of either sign) the first; NaN if either is. */\n"
@@ -136,6 +137,14 @@ def _real_helpers(name: str) -> dict[str, Helper]:
     return found
 
 
+_HIDDEN = """/* A constant that GCC cannot see: it makes several instructions of a limit that it can. */
+static inline $c irc_hidden_$name($c a) {
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+    __asm__("" : "+x"(a));
+#endif
+    return a;
+}
+"""
 _TO_INT = """/* Truncates; NaN and what does not fit give the most negative number, as x86-64 converts. */
 static inline $i irc_${f}_to_${n}($c a) {
     return $fits ? ($i)a : $min;
