@@ -204,7 +204,7 @@ class RowEmitter:
     def _tile_values(self, value: Value, at: tuple[Expr, ...], e: Expr) -> None:
         b, tile = self.b, self.tile
         assert tile is not None
-        row = TileReducer(b, self.ranges, tile, [{}]).values(e)[0]
+        row = TileReducer(b, self.ranges, tile, [{}], self.scope.lowering.flat).values(e)[0]
         held = b.alloc(value.dtype, [tile.most], "row").buffer
         assert held is not None
         with b.for_(tile.length, "simd", "t") as t:

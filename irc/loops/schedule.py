@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from irc.expr import Const, Expr, Load, Operand, Reduce, Select, Var, index
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, local_name
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, product
 from irc.ir.types import boolean, i64
 from irc.loops.builder import Kind, LoopBuilder
 from irc.loops.ir import Buffer, For, If
@@ -27,6 +27,14 @@ WHOLE_TILE = 512
 """A last axis of up to this many elements is one tile."""
 AT_ONCE = 16
 """Accumulators whose loop GCC unrolls before it vectorises, as `lanes` asks for: of one register of f32 or less."""
+
+
+SHORT_ROW = 64
+"""Rows below so many elements have an accumulator for each, several rows at once where they follow each other."""
+FEW_ROWS = 4
+"""Rows below which these are not worth adding them up at the end."""
+ROWS_TOGETHER = 256
+"""Elements of rows that are accumulated together, at most."""
 
 
 @dataclass
@@ -78,6 +86,8 @@ class Scalars:
         if inner:
             found: dict[Expr, Expr] = {x: self.reduce(x) for x in inner}
             r = Reduce(r.op, r.vars, r.extents, replaced(r.body, found.get))
+        if not has_reduce(r.body) and columns_worthy(r, self.ranges):
+            return self._columns(r)
         if not has_reduce(r.body) and lane_worthy(r, self.ranges):
             return self._lanes(r)
         b = self.b
@@ -111,12 +121,29 @@ class Scalars:
             if extent % lanes != 0:
                 with b.for_(extent % lanes, "simd", "j") as j:
                     step(index(extent // lanes) * lanes, j)
-        half = lanes // 2
-        while half > 1:
-            with b.for_(half, "simd", "j") as j:
-                b.store(buffer, j, combine(r.op, acc[j], acc[j + half]))
-            half //= 2
-        return b.let(combine(r.op, acc[0], acc[1]), "acc")
+        return self._folded(r, buffer, lanes)
+
+    def _columns(self, r: Reduce) -> Expr:
+        """Sum up short rows, one accumulator for each column, then fold these in halves."""
+        b, last, columns = self.b, r.vars[-1], r.extents[-1].const or 1
+        buffer = _buffer(b.alloc(r.dtype, [columns], "columns"))
+        with b.for_(columns, "simd", "j") as j:
+            b.store(buffer, j, identity(r.op, r.dtype))
+        with loops(b, r.vars[:-1], r.extents[:-1]), b.for_(columns, "simd", "j") as j:
+            body = share(b, substitute(r.body, {last: j}))
+            b.store(buffer, j, combine(r.op, Load(buffer, (j,)), body))
+        return self._folded(r, buffer, columns)
+
+    def _folded(self, r: Reduce, buffer: Buffer, count: int) -> Expr:
+        """Fold accumulators in halves, the middle one of an odd number later."""
+        b = self.b
+        while count > 2:
+            half = (count + 1) // 2
+            with b.for_(count - half, "simd", "j") as j:
+                b.store(buffer, j, combine(r.op, Load(buffer, (j,)), Load(buffer, (j + half,))))
+            count = half
+        first, second = (Load(buffer, (index(k),)) for k in (0, 1))
+        return b.let(combine(r.op, first, second), "acc")
 
 
 def lane_count(r: Reduce) -> int:
@@ -138,6 +165,16 @@ def lane_worthy(r: Reduce, ranges: Ranges) -> bool:
     """Tell whether the reduction's last axis is long and every load is contiguous or constant along it."""
     size = r.extents[-1].const
     if r.op in ("any", "all") or (size is not None and size < 32) or r.dtype.kind not in "fiu":
+        return False
+    return all(stride_score(x, r.vars[-1], ranges) == 0 for x in walk(r.body) if isinstance(x, Load))
+
+
+def columns_worthy(r: Reduce, ranges: Ranges) -> bool:
+    """Tell whether a reduction is one of many short rows, along which every load is contiguous or constant."""
+    size, rows = r.extents[-1].const, product(r.extents[:-1]).const
+    if r.op in ("any", "all") or r.dtype.kind not in "fiu" or size is None or not 4 <= size < SHORT_ROW:
+        return False
+    if rows is not None and rows < FEW_ROWS:
         return False
     return all(stride_score(x, r.vars[-1], ranges) == 0 for x in walk(r.body) if isinstance(x, Load))
 
@@ -205,6 +242,7 @@ class TileReducer:
     ranges: Ranges
     tile: Tile
     blocks: list[dict[Expr, Expr]]
+    flat: Callable[[Buffer], Buffer]
     fixed: set[Expr] = field(default_factory=set[Expr])  # variables of a guard from outside the reduction
 
     def values(self, e: Expr) -> list[Callable[[Var], Expr]]:
@@ -225,6 +263,9 @@ class TileReducer:
 
     def _reduce(self, r: Reduce, accs: dict[Expr, list[Buffer]]) -> list[Buffer]:
         b, tile = self.b, self.tile
+        together = self._rows_together(r)
+        if together > 1:
+            return [self._short_rows(r, together)]
         made = [_buffer(b.alloc(r.dtype, [tile.most], "acc")) for _ in self.blocks]
         with b.for_(tile.length, "simd", "t") as t:
             for acc in made:
@@ -244,6 +285,68 @@ class TileReducer:
             else:
                 self._unrolled(r, body, pending, spans, accs, made, *unrolled)
         return made
+
+    # ------------------------------------------------------------------ short rows
+    def _rows_together(self, r: Reduce) -> int:
+        """Count the rows to accumulate side by side: rows that are the whole tile, and follow each other in memory."""
+        width, rows = self.tile.axis.size, r.extents[-1].const
+        if self.blocks != [{}] or width is None or not 1 < width < SHORT_ROW or rows is None or rows < FEW_ROWS:
+            return 1
+        vars: set[Expr] = {self.tile.axis.var, TILE_VAR, *r.vars}
+        outside = walk(r.body, into=lambda x: not (isinstance(x, Load) and all(map(is_index, x.index))))
+        if has_reduce(r.body) or any(x in vars for x in outside):
+            return 1
+        loads = [x for x in walk(r.body) if isinstance(x, Load)]
+        if any(x.buffer.root.where == "local" or self._row_step(x, r) is None for x in loads):
+            return 1
+        count = 2
+        while 2 * count * width <= ROWS_TOGETHER and 2 * count <= rows:
+            count *= 2
+        return count
+
+    def _row_step(self, x: Load, r: Reduce) -> Dim | None:
+        """Return the step of a load along rows that follow each other; None if they do not."""
+        position = self.ranges.flat(x.index, x.buffer.shape)
+        along, down = (coefficient(position, local_name(v)) for v in (self.tile.axis.var, r.vars[-1]))
+        if along not in (0, 1) or down is None or down != along * self.tile.axis.extent:
+            return None
+        return along
+
+    def _short_rows(self, r: Reduce, together: int) -> Buffer:
+        """Reduce several rows of the tile at once. Returns the accumulators, whose first row is the result."""
+        b, width, rows = self.b, self.tile.axis.size or 1, r.extents[-1].const or 1
+        acc = _buffer(b.alloc(r.dtype, [together * width], "acc"))
+        with b.for_(together * width, "simd", "t") as t:
+            b.store(acc, t, identity(r.op, r.dtype))
+
+        def step(first: Expr, count: int) -> None:
+            with b.for_(count * width, "simd", "t") as t:
+                body = share(b, self._at_row(r, first, t))
+                b.store(acc, t, combine(r.op, Load(acc, (t,)), body))
+
+        with loops(b, r.vars[:-1], r.extents[:-1]):
+            with b.for_(rows // together, name="k") as k:
+                step(k * together, together)
+            if rows % together:
+                step(index(rows // together * together), rows % together)
+        while together > 1:
+            together //= 2
+            with b.for_(together * width, "simd", "t") as t:
+                b.store(acc, t, combine(r.op, Load(acc, (t,)), Load(acc, (t + together * width,))))
+        return acc
+
+    def _at_row(self, r: Reduce, first: Expr, t: Var) -> Expr:
+        """Take the t-th element from the beginning of a row on, in all loads of the reduction's body."""
+
+        def moved(x: Expr) -> Expr | None:
+            if not isinstance(x, Load) or not (step := self._row_step(x, r)):
+                return None
+            position = self.ranges.flat(x.index, x.buffer.shape).subs({local_name(self.tile.axis.var): Dim.of(0)})
+            start = substitute(self.ranges.expr(position), {r.vars[-1]: first})
+            assert step == 1
+            return Load(self.flat(x.buffer), (start + t,))
+
+        return replaced(r.body, moved)
 
     def _order(self, r: Reduce, guards: list[Expr]) -> tuple[list[tuple[Var, Dim]], tuple[Var, Dim] | None]:
         """Order the reduction's loops: those that guards need outside, one that none needs unrolled inside."""

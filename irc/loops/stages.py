@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ def emit_store(
         return
     e = merged_reductions(lowering, ranges, e)
     if axes and tileable(e) and _prefers_tile(e, axes, ranges):
-        emit_tiles(b, ranges, axes, buffer, at, e)
+        emit_tiles(lowering.flat, b, ranges, axes, buffer, at, e)
     else:
         with ExitStack() as stack:
             for k, axis in enumerate(axes):
@@ -198,7 +199,15 @@ def _prefers_tile(e: Expr, axes: list[Axis], ranges: Ranges) -> bool:
     return not (last.size is not None and last.size < 4 and along > 0)
 
 
-def emit_tiles(b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer, at: tuple[Expr, ...], e: Expr) -> None:
+def emit_tiles(
+    flat: Callable[[Buffer], Buffer],
+    b: LoopBuilder,
+    ranges: Ranges,
+    axes: list[Axis],
+    buffer: Buffer,
+    at: tuple[Expr, ...],
+    e: Expr,
+) -> None:
     """Emit row tiles of the last axis in local accumulators, a second axis blocked where that shares loads."""
     vector = axes[-1]
     blocked = _blocked_axis(e, axes, ranges)
@@ -216,7 +225,7 @@ def emit_tiles(b: LoopBuilder, ranges: Ranges, axes: list[Axis], buffer: Buffer,
             with ExitStack() as more:
                 for axis in after:
                     more.enter_context(loop(b, axis.var, axis.extent))
-                rows = TileReducer(b, ranges, tile, blocks).values(e)
+                rows = TileReducer(b, ranges, tile, blocks, flat).values(e)
                 with b.for_(tile.length, "simd", "t") as t:
                     for row, block in zip(rows, blocks, strict=True):
                         place = {**block, vector.var: tile.start + t}

@@ -94,3 +94,16 @@ def test_guarded_reads_stay_guarded() -> None:
 
     feeds = [random(20, 5), random(24, 1)]
     assert_same(graph_of(padded, *feeds), *feeds)
+
+
+@pytest.mark.parametrize("rows", [40, 43])
+def test_reductions_take_several_rows_at_once(rows: int) -> None:
+    x = random(2, 3, rows, 30)
+    program = assert_same(graph_of(lambda b, x: b.ReduceMax(x, [1, 2], keepdims=False), x), x)
+    assert widest(program) == 240
+
+
+def test_reductions_of_short_rows_apart_are_vectorised() -> None:
+    x = random(6, 4, 29)
+    program = assert_same(graph_of(lambda b, x: b.ReduceLogSumExp(x, [0, 2], keepdims=False), x), x)
+    assert widest(program) == 29
