@@ -23,7 +23,7 @@ from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.layout import constant_ints, normal_axes, reshaped
 from irc.ops.lp_norm import LRN
 from irc.ops.pool import AveragePool
-from irc.ops.pool_rewrites import effective_rounding, write_lp_by_sums
+from irc.ops.pool_rewrites import effective_rounding
 
 Padding = tuple[list[int], list[int]]
 """Before and after each spatial axis."""
@@ -179,4 +179,3 @@ def say_lrn(b: Builder, op: Op, x: Value, axes: Value | None = None) -> Value:
 
 
 restated("LRN", say_lrn)
-restated("LpPool", write_lp_by_sums)

@@ -13,7 +13,7 @@ import numpy as np
 
 from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
-from irc.expr import Const, Expr, IndexFunction, Tensor, call, flatten_index, index, reduce, select
+from irc.expr import Const, Expr, IndexFunction, Tensor, flatten_index, index, reduce, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, NUMERIC, DType, TensorType, bf16, i8, i32, i64, u8
@@ -406,10 +406,6 @@ def read_whole_p(name: str) -> Read:
     return read
 
 
-MULTIPLIED = 8
-"""The largest exponent of LpPool that is written as a product."""
-
-
 @op
 class LpPool(Op):
     """(Σ |x|ᵖ)^(1/p) over every window."""
@@ -432,25 +428,8 @@ class LpPool(Op):
         w = np.abs(wide(view))
         return ((w**self.p).sum(axis=tuple(range(x.ndim, view.ndim))) ** (1.0 / self.p)).astype(x.dtype)
 
-    def compute(self, out: TensorType, x: Tensor) -> IndexFunction:
-        kind = x.dtype.compute
-
-        def element(n: Expr, c: Expr, *o: Expr) -> Expr:
-            def term(*k: Expr) -> Expr:
-                at, ok = window_positions(self, o, k, x.shape[2:], self.kernel)
-                v = select(ok, x[(n, c, *at)], Const(0, x.dtype)).cast(kind)
-                v = v.max(-v)
-                if self.p > MULTIPLIED:
-                    return call("pow", v, Const(float(self.p), kind))
-                power = v
-                for _ in range(self.p - 1):
-                    power = power * v
-                return power
-
-            total = reduce("sum", self.kernel, term)
-            return call("pow", total, Const(1.0 / self.p, kind)).cast(x.dtype)
-
-        return element
+    def decompose(self, b: Builder, x: Value) -> Value:
+        return write_lp_by_means(b, self, x)
 
     onnx = (
         Form(
