@@ -260,13 +260,22 @@ def test_products_of_microsoft_are_those_of_compressed_weights(zeros: bool, tmp_
     weights = {"w": rng.integers(0, 256, (8, 2, 16)).astype(np.uint8), "s": rng.random((8, 2), np.float32) / 8}
     weights |= {"z": rng.integers(0, 256, (8, 1)).astype(np.uint8)} if zeros else {}
     text = "y = com.microsoft.MatMulNBits<K=64, N=8, bits=4, block_size=32>(x, w, s" + ", z" * zeros + ")"
-    model = parsed(f"m (float[3,64] x) => (float[3,8] y) {{ {text} }}", weights)
+    outer = (2, 3) if zeros else (3,)
+    shape = ",".join(map(str, outer))
+    model = parsed(f"m (float[{shape},64] x) => (float[{shape},8] y) {{ {text} }}", weights)
     model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     assert types(irc.load(model), ".xml") == {"Convert": 2, "Subtract": 1, "Multiply": 1, "Reshape": 1, "MatMul": 1}
     agrees(model, tmp_path, rtol=1e-3)
     text = (tmp_path / "m.xml").read_text().replace(", ", ",")
     assert 'element_type="u4" shape="8,2,32"' in text
     assert f'element_type="u4" shape="{"8,2,1" if zeros else 1}"' in text
+    back, x = irc.load(str(tmp_path / "m.xml")), numbers(*outer, 64)
+    assert types(back, ".onnx") == {"DequantizeLinear": 1, "MatMul" if zeros else "Gemm": 1}
+    wanted = irc.compile(irc.load(model), backend="numpy")(x)[0]
+    for opset in (21, 17):  # ONNX Runtime quantizes what it multiplies with blocks in other forms
+        irc.save(back, tmp_path / "back.onnx", opset=opset)
+        session = onnxruntime.InferenceSession(tmp_path / "back.onnx", providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_a_weight_that_others_read_too_is_written_once(tmp_path: Path) -> None:

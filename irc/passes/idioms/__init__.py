@@ -28,6 +28,7 @@ from irc.ops.shape import Shape
 from irc.passes import cse, materialize, recompose, simplify
 from irc.passes.idioms import (
     activations,
+    blocks,
     dynamic_quantization,
     moves,
     normalization,
@@ -41,12 +42,18 @@ from irc.passes.simplify import Rule
 
 ONNX: dict[type[Op], tuple[Rule, ...]] = {
     Add: (products.bias_of_convolution, products.bias_of_product, normalization.bias, quantization.shifted),
-    Cast: (dynamic_quantization.quantized_by_range,),
+    Cast: (dynamic_quantization.quantized_by_range, blocks.widened),
     FakeQuantize: (quantization.quantized_and_back,),
     Conv: (dynamic_quantization.convolution_of_bytes,),
     GroupedConv: (dynamic_quantization.convolution_of_bytes, products.groups),
     GroupedConvTranspose: (products.groups,),
-    MatMul: (dynamic_quantization.product_of_bytes, products.transposed_matrices, products.transposed_stacks),
+    MatMul: (
+        dynamic_quantization.product_of_bytes,
+        blocks.product,
+        products.transposed_matrices,
+        products.transposed_stacks,
+    ),
+    Reshape: (blocks.compressed,),
     MeanVarianceNormalization: (normalization.instance_norm, normalization.layer_norm),
     Div: (activations.hard_swish,),
     Mul: (activations.gelu, activations.hard_swish, normalization.scale, quantization.compressed),
