@@ -163,3 +163,10 @@ def test_selection(isa: str) -> None:
     assert chosen(8, 3072, 384, False) is chosen(2048, 5, 12, False) is StripsGemmKernel
     assert chosen(1, 1024, 3072, False) is chosen(4, 3072, 768, False) is StreamsGemmKernel
     assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
+
+
+def test_few_rows_take_wide_panels() -> None:
+    """With few rows a step waits for its loads, of which wide panels have fewer a column."""
+    for m in (1, 3):
+        kernel = select(GemmProblem.contiguous(plain(), m, 480, 384, True), ISAS["avx512"])
+        assert isinstance(kernel, GemmKernel) and kernel.tile.vectors == 3

@@ -91,3 +91,12 @@ def test_any_shape(tmp_path: Path, isa: str, cls: Any) -> None:
             operands = [x.reshape(-1), packed, bias, add.reshape(-1)]
             kernel.compute(operands, [said], {n: int(d) for n, d in sizes.items()})
             close(said.reshape(exact.shape), wanted, terms)
+
+
+def test_long_pieces_of_rows() -> None:
+    """However many inputs a group has: memory is slow at short pieces of many rows."""
+    for ic in (1, 32):
+        kernel = NchwPointwiseKernel.best(
+            ConvProblem.contiguous("nchw", EPILOGUE, ic, 80, (64, 64), (1, 1)), ISAS["avx512"]
+        )
+        assert kernel is not None and kernel.block >= 1000

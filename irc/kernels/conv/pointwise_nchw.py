@@ -30,7 +30,8 @@ from irc.kernels.vector.pixels import channel_slots
 INPUTS = 32  # channels of a group's input, at most
 OUTPUTS = (1, 2, 3, 4, 6, 8, 12)  # output channels of a tile
 VECTORS = (1, 2, 3, 4, 6, 8)  # of pixels
-CACHED = 4096  # elements of a group's input that are read by all its outputs in turn: they stay in the first cache
+CACHED = 4096  # elements of a group's input that all its outputs meet in turn, at least: they stay in the first cache
+RUN = 1024  # pixels of a row that are written at once, at least: memory is slow at many shorter pieces
 TILE_BEGINS, STORED = 4.0, 1.5  # cycles to begin a tile, and to store a vector
 PIECES = 8  # pieces for the threads, at least, if there are enough pixels
 WORTHWHILE = 50_000  # elements read and written below which one thread does all
@@ -241,10 +242,15 @@ class NchwPointwiseKernel(Kernel[ConvProblem]):
     def summary(self) -> str:
         return f"Convolution of single pixels, NCHW, {self.tile.dtype}: groups of {self.inputs} channels."
 
+    @property
+    def block(self) -> int:
+        """The pixels that all outputs meet in turn, at most."""
+        return max(CACHED // self.inputs, RUN) // self.tile.panel * self.tile.panel
+
     def parts(self) -> list[Part]:
         t = self.tile
         given = names(t) | {"S": self.symbol, "OB": self.outputs, "U": t.vectors, "IC": self.inputs}
-        given |= {"tile": self.outputs * self.inputs, "cached": max(CACHED // self.inputs // t.panel, 1) * t.panel}
+        given |= {"tile": self.outputs * self.inputs, "cached": self.block}
         given |= {"pieces": PIECES, "worthwhile": WORTHWHILE, "slot_starts": channel_slots(self.epilogue)}
         store = fill(_ONE_BY_ONE if self.epilogue.functions() else _AT_ONCE, **given)
         return [

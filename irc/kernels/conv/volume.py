@@ -44,6 +44,7 @@ REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.84, 1: 0.88}  # part of the peak of ti
 PIXELS = 16  # of a tile, at most
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
 TILES = 64  # of a row, at most
+AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
 ROW = 2.0  # cycles for a row of taps besides its products
 TURN = 0.5  # cycles to turn round and store a sum
 
@@ -235,6 +236,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
             "IW": iw,
             "OW": ow,
             "KW": kw,
+            "fetch": "" if self.depthwise or t.vectors > WIDE else "".join(self._fetched()),
             "SW": sw,
             "PW": pw,
             "DW": dw,
@@ -253,6 +255,13 @@ class VolumeConvKernel(Kernel[ConvProblem]):
             "few": FEW_TASKS,
             "worthwhile": WORTHWHILE,
         }
+
+    def _fetched(self) -> Iterator[str]:
+        """Print the fetching of a row of taps some channels ahead: the processor does not guess it of planes apart."""
+        _, _, kw, sw, dw, _ = self.row
+        last = (self.tile.rows - 1) * sw + (kw - 1) * dw
+        for at in (*range(0, last, 64 // self.tile.dtype.itemsize), last):
+            yield f"                __builtin_prefetch(xu + {AHEAD} * o->x_channel + {at});\n"
 
     @property
     def _room(self) -> int:

@@ -47,7 +47,7 @@ IRC_INLINE void ${S}_taps_$kind($V acc[$U][$R][$NV], const int U, const ${S}_win
             IRC_FULL_UNROLL
             for (int u = 0; u < U; u++) {
                 const $T *const xu = at + u * o->x_channel, *const wu = of + u * o->w_channel;
-$taps            }
+$fetch$taps            }
         }
         where += o->x_plane;$wrap
     }

@@ -106,8 +106,13 @@ def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> 
     """Estimate the cycles of each step of a sum over k in a tile of rows × vectors that covers m × n results.
 
     Of a tile's height × width, edges included: its multiply-adds, its loads, two a cycle, and the latency of an
-    addition, four cycles, which few rows hide with two sums.
+    addition, four cycles, which few rows hide with two sums; these wait for B, which is fetched ahead, a load more.
     """
+
+    def step(height: int, width: int) -> float:
+        waits = (height + 2 * width) / 2 if height <= 3 else (height + width) / 2
+        return max(height * width / isa.fma, waits, 2 if height <= 3 else 4)
+
     costs, (rows, vectors) = COSTS[isa.name], tile
     panels, rest = divmod(n, lanes * vectors)
     widths = {vectors: panels}
@@ -117,10 +122,6 @@ def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> 
     tiles = -(-m // rows)
     heights = {m // tiles: tiles - m % tiles, m // tiles + 1: m % tiles} if m else {}
     return (
-        sum(
-            count * times * max(height * width / isa.fma, (height + width) / 2, 2 if height <= 3 else 4)
-            for width, times in widths.items()
-            for height, count in heights.items()
-        )
+        sum(count * times * step(height, width) for width, times in widths.items() for height, count in heights.items())
         / costs.tiles[tile]
     )

@@ -37,7 +37,7 @@ COLUMNS_PER_TASK = 32
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
 PACKED = 384 << 10  # bytes of A, packed, at most: 1000 products of the rows of TILES_AT_ONCE tiles
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
-FEW_ROWS = 6.0  # times as long as else takes the packing of an element of two or three rows
+FEW_ROWS = 3.0  # times as long as else takes the packing of an element of two or three rows
 STORED = 2  # times that a packed B which does not stay in the second cache goes to memory and back, besides its reading
 WORTHWHILE = 100_000  # products below which one thread does all
 
@@ -64,15 +64,16 @@ static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows
             IRC_FULL_UNROLL
             for (int i = 0; i < $L; i++) ${V}_store(to + (j + i) * rows, x[i]);
         }
-    } else if (col == 1 && rows >= 4) {
+    } else if (col == 1) {
+        const int64_t second = rows > 1 ? row : 0, third = rows > 2 ? 2 * row : 0, fourth = rows > 3 ? 3 * row : 0;
         done = k / 4 * 4;
         for (int i = 0; i < rows; i += 4) {
-            const int r = i + 4 > rows ? rows - 4 : i;
+            const int r = i + 4 <= rows ? i : rows > 4 ? rows - 4 : 0;
             const $T *from = a + r * row;
             $T *at = to + r;
             for (int64_t j = 0; j < done; j += 4, at += 4 * rows) {
-                const $Q x0 = ${Q}_load(from + j), x1 = ${Q}_load(from + row + j);
-                const $Q x2 = ${Q}_load(from + 2 * row + j), x3 = ${Q}_load(from + 3 * row + j);
+                const $Q x0 = ${Q}_load(from + j), x1 = ${Q}_load(from + second + j);
+                const $Q x2 = ${Q}_load(from + third + j), x3 = ${Q}_load(from + fourth + j);
                 const $Q y0 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5);
                 const $Q y1 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
                 const $Q y2 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5);
@@ -89,26 +90,57 @@ static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows
 }
 """
 
-PACK_COLUMNS = """
-/* k rows of a panel of B whose columns are contiguous, `step` apart: `have` of them, then copies of the last. */
+_PACK_COLUMNS = """
+/* k rows of a panel of B whose columns are contiguous, `step` apart: `have` of them, then copies of the last.  Squares
+   are transposed in registers, small ones of the last rows. */
 static void ${S}_pack_columns(const $T *b, int64_t step, int64_t have, int64_t k, $T *to) {
-    for (int w = 0; w < $NV; w++, to += $L) {
-        for (int64_t j = 0; j < k; j += $L) {
-            const int64_t left = k - j;
+    const int64_t whole = k / $L * $L;
+    for (int w = 0; w < $NV && whole > 0; w++) {
+        const $T *of[$L];
+        for (int i = 0; i < $L; i++) of[i] = b + (w * $L + i < have ? w * $L + i : have - 1) * step;
+        for (int64_t j = 0; j < whole; j += $L) {
             $V x[$L];
             IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) {
-                const $T *from = b + (w * $L + i < have ? w * $L + i : have - 1) * step + j;
-                if (left < $L) x[i] = ${V}_load_part(from, left);
-                else x[i] = ${V}_load(from);
-            }
+            for (int i = 0; i < $L; i++) x[i] = ${V}_load(of[i] + j);
             ${V}_square(x);
             IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++)
-                if (i < left) ${V}_store(to + (j + i) * $NR, x[i]);
+            for (int i = 0; i < $L; i++) ${V}_store(to + (j + i) * $NR + w * $L, x[i]);
         }
     }
-}
+    if (whole == k) return;
+$rest}
+"""
+
+_REST = """\
+    const $T *const last = b + (have - 1) * step;
+    for (int col = 0; col < $NR; col += 4, b += 4 * step) {
+        const $T *const p0 = col < have ? b : last, *const p1 = col + 1 < have ? b + step : last;
+        const $T *const p2 = col + 2 < have ? b + 2 * step : last, *const p3 = col + 3 < have ? b + 3 * step : last;
+        $T *at = to + whole * $NR + col;
+        for (int64_t j = whole; j < k; j += 4, at += 4 * $NR) {
+            const int64_t rows = k - j;
+            if (rows < 4) {
+                for (int64_t i = 0; i < rows; i++)
+                    at[i * $NR] = p0[j + i], at[i * $NR + 1] = p1[j + i], at[i * $NR + 2] = p2[j + i],
+                    at[i * $NR + 3] = p3[j + i];
+                break;
+            }
+            const $Q x0 = ${Q}_load(p0 + j), x1 = ${Q}_load(p1 + j), x2 = ${Q}_load(p2 + j), x3 = ${Q}_load(p3 + j);
+            const $Q y0 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5);
+            const $Q y1 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7);
+            const $Q y2 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5);
+            const $Q y3 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
+            ${Q}_store(at, __builtin_shufflevector(y0, y2, 0, 1, 4, 5));
+            ${Q}_store(at + $NR, __builtin_shufflevector(y0, y2, 2, 3, 6, 7));
+            ${Q}_store(at + 2 * $NR, __builtin_shufflevector(y1, y3, 0, 1, 4, 5));
+            ${Q}_store(at + 3 * $NR, __builtin_shufflevector(y1, y3, 2, 3, 6, 7));
+        }
+    }
+"""
+
+_REST_ONE_BY_ONE = """\
+    for (int64_t j = whole; j < k; j++)
+        for (int i = 0; i < $NR; i++) to[j * $NR + i] = b[(i < have ? i : have - 1) * step + j];
 """
 
 _PACK_B = """
@@ -413,7 +445,7 @@ class GemmKernel(Kernel[GemmProblem]):
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
             fill(PACK_ROWS, **given),
-            "" if self.b_constant else fill(PACK_COLUMNS + _PACK_B, **given),
+            *([] if self.b_constant else [*packing_columns(s, t), fill(_PACK_B, **given)]),
             "" if self.b_constant else fill(SKINNY, **given, skinny=SKINNY_ROWS, slot_starts=starts),
             fill(_BODY, **given, slot_starts=starts, packed_b=packed),
             fill(_ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),
@@ -433,6 +465,13 @@ class GemmKernel(Kernel[GemmProblem]):
     def summary(self) -> str:
         what = "B packed at compile time" if self.b_constant else "B packed when called"
         return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, {what}."
+
+
+def packing_columns(symbol: str, tile: Tile) -> list[Part]:
+    """Print `NAME_pack_columns`, which packs a panel of a B whose columns are contiguous, and what it needs."""
+    given = names(tile) | {"S": symbol, "Q": vector_name(4, tile.dtype)}
+    rest = fill(_REST if tile.lanes >= 4 else _REST_ONE_BY_ONE, **given)
+    return [square(tile.lanes, tile.dtype), fill(_PACK_COLUMNS, **given, rest=rest)]
 
 
 def is_narrow(tile: Tile, n: DimLike) -> bool:

@@ -15,15 +15,14 @@ from functools import cached_property
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
 from irc.kernels.core.costs import COSTS, ROW_ENDED, tile_cycles
-from irc.kernels.core.isa import Isa, vector_name
+from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, LAST_COLUMNS, Variants, body_of, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import LONGEST_SUM, PACK_COLUMNS, WORTHWHILE, GemmKernel
+from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE, GemmKernel, packing_columns
 from irc.kernels.gemm.problem import GemmProblem
-from irc.kernels.vector.lanes import square
 
 TILES_PER_TASK = 16
 """Tiles of rows that share a block of B: it is packed again for others."""
@@ -329,7 +328,7 @@ class StripsGemmKernel(GemmKernel):
         }
         given |= {"NS": max(1, room // LONGEST_SUM // columns) * columns}
         given |= {"NT": max(1, room // SHORTEST_SUM // columns) * columns}
-        given |= {"TT": TILES_PER_TASK, "worthwhile": WORTHWHILE, "Q": vector_name(4, t.dtype)}
+        given |= {"TT": TILES_PER_TASK, "worthwhile": WORTHWHILE}
         widths = (1, t.vectors) if self.narrow else (t.vectors,)
 
         def table(width: int) -> str:
@@ -339,7 +338,6 @@ class StripsGemmKernel(GemmKernel):
         return [
             prelude(t, self.epilogue),
             DIVIDE,
-            square(t.lanes, t.dtype),
             tile_body(body, _TILE, **given),
             *(
                 piece("IRC_TILE_${body}_$instance", _INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w))
@@ -347,7 +345,7 @@ class StripsGemmKernel(GemmKernel):
                 for r in self.heights
             ),
             epilogue_of(s, t, self.epilogue),
-            fill(PACK_COLUMNS, **given),
+            *packing_columns(s, t),
             fill(
                 _BODY,
                 **given,
