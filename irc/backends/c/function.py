@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from irc.backends.c.conversions import Conversion, conversion_of
 from irc.backends.c.expr import ANYTHING, Printer, Range
 from irc.backends.c.kernel_text import KernelNames
 from irc.backends.c.names import Names, stem
@@ -321,6 +322,9 @@ class Frame:
     def serial(self, s: For, begin: str = "0", end: str = "") -> None:
         hi = self.print.range(s.extent)[1]
         text = end or self.print.text(s.extent, 11)
+        if found := conversion_of(s):
+            self.conversion(s, found, begin, text)
+            return
         if s.kind == "simd":
             self.line("IRC_SIMD")
         elif s.kind == "lanes":
@@ -333,6 +337,18 @@ class Frame:
             last = self.names.own(f"{name}_end")
             self.line(f"for (int64_t {name} = {begin}, {last} = {text}; {name} < {last}; ++{name}) {{")
         self.block(s.body)
+        self.line("}")
+        self.scope = scope
+
+    def conversion(self, s: For, found: Conversion, begin: str, end: str) -> None:
+        """Print the call that does what the loop does."""
+        scope = dict(self.scope)
+        self.line("{")
+        name = self.declare(s.var, "int64_t")
+        self.line(f"    const int64_t {name} = {begin};")
+        to, source = (f"&{self.pointer(b)}[{self.print.position(b.shape, i)}]" for b, i in (found.to, found.source))
+        count = end if begin == "0" else f"{end} - {name}"
+        self.long(f"    {self.helper(found.helper)}({to}, {source}, {count});")
         self.line("}")
         self.scope = scope
 
