@@ -2,7 +2,8 @@
 
 python bench/sweep.py --seed 1 --count 150              every family in turn; about three minutes on two idle cores
 python bench/sweep.py --family conv2d,einsum --threads 2
-python bench/sweep.py --target x86-64-v3                beside OpenVINO, held to AVX2; ONNX Runtime cannot be
+python bench/sweep.py --target x86-64-v3                beside OpenVINO, held to AVX2; ONNX Runtime cannot be, nor can
+                                                        OpenVINO's products by MLAS, whose rows have no ratio
 python bench/sweep.py --seed 1 --json l.json            keeps what was measured, for histogram.py to draw
 python bench/sweep.py --seed 1 --show 42 -o layer.onnx  writes a layer, to profile it
 
@@ -35,6 +36,7 @@ from own_process import Died, OwnProcess
 
 import irc
 from irc.cli import bench
+from irc.comparison import engines
 from irc.toolchain.processor import cpu_features, machine, model_name
 
 FAMILIES: dict[str, Callable[[Draft], str]] = {
@@ -67,7 +69,10 @@ ENGINES = ("irc", "ort", "openvino")
 
 @dataclass
 class Row:
-    """A layer that was measured: medians in ms by engine, and how far irc's result is from ONNX Runtime's."""
+    """A layer that was measured: medians in ms by engine, and how far irc's result is from ONNX Runtime's.
+
+    free: what in OpenVINO cannot be held to the target's instructions, in which case there is no ratio.
+    """
 
     index: int
     family: str
@@ -76,10 +81,13 @@ class Row:
     difference: float = 0.0
     error: str = ""
     crashed: str = ""
+    free: str = ""
 
     @property
     def ratio(self) -> float:
-        """The faster peer's time by irc's; NaN if either is missing."""
+        """The faster peer's time by irc's; NaN if either is missing, or the peer computes with other instructions."""
+        if self.free:
+            return math.nan
         peers = [v for name, v in self.ms.items() if name != "irc"]
         return min(peers) / self.ms["irc"] if peers and "irc" in self.ms else math.nan
 
@@ -91,6 +99,7 @@ class Row:
         times = "  ".join(f"{name} {ms:8.4f}" for name, ms in self.ms.items())
         note = f"  {self.error}" if self.error else f"  off by {self.difference:.1e}" if self.off else ""
         note += f"  {self.crashed} crashed" if self.crashed else ""
+        note += f"  openvino's {self.free} is not held to the target" if self.free else ""
         return f"{self.index:4d} {self.family:11s} {self.ratio:6.2f}  {times}  {self.text}{note}"
 
 
@@ -101,20 +110,20 @@ def draw(seed: int, index: int, families: Sequence[str]) -> Layer:
     return draft.layer(family, FAMILIES[family](draft))
 
 
-def measured(index: int, given: argparse.Namespace, engines: Sequence[str] = ENGINES) -> Row:
+def measured(index: int, given: argparse.Namespace, names: Sequence[str] = ENGINES) -> Row:
     """Load a layer into these engines and run them in turn."""
     layer = draw(given.seed, index, given.family.split(","))
     row = Row(index, layer.family, layer.text)
     data = layer.model.SerializeToString()
     runs: dict[str, bench.Engine] = {}
     try:
-        if "irc" in engines:
+        if "irc" in names:
             compiled = irc.compile(data, backend="c", threads=given.threads, target=given.target)
             runs["irc"] = bench.irc_engine(compiled, layer.feeds)
     except irc.IrcError as error:
         row.error = str(error).splitlines()[0]
     for name, make in (("ort", bench.onnxruntime_engine), ("openvino", bench.openvino_engine)):
-        if name not in engines:
+        if name not in names:
             continue
         try:
             runs[name] = make(data, given.threads, layer.feeds)
@@ -124,10 +133,23 @@ def measured(index: int, given: argparse.Namespace, engines: Sequence[str] = ENG
         row.difference = bench.differences({"ort": runs["ort"], "irc": runs["irc"]})["irc"]
     if given.target != "native":
         runs.pop("ort", None)
+        row.free = unheld(data, given.threads) if "openvino" in runs else ""
     seconds = given.time / given.rounds
     times = bench.measure({name: engine.run for name, engine in runs.items()}, given.rounds, seconds)
     row.ms = {name: 1e3 * statistics.median(some) for name, some in times.items()}
     return row
+
+
+def unheld(model: bytes, threads: int) -> str:
+    """Name OpenVINO's kernel for this model that ONEDNN_MAX_CPU_ISA does not hold; empty if there is none.
+
+    Its products of f32 with constants are MLAS', which takes what the processor has: AVX-512, on a machine with that.
+    """
+    if "avx512f" not in cpu_features():
+        return ""
+    compiled = engines.openvino_model(engines.imported("openvino"), model, threads)
+    kinds = [str(layer.get_rt_info()["primitiveType"].value) for layer in compiled.get_runtime_model().get_ops()]
+    return next((kind for kind in kinds if "mlas" in kind), "")
 
 
 def survived(index: int, measure: Callable[[Sequence[str]], Row]) -> Row:
@@ -204,9 +226,11 @@ def main(words: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     process = OwnProcess()
     for index in range(given.first, given.first + given.count):
-        rows.append(survived(index, lambda engines, index=index: process.call(measured, index, given, engines)))
+        rows.append(survived(index, lambda names, index=index: process.call(measured, index, given, names)))
         print(rows[-1], flush=True)
     print(f"\n{summary(rows, given.floor)}\noff: {sum(r.off for r in rows)}")
+    if free := sum(bool(r.free) for r in rows):
+        print(f"beside what cannot be held to the target, and not counted: {free}")
     if given.json:
         layers = [{**asdict(r), "ratio": r.ratio} for r in rows]
         given.json.write_text(json.dumps({"title": title(given), "layers": layers}, indent=1), "utf-8")

@@ -110,6 +110,8 @@ def test_the_sweep_adds_up() -> None:
     rows.append(sweep.Row(2, "norm", "c", {"irc": 1.0, "openvino": 2.0}, difference=1.0))
     assert [r.ratio for r in rows if r.index != 1] == [0.5, 2.0]
     assert [r.off for r in rows] == [False, False, True]
+    rows.append(sweep.Row(3, "norm", "d", {"irc": 2.0, "openvino": 1.0}, free="gemm_mlas_f32"))
+    assert math.isnan(rows[3].ratio) and str(rows[3]).endswith("gemm_mlas_f32 is not held to the target")
     assert sweep.summary(rows, 0.9).splitlines() == [
         "pool           1  mean  0.50  lowest  0.50  below 0.9: 1",
         "norm           1  mean  2.00  lowest  2.00  below 0.9: 0",
