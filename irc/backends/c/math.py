@@ -25,7 +25,7 @@ ULP: dict[str, float] = {
     "log2": 0.51,
     "log10": 0.51,
     "pow": 0.55,
-    "tanh": 1.4,
+    "tanh": 2.5,
     "erf": 1.4,
     "sin": 0.51,
     "cos": 0.51,
@@ -108,10 +108,15 @@ _LOG1P = """    const float u = 1.0f + x, lost = x > 1.0f ? 1.0f - (u - x) : x -
     y = x == -1.0f ? -INFINITY : y;
     y = x < -1.0f ? NAN : y;
     return x < INFINITY ? y : x;"""
-_TANH = """    const float a = fabsf(x), s = x * x, t = irc_at_most_f32(a, 0x41200000);
-$tanh_s
-    const float large = 1.0f - 2.0f / (irc_exp_near_f32(t + t) + 1.0f);
-    return copysignf(a >= 0.65f ? large : IRC_FMA_F32(a * s, q, a), x); /* where x is NaN, not large */"""
+# tanh(a) = e / (e + 2), e = exp(2 a) - 1 = 2^n · (exp(r) - 1) + 2^n - 1: as exact for small a as for large ones.
+_TANH = """    const float a = fabsf(x), half = a > 10.0f ? 10.0f : a, t = half + half;
+    const float shifted = IRC_FMA_F32(t, 0x1.715476p+0f, 0x1.8p+23f), whole = shifted - 0x1.8p+23f;
+    const float r = IRC_FMA_F32(whole, -0x1.7f7d1cp-20f, IRC_FMA_F32(whole, -0x1.62e4p-1f, t));
+$exp_r
+    p = IRC_FMA_F32(p, r * r, r);
+    const float scale = irc_bits_f32((irc_f32_bits(shifted) - 0x4b3fff81u) << 23);
+    const float e = IRC_FMA_F32(p, scale, scale - 1.0f);
+    return copysignf(e / (e + 2.0f), x);"""
 _ERF = """    const float a = fabsf(x), s = x * x, t = irc_at_most_f32(a, 0x40800000);
 $erf_s
 $erf_t
@@ -310,7 +315,6 @@ def _fused(c_type: str, name: str, x: str, coefficients: tuple[str, ...]) -> str
 _PLACES = {
     "exp_r": _fused("float", "p", "r", poly.EXP),
     "log_f": _fused("float", "q", "f", poly.LOG),
-    "tanh_s": _fused("float", "q", "s", poly.TANH),
     "erf_s": _fused("float", "q", "s", poly.ERF_NEAR),
     "erf_t": _fused("float", "p", "t", poly.ERF_FAR),
     "sinh_s": _fused("float", "p", "s", poly.SINH),
@@ -342,7 +346,7 @@ _UNARY: dict[str, tuple[str, tuple[str, ...]]] = {
     "log1p": (_LOG1P, ("log_sum_f32", *_BITS_F32)),
     "log2": (_LOG2, ("log2_wide",)),
     "log10": (_LOG10, ("log2_wide",)),
-    "tanh": (_TANH, ("at_most_f32", "exp_near_f32")),
+    "tanh": (_TANH, _BITS_F32),
     "erf": (_ERF, ("at_most_f32", "exp_near_f32")),
     "sigmoid": (_SIGMOID, ("at_most_f32", *_BITS_F32)),
     "softplus": (_SOFTPLUS, ("exp_f32", "log_sum_f32", *_BITS_F32)),
