@@ -123,18 +123,24 @@ def to_onnx(
     to: str | None = None,
     shapes: Shapes | None = None,
     simplify: bool = False,
+    notes: list[Diagnostic] | None = None,
 ) -> onnx.ModelProto:
     """Make the ONNX model that `save` would write, without a file, all weights in it.
 
-    The options are those of `save` and `convert`.  Raises ConversionError with the same findings.
+    The options are those of `save` and `convert`; the notes that these return are added to `notes`.  Raises
+    ConversionError with the same findings.
     """
     from irc import driver
     from irc.conversion import SaveOptions
     from irc.diagnostics import Sink
 
-    model = driver.reshape(model, dict(shapes or {}), Sink())
+    found = Sink()
+    model = driver.reshape(model, dict(shapes or {}), found)
     options = SaveOptions(opset=opset, compress_fp16=compress_fp16, to=to)
-    return driver.to_onnx(driver.simplify(model) if simplify else model, options)
+    proto = driver.to_onnx(driver.simplify(model) if simplify else model, options, found)
+    if notes is not None:
+        notes += found
+    return proto
 
 
 def extract(model: Model, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Model:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irc.border import WriteOptions, write_model
+from irc.border.losses import conversion_losses
 from irc.border.support import NEWEST_OPENVINO_OPSET, bodies_of, newest_onnx_opset
 from irc.border.target import OLD
 from irc.diagnostics import NOWHERE, ConversionError, Diagnostic, Loc, Problem, Sink
-from irc.diagnostics.codes import conversion, runtime_io as codes
+from irc.diagnostics.codes import command, conversion, runtime_io as codes
 from irc.editing import precision, validity
 from irc.formats.document import RawGraph, RawModel, RawNode, RawValue
 from irc.ir.graph import Graph, Model
@@ -165,12 +166,12 @@ def write_file(model: Model, path: str | Path, options: SaveOptions) -> list[Dia
     return sink.diagnostics
 
 
-def onnx_proto(model: Model, options: SaveOptions) -> onnx.ModelProto:
+def onnx_proto(model: Model, options: SaveOptions, notes: Sink) -> onnx.ModelProto:
     """Make the message that `write_file` would write, all weights in it; ConversionError with every finding."""
     from irc.formats.onnx.writer import to_proto
 
     options.check_for(".onnx")
-    raw = raw_model(model, ".onnx", options, Sink())
+    raw = raw_model(model, ".onnx", options, notes)
     with _located(raw):
         return to_proto(raw)
 
@@ -181,6 +182,8 @@ def raw_model(model: Model, ending: str, options: SaveOptions, sink: Sink) -> Ra
     sink.stop_on_errors(ConversionError)
     raw = to_openvino(model, options, sink) if ending == ".xml" else to_onnx(model, options, sink)
     sink.stop_on_errors(ConversionError)
+    _report_losses(model, raw.format, options, sink)
+    _report_sizes(model, options.for_openvino, sink)
     if options.compress_fp16:
         precision.compress(raw, sink)
     if options.to is not None:
@@ -188,6 +191,24 @@ def raw_model(model: Model, ending: str, options: SaveOptions, sink: Sink) -> Ra
     if raw.format == "onnx" and raw.version < 4:
         _list_initializers(raw.graph)
     return raw
+
+
+def _report_losses(model: Model, format: str, options: SaveOptions, sink: Sink) -> None:
+    """Note what the file of that format has no place for."""
+    version, _ = openvino_target(options)
+    if found := conversion_losses(model, format, version):
+        name = "ONNX" if format == "onnx" else f"OpenVINO IR {version}" if version else "OpenVINO IR"
+        sink.report(command.LEFT_BEHIND, Loc(model.file), format=name, what=", ".join(found))
+
+
+def _report_sizes(model: Model, release: str | None, sink: Sink) -> None:
+    """Warn of inputs whose sizes the release cannot leave to the run."""
+    if release is None or not is_before_2022(release):
+        return
+    varying = [v.name for v in model.graph.inputs if isinstance(v.type, TensorType) and not v.type.is_static]
+    if varying:
+        what = ", ".join(varying[:3]) + (f" and {len(varying) - 3} more" if len(varying) > 3 else "")
+        sink.report(command.RELEASE_FIXES_SIZES, Loc(model.file), release=release, inputs=what)
 
 
 @contextmanager

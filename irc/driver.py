@@ -162,11 +162,11 @@ def save(model: Model, path: str | Path, options: SaveOptions | None = None) -> 
         raise type(e)(e.errno, e.strerror or str(e), os.fspath(path)) from e
 
 
-def to_onnx(model: Model, options: SaveOptions) -> onnx.ModelProto:
+def to_onnx(model: Model, options: SaveOptions, notes: Sink) -> onnx.ModelProto:
     """The model as an ONNX message; ConversionError with every finding."""
     from irc.conversion import onnx_proto
 
-    return onnx_proto(model, options)
+    return onnx_proto(model, options, notes)
 
 
 # ----------------------------------------------------------------------------- compile

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import irc
 from irc.border import support
-from irc.diagnostics import ConversionError
+from irc.diagnostics import ConversionError, Diagnostic
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
 from irc.ir.types import TensorType, f32, i64
@@ -303,6 +303,17 @@ def test_a_message_has_the_findings_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConversionError) as said:
         irc.to_onnx(irc.load(source), opset=99)
     assert [d.code for d in said.value.diagnostics] == ["IRC6350"]
+
+
+def test_a_message_has_the_notes_of_a_file(tmp_path: Path) -> None:
+    """And both have what the target format has no place for."""
+    source = model(tmp_path / "a.onnx", [helper.make_node("Relu", ["a"], ["y"])], {"a": ("n", 3)}, 17)
+    assert [d.code for d in irc.convert(source, tmp_path / "b.xml", for_openvino="2021.4")] == ["IRC4906", "IRC4911"]
+    loaded = irc.load(tmp_path / "b.xml")
+    loaded.graph.inputs[0].names = ("a", "second")
+    found: list[Diagnostic] = []
+    irc.to_onnx(loaded, notes=found)
+    assert [d.message for d in found] == ["ONNX has no place for further names of tensors"]
 
 
 def test_outputs_that_are_constants_keep_their_names(tmp_path: Path) -> None:

@@ -108,8 +108,6 @@ def command(
             with console.progress("comparing results"):
                 engine = None if check == ANY_ENGINE else check
                 checked = _compare(model, str(staged), engine, given.get("to") or compress_to, sink)
-        _report_losses(model, path, given, sink)
-        _report_sizes(model, given.get("for_openvino"), sink)
         console.report(sink.diagnostics)
         if sink.errors:
             _tell([], checked, sink, as_json)
@@ -154,34 +152,6 @@ def _check_options(target: str, given: dict[str, Any]) -> None:
         SaveOptions(**given).check(target)
     except ConversionError as e:
         raise click.UsageError(TerminalText.lines(f"{d.message} ({d.code})" for d in e.diagnostics)) from e
-
-
-def _report_losses(model: Model, target: Path, given: dict[str, Any], sink: Sink) -> None:
-    from irc.cli.conversion_losses import conversion_losses
-    from irc.conversion import SaveOptions, ending_of, openvino_target
-    from irc.diagnostics import Loc
-    from irc.diagnostics.codes import command as codes
-
-    version, _ = openvino_target(SaveOptions(**given))
-    openvino = ending_of(target) == ".xml"
-    if found := conversion_losses(model, "openvino" if openvino else "onnx", version):
-        name = "ONNX" if not openvino else f"OpenVINO IR {version}" if version else "OpenVINO IR"
-        sink.report(codes.LEFT_BEHIND, Loc(model.file), format=name, what=", ".join(found))
-
-
-def _report_sizes(model: Model, release: str | None, sink: Sink) -> None:
-    """Warn of inputs whose sizes the release cannot leave to the run."""
-    from irc.conversion import is_before_2022
-    from irc.diagnostics import Loc
-    from irc.diagnostics.codes import command as codes
-    from irc.ir.types import TensorType
-
-    if release is None or not is_before_2022(release):
-        return
-    varying = [v.name for v in model.graph.inputs if isinstance(v.type, TensorType) and not v.type.is_static]
-    if varying:
-        what = ", ".join(varying[:3]) + (f" and {len(varying) - 3} more" if len(varying) > 3 else "")
-        sink.report(codes.RELEASE_FIXES_SIZES, Loc(model.file), release=release, inputs=what)
 
 
 def _compare(model: Model, written: str, engine: str | None, precision: str | None, sink: Sink) -> str:

@@ -18,8 +18,9 @@ KINDS = "fiub"
 
 
 def fold_constants(graph: Graph) -> int:
-    """Put constants in the place of what is computed from constants, unless these are smaller (compressed weights).
+    """Put constants in the place of what is computed from constants, unless the file grows by it.
 
+    It does where these are smaller (compressed weights), or stay because something else reads them (tied weights).
     Returns how many nodes were removed.  Outputs of the graph stay computed.
     """
     before = len(graph)
@@ -39,7 +40,7 @@ def _constants(node: Node) -> list[Constant]:
     if any(v.const is None for v in node.operands) or not all(_is_plain(v) for v in node.outputs):
         return []
     size = sum(map(_bytes, node.outputs))
-    if size > max(SMALL, sum(map(_bytes, set(node.operands)))):
+    if size > SMALL and size > sum(_bytes(v) for v in set(node.operands) if not _is_read_as_it_is(v)):
         return []
     if size > AT_ONCE and len(node.outputs) == 1:
         (value,) = node.outputs
@@ -56,6 +57,11 @@ def _computed(node: Node) -> list[Array]:
 def _is_plain(value: Value) -> bool:
     """Whether a constant can stand for the value."""
     return isinstance(value.type, TensorType) and value.type.is_static and value.dtype.kind in KINDS
+
+
+def _is_read_as_it_is(constant: Value) -> bool:
+    """Whether the file has the constant also when all that can be computed from constants is."""
+    return any(v.const is None for user in constant.uses for v in user.operands)
 
 
 def _bytes(value: Value) -> int:

@@ -63,7 +63,7 @@ def openvino(path: Path, feeds: dict[str, Any]) -> Any:
 def test_the_branch_that_can_be_run_is_written(tmp_path: Path, nested: bool) -> None:
     source = squeezing_model(convolved(), 3, nested)
     notes = irc.convert(source, tmp_path / "a.xml")
-    assert [d.code for d in notes] == ["IRC4009"]
+    assert "IRC4009" in [d.code for d in notes]
     feeds: dict[str, Any] = {"x": rng.normal(size=(3, 4, 1)).astype(np.float32)}
     feeds |= {"c": np.array(True)} if nested else {}
     expected = ReferenceEvaluator(source).run(None, feeds)[0]
@@ -74,7 +74,7 @@ def test_what_accepts_both_ranks_keeps_both_branches(tmp_path: Path) -> None:
     source = squeezing_model([helper.make_node("Relu", ["z"], ["y"])], 2)
     del source.graph.output[0].type.tensor_type.shape.dim[:]
     source.graph.output[0].type.tensor_type.ClearField("shape")
-    assert irc.convert(source, tmp_path / "a.xml") == []
+    assert "IRC4009" not in [d.code for d in irc.convert(source, tmp_path / "a.xml")]
     assert 'type="If"' in (tmp_path / "a.xml").read_text()
     for size in (1, 5):
         x = rng.normal(size=(3, 4, size)).astype(np.float32)

@@ -89,9 +89,6 @@ def run(graph: Graph, format: str) -> None:
     """Rewrite the graph and its regions in place for a file of that format."""
     for each in graph.nested():
         materialize.constants(each)
-        if format == "openvino":
-            for node in [n for n in each.nodes if isinstance(n.op, MatMul)]:
-                _apply(each, node, (products.product_of_shared,))
         fold_constants(each)
         simplify.run(each, SIMPLER_STILL[format])
         recompose.run(each)

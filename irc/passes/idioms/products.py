@@ -76,9 +76,9 @@ def negated_convolution(graph: Graph, node: Node) -> Value | None:
 
 
 def needless_bias(graph: Graph, node: Node) -> Value | None:
-    """Leave out a bias of zeros."""
+    """Leave out a bias of zeros, of either sign."""
     x, w, bias = (*node.inputs, None)[:3]
-    if bias is None or not is_all(bias, 0.0):
+    if bias is None or not (is_all(bias, 0.0) or is_all(bias, -0.0)):
         return None
     return Builder(graph, node.name, node.loc).add(node.op, x, w)
 
@@ -190,15 +190,6 @@ def product_of_transposed(graph: Graph, node: Node) -> Value | None:
         return None
     b = Builder(graph, node.name, node.loc)
     return b.MatMul(*operands, transpose_a=turned[0], transpose_b=turned[1])
-
-
-def product_of_shared(graph: Graph, node: Node) -> Value | None:
-    """Take the transpose of a constant that others read too into the product, before it becomes a constant itself."""
-    made = [v.producer for v in node.operands if v.producer is not None and isinstance(v.producer.op, Transpose)]
-    sources = [n.inputs[0] for n in made]
-    if any(v is not None and v.const is not None and len(v.uses) > 1 for v in sources):
-        return product_of_transposed(graph, node)
-    return None
 
 
 def transposed_stacks(graph: Graph, node: Node) -> Value | None:

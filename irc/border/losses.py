@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from irc.border.metadata import PRODUCER, SECTION, key_of
-from irc.cli.costs import graphs_of
 from irc.ir.graph import Model, symbols_of
 
 
@@ -20,7 +19,7 @@ def conversion_losses(model: Model, target: str, ir_version: int | None) -> list
 
 def _extras(model: Model) -> Iterator[dict[str, Any]]:
     """What the file said beside types and attributes: of graphs, nodes and values."""
-    for graph in graphs_of(model.graph):
+    for graph in model.graph.nested():
         yield graph.extras
         yield from (node.origin.raw.extras for node in graph.nodes if node.origin is not None)
         yield from (value.extras for value in graph.values())
