@@ -1,13 +1,14 @@
-"""Kernels that differ in constants of their epilogues become one kernel, which reads these constants.
+"""Kernels that differ in little become one: compiling kernels is most of the time of compiling a model.
 
-Scales of quantized tensors and factors of learnt affine layers differ from layer to layer: as literals they would make
-a kernel of its own of every layer, and compiling kernels is most of the time of compiling a model.
+Constants of epilogues that differ are read from memory: scales of quantized tensors and factors of learnt affine layers
+differ from layer to layer, and as literals would make a kernel of its own of every layer.  And where one kernel can do
+what another does as well (`Kernel.joined`), there is only that one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -25,15 +26,55 @@ Shared = dict[tuple[str, DType], Value]
 
 
 def share_kernels(graph: Graph) -> int:
-    """Make kernels equal that differ in constants of their epilogues.  Returns how many nodes were changed."""
-    alike: dict[object, list[Node]] = {}
+    """Make kernels equal that differ in constants of their epilogues, or that one kernel stands for.
+
+    Returns how many nodes were changed.
+    """
+    alike: dict[tuple[str, ...], list[_Alike]] = {}
     for node in graph.nodes:
         epilogue = _epilogue(node)
-        if epilogue is not None and (form := _form(epilogue.expr)):
-            kernel = _with(cast("KernelOp", node.op).kernel, replace(epilogue, expr=acc(epilogue.dtype)))
-            alike.setdefault((kernel, form), []).append(node)
+        if epilogue is not None:
+            kernel = _with(_kernel(node), replace(epilogue, expr=acc(epilogue.dtype)))
+            _add(alike.setdefault(_form(epilogue.expr), []), kernel, node)
     made: Shared = {}
-    return sum(_unite(graph, nodes, made) for nodes in alike.values())
+    groups = [group for found in alike.values() for group in found]
+    return sum(_join(graph, group) + _unite(graph, group.nodes, made) for group in groups)
+
+
+@dataclass
+class _Alike:
+    """Nodes whose kernels differ in constants at most from the one, with no epilogue here, that stands for all."""
+
+    kernel: Kernel[Any]
+    nodes: list[Node]
+
+
+def _add(groups: list[_Alike], kernel: Kernel[Any], node: Node) -> None:
+    """Add a node to the first group whose kernel can stand for its own, too."""
+    for group in groups:
+        joined = kernel if group.kernel == kernel else group.kernel.joined(kernel)
+        if joined is not None:
+            group.kernel = joined
+            group.nodes.append(node)
+            return
+    groups.append(_Alike(kernel, [node]))
+
+
+def _join(graph: Graph, group: _Alike) -> int:
+    """Let nodes call the kernel that stands for all, each with its own epilogue.  Returns how many were changed."""
+    done = 0
+    for node in group.nodes:
+        epilogue = _epilogue(node)
+        assert epilogue is not None
+        kernel = _with(group.kernel, epilogue)
+        if kernel != _kernel(node):
+            graph.set_op(node, replace(cast("KernelOp", node.op), kernel=kernel))
+            done += 1
+    return done
+
+
+def _kernel(node: Node) -> Kernel[Any]:
+    return cast("KernelOp", node.op).kernel
 
 
 def _epilogue(node: Node) -> Epilogue | None:
@@ -61,10 +102,10 @@ def _distinct(expr: Expr) -> dict[tuple[str, DType], Const]:
 
 
 def _form(expr: Expr) -> tuple[str, ...]:
-    """Describe an expression without the values of its `_constants`; nothing if it has none."""
+    """Describe an expression without the values of its `_constants`."""
     places = {key: f"constant {k}" for k, key in enumerate(_distinct(expr))}
     within = _constants(expr)
-    return tuple(steps(expr, lambda c: places[_key(c)] if id(c) in within else repr(c))) if places else ()
+    return tuple(steps(expr, lambda c: places[_key(c)] if id(c) in within else repr(c)))
 
 
 def _unite(graph: Graph, nodes: Iterable[Node], made: Shared) -> int:

@@ -1,4 +1,4 @@
-"""Kernels that differ in constants of their epilogues."""
+"""Kernels that differ in constants of their epilogues, or in sizes that one of them can do as well."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from irc.loops import interp
+from irc.loops.ir import Program
 from irc.opdef.builder import evaluate
 from tests.selection.test_select import kernels, selected
 from tests.support.c_program import Library
@@ -48,6 +49,12 @@ CASES: dict[str, tuple[Layer, tuple[int, ...], int]] = {
 }
 
 
+def symbols(program: Program) -> tuple[int, int]:
+    """Count the calls of kernels that have epilogues, and these kernels."""
+    found = [k.symbol for k in kernels(program.functions) if hasattr(k, "epilogue")]
+    return len(found), len({*found})
+
+
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", CASES)
 def test_layers_share_a_kernel(name: str, tmp_path: Path) -> None:
@@ -62,9 +69,36 @@ def test_layers_share_a_kernel(name: str, tmp_path: Path) -> None:
     graph = graph_of(build, *feeds)
     (wanted,) = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
     program = selected(graph)
-    found = [k.symbol for k in kernels(program.functions) if hasattr(k, "epilogue")]
-    assert (len(found), len({*found})) == (3, count)
+    assert symbols(program) == (3, count)
     np.testing.assert_allclose(interp.run(program, feeds)[0], wanted, rtol=3e-5, atol=3e-5)
     library = Library(program, tmp_path)
     (got,) = library.run(library.context(), feeds, [wanted.shape])
     np.testing.assert_allclose(got, wanted, rtol=3e-5, atol=3e-5)
+
+
+# sizes of products one after the other, and how many kernels these are
+PRODUCTS = {
+    "depths and last columns": ((64, 48, 300, 64), 40, 1),
+    "few and many last columns": ((700, 900, 960), 40, 1),
+}
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_share_a_kernel(name: str, tmp_path: Path) -> None:
+    """That has the bodies of all: B small and packed as it is read, or A packed, too."""
+    (first, *widths), rows, count = PRODUCTS[name]
+
+    def build(b: Any, x: Any) -> Any:
+        for k, n in zip((first, *widths), widths, strict=False):
+            x = b.MatMul(x, random(k, n, seed=n) / 16)
+        return x
+
+    feeds = [random(rows, first)]
+    graph = graph_of(build, *feeds)
+    (wanted,) = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
+    program = selected(graph)
+    assert symbols(program) == (len(widths), count)
+    library = Library(program, tmp_path)
+    (got,) = library.run(library.context(), feeds, [wanted.shape])
+    np.testing.assert_allclose(got, wanted, rtol=3e-5, atol=3e-4)

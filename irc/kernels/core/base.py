@@ -73,6 +73,13 @@ class Kernel(Generic[P]):
         """The name of the variant among the candidates of a problem; the same in every run."""
         raise NotImplementedError
 
+    def joined(self, other: Kernel[Any]) -> Self | None:
+        """Make the kernel that does what this one and another do, for little more code than one; None if none does.
+
+        It takes the same operands, sizes and memory, and computes the same bits.
+        """
+        return None
+
     # ------------------------------------------------------------------------------- call
     def arguments_for(self, problem: P) -> dict[str, Dim]:
         """Return the sizes of the call by name; `order` has defaults for those left out."""

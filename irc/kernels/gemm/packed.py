@@ -11,8 +11,9 @@ Threads split the output into tasks (a range of rows × a range of panels), neve
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -341,6 +342,15 @@ class GemmKernel(Kernel[GemmProblem]):
     @property
     def label(self) -> str:
         return f"packed {self.tile.rows}x{self.tile.vectors}"
+
+    def joined(self, other: Kernel[Any]) -> Self | None:
+        """Make the kernel that has the bodies of both, unless it had some one vector wide that none needs."""
+        if not isinstance(other, type(self)) or replace(other, heights=self.heights, narrow=self.narrow) != self:
+            return None
+        if self.heights == other.heights:
+            return replace(self, narrow=True) if other.narrow else self
+        heights = tuple(sorted({*self.heights, *other.heights}, reverse=True))
+        return replace(self, heights=heights) if self.narrow == other.narrow else None
 
     def arguments_for(self, problem: GemmProblem) -> dict[str, Dim]:
         return problem.arguments(self.packed_b_elements(problem.n, problem.k) if problem.matrices else Dim.of(1))

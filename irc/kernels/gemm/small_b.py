@@ -10,13 +10,14 @@ Threads split the rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from irc.expr import Expr
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
-from irc.kernels.core.base import RESIDUALS
+from irc.kernels.core.base import RESIDUALS, Kernel
 from irc.kernels.core.costs import COSTS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
@@ -267,6 +268,14 @@ class SmallBGemmKernel(GemmKernel):
 
     def cycles(self, problem: GemmProblem) -> float:
         return self.product_cycles(problem)
+
+    def joined(self, other: Kernel[Any]) -> Self | None:
+        """Make the kernel that takes long sums, too, if one of both does: short ones are of one part."""
+        if not isinstance(other, type(self)):
+            return None
+        deep = self.deep or other.deep
+        found = super().joined(replace(other, deep=self.deep))
+        return None if found is None else replace(found, deep=deep)
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
         return 0
