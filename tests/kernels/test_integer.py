@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,19 @@ def test_all_tasks_of_many_weights_are_done() -> None:
     weights = onnx.numpy_helper.to_array(model.graph.initializer[0])
     (got,) = irc.compile(model, backend="c", threads=2)([a, np.array(9, np.uint8)])
     np.testing.assert_array_equal(got, (a.astype(np.int32) - 9) @ weights.astype(np.int32))
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.skipif(not {"avx_vnni"} <= cpu_features(), reason="needs AVX-VNNI")
+def test_fours_in_vectors_of_256_bits_are_exact() -> None:
+    """Of a processor with AVX-VNNI and no AVX-512; bytes are the largest there are, and nothing saturates."""
+    compiled = irc.compile(model_of(5, 70, 33, "int8", "int8", ""), backend="c", target="alderlake")
+    folder = Path(compiled.artifact.folder)
+    assert "vpdpbusd" in "".join(file.read_text("utf-8") for file in folder.glob("*.c"))
+    a = np.full((2, 5, 70), 127, np.int8)
+    weights = onnx.numpy_helper.to_array(model_of(5, 70, 33, "int8", "int8", "").graph.initializer[0])
+    (got,) = compiled([a])
+    np.testing.assert_array_equal(got, a.astype(np.int32) @ weights.astype(np.int32))
 
 
 @pytest.mark.parametrize("isa", [AVX512, replace(AVX512, fours=True), AVX2, replace(AVX2, fours=True)], ids=str)
