@@ -33,7 +33,7 @@ from irc.runtime import cache as store, tuned
 from irc.runtime.artifact import Artifact, Content, Draft
 from irc.runtime.content import source_hash
 from irc.runtime.executor import CompiledModel
-from irc.toolchain import c_compiler, frames
+from irc.toolchain import c_compiler, stack
 from irc.version import VERSION
 
 if TYPE_CHECKING:
@@ -391,9 +391,9 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
 
     def finish(folder: Path) -> list[str]:
         graphs: list[str] = []
-        extra = frames.FLAGS if frames.writes_graphs(compiler) else ()
+        extra = stack.FLAGS if stack.writes_graphs(compiler) else ()
         library = c_compiler.build(folder, names, target, compiler, main, extra, graphs, others)
-        frames.note_stack(folder, manifest, graphs, compiler)
+        stack.note_stack(folder, manifest, graphs, compiler)
         shutil.copyfile(c_compiler.build_runtime(store.shared_folder("runtime"), compiler), folder / pool)
         return [library.name, pool]
 

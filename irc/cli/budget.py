@@ -68,24 +68,24 @@ def context_line(memory: dict[str, Any]) -> str:
 def _built(folder: Path, files: list[str], name: str, target: str) -> dict[str, Any]:
     """Bytes of code and of the stack that a run takes, by its calls; nothing where there is no GCC for the target."""
     from irc.diagnostics import CompileError
-    from irc.toolchain import c_compiler, frames
+    from irc.toolchain import c_compiler, objects, stack
 
     try:
         compiler = c_compiler.require_compiler(target)
         resolved = c_compiler.resolve_target(target, compiler)
     except CompileError:
         return {}
-    if not frames.writes_graphs(compiler):
+    if not stack.writes_graphs(compiler):
         return {}
-    objects = c_compiler.compile_units(folder, files, resolved, compiler, frames.FLAGS)
-    sizes, calls = frames.frames_of(path.read_text() for path in folder.glob("*.ci"))
-    deepest = frames.deepest(sizes, calls, f"{name}_run")
-    found: dict[str, Any] = {"stack_bytes": sum(sizes[f] for f in deepest), "largest_frame": max(sizes.values())}
-    found["stack"] = [{"function": f, "bytes": sizes[f]} for f in deepest]
-    taken = frames.sections(objects)
+    made = c_compiler.compile_units(folder, files, resolved, compiler, stack.FLAGS)
+    graph = stack.call_graph([path.read_text() for path in folder.glob("*.ci")], stack.sources_in(folder))
+    deepest = [{"function": stack.own_name(f), "bytes": graph.frames[f]} for f in graph.deepest(f"{name}_run")]
+    found: dict[str, Any] = {"stack_bytes": sum(row["bytes"] for row in deepest), "stack": deepest}
+    found["largest_frame"] = max(graph.frames.values())
+    taken = objects.sections(made)
     if taken:
         found |= {"code_bytes": taken["code"], "static_bytes": taken["data"] + taken["bss"]}
-        found["functions"] = frames.functions(objects)
+        found["functions"] = objects.functions(made)
     return found
 
 

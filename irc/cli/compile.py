@@ -7,6 +7,8 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from irc.diagnostics.progress import Timings, timed
 from irc.diagnostics.terminal import TerminalText
 
 if TYPE_CHECKING:
+    from irc.runtime.artifact import Draft
     from irc.runtime.executor import CompiledModel
 
 SOURCES = (".c", "kernels.h", ".py", "Makefile", "CMakeLists.txt")
@@ -240,12 +243,29 @@ def _compile(path: str, backend: str | None, options: dict[str, Any]) -> Compile
 
 
 def _write_sources(path: str, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """The C without a library: nothing is compiled, and no choices of kernels that --tune made are followed."""
+    """The C without a library, in which no choices of kernels that --tune made are followed."""
     from irc import driver
     from irc.runtime.artifact import write_artifact
 
     draft = driver.sources(driver.load(path), driver.CompileOptions(backend="c", **options))
-    return write_artifact(folder, draft).manifest
+    noted = replace(draft, finish=partial(_note_stack, draft, options["target"]))
+    return write_artifact(folder, noted).manifest
+
+
+def _note_stack(draft: Draft, name: str, folder: Path) -> list[str]:
+    """State the stack of a run in manifest and header if a GCC for the target is there to tell; no further files."""
+    from irc.diagnostics import CompileError
+    from irc.toolchain import c_compiler, stack
+
+    try:
+        compiler = c_compiler.require_compiler(name)
+        target = c_compiler.resolve_target(name, compiler)
+        if stack.writes_graphs(compiler) and not target.sets:
+            graphs = stack.graphs_of_sources(folder, draft.files, target, compiler)
+            stack.note_stack(folder, draft.manifest, graphs, compiler)
+    except CompileError:  # it is whoever compiles these files that needs one
+        pass
+    return []
 
 
 def _runs_here(target: str) -> bool:

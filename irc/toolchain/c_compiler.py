@@ -423,7 +423,7 @@ def build(
     `files` are names relative to `folder`; those that do not end in .c are left alone.  `library` is the name of
     the result (default: that of the first file that is not kernels); it appears only when it is complete.  `others`
     are targets of files that have another one.
-    graphs: gets what GCC writes of calls and frames where `extra` has `irc.toolchain.frames.FLAGS`.
+    graphs: gets what GCC writes of calls and frames where `extra` has `irc.toolchain.stack.FLAGS`.
     CompileError IRC6003 carries the end of the compiler's message as notes.
     """
     compiler = compiler or require_compiler()
@@ -479,13 +479,17 @@ def compile_units(
 
     CompileError like `build`.
     """
-    made: list[Path] = []
     vectors = target.name not in PRESETS or "asimd" in target.features
-    for k, (source, kernels, part) in enumerate(u for f in files if _is_unit(f) for u in _units(folder, f)):
+    units = [unit for f in files if _is_unit(f) for unit in _units(folder, f)]
+
+    def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> Path:
+        source, kernels, part = unit
         flags = [*source_flags(kernels, vectors), *target.flags, *extra, *part]
-        _run(compiler, [*flags, "-c", source, "-o", f"{k}.o"], source, folder)
-        made.append(folder / f"{k}.o")
-    return made
+        _run(compiler, [*flags, "-c", source, "-o", result], source, folder)
+        return folder / result
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        return list(pool.map(one, units, [f"{k}.o" for k in range(len(units))]))
 
 
 def _is_unit(file: str) -> bool:

@@ -26,7 +26,7 @@ from irc.kernels import ISAS, PROTOTYPES
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.registry import KERNELS, load_all
 from irc.kernels.core.workspace import FRAME
-from irc.toolchain import frames
+from irc.toolchain import stack
 from irc.toolchain.c_compiler import COMMON, Compiler, Target, contraction, describe_compiler, optimisation
 from tests import test_samples
 from tests.ops import test_ops
@@ -146,7 +146,7 @@ def compile_strictly(kernels: Iterable[Kernel[Any]], isa: str, tmp_path: Path) -
         command = [*compiler.command, *flags, "-fstack-usage", "-c", "kernels_0.c", "-o", "kernels_0.o"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{compiler}: {done.stderr[:4000]}"
-        used = frames.usage((tmp_path / "kernels_0.su").read_text())
+        used = stack.usage((tmp_path / "kernels_0.su").read_text())
         large = {f: n for f, n in used.items() if n > FRAME and any(f.startswith(s) for s in small)}
         assert used and not large, f"{compiler}: {large}"
 

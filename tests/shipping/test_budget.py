@@ -14,7 +14,7 @@ import pytest
 import irc
 from irc.cli.info import command
 from irc.loops.budget import picture
-from irc.toolchain import frames
+from irc.toolchain import objects, stack
 from irc.toolchain.c_compiler import require_compiler
 from tests.shipping.test_targets import DIGITS, ONE
 from tests.support import boards, shipped
@@ -47,7 +47,7 @@ def test_flash_ram_and_stack_are_those_of_the_tools(
     assert said["weights_bytes"] == (folder / "digits_weights.bin").stat().st_size
     assert said["flash_bytes"] == code + said["weights_bytes"]
     assert f"DIGITS_CONTEXT_BYTES {said['context_bytes']}\n" in (folder / "digits.h").read_text()
-    used = frames.usage((folder / "digits.su").read_text())
+    used = stack.usage((folder / "digits.su").read_text())
     assert used and all(used[row["function"]] == row["bytes"] for row in said["stack"])
     assert said["stack"][0]["function"] == "digits_run" and max(used.values()) == said["largest_frame"] <= 4096
     assert said["stack_bytes"] == sum(row["bytes"] for row in said["stack"])
@@ -66,7 +66,7 @@ def test_the_linker_s_map_and_the_watermark_of_a_board_say_the_same(
     infer = boards.INFER["irc"].format(name="digits", NAME="DIGITS", inputs=64, outputs=10)
     found = boards.measured(folder, "digits.c", infer, target)
     assert found["flash"] == boards.in_map(folder, "digits.o")
-    by_function = frames.functions([folder / "digits.o"])
+    by_function = objects.functions([folder / "digits.o"])
     assert 0 <= boards.in_map(folder, "digits.o") - sum(by_function.values()) < 16
     assert by_function["digits_plan"] == said["functions"]["digits_plan"]
     assert 0 <= found["flash"] - said["flash_bytes"] < 64  # weights in the file have no constants around them
@@ -83,17 +83,42 @@ def test_memory_is_said_without_a_target(capsys: pytest.CaptureFixture[str], tmp
     assert re.search(r"memory of a run: arena .*batch B, weights [\d,]+ B", capsys.readouterr().out)
 
 
-def test_the_deepest_calls_are_found() -> None:
-    graph = """node: { title: "a.c:leaf" label: "leaf\\na.c:1:1\\n100 bytes (static)" }
+GRAPH = """node: { title: "a.c:leaf" label: "leaf\\na.c:1:1\\n100 bytes (static)" }
 node: { title: "run" label: "run\\na.c:2:1\\n16 bytes (static)" }
-node: { title: "part" label: "part\\na.c:3:1\\n300 bytes (static)" }
+node: { title: "a.c:part" label: "part\\na.c:3:1\\n300 bytes (static)" }
+node: { title: "other" label: "other\\na.c:4:1\\n32 bytes (static)" }
+node: { title: "a.c:large" label: "large\\na.c:5:1\\n900 bytes (static)" }
 edge: { sourcename: "run" targetname: "a.c:leaf" }
 edge: { sourcename: "run" targetname: "memset" }
 """
-    sizes, calls = frames.frames_of([graph])
-    assert frames.deepest(sizes, calls, "run") == ["run", "leaf"]
-    sizes, calls = frames.frames_of([graph, 'edge: { sourcename: "a.c:leaf" targetname: "__indirect_call" }'])
-    assert frames.deepest(sizes, calls, "run") == ["run", "leaf", "part"]
+INDIRECT = 'edge: { sourcename: "a.c:leaf" targetname: "__indirect_call" }\n'
+TAKES = """static body *const table[2] = {
+    part};
+
+static void give(void) {
+    leaf(table);
+}
+
+void run(void) {
+    give();
+}
+
+void other(void) {
+    leaf(large);
+}
+"""
+
+
+def test_the_deepest_calls_are_found() -> None:
+    assert stack.call_graph([GRAPH], {"a.c": TAKES}).deepest("run") == ["run", "a.c:leaf"]
+    assert stack.call_graph([GRAPH, INDIRECT], {"a.c": TAKES}).deepest("run") == ["run", "a.c:leaf", "a.c:part"]
+    away = 'edge: { sourcename: "other" targetname: "a.c:leaf" }'
+    assert stack.call_graph([GRAPH, INDIRECT, away], {"a.c": TAKES}).stack("other") == 32 + 100 + 900
+
+
+def test_a_function_that_no_text_hands_on_may_be_called_through_any_pointer() -> None:
+    assert stack.call_graph([GRAPH, INDIRECT], {}).deepest("run") == ["run", "a.c:leaf", "a.c:large"]
+    assert stack.call_graph([GRAPH, INDIRECT], {}).stack("nobody") is None
 
 
 def test_tensors_of_the_arena_do_not_overlap_while_they_live(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,10 +136,22 @@ def test_tensors_of_the_arena_do_not_overlap_while_they_live(capsys: pytest.Capt
 @pytest.mark.compiler
 def test_the_stack_stands_in_the_header_of_what_was_compiled(tmp_path: Path) -> None:
     compiler = require_compiler()
-    if not frames.writes_graphs(compiler):
+    if not stack.writes_graphs(compiler):
         pytest.skip("clang writes no graph of calls")
     made = irc.compile(DIGITS, backend="c", target="x86-64-v2", name="digits")
     made.save(tmp_path / "d")
-    stack = made.artifact.manifest["stack_bytes"]
-    assert 0 < stack <= 8192
-    assert f"#define DIGITS_STACK_BYTES {stack} /* of digits_run" in (tmp_path / "d" / "digits.h").read_text()
+    needed = made.artifact.manifest["stack_bytes"]
+    assert 0 < needed <= 8192
+    assert f"#define DIGITS_STACK_BYTES {needed} /* of digits_run" in (tmp_path / "d" / "digits.h").read_text()
+
+
+@pytest.mark.compiler
+def test_the_stack_stands_in_the_header_of_sources(tmp_path: Path) -> None:
+    if not stack.writes_graphs(require_compiler()):
+        pytest.skip("clang writes no graph of calls")
+    from irc.cli.compile import command
+
+    command.main([DIGITS, "-o", str(tmp_path / "d"), "--single-file", "--target", "plain"], standalone_mode=False)
+    found = re.search(r"#define DIGITS_STACK_BYTES (\d+) /\* of", (tmp_path / "d" / "digits.h").read_text())
+    assert found and 0 < int(found[1]) <= 4096
+    assert "digits_data0[" in (tmp_path / "d" / "digits.c").read_text(), "data are left out of what is measured only"

@@ -6,9 +6,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from irc.toolchain import frames
 from irc.toolchain.c_compiler import source_flags
+from irc.toolchain.objects import sections
 from irc.toolchain.presets import PRESETS
+from irc.toolchain.stack import usage
 
 BARE_METAL = Path(__file__).resolve().parent / "bare_metal"
 
@@ -81,8 +82,8 @@ def measured(folder: Path, source: str, infer: str, target: str = "cortex-m4") -
     if run.returncode:
         raise DoesNotRunError(f"does not run in the memory of {board.machine}")
     instructions, stack = map(int, run.stdout.split()[-2:])
-    stack -= frames.usage((folder / "infer.su").read_text())["infer"]
-    own, harness = frames.sections([folder / objects[0]]), frames.sections([folder / "infer.o"])
+    stack -= usage((folder / "infer.su").read_text())["infer"]
+    own, harness = sections([folder / objects[0]]), sections([folder / "infer.o"])
     ram = own["data"] + own["bss"] + harness["data"] + harness["bss"]
     return {"flash": own["code"] + own["data"], "static": ram, "stack": stack, "instructions": instructions}
 
