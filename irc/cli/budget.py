@@ -80,7 +80,7 @@ def _built(folder: Path, files: list[str], name: str, target: str) -> dict[str, 
     made = c_compiler.compile_units(folder, files, resolved, compiler, stack.FLAGS)
     graph = stack.call_graph([path.read_text() for path in folder.glob("*.ci")], stack.sources_in(folder))
     deepest = [{"function": stack.own_name(f), "bytes": graph.frames[f]} for f in graph.deepest(f"{name}_run")]
-    found: dict[str, Any] = {"stack_bytes": sum(row["bytes"] for row in deepest), "stack": deepest}
+    found: dict[str, Any] = {"stack_bytes": graph.stack(f"{name}_run"), "stack": deepest}
     found["largest_frame"] = max(graph.frames.values())
     taken = objects.sections(made)
     if taken:
