@@ -33,11 +33,13 @@ def functions(objects: Iterable[Path]) -> dict[str, int]:
         for table in (h for h in headers if h.kind == _SYMBOLS):
             names = headers[table.link]
             for at in range(table.offset, table.offset + table.size, table.each):
+                name: int
+                section: int
                 if table.wide:
                     name, kind, _, section, _, size = struct.unpack_from(table.order + "IBBHQQ", data, at)
                 else:
                     name, _, size, kind, _, section = struct.unpack_from(table.order + "IIIBBH", data, at)
-                held = section < len(headers) and headers[section]
+                held = headers[section] if section < len(headers) else None
                 if size and kind & 15 in (_OBJECT, _FUNCTION) and held and held.flags & _ALLOCATED and held.in_flash:
                     begin = names.offset + name
                     own = data[begin : data.index(0, begin)].decode().partition(".")[0]  # .constprop.0 and the like
