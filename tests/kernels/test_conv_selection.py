@@ -101,3 +101,10 @@ def test_works_are_told_apart() -> None:
     ]
     assert len({p.work for p in problems}) == len(problems) and None not in {p.work for p in problems}
     assert ConvProblem.contiguous("nhwc", plain(), 16, 16, (8, W), (3, 3)).work is None
+
+
+def test_weights_far_away() -> None:
+    """Of small planes with weights that no cache holds, narrow panels wait less: page by page they are read faster."""
+    problem = ConvProblem.contiguous("nchw", plain(), 384, 96, (4, 4), (5, 5), (2, 2))
+    first = next(iter(candidates(problem, ISAS["avx512"]).values()))
+    assert isinstance(first, VolumeConvKernel) and first.tile.vectors <= 3

@@ -267,7 +267,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
         products = max(products, -(-p.oc // t.rows) * -(-pixels // t.panel) * TILE)
         weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
         read = (products + self._gathering(p) * depth) * (p.pixels / pixels) * p.seen(t.panel)
-        return p.images * p.groups * read + weights
+        return max(p.images * p.groups * read, weights)  # which are fetched ahead
 
     def _gathering(self, problem: ConvProblem) -> float:
         """Estimate the cycles to gather one row of the matrix X: of each run of pixels in a panel, of each pixel."""

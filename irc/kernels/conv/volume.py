@@ -41,6 +41,7 @@ WEIGHTS = 8192  # elements of a panel's weights that are added up at a time: the
 SUMS = 4  # part of the stack for sums: 1 / SUMS
 FEW_TASKS = 8  # with fewer, rows are split further
 REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.84, 1: 0.88}  # part of the peak of tiles so many vectors wide
+FAR = {1: 1.0, 2: 1.0, 3: 1.4, 4: 1.8, 6: 2.4}  # times as long that tiles so wide wait for weights that are far away
 PIXELS = 16  # of a tile, at most
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
 TILES = 64  # of a row, at most
@@ -105,7 +106,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         p, t = problem, self.tile
         outputs, groups = (p.outputs, 1) if self.depthwise else (p.oc, p.groups)
         costs, panels, sums = COSTS[t.isa.name], -(-outputs // t.panel), t.rows * t.vectors
-        step = (LATENCY + 1) / (1 if sums >= FEWEST_SUMS or p.ic == 1 else 2)
+        step = (LATENCY + self.depthwise) / (1 if sums >= FEWEST_SUMS or p.ic == 1 else 2)
         taps = 0.0
         for start in self._starts:
             for low, high in self._ranges(start):
@@ -117,7 +118,8 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         rows = _met(*extents) * _met(*tall)
         products = rows * (taps / REACHED[t.vectors] + ROW * len(self._starts)) * p.ic * panels
         turned = TURN * p.pixels * outputs + (p.pixels * p.channels * costs.pack if self.depthwise else 0)
-        weights = p.waiting(t.isa, p.outputs * p.ic * p.taps * t.dtype.itemsize)
+        size = p.outputs * p.ic * p.taps * t.dtype.itemsize
+        weights = p.waiting(t.isa, size) * (FAR[t.vectors] if size > t.isa.l2 else 1)
         return p.images * (groups * (products + turned)) + weights
 
     @property
