@@ -300,7 +300,7 @@ def _without(folder: Path, files: list[str], manifest: dict[str, Any], without: 
         for file in dropped:
             file.unlink()
         names = [n for n in files if (folder / n).exists()]
-        seal(folder, names, {k: v for k, v in manifest.items() if k not in ("format", "files")})
+        seal(folder, names, {k: v for k, v in manifest.items() if k not in ("format", "files")}, {})
     return manifest
 
 

@@ -15,6 +15,8 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -70,11 +72,18 @@ def write_artifact(folder: str | Path, draft: Draft, mode: int = 0o777) -> Artif
     temporary = new_folder(target.parent, mode)
     try:
         step("packing and writing weights")
-        for name, content in draft.files.items():
-            write_file(temporary / name, content)
+        texts = [name for name, content in draft.files.items() if isinstance(content, str)]
+        for name in texts:
+            write_file(temporary / name, draft.files[name])
+        data = {name: content for name, content in draft.files.items() if name not in texts}
+        with ThreadPoolExecutor(max_workers=1) as beside:  # `finish` needs none of the data
+            sums = beside.submit(copy_context().run, _write_all, temporary, data)
+            step("finishing")
+            more = draft.finish(temporary) if draft.finish else []
+            step("packing and writing weights")  # what is left of it
+            known = sums.result()
         step("finishing")
-        more = draft.finish(temporary) if draft.finish else []
-        made = seal(temporary, [*draft.files, *more], draft.manifest)
+        made = seal(temporary, [*draft.files, *more], draft.manifest, known)
         publish(temporary, target)
         return Artifact(target, made)
     finally:
@@ -88,17 +97,26 @@ def new_folder(parent: Path, mode: int = 0o777) -> Path:
     return made
 
 
-def write_file(path: Path, content: Content) -> None:
-    """Write text, bytes or pieces of bytes."""
+def _write_all(folder: Path, files: Mapping[str, Content]) -> dict[str, str]:
+    """Write files.  Returns their sha256."""
+    return {name: write_file(folder / name, content) for name, content in files.items()}
+
+
+def write_file(path: Path, content: Content) -> str:
+    """Write text, bytes or pieces of bytes.  Returns their sha256."""
     chunks = [content.encode()] if isinstance(content, str) else [content] if isinstance(content, bytes) else content
+    digest = hashlib.sha256()
     with open(path, "wb") as file:
         for chunk in chunks:
             file.write(chunk)
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
-def seal(folder: Path, names: Iterable[str], manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Write manifest.json with size and sha256 of the named files."""
-    rows = {n: {"bytes": (folder / n).stat().st_size, "sha256": file_hash(folder / n)} for n in sorted(names)}
+def seal(folder: Path, names: Iterable[str], manifest: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    """Write manifest.json with size and sha256 of the named files; known: of some of them."""
+    hashes = {name: known.get(name) or file_hash(folder / name) for name in sorted(names)}
+    rows = {name: {"bytes": (folder / name).stat().st_size, "sha256": found} for name, found in hashes.items()}
     made = {"format": FORMAT, **manifest, "files": rows}
     write_file(folder / MANIFEST, json.dumps(made, indent=1) + "\n")
     return made

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -386,3 +388,34 @@ def test_a_module_without_weights(tmp_path: Path) -> None:
     (tmp_path / "a/weights.bin").unlink()
     with pytest.raises(irc.RunError, match="IRC6323"):
         module_engine.ModuleEngine(found)
+
+
+def test_data_are_written_while_the_rest_is_made(tmp_path: Path) -> None:
+    """The compiler waits for no weights; an error of either leaves nothing behind."""
+    begun = threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        yield b"weights, "
+        assert begun.wait(60), "nothing else was begun"
+        yield b"in pieces"
+
+    def finish(folder: Path) -> list[str]:
+        assert (folder / "model.c").read_text() == "text"
+        begun.set()
+        (folder / "model.so").write_bytes(b"code")
+        return ["model.so"]
+
+    made = artifact.write_artifact(
+        tmp_path / "a", artifact.Draft({"weights.bin": pieces(), "model.c": "text"}, {}, finish)
+    )
+    for name, content in (("weights.bin", b"weights, in pieces"), ("model.c", b"text"), ("model.so", b"code")):
+        row = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        assert made.path(name).read_bytes() == content and made.files[name] == row
+
+    def full() -> Iterator[bytes]:
+        yield b"weights"
+        raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        artifact.write_artifact(tmp_path / "b", artifact.Draft({"weights.bin": full(), "model.c": "text"}, {}, finish))
+    assert os.listdir(tmp_path) == ["a"]
