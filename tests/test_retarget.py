@@ -225,3 +225,55 @@ def test_the_largest_of_samples(tmp_path: Path, ratio: int) -> None:
     x = np.random.default_rng(0).standard_normal((1, 2, 6, 5)).astype(np.float32)
     one, other = (irc.compile(tmp_path / name, backend="numpy")(x)[0] for name in ("a.xml", "old.xml"))
     np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("to", "wanted"),
+    [
+        (TensorProto.BOOL, {"Equal", "LogicalNot", "Convert"}),
+        (TensorProto.UINT8, {"Abs", "Floor", "Sign", "Multiply", "Convert"}),
+        (TensorProto.INT16, {"Abs", "Floor", "Sign", "Multiply", "Convert"}),
+        (TensorProto.INT32, {"Convert"}),
+    ],
+)
+def test_numbers_of_other_types(tmp_path: Path, to: int, wanted: set[str]) -> None:
+    """OpenVINO 2021.4 rounds to bytes, keeps fractions in 16 bits, and numbers as booleans."""
+    nodes = [helper.make_node("Abs", ["x"], ["a"])] if to == TensorProto.UINT8 else []
+    nodes += [helper.make_node("Cast", ["a" if nodes else "x"], ["c"], to=to)]
+    path = retargeted(model([*nodes, helper.make_node("Cast", ["c"], ["y"], to=TensorProto.FLOAT)], (4, 5)), tmp_path)
+    assert {type for type, _, _ in layers(path)} == wanted
+
+
+def test_what_ends_in_a_crash_is_written_in_other_words(tmp_path: Path) -> None:
+    """Two levels, blocks of five axes, fewer repeats than axes, indices that count from the end, in 2021.4."""
+    openvino = pytest.importorskip("openvino")
+    operations = pytest.importorskip("openvino.opset13")
+    x = operations.parameter((2, 2, 2, 2, 2), np.float32, name="x")
+    made = operations.fake_quantize(x, np.float32(-1), np.float32(1), np.float32(-1), np.float32(1), 2)
+    blocks = operations.batch_to_space(made, [1, 2, 1, 1, 1], [0] * 5, [0] * 5)
+    tiled = operations.tile(blocks, [3])
+    ends = operations.constant(np.full((1, 4, 2, 2, 2), -1))
+    updates = operations.constant(np.ones((1, 4, 2, 2, 2), np.float32))
+    scattered = operations.scatter_elements_update(tiled, ends, updates, 4)
+    source = openvino.Model([scattered], [x])
+    openvino.save_model(source, tmp_path / "new.xml", compress_to_fp16=False)
+    irc.convert(tmp_path / "new.xml", tmp_path / "old.xml", for_openvino=OLD)
+    assert not {type for type, _, _ in layers(tmp_path / "old.xml")} & {"FakeQuantize", "BatchToSpace"}
+    a = np.random.default_rng(0).normal(size=(2,) * 5).astype(np.float32)
+    compiled = [openvino.Core().compile_model(m, "CPU") for m in (source, str(tmp_path / "old.xml"))]
+    np.testing.assert_array_equal(*(c(a)[0] for c in compiled))
+
+
+def test_states_begin_with_zeros(tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    operations = pytest.importorskip("openvino.opset6")
+    for start in (0.0, 4.0):
+        x = operations.parameter((4,), np.float32, name="x")
+        total = operations.add(operations.read_value(operations.constant(np.full(4, start, np.float32)), "v"), x)
+        kept = operations.assign(total, "v")
+        openvino.save_model(openvino.Model([operations.result(total)], [kept], [x], "m"), tmp_path / "new.xml", False)
+        if start:
+            with pytest.raises(ConversionError, match="begin with zeros"):
+                irc.convert(tmp_path / "new.xml", tmp_path / "old.xml", for_openvino=OLD)
+        else:
+            irc.convert(tmp_path / "new.xml", tmp_path / "old.xml", for_openvino=OLD)
