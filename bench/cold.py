@@ -32,8 +32,8 @@ began = time.perf_counter()
 with timed() as taken:
     irc.compile(sys.argv[1], backend="c", cache=False)
 seconds = time.perf_counter() - began
-files = taken.parts[C_COMPILER]
-print(json.dumps([seconds, taken.steps["reading"], taken.steps[C_COMPILER], [*files.values()]]))
+files = taken.parts.get(C_COMPILER, {})  # none of a model that is compiled for each call
+print(json.dumps([seconds, taken.steps["reading"], taken.steps.get(C_COMPILER, 0), [*files.values()]]))
 """
 
 
@@ -50,7 +50,7 @@ class Row:
     def __str__(self) -> str:
         rest = self.seconds - self.reading - self.compiler
         parts = f"{self.reading:8.2f} {rest:8.2f} {self.compiler:8.2f}"
-        return f"{self.model:24}{self.seconds:8.2f} {parts} {sum(self.files):8.2f} {max(self.files):8.2f}"
+        return f"{self.model:24}{self.seconds:8.2f} {parts} {sum(self.files):8.2f} {max(self.files, default=0):8.2f}"
 
 
 TITLE = f"{'model':24}{'seconds':>8} {'reading':>8} {'passes':>8} {'compiler':>8} {'files':>8} {'longest':>8}"
