@@ -106,5 +106,5 @@ def test_works_are_told_apart() -> None:
 def test_weights_far_away() -> None:
     """Of small planes with weights that no cache holds, narrow panels wait less: page by page they are read faster."""
     problem = ConvProblem.contiguous("nchw", plain(), 384, 96, (4, 4), (5, 5), (2, 2))
-    first = next(iter(candidates(problem, ISAS["avx512"]).values()))
-    assert isinstance(first, VolumeConvKernel) and first.tile.vectors <= 3
+    widths = [k.tile.vectors for k in candidates(problem, ISAS["avx512"]).values() if isinstance(k, VolumeConvKernel)]
+    assert widths.index(6) > widths.index(1)
