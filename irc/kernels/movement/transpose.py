@@ -47,15 +47,29 @@ IRC_INLINE void ${S}_whole(const $T *x, int64_t x_row, $T *y, int64_t y_col) {
     for (int j = 0; j < $L; j++) ${V}_store(y + j * y_col, v[j]);
 }
 
-/* y[j][i] = x[i][j], rows of both contiguous: all rows of x, some of its columns. */
+/* The same of all rows, and fewer columns. */
+IRC_INLINE void ${S}_part_of_columns(const $T *x, int64_t x_row, int64_t cols, $T *y, int64_t y_col) {
+    $V v[$L];
+    IRC_FULL_UNROLL
+    for (int i = 0; i < $L; i++) v[i] = ${V}_load_part(x + i * x_row, cols);
+    ${V}_square(v);
+    IRC_FULL_UNROLL
+    for (int j = 0; j < $L; j++)
+        if (j < cols) ${V}_store(y + j * y_col, v[j]);
+}
+
+/* y[j][i] = x[i][j], rows of both contiguous: all rows of x, some of its columns.  The last square of several ends with
+ * the last row: what it shares with the one before is written twice, which is faster than parts of vectors. */
 static void ${S}_stripe(const ${S}_args *g, const $T *x, $T *y, int64_t cols) {
+    const int several = g->rows >= $L;
     for (int64_t i = 0; i < g->rows; i += $L) {
-        const int64_t rows = g->rows - i;
+        const int64_t top = several && g->rows - i < $L ? g->rows - $L : i;
         for (int64_t j = 0; j < cols; j += $L) {
-            const $T *from = x + i * g->x_row + j;
-            $T *to = y + j * g->y_col + i;
-            if (rows >= $L && cols - j >= $L) ${S}_whole(from, g->x_row, to, g->y_col);
-            else ${S}_edge(from, g->x_row, rows, cols - j, to, g->y_col);
+            const $T *from = x + top * g->x_row + j;
+            $T *to = y + j * g->y_col + top;
+            if (!several) ${S}_edge(from, g->x_row, g->rows - i, cols - j, to, g->y_col);
+            else if (cols - j < $L) ${S}_part_of_columns(from, g->x_row, cols - j, to, g->y_col);
+            else ${S}_whole(from, g->x_row, to, g->y_col);
         }
     }
 }
