@@ -69,6 +69,9 @@ def emit_store(
         emit_nest(lowering, b, ranges, Splitter(b, ranges).split(axes, [Element(at, e)]), buffer)
         return
     e = merged_reductions(lowering, ranges, e)
+    plan, stores, (merged,) = _merged_axes(lowering, ranges, axes, [ranges.flat(at, buffer.shape)], [e])
+    if len(plan) < len(axes):  # vectors are full where the axes behind the reduced ones are short
+        axes, buffer, at, e = plan, lowering.flat(buffer), (ranges.expr(stores[0]),), merged
     if axes and tileable(e) and _prefers_tile(e, axes, ranges):
         emit_tiles(lowering.flat, b, ranges, axes, buffer, at, e)
     else:

@@ -107,3 +107,9 @@ def test_reductions_of_short_rows_apart_are_vectorised() -> None:
     x = random(6, 4, 29)
     program = assert_same(graph_of(lambda b, x: b.ReduceLogSumExp(x, [0, 2], keepdims=False), x), x)
     assert widest(program) == 29
+
+
+def test_axes_behind_a_reduced_one_are_one() -> None:
+    x = random(3, 5, 10, 9)
+    program = assert_same(graph_of(lambda b, x: b.ReduceMax(x, [1], keepdims=False), x), x)
+    assert widest(program) == 90
