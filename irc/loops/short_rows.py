@@ -20,6 +20,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import i64
 from irc.loops.builder import Kind, LoopBuilder, Place
 from irc.loops.ir import Buffer
+from irc.loops.pieces import pieces_in
 from irc.loops.schedule import Axis, loop
 from irc.loops.simplify import depends, share, substitute
 from irc.loops.split import Element
@@ -228,6 +229,12 @@ class _Emission:
                 if first.extent % chunk.rows != 0:
                     rows = b.let((index(first.extent) - self.ranges.expr(start)).min(chunk.rows), "rows")
             self._prepare(waiting, start, rows)
+            for x in pieces_in(b, values, chunk.vars):
+                made = _buffer(b.alloc(x.dtype, [chunk.rows * chunk.row], "piece"))
+                with b.for_(rows * chunk.row, "simd", "t") as t:
+                    self.ranges.declare(t, Dim.of(chunk.rows * chunk.row))
+                    b.store(made, t, share(b, self._joined(x, start, t)))
+                self.ready[x] = made
             with b.for_(rows * chunk.row, "simd", "t") as t:
                 self.ranges.declare(t, Dim.of(chunk.rows * chunk.row))
                 known: dict[Expr, Expr] = {}

@@ -154,8 +154,7 @@ def share(b: LoopBuilder, e: Expr) -> Expr:
     if sum(1 for _ in walk(e)) < 3:
         return e
     counts: dict[Expr, int] = {}
-    certain: set[Expr] = set()
-    _mark(e, certain)
+    always = certain(e)
     _count(e, counts)
     made: dict[Expr, Expr] = {}
 
@@ -163,11 +162,18 @@ def share(b: LoopBuilder, e: Expr) -> Expr:
         if x in made:
             return made[x]
         new = rebuilt(x, tuple(go(c, state) for c in children(x)))
-        if x in certain and counts[x] > 1 and _worth(x):
+        if x in always and counts[x] > 1 and _worth(x):
             made[x] = new = b.let(new, "t")
         return new
 
     return rewrite(e, step, None)
+
+
+def certain(e: Expr) -> set[Expr]:
+    """Collect the parts of an expression that are evaluated whatever its conditions are."""
+    found: set[Expr] = set()
+    _mark(e, found)
+    return found
 
 
 def _mark(x: Expr, certain: set[Expr]) -> None:

@@ -15,6 +15,7 @@ from irc.ir.types import i64
 from irc.layout.destination import DestinationPart
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer
+from irc.loops.pieces import emit_pieces, pieces_in
 from irc.loops.schedule import Axis, Scalars, TileReducer, lane_worthy, loop, stride_score, tile_of, tileable
 from irc.loops.short_rows import emit_short_rows
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
@@ -93,13 +94,18 @@ def emit_nest(
         axes, target, elements = nest.axes, buffer, []
     if elements and emit_short_rows(lowering.flat, b, ranges, axes, target, elements, outermost):
         return
+    pieces = pieces_in(b, [x.value for x in elements], {axes[-1].var}) if axes else []
     with ExitStack() as stack:
-        for k, axis in enumerate(axes):
+        for k, axis in enumerate(axes[:-1] if pieces else axes):
             simd = k == len(axes) - 1 and bool(elements)
             kind = "simd" if simd else "parallel" if outermost and k == 0 else "serial"
             stack.enter_context(loop(b, axis.var, axis.extent, kind))
         for part in nest.parts:
             emit_nest(lowering, b, ranges, part, buffer, outermost and not axes)
+        if pieces:
+            kind = "parallel" if outermost and len(axes) == 1 else "serial"
+            emit_pieces(b, axes[-1], kind, target, elements[0].at, elements[0].value, pieces)
+            return
         known: dict[Expr, Expr] = {}
         for x in elements:
             if x.value not in known:
