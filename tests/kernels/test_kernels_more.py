@@ -237,18 +237,19 @@ POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (
 
 def exact_pool(mode: str, counted: str, x: Array, case: Any) -> Array:
     _, _, ih, iw, oh, ow, (kh, kw), (sh, sw), (dh, dw), (top, left, bottom, right) = case
-    y = np.full((*x.shape[:2], oh, ow), -np.inf if mode == "max" else 0.0)
-    count = np.zeros((oh, ow))
-    for oy, ox, i, j in itertools.product(range(oh), range(ow), range(kh), range(kw)):
-        iy, ix = oy * sh + i * dh - top, ox * sw + j * dw - left
-        inside = 0 <= iy < ih and 0 <= ix < iw
-        count[oy, ox] += inside or counted == "window" or (counted == "padded" and iy < ih + bottom and ix < iw + right)
-        if inside and mode == "max":
-            y[:, :, oy, ox] = np.maximum(y[:, :, oy, ox], x[:, :, iy, ix])
-        elif inside:
-            y[:, :, oy, ox] += x[:, :, iy, ix]
+    high = max(top + ih + bottom, (oh - 1) * sh + (kh - 1) * dh + 1)
+    wide = max(left + iw + right, (ow - 1) * sw + (kw - 1) * dw + 1)
+    padded = np.full((*x.shape[:2], high, wide), -np.inf if mode == "max" else 0.0)
+    padded[:, :, top : top + ih, left : left + iw] = x
+    counts = np.full((high, wide), float(counted == "window"))
+    counts[: top + ih + bottom, : left + iw + right] += counted == "padded"
+    counts[top : top + ih, left : left + iw] += counted == "inside"
+    windows = (slice(None, None, sh), slice(None, None, sw), slice(None, None, dh), slice(None, None, dw))
+    extents = ((kh - 1) * dh + 1, (kw - 1) * dw + 1)
+    taps = np.lib.stride_tricks.sliding_window_view(padded, extents, (2, 3))[(..., *windows)][:, :, :oh, :ow]
+    count = np.lib.stride_tricks.sliding_window_view(counts, extents)[windows][:oh, :ow].sum((-2, -1))
     with np.errstate(all="ignore"):
-        return y if mode == "max" else y / count
+        return taps.max((-2, -1)) if mode == "max" else taps.sum((-2, -1)) / count
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
