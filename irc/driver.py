@@ -20,10 +20,11 @@ import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from irc.backend_choice import c_cannot, choose_backend
 from irc.collector import collecting_rarely
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, IrcError, Loc, Problem, RunError, Sink
 from irc.diagnostics.codes import lowering, runtime_io as codes
@@ -206,7 +207,9 @@ class CompileOptions:
         if not isinstance(self.target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             sink.report(codes.BAD_OPTION, option="target", value=self.target, expected="a name like x86-64-v3")
         elif "+" in self.target and self.profile:  # whose functions differ
-            sink.report(codes.BAD_OPTION, option="target", value=self.target, expected="one set, to profile")
+            sink.report(
+                codes.BAD_OPTION, option="target", value=self.target, expected="one instruction set, to profile"
+            )
         if self.max_memory is not None and self.max_memory < 1:
             sink.report(codes.BAD_OPTION, option="max_memory", value=self.max_memory, expected="a number of bytes")
         if self.max_ram is not None and (self.max_ram < 1 or self.backend == "numpy"):
@@ -235,7 +238,7 @@ def compile(source: Any, options: CompileOptions | None = None) -> CompiledModel
     except CompileError as e:
         if options.backend is not None or backend == "numpy" or not all(c_cannot(d) for d in e.diagnostics):
             raise
-        warnings.warn(f"compiling for NumPy, because C cannot express the model: {e}", stacklevel=4)
+        warnings.warn(f"compiling for NumPy instead of C: {e}", stacklevel=4)
     return compile_with(source, "numpy", options)
 
 
@@ -271,11 +274,6 @@ def compile_given(
 ) -> CompiledModel:
     """`compile` for the shapes, and elements of integer inputs, of a call."""
     return compile(source, replace(options, shapes={**options.shapes, **shapes}, contents=contents))
-
-
-def c_cannot(found: Diagnostic) -> bool:
-    """Whether a finding is about C code (IRC5xxx) or its compiler (IRC6001..6004), so that NumPy may do better."""
-    return found.code.startswith("IRC5") or "IRC6001" <= found.code <= "IRC6004"
 
 
 def compile_with(source: Any, backend: str, options: CompileOptions) -> CompiledModel:
@@ -569,21 +567,6 @@ def explicit_states(graph: Graph) -> list[tuple[Value, Value, Any]]:
     states = make_states_explicit(graph, sink)
     sink.stop_on_errors(CompileError)
     return states
-
-
-@cache
-def _tell_numpy() -> None:
-    warnings.warn(f"{codes.NO_COMPILER.id}: {codes.NO_COMPILER.message}; {codes.NO_COMPILER.help}", stacklevel=5)
-
-
-def choose_backend(wanted: str | None) -> str:
-    """The backend to use: C where a compiler is found, else NumPy, which is said once a process."""
-    if wanted is not None:
-        return wanted
-    if c_compiler.find_compiler() is not None:
-        return "c"
-    _tell_numpy()
-    return "numpy"
 
 
 def cache_key(content: str, backend: str, options: CompileOptions) -> str:

@@ -35,7 +35,7 @@ LAYERS = (
     ("irc.fusion",),
     ("irc.selection", "irc.layout"),
     ("irc.loops",),
-    ("irc.toolchain",),
+    ("irc.toolchain", "irc.backend_choice"),
     ("irc.backends",),
     ("irc.runtime",),
     (

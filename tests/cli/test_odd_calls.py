@@ -60,6 +60,15 @@ def test_a_compiler_that_does_nothing_is_quoted() -> None:
         c_compiler.resolve_target("x86-64-v3", broken)
 
 
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_no_other_backend_takes_the_place_of_the_compiler_that_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "gcc -fnope")
+    status, text = said(capsys, "compile", str(DIGITS / "digits.onnx"), "-o", str(tmp_path / "d"))
+    assert status == 1 and "IRC6002" in text and "unrecognized command" in text and not (tmp_path / "d").exists()
+
+
 def test_run_writes_the_file_that_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target = tmp_path / "out.npy"
     status, text = said(capsys, "run", str(DIGITS / "digits.onnx"), "--backend", "numpy", "--output", str(target))

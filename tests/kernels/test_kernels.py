@@ -22,20 +22,12 @@ from irc.kernels.core.isa import HEAD, Isa, vector_name, vector_type
 from irc.kernels.core.text import Part, standalone
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.vector.vecmath import FUNCTIONS, definitions
+from irc.toolchain.c_compiler import describe_compiler, optimisation
 from tests.support import foreign
 from tests.support.instruction_sets import installed, native_flags
 from tests.support.kernels import conv_nchw, depthwise_nchw, packed_gemm
 
-FLAGS = [
-    "-std=c11",
-    "-O3",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-]
+FLAGS = ["-std=c11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra", "-Werror"]
 RNG = np.random.default_rng(7)
 M = Dim.symbol("m")
 
@@ -46,14 +38,19 @@ def compilers() -> list[list[str]]:
     return ([os.environ["CC"].split()] if os.environ.get("CC") else []) + found
 
 
+def with_flags(compiler: list[str]) -> list[str]:
+    """The compiler, told to build kernels as artefacts have them, with every warning an error."""
+    return [*compiler, *optimisation(describe_compiler(tuple(compiler))), *FLAGS]
+
+
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 
 
 def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str] | None = None) -> ctypes.CDLL:
     text = "\n".join([PROTOTYPES, *(k.source() for k in kernels), extra])
     (folder / "kernels.c").write_text(text)
-    flags = [*FLAGS, *native_flags(text, bool(kernels)), "-shared", "-fPIC"]
-    command = [*(compiler or compilers()[0]), *flags, "kernels.c", "-lm"]
+    flags = [*native_flags(text, bool(kernels)), "-shared", "-fPIC"]
+    command = [*with_flags(compiler or compilers()[0]), *flags, "kernels.c", "-lm"]
     done = subprocess.run([*command, "-o", "k.so"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return foreign.open_library(folder / "k.so")

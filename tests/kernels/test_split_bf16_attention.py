@@ -15,7 +15,7 @@ from irc.ir.dim import Dim
 from irc.kernels import ISAS, PROTOTYPES
 from irc.kernels.attention.split_bf16 import SplitAttentionKernel
 from irc.kernels.split_bf16.bf16_terms import TERMS
-from tests.kernels.test_kernels import FLAGS, Pool, compilers, invoke, noise
+from tests.kernels.test_kernels import Pool, compilers, invoke, noise, with_flags
 from tests.kernels.test_kernels_more import ATTENTION, exact_attention, masks, run_attention
 from tests.kernels.test_split_bf16_gemm import DOT, pytestmark as needs_x86, real
 from tests.support.instruction_sets import emulation
@@ -50,7 +50,7 @@ def kernel_of(terms: int, mask: str, causal: bool, empty: str, width: int = 96) 
 
 def built(folder: Path, kernels: list[SplitAttentionKernel], compiler: list[str]) -> ctypes.CDLL:
     (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.source() for k in kernels)]))
-    command = [*compiler, *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
+    command = [*with_flags(compiler), *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "k.so"))
@@ -156,7 +156,7 @@ def test_selection() -> None:
 def test_real_instructions_compile(compiler: list[str], tmp_path: Path) -> None:
     kernel = kernel_of(2, "add", True, "zero", 64)
     (tmp_path / "k.c").write_text(PROTOTYPES + kernel.source())
-    command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
+    command = [*with_flags(compiler), *real(compiler), "-S", "-o", "-", "k.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     assert done.stdout.count("tdpbf16ps") >= 18

@@ -19,7 +19,7 @@ from irc.kernels.gemm.split_bf16 import widths_of
 from irc.loops import interp
 from irc.loops.ir import KernelCall, walk
 from irc.opdef.builder import evaluate
-from tests.kernels.test_kernels import FLAGS, Pool, compilers, exact_conv, invoke, noise
+from tests.kernels.test_kernels import Pool, compilers, exact_conv, invoke, noise, with_flags
 from tests.kernels.test_nhwc_conv import CASES, SAME, Case, fused, nhwc
 from tests.kernels.test_split_bf16_gemm import DOT, ERROR, error, program, pytestmark as needs_x86, real, same_classes
 from tests.support.c_program import Library
@@ -45,7 +45,7 @@ def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> SplitConvKernel:
 def built(folder: Path, kernels: Sequence[Kernel], compiler: list[str] | None = None) -> ctypes.CDLL:
     distinct = {k.symbol: k for k in kernels}.values()
     (folder / "k.c").write_text("\n".join([PROTOTYPES, *(k.source() for k in distinct)]))
-    command = [*(compiler or compilers()[0]), *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
+    command = [*with_flags(compiler or compilers()[0]), *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "k.so"))
@@ -158,7 +158,7 @@ def test_selection() -> None:
 def test_real_instructions_compile(terms: int, compiler: list[str], tmp_path: Path) -> None:
     kernel = kernel_of(terms, Case(64, 64, (9, 9), (3, 3)), fused())
     (tmp_path / "k.c").write_text(PROTOTYPES + kernel.source())
-    command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
+    command = [*with_flags(compiler), *real(compiler), "-S", "-o", "-", "k.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     assert done.stdout.count("tdpbf16ps") >= {3: 36, 2: 18, 1: 6}[terms]

@@ -29,7 +29,7 @@ from irc.loops.lower import lower
 from irc.opdef.builder import evaluate
 from irc.pipelines import compile_c
 from irc.toolchain import c_compiler, matrix_units, processor
-from tests.kernels.test_kernels import FLAGS, M, Pool, compilers, residual
+from tests.kernels.test_kernels import M, Pool, compilers, residual, with_flags
 from tests.support import foreign
 from tests.support.c_program import Library
 from tests.support.instruction_sets import emulating, emulation, installed, needs, target_of
@@ -100,7 +100,7 @@ def kernels(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any,
     folder = tmp_path_factory.mktemp("amx")
     text = "\n".join([PROTOTYPES, *(k.source() for k in found.values())])
     (folder / "k.c").write_text(text)
-    command = [*request.param, *FLAGS, *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
+    command = [*with_flags(request.param), *emulation(), "-shared", "-fPIC", "-o", "k.so", "k.c", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     lib = ctypes.CDLL(str(folder / "k.so"))
@@ -397,7 +397,7 @@ def test_real_instructions_compile(compiler: list[str], tmp_path: Path) -> None:
     for terms, loads, products in ((3, 14, 24), (2, 8, 12), (1, 4, 4)):
         kernel = SplitGemmKernel(terms, Epilogue(call("erf", acc())), (2,), (2,), False)
         (tmp_path / "k.c").write_text(PROTOTYPES + kernel.source())
-        command = [*compiler, *FLAGS, *real(compiler), "-S", "-o", "-", "k.c"]
+        command = [*with_flags(compiler), *real(compiler), "-S", "-o", "-", "k.c"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[:4000]
         found = done.stdout.count("tileloadd"), done.stdout.count("tdpbf16ps")
