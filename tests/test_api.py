@@ -317,8 +317,9 @@ def test_compressed_weights_are_halves(tmp_path: Path) -> None:
 def test_weights_beyond_f16_stay_whole(tmp_path: Path) -> None:
     big = model()
     big.graph.initializer[0].CopyFrom(numpy_helper.from_array(W * 1e6, "w"))
-    (note,) = irc.convert(big, tmp_path / "m.xml", compress_fp16=True)
+    (lost, note) = irc.convert(big, tmp_path / "m.xml", compress_fp16=True)
     assert note.code == "IRC4008" and '"w"' in note.message
+    assert lost.code == "IRC4906" and "names of sizes" in lost.message
     x, z, _ = arrays()
     got = irc.compile(tmp_path / "m.xml", backend="numpy")(x, z)[0]
     np.testing.assert_allclose(got, x @ (W * np.float32(1e6)).T * 2 - z, rtol=1e-5)

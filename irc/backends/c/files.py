@@ -274,7 +274,7 @@ def _unit(program: Program, prefix: CName, options: EmitOptions) -> Unit:
     symbols: dict[str, CName] = {}
     for s in (*program.symbols, *(size.symbol.name for size in program.sizes)):
         symbols[s] = names.of_model(stem(s), numbered="?" in s)
-    return Unit(prefix, symbols, names, options.threads)
+    return Unit(prefix, symbols, names, options.threads, options.vectors)
 
 
 def _aliased(buffers: Sequence[Buffer], program: Program, plan: MemoryPlan) -> set[Buffer]:

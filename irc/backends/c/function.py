@@ -58,7 +58,7 @@ class Kernel(Protocol):
 class Unit:
     """What the functions of a program share; `helpers` and `functions` are those of the function being printed.
 
-    `threads`: whether loops are divided among those of a pool.
+    `threads`: whether loops are divided among those of a pool.  `vectors`: whether the processor has some.
 
     `sizes` are all that the functions compute, `counts` those of them that are taken to be at most LARGEST_INDEX:
     P_check has to see to both.
@@ -68,6 +68,7 @@ class Unit:
     symbols: dict[str, CName]  # symbol → C name, in the order of the interface
     names: Names
     threads: bool = True
+    vectors: bool = True
     helpers: set[str] = field(default_factory=set[str])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
     functions: list[str] = field(default_factory=list[str])
@@ -169,9 +170,11 @@ class Frame:
         self.hoisted.setdefault(name, f"int64_t {name} = {text}")
         return name
 
-    def hidden(self, value: Const, kind: str) -> CName:
-        """Name a floating point constant at the head of the function, which the C compiler cannot see."""
+    def limit(self, value: Const, kind: str) -> str:
+        """Print a floating point constant: where there are vectors, by a name that hides it from the C compiler."""
         text = self.print.text(value)
+        if not self.unit.vectors:
+            return text
         key = (kind, text)
         name = self.shared.get(key) or self.names.own("limit", numbered=True)
         self.shared[key] = name
