@@ -79,8 +79,9 @@ def _built(folder: Path, files: list[str], name: str, target: str) -> dict[str, 
         return {}
     made = c_compiler.compile_units(folder, files, resolved, compiler, stack.FLAGS)
     graph = stack.call_graph([path.read_text() for path in folder.glob("*.ci")], stack.sources_in(folder))
-    deepest = [{"function": stack.own_name(f), "bytes": graph.frames[f]} for f in graph.deepest(f"{name}_run")]
-    found: dict[str, Any] = {"stack_bytes": graph.stack(f"{name}_run"), "stack": deepest}
+    deepest = graph.deepest(f"{name}_run")
+    found: dict[str, Any] = {"stack_bytes": sum(graph.frames[f] for f in deepest)}
+    found["stack"] = [{"function": stack.own_name(f), "bytes": graph.frames[f]} for f in deepest]
     found["largest_frame"] = max(graph.frames.values())
     taken = objects.sections(made)
     if taken:

@@ -118,6 +118,15 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
+    @property
+    def is_zig(self) -> bool:
+        return "ziglang" in self.command
+
+    @property
+    def is_clang(self) -> bool:
+        """Whether it takes clang's flags, as zig does."""
+        return "clang" in self.version or self.is_zig
+
     def __str__(self) -> str:
         return shlex.join(self.command)
 
@@ -310,9 +319,9 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise _unknown(name, ", ".join(TARGETS))
     flags = PRESETS[name].flags if name in PRESETS else (f"-march={name}",)
-    if "ziglang" in compiler.command and name in PRESETS:  # which is told by its command
+    if compiler.is_zig and name in PRESETS:  # which is told by its command
         flags = ()
-    elif "ziglang" in compiler.command:  # whose names have underscores
+    elif compiler.is_zig:  # whose names have underscores
         flags = (f"-march={name.replace('-', '_')}",)
     command = [*compiler.command, *flags, "-dM", "-E", "-x", "c", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -348,7 +357,7 @@ def optimisation(compiler: Compiler) -> tuple[str, ...]:
     What GCC's -O3 adds to its flags unrolls loops completely, two to seven times the time, and goes over the unrolled
     tiles of kernels again, a twelfth of the time: for code that is no faster.
     """
-    return ("-O3",) if "clang" in compiler.version or "ziglang" in compiler.command else GCC_LOOPS
+    return ("-O3",) if compiler.is_clang else GCC_LOOPS
 
 
 def gathers(target: Target, compiler: Compiler) -> tuple[str, ...]:

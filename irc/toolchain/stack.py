@@ -25,7 +25,7 @@ _POINTER = "__indirect_call"
 
 def writes_graphs(compiler: Compiler) -> bool:
     """Tell whether a compiler knows `FLAGS`: clang and zig do not."""
-    return "clang" not in compiler.version and "ziglang" not in compiler.command
+    return not compiler.is_clang
 
 
 @dataclass(frozen=True)

@@ -209,9 +209,11 @@ endif()"""
 
 def _spelt(flags: tuple[str, ...], loops: str) -> str:
     """Spell flags with a variable in place of those that only GCC takes."""
-    if flags[: len(GCC_LOOPS)] == GCC_LOOPS:
-        flags = (loops, *flags[len(GCC_LOOPS) :])
-    return " ".join(flags)
+    return " ".join((loops, *flags[len(GCC_LOOPS) :]) if _for_gcc(flags) else flags)
+
+
+def _for_gcc(flags: tuple[str, ...]) -> bool:
+    return flags[: len(GCC_LOOPS)] == GCC_LOOPS
 
 
 def makefile(project: Project) -> str:
@@ -233,7 +235,7 @@ def makefile(project: Project) -> str:
         and_program=f" and {name}, which runs the model on a file (main.c)" if project.program else "",
         compiler=project.compiler,
         target=" ".join(project.target_flags),
-        loops=_MAKE_LOOPS if any("$(LOOPS)" in rule for rule in rules) else "",
+        loops=_MAKE_LOOPS if any(_for_gcc(u.flags) for u in project.units) else "",
         all=f"all: lib{name}.a{f' {name}' if project.program else ''}\n",
         objects=" ".join(f"{u.object}.o" for u in project.units),
         rules="".join(rules),
@@ -255,7 +257,7 @@ def cmake(project: Project) -> str:
         f'set(TARGET_FLAGS {target} CACHE STRING "Flags that choose the processor")' if target else "set(TARGET_FLAGS)",
         "",
     ]
-    if any(flags[: len(GCC_LOOPS)] == GCC_LOOPS for flags in groups):
+    if any(map(_for_gcc, groups)):
         lines += [_CMAKE_LOOPS, ""]
     objects: list[str] = []
     for k, (flags, sources) in enumerate(groups.items()):
