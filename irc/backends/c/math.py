@@ -49,9 +49,9 @@ IRC_MATH float irc_at_most_f32(float x, int32_t bits) {
     return irc_bits_f32((uint32_t)(b > bits ? bits : b));
 }
 """
-# exp(x) = 2^n · (1 + p): n by adding 1.5 · 2^23 + 254, which leaves n + 254 in the low bits; 2^n in two factors, half the
-# bits each, so that results below the normal range are rounded once and those above it become infinite.  At n = -254
-# both factors are 0: a product that underflows takes a hundred cycles, and masks of attention make many.
+# exp(x) = 2^n · (1 + p): n by adding 1.5 · 2^23 + 254, which leaves n + 254 in the low bits; 2^n in two factors, half
+# the bits each, so that results below the normal range are rounded once and those above it become infinite.  At
+# n = -254 both factors are 0: a product that underflows takes a hundred cycles, and masks of attention make many.
 # n is limited by the bits of t, as integers: that is one instruction, a comparison of floats and a choice are two.  It
 # loses a NaN, and r, which is infinite or NaN where t is, brings it back.
 _SCALE = """
@@ -310,7 +310,7 @@ def _fused(c_type: str, name: str, x: str, coefficients: tuple[str, ...]) -> str
 
 
 def _exp_less_one() -> str:
-    """Print C statements that declare `p` as exp(r) - 1; the upper powers of the polynomial and the lower ones apart."""
+    """Print C statements that declare `p` as exp(r) - 1; upper powers of the polynomial and lower ones apart."""
     return "\n".join(
         [
             "    const float p_rr = r * r;",
