@@ -178,7 +178,8 @@ def _runner(case: Case, library: Any, pool: int | None) -> Callable[[int], None]
         kept.append(raw)
         return raw.ctypes.data + at
 
-    last = [memory(*case.result), *([memory(case.scratch, np.uint8)] if case.scratch else [])]
+    scratch = [memory(case.scratch, np.uint8)] if "scratch" in dict(case.kernel.pointers) else []  # of no bytes too
+    last = [memory(*case.result), *scratch]
     once = [None if fixed else memory(count, dtype) for count, dtype, _, fixed in case.operands]
     own: list[int] = []
     if case.kernel.has_workspaces:

@@ -82,6 +82,18 @@ def test_every_candidate_is_measured_once(model: Path) -> None:
     assert not again.times and again.known == len(found.times)
 
 
+def test_kernels_without_scratch_for_this_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of dot products pack no B whose columns stand side by side: no bytes of scratch, but a pointer to it."""
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    nodes = [helper.make_node("Transpose", ["b"], ["t"], perm=[1, 0]), helper.make_node("MatMul", ["a", "t"], ["y"])]
+    shapes = {"a": (40, 160), "b": (24, 160), "y": (40, 24)}
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
+    graph = helper.make_graph(nodes, "turned", values[:2], values[2:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    (times,) = tuning.tune(irc.load(tmp_path / "m.onnx"), OPTIONS, last_is_fastest).times.values()
+    assert any(name.startswith("dots") for name in times) and any(name.startswith("packed") for name in times)
+
+
 def test_choices_are_followed_where_artefacts_are_cached(model: Path) -> None:
     before = irc.compile(model, backend="c")
     expected = before(arrays())

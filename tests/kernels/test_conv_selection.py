@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -89,6 +90,18 @@ def test_depthwise(isa: str, precision: str) -> None:
     shape = (32, 64, (112, 112), (3, 3), (1, 1), (1, 1), 8)
     by_outputs = (VolumeConvKernel,) if ISAS[isa].vector == 16 else ()  # eight outputs fill such vectors, too
     assert selected(isa, precision, "nchw", *shape) in (NchwGroupedKernel, *by_outputs), "a group has few channels"
+
+
+def test_shorter_vectors_of_two_halves() -> None:
+    """Vectors of 256 bits are multiplied two a cycle, also where one of 512 bits is done as two halves."""
+    problem = ConvProblem.contiguous("nchw", plain(), 384, 24, (56, 56), (3, 3), groups=4)
+    halves = dataclasses.replace(ISAS["avx512"], fma=1)
+    first = [
+        next(k for k in candidates(problem, isa).values() if isinstance(k, VolumeConvKernel))
+        for isa in (halves, ISAS["avx512"])
+    ]
+    assert [k.tile.lanes for k in first] == [8, 8]
+    assert first[0].cycles(problem) == first[1].cycles(problem), "two vectors of 256 bits a cycle, both times"
 
 
 def test_works_are_told_apart() -> None:

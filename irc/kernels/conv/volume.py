@@ -82,7 +82,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         outputs = p.outputs if depthwise else p.oc
         narrow = [isa]
         while narrow[-1].lanes(p.dtype) > max(4, outputs):
-            narrow.append(replace(narrow[-1], vector=narrow[-1].vector // 2))
+            narrow.append(narrow[-1].halved())
         for each in reversed(narrow):  # of equal cost the shorter vectors: some processors do more of them at a time
             for vectors in (1,) if depthwise else REACHED:
                 room = min((isa.registers - 1 - vectors) // vectors, PIXELS)

@@ -38,12 +38,14 @@ typedef struct {
 """
 
 WINDOW = """
-/* The planes and rows of taps of U channels, of tiles of kind $kind. */
-IRC_INLINE void ${S}_taps_$kind($V acc[$U][$R][$NV], const int U, const ${S}_window *o, const $T *x, const $T *w) {
+/* The planes and rows of taps of U channels, of tiles of kind $kind; alone: there is one row. */
+IRC_INLINE void ${S}_taps_$kind($V acc[$U][$R][$NV], const int U, const int alone, const ${S}_window *o, const $T *x,
+                                const $T *w) {
     int64_t where = o->where;
-    for (int64_t d = 0; d < o->planes; d++, w += o->w_plane) {
+    const int64_t planes = alone ? 1 : o->planes, rows = alone ? 1 : o->rows;
+    for (int64_t d = 0; d < planes; d++, w += o->w_plane) {
         const $T *at = x + where, *of = w;
-        for (int64_t h = 0; h < o->rows; h++, at += o->x_row, of += $KW * $NR) {
+        for (int64_t h = 0; h < rows; h++, at += o->x_row, of += $KW * $NR) {
             IRC_FULL_UNROLL
             for (int u = 0; u < U; u++) {
                 const $T *const xu = at + u * o->x_channel, *const wu = of + u * o->w_channel;
@@ -55,7 +57,7 @@ $fetch$taps            }
 
 /* sums[R][$NR] = (more: the same +) products of a tile of kind $kind; the first $begin pixels are of another tile. */
 static void ${S}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, $T *sums, int more) {
-    const ${S}_window local = *given, *const o = &local;
+    const ${S}_window *const o = given;
     $V acc[$U][$R][$NV];
     IRC_FULL_UNROLL
     for (int u = 0; u < $U; u++) {
@@ -66,9 +68,12 @@ static void ${S}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, 
         }
     }
     int64_t c = 0;
+    if ($KW == 1 && o->planes == 1 && o->rows == 1) /* loops of one round would cost as much as the products */
+        for (; c + $U <= o->channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
+            ${S}_taps_$kind(acc, $U, 1, o, x, w);
     for (; c + $U <= o->channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
-        ${S}_taps_$kind(acc, $U, o, x, w);
-    if ($U > 1 && c < o->channels) ${S}_taps_$kind(acc, 1, o, x, w);
+        ${S}_taps_$kind(acc, $U, 0, o, x, w);
+    if ($U > 1 && c < o->channels) ${S}_taps_$kind(acc, 1, 0, o, x, w);
     IRC_FULL_UNROLL
     for (int r = $begin; r < $R; r++) {
         IRC_FULL_UNROLL

@@ -38,6 +38,14 @@ class Isa:
         """Count the elements of one register."""
         return self.vector // dtype.itemsize
 
+    def halved(self) -> Isa:
+        """Return the set with vectors of half the length.
+
+        Where it multiplies and adds one vector of 512 bits a cycle, that is done as two of 256.
+        """
+        fma = max(self.fma, 2.0) if self.vector == AVX512.vector else self.fma
+        return replace(self, vector=self.vector // 2, fma=fma)
+
     @property
     def has_vectors(self) -> bool:
         """Tell whether there are kernels for it: they are written for vectors."""
