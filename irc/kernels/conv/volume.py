@@ -14,7 +14,6 @@ Threads split images, groups, channels and rows, never the sum: results do not d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
