@@ -25,7 +25,7 @@ from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
 from irc.kernels.conv.nchw import NchwConvKernel
 from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem
-from irc.kernels.core.costs import COSTS
+from irc.kernels.core.costs import costs_of
 from irc.kernels.core.invocation import argument_struct
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
@@ -370,7 +370,7 @@ def bench_costs() -> None:
     Products of n and of 2 n columns tell multiplying from packing A; a product of one row waits for B.
     """
     isa = host_isa()
-    lanes, costs = isa.lanes(f32), COSTS[isa.name]
+    lanes, costs = isa.lanes(f32), costs_of(isa)
     tiles: dict[tuple[int, int], float] = {}
     pack = 0.0
     for rows, vectors in costs.tiles:

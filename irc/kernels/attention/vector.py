@@ -20,7 +20,7 @@ from irc.ir.types import f32
 from irc.kernels.attention.problem import AttentionProblem, Empty, Mask, attend
 from irc.kernels.attention.text import CALL, DECODE, ENTRY, INSTANCE, PACK, SOFTMAX, TILE, TILES
 from irc.kernels.core.base import Array, Kernel, Sizes
-from irc.kernels.core.costs import COSTS
+from irc.kernels.core.costs import costs_of
 from irc.kernels.core.isa import HEAD, Isa, vector_type
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -71,7 +71,7 @@ class AttentionKernel(Kernel[AttentionProblem]):
 
     def cycles(self, problem: AttentionProblem) -> float:
         m, n, t = likely(problem.rows), likely(problem.n), self.tile
-        costs = COSTS[t.isa.name]
+        costs = costs_of(t.isa)
         products = 2 * m * n * self.width / (t.isa.fma * t.lanes * costs.tiles[t.rows, t.vectors])
         return problem.count * (products + 2 * n * self.width * costs.pack)
 

@@ -86,6 +86,7 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *given, const $T *padd
                 for (int i = 0; i < $OB * $R * $U; i++) {
                     const int64_t k = i / ($R * $U), at = i / $U % $R * $D * ow + i % $U * $L;
                     const int64_t pixel = (y0 + y) * ow + x0 + x + at;
+                    if ($D > 1) __builtin_prefetch(to + k * o->c_row + at + $group * ow, 1, 2); /* no row follows */
                     ${V}_store(to + k * o->c_row + at, ${S}_epilogue(o, acc[i], channel + k, pixel, $L));
                 }
                 if (x == last) break;

@@ -22,7 +22,7 @@ from irc.ir.types import f32, f64
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, SPAN, SPAN_STRIDED, tile_cycles
+from irc.kernels.core.costs import SPAN, SPAN_STRIDED, costs_of, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely, likely_extent
@@ -254,7 +254,7 @@ class NchwConvKernel(Kernel[ConvProblem]):
         pixels = p.depth.result * p.result[0] * p.result[1]
         fewest = 2 if p.oc * p.ic * p.taps * p.dtype.itemsize <= isa.l2 // 2 else 4
         stride = p.strides[1] if p.strides[1] in (1, 2) else 0
-        for shape in COSTS[isa.name].tiles:
+        for shape in costs_of(isa).tiles:
             tile, panels = Tile(isa, p.dtype, *shape), fewest
             while panels < MOST_PANELS and 4 * p.ic * p.taps * panels * tile.panel * p.dtype.itemsize <= isa.packed:
                 panels *= 2  # few products: rows of the result are written in longer pieces

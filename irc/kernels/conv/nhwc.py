@@ -25,7 +25,7 @@ from irc.kernels.conv import nhwc_text
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, DIRECT
+from irc.kernels.core.costs import DIRECT, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely, likely_extent
@@ -121,7 +121,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             rows = more
         strips = -(-oh // rows) * -(-tiles // cols)
         copied = strips * self._copied(rows, cols * pixels) * blocks * self.block
-        return copied * COSTS[self.tile.isa.name].pack
+        return copied * costs_of(self.tile.isa).pack
 
     def _row_cycles(self, width: int, oc: int) -> float:
         """Estimate the cycles for one product of every sum in a row of outputs.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from irc.ir.dim import Dim, DimLike
-from irc.kernels.core.costs import COSTS
+from irc.kernels.core.costs import costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Layout, Pair, Problem, likely, likely_extent
@@ -208,7 +208,7 @@ class ConvProblem(Problem):
 
     def waiting(self, isa: Isa, size: int) -> float:
         """Estimate the cycles that a call waits for this many bytes of packed weights, which are in no cache."""
-        return size / COSTS[isa.name].stream
+        return size / costs_of(isa).stream
 
 
 @dataclass(frozen=True)

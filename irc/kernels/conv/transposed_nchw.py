@@ -22,7 +22,7 @@ from irc.ir.types import f32, f64
 from irc.kernels.conv.problem import ConvTransposeProblem
 from irc.kernels.conv.reference import transposed, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import CACHED, COSTS, GATHERED, GATHERED_ROW, tile_cycles
+from irc.kernels.core.costs import CACHED, GATHERED, GATHERED_ROW, costs_of, tile_cycles
 from irc.kernels.core.epilogue import Epilogue, plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair
@@ -247,7 +247,7 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
             return
         if not (p.has_known_planes and all(n.is_const for n in (*p.size, *p.padding))) or p.strides[1] > LINE // 8:
             return
-        for shape in COSTS[isa.name].tiles:
+        for shape in costs_of(isa).tiles:
             tile = Tile(isa, p.dtype, *shape)
             seen: set[int] = set()
             for channels in range(1, p.oc + 1):
@@ -274,9 +274,9 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
         stored = (
             p.oc * int(p.result[0]) * (GATHERED_ROW + p.taps / p.strides[0] + int(p.result[1]) / t.lanes * GATHERED)
         )
-        packed = int(p.size[0]) * int(p.size[1]) * p.ic * COSTS[t.isa.name].pack
+        packed = int(p.size[0]) * int(p.size[1]) * p.ic * costs_of(t.isa).pack
         panels = columns * p.ic * t.dtype.itemsize  # every block of channels reads them anew
-        rate = COSTS[t.isa.name].stream * (CACHED if panels <= t.isa.l2 // 2 else 1)
+        rate = costs_of(t.isa).stream * (CACHED if panels <= t.isa.l2 // 2 else 1)
         packed += panels * self.blocks * self.strips / rate
         return p.images * p.groups * (tiles * p.ic + gathered + stored + packed)
 

@@ -25,7 +25,7 @@ from irc.kernels.conv import volume_text
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, LATENCY, LOADS
+from irc.kernels.core.costs import LATENCY, LOADS, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
@@ -104,7 +104,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
         outputs, groups = (p.outputs, 1) if self.depthwise else (p.oc, p.groups)
-        costs, panels, sums = COSTS[t.isa.name], -(-outputs // t.panel), t.rows * t.vectors
+        costs, panels, sums = costs_of(t.isa), -(-outputs // t.panel), t.rows * t.vectors
         step = (LATENCY + self.depthwise) / (1 if sums >= FEWEST_SUMS or p.ic == 1 else 2)
         taps = 0.0
         for start in self._starts:

@@ -20,7 +20,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32, f64
 from irc.kernels.core.base import Array, Packed
-from irc.kernels.core.costs import COSTS, LATENCY
+from irc.kernels.core.costs import LATENCY, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -228,7 +228,7 @@ class DotsGemmKernel(GemmKernel):
 
     def cycles(self, problem: GemmProblem) -> float:
         m, n, k, t = likely(problem.m), likely(problem.n), likely(problem.k), self.tile
-        costs, blocks = COSTS[t.isa.name], -(-k * t.dtype.itemsize // BLOCK)
+        costs, blocks = costs_of(t.isa), -(-k * t.dtype.itemsize // BLOCK)
         total = 0.0
         for height, down in _tiles(m, t.rows):
             for width, across in _tiles(n, self.width):

@@ -20,7 +20,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, f64
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, ROW_ENDED, tile_cycles
+from irc.kernels.core.costs import ROW_ENDED, costs_of, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
@@ -320,12 +320,12 @@ class GemmKernel(Kernel[GemmProblem]):
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
         if problem.dtype in (f32, f64):
-            for tile in COSTS[isa.name].tiles:
+            for tile in costs_of(isa).tiles:
                 constant = bool(problem.matrices)
                 yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, constant, tile)
 
     def cycles(self, problem: GemmProblem) -> float:
-        m, n, k, costs = likely(problem.m), likely(problem.n), likely(problem.k), COSTS[self.tile.isa.name]
+        m, n, k, costs = likely(problem.m), likely(problem.n), likely(problem.k), costs_of(self.tile.isa)
         few = FEW_ROWS if 1 < m < 4 else 1.0
         packing = m * k * costs.pack * few
         if not self.b_constant:
@@ -335,7 +335,7 @@ class GemmKernel(Kernel[GemmProblem]):
     def product_cycles(self, problem: GemmProblem) -> float:
         """Estimate the cycles of multiplying and of waiting for B."""
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
-        waiting = problem.streamed * t.dtype.itemsize / COSTS[t.isa.name].stream
+        waiting = problem.streamed * t.dtype.itemsize / costs_of(t.isa).stream
         ended = m * ROW_ENDED if n % t.lanes else 0
         return likely(problem.count) * (tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k + waiting + ended)
 

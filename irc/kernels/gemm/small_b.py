@@ -18,7 +18,7 @@ from irc.expr import Expr
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
 from irc.kernels.core.base import RESIDUALS, Kernel
-from irc.kernels.core.costs import COSTS
+from irc.kernels.core.costs import costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -262,7 +262,7 @@ class SmallBGemmKernel(GemmKernel):
             return
         if not 0 < int(k) <= DEEPEST or int(n) * int(k) * dtype.itemsize > isa.l2 * SHARE:
             return
-        for tile in COSTS[isa.name].tiles:
+        for tile in costs_of(isa).tiles:
             if likely(m) >= tile[0]:
                 yield cls.of_depth(isa, dtype, m, n, int(k), problem.epilogue, tile)
 

@@ -24,7 +24,7 @@ from irc.expr import Expr, constant_of
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, u16
 from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import BLOCK, CONFIGURE, COSTS, SPLIT_PRODUCTS, SPLITTING, SPLITTING_B, unit_of
+from irc.kernels.core.costs import BLOCK, CONFIGURE, SPLIT_PRODUCTS, SPLITTING, SPLITTING_B, costs_of, unit_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import AVX512, Isa
 from irc.kernels.core.problem import likely
@@ -89,7 +89,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
     def cycles(self, problem: GemmProblem) -> float:
         m, n, k = likely(problem.m), int(problem.n), int(problem.k)
         if not self.heights:
-            costs = COSTS[AVX512.name]
+            costs = costs_of(AVX512)
             return likely(problem.count) * n * k * (m / (VECTOR.lanes * AVX512.fma * FEW) + 2 / costs.stream)
         covered = m * (-(-n // TILE_ROWS) * TILE_ROWS) * (-(-k // CHUNK) * CHUNK)
         cycles = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]

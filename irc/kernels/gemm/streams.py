@@ -15,7 +15,7 @@ from typing import Self
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels.core.costs import COSTS
+from irc.kernels.core.costs import costs_of
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -158,7 +158,7 @@ class StreamsGemmKernel(GemmKernel):
 
     def cycles(self, problem: GemmProblem) -> float:
         m, n, k, t, g = int(problem.m), likely(problem.n), likely(problem.k), self.tile, self._at_once
-        costs = COSTS[t.isa.name]
+        costs = costs_of(t.isa)
         step = max(m * g / t.isa.fma, (g + m) / 2, m) / REACHED
         pieces = -(-n // self._fit)
         products = (k // g + k % g) * (-(-n // t.lanes) * step + pieces * ROW_STARTED)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels.core.costs import COSTS, ROW_ENDED, tile_cycles
+from irc.kernels.core.costs import ROW_ENDED, costs_of, tile_cycles
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -268,12 +268,12 @@ class StripsGemmKernel(GemmKernel):
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[StripsGemmKernel]:
         if problem.dtype in (f32, f64) and not problem.matrices and problem.a[3] == 1:
-            for tile in COSTS[isa.name].tiles:
+            for tile in costs_of(isa).tiles:
                 yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, False, tile)
 
     def cycles(self, problem: GemmProblem) -> float:
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
-        costs = COSTS[t.isa.name]
+        costs = costs_of(t.isa)
         times = -(-m // (t.rows * TILES_PER_TASK))
         packed = n % t.panel if m <= t.rows and problem.b[3] == 1 else n  # columns
         packing = -(-packed // t.panel) * t.panel * k * times * (COPIED if problem.b[3] == 1 else costs.pack)

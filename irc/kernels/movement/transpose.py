@@ -15,7 +15,7 @@ from typing import Self
 
 from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Array, Kernel, Sizes
-from irc.kernels.core.costs import COSTS
+from irc.kernels.core.costs import costs_of
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -158,7 +158,7 @@ class TransposeKernel(Kernel[TransposeProblem]):
 
     def cycles(self, problem: TransposeProblem) -> float:
         elements = likely(product((problem.rows[0], problem.cols[0], *(extent for extent, _, _ in problem.outer))))
-        return 2 * elements * self.tile.dtype.itemsize / COSTS[self.tile.isa.name].stream
+        return 2 * elements * self.tile.dtype.itemsize / costs_of(self.tile.isa).stream
 
     @property
     def label(self) -> str:
