@@ -6,17 +6,19 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from irc.expr import Const, Expr, Load, Var
+from irc.expr import Const, Expr, Load, Var, index
 from irc.fusion.group import Group
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import i64
 from irc.loops.builder import LOCAL_BYTES
 from irc.loops.ir import Alloc, Buffer, Let
-from irc.loops.schedule import TILE_VAR, Axis, Scalars, TileReducer, loop, tile_of
-from irc.loops.simplify import share, substitute
+from irc.loops.joined_axes import JoinedAxes
+from irc.loops.schedule import TILE_VAR, Axis, Scalars, Tile, TileReducer, loop, tile_of
+from irc.loops.simplify import depends, share, substitute
 from irc.loops.split import Element, Splitter
 from irc.loops.stages import emit_nest, merged_reductions
+from irc.traversal import replaced
 
 if TYPE_CHECKING:
     from irc.loops.lower import Scope
@@ -48,6 +50,22 @@ class RowEmitter:
         moving = [k for k, size in enumerate(self.frame.shape) if size != 1]
         self.vector = moving[-1] if moving and moving[-1] not in self.frame.reduced else None
         self.home: dict[Value, Buffer] = {}
+        self.joined = self._joined()
+
+    def _joined(self) -> JoinedAxes | None:
+        """Join the axis of the vectors and the one before it, where neither is reduced and all loads allow it."""
+        shape = self.frame.shape
+        before = [k for k in range(self.vector or 0) if shape[k] != 1]
+        if self.vector is None or not before or before[-1] in self.frame.reduced:
+            return None
+        outer, inner = (Axis(self.outer[k], shape[k]) for k in (before[-1], self.vector))
+        at = [self.outer.get(k) or self._variable(size) for k, size in enumerate(shape)]
+        elements: list[Expr] = []
+        for value in self.group.stages:
+            places = self.frame.places(value.shape)
+            assert places is not None
+            elements.append(self.scope.inliner.at(value, tuple(at[k] for k in places)))
+        return JoinedAxes.of(self.ranges, outer, inner, self.b.name("i"), elements)
 
     def _variable(self, size: Dim) -> Var:
         var = self.b.name("i")
@@ -57,10 +75,13 @@ class RowEmitter:
     def run(self) -> None:
         self._place_stages()
         with ExitStack() as stack:
-            outer = [k for k in self.outer if k != self.vector]
-            self._outer_loops(stack, outer)
+            outer = [Axis(var, self.frame.shape[k]) for k, var in self.outer.items() if k != self.vector]
             self.tile = None
-            if self.vector is not None:
+            if self.joined is not None:
+                self.tile = self._joined_tile(stack, [x for x in outer if x != self.joined.outer], self.joined)
+            else:
+                self._outer_loops(stack, outer)
+            if self.vector is not None and self.tile is None:
                 axis = Axis(self.outer[self.vector], self.frame.shape[self.vector])
                 self.tile = tile_of(self.b, stack, axis, "serial" if outer else "parallel")
             for value in self.group.stages:
@@ -69,18 +90,50 @@ class RowEmitter:
                 else:
                     self._reduced(value)
 
-    def _outer_loops(self, stack: ExitStack, outer: list[int]) -> None:
+    def _outer_loops(self, stack: ExitStack, outer: list[Axis]) -> None:
         """Open loops over these axes; one loop over all if the first may have too few iterations for all threads."""
-        b, extents = self.b, [self.frame.shape[k] for k in outer]
-        if len(outer) < 2 or (extents[0].const or 0) >= MANY:
-            for n, k in enumerate(outer):
-                stack.enter_context(loop(b, self.outer[k], extents[n], "parallel" if n == 0 else "serial"))
+        b = self.b
+        if len(outer) < 2 or (outer[0].size or 0) >= MANY:
+            for n, axis in enumerate(outer):
+                stack.enter_context(loop(b, axis.var, axis.extent, "parallel" if n == 0 else "serial"))
             return
-        rest: Expr = stack.enter_context(b.for_(product(extents), "parallel", "n"))
-        for n in reversed(range(1, len(outer))):
-            b.add(Let(self.outer[outer[n]], rest % extents[n]))
-            rest = rest // extents[n]
-        b.add(Let(self.outer[outer[0]], rest))
+        rest: Expr = stack.enter_context(b.for_(product(axis.extent for axis in outer), "parallel", "n"))
+        for axis in reversed(outer[1:]):
+            b.add(Let(axis.var, rest % axis.extent))
+            rest = rest // axis.extent
+        b.add(Let(outer[0].var, rest))
+
+    def _joined_tile(self, stack: ExitStack, outer: list[Axis], joined: JoinedAxes) -> Tile:
+        """Open the loops over the other axes and the tiles of the joined one."""
+        whole, width = joined.whole, joined.width(product(axis.extent for axis in outer))
+        count = whole.extent.ceildiv(width)
+        n = self._variable(count)
+        self._outer_loops(stack, [*outer, Axis(n, count)])
+        start = self.b.let(n * width, "start")
+        if whole.extent % width == 0:
+            return Tile(whole, start, index(width), width)
+        return Tile(whole, start, self.b.let((index(whole.extent) - start).min(width), "width"), width)
+
+    def _by_position(self, e: Expr) -> Expr:
+        """Write loads that move along joined axes by their position."""
+        joined = self.joined
+        if joined is None:
+            return e
+        moving: set[Expr] = {joined.outer.var, joined.inner.var}
+
+        def moved(x: Expr) -> Expr | None:
+            if not isinstance(x, Load) or not any(depends(i, moving) for i in x.index):
+                return None
+            position = joined.position(self.ranges, x.index, x.buffer.shape)
+            return Load(self.scope.lowering.flat(x.buffer), (position,))
+
+        return replaced(e, moved)
+
+    def _store(self, buffer: Buffer, at: tuple[Expr, ...], place: dict[Expr, Expr], value: Expr) -> None:
+        """Store an element of the tile."""
+        if self.joined is not None:
+            at, buffer = (self.joined.position(self.ranges, at, buffer.shape),), self.scope.lowering.flat(buffer)
+        self.b.store(buffer, tuple(substitute(i, place) for i in at), value)
 
     # ------------------------------------------------------------------ placement
     def _place_stages(self) -> None:
@@ -159,7 +212,7 @@ class RowEmitter:
         local = home.where == "local"
         inner = {k: self._variable(frame.shape[k]) for k in sorted(frame.reduced) if frame.shape[k] != 1}
         at = tuple(inner.get(k) or self.outer.get(k) or Const(0, i64) for k in range(len(frame.shape)))
-        e = self.scope.element(value, at)
+        e = self._by_position(self.scope.element(value, at))
         target = tuple(at[k] for k in sorted(frame.reduced)) if local else at
         axes = [Axis(var, frame.shape[k]) for k, var in inner.items()]
         if local:
@@ -177,7 +230,7 @@ class RowEmitter:
                 return
             with b.for_(self.tile.length, "simd", "t") as t:
                 place = self._tile_place(t)
-                b.store(home, tuple(substitute(i, place) for i in target), share(b, substitute(e, place)))
+                self._store(home, target, place, share(b, substitute(e, place)))
 
     def _tile_place(self, t: Expr) -> dict[Expr, Expr]:
         assert self.tile is not None
@@ -187,7 +240,7 @@ class RowEmitter:
         places = self.frame.places(value.shape)
         assert places is not None
         at = tuple(Const(0, i64) if k in self.frame.reduced else self.outer.get(k) or Const(0, i64) for k in places)
-        e = self.scope.element(value, at)
+        e = self._by_position(self.scope.element(value, at))
         if self.tile is None:
             self._scalar(value, at, e)
         else:
@@ -210,6 +263,5 @@ class RowEmitter:
         with b.for_(tile.length, "simd", "t") as t:
             b.store(held, t, share(b, row(t)))
             if value in self.group.results:
-                place = self._tile_place(t)
-                b.store(self.scope.lowering.buffer(value), tuple(substitute(i, place) for i in at), Load(held, (t,)))
+                self._store(self.scope.lowering.buffer(value), at, self._tile_place(t), Load(held, (t,)))
         self.scope.local[value] = lambda _at: Load(held, (TILE_VAR,))  # pyright: ignore[reportUnknownLambdaType]

@@ -145,12 +145,12 @@ def _merged_axes(
     if any(x.buffer.root.where == "local" for x in loads):
         return axes, stores, values
     positions = [*stores, *(ranges.flat(x.index, x.buffer.shape) for x in loads)]
-    pinned: set[Expr] = set[Expr]().union(*(_pinned(e) for e in values))
+    pinned: set[Expr] = set[Expr]().union(*(pinned_in(e) for e in values))
     plan = list(axes)
     k = len(plan) - 1
     while k > 0:
         outer, inner = plan[k - 1], plan[k]
-        if outer.var not in pinned and inner.var not in pinned and all(_mergeable(p, outer, inner) for p in positions):
+        if outer.var not in pinned and inner.var not in pinned and all(mergeable(p, outer, inner) for p in positions):
             whole = Axis(inner.var, outer.extent * inner.extent)
             gone = {local_name(outer.var): 0}
             positions = [p.subs(gone) for p in positions]
@@ -174,7 +174,7 @@ def _rescoped(p: Dim, var: Var, ranges: Ranges) -> Dim:
     return p.subs({local_name(var): ranges.symbol(var)})
 
 
-def _pinned(e: Expr) -> set[Expr]:
+def pinned_in(e: Expr) -> set[Expr]:
     """Collect the variables used otherwise than linearly in a load's index."""
     loads = [x for x in walk(e) if isinstance(x, Load)]
     found: set[Expr] = set()
@@ -189,7 +189,7 @@ def _pinned(e: Expr) -> set[Expr]:
     return found
 
 
-def _mergeable(p: Dim, outer: Axis, inner: Axis) -> bool:
+def mergeable(p: Dim, outer: Axis, inner: Axis) -> bool:
     a, c = coefficient(p, local_name(outer.var)), coefficient(p, local_name(inner.var))
     return a is not None and c is not None and a == c * inner.extent
 
