@@ -77,7 +77,8 @@ class Draft(Net):
         """Finish the model.  Its output has the element type that ONNX infers: f32 where it infers none."""
         self.node("Identity", [result], "y")
         graph = helper.make_graph(self.nodes, family, self.inputs, [], self.weights)
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
+        made = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         types = {v.name: v.type.tensor_type.elem_type for v in shape_inference.infer_shapes(made).graph.value_info}
         made.graph.output.append(helper.make_tensor_value_info("y", types.get("y", TensorProto.FLOAT), None))
         return Layer(family, self.text, made, self.feeds)
@@ -212,6 +213,19 @@ def half(d: Draft) -> str:
         return d.node("MatMul", [d.x(m, k), d.node("Cast", [weights], to=TensorProto.FLOAT)])
     d.text = f"all in f16, {m}x{k} . {k}x{n}"
     return d.node("MatMul", [d.x(m, k, dtype=np.float16), weights])
+
+
+def compressed(d: Draft) -> str:
+    """A product with weights of 4 bits and a scale for each block of a column, as decoders have them."""
+    m, k, n = d.pick(1, 1, 1, 4, 16, 64), d.pick(256, 768, 1000, 2048, 4096), d.pick(256, 768, 1000, 3072, 8192)
+    block, own = d.pick(32, 64, 128), d.pick(True, False)
+    d.text = f"weights of 4 bits in {block}{' with zero points' if own else ''}, {m}x{k} . {k}x{n}"
+    blocks = -(-k // block)
+    packed = d.random.integers(0, 256, (n, blocks, block // 2)).astype(np.uint8)
+    operands = [d.x(m, k), d.constant(packed), d.constant((0.01 * d.random.random(n * blocks)).astype(np.float32))]
+    if own:
+        operands.append(d.constant(d.random.integers(0, 256, n * -(-blocks // 2)).astype(np.uint8)))
+    return d.node("MatMulNBits", operands, domain="com.microsoft", K=k, N=n, bits=4, block_size=block)
 
 
 def quantized(d: Draft) -> str:

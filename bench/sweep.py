@@ -52,6 +52,7 @@ FAMILIES: dict[str, Callable[[Draft], str]] = {
     "grouped": partial(layers.attention, shared=(2, 4, 8)),
     "recurrent": layers.recurrent,
     "half": layers.half,
+    "compressed": layers.compressed,
     "quantized": layers.quantized,
     "elementwise": loops.elementwise,
     "norm": loops.norm,

@@ -104,6 +104,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         integer_convolutions,
         integer_products,
         late_squeezes,
+        narrow_weights,
         texts,
         transposed_conv,
         trim_taps,
@@ -116,6 +117,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     fake: Pass = ("fake-quantized", lambda graph, sink: fake_quantized.run(graph, isa))
     integers: Pass = ("integer-products", lambda graph, sink: integer_products.run(graph, isa))
     windows: Pass = ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa))
+    narrow: Pass = ("narrow-weights", lambda graph, sink: narrow_weights.run(graph, isa))
     wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
     again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph, isa, precision))
@@ -135,7 +137,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         return (*COMPILE_C[:at], strings, *_each(decoders), *COMPILE_C[at:])
     first = (strings, *_each(decoders, wide, early, convolutions, seen, few))
     folded = [name for name, _ in COMPILE_C].index("fold")
-    before = (*COMPILE_C[:folded], *_each(fake, integers, windows), *COMPILE_C[folded:at])
+    before = (*COMPILE_C[:folded], *_each(fake, integers, windows, narrow), *COMPILE_C[folded:at])
     return (*before, *first, *COMPILE_C[at:], *_each(again, *kernels))
 
 

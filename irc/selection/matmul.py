@@ -17,7 +17,8 @@ from irc.kernels.core.costs import AGAIN, AGAIN_FAR, APART, FUNCTION
 from irc.kernels.core.epilogue import Axes, Epilogue, axes_of
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import select
-from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.problem import GemmProblem, Narrow
+from irc.layout.narrow_weights import NarrowConstant
 from irc.ops.matmul import MatMul
 from irc.selection.selector import Selection, Selector, worthwhile
 
@@ -183,7 +184,15 @@ def _problem(
         c=(i[3], j[3], m[3]),
         matrices=math.prod(_lead_shape(p, right)) if constant else 0,
         slots=tuple(zip(i[4:], j[4:], m[4:], strict=True)),
+        narrow=_narrow(p, right),
     )
+
+
+def _narrow(p: Product, right: Access) -> Narrow | None:
+    """Tell how the file stores a constant that is read as it stands."""
+    const = right.value.const
+    whole = right.offset == 0 and right.strides == (*[ZERO] * len(p.lead), ZERO, ONE, p.n)
+    return const.narrow if whole and isinstance(const, NarrowConstant) else None
 
 
 def _constant(p: Product, right: Access) -> bool:
@@ -213,4 +222,6 @@ def _pack(selector: Selector, kernel: Kernel[GemmProblem], problem: GemmProblem,
         return np.lib.stride_tricks.as_strided(flat, (*lead, k, n), [s * flat.itemsize for s in steps])
 
     key = (right.value, right.offset, steps, tuple(lead), n, k)
+    if kernel.takes_narrow and isinstance(source, NarrowConstant):
+        return selector.constant(packed, source.rows, key, right.value.name)
     return selector.constant(packed, matrices, key, right.value.name)

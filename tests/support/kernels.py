@@ -25,7 +25,7 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, Problem
 from irc.kernels.core.registry import candidates, select
 from irc.kernels.gemm.packed import GemmKernel
-from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.problem import GemmProblem, Narrow
 from irc.kernels.gemm.small_b import SmallBGemmKernel
 from irc.kernels.gemm.split_bf16 import SplitGemmKernel
 from irc.kernels.integer.lstm import QuantizedLstmProblem
@@ -66,6 +66,7 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem.contiguous(plain(f64), 7, 21, M, True),
     GemmProblem.contiguous(BIASED, M, 40, 60, True),
     GemmProblem.contiguous(BIASED, 3, M, M, False),
+    *(replace(GemmProblem.contiguous(BIASED, M, 200, 300, True), narrow=Narrow(4, 32, own)) for own in (False, True)),
     *(GemmProblem.contiguous(BIASED, M, n, 60, n > 2) for n in (2, 4, 7)),
     *(product_of_bytes(M, 70, 33, signed, True) for signed in (False, True)),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 24, 40, (14, 14), (3, 3)), stored=u8, zeroed=True),

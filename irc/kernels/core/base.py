@@ -105,6 +105,11 @@ class Kernel(Generic[P]):
         """Describe the packing of the constant operand; None for a kernel or a problem without one."""
         return None
 
+    @property
+    def takes_narrow(self) -> bool:
+        """Whether that packing is made of the numbers, scales and zero points of the file, not of floats."""
+        return False
+
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         """Compute in NumPy what a call does: the oracle of interpreted programs and tests.
 

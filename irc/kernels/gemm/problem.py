@@ -18,13 +18,26 @@ STREAMED = 1 << 17
 
 
 @dataclass(frozen=True)
+class Narrow:
+    """How a file stores a constant B: whole numbers of `bits` bits, less a zero point, times a scale.
+
+    block: how many that follow one another along k have the same scale and the same zero point.  zeros: whether each
+    block has a zero point of its own; else it is half the range.
+    """
+
+    bits: int
+    block: int
+    zeros: bool
+
+
+@dataclass(frozen=True)
 class GemmProblem(Problem):
     """C[i, j, m, n] = epilogue(Σ A[i, j, m, k] · B[i, j, k, n]).
 
     batch: extents of i and j.  a, b: strides along i, j, rows and columns; c: along i, j and rows, its columns stand
     side by side.  matrices: of a constant B, how many there are, its strides along i and j then in matrices, [k, n]
     each; 0: B is an operand of the run.  slots: strides of the epilogue's operands along i, j and rows (m); rows and
-    columns of the epilogue are m and n.
+    columns of the epilogue are m and n.  narrow: how the file stores a single constant B, if not as floats.
     """
 
     epilogue: Epilogue
@@ -37,6 +50,7 @@ class GemmProblem(Problem):
     c: tuple[Dim, Dim, Dim]
     matrices: int
     slots: tuple[tuple[Dim, Dim, Dim], ...]
+    narrow: Narrow | None = None
 
     @classmethod
     def contiguous(
@@ -65,6 +79,8 @@ class GemmProblem(Problem):
         if not (self.m.is_const and self.n.is_const and self.k.is_const):
             return None
         what = "weights" if self.matrices else "operands"
+        if self.narrow is not None:
+            what = f"weights of {self.narrow.bits} bits in blocks of {self.narrow.block}"
         return f"product {self.precision} {self.dtype.name} {self.m}x{self.n}x{self.k} {what}"
 
     @property

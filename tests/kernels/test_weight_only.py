@@ -1,0 +1,120 @@
+"""Matrix products with weights of few bits, against the definition in f64."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.ir.dim import Dim
+from irc.kernels import ISAS, plain
+from irc.kernels.core.registry import select
+from irc.kernels.gemm.problem import GemmProblem, Narrow
+from irc.kernels.gemm.weight_only import WeightOnlyGemmKernel
+from tests.kernels.test_kernels import M, Pool, build, close, compilers, invoke, noise, residual
+
+pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+FORMATS = [Narrow(4, 32, False), Narrow(4, 16, True), Narrow(8, 64, True), Narrow(2, 128, False)]
+
+
+def problem(m: Any, n: int, k: int, narrow: Narrow, fused: bool = False) -> GemmProblem:
+    return replace(GemmProblem.contiguous(residual() if fused else plain(), m, n, k, True), narrow=narrow)
+
+
+def weights(n: int, k: int, narrow: Narrow) -> tuple[Any, Any]:
+    """B[k, n] in f64, and its rows as constants state them."""
+    rng, blocks, most = np.random.default_rng(n * k), -(-k // narrow.block), 1 << narrow.bits
+    q, scale = rng.integers(0, most, (n, k)), ((rng.random((n, blocks)) + 0.5) / most).astype(np.float32)
+    zero = rng.integers(0, most, (n, blocks)) if narrow.zeros else np.full((n, blocks), most // 2)
+    of = np.arange(k) // narrow.block
+    rows = [q, scale, *([zero] if narrow.zeros else [])]
+    return ((q - zero[:, of]) * scale[:, of].astype(np.float64)).T, np.concatenate(rows, 1).astype(np.float32)
+
+
+def run(lib: Any, g: WeightOnlyGemmKernel, m: int, n: int, k: int, a: Any = None, pool: Pool | None = None) -> Any:
+    """Return (what it computes, what it should); rows of A and C have gaps, and those of C are not touched."""
+    b, rows = weights(n, k, g.narrow)
+    packed = g.pack_b(rows, k)
+    assert packed.size == g.packed_bytes(n, k)
+    assert np.allclose(g.unpack_b(packed, n, k), b, rtol=1e-6)
+    a = noise(m, k) if a is None else a
+    given, c = np.full((m, k + 3), 99, np.float32), np.full((m, n + 2), 77, np.float32)
+    given[:, :k] = a
+    slots = [noise(n), noise(m), noise(1), noise(m, n)] if g.epilogue.slots else []
+    scratch = np.full(int(g.scratch(problem(m, n, k, g.narrow))) // 4, np.nan, np.float32)
+    strides = {"m": m, "n": n, "k": k, "a_row": k + 3, "a_col": 1, "c_row": n + 2, "s1_row": 1, "s3_row": n}
+    invoke(lib, g, given, packed, *slots, c, scratch, *[strides[name] for name in g.sizes], pool=pool)
+    with np.errstate(invalid="ignore"):
+        wanted = a.astype(np.float64) @ b
+    if slots:
+        wanted = np.maximum(wanted + slots[0], 0) * slots[1][:, None] * slots[2] + slots[3]
+    assert (c[:, n:] == 77).all()
+    return c[:, :n], wanted
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "sse", "plain"])
+@pytest.mark.parametrize("narrow", FORMATS, ids=str)
+def test_edges(tmp_path: Path, isa: str, narrow: Narrow) -> None:
+    """Any rows, columns and depth, tiles of all widths, with and without an epilogue."""
+    kernels = [
+        k
+        for fused in (True, False)
+        for k in WeightOnlyGemmKernel.candidates(problem(M, 9, 9, narrow, fused), ISAS[isa])
+    ]
+    lib = build(tmp_path, kernels)
+    for kernel, (m, n, k) in itertools.product(kernels, ((1, 70, 300), (3, 1, 5), (kernels[0].tile.rows + 1, 64, 128))):
+        found, wanted = run(lib, kernel, m, n, k)
+        close(found, wanted, k)
+
+
+def test_rows_with_infinities_are_computed_as_defined(tmp_path: Path) -> None:
+    """An infinity meets numbers that are 0, which gives NaN, and others; other rows stay as they are."""
+    narrow = Narrow(4, 32, True)
+    kernel = next(iter(WeightOnlyGemmKernel.candidates(problem(3, 50, 70, narrow), ISAS["avx2"])))
+    lib = build(tmp_path, [kernel])
+    for odd in (np.inf, -np.inf, np.nan):
+        a = noise(3, 70)
+        a[1, 33] = odd
+        c, wanted = run(lib, kernel, 3, 50, 70, a)
+        assert np.array_equal(c[1], wanted[1].astype(np.float32), equal_nan=True)
+        close(c[::2], wanted[::2], 70)
+
+
+def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
+    kernels = list(WeightOnlyGemmKernel.candidates(problem(M, 300, 400, FORMATS[0]), ISAS["avx2"]))
+    lib = build(tmp_path, kernels)
+    for kernel in kernels:
+        a = noise(5, 400)
+        alone, _ = run(lib, kernel, 5, 300, 400, a)
+        for chunk in (1, 2, 5):
+            pool = Pool(chunk)
+            assert np.array_equal(alone, run(lib, kernel, 5, 300, 400, a, pool)[0])
+            assert pool.calls
+
+
+def test_numpy_oracle() -> None:
+    """What programs are interpreted with computes the same."""
+    for narrow in FORMATS:
+        kernel = next(iter(WeightOnlyGemmKernel.candidates(problem(4, 40, 100, narrow), ISAS["avx512"])))
+        b, rows = weights(40, 100, narrow)
+        a, c = noise(4, 100), np.zeros(160, np.float32)
+        sizes = {"m": 4, "n": 40, "k": 100, "a_row": 100, "a_col": 1, "c_row": 40}
+        kernel.compute([a.reshape(-1), kernel.pack_b(rows, 100)], [c], sizes)
+        close(c.reshape(4, 40), a.astype(np.float64) @ b, 100)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon"])
+def test_selection(isa: str) -> None:
+    """Few rows and unknown ones read weights as they are stored; small matrices are floats in the caches."""
+
+    def chosen(m: Any, n: int, k: int, narrow: Narrow | None) -> bool:
+        given = GemmProblem.contiguous(plain(), m, n, k, True)
+        return isinstance(select(replace(given, narrow=narrow), ISAS[isa]), WeightOnlyGemmKernel)
+
+    assert chosen(1, 3072, 768, FORMATS[0]) and chosen(Dim.symbol("rows"), 3072, 768, FORMATS[0])
+    assert chosen(1, 3072, 768, Narrow(8, 256, False))
+    assert not chosen(1, 3072, 768, None)
