@@ -171,6 +171,36 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
             assert pool.calls == 1
 
 
+SPLIT = [
+    (Case("lstm", "forward", 5, 1, 150, h=True, c=True), 1),
+    (Case("lstm", "reverse", 6, 4, 81, h=True, lengths="int32_t"), 1),
+    (Case("gru", "reverse", 5, 3, 170, h=True, lengths="int64_t"), 2),
+    (Case("gru", "forward", 4, 1, 202), 2),
+    (Case("gru_linear", "forward", 5, 2, 121, h=True, bias=True), 1),
+]
+
+
+@pytest.mark.parametrize(("case", "passes"), SPLIT, ids=str)
+def test_threads_split_the_steps_of_one_task(tmp_path: Path, case: Case, passes: int) -> None:
+    """Where directions and the batch make one task: any cut of the panels gives the same."""
+    kernel = case.kernel("avx512")
+    lib = build(tmp_path, [kernel])
+    alone = run(lib, kernel, case, 4)
+    for chunk in (1, 2, 5):
+        pool = Pool(chunk)  # last first: who comes later must not see what is new
+        for a, b in zip(alone, run(lib, kernel, case, 4, pool), strict=True):
+            assert np.array_equal(a, b)
+        assert 0 < pool.calls <= case.steps * passes
+        assert pool.calls % passes == 0
+
+
+def test_short_steps_are_not_split(tmp_path: Path) -> None:
+    case, pool = Case("lstm", "forward", 5, 1, 64), Pool(1)
+    kernel = case.kernel("avx512")
+    run(build(tmp_path, [kernel]), kernel, case, 3, pool)
+    assert pool.calls == 0
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("isa", ["avx2", "avx512"])
 def test_numpy(case: Case, isa: str) -> None:

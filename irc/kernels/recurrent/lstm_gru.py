@@ -5,8 +5,10 @@ padded: a panel gives all gates of its units in one pass over the state, `rows` 
 second step goes through the panels backwards, so that it begins with what the second cache still holds of weights that
 are larger than it.  The gates' functions and the new state follow vector by vector.
 
-Threads split directions and ranges of the batch, each of which goes through its steps on its own: results do not depend
-on them.
+Threads split directions and ranges of the batch, each of which goes through its steps on its own.  Where that makes one
+task, they split the panels of every step that is long enough for it: the state stands in two places in turn, so that
+nobody writes what somebody else reads, and all meet at the end of a step, those of a GRU also where the products of the
+reset state begin.  Results do not depend on either.
 """
 
 from __future__ import annotations
@@ -37,16 +39,27 @@ PASSES: dict[Cell, tuple[tuple[int, ...], ...]] = {
     "gru_linear": ((0, 1, 2),),
 }
 """The gates of each pass over the weights; one needs the results of the one before."""
+SPLIT_PASS = 60_000  # products of a pass, on average, below which one thread does all of a step
 CHAINS = 8  # sums that are added to independently, at least: two additions a cycle, of four cycles each
 
 _CALL = """
-/* Of one sequence in scratch: the state, the cell (LSTM) or the state after the reset (GRU), then the sums of gates. */
+/* Of one sequence in scratch: the state behind an even number of steps, behind an odd one, the cell (LSTM) or the state
+ * after the reset (GRU), then the sums of gates. */
 IRC_INLINE int64_t ${S}_wide(int64_t hidden) { return (hidden + $L - 1) / $L * $L; }
 IRC_INLINE int64_t ${S}_pitch(int64_t hidden) { return $parts * ${S}_wide(hidden) + $L; }
 
 IRC_INLINE $V ${S}_load(const $T *p, int64_t part) {
     return part < $L ? ${V}_load_part(p, part) : ${V}_load(p);
 }
+
+/* Step t of `height` sequences; x is 0 of those that have ended. */
+typedef struct {
+    int64_t hidden, height, t;
+    const $T *w, *bias;
+    $T *rows;
+    const $T *x[$MR];
+    $T *y[$MR];
+} ${S}_step;
 """
 
 _KEEP = """
@@ -60,27 +73,39 @@ IRC_INLINE $V ${S}_keep($V x) {
 """
 
 _PASS = """
-/* sums of $count gates: all panels of $rows sequences at most. */
-static void ${S}_pass$index($T *rows, int64_t pitch, int64_t height, const $T *h, const $T *w, int64_t hidden,
-                      int64_t backwards) {
-    const int64_t wide = ${S}_wide(hidden), panels = wide / $L;
-    $T *const sums = rows + $first * wide;
-    (void)height;
-    for (int64_t i = 0; i < panels; i++) {
-        const int64_t p = backwards ? panels - 1 - i : i;
-        const $T *const from = w + p * hidden * $count * $L;
+/* Panels begin to end of a step: sums of $count gates, then what is made of them. */
+static void ${S}_pass$index(void *given, int64_t begin, int64_t end) {
+    const ${S}_step *s = given;
+    const int64_t hidden = s->hidden, wide = ${S}_wide(hidden), pitch = ${S}_pitch(hidden);
+    const $T *const h = s->rows + $state * wide;
+    $T *const sums = s->rows + $first * wide;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t p = s->t & 1 ? begin + end - 1 - i : i;
+        const $T *const from = s->w + ($before * wide + p * $count * $L) * hidden;
         $T *const to = sums + p * $L;
 $choose    }
+    for (int64_t r = 0; r < s->height; r++)
+        if (s->x[r]) ${S}_$then(s, r, begin * $L, end * $L);
 }
 """
 
+_ROW = """    const int64_t hidden = s->hidden, wide = ${S}_wide(hidden);
+    $T *const row = s->rows + r * ${S}_pitch(hidden);
+    const $T *const x = s->x[r];
+    $T *const sums = row + 3 * wide;
+"""
+_NEXT = """    $T *const next = row + ((s->t + 1) & 1) * wide, *const y = s->y[r];
+"""
+_STORE = """        ${V}_store(next + j, out);
+        if (part < $L) ${V}_store_part(y + j, out, part);
+        else ${V}_store(y + j, out);
+"""
+
 _LSTM = """
-/* One step of a sequence.  Gates i, o, f, c. */
-static void ${S}_cell($T *row, const $T *x, $T *y, int64_t hidden) {
-    const int64_t wide = ${S}_wide(hidden);
-    $T *const cell = row + wide;
-    const $T *const sums = row + 2 * wide;
-    for (int64_t j = 0; j < hidden; j += $L) {
+/* Units `from` to `to` of a sequence's step.  Gates i, o, f, c. */
+static void ${S}_cell(const ${S}_step *s, int64_t r, int64_t from, int64_t to) {
+$row$next    $T *const cell = row + 2 * wide;
+    for (int64_t j = from; j < to; j += $L) {
         const int64_t part = hidden - j;
         const $V i = ${V}_sigmoid(${V}_load(sums + j) + ${S}_load(x + j, part));
         const $V o = ${V}_sigmoid(${V}_load(sums + wide + j) + ${S}_load(x + hidden + j, part));
@@ -89,43 +114,36 @@ static void ${S}_cell($T *row, const $T *x, $T *y, int64_t hidden) {
         const $V fresh = f * ${V}_load(cell + j) + i * g;
         const $V out = o * ${V}_tanh(fresh);
         ${V}_store(cell + j, fresh);
-        ${V}_store(row + j, out);
-        if (part < $L) ${V}_store_part(y + j, out, part);
-        else ${V}_store(y + j, out);
-    }
+$store    }
 }
 """
 
 _GRU_RESET = """
 /* The gates z, which takes the place of its sum, and r, of which r * h is kept. */
-static void ${S}_reset($T *row, const $T *x, int64_t hidden) {
-    const int64_t wide = ${S}_wide(hidden);
-    $T *const kept = row + wide, *const sums = row + 2 * wide;
-    for (int64_t j = 0; j < hidden; j += $L) {
+static void ${S}_reset(const ${S}_step *s, int64_t r, int64_t from, int64_t to) {
+$row    const $T *const h = row + (s->t & 1) * wide;
+    $T *const kept = row + 2 * wide;
+    for (int64_t j = from; j < to; j += $L) {
         const int64_t part = hidden - j;
         const $V z = ${V}_sigmoid(${V}_load(sums + j) + ${S}_load(x + j, part));
-        const $V r = ${V}_sigmoid(${V}_load(sums + wide + j) + ${S}_load(x + hidden + j, part));
+        const $V reset = ${V}_sigmoid(${V}_load(sums + wide + j) + ${S}_load(x + hidden + j, part));
         ${V}_store(sums + j, z);
-        ${V}_store(kept + j, r * ${V}_load(row + j));
+        ${V}_store(kept + j, reset * ${V}_load(h + j));
     }
 }
 """
 
 _GRU = """
-/* One step of a sequence.  Gates z, r, h. */
-static void ${S}_cell($T *row, const $T *x, $T *y, int64_t hidden$bias) {
-    const int64_t wide = ${S}_wide(hidden);
-    const $T *const sums = row + 2 * wide;
-    for (int64_t j = 0; j < hidden; j += $L) {
+/* Units `from` to `to` of a sequence's step.  Gates z, r, h. */
+static void ${S}_cell(const ${S}_step *s, int64_t r, int64_t from, int64_t to) {
+$row$next    const $T *const h = row + (s->t & 1) * wide;
+    for (int64_t j = from; j < to; j += $L) {
         const int64_t part = hidden - j;
-        const $V before = ${V}_load(row + j);
+        const $V before = ${V}_load(h + j);
         $V inner = ${V}_load(sums + 2 * wide + j);
 $functions        const $V fresh = ${V}_tanh(${S}_load(x + 2 * hidden + j, part) + inner);
         const $V out = (1 - z) * fresh + z * before;
-        ${V}_store(row + j, out);
-        if (part < $L) ${V}_store_part(y + j, out, part);
-        else ${V}_store(y + j, out);
-    }
+$store    }
 }
 """
 
@@ -133,41 +151,39 @@ _KEPT = """        const $V z = ${V}_load(sums + j);
 """
 
 _LINEAR = """        const $V z = ${V}_sigmoid(${V}_load(sums + j) + ${S}_load(x + j, part));
-        const $V r = ${V}_sigmoid(${V}_load(sums + wide + j) + ${S}_load(x + hidden + j, part));
-$inner        inner = r * inner;
+        const $V reset = ${V}_sigmoid(${V}_load(sums + wide + j) + ${S}_load(x + hidden + j, part));
+$inner        inner = reset * inner;
 """
 
 _SEQUENCES = """
-/* All steps of `height` sequences from the n-th on, in direction d. */
-static void ${S}_sequences(const ${S}_args *g, int64_t d, int64_t n, int64_t height) {
+/* All steps of `height` sequences from the n-th on, in direction d; with a pool, its threads split each. */
+static void ${S}_sequences(const ${S}_args *g, int64_t d, int64_t n, int64_t height, const irc_pool *pool) {
     const int64_t hidden = g->hidden, wide = ${S}_wide(hidden), pitch = ${S}_pitch(hidden);
     $T *const rows = g->scratch + (d * g->batch + n) * pitch;
-    const $T *const w = g->w + d * hidden * wide * $gates;
+    ${S}_step s = {hidden, height, 0, g->w + d * hidden * wide * $gates, $bias, rows, {0}, {0}};
     const int reverse = $reverse;
     int64_t counts[$MR], most = 0;
     for (int64_t r = 0; r < height; r++) {
         $T *const row = rows + r * pitch;
         counts[r] = g->steps;$clamp
         if (counts[r] > most) most = counts[r];
-        for (int64_t j = 0; j < 2 * wide; j++) row[j] = 0;
+        for (int64_t j = 0; j < 3 * wide; j++) row[j] = 0;
 $start    }
-    for (int64_t t = 0; t < most; t++) {
-        const $T *x[$MR];
-        $T *y[$MR];
+    for (int64_t t = s.t = 0; t < most; s.t = ++t) {
         for (int64_t r = 0; r < height; r++) {
             const int64_t at = reverse ? counts[r] - 1 - t : t;
-            x[r] = t < counts[r] ? g->x + at * g->x_step + (n + r) * g->x_batch + d * g->x_direction : 0;
-            y[r] = g->y + at * g->y_step + (n + r) * g->y_batch + d * g->y_direction;
+            s.x[r] = t < counts[r] ? g->x + at * g->x_step + (n + r) * g->x_batch + d * g->x_direction : 0;
+            s.y[r] = g->y + at * g->y_step + (n + r) * g->y_batch + d * g->y_direction;
         }
 $step    }
     for (int64_t r = 0; r < height; r++) {
-        const $T *const row = rows + r * pitch;
+        const $T *const row = rows + r * pitch, *const h = row + (counts[r] & 1) * wide;
         const int64_t at = (d * g->batch + n + r) * hidden;
         for (int64_t t = counts[r]; t < g->steps; t++) {
             $T *const to = g->y + t * g->y_step + (n + r) * g->y_batch + d * g->y_direction;
             for (int64_t j = 0; j < hidden; j++) to[j] = 0;
         }
-        for (int64_t j = 0; j < hidden; j++) g->y_h[at + j] = row[j];
+        for (int64_t j = 0; j < hidden; j++) g->y_h[at + j] = h[j];
 $end    }
 }
 
@@ -179,15 +195,16 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const int64_t tiles = ${S}_tiles(g), low = g->batch / tiles, extra = g->batch % tiles;
     for (; begin < end; begin++) {
         const int64_t i = begin % tiles;
-        ${S}_sequences(g, begin / tiles, i * low + (i < extra ? i : extra), low + (i < extra));
+        ${S}_sequences(g, begin / tiles, i * low + (i < extra ? i : extra), low + (i < extra), 0);
     }
 }
 
 void $S($parameters) {
     if (g->batch <= 0 || g->hidden <= 0) return;
     const int64_t tasks = ${S}_tiles(g) * $directions;
-    const double work = (double)g->steps * (double)g->batch * (double)g->hidden * (double)g->hidden * $work;
-    if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
+    const double step = (double)g->batch * (double)g->hidden * (double)g->hidden * $work;
+    if (pool && tasks == 1 && step >= $split) ${S}_sequences(g, 0, 0, g->batch, pool);
+    else if (!pool || tasks < 2 || (double)g->steps * step < $worthwhile) ${S}_part((void *)g, 0, tasks);
     else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
 """
@@ -309,7 +326,7 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
     def scratch_bytes(self, batch: DimLike, hidden: int) -> Dim:
         """Count the bytes of scratch for a call with these sizes."""
         wide, lanes = -(-hidden // self.tile.lanes) * self.tile.lanes, self.tile.lanes
-        return Dim.of(batch) * (self.directions * ((2 + GATES[self.cell]) * wide + lanes) * self.tile.dtype.itemsize)
+        return Dim.of(batch) * (self.directions * ((3 + GATES[self.cell]) * wide + lanes) * self.tile.dtype.itemsize)
 
     def packed_elements(self, hidden: int) -> int:
         """Count the elements of the packed weights."""
@@ -356,69 +373,63 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
         reverse = {"forward": "0", "reverse": "1", "bidirectional": "d == 1"}[self.direction]
         given = names(t) | {
             "S": s,
-            "parts": 2 + GATES[self.cell],
+            "parts": 3 + GATES[self.cell],
             "gates": GATES[self.cell],
             "directions": self.directions,
             "work": f"{self.directions * GATES[self.cell]}.0",
             "worthwhile": WORTHWHILE,
+            "split": SPLIT_PASS * len(passes),
             "reverse": reverse,
             "clamp": clamp if self.lengths else "",
         }
         copy = "        for (int64_t j = 0; j < hidden; j++) {};\n"
         first = "(d * g->batch + n + r) * hidden"
         start = copy.format(f"row[j] = g->h0[{first} + j]") * self.h
-        start += copy.format(f"row[wide + j] = g->c0[{first} + j]") * self.c
-        end = copy.format("g->y_c[at + j] = row[wide + j]") * (self.cell == "lstm")
+        start += copy.format(f"row[2 * wide + j] = g->c0[{first} + j]") * self.c
+        end = copy.format("g->y_c[at + j] = row[2 * wide + j]") * (self.cell == "lstm")
+        bias = "g->bias + d * hidden" if self.bias else "0"
         return [
             prelude(t, plain(t.dtype)),
             definitions(("sigmoid", "tanh"), t.lanes, t.dtype),
             fill(_CALL, **given),
             fill(_KEEP, **given, bytes=t.lanes * t.dtype.itemsize) if max(self.heights) > 1 else "",
-            *(self._pass(i, gates, given) for i, gates in enumerate(passes)),
             self._cell(given),
-            fill(_SEQUENCES, **given, start=start, end=end, step=self._step(), **self.interface),
+            *(self._pass(i, gates, given) for i, gates in enumerate(passes)),
+            fill(_SEQUENCES, **given, start=start, end=end, step=self._step(), bias=bias, **self.interface),
         ]
 
     def _cell(self, given: dict[str, object]) -> str:
+        texts = {"row": fill(_ROW, **given), "next": fill(_NEXT, **given), "store": fill(_STORE, **given)}
         if self.cell == "lstm":
-            return fill(_LSTM, **given)
+            return fill(_LSTM, **given, **texts)
         if self.cell == "gru":
-            return fill(_GRU_RESET, **given) + fill(_GRU, **given, bias="", functions=fill(_KEPT, **given))
-        inner = f"        inner += {self.symbol}_load(bias + j, part);\n" if self.bias else ""
-        bias = f", const {given['T']} *bias" if self.bias else ""
-        return fill(_GRU, **given, bias=bias, functions=fill(_LINEAR, **given, inner=inner))
+            functions = fill(_KEPT, **given)
+            return fill(_GRU_RESET, **given, row=texts["row"]) + fill(_GRU, **given, **texts, functions=functions)
+        inner = f"        inner += {self.symbol}_load(s->bias + j, part);\n" if self.bias else ""
+        return fill(_GRU, **given, **texts, functions=fill(_LINEAR, **given, inner=inner))
 
     def _step(self) -> str:
-        """Print a step of all rows: each pass over the weights, then the cells."""
-        s, done = self.symbol, 0
-        lines: list[str] = []
-        for i, gates in enumerate(PASSES[self.cell]):
-            if i:
-                each = f"if (x[r]) {s}_reset(rows + r * pitch, x[r], hidden);"
-                lines.append(f"for (int64_t r = 0; r < height; r++) {each}")
-            at = f"w + hidden * wide * {done}" if done else "w"
-            state = "rows + wide" if i else "rows"
-            lines.append(f"{s}_pass{i}(rows, pitch, height, {state}, {at}, hidden, t & 1);")
-            done += len(gates)
-        bias = ", g->bias + d * hidden" if self.bias else ""
-        each = f"if (x[r]) {s}_cell(rows + r * pitch, x[r], y[r], hidden{bias});"
-        lines.append(f"for (int64_t r = 0; r < height; r++) {each}")
+        """Print a step of all rows: each pass over the weights, by all threads or by one."""
+        lines = []
+        for i in range(len(PASSES[self.cell])):
+            name = f"{self.symbol}_pass{i}"
+            lines.append(f"if (pool) pool->parallel_for(pool->self, wide / {self.tile.lanes}, {name}, &s);")
+            lines.append(f"else {name}(&s, 0, wide / {self.tile.lanes});")
         return "".join(f"        {line}\n" for line in lines)
 
     def _pass(self, index: int, gates: tuple[int, ...], given: dict[str, object]) -> str:
         """Print `S_products…` for each height, and `S_pass`, which calls them."""
-        count, s = len(gates), self.symbol
+        count, s, last = len(gates), self.symbol, index + 1 == len(PASSES[self.cell])
         run = "{0}_products{1}x{2}(h, pitch, hidden, from, to, wide);"
         calls = [run.format(s, r, count) for r in self.heights]
         choose = "".join(
-            f"        {'if (height == ' + str(r) + ') ' if k + 1 < len(calls) else ''}{call}\n"
+            f"        {'if (s->height == ' + str(r) + ') ' if k + 1 < len(calls) else ''}{call}\n"
             + ("        else\n" if k + 1 < len(calls) else "")
             for k, (r, call) in enumerate(zip(self.heights, calls, strict=True))
         )
         products = "".join(_products(s, r, count, given) for r in self.heights)
-        return products + fill(
-            _PASS, **given, count=count, rows=max(self.heights), index=index, first=2 + gates[0], choose=choose
-        )
+        texts = {"then": "cell" if last else "reset", "state": "2" if index else "(s->t & 1)", "before": gates[0]}
+        return products + fill(_PASS, **given, count=count, index=index, first=3 + gates[0], choose=choose, **texts)
 
 
 def _sigmoid(x: Array) -> Array:
