@@ -14,7 +14,8 @@
  * spinning uses up what the system grants a thread on a processor that others want too, and keeps a processor from a
  * thread that is held up elsewhere; who sleeps is woken at once. */
 #define SPIN_NANOSECONDS 20000
-#define PIECES 8                     /* of a share, at most */
+#define PIECES 8 /* of a share, at most */
+#define LINE 64  /* bytes of a line of a cache */
 
 typedef struct pool pool;
 
@@ -24,32 +25,35 @@ typedef struct {
     pthread_t thread;
 } worker;
 
-/* What is left of a thread's share of a job: pieces `front` to `back` (16 bits each, the lowest) of job number `job`
- * (the highest 32).  Its own thread takes from the front, others from the back. */
+/* A thread's share of a job: iterations `begin` to `begin + size`, in `pieces`.  In `left`, pieces `front` to `back` (16
+ * bits each, the lowest) of job number `job` (the highest 32) are what nobody has begun.  Its own thread takes from the
+ * front, others from the back.  The other fields are read only by who has taken a piece, and written only when all are
+ * finished.  A line of a cache each, in which a thread that waits for a job finds all it needs. */
 typedef struct {
-    atomic_uint_least64_t left;
-    char apart[64 - sizeof(atomic_uint_least64_t)]; /* shares of two threads are not in one line of a cache */
+    _Alignas(LINE) atomic_uint_least64_t left;
+    void (*fn)(void *arg, int64_t begin, int64_t end);
+    void *arg;
+    int64_t begin, size;
+    unsigned pieces;
 } share;
 
+/* What different threads write is in different lines: a line that another thread has written takes as long to come as
+ * tens of additions. */
 struct pool {
     irc_pool face; /* first: a pool is passed around as its face */
     int threads;
     int generation; /* number of forks before the pool was made */
     worker *workers;
     share *shares;
-    pthread_mutex_t busy; /* held during a parallel_for */
-
-    /* The job, published by `epoch`, its number.  It is read only by who has taken a piece of it, and written only when
-     * all pieces are finished. */
-    void (*fn)(void *arg, int64_t begin, int64_t end);
-    void *arg;
-    int64_t n;
     atomic_int stop;
-    atomic_uint epoch;
-    atomic_uint pending; /* pieces that are not finished */
+
+    _Alignas(LINE) pthread_mutex_t busy; /* held during a parallel_for */
+    unsigned job;                        /* the number of the last; read by who holds it */
+
+    _Alignas(LINE) atomic_uint pending; /* pieces that are not finished */
 
     /* Sleeping, once spinning has taken too long. */
-    pthread_mutex_t lock;
+    _Alignas(LINE) pthread_mutex_t lock;
     pthread_cond_t wake, done;
     atomic_int sleepers;
     atomic_int caller_sleeps;
@@ -84,70 +88,68 @@ static uint64_t packed(unsigned job, unsigned front, unsigned back) {
     return (uint64_t)job << 32 | front << 16 | back;
 }
 
-/* Where share k of [0, n) begins: the first n % threads shares are one longer. */
-static int64_t share_begin(const pool *p, int k) {
-    const int64_t longer = p->n % p->threads;
-    return p->n / p->threads * k + (k < longer ? k : longer);
+static unsigned job_of(uint64_t left) {
+    return (unsigned)(left >> 32);
 }
 
-/* The pieces of share k. */
-static unsigned pieces_of(const pool *p, int k) {
-    const int64_t size = share_begin(p, k + 1) - share_begin(p, k);
-    return (unsigned)(size < PIECES ? size : PIECES);
-}
-
-/* Takes half of what is left of share k of that job, or the last piece, and runs it: whether there was any.  A thread
- * that comes late, when the caller is at a later job, finds another number. */
-static int run_pieces(pool *p, int k, unsigned job, int own) {
-    atomic_uint_least64_t *const left = &p->shares[k].left;
-    uint64_t before = atomic_load(left);
+/* Takes half of what is left of that share of that job, or the last piece, and runs it: how many pieces that were.  A
+ * thread that comes late, when the caller is at a later job, finds another number. */
+static unsigned run_pieces(share *s, unsigned job, int own) {
+    uint64_t before = atomic_load(&s->left);
     unsigned first, last;
     do {
         const unsigned front = (unsigned)(before >> 16 & 0xffff), back = (unsigned)(before & 0xffff);
-        if ((unsigned)(before >> 32) != job || front >= back) return 0;
+        if (job_of(before) != job || front >= back) return 0;
         const unsigned many = (back - front + 1) / 2;
         first = own ? front : back - many;
         last = first + many;
         const uint64_t after = own ? packed(job, last, back) : packed(job, front, first);
-        if (atomic_compare_exchange_weak(left, &before, after)) break;
+        if (atomic_compare_exchange_weak(&s->left, &before, after)) break;
     } while (1);
-    const int64_t begin = share_begin(p, k), size = share_begin(p, k + 1) - begin, pieces = pieces_of(p, k);
-    p->fn(p->arg, begin + size / pieces * first + size % pieces * first / pieces,
-          begin + size / pieces * last + size % pieces * last / pieces);
-    if (atomic_fetch_sub(&p->pending, last - first) == last - first && atomic_load(&p->caller_sleeps)) {
+    const int64_t each = s->size / s->pieces, rest = s->size % s->pieces;
+    s->fn(s->arg, s->begin + each * first + rest * first / s->pieces,
+          s->begin + each * last + rest * last / s->pieces);
+    return last - first;
+}
+
+static void finish(pool *p, unsigned pieces) {
+    if (pieces && atomic_fetch_sub(&p->pending, pieces) == pieces && atomic_load(&p->caller_sleeps)) {
         pthread_mutex_lock(&p->lock);
         pthread_cond_signal(&p->done);
         pthread_mutex_unlock(&p->lock);
     }
-    return 1;
 }
 
 /* Runs the thread's own share, then what is left of the others. */
 static void run_job(pool *p, int index, unsigned job) {
     for (int k = 0; k < p->threads; ++k) {
-        const int at = (index + k) % p->threads;
-        while (run_pieces(p, at, job, k == 0)) continue;
+        share *const s = &p->shares[(index + k) % p->threads];
+        unsigned done = 0, more;
+        while ((more = run_pieces(s, job, k == 0)) > 0) done += more;
+        finish(p, done);
     }
 }
 
-/* Spins until *x is `value` (equal: 1) or something else (0); whether that came about in time. */
-static int spin(atomic_uint *x, unsigned value, int equal) {
-    const int64_t limit = nanoseconds() + SPIN_NANOSECONDS;
-    do {
-        for (int k = 0; k < 64; ++k) {
-            if ((atomic_load_explicit(x, memory_order_acquire) == value) == equal) return 1;
-            pause_thread();
-        }
-    } while (nanoseconds() < limit);
-    return 0;
+/* Whether the share is of another job than `seen`. */
+static int has_job(share *s, unsigned seen) {
+    return job_of(atomic_load(&s->left)) != seen;
 }
 
-/* Waits until the epoch is no longer `seen`. */
-static void wait_for_job(pool *p, unsigned seen) {
-    if (spin(&p->epoch, seen, 0)) return;
+/* Whether nothing is left to be finished. */
+static int is_done(pool *p) {
+    return atomic_load(&p->pending) == 0;
+}
+
+/* Waits until the share is of another job than `seen`. */
+static void wait_for_job(pool *p, share *s, unsigned seen) {
+    for (int64_t limit = nanoseconds() + SPIN_NANOSECONDS; nanoseconds() < limit;)
+        for (int k = 0; k < 64; ++k) {
+            if (has_job(s, seen)) return;
+            pause_thread();
+        }
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
-    while (atomic_load(&p->epoch) == seen) pthread_cond_wait(&p->wake, &p->lock);
+    while (!has_job(s, seen)) pthread_cond_wait(&p->wake, &p->lock);
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
 }
@@ -155,16 +157,30 @@ static void wait_for_job(pool *p, unsigned seen) {
 static void *work(void *arg) {
     worker *const w = arg;
     pool *const p = w->owner;
+    share *const own = &p->shares[w->index];
     for (unsigned seen = 0;;) {
-        wait_for_job(p, seen);
-        seen = atomic_load(&p->epoch);
+        wait_for_job(p, own, seen);
+        seen = job_of(atomic_load(&own->left));
         if (atomic_load(&p->stop)) return NULL;
         run_job(p, w->index, seen);
     }
 }
 
-static void publish(pool *p) {
-    atomic_fetch_add(&p->epoch, 1);
+/* Gives each thread its share of [0, n), the first n % threads of them one longer, and wakes who sleeps. */
+static void publish(pool *p, unsigned job, int64_t n, void (*fn)(void *arg, int64_t begin, int64_t end), void *arg) {
+    const int64_t low = n / p->threads, longer = n % p->threads;
+    unsigned all = 0;
+    for (int k = 0; k < p->threads; ++k) {
+        share *const s = &p->shares[k];
+        s->fn = fn;
+        s->arg = arg;
+        s->begin = low * k + (k < longer ? k : longer);
+        s->size = low + (k < longer);
+        s->pieces = (unsigned)(s->size < PIECES ? s->size : PIECES);
+        all += s->pieces;
+    }
+    atomic_store(&p->pending, all);
+    for (int k = p->threads; k-- > 0;) atomic_store(&p->shares[k].left, packed(job, 0, p->shares[k].pieces));
     if (atomic_load(&p->sleepers)) {
         pthread_mutex_lock(&p->lock);
         pthread_cond_broadcast(&p->wake);
@@ -173,10 +189,14 @@ static void publish(pool *p) {
 }
 
 static void wait_for_workers(pool *p) {
-    if (spin(&p->pending, 0, 1)) return;
+    for (int64_t limit = nanoseconds() + SPIN_NANOSECONDS; nanoseconds() < limit;)
+        for (int k = 0; k < 64; ++k) {
+            if (is_done(p)) return;
+            pause_thread();
+        }
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->caller_sleeps, 1);
-    while (atomic_load(&p->pending)) pthread_cond_wait(&p->done, &p->lock);
+    while (!is_done(p)) pthread_cond_wait(&p->done, &p->lock);
     atomic_store(&p->caller_sleeps, 0);
     pthread_mutex_unlock(&p->lock);
 }
@@ -188,15 +208,8 @@ static void parallel_for(void *self, int64_t n, void (*fn)(void *arg, int64_t be
         fn(arg, 0, n);
         return;
     }
-    p->fn = fn;
-    p->arg = arg;
-    p->n = n;
-    const unsigned job = atomic_load(&p->epoch) + 1;
-    unsigned pieces = 0;
-    for (int k = 0; k < p->threads; ++k) pieces += pieces_of(p, k);
-    atomic_store(&p->pending, pieces);
-    for (int k = 0; k < p->threads; ++k) atomic_store(&p->shares[k].left, packed(job, 0, pieces_of(p, k)));
-    publish(p);
+    const unsigned job = ++p->job;
+    publish(p, job, n, fn, arg);
     run_job(p, 0, job);
     wait_for_workers(p);
     pthread_mutex_unlock(&p->busy);
@@ -204,7 +217,7 @@ static void parallel_for(void *self, int64_t n, void (*fn)(void *arg, int64_t be
 
 static void end_workers(pool *p, int started) {
     atomic_store(&p->stop, 1);
-    publish(p);
+    publish(p, ++p->job, 0, NULL, NULL);
     for (int k = 0; k < started; ++k) pthread_join(p->workers[k].thread, NULL);
 }
 
@@ -218,13 +231,19 @@ static void release(pool *p) {
     free(p);
 }
 
+/* Zeros that begin with a line of a cache. */
+static void *lines(size_t count, size_t size) {
+    void *p;
+    return posix_memalign(&p, LINE, count * size) ? NULL : memset(p, 0, count * size);
+}
+
 irc_pool *irc_rt_create(int threads) {
     if (threads < 1) threads = 1;
     pthread_once(&fork_handler, install_fork_handler);
-    pool *const p = calloc(1, sizeof *p);
+    pool *const p = lines(1, sizeof *p);
     if (!p) return NULL;
     p->workers = calloc((size_t)threads, sizeof *p->workers);
-    p->shares = calloc((size_t)threads, sizeof *p->shares);
+    p->shares = lines((size_t)threads, sizeof *p->shares);
     if (!p->workers || !p->shares) {
         free(p->workers);
         free(p->shares);
