@@ -109,9 +109,7 @@ class TopKLoops:
         b = self.b
         outer, n, inner = self.x.shape
         count, shares = (inner, outer) if columns else (outer, Dim.of(1))
-        side = SIDE_BY_SIDE
-        if count.const is not None and int(count) <= 2 * SIDE_BY_SIDE:
-            side = -(-int(count) // LANES) * LANES
+        side = SIDE_BY_SIDE if count.const is None else _side(int(count))
         tiles = count.ceildiv(side)
         with b.for_(shares * tiles, "parallel", "p") as p:
             share, start = p // index(tiles), b.let(p % index(tiles) * side, "start")
@@ -378,6 +376,13 @@ class Best:
     def _store(self, c: Expr, t: int, key: Expr, place: Expr) -> None:
         self.b.store(self.keys, c + t * self.side, key)
         self.b.store(self.places, c + t * self.side, place)
+
+
+def _side(count: int) -> int:
+    """Choose how many of this many rows stand side by side: such that the last ones leave few places empty."""
+    if count <= 2 * SIDE_BY_SIDE:
+        return -(-count // LANES) * LANES
+    return min(range(SIDE_BY_SIDE, 2 * SIDE_BY_SIDE + 1, LANES), key=lambda side: -(-count // side) * side)
 
 
 def _mask(condition: Expr) -> Expr:

@@ -16,6 +16,7 @@ CASES: list[tuple[tuple[int, ...], int, int, bool]] = [
     ((70, 9), 9, -1, False),
     ((3, 17, 21), 5, 1, True),  # columns, of which the last vector would end behind the tensor
     ((2, 26, 130), 16, 1, False),
+    ((2, 12, 224), 3, 1, True),  # columns that divide into tiles of more than the usual width
     ((2, 30, 3), 5, 1, True),  # few columns
     ((3, 1500), 7, -1, True),  # long rows
     ((2, 5000), 40, -1, True),  # many of a long row
