@@ -330,13 +330,20 @@ TRANSPOSES = [
     ((2, 40, 100), (2, 0, 1)),
     ((2, 1, 40, 1, 33), (4, 1, 0, 3, 2)),
 ]
+LARGE_TRANSPOSES = [
+    ((300, 330), (1, 0)),
+    ((1027, 70), (1, 0)),
+    ((2, 1601, 3), (0, 2, 1)),
+    ((1030, 2, 3, 9), (3, 2, 0, 1)),
+]
+"""Several tasks, also along the rows, whose number is no multiple of a vector's."""
 
 
 @pytest.mark.parametrize(("isa", "dtype"), [("avx512", f32), ("avx512", f64), ("avx2", f32), ("plain", f32)])
 def test_transpose(tmp_path: Path, isa: str, dtype: Any) -> None:
     kernel = transpose(ISAS[isa], dtype)
     lib = build(tmp_path, [kernel])
-    for (shape, order), pool in itertools.product([*TRANSPOSES, ((300, 330), (1, 0))], (None, Pool(1))):
+    for (shape, order), pool in itertools.product([*TRANSPOSES, *LARGE_TRANSPOSES], (None, Pool(1))):
         x = guarded(*shape) if dtype == f32 else noise(*shape, dtype=f64)
         wanted = np.transpose(x, order)
         whole = np.full(wanted.size + 64, 77, dtype.numpy)

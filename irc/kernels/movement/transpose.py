@@ -27,6 +27,7 @@ from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.vector.lanes import square
 
 STRIPE = 64  # columns of x, or rows where these are copied, in a task
+BLOCK = 512  # rows of x in a task, about
 WORTHWHILE = 50_000  # elements below which one thread does all
 
 _BODY = """
@@ -60,14 +61,14 @@ IRC_INLINE void ${S}_part_of_columns(const $T *x, int64_t x_row, int64_t cols, $
 
 /* y[j][i] = x[i][j], rows of both contiguous: all rows of x, some of its columns.  The last square of several ends with
  * the last row: what it shares with the one before is written twice, which is faster than parts of vectors. */
-static void ${S}_stripe(const ${S}_args *g, const $T *x, $T *y, int64_t cols) {
-    const int several = g->rows >= $L;
-    for (int64_t i = 0; i < g->rows; i += $L) {
-        const int64_t top = several && g->rows - i < $L ? g->rows - $L : i;
+static void ${S}_stripe(const ${S}_args *g, const $T *x, $T *y, int64_t rows, int64_t cols) {
+    const int several = rows >= $L;
+    for (int64_t i = 0; i < rows; i += $L) {
+        const int64_t top = several && rows - i < $L ? rows - $L : i;
         for (int64_t j = 0; j < cols; j += $L) {
             const $T *from = x + top * g->x_row + j;
             $T *to = y + j * g->y_col + top;
-            if (!several) ${S}_edge(from, g->x_row, g->rows - i, cols - j, to, g->y_col);
+            if (!several) ${S}_edge(from, g->x_row, rows - i, cols - j, to, g->y_col);
             else if (cols - j < $L) ${S}_part_of_columns(from, g->x_row, cols - j, to, g->y_col);
             else ${S}_whole(from, g->x_row, to, g->y_col);
         }
@@ -75,8 +76,8 @@ static void ${S}_stripe(const ${S}_args *g, const $T *x, $T *y, int64_t cols) {
 }
 
 /* The same for few rows or few columns of x, which stand side by side in memory. */
-static void ${S}_few(const ${S}_args *g, const $T *x, $T *y, int64_t cols) {
-    if (g->rows == 2 && g->y_col == 2) {
+static void ${S}_few(const ${S}_args *g, const $T *x, $T *y, int64_t rows, int64_t cols) {
+    if (rows == 2 && g->y_col == 2) {
         int64_t j = 0;
         for (; j + $L <= cols; j += $L) {
             const $V a = ${V}_load(x + j), b = ${V}_load(x + g->x_row + j);
@@ -84,11 +85,11 @@ static void ${S}_few(const ${S}_args *g, const $T *x, $T *y, int64_t cols) {
             ${V}_store(y + 2 * j + $L, __builtin_shufflevector(a, b, $high));
         }
         for (; j < cols; j++) y[2 * j] = x[j], y[2 * j + 1] = x[g->x_row + j];
-    } else if (g->rows < cols) {
+    } else if (rows < cols) {
         for (int64_t j = 0; j < cols; j++)
-            for (int64_t i = 0; i < g->rows; i++) y[j * g->y_col + i] = x[i * g->x_row + j];
+            for (int64_t i = 0; i < rows; i++) y[j * g->y_col + i] = x[i * g->x_row + j];
     } else {
-        for (int64_t i = 0; i < g->rows; i++)
+        for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < cols; j++) y[j * g->y_col + i] = x[i * g->x_row + j];
     }
 }
@@ -106,12 +107,19 @@ IRC_INLINE int64_t ${S}_stripes(const ${S}_args *g) {
     return ((g->y_col == 1 ? g->rows : g->cols) + $stripe - 1) / $stripe;
 }
 
-/* Tasks begin to end: outer iterations, then stripes. */
+/* Blocks of rows are of whole squares, but for the last one's end: no square belongs to two. */
+IRC_INLINE int64_t ${S}_blocks(const ${S}_args *g) {
+    return g->y_col == 1 || g->rows < 2 * $block ? 1 : g->rows / $block;
+}
+
+/* Tasks begin to end: outer iterations, then blocks of rows, then stripes. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
-    const int64_t stripes = ${S}_stripes(g);
+    const int64_t stripes = ${S}_stripes(g), blocks = ${S}_blocks(g);
     for (; begin < end; begin++) {
-        const int64_t outer = begin / stripes, at = begin % stripes * $stripe;
+        const int64_t outer = begin / stripes / blocks, at = begin % stripes * $stripe;
+        const int64_t block = begin / stripes % blocks, top = g->rows * block / blocks / $L * $L;
+        const int64_t rows = (block + 1 < blocks ? g->rows * (block + 1) / blocks / $L * $L : g->rows) - top;
         const int64_t i2 = outer % g->n2, i1 = outer / g->n2 % g->n1, i0 = outer / g->n2 / g->n1;
         const $T *x = g->x + i0 * g->x0 + i1 * g->x1 + i2 * g->x2;
         $T *y = g->y + i0 * g->y0 + i1 * g->y1 + i2 * g->y2;
@@ -121,21 +129,21 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
             continue;
         }
         const int64_t cols = g->cols - at < $stripe ? g->cols - at : $stripe;
-        x += at;
-        y += at * g->y_col;
+        x += at + top * g->x_row;
+        y += at * g->y_col + top * g->y_row;
         if (g->y_row != 1) {
-            for (int64_t i = 0; i < g->rows; i++)
+            for (int64_t i = 0; i < rows; i++)
                 for (int64_t j = 0; j < cols; j++) y[i * g->y_row + j * g->y_col] = x[i * g->x_row + j];
-        } else if (g->rows < $few || cols < $few) {
-            ${S}_few(g, x, y, cols);
+        } else if (rows < $few || cols < $few) {
+            ${S}_few(g, x, y, rows, cols);
         } else {
-            ${S}_stripe(g, x, y, cols);
+            ${S}_stripe(g, x, y, rows, cols);
         }
     }
 }
 
 void $S($parameters) {
-    const int64_t outer = g->n0 * g->n1 * g->n2, tasks = outer * ${S}_stripes(g);
+    const int64_t outer = g->n0 * g->n1 * g->n2, tasks = outer * ${S}_blocks(g) * ${S}_stripes(g);
     if (outer <= 0 || g->rows <= 0 || g->cols <= 0) return;
     const double work = (double)outer * (double)g->rows * (double)g->cols;
     if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
@@ -209,7 +217,13 @@ class TransposeKernel(Kernel[TransposeProblem]):
 
     def parts(self) -> list[Part]:
         t = self.tile
-        given = names(t) | {"S": self.symbol, "stripe": STRIPE, "worthwhile": WORTHWHILE, "few": max(2, t.lanes // 4)}
+        given = names(t) | {
+            "S": self.symbol,
+            "stripe": STRIPE,
+            "block": BLOCK,
+            "worthwhile": WORTHWHILE,
+            "few": max(2, t.lanes // 4),
+        }
         pairs = [i // 2 + i % 2 * t.lanes for i in range(2 * t.lanes)]
         given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
         body = fill(_BODY, **given, **self.interface)

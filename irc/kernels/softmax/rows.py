@@ -23,7 +23,7 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.softmax.problem import SoftmaxProblem, softmax
 from irc.kernels.vector.lanes import exp_up_to_0, folds
 
-WORTHWHILE = 40_000
+WORTHWHILE = 10_000
 """Elements below which one thread does all."""
 EXP_CYCLES = 14.0
 """Cycles of the exponentials of a vector."""
