@@ -27,7 +27,7 @@ from irc.kernels.core.tile import Tile, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.pool.reference import pooled
-from irc.kernels.vector.lanes import folds, most
+from irc.kernels.vector.lanes import folded_together, folds, most
 
 ROW = 4096  # elements of a padded row
 WORTHWHILE = 50_000  # elements below which one thread does all
@@ -152,8 +152,8 @@ _COUNT_ROW = """
                 }"""
 
 _WHOLE = """
-/* One plane of n values. */
-static $T ${S}_plane(const $T *x, int64_t n) {
+/* One plane of n values: what is folded of whole vectors, and what follows them. */
+IRC_INLINE $V ${S}_plane(const $T *x, int64_t n, $T *left) {
     $V acc[4];
     IRC_FULL_UNROLL
     for (int u = 0; u < 4; u++) acc[u] = ${V}_all($empty);
@@ -171,22 +171,44 @@ static $T ${S}_plane(const $T *x, int64_t n) {
     }
     $T rest = $empty;
 $tail    for (; j < n; j++) rest = $one;
+    *left = rest;
     IRC_FULL_UNROLL
     for (int u = 1; u < 4; u++) {
         const $V next = acc[u], acc_ = acc[0];
         acc[0] = $fold;
     }
-    const $T lane = ${V}_$all(acc[0])[0];
-    return $result;
+    return acc[0];
+}
+
+/* $L planes, `step` apart: their lanes are folded together, in the order of those of one. */
+static $V ${S}_planes(const $T *x, int64_t step, int64_t n) {
+    $V acc[$L];
+    $T left[$L];
+    for (int p = 0; p < $L; p++) acc[p] = ${S}_plane(x + p * step, n, left + p);
+$together    const $V rest = ${V}_load(left), lane = acc[0];
+    return $results;
 }
 
 /* Planes begin to end: images, then channels. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
-    for (; begin < end; begin++) {
-        const int64_t image = begin / g->channels, channel = begin % g->channels;
-        g->y[image * g->y_batch + channel * g->y_channel] =
-            ${S}_plane(g->x + image * g->x_batch + channel * g->x_channel, g->n);
+    int64_t image = begin / g->channels, channel = begin % g->channels;
+    while (begin < end) {
+        const $T *const x = g->x + image * g->x_batch + channel * g->x_channel;
+        $T *const y = g->y + image * g->y_batch + channel * g->y_channel;
+        int64_t count = 1;
+        if (end - begin >= $L && g->channels - channel >= $L) {
+            const $V all = ${S}_planes(x, g->x_channel, g->n);
+            for (int p = 0; p < $L; p++) y[p * g->y_channel] = all[p];
+            count = $L;
+        } else {
+            $T rest;
+            const $V acc = ${S}_plane(x, g->n, &rest);
+            const $T lane = ${V}_$all(acc)[0];
+            *y = $result;
+        }
+        begin += count, channel += count;
+        if (channel == g->channels) channel = 0, image++;
     }
 }
 
@@ -453,7 +475,13 @@ class NchwGlobalPoolKernel(Kernel[GlobalPoolProblem]):
             "one": "rest + x[j]" if average else "rest != rest || rest > x[j] ? rest : x[j]",
             "tail": "" if average else fill(_LAST, **names(t)),
             "all": "sum_all" if average else "most",
-            "result": f"(rest + lane) / ({names(t)['T']})n" if average else "rest != rest || rest > lane ? rest : lane",
+            "result": f"(rest + lane) / ({names(t)['T']})g->n"
+            if average
+            else "rest != rest || rest > lane ? rest : lane",
+            "results": f"(rest + lane) / {names(t)['V']}_all(({names(t)['T']})n)"
+            if average
+            else f"{names(t)['V']}_max(rest, lane)",
+            "together": folded_together(t.lanes, "{a} + {b}" if average else f"{names(t)['V']}_max({{a}}, {{b}})"),
             "empty": "0" if average else "-INFINITY",
             "worthwhile": WORTHWHILE,
         }

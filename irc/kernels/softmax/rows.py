@@ -21,7 +21,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.softmax.problem import SoftmaxProblem, softmax
-from irc.kernels.vector.lanes import exp_up_to_0, folds
+from irc.kernels.vector.lanes import exp_below, exp_up_to_0, folds
 
 WORTHWHILE = 10_000
 """Elements below which one thread does all."""
@@ -45,16 +45,16 @@ static void ${S}_row(const float *x, float *y, int64_t n) {
     const $V m = ${V}_max_all(${V}_at_least(${V}_at_least(m0, m1), ${V}_at_least(m2, m3)));
     $V s0 = {0}, s1 = s0, s2 = s0, s3 = s0;
     for (j = 0; j < wide; j += 4 * $L) {
-        const $V e0 = ${V}_exp_up_to_0(${V}_load(x + j) - m), e1 = ${V}_exp_up_to_0(${V}_load(x + j + $L) - m);
-        const $V e2 = ${V}_exp_up_to_0(${V}_load(x + j + 2 * $L) - m);
-        const $V e3 = ${V}_exp_up_to_0(${V}_load(x + j + 3 * $L) - m);
+        const $V e0 = ${exp}(${V}_load(x + j) - m), e1 = ${exp}(${V}_load(x + j + $L) - m);
+        const $V e2 = ${exp}(${V}_load(x + j + 2 * $L) - m);
+        const $V e3 = ${exp}(${V}_load(x + j + 3 * $L) - m);
         s0 += e0, s1 += e1, s2 += e2, s3 += e3;$store_wide
     }
     for (; j < whole; j += $L) {
-        const $V e = ${V}_exp_up_to_0(${V}_load(x + j) - m);
+        const $V e = ${exp}(${V}_load(x + j) - m);
         s0 += e;$store
     }
-    const $V e = ($V)((${V}_mask)${V}_exp_up_to_0(end - m) & last);
+    const $V e = ($V)((${V}_mask)${exp}(end - m) & last);
     const $V sum = ${V}_sum_all((s0 + s1) + (s2 + s3) + e);$finish
 }
 
@@ -134,7 +134,8 @@ class SoftmaxRowsKernel(Kernel[SoftmaxProblem]):
 
     def parts(self) -> list[Part]:
         lanes = self.isa.lanes(f32)
-        given: dict[str, object] = {"V": vector_name(lanes, f32), "L": lanes}
+        v, exp = vector_name(lanes, f32), exp_below if self.log else exp_up_to_0  # a logarithm needs only their sum
+        given: dict[str, object] = {"V": v, "L": lanes, "exp": f"{v}_{exp.__name__}"}
         texts = {
             "store_wide": "" if self.log else fill(_STORE_WIDE, **given),
             "store": "" if self.log else fill(_STORE, **given),
@@ -142,4 +143,4 @@ class SoftmaxRowsKernel(Kernel[SoftmaxProblem]):
         }
         lane = ", ".join(map(str, range(lanes)))
         body = fill(_BODY, S=self.symbol, lane=lane, worthwhile=WORTHWHILE, **given, **texts, **self.interface)
-        return [HEAD, *vector_type(lanes, f32), folds(lanes, f32), exp_up_to_0(lanes, f32), body]
+        return [HEAD, *vector_type(lanes, f32), folds(lanes, f32), exp(lanes, f32), body]

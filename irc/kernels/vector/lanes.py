@@ -123,6 +123,24 @@ def segment_sums(name: str, count: int, segment: int, lanes: int) -> str:
     return "".join(lines)
 
 
+def folded_together(lanes: int, fold: str) -> str:
+    """Print statements that leave in lane i of acc[0] the fold of all lanes of acc[i].
+
+    fold: an expression of {a} and {b}.  They are folded in the order of `V_sum_all` and `V_most`, to the same results.
+    """
+    lines: list[str] = []
+    step = lanes // 2
+    while step:
+        low = _order([i if not i & step else lanes + i - step for i in range(lanes)])
+        high = _order([i + step if not i & step else lanes + i for i in range(lanes)])
+        for i in range(step):
+            pair = f"acc[{i}], acc[{i + step}]"
+            a, b = (f"__builtin_shufflevector({pair}, {picks})" for picks in (low, high))
+            lines.append(f"    acc[{i}] = {fold.format(a=a, b=b)};\n")
+        step //= 2
+    return "".join(lines)
+
+
 def exp_below(lanes: int, dtype: DType) -> Piece:
     """Print `V_exp_below`: exp(x) for x <= 0, 0 from -88 on.
 
