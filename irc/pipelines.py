@@ -120,6 +120,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     narrow: Pass = ("narrow-weights", lambda graph, sink: narrow_weights.run(graph, isa))
     wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
     again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
+    widened: Pass = ("narrow-weights-2", lambda graph, sink: narrow_weights.run(graph, isa))
     convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph, isa, precision))
     seen: Pass = ("trim-taps", lambda graph, sink: trim_taps.run(graph))
     few: Pass = ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa))
@@ -135,7 +136,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     decoders: Pass = ("images", images.run)
     if not isa.has_vectors:
         return (*COMPILE_C[:at], strings, *_each(decoders), *COMPILE_C[at:])
-    first = (strings, *_each(decoders, wide, early, convolutions, seen, few))
+    first = (strings, *_each(decoders, wide, widened, early, convolutions, seen, few))
     folded = [name for name, _ in COMPILE_C].index("fold")
     before = (*COMPILE_C[:folded], *_each(fake, integers, windows, narrow), *COMPILE_C[folded:at])
     return (*before, *first, *COMPILE_C[at:], *_each(again, *kernels))

@@ -1,4 +1,4 @@
-"""Weights of few bits stay what the file has: whole numbers in blocks, each with a scale and a zero point.
+"""Narrow weights stay what the file has: floats of 16 bits, or whole numbers in blocks with a scale and a zero point.
 
 Constants are folded, so products see floats.  A product of few rows waits for its weights, however, and reads a
 fraction of the bytes where they are as narrow as in the file.  Here such a constant of floats remembers its numbers;
@@ -17,7 +17,7 @@ import numpy as np
 
 from irc.arrays import Array
 from irc.ir.graph import Constant, Graph, Node, Value
-from irc.ir.types import f32
+from irc.ir.types import bf16, f16, f32
 from irc.kernels.core.isa import Isa
 from irc.kernels.gemm.problem import STREAMED, Narrow
 from irc.opdef.builder import with_fields
@@ -28,6 +28,8 @@ from irc.ops.layout import Flatten, Reshape, Squeeze, Transpose, Unsqueeze, norm
 from irc.ops.matmul import Gemm, MatMul
 from irc.ops.quantize import DequantizeLinear
 
+MOVES = Reshape | Transpose | Unsqueeze | Squeeze | Flatten
+"""Operations that move elements."""
 WIDTHS = (2, 4, 8)
 """Bits of numbers that are narrow enough."""
 LONGEST, SHORTEST = 256, 16
@@ -37,7 +39,8 @@ LONGEST, SHORTEST = 256, 16
 class NarrowConstant(Constant):
     """Floats [k, n] that remember the whole numbers they are.
 
-    rows: reads [n, k + blocks (+ blocks)]: of each column the numbers from 0 on, the scales, the zero points.
+    rows: reads [n, k + blocks (+ blocks)]: of each column the numbers from 0 on, the scales, the zero points; of floats
+    only these.
     """
 
     __slots__ = ("narrow", "rows")
@@ -82,6 +85,8 @@ def _of_product(graph: Graph, node: Node, op: MatMul | Gemm) -> bool:
     found = _numbers(b)
     constant = None if found is None else _narrow(found, tuple(map(int, b.shape)), turned)
     if constant is None:
+        constant = _half(b, turned)
+    if constant is None:
         return False
     fields = {"transB": 0} if isinstance(op, Gemm) else {"transpose_b": False}
     graph.set_op(node, with_fields(op, **fields), [a, graph.add_constant(constant, b.name), *rest])
@@ -104,7 +109,7 @@ def _numbers(v: Value) -> _Numbers | None:
         return _numbers(first)
     if isinstance(op, Sub | Mul):
         return _shifted(node)
-    if isinstance(op, Reshape | Transpose | Unsqueeze | Squeeze | Flatten):
+    if isinstance(op, MOVES):
         found = _numbers(first)
         return None if found is None else _moved(found, node)
     return None
@@ -199,14 +204,35 @@ def _narrow(found: _Numbers, shape: tuple[int, ...], turned: bool) -> NarrowCons
     parts = (small, scales, zeros) if own else (small, scales)
 
     def floats() -> Array:
-        of: Array = np.arange(small.shape[1]) // block
-        made = (small.astype(np.int16) - zeros[:, of].astype(np.int16)).astype(np.float32) * scales[:, of]
+        wide, unit = (np.repeat(part, block, axis=1)[:, : small.shape[1]] for part in (zeros.astype(np.int16), scales))
+        made = (small.astype(np.int16) - wide).astype(np.float32) * unit
         return np.ascontiguousarray(made.T)
 
     def rows() -> Array:
         return np.concatenate([p.astype(np.float32) for p in parts], axis=1)
 
     return NarrowConstant(small.shape[::-1], floats, Narrow(found.bits, block, own), rows)
+
+
+def _half(v: Value, turned: bool) -> NarrowConstant | None:
+    """Make the constant of floats of 16 bits that are widened, [n, k] if `turned`."""
+    node = v.producer
+    while node is not None and isinstance(node.op, MOVES) and node.inputs[0] is not None:
+        node = node.inputs[0].producer
+    source = node.inputs[0] if node is not None and isinstance(node.op, Cast) else None
+    if source is None or source.type is None or source.dtype not in (f16, bf16):
+        return None
+    whole = _computed(v)
+    if whole is None:
+        return None
+    small = np.ascontiguousarray(whole if turned else whole.T).astype(source.dtype.numpy)
+
+    def rows() -> Array:
+        return small.astype(np.float32)
+
+    return NarrowConstant(
+        small.shape[::-1], lambda: np.ascontiguousarray(rows().T), Narrow(16, floats=source.dtype.name), rows
+    )
 
 
 def _block(parts: tuple[Array, ...], per: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Matrix products with weights of few bits, against the definition in f64."""
+"""Matrix products with weights of few bits, or of floats of 16 bits, against the definition in f64."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from irc.ir.dim import Dim
+from irc.ir.types import DType, bf16, f16
 from irc.kernels import ISAS, plain
 from irc.kernels.core.registry import select
+from irc.kernels.gemm.half_weights import HalfWeightsGemmKernel
 from irc.kernels.gemm.problem import GemmProblem, Narrow
 from irc.kernels.gemm.weight_only import WeightOnlyGemmKernel
 from tests.kernels.test_kernels import M, Pool, build, close, compilers, invoke, noise, residual
@@ -107,6 +109,32 @@ def test_numpy_oracle() -> None:
         close(c.reshape(4, 40), a.astype(np.float64) @ b, 100)
 
 
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "sse", "plain"])
+@pytest.mark.parametrize("kind", [f16, bf16], ids=str)
+def test_floats_of_16_bits(tmp_path: Path, isa: str, kind: DType) -> None:
+    """Every number is widened exactly: denormal ones, infinities and NaN too; threads change nothing."""
+    narrow = Narrow(16, floats=kind.name)
+    kernels = list(HalfWeightsGemmKernel.candidates(problem(M, 9, 9, narrow), ISAS[isa]))
+    lib = build(tmp_path, kernels)
+    for kernel, (m, n, k) in itertools.product(
+        kernels, ((1, 70, 300), (3, 1, 5), (kernels[0].tile.rows + 1, 130, 600))
+    ):
+        rows = noise(n, k).astype(kind.numpy).astype(np.float32)
+        packed, a, c = kernel.pack_b(rows), noise(m, k), np.full((m, n + 2), 77, np.float32)
+        assert packed.size == kernel.packed_bytes(n, k) and np.array_equal(kernel.unpack_b(packed, n, k), rows.T)
+        strides = {"m": m, "n": n, "k": k, "a_row": k, "a_col": 1, "c_row": n + 2}
+        order = [strides[name] for name in kernel.sizes]
+        for pool in (None, Pool(1)):
+            invoke(lib, kernel, a, packed, c, *order, pool=pool)
+            close(c[:, :n], a.astype(np.float64) @ rows.T, k)
+            assert (c[:, n:] == 77).all()
+    every = np.arange(1 << 16, dtype=np.uint16).view(kind.numpy).astype(np.float32)
+    one, c = np.ones((1, 1), np.float32), np.zeros((1, every.size), np.float32)
+    strides = {"m": 1, "n": every.size, "k": 1, "a_row": 1, "a_col": 1, "c_row": every.size}
+    invoke(lib, kernels[0], one, kernels[0].pack_b(every[:, None]), c, *[strides[name] for name in kernels[0].sizes])
+    assert np.array_equal(c[0], every, equal_nan=True)
+
+
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "neon"])
 def test_selection(isa: str) -> None:
     """Few rows and unknown ones read weights as they are stored; small matrices are floats in the caches."""
@@ -118,3 +146,5 @@ def test_selection(isa: str) -> None:
     assert chosen(1, 3072, 768, FORMATS[0]) and chosen(Dim.symbol("rows"), 3072, 768, FORMATS[0])
     assert chosen(1, 3072, 768, Narrow(8, 256, False))
     assert not chosen(1, 3072, 768, None)
+    half = replace(GemmProblem.contiguous(plain(), 1, 3072, 768, True), narrow=Narrow(16, floats="f16"))
+    assert isinstance(select(half, ISAS[isa]), HalfWeightsGemmKernel)

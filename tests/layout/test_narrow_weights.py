@@ -12,7 +12,7 @@ from onnx import TensorProto as T, helper as h, numpy_helper as nh
 
 import irc
 from irc.ir.graph import Graph
-from irc.ir.types import DType, f16, f32, i4, i8, u4, u8
+from irc.ir.types import DType, bf16, f16, f32, i4, i8, u4, u8
 from irc.kernels.core.isa import AVX2
 from irc.layout import narrow_weights
 from irc.layout.narrow_weights import NarrowConstant
@@ -91,6 +91,18 @@ def test_dequantize_linear_in_blocks() -> None:
         return b.Gemm(x, b.Transpose(w, [1, 0]), b.const(scales(N), f32), transB=1)
 
     assert kept(build) == [(4, 32, True)]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("kind", [f16, bf16], ids=str)
+def test_floats_of_16_bits(kind: DType, turned: bool) -> None:
+    """Widened weights, as `ovc` writes them, and products that are of these types."""
+
+    def build(b: Any, x: Any) -> Any:
+        w = b.Cast(b.const(scales(*((N, K) if turned else (K, N))).astype(kind.numpy), kind), to=f32)
+        return b.MatMul(x, w, transpose_b=turned)
+
+    assert kept(build) == [(16, 1, False)]
 
 
 @pytest.mark.parametrize("what", ["along the columns", "zero points between", "of the run", "small"])

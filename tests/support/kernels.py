@@ -67,6 +67,10 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem.contiguous(BIASED, M, 40, 60, True),
     GemmProblem.contiguous(BIASED, 3, M, M, False),
     *(replace(GemmProblem.contiguous(BIASED, M, 200, 300, True), narrow=Narrow(4, 32, own)) for own in (False, True)),
+    *(
+        replace(GemmProblem.contiguous(BIASED, M, 200, 300, True), narrow=Narrow(16, floats=kind))
+        for kind in ("f16", "bf16")
+    ),
     *(GemmProblem.contiguous(BIASED, M, n, 60, n > 2) for n in (2, 4, 7)),
     *(product_of_bytes(M, 70, 33, signed, True) for signed in (False, True)),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 24, 40, (14, 14), (3, 3)), stored=u8, zeroed=True),

@@ -19,15 +19,16 @@ STREAMED = 1 << 17
 
 @dataclass(frozen=True)
 class Narrow:
-    """How a file stores a constant B: whole numbers of `bits` bits, less a zero point, times a scale.
+    """How a file stores a constant B: whole numbers of `bits` bits, less a zero point, times a scale, or floats.
 
     block: how many that follow one another along k have the same scale and the same zero point.  zeros: whether each
-    block has a zero point of its own; else it is half the range.
+    block has a zero point of its own; else it is half the range.  floats: "f16" or "bf16", which have none of these.
     """
 
     bits: int
-    block: int
-    zeros: bool
+    block: int = 1
+    zeros: bool = False
+    floats: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class GemmProblem(Problem):
             return None
         what = "weights" if self.matrices else "operands"
         if self.narrow is not None:
-            what = f"weights of {self.narrow.bits} bits in blocks of {self.narrow.block}"
+            what = f"weights of {self.narrow.bits} bits {self.narrow.floats or f'in blocks of {self.narrow.block}'}"
         return f"product {self.precision} {self.dtype.name} {self.m}x{self.n}x{self.k} {what}"
 
     @property

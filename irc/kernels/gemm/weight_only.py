@@ -13,36 +13,22 @@ Threads split the panels, never k: results do not depend on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, u8
-from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import COSTS, LATENCY, ROW_ENDED
-from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import Isa
-from irc.kernels.core.problem import likely
+from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
-from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
+from irc.kernels.core.tile import epilogue_of, names, prelude
+from irc.kernels.gemm.narrow import AHEAD, DIVIDE_PANELS, STORE, NarrowGemmKernel
 from irc.kernels.gemm.packed import WORTHWHILE
-from irc.kernels.gemm.problem import GemmProblem, Narrow, multiply
+from irc.kernels.gemm.problem import GemmProblem
 
-WIDTHS = (4, 2)
-"""Vectors of columns in a tile."""
-SPARE = 6
-"""Registers of a tile beside its sums and its words: numbers on their way, and elements of A."""
-REACHED, WIDENED = 0.85, 0.9
-"""The part of the peak of multiply-adds that is reached, and cycles to widen a vector of numbers."""
 WORD = 32
 """Bits of a word."""
-AHEAD = 4096
-"""How many bytes of a panel the fetching is ahead."""
-
 _BYTES = """\
 typedef unsigned char ${body}_bytes __attribute__((vector_size($L), aligned(1), may_alias));
 """
@@ -141,90 +127,37 @@ static void ${S}_tile(const ${S}_args *g, const ${S}_out *o, int64_t rows, int64
     const float *const a = g->scratch + row * pitch;
     float sums[$MR * $NR] __attribute__((aligned(64)));
     bodies[rows - 1](blocks, words, a, pitch, a + words * $per, pitch, panel, sums);
-    for (int64_t i = 0; i < rows; i++) {
-        float *const c = o->c + (row + i) * o->c_row + col;
+    for (int64_t i = 0; i < rows; i++)
         if (g->scratch[g->m * pitch + row + i] != 0)
             for (int64_t j = 0; j < $NR && col + j < g->n; j++)
                 sums[i * $NR + j] = ${S}_element(g, g->a + (row + i) * g->a_row, panel, j);
-        for (int64_t j = 0; j < $NR && col + j < g->n; j += $L) {
-            const int64_t part = g->n - col - j;
-            const $V x = ${V}_load(sums + i * $NR + j);
-            if (part < $L) ${V}_store_part(c + j, ${S}_epilogue(o, x, row + i, col + j, part), part);
-            else ${V}_store(c + j, ${S}_epilogue(o, x, row + i, col + j, $L));
-        }
-    }
+    ${S}_store(o, sums, rows, row, col);
 }
+"""
 
-/* Panels begin to end, each for all rows. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_args *g = given;
-    const int64_t tiles = (g->m + $MR - 1) / $MR, low = g->m / tiles, extra = g->m % tiles;
-    ${S}_out o = {.c = g->c, .c_row = g->c_row, .n = g->n};$slot_starts
-    for (; begin < end; begin++) {
-        int64_t row = 0;
-        for (int64_t t = 0; t < tiles; t++) {
-            const int64_t rows = low + (t < extra);
-            ${S}_tile(g, &o, rows, row, begin * $NR);
-            row += rows;
-        }
-    }
-}
-
+_ENTRY = """
 void $S($parameters) {
     if (g->m <= 0 || g->n <= 0) return;
-    const int64_t pitch = ${S}_pitch(g->k), panels = (g->n + $NR - 1) / $NR;
+    const int64_t pitch = ${S}_pitch(g->k);
     for (int64_t r = 0; r < g->m; r++) {
         const int finite = ${S}_row(g, g->a + r * g->a_row, g->scratch + r * pitch);
         g->scratch[g->m * pitch + r] = finite ? 0 : 1;
     }
-    if (!pool || panels < 2 || (double)g->m * (double)g->n * (double)g->k < $worthwhile)
-        ${S}_part((void *)g, 0, panels);
-    else pool->parallel_for(pool->self, panels, ${S}_part, (void *)g);
+    ${S}_divide(pool, g);
 }
 """
 
 
 @kernel
-class WeightOnlyGemmKernel(Kernel[GemmProblem]):
-    """A matrix product with a constant B of few bits, one scale for each column of a block of k.
+class WeightOnlyGemmKernel(NarrowGemmKernel):
+    """A matrix product with a constant B of few bits, one scale for each column of a block of k."""
 
-    tile: `rows` × `vectors` sums.  heights: of the tiles that it has bodies for.
-    """
-
-    tile: Tile
-    epilogue: Epilogue
-    narrow: Narrow
-    heights: tuple[int, ...]
-
-    problem = GemmProblem
-
-    @classmethod
-    def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
-        """Yield tiles of as many rows as there are registers for, for one product of f32."""
-        narrow = problem.narrow
-        if narrow is None or problem.dtype != f32 or problem.matrices != 1 or problem.count != 1:
-            return
-        for vectors in WIDTHS:
-            rows = max(1, (isa.registers - SPARE - vectors) // vectors)
-            yield cls(Tile(isa, f32, rows, vectors), problem.epilogue, narrow, heights_of(problem.m, rows))
-
-    def cycles(self, problem: GemmProblem) -> float:
-        """Estimate the cycles; of an unknown number of rows those of one, whose weights cost the most to read."""
-        t, n, k = self.tile, likely(problem.n), likely(problem.k)
-        m = int(problem.m) if problem.m.is_const else 1
-        tiles = -(-m // t.rows)
-        each = tiles * max(m / tiles / t.isa.fma / REACHED + WIDENED, LATENCY / t.vectors)
-        panels = -(-n // t.panel)
-        waiting = self.packed_bytes(n, k) / COSTS[t.isa.name].stream if problem.streamed else 0.0
-        return panels * (t.vectors * k * each + m * ROW_ENDED) + waiting
+    floats = ("",)
+    widened = 0.9
 
     @property
     def label(self) -> str:
         return f"weights of {self.narrow.bits} bits {self.tile.rows}x{self.tile.vectors}"
-
-    def arguments_for(self, problem: GemmProblem) -> dict[str, Dim]:
-        sizes = problem.arguments(Dim.of(1))
-        return {name: size for name, size in sizes.items() if name in self.sizes}
 
     def scratch(self, problem: GemmProblem) -> Dim:
         whole = problem.k.ceildiv(self._per) * self._per
@@ -233,10 +166,6 @@ class WeightOnlyGemmKernel(Kernel[GemmProblem]):
     def packed(self, problem: GemmProblem) -> Packed:
         t, n, k = self.tile, int(problem.n), int(problem.k)
         return Packed(("narrow", t.panel, self.narrow), u8, self.packed_bytes(n, k), lambda b: self.pack_b(b, k))
-
-    @property
-    def takes_narrow(self) -> bool:
-        return True
 
     def packed_bytes(self, n: int, k: int) -> int:
         """Count the bytes of a packed B[k, n]."""
@@ -286,12 +215,6 @@ class WeightOnlyGemmKernel(Kernel[GemmProblem]):
             at += head + some * panel * 4
         return made[:k, :n]
 
-    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        b = self.unpack_b(reads[1], sizes["n"], sizes["k"])[None, None]
-        none = dict.fromkeys(("a_batch0", "a_batch1", "c_batch0", "c_batch1"), 0)
-        none |= {f"s{i}_batch{axis}": 0 for i in range(len(self.epilogue.slots)) for axis in (0, 1)}
-        multiply(b, self.epilogue, reads, writes, none | {"batch0": 1, "batch1": 1} | dict(sizes))
-
     @cached_property
     def symbol(self) -> str:
         n = self.narrow
@@ -302,13 +225,6 @@ class WeightOnlyGemmKernel(Kernel[GemmProblem]):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         read = ("a", "const float *"), ("b", "const unsigned char *"), *self.epilogue.pointers("float")
         return (*read, ("c", "float *"), ("scratch", "float *"))
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        return ("m", "n", "k", "a_row", "a_col", "c_row", *(f"s{i}_row" for i, _ in self.epilogue.strides("row")))
-
-    def flops(self, sizes: Sizes) -> Dim:
-        return 2 * sizes["m"] * sizes["n"] * sizes["k"]
 
     def parts(self) -> list[Part]:
         t, s, narrow = self.tile, self.symbol, self.narrow
@@ -338,16 +254,15 @@ class WeightOnlyGemmKernel(Kernel[GemmProblem]):
             "powers": ", ".join(f"{2.0 ** -(narrow.bits * j)!r}f" for j in range(self._per - 1)) + ", 1.0f",
             "table": ", ".join(f"{body}_{r}" if r in self.heights else "0" for r in range(1, max(self.heights) + 1)),
         }
-        starts = "".join(
-            f"\n    o.s{i} = g->s{i};" + (f"\n    o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "")
-            for i, axes in enumerate(self.epilogue.slots)
-        )
         return [
             prelude(t, self.epilogue),
             tile_body(f"{body}_bytes", _BYTES, **given) if narrow.zeros else "",
             *(piece("IRC_TILE_${body}_$R", _TILE, **given, R=r) for r in self.heights),
             epilogue_of(s, t, self.epilogue),
-            fill(_BODY, **given, **self.interface, slot_starts=starts),
+            fill(STORE, **given),
+            fill(_BODY, **given),
+            fill(DIVIDE_PANELS, **given, slot_starts=self.slot_starts()),
+            fill(_ENTRY, **given, **self.interface),
         ]
 
     @property
