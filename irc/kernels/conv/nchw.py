@@ -22,7 +22,7 @@ from irc.ir.types import f32, f64
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import SPAN, SPAN_STRIDED, costs_of, tile_cycles
+from irc.kernels.core.costs import SPAN, SPAN_STRIDED, costs_of, in_halves, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely, likely_extent
@@ -264,7 +264,8 @@ class NchwConvKernel(Kernel[ConvProblem]):
         p, t = problem, self.tile
         pixels, depth = max(likely(p.depth.result * p.result[0] * p.result[1]), 1), p.ic * p.taps
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth
-        products = max(products, -(-p.oc // t.rows) * -(-pixels // t.panel) * TILE)
+        least = TILE * (2 if in_halves(t.isa) else 1)  # tiles of few products wait for their stores
+        products = max(products, -(-p.oc // t.rows) * -(-pixels // t.panel) * least)
         weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
         read = (products + self._gathering(p) * depth) * (p.pixels / pixels) * p.seen(t.panel)
         return max(p.images * p.groups * read, weights)  # which are fetched ahead

@@ -91,10 +91,14 @@ CONFIGURE, BLOCK = 500.0, 150.0
 """Cycles to configure the units' tiles, and to hand a block of 32 × 32 results to the epilogue."""
 
 
+def in_halves(isa: Isa) -> bool:
+    """Tell whether a core does vectors of 512 bits as two halves: it multiplies, adds and stores half as many."""
+    return isa.vector == 64 and isa.fma < 2
+
+
 def costs_of(isa: Isa) -> Costs:
     """Return the costs of a core: those of its instruction set, and of how many vectors it does a cycle."""
-    halves = isa.vector == 64 and isa.fma < 2
-    return COSTS[f"{isa.name} in halves" if halves else isa.name]
+    return COSTS[f"{isa.name} in halves" if in_halves(isa) else isa.name]
 
 
 def unit_of(isa: Isa, terms: int) -> Unit | None:
