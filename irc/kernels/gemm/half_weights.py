@@ -49,7 +49,8 @@ _TILE = """\
 /* $R rows: sums[R][$NR] = A · B, a panel of B from `b` on. */
 static void ${body}_$R(int64_t k, const float *a, int64_t a_row, int64_t a_col, const unsigned char *b,
                        float *restrict sums) {
-    $V total[$R][$NV] = {{{0}}};
+    IRC_FULL_UNROLL
+    for (int r = 0; r < $R * $NV; r++) ${V}_store(sums + r * $L, ($V){0});
     for (; k > 0; k -= $longest) {
         const int64_t some = k < $longest ? k : $longest;
         $V acc[$R][$NV] = {{{0}}};
@@ -64,12 +65,14 @@ static void ${body}_$R(int64_t k, const float *a, int64_t a_row, int64_t a_col, 
             }
         }
         IRC_FULL_UNROLL
-        for (int r = 0; r < $R; r++)
-            for (int w = 0; w < $NV; w++) total[r][w] += acc[r][w];
+        for (int r = 0; r < $R; r++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < $NV; w++) { /* in memory, as the registers are full */
+                float *const to = sums + r * $NR + w * $L;
+                ${V}_store(to, ${V}_load(to) + acc[r][w]);
+            }
+        }
     }
-    IRC_FULL_UNROLL
-    for (int r = 0; r < $R; r++)
-        for (int w = 0; w < $NV; w++) ${V}_store(sums + r * $NR + w * $L, total[r][w]);
 }
 """
 
