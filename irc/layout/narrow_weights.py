@@ -27,11 +27,14 @@ from irc.ops.cast import Cast
 from irc.ops.layout import Flatten, Reshape, Squeeze, Transpose, Unsqueeze, normal_axis
 from irc.ops.matmul import Gemm, MatMul
 from irc.ops.quantize import DequantizeLinear
+from irc.passes.fold import is_reasonable
 
 MOVES = Reshape | Transpose | Unsqueeze | Squeeze | Flatten
 """Operations that move elements."""
 WIDTHS = (2, 4, 8)
 """Bits of numbers that are narrow enough."""
+DEEPEST = 32
+"""Operations between constants and a product; the numbers of packed bytes are behind a dozen."""
 LONGEST, SHORTEST = 256, 16
 """Numbers of a block: products are added up in one accumulator, and a block costs as much as a few of them."""
 
@@ -82,10 +85,11 @@ def _of_product(graph: Graph, node: Node, op: MatMul | Gemm) -> bool:
     if not b.tensor.is_static or int(b.tensor.elements()) < STREAMED:
         return False
     turned = bool(op.transB) if isinstance(op, Gemm) else op.transpose_b
-    found = _numbers(b)
+    reader = _Reader()
+    found = reader.numbers(b)
     constant = None if found is None else _narrow(found, tuple(map(int, b.shape)), turned)
     if constant is None:
-        constant = _half(b, turned)
+        constant = _half(b, reader, turned)
     if constant is None:
         return False
     fields = {"transB": 0} if isinstance(op, Gemm) else {"transpose_b": False}
@@ -93,26 +97,92 @@ def _of_product(graph: Graph, node: Node, op: MatMul | Gemm) -> bool:
     return True
 
 
-def _numbers(v: Value) -> _Numbers | None:
-    """Find the whole numbers of constants that a value is made of."""
-    if v.type is None or v.dtype.kind in "iu":
-        whole = _computed(v)
-        return None if whole is None else _whole(whole)
-    node = v.producer
-    first = None if node is None or not node.inputs else node.inputs[0]
-    if node is None or first is None or v.dtype.kind != "f":
+class _Reader:
+    """Reads what constants make of weights: each value once, and none behind more operations than files need."""
+
+    def __init__(self) -> None:
+        self._found: dict[Value, _Numbers | None] = {}
+        self._arrays: dict[Value, Array | None] = {}
+
+    def numbers(self, v: Value, depth: int = 0) -> _Numbers | None:
+        """Find the whole numbers of constants that a value is made of."""
+        if v not in self._found and depth < DEEPEST:
+            self._found[v] = self._numbers(v, depth + 1)
+        return self._found.get(v)
+
+    def array(self, v: Value | None, depth: int = 0) -> Array | None:
+        """Compute what depends on constants only; None where that is not known before a run."""
+        if v is None or v.const is not None:
+            return None if v is None or v.const is None else v.const.read()
+        if v not in self._arrays and depth < DEEPEST:
+            self._arrays[v] = self._computed(v, depth + 1)
+        return self._arrays.get(v)
+
+    def _numbers(self, v: Value, depth: int) -> _Numbers | None:
+        if v.type is None or v.dtype.kind in "iu":
+            whole = self.array(v, depth)
+            return None if whole is None else _whole(whole)
+        node = v.producer
+        first = None if node is None or not node.inputs else node.inputs[0]
+        if node is None or first is None or v.dtype.kind != "f":
+            return None
+        op = node.op
+        if isinstance(op, DequantizeLinear):
+            return self._dequantized(node, op, depth)
+        if isinstance(op, Cast):
+            return self.numbers(first, depth)
+        if isinstance(op, Sub | Mul):
+            return self._shifted(node, depth)
+        if isinstance(op, MOVES):
+            found = self.numbers(first, depth)
+            return None if found is None else _moved(found, node)
         return None
-    op = node.op
-    if isinstance(op, DequantizeLinear):
-        return _dequantized(node, op)
-    if isinstance(op, Cast):
-        return _numbers(first)
-    if isinstance(op, Sub | Mul):
-        return _shifted(node)
-    if isinstance(op, MOVES):
-        found = _numbers(first)
-        return None if found is None else _moved(found, node)
-    return None
+
+    def _computed(self, v: Value, depth: int) -> Array | None:
+        node = v.producer
+        if node is None or node.op.effect or node.op.draws or node.op.at_run_only or node.op.regions or not node.inputs:
+            return None
+        operands = [self.array(x, depth) for x in node.inputs]
+        if any(a is None and x is not None for a, x in zip(operands, node.inputs, strict=True)):
+            return None
+        if not is_reasonable(node):
+            return None
+        return run_reference(node, operands)[v.index]
+
+    def _shifted(self, node: Node, depth: int) -> _Numbers | None:
+        """Find the numbers of a difference or a product with a constant."""
+        for i, value in enumerate(node.inputs[: 2 if isinstance(node.op, Mul) else 1]):
+            found = None if value is None else self.numbers(value, depth)
+            other = None if found is None else self.array(node.inputs[1 - i], depth)
+            if found is None or other is None or value is None or node.outputs[0].shape != value.shape:
+                continue
+            other = other.astype(np.float32)
+            if isinstance(node.op, Mul):
+                return replace(found, scale=found.scale * other)
+            return None if found.is_scaled else replace(found, zero=found.zero + other)
+        return None
+
+    def _dequantized(self, node: Node, op: DequantizeLinear, depth: int) -> _Numbers | None:
+        x, scale, zero = (*node.inputs, None)[:3]
+        if x is None or scale is None:
+            return None
+        rank, parts = len(x.shape), [self.array(v, depth) for v in (scale, zero)]
+        found = (
+            self.numbers(x, depth) if rank and parts[0] is not None and (zero is None or parts[1] is not None) else None
+        )
+        if found is None:
+            return None
+        axis = normal_axis(op.name, op.axis, rank)
+
+        def spread(part: Array) -> Array:
+            array = part.astype(np.float32)
+            if op.block_size and array.size > 1:
+                return np.take(array, np.arange(int(x.shape[axis])) // op.block_size, axis)
+            return array.reshape((-1,) + (1,) * (rank - axis - 1)) if array.size > 1 else array.reshape(())
+
+        scales, zeros = (None if p is None else spread(p) for p in parts)
+        assert scales is not None
+        return replace(found, scale=scales, zero=found.zero if zeros is None else zeros)
 
 
 def _whole(array: Array) -> _Numbers | None:
@@ -124,54 +194,6 @@ def _whole(array: Array) -> _Numbers | None:
             none, one = np.zeros((), np.float32), np.ones((), np.float32)
             return _Numbers(array.astype(np.int16), least, bits, none, one)
     return None
-
-
-def _computed(v: Value | None) -> Array | None:
-    """Compute what depends on constants only; None where that is not known before a run."""
-    if v is None or v.const is not None:
-        return None if v is None or v.const is None else v.const.read()
-    node = v.producer
-    if node is None or node.op.effect or node.op.draws or node.op.at_run_only or node.op.regions or not node.inputs:
-        return None
-    operands = [_computed(x) for x in node.inputs]
-    if any(a is None and x is not None for a, x in zip(operands, node.inputs, strict=True)):
-        return None
-    return run_reference(node, operands)[v.index]
-
-
-def _shifted(node: Node) -> _Numbers | None:
-    """Find the numbers of a difference or a product with a constant."""
-    for i, value in enumerate(node.inputs[: 2 if isinstance(node.op, Mul) else 1]):
-        found = None if value is None else _numbers(value)
-        other = None if found is None else _computed(node.inputs[1 - i])
-        if found is None or other is None or value is None or node.outputs[0].shape != value.shape:
-            continue
-        other = other.astype(np.float32)
-        if isinstance(node.op, Mul):
-            return replace(found, scale=found.scale * other)
-        return None if found.is_scaled else replace(found, zero=found.zero + other)
-    return None
-
-
-def _dequantized(node: Node, op: DequantizeLinear) -> _Numbers | None:
-    x, scale, zero = (*node.inputs, None)[:3]
-    if x is None or scale is None:
-        return None
-    rank, parts = len(x.shape), [_computed(v) for v in (scale, zero)]
-    found = _numbers(x) if rank and parts[0] is not None and (zero is None or parts[1] is not None) else None
-    if found is None:
-        return None
-    axis = normal_axis(op.name, op.axis, rank)
-
-    def spread(part: Array) -> Array:
-        array = part.astype(np.float32)
-        if op.block_size and array.size > 1:
-            return np.take(array, np.arange(int(x.shape[axis])) // op.block_size, axis)
-        return array.reshape((-1,) + (1,) * (rank - axis - 1)) if array.size > 1 else array.reshape(())
-
-    scales, zeros = (None if p is None else spread(p) for p in parts)
-    assert scales is not None
-    return replace(found, scale=scales, zero=found.zero if zeros is None else zeros)
 
 
 def _moved(found: _Numbers, node: Node) -> _Numbers:
@@ -214,7 +236,7 @@ def _narrow(found: _Numbers, shape: tuple[int, ...], turned: bool) -> NarrowCons
     return NarrowConstant(small.shape[::-1], floats, Narrow(found.bits, block, own), rows)
 
 
-def _half(v: Value, turned: bool) -> NarrowConstant | None:
+def _half(v: Value, reader: _Reader, turned: bool) -> NarrowConstant | None:
     """Make the constant of floats of 16 bits that are widened, [n, k] if `turned`."""
     node = v.producer
     while node is not None and isinstance(node.op, MOVES) and node.inputs[0] is not None:
@@ -222,7 +244,7 @@ def _half(v: Value, turned: bool) -> NarrowConstant | None:
     source = node.inputs[0] if node is not None and isinstance(node.op, Cast) else None
     if source is None or source.type is None or source.dtype not in (f16, bf16):
         return None
-    whole = _computed(v)
+    whole = reader.array(v)
     if whole is None:
         return None
     small = np.ascontiguousarray(whole if turned else whole.T).astype(source.dtype.numpy)

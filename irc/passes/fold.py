@@ -61,6 +61,11 @@ def foldable(node: Node) -> bool:
     """Tell whether all operands are constants and the results are tensors of reasonable size."""
     if node.op.effect or node.op.at_run_only or not node.inputs or any(v.const is None for v in node.operands):
         return False
+    return is_reasonable(node)
+
+
+def is_reasonable(node: Node) -> bool:
+    """Tell whether results are tensors, of known shapes, that are not much larger than the operands."""
     given = _operand_bytes(node)
     for value in node.outputs:
         if not isinstance(value.type, TensorType) or not value.type.is_static or value.dtype.kind not in "fiubs":

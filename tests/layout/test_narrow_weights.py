@@ -121,6 +121,20 @@ def test_others_are_left_alone(what: str) -> None:
     assert kept(build) == []
 
 
+def test_constants_behind_many_operations_are_left_alone() -> None:
+    """Each value is read once: sums of a value with itself would double the work, long chains the stack."""
+
+    def build(b: Any, x: Any) -> Any:
+        w, whole = b.const(scales(K, N), f32), b.const(numbers(u4, K, N).astype(np.int8), i8)
+        for _ in range(60):
+            w, whole = b.Mul(w, w), b.BitwiseAnd(whole, whole)
+        for _ in range(1500):
+            w = b.Cast(w, to=f32)
+        return b.Add(b.MatMul(x, w), b.MatMul(x, b.Cast(whole, to=f32)))
+
+    assert found(graph_of(build, X)) == []
+
+
 @pytest.mark.parametrize("rows", [1, 3, "rows"])
 @pytest.mark.parametrize("zeros", [False, True])
 def test_matmul_nbits_beside_onnx_runtime(tmp_path: Path, rows: Any, zeros: bool) -> None:

@@ -16,9 +16,9 @@ from irc.ir.types import bf16, f16, u8
 from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
-from irc.kernels.core.tile import epilogue_of, names, prelude
-from irc.kernels.gemm.narrow import AHEAD, DIVIDE_PANELS, STORE, NarrowGemmKernel
-from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE
+from irc.kernels.core.tile import names, prelude
+from irc.kernels.gemm.narrow import AHEAD, NarrowGemmKernel
+from irc.kernels.gemm.packed import LONGEST_SUM
 from irc.kernels.gemm.problem import GemmProblem
 
 TYPES = {"f16": f16, "bf16": bf16}
@@ -145,19 +145,14 @@ class HalfWeightsGemmKernel(NarrowGemmKernel):
             "floats": self.narrow.floats,
             "longest": LONGEST_SUM,
             "ahead": AHEAD,
-            "worthwhile": WORTHWHILE,
-            "table": ", ".join(f"{body}_{r}" if r in self.heights else "0" for r in range(1, max(self.heights) + 1)),
+            "table": self.table(body),
         }
         widen = fill(_OF_F16 if self.narrow.floats == "f16" else _OF_BF16, **given)
         return [
             prelude(t, self.epilogue),
             piece("IRC_VECTOR_${V}_of_$floats", _WIDEN, "${V}_of_$floats", **given, widen=widen),
             *(piece("IRC_TILE_${body}_$R", _TILE, **given, R=r) for r in self.heights),
-            epilogue_of(self.symbol, t, self.epilogue),
-            fill(STORE, **given),
-            fill(_BODY, **given),
-            fill(DIVIDE_PANELS, **given, slot_starts=self.slot_starts()),
-            fill(_ENTRY, **given, **self.interface),
+            self.stored_and_divided(given, _BODY, _ENTRY),
         ]
 
     @property

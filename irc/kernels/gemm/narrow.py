@@ -13,7 +13,9 @@ from irc.kernels.core.costs import LATENCY, ROW_ENDED, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
-from irc.kernels.core.tile import Tile, heights_of
+from irc.kernels.core.text import Part, fill
+from irc.kernels.core.tile import Tile, epilogue_of, heights_of
+from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.gemm.problem import GemmProblem, Narrow, multiply
 
 WIDTHS = (4, 2)
@@ -128,6 +130,20 @@ class NarrowGemmKernel(Kernel[GemmProblem]):
 
     def flops(self, sizes: Sizes) -> Dim:
         return 2 * sizes["m"] * sizes["n"] * sizes["k"]
+
+    def table(self, body: str) -> str:
+        """Print the bodies by the number of rows, 0 for those that it has none for."""
+        return ", ".join(f"{body}_{r}" if r in self.heights else "0" for r in range(1, max(self.heights) + 1))
+
+    def stored_and_divided(self, given: Mapping[str, object], tile: str, entry: str) -> list[Part]:
+        """Print what stands behind the bodies: tiles and the entry by these templates, and what both call."""
+        return [
+            epilogue_of(self.symbol, self.tile, self.epilogue),
+            fill(STORE, **given),
+            fill(tile, **given),
+            fill(DIVIDE_PANELS, **given, worthwhile=WORTHWHILE, slot_starts=self.slot_starts()),
+            fill(entry, **given, **self.interface),
+        ]
 
     def slot_starts(self) -> str:
         """Print statements that place the epilogue's operands in `o`."""

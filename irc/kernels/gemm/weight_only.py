@@ -21,10 +21,9 @@ from irc.ir.dim import Dim
 from irc.ir.types import f32, u8
 from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
-from irc.kernels.core.tile import epilogue_of, names, prelude
-from irc.kernels.gemm.narrow import AHEAD, DIVIDE_PANELS, STORE, NarrowGemmKernel
-from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.core.text import Part, piece, symbol, tile_body
+from irc.kernels.core.tile import names, prelude
+from irc.kernels.gemm.narrow import AHEAD, NarrowGemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 
 WORD = 32
@@ -246,23 +245,18 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
             "bytes": t.lanes * 4,
             "most": f"{self._most}u",
             "ahead": AHEAD,
-            "worthwhile": WORTHWHILE,
             "middle": "z" if narrow.zeros else f"{self._middle}.0f",
             "zero_at": f"b[{t.panel * 4} + col]" if narrow.zeros else f"{self._middle}.0f",
             "zeros": zeros if narrow.zeros else "",
             "zero": zero if narrow.zeros else "",
             "powers": ", ".join(f"{2.0 ** -(narrow.bits * j)!r}f" for j in range(self._per - 1)) + ", 1.0f",
-            "table": ", ".join(f"{body}_{r}" if r in self.heights else "0" for r in range(1, max(self.heights) + 1)),
+            "table": self.table(body),
         }
         return [
             prelude(t, self.epilogue),
             tile_body(f"{body}_bytes", _BYTES, **given) if narrow.zeros else "",
             *(piece("IRC_TILE_${body}_$R", _TILE, **given, R=r) for r in self.heights),
-            epilogue_of(s, t, self.epilogue),
-            fill(STORE, **given),
-            fill(_BODY, **given),
-            fill(DIVIDE_PANELS, **given, slot_starts=self.slot_starts()),
-            fill(_ENTRY, **given, **self.interface),
+            self.stored_and_divided(given, _BODY, _ENTRY),
         ]
 
     @property
