@@ -141,10 +141,9 @@ class ConvProblem(Problem):
         """Whether the size of the result is known."""
         return all(d.is_const for d in (self.depth.result, *self.result))
 
-    @property
-    def tiles_2x2(self) -> Dim:
-        """Tiles of 2 × 2 pixels that cover a plane of the result."""
-        return self.result[0].ceildiv(2) * self.result[1].ceildiv(2)
+    def squares(self, side: int) -> Dim:
+        """Count the squares of so many pixels a side that cover a plane of the result."""
+        return self.result[0].ceildiv(side) * self.result[1].ceildiv(side)
 
     @property
     def images(self) -> int:

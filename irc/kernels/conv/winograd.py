@@ -1,13 +1,10 @@
-"""Convolution 3 × 3 with stride 1, NHWC, by Winograd's minimal filtering F(2 × 2, 3 × 3).
+"""Convolution 3 × 3 with stride 1, NHWC, by Winograd's minimal filtering F(2 × 2, 3 × 3) or F(4 × 4, 3 × 3).
 
-A tile of 2 × 2 outputs comes of 4 × 4 inputs by 16 products instead of 36: Y = Aᵀ [Σ over ic (G g Gᵀ) · (Bᵀ d B)] A.
-Some tiles at a time are transformed into scratch, [16][block of ic][tile][channel of the block]; then each panel of
-output channels is 16 matrix products over ic, whose sums are transformed back and pass through the epilogue.  Weights
-are transformed when compiling, in f64: [panel of oc][16][ic][panel].  Nothing outside the input is read.
-
-The transforms of F(2 × 2, 3 × 3) only add and subtract, so its error is a small multiple of a direct sum's; larger
-tiles save more products, but multiply and lose digits.  Source: Lavin and Gray, "Fast Algorithms for Convolutional
-Neural Networks", 2015.
+A tile of 2 × 2 outputs comes of 4 × 4 inputs by 16 products instead of 36, one of 4 × 4 by 36 instead of 144
+(`irc.kernels.conv.winograd_transforms`).  Some tiles at a time are transformed into scratch, [position][block of
+ic][tile][channel of the block]; then each panel of output channels is 16 or 36 matrix products over ic, whose sums are
+transformed back and pass through the epilogue.  Weights are transformed when compiling, in f64: [panel of
+oc][position][ic][panel].  Nothing outside the input is read.
 
 Threads split images, tiles and panels, never the sum: results do not depend on them.
 """
@@ -24,13 +21,14 @@ from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import f32, f64
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve
+from irc.kernels.conv.winograd_transforms import F2, F4, Filtering
 from irc.kernels.core import costs
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely_extent
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
+from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE
 from irc.kernels.vector.pixels import STRIDES, slot_starts
@@ -38,7 +36,6 @@ from irc.kernels.vector.pixels import STRIDES, slot_starts
 MOST_ROWS = 8  # tiles of the register tile's height that are transformed at a time
 SLOTS = 8  # tasks that have scratch of their own
 FEW_TASKS = 16  # with fewer, output channels are split too
-TRANSFORM = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
 _TILE = """/* C[$MR][$NR] (+)= sum over `blocks` blocks of $L channels of X[block][row][channel] * W[channel][$NR]. */
 static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const $T *restrict w, $T *restrict c,
@@ -74,57 +71,6 @@ static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const
         }
     }
 }
-
-/* One block of channels of one tile, transformed: 4 x 4 pixels, those outside (a bit is 0) are zero. */
-IRC_INLINE void ${body}_enter(const int whole, unsigned inside, const $T *from, int64_t row, int64_t pixel,
-                              int64_t channels, $T *to, int64_t step) {
-    $V d[4][4], t[4][4];
-    IRC_FULL_UNROLL
-    for (int k = 0; k < 4; k++) /* what is new three tiles further on */
-        __builtin_prefetch(from + (2 + k / 2) * row + (8 + k % 2) * pixel);
-    IRC_FULL_UNROLL
-    for (int y = 0; y < 4; y++) {
-        IRC_FULL_UNROLL
-        for (int x = 0; x < 4; x++) {
-            const $T *p = from + y * row + x * pixel;
-            if (whole) d[y][x] = ${V}_load(p);
-            else if (!(inside >> (4 * y + x) & 1)) d[y][x] = ($V){0};
-            else d[y][x] = channels >= $L ? ${V}_load(p) : ${V}_load_part(p, channels);
-        }
-    }
-    IRC_FULL_UNROLL
-    for (int x = 0; x < 4; x++) {
-        t[0][x] = d[0][x] - d[2][x];
-        t[1][x] = d[1][x] + d[2][x];
-        t[2][x] = d[2][x] - d[1][x];
-        t[3][x] = d[1][x] - d[3][x];
-    }
-    IRC_FULL_UNROLL
-    for (int y = 0; y < 4; y++) {
-        ${V}_store(to + (4 * y) * step, t[y][0] - t[y][2]);
-        ${V}_store(to + (4 * y + 1) * step, t[y][1] + t[y][2]);
-        ${V}_store(to + (4 * y + 2) * step, t[y][2] - t[y][1]);
-        ${V}_store(to + (4 * y + 3) * step, t[y][1] - t[y][3]);
-    }
-}
-"""
-
-LEAVE = """/* The 2 x 2 outputs of one vector of channels of one tile. */
-IRC_INLINE void irc_winograd_leave_$V(const $T *from, int64_t step, $V y[2][2]) {
-    $V t[2][4];
-    IRC_FULL_UNROLL
-    for (int x = 0; x < 4; x++) {
-        const $V m0 = ${V}_load(from + x * step), m1 = ${V}_load(from + (4 + x) * step);
-        const $V m2 = ${V}_load(from + (8 + x) * step), m3 = ${V}_load(from + (12 + x) * step);
-        t[0][x] = m0 + m1 + m2;
-        t[1][x] = m1 - m2 - m3;
-    }
-    IRC_FULL_UNROLL
-    for (int i = 0; i < 2; i++) {
-        y[i][0] = t[i][0] + t[i][1] + t[i][2];
-        y[i][1] = t[i][1] - t[i][2] - t[i][3];
-    }
-}
 """
 
 _CALL = """
@@ -137,8 +83,8 @@ typedef struct {$fields
 static void ${S}_plan(${S}_call *g) {
     g->blocks = (g->ic + $L - 1) / $L;
     g->panels = (g->oc + $NR - 1) / $NR;
-    g->across = (g->ow + 1) / 2;
-    g->tiles = (g->oh + 1) / 2 * g->across;
+    g->across = (g->ow + $M - 1) / $M;
+    g->tiles = (g->oh + $M - 1) / $M * g->across;
     g->groups = (g->tiles + $MR - 1) / $MR;
     g->chunks = (g->groups + g->most - 1) / g->most;
     g->parts = g->batch * g->chunks >= $few ? 1 : g->panels < $few ? g->panels : $few;
@@ -148,18 +94,18 @@ static void ${S}_plan(${S}_call *g) {
 static void ${S}_enter(const ${S}_call *g, const $T *image, int64_t t0, int64_t t1, $T *to, int64_t step) {
     const int64_t rows = (t1 - t0 + $MR - 1) / $MR * $MR;
     for (int64_t t = t0; t < t0 + rows; t++, to += $L) {
-        const int64_t y = t / g->across * 2 - g->pad_h, x = t % g->across * 2 - g->pad_w;
-        unsigned inside = 0;
-        for (int k = 0; k < 16 && t < t1; k++)
-            inside |= (unsigned)(y + k / 4 >= 0 && y + k / 4 < g->ih && x + k % 4 >= 0 && x + k % 4 < g->iw) << k;
+        const int64_t y = t / g->across * $M - g->pad_h, x = t % g->across * $M - g->pad_w;
+        uint64_t inside = 0;
+        for (int k = 0; k < $N * $N && t < t1; k++)
+            inside |= (uint64_t)(y + k / $N >= 0 && y + k / $N < g->ih && x + k % $N >= 0 && x + k % $N < g->iw) << k;
         const $T *from = image + y * g->x_row + x * g->x_pixel;
         for (int64_t b = 0; b < g->blocks; b++) {
             const int64_t left = g->ic - b * $L;
             $T *at = to + b * (g->most * $MR * $L);
-            if (inside == 65535 && left >= $L)
-                ${body}_enter(1, inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
+            if (inside == $every && left >= $L)
+                irc_winograd_${M}x${M}_enter_$V(1, inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
             else
-                ${body}_enter(0, inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
+                irc_winograd_${M}x${M}_enter_$V(0, inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
         }
     }
 }
@@ -168,17 +114,17 @@ static void ${S}_enter(const ${S}_call *g, const $T *image, int64_t t0, int64_t 
 static void ${S}_leave(const ${S}_call *g, const ${S}_out *o, int64_t t0, int64_t t1, int64_t col, const $T *from,
                        int64_t step) {
     for (int64_t t = t0; t < t1; t++, from += $NR) {
-        const int64_t oy = t / g->across * 2, ox = t % g->across * 2;
+        const int64_t oy = t / g->across * $M, ox = t % g->across * $M;
         for (int64_t v = 0; v * $L < $NR && col + v * $L < g->oc; v++) {
             const int64_t at = col + v * $L, left = g->oc - at;
-            $V y[2][2];
-            irc_winograd_leave_$V(from + v * $L, step, y);
-            for (int k = 0; k < 4; k++) {
-                if (oy + k / 2 >= g->oh || ox + k % 2 >= g->ow) continue;
-                const int64_t pixel = (oy + k / 2) * g->ow + ox + k % 2;
+            $V y[$M][$M];
+            irc_winograd_${M}x${M}_leave_$V(from + v * $L, step, y);
+            for (int k = 0; k < $M * $M; k++) {
+                if (oy + k / $M >= g->oh || ox + k % $M >= g->ow) continue;
+                const int64_t pixel = (oy + k / $M) * g->ow + ox + k % $M;
                 $T *const to = o->c + pixel * o->c_row + at;
-                if (left >= $L) ${V}_store(to, ${S}_epilogue(o, y[k / 2][k % 2], pixel, at, $L));
-                else ${V}_store_part(to, ${S}_epilogue(o, y[k / 2][k % 2], pixel, at, left), left);
+                if (left >= $L) ${V}_store(to, ${S}_epilogue(o, y[k / $M][k % $M], pixel, at, $L));
+                else ${V}_store_part(to, ${S}_epilogue(o, y[k / $M][k % $M], pixel, at, left), left);
             }
         }
     }
@@ -190,7 +136,7 @@ _BODY = """
 static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t end) {
     const int64_t block = g->most * $MR * $L; /* between blocks of channels; positions are no power of two apart */
     const int64_t v_step = g->blocks * block + $L, m_step = g->most * $MR * $NR + $L;
-    $T *const v = ($T *)g->scratch + slot * 16 * (v_step + m_step), *const m = v + 16 * v_step;
+    $T *const v = ($T *)g->scratch + slot * $P * (v_step + m_step), *const m = v + $P * v_step;
     while (begin < end) {
         const int64_t part = begin % g->parts, chunk = begin / g->parts % g->chunks;
         const int64_t image = begin / g->parts / g->chunks;
@@ -200,8 +146,8 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->oc};$slot_starts
         ${S}_enter(g, g->x + image * g->x_batch, t0, t1, v, v_step);
         for (int64_t p = g->panels * part / g->parts; p < g->panels * (part + run) / g->parts; p++) {
-            for (int64_t k = 0; k < 16; k++) {
-                const $T *w = g->w + (p * 16 + k) * g->blocks * ($L * $NR);
+            for (int64_t k = 0; k < $P; k++) {
+                const $T *w = g->w + (p * $P + k) * g->blocks * ($L * $NR);
                 for (int64_t b = 0; b < g->blocks; b += $sum)
                     for (int64_t t = 0; t < t1 - t0; t += $MR)
                         ${body}(g->blocks - b < $sum ? g->blocks - b : $sum, v + k * v_step + b * block + t * $L, block,
@@ -238,10 +184,11 @@ void $S($parameters) {
 
 @kernel
 class WinogradKernel(Kernel[ConvProblem]):
-    """A generated convolution 3 × 3, stride 1: a row of `tile` is 2 × 2 outputs."""
+    """A generated convolution 3 × 3, stride 1: a row of `tile` is a square of outputs, as `filtering` says."""
 
     tile: Tile
     epilogue: Epilogue
+    filtering: Filtering
 
     problem = ConvProblem
 
@@ -250,47 +197,49 @@ class WinogradKernel(Kernel[ConvProblem]):
         p = problem
         if p.layout == "nhwc" and p.is_regular_3x3 and p.dtype in (f32, f64):
             vectors = min(isa.vectors, -(-p.oc // isa.lanes(p.dtype)))
-            yield cls(Tile(isa, p.dtype, heights_of(p.tiles_2x2, isa.rows)[-1], vectors), p.epilogue)
+            for filtering in (F2, F4):
+                rows = heights_of(p.squares(filtering.outputs), isa.rows)[-1]
+                yield cls(Tile(isa, p.dtype, rows, vectors), p.epilogue, filtering)
 
     def cycles(self, problem: ConvProblem) -> float:
-        """Estimate 16 matrix products over whole register tiles, the transforms, and 16 / 9 of the weights."""
-        p, t = problem, self.tile
-        tiles, panels, blocks = likely_extent(p.tiles_2x2), -(-p.oc // t.panel), -(-p.ic // t.lanes)
+        """Estimate the matrix products over whole register tiles, the transforms, and the more of weights."""
+        p, t, f = problem, self.tile, self.filtering
+        tiles, panels, blocks = likely_extent(p.squares(f.outputs)), -(-p.oc // t.panel), -(-p.ic // t.lanes)
         step = max(t.rows * t.vectors / t.isa.fma, (t.rows + t.vectors) / 2, 4.0)
-        products = 16 * -(-tiles // t.rows) * panels * blocks * t.lanes * step / costs.WINOGRAD
+        products = f.positions * -(-tiles // t.rows) * panels * blocks * t.lanes * step / costs.WINOGRAD
         vectors, partial = divmod(p.oc, t.lanes)
-        back = costs.TRANSFORM_BACK * (vectors + (costs.PARTIAL if partial else 0))
-        transforms = tiles * (blocks * costs.TRANSFORM + back) * costs.relative(t.isa)
-        weights = p.waiting(t.isa, 16 * p.oc * p.ic * t.dtype.itemsize)
+        back = costs.TRANSFORM_BACK[f.outputs] * (vectors + (costs.PARTIAL if partial else 0))
+        transforms = tiles * (blocks * costs.TRANSFORM[f.outputs] + back) * costs.relative(t.isa)
+        weights = p.waiting(t.isa, f.positions * p.oc * p.ic * t.dtype.itemsize)
         return p.images * (products + transforms) + weights
 
     @property
     def label(self) -> str:
-        return "winograd"
+        return f"winograd_{self.filtering.name}"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
-        most = Dim.of(self.most(problem.ic, problem.tiles_2x2))
+        most = Dim.of(self.most(problem.ic, problem.squares(self.filtering.outputs)))
         return problem.arguments() | problem.channel_arguments() | {"most": most}
 
     def scratch(self, problem: ConvProblem) -> Dim:
-        return self.scratch_bytes(problem.ic, self.most(problem.ic, problem.tiles_2x2))
+        return self.scratch_bytes(problem.ic, self.most(problem.ic, problem.squares(self.filtering.outputs)))
 
     def packed(self, problem: ConvProblem) -> Packed:
         elements, t = self.packed_elements(problem.oc, problem.ic), self.tile
-        return Packed(("winograd", t.panel, t.lanes), t.dtype, elements, self.pack_weights)
+        return Packed((self.label, t.panel, t.lanes), t.dtype, elements, self.pack_weights)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        """Convolve with the weights that were transformed: `TRANSFORM` has a left inverse."""
-        oc, ic, t = sizes["oc"], sizes["ic"], self.tile
+        """Convolve with the weights that were transformed: their matrix has a left inverse."""
+        oc, ic, t, f = sizes["oc"], sizes["ic"], self.tile, self.filtering
         panels, depth = -(-oc // t.panel), -(-ic // t.lanes) * t.lanes
-        u = reads[1][: panels * 16 * depth * t.panel].reshape(panels, 4, 4, depth, t.panel)
-        back = np.linalg.pinv(TRANSFORM)
+        u = reads[1][: panels * f.positions * depth * t.panel].reshape(panels, f.inputs, f.inputs, depth, t.panel)
+        back = np.linalg.pinv(f.weights)
         g = np.einsum("ya,pabio,xb->poiyx", back, u.astype(np.float64), back).reshape(-1, depth, 3, 3)[:oc, :ic]
         convolve("nhwc", g.astype(t.dtype.numpy), 1, (1, 1), (1, 1), self.epilogue, reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:
-        words = self._body.removeprefix("irc_winograd_")
+        words = f"{self.filtering.name}_{self._body.removeprefix('irc_winograd_')}"
         return symbol("winograd_conv", words, self.epilogue.key())
 
     @property
@@ -312,7 +261,7 @@ class WinogradKernel(Kernel[ConvProblem]):
     def most(self, ic: int, tiles: DimLike) -> int:
         """Choose `most` for images of this many tiles: what is transformed at a time takes half of the second cache."""
         t = self.tile
-        at_once = t.isa.l2 // 2 // (16 * t.rows * t.dtype.itemsize * (ic + t.panel))
+        at_once = t.isa.l2 // 2 // (self.filtering.positions * t.rows * t.dtype.itemsize * (ic + t.panel))
         return max(1, min(MOST_ROWS, at_once, Dim.of(tiles).ceildiv(t.rows).const or MOST_ROWS))
 
     def scratch_bytes(self, ic: int, most: int) -> Dim:
@@ -320,26 +269,26 @@ class WinogradKernel(Kernel[ConvProblem]):
         t = self.tile
         tiles = most * t.rows
         elements = (-(-ic // t.lanes) * tiles + 1) * t.lanes + tiles * t.panel + t.lanes
-        return Dim.of(SLOTS * 16 * elements * t.dtype.itemsize)
+        return Dim.of(SLOTS * self.filtering.positions * elements * t.dtype.itemsize)
 
     def packed_elements(self, oc: int, ic: int) -> int:
         """Count the elements of packed weights."""
         t = self.tile
-        return 16 * -(-oc // t.panel) * t.panel * -(-ic // t.lanes) * t.lanes
+        return self.filtering.positions * -(-oc // t.panel) * t.panel * -(-ic // t.lanes) * t.lanes
 
     def pack_weights(self, w: Array) -> Array:
         """Pack w[oc, ic, 3, 3], transformed, flat; channels are filled up with zeros."""
-        t, (oc, ic) = self.tile, w.shape[:2]
-        made = np.kron(TRANSFORM, TRANSFORM) @ w.reshape(oc * ic, 9).T.astype(np.float64)
-        full = np.zeros((16, -(-oc // t.panel) * t.panel, -(-ic // t.lanes) * t.lanes), t.dtype.numpy)
-        full[:, :oc, :ic] = made.reshape(16, oc, ic)
-        split = full.reshape(16, -1, t.panel, full.shape[2])
+        t, (oc, ic), g = self.tile, w.shape[:2], self.filtering.weights
+        made = np.kron(g, g) @ w.reshape(oc * ic, 9).T.astype(np.float64)
+        full = np.zeros((len(made), -(-oc // t.panel) * t.panel, -(-ic // t.lanes) * t.lanes), t.dtype.numpy)
+        full[:, :oc, :ic] = made.reshape(-1, oc, ic)
+        split = full.reshape(len(made), -1, t.panel, full.shape[2])
         return np.ascontiguousarray(split.transpose(1, 0, 3, 2)).ravel()
 
     @property
     def executed(self) -> float:
-        """16 products instead of 36."""
-        return 16 / 36
+        """Products of a square instead of nine of each output."""
+        return self.filtering.positions / (9 * self.filtering.outputs**2)
 
     def flops(self, sizes: Sizes) -> Dim:
         return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
@@ -347,20 +296,22 @@ class WinogradKernel(Kernel[ConvProblem]):
     @property
     def summary(self) -> str:
         return (
-            f"Convolution 3x3 by Winograd's F(2x2, 3x3), NHWC, {self.tile.dtype}, "
+            f"Convolution 3x3 by Winograd's F({self.filtering.name}, 3x3), NHWC, {self.tile.dtype}, "
             f"{self.tile.rows} tiles x {self.tile.panel} channels."
         )
 
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         given = names(t) | {"S": s, "body": self._body} | self.interface
-        given |= {"U": 4, "near": 16 * t.panel, "few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE}
+        given |= {"U": 4, "near": 32 * t.panel, "few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE}
+        given |= {"M": self.filtering.outputs, "N": self.filtering.inputs, "P": self.filtering.positions}
+        given["every"] = (1 << self.filtering.positions) - 1
         given["sum"] = LONGEST_SUM // t.lanes
         given["slot_starts"] = slot_starts(self.epilogue)
         return [
             prelude(t, self.epilogue),
             tile_body(self._body, _TILE, **given),
-            piece("IRC_WINOGRAD_LEAVE_$V", LEAVE, **given),
+            *self.filtering.parts(given),
             epilogue_of(s, t, self.epilogue),
             *(fill(text, **given) for text in (_CALL, _BODY)),
             fill(ENTRY, **given, groups="chunks"),

@@ -25,7 +25,8 @@ from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, u16
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve
-from irc.kernels.conv.winograd import ENTRY, FEW_TASKS, LEAVE, SLOTS, TRANSFORM
+from irc.kernels.conv.winograd import ENTRY, FEW_TASKS, SLOTS
+from irc.kernels.conv.winograd_transforms import F2
 from irc.kernels.core import costs
 from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
 from irc.kernels.core.costs import SPLIT_PRODUCTS, unit_of
@@ -61,17 +62,17 @@ IRC_INLINE void irc_dot_winograd_enter_$X(const int whole, unsigned inside, cons
             else d[x] = channels >= 16 ? $LX(p) : ${LX}_part(p, channels);
             if (whole && y > 1 && x > 1) __builtin_prefetch(p + far);
         }
-        t[y][0] = d[0] - d[2];
+        t[y][0] = d[2] - d[0];
         t[y][1] = d[1] + d[2];
         t[y][2] = d[2] - d[1];
-        t[y][3] = d[1] - d[3];
+        t[y][3] = d[3] - d[1];
     }
     IRC_FULL_UNROLL
     for (int x = 0; x < 4; x++, to += step) {
-        irc_bf16_store_16(to, t[0][x] - t[2][x]);
+        irc_bf16_store_16(to, t[2][x] - t[0][x]);
         irc_bf16_store_16(to + 4 * step, t[1][x] + t[2][x]);
         irc_bf16_store_16(to + 8 * step, t[2][x] - t[1][x]);
-        irc_bf16_store_16(to + 12 * step, t[1][x] - t[3][x]);
+        irc_bf16_store_16(to + 12 * step, t[3][x] - t[1][x]);
     }
 }
 """
@@ -153,7 +154,7 @@ IRC_INLINE int ${S}_leave(const ${S}_call *g, const ${S}_out *given, const $X *i
         for (int64_t v = 0; v < 2 && col + v * 16 < oc; v++) {
             const int64_t at = col + v * 16, left = oc - at;
             irc_f32x16 y[2][2];
-            irc_winograd_leave_irc_f32x16(from + v * 16, step, y);
+            irc_winograd_2x2_leave_irc_f32x16(from + v * 16, step, y);
             IRC_FULL_UNROLL
             for (int k = 0; k < 4; k++) {
                 if (!whole && (oy + k / 2 >= oh || ox + k % 2 >= ow)) continue;
@@ -248,7 +249,7 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         """Estimate 16 products (half a panel counts as a whole one), transforms and 16 / 9 of the weights."""
         p, lanes = problem, VECTOR.lanes
-        tiles, depth, columns = int(p.tiles_2x2), -(-p.ic // CHUNK) * CHUNK, -(-p.oc // lanes)
+        tiles, depth, columns = int(p.squares(2)), -(-p.ic // CHUNK) * CHUNK, -(-p.oc // lanes)
         products = 16 * tiles * depth * -(-p.oc // PANEL) * PANEL / (SPLIT_PRODUCTS["dot", 1] * costs.WINOGRAD_SPLIT)
         transforms = tiles * (depth // lanes * costs.TRANSFORM_SPLIT + columns * costs.TRANSFORM_SPLIT_BACK)
         return p.images * (products + transforms) + p.waiting(VECTOR.isa, 16 * p.oc * p.ic * u16.itemsize)
@@ -258,11 +259,11 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
         return "winograd, split bf16"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
-        most = Dim.of(self.most(problem.ic, problem.tiles_2x2))
+        most = Dim.of(self.most(problem.ic, problem.squares(2)))
         return problem.arguments() | problem.channel_arguments() | {"most": most}
 
     def scratch(self, problem: ConvProblem) -> Dim:
-        return self.scratch_bytes(problem.ic, self.most(problem.ic, problem.tiles_2x2))
+        return self.scratch_bytes(problem.ic, self.most(problem.ic, problem.squares(2)))
 
     def packed(self, problem: ConvProblem) -> Packed:
         elements = self.packed_elements(problem.oc, problem.ic)
@@ -334,7 +335,7 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
         depth, panels = -(-ic // CHUNK) * CHUNK, -(-oc // PANEL)
         full = np.zeros((3, 3, depth, oc), np.float32)
         full[:, :, :ic] = w.transpose(2, 3, 1, 0)
-        made = np.einsum("ay,yxio,bx->abio", TRANSFORM, full.astype(np.float64), TRANSFORM, optimize=True)
+        made = np.einsum("ay,yxio,bx->abio", F2.weights, full.astype(np.float64), F2.weights, optimize=True)
         with np.errstate(over="ignore"):
             made = self._matrix.pack_b(made.reshape(16, depth, oc).astype(np.float32))
         made = made.reshape(16, panels, -1).transpose(1, 0, 2)
@@ -375,7 +376,7 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
             bf16_terms.head("dot"),
             *(dots.core(w) for w in self.widths),
             bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
-            piece("IRC_WINOGRAD_LEAVE_$V", LEAVE, **given),
+            *F2.parts(given),
             piece("IRC_DOT_WINOGRAD_$X", _ENTER, **given),
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             fill(_CALL, **given),

@@ -55,11 +55,14 @@ DIRECT: Mapping[int, float] = {2: 0.85, 3: 0.841, 4: 0.84, 6: 0.839, 1: 0.838}
 """Of tiles of direct convolutions so many vectors wide, the part of the peak of multiply-adds that full ones reach."""
 WINOGRAD, WINOGRAD_SPLIT = 0.72, 0.9
 """What products between Winograd's transforms reach: of the peak of multiply-adds, of `SPLIT_PRODUCTS`."""
-TRANSFORM, TRANSFORM_BACK, PARTIAL = 80.0, 150.0, 3.0
-"""Cycles to transform a vector of channels of 4 × 4 pixels, and one of 2 × 2 results with the epilogue, where a cycle
-does two vectors; how many times as long the latter takes of a vector that is not full."""
+TRANSFORM: Mapping[int, float] = {2: 80.0, 4: 200.0}
+TRANSFORM_BACK: Mapping[int, float] = {2: 150.0, 4: 400.0}
+"""Cycles to transform a vector of channels of one tile of Winograd's algorithm, and one of its results with the
+epilogue, by the side of a tile of results, where a core does two vectors a cycle."""
+PARTIAL = 3.0
+"""How many times as long the latter takes of a vector that is not full."""
 TRANSFORM_SPLIT, TRANSFORM_SPLIT_BACK = 30.0, 62.0
-"""The same in Winograd's algorithm from bf16 terms."""
+"""The same for tiles of 2 × 2 in Winograd's algorithm from bf16 terms."""
 GATHERED, GATHERED_ROW = 3.0, 20.0
 """Cycles to store a vector of products of a transposed convolution and to add it where it belongs, and those that a row
 of its outputs costs besides."""
