@@ -217,7 +217,7 @@ static inline void irc_parallel(const irc_pool *pool, int64_t n, int worthwhile,
     else body(arg, 0, n);
 }
 """
-_SHARE = re.sub(r"\birc_(divi|run|last)", r"irc_loop_\1", CODE)
+_SHARE = re.sub(r"\birc_(divi|empty|run|last)", r"irc_loop_\1", CODE)
 _PARALLEL_OWN = f"""#ifdef __GNUC__
 {_SHARE}\
 #endif
