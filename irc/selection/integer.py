@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from irc.expr import Bin, Call, Const, Expr, Select, Var
+from irc.expr import Bin, Call, Const, Expr, Select, Un, Var
 from irc.fusion.access import ZERO, Access, row_major
 from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim, product
@@ -24,10 +25,12 @@ from irc.ops.conv import Conv
 from irc.ops.matmul import MatMul
 from irc.selection.planes import input_of, planes_of
 from irc.selection.selector import Selection, Selector, worthwhile
-from irc.traversal import replaced, walk
+from irc.traversal import fold, replaced, walk
 
 FULL = Rounding()
 """The rounding of a problem that stores no bytes."""
+MOST = 2.0**31 - 256
+"""A number up to which floats fit into 32 bits, however they were rounded on the way."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,32 @@ def _rounded(fused: FusedEpilogue, kind: DType) -> tuple[FusedEpilogue, Rounding
             return None
     if zero is None:
         return None
-    return _without_unread(replace(fused, expr=value)), Rounding(zero, int(least), int(largest))
+    kept = _without_unread(replace(fused, expr=value))
+    return kept, Rounding(zero, _most(kept.expr, kept.slots) <= MOST)
+
+
+def _most(e: Expr, slots: Sequence[Access]) -> float:
+    """Bound the absolute value of an expression of sums in i32 and constants; infinite if that is not known."""
+
+    def bound(e: Expr, parts: tuple[float, ...]) -> float:
+        match e:
+            case Const(value):
+                return abs(float(value))  # type: ignore[arg-type]
+            case Var("acc"):
+                return 2.0**31
+            case Var(name):
+                array = slots[int(name[4:])].value.array
+                return float(np.abs(array).max(initial=0)) if array is not None else math.inf
+            case Bin("mul"):
+                return math.prod(parts)
+            case Bin("add" | "sub"):
+                return sum(parts)
+            case Bin("min" | "max") | Un("neg" | "abs"):
+                return max(parts)
+            case _:
+                return math.inf
+
+    return fold(e, bound)
 
 
 def _whole(e: Expr, slots: Sequence[Access]) -> int | None:

@@ -17,6 +17,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import i8, i32, u8
 from irc.kernels.core.isa import AVX2, AVX512, NEON
 from irc.kernels.core.registry import candidates
+from irc.kernels.integer.convolution import IntegerConvKernel
 from irc.kernels.integer.problem import SUMS, IntegerConvProblem, product_of_bytes
 from irc.kernels.integer.vectors import saturate
 from irc.ops.layout import Transpose
@@ -263,3 +264,23 @@ def test_chains_stay_in_bytes_with_the_channels_last() -> None:
     assert len(kernels) == 2 and not [v for n in graph.nodes for v in n.outputs if v.dtype != u8]
     moved = [n for n in graph.nodes if isinstance(n.op, Transpose)]
     assert len(moved) == 2  # in front of the first and behind the last
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("scale", "fits"), [(0.5, True), (1e-15, False)])
+def test_results_beyond_32_bits_are_the_nearest_bytes(scale: float, fits: bool, target: str) -> None:
+    model, given = convolutions(np.uint8, "Conv", GEOMETRIES[0])
+    (ys,) = (c for c in model.graph.initializer if c.name == "ys")
+    ys.CopyFrom(onnx.numpy_helper.from_array(np.float32(scale), "ys"))
+    graph = irc.load(model).graph
+    for _, run in compile_c(AVX512):
+        run(graph, Sink())
+    (kernel,) = (n.op.kernel for n in graph.nodes if isinstance(n.op, KernelOp) and "bytes" in n.op.kernel.symbol)
+    assert isinstance(kernel, IntegerConvKernel) and kernel.fits is fits
+    (wanted,) = irc.compile(model, backend="numpy")(given)
+    (got,) = irc.compile(model, backend="c", target=target)(given)
+    assert 0 < np.count_nonzero(got == 255) < got.size or fits
+    assert np.abs(got.astype(int) - wanted).max() <= 1
+    assert fits or np.array_equal(got, wanted)

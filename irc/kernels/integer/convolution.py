@@ -39,7 +39,9 @@ TILES = {("avx512", "fours"): ((6, 4), (8, 3), (8, 2), (8, 1)), ("avx512", "pair
 NARROW_TILES = ((4, 2), (6, 1))
 """Rows and vectors of accumulators, by instruction set; those of 256-bit vectors."""
 PANELS, ROWS = 4, 8
-"""Panels and tiles of rows in a task."""
+"""Panels and tiles of rows in a task, at most."""
+TASKS = 16
+"""Tasks for several threads, at least."""
 WORTHWHILE = 400_000
 """Products below which one thread does all."""
 SLACK = 4
@@ -60,6 +62,7 @@ class IntegerConvKernel(WindowsOfBytes):
     zeroed: bool
     copied: bool
     stored: DType
+    fits: bool
     epilogue: Epilogue
 
     @classmethod
@@ -71,15 +74,16 @@ class IntegerConvKernel(WindowsOfBytes):
         apart = run != problem.ic and problem.x[3] != problem.ic
         copied = unit == "pairs" or problem.signed or problem.is_padded or run % 4 != 0 or apart
         for rows, vectors in TILES.get((isa.name, unit), NARROW_TILES):
-            given = (problem.signed, problem.zeroed, copied, problem.stored, problem.epilogue)
+            given = (problem.signed, problem.zeroed, copied, problem.stored, problem.rounding.fits, problem.epilogue)
             yield cls(isa, unit, rows, vectors, *given)
 
     def cycles(self, problem: IntegerConvProblem) -> float:
-        """Estimate two products of vectors a cycle, or as many loads, and what a tile of sums costs besides."""
+        """Estimate products of vectors, two loads of them a cycle, and what a tile of sums costs besides."""
         pixels, columns = problem.pixels, self.columns
         tiles, panels = -(-pixels // self.rows), -(-problem.oc // columns)
         rows = pixels / max(tiles, 1)
-        each = max(rows * self.vectors * (1 if self.unit == "fours" else 2), rows + self.vectors) / 2
+        products = rows * self.vectors * (1 if self.unit == "fours" else 2)
+        each = max(products / self.isa.fma, (rows + self.vectors) / 2)
         latency = 4 if rows * self.vectors < 8 else 0
         finish = rows * -(-problem.oc // (panels * self.tile.lanes)) * FINISH[self.stored]
         tile = self._groups(problem) * max(each, latency) + finish + 2 * rows * self.vectors + 20
@@ -188,14 +192,18 @@ class IntegerConvKernel(WindowsOfBytes):
                 "joined": f"(from[j]{turned})",
                 "P": PANELS,
                 "Q": ROWS,
+                "least": TASKS,
                 "worthwhile": f"{WORTHWHILE:.0f}.0",
                 "zero": f"{'*g->zero' if self.zeroed else '0'}{' + 128' if fours and self.signed else ''}",
                 "slack": SLACK,
                 "table": self.tile.table(),
+                "body": self.tile.name,
             }
         )
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
+        in_registers = not self.epilogue.functions()
+        given["whole"] = fill(text.IF_WHOLE, **given) if in_registers else ""
         return [
             *self.shared(whole),
             *([FOURS[bits]] if fours else []),
@@ -203,6 +211,7 @@ class IntegerConvKernel(WindowsOfBytes):
             fill(text.WORK, **given),
             *([fill(text.COPY, **given)] if self.copied else []),
             *self.ends(whole, given),
+            *([fill(text.WHOLE, **given)] if in_registers else []),
             fill(text.BODY, **given),
         ]
 

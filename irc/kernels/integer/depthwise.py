@@ -67,7 +67,7 @@ typedef struct {
     const ${S}_args *g;
     int64_t joint, units, groups, vectors, span, row, own, bands;
     int32_t zero;
-    $B pad;$range_field
+    $B pad;$rounding_field
 } ${S}_work;
 
 IRC_INLINE void ${S}_mix(const $B *const *from, int64_t c, __m128i *to) {
@@ -156,7 +156,7 @@ $tiles
 void $S($parameters) {
     if (g->batch <= 0 || g->oh <= 0 || g->ow <= 0) return;
     ${S}_work w = {.g = g};
-    w.zero = $zero;$range
+    w.zero = $zero;$rounding
     w.pad = ($B)$point;
     w.joint = g->stride_w == 1 && g->dilation_w == 1 ? 2 : 1;
     w.units = (g->ow + w.joint - 1) / w.joint;
@@ -196,13 +196,13 @@ _STORE_BYTES = """
 IRC_INLINE void ${S}_finish(const int n, const ${S}_work *w, const ${S}_out *o, const $M *acc, int64_t pixel, int64_t c,
                             int64_t count) {
     $stored *to = o->c + pixel * o->c_row + c;
-    __m$bits y[$P] = {{0}};
+    $M y[$P] = {{0}};
     IRC_FULL_UNROLL
     for (int p = 0; p < n; p++)
-        y[p] = (__m$bits)${S}_epilogue(o, ($V)$to_f32(acc[p]), pixel + (p < count ? p : 0), c, $L);
+        y[p] = $round((__m$bits)${S}_epilogue(o, ($V)$to_f32(acc[p]), pixel + (p < count ? p : 0), c, $L));
     IRC_FULL_UNROLL
     for (int p = 0; p < n; p += 4, to += 4 * o->c_row)
-        irc_bytes_quarters_$bits(to, o->c_row, irc_bytes_${kind}_$bits(&w->to, y[p], y[p + 1], y[p + 2], y[p + 3]),
+        irc_bytes_quarters_$bits(to, o->c_row, irc_bytes_${kind}_$bits(w->y_zero, y[p], y[p + 1], y[p + 2], y[p + 3]),
                                  (count < n ? count : n) - p);
 }
 """
@@ -217,6 +217,7 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
     signed: bool
     zeroed: bool
     stored: DType
+    fits: bool
     epilogue: Epilogue
 
     @classmethod
@@ -224,7 +225,8 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
         fits = problem.is_depthwise and not problem.is_volume and problem.channels >= isa.vector // 4
         if isa.name in SETS and fits:
             unit: Unit = "fours" if isa.fours else "pairs"
-            yield cls(isa, unit, problem.signed, problem.zeroed, problem.stored, problem.epilogue)
+            given = (problem.signed, problem.zeroed, problem.stored, problem.rounding.fits, problem.epilogue)
+            yield cls(isa, unit, *given)
 
     def cycles(self, problem: IntegerConvProblem) -> float:
         """Estimate a vector of products a cycle, and the rearrangement of each row of the input."""

@@ -24,11 +24,13 @@ BYTES = (u8, i8)
 
 @dataclass(frozen=True)
 class Rounding:
-    """How a number becomes a byte: it is rounded, halves to even, `zero` is added, and least and largest bound it."""
+    """How a number becomes a byte: it is rounded, halves to even, and `zero` is added; what is none is the nearest one.
+
+    fits: whether all numbers are known to fit into 32 bits.
+    """
 
     zero: int = 0
-    least: int = 0
-    largest: int = 255
+    fits: bool = False
 
 
 @dataclass(frozen=True)

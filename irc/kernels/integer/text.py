@@ -135,14 +135,26 @@ IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *s
 BYTES_ROW = """
 IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *sums, $stored *c, int64_t row,
                          int64_t col, int64_t n) {
-    $V y[4] = {{0}};
+    $M y[4] = {{0}};
     IRC_FULL_UNROLL
     for (int v = 0; v < $NV; v++) {
         const int64_t part = n - v * $L < $L ? n - v * $L : $L;
-        if (part > 0) y[v] = ${S}_epilogue(o, ($V)$to_f32($load(sums + v * $L)), row, col + v * $L, part);
+        if (part > 0)
+            y[v] = $round((__m$bits)${S}_epilogue(o, ($V)$to_f32($load(sums + v * $L)), row, col + v * $L, part));
     }
-    irc_bytes_put_$bits(c, irc_bytes_${kind}_$bits(&w->to, (__m$bits)y[0], (__m$bits)y[1], (__m$bits)y[2],
-                                                   (__m$bits)y[3]), n);
+    irc_bytes_put_$bits(c, irc_bytes_${kind}_$bits(w->y_zero, y[0], y[1], y[2], y[3]), n);
+}
+"""
+
+WHOLE = """
+/* Computes a tile of all rows and columns, whose sums stay in registers. */
+static void ${S}_whole(const ${S}_work *w, const ${S}_out *o, const $E *a, const int64_t *at, const int8_t *panel,
+                       int64_t ahead, int64_t row, int64_t col) {
+    int32_t sums[$MR * $NR];
+    $stored *const c = o->c + row * o->c_row + col;
+    $body($MR, a, at, &w->walk, panel, ahead, w->zero, sums);
+    IRC_FULL_UNROLL
+    for (int i = 0; i < $MR; i++) ${S}_row(w, o, sums + i * $NR, c + i * o->c_row, row + i, col, $NR);
 }
 """
 
@@ -156,7 +168,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = w->g;
     const int64_t pixels = g->oh * g->ow, size = 4 * $NR * (2 + w->walk.rows * w->walk.columns * w->walk.groups);
     const int64_t tiles = (pixels + $MR - 1) / $MR, panels = (g->oc + $NR - 1) / $NR;
-    const int64_t across = (panels + $P - 1) / $P, down = (tiles + $Q - 1) / $Q;
+    const int64_t across = w->tasks_across, down = w->tasks_down;
     const int64_t low = pixels / tiles, extra = pixels % tiles;
     int32_t sums[$MR * $NR];
     const int64_t chunks = g->batch * g->groups * down;
@@ -164,8 +176,8 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const int64_t chunk = w->heavy ? begin % chunks : begin / across;
         const int64_t across_at = w->heavy ? begin / chunks : begin % across;
         const int64_t group = chunk / down % g->groups, image = chunk / down / g->groups;
-        const int64_t first = chunk % down * $Q, last = first + $Q < tiles ? first + $Q : tiles;
-        const int64_t beyond = across_at * $P, end_of = beyond + $P < panels ? beyond + $P : panels;
+        const int64_t first = chunk % down * tiles / down, last = (chunk % down + 1) * tiles / down;
+        const int64_t beyond = across_at * panels / across, end_of = (across_at + 1) * panels / across;
         const $E *a = w->a + image * w->image + group * w->per;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel};
         (void)o.n;$slot_starts
@@ -173,12 +185,12 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
             const int8_t *panel = g->w + (group * panels + j) * size;
             for (int64_t t = first; t < last; t++) {
                 const int64_t row = t * low + (t < extra ? t : extra), rows = low + (t < extra);
-                int64_t at[$MR], line = row / g->ow, column = row % g->ow;
+                int64_t at[$MR], line = row / w->width, column = row % w->width;
                 for (int64_t i = 0; i < rows; i++) {
                     at[i] = line * w->down + column * w->across;
-                    if (++column == g->ow) column = 0, line++;
+                    if (++column == w->width) column = 0, line++;
                 }
-                const int64_t part = t - first, ahead = part * 64 < 4 * $NR ? size + part * 64 : 0;
+                const int64_t part = t - first, ahead = part * 64 < 4 * $NR ? size + part * 64 : 0;$whole
                 tiles_of[rows - 1](a, at, &w->walk, panel, ahead, w->zero, sums);
                 ${S}_finish(w, &o, sums, rows, row, group * g->oc + j * $NR, g->oc - j * $NR);
             }
@@ -191,10 +203,9 @@ void $S($parameters) {
     if (g->batch <= 0 || pixels <= 0) return;
     const int joined = g->groups == 1 && g->dilation_w == 1;
     const int64_t tiles = (pixels + $MR - 1) / $MR, panels = (g->oc + $NR - 1) / $NR;
-    const int64_t tasks = g->batch * g->groups * ((tiles + $Q - 1) / $Q) * ((panels + $P - 1) / $P);
     const int64_t run = joined ? g->kw * g->ic : g->ic, groups = (run + $step - 1) / $step;
     ${S}_work w = {.g = g};
-    w.zero = $zero;$range
+    w.zero = $zero;$rounding
 $layout
     w.walk = (irc_bytes_walk){
         g->kh, g->dilation_h * w.row, joined ? 1 : g->kw, g->dilation_w * w.pixel, groups,
@@ -202,26 +213,42 @@ $layout
     w.heavy = g->oc * run * g->kh > g->batch * g->ih * g->iw * g->ic;
     w.down = g->stride_h * w.row;
     w.across = g->stride_w * w.pixel;
-    const double work = (double)g->batch * (double)pixels * (double)g->groups * (double)g->oc * (double)(run * g->kh);
+    w.width = w.down == g->ow * w.across ? pixels : g->ow; /* lines side by side are one */
+    w.tasks_across = (panels + $P - 1) / $P;
+    w.tasks_down = (tiles + $Q - 1) / $Q;
+    const int64_t apart = g->batch * g->groups;
+    const double work = (double)apart * (double)pixels * (double)g->oc * (double)(run * g->kh);
     if (!pool || work < $worthwhile) {
 $copy_all
-        ${S}_part(&w, 0, tasks);
+        ${S}_part(&w, 0, apart * w.tasks_down * w.tasks_across);
     } else {
+        int64_t *const more[] = {w.heavy ? &w.tasks_across : &w.tasks_down, w.heavy ? &w.tasks_down : &w.tasks_across};
+        const int64_t most[] = {w.heavy ? panels : tiles, w.heavy ? tiles : panels};
+        for (int i = 0; i < 2; i++) { /* few tasks leave threads without work at the end */
+            const int64_t others = apart * *more[1 - i], wanted = ($least + others - 1) / others;
+            if (*more[i] < wanted) *more[i] = wanted < most[i] ? wanted : most[i];
+        }
 $copy_parts
-        pool->parallel_for(pool->self, tasks, ${S}_part, &w);
+        pool->parallel_for(pool->self, apart * w.tasks_down * w.tasks_across, ${S}_part, &w);
     }
 }
 """
+
+IF_WHOLE = """
+                if (rows == $MR && g->oc - j * $NR >= $NR) {
+                    ${S}_whole(w, &o, a, at, panel, ahead, row, group * g->oc + j * $NR);
+                    continue;
+                }"""
 
 WORK = """
 typedef struct {
     const ${S}_args *g;
     const $E *a;
     irc_bytes_walk walk;
-    int64_t image, row, pixel, per, down, across, tall, wide;
+    int64_t image, row, pixel, per, down, across, tall, wide, width, tasks_down, tasks_across;
     int32_t zero;
     int heavy;
-    $E pad;$range_field
+    $E pad;$rounding_field
 } ${S}_work;
 """
 

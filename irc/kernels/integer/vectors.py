@@ -102,26 +102,19 @@ IRC_INLINE void irc_bytes_quarters_256(void *to, int64_t apart, __m256i x, int64
     if (n > 3) _mm_storel_epi64((__m128i *)(p + 3 * apart), _mm_unpackhi_epi64(high, high));
 }
 """
-_RANGE = """\
-/* Where rounded numbers become bytes: what is added to them, and the least and the largest of the sums. */
-typedef struct { __m${bits}i zero, least, largest; } irc_bytes_range_$bits;
-IRC_HELPER irc_bytes_range_$bits irc_bytes_range_of_$bits(int64_t zero, int64_t least, int64_t largest) {
-    return (irc_bytes_range_$bits){
-        ${mm}_set1_epi16((short)zero), ${mm}_set1_epi8((char)least), ${mm}_set1_epi8((char)largest),
-    };
-}
+_ROUNDED = """\
+IRC_HELPER __m${bits}i irc_bytes_near_$bits(__m$bits x) { return ${mm}_cvtps_epi32(x); }
 IRC_HELPER __m${bits}i irc_bytes_rounded_$bits(__m$bits x) { /* beyond 32 bits and NaN are the least integer */
-    return ${mm}_cvtps_epi32(${mm}_min_ps(${mm}_set1_ps(0x1.fffffep30f), x));
+    return irc_bytes_near_$bits(${mm}_min_ps(${mm}_set1_ps(0x1.fffffep30f), x));
 }
 """
 _SATURATE = """\
-/* The bytes of four vectors, one vector after the other. */
-IRC_HELPER __m${bits}i irc_bytes_${kind}_$bits(const irc_bytes_range_$bits *to, __m$bits a, __m$bits b, __m$bits c,
-                                           __m$bits d) {
-    const __m${bits}i first = ${mm}_packs_epi32(irc_bytes_rounded_$bits(a), irc_bytes_rounded_$bits(b));
-    const __m${bits}i last = ${mm}_packs_epi32(irc_bytes_rounded_$bits(c), irc_bytes_rounded_$bits(d));
-    __m${bits}i x = ${mm}_pack${u}s_epi16(${mm}_adds_epi16(first, to->zero), ${mm}_adds_epi16(last, to->zero));
-    x = ${mm}_min_ep${sign}8(${mm}_max_ep${sign}8(x, to->least), to->largest);
+/* The bytes nearest to the numbers of four vectors and `zero`, one vector after the other. */
+IRC_HELPER __m${bits}i irc_bytes_${kind}_$bits(__m${bits}i zero, __m${bits}i a, __m${bits}i b, __m${bits}i c,
+                                           __m${bits}i d) {
+    const __m${bits}i first = ${mm}_adds_epi16(${mm}_packs_epi32(a, b), zero);
+    const __m${bits}i last = ${mm}_adds_epi16(${mm}_packs_epi32(c, d), zero);
+    const __m${bits}i x = ${mm}_pack${u}s_epi16(first, last);
     return $order;
 }
 """
@@ -135,12 +128,12 @@ PUT = {256: Piece("IRC_BYTES_PUT_256", _PUT_256), 512: Piece("IRC_BYTES_PUT_512"
 
 
 def rounding(bits: int) -> Piece:
-    """Print what `saturate` of both types takes: `irc_bytes_range_BITS` and `irc_bytes_rounded_BITS`."""
-    return piece("IRC_BYTES_RANGE_$bits", _RANGE, bits=bits, mm=f"_mm{bits}")
+    """Print what rounds what `saturate` of both types takes: numbers that fit into 32 bits, and any."""
+    return piece("IRC_BYTES_ROUNDED_$bits", _ROUNDED, bits=bits, mm=f"_mm{bits}")
 
 
 def saturate(kind: DType, bits: int) -> Piece:
-    """Print `irc_bytes_KIND_BITS`, which rounds four vectors of floats and makes bytes of them, u8 or i8."""
-    u, sign = ("u", "u") if kind == u8 else ("", "i")
-    given = {"bits": bits, "mm": f"_mm{bits}", "kind": kind.name, "u": u, "sign": sign, "order": _ORDER[bits]}
+    """Print `irc_bytes_KIND_BITS`, which makes bytes of four vectors of integers, u8 or i8."""
+    u = "u" if kind == u8 else ""
+    given = {"bits": bits, "mm": f"_mm{bits}", "kind": kind.name, "u": u, "order": _ORDER[bits]}
     return piece("IRC_BYTES_SATURATE_${kind}_$bits", _SATURATE, **given)

@@ -7,7 +7,7 @@ from typing import Any
 
 from irc.arrays import Array
 from irc.ir.dim import Dim, product
-from irc.ir.types import DType, f32, i8, i32, u8
+from irc.ir.types import DType, f32, i8, i32, u8, value_range
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
@@ -24,8 +24,6 @@ EXTENTS = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_ba
 GEOMETRY = "kh kw stride_h stride_w dilation_h dilation_w"
 FINISH = {i32: 2.0, f32: 4.0, u8: 3.0, i8: 3.0}
 """Cycles to store a vector of results of a type."""
-RANGE = ("y_zero", "y_least", "y_largest")
-"""Sizes of a call whose results are bytes: those of its `Rounding`."""
 
 
 class WindowsOfBytes(Kernel[IntegerConvProblem]):
@@ -35,6 +33,7 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
     signed: bool
     zeroed: bool
     stored: DType
+    fits: bool
     epilogue: Epilogue
 
     problem = IntegerConvProblem
@@ -43,8 +42,7 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
         (kh, kw), (sh, sw), (dh, dw) = problem.geometry
         fixed = dict(zip(GEOMETRY.split(), (kh, kw, sh, sw, dh, dw), strict=True)) | {"groups": problem.groups}
         if self.stored in BYTES:
-            to = problem.rounding
-            fixed |= dict(zip(RANGE, (to.zero, to.least, to.largest), strict=True))
+            fixed["y_zero"] = problem.rounding.zero
         sizes = {n: Dim.of(v) for n, v in fixed.items()}
         return problem.arguments() | problem.channel_arguments() | sizes
 
@@ -52,8 +50,7 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
         """Compute what is stored for values of the epilogue."""
         if self.stored not in BYTES:
             return values
-        zero, least, largest = (sizes[n] for n in RANGE)
-        return (values.round() + zero).clip(least, largest)
+        return (values.round() + sizes["y_zero"]).clip(*value_range(self.stored))
 
     # ---------------------------------------------------------------------------------- C
     @property
@@ -66,7 +63,7 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
     @property
     def sizes(self) -> tuple[str, ...]:
         slots = (f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "pixel"))
-        return (*EXTENTS.split(), *GEOMETRY.split(), *slots, *(RANGE if self.stored in BYTES else ()))
+        return (*EXTENTS.split(), *GEOMETRY.split(), *slots, *(("y_zero",) if self.stored in BYTES else ()))
 
     def flops(self, sizes: Sizes) -> Dim:
         return product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow", "kh", "kw")) * 2
@@ -79,7 +76,7 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
     @property
     def key(self) -> str:
         """What a variant's name has a hash of."""
-        return "" if self.stored == i32 else f"{self.epilogue.key()} "
+        return "" if self.stored == i32 else f"{self.epilogue.key()} {'fits' if self.fits else ''}"
 
     def given(self, tile: Tile) -> dict[str, Any]:
         """Return the names in templates of a kernel whose sums fill a tile."""
@@ -96,8 +93,9 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
             "store": f"irc_bytes_store_{bits}",
             "to_f32": f"_mm{bits}_cvtepi32_ps",
             "slot_starts": slot_starts(self.epilogue),
-            "range_field": f"\n    irc_bytes_range_{bits} to;" if byte else "",
-            "range": f"\n    w.to = irc_bytes_range_of_{bits}(g->y_zero, g->y_least, g->y_largest);" if byte else "",
+            "round": f"irc_bytes_{'near' if self.fits else 'rounded'}_{bits}",
+            "rounding_field": f"\n    __m{bits}i y_zero;" if byte else "",
+            "rounding": f"\n    w.y_zero = _mm{bits}_set1_epi16((short)g->y_zero);" if byte else "",
             **self.interface,
         }
 
