@@ -92,15 +92,16 @@ static unsigned job_of(uint64_t left) {
     return (unsigned)(left >> 32);
 }
 
-/* Takes half of what is left of that share of that job, or the last piece, and runs it: how many pieces that were.  A
- * thread that comes late, when the caller is at a later job, finds another number. */
+/* Takes three quarters of what is left of a thread's own share of that job, half of another's, or the last piece, and
+ * runs it: how many pieces that were.  What kernels do once for a call, as packing, costs again for each that is taken.
+ * A thread that comes late, when the caller is at a later job, finds another number. */
 static unsigned run_pieces(share *s, unsigned job, int own) {
     uint64_t before = atomic_load(&s->left);
     unsigned first, last;
     do {
         const unsigned front = (unsigned)(before >> 16 & 0xffff), back = (unsigned)(before & 0xffff);
         if (job_of(before) != job || front >= back) return 0;
-        const unsigned many = (back - front + 1) / 2;
+        const unsigned all = back - front, many = own ? (3 * all + 3) / 4 : (all + 1) / 2;
         first = own ? front : back - many;
         last = first + many;
         const uint64_t after = own ? packed(job, last, back) : packed(job, front, first);
