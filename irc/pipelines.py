@@ -96,6 +96,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     # here: loading and validating need no kernels
     from irc.layout import (
         bf16_storage,
+        byte_tables,
         channels_last,
         concat_in_place,
         fake_quantized,
@@ -117,6 +118,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     fake: Pass = ("fake-quantized", lambda graph, sink: fake_quantized.run(graph, isa))
     integers: Pass = ("integer-products", lambda graph, sink: integer_products.run(graph, isa))
     windows: Pass = ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa))
+    tables: Pass = ("byte-tables", lambda graph, sink: byte_tables.run(graph, isa))
     narrow: Pass = ("narrow-weights", lambda graph, sink: narrow_weights.run(graph, isa))
     wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
     again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
@@ -138,7 +140,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         return (*COMPILE_C[:at], strings, *_each(decoders), *COMPILE_C[at:])
     first = (strings, *_each(decoders, wide, widened, early, convolutions, seen, few))
     folded = [name for name, _ in COMPILE_C].index("fold")
-    before = (*COMPILE_C[:folded], *_each(fake, integers, windows, narrow), *COMPILE_C[folded:at])
+    before = (*COMPILE_C[:folded], *_each(fake, integers, windows, tables, narrow), *COMPILE_C[folded:at])
     return (*before, *first, *COMPILE_C[at:], *_each(again, *kernels))
 
 

@@ -19,6 +19,7 @@ from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, Type, f32, f64, i32
 from irc.kernels import Isa
 from irc.kernels.integer.problem import SETS
+from irc.layout.byte_tables import Lookup
 from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.layout.transposed_conv import Interleave
 from irc.opdef.base import Array, Op
@@ -51,6 +52,7 @@ FOLLOWS = (
     | Resize
     | Interleave
     | Gather
+    | Lookup
     | ReduceMean
     | ReduceSum
     | ReduceMax

@@ -17,7 +17,8 @@ from irc.ir.types import DType, TensorType, f32, i8, i32, u8, value_range
 from irc.kernels.core.base import Array
 from irc.kernels.core.epilogue import Axes, Epilogue, axes_of, slot
 from irc.kernels.core.registry import select
-from irc.kernels.integer.problem import IntegerConvProblem, Rounding, product_of_bytes
+from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, Rounding, product_of_bytes
+from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last import ChannelsLast
 from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.ops.cast import Cast
@@ -110,6 +111,25 @@ def select_conv(selector: Selector, node: Node) -> Selection | None:
 
     operands = [source, *([Access(found.zero, ZERO, row_major(found.zero.shape))] if found.zero is not None else [])]
     return _selection(selector, problem, operands, result, weights, (w, bias))
+
+
+def select_lookup(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for bytes of a table, whose place does not matter."""
+    op = node.op.op if isinstance(node.op, ChannelsLast) else node.op
+    if not isinstance(op, Lookup):
+        return None
+    (x, table), y = node.inputs, node.outputs[0]
+    if x is None or table is None or table.const is None:
+        return None
+    problem = LookupProblem(y.dtype, "highest", x.dtype, product(x.shape))
+    kernel = select(problem, selector.isa)
+    if kernel is None:
+        return None
+    packing = kernel.packed(problem)
+    assert packing is not None
+    packed = selector.constant(packing, table.const.read, ("table", table), "table")
+    operands = [Access(x, ZERO, row_major(x.shape))]
+    return Selection.of(kernel, problem, operands, FusedEpilogue.plain(y), packed)
 
 
 def _rows(weights: Array, bias: Array | None) -> Array:

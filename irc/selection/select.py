@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from irc.fusion.rows import row_groups
 from irc.ir.graph import Graph, Node
-from irc.ir.types import i32
+from irc.ir.types import i8, i32, u8
 from irc.kernels.core.isa import Isa
+from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last import ChannelsLast
 from irc.opdef.base import Op
 from irc.ops.conv import Conv, ConvTranspose
@@ -57,6 +58,8 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
         done += selector.take({Softmax: attention.select_kernel})
         return done + selector.take({Softmax: softmax.select_kernel, LogSoftmax: softmax.select_kernel})
     integers: dict[type[Op], Family] = {MatMul: integer.select_matmul, ChannelsLast: integer.select_conv}
+    bytewise: dict[type[Op], Family] = {Lookup: integer.select_lookup, ChannelsLast: integer.select_lookup}
+    done += selector.take(bytewise, dtypes=(i8, u8))
     done += selector.take(integers, dtypes=(i32,))
     transposed: dict[type[Op], Family] = {ConvTranspose: conv_transpose.select_kernel}
     done += selector.take({MatMul: matmul.select_kernel, **transposed, **WINDOWS, ChannelsLast: _channels_last})

@@ -273,7 +273,7 @@ def test_chains_stay_in_bytes_with_the_channels_last() -> None:
 def test_results_beyond_32_bits_are_the_nearest_bytes(scale: float, fits: bool, target: str) -> None:
     model, given = convolutions(np.uint8, "Conv", GEOMETRIES[0])
     (ys,) = (c for c in model.graph.initializer if c.name == "ys")
-    ys.CopyFrom(onnx.numpy_helper.from_array(np.float32(scale), "ys"))
+    ys.CopyFrom(onnx.numpy_helper.from_array(np.asarray(scale, np.float32), "ys"))
     graph = irc.load(model).graph
     for _, run in compile_c(AVX512):
         run(graph, Sink())

@@ -29,7 +29,7 @@ from irc.kernels.gemm.problem import GemmProblem, Narrow
 from irc.kernels.gemm.small_b import SmallBGemmKernel
 from irc.kernels.gemm.split_bf16 import SplitGemmKernel
 from irc.kernels.integer.lstm import QuantizedLstmProblem
-from irc.kernels.integer.problem import IntegerConvProblem, product_of_bytes
+from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, product_of_bytes
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import TransposeKernel
 from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel, PlanePool
@@ -75,6 +75,7 @@ PROBLEMS: tuple[Problem, ...] = (
     *(product_of_bytes(M, 70, 33, signed, True) for signed in (False, True)),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 24, 40, (14, 14), (3, 3)), stored=u8, zeroed=True),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 40, 40, (14, 14), (3, 3), groups=40), stored=u8),
+    LookupProblem(u8, "highest", u8, M),
     QuantizedLstmProblem.contiguous(f32, "lstm", "bidirectional", M, M, 64, True, True, "int32_t", True),
     GemmProblem.contiguous(plain(f64), 49, 8, 60, True),
     *(GemmProblem.contiguous(BIASED, M, 200, 300, True, precision) for precision in ("high", "medium")),

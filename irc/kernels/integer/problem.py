@@ -9,7 +9,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, i8, i32, u8
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.epilogue import Epilogue, acc
-from irc.kernels.core.problem import Pair, likely
+from irc.kernels.core.problem import Pair, Problem, likely
 
 Unit = Literal["fours", "pairs"]
 """What one instruction adds up: products of four bytes, or of two words."""
@@ -59,6 +59,14 @@ class IntegerConvProblem(ConvProblem):
         """Whether windows may reach beyond the image."""
         spans = zip(self.size, self.result, self.window, self.strides, self.dilations, self.padding, strict=True)
         return not all(p == 0 and _inside(n, (o - 1) * s + (k - 1) * d + 1) for n, o, k, s, d, p in spans)
+
+
+@dataclass(frozen=True)
+class LookupProblem(Problem):
+    """The byte that a table of 256 has for each of n bytes of type `given`."""
+
+    given: DType
+    n: Dim
 
 
 def _inside(size: Dim, span: Dim) -> bool:

@@ -1,0 +1,181 @@
+"""Steps from bytes to bytes as tables of 256 bytes, and pools of bytes.
+
+What stands between a DequantizeLinear of one scale and a QuantizeLinear of one scale makes a byte of each byte, so that
+256 of them say all: a GELU, a sigmoid, whatever it takes to compute.  Where each byte becomes itself, nothing is left.
+A MaxPool of dequantized bytes is one of the bytes, dequantized: floats grow with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from irc.expr import IndexFunction, Tensor
+from irc.ir.dim import Dim, product
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.types import DType, TensorType, f32, i8, u8
+from irc.kernels.core.isa import Isa
+from irc.kernels.integer.problem import SETS
+from irc.opdef.base import Array, Op
+from irc.opdef.builder import Builder
+from irc.opdef.reference import run_reference
+from irc.opdef.signature import Sig
+from irc.ops.activation import Relu
+from irc.ops.arithmetic import Add, Mul, Sub
+from irc.ops.clip import Clip
+from irc.ops.gather import wrapped
+from irc.ops.layout import Flatten, Reshape, Squeeze, Unsqueeze
+from irc.ops.pool import MaxPool
+from irc.ops.quantize import DequantizeLinear, QuantizeLinear
+from irc.ops.variadic import Max, Min
+from irc.passes.replace import replace_value
+
+QUICK = Add | Sub | Mul | Max | Min | Relu | Clip
+"""Operations that loops compute in vectors faster than every processor looks bytes up."""
+VIEWS = Reshape | Flatten | Squeeze | Unsqueeze
+"""Operations that change the shape alone."""
+LONGEST = 32
+"""Operations between bytes and bytes, at most."""
+BYTES = (u8, i8)
+
+
+@dataclass(frozen=True)
+class Lookup(Op):
+    """The byte that a table of 256 has for each byte; the table is in the order of unsigned bytes."""
+
+    sig: ClassVar[Sig] = Sig("x: any, table: any -> y: any")
+
+    def infer(self, x: Value, table: Value) -> TensorType:
+        return TensorType(table.dtype, x.tensor.shape)
+
+    def reference(self, x: Array, table: Array) -> Array:
+        return table[x.view(np.uint8)]
+
+    def compute(self, out: TensorType, x: Tensor, table: Tensor) -> IndexFunction:  # pyright: ignore
+        return lambda *at: table[(wrapped(x[at], Dim.of(256)),)]
+
+
+def run(graph: Graph, isa: Isa) -> int:
+    """Rewrite such steps and pools, in place, for an instruction set with kernels of bytes.  Returns how many."""
+    if isa.name not in SETS:
+        return 0
+    done = 0
+    for node in graph.nodes:
+        if isinstance(node.op, MaxPool):
+            done += _pooled(graph, node, node.op)
+    for node in graph.nodes:
+        if isinstance(node.op, QuantizeLinear) and node.outputs[0].dtype in BYTES:
+            done += _looked_up(graph, node)
+    if done:
+        graph.prune()
+    return done
+
+
+def _source(v: Value | None) -> Node | None:
+    """Return the DequantizeLinear of bytes that no constant is, by one scale, that a value is computed by, if any."""
+    node = None if v is None else v.producer
+    if node is None or not isinstance(node.op, DequantizeLinear) or node.outputs[0].dtype != f32:
+        return None
+    x, *parameters = node.operands
+    given = isinstance(x.type, TensorType) and x.type.shape is not None and x.dtype in BYTES and x.const is None
+    return node if given and all(_is_one(p) for p in parameters) else None
+
+
+def _is_one(v: Value) -> bool:
+    """Tell whether a value is a constant of one element."""
+    return v.const is not None and v.array is not None and v.array.size == 1
+
+
+def _all_bytes(kind: DType) -> Array:
+    return np.arange(256, dtype=np.uint8).view(kind.numpy)
+
+
+def _pooled(graph: Graph, node: Node, op: MaxPool) -> bool:
+    """Take the largest bytes of windows instead of the largest floats; none of them is padding alone."""
+    source = _source(node.inputs[0])
+    pads, ones = [*op.pads_begin, *op.pads_end], set(op.dilations) <= {1}
+    inside = all(p < k for p, k in zip(pads, op.kernel * 2, strict=False))
+    if source is None or not ones or not inside or op.rounding == "ceil" or any(v.uses for v in node.outputs[1:]):
+        return False
+    x, *parameters = source.operands
+    floats = run_reference(source, [np.sort(_all_bytes(x.dtype)), *(p.array for p in parameters)])[0]
+    if not np.all(np.diff(floats) > 0) or any(graph.keeps(v) for v in node.outputs[1:]):
+        return False
+    b = Builder(graph, node.name or op.name, node.loc)
+    return replace_value(graph, node.outputs[0], b.add(source.op, b.add_all(op, x)[0], *parameters))
+
+
+def _looked_up(graph: Graph, node: Node) -> bool:
+    """Put a table in the place of a QuantizeLinear and what it reads."""
+    steps = _steps(graph, node)
+    if steps is None:
+        return False
+    source, between = steps
+    x, out = next(source.operands), node.outputs[0]
+    if any(product(v.shape) != product(x.shape) for step in (*between, node) for v in step.outputs):
+        return False
+    table = _table(source, between, node)
+    b = Builder(graph, node.name or node.op.name, node.loc)
+    if x.dtype != out.dtype or not np.array_equal(table, _all_bytes(x.dtype)):
+        if all(isinstance(step.op, QUICK | VIEWS) for step in between):
+            return False
+        x = b.add(Lookup(), x, b.const(table, out.dtype))
+    made = x if x.shape == out.shape else b.Reshape(x, b.dims(out.shape), special_zero=False)
+    return replace_value(graph, out, made)
+
+
+def _steps(graph: Graph, last: Node) -> tuple[Node, list[Node]] | None:
+    """Find the DequantizeLinear that all a QuantizeLinear reads is computed from, and the elementwise steps between.
+
+    They are in order, and nothing else reads their results.
+    """
+    if not all(_is_one(p) for p in list(last.operands)[1:]):
+        return None
+    sources, found = set[Node](), dict[Node, None]()
+    waiting = [last.inputs[0]]
+    while waiting:
+        v = waiting.pop()
+        if v is None or v.const is not None:
+            if v is not None and not _is_one(v):
+                return None
+            continue
+        node, source = v.producer, _source(v)
+        if source is not None:
+            sources.add(source)
+        elif node is None or not _is_step(node) or len(found) == LONGEST:
+            return None
+        elif node not in found:
+            found[node] = None
+            waiting += node.inputs[:1] if isinstance(node.op, VIEWS) else node.inputs
+    inside = {last, *found}
+    if len(sources) != 1 or any(graph.keeps(v) or not inside.issuperset(v.uses) for v in _results(found)):
+        return None
+    order = {node: k for k, node in enumerate(graph.nodes)}
+    return sources.pop(), sorted(found, key=order.__getitem__)
+
+
+def _is_step(node: Node) -> bool:
+    """Tell whether a node computes one tensor of known rank, each element from those at its place."""
+    made = [v.type for v in node.outputs]
+    shaped = len(made) == 1 and isinstance(made[0], TensorType) and made[0].shape is not None
+    return shaped and (node.op.elementwise or isinstance(node.op, VIEWS))
+
+
+def _results(nodes: dict[Node, None]) -> Iterator[Value]:
+    return (v for node in nodes for v in node.outputs)
+
+
+def _table(source: Node, between: list[Node], last: Node) -> Array:
+    """Compute what becomes of every byte."""
+    x = next(source.operands)
+    known: dict[Value, Array] = {x: _all_bytes(x.dtype)}
+    for node in (source, *between, last):
+        if isinstance(node.op, VIEWS) and node.inputs[0] is not None:
+            known[node.outputs[0]] = known[node.inputs[0]]
+            continue
+        arrays = [None if v is None else known.get(v, v.array) for v in node.inputs]
+        known[node.outputs[0]] = run_reference(node, arrays)[0]
+    return known[last.outputs[0]]
