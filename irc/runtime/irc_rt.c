@@ -1,10 +1,16 @@
 /* Thread pool for models compiled by irc.  C11 with POSIX threads: cc -std=c11 -O2 -pthread. */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE /* sched_getcpu and the sets of processors */
+#endif
 #if !defined(_POSIX_C_SOURCE) && !defined(__APPLE__)
 #define _POSIX_C_SOURCE 200809L
 #endif
 #include "irc_rt.h"
 
 #include <pthread.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +63,7 @@ struct pool {
     pthread_cond_t wake, done;
     atomic_int sleepers;
     atomic_int caller_sleeps;
+    atomic_int caller_at; /* the processor on which the caller was when it last woke sleepers */
 };
 
 static atomic_int forks;
@@ -141,6 +148,31 @@ static int is_done(pool *p) {
     return atomic_load(&p->pending) == 0;
 }
 
+#ifdef __linux__
+static int processor(void) {
+    return sched_getcpu();
+}
+
+/* Leaves a processor.  Linux may wake a thread on the one of the thread that has woken it, where it gets no time before
+ * the job is done, and leave it there, other processors idle, for as long as jobs follow one another. */
+static void leave(int at) {
+    cpu_set_t allowed, others;
+    if (at < 0 || at >= CPU_SETSIZE || sched_getcpu() != at || sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    others = allowed;
+    CPU_CLR((size_t)at, &others);
+    if (CPU_COUNT(&others) && !sched_setaffinity(0, sizeof others, &others))
+        sched_setaffinity(0, sizeof allowed, &allowed);
+}
+#else
+static int processor(void) {
+    return -1;
+}
+
+static void leave(int at) {
+    (void)at;
+}
+#endif
+
 /* Waits until the share is of another job than `seen`. */
 static void wait_for_job(pool *p, share *s, unsigned seen) {
     for (int64_t limit = nanoseconds() + SPIN_NANOSECONDS; nanoseconds() < limit;)
@@ -153,6 +185,7 @@ static void wait_for_job(pool *p, share *s, unsigned seen) {
     while (!has_job(s, seen)) pthread_cond_wait(&p->wake, &p->lock);
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
+    leave(atomic_load(&p->caller_at));
 }
 
 static void *work(void *arg) {
@@ -183,6 +216,7 @@ static void publish(pool *p, unsigned job, int64_t n, void (*fn)(void *arg, int6
     atomic_store(&p->pending, all);
     for (int k = p->threads; k-- > 0;) atomic_store(&p->shares[k].left, packed(job, 0, p->shares[k].pieces));
     if (atomic_load(&p->sleepers)) {
+        atomic_store(&p->caller_at, processor());
         pthread_mutex_lock(&p->lock);
         pthread_cond_broadcast(&p->wake);
         pthread_mutex_unlock(&p->lock);
