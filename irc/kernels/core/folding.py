@@ -15,28 +15,32 @@ _ONE, _ZERO = (rf"(?<![\w.])\x02{n}\x03(?![\w.])" for n in "10")
 _NUMBER = r"(?<![\w.])\x02(\d+)\x03(?![\w.])"
 _ATOM = r"(?:\x02\d+\x03|(?:\w|->|\.|\[\w+\])+)"
 _BEGIN = r"(?:(?<=[(!])|(?<=&& )|(?<=[^<>=!]= )|(?<=; ))"  # of a condition
+_1, _0 = "\x021\x03", "\x020\x03"
 _RULES = tuple(
-    (re.compile(pattern), instead)
-    for pattern, instead in (
-        (rf"\((-?{_ATOM}) \+ {_ONE} - 1\) / {_ONE}", r"\1"),  # quotients by 1, rounded up
-        (rf"\(([^()]*) \+ {_ONE} - 1\) / {_ONE}", r"(\1)"),
-        (rf"\(([^()]*) - 1\) / {_ONE} \+ 1(?= :|[,;)])", r"\1"),
-        (rf"(?<![\w>.\]])(?<![/%] ){_ATOM}(?: [*/%] {_ATOM})* % {_ONE}", "\x020\x03"),
-        (rf" [*/] {_ONE}", ""),
-        (rf"(?<![/%] ){_ONE} \* ", ""),
-        (rf"{_ZERO}(?: \* {_ATOM})+|(?<![\w>.\]])(?<![/%] ){_ATOM}(?: \* {_ATOM})* \* {_ZERO}", "\x020\x03"),
-        (rf" [-+] {_ZERO}(?! [*/%])", ""),
-        (rf"(?<![*/%-] ){_ZERO} \+ ", ""),
-        (rf"!{_ONE}", "\x020\x03"),
-        (rf"!{_ZERO}", "\x021\x03"),
-        (rf"\([^()]* \|\| {_ONE}\)", "\x021\x03"),
-        (rf"\((!?\w+) \|\| {_ZERO}\)", r"\1"),
-        (rf"{_BEGIN}{_ONE} && | && {_ONE}(?= &&|\)|;)", ""),
-        (rf"{_BEGIN}{_ONE} \? (.*?) : [^,;]*(?=[,;])", r"\1"),
-        (rf"{_BEGIN}{_ZERO} \? .*? : ([^,;]*)(?=[,;])", r"\1"),
+    (needed, re.compile(pattern), instead)
+    for needed, pattern, instead in (  # patterns take long to find nothing: first what each of them contains
+        (f") / {_1}", rf"\((-?{_ATOM}) \+ {_ONE} - 1\) / {_ONE}", r"\1"),  # quotients by 1, rounded up
+        (f") / {_1}", rf"\(([^()]*) \+ {_ONE} - 1\) / {_ONE}", r"(\1)"),
+        (f") / {_1}", rf"\(([^()]*) - 1\) / {_ONE} \+ 1(?= :|[,;)])", r"\1"),
+        (f" % {_1}", rf"(?<![\w>.\]])(?<![/%] ){_ATOM}(?: [*/%] {_ATOM})* % {_ONE}", _0),
+        (_1, rf" [*/] {_ONE}", ""),
+        (f"{_1} * ", rf"(?<![/%] ){_ONE} \* ", ""),
+        (f"{_0} * ", rf"{_ZERO}(?: \* {_ATOM})+", _0),
+        (f" * {_0}", rf"(?<![\w>.\]])(?<![/%] ){_ATOM}(?: \* {_ATOM})* \* {_ZERO}", _0),
+        (_0, rf" [-+] {_ZERO}(?! [*/%])", ""),
+        (f"{_0} + ", rf"(?<![*/%-] ){_ZERO} \+ ", ""),
+        (f"!{_1}", rf"!{_ONE}", _0),
+        (f"!{_0}", rf"!{_ZERO}", _1),
+        (f" || {_1}", rf"\([^()]* \|\| {_ONE}\)", _1),
+        (f" || {_0}", rf"\((!?\w+) \|\| {_ZERO}\)", r"\1"),
+        (f"{_1} && ", rf"{_BEGIN}{_ONE} && ", ""),
+        (f" && {_1}", rf" && {_ONE}(?= &&|\)|;)", ""),
+        (f"{_1} ? ", rf"{_BEGIN}{_ONE} \? (.*?) : [^,;]*(?=[,;])", r"\1"),
+        (f"{_0} ? ", rf"{_BEGIN}{_ZERO} \? .*? : ([^,;]*)(?=[,;])", r"\1"),
     )
 )
-_SUM = re.compile(rf"(?<=\[){_NUMBER} - 1(?=\])|(?<=: ){_NUMBER} - 1(?=\])|(?<=[*/] )\({_NUMBER} \+ (?:{_NUMBER}|1)\)")
+_LAST = re.compile(r"(\[|: )\x02(\d+)\x03 - 1(?=\])")
+_SUM = re.compile(rf"\((?<=[*/] \(){_NUMBER} \+ (?:{_NUMBER}|1)\)")
 _DEAD = re.compile(
     rf"(?:^ *IRC_FULL_UNROLL\n)?^ *(?:if \({_ZERO}(?=\)| &&)|for \([^;]*; (?:{_ZERO} &&|\w+ < {_ZERO};))", re.M
 )
@@ -55,10 +59,14 @@ def folded(text: str) -> str:
     before = ""
     while text != before:
         before = text
-        for pattern, instead in _RULES:
-            text = pattern.sub(instead, text)
-        text = _SUM.sub(_summed, text)
-    while dead := _DEAD.search(text):
+        for needed, pattern, instead in _RULES:
+            if needed in text:
+                text = pattern.sub(instead, text)
+        if "\x03 - 1]" in text:
+            text = _LAST.sub(lambda found: found[1] + marked(int(found[2]) - 1), text)
+        if "\x03 + " in text:
+            text = _SUM.sub(_summed, text)
+    while _0 in text and (dead := _DEAD.search(text)):
         text = text[: dead.start()] + text[_end_of_statement(text, text.index("(", dead.start())) :]
     plain = _MARKED.sub(r"\1", text)
     return _UNUSED.sub(lambda found: _unused(found, plain), plain)
@@ -73,9 +81,8 @@ def _unused(found: re.Match[str], text: str) -> str:
 
 
 def _summed(found: re.Match[str]) -> str:
-    """Give the last index of so many, or the sum of two numbers."""
-    last, other, a, b = (int(n) if n else None for n in found.groups())
-    return marked((last or other or 1) - 1 if a is None else a + (b or 1))
+    """Add two numbers, the second of which may be the template's own 1."""
+    return marked(int(found[1]) + int(found[2] or 1))
 
 
 def _end_of_statement(text: str, condition: int) -> int:
