@@ -48,7 +48,10 @@ def rewrite(e: Expr, step: Callable[[Expr, S, Callable[[Expr, S], Expr]], Expr],
             known = done[key] = x, step(x, state, go)
         return known[1]
 
-    return go(e, state)
+    try:
+        return go(e, state)
+    finally:
+        del go  # which refers to itself: what it holds would wait for the collector
 
 
 def transform(e: Expr, visit: Callable[[Expr], Expr], replace: Callable[[Expr], Expr | None] = lambda _: None) -> Expr:
