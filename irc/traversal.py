@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from irc.expr import Expr, children, rebuilt
 
@@ -36,22 +36,25 @@ def height(e: Expr) -> int:
     return fold(e, lambda _, parts: 1 + max(parts, default=0))
 
 
+class _Rewriting(Generic[S]):
+    """A rewriting under way; a function that calls itself would be a circle, which waits for the collector."""
+
+    def __init__(self, step: Callable[[Expr, S, Callable[[Expr, S], Expr]], Expr]) -> None:
+        self.step = step
+        self.done: dict[tuple[int, S], tuple[Expr, Expr]] = {}  # with the object, whose id is then nobody else's
+
+    def __call__(self, x: Expr, state: S) -> Expr:
+        key = (id(x), state)
+        known = self.done.get(key)
+        if known is None:
+            known = self.done[key] = x, self.step(x, state, self)
+        return known[1]
+
+
 def rewrite(e: Expr, step: Callable[[Expr, S, Callable[[Expr, S], Expr]], Expr], state: S) -> Expr:
     """Rewrite top-down, with a hashable state: `step(x, state, go)` says what stands for `x`, and rewrites parts with
     `go(part, state)`.  Every pair of an object and a state is visited once, so that shared parts stay shared."""
-    done: dict[tuple[int, S], tuple[Expr, Expr]] = {}  # with the object, whose id is then nobody else's
-
-    def go(x: Expr, state: S) -> Expr:
-        key = (id(x), state)
-        known = done.get(key)
-        if known is None:
-            known = done[key] = x, step(x, state, go)
-        return known[1]
-
-    try:
-        return go(e, state)
-    finally:
-        del go  # which refers to itself: what it holds would wait for the collector
+    return _Rewriting(step)(e, state)
 
 
 def transform(e: Expr, visit: Callable[[Expr], Expr], replace: Callable[[Expr], Expr | None] = lambda _: None) -> Expr:

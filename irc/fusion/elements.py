@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from irc.diagnostics import Problem
@@ -64,12 +65,18 @@ class Element:
     vars: tuple[Var, ...]
     expr: Expr
 
+    @cached_property
+    def reduces(self) -> list[Reduce]:
+        """The reductions in the expression, outermost first."""
+        return [e for e in walk(self.expr) if isinstance(e, Reduce)]
+
 
 class Elements:
     """The elements of a graph's values, traced when first asked for."""
 
     def __init__(self) -> None:
         self._known: dict[Value, Element] = {}
+        self._loads: dict[Value, list[Load]] = {}
 
     def of(self, value: Value) -> Element:
         """Return the element of a result whose operation has `compute`."""
@@ -80,7 +87,11 @@ class Elements:
 
     def loads(self, value: Value) -> list[Load]:
         """Collect the distinct loads in a value's element."""
-        return [e for e in dict.fromkeys(walk(self.of(value).expr)) if isinstance(e, Load)]
+        found = self._loads.get(value)
+        if found is None:
+            loads = (e for e in walk(self.of(value).expr) if isinstance(e, Load))
+            found = self._loads[value] = list(dict.fromkeys(loads))
+        return found
 
     def operands(self, node: Node) -> list[Value]:
         """Collect the operands whose elements a node really reads (all of them for `loops`)."""

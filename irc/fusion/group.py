@@ -16,8 +16,8 @@ import networkx as nx
 
 from irc.expr import Bin, Bits, Call, Cast, Expr, Load, Reduce, Select, Size, Var
 from irc.fusion.elements import Elements, Flat, Inliner, extents_of, identity_index, known_element, value_of
-from irc.fusion.indexing import irregular
-from irc.fusion.rows import Cluster, Frame, RowFinder, reduces
+from irc.fusion.indexing import Ranges, irregular
+from irc.fusion.rows import Cluster, Frame, RowFinder
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value, symbols_of
 from irc.ops.layout import Reshape
@@ -90,6 +90,7 @@ class Grouper:
         self.reducing: set[Value] = set()
         self.taken: set[Value] = set()
         self.place: dict[Node, int] = {}
+        self.inliners: dict[tuple[tuple[str, Dim], ...], Inliner] = {}
 
     def run(self) -> Grouping:
         clusters = RowFinder(self.graph, self.elements).find()
@@ -164,12 +165,22 @@ class Grouper:
         return True
 
     def _store(self, value: Value) -> None:
-        if value.producer is not None and value not in self.result.views:
+        if value.producer is not None and not self.result.is_leaf(value):
             self.result.stored.add(value)
+            self.inliners.clear()  # which may have substituted it
+
+    def _inliner(self, ranges: Ranges) -> Inliner:
+        """Return the inliner of these ranges, which knows what it was asked for other values.
+
+        Else a value at the end of a chain would be substituted again for each value of the chain.
+        """
+        return self.inliners.setdefault(
+            tuple(ranges.extents.items()), Inliner(self.elements, self.result.is_leaf, ranges)
+        )
 
     def _inlined(self, value: Value) -> tuple[Inliner, Expr]:
         element = self.elements.of(value)
-        inliner = Inliner(self.elements, self.result.is_leaf, extents_of(element, value))
+        inliner = self._inliner(extents_of(element, value))
         return inliner, inliner.at(value, element.vars)
 
     def _regular(self, value: Value) -> bool:
@@ -232,17 +243,17 @@ class Grouper:
     def _regular_at(self, value: Value, load: Load) -> bool:
         element = self.elements.of(value)
         ranges = extents_of(element, value)
-        for r in reduces(element):
+        for r in element.reduces:
             for var, extent in zip(r.vars, r.extents, strict=True):
                 ranges.declare(var, extent)
-        inliner = Inliner(self.elements, self.result.is_leaf, ranges)
-        e = inliner.read(value_of(load), tuple(ranges.simplify(i) for i in load.index))
-        return not any(irregular(ranges.dim(i)) for x in walk(e) if isinstance(x, Load) for i in x.index)
+        inliner = self._inliner(ranges)
+        e = inliner.read(value_of(load), tuple(inliner.ranges.simplify(i) for i in load.index))
+        return not any(irregular(inliner.ranges.dim(i)) for x in walk(e) if isinstance(x, Load) for i in x.index)
 
     def _read_again(self, value: Value, load: Load) -> bool:
         """Tell whether a reduction reads the same operand element for several results or steps."""
         element = self.elements.of(value)
-        for r in reduces(element):
+        for r in element.reduces:
             if any(x is load or x == load for x in walk(r.body)):
                 moving = {v for v, d in zip(element.vars, value.shape, strict=True) if d != 1}
                 moving |= {v for v, d in zip(r.vars, r.extents, strict=True) if d != 1}
@@ -291,7 +302,7 @@ class Grouper:
         element = self.elements.of(out)
         loads = [load for load in self.elements.loads(out) if value_of(load) in inside]
         placed = all(identity_index(element, load) and value_of(load).shape == out.shape for load in loads)
-        return placed and not reduces(element)
+        return placed and not element.reduces
 
     def _same_cluster(self, cluster: Cluster, consumer: Value | Node) -> bool:
         node = consumer if isinstance(consumer, Node) else consumer.producer
@@ -308,7 +319,7 @@ class Grouper:
         if (
             consumer in self.taken
             or consumer.shape != value.shape
-            or reduces(element)
+            or element.reduces
             or not identity_index(element, load)
         ):
             return False

@@ -46,14 +46,10 @@ class Cluster:
     nodes: dict[Node, None] = field(default_factory=dict[Node, None])
 
 
-def reduces(element: Element) -> list[Reduce]:
-    return [e for e in walk(element.expr) if isinstance(e, Reduce)]
-
-
 def row_frame(elements: Elements, value: Value) -> Frame | None:
     """Return the frame of a reduction that reads each element of one operand exactly once; else None."""
     element = elements.of(value)
-    found = reduces(element)
+    found = element.reduces
     if not found:
         return None
     frames = {_frame_of(element, value, r) for r in found}
@@ -117,7 +113,7 @@ class RowFinder:
         value = node.outputs[0]
         element = self.elements.of(value)
         own = row_frame(self.elements, value)
-        if own is None and reduces(element):
+        if own is None and element.reduces:
             return
         for operand in self.elements.operands(node):
             cluster = self.cluster_of.get(operand.producer) if operand.producer else None
@@ -152,7 +148,7 @@ class RowFinder:
         if node.op.compute is None or len(node.outputs) != 1 or node in self.cluster_of:
             return False
         value = node.outputs[0]
-        return len(value.uses) == 1 and bool(reduces(self.elements.of(value)))
+        return len(value.uses) == 1 and bool(self.elements.of(value).reduces)
 
     def _would_cycle(self, cluster: Cluster, node: Node) -> bool:
         """Tell whether `node` needs something outside the cluster that needs the cluster."""
@@ -181,7 +177,7 @@ class RowFinder:
             value = node.outputs[0]
             if node.op.part_of is not None or self.graph.keeps(value) or not value.uses:
                 continue
-            if reduces(self.elements.of(value)):
+            if self.elements.of(value).reduces:
                 continue
             homes = {self.cluster_of.get(n) for n in value.uses}
             home = homes.pop() if len(homes) == 1 else None
@@ -204,7 +200,7 @@ class RowFinder:
         position = {n: i for i, n in enumerate(self.graph.nodes)}
         for cluster in dict.fromkeys(self.cluster_of.values()):
             values = [n.outputs[0] for n in cluster.nodes]
-            many = sum(bool(reduces(self.elements.of(v))) for v in values) > 1
+            many = sum(bool(self.elements.of(v).reduces) for v in values) > 1
             if many or any(self._uses_row(cluster, v) for v in values):
                 cluster.nodes = dict.fromkeys(sorted(cluster.nodes, key=position.__getitem__))
                 found.append(cluster)
