@@ -45,7 +45,7 @@ LONGEST_SUM = 288  # products added up in one accumulator: longer sums are sums 
 UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 16  # products ahead whose weights are fetched
 SEGMENTS = 4  # rows of output pixels in one tile, at most
-LADDER = (1, 2, 4, 6, 8, 10, 12, 16, 20, 24)  # heights of tiles where the width of the output is unknown
+LADDER = (1, 2, 4, 8, 16)  # heights of tiles where the width of the output is unknown; more take long to compile
 EXTENTS = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel"  # what strips depend on
 DENSE = 6  # with a larger dilation, rows that no tap meets are left out
 
@@ -436,8 +436,8 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
 
 def heights_for(width: Dim, most: int) -> tuple[int, ...]:
-    """Choose heights of tiles that cover a row, lowest first: of nearly equal tiles, or such that two or three are
-    what is left of an unknown width, which is even more often than odd."""
+    """Choose heights of tiles that cover a row, lowest first: of nearly equal tiles, or such that few of them are what
+    is left of an unknown width."""
     return heights_of(width, most) if width.is_const else (*(h for h in LADDER if h < most), most)
 
 
