@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from irc.ir.types import f32
-from irc.kernels import PROTOTYPES, host_isa, plain
+from irc.kernels import PROTOTYPES, Isa, isa_of, plain
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
 from irc.kernels.conv.grouped_nchw import NchwGroupedKernel
 from irc.kernels.conv.nchw import NchwConvKernel
@@ -32,6 +32,7 @@ from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel
 from irc.kernels.pool.nhwc import NhwcGlobalPoolKernel, NhwcPoolKernel
 from irc.kernels.pool.problem import GlobalPoolProblem, Mode, PoolProblem
+from irc.toolchain import c_compiler
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 PEAK = """
@@ -47,6 +48,12 @@ float irc_peak(int64_t n, float x) {
     return a[0][0] + a[0][1];
 }
 """
+
+
+def host_isa() -> Isa:
+    """Describe the machine that runs this, as it is described when a model is compiled for it."""
+    target = c_compiler.target_of_sources("native")
+    return isa_of(frozenset(target.features), target.machine, target.l2, target.fma)
 
 
 def build(sources: list[str], compiler: str = "gcc", flags: str = FLAGS) -> ctypes.CDLL:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kernels import PEAK, aligned, best, build, invoke, report
+from kernels import PEAK, aligned, best, build, host_isa, invoke, report
 
 from irc.ir.types import f32
-from irc.kernels import PROTOTYPES, host_isa, plain
+from irc.kernels import PROTOTYPES, plain
 from irc.kernels.attention.problem import AttentionProblem
 from irc.kernels.attention.vector import AttentionKernel
 from irc.kernels.movement.problem import TransposeProblem

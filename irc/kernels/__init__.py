@@ -28,7 +28,7 @@ that a bias is "row".  A residual is "full" everywhere.
 """
 
 from irc.kernels.core.epilogue import Epilogue, acc, plain, slot, supported
-from irc.kernels.core.isa import ISAS, Isa, host_isa, isa_of
+from irc.kernels.core.isa import ISAS, Isa, isa_of
 from irc.kernels.core.text import PROTOTYPES
 
-__all__ = ["ISAS", "PROTOTYPES", "Epilogue", "Isa", "acc", "host_isa", "isa_of", "plain", "slot", "supported"]
+__all__ = ["ISAS", "PROTOTYPES", "Epilogue", "Isa", "acc", "isa_of", "plain", "slot", "supported"]

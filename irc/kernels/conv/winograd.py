@@ -206,7 +206,7 @@ class WinogradKernel(Kernel[ConvProblem]):
         p, t, f = problem, self.tile, self.filtering
         tiles, panels, blocks = likely_extent(p.squares(f.outputs)), -(-p.oc // t.panel), -(-p.ic // t.lanes)
         step = max(t.rows * t.vectors / t.isa.fma, (t.rows + t.vectors) / 2, 4.0)
-        products = f.positions * -(-tiles // t.rows) * panels * blocks * t.lanes * step / costs.WINOGRAD
+        products = f.positions * -(-tiles // t.rows) * panels * blocks * t.lanes * step / costs.costs_of(t.isa).winograd
         vectors, partial = divmod(p.oc, t.lanes)
         back = costs.TRANSFORM_BACK[f.outputs] * (vectors + (costs.PARTIAL if partial else 0))
         transforms = tiles * (blocks * costs.TRANSFORM[f.outputs] + back) * costs.relative(t.isa)

@@ -263,15 +263,3 @@ def vector_type(lanes: int, dtype: DType) -> list[Piece]:
         "absolute": "0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",
     }
     return [piece(name, code, *defines, **names) for name, code, defines in _VECTOR]
-
-
-def host_isa() -> Isa:
-    """Return the set of the machine that runs this."""
-    import platform
-
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            flags = next((line.split(":", 1)[1] for line in lines if line.startswith("flags")), "")
-    except OSError:
-        flags = ""
-    return isa_of(frozenset(flags.split()), platform.machine())
