@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import C_TYPES, HEAD, Isa, vector_name, vector_type
+from irc.kernels.core.isa import C_TYPES, HEAD, ISAS, Isa, vector_name, vector_type
 from irc.kernels.core.text import Part, fill, piece, tile_body
 from irc.kernels.vector.vecmath import definitions
 
@@ -193,7 +193,8 @@ class Tile:
     @property
     def name(self) -> str:
         """The C name of its bodies."""
-        return f"irc_tile_{self.dtype.name}_{self.isa.name}_{self.rows}x{self.vectors}"
+        lanes = f"_{self.lanes}_lanes" * (self.isa.vector < ISAS[self.isa.name].vector)
+        return f"irc_tile_{self.dtype.name}_{self.isa.name}{lanes}_{self.rows}x{self.vectors}"
 
 
 def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:

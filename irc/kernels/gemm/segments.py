@@ -19,7 +19,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import f32, f64
 from irc.kernels.core.base import Array, Packed
-from irc.kernels.core.costs import LATENCY
+from irc.kernels.core.costs import LATENCY, in_halves
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -59,7 +59,7 @@ IRC_INLINE void ${S}_tile(const ${S}_out *o, int64_t row, const int64_t rows, in
                           int64_t a_row, const $T *b) {
     const int64_t whole = k / $segment * $segment;
     const $T *from[$R];
-    $V acc[$R], sums[$R];
+    $V sums[$R];
     IRC_FULL_UNROLL
     for (int i = 0; i < $R; i++) {
         from[i] = a + (i < rows ? i : rows - 1) * a_row;
@@ -67,16 +67,12 @@ IRC_INLINE void ${S}_tile(const ${S}_out *o, int64_t row, const int64_t rows, in
     }
     for (int64_t at = 0; at < whole;) { /* long sums are sums of sums, which lose less */
         const int64_t end = whole - at < $longest ? whole : at + $longest;
-        IRC_FULL_UNROLL
-        for (int i = 0; i < $R; i++) acc[i] = ($V){0};
+        /* No array: gcc would store one in each step, for the assembly reads memory. */
+        $V $zeros;
         for (; at < end; at += $segment, b += $L) {
             const $V x = ${V}_load(b);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $R; i++) acc[i] += ${V}_repeated_$segment(from[i] + at) * x;
-        }
-        IRC_FULL_UNROLL
-        for (int i = 0; i < $R; i++) sums[i] += acc[i];
-    }
+$products        }
+$added    }
     if (whole < k) {
         const $V x = ${V}_load(b);
         IRC_FULL_UNROLL
@@ -168,7 +164,8 @@ class SegmentsGemmKernel(GemmKernel):
         if dtype not in (f32, f64) or problem.a[3] != 1 or not n.is_const or isa.vector < LEAST:
             return
         if 2 <= int(n) <= isa.lanes(dtype) // 2:
-            tile = Tile(isa, dtype, ROWS, 1)
+            halves = in_halves(isa) and int(n) <= isa.lanes(dtype) // 4
+            tile = Tile(isa.halved() if halves else isa, dtype, ROWS, 1)
             yield cls(tile, problem.epilogue, bool(problem.matrices), (), False, int(n))
 
     def cycles(self, problem: GemmProblem) -> float:
@@ -253,6 +250,7 @@ class SegmentsGemmKernel(GemmKernel):
                 repeat=_numbers(i % segment for i in range(t.lanes)),
                 fold=segment_sums("sums", t.rows, segment, t.lanes),
                 together=fill(_TOGETHER, **given) if together else "",
+                **self._sums(),
                 apart=apart,
                 slot_starts=self.slot_starts(),
                 packed_b="g->b + i * g->b_batch0 + j * g->b_batch1"
@@ -261,6 +259,15 @@ class SegmentsGemmKernel(GemmKernel):
                 pack="" if self.b_constant else fill(_PACKING, **given),
             ),
         ]
+
+    def _sums(self) -> dict[str, str]:
+        """Print the sums of a run of k, a variable for each row."""
+        v, segment, rows = names(self.tile)["V"], self.segment, range(self.tile.rows)
+        return {
+            "zeros": ", ".join(f"acc{i} = ({v}){{0}}" for i in rows),
+            "products": "".join(f"            acc{i} += {v}_repeated_{segment}(from[{i}] + at) * x;\n" for i in rows),
+            "added": "".join(f"        sums[{i}] += acc{i};\n" for i in rows),
+        }
 
     @property
     def summary(self) -> str:

@@ -18,7 +18,7 @@ from irc.expr import Expr
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
 from irc.kernels.core.base import RESIDUALS, Kernel
-from irc.kernels.core.costs import costs_of
+from irc.kernels.core.costs import costs_of, in_halves
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -262,9 +262,11 @@ class SmallBGemmKernel(GemmKernel):
             return
         if not 0 < int(k) <= DEEPEST or int(n) * int(k) * dtype.itemsize > isa.l2 * SHARE:
             return
-        for tile in costs_of(isa).tiles:
-            if likely(m) >= tile[0]:
-                yield cls.of_depth(isa, dtype, m, n, int(k), problem.epilogue, tile)
+        lengths = (isa, isa.halved()) if in_halves(isa) and int(n) <= isa.lanes(dtype) // 2 else (isa,)
+        for each in lengths:
+            for tile in costs_of(each).tiles:
+                if likely(m) >= tile[0]:
+                    yield cls.of_depth(each, dtype, m, n, int(k), problem.epilogue, tile)
 
     def cycles(self, problem: GemmProblem) -> float:
         return self.product_cycles(problem)
@@ -282,7 +284,7 @@ class SmallBGemmKernel(GemmKernel):
 
     @property
     def label(self) -> str:
-        return f"small B {self.tile.rows}x{self.tile.vectors}"
+        return f"small B {self.tile.rows}x{self.tile.vectors} of {self.tile.lanes}"
 
     def reads_bf16(self, operand: int) -> bool:
         return self.tile.is_wide and self.epilogue.is_residual(operand - RESIDUALS)
