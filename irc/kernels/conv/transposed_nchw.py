@@ -105,7 +105,9 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
         read = columns * p.ic * t.dtype.itemsize * self.blocks / rate  # every block of channels reads the panels anew
         packed = columns * p.ic * costs_of(t.isa).pack
         strips = p.images * p.groups * self.strips
-        return self._with_idle(packed, tiles + gathered + stored / self.strips + read, strips)
+        computed = tiles + gathered + stored / self.strips + read
+        products = p.images * p.outputs * p.taps * p.ic * int(p.size[0]) * int(p.size[1])
+        return strips * (packed + computed) if products < WORTHWHILE else self._with_idle(packed, computed, strips)
 
     def _with_idle(self, packed: float, computed: float, strips: int) -> float:
         """Add up the cycles of all strips, and weigh those that two and four threads wait or pack again."""
