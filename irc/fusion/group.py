@@ -14,21 +14,20 @@ from math import prod
 
 import networkx as nx
 
-from irc.expr import Bin, Bits, Call, Cast, Expr, Load, Reduce, Select, Size, Var
+from irc.expr import Expr, Load, Reduce, Select, Size, Var
+from irc.fusion.costs import cost, written
 from irc.fusion.elements import Elements, Flat, Inliner, extents_of, identity_index, known_element, value_of
 from irc.fusion.indexing import Ranges, irregular
 from irc.fusion.rows import Cluster, Frame, RowFinder
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value, symbols_of
 from irc.ops.layout import Reshape
-from irc.traversal import fold, height, walk
+from irc.traversal import height, walk
 
 CHEAP = 4
 """A value of up to this cost is computed again by each of its consumers rather than stored."""
 BETWEEN = 8
 """Values at most between one that is read several times and the one that all of that goes into."""
-HEAVY = 12
-"""Cost of a call of a mathematical function; arithmetic costs 1, a division 3."""
 OFTEN = 16
 """Times from which on computing an element again for each of its places costs more than storing it; a symbolic size
 counts as that many."""
@@ -87,10 +86,11 @@ class Grouper:
         self.cost: dict[Value, int] = {}
         self.height: dict[Value, int] = {}
         self.row_cost: dict[Value, int] = {}
+        self.kept: set[Value] = set()  # members of row groups that stand in a row of their own
         self.reducing: set[Value] = set()
         self.taken: set[Value] = set()
         self.place: dict[Node, int] = {}
-        self.inliners: dict[tuple[tuple[str, Dim], ...], Inliner] = {}
+        self.inliners: dict[tuple[Cluster | None, tuple[tuple[str, Dim], ...]], Inliner] = {}
 
     def run(self) -> Grouping:
         clusters = RowFinder(self.graph, self.elements).find()
@@ -169,18 +169,23 @@ class Grouper:
             self.result.stored.add(value)
             self.inliners.clear()  # which may have substituted it
 
-    def _inliner(self, ranges: Ranges) -> Inliner:
-        """Return the inliner of these ranges, which knows what it was asked for other values.
+    def _inliner(self, ranges: Ranges, cluster: Cluster | None = None) -> Inliner:
+        """Return the inliner of these ranges, in a row group or none, which knows what it was asked for other values.
 
         Else a value at the end of a chain would be substituted again for each value of the chain.
         """
-        return self.inliners.setdefault(
-            tuple(ranges.extents.items()), Inliner(self.elements, self.result.is_leaf, ranges)
-        )
+
+        def is_leaf(v: Value) -> bool:
+            return self.result.is_leaf(v) or (cluster is not None and self._stays(cluster, v))
+
+        key = (cluster, tuple(ranges.extents.items()))
+        return self.inliners.setdefault(key, Inliner(self.elements, is_leaf, ranges))
 
     def _inlined(self, value: Value) -> tuple[Inliner, Expr]:
+        """Express an element by those that are read from memory, or from the row that is being computed."""
         element = self.elements.of(value)
-        inliner = self._inliner(extents_of(element, value))
+        cluster = None if value.producer is None else self.cluster_of.get(value.producer)
+        inliner = self._inliner(extents_of(element, value), cluster)
         return inliner, inliner.at(value, element.vars)
 
     def _regular(self, value: Value) -> bool:
@@ -198,9 +203,9 @@ class Grouper:
         parts = list(walk(e))
         if len(parts) > LARGEST or written(e) > LONGEST:
             for operand in map(value_of, self.elements.loads(value)):
-                self._store(operand)
+                self._cut(value, operand)
             parts = list(walk(self._inlined(value)[1]))
-        self.cost[value] = sum(map(_weight, parts))
+        self.cost[value] = cost(parts, self.elements.of(value).vars[-1:])
         if any(isinstance(x, Reduce) for x in parts):
             self.reducing.add(value)
 
@@ -208,11 +213,27 @@ class Grouper:
         """Determine the height of one element; operands that would make it too high are stored."""
         own = height(self.elements.of(value).expr)
         operands = dict.fromkeys(map(value_of, self.elements.loads(value)))
-        heights = {v: self.height[v] for v in operands if not self.result.is_leaf(v)}
+        cluster = None if value.producer is None else self.cluster_of.get(value.producer)
+        kept = {v for v in operands if cluster is not None and self._stays(cluster, v)}
+        heights = {v: self.height[v] for v in operands if not (v in kept or self.result.is_leaf(v))}
         for operand, inner in heights.items():
             if own + inner > HIGHEST:
-                self._store(operand)
+                self._cut(value, operand)
         self.height[value] = own + max((h for h in heights.values() if own + h <= HIGHEST), default=0)
+
+    def _stays(self, cluster: Cluster, value: Value) -> bool:
+        """Tell whether a value is kept while a row of a group is computed."""
+        inside = value.producer is not None and self.cluster_of.get(value.producer) is cluster
+        return inside and self._is_stage(cluster, value)
+
+    def _cut(self, value: Value, operand: Value) -> None:
+        """See to it that a value reads an operand, which in a row group stands nowhere but in the row."""
+        cluster = None if operand.producer is None else self.cluster_of.get(operand.producer)
+        if cluster is None or not self._same_cluster(cluster, value):
+            self._store(operand)
+        else:
+            self.kept.add(operand)
+            self.inliners.clear()
 
     def _bad_substitution(self, value: Value, load: Load, operand: Value) -> bool:
         if operand in self.reducing:
@@ -364,14 +385,14 @@ class Grouper:
     def _is_stage(self, cluster: Cluster, value: Value) -> bool:
         """Tell whether a member that is used only inside its cluster is kept while its row is computed."""
         uses = len(self.uses.get(value, []))
-        if not cluster.frame.is_full(value.shape):
+        if value in self.kept or not cluster.frame.is_full(value.shape):
             return uses > 0
         return uses > 1 and self._row_cost(cluster, value) > CHEAP
 
     def _row_cost(self, cluster: Cluster, value: Value) -> int:
         """Estimate the cost of one element whose row's reductions are known."""
         if value not in self.row_cost:
-            total = sum(map(_weight, walk(self.elements.of(value).expr)))
+            total = cost(walk(self.elements.of(value).expr), ())
             for operand in dict.fromkeys(map(value_of, self.elements.loads(value))):
                 if operand.producer is not None and self.cluster_of.get(operand.producer) is cluster:
                     total += self._row_cost(cluster, operand) if cluster.frame.is_full(operand.shape) else 0
@@ -443,35 +464,6 @@ class Grouper:
             elif value.producer is not None and value.producer.op.compute is not None:
                 stack.extend(map(value_of, self.elements.loads(value)))
         return seen
-
-
-def written(e: Expr) -> int:
-    """Count the expressions that C has of one.
-
-    The sides of a Select share no parts, because only one side is computed.
-    """
-
-    def size(x: Expr, parts: tuple[int, ...]) -> int:
-        return 1 + sum(parts)
-
-    known: dict[int, int] = {}
-    outermost = walk(e, into=lambda x: not isinstance(x, Select))
-    sides = [c for x in outermost if isinstance(x, Select) for c in (x.a, x.b)]
-    return sum(fold(c, size, known) for c in sides)
-
-
-def _weight(e: Expr) -> int:
-    match e:
-        case Bin(op="div" | "pow"):
-            return 3
-        case Call():
-            return HEAVY
-        case Bin() | Select() | Cast() | Bits():
-            return 0 if e.dtype.name in ("i64", "bool") else 1
-        case Reduce():
-            return HEAVY
-        case _:
-            return 0
 
 
 def view_base(elements: Elements, value: Value) -> Value | None:

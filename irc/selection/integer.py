@@ -12,7 +12,7 @@ from irc.expr import Bin, Call, Const, Expr, Select, Un, Var
 from irc.fusion.access import ZERO, Access, row_major
 from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim, product
-from irc.ir.graph import Node, Value
+from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import DType, TensorType, f32, i8, i32, u8, value_range
 from irc.kernels.core.base import Array
 from irc.kernels.core.epilogue import Axes, Epilogue, axes_of, slot
@@ -163,7 +163,7 @@ def _result(selector: Selector, sums: Value, fits: Callable[[Access], bool]) -> 
     fused = selector.collector.epilogue_of(rounded, [], fits)
     for kind in (u8, i8):
         narrow = _cast(selector, fused.value, kind)
-        found = None if narrow is None else _rounded(fused, kind)
+        found = None if narrow is None else _rounded(selector.graph, fused, kind)
         if narrow is not None and found is not None:
             return _Result(found[0], narrow, kind, found[1])
     return _Result(fused, fused.value, f32)
@@ -177,7 +177,7 @@ def _cast(selector: Selector, value: Value, kind: DType) -> Value | None:
     return user.outputs[0] if isinstance(user.outputs[0].type, TensorType) else None
 
 
-def _rounded(fused: FusedEpilogue, kind: DType) -> tuple[FusedEpilogue, Rounding] | None:
+def _rounded(graph: Graph, fused: FusedEpilogue, kind: DType) -> tuple[FusedEpilogue, Rounding] | None:
     """Divide an epilogue that ends as QuantizeLinear does into what is rounded, and how; None if it ends otherwise."""
     least, largest = value_range(kind)
     match fused.expr:
@@ -195,8 +195,58 @@ def _rounded(fused: FusedEpilogue, kind: DType) -> tuple[FusedEpilogue, Rounding
             return None
     if zero is None:
         return None
-    kept = _without_unread(replace(fused, expr=value))
+    kept = _without_unread(_multiplied(graph, replace(fused, expr=value)))
     return kept, Rounding(zero, _most(kept.expr, kept.slots) <= MOST)
+
+
+def _multiplied(graph: Graph, fused: FusedEpilogue) -> FusedEpilogue:
+    """Divide the constants that sums are multiplied by, and those that are added, instead of what they make."""
+    match fused.expr:
+        case Bin("div", value, divisor):
+            by = _constant(divisor, fused.slots)
+        case _:
+            return fused
+    if by is None or by.size != 1 or not 2.0**-64 < float(by.reshape(-1)[0]) < 2.0**64:
+        return fused
+    slots, scale = list(fused.slots), float(by.reshape(-1)[0])
+
+    def divided(e: Expr) -> Expr | None:
+        array = _constant(e, slots)
+        if array is not None:
+            quotients = (array.astype(np.float64) / scale).astype(np.float32)
+            if isinstance(e, Const):
+                return Const(float(quotients), f32)
+            slots.append(replace(slots[_number(e)], value=graph.add_constant(quotients, "const")))
+            return slot(len(slots) - 1, f32)
+        match e:
+            case Bin("mul", a, b):
+                first = divided(b)
+                second = divided(a) if first is None else None
+                return replace(e, b=first) if first else replace(e, a=second) if second else None
+            case Bin("add" | "sub" | "min" | "max", a, b):
+                first, second = divided(a), divided(b)
+                return replace(e, a=first, b=second) if first and second else None
+            case _:
+                return None
+
+    expr = divided(value)
+    return fused if expr is None else replace(fused, expr=expr, slots=slots)
+
+
+def _constant(e: Expr, slots: Sequence[Access]) -> Array | None:
+    """Find the elements of an expression that is a constant."""
+    match e:
+        case Const(value):
+            return np.asarray(value, np.float32)
+        case Var() if e.name.startswith("slot"):
+            return slots[_number(e)].value.array
+        case _:
+            return None
+
+
+def _number(e: Expr) -> int:
+    assert isinstance(e, Var)
+    return int(e.name[4:])
 
 
 def _most(e: Expr, slots: Sequence[Access]) -> float:

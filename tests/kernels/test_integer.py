@@ -284,3 +284,40 @@ def test_results_beyond_32_bits_are_the_nearest_bytes(scale: float, fits: bool, 
     assert 0 < np.count_nonzero(got == 255) < got.size or fits
     assert np.abs(got.astype(int) - wanted).max() <= 1
     assert fits or np.array_equal(got, wanted)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+@pytest.mark.parametrize("target", TARGETS)
+def test_products_are_divided_by_nothing(target: str) -> None:
+    """Scales, biases and their quotient by the scale of the result are constants: sums are multiplied once."""
+    helper, random = onnx.helper, np.random.default_rng(2)
+    arrays = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(99),
+        "w": random.integers(-127, 128, (70, 50)).astype(np.int8),
+        "ws": (random.random(50) * 0.01 + 0.001).astype(np.float32),
+        "wz": np.zeros(50, np.int8),
+        "bias": random.standard_normal(50).astype(np.float32),
+        "ys": np.float32(0.05),
+        "yz": np.uint8(120),
+    }
+    nodes = [helper.make_node("DequantizeLinear", [n, f"{n}s", f"{n}z"], [f"{n}f"], axis=1) for n in "xw"]
+    nodes += [helper.make_node("MatMul", ["xf", "wf"], ["p"]), helper.make_node("Add", ["p", "bias"], ["s"])]
+    nodes += [helper.make_node("QuantizeLinear", ["s", "ys", "yz"], ["y"])]
+    constants = [onnx.numpy_helper.from_array(np.asarray(v), n) for n, v in arrays.items()]
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [40, 70])
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.UINT8, [40, 50])
+    graph = helper.make_graph(nodes, "bytes", [x], [y], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    optimised = irc.load(model).graph
+    for _, run in compile_c(AVX512):
+        run(optimised, Sink())
+    kernels = [n.op.kernel for n in optimised.nodes if isinstance(n.op, KernelOp)]
+    (kernel,) = (k for k in kernels if isinstance(k, IntegerConvKernel))
+    assert "div" not in kernel.epilogue.key() and kernel.fits
+    given = random.integers(0, 256, (40, 70)).astype(np.uint8)
+    (wanted,) = irc.compile(model, backend="numpy")([given])
+    (got,) = irc.compile(model, backend="c", target=target)([given])
+    difference = np.abs(got.astype(int) - wanted)
+    assert difference.max() <= 1 and difference.mean() < 0.002 and np.unique(got).size > 100

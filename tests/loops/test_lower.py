@@ -10,7 +10,7 @@ import pytest
 from irc.diagnostics import Sink
 from irc.expr import Bin, Load, Select, index
 from irc.ir.dim import Dim
-from irc.ir.types import f32
+from irc.ir.types import f32, u8
 from irc.loops import interp
 from irc.loops.builder import LoopBuilder
 from irc.loops.hoist import hoist
@@ -259,6 +259,32 @@ def test_what_may_not_be_computed_stays_in_its_branch() -> None:
 def test_softmax_row_stays_local() -> None:
     program = compiled(graph_of(lambda b, x: b.Softmax(x), random(8, 100)))
     assert not [b for b in program.buffers() if b.where == "arena"]
+
+
+def test_a_quantized_softmax_row_stays_local() -> None:
+    """However long the expressions of a row are: what cuts them stands in the row."""
+
+    def rounded(b: Any, x: Any, scale: float, zero: int) -> Any:
+        operands = [b.const(scale, f32), b.const(zero, u8)]
+        return b.DequantizeLinear(b.QuantizeLinear(x, *operands), *operands)
+
+    def build(b: Any, x: Any, kept: Any) -> Any:
+        masked = b.Add(rounded(b, x, 0.03, 132), b.Where(kept, b.const(0.0, f32), b.const(-3e38, f32)))
+        y = b.Softmax(masked)
+        return rounded(b, b.Where(b.IsNaN(y), b.const(0.0, f32), y), 0.004, 0)
+
+    x, kept = random(3, 8, 100), random(1, 1, 100) > -1
+    program = assert_same(graph_of(build, x, kept), x, kept)
+    assert not [b for b in program.buffers() if b.where == "arena"]
+
+
+def test_places_that_a_table_says_are_read_once_for_all_rows() -> None:
+    def build(b: Any, x: Any, mask: Any, table: Any) -> Any:
+        return b.Add(x, b.Where(b.Gather(mask, table, b.const(0)), b.const(0.0, f32), b.const(-9.0, f32)))
+
+    x, mask, table = random(24, 40), random(30) > 0, np.arange(40) * 7 % 30
+    program = assert_same(graph_of(build, x, mask, table), x, mask, table)
+    assert [b.shape for b in program.buffers() if b.where == "arena"] == [(40,)]
 
 
 def test_only_outermost_loops_are_parallel() -> None:
