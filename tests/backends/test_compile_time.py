@@ -81,6 +81,27 @@ def test_equal_layers_share_a_function(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected(path, x), rtol=1e-5, atol=1e-6)
 
 
+@needs_compiler
+def test_layers_that_differ_in_numbers_share_a_function(tmp_path: Path) -> None:
+    numbers = [(3.5, 7.0), (2.25, 0.0), (4.0, -1.0), (2.0, 0.25)]  # scale and zero point of each layer
+    nodes, weights = list[onnx.NodeProto](), list[onnx.TensorProto]()
+    for k, (scale, zero) in enumerate(numbers):
+        weights.append(numpy_helper.from_array(np.array(scale, np.float32), f"scale.{k}"))
+        weights.append(numpy_helper.from_array(np.array(zero, np.float32), f"zero.{k}"))
+        nodes.append(helper.make_node("Mul", ["x", f"scale.{k}"], [f"scaled.{k}"], name=f"layer.{k}.mul"))
+        nodes.append(helper.make_node("Floor", [f"scaled.{k}"], [f"whole.{k}"], name=f"layer.{k}.floor"))
+        nodes.append(helper.make_node("Add", [f"whole.{k}", f"zero.{k}"], [f"y.{k}"], name=f"layer.{k}.add"))
+    names = ["x", *(f"y.{k}" for k in range(len(numbers)))]
+    x, *ys = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 12]) for name in names)
+    path = tmp_path / "m.onnx"
+    graph = helper.make_graph(nodes, "numbers", [x], ys, weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    assert re.findall(r"(\d+) groups of layers", sources(path)["model.c"]) == [str(len(numbers))]
+    given = np.random.default_rng(2).standard_normal((5, 12)).astype(np.float32)
+    for y, (scale, zero) in zip(irc.compile(path, backend="c", cache=False)(given), numbers, strict=True):
+        np.testing.assert_array_equal(y, np.floor(given * np.float32(scale)) + np.float32(zero))
+
+
 def test_what_names_have_in_common() -> None:
     assert common_name(["layer.0.bias", "layer.1.bias"]) == "layer.n.bias"
     assert common_name(["layer1.0", "layer1.1"]) == "layer1.n"

@@ -95,13 +95,17 @@ class Local:
 
 @dataclass
 class Signature:
-    """The C of a group: how `run` calls it, its static definition, and the helpers that needs."""
+    """The C of a group: how `run` calls it, its static definition, and the helpers that needs.
+
+    numbers: literals that it is given.
+    """
 
     name: CName
     buffers: list[Buffer]
     symbols: list[str]
     pool: bool
     prototype: str
+    numbers: Sequence[str] = ()
     text: str = ""
     helpers: frozenset[str] = frozenset()
 
@@ -417,13 +421,14 @@ class Frame:
         return [f"    const {text};" for text in self.hoisted.values()]
 
     # ---------------------------------------------------------------- the whole
-    def finish(self) -> Signature:
-        """Append the C function to those of its parts."""
+    def finish(self, numbers: Sequence[Var]) -> Signature:
+        """Append the C function, which is given `numbers`, to those of its parts."""
         order = dict.fromkeys(b.root for b in (*self.function.reads, *self.function.scratch, *self.function.writes))
         buffers = [b for b in order if b in self.pointers] + [b for b in self.pointers if b not in order]
         symbols = [s for s in self.unit.symbols if s in self.symbols]
         params = [f"{self.pointer_type(b, restrict=True)}{self.pointers[b]}" for b in buffers]
         params += [f"int64_t {self.unit.symbols[s]}" for s in symbols]
+        params += [f"{register(v.dtype)} {self.variable(v)}" for v in numbers]
         params += ["const irc_pool *pool"] * self.pool
         head = wrapped(f"static void {self.name}(", params or ["void"], ")")
         prototype = "\n".join(head).removeprefix("static ")
@@ -443,16 +448,20 @@ def print_function(
     aliased: set[Buffer],
     titles: dict[Buffer, str] | None = None,
     groups: Sequence[Function] = (),
+    numbers: Sequence[Var] = (),
 ) -> Signature:
-    """Print one group, or several equal `groups` whose buffers have the names in `titles`."""
+    """Print one group, or several equal `groups` whose buffers have the names in `titles` and that are given what
+    differs besides, `numbers`."""
     unit.functions.clear()
     unit.helpers.clear()
     names = Names(frozenset(unit.names.taken))
     frame = Frame(unit, function, names)
     frame.aliased, frame.titles = aliased, titles or {}
     frame.depth = 0
+    for var in numbers:
+        frame.declare(var, register(var.dtype))
     frame.block(function.body)
-    found = frame.finish()
+    found = frame.finish(numbers)
     found.text = f"{describe(function, frame.titles, groups)}\n" + "\n".join(unit.functions)
     found.helpers = frozenset(unit.helpers)
     return found

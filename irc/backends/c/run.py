@@ -97,7 +97,7 @@ class _Printer:
 
     def _call(self, call: Signature) -> list[str]:
         args = [self.places[b] for b in call.buffers] + [self.i.unit.symbols[s] for s in call.symbols]
-        return wrapped(f"    {call.name}(", [*args, *["ctx->pool"] * call.pool], ");")
+        return wrapped(f"    {call.name}(", [*args, *call.numbers, *["ctx->pool"] * call.pool], ");")
 
     def _row(self, b: Buffer, declared: set[Buffer]) -> list[str]:
         """Declare the pointer to what one run of a loop gives of a result, before its first use in a block."""

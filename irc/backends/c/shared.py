@@ -1,30 +1,35 @@
 """Equal functions of a program as one C function: the layers of a repeated block differ only in their buffers.
 
-Two functions are equal where their statements are, up to the names of variables and the identity of buffers (types
-and shapes count).  The one definition takes the buffers as pointers, and each group of layers is a call of it.
+Two functions are equal where their statements are, up to the names of variables, the identity of buffers (types
+and shapes count), and the numbers that are added, subtracted, multiplied or divided, such as the scales and zero points
+of quantized layers.  The one definition takes the buffers as pointers and the numbers that differ as they are, and each
+group of layers is a call of it.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from irc.backends.c.expr import constant
 from irc.backends.c.function import Signature, Unit, expressions, print_function
-from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
-from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store
-from irc.traversal import fold
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var, children
+from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, walk
+from irc.traversal import fold, replaced, walk as walk_expression
 
 Key = tuple[Any, ...]
 
 
 @dataclass
 class Member:
-    """A function with the memory it touches, numbered in the order of its first use."""
+    """A function with the memory it touches and the numbers that others may have instead, in the order of first use."""
 
     function: Function
     roots: list[Buffer]
+    numbers: list[Const]
 
 
 def families(functions: Sequence[Function]) -> list[list[Member]]:
@@ -32,9 +37,9 @@ def families(functions: Sequence[Function]) -> list[list[Member]]:
     table: dict[Key, int] = {}
     found: dict[Key, list[Member]] = {}
     for f in functions:
-        walker = _Walker(table)
+        walker = _Walker(table, _numbers(f))
         key = (walker.block(f.body), walker.memory())
-        found.setdefault(key, []).append(Member(f, list(walker.roots)))
+        found.setdefault(key, []).append(Member(f, list(walker.roots), walker.numbers))
     return list(found.values())
 
 
@@ -53,16 +58,80 @@ def print_functions(
         overlapping = {first.roots[k] for k in may_overlap}
         titles = _titles(family)
         others = [m.function for m in family[1:]]
-        made = print_function(unit, _renamed(family), overlapping, titles, [first.function, *others] if others else [])
+        groups = [first.function, *others] if others else []
+        given = _given(family)
+        function, numbers = _taking(_renamed(family), {id(first.numbers[k]): v for k, v in given.items()})
+        made = print_function(unit, function, overlapping, titles, groups, numbers)
         definitions.append(made)
         place = {b: k for k, b in enumerate(first.roots)}
+        of_number = {v.name: k for k, v in given.items()}
         for m in family:
-            calls[id(m.function)] = replace(made, buffers=[m.roots[place[b]] for b in made.buffers])
+            values = [m.numbers[of_number[v.name]] for v in numbers]
+            texts = [constant(c.value, c.type)[0] for c in values]
+            calls[id(m.function)] = replace(made, buffers=[m.roots[place[b]] for b in made.buffers], numbers=texts)
     return definitions, [calls[id(f)] for f in functions]
 
 
 def _places(roots: list[Buffer], buffer: Buffer) -> list[int]:
     return [k for k, b in enumerate(roots) if b is buffer]
+
+
+# ---------------------------------------------------------------------- numbers
+def _numbers(function: Function) -> set[int]:
+    """Find the numbers, by `id`, whose C is the same as that of a variable."""
+    found: set[int] = set()
+    fixed: set[int] = set()
+    for e in (e for s in walk(function.body) for e in expressions(s)):
+        fixed.add(id(e))
+        for x in walk_expression(e):
+            for part in children(x):
+                if isinstance(part, Const):
+                    (found if _is_plain(x, part) else fixed).add(id(part))
+    return found - fixed
+
+
+def _is_plain(e: Expr, number: Const) -> bool:
+    """Tell whether an operation takes any number like this one: by 1 functions are recognised."""
+    kinds = {"f32": ("add", "sub", "mul", "div"), "i32": ("add", "sub")}
+    plain = isinstance(e, Bin) and e.op in kinds.get(number.type.name, ())
+    return plain and math.isfinite(number.value) and number.value != 1
+
+
+def _given(family: list[Member]) -> dict[int, Var]:
+    """Name the numbers that are not the same in all members; the same name where they are equal in each."""
+    found: dict[int, Var] = {}
+    names: dict[Key, Var] = {}
+    for k, same in enumerate(zip(*(m.numbers for m in family), strict=True)):
+        values = tuple(repr(c.value) for c in same)
+        if len(set(values)) > 1:
+            key = (same[0].type.name, values)
+            found[k] = names.setdefault(key, Var(f"number?{len(names)}", same[0].type))
+    return found
+
+
+def _taking(function: Function, given: Mapping[int, Var]) -> tuple[Function, list[Var]]:
+    """Put variables in the place of numbers, by the `id` of these; return the variables, too."""
+
+    def expr(e: Expr) -> Expr:
+        return replaced(e, lambda x: given.get(id(x)))
+
+    def block(stmts: list[Stmt]) -> list[Stmt]:
+        return [statement(s) for s in stmts]
+
+    def statement(s: Stmt) -> Stmt:
+        match s:
+            case For():
+                return replace(s, body=block(s.body))
+            case If():
+                return replace(s, cond=expr(s.cond), then=block(s.then), orelse=block(s.orelse))
+            case Store() | Let() | Assign():
+                return replace(s, value=expr(s.value))
+            case _:
+                return s
+
+    if not given:
+        return function, []
+    return replace(function, body=block(function.body)), list(dict.fromkeys(given.values()))
 
 
 # ------------------------------------------------------------------------ names
@@ -100,8 +169,9 @@ def common_name(names: Sequence[str]) -> str:
 class _Walker:
     """Turns a function into a key: equal expressions get equal numbers from `table`."""
 
-    def __init__(self, table: dict[Key, int]) -> None:
-        self.table = table
+    def __init__(self, table: dict[Key, int], plain: set[int]) -> None:
+        self.table, self.plain = table, plain
+        self.numbers: list[Const] = []
         self.roots: dict[Buffer, int] = {}
         self._vars: dict[str, int] = {}
         self._known: dict[int, int] = {}
@@ -147,6 +217,9 @@ class _Walker:
 
     def _key(self, e: Expr, parts: tuple[int, ...]) -> Key:
         match e:
+            case Const() if id(e) in self.plain:
+                self.numbers.append(e)
+                return "number", len(self.numbers), e.type.name
             case Const():
                 return "const", repr(e.value), e.type.name
             case Var():
