@@ -11,44 +11,52 @@ from irc.kernels.core.registry import select
 from irc.kernels.pool.problem import GlobalPoolProblem, Mode
 from irc.selection.selector import Selection, Selector, worthwhile
 
+SHORT = 63
+"""Elements of rows whose largest one a kernel finds faster; loops are as fast for longer rows, and for means."""
 MODES: dict[str, Mode] = {"ReduceMean": "average", "ReduceMax": "max"}
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
-    """Select a kernel for a reduction of [batch, channels, *space] over the space; None where loops compute it."""
+    """Select a kernel for a reduction of [*batch, channels, *space] over the space; None where loops compute it."""
     x, y = node.inputs[0], node.outputs[0]
     axes = node.inputs[1].ints() if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    if x is None or axes is None or len(x.shape) not in (3, 4, 5):
+    if x is None or not axes:
         return None
-    rank = len(x.shape)
-    if sorted(a % rank for a in axes) != list(range(2, rank)) or not worthwhile(*x.shape):
+    rank, kept = len(x.shape), len(x.shape) - len(axes)
+    if not kept or sorted(a % rank for a in axes) != list(range(kept, rank)) or not worthwhile(*x.shape):
+        return None
+    if kept != 2 and (node.op.name != "ReduceMax" or product(x.shape[kept:]).at_most(SHORT) is not True):
         return None
     space = Space(x.shape)
     for source in find(selector.elements, space, x, space.at):
-        problem = _problem(selector, node, source)
+        problem = _problem(selector, node, source, kept)
         kernel = None if problem is None else select(problem, selector.isa)
         if problem is not None and kernel is not None:
             return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y))
     return None
 
 
-def _problem(selector: Selector, node: Node, source: Access) -> GlobalPoolProblem | None:
-    """State the reduction as a problem; None where the pixels of a plane are not at equal distances."""
+def _problem(selector: Selector, node: Node, source: Access, kept: int) -> GlobalPoolProblem | None:
+    """State the reduction as a problem; None where the pixels of a plane, or images, are not at equal distances.
+
+    kept: so many axes are not reduced.
+    """
     x, y = node.inputs[0], node.outputs[0]
     assert x is not None
-    batch, channels, *planes = x.shape
-    pixels = merged(planes, source.strides[2:]) or [(Dim.of(1), ZERO)]
-    if len(pixels) > 1:
+    images = merged(x.shape[: kept - 1], source.strides[: kept - 1]) or [(Dim.of(1), ZERO)]
+    pixels = merged(x.shape[kept:], source.strides[kept:]) or [(Dim.of(1), ZERO)]
+    if len(images) > 1 or len(pixels) > 1:
         return None
+    channels = x.shape[kept - 1]
     return GlobalPoolProblem(
         y.dtype,
         selector.precision,
         plain(y.dtype),
         MODES[node.op.name],
-        batch,
+        images[0][0],
         channels,
-        product(planes),
-        x=(source.strides[0], source.strides[1], pixels[0][1]),
+        product(x.shape[kept:]),
+        x=(images[0][1], source.strides[kept - 1], pixels[0][1]),
         y=(channels, Dim.of(1)),
         slots=(),
     )
