@@ -105,6 +105,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         integer_convolutions,
         integer_products,
         late_squeezes,
+        narrow_transposes,
         narrow_weights,
         texts,
         transposed_conv,
@@ -129,9 +130,10 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     last: Pass = ("select-kernels", lambda graph, sink: select.run(graph, isa, precision=precision))
     dropped: Pass = ("late-squeezes", lambda graph, sink: late_squeezes.run(graph))
     layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph, isa, precision))
+    moved: Pass = ("narrow-transposes", lambda graph, sink: narrow_transposes.run(graph, isa))
     places: Pass = ("concat-in-place", lambda graph, sink: concat_in_place.run(graph))
     stored: Pass = ("bf16-storage", lambda graph, sink: bf16_storage.run(graph))
-    kernels = (dropped, layout, places, last)
+    kernels = (dropped, layout, moved, places, last)
     if precision == "medium" and isa.dots:
         kernels = (*kernels, stored)
     strings: Pass = ("texts", texts.run)

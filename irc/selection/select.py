@@ -67,6 +67,7 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
         # after contractions have got their epilogues, so that the row groups are those of fusion
         done += selector.take(REDUCTIONS, but=row_groups(graph))
     done += selector.take({Transpose: transpose.select_kernel})  # last: the other kernels read through it
+    done += selector.take({Transpose: transpose.select_bytes}, dtypes=(i8, u8))
     share_kernels(graph)
     return done
 

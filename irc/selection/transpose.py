@@ -17,7 +17,7 @@ from irc.layout.destination import DestinationPart
 from irc.ops.gather import Gather
 from irc.ops.layout import Reshape
 from irc.passes.simplify import order_of
-from irc.selection.selector import KernelOp, Selection, Selector
+from irc.selection.selector import KernelOp, Selection, Selector, worthwhile
 
 NARROWEST = 8  # rows and columns that change places, at least; a symbolic number counts as one of images
 
@@ -48,6 +48,18 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         if looked_up or (stored and source.strides == rows):
             return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y), result=result)
     return None
+
+
+def select_bytes(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for a Transpose of bytes, which loops would read one by one."""
+    x, y, order = node.inputs[0], node.outputs[0], order_of(node)
+    if x is None or order is None or not worthwhile(*x.shape):
+        return None
+    problem = TransposeProblem.reordering(y.dtype, x.shape, [a % len(x.shape) for a in order])
+    kernel = None if problem is None else select(problem, selector.isa)
+    if problem is None or kernel is None:
+        return None
+    return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
 
 
 def _looked_up(value: Value) -> bool:

@@ -111,6 +111,7 @@ PROBLEMS: tuple[Problem, ...] = (
     RecurrentProblem.contiguous(f64, "gru", "reverse", M, 7, 64),
     RecurrentProblem.contiguous(f32, "gru_linear", "forward", M, 1, 64, True, False, "int64_t", True),
     *(reordering(dtype, (M, 64), (1, 0)) for dtype in (f32, f64)),
+    reordering(u8, (50, 64), (1, 0)),
     *(SoftmaxProblem.contiguous(M, M, inner, log) for inner in (1, M) for log in (False, True)),
 )
 """Every kernel solves one of them on some instruction set."""

@@ -17,7 +17,7 @@ from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Array, Kernel, Sizes
 from irc.kernels.core.costs import costs_of
 from irc.kernels.core.epilogue import plain
-from irc.kernels.core.isa import Isa
+from irc.kernels.core.isa import C_TYPES, Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.reference import strided
 from irc.kernels.core.registry import kernel
@@ -162,7 +162,8 @@ class TransposeKernel(Kernel[TransposeProblem]):
 
     @classmethod
     def candidates(cls, problem: TransposeProblem, isa: Isa) -> Iterator[Self]:
-        yield cls(Tile(isa, problem.dtype, 1, 1))
+        if problem.dtype.name in C_TYPES:
+            yield cls(Tile(isa, problem.dtype, 1, 1))
 
     def cycles(self, problem: TransposeProblem) -> float:
         elements = likely(product((problem.rows[0], problem.cols[0], *(extent for extent, _, _ in problem.outer))))
