@@ -45,6 +45,7 @@ LONGEST_SUM = 288  # products added up in one accumulator: longer sums are sums 
 UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 16  # products ahead whose weights are fetched
 SEGMENTS = 4  # rows of output pixels in one tile, at most
+STEP = 2  # a larger one from pixel to pixel is an argument of tiles, so that layers that hop differently share them
 LADDER = (1, 2, 4, 8, 16)  # heights of tiles where the width of the output is unknown; more take long to compile
 EXTENTS = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel"  # what strips depend on
 DENSE = 6  # with a larger dilation, rows that no tap meets are left out
@@ -332,11 +333,13 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         kw, sw, dw, block = self._copied_window[1], self.strides[1], self.dilations[1], self.block
         column = sw if kw == 1 else 1  # one of every so many columns is copied
         segment = self._down * ((self._reach - 1) * (sw // column) + (kw - 1) * dw + 1) * block
+        far = sw // column > STEP and self.tile.vectors > 1 and self.segments == 1
         return {
             "B": block,
             "S_": self.segments,
             "R": self._reach,
-            "PIXEL": sw // column * block,
+            "PIXEL": "pixel" if far else sw // column * block,
+            "given": ", pixel = g->pixel" if far else "",
             "SEGMENT": segment if self.segments > 1 else 0,
             "U": _unrolled(self._runs[1]),
             "near": NEAR * self.tile.panel,

@@ -12,6 +12,7 @@ typedef struct {
     int64_t begin, end;    /* rows of the window that are not of padding alone */
     int64_t kh;            /* rows of taps of the window */
     int64_t runs, run, dx; /* of a row of taps: contiguous pieces, their elements, and the distance between them */
+    int64_t pixel;         /* elements of the copy from one pixel of outputs to the next */
 } irc_direct_rows;
 """
 
@@ -33,7 +34,7 @@ TILE = """
 /* acc[S segments of R pixels][W vectors] = sum over taps of X[pixel, tap] * weights[tap], + C where not `first`. */
 IRC_INLINE void ${body}(const int S, const int R, const int W, const irc_direct_rows *g, const $T *restrict x,
                         const $T *restrict w, const $T *ahead, const $T *c, int first, $V acc[$MR][$NV]) {
-    const int64_t c_row = g->c_row, hop = g->hop, runs = g->runs, run = g->run;
+    const int64_t c_row = g->c_row, hop = g->hop, runs = g->runs, run = g->run$given;
     int64_t dy = g->dy;
     $V bv[$NV];
     IRC_FULL_UNROLL
@@ -255,7 +256,8 @@ static void ${D}_do(const ${D}_call *g, ${D}_tile *tile, const void *o, const ${
     const int64_t todo = stay ? next->rows * next->length : 0, rounds = k->kw * $B / k->round; /* in a row of taps */
     const int64_t hop = ${D}_least(todo / (tiles * depth * (p1 - p0) * rounds) + 1, 128 / $size);
     int64_t fetched = 0;
-    irc_direct_rows shape = {.x_row = wide * $B * k->taps_step, .kh = kh, .runs = k->runs, .run = k->run, .dx = k->dx};
+    irc_direct_rows shape = {.x_row = wide * $B * k->taps_step, .kh = kh, .runs = k->runs, .run = k->run, .dx = k->dx,
+                             .pixel = k->right * $B};
     shape.x_wrap = tall * wide * $B - kh * shape.x_row;
     for (int64_t b = 0; b < g->blocks; b += g->chunk) {
         const int64_t taps = ${D}_least(g->chunk, g->blocks - b) * kh;
