@@ -103,9 +103,9 @@ static void ${S}_enter(const ${S}_call *g, const $T *image, int64_t t0, int64_t 
             const int64_t left = g->ic - b * $L;
             $T *at = to + b * (g->most * $MR * $L);
             if (inside == $every && left >= $L)
-                irc_winograd_${M}x${M}_enter_$V(1, inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
+                irc_winograd_${M}x${M}_enter_whole_$V(from + b * $L, g->x_row, g->x_pixel, at, step);
             else
-                irc_winograd_${M}x${M}_enter_$V(0, inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
+                irc_winograd_${M}x${M}_enter_edge_$V(inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
         }
     }
 }

@@ -92,6 +92,17 @@ IRC_INLINE void irc_winograd_${M}x${M}_enter_$V(const int whole, uint64_t inside
 }
 """
 
+_APART = """\
+/* As above, of a tile that is all inside and of any other: once for all kernels, because compilers take long. */
+IRC_APART void irc_winograd_${M}x${M}_enter_whole_$V(const $T *from, int64_t row, int64_t pixel, $T *to, int64_t step) {
+    irc_winograd_${M}x${M}_enter_$V(1, 0, from, row, pixel, $L, to, step);
+}
+IRC_APART void irc_winograd_${M}x${M}_enter_edge_$V(uint64_t inside, const $T *from, int64_t row, int64_t pixel,
+                                               int64_t channels, $T *to, int64_t step) {
+    irc_winograd_${M}x${M}_enter_$V(0, inside, from, row, pixel, channels, to, step);
+}
+"""
+
 _LEAVE = """\
 /* The $M x $M outputs of one vector of channels of one tile. */
 IRC_INLINE void irc_winograd_${M}x${M}_leave_$V(const $T *from, int64_t step, $V y[$M][$M]) {
@@ -142,16 +153,24 @@ class Filtering:
         return np.array([*rows, [0.0, 0.0, 1.0]])
 
     def parts(self, given: Mapping[str, object]) -> list[Part]:
-        """Print `irc_winograd_MxM_enter_V` and `_leave_V`, which transform vectors, with a kernel's names of types."""
+        """Print what transforms vectors, with a kernel's names of types.
+
+        `irc_winograd_MxM_enter_whole_V` and `_enter_edge_V`, and `_leave_V`, which becomes a part of who calls it.
+        """
         names = {**given, "M": self.outputs, "N": self.inputs}
+        prefix = f"irc_winograd_{self.name}"
         return [
             piece(
                 f"IRC_WINOGRAD_{self.name}_{way}_$V",
-                _LINES[self.outputs, way] + text,
-                f"irc_winograd_{self.name}_{way}_$V",
+                _LINES.get((self.outputs, way), "") + text,
+                *(f"{prefix}_{defined}_$V" for defined in defines),
                 **names,
             )
-            for way, text in (("enter", _ENTER), ("leave", _LEAVE))
+            for way, text, defines in (
+                ("enter", _ENTER, ("enter",)),
+                ("apart", _APART, ("enter_whole", "enter_edge")),
+                ("leave", _LEAVE, ("leave",)),
+            )
         ]
 
 
