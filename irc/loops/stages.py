@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING
 from irc.expr import Const, Expr, Load, Reduce, Var, index
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, irregular, local_name
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import i64
 from irc.layout.destination import DestinationPart
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Buffer
 from irc.loops.pieces import emit_pieces, pieces_in
-from irc.loops.schedule import Axis, Scalars, TileReducer, lane_worthy, loop, stride_score, tile_of, tileable
+from irc.loops.schedule import (
+    SHORT_ROW,
+    Axis,
+    Scalars,
+    TileReducer,
+    columns_worthy,
+    lane_worthy,
+    loop,
+    stride_score,
+    tile_of,
+    tileable,
+)
 from irc.loops.short_rows import emit_short_rows
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.loops.split import Element, Nest, Splitter
@@ -195,6 +206,12 @@ def mergeable(p: Dim, outer: Axis, inner: Axis) -> bool:
 
 
 # --------------------------------------------------------------------------- tiles
+MANY_ROWS = 16
+"""Rows for which half vectors are enough columns."""
+SIDE_BY_SIDE = 16
+"""Rows side by side, at least, that are vectors of their own."""
+
+
 def _prefers_tile(e: Expr, axes: list[Axis], ranges: Ranges) -> bool:
     """Tell whether to vectorise along the last result axis rather than along the reduction."""
     last = axes[-1]
@@ -203,9 +220,28 @@ def _prefers_tile(e: Expr, axes: list[Axis], ranges: Ranges) -> bool:
     )
     _, body = split_guards(main.op, main.body)
     along = sum(stride_score(x, last.var, ranges) for x in walk(body) if isinstance(x, Load))
-    if lane_worthy(main, ranges) and along > 0:
+    if along > 0 and columns_worthy(main, ranges) and _has_full_columns(main):
+        return False
+    if along > 0 and lane_worthy(main, ranges) and not _folds_slowly(main, last):
         return False
     return not (last.size is not None and last.size < 4 and along > 0)
+
+
+def _has_full_columns(r: Reduce) -> bool:
+    """Tell whether accumulators of columns, which are folded at the end, are whole vectors that meet many rows."""
+    size, rows = r.extents[-1].const or 1, product(r.extents[:-1]).const
+    return len(r.vars) > 1 and (size % 8 == 0 or (size % 4 == 0 and (rows is None or rows >= MANY_ROWS)))
+
+
+def _folds_slowly(r: Reduce, last: Axis) -> bool:
+    """Tell whether lanes along a row, whose last vector is not full, take longer than many rows side by side.
+
+    Each step of their fold waits for the one before: that is long for the largest, which is NaN where any is.
+    """
+    size = r.extents[-1].const
+    if r.op not in ("max", "min") or len(r.vars) > 1 or size is None or size >= SHORT_ROW or size % 8 == 0:
+        return False
+    return last.size is None or last.size >= SIDE_BY_SIDE
 
 
 def emit_tiles(
