@@ -143,6 +143,8 @@ GEOMETRIES: list[dict[str, Any]] = [
     {"shape": (1, 24, 9, 7), "outputs": 24, "window": 5, "pads": 2, "group": 24},
     {"shape": (2, 17, 8, 23), "outputs": 17, "window": 3, "pads": 2, "dilations": 2, "group": 17},
     {"shape": (1, 33, 30, 12), "outputs": 33, "window": 3, "pads": 1, "group": 33},
+    {"shape": (1, 150, 6, 9), "outputs": 150, "window": 3, "pads": 1, "group": 150},
+    {"shape": (1, 131, 17, 9), "outputs": 131, "window": 3, "pads": 1, "group": 131},
 ]
 """Of convolutions, one after the other in one model."""
 
@@ -205,6 +207,8 @@ def convolutions(kind: type[Any], written: str, geometry: dict[str, Any]) -> tup
         (np.uint8, "Conv", 5),
         (np.int8, "QLinearConv", 6),
         (np.uint8, "ConvInteger", 7),
+        (np.uint8, "Conv", 8),
+        (np.int8, "Conv", 9),
     ],
 )
 def test_convolutions_are_those_of_onnx_runtime(kind: type[Any], written: str, number: int, target: str) -> None:

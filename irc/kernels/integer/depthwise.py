@@ -6,7 +6,7 @@ neighbours, of as many channels as it has sums.  Where windows stand side by sid
 weights of the second one shifted by a pixel; what lies beside a window has weights of 0.  Zero points stand around the
 image.  Vectors end with the last channel, so that none is partly filled: the last two may overlap.
 
-Threads split bands of rows of the output, each with a ring of its own.
+Threads split bands of rows of the output, each with a ring of its own, and the vectors of few bands.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from irc.kernels.integer.windows import FINISH, WindowsOfBytes
 PIXELS = 8
 """Pixels of a tile."""
 BANDS, LEAST = 8, 4
-"""Bands of an image at most, and the rows of each at least, for several threads."""
+"""Bands of an image at most, and the rows of each at least, for several threads; their number is a power of two."""
+TASKS, SEVERAL = 4, 4
+"""Tasks of an image for several threads, about, and the vectors of channels in each at least."""
 WORTHWHILE = 50_000
 """Products below which one thread does all."""
 MIXED = 5.0
@@ -65,7 +67,7 @@ _TEXT = """
 /* joint: the windows that groups serve; units: such windows in a row; groups: of neighbours under them. */
 typedef struct {
     const ${S}_args *g;
-    int64_t joint, units, groups, vectors, span, row, own, bands;
+    int64_t joint, units, groups, vectors, span, row, own, beyond, bands, parts;
     int32_t zero;
     $B pad;$rounding_field
 } ${S}_work;
@@ -77,8 +79,9 @@ IRC_INLINE void ${S}_mix(const $B *const *from, int64_t c, __m128i *to) {
 $mix
 }
 
-/* Rearranges a row of the input, which may be one beyond the image. */
-static void ${S}_row(const ${S}_work *w, const $B *image, int64_t line, const $B *beyond, uint8_t *to) {
+/* Rearranges some vectors of a row of the input, which may be one beyond the image. */
+static void ${S}_row(const ${S}_work *w, const $B *image, int64_t line, const $B *beyond, uint8_t *to, int64_t first,
+                     int64_t last) {
     const ${S}_args *g = w->g;
     const int64_t channels = g->groups, taps = g->kw + w->joint - 1, hop = w->units * w->groups * $bytes;
     const int inside = line >= 0 && line < g->ih;
@@ -90,7 +93,7 @@ static void ${S}_row(const ${S}_work *w, const $B *image, int64_t line, const $B
                 const int there = inside && tap < taps && x >= 0 && x < g->iw;
                 from[t] = there ? image + line * g->x_row + x * g->x_pixel : beyond;
             }
-            for (int64_t v = 0; v < w->vectors; v++)
+            for (int64_t v = first; v < last; v++)
                 ${S}_mix(from, v * $L < channels - $L ? v * $L : channels - $L, (__m128i *)(to + v * hop));
         }
     }
@@ -123,24 +126,26 @@ IRC_INLINE void ${S}_tile(const int N, const int U, const ${S}_work *w, const ${
     ${S}_finish(N * U, w, o, acc, pixel, c, count);
 }
 
-/* Tasks: a band of rows of an image's result. */
+/* Tasks: some vectors of a band of rows of an image's result. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_work *w = given;
     const ${S}_args *g = w->g;
     const int64_t size = $bytes * (2 + g->kh * w->groups * w->joint), channels = g->groups;
     for (; begin < end; begin++) {
-        const int64_t image = begin / w->bands, band = begin % w->bands;
-        uint8_t *const ring = g->scratch + begin * w->own;
-        $B *const beyond = ($B *)ring + w->span * w->row;
-        __builtin_memset(beyond, w->pad, (size_t)channels);
+        const int64_t image = begin / w->parts / w->bands, band = begin / w->parts % w->bands;
+        const int64_t first = w->vectors * (begin % w->parts) / w->parts;
+        const int64_t last = w->vectors * (begin % w->parts + 1) / w->parts;
+        const $B *const beyond = ($B *)g->scratch;
+        uint8_t *const ring = g->scratch + w->beyond + begin / w->parts * w->own;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel};
         (void)o.n;$slot_starts
         int64_t next = 0;
         for (int64_t line = g->oh * band / w->bands; line < g->oh * (band + 1) / w->bands; line++) {
             const int64_t top = line * g->stride_h, at = top % w->span;
             for (next = next > top ? next : top; next < top + w->span; next++)
-                ${S}_row(w, g->x + image * g->x_batch, next - g->pad_h, beyond, ring + next % w->span * w->row);
-            for (int64_t v = 0; v < w->vectors; v++) {
+                ${S}_row(w, g->x + image * g->x_batch, next - g->pad_h, beyond, ring + next % w->span * w->row,
+                         first, last);
+            for (int64_t v = first; v < last; v++) {
                 const int64_t c = v * $L < channels - $L ? v * $L : channels - $L;
                 const int8_t *const own = g->w + v * size, *const panel = own + 2 * $bytes;
                 const $M shift = ${mm}_mullo_epi32($load(own), ${mm}_set1_epi32(w->zero));
@@ -164,13 +169,17 @@ void $S($parameters) {
     w.vectors = (g->groups + $L - 1) / $L;
     w.span = (g->kh - 1) * g->dilation_h + 1;
     w.row = w.vectors * w.units * w.groups * $bytes;
-    w.own = w.span * w.row + (g->groups + 63) / 64 * 64;
-    w.bands = 1;
+    w.own = w.span * w.row;
+    w.beyond = (g->groups + 63) / 64 * 64;
+    w.bands = w.parts = 1;
+    __builtin_memset(g->scratch, w.pad, (size_t)g->groups);
     if (!pool || (double)(g->batch * g->oh * g->ow) * (double)(g->groups * g->kh * g->kw) < $worthwhile) {
         ${S}_part(&w, 0, g->batch);
     } else {
-        w.bands = g->oh < $least ? 1 : g->oh / $least < $most ? g->oh / $least : $most;
-        pool->parallel_for(pool->self, g->batch * w.bands, ${S}_part, &w);
+        while (w.bands < $most && 2 * w.bands * $least <= g->oh) w.bands *= 2;
+        const int64_t wanted = ($tasks + w.bands - 1) / w.bands, most = w.vectors / $several;
+        w.parts = most < 1 ? 1 : wanted < most ? wanted : most;
+        pool->parallel_for(pool->self, g->batch * w.bands * w.parts, ${S}_part, &w);
     }
 }
 """
@@ -262,7 +271,7 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
         joint, vectors = self._joint(problem.strides, problem.dilations), len(self._vectors(problem.channels))
         row = problem.result[1].ceildiv(joint) * (self._groups(kw, problem) * vectors * self.isa.vector)
         beyond = -(-problem.channels // 64) * 64
-        return problem.batch * BANDS * (row * ((kh - 1) * dh + 1) + beyond)
+        return problem.batch * BANDS * (row * ((kh - 1) * dh + 1)) + beyond
 
     def packed(self, problem: IntegerConvProblem) -> Packed:
         """Describe vectors of channels: sums of weights, what is added to the sums, then weights of groups."""
@@ -339,6 +348,8 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
             "worthwhile": f"{WORTHWHILE:.0f}.0",
             "least": LEAST,
             "most": BANDS,
+            "tasks": TASKS,
+            "several": SEVERAL,
         }
         given["mix"] = fill(_MIX[self.unit, self.isa.vector], sign="i" if self.signed else "u")
         one = (
