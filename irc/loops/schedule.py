@@ -33,6 +33,8 @@ SHORT_ROW = 64
 """Rows below so many elements have an accumulator for each, several rows at once where they follow each other."""
 FEW_ROWS = 4
 """Rows below which these are not worth adding them up at the end."""
+LINE = 64
+"""Bytes of a line of the cache."""
 ROWS_TOGETHER = 256
 """Elements of rows that are accumulated together, at most."""
 
@@ -353,9 +355,24 @@ class TileReducer:
         pairs = list(zip(r.vars, r.extents, strict=True))
         free = [p for p in pairs if not any(depends(g, {p[0]}) for g in guards)]
         chosen = max(free, key=lambda p: p[1].const if p[1].const is not None else 1 << 30, default=None)
-        if chosen is None or r.op != "sum":
+        if chosen is None or not self._gains_by_copies(r):
             return pairs, None
         return [p for p in pairs if p is not chosen], chosen
+
+    def _gains_by_copies(self, r: Reduce) -> bool:
+        """Tell whether several steps at once are faster than one after the other.
+
+        Of the larger of two floats, which is NaN where either is, each waits long for the one before.  But elements
+        that are whole lines of the cache apart are in few of its sets: what stands behind them is gone later.
+        """
+        if r.op == "sum":
+            return True
+        loads = [x for x in walk(r.body) if isinstance(x, Load) and all(map(is_index, x.index))]
+        along = local_name(self.tile.axis.var)
+        steps = [coefficient(self.ranges.flat(x.index, x.buffer.shape), along) for x in loads]
+        if any(s is not None and s.const and s.const * r.dtype.itemsize % LINE == 0 for s in steps):
+            return True
+        return r.dtype.kind in "iu" and all(s is not None and s.const in (0, 1) for s in steps)
 
     def _close(self, stack: ExitStack, guards: list[Expr], opened: set[Expr], r: Reduce, span: Span) -> list[Expr]:
         """Turn guards whose variables are known by now into `If`s, or into bounds of the tile."""

@@ -31,7 +31,7 @@ from irc.kernels.vector.lanes import folded_together, folds, most
 
 ROW = 4096  # elements of a padded row
 WORTHWHILE = 50_000  # elements below which one thread does all
-SHORT: Mapping[Mode, int] = {"max": 15, "average": 63}  # elements of planes that loops fold faster
+SHORT: Mapping[Mode, int] = {"max": 16, "average": 63}  # elements of planes that loops fold faster
 
 CALL = """
 IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -426,8 +426,9 @@ class NchwGlobalPoolKernel(Kernel[GlobalPoolProblem]):
     @classmethod
     def candidates(cls, problem: GlobalPoolProblem, isa: Isa) -> Iterator[Self]:
         """Yield the variant if pixels are contiguous, unless loops over many short planes are faster."""
+        average = problem.mode == "average"
         lines = problem.pixels * problem.dtype.itemsize % 64 == 0  # loops would read from few sets of the cache
-        if problem.pixels.at_most(SHORT[problem.mode]) is True and not lines:
+        if problem.pixels.at_most(SHORT[problem.mode]) is True and not (average and lines):
             return
         if problem.x[2] == 1 and not problem.epilogue.key():
             yield cls(Tile(isa, problem.dtype, 1, 1), problem.mode)
