@@ -12,6 +12,7 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.integer.problem import SETS
 from irc.opdef.builder import Builder
 from irc.ops.layout import Transpose
+from irc.ops.reduce import Reduction
 from irc.passes.replace import replace_value
 from irc.passes.simplify import order_of
 
@@ -42,6 +43,8 @@ def _moved(graph: Graph, node: Node) -> bool:
         steps.append((x.producer, source))
         x = source
     if x is None or not steps or x.const is not None or out.dtype.itemsize == 1:
+        return False
+    if any(isinstance(user.op, Reduction) for user in out.uses):  # whose kernels read through a Transpose
         return False
     b = Builder(graph, node.name, node.loc, layers=())
     order = order_of(node)

@@ -87,6 +87,16 @@ def test_what_makes_floats_of_bytes_comes_last(scale: str, moves: bool) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
+def test_what_a_reduction_reads_does_not_move() -> None:
+    """Its kernel reads planes with the channels last."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["b"], perm=[0, 3, 1, 2]),
+        helper.make_node("GlobalAveragePool", ["b"], ["y"]),
+    ]
+    assert LABEL not in labels(model_of(nodes, np.uint8, (1, 7, 7, 128), onnx.TensorProto.FLOAT))
+
+
 def test_without_kernels_of_bytes_nothing_moves() -> None:
     nodes = [helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"])]
     nodes += [helper.make_node("Transpose", ["a"], ["y"], perm=[1, 0])]
