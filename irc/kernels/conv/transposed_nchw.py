@@ -24,7 +24,7 @@ from irc.kernels.conv import transposed_nchw_text as text
 from irc.kernels.conv.problem import ConvTransposeProblem
 from irc.kernels.conv.reference import transposed, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import CACHED, GATHERED, GATHERED_ROW, costs_of, tile_cycles
+from irc.kernels.core.costs import GATHERED, GATHERED_ROW, costs_of, tile_cycles
 from irc.kernels.core.epilogue import Epilogue, plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair
@@ -41,6 +41,7 @@ FEW_STRIPS = (2, 4)  # that are tried for threads which would have too little to
 TOGETHER = 4  # panels that are packed together: whole lines of memory that follow one another
 CHANNELS = 64  # of them, which a thread packs at a time
 FEW = 4_000  # elements of X below which one thread packs them
+COPIED = 0.5  # of what packing takes else: rows of pixels are copied as they are
 IDLE = 0.1  # what a cycle counts which of two or of four threads one waits or does again what another one did
 
 
@@ -101,9 +102,9 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
         stored = (
             p.oc * int(p.result[0]) * (GATHERED_ROW + p.taps / p.strides[0] + int(p.result[1]) / t.lanes * GATHERED)
         )
-        rate = costs_of(t.isa).stream * (CACHED if _stays(p, t, self.strips) else 1)
+        rate = t.isa.vector if _stays(p, t, self.strips) else costs_of(t.isa).stream  # bytes a cycle
         read = columns * p.ic * t.dtype.itemsize * self.blocks / rate  # every block of channels reads the panels anew
-        packed = columns * p.ic * costs_of(t.isa).pack
+        packed = columns * p.ic * costs_of(t.isa).pack * COPIED
         strips = p.images * p.groups * self.strips
         computed = tiles + gathered + stored / self.strips + read
         products = p.images * p.outputs * p.taps * p.ic * int(p.size[0]) * int(p.size[1])

@@ -67,8 +67,6 @@ TRANSFORM_SPLIT, TRANSFORM_SPLIT_BACK = 30.0, 62.0
 GATHERED, GATHERED_ROW = 3.0, 20.0
 """Cycles to store a vector of products of a transposed convolution and to add it where it belongs, and those that a row
 of its outputs costs besides."""
-CACHED = 4.0
-"""How many times as fast as `stream` operands come from the second cache."""
 LOADS = 2.0
 """Vectors loaded a cycle, and folded on the way."""
 LATENCY, PART = 4.0, 4.0
