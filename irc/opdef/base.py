@@ -34,7 +34,7 @@ from irc.opdef.reference import as_list
 from irc.opdef.registry import FORMS, OPS, load_all
 from irc.opdef.signature import Sig
 
-__all__ = ["Array", "Op", "load_all", "op"]
+__all__ = ["Array", "Op", "load_all", "op", "op_base"]
 
 
 @cache
@@ -219,9 +219,20 @@ def _adds_nothing(cls: type[Any]) -> bool:
 
 
 @dataclass_transform(frozen_default=True)
+def op_base(cls: C) -> C:
+    """Make a class what several operations inherit attributes of.
+
+    Operations are compared by `Op` alone: a comparison that a base made of its own attributes would find operations
+    equal whose other attributes differ.
+    """
+    return dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+
+
+@dataclass_transform(frozen_default=True)
 def op(cls: C) -> C:
     """Make a class an operation: a frozen dataclass, in the registry, its forms resolved."""
-    made: Any = cls if _adds_nothing(cls) else dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    made: Any = cls if _adds_nothing(cls) else op_base(cls)
+    assert made.__eq__ is Op.__eq__, f"a base of {made.__name__} compares by its own attributes: make it an op_base"
     bodies = [k for k in ("decompose", "compute", "loops") if getattr(made, k) is not None]
     assert len(bodies) <= 1, f"{made.__name__} has {bodies}; exactly one is wanted"
     assert made.__name__ not in OPS, f"{made.__name__} is declared twice"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import at_most
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, i32, i64
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Int
 from irc.opdef.forms import PREV, Form, Results, Write, write_only
@@ -33,7 +32,7 @@ def position(x: Array, axis: int, keepdims: bool, last: bool, smallest: bool) ->
     return np.expand_dims(found, axis) if keepdims else found
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Position(Op):
     """What ArgMax and ArgMin share."""
 

@@ -7,7 +7,6 @@ GroupConvolution-1, ConvolutionBackpropData-1, GroupConvolutionBackpropData-1.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from irc.ir.graph import Value
 from irc.ir.literal import AttributeValue
 from irc.ir.relation import at_most, every, multiple, same
 from irc.ir.types import FLOATS, NUMERIC, TensorType, bf16, i32, u8
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Int, Ints, PerAxis
 from irc.opdef.conversions import as_type
@@ -141,7 +140,7 @@ def write_padding(b: Builder, op: Conv, x: Value, w: Value, bias: Value | None =
     return b.Conv(x, w, bias, **{**op.attributes(), **(known_padding(op, x, w) or {})})
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Convolution(Op):
     """What all four share; one number a spatial axis, and none of them where an attribute is at its default."""
 

@@ -5,8 +5,6 @@ Narrow floats are computed in f32.  Sources: ONNX NegativeLogLikelihoodLoss, Sof
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from irc.diagnostics import require
@@ -14,7 +12,7 @@ from irc.diagnostics.codes import shape as codes
 from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Int
 from irc.opdef.conversions import as_i64
@@ -62,7 +60,7 @@ def class_loss(w: Array, target: Array, weight: Array | None, ignore_index: int 
         return np.asarray(total / np.sum(counted, dtype=w.dtype) if reduction == "mean" else total)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class ClassLoss(Op):
     """A loss of each target's class, and its sum or mean; a target that is `ignore_index` counts nothing."""
 

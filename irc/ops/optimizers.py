@@ -7,7 +7,6 @@ Sources: ONNX operator pages of the same names, domain ai.onnx.preview.training.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -16,7 +15,7 @@ from irc.diagnostics.codes import operation as codes, shape as shape_codes
 from irc.ir.graph import Value
 from irc.ir.relation import every, same
 from irc.ir.types import DType, TensorType, Type, f32, f64
-from irc.opdef.base import Op, op
+from irc.opdef.base import Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Float, single
 from irc.opdef.conversions import as_scalar, as_type
@@ -35,7 +34,7 @@ def element_type(value: Value) -> Type | DType | None:
     return value.dtype if isinstance(value.type, TensorType) else value.type
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Optimizer(Op):
     """A step for tensors that have an accumulator of each of `kinds` kinds."""
 

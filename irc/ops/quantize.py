@@ -6,7 +6,6 @@ number.  Sources: ONNX QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 from irc.diagnostics import require
@@ -37,7 +36,7 @@ from irc.ir.types import (
     u16,
     value_range,
 )
-from irc.opdef.base import Op, op
+from irc.opdef.base import Op, op, op_base
 from irc.opdef.broadcasting import pad_shape
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, DTypeAttr, Int
@@ -69,7 +68,7 @@ def is_single(x: Value) -> bool:
     return len(x.shape) == 0 or (len(x.shape) == 1 and x.shape[0] == 1)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Granular(Op):
     """What has scales and zero points per tensor, per index of `axis` (vectors), or per block of it of `block_size`."""
 

@@ -6,14 +6,12 @@ the zero point.  Scales are applied in f32.  Sources: ONNX MatMulInteger, QLinea
 
 from __future__ import annotations
 
-import dataclasses
-
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
 from irc.ir.graph import Value
 from irc.ir.relation import every, same
 from irc.ir.types import F8, DType, bf16, f16, f32, i32
-from irc.opdef.base import Op, op
+from irc.opdef.base import Op, op, op_base
 from irc.opdef.broadcasting import pad_shape
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool
@@ -128,7 +126,7 @@ def per_output(b: Builder, op: Op, part: Value, w: Value, axis: int) -> Value:
     return pad_shape(b, part, axis, len(w.shape))
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class IntegerConvolution(Convolution):
     """What ConvInteger and QLinearConv share."""
 

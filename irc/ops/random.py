@@ -39,7 +39,7 @@ from irc.ir.types import (
     u32,
     u64,
 )
-from irc.opdef.base import Op, op
+from irc.opdef.base import Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Codec, DTypeAttr, Enum, Float, Int, Reading
 from irc.opdef.conversions import as_i64, as_scalar, as_type, as_vector
@@ -108,7 +108,7 @@ def has_seeds(op: Random, *operands: Value) -> bool:
     return op.seed is None or (op.seed, op.stream) != (0, 0)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Random(Op):
     """An operation whose result is random; without a seed it is another one in each run."""
 
@@ -276,7 +276,7 @@ SHAPED = Sig("shape: i64[1] -> y: T", T=FLOATS_BF16)
 LIKE = Sig("x: T1 -> y: T2", T1=ONNX_ALL | {bf16}, T2=FLOATS_BF16)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Uniform(Random):
     """Numbers from `low` to `high`, without that."""
 
@@ -315,7 +315,7 @@ class RandomUniformLike(Uniform):
 
 
 # ------------------------------------------------------------------------------ normal
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Normal(Random):
     """Normally distributed numbers, of two uniform ones each (Box and Muller); narrow floats are computed in f32."""
 

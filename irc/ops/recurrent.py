@@ -22,7 +22,7 @@ from irc.ir.graph import Value
 from irc.ir.literal import AttributeValue
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, i32
-from irc.opdef.base import Op, op
+from irc.opdef.base import Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, Enum, Float, Floats, Ignored, Int, Strs
 from irc.opdef.forms import PREV, Attributes, Form, Read, Results
@@ -41,7 +41,7 @@ GRU_1_DIRECTIONS = {"foward": "forward", **{d: d for d in DIRECTIONS}}
 """The schema of GRU-1 misspells its default."""
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Recurrent(Op):
     """What the three share.  `activations` are names for each direction in turn; empty: the usual ones.
 

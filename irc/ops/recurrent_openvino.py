@@ -7,7 +7,6 @@ operands brought into that layout.  Source: OpenVINO specification, "Sequence pr
 
 from __future__ import annotations
 
-import dataclasses
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from irc.ir.graph import Value
 from irc.ir.literal import AttributeValue
 from irc.ir.relation import same
 from irc.ir.types import FLOATS_BF16, INTEGERS, i32
-from irc.opdef.base import Op, op
+from irc.opdef.base import Op, op, op_base
 from irc.opdef.builder import Builder, with_fields
 from irc.opdef.codecs import Bool, Codec, Enum, Float, Floats, Int, Strs
 from irc.opdef.forms import Declined, Form, Results
@@ -53,7 +52,7 @@ ATTRIBUTES: dict[str, Codec] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class OpenVinoRecurrent(Op):
     """What sequences and cells share; `activations` are OpenVINO's names, for one direction."""
 

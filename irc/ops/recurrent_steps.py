@@ -8,7 +8,6 @@ order; weights [directions, hidden, gates · hidden]; states [directions, batch,
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
@@ -19,7 +18,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import INTEGERS, TensorType, f32, f64, i64
 from irc.loops.builder import LoopBuilder
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, Op, op, op_base
 from irc.opdef.forms import write_only
 from irc.opdef.signature import Sig
 from irc.ops.activation import sigmoid, sigmoid_expr, softplus, softplus_expr
@@ -114,7 +113,7 @@ def step_order(reverse: bool, step: int, lengths: Array) -> Array:
 Direction = Literal["forward", "reverse", "bidirectional"]
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Steps(Op):
     """Base of the three: attributes, shapes and the loop around a step."""
 
@@ -233,7 +232,7 @@ def add_products(
             rows(index(hidden - rest) + k, 1)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class LSTMCells(Steps):
     """Base of what has the cell of an LSTM.  Gates i, o, f, c.
 

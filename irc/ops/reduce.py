@@ -6,7 +6,6 @@ Sources: ONNX Reduce*, ArgMax, ArgMin, CumSum; OpenVINO specification, "Reductio
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -19,7 +18,7 @@ from irc.expr import Const, Expr, IndexFunction, Tensor, Un, call, index, reduce
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, INTEGERS, NUMERIC, TensorType, bf16, boolean, f32, i8, i32, i64, u8, u64
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool
 from irc.opdef.contents import Contents
@@ -54,7 +53,7 @@ Body = Callable[..., Expr]
 """at(*indices): an element of what is reduced."""
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Reduction(Op):
     """What reductions share.  `axes` empty or absent: all axes, or none with noop_with_empty_axes."""
 

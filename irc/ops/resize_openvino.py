@@ -6,7 +6,6 @@ antialias always.  Source: OpenVINO specification, Interpolate-1, -4, -11.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from irc.diagnostics.codes import conversion, operation, shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS_BF16, INTEGERS, f32, f64, i64
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, Enum, Float, Ints, Str
 from irc.opdef.forms import Attributes, Declined, Form, Results, write_only
@@ -70,7 +69,7 @@ def _factors(shape: list[Dim], scales: Value | None, sizes: Value | None) -> lis
     return known if known and len(known) == len(shape) and all(0 < f < math.inf for f in known) else None
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class OpenVinoResize(Op):
     """The attributes that opsets 4 and 11 share."""
 

@@ -5,13 +5,12 @@ They are computed in f64 and rounded once.  Sources: ONNX HannWindow, HammingWin
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import ClassVar
 
 from irc.ir.graph import Value
 from irc.ir.types import DType, f32, f64
-from irc.opdef.base import Op, op
+from irc.opdef.base import Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, DTypeAttr
 from irc.opdef.conversions import as_i64, as_scalar
@@ -25,7 +24,7 @@ def counted(b: Builder, count: Value) -> Value:
     return b.Cast(b.Range(b.const(0), count, b.const(1)), to=f64)
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Window(Op):
     """a - b · cos(2π n / N) + c · cos(4π n / N) for n below `size`; N is the size, or size - 1 if not periodic."""
 

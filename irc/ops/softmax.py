@@ -7,14 +7,12 @@ specification, SoftMax-1, SoftMax-8, LogSoftmax-5.
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from irc.ir.dim import product
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, f16, f32, string
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Int
 from irc.opdef.forms import PREV, Attributes, Form, Read, Results, write_only
@@ -73,7 +71,7 @@ def onnx_rows(name: str) -> tuple[Form, ...]:
     )
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class AlongAxis(Op):
     """One float operand, normalised along `axis`."""
 

@@ -6,7 +6,6 @@ Classification by Pairwise Coupling" (Wu, Lin, Weng; JMLR 5, 2004), section 4.2,
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -18,7 +17,7 @@ from irc.expr import Const, Expr, Tensor, Un, Var, select
 from irc.ir.graph import Value
 from irc.ir.types import TensorType, boolean, f32, f64, i32, i64, string
 from irc.loops.builder import LOCAL_BYTES, LoopBuilder
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Codec, Enum, Floats, Int, Ints, Strs
 from irc.opdef.forms import Form
@@ -42,7 +41,7 @@ NEAR_ENOUGH = 0.005
 """Probabilities are improved until an error is below this over the number of classes, or for `STEPS` steps."""
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Machine(Op):
     """What SVMClassifier and SVMRegressor share: a kernel, and the vectors that it compares rows with."""
 

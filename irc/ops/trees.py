@@ -5,7 +5,6 @@ Source: ONNX ai.onnx.ml; ONNX Runtime for the scores of two classes that only on
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from irc.diagnostics import require
 from irc.diagnostics.codes import operation as codes
 from irc.ir.graph import Value
 from irc.ir.types import FLOATS, TensorType, f16, f32, f64, i32, i64, string, u8
-from irc.opdef.base import Op, op
+from irc.opdef.base import Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Codec, Enum, Floats, Ignored, Int, Ints, Numbers, Strs
 from irc.opdef.forms import Form
@@ -196,7 +195,7 @@ class TreeEnsemble(Op):
     )
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class FiledTrees(Op):
     """What TreeEnsembleClassifier and TreeEnsembleRegressor share: nodes with numbers of their own in each tree."""
 

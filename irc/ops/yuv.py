@@ -5,15 +5,13 @@ Computed in f32, rounded and cut to 0..255.  Source: OpenVINO specification, NV1
 
 from __future__ import annotations
 
-import dataclasses
-
 from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import multiple, same
 from irc.ir.types import FLOATS_BF16, f8e4m3fn, f8e5m2, f32, u8
-from irc.opdef.base import Op, op
+from irc.opdef.base import Op, op, op_base
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_type
 from irc.opdef.forms import Attributes, Form, Read, Results
@@ -23,7 +21,7 @@ from irc.ops.layout import reshaped
 PIXELS = FLOATS_BF16 | {u8, f8e4m3fn, f8e5m2}
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@op_base
 class Planes(Op):
     """An image [n, height, width, 3] of planes, which are one operand [n, 3 · height / 2, width, 1], or each its own.
 

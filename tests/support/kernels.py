@@ -246,7 +246,7 @@ def pool_nhwc(
 
 def global_pool_nchw(isa: Isa, mode: Mode, dtype: DType = f32) -> NchwGlobalPoolKernel:
     """Select the pool of whole planes."""
-    kernel = NchwGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(dtype), mode), isa)
+    kernel = NchwGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(dtype), mode, pixels=196), isa)
     assert kernel is not None
     return kernel
 
