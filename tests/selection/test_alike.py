@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from irc.loops.ir import Program
 from irc.opdef.builder import evaluate
 from tests.selection.test_select import kernels, selected
 from tests.support.c_program import Library
+from tests.support.instruction_sets import isa_under_test
 from tests.support.lowering import graph_of, random
 
 Layer = Callable[[Any, Any, int], Any]
@@ -97,7 +99,7 @@ def test_products_share_a_kernel(name: str, tmp_path: Path) -> None:
     feeds = [random(rows, first)]
     graph = graph_of(build, *feeds)
     (wanted,) = evaluate(graph, dict(zip(graph.inputs, feeds, strict=True)))
-    program = selected(graph)
+    program = selected(graph, replace(isa_under_test(), tiles=False))  # matrix units have kernels of their own
     assert symbols(program) == (len(widths), count)
     library = Library(program, tmp_path)
     (got,) = library.run(library.context(), feeds, [wanted.shape])
