@@ -163,8 +163,8 @@ class SplitGemmKernel(Kernel[GemmProblem]):
 
     def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
         """Count the elements (`b_dtype`) of one packed matrix B[k, n]: also the batch stride of packed constants."""
-        rows = Dim.of(k) if self.terms == 3 else Dim.of(k).ceildiv(CHUNK) * (CHUNK * self.terms)
-        return Dim.of(n).ceildiv(PANEL) * PANEL * rows
+        stored = 1 if self.terms == 3 else self.terms
+        return Dim.of(n).ceildiv(PANEL) * Dim.of(k).ceildiv(CHUNK) * (PANEL * CHUNK * stored)
 
     def scratch_bytes(self, m: DimLike, k: int) -> Dim:
         """Count the bytes of scratch for m rows and sums of k products: the largest stripe."""
@@ -184,15 +184,14 @@ class SplitGemmKernel(Kernel[GemmProblem]):
     def pack_b(self, b: Array) -> Array:
         """Pack B[…, k, n], zero padded, C-contiguous.
 
-        Three terms: f32 […, n / 32, k, 32]; else uint16, bf16 terms […, n / 32, k / 32, term, 2, 16 pairs, 16, 2].
+        Three terms: f32 […, n / 32, k rounded up to whole chunks, 32]; else uint16, bf16 terms […, n / 32, k / 32, term, 2, 16 pairs, 16, 2].
         """
         (k, n), lead = b.shape[-2:], b.shape[:-2]
         count, chunks = -(-n // PANEL), -(-k // CHUNK)
-        rows = k if self.terms == 3 else chunks * CHUNK
-        full = np.zeros((*lead, rows, count * PANEL), np.float32)
+        full = np.zeros((*lead, chunks * CHUNK, count * PANEL), np.float32)
         full[..., :k, :n] = b
         if self.terms == 3:
-            return np.ascontiguousarray(np.moveaxis(full.reshape(*lead, k, count, PANEL), -2, -3))
+            return np.ascontiguousarray(np.moveaxis(full.reshape(*lead, -1, count, PANEL), -2, -3))
         split = np.stack(terms_of(full, self.terms), axis=-1)
         split = split.reshape(*lead, chunks, CHUNK // 2, 2, count, 2, PANEL // 2, self.terms)
         d = len(lead)  # lead, chunk, pair, which of it, panel, column tile, column, term
@@ -203,7 +202,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         """Unpack B[k, n], f32, from what `pack_b` made, flat; terms are added up."""
         count, chunks = -(-n // PANEL), -(-k // CHUNK)
         if self.terms == 3:
-            return packed.reshape(count, k, PANEL).transpose(1, 0, 2).reshape(k, -1)[:, :n]
+            return packed.reshape(count, -1, PANEL).transpose(1, 0, 2).reshape(chunks * CHUNK, -1)[:k, :n]
         bf16s = packed.reshape(count, chunks, self.terms, 2, CHUNK // 2, PANEL // 2, 2)
         values = (bf16s.astype(np.uint32) << 16).view(np.float32).sum(axis=2, dtype=np.float32)
         return values.transpose(1, 3, 5, 0, 2, 4).reshape(chunks * CHUNK, -1)[:k, :n]
@@ -359,7 +358,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
             "slot_starts": "".join(starts),
             "slot_moves": "".join(moves),
             "slots_here": "".join(here),
-            "panel_elements": "g->k * 32" if t == 3 else f"(g->k + 31) / 32 * {t * 1024}",
+            "panel_elements": f"(g->k + 31) / 32 * {1024 if t == 3 else t * 1024}",
             "chunk": 1024 if t == 3 else t * 1024,
             "pair": 64 if t == 3 else 32,
             "far": 2 * FAR if t == 3 else FAR * t,

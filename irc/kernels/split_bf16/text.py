@@ -292,7 +292,7 @@ SPLIT_NEXT = "begin + 2 < end ? ${S}_panel(g, g->b, (begin + 2) % panels)"
 SPLIT = """
 /* The packed chunks of panel p are to be split. */
 IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, uint16_t *to) {
-    return irc_split_later(${S}_panel(g, g->b, p), g->chunk0, g->chunk1, g->k, to);
+    return irc_split_later(${S}_panel(g, g->b, p), g->chunk0, g->chunk1, to);
 }
 """
 
@@ -303,7 +303,7 @@ CONV_SPLIT = """
 /* Part `cut` of `cuts` of the chunks of panel p is to be split. */
 IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, int64_t cut, int64_t cuts, uint16_t *to) {
     const float *const w = g->w + p * g->chunks * $chunk;
-    return irc_split_later(w, g->chunks * cut / cuts, g->chunks * (cut + 1) / cuts, g->chunks * 32, to);
+    return irc_split_later(w, g->chunks * cut / cuts, g->chunks * (cut + 1) / cuts, to);
 }
 """
 
