@@ -14,6 +14,8 @@ MODELS = {
     ("AuthenticAMD", 26, None): "znver5",
 }
 """Names of -march= by vendor, family and model (None: every one of the family that has vectors of 512 bits)."""
+SERVERS = frozenset(("amx_tile", "avx512_fp16"))
+"""What, of Intel's processors, only those for servers have, from Sapphire Rapids on."""
 MULTIPLIED = {
     "skylake-avx512": 2,
     "cascadelake": 2,
@@ -40,9 +42,23 @@ def multiplied(target: str, cpuinfo: Path = CPUINFO) -> int:
 
 
 def _here(cpuinfo: Path) -> str:
-    """Name this processor as -march= does; "" if it is not one of `MODELS`."""
+    """Name this processor as -march= does, or one like it; "" if it is neither one of `MODELS` nor has `SERVERS`.
+
+    What it has goes before its model, which virtual machines make up: one says Rocket Lake of a Xeon with AMX.
+    """
     vendor, family, model = identity(cpuinfo)
+    if vendor == "GenuineIntel" and SERVERS & features(cpuinfo):
+        return "sapphirerapids"
     return MODELS.get((vendor, family, model)) or MODELS.get((vendor, family, None), "")
+
+
+def features(cpuinfo: Path = CPUINFO) -> frozenset[str]:
+    """Read what this processor has; nothing if the system does not say it."""
+    try:
+        found = re.search(r"^flags\s*: (.+)$", cpuinfo.read_text(), re.MULTILINE)
+    except OSError:
+        return frozenset()
+    return frozenset(found[1].split()) if found else frozenset()
 
 
 def identity(cpuinfo: Path = CPUINFO) -> tuple[str, int, int]:

@@ -376,6 +376,10 @@ def test_multiply_adds_a_cycle_are_those_of_the_processor(tmp_path: Path) -> Non
     (tmp_path / "cpuinfo").write_text("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 97\nmodel name\t: AMD\n")
     assert vector_units.multiplied("native", tmp_path / "cpuinfo") == vector_units.multiplied("znver4") == 1
     assert vector_units.multiplied("native", tmp_path / "none") == vector_units.multiplied("x86-64-v4") == 0
+    client = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 167\nflags\t\t: fpu avx512f"
+    for flags, count in (("", 1), (" amx_tile avx512_fp16", 2)):  # a virtual machine may say any model
+        (tmp_path / "cpuinfo").write_text(f"{client}{flags}\n")
+        assert vector_units.multiplied("native", tmp_path / "cpuinfo") == count
     wide = frozenset(("avx512f", "avx512dq", "avx512bw", "avx512vl"))
     known, one = isa_of(wide, "x86_64"), isa_of(wide, "x86_64", fma=1)
     assert (known.fma, one.fma, isa_of(frozenset(("avx2", "fma")), "x86_64", fma=1).fma) == (2, 1, 2)
