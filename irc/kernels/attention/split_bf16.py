@@ -345,7 +345,7 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
         scores = blocks * 2 * TILE_ROWS * (-(-n // CHUNK) * CHUNK)
         products = 2 * scores * wide * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
         packing = (scores + 4 * n * wide) * splitting
-        each = products + packing + CONFIGURE + BLOCK * (scores + blocks * 32 * wide) / 1024
+        each = products + packing + CONFIGURE[self.unit] + BLOCK * (scores + blocks * 32 * wide) / 1024
         return problem.count * each
 
     @property

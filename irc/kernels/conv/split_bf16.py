@@ -89,7 +89,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
         products = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
         copied = oh * ow * self.strides[0] * self.strides[1] * (self.few or -(-p.ic // CHUNK) * CHUNK)
         splitting = copied * SPLITTING[self.terms] + p.oc * depth * SPLITTING_B[self.terms]
-        around = CONFIGURE + BLOCK * -(-rows // 32) * -(-p.oc // PANEL)
+        around = CONFIGURE[self.unit] + BLOCK * -(-rows // 32) * -(-p.oc // PANEL)
         weights = p.waiting(VECTOR.isa, p.outputs * p.ic * p.taps * self.w_dtype.itemsize)
         return p.images * p.groups * (products + splitting + around) + weights
 

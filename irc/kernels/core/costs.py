@@ -40,18 +40,18 @@ COSTS = {
 There tiles of one vector reach 0.99 while their operands are in the caches, but not in the products of networks."""
 
 SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
-    ("amx", 3): 390.0,
-    ("amx", 2): 380.0,
-    ("amx", 1): 310.0,
+    ("amx", 3): 420.0,
+    ("amx", 2): 345.0,
+    ("amx", 1): 230.0,
     ("dot", 1): 52.0,
 }
-"""Products of bf16 terms a cycle, by unit and number of terms: of AMX, whose peak is 512, estimated from the loops'
-cycles and their bytes from the second cache, less a tenth (docs/adr/0010-split-precision.md); of AVX512-BF16 as
-measured on Zen 5."""
-SPLITTING = {3: 0.5, 2: 0.4, 1: 0.25}
+"""Products of bf16 terms a cycle, by unit and number of terms: of AMX, whose peak is 512, as measured on Sapphire Rapids
+together with what follows (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5."""
+SPLITTING = {3: 0.68, 2: 0.45, 1: 0.22}
 """Cycles to split an element of A into bf16 terms, by their number."""
-SPLITTING_B = {3: 0.1, 2: 0.0, 1: 0.0}
-"""The same of B, where its terms are not stored: most of it between products."""
+SPLITTING_B = {3: 0.55, 2: 0.05, 1: 0.0}
+"""The same of B, where its terms are not stored: it is done between products, but what it stores displaces what they
+load from the first cache."""
 DIRECT: Mapping[int, float] = {2: 0.85, 3: 0.841, 4: 0.84, 6: 0.839, 1: 0.838}
 """Of tiles of direct convolutions so many vectors wide, the part of the peak of multiply-adds that full ones reach."""
 WINOGRAD_SPLIT = 0.9
@@ -89,8 +89,10 @@ MOVED = 1.5
 """Cycles to move an element from one layout of a tensor to another."""
 SPAN, SPAN_STRIDED = (7.0, 0.06), (8.0, 0.32)
 """Cycles to gather pixels of a row and a channel, side by side or with a stride: of a run of them, and of each one."""
-CONFIGURE, BLOCK = 500.0, 150.0
-"""Cycles to configure the units' tiles, and to hand a block of 32 × 32 results to the epilogue."""
+CONFIGURE: Mapping[Unit, float] = {"amx": 2000.0, "dot": 500.0}
+"""Cycles of a call besides: to configure the units' tiles, and until they run at full rate."""
+BLOCK = 180.0
+"""Cycles to hand a block of 32 × 32 results to the epilogue."""
 
 
 def in_halves(isa: Isa) -> bool:

@@ -94,7 +94,8 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         covered = m * (-(-n // TILE_ROWS) * TILE_ROWS) * (-(-k // CHUNK) * CHUNK)
         cycles = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
         cycles += m * k * SPLITTING[self.terms] + n * k * SPLITTING_B[self.terms] * -(-m // 256)
-        return likely(problem.count) * (cycles + CONFIGURE + BLOCK * -(-m // 32) * -(-n // PANEL))
+        cycles += problem.streamed * problem.dtype.itemsize / costs_of(AVX512).stream
+        return likely(problem.count) * (cycles + CONFIGURE[self.unit] + BLOCK * -(-m // 32) * -(-n // PANEL))
 
     @property
     def label(self) -> str:
