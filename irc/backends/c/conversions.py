@@ -40,8 +40,10 @@ def conversion_of(loop: For) -> Conversion | None:
 
 def _runs_along(index: tuple[Expr, ...], var: Var) -> bool:
     """Tell whether elements of consecutive iterations stand side by side."""
-    *outer, last = index or (None,)
-    return last == var and not any(e == var for place in outer if place is not None for e in walk(place))
+    if not index:
+        return False
+    *outer, last = index
+    return last == var and not any(e == var for place in outer for e in walk(place))
 
 
 _RUN = Template("""/* n elements, eight at a time where an instruction does that. */

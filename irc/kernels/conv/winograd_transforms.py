@@ -13,6 +13,7 @@ Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Netw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -149,7 +150,7 @@ class Filtering:
     @cached_property
     def weights(self) -> npt.NDArray[np.float64]:
         """The matrix G of inputs × 3: the window's polynomial at each point, over the distances to the others."""
-        rows = [[1.0, p, p * p] / np.prod([p - q for q in self.points if q != p]) for p in self.points]
+        rows = [np.array([1.0, p, p * p]) / math.prod(p - q for q in self.points if q != p) for p in self.points]
         return np.array([*rows, [0.0, 0.0, 1.0]])
 
     def parts(self, given: Mapping[str, object]) -> list[Part]:

@@ -410,7 +410,7 @@ class RecurrentKernel(Kernel[RecurrentProblem]):
 
     def _step(self) -> str:
         """Print a step of all rows: each pass over the weights, by all threads or by one."""
-        lines = []
+        lines: list[str] = []
         for i in range(len(PASSES[self.cell])):
             name = f"{self.symbol}_pass{i}"
             lines.append(f"if (pool) pool->parallel_for(pool->self, wide / {self.tile.lanes}, {name}, &s);")
