@@ -10,7 +10,8 @@ With few channels the copy is one plane without gaps, [term][row][column][channe
 in a row of the window; what stands beyond the window meets weights of zero.
 
 Weights stand in the order of `irc.kernels.gemm.split_bf16`, k being [ic / 32][kh][kw][32], or [kh][kw · ic / 32][32].
-Threads split rows, channels and pixels, never the sum: results do not depend on them.
+Threads split images, groups, strips and panels of output channels, never the sum: results do not depend on them.  Each
+copies the planes that it needs, because tiles are slow to load from another core's cache.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ from irc.kernels.split_bf16 import bf16_terms, dots, text
 from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL, TILE_ROWS
 from irc.kernels.vector import bf16_io
 from irc.kernels.vector.pixels import STRIDES
+
+ROOM = STRIPE * TILE_ROWS * CHUNK * 2  # bytes of the planes under a strip, unless few pixels need more
+NARROWEST = 64  # pixels of a row of a strip that is part of the row
+LEAST = 192  # pixels of a strip for which threads split and read the weights anew
 
 
 @kernel
@@ -100,9 +105,6 @@ class SplitConvKernel(Kernel[ConvProblem]):
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
         return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
 
-    def scratch(self, problem: ConvProblem) -> Dim:
-        return Dim.of(self.scratch_bytes(problem.ic, *map(int, problem.result)))
-
     def packed(self, problem: ConvProblem) -> Packed:
         groups, elements = problem.groups, self.packed_elements(problem.oc, problem.ic, problem.groups)
         key = ("bf16 terms of taps", self.terms, self.few, groups)
@@ -146,7 +148,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
         slots = self.epilogue.pointers("float")
         w = "float" if self.terms == 3 else "uint16_t"
         x, y = "uint16_t" if self.x_bf16 else "float", "uint16_t" if self.y_bf16 else "float"
-        return (("x", f"const {x} *"), ("w", f"const {w} *"), *slots, ("y", f"{y} *"), ("scratch", "uint16_t *"))
+        return (("x", f"const {x} *"), ("w", f"const {w} *"), *slots, ("y", f"{y} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -187,22 +189,26 @@ class SplitConvKernel(Kernel[ConvProblem]):
             return b.reshape(kh, -1, oc)[:, : kw * ic].reshape(kh, kw, ic, oc).transpose(3, 2, 0, 1)
         return b.reshape(-1, *self.window, CHUNK, oc).transpose(4, 0, 3, 1, 2).reshape(oc, -1, *self.window)[:, :ic]
 
-    def scratch_bytes(self, ic: int, oh: int, ow: int) -> int:
-        """Count the bytes of scratch: the planes under the largest strip, and what a tile reads behind them."""
+    def planes_bytes(self, ic: int, oh: int, ow: int) -> int:
+        """Count the bytes of the planes under the largest strip, and of what a tile reads behind them."""
         g = self._geometry()
-        pixel = self.few or -(-ic // CHUNK) * CHUNK  # elements of a term
-        round_to = g["ROUND"] + 1
-        wide = -(-((ow - 1) * g["SW"] + g["WIDE"]) // round_to) * round_to
-        fit = g["room"] // (pixel * self.terms * wide)
-        most = 1 if fit < g["TALL"] + g["SH"] else (fit - g["TALL"]) // g["SH"] + 1
-        strips = -(-oh // most) if oh else 1
-        tall = (-(-oh // strips) - 1) * g["SH"] + g["TALL"]
-        behind = TILE_ROWS * g["PIXEL"] * max(g["SW"], 1) + CHUNK * self._across
-        return 2 * (tall * wide * pixel * self.terms + behind)
+        pixel = (self.few or -(-ic // CHUNK) * CHUNK) * self.terms * 2
+        high, wide, round_to = g["SH"], g["SW"], g["ROUND"] + 1
+        fit = ROOM // (g["TALL"] * pixel) - g["ROUND"]
+        most = 1 if fit < g["WIDE"] + wide else (fit - g["WIDE"]) // wide + 1
+        along = max(min(-(-ow // most), ow // NARROWEST), 1)
+        columns = -(-((-(-ow // along) - 1) * wide + g["WIDE"]) // round_to) * round_to
+        fit = ROOM // (columns * pixel)
+        most = 1 if fit < g["TALL"] + high else (fit - g["TALL"]) // high + 1
+        rows = (-(-oh // -(-oh // most)) - 1) * high + g["TALL"] if oh else g["TALL"]
+        behind = TILE_ROWS * g["PIXEL"] * max(wide, 1) + CHUNK * self._across
+        return rows * columns * pixel + 2 * behind
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
-        chunks = min(self.depth(sizes["ic"]) // CHUNK, PANEL_TILES // self.terms)
-        return own_bytes_of(self.terms, chunks)
+        chunks = self.depth(sizes["ic"]) // CHUNK
+        step = -(-chunks // -(-chunks // (PANEL_TILES // self.terms)))
+        planes = self.planes_bytes(sizes["ic"], sizes["oh"], sizes["ow"])
+        return 64 + own_bytes_of(self.terms, step) + planes
 
     @property
     def executed(self) -> float:
@@ -224,12 +230,13 @@ class SplitConvKernel(Kernel[ConvProblem]):
             f" ahead, fetched{bf16_terms.SPLITTING_ARGUMENTS if splitting else ''});"
             for i, (r, w) in enumerate(variants)
         )
-        stored = f"            const uint16_t *const b = stored + c0 * {t * 1024};"
-        around = bf16_terms.splitting_names(splitting, "(end - tile + 1) / 2") | {
+        stored = f"                const uint16_t *const b = stored + c0 * {t * 1024};"
+        around = bf16_terms.splitting_names(splitting, "(end + 1) / 2") | {
             "points": bf16_terms.POINTS[self.unit],
-            "first": fill(text.CONV_SPLIT_FIRST, **given) if splitting else "",
-            "operand": fill(text.CONV_SPLIT_OPERAND, **given) if splitting else stored,
-            "next": text.CONV_SPLIT_NEXT if splitting else text.CONV_NEXT,
+            "first": split_bf16_text.SPLIT_FIRST if splitting else "",
+            "operand": fill(split_bf16_text.SPLIT_OPERAND, **given) if splitting else stored,
+            "next": split_bf16_text.SPLIT_NEXT if splitting else split_bf16_text.NEXT,
+            "planes": "4160 + (chunks + cuts - 1) / cuts * 12288" if splitting else "4160",
         }
         return [
             prelude(VECTOR, self.epilogue),
@@ -248,7 +255,6 @@ class SplitConvKernel(Kernel[ConvProblem]):
                 **given,
                 load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t),
             ),
-            fill(text.CONV_SPLIT, **given) if splitting else "",
             fill(split_bf16_text.PRODUCTS, **given, **around, choose=calls),
             fill(split_bf16_text.ENTRY, **given),
         ]
@@ -277,7 +283,9 @@ class SplitConvKernel(Kernel[ConvProblem]):
             "SW": sw // column_step,
             "TALL": (kh - 1) * dh + 1,
             "WIDE": (kw - 1) * dw + 1,
-            "room": STRIPE * TILE_ROWS * CHUNK,
+            "room": ROOM,
+            "narrowest": NARROWEST,
+            "least": LEAST,
             "PIXEL": self.few or CHUNK,
             "ROUND": 1 if self.few else 0,
         }
@@ -302,7 +310,6 @@ class SplitConvKernel(Kernel[ConvProblem]):
                 "T": t,
                 "flat": int(self.is_flat),
                 "slots_here": "".join(self._starts()),
-                "slot_moves": "".join(self._moves()),
                 "most_chunks": PANEL_TILES // t,
                 "panel_lines": 64 if t == 3 else 32 * t,
                 "chunk": 1024 if t == 3 else t * 1024,
@@ -310,7 +317,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
                 "tasks": TASKS,
                 "passes": len(bf16_terms.ORDER[t]),
                 "worthwhile": WORTHWHILE,
-                "begin": bf16_terms.BEGIN[self.unit].format(rows="g->height"),
+                "begin": bf16_terms.BEGIN[self.unit].format(rows="g->height").replace("    ", "        "),
                 "end": bf16_terms.END[self.unit],
             }
         )
@@ -346,14 +353,10 @@ class SplitConvKernel(Kernel[ConvProblem]):
 
     def _starts(self) -> Iterator[str]:
         for i, axes in enumerate(self.epilogue.slots):
-            yield f"\n    o.s{i} = g->s{i};"
-            if axes in ("column", "full"):
-                yield f"\n    o.s{i}_row = g->s{i}_pixel;"
-
-    def _moves(self) -> Iterator[str]:
-        for i, axes in enumerate(self.epilogue.slots):
             channel = " + j * g->oc" if axes in ("row", "full") else ""
-            yield f"\n            call.s{i} += i * g->s{i}_batch{channel};"
+            yield f"\n    o->s{i} = g->s{i} + i * g->s{i}_batch{channel};"
+            if axes in ("column", "full"):
+                yield f"\n    o->s{i}_row = g->s{i}_pixel;"
 
 
 def positions(oh: int, ow: int, kernel: SplitConvKernel) -> int:

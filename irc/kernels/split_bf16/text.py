@@ -296,31 +296,6 @@ IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, uint16_t *to)
 }
 """
 
-CONV_NEXT = "p + 1 < panels || cut + 1 < cuts ? c1"
-
-# The same for convolutions.
-CONV_SPLIT = """
-/* Part `cut` of `cuts` of the chunks of panel p is to be split. */
-IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, int64_t cut, int64_t cuts, uint16_t *to) {
-    const float *const w = g->w + p * g->chunks * $chunk;
-    return irc_split_later(w, g->chunks * cut / cuts, g->chunks * (cut + 1) / cuts, to);
-}
-"""
-
-CONV_SPLIT_FIRST = """    uint16_t *const even = (uint16_t *)(own + 4096);
-    uint16_t *const terms[2] = {even, even + (g->chunks + cuts - 1) / cuts * 3072};
-    int turn = 0;
-    irc_splitting split = ${S}_split(g, begin % panels, 0, cuts, terms[0]);
-"""
-
-CONV_SPLIT_OPERAND = """            const uint16_t *const b = terms[turn];
-            irc_split_pairs(&split, split.end); /* all of the first ones; others are done */
-            turn = !turn;
-            if (cut + 1 < cuts) split = ${S}_split(g, p, cut + 1, cuts, terms[turn]);
-            else if (begin + 1 < end) split = ${S}_split(g, (begin + 1) % panels, 0, cuts, terms[turn]);"""
-
-CONV_SPLIT_NEXT = "(panels - p) * cuts - cut > 2 ? 2 * c1 - c0"
-
 MATRIX = """
 /* One matrix: stripes of rows x blocks of k are packed, then multiplied by all panels of B. */
 static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
