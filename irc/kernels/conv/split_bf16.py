@@ -28,8 +28,9 @@ from irc.ir.types import DType, f32
 from irc.kernels.conv import split_bf16_text
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve
+from irc.kernels.core import costs
 from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import BLOCK, CONFIGURE, SPLIT_PRODUCTS, SPLITTING, SPLITTING_B, unit_of
+from irc.kernels.core.costs import CONFIGURE, SPLIT_PRODUCTS, SPLITTING, SPLITTING_B, unit_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
@@ -54,6 +55,7 @@ from irc.kernels.vector.pixels import STRIDES
 
 ROOM = STRIPE * TILE_ROWS * CHUNK * 2  # bytes of the planes under a strip, unless few pixels need more
 NARROWEST = 64  # pixels of a row of a strip that is part of the row
+LOWEST = 13  # rows of a tile below which its products wait for sums
 LEAST = 192  # pixels of a strip for which threads split and read the weights anew
 
 
@@ -88,15 +90,34 @@ class SplitConvKernel(Kernel[ConvProblem]):
         yield cls(terms, *p.geometry, p.epilogue, widths_of(p.oc), few_of(p.ic, p.window, p.dilations), unit)
 
     def cycles(self, problem: ConvProblem) -> float:
-        p, (oh, ow) = problem, map(int, problem.result)
-        rows, depth = positions(oh, ow, self), self.depth(p.ic)
-        covered = rows * -(-p.oc // TILE_ROWS) * TILE_ROWS * depth
-        products = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
-        copied = oh * ow * self.strides[0] * self.strides[1] * (self.few or -(-p.ic // CHUNK) * CHUNK)
-        splitting = copied * SPLITTING[self.terms] + p.oc * depth * SPLITTING_B[self.terms]
-        around = CONFIGURE[self.unit] + BLOCK * -(-rows // 32) * -(-p.oc // PANEL)
+        p, (oh, ow), depth = problem, map(int, problem.result), self.depth(problem.ic)
+        down, along = self.strips(p.ic, oh, ow)
+        strips, extents = down * along, (-(-oh // down), -(-ow // along))
+        rows, panels = strips * self._covered(*extents), -(-p.oc // PANEL)
+        columns, block = -(-p.oc // TILE_ROWS) * TILE_ROWS, costs.BLOCK
+        if self.unit == "amx":
+            block = costs.BLOCK_APART
+            columns += TILE_ROWS * (2 * costs.ONE_COLUMN - 1) * (columns // TILE_ROWS % 2)
+            rows *= 1 if self.is_flat else costs.HOPPING
+        products = rows * columns * depth * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
+        tall, wide = self._planes(*extents)
+        copied = strips * tall * wide * (self.few or -(-p.ic // CHUNK) * CHUNK)
+        splitting = copied * SPLITTING[self.terms] * (costs.SPLITTING_ROWS if self.few else 1)
+        splitting += strips * panels * PANEL * depth * SPLITTING_B[self.terms]
+        around = strips * costs.STRIP_BEGUN + block * -(-rows // 32) * panels
         weights = p.waiting(VECTOR.isa, p.outputs * p.ic * p.taps * self.w_dtype.itemsize)
-        return p.images * p.groups * (products + splitting + around) + weights
+        return p.images * p.groups * (products + splitting + around) + CONFIGURE[self.unit] + weights
+
+    def _covered(self, rows: int, columns: int) -> int:
+        """Count the rows of tiles for a strip of this size, with the padding that flat tiles run over."""
+        if self.is_flat:
+            length = (rows - 1) * self._planes(rows, columns)[1] + columns
+            tiles = -(-length // TILE_ROWS)
+            tiles += tiles % 2  # two at a time, and one takes as long
+            return tiles * max(-(-length // tiles), LOWEST)
+        tiles = -(-columns // TILE_ROWS)
+        high = -(-columns // tiles) if tiles else 1
+        return rows * tiles * (max(high, LOWEST) if self.unit == "amx" else dots.covered(high))
 
     @property
     def label(self) -> str:
@@ -189,20 +210,33 @@ class SplitConvKernel(Kernel[ConvProblem]):
             return b.reshape(kh, -1, oc)[:, : kw * ic].reshape(kh, kw, ic, oc).transpose(3, 2, 0, 1)
         return b.reshape(-1, *self.window, CHUNK, oc).transpose(4, 0, 3, 1, 2).reshape(oc, -1, *self.window)[:, :ic]
 
+    def strips(self, ic: int, oh: int, ow: int) -> tuple[int, int]:
+        """Count the strips that an image is cut into, down and along its rows, where one thread does all of them."""
+        g, pixel = self._geometry(), self._pixel_bytes(ic)
+        fit = ROOM // (g["TALL"] * pixel) - g["ROUND"]
+        most = 1 if fit < g["WIDE"] + g["SW"] else (fit - g["WIDE"]) // g["SW"] + 1
+        along = max(min(-(-ow // most), ow // NARROWEST), 1)
+        fit = ROOM // (self._planes(1, -(-ow // along))[1] * pixel)
+        most = 1 if fit < g["TALL"] + g["SH"] else (fit - g["TALL"]) // g["SH"] + 1
+        return max(-(-oh // most), 1), along
+
     def planes_bytes(self, ic: int, oh: int, ow: int) -> int:
         """Count the bytes of the planes under the largest strip, and of what a tile reads behind them."""
+        g, (down, along) = self._geometry(), self.strips(ic, oh, ow)
+        tall, wide = self._planes(-(-oh // down), -(-ow // along))
+        behind = TILE_ROWS * g["PIXEL"] * max(g["SW"], 1) + CHUNK * self._across
+        return tall * wide * self._pixel_bytes(ic) + 2 * behind
+
+    def _planes(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the rows and the columns of the planes under a strip."""
         g = self._geometry()
-        pixel = (self.few or -(-ic // CHUNK) * CHUNK) * self.terms * 2
-        high, wide, round_to = g["SH"], g["SW"], g["ROUND"] + 1
-        fit = ROOM // (g["TALL"] * pixel) - g["ROUND"]
-        most = 1 if fit < g["WIDE"] + wide else (fit - g["WIDE"]) // wide + 1
-        along = max(min(-(-ow // most), ow // NARROWEST), 1)
-        columns = -(-((-(-ow // along) - 1) * wide + g["WIDE"]) // round_to) * round_to
-        fit = ROOM // (columns * pixel)
-        most = 1 if fit < g["TALL"] + high else (fit - g["TALL"]) // high + 1
-        rows = (-(-oh // -(-oh // most)) - 1) * high + g["TALL"] if oh else g["TALL"]
-        behind = TILE_ROWS * g["PIXEL"] * max(wide, 1) + CHUNK * self._across
-        return rows * columns * pixel + 2 * behind
+        round_to = g["ROUND"] + 1
+        wide = -(-((columns - 1) * g["SW"] + g["WIDE"]) // round_to) * round_to
+        return (rows - 1) * g["SH"] + g["TALL"], wide
+
+    def _pixel_bytes(self, ic: int) -> int:
+        """Count the bytes of all terms of a pixel."""
+        return (self.few or -(-ic // CHUNK) * CHUNK) * self.terms * 2
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
         chunks = self.depth(sizes["ic"]) // CHUNK
@@ -357,15 +391,6 @@ class SplitConvKernel(Kernel[ConvProblem]):
             yield f"\n    o->s{i} = g->s{i} + i * g->s{i}_batch{channel};"
             if axes in ("column", "full"):
                 yield f"\n    o->s{i}_row = g->s{i}_pixel;"
-
-
-def positions(oh: int, ow: int, kernel: SplitConvKernel) -> int:
-    """Estimate the rows of tiles for oh × ow outputs, with the padding that flat tiles run over."""
-    if kernel.is_flat:
-        return oh * (ow + (kernel.window[1] - 1) * kernel.dilations[1])
-    tiles = -(-ow // TILE_ROWS)
-    high = -(-ow // tiles) if tiles else 1
-    return oh * tiles * (TILE_ROWS if kernel.unit == "amx" else dots.covered(high))
 
 
 def few_of(ic: int, window: tuple[int, int], dilations: tuple[int, int]) -> int:

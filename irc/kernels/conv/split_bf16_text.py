@@ -2,11 +2,11 @@
 
 CALL = """
 typedef struct {$fields
-    /* Chunks of 32 channels, and of the sum; panels of 32 output channels.  Images are cut into `down` x `along` strips,
-       panels into parts. */
+    /* Chunks of 32 channels, and of the sum; panels of 32 output channels.  Images are cut into `down` x `along`
+       strips, panels into parts. */
     int64_t channels, chunks, panels, down, along, parts;
-    /* The strip that is being computed: pixels x0 to x1 of the output rows y0 to y1, in `tiles` tiles of `height` pixels,
-       `across` of them a row; the planes under it, their columns, and the elements of one. */
+    /* The strip that is being computed: pixels x0 to x1 of the output rows y0 to y1, in `tiles` tiles of `height`
+       pixels, `across` of them a row; the planes under it, their columns, and the elements of one. */
     int64_t y0, y1, x0, x1, tiles, height, across, wide, plane;
     uint16_t *planes;
 } ${S}_call;

@@ -91,8 +91,14 @@ SPAN, SPAN_STRIDED = (7.0, 0.06), (8.0, 0.32)
 """Cycles to gather pixels of a row and a channel, side by side or with a stride: of a run of them, and of each one."""
 CONFIGURE: Mapping[Unit, float] = {"amx": 2000.0, "dot": 500.0}
 """Cycles of a call besides: to configure the units' tiles, and until they run at full rate."""
-BLOCK = 180.0
-"""Cycles to hand a block of 32 × 32 results to the epilogue."""
+BLOCK, BLOCK_APART = 180.0, 600.0
+"""Cycles to hand a block of 32 × 32 results to the epilogue; of a convolution on AMX, whose pixels stand apart."""
+STRIP_BEGUN = 270.0
+"""Cycles that a strip of a convolution on AMX costs besides."""
+ONE_COLUMN, HOPPING = 0.75, 1.13
+"""Times that products of AMX take with one column of tiles, beside those with two; and with a stride between pixels."""
+SPLITTING_ROWS = 2.9
+"""How many times as long splitting takes where few channels are copied as rows."""
 
 
 def in_halves(isa: Isa) -> bool:
