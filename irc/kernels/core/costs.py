@@ -45,8 +45,8 @@ SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
     ("amx", 1): 230.0,
     ("dot", 1): 52.0,
 }
-"""Products of bf16 terms a cycle, by unit and number of terms: of AMX, whose peak is 512, as measured on Sapphire Rapids
-together with what follows (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5."""
+"""Products of bf16 terms a cycle, by unit and number of terms: of AMX, whose peak is 512, as measured on Sapphire
+Rapids together with what follows (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5."""
 SPLITTING = {3: 0.68, 2: 0.45, 1: 0.22}
 """Cycles to split an element of A into bf16 terms, by their number."""
 SPLITTING_B = {3: 0.55, 2: 0.05, 1: 0.0}

@@ -185,7 +185,8 @@ class SplitGemmKernel(Kernel[GemmProblem]):
     def pack_b(self, b: Array) -> Array:
         """Pack B[…, k, n], zero padded, C-contiguous.
 
-        Three terms: f32 […, n / 32, k rounded up to whole chunks, 32]; else uint16, bf16 terms […, n / 32, k / 32, term, 2, 16 pairs, 16, 2].
+        Three terms: f32 […, n / 32, k rounded up to whole chunks, 32]; else uint16, bf16 terms
+        […, n / 32, k / 32, term, 2, 16 pairs, 16, 2].
         """
         (k, n), lead = b.shape[-2:], b.shape[:-2]
         count, chunks = -(-n // PANEL), -(-k // CHUNK)

@@ -53,7 +53,7 @@ IRC_HELPER void irc_fetch_tile(const char *p) {
     for (int i = 0; i < 1024; i += 64) __builtin_prefetch(p + i);
 }
 
-/* An addition of floats.  After about 2000 cycles without any (on Sapphire Rapids), tiles are stored 1000 cycles later. */
+/* An addition of floats.  After about 2000 cycles without any, Sapphire Rapids stores tiles 1000 cycles later. */
 IRC_HELPER void irc_stay_awake(void) {
     float x = 0;
     __asm__ volatile("" : "+x"(x));
