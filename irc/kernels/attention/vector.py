@@ -20,7 +20,7 @@ from irc.ir.types import f32
 from irc.kernels.attention.problem import AttentionProblem, Empty, Mask, attend
 from irc.kernels.attention.text import CALL, DECODE, ENTRY, INSTANCE, PACK, SOFTMAX, TILE, TILES
 from irc.kernels.core.base import Array, Kernel, Sizes
-from irc.kernels.core.costs import costs_of
+from irc.kernels.core.costs import ATTENDED_HEAD, ATTENDING, SCORE, costs_of
 from irc.kernels.core.isa import HEAD, Isa, vector_type
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -73,7 +73,8 @@ class AttentionKernel(Kernel[AttentionProblem]):
         m, n, t = likely(problem.rows), likely(problem.n), self.tile
         costs = costs_of(t.isa)
         products = 2 * m * n * self.width / (t.isa.fma * t.lanes * costs.tiles[t.rows, t.vectors])
-        return problem.count * (products + 2 * n * self.width * costs.pack)
+        besides = m * n * SCORE[0] + m * self.width * ATTENDING[0] + ATTENDED_HEAD
+        return problem.count * (products + 2 * n * self.width * costs.pack + besides)
 
     @property
     def label(self) -> str:

@@ -13,6 +13,7 @@ Not as in f32: AMX takes denormal terms and gives denormal sums as zero, so valu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from irc.kernels.core.text import Part, Piece, fill, piece
@@ -33,6 +34,26 @@ END: dict[Unit, str] = {"amx": "    _tile_release();\n", "dot": ""}
 """C statements before and after products of tiles with this many rows."""
 POINTS: dict[Unit, int] = {"amx": 4, "dot": 1}  # with each chunk, places where lines that are far ahead are fetched
 SPLITS = 4  # with each chunk, places where rows of the next panel of B are split
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """What vectors do between the products of a block.
+
+    name: of products with it, in C; arguments: their further ones; statement: what stands at so many `places` of a
+    chunk.  fetched: whether tiles of the next chunk are fetched, too.
+    """
+
+    name: str
+    arguments: str
+    statement: str
+    places: int
+    fetched: bool = True
+
+
+SPLIT_MEANWHILE = Meanwhile(
+    "splitting", ", irc_splitting *meanwhile, int64_t pairs", "irc_split_pairs(meanwhile, pairs);", SPLITS
+)
 
 TYPES = Piece(
     "IRC_TERMS",
@@ -188,6 +209,7 @@ static void irc_products_$name(int64_t chunks, const uint16_t *a, int64_t height
     IRC_TILES_READ(b);
 $zero    for (; chunks > 0; chunks--, a += step, b += $T * 1024) {
         const char *const a_next = (const char *)(a + step), *const b_next = (const char *)(b + $T * 1024);
+        (void)a_next, (void)b_next;
 $body    }
 $store}
 """
@@ -233,26 +255,31 @@ def pair(terms: int) -> Piece:
     return piece("IRC_AMX_PAIR_$T", _PAIR, T=terms, statements=lines)
 
 
-def products_name(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> str:
-    """Name a block of rows × columns tiles in C; splitting: another panel of B is split meanwhile."""
-    meanwhile = "_splitting" if splitting else ""
+def products_name(
+    terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False, work: Meanwhile | None = None
+) -> str:
+    """Name a block of rows × columns tiles in C; splitting: another panel of B is split meanwhile; work: or this."""
+    doing = SPLIT_MEANWHILE if splitting else work
+    meanwhile = f"_{doing.name}" if doing else ""
     return f"{terms}_{rows}x{columns}{meanwhile}" if unit == "amx" else f"dot_{rows}x{columns}"
 
 
-def products(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> list[Part]:
+def products(
+    terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False, work: Meanwhile | None = None
+) -> list[Part]:
     """Print `irc_products_NAME`: A packed."""
     if unit == "dot":
         return dots.products(rows, columns, products_name(terms, rows, columns, unit))
-    place = "a + $term * term + $r * tile, 64"
-    return [_products("IRC_AMX_PRODUCTS_$name", _PRODUCTS, terms, rows, columns, place, terms * rows, splitting)]
+    place, doing = "a + $term * term + $r * tile, 64", SPLIT_MEANWHILE if splitting else work
+    return [_products("IRC_AMX_PRODUCTS_$name", _PRODUCTS, terms, rows, columns, place, terms * rows, doing)]
 
 
 def taps(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> list[Part]:
     """Print `irc_taps_NAME`: A in place."""
     if unit == "dot":
         return dots.taps(rows, columns, products_name(terms, rows, columns, unit))
-    place = "a${r} + at + $term * term, row"
-    return [_products("IRC_AMX_TAPS_$name", _TAPS, terms, rows, columns, place, 0, splitting)]
+    place, doing = "a${r} + at + $term * term, row", SPLIT_MEANWHILE if splitting else None
+    return [_products("IRC_AMX_TAPS_$name", _TAPS, terms, rows, columns, place, 0, doing)]
 
 
 SPLITTING_ARGUMENTS = ", meanwhile, pairs"
@@ -268,7 +295,7 @@ def splitting_names(splitting: bool, blocks: str) -> dict[str, str]:
     return given if splitting else dict.fromkeys(given, "")
 
 
-def _meanwhile(terms: int, rows: int, columns: int, fetched: int, splitting: bool) -> dict[int, list[str]]:
+def _meanwhile(terms: int, rows: int, columns: int, fetched: int, doing: Meanwhile | None) -> dict[int, list[str]]:
     """Schedule the vectors' work and the loads between the products of a chunk, by the product that they follow.
 
     The tiles of the next chunk come into the first cache: tiles load faster than the second cache answers, and few
@@ -279,8 +306,9 @@ def _meanwhile(terms: int, rows: int, columns: int, fetched: int, splitting: boo
     places = [fill("a_next + $at", at=1024 * i) for i in range(fetched)]
     places += [fill("b_next + $at", at=1024 * (2 * t + w)) for t in range(terms) for w in range(columns)]
     ahead = "for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);"
-    works = [[f"irc_fetch_tile({place});" for place in places], [ahead] * POINTS["amx"]]
-    works += [["irc_split_pairs(meanwhile, pairs);"] * SPLITS] if splitting else []
+    works = [[f"irc_fetch_tile({place});" for place in places]] if doing is None or doing.fetched else []
+    works.append([ahead] * POINTS["amx"])
+    works += [[doing.statement] * doing.places] if doing else []
     products, found = len(ORDER[terms]) * rows * columns, dict[int, list[str]]()
     for work in works:
         for i, statement in enumerate(work):
@@ -289,11 +317,11 @@ def _meanwhile(terms: int, rows: int, columns: int, fetched: int, splitting: boo
 
 
 def _products(
-    guard: str, text: str, terms: int, rows: int, columns: int, place: str, fetched: int, splitting: bool
+    guard: str, text: str, terms: int, rows: int, columns: int, place: str, fetched: int, doing: Meanwhile | None
 ) -> Piece:
     """Fill the text with its loads and products; place: of tile `term`, row tile `r`, with its stride."""
     accumulators = [(r, w, 2 * r + w) for r in range(rows) for w in range(columns)]
-    meanwhile = _meanwhile(terms, rows, columns, fetched, splitting)
+    meanwhile = _meanwhile(terms, rows, columns, fetched, doing)
     lines = ["irc_stay_awake();"]
     here, number = (-1, -1), 0
     for a, b in ORDER[terms]:
@@ -311,9 +339,9 @@ def _products(
     return piece(
         guard,
         text,
-        name=products_name(terms, rows, columns, "amx", splitting),
+        name=products_name(terms, rows, columns, "amx", work=doing),
         points=POINTS["amx"],
-        meanwhile=", irc_splitting *meanwhile, int64_t pairs" if splitting else "",
+        meanwhile=doing.arguments if doing else "",
         T=terms,
         R=rows,
         W=columns,
