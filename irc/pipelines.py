@@ -107,6 +107,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         late_squeezes,
         narrow_transposes,
         narrow_weights,
+        quantized_sums,
         texts,
         transposed_conv,
         trim_taps,
@@ -120,6 +121,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     integers: Pass = ("integer-products", lambda graph, sink: integer_products.run(graph, isa))
     windows: Pass = ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa))
     tables: Pass = ("byte-tables", lambda graph, sink: byte_tables.run(graph, isa))
+    sums: Pass = ("quantized-sums", lambda graph, sink: quantized_sums.run(graph))
     narrow: Pass = ("narrow-weights", lambda graph, sink: narrow_weights.run(graph, isa))
     wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
     again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
@@ -142,7 +144,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         return (*COMPILE_C[:at], strings, *_each(decoders), *COMPILE_C[at:])
     first = (strings, *_each(decoders, wide, widened, early, convolutions, seen, few))
     folded = [name for name, _ in COMPILE_C].index("fold")
-    before = (*COMPILE_C[:folded], *_each(fake, integers, windows, tables, narrow), *COMPILE_C[folded:at])
+    before = (*COMPILE_C[:folded], *_each(fake, integers, windows, tables, sums, narrow), *COMPILE_C[folded:at])
     return (*before, *first, *COMPILE_C[at:], *_each(again, *kernels))
 
 

@@ -15,7 +15,7 @@ import irc
 from irc.diagnostics import Sink
 from irc.ir.dim import Dim
 from irc.ir.types import i8, i32, u8
-from irc.kernels.core.isa import AVX2, AVX512, NEON
+from irc.kernels.core.isa import AMX, AVX2, AVX512, NEON
 from irc.kernels.core.registry import candidates
 from irc.kernels.integer.convolution import IntegerConvKernel
 from irc.kernels.integer.problem import SUMS, IntegerConvProblem, product_of_bytes
@@ -111,7 +111,7 @@ def test_fours_in_vectors_of_256_bits_are_exact() -> None:
     np.testing.assert_array_equal(got, a.astype(np.int32) @ weights.astype(np.int32))
 
 
-@pytest.mark.parametrize("isa", [AVX512, replace(AVX512, fours=True), AVX2, replace(AVX2, fours=True)], ids=str)
+@pytest.mark.parametrize("isa", [AMX, AVX512, replace(AVX512, fours=True), AVX2, replace(AVX2, fours=True)], ids=str)
 @pytest.mark.parametrize("rows", [1, 6, 100])
 def test_the_interpreted_call_agrees_with_the_packing(isa: Any, rows: int) -> None:
     n, k = 45, 19
@@ -232,7 +232,7 @@ def test_convolutions_are_one_kernel_from_bytes_to_bytes() -> None:
     assert not [v for n in graph.nodes for v in n.outputs if v.dtype != u8]
 
 
-@pytest.mark.parametrize("isa", [replace(AVX512, fours=True), AVX2], ids=str)
+@pytest.mark.parametrize("isa", [AMX, replace(AVX512, fours=True), AVX2], ids=str)
 @pytest.mark.parametrize(("signed", "groups", "ic", "oc"), [(True, 1, 6, 20), (False, 2, 6, 20), (True, 21, 1, 1)])
 def test_interpreted_convolutions_agree_with_the_packing(isa: Any, signed: bool, groups: int, ic: int, oc: int) -> None:
     window = (3, 2)

@@ -47,6 +47,11 @@ SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
 }
 """Products of bf16 terms a cycle, by unit and number of terms: of AMX, whose peak is 512, as measured on Sapphire
 Rapids together with what follows (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5."""
+BYTE_CALL, BYTE_BLOCK, BYTE_TILE, BYTE_ROW = 250.0, 160.0, 22.0, 1.5
+"""Cycles of a call of products of bytes on AMX; of a block of them, and a product of two tiles with the loads of its
+operands in it; and of a row of its results besides those that storing a vector takes."""
+BYTES_COPIED, BYTES_COPIED_ALONE = 0.04, 6.0
+"""Cycles to copy a byte of the input of such products, and to copy a pixel by itself."""
 SPLITTING = {3: 0.68, 2: 0.45, 1: 0.22}
 """Cycles to split an element of A into bf16 terms, by their number."""
 SPLITTING_B = {3: 0.55, 2: 0.05, 1: 0.0}

@@ -33,6 +33,7 @@ class Isa:
     tiles: bool = False
     dots: bool = False
     fours: bool = False
+    byte_tiles: bool = False
 
     def lanes(self, dtype: DType) -> int:
         """Count the elements of one register."""
@@ -59,7 +60,7 @@ class Isa:
 
 AVX512 = Isa("avx512", 64, 14, 2)
 AVX512_BF16 = replace(AVX512, dots=True)
-AMX = replace(AVX512, l2=2 << 20, tiles=True, dots=True)
+AMX = replace(AVX512, l2=2 << 20, tiles=True, byte_tiles=True, dots=True)
 AVX2 = Isa("avx2", 32, 6, 2, 64 << 10, 256 << 10)
 NEON = Isa("neon", 16, 12, 2, 64 << 10, 256 << 10)
 SSE = Isa("sse", 16, 6, 2, 64 << 10, 256 << 10, fma=1)
@@ -94,7 +95,7 @@ def _widest(features: frozenset[str], machine: str) -> Isa:
         wide = AVX512
         if "avx512_bf16" in features:
             wide = AMX if {"amx_tile", "amx_bf16"} <= features else AVX512_BF16
-        return replace(wide, fours=True) if "avx512_vnni" in features else wide
+        return replace(wide, fours="avx512_vnni" in features, byte_tiles={"amx_tile", "amx_int8"} <= features)
     if not {"avx2", "fma"} <= features:
         return SSE
     return replace(AVX2, fours=True) if "avx_vnni" in features else AVX2

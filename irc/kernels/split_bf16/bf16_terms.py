@@ -63,7 +63,7 @@ typedef irc_u32x16 irc_u32x16_memory __attribute__((aligned(4), may_alias));
 """,
 )
 
-_TILES = Piece(
+TILES = Piece(
     "IRC_TILES",
     """/* Compilers do not know that tile instructions read memory: what is written before this stays before it. */
 #define IRC_TILES_READ(p) __asm__ volatile("" : : "r"(p) : "memory")
@@ -237,7 +237,7 @@ ORDER = {1: ((0, 0),), 2: ((1, 0), (0, 0), (0, 1)), 3: ((2, 0), (1, 0), (1, 1), 
 def head(unit: Unit) -> list[Part]:
     """Print helpers; needs `TYPES` and the vector type of 16 floats."""
     common = piece("IRC_AMX", _HEAD, odd=", ".join(str(2 * i + 1) for i in range(32)))
-    return [common, _TILES] if unit == "amx" else [common]
+    return [common, TILES] if unit == "amx" else [common]
 
 
 def split(terms: int) -> Piece:

@@ -1,10 +1,12 @@
-/* AMX and AVX512-BF16 in plain C: found instead of the compiler's <immintrin.h>, for tests on processors without it.
+/* AMX and AVX512-BF16 in plain C, and what kernels with them need of AVX-512: found instead of the compiler's
+ * <immintrin.h>, for tests on processors without it.
  *
  * As Intel's manual has it: TDPBF16PS sums even and odd products of a row apart, from zero, in f32 with one rounding
  * each, adds the two, then the accumulator; denormal operands and results are zero.  What the processor refuses
  * (no configuration, shapes that do not match) ends the program. */
 #ifndef IRC_TEST_IMMINTRIN_H
 #define IRC_TEST_IMMINTRIN_H
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,9 @@ typedef uint16_t __m512bh __attribute__((vector_size(64)));
 typedef uint16_t __m256bh __attribute__((vector_size(32)));
 typedef uint32_t __m512i __attribute__((vector_size(64)));
 typedef uint32_t __m256i __attribute__((vector_size(32)));
+typedef uint32_t __m128i __attribute__((vector_size(16)));
 typedef uint16_t __mmask16;
+typedef uint64_t __mmask64;
 typedef uint32_t irc_test_words __attribute__((vector_size(64)));
 
 struct irc_test_tiles {
@@ -113,6 +117,93 @@ IRC_TEST void _mm256_mask_storeu_epi16(void *p, uint16_t mask, __m256i x) {
         if (mask >> i & 1) memcpy((uint16_t *)p + i, given + i, 2);
 }
 
+/* Vectors of whole numbers. */
+IRC_TEST __m512i _mm512_loadu_si512(const void *p) {
+    __m512i x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+IRC_TEST void _mm512_storeu_si512(void *p, __m512i x) { memcpy(p, &x, sizeof x); }
+IRC_TEST void _mm256_storeu_si256(__m256i *p, __m256i x) { memcpy(p, &x, sizeof x); }
+IRC_TEST void _mm_storeu_si128(__m128i *p, __m128i x) { memcpy(p, &x, sizeof x); }
+IRC_TEST void _mm512_mask_storeu_epi8(void *p, __mmask64 mask, __m512i x) {
+    uint8_t given[64];
+    memcpy(given, &x, sizeof given);
+    for (int i = 0; i < 64; i++)
+        if (mask >> i & 1) ((uint8_t *)p)[i] = given[i];
+}
+IRC_TEST __m256i _mm512_extracti64x4_epi64(__m512i x, int half) {
+    __m256i found;
+    memcpy(&found, (const uint8_t *)&x + 32 * half, sizeof found);
+    return found;
+}
+IRC_TEST __m256i _mm512_castsi512_si256(__m512i x) { return _mm512_extracti64x4_epi64(x, 0); }
+IRC_TEST __m128i _mm512_castsi512_si128(__m512i x) {
+    __m128i found;
+    memcpy(&found, &x, sizeof found);
+    return found;
+}
+IRC_TEST __m512i _mm512_set1_epi32(int a) { return (__m512i){0} + (uint32_t)a; }
+IRC_TEST __m512i _mm512_set1_epi16(short a) {
+    return _mm512_set1_epi32((int)((uint32_t)(uint16_t)a << 16 | (uint16_t)a));
+}
+IRC_TEST __m512i _mm512_set_epi32(int p, int o, int n, int m, int l, int k, int j, int i, int h, int g, int f, int e,
+                                  int d, int c, int b, int a) {
+    const int lanes[16] = {a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p};
+    return _mm512_loadu_si512(lanes);
+}
+IRC_TEST __m512i _mm512_add_epi32(__m512i a, __m512i b) { return a + b; }
+IRC_TEST __m512i _mm512_sub_epi32(__m512i a, __m512i b) { return a - b; }
+IRC_TEST __m512i _mm512_mullo_epi32(__m512i a, __m512i b) { return a * b; }
+IRC_TEST __m512i _mm512_permutexvar_epi32(__m512i from, __m512i x) {
+    __m512i found;
+    for (int i = 0; i < 16; i++) found[i] = x[from[i] & 15];
+    return found;
+}
+IRC_TEST __m512 _mm512_set1_ps(float a) { return (__m512){0} + a; }
+IRC_TEST __m512 _mm512_min_ps(__m512 a, __m512 b) {
+    for (int i = 0; i < 16; i++) b[i] = a[i] < b[i] ? a[i] : b[i];
+    return b;
+}
+IRC_TEST __m512 _mm512_cvtepi32_ps(__m512i x) {
+    __m512 found;
+    for (int i = 0; i < 16; i++) found[i] = (float)(int32_t)x[i];
+    return found;
+}
+/* Nearest even; the least integer for what is beyond 32 bits. */
+IRC_TEST __m512i _mm512_cvtps_epi32(__m512 x) {
+    __m512i found;
+    for (int i = 0; i < 16; i++)
+        found[i] = x[i] >= -0x1p31f && x[i] < 0x1p31f ? (uint32_t)(int32_t)rintf(x[i]) : 0x80000000;
+    return found;
+}
+IRC_TEST int irc_test_within(int x, int least, int largest) { return x < least ? least : x > largest ? largest : x; }
+/* In each quarter what eight or four lanes of a have become, then those of b. */
+IRC_TEST __m512i _mm512_packs_epi32(__m512i a, __m512i b) {
+    int16_t found[32];
+    for (int i = 0; i < 32; i++)
+        found[i] = (int16_t)irc_test_within((int32_t)(i % 8 < 4 ? a : b)[i / 8 * 4 + i % 4], INT16_MIN, INT16_MAX);
+    return _mm512_loadu_si512(found);
+}
+IRC_TEST __m512i _mm512_adds_epi16(__m512i a, __m512i b) {
+    int16_t x[32], y[32];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    for (int i = 0; i < 32; i++) x[i] = (int16_t)irc_test_within(x[i] + y[i], INT16_MIN, INT16_MAX);
+    return _mm512_loadu_si512(x);
+}
+IRC_TEST __m512i irc_test_pack(__m512i a, __m512i b, int least, int largest) {
+    int16_t x[2][32];
+    uint8_t found[64];
+    memcpy(x[0], &a, sizeof x[0]);
+    memcpy(x[1], &b, sizeof x[1]);
+    for (int i = 0; i < 64; i++)
+        found[i] = (uint8_t)irc_test_within(x[i % 16 / 8][i / 16 * 8 + i % 8], least, largest);
+    return _mm512_loadu_si512(found);
+}
+IRC_TEST __m512i _mm512_packs_epi16(__m512i a, __m512i b) { return irc_test_pack(a, b, INT8_MIN, INT8_MAX); }
+IRC_TEST __m512i _mm512_packus_epi16(__m512i a, __m512i b) { return irc_test_pack(a, b, 0, UINT8_MAX); }
+
 IRC_TEST void _tile_loadconfig(const void *config) {
     const uint8_t *c = config;
     irc_test_demand(c[0] == 1 && c[1] == 0);
@@ -184,6 +275,24 @@ IRC_TEST void _tile_dpbf16ps(int c, int a, int b) {
     irc_test_sums(t, c, a, b);
     __asm__ volatile("ldmxcsr %0" : : "m"(before) : "memory");
 }
+
+/* TDPBUSD and TDPBSSD: sums of products of fours of bytes in 32 bits, modulo 2^32; those of B are signed. */
+IRC_TEST void irc_test_byte_sums(int c, int a, int b, int is_signed) {
+    struct irc_test_tiles *t = &irc_test_tiles;
+    irc_test_demand(t->ready && c != a && c != b && a != b && t->rows[c] == t->rows[a]);
+    irc_test_demand(t->bytes[c] == t->bytes[b] && t->bytes[a] == 4 * t->rows[b] && t->rows[c]);
+    for (int m = 0; m < t->rows[c]; m++) {
+        uint32_t sums[16];
+        memcpy(sums, t->data[c][m], 64);
+        for (int k = 0; k < t->bytes[a]; k++) {
+            const int x = is_signed ? (int8_t)t->data[a][m][k] : t->data[a][m][k];
+            for (int n = 0; n < 16; n++) sums[n] += (uint32_t)(x * (int8_t)t->data[b][k / 4][4 * n + k % 4]);
+        }
+        memcpy(t->data[c][m], sums, 64);
+    }
+}
+IRC_TEST void _tile_dpbusd(int c, int a, int b) { irc_test_byte_sums(c, a, b, 0); }
+IRC_TEST void _tile_dpbssd(int c, int a, int b) { irc_test_byte_sums(c, a, b, 1); }
 
 /* VDPBF16PS: sum += odd products, then even ones, with one rounding each. */
 IRC_TEST __m512 _mm512_dpbf16_ps(__m512 sum, __m512bh a, __m512bh b) {
