@@ -17,10 +17,11 @@ from irc.ir.types import DType, TensorType, f32, i8, i32, u8, value_range
 from irc.kernels.core.base import Array
 from irc.kernels.core.epilogue import Axes, Epilogue, axes_of, slot
 from irc.kernels.core.registry import select
-from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, Rounding, product_of_bytes
+from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, Rounding, SumProblem, product_of_bytes
 from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last import ChannelsLast
 from irc.layout.integer_operands import bytes_of, fits_bytes
+from irc.layout.quantized_sums import SumOfBytes
 from irc.ops.cast import Cast
 from irc.ops.conv import Conv
 from irc.ops.matmul import MatMul
@@ -129,6 +130,23 @@ def select_lookup(selector: Selector, node: Node) -> Selection | None:
     assert packing is not None
     packed = selector.constant(packing, table.const.read, ("table", table), "table")
     operands = [Access(x, ZERO, row_major(x.shape))]
+    return Selection.of(kernel, problem, operands, FusedEpilogue.plain(y), packed)
+
+
+def select_sum(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for sums of dequantized bytes."""
+    op, y = node.op, node.outputs[0]
+    assert isinstance(op, SumOfBytes)
+    xs = list(node.operands)
+    problem = SumProblem(y.dtype, "highest", tuple(x.dtype for x in xs), product(y.shape), op.zero)
+    kernel = select(problem, selector.isa)
+    if kernel is None:
+        return None
+    packing = kernel.packed(problem)
+    assert packing is not None
+    numbers = [n for pair in zip(op.scales, op.zeros, strict=True) for n in pair] + [*op.bounds]
+    packed = selector.constant(packing, lambda: np.asarray(numbers, np.float32), ("sum", *numbers), "terms")
+    operands = [Access(x, ZERO, row_major(x.shape)) for x in xs]
     return Selection.of(kernel, problem, operands, FusedEpilogue.plain(y), packed)
 
 

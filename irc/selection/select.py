@@ -8,6 +8,7 @@ from irc.ir.types import i8, i32, u8
 from irc.kernels.core.isa import Isa
 from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last import ChannelsLast
+from irc.layout.quantized_sums import SumOfBytes
 from irc.opdef.base import Op
 from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.layout import Transpose
@@ -59,6 +60,7 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
         return done + selector.take({Softmax: softmax.select_kernel, LogSoftmax: softmax.select_kernel})
     integers: dict[type[Op], Family] = {MatMul: integer.select_matmul, ChannelsLast: integer.select_conv}
     bytewise: dict[type[Op], Family] = {Lookup: integer.select_lookup, ChannelsLast: integer.select_lookup}
+    bytewise[SumOfBytes] = integer.select_sum
     done += selector.take(bytewise, dtypes=(i8, u8))
     done += selector.take(integers, dtypes=(i32,))
     transposed: dict[type[Op], Family] = {ConvTranspose: conv_transpose.select_kernel}

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from irc.expr import Const, call
 from irc.ir.dim import Dim, DimLike
-from irc.ir.types import DType, f32, f64, u8
+from irc.ir.types import DType, f32, f64, i8, u8
 from irc.kernels.attention.problem import AttentionProblem, Empty, Mask
 from irc.kernels.attention.split_bf16 import SplitAttentionKernel
 from irc.kernels.attention.vector import AttentionKernel
@@ -29,7 +29,7 @@ from irc.kernels.gemm.problem import GemmProblem, Narrow
 from irc.kernels.gemm.small_b import SmallBGemmKernel
 from irc.kernels.gemm.split_bf16 import SplitGemmKernel
 from irc.kernels.integer.lstm import QuantizedLstmProblem
-from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, product_of_bytes
+from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, SumProblem, product_of_bytes
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import TransposeKernel
 from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel, PlanePool
@@ -76,6 +76,7 @@ PROBLEMS: tuple[Problem, ...] = (
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 24, 40, (14, 14), (3, 3)), stored=u8, zeroed=True),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 40, 40, (14, 14), (3, 3), groups=40), stored=u8),
     LookupProblem(u8, "highest", u8, M),
+    SumProblem(u8, "highest", (u8, i8), M, 3),
     QuantizedLstmProblem.contiguous(f32, "lstm", "bidirectional", M, M, 64, True, True, "int32_t", True),
     GemmProblem.contiguous(plain(f64), 49, 8, 60, True),
     *(GemmProblem.contiguous(BIASED, M, 200, 300, True, precision) for precision in ("high", "medium")),

@@ -69,6 +69,19 @@ class LookupProblem(Problem):
     n: Dim
 
 
+@dataclass(frozen=True)
+class SumProblem(Problem):
+    """The byte nearest to Σ scale · (x - zero), within bounds, for each of n bytes of each operand, of types `given`.
+
+    The constant operand has scale and zero of each of them, then the bounds of the sum, all in f32; none is beyond 32
+    bits.  zero: what is added to the rounded sum.
+    """
+
+    given: tuple[DType, ...]
+    n: Dim
+    zero: int
+
+
 def _inside(size: Dim, span: Dim) -> bool:
     rest = size - span
     return rest.is_const and int(rest) >= 0
