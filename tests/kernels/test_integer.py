@@ -20,6 +20,7 @@ from irc.kernels.core.registry import candidates
 from irc.kernels.integer.convolution import IntegerConvKernel
 from irc.kernels.integer.problem import SUMS, IntegerConvProblem, product_of_bytes
 from irc.kernels.integer.vectors import saturate
+from irc.kernels.integer.winograd import MOST_CHANNELS
 from irc.kernels.movement.transpose_bytes import TransposeBytesKernel
 from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
@@ -145,6 +146,9 @@ GEOMETRIES: list[dict[str, Any]] = [
     {"shape": (1, 33, 30, 12), "outputs": 33, "window": 3, "pads": 1, "group": 33},
     {"shape": (1, 150, 6, 9), "outputs": 150, "window": 3, "pads": 1, "group": 150},
     {"shape": (1, 131, 17, 9), "outputs": 131, "window": 3, "pads": 1, "group": 131},
+    {"shape": (1, 37, 11, 7), "outputs": 19, "window": 3},
+    {"shape": (2, 64, 30, 29), "outputs": 70, "window": 3, "pads": 1},
+    {"shape": (3, 12, 5, 6), "outputs": 7, "window": 3, "pads": 2},
 ]
 """Of convolutions, one after the other in one model."""
 
@@ -209,6 +213,10 @@ def convolutions(kind: type[Any], written: str, geometry: dict[str, Any]) -> tup
         (np.uint8, "ConvInteger", 7),
         (np.uint8, "Conv", 8),
         (np.int8, "Conv", 9),
+        (np.uint8, "ConvInteger", 10),
+        (np.int8, "ConvInteger", 11),
+        (np.uint8, "QLinearConv", 11),
+        (np.int8, "ConvInteger", 12),
     ],
 )
 def test_convolutions_are_those_of_onnx_runtime(kind: type[Any], written: str, number: int, target: str) -> None:
@@ -233,18 +241,23 @@ def test_convolutions_are_one_kernel_from_bytes_to_bytes() -> None:
 
 
 @pytest.mark.parametrize("isa", [AMX, replace(AVX512, fours=True), AVX2], ids=str)
-@pytest.mark.parametrize(("signed", "groups", "ic", "oc"), [(True, 1, 6, 20), (False, 2, 6, 20), (True, 21, 1, 1)])
-def test_interpreted_convolutions_agree_with_the_packing(isa: Any, signed: bool, groups: int, ic: int, oc: int) -> None:
-    window = (3, 2)
-    whole = IntegerConvProblem.contiguous("nhwc", SUMS, ic * groups, oc * groups, (4, 5), window, groups=groups)
+@pytest.mark.parametrize(
+    ("signed", "groups", "ic", "oc", "width"),
+    [(True, 1, 6, 20, 2), (False, 2, 6, 20, 2), (True, 21, 1, 1, 2), (True, 1, 7, 20, 3)],
+)
+def test_interpreted_convolutions_agree_with_the_packing(
+    isa: Any, signed: bool, groups: int, ic: int, oc: int, width: int
+) -> None:
+    window, wide = (3, width), 7 - width
+    whole = IntegerConvProblem.contiguous("nhwc", SUMS, ic * groups, oc * groups, (4, wide), window, groups=groups)
     problem = replace(whole, stored=i32, signed=signed, zeroed=True)
     random = np.random.default_rng(1)
     x = random.integers(-128, 128, (1, 6, 6, ic * groups)).astype(np.int8)
     w, added = random.integers(-128, 128, (oc * groups, ic, *window)), random.integers(-9, 9, oc * groups)
-    wanted = np.zeros((4, 5, oc * groups), np.int64) + added
+    wanted = np.zeros((4, wide, oc * groups), np.int64) + added
     for ky, kx in np.ndindex(*window):
         for g in range(groups):
-            part = x[0, ky : ky + 4, kx : kx + 5, g * ic : (g + 1) * ic].astype(np.int64) - 7
+            part = x[0, ky : ky + 4, kx : kx + wide, g * ic : (g + 1) * ic].astype(np.int64) - 7
             wanted[..., g * oc : (g + 1) * oc] += part @ w[g * oc : (g + 1) * oc, :, ky, kx].T
     for kernel in candidates(problem, isa).values():
         packed = kernel.packed(problem)
@@ -253,6 +266,24 @@ def test_interpreted_convolutions_agree_with_the_packing(isa: Any, signed: bool,
         y, sizes = np.empty(wanted.size, np.int32), {name: int(d) for name, d in kernel.arguments_for(problem).items()}
         kernel.compute([x.reshape(-1), flat, np.array([7], np.int32)], [y], sizes)
         np.testing.assert_array_equal(y.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+@pytest.mark.parametrize(("byte", "weight"), [(255, 127), (255, -128), (0, -128)])
+def test_the_largest_sums_that_winograd_takes_are_exact(byte: int, weight: int) -> None:
+    helper, shape = onnx.helper, (1, MOST_CHANNELS, 8, 10)
+    w = onnx.numpy_helper.from_array(np.full((9, MOST_CHANNELS, 3, 3), weight, np.int8), "w")
+    zero = onnx.numpy_helper.from_array(np.uint8(255 - byte), "zero")
+    node = helper.make_node("ConvInteger", ["x", "w", "zero"], ["y"])
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, shape)
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.INT32, (1, 9, 6, 8))
+    graph = helper.make_graph([node], "bytes", [x], [y], [w, zero])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    compiled = irc.compile(model, backend="c", target="x86-64-v3")
+    assert "bytes_winograd" in "".join(f.read_text("utf-8") for f in Path(compiled.artifact.folder).glob("*.c"))
+    (got,) = compiled([np.full(shape, byte, np.uint8)])
+    assert np.all(got == 9 * MOST_CHANNELS * (2 * byte - 255) * weight)
 
 
 @pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")

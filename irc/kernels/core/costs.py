@@ -69,6 +69,8 @@ PARTIAL = 3.0
 """How many times as long the latter takes of a vector that is not full."""
 TRANSFORM_SPLIT, TRANSFORM_SPLIT_BACK = 30.0, 62.0
 """The same for tiles of 2 × 2 in Winograd's algorithm from bf16 terms."""
+WORDS_ENTER, WORDS_LEAVE = 30.0, 30.0
+"""The same of words, from bytes: of a vector of channels, and of one of sums without what stores them."""
 GATHERED, GATHERED_ROW = 3.0, 20.0
 """Cycles to store a vector of products of a transposed convolution and to add it where it belongs, and those that a row
 of its outputs costs besides."""
