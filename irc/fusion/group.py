@@ -292,7 +292,24 @@ class Grouper:
             return any(not self._same_cluster(cluster, consumer) for consumer, _ in uses)
         if value in self.reducing:
             return not self._epilogue(value, uses)
+        if len(uses) > 1 and self.cost[value] > 0 and self._gathered_often(value, uses):
+            return True
         return len(uses) > 1 and self.cost[value] > CHEAP and not self._rejoins(value)
+
+    def _gathered_often(self, value: Value, uses: list[tuple[Value | Node, Load | None]]) -> bool:
+        """Tell whether consumers gather a value along its rows, and take twice as many elements as it has, at least.
+
+        So do those of an image that is resized along a second axis: what was computed along the first one is computed
+        once for each element, in order, and fewer places are gathered.
+        """
+        taken = 0
+        for consumer, load in uses:
+            if isinstance(consumer, Node) or load is None:
+                return False
+            if not load.index or not any(isinstance(x, Load) for x in walk(load.index[-1])):
+                return False
+            taken += prod(d.const or 0 for d in consumer.shape)
+        return taken >= 2 * prod(d.const or 0 for d in value.shape) > 0
 
     def _rejoins(self, value: Value) -> bool:
         """Tell whether all that is made of an element goes into one element of one value, which computes it once."""

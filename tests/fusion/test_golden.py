@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from irc.ir.graph import Graph
@@ -206,3 +207,16 @@ def test_rows_of_a_small_batch_are_shared_among_all_threads(batch: int, loop: st
     graph = named_graph(rms_norm, random(batch, 20, 96))
     (function,) = (text for comment, text in functions_in(c_text(graph)) if "ReduceMean" in comment)
     assert loop in function and f"irc_parallel(pool, {20 * batch if batch < 64 else batch}, " in function
+
+
+@pytest.mark.parametrize(("wide", "functions"), [(21, 2), (6, 1)])
+def test_what_is_gathered_along_rows_more_often_than_it_is_there_is_computed_once(wide: int, functions: int) -> None:
+    """As of an image that is resized along both axes: interpolated between rows, of which pixels are gathered."""
+
+    def resized(b: Any, x: Any) -> Any:
+        rows = b.Add(b.Mul(x, random(14, 1, seed=1)), b.Mul(b.Reverse(x, [2], mode="index"), random(14, 1, seed=2)))
+        near, far = (b.const(np.sort(np.random.default_rng(i).integers(0, 14, wide))) for i in range(2))
+        left, right = b.Gather(rows, near, b.const(3)), b.Gather(rows, far, b.const(3))
+        return b.Add(b.Mul(left, random(wide, seed=3)), b.Mul(right, random(wide, seed=4)))
+
+    assert len(compiled(named_graph(resized, random(1, 8, 14, 14))).functions) == functions
