@@ -68,6 +68,7 @@ def run(
     if slots:
         sizes |= {"s0_batch": channels, "s2_batch": oh * ow * (channels + 2), "s2_pixel": channels + 2}
         sizes |= {"s3_batch": oh * ow, "s3_pixel": 1}
+    sizes |= kernel.window_arguments()
     order = [int(e.value) for e in kernel.order(**sizes)]  # type: ignore[attr-defined]
     invoke(lib, kernel, image, packed, *slots, y, *order, pool=pool)
     assert (y[..., channels:] == 77).all()

@@ -34,7 +34,7 @@ from irc.kernels.core.costs import CONFIGURE, SPLIT_PRODUCTS, SPLITTING, SPLITTI
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, symbol
+from irc.kernels.core.text import Part, fill, shared, symbol
 from irc.kernels.core.tile import epilogue_of, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.split_bf16 import (
@@ -45,7 +45,6 @@ from irc.kernels.gemm.split_bf16 import (
     WORTHWHILE,
     SplitGemmKernel,
     own_bytes_of,
-    variant_of,
     widths_of,
 )
 from irc.kernels.split_bf16 import bf16_terms, dots, text
@@ -124,7 +123,13 @@ class SplitConvKernel(Kernel[ConvProblem]):
         return "split bf16"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
-        return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
+        given = problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
+        return given | self.window_arguments()
+
+    def window_arguments(self) -> dict[str, Dim]:
+        """Return the sizes of the call that say what its window is."""
+        names = ("kh", "kw", "stride_h", "stride_w", "dilation_h", "dilation_w")
+        return dict(zip(names, map(Dim.of, (*self.window, *self.strides, *self.dilations)), strict=True))
 
     def packed(self, problem: ConvProblem) -> Packed:
         groups, elements = problem.groups, self.packed_elements(problem.oc, problem.ic, problem.groups)
@@ -147,13 +152,8 @@ class SplitConvKernel(Kernel[ConvProblem]):
 
     @cached_property
     def symbol(self) -> str:
-        (kh, kw), (sh, sw), (dh, dw) = self.window, self.strides, self.dilations
-        return symbol(
-            f"conv_{self.unit}",
-            self.terms,
-            f"k{kh}x{kw}_s{sh}x{sw}_d{dh}x{dw}",
-            f"{self.epilogue.key()}{self.widths}{self.few}{bf16_io.key(self.x_bf16, self.y_bf16)}",
-        )
+        key = f"{self.epilogue.key()}{self.widths}{self._kind}{bf16_io.key(self.x_bf16, self.y_bf16)}"
+        return symbol(f"conv_{self.unit}", self.terms, key)
 
     @property
     def features(self) -> frozenset[str]:
@@ -174,6 +174,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
     @property
     def sizes(self) -> tuple[str, ...]:
         extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
+        extents += " kh kw stride_h stride_w dilation_h dilation_w"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     @property
@@ -212,27 +213,25 @@ class SplitConvKernel(Kernel[ConvProblem]):
 
     def strips(self, ic: int, oh: int, ow: int) -> tuple[int, int]:
         """Count the strips that an image is cut into, down and along its rows, where one thread does all of them."""
-        g, pixel = self._geometry(), self._pixel_bytes(ic)
-        fit = ROOM // (g["TALL"] * pixel) - g["ROUND"]
-        most = 1 if fit < g["WIDE"] + g["SW"] else (fit - g["WIDE"]) // g["SW"] + 1
+        (tall, broad), (down, right), pixel = self._met, self._steps, self._pixel_bytes(ic)
+        fit = ROOM // (tall * pixel) - bool(self.few)
+        most = 1 if fit < broad + right else (fit - broad) // right + 1
         along = max(min(-(-ow // most), ow // NARROWEST), 1)
         fit = ROOM // (self._planes(1, -(-ow // along))[1] * pixel)
-        most = 1 if fit < g["TALL"] + g["SH"] else (fit - g["TALL"]) // g["SH"] + 1
+        most = 1 if fit < tall + down else (fit - tall) // down + 1
         return max(-(-oh // most), 1), along
 
     def planes_bytes(self, ic: int, oh: int, ow: int) -> int:
         """Count the bytes of the planes under the largest strip, and of what a tile reads behind them."""
-        g, (down, along) = self._geometry(), self.strips(ic, oh, ow)
+        down, along = self.strips(ic, oh, ow)
         tall, wide = self._planes(-(-oh // down), -(-ow // along))
-        behind = TILE_ROWS * g["PIXEL"] * max(g["SW"], 1) + CHUNK * self._across
+        behind = TILE_ROWS * self._pixel * max(self._steps[1], 1) + CHUNK * self._across
         return tall * wide * self._pixel_bytes(ic) + 2 * behind
 
     def _planes(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the rows and the columns of the planes under a strip."""
-        g = self._geometry()
-        round_to = g["ROUND"] + 1
-        wide = -(-((columns - 1) * g["SW"] + g["WIDE"]) // round_to) * round_to
-        return (rows - 1) * g["SH"] + g["TALL"], wide
+        (tall, broad), (down, right), round_to = self._met, self._steps, 2 if self.few else 1
+        return (rows - 1) * down + tall, -(-((columns - 1) * right + broad) // round_to) * round_to
 
     def _pixel_bytes(self, ic: int) -> int:
         """Count the bytes of all terms of a pixel."""
@@ -254,16 +253,9 @@ class SplitConvKernel(Kernel[ConvProblem]):
 
     def parts(self) -> list[Part]:
         t, given, splitting = self.terms, self._names(), self.terms == 3
-        find = split_bf16_text.FIND_FLAT if self.is_flat else split_bf16_text.FIND
         load = fill(split_bf16_text.LOAD_BF16 if self.x_bf16 else split_bf16_text.LOAD_F32, T=t)
-        variants, row = [(r, w) for r in (2, 1) for w in self.widths], 2 * given["PIXEL"] * given["SW"]
-        calls = "\n".join(
-            f"        {variant_of(i, variants, 'g->oc - col')}"
-            f"irc_taps_{bf16_terms.products_name(t, r, w, self.unit, splitting)}"
-            f"(chunks, s0.from, s1.from, offsets, g->plane, {row}, g->height, b, out, 32,"
-            f" ahead, fetched{bf16_terms.SPLITTING_ARGUMENTS if splitting else ''});"
-            for i, (r, w) in enumerate(variants)
-        )
+        copy = fill(split_bf16_text.COPY_ROWS if self.few else split_bf16_text.COPY, **given, load=load)
+        load_b = fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=given["C"], T=t)
         stored = f"                const uint16_t *const b = stored + c0 * {t * 1024};"
         around = bf16_terms.splitting_names(splitting, "(end + 1) / 2") | {
             "points": bf16_terms.POINTS[self.unit],
@@ -271,90 +263,132 @@ class SplitConvKernel(Kernel[ConvProblem]):
             "operand": fill(split_bf16_text.SPLIT_OPERAND, **given) if splitting else stored,
             "next": split_bf16_text.SPLIT_NEXT if splitting else split_bf16_text.NEXT,
             "planes": "4160 + (chunks + cuts - 1) / cuts * 12288" if splitting else "4160",
+            "choose": self._products(),
         }
+        texts = [
+            fill(split_bf16_text.CALL, **given),
+            copy,
+            fill(split_bf16_text.EXACT, **given, load_b=load_b),
+            fill(split_bf16_text.PRODUCTS, **given, **around),
+            fill(split_bf16_text.PLAN, **given),
+        ]
         return [
             prelude(VECTOR, self.epilogue),
             DIVIDE,
             bf16_terms.TYPES,
             bf16_terms.head(self.unit),
             bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
-            epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             bf16_terms.split(t) if self.few or not self.x_bf16 else "",
-            bf16_terms.SPLIT_PANEL if t == 3 else "",
-            *(bf16_terms.taps(t, r, w, self.unit, splitting) for r, w in variants),
-            fill(split_bf16_text.CALL, **given, find=fill(find, **given)),
-            fill(split_bf16_text.COPY_ROWS, **given) if self.few else fill(split_bf16_text.COPY, **given, load=load),
-            fill(
-                split_bf16_text.EXACT,
-                **given,
-                load_b=fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=self.symbol, T=t),
-            ),
-            fill(split_bf16_text.PRODUCTS, **given, **around, choose=calls),
-            fill(split_bf16_text.ENTRY, **given),
+            bf16_terms.SPLIT_PANEL if splitting else "",
+            *(bf16_terms.taps(t, r, w, self.unit, splitting) for r, w in self._variants),
+            "".join(texts) if self.unit == "dot" else shared(self._stem, "", "".join(texts)),
+            epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
+            fill(split_bf16_text.FINISH, **given),
+            fill(split_bf16_text.ENTRY, **given, table=self._table()),
         ]
 
     @property
-    def summary(self) -> str:
-        (kh, kw), (sh, sw) = self.window, self.strides
-        return f"Convolution {kh}x{kw}/{sh}x{sw}, NHWC, on AMX, bf16 terms of a value: {self.terms}."
+    def _stem(self) -> str:
+        """What the names begin with that kernels share; products of vectors are the kernel's own."""
+        if self.unit == "dot":
+            return self.symbol
+        return f"irc_split_conv_{self.terms}" + self._kind
 
-    def _geometry(self) -> dict[str, int]:
-        """Return constants; of a window of one row or column, only the pixels are copied that it meets."""
-        (kh, kw), (sh, sw), (dh, dw) = self.window, self.strides, self.dilations
-        row_step, column_step = sh if kh == 1 else 1, sw if kw == 1 else 1
-        return {
-            "KH": kh,
-            "KW": kw,
-            "DH": dh,
-            "DW": dw,
-            "STRIDE_H": sh,
-            "STRIDE_W": sw,
-            "DY": dh,
-            "DX": dw,
-            "ROW_STEP": row_step,
-            "COLUMN_STEP": column_step,
-            "SH": sh // row_step,
-            "SW": sw // column_step,
-            "TALL": (kh - 1) * dh + 1,
-            "WIDE": (kw - 1) * dw + 1,
-            "room": ROOM,
-            "narrowest": NARROWEST,
-            "least": LEAST,
-            "PIXEL": self.few or CHUNK,
-            "ROUND": 1 if self.few else 0,
-        }
+    @property
+    def _kind(self) -> str:
+        """What decides the text, apart from the number of terms and the unit."""
+        return f"_few{self.few}" * bool(self.few) + "_flat" * self.is_flat + "_bf16" * self.x_bf16
+
+    @property
+    def _variants(self) -> list[tuple[int, int]]:
+        """The row × column tiles of its blocks."""
+        return [(r, w) for r in (2, 1) for w in self.widths]
+
+    def _products(self) -> str:
+        """Print the products of a block."""
+        splitting = self.terms == 3
+        arguments = (
+            f"(chunks, s0.from, s1.from, offsets, g->plane, {2 * self._pixel} * g->right_step, g->height, b, out, 32,"
+            f" ahead, fetched{bf16_terms.more(splitting)});"
+        )
+        if self.unit == "amx":
+            return f"        g->taps[2 * two + (g->oc - col > 16)]{arguments}"
+        return "\n".join(
+            f"        {variant_of(i, self._variants, 'g->oc - col')}"
+            f"irc_taps_{bf16_terms.products_name(self.terms, r, w, self.unit, splitting)}{arguments}"
+            for i, (r, w) in enumerate(self._variants)
+        )
+
+    def _table(self) -> str:
+        """Print the products of its blocks, by whether they have two row tiles and two column tiles."""
+        names = bf16_terms.table("irc_taps", self.terms, self._variants)
+        return f"    static {self._stem}_taps *const taps[] = {{{names}}};\n" if self.unit == "amx" else ""
+
+    @property
+    def summary(self) -> str:
+        rows = f", rows of windows of {self.few} channels" if self.few else ""
+        return f"Convolution, NHWC, on AMX, bf16 terms of a value: {self.terms}{rows}."
+
+    @property
+    def _steps(self) -> tuple[int, int]:
+        """Rows and columns of the planes between outputs: of a window of one, only those are copied that it meets."""
+        (kh, kw), (sh, sw) = self.window, self.strides
+        return 1 if kh == 1 else sh, 1 if kw == 1 else sw
+
+    @property
+    def _met(self) -> tuple[int, int]:
+        """Rows and columns of the planes that a window meets, or stand between those."""
+        (kh, kw), (dh, dw) = self.window, self.dilations
+        return (kh - 1) * dh + 1, (kw - 1) * dw + 1
+
+    @property
+    def _pixel(self) -> int:
+        """Elements of a pixel in a plane."""
+        return self.few or CHUNK
 
     @property
     def is_flat(self) -> bool:
         """Whether tiles run on from row to row; vectors need no high tiles."""
-        g = self._geometry()
-        return self.unit == "amx" and g["SH"] == g["SW"] == 1
+        return self.unit == "amx" and self._steps == (1, 1)
 
     def _names(self) -> dict[str, Any]:
         """Return the names in the templates."""
-        t = self.terms
-        return (
-            self._geometry()
-            | self._chunks()
-            | bf16_io.names(self.x_bf16, self.y_bf16)
-            | self.interface
-            | {
-                "S": self.symbol,
-                "B": "float" if t == 3 else "uint16_t",
-                "T": t,
-                "flat": int(self.is_flat),
-                "slots_here": "".join(self._starts()),
-                "most_chunks": PANEL_TILES // t,
-                "panel_lines": 64 if t == 3 else 32 * t,
-                "chunk": 1024 if t == 3 else t * 1024,
-                "pair": 64 if t == 3 else 32,
-                "tasks": TASKS,
-                "passes": len(bf16_terms.ORDER[t]),
-                "worthwhile": WORTHWHILE,
-                "begin": bf16_terms.BEGIN[self.unit].format(rows="g->height").replace("    ", "        "),
-                "end": bf16_terms.END[self.unit],
-            }
-        )
+        t, few, stem, tiles = self.terms, self.few, self._stem, self.unit == "amx"
+        find = split_bf16_text.FIND_FLAT if self.is_flat else split_bf16_text.FIND
+        further = bf16_terms.further(t == 3)
+        return {
+            **bf16_io.names(self.x_bf16, self.y_bf16),
+            **self.interface,
+            "S": self.symbol,
+            "C": stem,
+            "B": "float" if t == 3 else "uint16_t",
+            "T": t,
+            "flat": int(self.is_flat),
+            "PIXEL": self._pixel,
+            "ROUND": 1 if few else 0,
+            "room": ROOM,
+            "narrowest": NARROWEST,
+            "least": LEAST,
+            "find": fill(find, C=stem, PIXEL=self._pixel),
+            "types": fill(split_bf16_text.TYPES, C=stem, meanwhile=further) if tiles else "",
+            "products": fill(split_bf16_text.TAPS_FIELD, C=stem) if tiles else "",
+            "element": fill(split_bf16_text.ELEMENT_OF_ROW if few else split_bf16_text.ELEMENT, few=few),
+            "step": CHUNK if few else f"{CHUNK} * g->dilation_w",
+            "chunks_across": f"(g->kw * {few} + {CHUNK - 1}) / {CHUNK}" if few else "g->kw",
+            "channels": 1 if few else f"(g->ic + {CHUNK - 1}) / {CHUNK}",
+            "beyond": f"{CHUNK} * g->chunks_across" if few else 0,
+            "slot_starts": "".join(self._starts()),
+            "further": ", .taps = taps" * tiles + ("" if self.y_bf16 else ", .y = g->y"),
+            "most_chunks": PANEL_TILES // t,
+            "panel_lines": 64 if t == 3 else 32 * t,
+            "chunk": 1024 if t == 3 else t * 1024,
+            "pair": 64 if t == 3 else 32,
+            "tasks": TASKS,
+            "passes": len(bf16_terms.ORDER[t]),
+            "worthwhile": WORTHWHILE,
+            "begin": bf16_terms.BEGIN[self.unit].format(rows="g->height").replace("    ", "        "),
+            "end": bf16_terms.END[self.unit],
+        }
 
     @property
     def _across(self) -> int:
@@ -366,34 +400,23 @@ class SplitConvKernel(Kernel[ConvProblem]):
         kh, kw = self.window
         return CHUNK * kh * (self._across if self.few else -(-ic // CHUNK) * kw)
 
-    def _chunks(self) -> dict[str, str | int]:
-        """Return the names in the templates that say what a chunk is."""
-        if self.few:
-            return {
-                "channels": 1,
-                "chunks": self.window[0] * self._across,
-                "beyond": CHUNK * self._across,
-                "offset": fill(split_bf16_text.OFFSET_OF_ROW, across=self._across, DH=self.dilations[0], few=self.few),
-                "element": fill(split_bf16_text.ELEMENT_OF_ROW, across=self._across, few=self.few),
-            }
-        (kh, kw), (dh, dw) = self.window, self.dilations
-        return {
-            "channels": "(g->ic + 31) / 32",
-            "chunks": f"whole.channels * {kh * kw}",
-            "beyond": 0,
-            "offset": fill(split_bf16_text.OFFSET, taps=kh * kw, T=self.terms, KH=kh, KW=kw, DH=dh, DW=dw),
-            "element": fill(split_bf16_text.ELEMENT, taps=kh * kw, KH=kh, KW=kw),
-        }
-
     def _starts(self) -> Iterator[str]:
         for i, axes in enumerate(self.epilogue.slots):
-            channel = " + j * g->oc" if axes in ("row", "full") else ""
-            yield f"\n    o->s{i} = g->s{i} + i * g->s{i}_batch{channel};"
+            channel = " + g->group * a->oc" if axes in ("row", "full") else ""
+            yield f"\n    o.s{i} = a->s{i} + g->image * a->s{i}_batch{channel};"
             if axes in ("column", "full"):
-                yield f"\n    o->s{i}_row = g->s{i}_pixel;"
+                yield f"\n    o.s{i}_row = a->s{i}_pixel;"
 
 
 def few_of(ic: int, window: tuple[int, int], dilations: tuple[int, int]) -> int:
     """Choose `few` for this many channels: their number if chunks along the rows of the window are fewer, else 0."""
     kw = window[1]
     return ic if dilations[1] == 1 < kw and -(-kw * ic // CHUNK) < kw * -(-ic // CHUNK) else 0
+
+
+def variant_of(number: int, variants: list[tuple[int, int]], left: str) -> str:
+    """Print the `if` that picks a block of row × column tiles among several; left: the remaining columns, in C."""
+    (rows, columns), last = variants[number], number + 1 == len(variants)
+    tests = ["two" if rows == 2 else "!two"] if len({r for r, _ in variants}) > 1 else []
+    tests += [f"{left} > 16" if columns == 2 else f"{left} <= 16"] if len({w for _, w in variants}) > 1 else []
+    return ("else " if number else "") + ("" if last else f"if ({' && '.join(tests)}) ")

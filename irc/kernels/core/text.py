@@ -64,6 +64,11 @@ def tile_body(stem: str, code: str, /, **names: object) -> Piece:
     return Piece(f"IRC_TILE_{stem}", fill(code, **names), stem=stem)
 
 
+def shared(stem: str, what: str, code: str) -> Piece:
+    """Make a part, called `what`, of the functions that kernels share whose names begin with `stem`."""
+    return Piece(f"IRC_SHARED_{stem}{what}", code, stem=stem)
+
+
 def flat(parts: Iterable[Part]) -> Iterator[Piece | str]:
     """Yield the parts of nested sequences, in order."""
     for part in parts:

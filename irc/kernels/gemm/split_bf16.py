@@ -29,7 +29,7 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import AVX512, Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, symbol
+from irc.kernels.core.text import Part, fill, shared, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
@@ -223,56 +223,75 @@ class SplitGemmKernel(Kernel[GemmProblem]):
 
     def parts(self) -> list[Part]:
         given = self._names()
-        rows = fill(text.LOAD_F32 if self.terms == 3 else text.LOAD_TERMS, **given)
+        load = fill(text.LOAD_F32 if self.terms == 3 else text.LOAD_TERMS, S=given["C"], T=self.terms)
+        tiles = self._with_tiles(given) if self.heights else []
         parts: list[Part] = [
             prelude(VECTOR, self.epilogue),
             DIVIDE,
             bf16_terms.TYPES,
+            bf16_terms.head(self.unit),
             bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
+            bf16_terms.SPLIT_PANEL if self.heights and self.terms == 3 else "",
+            self._shared("", fill(text.CALL, **given), fill(text.ROWS, **given, load_b=load)),
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
-            fill(text.CALL, **given),
-            fill(text.ROWS, **given, load_b=rows),
+            *tiles,
+            fill(text.FINISH, **given),
         ]
         if self.skinny:
             parts.append(fill(text.SKINNY, **given))
-        if self.heights:
-            parts += self._with_tiles(given)
         return [*parts, self._entry(given)]
+
+    def _shared(self, what: str, *texts: str) -> Part:
+        """Make what all kernels of these terms share; products of vectors are the kernel's own, as they end in it."""
+        return "".join(texts) if self.unit == "dot" else shared(self._stem, what, "".join(texts))
+
+    @property
+    def _stem(self) -> str:
+        """What the names in it begin with."""
+        if self.unit == "dot":
+            return self.symbol
+        return f"irc_split_gemm_{self.terms}" + "_bf16" * self.x_bf16 + "_skinny" * (not self.heights)
 
     def _with_tiles(self, given: dict[str, object]) -> list[Part]:
         t = self.terms
-        variants = [(r, w) for r in self.heights for w in self.widths]
         splitting = t == 3
         if self.unit == "dot":
             calls, products = self._dots(), [dots.core(w) for w in self.widths]
             if self._finishes_in_registers:
                 products.append(dots.finished(self.symbol, 2, bf16_io.names(self.x_bf16, self.y_bf16)))
         else:
-            calls = self._products(variants)
-            products = [bf16_terms.products(t, r, w, self.unit, splitting) for r, w in variants]
+            arguments = f"chunks, packed, g->height, b, out, 32, ahead, fetched{bf16_terms.more(splitting)}"
+            calls = [f"        g->products[2 * two + (g->n - col > 16)]({arguments});"]
+            products = [bf16_terms.products(t, r, w, self.unit, splitting) for r, w in self._variants]
         if splitting:
             operand, first, split = text.SPLIT_OPERAND, text.SPLIT_FIRST, text.SPLIT
         else:
             operand, first, split = f"        const uint16_t *const b = stored + g->chunk0 * {t * 1024};", "", ""
         return [
-            bf16_terms.head(self.unit),
             "" if self.x_bf16 else bf16_terms.split(t),
-            bf16_terms.SPLIT_PANEL if t == 3 else "",
             *products,
-            fill(text.PACK_BF16 if self.x_bf16 else text.PACK, **given),
-            fill(split, **given),
-            fill(
-                text.PRODUCTS,
-                **given,
-                **bf16_terms.splitting_names(splitting, "end - block"),
-                points=bf16_terms.POINTS[self.unit],
-                choose="\n".join(calls),
-                first=fill(first, **given),
-                operand=fill(operand, **given),
-                next=fill(text.SPLIT_NEXT if splitting else text.NEXT, **given),
+            self._shared(
+                "_tiles",
+                fill(text.PACK_BF16 if self.x_bf16 else text.PACK, **given),
+                fill(split, **given),
+                fill(
+                    text.PRODUCTS,
+                    **given,
+                    **bf16_terms.splitting_names(splitting, "end - block"),
+                    points=bf16_terms.POINTS[self.unit],
+                    choose="\n".join(calls),
+                    first=fill(first, **given),
+                    operand=fill(operand, **given),
+                    next=fill(text.SPLIT_NEXT if splitting else text.NEXT, **given),
+                ),
+                fill(text.MATRIX, **given),
             ),
-            fill(text.MATRIX, **given),
         ]
+
+    @property
+    def _variants(self) -> list[tuple[int, int]]:
+        """The row × column tiles of its blocks."""
+        return [(r, w) for r in self.heights for w in self.widths]
 
     @property
     def _finishes_in_registers(self) -> bool:
@@ -283,17 +302,6 @@ class SplitGemmKernel(Kernel[GemmProblem]):
     def _direct(self) -> bool:
         """Whether A may be read in place."""
         return self.x_bf16 and self.unit == "dot"
-
-    def _products(self, variants: list[tuple[int, int]]) -> list[str]:
-        """Print the products of a block, tiles by tiles."""
-        splitting = self.terms == 3
-        return [
-            f"        {variant_of(i, variants, 'g->n - col')}"
-            f"irc_products_{bf16_terms.products_name(self.terms, r, w, self.unit, splitting)}"
-            f"(chunks, packed, g->height, b, out, 32, ahead, fetched"
-            f"{bf16_terms.SPLITTING_ARGUMENTS if splitting else ''});"
-            for i, (r, w) in enumerate(variants)
-        ]
 
     def _dots(self) -> list[str]:
         """Print the products row by row.
@@ -308,7 +316,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         if self._direct:
             found += [
                 "        if (g->direct) {",
-                "            from = a + row * g->a_row + g->chunk0 * 32;",
+                "            from = g->a + row * g->a_row + g->chunk0 * 32;",
                 "            apart = g->a_row;",
                 "            step = 32;",
                 "            if (col == 0 && block + 1 < end) /* the next rows come nearer */",
@@ -321,9 +329,10 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         if self._finishes_in_registers:
             found += [
                 f"        if (first && last && chunks <= {SHORT} && g->n - col >= 32) {{",
+                f"            const {self.symbol}_out *const o = g->out;",
                 "            irc_f32x16 poison = {0};",
                 f"            {self.symbol}_dots_2_rows{rows.format('o, row, col, &poison')}",
-                f"            if (irc_any_nan(poison)) {self.symbol}_exact(g, o, a, stored, row, row + real, col);",
+                f"            if (irc_any_nan(poison)) {self.symbol}_exact(g, o, g->a, stored, row, row + real, col);",
                 "            continue;",
                 "        }",
             ]
@@ -338,28 +347,52 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         if only and skinny:
             lines = skinny.splitlines(keepends=True)
             skinny = only + "".join("    " + line for line in lines) + "        return;\n    }\n"
-        return fill(text.ENTRY, **given, body=skinny + (fill(text.ENTRY_MATRIX, **given) if self.heights else ""))
+        return fill(
+            text.ENTRY,
+            **given,
+            body=skinny + (fill(text.ENTRY_MATRIX, **given, table=self._table()) if self.heights else ""),
+        )
+
+    def _further(self) -> Iterator[str]:
+        """Yield more of what a call of the shared functions is given."""
+        if self._direct:
+            yield ", .direct = g->a_col == 1 && g->k % 2 == 0"
+        if self.unit == "amx":
+            yield ", .products = products"
+        if not self.y_bf16:  # which has no sums over a part of k
+            yield ", .c = o.c, .c_row = o.c_row"
+
+    def _more(self) -> dict[str, str]:
+        """Return the names in the template of what such a call has more of."""
+        if self.heights and self.unit == "amx":
+            types = fill(text.PRODUCTS_TYPE, C=self._stem, meanwhile=bf16_terms.further(self.terms == 3))
+            return {"types": types, "more": fill(text.PRODUCTS_FIELD, C=self._stem)}
+        return {"types": "", "more": text.DIRECT if self._direct else ""}
+
+    def _table(self) -> str:
+        """Print the products of its blocks, by whether they have two row tiles and two column tiles."""
+        if self.unit == "dot":
+            return ""
+        names = bf16_terms.table("irc_products", self.terms, self._variants)
+        return f"    static {self._stem}_products *const products[] = {{{names}}};\n"
 
     def _names(self) -> dict[str, object]:
         """Return the names in the templates."""
         t, slots = self.terms, list(enumerate(self.epilogue.slots))
-        rows = {i: f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "" for i, axes in slots}
-        starts = (f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;{rows[i]}" for i, _ in slots)
-        moves = (f"\n            call.s{i} += i * g->s{i}_batch0 + j * g->s{i}_batch1;" for i, _ in slots)
-        here = (f"\n    o.s{i} = g->s{i};{rows[i].replace('        ', '    ')}" for i, _ in slots)
+        rows = {i: f"\n    o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "" for i, axes in slots}
+        starts = (f"\n    o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;{rows[i]}" for i, _ in slots)
         return {
             **bf16_io.names(self.x_bf16, self.y_bf16),
             **self.interface,
-            "direct": "\n    int direct; /* A is read in place */" if self._direct else "",
+            **self._more(),
             "packed": "if (!g->direct) " if self._direct else "",
-            "set_direct": "\n    whole.direct = g->a_col == 1 && g->k % 2 == 0;" if self._direct else "",
+            "further": "".join(self._further()),
             "S": self.symbol,
+            "C": self._stem,
             "B": self._b,
             "T": t,
             "sum": LONGEST_SUM,
             "slot_starts": "".join(starts),
-            "slot_moves": "".join(moves),
-            "slots_here": "".join(here),
             "panel_elements": f"(g->k + 31) / 32 * {1024 if t == 3 else t * 1024}",
             "chunk": 1024 if t == 3 else t * 1024,
             "pair": 64 if t == 3 else 32,
@@ -435,11 +468,3 @@ def widths_of(n: DimLike) -> tuple[int, ...]:
     rest = int(columns) % PANEL
     last = 1 if 0 < rest <= PANEL // 2 else 2
     return (last,) if int(columns) <= PANEL else (2, 1) if last == 1 else (2,)
-
-
-def variant_of(number: int, variants: list[tuple[int, int]], left: str) -> str:
-    """Print the `if` that picks a block of row × column tiles among several; left: the remaining columns, in C."""
-    (rows, columns), last = variants[number], number + 1 == len(variants)
-    tests = ["two" if rows == 2 else "!two"] if len({r for r, _ in variants}) > 1 else []
-    tests += [f"{left} > 16" if columns == 2 else f"{left} <= 16"] if len({w for _, w in variants}) > 1 else []
-    return ("else " if number else "") + ("" if last else f"if ({' && '.join(tests)}) ")

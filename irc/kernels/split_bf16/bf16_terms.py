@@ -13,6 +13,7 @@ Not as in f32: AMX takes denormal terms and gives denormal sums as zero, so valu
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -282,8 +283,21 @@ def taps(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = Fals
     return [_products("IRC_AMX_TAPS_$name", _TAPS, terms, rows, columns, place, 0, doing)]
 
 
-SPLITTING_ARGUMENTS = ", meanwhile, pairs"
-"""Further arguments of calls of products that split another panel, as C."""
+def further(splitting: bool) -> str:
+    """Print the further parameters of products that split another panel meanwhile."""
+    return SPLIT_MEANWHILE.arguments if splitting else ""
+
+
+def more(splitting: bool) -> str:
+    """Print the further arguments of calls of such products."""
+    return ", meanwhile, pairs" if splitting else ""
+
+
+def table(function: str, terms: int, variants: Collection[tuple[int, int]]) -> str:
+    """Print the functions on AMX by whether their blocks have two row tiles and two column tiles; 0 for no variants."""
+    blocks = [(r, w) for r in (1, 2) for w in (1, 2)]
+    names = (f"{function}_{products_name(terms, r, w, 'amx', terms == 3)}" for r, w in blocks)
+    return ", ".join(name if block in variants else "0" for name, block in zip(names, blocks, strict=True))
 
 
 def splitting_names(splitting: bool, blocks: str) -> dict[str, str]:

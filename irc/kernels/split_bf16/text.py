@@ -1,18 +1,36 @@
 """The C text of `irc.kernels.gemm.split_bf16`, and the like of `irc.kernels.conv.split_bf16`."""
 
-CALL = """
-typedef struct {$fields
+# Of kernels that differ in their epilogues and results alone, which `out` and `finish` stand for: $C is all of theirs.
+PRODUCTS_TYPE = """
+typedef void ${C}_products(int64_t chunks, const uint16_t *a, int64_t height, const uint16_t *b, float *out,
+                           int64_t out_row, const char *ahead, int64_t lines$meanwhile);
+"""
+PRODUCTS_FIELD = "\n    ${C}_products *const *products; /* by whether two row tiles, and whether two column tiles */"
+
+DIRECT = "\n    int direct; /* A is read in place */"
+
+CALL = """$types
+typedef struct {
+    const $X *a;
+    const $B *b;
+    float *c; /* sums over a part of k */
+    uint16_t *scratch;
+    int64_t m, n, k, a_row, a_col, c_row;
     /* Rows come in `tiles` tiles of `height`, k in chunks of 32.  Packed are tiles tile0 to tile1, chunk0 to chunk1. */
     int64_t tiles, height, tile0, tile1, chunk0, chunk1;
-    int64_t groups; /* into which the packed rows are divided among threads */$direct
-} ${S}_call;
+    int64_t groups; /* into which the packed rows are divided among threads */
+    char *own;
+    int64_t own_bytes, owners;
+    const void *out; /* of `finish`: rows of a block to C, through the epilogue; whether a sum was not finite */
+    int (*finish)(const void *out, const float *block, int64_t rows, int64_t row, int64_t col, int first);$more
+} ${C}_call;
 """
 
 # Four rows at a time; B as it is stored: f32, or terms whose sum is taken.  Sums of at most $sum products are added up.
 ROWS = """
 $load_b
 /* R rows, one panel of 32 columns: out[row][32], all of k in f32. */
-IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const $X *a, const $B *b, irc_f32x16 *out) {
+IRC_INLINE void ${C}_rows(const int R, const ${C}_call *g, const $X *a, const $B *b, irc_f32x16 *out) {
     irc_f32x16 sum[4][2];
     IRC_FULL_UNROLL
     for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = (irc_f32x16){0};
@@ -29,7 +47,7 @@ IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const $X *a, const $B
             for (; k + 1 < stop; k += 2, at += $pair, x += 2 * g->a_col) {
                 IRC_FULL_UNROLL
                 for (int i = 0; i < $lines; i++) __builtin_prefetch(at + $far + i * $line);
-                ${S}_load_b(at, 1, even, odd);
+                ${C}_load_b(at, 1, even, odd);
                 IRC_FULL_UNROLL
                 for (int r = 0; r < R; r++) {
                     const float x0 = $VX(x[r * g->a_row]), x1 = $VX(x[r * g->a_row + g->a_col]);
@@ -41,7 +59,7 @@ IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const $X *a, const $B
                 }
             }
             if (k == stop) continue;
-            ${S}_load_b(at, 0, even, odd);
+            ${C}_load_b(at, 0, even, odd);
             IRC_FULL_UNROLL
             for (int r = 0; r < R; r++) {
                 part[r][0] += $VX(x[r * g->a_row]) * even[0];
@@ -64,29 +82,21 @@ IRC_INLINE void ${S}_rows(const int R, const ${S}_call *g, const $X *a, const $B
 
 /* Rows row to row1 of the panel at column col, in f32 throughout: few rows, or what f32 alone gets right (infinities,
  * NaN, sums near the largest float). */
-static void ${S}_exact(const ${S}_call *g, const ${S}_out *o, const $X *a, const $B *b, int64_t row, int64_t row1,
+static void ${C}_exact(const ${C}_call *g, const void *out, const $X *a, const $B *b, int64_t row, int64_t row1,
                        int64_t col) {
-    irc_f32x16 out[8];
+    irc_f32x16 block[8];
     for (int64_t rows = 4; row < row1; row += rows) {
         const $X *from = a + row * g->a_row;
         while (rows > row1 - row) rows /= 2;
-        if (rows == 4) ${S}_rows(4, g, from, b, out);
-        else if (rows == 2) ${S}_rows(2, g, from, b, out);
-        else ${S}_rows(1, g, from, b, out);
-        for (int64_t r = 0; r < rows; r++) {
-            for (int w = 0; w < 2 && col + 16 * w < g->n; w++) {
-                const int64_t at = col + 16 * w, part = g->n - at;
-                const irc_f32x16 y = ${S}_epilogue(o, out[2 * r + w], row + r, at, part);
-                $Y *const to = o->c + (row + r) * o->c_row + at;
-                if (part < 16) ${SY}_part(to, y, part);
-                else $SY(to, y);
-            }
-        }
+        if (rows == 4) ${C}_rows(4, g, from, b, block);
+        else if (rows == 2) ${C}_rows(2, g, from, b, block);
+        else ${C}_rows(1, g, from, b, block);
+        g->finish(out, (const float *)block, rows, row, col, 1);
     }
 }
 
 /* Panel p of a matrix B; the panels stand one after the other. */
-IRC_INLINE const $B *${S}_panel(const ${S}_call *g, const $B *b, int64_t p) { return b + p * ($panel_elements); }
+IRC_INLINE const $B *${C}_panel(const ${C}_call *g, const $B *b, int64_t p) { return b + p * ($panel_elements); }
 """
 
 LOAD_F32 = """/* Two rows of a panel; where not `both`, the first one. */
@@ -113,24 +123,66 @@ IRC_INLINE void ${S}_load_b(const uint16_t *b, const int both, irc_f32x16 *even,
     }
 }"""
 
+FINISH = """
+/* Rows of a block of 32 columns to C, through the epilogue; sums of the chunks before are added, unless these are the
+ * first ones.  Whether a sum was not finite: terms of an infinity cancel to NaN, so f32 must tell what it is. */
+static int ${S}_finish(const void *given, const float *block, int64_t rows, int64_t row, int64_t col, int first) {
+    const ${S}_out o = *(const ${S}_out *)given; /* stores do not change it */
+    const int64_t left = o.n - col;
+    $Y *to = o.c + row * o.c_row + col;
+    irc_f32x16 poison = {0};
+    if (left >= 32) {
+        for (int64_t i = 0; i < rows; i++, block += 32, to += o.c_row) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < 2; w++) {
+                irc_f32x16 x = irc_f32x16_load(block + 16 * w);
+                if (!first) x += $LY(to + 16 * w);
+                poison = irc_note(poison, x * 0.0f);
+                $SY(to + 16 * w, ${S}_epilogue(&o, x, row + i, col + 16 * w, 16));
+            }
+        }
+        return irc_any_nan(poison);
+    }
+    for (int64_t i = 0; i < rows; i++, block += 32, to += o.c_row) {
+        for (int w = 0; w < 2 && 16 * w < left; w++) {
+            const int64_t part = left - 16 * w;
+            irc_f32x16 x = irc_f32x16_load(block + 16 * w);
+            if (!first) x += ${LY}_part(to + 16 * w, part);
+            const irc_f32x16 y = ${S}_epilogue(&o, x, row + i, col + 16 * w, part);
+            poison = irc_note(poison, x * 0.0f);
+            if (part < 16) ${SY}_part(to + 16 * w, y, part);
+            else $SY(to + 16 * w, y);
+        }
+    }
+    return irc_any_nan(poison);
+}
+
+/* What that takes, of matrix i, j. */
+IRC_INLINE ${S}_out ${S}_at(const ${S}_args *g, int64_t i, int64_t j) {
+    ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
+    return o;
+}
+"""
+
 SKINNY = """
 /* Few rows: panels begin to end of one matrix. */
 static void ${S}_skinny_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+    const ${S}_args *g = given;
+    const ${C}_call call = {.n = g->n, .k = g->k, .a_row = g->a_row, .a_col = g->a_col, .finish = ${S}_finish};
     const int64_t panels = (g->n + 31) / 32;
     for (; begin < end; begin++) {
         const int64_t image = begin / panels, p = begin % panels, i = image / g->batch1, j = image % g->batch1;
-        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
-        const $B *b = ${S}_panel(g, g->b + i * g->b_batch0 + j * g->b_batch1, p);
-        ${S}_exact(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, 0, g->m, p * 32);
+        const ${S}_out o = ${S}_at(g, i, j);
+        const $B *b = ${C}_panel(&call, g->b + i * g->b_batch0 + j * g->b_batch1, p);
+        ${C}_exact(&call, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, 0, g->m, p * 32);
     }
 }
 """
 
 PACK = """
 /* Row tiles begin to end of the stripe: their chunks as terms.  Two tiles stand beside each other, a last one alone. */
-static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+static void ${C}_pack_part(void *given, int64_t begin, int64_t end) {
+    const ${C}_call *g = given;
     const int64_t chunks = g->chunk1 - g->chunk0, tile = g->height * 32;
     for (; begin < end; begin++) {
         const int64_t row = (g->tile0 + begin) * g->height, left = g->m - row;
@@ -167,8 +219,8 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 
 PACK_BF16 = """
 /* Row tiles begin to end of the stripe: their chunks.  Two tiles stand beside each other, a last one alone. */
-static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+static void ${C}_pack_part(void *given, int64_t begin, int64_t end) {
+    const ${C}_call *g = given;
     const int64_t chunks = g->chunk1 - g->chunk0, tile = g->height * 32;
     for (; begin < end; begin++) {
         const int64_t row = (g->tile0 + begin) * g->height, left = g->m - row;
@@ -191,59 +243,24 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 """
 
 PRODUCTS = """
-/* Rows of a block of 32 columns to C, as below. */
-IRC_INLINE irc_f32x16 ${S}_whole(const ${S}_out *given, const float *block, int64_t rows, int64_t row, int64_t col,
-                                 const int first, const int last) {
-    const ${S}_out o = *given; /* stores do not change it */
-    irc_f32x16 poison = {0};
-    $Y *to = o.c + row * o.c_row + col;
-    for (int64_t i = 0; i < rows; i++, block += 32, to += o.c_row) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < 2; w++) {
-            irc_f32x16 x = irc_f32x16_load(block + 16 * w);
-            if (!first) x += $LY(to + 16 * w);
-            if (last) {
-                poison = irc_note(poison, x * 0.0f);
-                x = ${S}_epilogue(&o, x, row + i, col + 16 * w, 16);
-            }
-            $SY(to + 16 * w, x);
-        }
-    }
-    return poison;
-}
-
-/* Rows of a block to C: sums of earlier chunks added, the epilogue applied when these are the last ones.  Whether a
- * sum was not finite: terms of an infinity cancel to NaN, so f32 must tell what it is. */
-static int ${S}_finish(const ${S}_out *o, const float *block, int64_t rows, int64_t row, int64_t col, int first,
-                       int last) {
-    const int64_t left = o->n - col;
-    irc_f32x16 poison = {0};
-    if (left >= 32) {
-        if (first && last) return irc_any_nan(${S}_whole(o, block, rows, row, col, 1, 1));
-        if (last) return irc_any_nan(${S}_whole(o, block, rows, row, col, 0, 1));
-        ${S}_whole(o, block, rows, row, col, first, 0);
-        return 0;
-    }
-    for (int64_t i = 0; i < rows; i++) {
+/* Rows of a block of 32 columns to C, where their sums stand until those of all chunks are there. */
+static void ${C}_keep(const ${C}_call *g, const float *block, int64_t rows, int64_t row, int64_t col) {
+    const int64_t left = g->n - col;
+    float *to = g->c + row * g->c_row + col;
+    for (int64_t i = 0; i < rows; i++, block += 32, to += g->c_row) {
         for (int w = 0; w < 2 && 16 * w < left; w++) {
             const int64_t part = left - 16 * w;
-            $Y *const to = o->c + (row + i) * o->c_row + col + 16 * w;
-            irc_f32x16 x = irc_f32x16_load(block + i * 32 + 16 * w);
-            if (!first) x += part < 16 ? ${LY}_part(to, part) : $LY(to);
-            if (last) {
-                poison = irc_note(poison, x * 0.0f);
-                x = ${S}_epilogue(o, x, row + i, col + 16 * w, part);
-            }
-            if (part < 16) ${SY}_part(to, x, part);
-            else $SY(to, x);
+            irc_f32x16 x = irc_f32x16_load(block + 16 * w);
+            if (g->chunk0 > 0) x += irc_f32x16_load_part(to + 16 * w, part);
+            if (part < 16) irc_f32x16_store_part(to + 16 * w, x, part);
+            else irc_f32x16_store(to + 16 * w, x);
         }
     }
-    return irc_any_nan(poison);
 }
 
 /* Blocks of two row tiles of a group with one panel of B, all packed chunks; meanwhile `next` comes nearer. */
-static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $X *a, const $B *stored, const uint16_t *b,
-                        float *out, int64_t block, int64_t end, int64_t col, const $B *next$meanwhile) {
+static void ${C}_blocks(const ${C}_call *g, const $B *stored, const uint16_t *b, float *out, int64_t block,
+                        int64_t end, int64_t col, const $B *next$meanwhile) {
     const int64_t chunks = g->chunk1 - g->chunk0, count = g->tile1 - g->tile0;
     const int first = g->chunk0 == 0, last = g->chunk1 * 32 >= g->k;
     const int64_t total = next ? chunks * $panel_lines : 0, places = (end - block) * $points;
@@ -255,50 +272,51 @@ static void ${S}_blocks(const ${S}_call *g, const ${S}_out *o, const $X *a, cons
         const int64_t fetched = done < total ? lines : 0;
         const int64_t high = two ? 2 * g->height : g->height, real = high < rows ? high : rows;
 $choose
-        if (${S}_finish(o, out, real, row, col, first, last)) ${S}_exact(g, o, a, stored, row, row + real, col);
+        if (!last) ${C}_keep(g, out, real, row, col);
+        else if (g->finish(g->out, out, real, row, col, first))
+            ${C}_exact(g, g->out, g->a, stored, row, row + real, col);
     }
 }
 
 /* Groups of rows x panels of columns, begin to end, of the stripe that is packed. */
-static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
+static void ${C}_part(void *given, char *own, int64_t begin, int64_t end) {
+    const ${C}_call *g = given;
     const int64_t panels = (g->n + 31) / 32, blocks = (g->tile1 - g->tile0 + 1) / 2;
-    ${S}_out o = {.c = g->c, .c_row = g->c_row, .n = g->n};$slots_here
 $begin$first    for (; begin < end; begin++) {
         const int64_t group = begin / panels, p = begin % panels;
-        const $B *const stored = ${S}_panel(g, g->b, p);
+        const $B *const stored = ${C}_panel(g, g->b, p);
         const $B *const next = $next + $chunk_start : 0;
 $operand
-        ${S}_blocks(g, &o, g->a, stored, b, (float *)own, blocks * group / g->groups,
+        ${C}_blocks(g, stored, b, (float *)own, blocks * group / g->groups,
                     blocks * (group + 1) / g->groups, p * 32, next$split);
     }
 $end}
 """
 
-NEXT = "p + 1 < panels && begin + 1 < end ? ${S}_panel(g, g->b, p + 1)"
+NEXT = "p + 1 < panels && begin + 1 < end ? ${C}_panel(g, g->b, p + 1)"
 
 # Where B is split: while a panel is multiplied, the next one is split and the one after it fetched.
 SPLIT_FIRST = """    uint16_t *const even = (uint16_t *)(own + 4096);
     uint16_t *const terms[2] = {even, even + (g->chunk1 - g->chunk0) * 3072};
-    irc_splitting split = ${S}_split(g, begin % panels, terms[begin % 2]);
+    irc_splitting split = ${C}_split(g, begin % panels, terms[begin % 2]);
 """
 
 SPLIT_OPERAND = """        const uint16_t *const b = terms[begin % 2];
         irc_split_pairs(&split, split.end); /* all of the first panel; others are done */
-        if (begin + 1 < end) split = ${S}_split(g, (begin + 1) % panels, terms[(begin + 1) % 2]);"""
+        if (begin + 1 < end) split = ${C}_split(g, (begin + 1) % panels, terms[(begin + 1) % 2]);"""
 
-SPLIT_NEXT = "begin + 2 < end ? ${S}_panel(g, g->b, (begin + 2) % panels)"
+SPLIT_NEXT = "begin + 2 < end ? ${C}_panel(g, g->b, (begin + 2) % panels)"
 
 SPLIT = """
 /* The packed chunks of panel p are to be split. */
-IRC_INLINE irc_splitting ${S}_split(const ${S}_call *g, int64_t p, uint16_t *to) {
-    return irc_split_later(${S}_panel(g, g->b, p), g->chunk0, g->chunk1, to);
+IRC_INLINE irc_splitting ${C}_split(const ${C}_call *g, int64_t p, uint16_t *to) {
+    return irc_split_later(${C}_panel(g, g->b, p), g->chunk0, g->chunk1, to);
 }
 """
 
 MATRIX = """
 /* One matrix: stripes of rows x blocks of k are packed, then multiplied by all panels of B. */
-static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
+static void ${C}_matrix(${C}_call *g, const irc_pool *pool) {
     const int64_t tiles = (g->m + 15) / 16, chunks = (g->k + 31) / 32, panels = (g->n + 31) / 32;
     g->height = (g->m + tiles - 1) / tiles;
     g->tiles = (g->m + g->height - 1) / g->height;
@@ -315,11 +333,11 @@ static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
         do {
             g->chunk1 = chunks - g->chunk0 < step ? chunks : g->chunk0 + step;
             if (alone) {
-                ${packed}${S}_pack_part(g, 0, g->tile1 - g->tile0);
-                ${S}_part(g, g->own, 0, g->groups * panels);
+                ${packed}${C}_pack_part(g, 0, g->tile1 - g->tile0);
+                ${C}_part(g, g->own, 0, g->groups * panels);
             } else {
-                ${packed}pool->parallel_for(pool->self, g->tile1 - g->tile0, ${S}_pack_part, g);
-                irc_divide(pool, g->groups * panels, ${S}_part, g, g->own, g->own_bytes, g->owners);
+                ${packed}pool->parallel_for(pool->self, g->tile1 - g->tile0, ${C}_pack_part, g);
+                irc_divide(pool, g->groups * panels, ${C}_part, g, g->own, g->own_bytes, g->owners);
             }
             g->chunk0 = g->chunk1;
         } while (g->chunk0 < chunks);
@@ -329,25 +347,26 @@ static void ${S}_matrix(${S}_call *g, const irc_pool *pool) {
 
 ENTRY = """
 void $S($parameters) {
-    ${S}_call whole = {$assigned};
-    if (g->m <= 0 || g->n <= 0) return;$set_direct
+    if (g->m <= 0 || g->n <= 0) return;
 $body}
 """
 
 ENTRY_SKINNY = """    const int64_t panels = g->batch0 * g->batch1 * ((g->n + 31) / 32);
     const double work = (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k;
     const int alone = !pool || work < $skinny_worthwhile;
-$only    if (alone || panels < 2) ${S}_skinny_part(&whole, 0, panels);
-    else pool->parallel_for(pool->self, panels, ${S}_skinny_part, &whole);
+$only    if (alone || panels < 2) ${S}_skinny_part((void *)g, 0, panels);
+    else pool->parallel_for(pool->self, panels, ${S}_skinny_part, (void *)g);
 """
 
-ENTRY_MATRIX = """    for (int64_t i = 0; i < g->batch0; i++) {
+ENTRY_MATRIX = """$table    for (int64_t i = 0; i < g->batch0; i++) {
         for (int64_t j = 0; j < g->batch1; j++) {
-            ${S}_call call = whole;
-            call.a += i * g->a_batch0 + j * g->a_batch1;
-            call.b += i * g->b_batch0 + j * g->b_batch1;
-            call.c += i * g->c_batch0 + j * g->c_batch1;$slot_moves
-            ${S}_matrix(&call, pool);
+            const ${S}_out o = ${S}_at(g, i, j);
+            ${C}_call call = {.a = g->a + i * g->a_batch0 + j * g->a_batch1,
+                              .b = g->b + i * g->b_batch0 + j * g->b_batch1, .scratch = g->scratch, .m = g->m,
+                              .n = g->n, .k = g->k, .a_row = g->a_row, .a_col = g->a_col, .own = g->own,
+                              .own_bytes = g->own_bytes, .owners = g->owners, .out = &o,
+                              .finish = ${S}_finish$further};
+            ${C}_matrix(&call, pool);
         }
     }
 """
