@@ -21,10 +21,11 @@ from irc.ir.dim import Dim
 from irc.ir.types import f32, u8
 from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, piece, symbol, tile_body
+from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import names, prelude
 from irc.kernels.gemm.narrow import AHEAD, NarrowGemmKernel
 from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.vector.lanes import folds
 
 WORD = 32
 """Bits of a word."""
@@ -83,12 +84,12 @@ IRC_INLINE int64_t ${S}_pitch(int64_t k) { return ${S}_words(k) * $per + ${S}_bl
 
 /* A row of A as it meets words of B, then the sums of its blocks. Whether all are finite. */
 static int ${S}_row(const ${S}_args *g, const float *a, float *to) {
-    static const float power[$per] = {$powers};
+    static const float power[$pattern] = {$powers};
     const int64_t whole = ${S}_words(g->k) * $per;
     float check = 0;
     for (int64_t k = 0; k < whole; k += $block) {
         const int64_t end = k + $block < whole ? k + $block : whole;
-        float sums[$per] = {0};
+        float sums[$per] = {0};$in_vectors
         for (int64_t i = k; i < end; i += $per)
             for (int j = 0; j < $per; j++) {
                 const float x = i + j < g->k ? a[(i + j) * g->a_col] : 0;
@@ -145,6 +146,24 @@ void $S($parameters) {
     ${S}_divide(pool, g);
 }
 """
+
+_IN_VECTORS = """
+        if (g->a_col == 1 && k + $block <= g->k) {
+            $V acc[$across] = {{0}};
+            for (int64_t i = k; i < end; i += $across * $L) {
+                IRC_FULL_UNROLL
+                for (int w = 0; w < $across; w++) {
+                    const $V x = ${V}_load(a + i + w * $L);
+                    ${V}_store(to + i + w * $L, x * ${V}_load(power + w * $L % $pattern));
+                    acc[w] += x;
+                }
+            }
+            IRC_FULL_UNROLL
+            for (int w = 1; w < $across; w++) acc[0] += acc[w];
+            to[whole + k / $block] = ${V}_sum_all(acc[0])[0];
+            check += to[whole + k / $block] * 0;
+            continue;
+        }"""
 
 
 @kernel
@@ -231,6 +250,8 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
         zeros = f"\n        const unsigned char *const zeros = b + {t.panel * 4};"
         load = f"*(const {body}_bytes *)(zeros + w * {t.lanes})"
         zero = f",\n                     z = __builtin_convertvector({load}, {names(t)['V']})"
+        powers = [*(f"{2.0 ** -(narrow.bits * j)!r}f" for j in range(self._per - 1)), "1.0f"]
+        across = next((v for v in (4, 2, 1) if narrow.block % (v * t.lanes) == 0), 0)
         given = names(t) | {
             "S": s,
             "body": body,
@@ -249,11 +270,15 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
             "zero_at": f"b[{t.panel * 4} + col]" if narrow.zeros else f"{self._middle}.0f",
             "zeros": zeros if narrow.zeros else "",
             "zero": zero if narrow.zeros else "",
-            "powers": ", ".join(f"{2.0 ** -(narrow.bits * j)!r}f" for j in range(self._per - 1)) + ", 1.0f",
+            "pattern": max(self._per, t.lanes),
+            "powers": ", ".join((powers * t.lanes)[: max(self._per, t.lanes)]),
+            "across": across,
             "table": self.table(body),
         }
+        given["in_vectors"] = fill(_IN_VECTORS, **given) if across else ""
         return [
             prelude(t, self.epilogue),
+            folds(t.lanes, f32),
             tile_body(f"{body}_bytes", _BYTES, **given) if narrow.zeros else "",
             *(piece("IRC_TILE_${body}_$R", _TILE, **given, R=r) for r in self.heights),
             self.stored_and_divided(given, _BODY, _ENTRY),
