@@ -453,6 +453,7 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
         isa.has_vectors,
         c_compiler.compiler_name(options.target),
         threads,
+        target.fma == 2 and not target.sets,
     )
     manifest["weights"] = wanted.file(files.WEIGHTS)
     if options.profile:

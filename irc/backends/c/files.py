@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from irc.backends.c import prelude
+from irc.backends.c import prelude, wide_loops
 from irc.backends.c.data import ALIGNMENT, ELEMENTS, Weights
 from irc.backends.c.entry_points import entry_points
 from irc.backends.c.expr import MATH, PREDICATES
@@ -51,7 +51,8 @@ class EmitOptions:
     `<stem>_kernels_0.c` (None: model.c, kernels_0.c).  weights: "file" for weights.bin, "embed" for one C file with the
     data in it.  target: the compiler's flags for the processor, which the files state.  profile: P_run notes the time
     around every function (P_profile).  vectors: whether the processor has some; compiler: what the Makefile calls;
-    threads: whether there may be some, and irc_rt.c.  With a `stem` comes what one needs to build the folder."""
+    threads: whether there may be some, and irc_rt.c; wide: whether a core multiplies and adds two vectors of 512 bits a
+    cycle.  With a `stem` comes what one needs to build the folder."""
 
     prefix: str | None = None
     stem: str | None = None
@@ -61,6 +62,7 @@ class EmitOptions:
     vectors: bool = True
     compiler: str = "cc"
     threads: bool = True
+    wide: bool = False
 
     @property
     def main(self) -> str:
@@ -227,7 +229,7 @@ def _flags(kernels: bool, options: EmitOptions) -> str:
 
 def _macros(groups: list[Signature]) -> str:
     used = any("IRC_SIMD" in g.text or "IRC_LANES" in g.text for g in groups)
-    return _MACROS if used else ""
+    return (_MACROS if used else "") + (wide_loops.MACRO if any("IRC_WIDE" in g.text for g in groups) else "")
 
 
 def _helpers(groups: list[Signature], more: Iterable[str]) -> str:
@@ -274,7 +276,7 @@ def _unit(program: Program, prefix: CName, options: EmitOptions) -> Unit:
     symbols: dict[str, CName] = {}
     for s in (*program.symbols, *(size.symbol.name for size in program.sizes)):
         symbols[s] = names.of_model(stem(s), numbered="?" in s)
-    return Unit(prefix, symbols, names, options.threads, options.vectors)
+    return Unit(prefix, symbols, names, options.threads, options.vectors, options.wide)
 
 
 def _aliased(buffers: Sequence[Buffer], program: Program, plan: MemoryPlan) -> set[Buffer]:

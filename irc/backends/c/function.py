@@ -17,6 +17,7 @@ from irc.backends.c.names import Names, stem
 from irc.backends.c.sizes import dim_text, upper_bound
 from irc.backends.c.text import CComment, CName, block_comment, cut
 from irc.backends.c.types import register, storage
+from irc.backends.c.wide_loops import wide
 from irc.expr import Bin, Const, Expr, Load, Size, Var
 from irc.ir.dim import INF, Dim
 from irc.ir.types import i64
@@ -58,7 +59,7 @@ class Kernel(Protocol):
 class Unit:
     """What the functions of a program share; `helpers` and `functions` are those of the function being printed.
 
-    `threads`: whether loops are divided among those of a pool.  `vectors`: whether the processor has some.
+    `threads`: whether loops are divided among those of a pool.  `vectors`: whether there are some; `wide`: of 512 bits.
 
     `sizes` are all that the functions compute, `counts` those of them that are taken to be at most LARGEST_INDEX:
     P_check has to see to both.
@@ -69,6 +70,7 @@ class Unit:
     names: Names
     threads: bool = True
     vectors: bool = True
+    wide: bool = False
     helpers: set[str] = field(default_factory=set[str])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
     functions: list[str] = field(default_factory=list[str])
@@ -367,7 +369,7 @@ class Frame:
         child.serial(s, "begin", "end")
         fields = list(child.fields())
         text = self.print.text(s.extent)
-        child.emit_part(part, fields)
+        child.emit_part(part, fields, [s])
         self.pool = True
         worth = "1" if work is None or work.is_const else f"{self.size(work)} >= {PARALLEL_WORK}"
         args = self.names.own("args", numbered=True)
@@ -399,13 +401,13 @@ class Frame:
         keyword = "restrict " if restrict and root not in self.aliased else ""
         return f"{const}{storage(root.dtype)} *{keyword}"
 
-    def emit_part(self, part: CName, fields: list[tuple[str, CName]]) -> None:
+    def emit_part(self, part: CName, fields: list[tuple[str, CName]], body: list[Stmt]) -> None:
         members = " ".join(f"{t}{'' if t.endswith('*') else ' '}{n};" for t, n in fields)
         out = self.unit.functions
         if fields:
             out.append(f"typedef struct {{ {members} }} {part}_args;\n")
-        own = "char *own, " if self.owned else ""
-        head = [f"static void {part}(void *arg, {own}int64_t begin, int64_t end) {{"]
+        own, whole = "char *own, " if self.owned else "", wide(body) if self.unit.wide else ""
+        head = [f"{whole}static void {part}(void *arg, {own}int64_t begin, int64_t end) {{"]
         if not fields:
             head.append("    (void)arg;")
         else:
