@@ -105,8 +105,9 @@ SPAN, SPAN_STRIDED = (7.0, 0.06), (8.0, 0.32)
 """Cycles to gather pixels of a row and a channel, side by side or with a stride: of a run of them, and of each one."""
 CONFIGURE: Mapping[Unit, float] = {"amx": 2000.0, "dot": 500.0}
 """Cycles of a call besides: to configure the units' tiles, and until they run at full rate."""
-BLOCK, BLOCK_APART = 180.0, 600.0
-"""Cycles to hand a block of 32 × 32 results to the epilogue; of a convolution on AMX, whose pixels stand apart."""
+BLOCK, BLOCK_OF_TILES, BLOCK_APART = 180.0, 450.0, 600.0
+"""Cycles to hand a block of 32 × 32 results to the epilogue; from tiles, whose products wait where its stores do; and
+of a convolution on AMX, whose pixels stand apart."""
 STRIP_BEGUN = 270.0
 """Cycles that a strip of a convolution on AMX costs besides."""
 ONE_COLUMN, HOPPING = 0.75, 1.13

@@ -24,7 +24,16 @@ from irc.expr import Expr, constant_of
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, u16
 from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import BLOCK, CONFIGURE, SPLIT_PRODUCTS, SPLITTING, SPLITTING_B, costs_of, unit_of
+from irc.kernels.core.costs import (
+    BLOCK,
+    BLOCK_OF_TILES,
+    CONFIGURE,
+    SPLIT_PRODUCTS,
+    SPLITTING,
+    SPLITTING_B,
+    costs_of,
+    unit_of,
+)
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import AVX512, Isa
 from irc.kernels.core.problem import likely
@@ -43,6 +52,7 @@ PANEL_TILES = 72  # row tiles × terms of a chunk, so that a panel of B, split, 
 STRIPE = 1024  # tiles of A packed at a time (1 MiB), unless that is fewer than
 LEAST_TILES = 16  # row tiles: B is read, and split, once for each stripe
 TASKS = 12  # pieces of a stripe, if its panels are fewer
+GROUP_BLOCKS = 6  # blocks of rows for which threads split B again, if there are some such groups
 WORTHWHILE = 5_000_000  # tile products below which one thread does all
 SKINNY_WORTHWHILE = 100_000  # the same of products in f32
 SHORT = 8  # chunks of a sum up to which vectors apply the epilogue in registers; it is nothing beside longer ones
@@ -95,7 +105,8 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         cycles = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
         cycles += m * k * SPLITTING[self.terms] + n * k * SPLITTING_B[self.terms] * -(-m // 256)
         cycles += problem.streamed * problem.dtype.itemsize / costs_of(AVX512).stream
-        return likely(problem.count) * (cycles + CONFIGURE[self.unit] + BLOCK * -(-m // 32) * -(-n // PANEL))
+        block = BLOCK_OF_TILES if self.unit == "amx" else BLOCK
+        return likely(problem.count) * (cycles + CONFIGURE[self.unit] + block * -(-m // 32) * -(-n // PANEL))
 
     @property
     def label(self) -> str:
@@ -405,6 +416,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
             "stripe": STRIPE,
             "least_tiles": LEAST_TILES,
             "tasks": TASKS,
+            "group_blocks": GROUP_BLOCKS,
             "passes": len(bf16_terms.ORDER[t]),
             "begin": bf16_terms.BEGIN[self.unit].format(rows="g->height"),
             "end": bf16_terms.END[self.unit],

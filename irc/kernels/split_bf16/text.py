@@ -315,6 +315,17 @@ IRC_INLINE irc_splitting ${C}_split(const ${C}_call *g, int64_t p, uint16_t *to)
 """
 
 MATRIX = """
+/* Groups of rows begin to end: packed by who multiplies them, whose cache they are in. */
+static void ${C}_groups(void *given, char *own, int64_t begin, int64_t end) {
+    const ${C}_call *g = given;
+    const int64_t panels = (g->n + 31) / 32, count = g->tile1 - g->tile0, blocks = (count + 1) / 2;
+    for (; begin < end; begin++) {
+        const int64_t stop = blocks * (begin + 1) / g->groups * 2;
+        ${packed}${C}_pack_part(given, blocks * begin / g->groups * 2, stop < count ? stop : count);
+        ${C}_part(given, own, begin * panels, (begin + 1) * panels);
+    }
+}
+
 /* One matrix: stripes of rows x blocks of k are packed, then multiplied by all panels of B. */
 static void ${C}_matrix(${C}_call *g, const irc_pool *pool) {
     const int64_t tiles = (g->m + 15) / 16, chunks = (g->k + 31) / 32, panels = (g->n + 31) / 32;
@@ -328,13 +339,17 @@ static void ${C}_matrix(${C}_call *g, const irc_pool *pool) {
     for (g->tile0 = 0; g->tile0 < g->tiles; g->tile0 = g->tile1) {
         g->tile1 = g->tiles - g->tile0 < per ? g->tiles : g->tile0 + per;
         const int64_t blocks = (g->tile1 - g->tile0 + 1) / 2, wanted = ($tasks + panels - 1) / panels;
-        g->groups = alone ? 1 : wanted < blocks ? wanted : blocks;
+        const int64_t high = blocks / $group_blocks < $tasks ? blocks / $group_blocks / 2 * 2 : $tasks;
+        const int by_rows = !alone && high >= 4;
+        g->groups = alone ? 1 : by_rows ? high : wanted < blocks ? wanted : blocks;
         g->chunk0 = 0;
         do {
             g->chunk1 = chunks - g->chunk0 < step ? chunks : g->chunk0 + step;
             if (alone) {
                 ${packed}${C}_pack_part(g, 0, g->tile1 - g->tile0);
                 ${C}_part(g, g->own, 0, g->groups * panels);
+            } else if (by_rows) {
+                irc_divide(pool, g->groups, ${C}_groups, g, g->own, g->own_bytes, g->owners);
             } else {
                 ${packed}pool->parallel_for(pool->self, g->tile1 - g->tile0, ${C}_pack_part, g);
                 irc_divide(pool, g->groups * panels, ${C}_part, g, g->own, g->own_bytes, g->owners);
