@@ -23,7 +23,7 @@ from irc.expr import Const, Expr, IndexFunction, Tensor
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, f32, f64, i64
-from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.conv.problem import ConvProblem, Layout
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -138,22 +138,31 @@ def _cycles(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> fl
         if isinstance(source.op, Interleave | Slice):
             total += MOVED * likely(product(value.shape))
         if isinstance(source.op, Conv):
-            x, w, *_ = source.operands
-            (_, channels, *_), (outputs, _, *window) = x.shape, w.shape
-            flat = len(window) == 1
-            problem = ConvProblem.contiguous(
-                "nhwc" if last else "nchw",
-                plain(value.dtype),
-                int(channels),
-                int(outputs),
-                (1, value.shape[2]) if flat else (value.shape[2], value.shape[3]),
-                (1, int(window[0])) if flat else (int(window[0]), int(window[1])),
-                groups=source.op.group,
-                precision=precision,
-            )
-            cheapest = next(iter(candidates(problem, isa).values()), None)
-            total += math.inf if cheapest is None else likely(value.shape[0]) * cheapest.cycles(problem)
+            x, *_ = source.operands
+            moved = MOVED * (likely(product(x.shape)) + likely(product(value.shape)))
+            turned = _conv_cycles(source, "nhwc", isa, precision)
+            total += turned if last else min(turned + moved, _conv_cycles(source, "nchw", isa, precision))
     return total
+
+
+def _conv_cycles(node: Node, layout: Layout, isa: Isa, precision: str) -> float:
+    """Estimate the cycles of the cheapest kernel for a Conv in a layout; infinity if there is none."""
+    assert isinstance(node.op, Conv)
+    (x, w, *_), y = node.operands, node.outputs[0]
+    window = [int(k) for k in w.shape[2:]]
+    result, taps = (y.shape[2:], window) if len(window) > 1 else ((Dim.of(1), y.shape[2]), [1, *window])
+    problem = ConvProblem.contiguous(
+        layout,
+        plain(y.dtype),
+        int(x.shape[1]),
+        int(w.shape[0]),
+        (result[0], result[1]),
+        (taps[0], taps[1]),
+        groups=node.op.group,
+        precision=precision,
+    )
+    cheapest = next(iter(candidates(problem, isa).values()), None)
+    return math.inf if cheapest is None else likely(y.shape[0]) * cheapest.cycles(problem)
 
 
 def _followers(graph: Graph, value: Value) -> list[Node]:
@@ -197,12 +206,15 @@ def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
     small = _OfSmallPlanes(b, node, after, strides, begin)
     if small.is_product():
         return small.product()
-    if small.worth(taps):
-        return small.remainders()
     around = tuple(t - 1 for t in taps)
+    pads = _pads(x, out, begin, around) if set(strides) == {1} else {}
+    if not pads and small.worth(taps):
+        return small.remainders()
     weights, times = _weights(graph, w, op.group, strides, taps), int(np.prod(strides))
     if bias is not None and bias.const is not None:
         bias = b.const(_spread(bias.const.array, op.group, times), bias.dtype)
+    if pads:
+        return _followed(b, node, after, b.Conv(x, weights, bias, **pads, group=op.group))
     y = b.Conv(x, weights, bias, pads_begin=around, pads_end=around, group=op.group)
     y = _followed(b, node, after, y)
     if times > 1:
@@ -211,6 +223,18 @@ def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
         if p or o != r:
             y = b.Slice(y, b.dims([p]), b.dims([o + p]), b.dims([axis]))
     return y
+
+
+def _pads(x: Value, out: Sequence[Dim], begin: Sequence[int], around: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """Find the padding with which a Conv of stride 1 has just the results of a ConvTranspose; empty if there is none.
+
+    begin: the padding of that one.  around: each axis of the window, less 1.
+    """
+    ahead = tuple(a - p for a, p in zip(around, begin, strict=True))
+    behind = [o - n + a - b for o, n, a, b in zip(out[2:], x.shape[2:], around, ahead, strict=True)]
+    if min(ahead, default=0) < 0 or not all(d.is_const and int(d) >= 0 for d in behind):
+        return {}
+    return {"pads_begin": ahead, "pads_end": tuple(int(d) for d in behind)}
 
 
 def _followed(b: Builder, node: Node, after: list[Node], y: Value) -> Value:

@@ -1,0 +1,42 @@
+"""ConvTranspose of stride 1 as one Conv."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.layout import transposed_conv
+from irc.opdef.builder import evaluate
+from irc.ops.conv import Conv
+from tests.support.lowering import graph_of, random
+
+# window, pads in front, pads behind, groups, and whether a Conv has just these results
+CASES = {
+    "padded as it was": ((3, 3), (1, 1), (1, 1), 1, True),
+    "no padding": ((3, 5), (0, 0), (0, 0), 1, True),
+    "other padding behind": ((4, 3), (0, 2), (2, 1), 2, True),
+    "more padding than the window has neighbours": ((2, 2), (2, 0), (0, 0), 1, False),
+    "volume": ((3, 2, 2), (1, 1, 0), (1, 0, 1), 1, True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_stride_1_is_one_convolution(name: str) -> None:
+    window, begin, end, groups, one = CASES[name]
+    weights = random(4, 6 // groups, *window)
+
+    def build(b: Any, x: Any) -> Any:
+        y = b.ConvTranspose(x, weights, random(6), pads_begin=begin, pads_end=end, group=groups)
+        return b.Relu(y)
+
+    x = random(2, 4, 9, 7, 5)[(..., *[0] * (3 - len(window)))]
+    graph = graph_of(build, x)
+    feeds = {graph.inputs[0]: x}
+    wanted = evaluate(graph, feeds)
+    assert transposed_conv.run(graph) == 1
+    kinds = [type(node.op) for node in graph.nodes]
+    assert Conv in kinds
+    assert (len(kinds) == 2) == one  # a Conv and Relu
+    np.testing.assert_allclose(evaluate(graph, feeds)[0], wanted[0], rtol=1e-5, atol=1e-5)
