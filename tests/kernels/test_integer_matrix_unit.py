@@ -84,9 +84,10 @@ PROBLEMS: dict[str, IntegerConvProblem] = {
     "in place": conv_of((8, 9), (66, 40), (1, 1), stored=i32, batch=2),
     "a line": conv_of((1, 50), (10, 20), (1, 5), strides=(1, 2)),
     "wide padding": conv_of((3, 4), (8, 8), (3, 3), 5),
-    "tasks of rows": product_of(330, 70, 80, u8, False),
-    "tasks of columns": product_of(40, 130, 330, i8, True),
+    "tasks of rows": product_of(530, 70, 80, u8, False),
+    "tasks of columns": product_of(40, 130, 690, i8, True),
     "tasks of images": conv_of((17, 16), (40, 50), (3, 3), 1, batch=2),
+    "tasks of copies": conv_of((40, 41), (64, 16), (3, 3), 1, batch=2),
 }
 
 

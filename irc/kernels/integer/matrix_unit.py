@@ -42,8 +42,10 @@ CHUNK = 64
 """Neighbours that one instruction adds up."""
 TASKS = 8
 """Tasks for several threads, at least."""
-WORTHWHILE = 1_500_000
-"""Products below which one thread does all."""
+WORTHWHILE = 24_000
+"""Cycles of all blocks, about, below which one thread does them."""
+COPIED_ALONE = 128 << 10
+"""Bytes below which one thread copies the input."""
 STRIP = 1 << 20
 """Bytes of the input and of results in a task, about: all panels of weights meet them in the second cache."""
 OWN = 8192 + 2048 + 64
@@ -149,7 +151,10 @@ class MatrixUnitConvKernel(WindowsOfBytes):
         whole = Tile(self.isa, f32, TILE_ROWS, 2)
         given: dict[str, Any] = self.given(whole) | {
             "zero": "*g->zero" if self.zeroed else "0",
-            "worthwhile": f"{WORTHWHILE:.0f}.0",
+            "worthwhile": WORTHWHILE,
+            "chunk_cycles": round(4 * BYTE_TILE),
+            "block_cycles": round(BYTE_BLOCK + 64 * FINISH[self.stored]),
+            "copied_alone": COPIED_ALONE,
             "least": TASKS,
             "strip": STRIP,
             "itemsize": self.stored.itemsize,

@@ -314,8 +314,8 @@ $layout
     w.tasks_across = 1;
     w.tasks_down = (input + $strip - 1) / $strip;
     if (w.tasks_down > w.blocks) w.tasks_down = w.blocks;
-    const double work = (double)apart * (double)pixels * (double)g->oc * (double)(run * columns * g->kh);
-    const int alone = !pool || work < $worthwhile;
+    const int64_t cycles = apart * w.blocks * panels * ($chunk_cycles * w.chunks + $block_cycles);
+    const int alone = !pool || cycles < $worthwhile;
     if (!alone) {
         int64_t *const more[] = {w.heavy ? &w.tasks_across : &w.tasks_down, w.heavy ? &w.tasks_down : &w.tasks_across};
         const int64_t most[] = {w.heavy ? panels : w.blocks, w.heavy ? w.blocks : panels};
@@ -331,7 +331,7 @@ $layout
 """
 
 COPY_ALL = """
-    if (alone) ${S}_copy(&w, 0, g->batch * w.phases * w.tall);
+    if (alone || g->batch * w.image < $copied_alone) ${S}_copy(&w, 0, g->batch * w.phases * w.tall);
     else pool->parallel_for(pool->self, g->batch * w.phases * w.tall, ${S}_copy, &w);"""
 
 WHERE_IT_STANDS = """\
