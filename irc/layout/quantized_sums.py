@@ -131,7 +131,7 @@ def _joined(graph: Graph, last: Node) -> bool:
         return False
     xs, scales, zeros = zip(*(_parameters(node) for node in found.terms), strict=True)
     scales = tuple(float(np.float32(s / by)) for s in scales)
-    if any(x.shape != out.shape for x in xs) or sum(abs(s) * 512 for s in scales) > MOST:
+    if any(x.shape != out.shape for x in xs) or not sum(abs(s) * 512 for s in scales) <= MOST:  # nor NaN
         return False
     bounds = tuple(float(np.float32(b / by)) for b in found.bounds)
     b = Builder(graph, last.name or last.op.name, last.loc)

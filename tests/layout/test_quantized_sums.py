@@ -121,3 +121,13 @@ def test_reference_is_what_was_there() -> None:
     x, y = np.arange(200, dtype=np.uint8), np.arange(200, dtype=np.uint8)[::-1]
     wanted = np.rint(((x - 7.0) * 0.5 + (y - 20.0) * 0.25).clip(0, 100)) + 11
     np.testing.assert_array_equal(op.reference(x, y), wanted)
+
+
+@pytest.mark.parametrize("scale", [np.nan, np.inf, 1e30])
+def test_what_does_not_fit_into_32_bits_is_not_joined(scale: float) -> None:
+    model = model_of(RELU)
+    (initial,) = (t for t in model.graph.initializer if t.name == "xs")
+    initial.CopyFrom(onnx.numpy_helper.from_array(np.asarray(np.float32(scale)), "xs"))
+    graph = graph_of(model)
+    quantized_sums.run(graph, AVX512)
+    assert not any(isinstance(n.op, SumOfBytes) for n in graph.nodes)
