@@ -108,6 +108,10 @@ CONFIGURE: Mapping[Unit, float] = {"amx": 2000.0, "dot": 500.0}
 BLOCK, BLOCK_OF_TILES, BLOCK_APART = 180.0, 450.0, 600.0
 """Cycles to hand a block of 32 × 32 results to the epilogue; from tiles, whose products wait where its stores do; and
 of a convolution on AMX, whose pixels stand apart."""
+SHARED, STORED_APART = 3.0, 1.0
+"""Cycles of a product from three terms on AMX besides, an element of A and of C, where threads divide columns: they
+read what another one packed, and who reads C finds half of each row in another core's cache.  An artefact does not know
+how many threads it will have, so they count in any case.  With fewer terms not measured."""
 STRIP_BEGUN = 270.0
 """Cycles that a strip of a convolution on AMX costs besides."""
 ONE_COLUMN, HOPPING = 0.75, 1.13

@@ -28,9 +28,11 @@ from irc.kernels.core.costs import (
     BLOCK,
     BLOCK_OF_TILES,
     CONFIGURE,
+    SHARED,
     SPLIT_PRODUCTS,
     SPLITTING,
     SPLITTING_B,
+    STORED_APART,
     costs_of,
     unit_of,
 )
@@ -52,7 +54,7 @@ PANEL_TILES = 72  # row tiles × terms of a chunk, so that a panel of B, split, 
 STRIPE = 1024  # tiles of A packed at a time (1 MiB), unless that is fewer than
 LEAST_TILES = 16  # row tiles: B is read, and split, once for each stripe
 TASKS = 12  # pieces of a stripe, if its panels are fewer
-GROUP_BLOCKS = 6  # blocks of rows for which threads split B again, if there are some such groups
+GROUP_BLOCKS = 6  # blocks of 32 rows for which threads split B again, if there are some such groups
 WORTHWHILE = 5_000_000  # tile products below which one thread does all
 SKINNY_WORTHWHILE = 100_000  # the same of products in f32
 SHORT = 8  # chunks of a sum up to which vectors apply the epilogue in registers; it is nothing beside longer ones
@@ -105,6 +107,8 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         cycles = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
         cycles += m * k * SPLITTING[self.terms] + n * k * SPLITTING_B[self.terms] * -(-m // 256)
         cycles += problem.streamed * problem.dtype.itemsize / costs_of(AVX512).stream
+        if self.terms == 3 and m < 2 * GROUP_BLOCKS * PANEL:
+            cycles += m * k * SHARED + m * n * STORED_APART
         block = BLOCK_OF_TILES if self.unit == "amx" else BLOCK
         return likely(problem.count) * (cycles + CONFIGURE[self.unit] + block * -(-m // 32) * -(-n // PANEL))
 
