@@ -21,7 +21,6 @@ import numpy as np
 
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, i8
-from irc.kernels.conv.reference import convolve
 from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
@@ -152,12 +151,7 @@ class IntegerConvKernel(WindowsOfBytes):
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         own, w = self._unpack(reads[1], sizes)
-        zero = int(reads[2][0]) if self.zeroed else 0
-        x = reads[0].astype(np.int64) - zero
-        slots = reads[3 if self.zeroed else 2 :]
-        strides, dilations = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
-        w, groups, operands = w.astype(np.int64), sizes["groups"], [x, reads[1], *slots]
-        convolve("nhwc", w, groups, strides, dilations, self.epilogue, operands, writes, sizes, own, self.rounded)
+        self.convolve(w, own, reads, writes, sizes)
 
     # ---------------------------------------------------------------------------------- C
     @cached_property

@@ -19,7 +19,6 @@ import numpy as np
 
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, i8, i32
-from irc.kernels.conv.reference import convolve
 from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
@@ -306,11 +305,9 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
             rows[c : c + self.lanes] = vector.transpose(1, 0, 2)
         word = BytesTile(self.isa, self.unit, 1, 1).word
         body = np.ascontiguousarray(rows[:, 2:]).view(word).reshape(channels, kh, groups, joint, step)
-        w = body[:, :, :, 0].reshape(channels, 1, kh, groups * step)[..., :kw].astype(np.int64)
+        w = body[:, :, :, 0].reshape(channels, 1, kh, groups * step)[..., :kw]
         own = np.ascontiguousarray(rows[:, 1]).view(np.int32).reshape(-1)
-        x = reads[0].astype(np.int64) - (int(reads[2][0]) if self.zeroed else 0)
-        operands = [x, reads[1], *reads[3 if self.zeroed else 2 :]]
-        convolve("nhwc", w, channels, strides, dilations, self.epilogue, operands, writes, sizes, own, self.rounded)
+        self.convolve(w, own, reads, writes, sizes)
 
     # ---------------------------------------------------------------------------------- C
     @cached_property

@@ -23,7 +23,6 @@ import numpy as np
 
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, i8, i32
-from irc.kernels.conv.reference import convolve
 from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.costs import BYTE_BLOCK, BYTE_CALL, BYTE_ROW, BYTE_TILE, BYTES_COPIED, BYTES_COPIED_ALONE
 from irc.kernels.core.epilogue import Epilogue
@@ -120,12 +119,7 @@ class MatrixUnitConvKernel(WindowsOfBytes):
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         own, w = _unpack(reads[1], sizes)
-        zero = int(reads[2][0]) if self.zeroed else 0
-        x = reads[0].astype(np.int64) - zero
-        slots = reads[3 if self.zeroed else 2 :]
-        strides, dilations = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
-        w, groups, operands = w.astype(np.int64), sizes["groups"], [x, reads[1], *slots]
-        convolve("nhwc", w, groups, strides, dilations, self.epilogue, operands, writes, sizes, own, self.rounded)
+        self.convolve(w, own, reads, writes, sizes)
 
     # ---------------------------------------------------------------------------------- C
     @cached_property

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from irc.arrays import Array
 from irc.ir.dim import Dim, product
 from irc.ir.types import DType, f32, i8, i32, u8, value_range
+from irc.kernels.conv import reference
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
@@ -51,6 +54,19 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
         if self.stored not in BYTES:
             return values
         return (values.round() + sizes["y_zero"]).clip(*value_range(self.stored))
+
+    def convolve(
+        self, w: Array, own: Array, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]
+    ) -> None:
+        """Compute the results of a call with unpacked weights [outputs, channels, kh, kw].
+
+        own: what is added to the sums of each output.
+        """
+        x = reads[0].astype(np.int64) - (int(reads[2][0]) if self.zeroed else 0)
+        operands = [x, reads[1], *reads[3 if self.zeroed else 2 :]]
+        strides, dilations = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
+        given = w.astype(np.int64), sizes["groups"], strides, dilations, self.epilogue, operands
+        reference.convolve("nhwc", *given, writes, sizes, own, self.rounded)
 
     # ---------------------------------------------------------------------------------- C
     @property

@@ -22,7 +22,6 @@ import numpy as np
 
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, i8
-from irc.kernels.conv.reference import convolve
 from irc.kernels.conv.winograd_transforms import F2
 from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.costs import WORDS_ENTER, WORDS_LEAVE
@@ -295,10 +294,8 @@ class IntegerWinogradKernel(WindowsOfBytes):
         whole, _ = self.tile.unpanelled(reads[1][head:], panels * 16, -(-ic // 2))
         u = whole.reshape(panels, 4, 4, columns, -1).transpose(1, 2, 0, 3, 4).reshape(4, 4, panels * columns, -1)
         back = np.linalg.pinv(2 * F2.weights)
-        w = np.einsum("ya,aboc,xb->ocyx", back, u[:, :, :oc, :ic].astype(np.float64), back).round().astype(np.int64)
-        x = reads[0].astype(np.int64) - (int(reads[2][0]) if self.zeroed else 0)
-        operands = [x, reads[1], *reads[3 if self.zeroed else 2 :]]
-        convolve("nhwc", w, 1, (1, 1), (1, 1), self.epilogue, operands, writes, sizes, own, self.rounded)
+        w = np.einsum("ya,aboc,xb->ocyx", back, u[:, :, :oc, :ic].astype(np.float64), back).round()
+        self.convolve(w, own, reads, writes, sizes)
 
     # ---------------------------------------------------------------------------------- C
     @cached_property
