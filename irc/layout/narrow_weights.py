@@ -27,10 +27,11 @@ from irc.ops.cast import Cast
 from irc.ops.layout import Flatten, Reshape, Squeeze, Transpose, Unsqueeze, normal_axis
 from irc.ops.matmul import Gemm, MatMul
 from irc.ops.quantize import DequantizeLinear
+from irc.ops.slice import Slice
 from irc.passes.fold import is_reasonable
 
-MOVES = Reshape | Transpose | Unsqueeze | Squeeze | Flatten
-"""Operations that move elements."""
+MOVES = Reshape | Transpose | Unsqueeze | Squeeze | Flatten | Slice
+"""Operations that move elements, or leave some out."""
 WIDTHS = (2, 4, 8)
 """Bits of numbers that are narrow enough."""
 DEEPEST = 32

@@ -134,7 +134,6 @@ class MatMulNBits(Op):
         shape = self.N, blocks, size
         require(same(B.tensor.elements(), math.prod(shape)), shape_codes.SIZES_DIFFER, **facts, b=shape)
         whole = unpacked(b, reshaped(b, B, [self.N, blocks * size]), self.bits)
-        whole = as_type(b, first_of(b, whole, self.K), f32)
         scale = as_type(b, self.per_block(b, scales, blocks), f32)
         if zero_points is None:
             zero = b.const(float(1 << (self.bits - 1)), f32)
@@ -144,9 +143,12 @@ class MatMulNBits(Op):
             zero = as_type(b, first_of(b, unpacked(b, packed, self.bits), blocks), f32)
         else:
             zero = as_type(b, self.per_block(b, zero_points, blocks), f32)
-        parts = (part if not part.rank else self.per_column(b, part, g_idx, blocks) for part in (zero, scale))
-        middle, unit = parts
-        return b.Mul(b.Sub(whole, middle), unit)
+        # blocks are an axis of their own: scales of each number would be as large as B in floats, too large to fold
+        blocked = g_idx is None
+        whole = reshaped(b, whole, [self.N, blocks, self.block_size]) if blocked else first_of(b, whole, self.K)
+        middle, unit = (part if not part.rank else self.per_number(b, part, g_idx) for part in (zero, scale))
+        made = b.Mul(b.Sub(as_type(b, whole, f32), middle), unit)
+        return first_of(b, reshaped(b, made, [self.N, blocks * self.block_size]), self.K) if blocked else made
 
     def per_block(self, b: Builder, part: Value, columns: int) -> Value:
         """A vector that older files have, as a matrix of N rows."""
@@ -154,12 +156,11 @@ class MatMulNBits(Op):
         require(same(part.tensor.elements(), self.N * columns), shape_codes.SIZES_DIFFER, **facts, b=self.N * columns)
         return reshaped(b, part, [self.N, columns])
 
-    def per_column(self, b: Builder, part: Value, g_idx: Value | None, blocks: int) -> Value:
-        """[N, blocks] → [N, K], each column's own."""
-        if g_idx is not None:
-            return b.Gather(part, first_of(b, g_idx, self.K), b.const(1))
-        copies = b.Expand(b.Unsqueeze(part, [2]), b.dims([self.N, blocks, self.block_size]))
-        return first_of(b, reshaped(b, copies, [self.N, blocks * self.block_size]), self.K)
+    def per_number(self, b: Builder, part: Value, g_idx: Value | None) -> Value:
+        """[N, blocks] → [N, blocks, 1], or [N, K] where each number says which is its own."""
+        if g_idx is None:
+            return b.Unsqueeze(part, [2])
+        return b.Gather(part, first_of(b, g_idx, self.K), b.const(1))
 
     onnx = (
         contributed(

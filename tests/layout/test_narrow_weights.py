@@ -11,12 +11,14 @@ import pytest
 from onnx import TensorProto as T, helper as h, numpy_helper as nh
 
 import irc
+from irc.diagnostics import Sink
 from irc.ir.graph import Graph
 from irc.ir.types import DType, bf16, f16, f32, i4, i8, u4, u8
 from irc.kernels.core.isa import AVX2
 from irc.layout import narrow_weights
 from irc.layout.narrow_weights import NarrowConstant
 from irc.opdef.builder import evaluate
+from irc.passes import decompose, fold
 from tests.support.lowering import graph_of
 
 N, K = 512, 320
@@ -165,6 +167,24 @@ def test_matmul_nbits_beside_onnx_runtime(tmp_path: Path, rows: Any, zeros: bool
     assert np.abs(model(x)[0] - wanted).max() < 1e-5 * np.abs(wanted).max()
     model.save(tmp_path / "made.irc")
     assert (tmp_path / "made.irc").stat().st_size < 3 * N * K
+
+
+def test_scales_are_not_repeated_to_fold_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each number would be as large as the weights in floats, beyond what is folded."""
+
+    def build(b: Any, x: Any) -> Any:
+        k, n, blocks = K - 10, N, K // 32
+        packed = b.const(RANDOM.integers(0, 256, (n, blocks, 16)), u8)
+        zeros = b.const(RANDOM.integers(0, 256, n * blocks // 2), u8)
+        operands = b.Slice(x, [0], [k], [1]), packed, b.const(scales(n * blocks), f32), zeros
+        return b.MatMulNBits(*operands, K=k, N=n, bits=4, block_size=32)
+
+    monkeypatch.setattr(fold, "LARGEST", 1 << 12)
+    graph = graph_of(build, X)
+    before = evaluate(graph, {graph.inputs[0]: X})[0]
+    decompose.run(graph, Sink())
+    assert found(graph) == [(4, 32, True)]
+    assert np.allclose(evaluate(graph, {graph.inputs[0]: X})[0], before, rtol=1e-4, atol=1e-4 * np.abs(before).max())
 
 
 def test_int4_of_an_ir_beside_openvino(tmp_path: Path) -> None:
